@@ -1,0 +1,13 @@
+//! What every other crate speaks: quantities that carry their unit in the type, identifiers,
+//! random streams keyed by element, and the [`Machine`] trait that runs on both clocks.
+#![forbid(unsafe_code)]
+
+mod id;
+mod machine;
+mod quantity;
+mod random;
+
+pub use id::{Direction, FlowId, IfaceId, LinkId, MirrorId, NodeId, ProgramId};
+pub use machine::{Machine, WakeReason};
+pub use quantity::{Bandwidth, Bytes, QuantityError, Ratio, Span, Time};
+pub use random::RandomStream;

@@ -1,0 +1,248 @@
+//! What a link can be told to do. Every field has a value; `Default` is a wire without limits.
+
+use std::sync::Arc;
+
+use base::{Bandwidth, Bytes, NodeId, Ratio, Span};
+
+/// One direction of a link.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LinkConfig {
+    /// What paces the transmitter.
+    pub rate: Rate,
+    /// Propagation delay.
+    pub delay: Span,
+    /// Random part of the propagation delay.
+    pub jitter: Option<Jitter>,
+    /// Which packets are lost between the queue and the far end.
+    pub loss: Loss,
+    /// Packets that overtake others.
+    pub reorder: Option<Reorder>,
+    /// Probability that a packet arrives twice.
+    pub duplicate: Ratio,
+    /// Probability that one bit of a packet is flipped.
+    pub corrupt: Ratio,
+    /// What waits in front of the transmitter, and what happens when it is full.
+    pub queue: QueueConfig,
+    /// The largest layer-3 packet; larger ones are answered by a router or dropped by a host's
+    /// link.
+    pub mtu: Bytes,
+}
+
+/// What paces a link's transmitter.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Rate {
+    /// Nothing: packets pass at once and never queue.
+    #[default]
+    Unlimited,
+    /// A constant rate of wire bytes.
+    Constant(Bandwidth),
+    /// Delivery opportunities, repeated for ever.
+    Trace(Arc<Trace>),
+}
+
+/// A packet-delivery trace in the manner of Mahimahi: each entry is a moment at which
+/// [`Trace::OPPORTUNITY`] bytes may leave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trace {
+    /// Moments since the start of the period, not decreasing. At least one.
+    pub opportunities: Vec<Span>,
+    /// The trace starts again after this; at least the last opportunity, and positive.
+    pub period: Span,
+}
+
+impl Trace {
+    /// Bytes of one delivery opportunity (Mahimahi's packet size).
+    pub const OPPORTUNITY: Bytes = Bytes::new(1504);
+}
+
+/// The random part of a propagation delay, added to `delay`; the sum is never negative.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Jitter {
+    /// Shape of the distribution.
+    pub shape: JitterShape,
+    /// How much one draw resembles the one before (0 = independent), as in a first-order
+    /// autoregressive process.
+    pub correlation: Ratio,
+}
+
+/// The distribution that jitter is drawn from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum JitterShape {
+    /// Mean 0, standard deviation `deviation`.
+    Normal {
+        /// Standard deviation.
+        deviation: Span,
+    },
+    /// Uniform between minus and plus `spread`.
+    Uniform {
+        /// Half the width.
+        spread: Span,
+    },
+    /// Non-negative Lomax (Pareto II) tail with mean `mean`.
+    Pareto {
+        /// Mean of the added delay.
+        mean: Span,
+        /// Tail index in thousandths (2500 = 2.5), above 1000.
+        shape_milli: u32,
+    },
+    /// An empirical distribution: delays at equally spaced quantiles, not decreasing, linearly
+    /// interpolated. At least two entries.
+    Table(Arc<Vec<Span>>),
+}
+
+/// A loss process.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Loss {
+    /// No loss.
+    #[default]
+    None,
+    /// Each packet independently.
+    Bernoulli(Ratio),
+    /// Gilbert and Elliott's two-state chain, stepped once a packet.
+    GilbertElliott {
+        /// Probability of a step from good to bad.
+        p: Ratio,
+        /// Probability of a step from bad to good.
+        r: Ratio,
+        /// Loss probability in the good state (1 − k).
+        loss_good: Ratio,
+        /// Loss probability in the bad state (1 − h).
+        loss_bad: Ratio,
+    },
+}
+
+/// Packets held back so that later ones overtake them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reorder {
+    /// Probability that a packet is held back.
+    pub probability: Ratio,
+    /// How much later than in order it arrives.
+    pub by: Span,
+}
+
+/// A queue discipline and its limit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueueConfig {
+    /// The discipline.
+    pub discipline: Discipline,
+    /// Where the queue is full. The packet in transmission does not count.
+    pub limit: QueueLimit,
+    /// Mark ECN-capable packets instead of dropping them, where the discipline signals early.
+    pub ecn: bool,
+}
+
+/// Where a queue is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueLimit {
+    /// A number of packets.
+    Packets(u32),
+    /// A number of wire bytes.
+    Bytes(Bytes),
+}
+
+/// A queue discipline.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Discipline {
+    /// First in, first out; arrivals at a full queue are dropped.
+    DropTail,
+    /// First in, first out; at a full queue the oldest packet is dropped.
+    DropHead,
+    /// Random early detection (Floyd and Jacobson 1993), gentle.
+    Red {
+        /// Average queue, in wire bytes, below which nothing happens.
+        min: Bytes,
+        /// Average queue at which `probability` is reached.
+        max: Bytes,
+        /// Marking probability at `max`.
+        probability: Ratio,
+        /// Weight of a sample in the moving average.
+        weight: Ratio,
+    },
+    /// Controlled delay (RFC 8289).
+    CoDel {
+        /// Acceptable standing delay.
+        target: Span,
+        /// Time over which the delay must stay above the target.
+        interval: Span,
+    },
+    /// Flow queue `CoDel` (RFC 8290).
+    FqCoDel {
+        /// Acceptable standing delay.
+        target: Span,
+        /// Time over which the delay must stay above the target.
+        interval: Span,
+        /// Number of flow queues.
+        flows: u32,
+        /// Bytes a queue may send a round.
+        quantum: Bytes,
+    },
+    /// Stochastic fair queueing (McKenney 1990): hashed flows, round robin, longest queue drops.
+    Sfq {
+        /// Number of flow queues.
+        flows: u32,
+        /// Bytes a queue may send a round.
+        quantum: Bytes,
+        /// How often the hash is changed; `None` never.
+        perturb: Option<Span>,
+    },
+    /// Strict priority over bands by DSCP class selector: band 0 first.
+    Priority {
+        /// Number of bands, at least 1.
+        bands: u32,
+    },
+    /// Deficit round robin (Shreedhar and Varghese 1995) over traffic classes by DSCP.
+    Drr {
+        /// Bytes each class may send a round; class *i* takes entry *i*, the last takes the rest.
+        quanta: Vec<Bytes>,
+    },
+    /// A token-bucket policer: no queue, what exceeds the bucket is dropped.
+    Policer {
+        /// Sustained rate.
+        rate: Bandwidth,
+        /// Bucket size in wire bytes.
+        burst: Bytes,
+    },
+}
+
+impl Default for QueueConfig {
+    fn default() -> Self {
+        Self { discipline: Discipline::DropTail, limit: QueueLimit::Packets(1000), ecn: false }
+    }
+}
+
+/// How a node treats packets that are not for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeKind {
+    /// Has its own kernel namespace: every packet that arrives is handed to the driver.
+    Edge,
+    /// Forwards by destination and lowers the TTL.
+    Router,
+    /// Forwards by destination and is invisible.
+    Switch,
+}
+
+/// The network that a fabric is built from. Positions are identifiers: node *i* is `NodeId(i)`,
+/// link *l* is `LinkId(l)`, and link *l*'s ends are interfaces `2l` (first) and `2l + 1` (second).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Network {
+    /// Kinds of the nodes.
+    pub nodes: Vec<NodeKind>,
+    /// The links.
+    pub links: Vec<Wire>,
+    /// Bytes that every packet costs on a wire beyond layer 3 (38 for Ethernet: preamble and
+    /// start 8, header 14, check sequence 4, inter-frame gap 12).
+    pub overhead: Bytes,
+}
+
+/// A link between two nodes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wire {
+    /// Its name, which keys its random streams.
+    pub name: String,
+    /// First and second end.
+    pub ends: [NodeId; 2],
+    /// Properties from the first end to the second, and back.
+    pub directions: [LinkConfig; 2],
+    /// Whether it starts in service.
+    pub up: bool,
+}

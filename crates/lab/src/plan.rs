@@ -1,0 +1,402 @@
+//! A plan: a checked lab with every name resolved, every default filled in and every address
+//! assigned. Drivers take plans and nothing else.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
+
+use base::{
+    Bandwidth, Bytes, Direction, FlowId, IfaceId, LinkId, MirrorId, NodeId, ProgramId, Ratio, Span,
+    Time,
+};
+use fabric::{LinkConfig, NodeKind};
+
+use crate::expect::Expectation;
+
+/// One run's worth of a lab.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// `[lab] name`.
+    pub name: String,
+    /// Keys every random stream.
+    pub seed: u64,
+    /// The run ends now at the latest; sooner when everything finite has finished.
+    pub duration: Span,
+    /// How links are emulated.
+    pub model: Model,
+    /// Bytes that each packet costs on a wire beyond layer 3.
+    pub overhead: Bytes,
+    /// Who computes routes.
+    pub routing: Routing,
+    /// How deadlines are met.
+    pub precision: Precision,
+    /// Ask for real-time scheduling.
+    pub realtime: bool,
+    /// Release grid: packets leave at the first multiple at or after their deadline. `None`: as
+    /// the links' rates suggest (see `fidelity` in the book).
+    pub tick: Option<Span>,
+    /// A run is trusted while its p99.9 lateness stays within
+    /// max(`tolerance_floor`, `tolerance_share` × the shortest path's delay).
+    pub tolerance_floor: Span,
+    /// See `tolerance_floor`.
+    pub tolerance_share: Ratio,
+    /// How often counters are sampled.
+    pub interval: Span,
+    /// Give hosts the machine's own network through pasta.
+    pub uplink: bool,
+    /// Hosts, routers, switches; `NodeId` is the position.
+    pub nodes: Vec<Node>,
+    /// Links; `LinkId` is the position.
+    pub links: Vec<Link>,
+    /// Interfaces; `IfaceId` is the position: link *l* has `2l` and `2l + 1`.
+    pub ifaces: Vec<Iface>,
+    /// Real programs.
+    pub programs: Vec<Program>,
+    /// Built-in flows.
+    pub flows: Vec<Flow>,
+    /// What happens when, in time order.
+    pub events: Vec<Event>,
+    /// Mirror sessions.
+    pub mirrors: Vec<Mirror>,
+    /// Interfaces whose packets are written to pcapng files.
+    pub captures: Vec<IfaceId>,
+    /// What must hold at the end.
+    pub expectations: Vec<Expectation>,
+    /// The values that a sweep chose for this plan: `("link.core.delay", "10 ms")`.
+    pub sweep: Vec<(String, String)>,
+}
+
+/// How links are emulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Model {
+    /// Every packet crosses every link's queue.
+    Hop,
+}
+
+/// Who computes routes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Routing {
+    /// Shortest paths by a metric, equal-cost paths shared by flow hash.
+    Shortest(Metric),
+    /// Nobody: routers are namespaces, and programs in them do it.
+    None,
+}
+
+/// What a shortest path minimises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Metric {
+    /// The sum of the links' delays (a hop breaks ties).
+    Delay,
+    /// The number of links.
+    Hops,
+    /// The sum of the links' `metric` fields.
+    Metric,
+}
+
+/// How deadlines are met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Precision {
+    /// Sleep until the deadline.
+    Normal,
+    /// Sleep until shortly before it and spin for the rest.
+    High,
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// Its name, unique in the lab, fit for a host name.
+    pub name: String,
+    /// What the lab file calls it.
+    pub kind: Role,
+    /// How the fabric treats it: a router with programs or `routing = "none"` is an `Edge`.
+    pub fabric: NodeKind,
+    /// Its interfaces, in the order of the links.
+    pub ifaces: Vec<IfaceId>,
+    /// Where it is in the lab file, for messages: (line, column), 1-based; (0, 0) when generated.
+    pub declared: (u32, u32),
+}
+
+/// What a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Runs programs, does not forward.
+    Host,
+    /// Forwards at layer 3.
+    Router,
+    /// Forwards unseen: its links are one subnet.
+    Switch,
+}
+
+/// One end of a link.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Iface {
+    /// The node that has it.
+    pub node: NodeId,
+    /// The link that it is an end of.
+    pub link: LinkId,
+    /// The direction in which this end sends.
+    pub sends: Direction,
+    /// `eth0`, `eth1`, … in the node's order.
+    pub name: String,
+    /// IPv4 address and prefix length; switches have none.
+    pub v4: Option<(Ipv4Addr, u8)>,
+    /// IPv6 address and prefix length; switches have none.
+    pub v6: Option<(Ipv6Addr, u8)>,
+}
+
+/// A link.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Link {
+    /// Its name: given, or `a-b` from its ends (`a-b.2` for the second between the same).
+    pub name: String,
+    /// First and second end.
+    pub ends: [NodeId; 2],
+    /// Properties from the first end to the second (`up`) and back (`down`).
+    pub directions: [LinkConfig; 2],
+    /// Cost for `routing = "metric"`.
+    pub metric: u32,
+    /// Whether it starts in service.
+    pub up: bool,
+}
+
+/// A real program.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Program {
+    /// Its name: given, or the node's and the command's (`alice.iperf3`).
+    pub name: String,
+    /// The node in whose namespace it runs.
+    pub node: NodeId,
+    /// What runs.
+    pub command: Command,
+    /// Not started before.
+    pub start: Time,
+    /// Started once these are ready (or, without a ready condition, have started).
+    pub after: Vec<ProgramId>,
+    /// When it counts as ready.
+    pub ready: Option<Ready>,
+    /// How long readiness may take.
+    pub ready_timeout: Span,
+    /// What happens when it ends by itself.
+    pub restart: Restart,
+    /// Added to the environment.
+    pub env: BTreeMap<String, String>,
+    /// Working directory; relative to the lab file's folder.
+    pub dir: Option<PathBuf>,
+    /// Services do not keep the run going and are stopped at its end.
+    pub service: bool,
+    /// Exit statuses that are fine; `None`: any.
+    pub exit: Option<Vec<i32>>,
+    /// Between SIGTERM and SIGKILL.
+    pub grace: Span,
+}
+
+/// What a program entry runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// A line for `/bin/sh -c`.
+    Shell(String),
+    /// A program and its arguments, no shell.
+    Exec(Vec<String>),
+}
+
+/// When a program counts as ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ready {
+    /// It listens on this TCP port (any address of its node).
+    Port(u16),
+    /// It has bound this UDP port.
+    UdpPort(u16),
+    /// A line of its output contains this text.
+    Output(String),
+    /// This file exists.
+    File(PathBuf),
+    /// It has run for this long.
+    After(Span),
+    /// This shell command, run beside it, exits with 0.
+    Command(String),
+}
+
+/// What happens when a program ends by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Restart {
+    /// Nothing.
+    Never,
+    /// It starts again unless it exited as expected.
+    OnFailure,
+    /// It starts again.
+    Always,
+}
+
+/// Built-in traffic.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Flow {
+    /// Its name: given, or `from-to` (`from-to.2` for the second between the same).
+    pub name: String,
+    /// The node that opens the connection.
+    pub from: NodeId,
+    /// The node that accepts it.
+    pub to: NodeId,
+    /// Over which address family.
+    pub family: Family,
+    /// When it starts.
+    pub start: Time,
+    /// It ends after this even if it has more to send.
+    pub duration: Option<Span>,
+    /// What it does.
+    pub traffic: Traffic,
+    /// DSCP value of its packets, 0–63.
+    pub dscp: u8,
+}
+
+/// An address family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+/// What a built-in flow does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Traffic {
+    /// TCP as fast as it goes, from `from` to `to`.
+    Bulk {
+        /// Payload to send; `None`: until the end.
+        size: Option<Bytes>,
+        /// Congestion control of the sender, as the kernel names it; `None`: the kernel's default.
+        control: Option<String>,
+        /// Parallel connections, at least 1.
+        streams: u32,
+        /// Disable Nagle's algorithm and write messages of this many bytes.
+        message: Option<Bytes>,
+    },
+    /// UDP datagrams at a constant rate.
+    Paced {
+        /// Rate of UDP payload.
+        rate: Bandwidth,
+        /// Payload of a datagram (16 B at least: sequence number and time stamp).
+        packet: Bytes,
+        /// Payload to send in all; `None`: until the end.
+        size: Option<Bytes>,
+    },
+    /// Requests over one TCP connection, each answered before the next is sent.
+    Rpc {
+        /// Payload of a request.
+        request: Bytes,
+        /// Payload of a response.
+        response: Bytes,
+        /// Number of requests; `None`: until the end.
+        count: Option<u64>,
+        /// From one request to the next at least; zero: at once.
+        interval: Span,
+        /// Congestion control of both ends.
+        control: Option<String>,
+    },
+}
+
+/// Something that happens at a set time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// When.
+    pub at: Time,
+    /// What.
+    pub action: Action,
+    /// The entry in words, for the log.
+    pub text: String,
+}
+
+/// What an event does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// The link's properties become these; what is queued stays queued.
+    Set {
+        /// The link.
+        link: LinkId,
+        /// One direction's new properties, complete.
+        direction: Direction,
+        /// See `direction`.
+        config: Box<LinkConfig>,
+    },
+    /// The link goes out of service; what is on it is lost.
+    LinkDown(LinkId),
+    /// The link comes back.
+    LinkUp(LinkId),
+    /// A program and its descendants get SIGTERM, and SIGKILL after its grace time.
+    Stop(ProgramId),
+    /// A program and its descendants get SIGKILL.
+    Kill(ProgramId),
+    /// A stopped, killed or ended program starts again.
+    Start(ProgramId),
+    /// All interfaces of a node go down, and its programs are killed.
+    NodeDown(NodeId),
+    /// A node that was down comes back, with its programs.
+    NodeUp(NodeId),
+    /// A flow starts (again).
+    FlowStart(FlowId),
+    /// A flow stops.
+    FlowStop(FlowId),
+}
+
+/// A copy of some of a link's packets.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mirror {
+    /// Its name.
+    pub name: String,
+    /// The link.
+    pub link: LinkId,
+    /// Directions that are copied: `[up, down]`.
+    pub directions: [bool; 2],
+    /// Which packets.
+    pub filter: Filter,
+    /// Where the copies go.
+    pub to: MirrorTarget,
+}
+
+/// Where mirrored packets go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MirrorTarget {
+    /// The first interface of a node, at once and without crossing a link (a SPAN port).
+    Node(NodeId),
+    /// A pcapng file in the run folder, `<name>.pcapng`.
+    File,
+}
+
+/// A packet filter: what is set must match. `tcp port 179`, `host alice and udp`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// IP protocol number.
+    pub protocol: Option<u8>,
+    /// Either port.
+    pub port: Option<u16>,
+    /// Source port.
+    pub src_port: Option<u16>,
+    /// Destination port.
+    pub dst_port: Option<u16>,
+    /// Either address belongs to this node.
+    pub host: Option<NodeId>,
+    /// The source address belongs to this node.
+    pub src_host: Option<NodeId>,
+    /// The destination address belongs to this node.
+    pub dst_host: Option<NodeId>,
+    /// IP version, 4 or 6.
+    pub version: Option<u8>,
+}
+
+impl Plan {
+    /// The node called `name`.
+    pub fn node(&self, name: &str) -> Option<NodeId> {
+        self.nodes.iter().position(|n| n.name == name).map(NodeId::at)
+    }
+
+    /// The link called `name`.
+    pub fn link(&self, name: &str) -> Option<LinkId> {
+        self.links.iter().position(|l| l.name == name).map(LinkId::at)
+    }
+
+    /// The mirror's identifier at a position.
+    pub fn mirror_ids(&self) -> impl Iterator<Item = MirrorId> {
+        (0..self.mirrors.len()).map(MirrorId::at)
+    }
+}
