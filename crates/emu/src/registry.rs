@@ -1,0 +1,486 @@
+//! Running labs, one JSON file each, so that `ps`, `exec`, `stop` and `clean` find them.
+//!
+//! The folder is `$XDG_RUNTIME_DIR/netarium`, `/run/netarium` for root, or `/tmp/netarium-UID`;
+//! it must belong to the user and be closed to others. Everything a lab makes dies with its
+//! processes, so an entry whose processes are gone is merely a note that the run was killed.
+//! Process identifiers are compared together with their start times and the boot identifier:
+//! a recycled pid is never taken for a lab.
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
+
+/// The version of the entry files.
+const SCHEMA: &str = "netarium.lab/1";
+/// The most that is read of one entry: 10,000 hosts with long names take a quarter of this.
+const ENTRY_LIMIT: u64 = 4 << 20;
+/// The most labs that may run at once under one user.
+const LABS_LIMIT: usize = 1000;
+
+/// Why the registry cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegistryError {
+    /// The folder is a link, belongs to someone else, or is open to others.
+    #[error("{} is not a private folder of this user: {why}", path.display())]
+    Unsafe {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The system refused.
+    #[error("cannot {verb} {}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        verb: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A process that is to be registered does not exist.
+    #[error("process {0} does not exist")]
+    NoProcess(u32),
+    /// Too many labs.
+    #[error("{LABS_LIMIT} labs are registered already in {}", .0.display())]
+    Full(PathBuf),
+}
+
+/// A process, told apart from a later one with the same pid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    /// Its pid in the initial namespace of the command that registered it.
+    pub pid: u32,
+    /// When it started, in clock ticks since boot (`/proc/PID/stat`, field 22).
+    pub started_ticks: u64,
+}
+
+impl Process {
+    /// The process that has this pid now.
+    pub fn of(pid: u32) -> Option<Self> {
+        let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        start_ticks(&stat).map(|started_ticks| Self { pid, started_ticks })
+    }
+
+    /// Whether it still runs (a zombie does not).
+    pub fn alive(self) -> bool {
+        Self::of(self.pid) == Some(self)
+    }
+}
+
+/// Field 22 of a `stat` file, unless the process is a zombie or dead.
+fn start_ticks(stat: &[u8]) -> Option<u64> {
+    // The command's name stands in parentheses and may itself contain any byte but NUL.
+    let end = stat.iter().rposition(|&b| b == b')')?;
+    let rest = std::str::from_utf8(stat.get(end + 1..)?).ok()?;
+    let mut fields = rest.split_ascii_whitespace();
+    if matches!(fields.next()?, "Z" | "X" | "x") {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
+}
+
+/// A lab that runs, or ran until it was killed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Version of this file.
+    pub schema: String,
+    /// Unique among the running labs: the lab's name, with `-2`, `-3`, … where it is taken.
+    pub name: String,
+    /// `[lab] name`.
+    pub lab: String,
+    /// The run's identifier, as in its folder's name.
+    pub id: String,
+    /// The boot in which it was registered.
+    pub boot: String,
+    /// The `netarium run` process.
+    pub supervisor: Process,
+    /// The first process of the lab; the kernel ends the lab when it dies.
+    pub init: Process,
+    /// The run folder, absolute.
+    pub folder: PathBuf,
+    /// When it started, in seconds since 1970 (UTC).
+    pub started_unix: u64,
+    /// Host name to the number of the network namespace's descriptor in `init`.
+    pub hosts: BTreeMap<String, i32>,
+    /// Empty folders outside the lab that it used as mount points.
+    pub mount_points: Vec<PathBuf>,
+}
+
+/// What an entry's processes are doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Both live.
+    Running,
+    /// One is gone, and the other is about to notice.
+    Ending,
+    /// Nothing is left of it but the entry.
+    Gone,
+}
+
+impl Entry {
+    /// An entry of this boot; `name` becomes unique on registration. Fails when a process is gone.
+    pub fn new(
+        lab: &str,
+        id: &str,
+        supervisor: u32,
+        init: u32,
+        folder: PathBuf,
+    ) -> Result<Self, RegistryError> {
+        let process = |pid| Process::of(pid).ok_or(RegistryError::NoProcess(pid));
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        Ok(Self {
+            schema: SCHEMA.to_owned(),
+            name: lab.to_owned(),
+            lab: lab.to_owned(),
+            id: id.to_owned(),
+            boot: boot_id(),
+            supervisor: process(supervisor)?,
+            init: process(init)?,
+            folder,
+            started_unix: now.map_or(0, |d| d.as_secs()),
+            hosts: BTreeMap::new(),
+            mount_points: Vec::new(),
+        })
+    }
+
+    /// Whether the lab runs.
+    pub fn state(&self) -> State {
+        if self.boot != boot_id() {
+            return State::Gone;
+        }
+        match (self.supervisor.alive(), self.init.alive()) {
+            (true, true) => State::Running,
+            (false, false) => State::Gone,
+            _ => State::Ending,
+        }
+    }
+}
+
+fn boot_id() -> String {
+    // Without the file (no /proc) the pids and start times must do.
+    fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .map(|id| id.trim().to_owned())
+        .unwrap_or_default()
+}
+
+/// What the registry's folder holds.
+#[derive(Debug, Default)]
+pub struct Listing {
+    /// Entries of labs with at least one live process, by name.
+    pub live: Vec<Entry>,
+    /// Entries whose processes are gone.
+    pub gone: Vec<Entry>,
+    /// Files that could not be read as entries, and why; they are left alone.
+    pub unreadable: Vec<(PathBuf, String)>,
+}
+
+/// The folder of running labs.
+#[derive(Clone, Debug)]
+pub struct Registry {
+    dir: PathBuf,
+}
+
+impl Registry {
+    /// The user's registry; its folder is made where missing.
+    pub fn open() -> Result<Self, RegistryError> {
+        let uid = rustix::process::geteuid();
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+        let dir = match runtime.filter(|d| d.is_absolute() && d.is_dir()) {
+            Some(dir) => dir.join("netarium"),
+            None if uid.is_root() && Path::new("/run").is_dir() => PathBuf::from("/run/netarium"),
+            None => PathBuf::from(format!("/tmp/netarium-{}", uid.as_raw())),
+        };
+        Self::at(dir)
+    }
+
+    /// A registry in a folder of choice, which is made where missing.
+    pub fn at(dir: PathBuf) -> Result<Self, RegistryError> {
+        match DirBuilder::new().mode(0o700).create(&dir) {
+            Ok(()) => {}
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(source) => return Err(RegistryError::Io { verb: "make", path: dir, source }),
+        }
+        let facts = match fs::symlink_metadata(&dir) {
+            Ok(facts) => facts,
+            Err(source) => return Err(RegistryError::Io { verb: "examine", path: dir, source }),
+        };
+        let why = if !facts.is_dir() {
+            "it is not a folder"
+        } else if facts.uid() != rustix::process::geteuid().as_raw() {
+            "it belongs to another user"
+        } else if facts.mode() & 0o077 != 0 {
+            "others may enter it (mend it with chmod 700)"
+        } else {
+            return Ok(Self { dir });
+        };
+        Err(RegistryError::Unsafe { path: dir, why })
+    }
+
+    /// Its folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Writes an entry under a unique name. The entry is removed when the result is dropped.
+    pub fn register(&self, mut entry: Entry) -> Result<Registration, RegistryError> {
+        let _lock = self.lock()?;
+        let listing = self.list()?;
+        if listing.live.len() + listing.gone.len() >= LABS_LIMIT {
+            return Err(RegistryError::Full(self.dir.clone()));
+        }
+        // A stale entry keeps its name until it has been swept: its run must be marked first.
+        let free = |name: &str| !self.file(name).exists();
+        let lab = entry.lab.clone();
+        let mut names = std::iter::once(lab.clone()).chain((2..).map(|n| format!("{lab}-{n}")));
+        entry.name = names.find(|name| free(name)).expect("an endless supply of names");
+        let file = self.file(&entry.name);
+        let scratch = self.dir.join(".new");
+        let io = |verb, source| RegistryError::Io { verb, path: file.clone(), source };
+        let text = serde_json::to_vec_pretty(&entry).map_err(|e| io("write", e.into()))?;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let mut out = options.open(&scratch).map_err(|e| io("write", e))?;
+        out.write_all(&text).map_err(|e| io("write", e))?;
+        fs::rename(&scratch, &file).map_err(|e| io("write", e))?;
+        Ok(Registration { file, entry })
+    }
+
+    /// All entries, without changing anything.
+    pub fn list(&self) -> Result<Listing, RegistryError> {
+        let io = |source| RegistryError::Io { verb: "read", path: self.dir.clone(), source };
+        let mut listing = Listing::default();
+        for item in fs::read_dir(&self.dir).map_err(io)? {
+            let path = item.map_err(io)?.path();
+            if path.extension().is_none_or(|e| e != "json") {
+                continue;
+            }
+            match read_entry(&path) {
+                Ok(entry) if self.file(&entry.name) != path => {
+                    let why = format!("it names itself `{}`", entry.name);
+                    listing.unreadable.push((path, why));
+                }
+                Ok(entry) if entry.state() == State::Gone => listing.gone.push(entry),
+                Ok(entry) => listing.live.push(entry),
+                // Its lab ended between listing and reading.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => listing.unreadable.push((path, e.to_string())),
+            }
+        }
+        listing.live.sort_by(|a, b| a.name.cmp(&b.name));
+        listing.gone.sort_by(|a, b| a.name.cmp(&b.name));
+        listing.unreadable.sort();
+        Ok(listing)
+    }
+
+    /// Removes the entries of labs that are gone, with their mount points where these are empty,
+    /// and returns them: their runs were killed.
+    pub fn sweep(&self) -> Result<Vec<Entry>, RegistryError> {
+        let _lock = self.lock()?;
+        let gone = self.list()?.gone;
+        for entry in &gone {
+            for point in &entry.mount_points {
+                // Only ever an empty folder; one that is in use or was removed is left as it is.
+                let _ = fs::remove_dir(point);
+            }
+            remove(&self.file(&entry.name))?;
+        }
+        Ok(gone)
+    }
+
+    /// The live lab with this name or identifier.
+    pub fn find(&self, wanted: &str) -> Result<Option<Entry>, RegistryError> {
+        let live = self.list()?.live;
+        let by_name = live.iter().find(|e| e.name == wanted);
+        Ok(by_name.or_else(|| live.iter().find(|e| e.id == wanted)).cloned())
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.dir.join(format!("{name}.json"))
+    }
+
+    fn lock(&self) -> Result<File, RegistryError> {
+        let path = self.dir.join(".lock");
+        let io = |source| RegistryError::Io { verb: "lock", path: path.clone(), source };
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(0o600);
+        let file = options.open(&path).map_err(io)?;
+        rustix::fs::flock(&file, FlockOperation::LockExclusive).map_err(|e| io(e.into()))?;
+        Ok(file)
+    }
+}
+
+fn read_entry(path: &Path) -> io::Result<Entry> {
+    let mut text = Vec::new();
+    File::open(path)?.take(ENTRY_LIMIT).read_to_end(&mut text)?;
+    let entry: Entry = serde_json::from_slice(&text)?;
+    if entry.schema == SCHEMA {
+        Ok(entry)
+    } else {
+        let why = format!("schema `{}` is not `{SCHEMA}`", entry.schema);
+        Err(io::Error::new(io::ErrorKind::InvalidData, why))
+    }
+}
+
+fn remove(file: &Path) -> Result<(), RegistryError> {
+    match fs::remove_file(file) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+            Err(RegistryError::Io { verb: "remove", path: file.to_owned(), source })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// An entry that lasts as long as this value.
+#[derive(Debug)]
+pub struct Registration {
+    file: PathBuf,
+    entry: Entry,
+}
+
+impl Registration {
+    /// The entry as registered, with its unique name.
+    pub fn entry(&self) -> &Entry {
+        &self.entry
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        // What cannot be removed now is swept by the next command.
+        let _ = fs::remove_file(&self.file);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+    use std::process::{Child, Command};
+
+    fn registry() -> (tempfile::TempDir, Registry) {
+        let dir = tempfile::tempdir().unwrap();
+        let registry = Registry::at(dir.path().join("labs")).unwrap();
+        (dir, registry)
+    }
+
+    fn sleeper() -> Child {
+        Command::new("sleep").arg("600").spawn().unwrap()
+    }
+
+    fn entry(lab: &str, id: &str, init: &Child) -> Entry {
+        Entry::new(lab, id, std::process::id(), init.id(), PathBuf::from("/nowhere")).unwrap()
+    }
+
+    fn end(mut child: Child) {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn names_are_made_unique_and_found_by_name_or_id() {
+        let (_dir, registry) = registry();
+        let child = sleeper();
+        let first = registry.register(entry("ring", "0a0a0a", &child)).unwrap();
+        let second = registry.register(entry("ring", "0b0b0b", &child)).unwrap();
+        assert_eq!(first.entry().name, "ring");
+        assert_eq!(second.entry().name, "ring-2");
+        assert_eq!(registry.find("ring-2").unwrap().unwrap().id, "0b0b0b");
+        assert_eq!(registry.find("0a0a0a").unwrap().unwrap().name, "ring");
+        assert!(registry.find("star").unwrap().is_none());
+        drop(first);
+        assert!(registry.find("ring").unwrap().is_none());
+        end(child);
+    }
+
+    #[test]
+    fn an_entry_goes_stale_when_its_processes_are_gone_or_recycled() {
+        let (_dir, registry) = registry();
+        let child = sleeper();
+        let mut recycled = entry("b", "000002", &child);
+        recycled.init.started_ticks -= 1;
+        recycled.supervisor.started_ticks -= 1;
+        assert_eq!(recycled.state(), State::Gone);
+        let mut rebooted = entry("c", "000003", &child);
+        rebooted.boot.push('x');
+        assert_eq!(rebooted.state(), State::Gone);
+
+        let mut dying = entry("a", "000001", &child);
+        dying.supervisor = dying.init;
+        let kept = registry.register(dying).unwrap();
+        assert!(registry.sweep().unwrap().is_empty());
+        end(child);
+        let swept = registry.sweep().unwrap();
+        assert_eq!(swept, vec![kept.entry().clone()]);
+        assert!(registry.list().unwrap().gone.is_empty());
+    }
+
+    #[test]
+    fn half_a_lab_is_ending() {
+        let child = sleeper();
+        let entry = entry("a", "000001", &child);
+        assert_eq!(entry.state(), State::Running);
+        end(child);
+        assert_eq!(entry.state(), State::Ending);
+    }
+
+    #[test]
+    fn sweeping_removes_empty_mount_points_and_nothing_else() {
+        let (dir, registry) = registry();
+        let (empty, full) = (dir.path().join("empty"), dir.path().join("full"));
+        fs::create_dir(&empty).unwrap();
+        fs::create_dir(&full).unwrap();
+        fs::write(full.join("precious"), "x").unwrap();
+        let child = sleeper();
+        let mut gone = entry("a", "000001", &child);
+        gone.boot.push('x');
+        gone.mount_points = vec![empty.clone(), full.clone()];
+        let kept = registry.register(gone).unwrap();
+        registry.sweep().unwrap();
+        assert!(!empty.exists());
+        assert!(full.join("precious").exists());
+        drop(kept);
+        end(child);
+    }
+
+    #[test]
+    fn foreign_files_are_reported_and_left_alone() {
+        let (_dir, registry) = registry();
+        let file = registry.dir().join("x.json");
+        for text in ["", "{}", "[1, 2", "{\"schema\": \"other/1\"}"] {
+            fs::write(&file, text).unwrap();
+            assert_eq!(registry.list().unwrap().unreadable.len(), 1, "{text}");
+            registry.sweep().unwrap();
+            assert!(file.exists());
+        }
+    }
+
+    #[test]
+    fn a_folder_open_to_others_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = dir.path().join("open");
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(matches!(Registry::at(open), Err(RegistryError::Unsafe { .. })));
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(dir.path(), &link).unwrap();
+        assert!(matches!(Registry::at(link), Err(RegistryError::Unsafe { .. })));
+    }
+
+    #[test]
+    fn start_times_are_read_past_odd_names_and_not_from_zombies() {
+        let line = |name: &str, state: &str| {
+            format!("7 ({name}) {state} 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4242 9 10")
+        };
+        assert_eq!(start_ticks(line("a) R (b", "S").as_bytes()), Some(4242));
+        assert_eq!(start_ticks(line("sh", "Z").as_bytes()), None);
+        assert_eq!(start_ticks(b"7 (sh"), None);
+        assert_eq!(start_ticks(b"7 (sh) S 1"), None);
+    }
+}
