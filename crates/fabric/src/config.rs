@@ -176,7 +176,7 @@ pub enum Discipline {
         /// Bytes a queue may send a round.
         quantum: Bytes,
     },
-    /// Stochastic fair queueing (McKenney 1990): hashed flows, round robin, longest queue drops.
+    /// Stochastic fair queueing (`McKenney` 1990): hashed flows, round robin, longest queue drops.
     Sfq {
         /// Number of flow queues.
         flows: u32,

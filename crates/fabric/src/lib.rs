@@ -1,21 +1,78 @@
 //! The emulated network: links, queues, routers. The only link code in the project.
 //!
 //! Sans-IO: a driver injects packets at interfaces, wakes the fabric at its deadlines and takes
-//! what comes out. See [`config`] for what a link can do.
+//! what comes out. The same code runs on the wall clock and on the virtual one.
+//!
+//! ```text
+//! inject → [ queue discipline → serialisation → loss → propagation + jitter → dup., corruption ]
+//!            └───────────────────────── one direction of a link ─────────────────────────┘
+//!        → router (TTL, ECMP) or switch → the next link … → Output::Deliver
+//! ```
+//!
+//! A super-packet (many segments in one body) crosses links that treat segments alike as a whole
+//! and is split by the first that does not; every queue counts, drops and marks segments.
 #![forbid(unsafe_code)]
 
 pub mod config;
+mod event;
+mod jitter;
+mod link;
+mod loss;
+mod network;
+mod pace;
+mod packet;
+mod queue;
+mod stats;
+#[cfg(test)]
+mod tests;
 
 pub use config::{
     Discipline, Jitter, JitterShape, LinkConfig, Loss, Network, NodeKind, QueueConfig, QueueLimit,
     Rate, Reorder, Trace, Wire,
 };
+pub use network::{Fabric, Output, Refusal};
+pub use packet::{Ecn, Packet};
+pub use stats::{DropReason, LinkStats, QueueLevel};
 
-use base::{IfaceId, NodeId};
+use base::{Bytes, IfaceId, LinkId, NodeId};
 
 /// Forwarding decisions, computed outside the fabric.
 pub trait Forwarding {
     /// The interfaces of `node` that lead to interface `dest` at equal cost, in ascending order;
     /// empty where there is no way.
     fn next(&self, node: NodeId, dest: IfaceId) -> &[IfaceId];
+}
+
+/// Why a network can't be built or changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A link end names a node beyond the table.
+    #[error("link {link} ends at node {}, which does not exist", node.0)]
+    NoSuchNode {
+        /// The link's name.
+        link: String,
+        /// The node.
+        node: NodeId,
+    },
+    /// No link has this number.
+    #[error("there is no link {}", link.0)]
+    NoSuchLink {
+        /// The link.
+        link: LinkId,
+    },
+    /// A property that no link can have.
+    #[error("link {link}: {what}")]
+    BadLink {
+        /// The link's name.
+        link: String,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// A header overhead beyond 10,000 B.
+    #[error("an overhead of {bytes} a packet is absurd")]
+    Overhead {
+        /// The overhead.
+        bytes: Bytes,
+    },
 }

@@ -1,0 +1,160 @@
+//! Controlled delay (RFC 8289).
+
+use base::{Span, Time};
+
+use super::{Backlog, Queue, Queued, Verdicts, full, mark};
+use crate::config::QueueLimit;
+use crate::stats::DropReason;
+
+/// `CoDel`'s parameters.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Law {
+    pub(super) target: Span,
+    pub(super) interval: Span,
+    pub(super) ecn: bool,
+}
+
+/// Bytes below which the queue is never touched: one full Ethernet frame (RFC 8289 §4.4, MAXPACKET).
+const MAX_PACKET: u64 = 1538;
+
+/// The state of RFC 8289 §5: one for a queue, or one for each flow of FQ-CoDel.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CoDel {
+    first_above: Option<Time>,
+    drop_next: Time,
+    count: u32,
+    last_count: u32,
+    dropping: bool,
+}
+
+impl CoDel {
+    /// `dodequeue` (§5.5): the head, and whether it may be dropped.
+    fn head<B>(
+        &mut self,
+        now: Time,
+        law: &Law,
+        backlog: &mut Backlog<B>,
+    ) -> (Option<Queued<B>>, bool) {
+        let Some(entry) = backlog.pop() else {
+            self.first_above = None;
+            return (None, false);
+        };
+        let sojourn = now.since(entry.since);
+        if sojourn < law.target || backlog.bytes <= MAX_PACKET {
+            self.first_above = None;
+            return (Some(entry), false);
+        }
+        match self.first_above {
+            None => {
+                self.first_above = Some(now + law.interval);
+                (Some(entry), false)
+            }
+            Some(first) => (Some(entry), now >= first),
+        }
+    }
+
+    /// `t + interval / √count` (§5.6).
+    fn control(&self, from: Time, law: &Law) -> Time {
+        let square = u128::from(law.interval.as_nanos()).pow(2);
+        from + Span::from_nanos((square / u128::from(self.count.max(1))).isqrt() as u64)
+    }
+
+    /// `dequeue` (§5.5) over any list of packets.
+    pub(super) fn dequeue<B>(
+        &mut self,
+        now: Time,
+        law: &Law,
+        backlog: &mut Backlog<B>,
+        verdicts: &mut Verdicts<B>,
+    ) -> Option<Queued<B>> {
+        let (mut entry, mut may_drop) = self.head(now, law, backlog);
+        if self.dropping {
+            if !may_drop {
+                self.dropping = false;
+            }
+            while self.dropping && now >= self.drop_next {
+                let mut head = entry?;
+                self.count += 1;
+                if mark(&mut head.packet, law.ecn) {
+                    verdicts.marked += 1;
+                    self.drop_next = self.control(self.drop_next, law);
+                    return Some(head);
+                }
+                verdicts.drop(head, DropReason::Early);
+                (entry, may_drop) = self.head(now, law, backlog);
+                if may_drop {
+                    self.drop_next = self.control(self.drop_next, law);
+                } else {
+                    self.dropping = false;
+                }
+            }
+        } else if may_drop {
+            let mut head = entry?;
+            let marked = mark(&mut head.packet, law.ecn);
+            if marked {
+                verdicts.marked += 1;
+                entry = Some(head);
+            } else {
+                verdicts.drop(head, DropReason::Early);
+                (entry, _) = self.head(now, law, backlog);
+            }
+            self.enter_dropping(now, law);
+        }
+        entry
+    }
+
+    fn enter_dropping(&mut self, now: Time, law: &Law) {
+        self.dropping = true;
+        let delta = self.count - self.last_count;
+        let recent = now.since(self.drop_next) < law.interval * 16;
+        self.count = if delta > 1 && recent { delta } else { 1 };
+        self.drop_next = self.control(now, law);
+        self.last_count = self.count;
+    }
+}
+
+/// One FIFO under `CoDel`.
+#[derive(Debug)]
+pub(super) struct CoDelQueue<B> {
+    law: Law,
+    limit: QueueLimit,
+    state: CoDel,
+    backlog: Backlog<B>,
+}
+
+impl<B> CoDelQueue<B> {
+    pub(super) fn new(law: Law, limit: QueueLimit) -> Self {
+        Self { law, limit, state: CoDel::default(), backlog: Backlog::new() }
+    }
+}
+
+impl<B> Queue<B> for CoDelQueue<B> {
+    fn enqueue(&mut self, _now: Time, entry: Queued<B>, verdicts: &mut Verdicts<B>) {
+        if full(self.limit, self.backlog.len(), self.backlog.bytes, entry.size) {
+            return verdicts.drop(entry, DropReason::QueueFull);
+        }
+        self.backlog.push(entry);
+    }
+
+    fn dequeue(&mut self, now: Time, verdicts: &mut Verdicts<B>) -> Option<Queued<B>> {
+        self.state.dequeue(now, &self.law, &mut self.backlog, verdicts)
+    }
+
+    fn packets(&self) -> usize {
+        self.backlog.len()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.backlog.bytes
+    }
+
+    fn drain(&mut self) -> Vec<Queued<B>> {
+        self.backlog.drain()
+    }
+
+    fn restore(&mut self, entries: Vec<Queued<B>>) {
+        for entry in entries {
+            self.backlog.push(entry);
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Traffic classes by DSCP: deficit round robin (Shreedhar and Varghese, SIGCOMM 1995) and strict
+//! priority. Each class has the queue's limit to itself.
+
+use base::{Bytes, Time};
+
+use super::{Backlog, Queue, Queued, Verdicts, class_of, full};
+use crate::config::QueueLimit;
+use crate::stats::DropReason;
+
+#[derive(Debug)]
+struct Classes<B> {
+    limit: QueueLimit,
+    backlogs: Vec<Backlog<B>>,
+}
+
+impl<B> Classes<B> {
+    fn new(count: usize, limit: QueueLimit) -> Self {
+        Self { limit, backlogs: (0..count.max(1)).map(|_| Backlog::new()).collect() }
+    }
+
+    fn enqueue(&mut self, entry: Queued<B>, verdicts: &mut Verdicts<B>) {
+        let class = class_of(entry.packet.dscp, self.backlogs.len());
+        let backlog = &mut self.backlogs[class];
+        if full(self.limit, backlog.len(), backlog.bytes, entry.size) {
+            return verdicts.drop(entry, DropReason::QueueFull);
+        }
+        backlog.push(entry);
+    }
+
+    fn packets(&self) -> usize {
+        self.backlogs.iter().map(Backlog::len).sum()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.backlogs.iter().map(|backlog| backlog.bytes).sum()
+    }
+
+    fn drain(&mut self) -> Vec<Queued<B>> {
+        let mut entries: Vec<_> = self.backlogs.iter_mut().flat_map(Backlog::drain).collect();
+        entries.sort_by_key(|entry| entry.since);
+        entries
+    }
+
+    fn restore(&mut self, entries: Vec<Queued<B>>) {
+        for entry in entries {
+            let class = class_of(entry.packet.dscp, self.backlogs.len());
+            self.backlogs[class].push(entry);
+        }
+    }
+}
+
+/// Strict priority: a class sends only while all before it are empty.
+#[derive(Debug)]
+pub(super) struct Priority<B>(Classes<B>);
+
+impl<B> Priority<B> {
+    pub(super) fn new(bands: u32, limit: QueueLimit) -> Self {
+        Self(Classes::new(bands as usize, limit))
+    }
+}
+
+impl<B> Queue<B> for Priority<B> {
+    fn enqueue(&mut self, _now: Time, entry: Queued<B>, verdicts: &mut Verdicts<B>) {
+        self.0.enqueue(entry, verdicts);
+    }
+
+    fn dequeue(&mut self, _now: Time, _verdicts: &mut Verdicts<B>) -> Option<Queued<B>> {
+        self.0.backlogs.iter_mut().find_map(Backlog::pop)
+    }
+
+    fn packets(&self) -> usize {
+        self.0.packets()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.0.bytes()
+    }
+
+    fn drain(&mut self) -> Vec<Queued<B>> {
+        self.0.drain()
+    }
+
+    fn restore(&mut self, entries: Vec<Queued<B>>) {
+        self.0.restore(entries);
+    }
+}
+
+/// Deficit round robin: in each round a class may send its quantum and what it saved.
+#[derive(Debug)]
+pub(super) struct Drr<B> {
+    classes: Classes<B>,
+    quanta: Vec<u64>,
+    deficits: Vec<u64>,
+    turn: usize,
+    /// Whether the class at `turn` has had its quantum this round.
+    served: bool,
+}
+
+impl<B> Drr<B> {
+    pub(super) fn new(quanta: &[Bytes], limit: QueueLimit) -> Self {
+        Self {
+            classes: Classes::new(quanta.len(), limit),
+            quanta: quanta.iter().map(|quantum| quantum.count().max(1)).collect(),
+            deficits: vec![0; quanta.len()],
+            turn: 0,
+            served: false,
+        }
+    }
+
+    fn next_turn(&mut self) {
+        self.turn = (self.turn + 1) % self.quanta.len();
+        self.served = false;
+    }
+}
+
+impl<B> Queue<B> for Drr<B> {
+    fn enqueue(&mut self, _now: Time, entry: Queued<B>, verdicts: &mut Verdicts<B>) {
+        self.classes.enqueue(entry, verdicts);
+    }
+
+    fn dequeue(&mut self, _now: Time, _verdicts: &mut Verdicts<B>) -> Option<Queued<B>> {
+        if self.classes.packets() == 0 {
+            return None;
+        }
+        loop {
+            let backlog = &mut self.classes.backlogs[self.turn];
+            let Some(size) = backlog.entries.front().map(|entry| u64::from(entry.size)) else {
+                self.deficits[self.turn] = 0;
+                self.next_turn();
+                continue;
+            };
+            if !self.served {
+                self.deficits[self.turn] += self.quanta[self.turn];
+                self.served = true;
+            }
+            if size <= self.deficits[self.turn] {
+                self.deficits[self.turn] -= size;
+                return backlog.pop();
+            }
+            self.next_turn();
+        }
+    }
+
+    fn packets(&self) -> usize {
+        self.classes.packets()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.classes.bytes()
+    }
+
+    fn drain(&mut self) -> Vec<Queued<B>> {
+        self.classes.drain()
+    }
+
+    fn restore(&mut self, entries: Vec<Queued<B>>) {
+        self.classes.restore(entries);
+    }
+}

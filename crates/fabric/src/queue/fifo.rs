@@ -1,0 +1,128 @@
+//! First in, first out: drop-tail, drop-head, and the policer that drops before it.
+
+use base::{Bandwidth, Bytes, Time};
+
+use super::{Backlog, Queue, Queued, Verdicts, full};
+use crate::config::QueueLimit;
+use crate::stats::DropReason;
+
+/// What gives way when the queue is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Full {
+    /// The arrival.
+    DropTail,
+    /// The oldest.
+    DropHead,
+}
+
+/// One list with a limit.
+#[derive(Debug)]
+pub(super) struct Fifo<B> {
+    backlog: Backlog<B>,
+    limit: QueueLimit,
+    when_full: Full,
+}
+
+impl<B> Fifo<B> {
+    pub(super) const fn new(limit: QueueLimit, when_full: Full) -> Self {
+        Self { backlog: Backlog::new(), limit, when_full }
+    }
+}
+
+impl<B> Queue<B> for Fifo<B> {
+    fn enqueue(&mut self, _now: Time, entry: Queued<B>, verdicts: &mut Verdicts<B>) {
+        while full(self.limit, self.backlog.len(), self.backlog.bytes, entry.size) {
+            let oldest = match self.when_full {
+                Full::DropTail => None,
+                Full::DropHead => self.backlog.pop(),
+            };
+            let Some(oldest) = oldest else {
+                return verdicts.drop(entry, DropReason::QueueFull);
+            };
+            verdicts.drop(oldest, DropReason::QueueFull);
+        }
+        self.backlog.push(entry);
+    }
+
+    fn dequeue(&mut self, _now: Time, _verdicts: &mut Verdicts<B>) -> Option<Queued<B>> {
+        self.backlog.pop()
+    }
+
+    fn packets(&self) -> usize {
+        self.backlog.len()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.backlog.bytes
+    }
+
+    fn drain(&mut self) -> Vec<Queued<B>> {
+        self.backlog.drain()
+    }
+
+    fn restore(&mut self, entries: Vec<Queued<B>>) {
+        for entry in entries {
+            self.backlog.push(entry);
+        }
+    }
+}
+
+/// A token bucket that drops what exceeds it, before a drop-tail queue.
+#[derive(Debug)]
+pub(super) struct Policer<B> {
+    rate: Bandwidth,
+    burst: u64,
+    /// Tokens in bits × 10⁹, so that refilling by the nanosecond is exact.
+    tokens: u128,
+    refilled: Time,
+    queue: Fifo<B>,
+}
+
+const BIT: u128 = 1_000_000_000;
+
+impl<B> Policer<B> {
+    pub(super) fn new(rate: Bandwidth, burst: Bytes, limit: QueueLimit) -> Self {
+        Self {
+            rate,
+            burst: burst.count(),
+            tokens: u128::from(burst.count()) * 8 * BIT,
+            refilled: Time::ZERO,
+            queue: Fifo::new(limit, Full::DropTail),
+        }
+    }
+}
+
+impl<B> Queue<B> for Policer<B> {
+    fn enqueue(&mut self, now: Time, entry: Queued<B>, verdicts: &mut Verdicts<B>) {
+        let elapsed = now.since(self.refilled).as_nanos();
+        self.refilled = now;
+        let refill = u128::from(elapsed) * u128::from(self.rate.bits_per_sec());
+        self.tokens = (self.tokens + refill).min(u128::from(self.burst) * 8 * BIT);
+        let cost = u128::from(entry.size) * 8 * BIT;
+        if cost > self.tokens {
+            return verdicts.drop(entry, DropReason::Policed);
+        }
+        self.tokens -= cost;
+        self.queue.enqueue(now, entry, verdicts);
+    }
+
+    fn dequeue(&mut self, now: Time, verdicts: &mut Verdicts<B>) -> Option<Queued<B>> {
+        self.queue.dequeue(now, verdicts)
+    }
+
+    fn packets(&self) -> usize {
+        self.queue.packets()
+    }
+
+    fn bytes(&self) -> u64 {
+        Queue::bytes(&self.queue)
+    }
+
+    fn drain(&mut self) -> Vec<Queued<B>> {
+        self.queue.drain()
+    }
+
+    fn restore(&mut self, entries: Vec<Queued<B>>) {
+        self.queue.restore(entries);
+    }
+}

@@ -1,0 +1,146 @@
+//! Flow queue `CoDel` (RFC 8290): hashed flows, new flows first, `CoDel` in each.
+
+use std::collections::VecDeque;
+
+use base::{Bytes, Time};
+
+use super::codel::{CoDel, Law};
+use super::{Backlog, Queue, Queued, Verdicts, over};
+use crate::config::QueueLimit;
+use crate::stats::DropReason;
+
+#[derive(Debug)]
+struct Flow<B> {
+    backlog: Backlog<B>,
+    state: CoDel,
+    /// Bytes that it may still send this round (RFC 8290 §4.2); negative after the last packet.
+    credits: i64,
+    /// In one of the two lists.
+    listed: bool,
+}
+
+/// The scheduler of RFC 8290 §4.
+#[derive(Debug)]
+pub(super) struct FqCoDel<B> {
+    law: Law,
+    limit: QueueLimit,
+    quantum: i64,
+    flows: Vec<Flow<B>>,
+    fresh: VecDeque<u32>,
+    old: VecDeque<u32>,
+    packets: usize,
+    bytes: u64,
+}
+
+impl<B> FqCoDel<B> {
+    pub(super) fn new(law: Law, limit: QueueLimit, flows: u32, quantum: Bytes) -> Self {
+        let flow =
+            || Flow { backlog: Backlog::new(), state: CoDel::default(), credits: 0, listed: false };
+        Self {
+            law,
+            limit,
+            quantum: quantum.count() as i64,
+            flows: (0..flows.max(1)).map(|_| flow()).collect(),
+            fresh: VecDeque::new(),
+            old: VecDeque::new(),
+            packets: 0,
+            bytes: 0,
+        }
+    }
+
+    /// Over the limit, the flow with most bytes loses from its head (§4.1).
+    fn drop_from_fattest(&mut self, verdicts: &mut Verdicts<B>) {
+        let fattest = self.flows.iter_mut().max_by_key(|flow| flow.backlog.bytes);
+        if let Some(entry) = fattest.and_then(|flow| flow.backlog.pop()) {
+            self.packets -= 1;
+            self.bytes -= u64::from(entry.size);
+            verdicts.drop(entry, DropReason::QueueFull);
+        }
+    }
+
+    fn push(&mut self, entry: Queued<B>) {
+        let index = entry.packet.flow % self.flows.len() as u32;
+        self.packets += 1;
+        self.bytes += u64::from(entry.size);
+        let flow = &mut self.flows[index as usize];
+        flow.backlog.push(entry);
+        if !flow.listed {
+            flow.listed = true;
+            flow.credits = self.quantum;
+            self.fresh.push_back(index);
+        }
+    }
+}
+
+impl<B> Queue<B> for FqCoDel<B> {
+    fn enqueue(&mut self, _now: Time, entry: Queued<B>, verdicts: &mut Verdicts<B>) {
+        self.push(entry);
+        while over(self.limit, self.packets, self.bytes) {
+            self.drop_from_fattest(verdicts);
+        }
+    }
+
+    fn dequeue(&mut self, now: Time, verdicts: &mut Verdicts<B>) -> Option<Queued<B>> {
+        loop {
+            let from_fresh = !self.fresh.is_empty();
+            let index = if from_fresh { self.fresh.front() } else { self.old.front() }.copied()?;
+            let flow = &mut self.flows[index as usize];
+            if flow.credits <= 0 {
+                flow.credits += self.quantum;
+                if from_fresh {
+                    self.fresh.pop_front()
+                } else {
+                    self.old.pop_front()
+                };
+                self.old.push_back(index);
+                continue;
+            }
+            let (packets, bytes) = (flow.backlog.len(), flow.backlog.bytes);
+            let entry = flow.state.dequeue(now, &self.law, &mut flow.backlog, verdicts);
+            self.packets -= packets - flow.backlog.len();
+            self.bytes -= bytes - flow.backlog.bytes;
+            if let Some(entry) = entry {
+                flow.credits -= i64::from(entry.size);
+                return Some(entry);
+            }
+            // An emptied new flow takes one turn among the old, lest it jump the queue for ever.
+            if from_fresh {
+                self.fresh.pop_front();
+                self.old.push_back(index);
+            } else {
+                self.old.pop_front();
+                flow.listed = false;
+            }
+        }
+    }
+
+    fn packets(&self) -> usize {
+        self.packets
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn drain(&mut self) -> Vec<Queued<B>> {
+        (self.packets, self.bytes) = (0, 0);
+        self.fresh.clear();
+        self.old.clear();
+        let mut entries: Vec<_> = self
+            .flows
+            .iter_mut()
+            .flat_map(|flow| {
+                flow.listed = false;
+                flow.backlog.drain()
+            })
+            .collect();
+        entries.sort_by_key(|entry| entry.since);
+        entries
+    }
+
+    fn restore(&mut self, entries: Vec<Queued<B>>) {
+        for entry in entries {
+            self.push(entry);
+        }
+    }
+}

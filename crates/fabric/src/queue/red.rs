@@ -1,0 +1,156 @@
+//! Random early detection, gentle variant.
+//!
+//! Floyd and Jacobson, "Random Early Detection Gateways for Congestion Avoidance", `ToN` 1(4), 1993;
+//! the gentle slope above `max` is Floyd's later recommendation.
+
+use base::{Bytes, RandomStream, Ratio, Span, Time};
+
+use super::{Backlog, Queue, Queued, Verdicts, full, mark};
+use crate::config::QueueLimit;
+use crate::stats::DropReason;
+
+/// RED's parameters.
+#[derive(Debug)]
+pub(super) struct Law {
+    pub(super) min: Bytes,
+    pub(super) max: Bytes,
+    pub(super) probability: Ratio,
+    pub(super) weight: Ratio,
+    pub(super) ecn: bool,
+    /// Transmission time of a typical small packet, by which the average decays while idle.
+    pub(super) idle_packet: Option<Span>,
+}
+
+/// Fixed point of the average: 2⁻²⁰ bytes.
+const POINT: u32 = 20;
+const BILLION: u64 = 1_000_000_000;
+
+/// A FIFO that drops or marks at random as its average length grows.
+#[derive(Debug)]
+pub(super) struct Red<B> {
+    law: Law,
+    limit: QueueLimit,
+    random: RandomStream,
+    backlog: Backlog<B>,
+    average: u64,
+    /// Packets accepted since the last early drop or mark.
+    since_drop: u64,
+    idle_since: Option<Time>,
+}
+
+impl<B> Red<B> {
+    pub(super) const fn new(law: Law, limit: QueueLimit, random: RandomStream) -> Self {
+        Self {
+            law,
+            limit,
+            random,
+            backlog: Backlog::new(),
+            average: 0,
+            since_drop: 0,
+            idle_since: Some(Time::ZERO),
+        }
+    }
+
+    fn update_average(&mut self, now: Time) {
+        let weight = self.law.weight;
+        if let (Some(idle), Some(packet)) = (self.idle_since.take(), self.law.idle_packet) {
+            // (1 − w)^m: as if m small packets had found the queue empty.
+            let missed = now.since(idle).as_nanos() / packet.as_nanos().max(1);
+            for _ in 0..missed.min(100_000) {
+                if self.average == 0 {
+                    break;
+                }
+                self.average -= weight.of(self.average).max(1);
+            }
+        }
+        let sample = self.backlog.bytes << POINT;
+        if sample >= self.average {
+            self.average += weight.of(sample - self.average);
+        } else {
+            self.average -= weight.of(self.average - sample);
+        }
+    }
+
+    /// The probability `p_b` for the present average, in parts per billion; `None` above 2 × max.
+    fn base_probability(&self) -> Option<u64> {
+        let (min, max) = (self.law.min.count() << POINT, self.law.max.count() << POINT);
+        let top = self.law.probability.parts_per_billion();
+        let part = |x: u64, of: u64, scale: u64| {
+            (u128::from(x) * u128::from(scale) / u128::from(of.max(1))) as u64
+        };
+        if self.average < min {
+            Some(0)
+        } else if self.average < max {
+            Some(part(self.average - min, max - min, top))
+        } else if self.average < 2 * max {
+            Some(top + part(self.average - max, max, BILLION - top))
+        } else {
+            None
+        }
+    }
+
+    fn early(&mut self) -> bool {
+        let Some(base) = self.base_probability() else { return true };
+        if base == 0 {
+            self.since_drop = 0;
+            return false;
+        }
+        // p_a = p_b / (1 − count · p_b) spaces the drops evenly.
+        let spent = u128::from(self.since_drop) * u128::from(base);
+        let spaced = if spent >= u128::from(BILLION) {
+            BILLION
+        } else {
+            let rest = u128::from(BILLION) - spent;
+            (u128::from(base) * u128::from(BILLION) / rest).min(u128::from(BILLION)) as u64
+        };
+        self.random.chance(Ratio::from_parts_per_billion(spaced))
+    }
+}
+
+impl<B> Queue<B> for Red<B> {
+    fn enqueue(&mut self, now: Time, mut entry: Queued<B>, verdicts: &mut Verdicts<B>) {
+        self.update_average(now);
+        if full(self.limit, self.backlog.len(), self.backlog.bytes, entry.size) {
+            self.since_drop = 0;
+            return verdicts.drop(entry, DropReason::QueueFull);
+        }
+        if self.early() {
+            self.since_drop = 0;
+            if self.average < self.law.max.count() << POINT && mark(&mut entry.packet, self.law.ecn)
+            {
+                verdicts.marked += 1;
+            } else {
+                return verdicts.drop(entry, DropReason::Early);
+            }
+        } else {
+            self.since_drop += 1;
+        }
+        self.backlog.push(entry);
+    }
+
+    fn dequeue(&mut self, now: Time, _verdicts: &mut Verdicts<B>) -> Option<Queued<B>> {
+        let entry = self.backlog.pop();
+        if self.backlog.is_empty() {
+            self.idle_since = Some(now);
+        }
+        entry
+    }
+
+    fn packets(&self) -> usize {
+        self.backlog.len()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.backlog.bytes
+    }
+
+    fn drain(&mut self) -> Vec<Queued<B>> {
+        self.backlog.drain()
+    }
+
+    fn restore(&mut self, entries: Vec<Queued<B>>) {
+        for entry in entries {
+            self.backlog.push(entry);
+        }
+    }
+}
