@@ -1,0 +1,143 @@
+//! How the calling thread is scheduled, and how much CPU the machine and its host gave away.
+
+use std::fs;
+
+use crate::{Error, Result, check};
+
+/// Lets the calling thread's timers fire at most `nanos` late by choice of the kernel (the
+/// default is 50 µs; 1 is the smallest).
+pub fn set_timer_slack(nanos: u64) -> Result<()> {
+    // SAFETY: takes an integer, touches no memory.
+    check("prctl(PR_SET_TIMERSLACK)", unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, nanos) })?;
+    Ok(())
+}
+
+/// Gives the calling thread real-time priority (`SCHED_FIFO`; 1 is the lowest). Children do not
+/// inherit it.
+pub fn set_fifo(priority: i32) -> Result<()> {
+    let param = libc::sched_param { sched_priority: priority };
+    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: `param` outlives the call.
+    let result = unsafe { libc::sched_setscheduler(0, policy, &raw const param) };
+    check("sched_setscheduler(SCHED_FIFO)", result)?;
+    Ok(())
+}
+
+/// Returns the calling thread to ordinary scheduling.
+pub fn set_ordinary() -> Result<()> {
+    let param = libc::sched_param { sched_priority: 0 };
+    // SAFETY: `param` outlives the call.
+    let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const param) };
+    check("sched_setscheduler(SCHED_OTHER)", result)?;
+    Ok(())
+}
+
+/// Sets the calling thread's time slice under the ordinary scheduler; a shorter slice is
+/// scheduled sooner after a wake-up (EEVDF, Linux 6.12; ignored before). Allowed to everyone.
+pub fn set_slice(nanos: u64) -> Result<()> {
+    /// `struct sched_attr` of `linux/sched/types.h`, first version.
+    #[repr(C)]
+    struct Attributes {
+        size: u32,
+        policy: u32,
+        flags: u64,
+        nice: i32,
+        priority: u32,
+        runtime: u64,
+        deadline: u64,
+        period: u64,
+    }
+    let attributes = Attributes {
+        size: size_of::<Attributes>() as u32,
+        policy: libc::SCHED_OTHER as u32,
+        flags: 0,
+        nice: 0,
+        priority: 0,
+        runtime: nanos,
+        deadline: 0,
+        period: 0,
+    };
+    // SAFETY: the structure carries its own size and outlives the call.
+    let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+    check("sched_setattr", result as libc::c_int)?;
+    Ok(())
+}
+
+/// CPU time of the whole machine since boot, in nanoseconds summed over its CPUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuTimes {
+    /// Doing anything at all for us or others, interrupts included.
+    pub busy: u64,
+    /// Idle, or waiting for a disk.
+    pub idle: u64,
+    /// Wanted by this machine but given to another by the host that it runs on.
+    pub steal: u64,
+}
+
+impl CpuTimes {
+    /// Reads `/proc/stat`.
+    pub fn read() -> Result<Self> {
+        let path = "/proc/stat";
+        let text = fs::read_to_string(path).map_err(|e| Error::file("read", path, e))?;
+        Self::parse(&text).ok_or(Error::Malformed("/proc/stat"))
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let line = text.lines().find(|line| line.starts_with("cpu "))?;
+        // user nice system idle iowait irq softirq steal guest guest_nice; guests are in user.
+        let mut ticks = line.split_ascii_whitespace().skip(1).map_while(|t| t.parse::<u64>().ok());
+        let mut next = || ticks.next();
+        let (user, nice, system) = (next()?, next()?, next()?);
+        let (idle, iowait) = (next()?, next()?);
+        let (irq, softirq) = (next().unwrap_or(0), next().unwrap_or(0));
+        let steal = next().unwrap_or(0);
+        // SAFETY: no memory is involved.
+        let hertz = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64;
+        let nanos = |ticks: u64| ticks.saturating_mul(1_000_000_000 / hertz);
+        Some(Self {
+            busy: nanos(user + nice + system + irq + softirq),
+            idle: nanos(idle + iowait),
+            steal: nanos(steal),
+        })
+    }
+
+    /// What passed since `earlier`.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            busy: self.busy.saturating_sub(earlier.busy),
+            idle: self.idle.saturating_sub(earlier.idle),
+            steal: self.steal.saturating_sub(earlier.steal),
+        }
+    }
+
+    /// Stolen time as a share of all time; 0 when no time has passed.
+    pub fn steal_share(self) -> f64 {
+        let total = self.busy + self.idle + self.steal;
+        if total == 0 { 0.0 } else { self.steal as f64 / total as f64 }
+    }
+}
+
+/// The number of CPUs that this process may use.
+pub fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CpuTimes;
+
+    #[test]
+    fn reads_stolen_time() {
+        let times = CpuTimes::parse("cpu  10 0 20 100 5 1 2 7 0 0\ncpu0 1 2 3 4\n").unwrap();
+        assert_eq!((times.busy, times.idle, times.steal), (33e7 as u64, 105e7 as u64, 7e7 as u64));
+        assert!((times.steal_share() - 7.0 / 145.0).abs() < 1e-12);
+        assert_eq!(CpuTimes::parse("intr 5"), None);
+        assert!(CpuTimes::read().unwrap().idle > 0);
+    }
+
+    #[test]
+    fn slack_is_accepted() {
+        super::set_timer_slack(1).unwrap();
+    }
+}
