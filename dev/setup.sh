@@ -1,0 +1,138 @@
+# Sourced by the other scripts here: finds or installs a Rust toolchain and Debian packages.
+# Plain POSIX shell. Says what it installs; installs nothing that is already there.
+
+say() { printf '%s\n' "$*" >&2; }
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# Runs a command as root, or fails when that is not possible.
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    elif have sudo && { [ -t 0 ] || sudo -n true 2>/dev/null; }; then
+        sudo -- "$@"
+    else
+        return 1
+    fi
+}
+
+apt_fresh=
+apt_update() {
+    [ -n "$apt_fresh" ] && return 0
+    say "setup: updating the package lists"
+    as_root apt-get update -qq || return 1
+    apt_fresh=yes
+}
+
+# Installs the Debian packages that are missing, without removing any. Fails when it cannot.
+packages() {
+    have dpkg-query || { say "setup: no dpkg here; these packages are assumed: $*"; return 0; }
+    missing=
+    for package in "$@"; do
+        case $(dpkg-query -W -f '${Status}' "$package" 2>/dev/null) in
+            *' installed') ;;
+            *) missing="$missing $package" ;;
+        esac
+    done
+    [ -z "$missing" ] && return 0
+    say "setup: installing with apt:$missing"
+    # shellcheck disable=SC2086 # package names are words
+    if apt_update && as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
+        --no-install-recommends --no-remove $missing >/dev/null; then
+        return 0
+    fi
+    say "setup: cannot install them; as root, run:"
+    say "    apt-get update && apt-get install --no-install-recommends$missing"
+    return 1
+}
+
+# The minor number of a `rustc 1.NN.P` line, or nothing.
+rustc_minor() { "$@" --version 2>/dev/null | sed -n 's/^rustc 1\.\([0-9]*\)\..*/\1/p'; }
+
+msrv() { sed -n 's/^rust-version = "1\.\([0-9]*\).*/\1/p' "$root/Cargo.toml"; }
+
+# Succeeds when the `cargo` and `rustc` on the path are there and new enough.
+toolchain_works() {
+    have cargo && have rustc || return 1
+    minor=$(rustc_minor rustc)
+    [ -n "$minor" ] && [ "$minor" -ge "$(msrv)" ] && cargo --version >/dev/null 2>&1
+}
+
+# Puts the newest installed versioned toolchain (Ubuntu's rustc-1.NN) on the path.
+versioned_toolchain() {
+    for dir in $(ls -d /usr/lib/rust-1.*/bin 2>/dev/null | sort -t. -k2 -n -r); do
+        if [ -x "$dir/cargo" ] && [ -x "$dir/rustc" ]; then
+            minor=$(rustc_minor "$dir/rustc")
+            if [ -n "$minor" ] && [ "$minor" -ge "$(msrv)" ]; then
+                PATH=$dir:$PATH
+                return 0
+            fi
+        fi
+    done
+    return 1
+}
+
+# The 1.NN of the version that apt would install.
+apt_minor() {
+    apt-cache policy "$1" 2>/dev/null | sed -n 's/^  Candidate: 1\.\([0-9]*\)\..*/\1/p'
+}
+
+# The newest package set of a distribution that is new enough, if any.
+apt_toolchain() {
+    have apt-get || return 1
+    apt_update || return 1
+    for names in 'rustc cargo' 'rustc-web cargo-web rust-web-clippy'; do
+        minor=$(apt_minor "${names%% *}")
+        if [ -n "$minor" ] && [ "$minor" -ge "$(msrv)" ]; then
+            # shellcheck disable=SC2086 # package names are words
+            packages $names && return 0
+        fi
+    done
+    versions=$(apt-cache pkgnames rustc-1. | sed -n 's/^rustc-1\.\([0-9]*\)$/\1/p' | sort -rn)
+    for minor in $versions; do
+        [ "$minor" -ge "$(msrv)" ] || break
+        if packages "rustc-1.$minor" "cargo-1.$minor" && versioned_toolchain; then
+            return 0
+        fi
+    done
+    return 1
+}
+
+rustup_toolchain() {
+    have rustup || return 1
+    say "setup: rustup installs the stable toolchain"
+    rustup toolchain install stable --profile minimal -c clippy -c rustfmt >&2 || return 1
+    RUSTUP_TOOLCHAIN=stable
+    export RUSTUP_TOOLCHAIN
+}
+
+official_rustup() {
+    have curl || packages ca-certificates curl || return 1
+    say "setup: installing rustup from https://sh.rustup.rs into ${CARGO_HOME:-$HOME/.cargo}"
+    curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs |
+        sh -s -- -y -q --profile minimal -c clippy -c rustfmt --no-modify-path >&2 || return 1
+    PATH=${CARGO_HOME:-$HOME/.cargo}/bin:$PATH
+}
+
+# Leaves a good `cargo` on the path, or ends the script.
+toolchain() {
+    [ -d "${CARGO_HOME:-$HOME/.cargo}/bin" ] && PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin
+    export PATH
+    if toolchain_works || { versioned_toolchain && toolchain_works; }; then
+        :
+    else
+        say "setup: Rust 1.$(msrv) or newer is needed; found: $(rustc --version 2>&1 | head -n 1)"
+        if { rustup_toolchain && toolchain_works; } ||
+            { apt_toolchain && hash -r && toolchain_works; } ||
+            { have apt-get && packages rustup && rustup_toolchain && toolchain_works; } ||
+            { official_rustup && hash -r && toolchain_works; }; then
+            :
+        else
+            say "setup: no Rust toolchain could be installed; get one from https://rustup.rs"
+            exit 4
+        fi
+    fi
+    say "setup: using $(rustc --version) at $(command -v rustc)"
+    if ! have cc; then
+        packages gcc libc6-dev || exit 4
+    fi
+}
