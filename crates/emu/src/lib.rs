@@ -1,4 +1,10 @@
 //! Labs on the wall clock: real programs in namespaces, packets through the fabric.
 #![forbid(unsafe_code)]
 
+pub mod enclosure;
+mod error;
 pub mod registry;
+#[cfg(test)]
+mod sample;
+
+pub use error::{Error, Result};

@@ -52,6 +52,14 @@ pub(super) mod header {
         [family, prefix, 0, 0, 0, libc::RTPROT_BOOT, scope, libc::RTN_UNICAST, 0, 0, 0, 0]
     }
 
+    /// `struct tcmsg` for the root of a device.
+    pub(crate) fn root_discipline(device: u32) -> [u8; 20] {
+        let mut bytes = [0; 20];
+        bytes[4..8].copy_from_slice(&device.to_ne_bytes());
+        bytes[12..16].copy_from_slice(&u32::MAX.to_ne_bytes());
+        bytes
+    }
+
     /// `struct fib_rule_hdr` for a rule on the source address.
     pub(crate) fn rule(family: u8, source_length: u8) -> [u8; 12] {
         const TO_TABLE: u8 = 1;

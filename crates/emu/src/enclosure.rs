@@ -1,0 +1,215 @@
+//! The enclosure of real programs: a network namespace for every node that has a kernel of its
+//! own, with one port per interface through which its packets reach the fabric.
+
+mod builder;
+mod names;
+mod routes;
+mod sysctls;
+
+use std::fmt;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use base::{IfaceId, NodeId};
+use fabric::{Forwarding, NodeKind};
+use lab::plan::{Node, Plan};
+use sys::netlink::{self, Socket};
+use sys::{limits, namespace};
+
+use crate::{Error, Result};
+use builder::Builder;
+pub use names::{PrivateMounts, hosts_text, install_names};
+
+/// Descriptors that a lab needs beyond those of its nodes.
+const SPARE_FILES: usize = 64;
+
+/// How packets pass between namespaces and the fabric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// TUN devices: the fabric holds the other end of each host's interface.
+    Tun,
+    /// Virtual Ethernet and packet sockets: for where `/dev/net/tun` is closed.
+    Packet,
+}
+
+impl Engine {
+    /// Its name in records and messages.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Tun => "tun",
+            Self::Packet => "packet",
+        }
+    }
+}
+
+/// What stands between the virtio header and the packet on a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// Nothing.
+    Bare,
+    /// An Ethernet header. To write, put this one there, and the packet's type at its end.
+    Ethernet([u8; 12]),
+}
+
+impl Framing {
+    /// Its length in bytes.
+    pub const fn len(self) -> usize {
+        match self {
+            Self::Bare => 0,
+            Self::Ethernet(_) => sys::packet::LINK_HEADER,
+        }
+    }
+
+    /// Whether it is nothing.
+    pub const fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// The way into and out of one interface.
+#[derive(Debug)]
+pub struct Port {
+    /// The interface.
+    pub iface: IfaceId,
+    /// Non-blocking; a packet a call: virtio header of [`sys::tun::HEADER`] bytes, framing,
+    /// packet.
+    pub fd: OwnedFd,
+    /// What stands before a packet.
+    pub framing: Framing,
+}
+
+/// A node with a network namespace.
+#[derive(Debug)]
+pub struct HostNet {
+    /// The node.
+    pub node: NodeId,
+    /// Its namespace, which lives as long as this descriptor or a process in it.
+    pub netns: OwnedFd,
+    /// One port per interface, in the node's order.
+    pub ports: Vec<Port>,
+}
+
+/// All namespaces of a lab. Dropping it ends them.
+#[derive(Debug)]
+pub struct Enclosure {
+    /// How packets pass.
+    pub engine: Engine,
+    /// The nodes with a namespace, in the plan's order.
+    pub hosts: Vec<HostNet>,
+    /// What is not as it should be, though the lab can run.
+    pub notices: Vec<Notice>,
+}
+
+impl Enclosure {
+    /// The namespace of `node`, if it has one.
+    pub fn host(&self, node: NodeId) -> Option<&HostNet> {
+        let at = self.hosts.binary_search_by_key(&node, |host| host.node).ok()?;
+        Some(&self.hosts[at])
+    }
+}
+
+/// Something that was not possible here and that a user should know of.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Notice {
+    /// The kernel has no IPv6: nodes have IPv4 addresses only.
+    NoIpv6,
+    /// A kernel parameter of the nodes could not be set.
+    Parameter(sys::Error),
+    /// The interface's MTU is below what IPv6 asks for (1280, RFC 8200): it has no IPv6 address.
+    MtuWithoutIpv6(IfaceId),
+    /// A file that resolves names could not be put in place.
+    Names(sys::Error),
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoIpv6 => f.write_str("this kernel has no IPv6; nodes have IPv4 only"),
+            Self::Parameter(cause) => write!(f, "kernel parameter not set: {cause}"),
+            Self::MtuWithoutIpv6(iface) => {
+                write!(f, "interface {} has an MTU below 1280: no IPv6", iface.index())
+            }
+            Self::Names(cause) => write!(f, "name resolution: {cause}"),
+        }
+    }
+}
+
+/// Makes the namespaces of all nodes of `plan` that have a kernel of their own, with interfaces,
+/// addresses and routes. `forwarding` says where multi-homed nodes send what.
+///
+/// # Errors
+/// The kernel's refusal, with the node's name. What was made before goes away by itself.
+pub fn build(
+    plan: &Plan,
+    forwarding: &(dyn Forwarding + Sync),
+    engine: Engine,
+) -> Result<Enclosure> {
+    let is_edge = |node: &Node| node.fabric == NodeKind::Edge;
+    let edges: Vec<NodeId> =
+        (0..plan.nodes.len()).filter(|at| is_edge(&plan.nodes[*at])).map(NodeId::at).collect();
+    let ports: usize = edges.iter().map(|node| plan.nodes[node.index()].ifaces.len()).sum();
+    let needed = (edges.len() + ports + SPARE_FILES) as u64;
+    let limit = limits::raise_open_files()?;
+    if needed > limit {
+        return Err(Error::TooManyFiles { needed, limit });
+    }
+    let mut notices = Vec::new();
+    let ipv6 = Path::new("/proc/thread-self/net/if_inet6").exists();
+    if !ipv6 {
+        notices.push(Notice::NoIpv6);
+    }
+    let builder = Builder::new(plan, forwarding, engine, ipv6)?;
+    // A thread of its own, because it leaves this network namespace for each new one.
+    let built = std::thread::scope(|scope| scope.spawn(move || builder.build(&edges)).join());
+    let (raw, more) = built.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+    notices.extend(more);
+    let hosts = builder::open_ports(plan, raw)?;
+    Ok(Enclosure { engine, hosts, notices })
+}
+
+/// Ends namespaces and ports, soonest: the kernel waits a grace period for each packet socket
+/// that is closed, but not one after the other when many threads close them.
+pub fn close(hosts: Vec<HostNet>) {
+    const THREADS: usize = 64;
+    let (sockets, rest): (Vec<Port>, Vec<Port>) =
+        hosts.into_iter().flat_map(|host| host.ports).partition(|port| !port.framing.is_empty());
+    drop(rest);
+    let share = sockets.len().div_ceil(THREADS).max(1);
+    let mut sockets = sockets.into_iter();
+    std::thread::scope(|scope| {
+        while sockets.len() > 0 {
+            let some: Vec<Port> = sockets.by_ref().take(share).collect();
+            scope.spawn(move || drop(some));
+        }
+    });
+}
+
+/// Packets that the devices of a host dropped because they were not read in time. Each of them
+/// is a loss that the lab did not ask for.
+pub fn device_drops(host: &HostNet, plan: &Plan) -> Result<u64> {
+    let named = |cause| node_error(plan, host.node, cause);
+    let in_devices = || {
+        let mut socket = Socket::open()?;
+        let mut sum = 0;
+        for port in &host.ports {
+            let index = netlink::index_of(&plan.ifaces[port.iface.index()].name)?;
+            let counters = socket.counters(index)?;
+            sum += counters.sent_dropped + counters.received_dropped;
+        }
+        Ok(sum)
+    };
+    let mut sum =
+        namespace::in_net(host.netns.as_fd(), in_devices).and_then(|sum| sum).map_err(named)?;
+    for port in host.ports.iter().filter(|port| !port.framing.is_empty()) {
+        sum += sys::packet::drops(port.fd.as_fd()).map_err(named)?;
+    }
+    Ok(sum)
+}
+
+fn node_error(plan: &Plan, node: NodeId, cause: sys::Error) -> Error {
+    Error::Node { node: plan.nodes[node.index()].name.clone(), cause }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+
+use base::{Bytes, Span};
+use sys::tun::HEADER;
+
+use super::*;
+use crate::sample::{self, FirstIface};
+use lab::plan::{Role, Routing};
+
+/// Builds an enclosure in a network namespace of the test's own; `None` where the machine does
+/// not permit it, which is said.
+fn enclosed(test: &str, plan: &Plan, forwarding: &(dyn Forwarding + Sync), engine: Engine) -> bool {
+    let built = std::thread::scope(|scope| {
+        let build = || {
+            namespace::unshare(namespace::Kinds::NET)?;
+            build(plan, forwarding, engine).map(|enclosure| check_packets(plan, &enclosure))
+        };
+        scope.spawn(build).join().unwrap()
+    });
+    match built {
+        Ok(()) => true,
+        Err(Error::Kernel(cause) | Error::Node { cause, .. }) if cause.is_denied() => {
+            eprintln!("SKIPPED {test}: {cause}");
+            false
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Each host's datagram arrives at its port, and one written to the port arrives at the host.
+fn check_packets(plan: &Plan, enclosure: &Enclosure) {
+    assert!(enclosure.notices.is_empty(), "{:?}", enclosure.notices);
+    let is_host = |host: &&HostNet| plan.nodes[host.node.index()].kind == Role::Host;
+    for host in enclosure.hosts.iter().filter(is_host) {
+        let iface = &plan.ifaces[host.ports[0].iface.index()];
+        for address in [IpAddr::V4(iface.v4.unwrap().0), IpAddr::V6(iface.v6.unwrap().0)] {
+            let bind = move || UdpSocket::bind(SocketAddr::new(address, 0));
+            let socket = namespace::in_net(host.netns.as_fd(), bind).unwrap().unwrap();
+            let far: IpAddr = if address.is_ipv4() {
+                [192, 0, 2, 1].into()
+            } else {
+                "2001:db8::1".parse().unwrap()
+            };
+            socket.send_to(b"ping", (far, 4000)).unwrap();
+            let port = &host.ports[0];
+            let mut file = fs::File::from(port.fd.try_clone().unwrap());
+            let mut packet = [0; 4096];
+            let start = HEADER + port.framing.len();
+            let length = loop {
+                let length = file.read(&mut packet).unwrap();
+                if packet[start..length].ends_with(b"ping") {
+                    break length;
+                }
+            };
+            let answer = turned(&packet[..length], port.framing);
+            file.write_all(&answer).unwrap();
+            let mut text = [0; 16];
+            socket.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
+            let (length, from) = socket.recv_from(&mut text).unwrap();
+            assert_eq!((&text[..length], from), (&b"ping"[..], SocketAddr::new(far, 4000)));
+        }
+        assert_eq!(device_drops(host, plan).unwrap(), 0);
+    }
+}
+
+/// The packet with its ends exchanged. The Internet checksum does not mind.
+fn turned(packet: &[u8], framing: Framing) -> Vec<u8> {
+    let mut packet = packet.to_vec();
+    if let Framing::Ethernet(header) = framing {
+        packet[HEADER..HEADER + 12].copy_from_slice(&header);
+    }
+    let ip = &mut packet[HEADER + framing.len()..];
+    let (addresses, width, udp) = if ip[0] >> 4 == 4 { (12, 4, 20) } else { (8, 16, 40) };
+    let (from, to) = ip[addresses..addresses + 2 * width].split_at_mut(width);
+    from.swap_with_slice(to);
+    let (from, to) = ip[udp..udp + 4].split_at_mut(2);
+    from.swap_with_slice(to);
+    packet
+}
+
+#[test]
+fn packets_pass_both_ways_by_tun() {
+    let plan = sample::star(3);
+    enclosed("packets_pass_both_ways_by_tun", &plan, &FirstIface::of(&plan), Engine::Tun);
+}
+
+#[test]
+fn packets_pass_both_ways_by_packet_socket() {
+    let plan = sample::star(3);
+    let forwarding = FirstIface::of(&plan);
+    enclosed("packets_pass_both_ways_by_packet_socket", &plan, &forwarding, Engine::Packet);
+}
+
+/// Runs `ip` in the namespace of a node.
+fn ip(enclosure: &Enclosure, node: usize, arguments: &str) -> String {
+    let host = enclosure.host(NodeId::at(node)).unwrap();
+    let run = || {
+        let output = std::process::Command::new("ip").args(arguments.split(' ')).output();
+        String::from_utf8(output.unwrap().stdout).unwrap()
+    };
+    namespace::in_net(host.netns.as_fd(), run).unwrap()
+}
+
+/// A host with two interfaces between two hosts: the second is reached by the second interface.
+#[test]
+fn a_multi_homed_host_answers_from_where_it_was_asked() {
+    struct Direct;
+    impl Forwarding for Direct {
+        fn next(&self, node: NodeId, dest: IfaceId) -> &[IfaceId] {
+            // Interfaces 0 and 2 are those of the middle; 1 and 3 are at the other ends.
+            match (node.index(), dest.index()) {
+                (0, 1) => &[IfaceId(0)],
+                (0, 3) => &[IfaceId(2)],
+                _ => &[],
+            }
+        }
+    }
+    let nodes = [("m", Role::Host, true), ("a", Role::Host, true), ("b", Role::Host, true)];
+    let plan = sample::plan(&nodes, &[(0, 1), (0, 2)]);
+    if !enclosed("a_multi_homed_host_…", &plan, &Direct, Engine::Tun) {
+        return;
+    }
+    let enclosure = build(&plan, &Direct, Engine::Tun).unwrap();
+    if std::process::Command::new("ip").arg("-V").output().is_err() {
+        eprintln!("SKIPPED a_multi_homed_host_…: iproute2 is not installed");
+        return;
+    }
+    let get = |to: &str| ip(&enclosure, 0, &format!("route get {to}"));
+    assert!(get("10.0.0.2").contains("dev eth0 src 10.0.0.1"), "{}", get("10.0.0.2"));
+    assert!(get("10.0.0.6").contains("dev eth1 src 10.0.0.5"), "{}", get("10.0.0.6"));
+    assert!(get("10.0.0.2 from 10.0.0.5").contains("dev eth1"), "by the address asked");
+    assert!(get("192.0.2.1").contains("dev eth0"), "by default the first");
+    let v6 = get("fd6e:6574:0:1::2");
+    assert!(v6.contains("dev eth1"), "{v6}");
+    assert_eq!(ip(&enclosure, 0, "-6 rule list").matches("from fd6e").count(), 2);
+}
+
+#[test]
+fn a_router_without_routing_knows_only_its_subnets_and_forwards() {
+    let nodes = [("r", Role::Router, true), ("a", Role::Host, true), ("b", Role::Host, true)];
+    let mut plan = sample::plan(&nodes, &[(0, 1), (0, 2)]);
+    plan.routing = Routing::None;
+    plan.links[1].directions[0].mtu = Bytes::new(9000);
+    plan.links[1].directions[0].delay = Span::from_millis(1);
+    let forwarding = FirstIface::of(&plan);
+    if !enclosed("a_router_without_routing_…", &plan, &forwarding, Engine::Tun) {
+        return;
+    }
+    let enclosure = build(&plan, &forwarding, Engine::Tun).unwrap();
+    let host = enclosure.host(NodeId(0)).unwrap();
+    let read = |name: &str| {
+        namespace::in_net(host.netns.as_fd(), || sys::sysctl::read(name)).unwrap().unwrap()
+    };
+    assert_eq!(read("net/ipv4/ip_forward"), "1");
+    assert_eq!(read("net/ipv6/conf/eth1/forwarding"), "1");
+    assert_eq!(read("net/ipv4/conf/eth1/rp_filter"), "0");
+    assert_eq!(read("net/ipv6/conf/eth1/mtu"), "9000");
+    if std::process::Command::new("ip").arg("-V").output().is_ok() {
+        let routes = ip(&enclosure, 0, "route list");
+        assert!(routes.lines().count() == 2 && !routes.contains("default"), "{routes}");
+    }
+}
+
+#[test]
+fn hosts_are_named_with_all_addresses() {
+    let text = hosts_text(&sample::star(2));
+    assert!(text.contains("\n10.0.0.2 h0\nfd6e:6574::2 h0\n"), "{text}");
+    assert!(text.contains("10.0.0.1 hub\n") && text.starts_with("127.0.0.1 localhost\n"));
+}
