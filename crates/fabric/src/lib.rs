@@ -32,7 +32,7 @@ pub use config::{
 };
 pub use network::{Fabric, Output, Refusal};
 pub use packet::{Ecn, Packet};
-pub use stats::{DropReason, LinkStats, QueueLevel};
+pub use stats::{DropReason, LinkStats, QueueDelays, QueueLevel};
 
 use base::{Bytes, IfaceId, LinkId, NodeId};
 

@@ -11,7 +11,7 @@ use crate::loss::LossProcess;
 use crate::pace::Pacer;
 use crate::packet::{Ecn, Packet};
 use crate::queue::{self, Queue, Queued, Verdicts};
-use crate::stats::{DropReason, LinkStats, QueueLevel};
+use crate::stats::{DropReason, LinkStats, QueueDelays, QueueLevel};
 
 /// A packet on its way to the far end.
 #[derive(Debug)]
@@ -60,6 +60,8 @@ pub(crate) struct Link<B> {
     duplicate: RandomStream,
     corrupt: RandomStream,
     peak: QueueLevel,
+    /// How long sent packets had waited.
+    pub(crate) delays: QueueDelays,
     /// What the event queue holds for this link; events at other times are stale.
     pub(crate) scheduled: Deadlines,
     pub(crate) verdicts: Verdicts<B>,
@@ -96,6 +98,7 @@ impl<B: Clone + 'static> Link<B> {
             duplicate: stream("duplicate"),
             corrupt: stream("corrupt"),
             peak: QueueLevel::default(),
+            delays: QueueDelays::default(),
             scheduled: Deadlines::default(),
             verdicts: Verdicts::default(),
             mirrored: Vec::new(),
@@ -165,6 +168,9 @@ impl<B: Clone + 'static> Link<B> {
 
     fn transmit_next(&mut self, now: Time) {
         while let Some(entry) = self.queue.dequeue(now, &mut self.verdicts) {
+            let waited = now.since(entry.since);
+            self.delays.record(waited);
+            self.peak.peak_delay = self.peak.peak_delay.max(waited);
             let ends = self.pacer.finish(now, entry.size, entry.packet.last);
             let transmission = Transmission { packet: entry.packet, size: entry.size, ends };
             if ends > now {
@@ -291,7 +297,9 @@ impl<B: Clone + 'static> Link<B> {
     pub(crate) fn take_queue_level(&mut self) -> QueueLevel {
         let (packets, bytes) = (self.queue.packets() as u64, self.queue.bytes());
         let level = QueueLevel { packets, bytes, ..self.peak };
-        self.peak = QueueLevel { packets, bytes, peak_packets: packets, peak_bytes: bytes };
+        let peak_delay = base::Span::ZERO;
+        self.peak =
+            QueueLevel { packets, bytes, peak_packets: packets, peak_bytes: bytes, peak_delay };
         level
     }
 

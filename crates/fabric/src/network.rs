@@ -8,7 +8,7 @@ use crate::config::{Discipline, LinkConfig, Network, NodeKind, Rate};
 use crate::event::{Event, EventQueue};
 use crate::link::Link;
 use crate::packet::Packet;
-use crate::stats::{DropReason, LinkStats, QueueLevel};
+use crate::stats::{DropReason, LinkStats, QueueDelays, QueueLevel};
 use crate::{Error, Forwarding};
 
 /// What comes out of a fabric. `at` is logical time: the moment that the emulated network gives.
@@ -264,6 +264,11 @@ impl<B: Clone + 'static> Fabric<B> {
     /// The queue's length now and its peak since the last call.
     pub fn take_queue_level(&mut self, link: LinkId, direction: Direction) -> QueueLevel {
         self.links[link.index() * 2 + direction.index()].take_queue_level()
+    }
+
+    /// How long the packets that one direction sent had waited in its queue.
+    pub fn queue_delays(&self, link: LinkId, direction: Direction) -> &QueueDelays {
+        &self.links[link.index() * 2 + direction.index()].delays
     }
 
     /// Packets inside the fabric: waiting, in transmission, in flight.

@@ -1,5 +1,7 @@
 //! Counters of one direction of a link.
 
+use base::Span;
+
 /// Why a packet went no further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DropReason {
@@ -100,4 +102,60 @@ pub struct QueueLevel {
     pub peak_packets: u64,
     /// Most wire bytes that waited.
     pub peak_bytes: u64,
+    /// The longest that a packet, sent meanwhile, had waited.
+    pub peak_delay: Span,
+}
+
+/// Buckets an octave of [`QueueDelays`]: a value is known to one part in eight.
+const PARTS: usize = 8;
+
+/// How long packets waited in a queue, counted in log-linear buckets of microseconds up to an hour.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueDelays([u32; PARTS * 30]);
+
+impl Default for QueueDelays {
+    fn default() -> Self {
+        Self([0; PARTS * 30])
+    }
+}
+
+impl QueueDelays {
+    pub(crate) fn record(&mut self, delay: Span) {
+        let micros = delay.as_nanos() / 1000;
+        let bucket = if micros < PARTS as u64 {
+            micros as usize
+        } else {
+            let octave = micros.ilog2() as usize - PARTS.ilog2() as usize;
+            (octave + 1) * PARTS + ((micros >> octave) as usize - PARTS)
+        };
+        let bucket = bucket.min(self.0.len() - 1);
+        self.0[bucket] = self.0[bucket].saturating_add(1);
+    }
+
+    /// The buckets that are not empty: the smallest delay of each and its number of packets.
+    pub fn buckets(&self) -> impl Iterator<Item = (Span, u64)> + '_ {
+        let lower = |bucket: usize| match bucket / PARTS {
+            0 => bucket as u64,
+            octave => ((PARTS + bucket % PARTS) as u64) << (octave - 1),
+        };
+        let counts = self.0.iter().enumerate().filter(|(_, count)| **count > 0);
+        counts.map(move |(at, count)| (Span::from_micros(lower(at)), u64::from(*count)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_are_known_to_an_eighth() {
+        for micros in [0u64, 1, 7, 8, 9, 15, 16, 17, 100, 1_000, 123_456, 3_000_000_000] {
+            let mut delays = QueueDelays::default();
+            delays.record(Span::from_micros(micros));
+            let (lower, count) = delays.buckets().next().expect("one was recorded");
+            let lower = lower.as_nanos() / 1000;
+            assert!(lower <= micros && micros - lower <= micros / 8, "{micros}: {lower}");
+            assert_eq!(count, 1);
+        }
+    }
 }
