@@ -1,0 +1,55 @@
+//! What the kernel knows of a TCP connection (`TCP_INFO`).
+
+use std::os::fd::BorrowedFd;
+
+use super::get;
+use crate::Result;
+
+/// A part of the kernel's `struct tcp_info` (`linux/tcp.h`). Fields that an old kernel does not
+/// know are 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpInfo {
+    /// Sender's maximum segment size in bytes.
+    pub segment_bytes: u32,
+    /// Smoothed round-trip time in microseconds.
+    pub srtt_micros: u32,
+    /// Smallest round-trip time seen, in microseconds.
+    pub min_rtt_micros: u32,
+    /// Congestion window in segments.
+    pub window_segments: u32,
+    /// Segments sent again since the connection began.
+    pub retransmits: u32,
+    /// Payload bytes that the peer has acknowledged.
+    pub acknowledged_bytes: u64,
+    /// Microseconds for which the peer's receive window held the sender back.
+    pub receiver_limited_micros: u64,
+}
+
+impl TcpInfo {
+    /// Asks the kernel about a connected socket.
+    pub fn read(socket: BorrowedFd<'_>) -> Result<Self> {
+        let mut info = [0_u8; 256];
+        let call = "getsockopt(TCP_INFO)";
+        get(&socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info, call)?;
+        let word = |offset: usize| {
+            let mut bytes = [0; 4];
+            bytes.copy_from_slice(&info[offset..offset + 4]);
+            u32::from_ne_bytes(bytes)
+        };
+        let long = |offset: usize| {
+            let mut bytes = [0; 8];
+            bytes.copy_from_slice(&info[offset..offset + 8]);
+            u64::from_ne_bytes(bytes)
+        };
+        // Offsets of tcpi_snd_mss, tcpi_rtt, tcpi_min_rtt, …: fixed, the structure only grows.
+        Ok(Self {
+            segment_bytes: word(16),
+            srtt_micros: word(68),
+            min_rtt_micros: word(148),
+            window_segments: word(80),
+            retransmits: word(100),
+            acknowledged_bytes: long(120),
+            receiver_limited_micros: long(176),
+        })
+    }
+}
