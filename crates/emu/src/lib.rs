@@ -1,6 +1,7 @@
 //! Labs on the wall clock: real programs in namespaces, packets through the fabric.
 #![forbid(unsafe_code)]
 
+pub mod doctor;
 pub mod enclosure;
 mod error;
 pub mod registry;

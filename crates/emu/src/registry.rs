@@ -9,10 +9,15 @@
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal};
 use serde::{Deserialize, Serialize};
 
 /// The version of the entry files.
@@ -21,6 +26,8 @@ const SCHEMA: &str = "netarium.lab/1";
 const ENTRY_LIMIT: u64 = 4 << 20;
 /// The most labs that may run at once under one user.
 const LABS_LIMIT: usize = 1000;
+/// How long the kernel may take to clear away a killed lab.
+const KILL_WAIT: Duration = Duration::from_secs(10);
 
 /// Why the registry cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +54,17 @@ pub enum RegistryError {
     /// A process that is to be registered does not exist.
     #[error("process {0} does not exist")]
     NoProcess(u32),
+    /// A lab's process may not be signalled.
+    #[error("cannot signal process {pid}: {source}")]
+    Signal {
+        /// The process.
+        pid: u32,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A lab that was killed is still there.
+    #[error("lab {0} was killed and has not ended")]
+    Immortal(String),
     /// Too many labs.
     #[error("{LABS_LIMIT} labs are registered already in {}", .0.display())]
     Full(PathBuf),
@@ -66,6 +84,17 @@ impl Process {
     pub fn of(pid: u32) -> Option<Self> {
         let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
         start_ticks(&stat).map(|started_ticks| Self { pid, started_ticks })
+    }
+
+    /// A descriptor of it, or `None` when it is gone.
+    fn open(self) -> Result<Option<OwnedFd>, RegistryError> {
+        let Some(pid) = Pid::from_raw(self.pid as i32) else { return Ok(None) };
+        match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
+            // Only now is it certain that the descriptor's process is the one that was meant.
+            Ok(fd) => Ok(self.alive().then_some(fd)),
+            Err(Errno::SRCH) => Ok(None),
+            Err(e) => Err(RegistryError::Signal { pid: self.pid, source: e.into() }),
+        }
     }
 
     /// Whether it still runs (a zombie does not).
@@ -163,6 +192,66 @@ impl Entry {
     }
 }
 
+/// How a lab came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// By itself, after it was asked to; its results are kept.
+    Orderly,
+    /// It did not end in time and was killed.
+    Killed,
+}
+
+impl Entry {
+    /// Asks the lab to end and waits for it; kills it when it has not ended within `grace`.
+    ///
+    /// # Errors
+    /// When its processes may not be signalled.
+    pub fn stop(&self, grace: Duration) -> Result<Stopped, RegistryError> {
+        let (supervisor, init) = (self.supervisor.open()?, self.init.open()?);
+        if let Some(supervisor) = &supervisor {
+            signal(supervisor, self.supervisor.pid, Signal::TERM)?;
+        }
+        let deadline = Instant::now() + grace;
+        let fds = || supervisor.iter().chain(&init);
+        if fds().all(|fd| has_ended(fd, deadline)) {
+            return Ok(Stopped::Orderly);
+        }
+        // With its first process the kernel ends everything else that is in the lab.
+        for (fd, process) in [(&init, self.init), (&supervisor, self.supervisor)] {
+            if let Some(fd) = fd {
+                signal(fd, process.pid, Signal::KILL)?;
+            }
+        }
+        let deadline = Instant::now() + KILL_WAIT;
+        if fds().all(|fd| has_ended(fd, deadline)) {
+            Ok(Stopped::Killed)
+        } else {
+            Err(RegistryError::Immortal(self.name.clone()))
+        }
+    }
+}
+
+fn signal(fd: &OwnedFd, pid: u32, signal: Signal) -> Result<(), RegistryError> {
+    match rustix::process::pidfd_send_signal(fd, signal) {
+        Ok(()) | Err(Errno::SRCH) => Ok(()),
+        Err(e) => Err(RegistryError::Signal { pid, source: e.into() }),
+    }
+}
+
+/// Waits until the process has ended, or `deadline` has passed.
+fn has_ended(fd: &OwnedFd, deadline: Instant) -> bool {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let Ok(timeout) = Timespec::try_from(left) else { return false };
+        match rustix::event::poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&timeout)) {
+            Ok(0) => return false,
+            Ok(_) => return true,
+            Err(Errno::INTR) => {}
+            Err(_) => return false,
+        }
+    }
+}
+
 fn boot_id() -> String {
     // Without the file (no /proc) the pids and start times must do.
     fs::read_to_string("/proc/sys/kernel/random/boot_id")
@@ -235,11 +324,13 @@ impl Registry {
         if listing.live.len() + listing.gone.len() >= LABS_LIMIT {
             return Err(RegistryError::Full(self.dir.clone()));
         }
+        entry.name.clone_from(&entry.lab);
         // A stale entry keeps its name until it has been swept: its run must be marked first.
-        let free = |name: &str| !self.file(name).exists();
-        let lab = entry.lab.clone();
-        let mut names = std::iter::once(lab.clone()).chain((2..).map(|n| format!("{lab}-{n}")));
-        entry.name = names.find(|name| free(name)).expect("an endless supply of names");
+        let mut number = 1;
+        while self.file(&entry.name).exists() {
+            number += 1;
+            entry.name = format!("{}-{number}", entry.lab);
+        }
         let file = self.file(&entry.name);
         let scratch = self.dir.join(".new");
         let io = |verb, source| RegistryError::Io { verb, path: file.clone(), source };
@@ -428,6 +519,21 @@ mod tests {
         assert_eq!(entry.state(), State::Running);
         end(child);
         assert_eq!(entry.state(), State::Ending);
+    }
+
+    #[test]
+    fn a_lab_that_does_not_listen_is_killed() {
+        let run = |script| Command::new("sh").args(["-c", script]).spawn().unwrap();
+        let mut deaf = run("trap '' TERM; while :; do sleep 1; done");
+        let mut init = sleeper();
+        let lab =
+            Entry::new("a", "000001", deaf.id(), init.id(), PathBuf::from("/nowhere")).unwrap();
+        // Reaps them, as their parents would; without it they would stay as zombies.
+        let reaper = std::thread::spawn(move || (deaf.wait().unwrap(), init.wait().unwrap()));
+        assert_eq!(lab.stop(Duration::from_millis(200)).unwrap(), Stopped::Killed);
+        reaper.join().unwrap();
+        assert_eq!(lab.state(), State::Gone);
+        assert_eq!(lab.stop(Duration::ZERO).unwrap(), Stopped::Orderly);
     }
 
     #[test]
