@@ -8,6 +8,7 @@ pub mod limits;
 pub mod namespace;
 pub mod netlink;
 pub mod packet;
+pub mod process;
 pub mod sched;
 pub mod socket;
 pub mod sysctl;

@@ -1,0 +1,223 @@
+//! The first process of a program's own process namespace: it starts the program, waits for
+//! orphans, and when it ends the kernel ends every descendant of the program.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Write as _;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::{Exit, fork};
+use crate::namespace::{self, Mode};
+
+/// The descriptor on which the init reports to its supervisor.
+const REPORT: libc::c_int = 3;
+
+/// Which program, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramSetup {
+    /// Host name inside.
+    pub host: OsString,
+    /// Working directory.
+    pub dir: PathBuf,
+    /// Descendants may outlive a program that ended with status 0: it was a daemon's starter.
+    pub daemon: bool,
+    /// The program and its arguments.
+    pub command: Vec<OsString>,
+}
+
+impl ProgramSetup {
+    /// As arguments of a process.
+    pub fn to_arguments(&self) -> Vec<OsString> {
+        let kind = if self.daemon { "daemon" } else { "plain" };
+        let mut list = vec![self.host.clone(), self.dir.clone().into(), kind.into()];
+        list.extend(self.command.iter().cloned());
+        list
+    }
+
+    /// From arguments of a process.
+    pub fn from_arguments(mut list: impl Iterator<Item = OsString>) -> Option<Self> {
+        let (host, dir, kind) = (list.next()?, list.next()?, list.next()?);
+        let command: Vec<OsString> = list.collect();
+        let daemon = kind == OsStr::new("daemon");
+        (!command.is_empty()).then(|| Self { host, dir: dir.into(), daemon, command })
+    }
+}
+
+/// What the init says to its supervisor, five bytes each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InitReport {
+    /// The program could not be executed: the kernel's error number.
+    NotExecuted(i32),
+    /// The working directory could not be entered: the kernel's error number.
+    NoDirectory(i32),
+    /// The program ended.
+    Ended(Exit),
+}
+
+impl InitReport {
+    fn to_bytes(self) -> [u8; 5] {
+        let (tag, value) = match self {
+            Self::NotExecuted(errno) => (b'E', errno),
+            Self::NoDirectory(errno) => (b'D', errno),
+            Self::Ended(Exit::Code(code)) => (b'C', code),
+            Self::Ended(Exit::Signal(signal)) => (b'S', signal),
+        };
+        let mut bytes = [tag, 0, 0, 0, 0];
+        bytes[1..].copy_from_slice(&value.to_le_bytes());
+        bytes
+    }
+
+    /// Reads all complete reports in `bytes`.
+    pub fn parse(bytes: &[u8]) -> impl Iterator<Item = Self> {
+        bytes.chunks_exact(5).filter_map(|chunk| {
+            let value = i32::from_le_bytes(chunk[1..].try_into().ok()?);
+            match chunk[0] {
+                b'E' => Some(Self::NotExecuted(value)),
+                b'D' => Some(Self::NoDirectory(value)),
+                b'C' => Some(Self::Ended(Exit::Code(value))),
+                b'S' => Some(Self::Ended(Exit::Signal(value))),
+                _ => None,
+            }
+        })
+    }
+}
+
+/// Shows the process and network namespaces that the calling process is in under `/proc` and
+/// `/sys`. Where that is not allowed (some containers), what was there before stays.
+pub(super) fn remount_views(processes: bool) {
+    if processes {
+        let _ = namespace::mount_new("proc", Path::new("/proc"), Mode::Plain);
+    }
+    let _ = namespace::mount_new("sysfs", Path::new("/sys"), Mode::ReadOnly);
+}
+
+/// Blocks all signals (`true`) or none.
+pub(super) fn block_signals(all: bool) {
+    // SAFETY: the set is plain data.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        if all {
+            libc::sigfillset(&raw mut set);
+        } else {
+            libc::sigemptyset(&raw mut set);
+        }
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut());
+    }
+}
+
+/// Becomes the program, or says why not.
+fn execute(setup: &ProgramSetup) -> InitReport {
+    let errno = |error: std::io::Error| error.raw_os_error().unwrap_or(libc::EIO);
+    if let Err(error) = std::env::set_current_dir(&setup.dir) {
+        return InitReport::NoDirectory(errno(error));
+    }
+    // Rust's start-up has ignored it; programs expect to die of it.
+    // SAFETY: no handler is installed.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    block_signals(false);
+    let error = Command::new(&setup.command[0]).args(&setup.command[1..]).exec();
+    InitReport::NotExecuted(errno(error))
+}
+
+/// Runs a program to its end as process 1 of its namespace; the result is this process's exit
+/// status. SIGTERM is passed on to all descendants, and then all of them are waited for.
+pub fn run_init(setup: &ProgramSetup) -> i32 {
+    // SAFETY: whoever starts an init leaves it this descriptor, and nothing else uses it.
+    let mut report = unsafe { File::from_raw_fd(REPORT) };
+    // SAFETY: the descriptor is open, or this fails without effect.
+    unsafe { libc::fcntl(report.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
+    block_signals(true);
+    let host = setup.host.to_string_lossy();
+    let _ = namespace::set_host_name(&host);
+    remount_views(true);
+    let started = fork(|| {
+        let failure = execute(setup);
+        // The copy of the descriptor is still open: nothing was executed.
+        let _ = report.try_clone().and_then(|mut report| report.write_all(&failure.to_bytes()));
+        127
+    });
+    let main = match started {
+        Ok(pid) => pid as i32,
+        Err(error) => {
+            let errno = error.errno().unwrap_or(libc::EIO);
+            let _ = report.write_all(&InitReport::NotExecuted(errno).to_bytes());
+            return 126;
+        }
+    };
+    let exit = wait_for_all(setup, main, &mut report);
+    exit.code()
+}
+
+fn wait_for_all(setup: &ProgramSetup, main: i32, report: &mut File) -> Exit {
+    let mut ended = None;
+    let mut stopping = false;
+    loop {
+        let mut status = 0;
+        // SAFETY: `status` is a valid place for the answer.
+        let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) };
+        if pid == main {
+            let exit = Exit::from_status(status);
+            let _ = report.write_all(&InitReport::Ended(exit).to_bytes());
+            ended = Some(exit);
+            let is_daemon = setup.daemon && exit == Exit::Code(0);
+            if !stopping && !is_daemon {
+                return exit;
+            }
+        }
+        if pid > 0 {
+            continue;
+        }
+        if pid == -1 {
+            // No child is left, and every process here descends from this one.
+            return ended.unwrap_or(Exit::Code(0));
+        }
+        // SAFETY: the set is plain data; information on the signal is not asked for.
+        let signal = unsafe {
+            let mut set: libc::sigset_t = std::mem::zeroed();
+            libc::sigfillset(&raw mut set);
+            libc::sigwaitinfo(&raw const set, std::ptr::null_mut())
+        };
+        if signal == libc::SIGTERM {
+            stopping = true;
+            // SAFETY: -1 means every process of this namespace but this one.
+            unsafe { libc::kill(-1, libc::SIGTERM) };
+        } else if [libc::SIGINT, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2].contains(&signal) {
+            // SAFETY: `main` is our child and has not been waited for, or the call fails.
+            unsafe { libc::kill(main, signal) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn setups_survive_being_arguments() {
+        let setup = ProgramSetup {
+            host: "alice".into(),
+            dir: "/tmp".into(),
+            daemon: true,
+            command: vec!["sh".into(), "-c".into(), "exit".into()],
+        };
+        let back = ProgramSetup::from_arguments(setup.to_arguments().into_iter());
+        assert_eq!(back.as_ref(), Some(&setup));
+        assert_eq!(ProgramSetup::from_arguments(["a".into(), "b".into()].into_iter()), None);
+    }
+
+    #[test]
+    fn reports_survive_a_pipe() {
+        let sent = [
+            InitReport::NotExecuted(2),
+            InitReport::NoDirectory(13),
+            InitReport::Ended(Exit::Code(-1)),
+            InitReport::Ended(Exit::Signal(9)),
+        ];
+        let mut bytes: Vec<u8> = sent.iter().flat_map(|report| report.to_bytes()).collect();
+        bytes.extend_from_slice(b"E12");
+        assert_eq!(InitReport::parse(&bytes).collect::<Vec<_>>(), sent);
+    }
+}
