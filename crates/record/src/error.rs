@@ -1,0 +1,82 @@
+//! What can go wrong with a run folder.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What can go wrong with a run folder.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No space (or quota) left. What had been written before is kept and readable.
+    #[error("no space left on the disk of `{}`; results so far are kept", path.display())]
+    DiskFull {
+        /// The file that could not grow.
+        path: PathBuf,
+    },
+    /// Some other failure of the file system.
+    #[error("cannot {action} `{}`", path.display())]
+    Io {
+        /// What was tried: `write`, `create`, ….
+        action: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The folder holds no `run.json`.
+    #[error("`{}` is no run folder: it holds no run.json", path.display())]
+    NotARun {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// `run.json` is not what it should be.
+    #[error("`{}` is damaged or of another version", path.display())]
+    Record {
+        /// The file.
+        path: PathBuf,
+        /// Where and why reading failed.
+        source: serde_json::Error,
+    },
+    /// `run.json` has a schema that this version does not know.
+    #[error("`{}` has the schema `{found}`, this version reads `{}`", path.display(), crate::run::SCHEMA)]
+    Schema {
+        /// The file.
+        path: PathBuf,
+        /// The schema that it names.
+        found: String,
+    },
+    /// A file is larger than any that this project writes.
+    #[error("`{}` is larger than {limit} B", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// The limit.
+        limit: u64,
+    },
+    /// A table is damaged.
+    #[error("`{}` is no readable Parquet table", path.display())]
+    Table {
+        /// The file.
+        path: PathBuf,
+        /// What the Parquet library said.
+        source: parquet::errors::ParquetError,
+    },
+    /// The writer thread is gone, which only a panic in it explains.
+    #[error("the recorder's writer ended unexpectedly")]
+    WriterGone,
+}
+
+impl Error {
+    /// An I/O error with its place; a full disk is told apart.
+    pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
+        let path = path.to_owned();
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::DiskFull { path },
+            _ => Self::Io { action, path, source },
+        }
+    }
+
+    pub(crate) fn table(path: &Path, source: parquet::errors::ParquetError) -> Self {
+        Self::Table { path: path.to_owned(), source }
+    }
+}

@@ -1,0 +1,302 @@
+//! A log-linear histogram of times: linear below 256 ns, then 128 buckets an octave.
+
+use serde::{Deserialize, Serialize};
+
+/// log2 of the buckets in an octave: a value is known to within 1/256 of itself.
+const SUB_BITS: u32 = 7;
+const SUB: u64 = 1 << SUB_BITS;
+
+/// Counts of 64-bit values, in nanoseconds unless its owner says otherwise. Quantiles err by less
+/// than 0.4 %; count, sum, minimum and maximum are exact.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "Sparse", try_from = "Sparse")]
+pub struct Histogram {
+    counts: Vec<u64>,
+    count: u64,
+    sum: u128,
+    min: u64,
+    max: u64,
+}
+
+/// A histogram in a few numbers. All values in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Distribution {
+    /// How many values there were.
+    pub count: u64,
+    /// The smallest.
+    pub min_ns: u64,
+    /// Arithmetic mean.
+    pub mean_ns: f64,
+    /// Median.
+    pub p50_ns: u64,
+    /// 90th percentile.
+    pub p90_ns: u64,
+    /// 99th percentile.
+    pub p99_ns: u64,
+    /// 99.9th percentile.
+    pub p999_ns: u64,
+    /// The largest.
+    pub max_ns: u64,
+}
+
+impl Histogram {
+    /// Without values. Allocates with the first value only.
+    pub const fn new() -> Self {
+        Self { counts: Vec::new(), count: 0, sum: 0, min: 0, max: 0 }
+    }
+
+    /// Adds a value.
+    pub fn record(&mut self, value: u64) {
+        self.record_many(value, 1);
+    }
+
+    /// Adds a value `times` times.
+    pub fn record_many(&mut self, value: u64, times: u64) {
+        if times == 0 {
+            return;
+        }
+        let index = index_of(value);
+        if index >= self.counts.len() {
+            self.counts.resize(index + 1, 0);
+        }
+        self.counts[index] += times;
+        self.min = if self.count == 0 { value } else { self.min.min(value) };
+        self.max = self.max.max(value);
+        self.count += times;
+        self.sum += u128::from(value) * u128::from(times);
+    }
+
+    /// Adds all values of another histogram.
+    pub fn merge(&mut self, other: &Self) {
+        if other.count == 0 {
+            return;
+        }
+        if self.counts.len() < other.counts.len() {
+            self.counts.resize(other.counts.len(), 0);
+        }
+        for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
+            *mine += theirs;
+        }
+        self.min = if self.count == 0 { other.min } else { self.min.min(other.min) };
+        self.max = self.max.max(other.max);
+        self.count += other.count;
+        self.sum += other.sum;
+    }
+
+    /// Forgets all values, keeps the memory.
+    pub fn clear(&mut self) {
+        self.counts.fill(0);
+        (self.count, self.sum, self.min, self.max) = (0, 0, 0, 0);
+    }
+
+    /// How many values there are.
+    pub const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The smallest value; 0 without any.
+    pub const fn min(&self) -> u64 {
+        self.min
+    }
+
+    /// The largest value; 0 without any.
+    pub const fn max(&self) -> u64 {
+        self.max
+    }
+
+    /// Arithmetic mean; 0 without values.
+    pub fn mean(&self) -> f64 {
+        if self.count == 0 { 0.0 } else { self.sum as f64 / self.count as f64 }
+    }
+
+    /// The value that the share `quantile` (0 to 1) of all values does not exceed: the middle of
+    /// its bucket, kept between minimum and maximum. 0 without values.
+    pub fn percentile(&self, quantile: f64) -> u64 {
+        if self.count == 0 {
+            return 0;
+        }
+        let rank = ((quantile.clamp(0.0, 1.0) * self.count as f64).ceil() as u64).max(1);
+        if rank >= self.count {
+            return self.max;
+        }
+        let mut seen = 0;
+        for (index, count) in self.counts.iter().enumerate() {
+            seen += count;
+            if seen >= rank {
+                let (low, high) = bounds(index);
+                return (low + (high - low) / 2).clamp(self.min, self.max);
+            }
+        }
+        self.max
+    }
+
+    /// The share of values at or below `value`, 0 to 1, as far as buckets can tell.
+    pub fn share_within(&self, value: u64) -> f64 {
+        if self.count == 0 {
+            return 1.0;
+        }
+        let last = index_of(value).min(self.counts.len().saturating_sub(1));
+        self.counts[..=last].iter().sum::<u64>() as f64 / self.count as f64
+    }
+
+    /// The buckets that hold something: lowest value, highest value, count; ascending.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
+        self.counts.iter().enumerate().filter(|(_, count)| **count > 0).map(|(index, count)| {
+            let (low, high) = bounds(index);
+            (low, high, *count)
+        })
+    }
+
+    /// The usual percentiles; `None` without values.
+    pub fn distribution(&self) -> Option<Distribution> {
+        (self.count > 0).then(|| Distribution {
+            count: self.count,
+            min_ns: self.min,
+            mean_ns: self.mean(),
+            p50_ns: self.percentile(0.5),
+            p90_ns: self.percentile(0.9),
+            p99_ns: self.percentile(0.99),
+            p999_ns: self.percentile(0.999),
+            max_ns: self.max,
+        })
+    }
+}
+
+fn index_of(value: u64) -> usize {
+    let exponent = (63 - SUB_BITS).saturating_sub(value.leading_zeros());
+    (u64::from(exponent) * SUB + (value >> exponent)) as usize
+}
+
+/// Lowest and highest value of a bucket.
+fn bounds(index: usize) -> (u64, u64) {
+    let index = index as u64;
+    let exponent = (index / SUB).saturating_sub(1);
+    let mantissa = index - exponent * SUB;
+    let low = mantissa << exponent;
+    (low, low + ((1 << exponent) - 1))
+}
+
+/// The form of a histogram in `run.json`.
+#[derive(Serialize, Deserialize)]
+struct Sparse {
+    count: u64,
+    sum_ns: f64,
+    min_ns: u64,
+    max_ns: u64,
+    /// Lowest value of the bucket and count.
+    buckets: Vec<(u64, u64)>,
+}
+
+impl From<Histogram> for Sparse {
+    fn from(full: Histogram) -> Self {
+        Self {
+            count: full.count,
+            sum_ns: full.sum as f64,
+            min_ns: full.min,
+            max_ns: full.max,
+            buckets: full.buckets().map(|(low, _, count)| (low, count)).collect(),
+        }
+    }
+}
+
+impl TryFrom<Sparse> for Histogram {
+    type Error = &'static str;
+
+    fn try_from(sparse: Sparse) -> Result<Self, &'static str> {
+        let mut full = Self::new();
+        let mut total = 0u64;
+        for (low, count) in sparse.buckets {
+            let index = index_of(low);
+            if index >= full.counts.len() {
+                full.counts.resize(index + 1, 0);
+            }
+            full.counts[index] =
+                full.counts[index].checked_add(count).ok_or("a bucket's count overflows")?;
+            total = total.checked_add(count).ok_or("the bucket counts overflow")?;
+        }
+        if total != sparse.count {
+            return Err("the bucket counts do not add up to `count`");
+        }
+        if sparse.min_ns > sparse.max_ns {
+            return Err("`min_ns` is above `max_ns`");
+        }
+        full.count = total;
+        full.sum = sparse.sum_ns as u128;
+        full.min = sparse.min_ns;
+        full.max = sparse.max_ns;
+        Ok(full)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn buckets_tile_the_whole_range() {
+        for index in 0..index_of(u64::MAX) {
+            assert_eq!(bounds(index).1 + 1, bounds(index + 1).0, "after bucket {index}");
+            assert_eq!(index_of(bounds(index).0), index);
+            assert_eq!(index_of(bounds(index).1), index);
+        }
+        assert_eq!(bounds(index_of(u64::MAX)).1, u64::MAX);
+    }
+
+    #[test]
+    fn small_values_are_exact() {
+        let mut h = Histogram::new();
+        for value in 1..=200 {
+            h.record(value);
+        }
+        assert_eq!((h.percentile(0.0), h.percentile(0.5), h.percentile(0.99)), (1, 100, 198));
+        assert_eq!((h.min(), h.max(), h.count()), (1, 200, 200));
+        assert!((h.mean() - 100.5).abs() < 1e-9);
+        assert!((h.share_within(50) - 0.25).abs() < 1e-9);
+    }
+
+    fn of(values: &[u64]) -> Histogram {
+        let mut h = Histogram::new();
+        for value in values {
+            h.record(*value);
+        }
+        h
+    }
+
+    proptest! {
+        #[test]
+        fn percentiles_err_by_less_than_half_a_percent(
+            mut values in prop::collection::vec(0u64..1 << 60, 1..200),
+            quantile in 0.0f64..1.0,
+        ) {
+            let h = of(&values);
+            values.sort_unstable();
+            let rank = ((quantile * values.len() as f64).ceil() as usize).max(1);
+            let exact = values[rank - 1] as f64;
+            prop_assert!((h.percentile(quantile) as f64 - exact).abs() <= exact * 0.004 + 0.5);
+        }
+
+        #[test]
+        fn merging_equals_recording_everything_in_one(
+            a in prop::collection::vec(any::<u64>(), 0..50),
+            b in prop::collection::vec(any::<u64>(), 0..50),
+        ) {
+            let mut merged = of(&a);
+            merged.merge(&of(&b));
+            prop_assert_eq!(merged, of(&[a, b].concat()));
+        }
+
+        #[test]
+        fn json_round_trips(values in prop::collection::vec(0u64..1 << 40, 0..50)) {
+            let h = of(&values);
+            let text = serde_json::to_string(&h).unwrap();
+            prop_assert_eq!(serde_json::from_str::<Histogram>(&text).unwrap(), h);
+        }
+    }
+
+    #[test]
+    fn inconsistent_json_is_refused() {
+        let text = r#"{"count":3,"sum_ns":2,"min_ns":1,"max_ns":1,"buckets":[[1,2]]}"#;
+        assert!(serde_json::from_str::<Histogram>(text).is_err());
+    }
+}

@@ -1,0 +1,209 @@
+//! The writer thread, and the handle that feeds it.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use base::Time;
+
+use crate::{Error, FlowSample, Level, LinkSample, PacketRecord, RunFolder};
+
+mod writer;
+
+use writer::Writer;
+
+/// Records that may wait for the writer.
+const QUEUE_RECORDS: usize = 1 << 16;
+/// Bytes of packets that may wait for the writer.
+const QUEUE_BYTES: usize = 64 << 20;
+/// The longest that a record stays in memory only.
+const FLUSH_EVERY: Duration = Duration::from_secs(1);
+
+/// A capture file: the position in [`RecorderOptions::captures`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CaptureId(pub u32);
+
+/// What a recorder must know at the start.
+#[derive(Clone, Debug, Default)]
+pub struct RecorderOptions {
+    /// Wall-clock time of the run's start, nanoseconds since 1970 (UTC).
+    pub started_unix_ns: u64,
+    /// Names of the links, by `LinkId`.
+    pub links: Vec<String>,
+    /// Names of the flows, by `FlowId`.
+    pub flows: Vec<String>,
+    /// Capture files: `alice.eth0` becomes `alice.eth0.pcapng`.
+    pub captures: Vec<String>,
+}
+
+/// What became of the records.
+#[derive(Debug, Default)]
+pub struct RecorderReport {
+    /// Packets in capture files.
+    pub packets_written: u64,
+    /// Packets that are missing from capture files.
+    pub capture_drops: u64,
+    /// Samples and log lines that are missing.
+    pub records_lost: u64,
+    /// What stopped the recording, if anything did. What was written before it is kept.
+    pub error: Option<Error>,
+}
+
+pub(super) enum Message {
+    Link(LinkSample),
+    Flow(Box<FlowSample>),
+    Packet { at: Time, capture: CaptureId, outbound: bool, comment: &'static str, bytes: Box<[u8]> },
+    Log { at: Time, level: Level, source: String, text: String },
+    Finish,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    failed: AtomicBool,
+    packet_bytes: AtomicUsize,
+    capture_drops: AtomicU64,
+    records_lost: AtomicU64,
+    error: Mutex<Option<Error>>,
+}
+
+/// Feeds the writer thread. Cheap to clone; no method ever blocks: what the writer cannot take is
+/// counted and left out.
+#[derive(Clone, Debug)]
+pub struct RecorderHandle {
+    queue: SyncSender<Message>,
+    shared: Arc<Shared>,
+}
+
+/// Writes a run's samples, captures and log from a thread of its own.
+#[derive(Debug)]
+pub struct Recorder {
+    handle: RecorderHandle,
+    thread: JoinHandle<u64>,
+}
+
+impl Recorder {
+    /// Makes the files and starts the thread.
+    pub fn start(folder: &RunFolder, options: &RecorderOptions) -> Result<Self, Error> {
+        let writer = Writer::create(folder, options)?;
+        let (queue, records) = sync_channel(QUEUE_RECORDS);
+        let shared = Arc::new(Shared::default());
+        let theirs = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("recorder".to_owned())
+            .spawn(move || run(writer, &records, &theirs))
+            .map_err(|e| Error::io("start a thread for", folder.path(), e))?;
+        Ok(Self { handle: RecorderHandle { queue, shared }, thread })
+    }
+
+    /// A handle that feeds this recorder.
+    pub fn handle(&self) -> RecorderHandle {
+        self.handle.clone()
+    }
+
+    /// Writes what still waits, joins the tables and ends the thread. Handles that are left over
+    /// lead nowhere from now on.
+    pub fn finish(self) -> RecorderReport {
+        let Self { handle, thread } = self;
+        // A closed channel means a writer that ended early, which `join` tells.
+        let _ = handle.queue.send(Message::Finish);
+        let joined = thread.join();
+        let shared = &handle.shared;
+        let error = shared.error.lock().unwrap_or_else(PoisonError::into_inner).take();
+        RecorderReport {
+            packets_written: *joined.as_ref().unwrap_or(&0),
+            capture_drops: shared.capture_drops.load(Relaxed),
+            records_lost: shared.records_lost.load(Relaxed),
+            error: error.or(joined.is_err().then_some(Error::WriterGone)),
+        }
+    }
+}
+
+impl RecorderHandle {
+    /// Records a link's sample.
+    pub fn link(&self, sample: LinkSample) {
+        self.send(Message::Link(sample));
+    }
+
+    /// Records a flow's sample.
+    pub fn flow(&self, sample: FlowSample) {
+        self.send(Message::Flow(Box::new(sample)));
+    }
+
+    /// Writes a line to `log.jsonl`; `source` names the element that speaks.
+    pub fn log(&self, at: Time, level: Level, source: &str, text: &str) {
+        let (source, text) = (source.to_owned(), text.to_owned());
+        self.send(Message::Log { at, level, source, text });
+    }
+
+    /// Captures a packet.
+    pub fn packet(&self, packet: &PacketRecord<'_>) {
+        let length = packet.bytes.len();
+        let waiting = self.shared.packet_bytes.fetch_add(length, Relaxed);
+        let message = || Message::Packet {
+            at: packet.at,
+            capture: packet.capture,
+            outbound: packet.outbound,
+            comment: packet.dropped.map_or("", crate::DropReason::as_str),
+            bytes: packet.bytes.into(),
+        };
+        if waiting + length > QUEUE_BYTES || self.queue.try_send(message()).is_err() {
+            self.shared.packet_bytes.fetch_sub(length, Relaxed);
+            self.shared.capture_drops.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Whether recording has stopped, as on a full disk: the run should end.
+    /// [`Recorder::finish`] tells the reason.
+    pub fn failed(&self) -> bool {
+        self.shared.failed.load(Relaxed)
+    }
+
+    fn send(&self, message: Message) {
+        if self.queue.try_send(message).is_err() {
+            self.shared.records_lost.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// The writer thread: returns the number of packets in captures.
+fn run(mut writer: Writer, records: &Receiver<Message>, shared: &Shared) -> u64 {
+    let mut failed = false;
+    let mut fail = |result: Result<(), Error>| {
+        if let Err(error) = result {
+            failed = true;
+            shared.failed.store(true, Relaxed);
+            shared.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        }
+        failed
+    };
+    let mut lost = false;
+    loop {
+        let message = match records.recv_timeout(FLUSH_EVERY) {
+            Ok(Message::Finish) | Err(RecvTimeoutError::Disconnected) => break,
+            Ok(message) => Some(message),
+            Err(RecvTimeoutError::Timeout) => None,
+        };
+        let packet = match &message {
+            Some(Message::Packet { bytes, .. }) => Some(bytes.len()),
+            _ => None,
+        };
+        if let Some(length) = packet {
+            shared.packet_bytes.fetch_sub(length, Relaxed);
+        }
+        if lost {
+            match (packet, message) {
+                (Some(_), _) => _ = shared.capture_drops.fetch_add(1, Relaxed),
+                (None, Some(_)) => _ = shared.records_lost.fetch_add(1, Relaxed),
+                (None, None) => {}
+            }
+            continue;
+        }
+        let written = message.map_or(Ok(()), |message| writer.take(message));
+        lost = fail(written.and_then(|()| writer.flush_if_due()));
+    }
+    // Even after a failure: what can still be saved is saved, and the first error stands.
+    fail(writer.finish());
+    writer.packets()
+}

@@ -1,0 +1,297 @@
+//! The files behind a recorder.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use base::{Direction, Span};
+use parquet::data_type::ByteArray;
+use serde::Serialize;
+
+use super::{FLUSH_EVERY, Message, RecorderOptions};
+use crate::folder::file_name;
+use crate::table::{Cell, Column, Kind, Table, join_parts, write_part};
+use crate::{Distribution, DropReason, Error, FlowSample, Level, LinkSample, RunFolder, pcapng};
+
+/// Rows after which a part of a table is written.
+const PART_ROWS: usize = 1 << 16;
+/// Time after which a part is written, however few its rows.
+const PART_EVERY: Duration = Duration::from_secs(5);
+/// Bytes that wait in memory for one file.
+const BUFFER: usize = 256 << 10;
+
+pub(super) struct Writer {
+    started_unix_ns: u64,
+    links: Vec<ByteArray>,
+    flows: Vec<ByteArray>,
+    directions: [ByteArray; 2],
+    link_samples: Growing,
+    flow_samples: Growing,
+    captures: Vec<Appended>,
+    log: Appended,
+    packets: u64,
+    flushed: Instant,
+}
+
+#[derive(Serialize)]
+struct LogLine<'a> {
+    time_ns: u64,
+    level: Level,
+    source: &'a str,
+    text: &'a str,
+}
+
+impl Writer {
+    pub(super) fn create(folder: &RunFolder, options: &RecorderOptions) -> Result<Self, Error> {
+        let names = |names: &[String]| names.iter().map(|n| ByteArray::from(n.as_str())).collect();
+        let capture = |name: &String| {
+            let path = folder.file(&format!("{}.pcapng", file_name(name)));
+            let mut file = Appended::create(path)?;
+            pcapng::section_header(&mut file.buffer, "netarium");
+            pcapng::interface_description(&mut file.buffer, name, "");
+            file.flush()?;
+            Ok(file)
+        };
+        Ok(Self {
+            started_unix_ns: options.started_unix_ns,
+            links: names(&options.links),
+            flows: names(&options.flows),
+            directions: Direction::BOTH.map(|d| ByteArray::from(d.as_str())),
+            link_samples: Growing::new(folder.file("links.parquet"), link_columns()),
+            flow_samples: Growing::new(folder.file("flows.parquet"), flow_columns()),
+            captures: options.captures.iter().map(capture).collect::<Result<_, Error>>()?,
+            log: Appended::create(folder.file("log.jsonl"))?,
+            packets: 0,
+            flushed: Instant::now(),
+        })
+    }
+
+    pub(super) fn take(&mut self, message: Message) -> Result<(), Error> {
+        match message {
+            Message::Link(sample) => {
+                let name = name_of(&self.links, sample.link.index());
+                let direction = self.directions[sample.direction.index()].clone();
+                self.link_samples.rows.push(link_row(&sample, name, direction));
+                self.link_samples.write_if_large()
+            }
+            Message::Flow(sample) => {
+                let name = name_of(&self.flows, sample.flow.index());
+                self.flow_samples.rows.push(flow_row(&sample, name));
+                self.flow_samples.write_if_large()
+            }
+            Message::Packet { at, capture, outbound, comment, bytes } => {
+                let Some(file) = self.captures.get_mut(capture.0 as usize) else { return Ok(()) };
+                let unix_ns = self.started_unix_ns.saturating_add(at.as_nanos());
+                pcapng::enhanced_packet(&mut file.buffer, unix_ns, outbound, &bytes, comment);
+                self.packets += 1;
+                file.flush_if_large()
+            }
+            Message::Log { at, level, source, text } => {
+                let time_ns = at.as_nanos();
+                let line = LogLine { time_ns, level, source: &source, text: &text };
+                serde_json::to_writer(&mut self.log.buffer, &line)
+                    .map_err(|source| Error::Record { path: self.log.path.clone(), source })?;
+                self.log.buffer.push(b'\n');
+                self.log.flush_if_large()
+            }
+            Message::Finish => Ok(()),
+        }
+    }
+
+    pub(super) fn flush_if_due(&mut self) -> Result<(), Error> {
+        if self.flushed.elapsed() < FLUSH_EVERY {
+            return Ok(());
+        }
+        self.flushed = Instant::now();
+        self.log.flush()?;
+        self.captures.iter_mut().try_for_each(Appended::flush)?;
+        self.link_samples.write_if_old()?;
+        self.flow_samples.write_if_old()
+    }
+
+    /// Writes all that waits. Each file is tried; the first error is returned.
+    pub(super) fn finish(&mut self) -> Result<(), Error> {
+        let mut first = self.log.flush();
+        for capture in &mut self.captures {
+            first = first.and(capture.flush());
+        }
+        for table in [&mut self.link_samples, &mut self.flow_samples] {
+            let written = table.write();
+            let joined = join_parts(&table.path);
+            first = first.and(written).and(joined);
+        }
+        first
+    }
+
+    pub(super) const fn packets(&self) -> u64 {
+        self.packets
+    }
+}
+
+fn name_of(names: &[ByteArray], index: usize) -> ByteArray {
+    names.get(index).cloned().unwrap_or_else(|| ByteArray::from(index.to_string().as_str()))
+}
+
+/// A file that grows by whole entries: after a failed write it ends with the last whole one.
+struct Appended {
+    path: PathBuf,
+    file: File,
+    length: u64,
+    buffer: Vec<u8>,
+}
+
+impl Appended {
+    fn create(path: PathBuf) -> Result<Self, Error> {
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&path)
+            .map_err(|e| Error::io("create", &path, e))?;
+        Ok(Self { path, file, length: 0, buffer: Vec::new() })
+    }
+
+    fn flush_if_large(&mut self) -> Result<(), Error> {
+        if self.buffer.len() < BUFFER { Ok(()) } else { self.flush() }
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        let result = self.file.write_all(&self.buffer);
+        if let Err(error) = result {
+            // Cutting frees space, so it works on a full disk; if not, the first error stands.
+            let _ = self.file.set_len(self.length);
+            self.buffer.clear();
+            return Err(Error::io("write", &self.path, error));
+        }
+        self.length += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+}
+
+/// A table that grows by finished parts.
+struct Growing {
+    path: PathBuf,
+    rows: Table,
+    part: u32,
+    written: Instant,
+}
+
+impl Growing {
+    fn new(path: PathBuf, columns: Vec<Column>) -> Self {
+        Self { path, rows: Table::new(columns), part: 0, written: Instant::now() }
+    }
+
+    fn write_if_large(&mut self) -> Result<(), Error> {
+        if self.rows.rows() < PART_ROWS { Ok(()) } else { self.write() }
+    }
+
+    fn write_if_old(&mut self) -> Result<(), Error> {
+        if self.rows.rows() == 0 || self.written.elapsed() < PART_EVERY {
+            return Ok(());
+        }
+        self.write()
+    }
+
+    /// Writes a part; the first also without rows, so that each run has its tables.
+    fn write(&mut self) -> Result<(), Error> {
+        if self.rows.rows() > 0 || self.part == 0 {
+            let path: &Path = &self.path;
+            let result = write_part(path, self.part, &self.rows);
+            self.rows.clear();
+            self.part += 1;
+            self.written = Instant::now();
+            return result;
+        }
+        Ok(())
+    }
+}
+
+fn link_columns() -> Vec<Column> {
+    let mut columns = vec![
+        Column::new("time_ns", "ns", Kind::Integer),
+        Column::new("interval_ns", "ns", Kind::Integer),
+        Column::new("link", "", Kind::Text),
+        Column::new("direction", "", Kind::Text),
+        Column::new("sent_packets", "packets", Kind::Integer),
+        Column::new("sent_bytes", "B", Kind::Integer),
+        Column::new("queue_packets", "packets", Kind::Integer),
+        Column::new("queue_bytes", "B", Kind::Integer),
+        Column::new("queue_max_bytes", "B", Kind::Integer),
+        Column::new("queue_delay_max_ns", "ns", Kind::Optional),
+        Column::new("marked", "packets", Kind::Integer),
+    ];
+    let drops = DropReason::ALL.map(|r| Column::new(r.column(), "packets", Kind::Integer));
+    columns.extend(drops);
+    columns
+}
+
+fn link_row(sample: &LinkSample, name: ByteArray, direction: ByteArray) -> [Cell; 20] {
+    let drop = |reason: DropReason| Cell::Integer(sample.drops[reason.index()]);
+    let [d0, d1, d2, d3, d4, d5, d6, d7, d8] = DropReason::ALL.map(drop);
+    [
+        Cell::Integer(sample.at.as_nanos()),
+        Cell::Integer(sample.interval.as_nanos()),
+        Cell::Text(name),
+        Cell::Text(direction),
+        Cell::Integer(sample.sent_packets),
+        Cell::Integer(sample.sent_bytes),
+        Cell::Integer(sample.queue_packets),
+        Cell::Integer(sample.queue_bytes),
+        Cell::Integer(sample.queue_max_bytes),
+        Cell::Optional(sample.queue_delay_max.map(Span::as_nanos)),
+        Cell::Integer(sample.marks),
+        d0,
+        d1,
+        d2,
+        d3,
+        d4,
+        d5,
+        d6,
+        d7,
+        d8,
+    ]
+}
+
+fn flow_columns() -> Vec<Column> {
+    vec![
+        Column::new("time_ns", "ns", Kind::Integer),
+        Column::new("interval_ns", "ns", Kind::Integer),
+        Column::new("flow", "", Kind::Text),
+        Column::new("sent_bytes", "B", Kind::Integer),
+        Column::new("received_bytes", "B", Kind::Integer),
+        Column::new("rtt_ns", "ns", Kind::Optional),
+        Column::new("cwnd_bytes", "B", Kind::Optional),
+        Column::new("retransmits", "segments", Kind::Optional),
+        Column::new("delay_p50_ns", "ns", Kind::Optional),
+        Column::new("delay_p99_ns", "ns", Kind::Optional),
+        Column::new("delay_max_ns", "ns", Kind::Optional),
+        Column::new("lost", "datagrams", Kind::Optional),
+        Column::new("latency_p50_ns", "ns", Kind::Optional),
+        Column::new("latency_p99_ns", "ns", Kind::Optional),
+        Column::new("latency_max_ns", "ns", Kind::Optional),
+        Column::new("responses", "responses", Kind::Optional),
+    ]
+}
+
+fn flow_row(sample: &FlowSample, name: ByteArray) -> [Cell; 16] {
+    let of = |d: Option<Distribution>, pick: fn(Distribution) -> u64| Cell::Optional(d.map(pick));
+    [
+        Cell::Integer(sample.at.as_nanos()),
+        Cell::Integer(sample.interval.as_nanos()),
+        Cell::Text(name),
+        Cell::Integer(sample.sent_bytes),
+        Cell::Integer(sample.received_bytes),
+        Cell::Optional(sample.rtt.map(Span::as_nanos)),
+        Cell::Optional(sample.cwnd_bytes),
+        Cell::Optional(sample.retransmits),
+        of(sample.delay, |d| d.p50_ns),
+        of(sample.delay, |d| d.p99_ns),
+        of(sample.delay, |d| d.max_ns),
+        Cell::Optional(sample.lost),
+        of(sample.latency, |d| d.p50_ns),
+        of(sample.latency, |d| d.p99_ns),
+        of(sample.latency, |d| d.max_ns),
+        Cell::Optional(sample.responses),
+    ]
+}

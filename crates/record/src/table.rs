@@ -1,0 +1,376 @@
+//! Tables of samples: Parquet files whose columns carry their unit.
+//!
+//! A Parquet file can be read only once its footer is written, so a killed run would lose a table
+//! that grows in place. Rows are therefore written as small finished files into
+//! `<table>.parts/`, and joined into the table when the run ends, or when the next command finds
+//! the run killed. Only the rows since the last part are lost.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical, ZstdLevel};
+use parquet::column::reader::ColumnReader;
+use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::WriterProperties;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::{Type, TypePtr};
+
+use crate::Error;
+use crate::folder::write_atomic;
+
+/// Rows of a row group in a finished table.
+const GROUP_ROWS: usize = 128 * 1024;
+
+/// What a column holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Unsigned 64-bit integers.
+    Integer,
+    /// Unsigned 64-bit integers, some missing.
+    Optional,
+    /// Text.
+    Text,
+}
+
+/// A column's name, unit and kind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Column {
+    /// Its name.
+    pub name: String,
+    /// Its unit; empty for text.
+    pub unit: String,
+    /// What it holds.
+    pub kind: Kind,
+    integers: Vec<i64>,
+    present: Vec<i16>,
+    texts: Vec<ByteArray>,
+}
+
+/// A cell of a row to be added.
+#[derive(Clone, Debug)]
+pub enum Cell {
+    /// A number.
+    Integer(u64),
+    /// A number that may be missing.
+    Optional(Option<u64>),
+    /// A text.
+    Text(ByteArray),
+}
+
+/// Rows in memory, column by column.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    columns: Vec<Column>,
+    rows: usize,
+}
+
+impl Column {
+    /// A column without rows.
+    pub fn new(name: &str, unit: &str, kind: Kind) -> Self {
+        let (name, unit) = (name.to_owned(), unit.to_owned());
+        Self { name, unit, kind, integers: vec![], present: vec![], texts: vec![] }
+    }
+
+    fn clear(&mut self) {
+        self.integers.clear();
+        self.present.clear();
+        self.texts.clear();
+    }
+
+    fn append(&mut self, other: &mut Self) {
+        self.integers.append(&mut other.integers);
+        self.present.append(&mut other.present);
+        self.texts.append(&mut other.texts);
+    }
+
+    fn schema(&self) -> Result<TypePtr, ParquetError> {
+        let (physical, logical) = match self.kind {
+            Kind::Text => (Physical::BYTE_ARRAY, LogicalType::String),
+            Kind::Integer | Kind::Optional => (Physical::INT64, LogicalType::integer(64, false)),
+        };
+        let repetition = match self.kind {
+            Kind::Optional => Repetition::OPTIONAL,
+            Kind::Integer | Kind::Text => Repetition::REQUIRED,
+        };
+        Type::primitive_type_builder(&self.name, physical)
+            .with_repetition(repetition)
+            .with_logical_type(Some(logical))
+            .build()
+            .map(Arc::new)
+    }
+}
+
+impl Table {
+    /// A table without rows.
+    pub fn new(columns: Vec<Column>) -> Self {
+        Self { columns, rows: 0 }
+    }
+
+    /// How many rows it has.
+    pub const fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The columns.
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// Adds a row.
+    ///
+    /// # Panics
+    /// If number or kinds of the cells are not those of the columns.
+    pub fn push<const N: usize>(&mut self, row: [Cell; N]) {
+        assert_eq!(N, self.columns.len(), "a cell for each column");
+        for (column, cell) in self.columns.iter_mut().zip(row) {
+            match (column.kind, cell) {
+                (Kind::Integer, Cell::Integer(value)) => column.integers.push(value as i64),
+                (Kind::Optional, Cell::Optional(value)) => {
+                    column.present.push(i16::from(value.is_some()));
+                    column.integers.extend(value.map(|v| v as i64));
+                }
+                (Kind::Text, Cell::Text(text)) => column.texts.push(text),
+                (kind, cell) => panic!("{} holds {kind:?}, not {cell:?}", column.name),
+            }
+        }
+        self.rows += 1;
+    }
+
+    /// The values of a column of integers, `None` where they are missing; `None` without it.
+    pub fn integers(&self, name: &str) -> Option<Vec<Option<u64>>> {
+        let column = self.columns.iter().find(|c| c.name == name)?;
+        match column.kind {
+            Kind::Text => None,
+            Kind::Integer => Some(column.integers.iter().map(|v| Some(*v as u64)).collect()),
+            Kind::Optional => {
+                let mut values = column.integers.iter();
+                let pick = |present: &i16| {
+                    if *present == 1 { values.next().map(|v| *v as u64) } else { None }
+                };
+                Some(column.present.iter().map(pick).collect())
+            }
+        }
+    }
+
+    /// The values of a column of texts; `None` without it.
+    pub fn texts(&self, name: &str) -> Option<Vec<String>> {
+        let column = self.columns.iter().find(|c| c.name == name && c.kind == Kind::Text)?;
+        let text = |t: &ByteArray| String::from_utf8_lossy(t.data()).into_owned();
+        Some(column.texts.iter().map(text).collect())
+    }
+
+    /// Forgets the rows.
+    pub fn clear(&mut self) {
+        self.columns.iter_mut().for_each(Column::clear);
+        self.rows = 0;
+    }
+
+    fn append(&mut self, mut other: Self) {
+        for (mine, theirs) in self.columns.iter_mut().zip(&mut other.columns) {
+            mine.append(theirs);
+        }
+        self.rows += other.rows;
+    }
+
+    fn same_columns(&self, other: &Self) -> bool {
+        let key = |t: &Self| -> Vec<(String, Kind)> {
+            t.columns.iter().map(|c| (c.name.clone(), c.kind)).collect()
+        };
+        key(self) == key(other)
+    }
+
+    /// Reads a table written by this crate.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let file = File::open(path).map_err(|e| Error::io("open", path, e))?;
+        let reader = SerializedFileReader::new(file).map_err(|e| Error::table(path, e))?;
+        read(&reader).map_err(|e| Error::table(path, e))
+    }
+
+    /// Writes a Parquet file with these rows in one group.
+    fn encode(&self) -> Result<Vec<u8>, ParquetError> {
+        let mut writer = writer(Vec::new(), &self.columns)?;
+        if self.rows > 0 {
+            write_group(&mut writer, self)?;
+        }
+        writer.into_inner()
+    }
+}
+
+fn writer<W: std::io::Write + Send>(
+    sink: W,
+    columns: &[Column],
+) -> Result<SerializedFileWriter<W>, ParquetError> {
+    let fields = columns.iter().map(Column::schema).collect::<Result<Vec<_>, _>>()?;
+    let schema = Type::group_type_builder("sample").with_fields(fields).build()?;
+    let units = columns
+        .iter()
+        .filter(|c| !c.unit.is_empty())
+        .map(|c| KeyValue::new(format!("unit.{}", c.name), c.unit.clone()))
+        .collect();
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
+        .set_created_by(format!("netarium {}", env!("CARGO_PKG_VERSION")))
+        .set_key_value_metadata(Some(units))
+        .build();
+    SerializedFileWriter::new(sink, Arc::new(schema), Arc::new(properties))
+}
+
+fn write_group<W: std::io::Write + Send>(
+    writer: &mut SerializedFileWriter<W>,
+    table: &Table,
+) -> Result<(), ParquetError> {
+    let mut group = writer.next_row_group()?;
+    for column in &table.columns {
+        let Some(mut out) = group.next_column()? else { break };
+        match column.kind {
+            Kind::Integer => {
+                out.typed::<Int64Type>().write_batch(&column.integers, None, None)?;
+            }
+            Kind::Optional => {
+                let present = Some(column.present.as_slice());
+                out.typed::<Int64Type>().write_batch(&column.integers, present, None)?;
+            }
+            Kind::Text => {
+                out.typed::<ByteArrayType>().write_batch(&column.texts, None, None)?;
+            }
+        }
+        out.close()?;
+    }
+    group.close()?;
+    Ok(())
+}
+
+fn read(reader: &SerializedFileReader<File>) -> Result<Table, ParquetError> {
+    let meta = reader.metadata().file_metadata();
+    let pairs = meta.key_value_metadata();
+    let unit = |name: &str| {
+        let key = format!("unit.{name}");
+        let pair = pairs?.iter().find(|pair| pair.key == key)?;
+        pair.value.clone()
+    };
+    let mut columns = Vec::new();
+    for field in meta.schema_descr().columns() {
+        let kind = match (field.physical_type(), field.max_def_level(), field.max_rep_level()) {
+            (Physical::INT64, 0, 0) => Kind::Integer,
+            (Physical::INT64, 1, 0) => Kind::Optional,
+            (Physical::BYTE_ARRAY, 0, 0) => Kind::Text,
+            _ => return Err(ParquetError::General(format!("column {} is foreign", field.name()))),
+        };
+        columns.push(Column::new(field.name(), &unit(field.name()).unwrap_or_default(), kind));
+    }
+    let mut table = Table::new(columns);
+    for index in 0..reader.num_row_groups() {
+        let group = reader.get_row_group(index)?;
+        let rows = usize::try_from(group.metadata().num_rows())
+            .map_err(|_| ParquetError::General("negative row count".to_owned()))?;
+        for (position, column) in table.columns.iter_mut().enumerate() {
+            read_column(group.get_column_reader(position)?, rows, column)?;
+        }
+        table.rows += rows;
+    }
+    Ok(table)
+}
+
+fn read_column(reader: ColumnReader, rows: usize, into: &mut Column) -> Result<(), ParquetError> {
+    let mut read = 0;
+    match (reader, into.kind) {
+        (ColumnReader::Int64ColumnReader(mut r), Kind::Integer) => {
+            while read < rows {
+                let (n, ..) = r.read_records(rows - read, None, None, &mut into.integers)?;
+                read += progress(n)?;
+            }
+        }
+        (ColumnReader::Int64ColumnReader(mut r), Kind::Optional) => {
+            while read < rows {
+                let present = Some(&mut into.present);
+                let (n, ..) = r.read_records(rows - read, present, None, &mut into.integers)?;
+                read += progress(n)?;
+            }
+        }
+        (ColumnReader::ByteArrayColumnReader(mut r), Kind::Text) => {
+            while read < rows {
+                let (n, ..) = r.read_records(rows - read, None, None, &mut into.texts)?;
+                read += progress(n)?;
+            }
+        }
+        _ => return Err(ParquetError::General("column of another type".to_owned())),
+    }
+    Ok(())
+}
+
+fn progress(records: usize) -> Result<usize, ParquetError> {
+    if records == 0 {
+        return Err(ParquetError::General("fewer rows than promised".to_owned()));
+    }
+    Ok(records)
+}
+
+fn parts_folder(table: &Path) -> PathBuf {
+    let mut name = table.as_os_str().to_owned();
+    name.push(".parts");
+    PathBuf::from(name)
+}
+
+/// Writes the next finished part of the table at `path`.
+pub(crate) fn write_part(path: &Path, number: u32, rows: &Table) -> Result<(), Error> {
+    let folder = parts_folder(path);
+    fs::create_dir_all(&folder).map_err(|e| Error::io("create", &folder, e))?;
+    let part = folder.join(format!("{number:06}.parquet"));
+    let bytes = rows.encode().map_err(|e| Error::table(&part, e))?;
+    write_atomic(&part, &bytes)
+}
+
+/// Joins the parts of the table at `path` into it and removes them. Without parts it does
+/// nothing; where it fails the parts stay.
+pub fn join_parts(path: &Path) -> Result<(), Error> {
+    let folder = parts_folder(path);
+    let Ok(entries) = fs::read_dir(&folder) else { return Ok(()) };
+    let mut parts: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|part| part.extension().is_some_and(|e| e == "parquet"))
+        .collect();
+    parts.sort();
+    let temporary = folder.join("joined.tmp");
+    let joined = join(&parts, &temporary)
+        .and_then(|()| fs::rename(&temporary, path).map_err(|e| Error::io("write", path, e)));
+    if joined.is_err() {
+        // The error to tell is the first; without space this frees some.
+        let _ = fs::remove_file(&temporary);
+        return joined;
+    }
+    fs::remove_dir_all(&folder).map_err(|e| Error::io("remove", &folder, e))
+}
+
+fn join(parts: &[PathBuf], target: &Path) -> Result<(), Error> {
+    let Some((first, rest)) = parts.split_first() else { return Ok(()) };
+    let mut rows = Table::read(first)?;
+    let file = File::create(target).map_err(|e| Error::io("create", target, e))?;
+    let lost = |e: ParquetError| match e {
+        ParquetError::External(inner) => match inner.downcast::<std::io::Error>() {
+            Ok(io) => Error::io("write", target, *io),
+            Err(other) => Error::table(target, ParquetError::External(other)),
+        },
+        other => Error::table(target, other),
+    };
+    let mut writer = writer(file, rows.columns()).map_err(lost)?;
+    for part in rest {
+        if rows.rows() >= GROUP_ROWS {
+            write_group(&mut writer, &rows).map_err(lost)?;
+            rows.clear();
+        }
+        let more = Table::read(part)?;
+        if !rows.same_columns(&more) {
+            let foreign = ParquetError::General("its columns are not the other parts'".to_owned());
+            return Err(Error::table(part, foreign));
+        }
+        rows.append(more);
+    }
+    if rows.rows() > 0 {
+        write_group(&mut writer, &rows).map_err(lost)?;
+    }
+    writer.close().map_err(lost).map(|_| ())
+}
