@@ -20,6 +20,9 @@ pub struct RunFolder {
 }
 
 impl RunFolder {
+    /// The file with the lab as it ran, every default written out.
+    pub const RESOLVED_LAB: &str = "lab.toml";
+
     /// Makes a new folder under `parent` (which is made too), with an absolute path.
     pub fn create(parent: &Path, name: &str) -> Result<Self, Error> {
         fs::create_dir_all(parent).map_err(|e| Error::io("create", parent, e))?;
