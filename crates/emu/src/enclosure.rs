@@ -120,6 +120,8 @@ pub enum Notice {
     MtuWithoutIpv6(IfaceId),
     /// A file that resolves names could not be put in place.
     Names(sys::Error),
+    /// Programs see the machine's processes in `/proc` instead of the lab's.
+    Processes(sys::Error),
 }
 
 impl fmt::Display for Notice {
@@ -130,6 +132,7 @@ impl fmt::Display for Notice {
             Self::MtuWithoutIpv6(iface) => {
                 write!(f, "interface {} has an MTU below 1280: no IPv6", iface.index())
             }
+            Self::Processes(cause) => write!(f, "/proc shows the machine's processes: {cause}"),
             Self::Names(cause) => write!(f, "name resolution: {cause}"),
         }
     }

@@ -13,7 +13,7 @@ pub enum Error {
     #[error("this machine does not let us make the lab's namespaces ({step}: {cause})")]
     Namespaces {
         /// What was tried.
-        step: &'static str,
+        step: String,
         /// The kernel's answer.
         cause: std::io::Error,
     },
@@ -49,6 +49,41 @@ pub enum Error {
     /// The process that was named is not a lab.
     #[error("no lab runs as process {0}")]
     NotALab(u32),
+    /// A flow's congestion control is not in this kernel.
+    #[error(
+        "flow {flow}: this kernel has no congestion control `{control}`; it has {}",
+        available.join(", ")
+    )]
+    UnknownControl {
+        /// The flow's name.
+        flow: String,
+        /// What it asks for.
+        control: String,
+        /// What there is.
+        available: Vec<String>,
+    },
+    /// A flow's congestion control is reserved for privileged users.
+    #[error(
+        "flow {flow}: congestion control `{control}` needs privileges here; without them: {} \
+         (net.ipv4.tcp_allowed_congestion_control)",
+        allowed.join(", ")
+    )]
+    DeniedControl {
+        /// The flow's name.
+        flow: String,
+        /// What it asks for.
+        control: String,
+        /// What anybody may use.
+        allowed: Vec<String>,
+    },
+    /// A flow cannot be what its description says.
+    #[error("flow {flow}: {why}")]
+    ImpossibleFlow {
+        /// Its name.
+        flow: String,
+        /// What is impossible about it.
+        why: &'static str,
+    },
     /// Hosts were promised the machine's own network, which needs a tool that is missing.
     #[error(
         "uplink = true needs pasta, which is not installed (Debian, Ubuntu: apt install passt)"
@@ -62,6 +97,15 @@ pub enum Error {
         /// What it said, or that it said nothing.
         why: String,
     },
+    /// The data path could not start.
+    #[error("the data path could not start: {0}")]
+    Datapath(std::io::Error),
+    /// The data path's thread panicked.
+    #[error("the data path ended by a bug of ours")]
+    DatapathPanicked,
+    /// The fabric refused the plan.
+    #[error(transparent)]
+    Fabric(fabric::Error),
 }
 
 /// What this crate's functions return.

@@ -1,0 +1,22 @@
+//! Labs on a real kernel. A harness of its own, because a lab's programs are started through the
+//! running executable, and because a lab is forked from a process with one thread.
+#![expect(clippy::print_stdout, clippy::unwrap_used, reason = "these are tests")]
+
+#[path = "labs/launching.rs"]
+mod launching;
+
+type Test = (&'static str, fn());
+
+fn main() {
+    let tests: Vec<Test> = launching::TESTS.to_vec();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.iter().any(|argument| argument == "--list") {
+        return;
+    }
+    let filter = arguments.iter().find(|argument| !argument.starts_with('-'));
+    let wanted = |name: &str| filter.is_none_or(|filter| name.contains(filter.as_str()));
+    for (name, test) in tests.into_iter().filter(|(name, _)| wanted(name)) {
+        test();
+        println!("test {name} ... ok");
+    }
+}
