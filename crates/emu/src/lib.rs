@@ -4,6 +4,7 @@
 pub mod doctor;
 pub mod enclosure;
 mod error;
+pub mod flow;
 pub mod launch;
 pub mod registry;
 #[cfg(test)]

@@ -1,0 +1,447 @@
+//! The thread of all flows: waits for sockets and deadlines, hands out turns, cuts samples.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::Receiver;
+
+use base::{FlowId, Span, Time};
+use lab::plan::{Flow, Traffic};
+use sys::clock;
+use sys::socket::{Interest, Ready, ReadyQueue};
+
+use super::bulk::Bulk;
+use super::paced::Paced;
+use super::result::{FlowResult, Outcome};
+use super::rpc::Rpc;
+use super::tally::Tally;
+use super::traffic::{CHUNK, Endpoints, Progress, Scope};
+use super::{FlowOptions, Placed, SampleSink};
+
+/// What the lab asks of the flows' thread.
+#[derive(Debug)]
+pub(super) enum Command {
+    Start(FlowId),
+    Stop(FlowId),
+    Finish,
+}
+
+/// Token of the descriptor that announces commands.
+const COMMANDS: u64 = u64::MAX;
+
+enum Phase {
+    /// Its start is ahead.
+    Waiting,
+    Running(Box<dyn Endpoints>),
+    Ended,
+}
+
+/// A flow and all that is known of it.
+struct Slot {
+    placed: Placed,
+    phase: Phase,
+    tally: Tally,
+    outcome: Outcome,
+    /// Counts its runs, so that an old socket's events are not taken for a new one's.
+    generation: u16,
+    started: Option<Time>,
+    /// Start of the present or last run.
+    run_started: Time,
+    expires: Option<Time>,
+    ended: Option<Time>,
+    active: Span,
+    completion: Option<Span>,
+    /// Its deadline in the heap.
+    scheduled: Option<Time>,
+    /// It ran at some time since the last sample.
+    touched: bool,
+}
+
+impl Slot {
+    fn new(placed: Placed) -> Self {
+        Self {
+            placed,
+            phase: Phase::Waiting,
+            tally: Tally::default(),
+            outcome: Outcome::NotStarted,
+            generation: 0,
+            started: None,
+            run_started: Time::ZERO,
+            expires: None,
+            ended: None,
+            active: Span::ZERO,
+            completion: None,
+            scheduled: None,
+            touched: false,
+        }
+    }
+
+    /// Whether it has an end of its own that has not come.
+    fn is_pending(&self) -> bool {
+        !matches!(self.phase, Phase::Ended) && is_finite(&self.placed.flow)
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        match &self.phase {
+            Phase::Waiting => Some(self.placed.flow.start),
+            Phase::Running(endpoints) => {
+                [endpoints.deadline(), self.expires].into_iter().flatten().min()
+            }
+            Phase::Ended => None,
+        }
+    }
+}
+
+/// Whether a flow ends by itself.
+fn is_finite(flow: &Flow) -> bool {
+    let amount = match &flow.traffic {
+        Traffic::Bulk { size, .. } | Traffic::Paced { size, .. } => size.is_some(),
+        Traffic::Rpc { count, .. } => count.is_some(),
+    };
+    amount || flow.duration.is_some()
+}
+
+/// All flows and what they share.
+pub(super) struct Driver {
+    slots: Vec<Slot>,
+    queue: ReadyQueue,
+    timers: BinaryHeap<Reverse<(Time, usize)>>,
+    options: FlowOptions,
+    sink: SampleSink,
+    inbox: Receiver<Command>,
+    waker: Arc<OwnedFd>,
+    pending: Arc<AtomicUsize>,
+    payload: Vec<u8>,
+    last_sample: Time,
+    next_sample: Time,
+}
+
+impl Driver {
+    pub(super) fn try_new(
+        flows: Vec<Placed>,
+        options: FlowOptions,
+        sink: SampleSink,
+        inbox: Receiver<Command>,
+        waker: Arc<OwnedFd>,
+        pending: Arc<AtomicUsize>,
+    ) -> sys::Result<Self> {
+        let queue = ReadyQueue::try_new()?;
+        queue.add(waker.as_fd(), COMMANDS, Interest::Read)?;
+        let mut this = Self {
+            slots: flows.into_iter().map(Slot::new).collect(),
+            queue,
+            timers: BinaryHeap::new(),
+            options,
+            sink,
+            inbox,
+            waker,
+            pending,
+            payload: vec![0; CHUNK],
+            last_sample: Time::ZERO,
+            next_sample: Time::ZERO + options.interval,
+        };
+        this.count_pending();
+        for index in 0..this.slots.len() {
+            this.schedule(index);
+        }
+        Ok(this)
+    }
+
+    /// Drives all flows until told to finish.
+    pub(super) fn run(mut self) -> Vec<FlowResult> {
+        // Without it deadlines come 50 µs late; where it is denied they do.
+        let _ = sys::sched::set_timer_slack(1);
+        let mut ready = Vec::new();
+        loop {
+            // Before the origin, only commands are waited for.
+            let ahead = self.options.origin.saturating_sub(clock::monotonic());
+            let wait = if ahead > 0 { ahead } else { self.until_next() };
+            self.queue
+                .wait(Some(wait), &mut ready)
+                .expect("the queue and its event buffer are valid as long as we are");
+            let mut finish = false;
+            for Ready { token, readiness } in ready.drain(..) {
+                if token == COMMANDS {
+                    finish |= self.obey();
+                    continue;
+                }
+                let index = (token >> 32) as usize;
+                if self.slots[index].generation == (token >> 16) as u16 {
+                    self.call(index, |endpoints, scope| {
+                        endpoints.on_ready(scope, (token & 0xffff) as u32, readiness)
+                    });
+                }
+            }
+            if finish {
+                return self.finish();
+            }
+            if clock::monotonic() >= self.options.origin {
+                self.fire_timers();
+                self.sample_if_due();
+            }
+        }
+    }
+
+    fn now(&self) -> Time {
+        Time::from_nanos(clock::monotonic().saturating_sub(self.options.origin))
+    }
+
+    fn until_next(&self) -> u64 {
+        let timer = self.timers.peek().map_or(Time::MAX, |Reverse((at, _))| *at);
+        timer.min(self.next_sample).since(self.now()).as_nanos()
+    }
+
+    /// Carries out commands; whether the last of them was to finish.
+    fn obey(&mut self) -> bool {
+        let mut counter = [0; 8];
+        // Nothing to read means that the announcement was taken together with an earlier one.
+        let _ = rustix::io::read(&*self.waker, &mut counter);
+        while let Ok(command) = self.inbox.try_recv() {
+            match command {
+                Command::Start(flow) => {
+                    for index in self.positions(flow) {
+                        if !matches!(self.slots[index].phase, Phase::Running(_)) {
+                            self.open(index);
+                        }
+                    }
+                }
+                Command::Stop(flow) => {
+                    for index in self.positions(flow) {
+                        let now = self.now();
+                        self.end(index, now, Outcome::Stopped);
+                    }
+                }
+                Command::Finish => return true,
+            }
+        }
+        false
+    }
+
+    fn positions(&self, flow: FlowId) -> Vec<usize> {
+        (0..self.slots.len()).filter(|index| self.slots[*index].placed.id == flow).collect()
+    }
+
+    fn fire_timers(&mut self) {
+        let now = self.now();
+        let mut due = Vec::new();
+        while let Some(Reverse((at, index))) = self.timers.peek().copied() {
+            if at > now {
+                break;
+            }
+            self.timers.pop();
+            // Only the entry that was made last counts.
+            if self.slots[index].scheduled == Some(at) {
+                self.slots[index].scheduled = None;
+                due.push(index);
+            }
+        }
+        for index in due {
+            self.wake(index, now);
+        }
+    }
+
+    fn wake(&mut self, index: usize, now: Time) {
+        match &self.slots[index].phase {
+            Phase::Waiting => self.open(index),
+            Phase::Running(_) => {
+                if self.slots[index].expires.is_some_and(|at| at <= now) {
+                    self.slots[index].expires = None;
+                    self.call(index, |endpoints, scope| Ok(endpoints.expire(scope)));
+                } else {
+                    self.call(index, |endpoints, scope| endpoints.on_wake(scope));
+                }
+            }
+            Phase::Ended => {}
+        }
+    }
+
+    /// Puts the flow's deadline into the heap.
+    fn schedule(&mut self, index: usize) {
+        let slot = &mut self.slots[index];
+        let deadline = slot.deadline();
+        if slot.scheduled != deadline {
+            slot.scheduled = deadline;
+            if let Some(at) = deadline {
+                self.timers.push(Reverse((at, index)));
+            }
+        }
+    }
+
+    /// Makes the sockets of a flow.
+    fn open(&mut self, index: usize) {
+        let now = self.now();
+        let slot = &mut self.slots[index];
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.started = slot.started.or(Some(now));
+        slot.run_started = now;
+        slot.expires = slot.placed.flow.duration.map(|duration| now + duration);
+        slot.completion = None;
+        slot.touched = true;
+        let scope = Scope {
+            queue: &self.queue,
+            base: base(index, slot.generation),
+            tally: &mut slot.tally,
+            payload: &self.payload,
+            origin: self.options.origin,
+        };
+        let opened: sys::Result<Box<dyn Endpoints>> = match &slot.placed.flow.traffic {
+            Traffic::Bulk { .. } => Bulk::open(&slot.placed, &scope).map(|e| Box::new(e) as _),
+            Traffic::Paced { .. } => Paced::open(&slot.placed, &scope).map(|e| Box::new(e) as _),
+            Traffic::Rpc { .. } => Rpc::open(&slot.placed, &scope).map(|e| Box::new(e) as _),
+        };
+        match opened {
+            Ok(endpoints) => slot.phase = Phase::Running(endpoints),
+            Err(error) => {
+                slot.phase = Phase::Ended;
+                slot.ended = Some(now);
+                slot.outcome = Outcome::Failed(error);
+            }
+        }
+        self.count_pending();
+        self.schedule(index);
+    }
+
+    /// Gives a running flow its turn and deals with what comes of it.
+    fn call(
+        &mut self,
+        index: usize,
+        turn: impl FnOnce(&mut dyn Endpoints, &mut Scope<'_>) -> sys::Result<Progress>,
+    ) {
+        let slot = &mut self.slots[index];
+        let Phase::Running(endpoints) = &mut slot.phase else { return };
+        let mut scope = Scope {
+            queue: &self.queue,
+            base: base(index, slot.generation),
+            tally: &mut slot.tally,
+            payload: &self.payload,
+            origin: self.options.origin,
+        };
+        match turn(endpoints.as_mut(), &mut scope) {
+            Ok(Progress::Going) => self.schedule(index),
+            Ok(Progress::Done(at)) => {
+                slot.completion = Some(at.since(slot.run_started));
+                self.end(index, at, Outcome::Completed);
+            }
+            Ok(Progress::Cut(at)) => self.end(index, at, Outcome::Expired),
+            Err(error) => {
+                let now = self.now();
+                self.end(index, now, Outcome::Failed(error));
+            }
+        }
+    }
+
+    /// Closes a flow's sockets. A flow that has not started yet will not.
+    fn end(&mut self, index: usize, at: Time, outcome: Outcome) {
+        let slot = &mut self.slots[index];
+        match std::mem::replace(&mut slot.phase, Phase::Ended) {
+            Phase::Running(mut endpoints) => {
+                let mut scope = Scope {
+                    queue: &self.queue,
+                    base: base(index, slot.generation),
+                    tally: &mut slot.tally,
+                    payload: &self.payload,
+                    origin: self.options.origin,
+                };
+                endpoints.close(&mut scope);
+                endpoints.observe(&mut slot.tally);
+                if let Some(srtt) = slot.tally.srtt {
+                    slot.tally.rtt.record(srtt.as_nanos());
+                }
+                slot.tally.close_run();
+                slot.active += at.since(slot.run_started);
+                slot.ended = Some(at);
+                slot.outcome = outcome;
+            }
+            Phase::Waiting | Phase::Ended => {}
+        }
+        slot.expires = None;
+        self.count_pending();
+        self.schedule(index);
+    }
+
+    fn count_pending(&self) {
+        let count = self.slots.iter().filter(|slot| slot.is_pending()).count();
+        self.pending.store(count, Ordering::Release);
+    }
+
+    fn sample_if_due(&mut self) {
+        let now = self.now();
+        if now < self.next_sample {
+            return;
+        }
+        self.sample(now);
+        // Samples that were missed altogether are not made up for: the next one is longer.
+        while self.next_sample <= now {
+            self.next_sample += self.options.interval.max(Span::from_millis(1));
+        }
+    }
+
+    fn sample(&mut self, now: Time) {
+        let interval = now.since(self.last_sample);
+        if !interval.is_positive() {
+            return;
+        }
+        for slot in &mut self.slots {
+            let running = matches!(slot.phase, Phase::Running(_));
+            if let Phase::Running(endpoints) = &mut slot.phase {
+                endpoints.observe(&mut slot.tally);
+            }
+            if !running && !slot.touched {
+                continue;
+            }
+            slot.touched = running;
+            let flow = &slot.placed.flow;
+            let sample = slot.tally.cut(now, interval, slot.placed.id, &flow.traffic);
+            if running && slot.run_started <= self.last_sample {
+                let bits = u128::from(sample.received_bytes) * 8_000_000_000;
+                let rate = bits / u128::from(interval.as_nanos());
+                slot.tally.goodput.record(u64::try_from(rate).unwrap_or(u64::MAX));
+            }
+            (self.sink)(sample);
+        }
+        self.last_sample = now;
+    }
+
+    fn finish(mut self) -> Vec<FlowResult> {
+        let now = self.now();
+        for index in 0..self.slots.len() {
+            self.end(index, now, Outcome::Stopped);
+        }
+        self.sample(now);
+        self.slots.into_iter().map(result).collect()
+    }
+}
+
+/// Token of socket 0 of a flow: flow, generation, socket.
+fn base(index: usize, generation: u16) -> u64 {
+    (index as u64) << 32 | u64::from(generation) << 16
+}
+
+fn result(mut slot: Slot) -> FlowResult {
+    let (delay, latency) = slot.tally.take_distributions();
+    let (tcp, udp, rpc) = match &slot.placed.flow.traffic {
+        Traffic::Bulk { .. } => (true, false, false),
+        Traffic::Paced { .. } => (false, true, false),
+        Traffic::Rpc { .. } => (true, false, true),
+    };
+    FlowResult {
+        id: slot.placed.id,
+        name: slot.placed.flow.name,
+        outcome: slot.outcome,
+        started: slot.started,
+        ended: slot.ended,
+        active: slot.active,
+        completion: slot.completion,
+        sent_bytes: slot.tally.sent,
+        received_bytes: slot.tally.received,
+        retransmits: tcp.then(|| slot.tally.retransmits()),
+        datagrams: udp.then(|| slot.tally.datagrams()),
+        responses: rpc.then_some(slot.tally.responses),
+        rtt: slot.tally.rtt,
+        delay,
+        latency,
+        goodput: slot.tally.goodput,
+    }
+}

@@ -1,0 +1,104 @@
+//! What a flow achieved.
+
+use base::{FlowId, Span, Time};
+use record::Histogram;
+
+/// How a flow ended.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// Its start never came.
+    NotStarted,
+    /// All that it had to send was sent and delivered (datagrams: or has had time to arrive).
+    Completed,
+    /// Its duration passed first.
+    Expired,
+    /// An event or the end of the run stopped it.
+    Stopped,
+    /// The network or the kernel ended it: a timeout, a reset, no route.
+    Failed(sys::Error),
+}
+
+/// A flow over the whole run. Where it ran several times, amounts are sums.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct FlowResult {
+    /// Its number in the plan.
+    pub id: FlowId,
+    /// Its name.
+    pub name: String,
+    /// How it ended (the last time).
+    pub outcome: Outcome,
+    /// When it first started.
+    pub started: Option<Time>,
+    /// When its last byte arrived, or it was stopped.
+    pub ended: Option<Time>,
+    /// How long it ran.
+    pub active: Span,
+    /// From start to complete delivery, if it came to that (the last time).
+    pub completion: Option<Span>,
+    /// Payload bytes that the sender (RPC: the client) handed to its kernel.
+    pub sent_bytes: u64,
+    /// Payload bytes that arrived: at the receiver, for RPC at the client.
+    pub received_bytes: u64,
+    /// TCP segments sent again (bulk: by the sender; RPC: by both ends).
+    pub retransmits: Option<u64>,
+    /// Counts of a paced flow.
+    pub datagrams: Option<Datagrams>,
+    /// Responses that arrived (RPC).
+    pub responses: Option<u64>,
+    /// The sender's smoothed round-trip time at each sample, in nanoseconds.
+    pub rtt: Histogram,
+    /// One-way delays of datagrams, in nanoseconds.
+    pub delay: Histogram,
+    /// From request to response, in nanoseconds.
+    pub latency: Histogram,
+    /// Goodput of each whole interval in which the flow ran, in bit/s.
+    pub goodput: Histogram,
+}
+
+impl FlowResult {
+    /// Mean rate of arriving payload while the flow ran, in bit/s.
+    pub fn mean_goodput(&self) -> f64 {
+        let seconds = self.active.as_secs_f64();
+        if seconds > 0.0 { self.received_bytes as f64 * 8.0 / seconds } else { 0.0 }
+    }
+}
+
+/// Datagrams of a paced flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Datagrams {
+    /// The sender's kernel took these.
+    pub sent: u64,
+    /// These arrived, each counted once.
+    pub received: u64,
+    /// Never arrived. Not among them: the newest ones, if the run ended before they could.
+    pub lost: u64,
+    /// Overtaken by one sent later (RFC 4737).
+    pub reordered: u64,
+    /// Arrivals of what had arrived before.
+    pub duplicates: u64,
+    /// Arrivals that cannot be the flow's (damaged on the way).
+    pub damaged: u64,
+    /// The sender's kernel refused these: no route, no buffer. They count as not sent.
+    pub refused: u64,
+    /// Not sent because this machine was more than 100 ms behind the flow's schedule.
+    pub skipped: u64,
+    /// Arrived, but the receiver's socket buffer was full: this machine's fault, not the
+    /// network's. They are among the lost.
+    pub overrun: u64,
+}
+
+impl std::ops::AddAssign for Datagrams {
+    fn add_assign(&mut self, other: Self) {
+        self.sent += other.sent;
+        self.received += other.received;
+        self.lost += other.lost;
+        self.reordered += other.reordered;
+        self.duplicates += other.duplicates;
+        self.damaged += other.damaged;
+        self.refused += other.refused;
+        self.skipped += other.skipped;
+        self.overrun += other.overrun;
+    }
+}

@@ -1,0 +1,239 @@
+//! Request and response over one TCP connection, one at a time.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use base::{Span, Time};
+use lab::plan::{Flow, Traffic};
+use sys::socket::{self, Interest, Readiness, TcpOptions};
+
+use super::tally::Tally;
+use super::traffic::{Connections, Endpoints, Progress, Scope, gone};
+use super::{Placed, enter};
+
+const LISTENER: u32 = 0;
+const CLIENT: u32 = 1;
+const SERVER: u32 = 2;
+
+/// Received bytes discarded at once.
+const DISCARD: usize = 1 << 20;
+
+/// One end's socket and what it still has to write.
+struct End {
+    socket: OwnedFd,
+    slot: u32,
+    unwritten: u64,
+    /// Whether the queue has been told to wait for room.
+    wants_room: bool,
+}
+
+impl End {
+    /// Writes what it can of what is unwritten; answers how much.
+    fn write(&mut self, scope: &Scope<'_>) -> sys::Result<u64> {
+        let mut written = 0;
+        while self.unwritten > 0 {
+            let most = usize::try_from(self.unwritten).unwrap_or(usize::MAX);
+            let data = &scope.payload[..most.min(scope.payload.len())];
+            let Some(count) = socket::write(self.socket.as_fd(), data)? else { break };
+            self.unwritten -= count as u64;
+            written += count as u64;
+        }
+        let wants_room = self.unwritten > 0;
+        if wants_room != self.wants_room {
+            self.wants_room = wants_room;
+            let interest = if wants_room { Interest::Both } else { Interest::Read };
+            scope.modify(&self.socket, self.slot, interest)?;
+        }
+        Ok(written)
+    }
+
+    /// Takes what has arrived; answers how much.
+    fn read(&self) -> sys::Result<u64> {
+        let mut total = 0;
+        while let Some(count) = socket::discard(self.socket.as_fd(), DISCARD)? {
+            if count == 0 {
+                return Err(gone());
+            }
+            total += count as u64;
+            if count < DISCARD {
+                break;
+            }
+        }
+        Ok(total)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    Connecting,
+    /// So many bytes of the response are still to come.
+    Awaiting(u64),
+    /// The next request goes out at this time.
+    Resting(Time),
+}
+
+/// Slot 0 listens, slot 1 is the client, slot 2 the server.
+pub(super) struct Rpc {
+    listener: OwnedFd,
+    client: End,
+    server: Option<End>,
+    turn: Turn,
+    request: u64,
+    response: u64,
+    interval: Span,
+    /// Requests still to be made.
+    left: Option<u64>,
+    issued: Time,
+    /// Bytes of the present request that have reached the server.
+    asked: u64,
+}
+
+impl Rpc {
+    pub(super) fn open(placed: &Placed, scope: &Scope<'_>) -> sys::Result<Self> {
+        let Flow { traffic, dscp, .. } = &placed.flow;
+        let Traffic::Rpc { request, response, count, interval, control } = traffic else {
+            unreachable!("the driver opens RPC flows with this")
+        };
+        let congestion = control.as_deref();
+        let options = TcpOptions { congestion, no_delay: true, dscp: *dscp };
+        enter(&placed.netns[1])?;
+        let (listener, at) = socket::listen(placed.addresses[1], options)?;
+        scope.add(&listener, LISTENER, Interest::Read)?;
+        enter(&placed.netns[0])?;
+        let socket = socket::connect(placed.addresses[0], at, options)?;
+        scope.add(&socket, CLIENT, Interest::Write)?;
+        let client = End { socket, slot: CLIENT, unwritten: 0, wants_room: true };
+        Ok(Self {
+            listener,
+            client,
+            server: None,
+            turn: Turn::Connecting,
+            request: request.count(),
+            response: response.count(),
+            interval: *interval,
+            left: *count,
+            issued: Time::ZERO,
+            asked: 0,
+        })
+    }
+
+    fn issue(&mut self, scope: &mut Scope<'_>) -> sys::Result<Progress> {
+        if self.left == Some(0) {
+            return Ok(Progress::Done(scope.now()));
+        }
+        self.left = self.left.map(|left| left - 1);
+        self.issued = scope.now();
+        self.turn = Turn::Awaiting(self.response);
+        self.client.unwritten = self.request;
+        scope.tally.sent += self.client.write(scope)?;
+        Ok(Progress::Going)
+    }
+
+    fn on_client(&mut self, scope: &mut Scope<'_>, readiness: Readiness) -> sys::Result<Progress> {
+        if readiness.failed {
+            socket::pending_error(self.client.socket.as_fd())?;
+            return Err(gone());
+        }
+        if self.turn == Turn::Connecting {
+            return self.issue(scope);
+        }
+        if readiness.writable {
+            scope.tally.sent += self.client.write(scope)?;
+        }
+        if !readiness.readable {
+            return Ok(Progress::Going);
+        }
+        let got = self.client.read()?;
+        scope.tally.received += got;
+        let Turn::Awaiting(missing) = self.turn else { return Ok(Progress::Going) };
+        let missing = missing.saturating_sub(got);
+        self.turn = Turn::Awaiting(missing);
+        if missing > 0 {
+            return Ok(Progress::Going);
+        }
+        let now = scope.now();
+        scope.tally.responses += 1;
+        scope.tally.record_latency(now.since(self.issued).as_nanos());
+        let next = self.issued + self.interval;
+        if self.left == Some(0) {
+            return Ok(Progress::Done(now));
+        }
+        if next > now {
+            self.turn = Turn::Resting(next);
+            return Ok(Progress::Going);
+        }
+        self.issue(scope)
+    }
+
+    fn on_server(&mut self, scope: &Scope<'_>, readiness: Readiness) -> sys::Result<()> {
+        let Some(server) = &mut self.server else { return Ok(()) };
+        if readiness.failed {
+            socket::pending_error(server.socket.as_fd())?;
+            return Err(gone());
+        }
+        if readiness.readable {
+            self.asked += server.read()?;
+            while self.asked >= self.request {
+                self.asked -= self.request;
+                server.unwritten += self.response;
+            }
+        }
+        server.write(scope)?;
+        Ok(())
+    }
+}
+
+impl Endpoints for Rpc {
+    fn on_ready(
+        &mut self,
+        scope: &mut Scope<'_>,
+        slot: u32,
+        readiness: Readiness,
+    ) -> sys::Result<Progress> {
+        match slot {
+            LISTENER => {
+                if let Some(socket) = socket::accept(self.listener.as_fd())? {
+                    scope.add(&socket, SERVER, Interest::Read)?;
+                    let end = End { socket, slot: SERVER, unwritten: 0, wants_room: false };
+                    self.server = Some(end);
+                }
+            }
+            CLIENT => return self.on_client(scope, readiness),
+            _ => self.on_server(scope, readiness)?,
+        }
+        Ok(Progress::Going)
+    }
+
+    fn on_wake(&mut self, scope: &mut Scope<'_>) -> sys::Result<Progress> {
+        match self.turn {
+            Turn::Resting(until) if scope.now() >= until => self.issue(scope),
+            _ => Ok(Progress::Going),
+        }
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        match self.turn {
+            Turn::Resting(until) => Some(until),
+            _ => None,
+        }
+    }
+
+    fn expire(&mut self, scope: &mut Scope<'_>) -> Progress {
+        Progress::Cut(scope.now())
+    }
+
+    fn observe(&mut self, tally: &mut Tally) {
+        let mut connections = Connections::default();
+        connections.add(self.client.socket.as_fd());
+        if let Some(server) = &self.server {
+            connections.add_retransmits(server.socket.as_fd());
+        }
+        connections.report(tally);
+    }
+
+    fn close(&mut self, _scope: &mut Scope<'_>) {
+        for end in [Some(&self.client), self.server.as_ref()].into_iter().flatten() {
+            // Where this fails the connection is gone already.
+            let _ = socket::reset_on_close(end.socket.as_fd());
+        }
+    }
+}

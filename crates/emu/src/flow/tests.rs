@@ -1,0 +1,311 @@
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use base::{Bandwidth, Bytes, NodeId, Time};
+use lab::plan::Family;
+use sys::netlink::{self, Batch, LinkSettings, Veth};
+
+use super::*;
+
+/// Two network namespaces joined by a veth pair.
+struct Pair {
+    netns: [OwnedFd; 2],
+}
+
+const V4: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 9, 0, 1), Ipv4Addr::new(10, 9, 0, 2)];
+const V6: [Ipv6Addr; 2] = [
+    Ipv6Addr::new(0xfd6e, 0x6574, 0, 0, 0, 0, 0, 1),
+    Ipv6Addr::new(0xfd6e, 0x6574, 0, 0, 0, 0, 0, 2),
+];
+
+impl Pair {
+    /// `None`, said aloud, where this machine does not let us.
+    fn new(test: &str) -> Option<Self> {
+        Self::try_new()
+            .inspect_err(|error| {
+                eprintln!("SKIPPED {test}: no namespaces of our own here: {error}");
+                assert!(std::env::var_os("CI").is_none(), "CI must be able to run this");
+            })
+            .ok()
+    }
+
+    fn try_new() -> sys::Result<Self> {
+        let fresh = || {
+            let thread = std::thread::spawn(|| {
+                namespace::unshare(Kinds::NET)?;
+                namespace::current_net()
+            });
+            thread.join().unwrap()
+        };
+        let netns = [fresh()?, fresh()?];
+        namespace::in_net(netns[0].as_fd(), || {
+            let mut batch = Batch::new();
+            batch.add_veth(&Veth {
+                name: "eth0",
+                address: [2, 0, 0, 0, 0, 1],
+                peer_name: "eth0",
+                peer_address: [2, 0, 0, 0, 0, 2],
+                peer_net: netns[1].as_fd(),
+                mtu: 1500,
+            });
+            netlink::Socket::open()?.submit(batch)
+        })??;
+        let pair = Self { netns };
+        for end in 0..2 {
+            pair.set_up(end, true)?;
+            namespace::in_net(pair.netns[end].as_fd(), || {
+                let index = netlink::index_of("eth0")?;
+                let mut batch = Batch::new();
+                batch.add_address(index, V4[end].into(), 30);
+                batch.add_address(index, V6[end].into(), 64);
+                netlink::Socket::open()?.submit(batch)
+            })??;
+        }
+        Ok(pair)
+    }
+
+    fn set_up(&self, end: usize, up: bool) -> sys::Result<()> {
+        namespace::in_net(self.netns[end].as_fd(), || {
+            let index = netlink::index_of("eth0")?;
+            let mut batch = Batch::new();
+            batch.set_link(index, &LinkSettings { up: Some(up), ..LinkSettings::default() });
+            netlink::Socket::open()?.submit(batch)
+        })?
+    }
+
+    fn spec(&self, id: u32, family: Family, traffic: Traffic) -> FlowSpec<'_> {
+        let flow = Flow {
+            name: format!("flow{id}"),
+            from: NodeId(0),
+            to: NodeId(1),
+            family,
+            start: Time::ZERO,
+            duration: None,
+            traffic,
+            dscp: 0,
+        };
+        let [from_addr, to_addr]: [IpAddr; 2] = match family {
+            Family::V4 => V4.map(IpAddr::from),
+            Family::V6 => V6.map(IpAddr::from),
+        };
+        let [from_netns, to_netns] = [self.netns[0].as_fd(), self.netns[1].as_fd()];
+        FlowSpec { id: FlowId(id), flow, from_netns, to_netns, from_addr, to_addr }
+    }
+}
+
+type Samples = Arc<Mutex<Vec<FlowSample>>>;
+
+fn spawn(specs: Vec<FlowSpec<'_>>) -> (Result<FlowEngine>, Samples) {
+    let samples = Samples::default();
+    let sink = samples.clone();
+    let origin = sys::clock::monotonic() + 1_000_000;
+    let options = FlowOptions { origin, interval: Span::from_millis(20) };
+    let sink = Box::new(move |sample| sink.lock().unwrap().push(sample));
+    (FlowEngine::spawn(specs, options, sink), samples)
+}
+
+/// Runs flows until all that are finite have ended.
+fn run(specs: Vec<FlowSpec<'_>>) -> (Vec<FlowResult>, Vec<FlowSample>) {
+    let (engine, samples) = spawn(specs);
+    let engine = engine.unwrap();
+    wait_until("the flows' end", || engine.pending() == 0);
+    let results = engine.finish();
+    let samples = std::mem::take(&mut *samples.lock().unwrap());
+    (results, samples)
+}
+
+fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !condition() {
+        assert!(begin.elapsed() < Duration::from_secs(30), "gave up waiting for {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn bulk(size: Option<u64>, streams: u32, message: Option<u64>) -> Traffic {
+    let control = Some("reno".to_owned());
+    Traffic::Bulk { size: size.map(Bytes::new), control, streams, message: message.map(Bytes::new) }
+}
+
+fn paced(mbits: u64, packet: u64, size: Option<u64>) -> Traffic {
+    let (rate, packet) = (Bandwidth::from_mbits_per_sec(mbits), Bytes::new(packet));
+    Traffic::Paced { rate, packet, size: size.map(Bytes::new) }
+}
+
+fn rpc(count: Option<u64>, interval: Span) -> Traffic {
+    let (request, response) = (Bytes::new(700), Bytes::new(300_000));
+    Traffic::Rpc { request, response, count, interval, control: None }
+}
+
+#[test]
+fn bulk_delivers_every_byte_once() {
+    let Some(pair) = Pair::new("bulk_delivers_every_byte_once") else { return };
+    let kinds = [
+        (Family::V4, bulk(Some(20_000_001), 1, None)),
+        (Family::V6, bulk(Some(20_000_003), 8, None)),
+        (Family::V4, bulk(Some(1_000_001), 3, Some(1_000))),
+        (Family::V6, bulk(Some(0), 2, None)),
+    ];
+    let sizes = [20_000_001, 20_000_003, 1_000_001, 0];
+    let specs = kinds.into_iter().zip(0..).map(|((f, t), id)| pair.spec(id, f, t)).collect();
+    let (results, samples) = run(specs);
+    for ((result, size), id) in results.iter().zip(sizes).zip(0..) {
+        assert!(matches!(result.outcome, Outcome::Completed), "{result:?}");
+        assert_eq!((result.id, result.sent_bytes, result.received_bytes), (FlowId(id), size, size));
+        let of_flow = samples.iter().filter(|sample| sample.flow == result.id);
+        let (sent, received) = of_flow
+            .fold((0, 0), |sum, sample| (sum.0 + sample.sent_bytes, sum.1 + sample.received_bytes));
+        assert_eq!((sent, received), (size, size));
+        assert_eq!(result.completion, Some(result.active));
+        assert!(result.retransmits.is_some() && result.datagrams.is_none());
+    }
+    assert!(results[0].mean_goodput() > 1e6 && results[0].rtt.count() > 0);
+}
+
+#[test]
+fn paced_arrives_in_order_at_its_rate() {
+    let Some(pair) = Pair::new("paced_arrives_in_order_at_its_rate") else { return };
+    // 100 datagrams of 1000 B and one of 17 B; 8 Mbit/s is one each millisecond.
+    let first = pair.spec(0, Family::V4, paced(8, 1000, Some(100_017)));
+    let second = pair.spec(1, Family::V6, paced(80, 200, Some(100_000)));
+    let (results, samples) = run(vec![first, second]);
+    let first = &results[0];
+    assert!(matches!(first.outcome, Outcome::Completed), "{first:?}");
+    assert_eq!((first.sent_bytes, first.received_bytes), (100_017, 100_017));
+    let datagrams = first.datagrams.unwrap();
+    assert_eq!((datagrams.sent, datagrams.received, datagrams.lost), (101, 101, 0));
+    assert_eq!((datagrams.reordered, datagrams.duplicates, datagrams.damaged), (0, 0, 0));
+    // Never early: the last one is due after 100 ms.
+    assert!(first.active >= Span::from_millis(100), "{first:?}");
+    assert_eq!(first.delay.count(), 101);
+    assert!(first.delay.percentile(0.5) < 1_000_000_000, "delays are on one clock");
+    assert_eq!(results[1].datagrams.unwrap().received, 500);
+    let distributions = samples.iter().filter_map(|sample| sample.delay);
+    assert_eq!(distributions.map(|delay| delay.count).sum::<u64>(), 601);
+}
+
+#[test]
+fn loss_is_counted_exactly() {
+    let Some(pair) = Pair::new("loss_is_counted_exactly") else { return };
+    let (engine, samples) = spawn(vec![pair.spec(0, Family::V4, paced(16, 200, None))]);
+    let engine = engine.unwrap();
+    let received = || samples.lock().unwrap().iter().map(|s| s.received_bytes).sum::<u64>();
+    let lost = || samples.lock().unwrap().iter().filter_map(|s| s.lost).sum::<u64>();
+    wait_until("datagrams", || received() > 20_000);
+    pair.set_up(1, false).unwrap();
+    std::thread::sleep(Duration::from_millis(30));
+    pair.set_up(1, true).unwrap();
+    wait_until("a gap", || lost() > 0);
+    let results = engine.finish();
+    let datagrams = results[0].datagrams.unwrap();
+    assert!(matches!(results[0].outcome, Outcome::Stopped), "{results:?}");
+    assert_eq!(datagrams.lost, lost(), "{datagrams:?}");
+    // The newest few may have been on their way at the end.
+    let unaccounted = datagrams.sent - datagrams.received - datagrams.lost;
+    assert!(unaccounted <= 64, "{datagrams:?}");
+}
+
+#[test]
+fn requests_are_answered_one_by_one() {
+    let Some(pair) = Pair::new("requests_are_answered_one_by_one") else { return };
+    let first = pair.spec(0, Family::V6, rpc(Some(50), Span::ZERO));
+    let second = pair.spec(1, Family::V4, rpc(Some(5), Span::from_millis(20)));
+    let (results, samples) = run(vec![first, second]);
+    for (result, count) in results.iter().zip([50, 5]) {
+        assert!(matches!(result.outcome, Outcome::Completed), "{result:?}");
+        assert_eq!(result.responses, Some(count));
+        assert_eq!(result.sent_bytes, 700 * count);
+        assert_eq!(result.received_bytes, 300_000 * count);
+        assert_eq!(result.latency.count(), count);
+        let of_flow = samples.iter().filter(|sample| sample.flow == result.id);
+        assert_eq!(of_flow.filter_map(|sample| sample.responses).sum::<u64>(), count);
+    }
+    assert!(results[1].active >= Span::from_millis(80), "{results:?}");
+}
+
+#[test]
+fn flows_stop_and_start_again() {
+    let Some(pair) = Pair::new("flows_stop_and_start_again") else { return };
+    let mut expiring = pair.spec(1, Family::V4, paced(8, 1000, None));
+    expiring.flow.duration = Some(Span::from_millis(50));
+    let mut never = pair.spec(2, Family::V4, rpc(None, Span::ZERO));
+    never.flow.start = Time::MAX;
+    let endless = pair.spec(0, Family::V4, bulk(None, 2, None));
+    let (engine, samples) = spawn(vec![endless, expiring, never]);
+    let engine = engine.unwrap();
+    let received = || {
+        let samples = samples.lock().unwrap();
+        samples.iter().filter(|s| s.flow == FlowId(0)).map(|s| s.received_bytes).sum::<u64>()
+    };
+    wait_until("data", || received() > 0);
+    assert!(engine.pending() <= 1);
+    engine.stop(FlowId(0));
+    std::thread::sleep(Duration::from_millis(60));
+    let before = received();
+    std::thread::sleep(Duration::from_millis(60));
+    assert_eq!(received(), before, "a stopped flow is silent");
+    engine.start(FlowId(0));
+    wait_until("more data", || received() > before);
+    wait_until("the duration's end", || engine.pending() == 0);
+    let results = engine.finish();
+    assert!(matches!(results[0].outcome, Outcome::Stopped), "{:?}", results[0]);
+    assert!(matches!(results[1].outcome, Outcome::Expired), "{:?}", results[1]);
+    assert_eq!(results[1].datagrams.unwrap().lost, 0);
+    assert!((40..=51).contains(&results[1].datagrams.unwrap().received), "{:?}", results[1]);
+    assert!(matches!(results[2].outcome, Outcome::NotStarted), "{:?}", results[2]);
+    assert_eq!(results[2].started, None);
+}
+
+#[test]
+fn what_the_kernel_lacks_is_said_before_anything_starts() {
+    let Some(pair) = Pair::new("what_the_kernel_lacks_is_said_before_anything_starts") else {
+        return;
+    };
+    let control = Some("nonesuch".to_owned());
+    let bulk = Traffic::Bulk { size: None, control, streams: 1, message: None };
+    let error = spawn(vec![pair.spec(0, Family::V6, bulk)]).0.unwrap_err();
+    let Error::UnknownControl { control, available, .. } = &error else { panic!("{error}") };
+    assert_eq!(control, "nonesuch");
+    assert!(available.iter().any(|name| name == "reno"), "{error}");
+    let short = pair.spec(0, Family::V4, paced(8, 15, None));
+    assert!(matches!(spawn(vec![short]).0, Err(Error::ImpossibleFlow { .. })));
+}
+
+#[test]
+fn failures_belong_to_their_flow() {
+    let Some(pair) = Pair::new("failures_belong_to_their_flow") else { return };
+    let mut homeless = pair.spec(0, Family::V4, bulk(Some(1), 1, None));
+    homeless.from_addr = IpAddr::from([10, 9, 9, 9]);
+    let healthy = pair.spec(1, Family::V4, bulk(Some(1000), 1, None));
+    let (results, _) = run(vec![homeless, healthy]);
+    let Outcome::Failed(error) = &results[0].outcome else { panic!("{results:?}") };
+    assert!(error.to_string().starts_with("bind"), "{error}");
+    assert!(matches!(results[1].outcome, Outcome::Completed), "{results:?}");
+}
+
+#[test]
+fn without_a_network_flows_fail_or_wait() {
+    let Some(pair) = Pair::new("without_a_network_flows_fail_or_wait") else { return };
+    let mut unsent = pair.spec(2, Family::V4, paced(8, 1000, None));
+    unsent.flow.start = Time::from_nanos(20_000_000);
+    unsent.flow.duration = Some(Span::from_millis(20));
+    // The sender's route is gone, so its kernel refuses at once.
+    pair.set_up(0, false).unwrap();
+    let bulk = bulk(Some(1000), 1, None);
+    let (results, _) = run(vec![pair.spec(0, Family::V4, bulk.clone()), unsent]);
+    assert!(matches!(results[0].outcome, Outcome::Failed(_)), "{results:?}");
+    assert!(matches!(results[1].outcome, Outcome::Failed(_)), "{results:?}");
+    // The receiver's is gone, so the kernel asks again and again, until somebody answers.
+    pair.set_up(0, true).unwrap();
+    pair.set_up(1, false).unwrap();
+    let (engine, _) = spawn(vec![pair.spec(0, Family::V4, bulk)]);
+    let engine = engine.unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(engine.pending(), 1);
+    pair.set_up(1, true).unwrap();
+    wait_until("the second SYN", || engine.pending() == 0);
+    let results = engine.finish();
+    assert!(matches!(results[0].outcome, Outcome::Completed), "{results:?}");
+    assert_eq!(results[0].received_bytes, 1000);
+}
