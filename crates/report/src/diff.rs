@@ -1,0 +1,166 @@
+//! Two runs of a lab, number by number.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use record::{Distribution, RunRecord};
+
+use crate::format;
+
+/// What changed between two runs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Diff {
+    /// Numbers that both runs have.
+    pub changes: Vec<Change>,
+    /// What only the first run has.
+    pub only_first: Vec<String>,
+    /// What only the second run has.
+    pub only_second: Vec<String>,
+    /// Why the numbers may not compare: other seeds, plans or verdicts.
+    pub notes: Vec<String>,
+}
+
+/// One number in both runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// Which, as an expectation names it: `flow.a-b.goodput.mean`.
+    pub metric: String,
+    /// In the first run, in the metric's base unit (bit/s, s, or a count).
+    pub first: f64,
+    /// In the second run.
+    pub second: f64,
+    unit: Unit,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    Rate,
+    Seconds,
+    Count,
+    Share,
+}
+
+impl Change {
+    /// The change relative to the first run; infinite where that was zero and this is not.
+    pub fn relative(&self) -> f64 {
+        if self.first.total_cmp(&self.second).is_eq() {
+            0.0
+        } else if self.first == 0.0 {
+            f64::INFINITY.copysign(self.second)
+        } else {
+            (self.second - self.first) / self.first.abs()
+        }
+    }
+
+    fn text(&self, value: f64) -> String {
+        match self.unit {
+            Unit::Rate => format::rate(value),
+            Unit::Seconds => format::seconds(value),
+            Unit::Count => format::count(value as u64),
+            Unit::Share => format::share(value),
+        }
+    }
+}
+
+impl Diff {
+    /// The changes larger than a share (0.05 is 5 %) of the first run's value.
+    pub fn beyond(&self, tolerance: f64) -> impl Iterator<Item = &Change> {
+        self.changes.iter().filter(move |c| c.relative().abs() > tolerance)
+    }
+}
+
+impl fmt::Display for Diff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width = self.changes.iter().map(|c| c.metric.chars().count()).max().unwrap_or(0);
+        for change in &self.changes {
+            let relative = change.relative();
+            let relative = if relative.is_finite() {
+                format!("{:+.1} %", relative * 100.0)
+            } else {
+                "from nothing".to_owned()
+            };
+            let (first, second) = (change.text(change.first), change.text(change.second));
+            writeln!(f, "{:width$}  {first:>14}  {second:>14}  {relative:>12}", change.metric)?;
+        }
+        for (which, names) in [("first", &self.only_first), ("second", &self.only_second)] {
+            for name in names {
+                writeln!(f, "{name}: in the {which} run only")?;
+            }
+        }
+        self.notes.iter().try_for_each(|note| writeln!(f, "note: {note}"))
+    }
+}
+
+type Metrics = BTreeMap<String, (f64, Unit)>;
+
+fn quantiles(out: &mut Metrics, name: &str, distribution: Option<&Distribution>) {
+    let Some(d) = distribution else { return };
+    for (quantile, ns) in [("p50", d.p50_ns), ("p99", d.p99_ns)] {
+        out.insert(format!("{name}.{quantile}"), (ns as f64 / 1e9, Unit::Seconds));
+    }
+}
+
+fn metrics(record: &RunRecord) -> Metrics {
+    let mut out = Metrics::new();
+    for flow in &record.flows {
+        let name = |metric: &str| format!("flow.{}.{metric}", flow.name);
+        out.insert(name("goodput.mean"), (flow.goodput_bit_per_s, Unit::Rate));
+        if let Some(s) = flow.completion_s {
+            out.insert(name("completion"), (s, Unit::Seconds));
+        }
+        let counts = [
+            ("retransmits.sum", flow.retransmits),
+            ("loss.sum", flow.lost_datagrams),
+            ("responses.sum", flow.responses),
+        ];
+        for (metric, value) in counts {
+            out.extend(value.map(|v| (name(metric), (v as f64, Unit::Count))));
+        }
+        quantiles(&mut out, &name("rtt"), flow.rtt.as_ref());
+        quantiles(&mut out, &name("delay"), flow.delay.as_ref());
+        quantiles(&mut out, &name("latency"), flow.latency.as_ref());
+    }
+    for link in record.links.iter().filter(|l| l.sent_packets + l.dropped() > 0) {
+        let name = |metric: &str| format!("link.{}.{}.{metric}", link.name, link.direction);
+        out.insert(name("throughput.mean"), (link.throughput_bit_per_s, Unit::Rate));
+        out.insert(name("drops.sum"), (link.dropped() as f64, Unit::Count));
+        if let Some(share) = link.utilisation {
+            out.insert(name("utilisation.mean"), (share, Unit::Share));
+        }
+        quantiles(&mut out, &name("delay"), link.queue_delay.as_ref());
+    }
+    if let Some(d) = record.lateness.distribution {
+        out.insert("run.lateness.p999".to_owned(), (d.p999_ns as f64 / 1e9, Unit::Seconds));
+    }
+    out.insert("run.duration".to_owned(), (record.elapsed_s, Unit::Seconds));
+    out
+}
+
+pub(crate) fn compare(a: &RunRecord, b: &RunRecord) -> Diff {
+    let (first, second) = (metrics(a), metrics(b));
+    let mut diff = Diff::default();
+    for (metric, (value, unit)) in &first {
+        match second.get(metric) {
+            Some((other, _)) => diff.changes.push(Change {
+                metric: metric.clone(),
+                first: *value,
+                second: *other,
+                unit: *unit,
+            }),
+            None => diff.only_first.push(metric.clone()),
+        }
+    }
+    diff.only_second = second.into_keys().filter(|m| !first.contains_key(m)).collect();
+    if a.plan_hash != b.plan_hash {
+        diff.notes.push("the labs differ (plan hashes are not equal)".to_owned());
+    }
+    if a.seed != b.seed {
+        diff.notes.push(format!("the seeds differ: {} and {}", a.seed, b.seed));
+    }
+    for (which, record) in [("first", a), ("second", b)] {
+        if record.verdict.as_ref().is_none_or(|v| !v.trusted) {
+            diff.notes.push(format!("the {which} run is not trusted"));
+        }
+    }
+    diff
+}

@@ -1,0 +1,290 @@
+//! The page: one file, no network, no framework.
+
+use std::fmt::Write as _;
+
+use record::run::{Outcome, Status};
+use record::{RunRecord, run};
+
+use crate::format::{self, escape};
+use crate::plot::{self, LINES, Plot};
+use crate::series::{Fold, Grid, Samples, Series, largest};
+use crate::{terminal, topology};
+
+/// What is shown of the resolved lab at most, in bytes.
+pub(crate) const LAB_LIMIT: u64 = 1 << 20;
+const STYLE: &str = include_str!("page/style.css");
+const SCRIPT: &str = include_str!("page/script.js");
+/// Rows of a table in the page.
+const ROWS: usize = 200;
+
+pub(crate) fn render(record: &RunRecord, samples: &Samples, lab: Option<&str>) -> String {
+    let title = escape(&record.name);
+    let mut out = format!(
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+         <meta name=\"color-scheme\" content=\"light dark\">\
+         <title>{title}: Netarium run {}</title><style>{STYLE}</style></head><body><main>",
+        escape(&record.id)
+    );
+    header(&mut out, record);
+    section(&mut out, "Expectations", &expectations(record));
+    section(&mut out, "Network", &topology::render(record));
+    section(&mut out, "Over time", &plots(record, samples));
+    let numbers = 2..8;
+    section(&mut out, "Flows", &table(terminal::flow_rows(record), numbers.clone()));
+    section(&mut out, "Programs", &programs(record));
+    section(&mut out, "Links", &table(terminal::link_rows(record), numbers));
+    section(&mut out, "Events", &events(record));
+    section(&mut out, "How it was run", &provenance(record));
+    if let Some(lab) = lab {
+        let lab = format!(
+            "<details><summary>The lab as it ran, every default written out</summary>\
+             <pre>{}</pre></details>",
+            escape(lab)
+        );
+        section(&mut out, "Lab", &lab);
+    }
+    let _ = writeln!(
+        out,
+        "<footer>Netarium {} · this page needs no network</footer></main>\
+         <div id=\"tip\" hidden></div><script>{SCRIPT}</script></body></html>",
+        escape(&record.version)
+    );
+    out
+}
+
+fn section(out: &mut String, title: &str, body: &str) {
+    if !body.is_empty() {
+        let _ = write!(out, "<section><h2>{title}</h2>{body}</section>");
+    }
+}
+
+fn header(out: &mut String, record: &RunRecord) {
+    let mut sweep = String::new();
+    for value in &record.sweep {
+        let _ = write!(sweep, " · {} = {}", escape(&value.parameter), escape(&value.value));
+    }
+    let _ = write!(
+        out,
+        "<header><p class=\"kicker\">Netarium run {}</p><h1>{}</h1><p>{}{sweep}</p></header>",
+        escape(&record.id),
+        escape(&record.name),
+        format::utc(record.started_unix_ms)
+    );
+    verdict(out, record);
+    let tile = |out: &mut String, name: &str, value: &str, note: &str| {
+        let (value, note) = (escape(value), escape(note));
+        let _ = write!(out, "<div><dt>{name}</dt><dd>{value}<small>{note}</small></dd></div>");
+    };
+    out.push_str("<dl class=\"tiles\">");
+    let planned = format!("of {} planned", format::seconds(record.planned_s));
+    tile(out, "duration", &format::seconds(record.elapsed_s), &planned);
+    let size = format!("{} links", format::count(record.topology.links.len() as u64));
+    let nodes = format!("{} nodes", format::count(record.topology.nodes.len() as u64));
+    tile(out, "network", &nodes, &size);
+    if !record.flows.is_empty() {
+        let sum = record.flows.iter().map(|f| f.received_bytes).sum();
+        let flows = format!("by {} flows", record.flows.len());
+        tile(out, "payload received", &format::bytes(sum), &flows);
+    }
+    let sent = record.links.iter().map(|l| l.sent_packets).sum::<u64>();
+    let dropped = record.links.iter().map(run::LinkSummary::dropped).sum::<u64>();
+    let share = dropped as f64 / (sent + dropped).max(1) as f64;
+    let note = format!("{} of packets on links", format::share(share));
+    tile(out, "dropped", &format::count(dropped), &note);
+    if let Some(d) = record.lateness.distribution {
+        let note = format!("p99.9; median {}", format::nanos(d.p50_ns));
+        tile(out, "lateness", &format::nanos(d.p999_ns), &note);
+    }
+    let _ = write!(out, "</dl>");
+}
+
+fn verdict(out: &mut String, record: &RunRecord) {
+    let (class, mark, word) = match &record.verdict {
+        Some(v) if v.trusted => ("good", "✓", "Trusted"),
+        Some(_) => ("bad", "!", "Not trusted"),
+        None => ("open", "?", "No verdict"),
+    };
+    let _ = write!(
+        out,
+        "<div class=\"verdict {class}\"><span class=\"mark\" aria-hidden=\"true\">{mark}</span>\
+         <div><strong>{word}</strong>"
+    );
+    if record.status != Status::Finished {
+        let _ = write!(out, " <span>The run was {}.</span>", terminal::status(record.status));
+    }
+    let reasons = record.verdict.iter().flat_map(|v| &v.reasons).chain(&record.warnings);
+    out.push_str("<ul>");
+    for reason in reasons {
+        let _ = write!(out, "<li>{}</li>", escape(reason));
+    }
+    out.push_str("</ul></div></div>");
+}
+
+fn expectations(record: &RunRecord) -> String {
+    let rows = record.expectations.iter().map(|e| {
+        let (class, word) = match e.outcome {
+            Outcome::Passed => ("good", "✓ held"),
+            Outcome::Failed => ("bad", "✗ failed"),
+            Outcome::Unmeasured => ("bad", "✗ not measured"),
+        };
+        format!(
+            "<tr><td class=\"{class}\">{word}</td><td><code>{}</code></td><td>{}</td></tr>",
+            escape(&e.text),
+            escape(e.measured.as_deref().unwrap_or("–"))
+        )
+    });
+    let rows: String = rows.collect();
+    if rows.is_empty() {
+        return rows;
+    }
+    format!(
+        "<div class=\"scroll\"><table><thead><tr><th>outcome</th><th>expected</th>\
+         <th>measured</th></tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+}
+
+/// A note on how the values came about, and on what is not shown.
+fn note(text: &str, grid: Grid, left_out: usize) -> String {
+    let step = format::seconds(grid.step_s);
+    let rest = match left_out {
+        0 => String::new(),
+        n => format!(" The {LINES} largest; {n} more are in the table."),
+    };
+    format!("{text}, each point over {step}.{rest}")
+}
+
+fn plots(record: &RunRecord, samples: &Samples) -> String {
+    let grid = Grid::of(record);
+    let mut out = String::from("<div class=\"plots\">");
+    let mut add = |title: &str, text: &str, steps: &[format::Step], series: Vec<Series>| {
+        let (series, left_out) = largest(series, LINES);
+        let note = note(text, grid, left_out);
+        let plot = Plot { title, note, steps, grid, series, events: &record.events };
+        out.push_str(&plot.render());
+    };
+    let flow = |column: &str, fold, scale| {
+        samples.flow(column).map(|c| c.series(grid, fold, scale)).unwrap_or_default()
+    };
+    let link = |column: &str, fold, scale| {
+        samples.link(column).map(|c| c.series(grid, fold, scale)).unwrap_or_default()
+    };
+    let busy = |series: Vec<Series>| -> Vec<Series> {
+        let busy = |s: &Series| s.values.iter().flatten().any(|v| *v > 0.0);
+        series.into_iter().filter(busy).collect()
+    };
+    let received = flow("received_bytes", Fold::PerSecond, 8.0);
+    add("Goodput of flows", "Payload that the receiver got", format::RATE, received);
+    let sent = busy(link("sent_bytes", Fold::PerSecond, 8.0));
+    add("Throughput of links", "Wire bytes, overhead included", format::RATE, sent);
+    let rtt = flow("rtt_ns", Fold::Mean, 1e-9);
+    add("Round-trip time", "As the sender's TCP smooths it", format::TIME, rtt);
+    let delay = flow("delay_p50_ns", Fold::Mean, 1e-9);
+    add("One-way delay", "Median of the datagrams that arrived", format::TIME, delay);
+    let latency = flow("latency_p50_ns", Fold::Mean, 1e-9);
+    add("Request latency", "Median from request to response", format::TIME, latency);
+    let queue = busy(link("queue_max_bytes", Fold::Max, 1.0));
+    add("Queues", "Most wire bytes that waited in front of a link", format::DATA, queue);
+    let wait = busy(link("queue_delay_max_ns", Fold::Max, 1e-9));
+    add("Waiting time", "Longest time that a packet spent in a queue", format::TIME, wait);
+    let window = flow("cwnd_bytes", Fold::Mean, 1.0);
+    add("Congestion window", "Sum over a flow's connections", format::DATA, window);
+    let drops = samples.drops(grid);
+    add("Drops by cause", "Packets that the network dropped", &[(1.0, "packets/s")], drops);
+    let lost = busy(flow("lost", Fold::PerSecond, 1.0));
+    add("Loss of flows", "Datagrams that never arrived", &[(1.0, "datagrams/s")], lost);
+    let again = busy(flow("retransmits", Fold::PerSecond, 1.0));
+    add("Retransmissions", "TCP segments sent again", &[(1.0, "segments/s")], again);
+    out.push_str(&plot::lateness(&record.lateness));
+    if out.ends_with("\"plots\">") { String::new() } else { out + "</div>" }
+}
+
+fn table(
+    (heads, rows): (Vec<&'static str>, Vec<Vec<String>>),
+    numbers: std::ops::Range<usize>,
+) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let class = |index: usize| if numbers.contains(&index) { " class=\"num\"" } else { "" };
+    let mut out = String::from("<div class=\"scroll\"><table><thead><tr>");
+    for (index, head) in heads.iter().enumerate() {
+        let _ = write!(out, "<th{}>{head}</th>", class(index));
+    }
+    out.push_str("</tr></thead><tbody>");
+    for row in rows.iter().take(ROWS) {
+        out.push_str("<tr>");
+        for (index, cell) in row.iter().enumerate() {
+            let _ = write!(out, "<td{}>{}</td>", class(index), escape(cell));
+        }
+        out.push_str("</tr>");
+    }
+    out.push_str("</tbody></table></div>");
+    if rows.len() > ROWS {
+        let _ = write!(out, "<p>{} more are in run.json.</p>", rows.len() - ROWS);
+    }
+    out
+}
+
+fn programs(record: &RunRecord) -> String {
+    let mut out = table(terminal::program_rows(record), 3..5);
+    for program in record.programs.iter().filter(|p| !p.last_stderr.is_empty()) {
+        let _ = write!(
+            out,
+            "<details{}><summary>Last lines of {} on standard error</summary><pre>{}</pre></details>",
+            if program.as_expected { "" } else { " open" },
+            escape(&program.name),
+            escape(&program.last_stderr.join("\n"))
+        );
+    }
+    out
+}
+
+fn events(record: &RunRecord) -> String {
+    let rows = record.events.iter().map(|e| vec![format::seconds(e.at_s), e.text.clone()]);
+    table((vec!["time", "event"], rows.collect()), 0..1)
+}
+
+fn provenance(record: &RunRecord) -> String {
+    let mut rows: Vec<(&str, String)> = vec![
+        ("seed", record.seed.to_string()),
+        ("plan hash", record.plan_hash.clone()),
+        ("engine", format!("{}: {}", record.engine.name, record.engine.why)),
+    ];
+    for engine in &record.engine.rejected {
+        rows.push(("not possible", format!("{}: {}", engine.name, engine.reason)));
+    }
+    let machine = &record.machine;
+    rows.push(("machine", format!("{}, {} cores", machine.cpu, machine.cores)));
+    rows.push(("memory", format::bytes(machine.memory_bytes)));
+    let realtime = if machine.realtime { "real-time" } else { "ordinary" };
+    rows.push(("kernel", format!("{}, {realtime} scheduling", machine.kernel)));
+    let host = &record.host;
+    rows.push(("processor time used", format::seconds(host.cpu_s)));
+    rows.push(("stolen by the hypervisor", format::seconds(host.steal_s)));
+    rows.push((
+        "dropped by the machine",
+        format!("{} packets", format::count(host.dropped_packets)),
+    ));
+    rows.push((
+        "missing from records",
+        format!(
+            "{} captured packets, {} samples",
+            format::count(host.capture_drops),
+            format::count(host.records_lost)
+        ),
+    ));
+    if let Some(code) = record.exit_code {
+        rows.push(("exit code", code.to_string()));
+    }
+    let mut out = String::from("<dl class=\"facts\">");
+    for (name, value) in rows.iter().filter(|(_, value)| !value.is_empty()) {
+        let _ = write!(out, "<dt>{name}</dt><dd>{}</dd>", escape(value));
+    }
+    let _ = write!(
+        out,
+        "</dl><p>Run it again:</p><pre class=\"repeat\">{}</pre>",
+        escape(&record.repeat)
+    );
+    out
+}

@@ -1,0 +1,192 @@
+//! Samples from the run's tables, on one time grid that all plots share.
+
+use std::collections::BTreeMap;
+
+use record::table::Table;
+use record::{DropReason, RunFolder, RunRecord};
+
+use crate::Error;
+
+/// Points that a plot can show.
+const POINTS: usize = 300;
+
+/// The tables of a run; empty where a run has none.
+pub(crate) struct Samples {
+    links: Option<Table>,
+    flows: Option<Table>,
+}
+
+/// Equal steps of time from the run's start.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Grid {
+    pub(crate) step_s: f64,
+    pub(crate) points: usize,
+}
+
+/// A line of a plot: a value for each step of the grid.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Series {
+    pub(crate) name: String,
+    pub(crate) values: Vec<Option<f64>>,
+}
+
+/// How the samples within a step become one value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fold {
+    /// Their sum over the step's length; no samples are zero.
+    PerSecond,
+    /// The largest; no samples are zero.
+    Max,
+    /// The mean; no samples leave a gap.
+    Mean,
+}
+
+/// One column of a table, by the key that tells the lines of a plot apart.
+pub(crate) struct Columns {
+    keys: Vec<String>,
+    times_ns: Vec<u64>,
+    values: Vec<Option<u64>>,
+}
+
+impl Grid {
+    /// Steps of whole sampling intervals over the whole run.
+    pub(crate) fn of(record: &RunRecord) -> Self {
+        let interval = if record.interval_s > 0.0 { record.interval_s } else { 0.1 };
+        let samples = (record.elapsed_s.max(interval) / interval - 1e-6).ceil().max(1.0);
+        let step_s = interval * (samples / POINTS as f64).ceil();
+        let points = (record.elapsed_s.max(interval) / step_s - 1e-6).ceil() as usize;
+        Self { step_s, points: points.clamp(1, POINTS) }
+    }
+
+    pub(crate) fn end_s(self) -> f64 {
+        self.step_s * self.points as f64
+    }
+
+    /// The step that a sample whose interval ends at `time_ns` belongs to.
+    fn step(self, time_ns: u64) -> usize {
+        let position = (time_ns as f64 / 1e9 / self.step_s - 1e-3).max(0.0) as usize;
+        position.min(self.points - 1)
+    }
+}
+
+impl Samples {
+    pub(crate) fn read(folder: &RunFolder) -> Result<Self, Error> {
+        let read = |name| {
+            let path = folder.file(name);
+            if path.is_file() { Table::read(&path).map(Some) } else { Ok(None) }
+        };
+        Ok(Self { links: read("links.parquet")?, flows: read("flows.parquet")? })
+    }
+
+    /// A column of the flow samples, keyed by the flow.
+    pub(crate) fn flow(&self, column: &str) -> Option<Columns> {
+        let table = self.flows.as_ref()?;
+        Columns::new(table, table.texts("flow")?, column)
+    }
+
+    /// A column of the link samples, keyed by link and direction.
+    pub(crate) fn link(&self, column: &str) -> Option<Columns> {
+        let table = self.links.as_ref()?;
+        let directions = table.texts("direction")?;
+        let names = table.texts("link")?.into_iter().zip(directions);
+        Columns::new(table, names.map(|(link, d)| link_key(&link, &d)).collect(), column)
+    }
+
+    /// Dropped packets per second over all links, one series for each reason that occurred.
+    pub(crate) fn drops(&self, grid: Grid) -> Vec<Series> {
+        let reasons = DropReason::ALL.iter().filter_map(|reason| {
+            let mut columns = self.link(reason.column())?;
+            columns.keys.fill(reason.as_str().to_owned());
+            columns.series(grid, Fold::PerSecond, 1.0).pop()
+        });
+        reasons.filter(|s| s.values.iter().flatten().any(|v| *v > 0.0)).collect()
+    }
+}
+
+/// How a direction of a link is called in plots.
+pub(crate) fn link_key(link: &str, direction: &str) -> String {
+    let arrow = if direction == "up" { "→" } else { "←" };
+    format!("{link} {arrow}")
+}
+
+impl Columns {
+    fn new(table: &Table, keys: Vec<String>, column: &str) -> Option<Self> {
+        let times_ns = table.integers("time_ns")?.into_iter().map(Option::unwrap_or_default);
+        let values = table.integers(column)?;
+        Some(Self { keys, times_ns: times_ns.collect(), values })
+    }
+
+    /// A series for each key, by name; values are multiplied by `scale`.
+    pub(crate) fn series(&self, grid: Grid, fold: Fold, scale: f64) -> Vec<Series> {
+        let mut sums: BTreeMap<&str, Vec<(f64, u32)>> = BTreeMap::new();
+        for ((key, time), value) in self.keys.iter().zip(&self.times_ns).zip(&self.values) {
+            let Some(value) = value else { continue };
+            let steps = sums.entry(key).or_insert_with(|| vec![(0.0, 0); grid.points]);
+            let (sum, count) = &mut steps[grid.step(*time)];
+            *sum = if fold == Fold::Max { sum.max(*value as f64) } else { *sum + *value as f64 };
+            *count += 1;
+        }
+        let value = |(sum, count): &(f64, u32)| match fold {
+            Fold::PerSecond => Some(sum * scale / grid.step_s),
+            Fold::Max => Some(sum * scale),
+            Fold::Mean => (*count > 0).then(|| sum * scale / f64::from(*count)),
+        };
+        sums.into_iter()
+            .map(|(name, steps)| Series {
+                name: name.to_owned(),
+                values: steps.iter().map(value).collect(),
+            })
+            .collect()
+    }
+}
+
+/// The `keep` series with the largest sums, largest first, and how many were left out.
+pub(crate) fn largest(mut series: Vec<Series>, keep: usize) -> (Vec<Series>, usize) {
+    let total = |s: &Series| s.values.iter().flatten().sum::<f64>();
+    series.retain(|s| s.values.iter().any(Option::is_some));
+    series.sort_by(|a, b| total(b).total_cmp(&total(a)).then_with(|| a.name.cmp(&b.name)));
+    let left_out = series.len().saturating_sub(keep);
+    series.truncate(keep);
+    (series, left_out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn columns(rows: &[(&str, u64, Option<u64>)]) -> Columns {
+        Columns {
+            keys: rows.iter().map(|r| r.0.to_owned()).collect(),
+            times_ns: rows.iter().map(|r| r.1).collect(),
+            values: rows.iter().map(|r| r.2).collect(),
+        }
+    }
+
+    #[test]
+    fn grids_are_whole_intervals() {
+        let run =
+            |elapsed_s, interval_s| RunRecord { elapsed_s, interval_s, ..RunRecord::default() };
+        assert_eq!(Grid::of(&run(30.0, 0.1)), Grid { step_s: 0.1, points: 300 });
+        assert_eq!(Grid::of(&run(31.0, 0.1)), Grid { step_s: 0.2, points: 155 });
+        assert_eq!(Grid::of(&run(0.0, 0.0)).points, 1);
+    }
+
+    #[test]
+    fn folding_sums_maximises_and_averages() {
+        let grid = Grid { step_s: 0.5, points: 2 };
+        let half = 500_000_000;
+        let rows = [("a", half, Some(4)), ("a", half - 1, Some(2)), ("a", 2 * half, None)];
+        let fold = |fold| columns(&rows).series(grid, fold, 1.0)[0].values.clone();
+        assert_eq!(fold(Fold::PerSecond), [Some(12.0), Some(0.0)]);
+        assert_eq!(fold(Fold::Max), [Some(4.0), Some(0.0)]);
+        assert_eq!(fold(Fold::Mean), [Some(3.0), None]);
+    }
+
+    #[test]
+    fn the_largest_come_first() {
+        let series = |name: &str, value| Series { name: name.to_owned(), values: vec![value] };
+        let all = vec![series("a", Some(1.0)), series("b", Some(3.0)), series("c", None)];
+        let (kept, left_out) = largest(all, 1);
+        assert_eq!((kept[0].name.as_str(), left_out), ("b", 1));
+    }
+}

@@ -1,0 +1,198 @@
+//! The summary for a terminal.
+
+use std::fmt::Write as _;
+
+use record::RunRecord;
+use record::run::{Outcome, ProgramEnd, Status};
+
+use crate::format;
+
+/// Rows of a section before the rest is only counted.
+const ROWS: usize = 20;
+
+pub(crate) fn render(record: &RunRecord) -> String {
+    let mut out = String::new();
+    flows(&mut out, record);
+    links(&mut out, record);
+    programs(&mut out, record);
+    expectations(&mut out, record);
+    for warning in &record.warnings {
+        let _ = writeln!(out, "warning: {warning}");
+    }
+    if record.status != Status::Finished {
+        let _ = writeln!(out, "status   {}", status(record.status));
+    }
+    if let Some(d) = record.lateness.distribution {
+        let _ = writeln!(
+            out,
+            "lateness {} at p50, {} at p99.9, {} at most ({} packets)",
+            format::nanos(d.p50_ns),
+            format::nanos(d.p999_ns),
+            format::nanos(d.max_ns),
+            format::count(d.count)
+        );
+    }
+    match &record.verdict {
+        Some(verdict) => {
+            let word = if verdict.trusted { "trusted" } else { "NOT TRUSTED" };
+            let _ = writeln!(out, "verdict  {word}: {}", verdict.reasons.join("; "));
+        }
+        None => out.push_str("verdict  none yet\n"),
+    }
+    out
+}
+
+pub(crate) fn status(status: Status) -> &'static str {
+    match status {
+        Status::Running => "running",
+        Status::Finished => "finished",
+        Status::Interrupted => "interrupted; results so far are kept",
+        Status::Killed => "killed; what had been written is kept",
+        Status::Failed => "failed",
+        _ => "unknown",
+    }
+}
+
+/// Cells of the flow table below its heading.
+pub(crate) fn flow_rows(record: &RunRecord) -> (Vec<&'static str>, Vec<Vec<String>>) {
+    let heads = vec!["flow", "kind", "goodput", "received", "took", "delay p50", "p99", "lost"];
+    let rows = record.flows.iter().map(|flow| {
+        let delay = flow.delay.or(flow.latency).or(flow.rtt);
+        let lost = flow.lost_datagrams.map(|n| format!("{} datagrams", format::count(n)));
+        let resent = flow.retransmits.map(|n| format!("{} resent", format::count(n)));
+        vec![
+            flow.name.clone(),
+            match &flow.error {
+                Some(error) => format!("{}: {error}", flow.kind),
+                None => flow.kind.clone(),
+            },
+            format::rate(flow.goodput_bit_per_s),
+            format::bytes(flow.received_bytes),
+            flow.completion_s.map_or_else(|| "–".to_owned(), format::seconds),
+            delay.map_or_else(|| "–".to_owned(), |d| format::nanos(d.p50_ns)),
+            delay.map_or_else(|| "–".to_owned(), |d| format::nanos(d.p99_ns)),
+            lost.or(resent).unwrap_or_else(|| "–".to_owned()),
+        ]
+    });
+    (heads, rows.collect())
+}
+
+/// Cells of the link table: the busiest direction first.
+pub(crate) fn link_rows(record: &RunRecord) -> (Vec<&'static str>, Vec<Vec<String>>) {
+    let heads =
+        vec!["link", "way", "mean rate", "used", "dropped", "marked", "queue max", "wait p99"];
+    let mut links: Vec<_> =
+        record.links.iter().filter(|l| l.sent_packets + l.dropped() > 0).collect();
+    links.sort_by(|a, b| {
+        let used = |l: &record::run::LinkSummary| l.utilisation.unwrap_or(0.0);
+        used(b).total_cmp(&used(a)).then(b.sent_bytes.cmp(&a.sent_bytes))
+    });
+    let rows = links.into_iter().map(|link| {
+        let reasons: Vec<_> =
+            link.drops.iter().map(|(r, n)| format!("{} {r}", format::count(*n))).collect();
+        vec![
+            link.name.clone(),
+            format!("{} → {}", link.from, link.to),
+            format::rate(link.throughput_bit_per_s),
+            link.utilisation.map_or_else(|| "–".to_owned(), format::share),
+            if reasons.is_empty() { "0".to_owned() } else { reasons.join(", ") },
+            format::count(link.marks),
+            format::bytes(link.queue_max_bytes),
+            link.queue_delay.map_or_else(|| "–".to_owned(), |d| format::nanos(d.p99_ns)),
+        ]
+    });
+    (heads, rows.collect())
+}
+
+/// Cells of the program table.
+pub(crate) fn program_rows(record: &RunRecord) -> (Vec<&'static str>, Vec<Vec<String>>) {
+    let heads = vec!["program", "node", "ended", "at", "restarts", "command"];
+    let rows = record.programs.iter().map(|program| {
+        let end = match program.end {
+            None if program.started_s.is_none() => "never started".to_owned(),
+            None => "–".to_owned(),
+            Some(ProgramEnd::Exit(status)) => format!("exit {status}"),
+            Some(ProgramEnd::Signal(signal)) => format!("signal {signal}"),
+            Some(ProgramEnd::Stopped) => "stopped by the lab".to_owned(),
+        };
+        vec![
+            program.name.clone(),
+            program.node.clone(),
+            if program.as_expected { end } else { format!("{end} (unexpected)") },
+            program.ended_s.map_or_else(|| "–".to_owned(), format::seconds),
+            program.restarts.to_string(),
+            program.command.clone(),
+        ]
+    });
+    (heads, rows.collect())
+}
+
+fn flows(out: &mut String, record: &RunRecord) {
+    let (heads, rows) = flow_rows(record);
+    grid(out, &heads, &rows, 2..8);
+}
+
+fn links(out: &mut String, record: &RunRecord) {
+    let (heads, rows) = link_rows(record);
+    grid(out, &heads, &rows, 2..8);
+}
+
+fn programs(out: &mut String, record: &RunRecord) {
+    let (heads, rows) = program_rows(record);
+    grid(out, &heads, &rows, 3..5);
+    for program in record.programs.iter().filter(|p| !p.as_expected) {
+        for line in &program.last_stderr {
+            let _ = writeln!(out, "  {}: {line}", program.name);
+        }
+    }
+}
+
+fn expectations(out: &mut String, record: &RunRecord) {
+    if record.expectations.is_empty() {
+        return;
+    }
+    for expectation in &record.expectations {
+        let word = match expectation.outcome {
+            Outcome::Passed => "held  ",
+            Outcome::Failed => "FAILED",
+            Outcome::Unmeasured => "FAILED (not measured)",
+        };
+        let measured = expectation.measured.as_deref().map(|m| format!("  [{m}]"));
+        let _ = writeln!(out, "{word} {}{}", expectation.text, measured.unwrap_or_default());
+    }
+    out.push('\n');
+}
+
+/// Writes aligned columns; those in `numbers` to the right.
+fn grid(out: &mut String, heads: &[&str], rows: &[Vec<String>], numbers: std::ops::Range<usize>) {
+    if rows.is_empty() {
+        return;
+    }
+    let shown = &rows[..rows.len().min(ROWS)];
+    let width = |text: &str| text.chars().count();
+    let mut widths: Vec<usize> = heads.iter().map(|h| width(h)).collect();
+    for row in shown {
+        for (most, cell) in widths.iter_mut().zip(row) {
+            *most = (*most).max(width(cell));
+        }
+    }
+    let mut line = |cells: &[&str]| {
+        let mut text = String::new();
+        for (index, (cell, most)) in cells.iter().zip(&widths).enumerate() {
+            let fill = " ".repeat(most - width(cell));
+            let gap = if index > 0 { "  " } else { "" };
+            let (before, after) =
+                if numbers.contains(&index) { (&*fill, "") } else { ("", &*fill) };
+            let _ = write!(text, "{gap}{before}{cell}{after}");
+        }
+        let _ = writeln!(out, "{}", text.trim_end());
+    };
+    line(heads);
+    for row in shown {
+        line(&row.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+    if rows.len() > shown.len() {
+        let _ = writeln!(out, "… and {} more, see the report", rows.len() - shown.len());
+    }
+    out.push('\n');
+}

@@ -1,0 +1,144 @@
+//! Reports of a synthetic run. `REPORT_FIXTURE=<folder>` keeps the rendered pages for a look.
+#![forbid(unsafe_code)]
+
+mod fixture;
+
+use std::fs;
+use std::path::PathBuf;
+
+use record::run::{LinkSummary, NodeRole, SCHEMA, Topology, TopologyLink, TopologyNode};
+use record::{RunFolder, RunRecord};
+
+/// Where pages go, and what removes them afterwards if nobody asked to keep them.
+fn place() -> (PathBuf, Option<tempfile::TempDir>) {
+    if let Some(path) = std::env::var_os("REPORT_FIXTURE") {
+        return (path.into(), None);
+    }
+    let temporary = tempfile::tempdir().expect("a temporary folder");
+    (temporary.path().to_owned(), Some(temporary))
+}
+
+#[test]
+fn the_page_shows_everything_and_needs_no_network() {
+    let (parent, _guard) = place();
+    for trusted in [true, false] {
+        let folder = fixture::make(&parent, trusted);
+        let page = fs::read_to_string(report::write_html(&folder).unwrap()).unwrap();
+        let verdict = if trusted { "<strong>Trusted" } else { "<strong>Not trusted" };
+        let expected = [
+            verdict,
+            "Goodput of flows",
+            "Throughput of links",
+            "Round-trip time",
+            "One-way delay",
+            "Request latency",
+            "Queues",
+            "Drops by cause",
+            "Retransmissions",
+            "Lateness",
+            "returned error: 404",
+            "netarium run dumbbell.toml --seed 42",
+            "every default written out",
+            "✗ failed",
+            "time in s",
+            ">Mbit/s</text>",
+        ];
+        for text in expected {
+            assert!(page.contains(text), "the page lacks {text:?}");
+        }
+        for loader in ["src=", "href=", "@import", "url(", "fetch("] {
+            assert!(!page.contains(loader), "the page loads something: {loader}");
+        }
+        assert!(page.len() < 600_000, "{} B", page.len());
+    }
+}
+
+#[test]
+fn a_run_that_was_cut_short_still_has_a_page() {
+    let (parent, _guard) = place();
+    let folder = RunFolder::create(&parent, "cut<short>").unwrap();
+    let schema = SCHEMA.to_owned();
+    let name = "cut<short>".to_owned();
+    folder.write_record(&RunRecord { schema, name, ..RunRecord::default() }).unwrap();
+    let page = fs::read_to_string(report::write_html(&folder).unwrap()).unwrap();
+    assert!(page.contains("No verdict") && page.contains("cut&lt;short&gt;"));
+    assert!(!page.contains("cut<short>"));
+}
+
+#[test]
+fn a_large_network_makes_a_page_of_bounded_size() {
+    let (parent, _guard) = place();
+    let folder = RunFolder::create(&parent, "large").unwrap();
+    let mut topology = Topology::default();
+    let mut links = Vec::new();
+    for index in 0..1100u32 {
+        let angle = f64::from(index) * 2.399_963;
+        let radius = f64::from(index).sqrt() / 70.0;
+        let (x, y) = (0.5 + radius * angle.cos(), 0.5 + radius * angle.sin());
+        let name = format!("r{index}");
+        let role = if index % 3 == 0 { NodeRole::Router } else { NodeRole::Host };
+        topology.nodes.push(TopologyNode { name, role, x, y, addresses: vec![] });
+        let (name, other) = (format!("l{index}"), index / 3);
+        topology.links.push(TopologyLink {
+            name: name.clone(),
+            ends: [format!("r{other}"), format!("r{index}")],
+            text: [String::new(), String::new()],
+            rate_bit_per_s: [Some(100_000_000); 2],
+            delay_ns: [1_000_000; 2],
+        });
+        let utilisation = Some(f64::from(index % 100) / 100.0);
+        let direction = "up".to_owned();
+        links.push(LinkSummary {
+            name,
+            direction,
+            utilisation,
+            sent_packets: 1,
+            ..Default::default()
+        });
+    }
+    let record = RunRecord {
+        schema: SCHEMA.to_owned(),
+        name: "large".to_owned(),
+        topology,
+        links,
+        ..Default::default()
+    };
+    folder.write_record(&record).unwrap();
+    let page = fs::read(report::write_html(&folder).unwrap()).unwrap();
+    assert!(page.len() < 2_500_000, "{} B", page.len());
+}
+
+#[test]
+fn the_terminal_table_aligns_and_ends_with_the_verdict() {
+    let (parent, _guard) = place();
+    let record = fixture::make(&parent, true).read_record().unwrap();
+    let text = report::table(&record);
+    let lines: Vec<&str> = text.lines().collect();
+    let head = lines[0];
+    assert!(head.starts_with("flow ") && head.ends_with("lost"), "{text}");
+    let end = head.find("goodput").unwrap() + "goodput".len();
+    let row: String = lines[1].chars().take(end).collect();
+    assert!(row.ends_with("bit/s"), "goodput is not right-aligned:\n{text}");
+    assert!(text.contains("FAILED flow.carol-dave.delay.p99 <= 150 ms  [181 ms]"), "{text}");
+    assert!(text.contains("carol.curl: curl: (22)"), "{text}");
+    assert!(lines.last().unwrap().starts_with("verdict  trusted: "), "{text}");
+}
+
+#[test]
+fn a_difference_names_what_changed() {
+    let (parent, _guard) = place();
+    let first = fixture::make(&parent, true).read_record().unwrap();
+    let mut second = first.clone();
+    assert_eq!(report::diff(&first, &second).beyond(0.0).count(), 0);
+    second.flows[0].goodput_bit_per_s *= 0.9;
+    second.flows[0].retransmits = Some(0);
+    second.flows.pop();
+    second.seed = 43;
+    let diff = report::diff(&first, &second);
+    let beyond: Vec<&str> = diff.beyond(0.05).map(|c| c.metric.as_str()).collect();
+    assert_eq!(beyond, ["flow.alice-bob.goodput.mean", "flow.alice-bob.retransmits.sum"]);
+    assert_eq!(diff.beyond(0.2).count(), 1);
+    assert!(diff.only_first.iter().any(|m| m == "flow.rpc.goodput.mean"));
+    let text = diff.to_string();
+    assert!(text.contains("-10.0 %") && text.contains("the seeds differ: 42 and 43"), "{text}");
+}
