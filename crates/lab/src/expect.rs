@@ -9,7 +9,7 @@ use base::{Bandwidth, Bytes, Direction, FlowId, LinkId, ProgramId, Ratio, Span, 
 
 mod parse;
 
-pub(crate) use parse::{Names, ParseError, parse};
+pub(crate) use parse::{Names, ParseError, catalogue, parse};
 
 /// Something that must hold at the end.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,0 +1,110 @@
+//! What can be wrong with a lab file: one code each, with a paragraph for the book.
+
+macro_rules! codes {
+    ($($code:ident $name:literal $title:literal: $text:literal,)+) => {
+        /// A kind of mistake. Its name is stable; the book has a paragraph on each.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
+        pub enum Code {
+            $(#[doc = $title] $code,)+
+        }
+
+        impl Code {
+            /// All codes, in order.
+            pub const ALL: &'static [Self] = &[$(Self::$code,)+];
+
+            /// Such as `lab::E0005`.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$code => $name,)+ }
+            }
+
+            /// In a few words.
+            pub const fn title(self) -> &'static str {
+                match self { $(Self::$code => $title,)+ }
+            }
+
+            /// What it means and what to do.
+            pub const fn explanation(self) -> &'static str {
+                match self { $(Self::$code => $text,)+ }
+            }
+        }
+    };
+}
+
+codes! {
+    Syntax "lab::E0001" "the file is not TOML":
+        "The text breaks the rules of TOML. Texts need quotes (`rate = \"10 Mbit/s\"`), and a key may be set once only.",
+    UnknownKey "lab::E0002" "unknown key":
+        "A section has no such key, or not in this form of the section. Nothing is ignored in silence, so that a misspelt key cannot go unnoticed.",
+    MissingKey "lab::E0003" "missing key":
+        "The section means nothing without this key.",
+    WrongType "lab::E0004" "wrong type":
+        "The key wants another kind of value, such as a text, a list or a table.",
+    Quantity "lab::E0005" "not a quantity":
+        "Quantities are texts with a number and a unit: `\"10 ms\"`, `\"100 Mbit/s\"`, `\"64 KiB\"`, `\"0.1 %\"`. A bare number could mean several things.",
+    OutOfRange "lab::E0006" "value out of range":
+        "The value is zero where that makes no sense, or beyond what a network can have.",
+    UnknownWord "lab::E0007" "unknown word":
+        "The key takes one of a few words.",
+    Duplicate "lab::E0008" "name used twice":
+        "Names of nodes, links, programs, flows and mirrors are unique, each among its own kind.",
+    BadName "lab::E0009" "unfit name":
+        "Node names are host names: letters, digits and hyphens, at most 63 of them, not digits only. Other names may have dots and underscores as well.",
+    UnknownName "lab::E0010" "no such thing":
+        "Nothing in this lab has that name.",
+    BadEnds "lab::E0011" "a link has two ends":
+        "`ends` names two different nodes.",
+    AmbiguousLink "lab::E0012" "more than one link fits":
+        "Several links have these ends. Give the links names and use those.",
+    BadAddress "lab::E0013" "not an address":
+        "An interface address is written with its prefix length, `\"10.1.2.3/24\"` or `\"fd00::1/64\"`, and belongs to one interface of a host or router.",
+    AddressClash "lab::E0014" "addresses clash":
+        "Two interfaces have the same address, two segments overlap, or a segment has two prefixes.",
+    Unreachable "lab::E0015" "no way from here to there":
+        "No path of links joins the two nodes. Hosts do not forward: a path goes through routers and switches only.",
+    Schedule "lab::E0016" "impossible schedule":
+        "Something would happen after the end of the run, or in an impossible order.",
+    BadExpectation "lab::E0017" "not an expectation":
+        "An expectation is a metric, a comparison and a value: `flow.NAME.goodput.mean >= 9 Mbit/s`, optionally with `between 5 s and 10 s`.",
+    UnknownMetric "lab::E0018" "unknown metric":
+        "The subject has no such number, or the number has no such statistic. The page on the lab file lists all.",
+    ProgramNotFound "lab::E0019" "program not found":
+        "The first word of the command is neither on `PATH` nor a file that may be executed.",
+    BadTrace "lab::E0020" "bad trace or table file":
+        "A trace has one whole number of milliseconds a line, not decreasing, the last above 0; a table of delays has one time a line.",
+    Unreadable "lab::E0021" "file cannot be read":
+        "The file is missing, too large, or not readable. Paths are relative to the lab file's folder.",
+    BadImport "lab::E0022" "topology file cannot be understood":
+        "The imported file breaks the rules of its format.",
+    BadGenerator "lab::E0023" "generator cannot make this":
+        "The generator's parameters are out of bounds or contradict each other.",
+    BadSweep "lab::E0024" "bad sweep":
+        "A sweep is `{ sweep = [values] }` or `{ range = \"FROM..TO\", steps = N }` (or `log = N`) in place of a value.",
+    Restricted "lab::E0025" "not for this kind of node":
+        "Switches have no addresses and run no programs; without routing there are no switches to forward.",
+    Conflict "lab::E0026" "keys contradict each other":
+        "Two keys exclude each other, or one has no effect beside the other.",
+    Limit "lab::E0027" "too many":
+        "The lab exceeds a limit that keeps memory and time bounded.",
+    Cycle "lab::E0028" "programs wait for each other":
+        "Each of these programs starts after another of them, so none would.",
+    BadFilter "lab::E0029" "not a packet filter":
+        "A filter joins `ip`, `ip6`, `tcp`, `udp`, `icmp`, `icmp6`, `proto N`, `port N`, `host NAME` (with `src` or `dst` in front of the last two) by `and`.",
+    BadReady "lab::E0030" "not a ready condition":
+        "One of `port 80`, `udp port 53`, `output \"text\"`, `file \"path\"`, `command \"line\"`, or a time such as `2 s`.",
+    BadOverride "lab::E0031" "cannot be set":
+        "`--set` takes the path of a key: `lab.routing`, `node.NAME.kind`, `link.NAME.delay`, `flow.NAME.size`.",
+    Unchecked "lab::W0001" "not checked":
+        "The shell line is too clever to tell which program it runs, so whether that exists shows when it starts.",
+    Isolated "lab::W0002" "a node without links":
+        "The node can talk to nobody but itself.",
+    NoEffect "lab::W0003" "without effect":
+        "The value is fine, but nothing will come of it.",
+}
+
+impl Code {
+    /// Whether the lab can run all the same.
+    pub const fn is_warning(self) -> bool {
+        matches!(self, Self::Unchecked | Self::Isolated | Self::NoEffect)
+    }
+}

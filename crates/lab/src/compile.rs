@@ -1,0 +1,194 @@
+//! Tree to plan. What the section tables cannot say is checked here; what they did say was
+//! reported before, so a value of the wrong form is passed over in silence.
+
+use std::collections::BTreeMap;
+
+use base::{Bytes, IfaceId, LinkId, NodeId, Ratio, Span};
+use fabric::LinkConfig;
+
+use crate::code::Code;
+use crate::diagnostic::{Sink, position};
+use crate::files::Files;
+use crate::plan::{Metric, Model, Plan, Precision, Routing};
+use crate::tree::{At, Data, Table};
+
+mod address;
+mod check;
+mod events;
+mod expectations;
+mod filter;
+mod flows;
+mod graphs;
+mod links;
+mod mirrors;
+mod names;
+mod nodes;
+mod programs;
+mod properties;
+mod queue;
+
+pub(crate) use names::fit_for_a_label;
+
+/// What compiling needs beside the tree.
+pub(crate) struct Input<'a> {
+    pub(crate) root: &'a Table,
+    pub(crate) text: &'a str,
+    pub(crate) default_name: &'a str,
+    pub(crate) sweep: Vec<(String, String)>,
+}
+
+/// A plan in the making.
+struct Compiler<'a> {
+    input: &'a Input<'a>,
+    files: &'a mut Files,
+    sink: &'a mut Sink,
+    plan: Plan,
+    nodes: BTreeMap<String, NodeId>,
+    links: BTreeMap<String, LinkId>,
+    places: Places<'a>,
+}
+
+/// Where things stand in the file.
+#[derive(Default)]
+struct Places<'a> {
+    nodes: Vec<At>,
+    links: Vec<At>,
+    programs: Vec<At>,
+    flows: Vec<At>,
+    /// Fixed addresses by interface, each with its place.
+    addresses: BTreeMap<IfaceId, Vec<(&'a str, At)>>,
+    /// Groups of programs, and of flows, by the name that was given.
+    program_groups: BTreeMap<String, Vec<usize>>,
+    flow_groups: BTreeMap<String, Vec<usize>>,
+}
+
+/// Makes the plan, as far as it goes.
+pub(crate) fn compile(input: &Input<'_>, files: &mut Files, sink: &mut Sink) -> Plan {
+    let plan = settings(input, sink);
+    let mut compiler = Compiler {
+        input,
+        files,
+        sink,
+        plan,
+        nodes: BTreeMap::new(),
+        links: BTreeMap::new(),
+        places: Places::default(),
+    };
+    compiler.read_nodes();
+    compiler.read_graphs();
+    compiler.read_links();
+    compiler.read_programs();
+    compiler.read_flows();
+    compiler.read_mirrors();
+    compiler.decide_namespaces();
+    compiler.give_addresses();
+    compiler.read_captures();
+    compiler.read_events();
+    compiler.read_expectations();
+    compiler.check();
+    compiler.plan
+}
+
+fn settings(input: &Input<'_>, sink: &mut Sink) -> Plan {
+    let empty = Table::default();
+    let lab = input.root.table("lab").unwrap_or(&empty);
+    let name = lab.text("name").unwrap_or(input.default_name);
+    if let (false, Some(value)) = (fit_for_a_label(name), lab.get("name")) {
+        sink.report(Code::BadName, &value.at, format!("`{name}` is no name for a lab")).help(
+            "letters, digits, `-`, `_` and `.`, at most 63, beginning with a letter or digit",
+        );
+    }
+    let (tolerance_floor, tolerance_share) = tolerance(lab);
+    Plan {
+        name: name.to_owned(),
+        seed: lab.whole("seed").and_then(|seed| u64::try_from(seed).ok()).unwrap_or(1),
+        duration: lab.span("duration").unwrap_or(Span::from_secs(60)),
+        model: Model::Hop,
+        overhead: overhead(lab, sink),
+        routing: match lab.text("routing") {
+            Some("hops") => Routing::Shortest(Metric::Hops),
+            Some("metric") => Routing::Shortest(Metric::Metric),
+            Some("none") => Routing::None,
+            _ => Routing::Shortest(Metric::Delay),
+        },
+        precision: match lab.text("precision") {
+            Some("high") => Precision::High,
+            _ => Precision::Normal,
+        },
+        realtime: lab.flag("realtime").unwrap_or(false),
+        tick: lab.span("tick"),
+        tolerance_floor,
+        tolerance_share,
+        interval: lab.span("interval").unwrap_or(Span::from_millis(100)),
+        uplink: lab.flag("uplink").unwrap_or(false),
+        nodes: Vec::new(),
+        links: Vec::new(),
+        ifaces: Vec::new(),
+        programs: Vec::new(),
+        flows: Vec::new(),
+        events: Vec::new(),
+        mirrors: Vec::new(),
+        captures: Vec::new(),
+        expectations: Vec::new(),
+        sweep: input.sweep.clone(),
+    }
+}
+
+fn tolerance(lab: &Table) -> (Span, Ratio) {
+    let (floor, share) = (Span::from_millis(1), Ratio::from_parts_per_billion(50_000_000));
+    match lab.get("tolerance").map(|value| &value.data) {
+        Some(Data::Table(table)) => {
+            (table.span("floor").unwrap_or(floor), table.ratio("share").unwrap_or(share))
+        }
+        _ => (lab.span("tolerance").unwrap_or(floor), share),
+    }
+}
+
+fn overhead(lab: &Table, sink: &mut Sink) -> Bytes {
+    const ETHERNET: Bytes = Bytes::new(38);
+    let Some(value) = lab.get("overhead") else { return ETHERNET };
+    match value.text() {
+        Some("ethernet") | None => ETHERNET,
+        Some("none") => Bytes::ZERO,
+        Some(text) => match text.parse::<Bytes>() {
+            Ok(bytes) if bytes <= Bytes::new(1500) => bytes,
+            Ok(_) => {
+                sink.report(Code::OutOfRange, &value.at, "no wire adds that much to a packet")
+                    .help("from 0 B to 1500 B");
+                ETHERNET
+            }
+            Err(error) => {
+                sink.report(Code::Quantity, &value.at, format!("`overhead`: {error}"))
+                    .help("`\"ethernet\"` (38 B), `\"none\"`, or an amount such as `\"18 B\"`");
+                ETHERNET
+            }
+        },
+    }
+}
+
+impl<'a> Compiler<'a> {
+    /// The tables of `[[key]]`.
+    fn entries(&self, key: &str) -> Vec<(At, &'a Table)> {
+        let root: &'a Table = self.input.root;
+        root.entries_of(key)
+    }
+
+    fn place(&self, at: &At) -> (u32, u32) {
+        position(self.input.text, at.start)
+    }
+
+    /// Whether there is room for one more; says so once if not.
+    fn room(&mut self, count: usize, most: usize, what: &str, at: &At) -> bool {
+        if count == most {
+            self.sink
+                .report(Code::Limit, at, format!("more than {most} {what}"))
+                .help(format!("a lab has at most {most} {what}"));
+        }
+        count < most
+    }
+
+    /// Full-size packet on the wire.
+    fn full_size(&self, config: &LinkConfig) -> Bytes {
+        config.mtu.saturating_add(self.plan.overhead)
+    }
+}

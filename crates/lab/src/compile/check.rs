@@ -1,0 +1,146 @@
+//! What only the whole plan can tell.
+
+use base::{IfaceId, NodeId};
+
+use super::Compiler;
+use crate::code::Code;
+use crate::plan::{Family, Role, Routing, Traffic};
+
+impl Compiler<'_> {
+    pub(super) fn check(&mut self) {
+        self.refuse_switches_without_routing();
+        self.refuse_unreachable();
+        self.warn_about_isolated();
+        self.refuse_endless_nothing();
+    }
+
+    fn refuse_switches_without_routing(&mut self) {
+        if self.plan.routing != Routing::None {
+            return;
+        }
+        let switches = self.plan.nodes.iter().enumerate();
+        let switch = switches.filter(|(_, node)| node.kind == Role::Switch).map(|(i, _)| i).next();
+        if let Some(index) = switch {
+            let name = self.plan.nodes[index].name.clone();
+            let at = self.places.nodes[index].clone();
+            let message = format!("`{name}` is a switch, and `routing` is \"none\"");
+            self.sink
+                .report(Code::Restricted, &at, message)
+                .help("nobody would tell it where to forward; link the routers directly");
+        }
+    }
+
+    /// Parts of the network that forward to each other.
+    fn islands(&self) -> Vec<usize> {
+        let mut island: Vec<usize> = (0..self.plan.nodes.len()).collect();
+        for link in &self.plan.links {
+            if link.ends.iter().all(|end| self.is_transit(*end)) {
+                let [a, b] = link.ends.map(|end| root(&mut island, end.index()));
+                island[a] = b;
+            }
+        }
+        (0..island.len()).map(|node| root(&mut island, node)).collect()
+    }
+
+    fn refuse_unreachable(&mut self) {
+        let islands = self.islands();
+        for index in 0..self.plan.flows.len() {
+            let flow = &self.plan.flows[index];
+            let (from, to) = (flow.from, flow.to);
+            let [a, b] = [from, to].map(|node| self.plan.nodes[node.index()].name.clone());
+            let at = self.places.flows[index].clone();
+            if !self.reaches(from, to, &islands) || !self.reaches(to, from, &islands) {
+                self.sink
+                    .report(Code::Unreachable, &at, format!("no way from `{a}` to `{b}`"))
+                    .help("link them over routers or switches; hosts do not forward");
+            } else if flow.family == Family::V6 {
+                let lacks = |node: NodeId| {
+                    let first = self.plan.nodes[node.index()].ifaces.first();
+                    first.is_none_or(|iface| self.plan.ifaces[iface.index()].v6.is_none())
+                };
+                if lacks(from) || lacks(to) {
+                    self.sink
+                        .report(Code::Unreachable, &at, format!("no IPv6 from `{a}` to `{b}`"))
+                        .help("IPv6 needs an `mtu` of at least 1280 B (RFC 8200 §5)");
+                }
+            }
+        }
+    }
+
+    /// Whether packets from `from` can reach the first address of `to`, all links up.
+    fn reaches(&self, from: NodeId, to: NodeId, islands: &[usize]) -> bool {
+        let peer = |iface: IfaceId| {
+            let iface = &self.plan.ifaces[iface.index()];
+            self.plan.links[iface.link.index()].ends[1 - iface.sends.index()]
+        };
+        let ifaces = |node: NodeId| &self.plan.nodes[node.index()].ifaces;
+        let Some(&first) = ifaces(to).first() else { return false };
+        // Where packets to `to` gather before the last link.
+        let gate = if self.is_transit(to) { to } else { peer(first) };
+        if gate == from {
+            return true;
+        }
+        if !self.is_transit(gate) {
+            return false;
+        }
+        let mut starts: Vec<NodeId> = ifaces(from).iter().map(|iface| peer(*iface)).collect();
+        if self.is_transit(from) {
+            starts.push(from);
+        }
+        starts
+            .into_iter()
+            .any(|node| self.is_transit(node) && islands[node.index()] == islands[gate.index()])
+    }
+
+    fn warn_about_isolated(&mut self) {
+        let lonely: Vec<usize> = self
+            .plan
+            .nodes
+            .iter()
+            .enumerate()
+            .filter(|(_, node)| node.ifaces.is_empty())
+            .map(|(index, _)| index)
+            .collect();
+        // A link that was refused explains itself.
+        if self.sink.has_errors() {
+            return;
+        }
+        for index in lonely {
+            let (name, at) =
+                (self.plan.nodes[index].name.clone(), self.places.nodes[index].clone());
+            self.sink
+                .report(Code::Isolated, &at, format!("`{name}` has no links"))
+                .help(format!("add a `[[link]]` with `{name}` in its `ends`"));
+        }
+    }
+
+    /// Finite flows must be able to finish.
+    fn refuse_endless_nothing(&mut self) {
+        for index in 0..self.plan.flows.len() {
+            let flow = &self.plan.flows[index];
+            let (Traffic::Paced { rate, packet, size: Some(size) }, None) =
+                (&flow.traffic, flow.duration)
+            else {
+                continue;
+            };
+            let needs = rate.time_for((*size).max(*packet));
+            let left = self.plan.duration.saturating_sub(flow.start.since(base::Time::ZERO));
+            if needs > left {
+                let at = self.places.flows[index].clone();
+                let message = format!("this flow needs {needs}, the run leaves it {left}");
+                self.sink
+                    .report(Code::NoEffect, &at, message)
+                    .help("it will end with the run, unfinished");
+            }
+        }
+    }
+}
+
+fn root(island: &mut [usize], node: usize) -> usize {
+    let mut node = node;
+    while island[node] != node {
+        island[node] = island[island[node]];
+        node = island[node];
+    }
+    node
+}

@@ -1,0 +1,183 @@
+//! Queues: kinds, limits and their defaults.
+
+use base::{Bandwidth, Bytes, Ratio, Span};
+use fabric::{Discipline, LinkConfig, QueueConfig, QueueLimit, Rate, Trace};
+
+use super::Compiler;
+use crate::code::Code;
+use crate::diagnostic::suggest;
+use crate::fields::QUEUE_KINDS;
+use crate::tree::{Table, Value};
+
+impl Compiler<'_> {
+    /// Droptail with the larger of 1 bdp and 100 full-size packets.
+    pub(super) fn default_queue(&self, config: &LinkConfig) -> QueueConfig {
+        QueueConfig {
+            discipline: Discipline::DropTail,
+            limit: self.default_limit(config),
+            ecn: false,
+        }
+    }
+
+    fn default_limit(&self, config: &LinkConfig) -> QueueLimit {
+        match bdp(config) {
+            Some(bdp) if bdp > self.full_size(config) * 100 => QueueLimit::Bytes(bdp),
+            Some(_) => QueueLimit::Packets(100),
+            // Without a rate nothing waits.
+            None => QueueLimit::Packets(1000),
+        }
+    }
+
+    /// The queue that a text or a table describes, on a link with this rate and delay.
+    pub(super) fn queue(&mut self, value: &Value, config: &LinkConfig) -> QueueConfig {
+        let empty = Table::default();
+        let (kind, table) = match (value.text(), value.table()) {
+            (Some(text), _) if text.starts_with(|c: char| c.is_ascii_digit()) => {
+                let limit = self.limit(value, config);
+                return QueueConfig {
+                    limit: limit.unwrap_or_else(|| self.default_limit(config)),
+                    ..self.default_queue(config)
+                };
+            }
+            (Some(text), _) => (text, &empty),
+            (_, Some(table)) => (table.text("kind").unwrap_or_default(), table),
+            _ => return self.default_queue(config),
+        };
+        let limit = table.get("limit").and_then(|limit| self.limit(limit, config));
+        let default_limit = match kind {
+            "codel" => QueueLimit::Packets(1000),
+            "fq-codel" => QueueLimit::Packets(10_240),
+            _ => self.default_limit(config),
+        };
+        let limit = limit.unwrap_or(default_limit);
+        let Some(discipline) = self.discipline(kind, table, limit, config) else {
+            if value.text().is_some() {
+                let known = QUEUE_KINDS.kinds.iter().map(|kind| kind.0);
+                let what = match kind {
+                    "drr" | "policer" => "needs a table with its settings".to_owned(),
+                    _ => suggest(kind, known, "kinds"),
+                };
+                self.sink
+                    .report(Code::UnknownWord, &value.at, format!("`queue` cannot be `{kind}`"))
+                    .help(what);
+            }
+            return self.default_queue(config);
+        };
+        let ecn = table.flag("ecn").unwrap_or(kind == "fq-codel");
+        QueueConfig { discipline, limit, ecn }
+    }
+
+    fn discipline(
+        &mut self,
+        kind: &str,
+        table: &Table,
+        limit: QueueLimit,
+        config: &LinkConfig,
+    ) -> Option<Discipline> {
+        let full_size = self.full_size(config);
+        let target = table.span("target").unwrap_or(Span::from_millis(5));
+        let interval = table.span("interval").unwrap_or(Span::from_millis(100));
+        let quantum = table.bytes("quantum").unwrap_or(full_size);
+        let flows = small(table, "flows").unwrap_or(1024);
+        Some(match kind {
+            "droptail" => Discipline::DropTail,
+            "drophead" => Discipline::DropHead,
+            "red" => self.red(table, limit, full_size),
+            "codel" => Discipline::CoDel { target, interval },
+            "fq-codel" => Discipline::FqCoDel { target, interval, flows, quantum },
+            "sfq" => Discipline::Sfq { flows, quantum, perturb: table.span("perturb") },
+            "priority" => Discipline::Priority { bands: small(table, "bands").unwrap_or(3) },
+            "drr" => {
+                let value = table.get("quanta")?;
+                let quanta: Option<Vec<Bytes>> =
+                    value.list()?.iter().map(|quantum| quantum.text()?.parse().ok()).collect();
+                let quanta = quanta?;
+                if !(1..=64).contains(&quanta.len()) {
+                    self.sink.report(
+                        Code::OutOfRange,
+                        &value.at,
+                        "a DRR queue has 1 to 64 classes",
+                    );
+                    return None;
+                }
+                Discipline::Drr { quanta }
+            }
+            "policer" => {
+                Discipline::Policer { rate: table.bandwidth("rate")?, burst: table.bytes("burst")? }
+            }
+            _ => return None,
+        })
+    }
+
+    fn red(&mut self, table: &Table, limit: QueueLimit, full_size: Bytes) -> Discipline {
+        let bytes = match limit {
+            QueueLimit::Packets(packets) => full_size.count().saturating_mul(u64::from(packets)),
+            QueueLimit::Bytes(bytes) => bytes.count(),
+        };
+        let min = table.bytes("min").unwrap_or(Bytes::new((bytes / 6).max(1)));
+        let max = table.bytes("max").unwrap_or(Bytes::new((bytes / 2).max(2)));
+        if min >= max {
+            let at = table.get("min").or_else(|| table.get("max"));
+            let at = at.map_or(0..0, |value| value.at.clone());
+            let message = format!("`min` ({min}) is not below `max` ({max})");
+            self.sink
+                .report(Code::OutOfRange, &at, message)
+                .help("a third of `max` is a good `min`");
+        }
+        Discipline::Red {
+            min,
+            max,
+            probability: table
+                .ratio("probability")
+                .unwrap_or(Ratio::from_parts_per_billion(100_000_000)),
+            weight: table.ratio("weight").unwrap_or(Ratio::from_parts_per_billion(2_000_000)),
+        }
+    }
+
+    /// `1 bdp`, `100 packets` or `64 KiB`.
+    fn limit(&mut self, value: &Value, config: &LinkConfig) -> Option<QueueLimit> {
+        let text = value.text()?.trim();
+        let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_'));
+        let (number, unit) = text.split_at(split.unwrap_or(text.len()));
+        let limit = match unit.trim() {
+            "bdp" => number.parse::<f64>().ok().filter(|n| *n > 0.0 && *n < 1e6).and_then(|n| {
+                let bytes = (bdp(config)?.count() as f64 * n).round() as u64;
+                Some(QueueLimit::Bytes(Bytes::new(bytes).max(self.full_size(config))))
+            }),
+            "packet" | "packets" => number.parse().ok().filter(|n| *n > 0).map(QueueLimit::Packets),
+            _ => text.parse::<Bytes>().ok().filter(|b| b.is_positive()).map(QueueLimit::Bytes),
+        };
+        if limit.is_none() {
+            let diagnostic = if unit.trim() == "bdp" && bdp(config).is_none() {
+                self.sink.report(Code::Conflict, &value.at, "a link without a rate has no bdp")
+            } else {
+                self.sink.report(Code::Quantity, &value.at, format!("`{text}` is no queue limit"))
+            };
+            diagnostic.help("write `\"1 bdp\"`, `\"100 packets\"` or `\"64 KiB\"`");
+        }
+        limit
+    }
+}
+
+fn small(table: &Table, key: &str) -> Option<u32> {
+    table.whole(key).and_then(|value| u32::try_from(value).ok())
+}
+
+/// Rate × 2 × delay; `None` without a rate.
+fn bdp(config: &LinkConfig) -> Option<Bytes> {
+    let round_trip = config.delay.saturating_add(config.delay);
+    mean_rate(&config.rate).map(|rate| rate.bytes_in(round_trip))
+}
+
+fn mean_rate(rate: &Rate) -> Option<Bandwidth> {
+    match rate {
+        Rate::Unlimited => None,
+        Rate::Constant(rate) => Some(*rate),
+        Rate::Trace(trace) => {
+            let bits =
+                trace.opportunities.len() as u128 * u128::from(Trace::OPPORTUNITY.count()) * 8;
+            let rate = bits * 1_000_000_000 / u128::from(trace.period.as_nanos().max(1));
+            Some(Bandwidth::from_bits_per_sec(u64::try_from(rate).unwrap_or(u64::MAX)))
+        }
+    }
+}

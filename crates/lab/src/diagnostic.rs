@@ -1,0 +1,211 @@
+//! Mistakes with their places, all of a file at once.
+
+use std::fmt;
+use std::ops::Range;
+
+use miette::{LabeledSpan, NamedSource, Severity, SourceCode};
+
+use crate::code::Code;
+use crate::tree::At;
+
+/// One mistake, or a warning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// Its kind.
+    pub code: Code,
+    /// What is wrong.
+    pub message: String,
+    /// What would be right.
+    pub help: Option<String>,
+    /// The bytes of the file that it is about, each with a remark; the first is the main one.
+    pub labels: Vec<(Range<usize>, String)>,
+    /// Line and column of the first label, from 1; (0, 0) without one.
+    pub position: (u32, u32),
+}
+
+/// What is wrong with a lab file.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", self.summary())]
+pub struct Diagnostics {
+    source_name: String,
+    file: NamedSource<String>,
+    list: Vec<Diagnostic>,
+}
+
+/// More are counted but not kept.
+const KEPT: usize = 200;
+
+impl Diagnostics {
+    pub(crate) fn new(source_name: &str, text: &str, mut list: Vec<Diagnostic>) -> Self {
+        list.sort_by_key(|d| d.labels.first().map_or(0, |(at, _)| at.start));
+        let mut seen = std::collections::BTreeSet::new();
+        list.retain(|d| {
+            let at = d.labels.first().map_or(0, |(at, _)| at.start);
+            seen.insert((d.code, at, d.message.clone()))
+        });
+        list.truncate(KEPT);
+        for diagnostic in &mut list {
+            for (at, _) in &mut diagnostic.labels {
+                *at = at.start.min(text.len())..at.end.min(text.len());
+            }
+            if let Some((at, _)) = diagnostic.labels.first() {
+                diagnostic.position = position(text, at.start);
+            }
+        }
+        let file = NamedSource::new(source_name, text.to_owned()).with_language("TOML");
+        Self { source_name: source_name.to_owned(), file, list }
+    }
+
+    /// What was found, in the order of the file.
+    pub fn list(&self) -> &[Diagnostic] {
+        &self.list
+    }
+
+    /// Whether nothing was found.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// The file's name as given.
+    pub fn source_name(&self) -> &str {
+        &self.source_name
+    }
+
+    fn summary(&self) -> String {
+        let warnings = self.list.iter().filter(|d| d.code.is_warning()).count();
+        let errors = self.list.len() - warnings;
+        let (count, what) = if errors > 0 { (errors, "error") } else { (warnings, "warning") };
+        let plural = if count == 1 { "" } else { "s" };
+        let more = if self.list.len() == KEPT { " or more" } else { "" };
+        format!("{count} {what}{plural}{more} in {}", self.source_name)
+    }
+}
+
+impl miette::Diagnostic for Diagnostics {
+    fn severity(&self) -> Option<Severity> {
+        let only_warnings = self.list.iter().all(|d| d.code.is_warning());
+        Some(if only_warnings { Severity::Warning } else { Severity::Error })
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        Some(&self.file)
+    }
+
+    fn related<'a>(&'a self) -> Option<Box<dyn Iterator<Item = &'a dyn miette::Diagnostic> + 'a>> {
+        Some(Box::new(self.list.iter().map(|d| d as &dyn miette::Diagnostic)))
+    }
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Diagnostic {}
+
+impl miette::Diagnostic for Diagnostic {
+    fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        Some(Box::new(self.code.as_str()))
+    }
+
+    fn severity(&self) -> Option<Severity> {
+        Some(if self.code.is_warning() { Severity::Warning } else { Severity::Error })
+    }
+
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        self.help.as_ref().map(|help| Box::new(help) as Box<dyn fmt::Display>)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        let labels = self.labels.iter().map(|(at, text)| {
+            let text = (!text.is_empty()).then(|| text.clone());
+            LabeledSpan::new(text, at.start, at.len())
+        });
+        Some(Box::new(labels))
+    }
+}
+
+/// Line and column (in characters), from 1.
+pub(crate) fn position(text: &str, offset: usize) -> (u32, u32) {
+    let before = text.get(..offset).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    (line as u32, column as u32)
+}
+
+/// Collects what is found.
+#[derive(Debug, Default)]
+pub(crate) struct Sink {
+    pub(crate) list: Vec<Diagnostic>,
+}
+
+impl Sink {
+    /// Adds a diagnostic; the label repeats nothing, it points.
+    pub(crate) fn report(
+        &mut self,
+        code: Code,
+        at: &At,
+        message: impl Into<String>,
+    ) -> &mut Diagnostic {
+        self.list.push(Diagnostic {
+            code,
+            message: message.into(),
+            help: None,
+            labels: vec![(at.clone(), String::new())],
+            position: (0, 0),
+        });
+        self.list.last_mut().expect("one was just added")
+    }
+
+    pub(crate) fn has_errors(&self) -> bool {
+        self.list.iter().any(|d| !d.code.is_warning())
+    }
+}
+
+impl Diagnostic {
+    /// What stands at the place.
+    pub(crate) fn label(&mut self, text: impl Into<String>) -> &mut Self {
+        self.labels[0].1 = text.into();
+        self
+    }
+
+    /// Another place that matters.
+    pub(crate) fn also(&mut self, at: &At, text: impl Into<String>) -> &mut Self {
+        self.labels.push((at.clone(), text.into()));
+        self
+    }
+
+    /// What would be right.
+    pub(crate) fn help(&mut self, text: impl Into<String>) -> &mut Self {
+        self.help = Some(text.into());
+        self
+    }
+}
+
+/// `did you mean …?`, or what there is.
+pub(crate) fn suggest<'a>(
+    word: &str,
+    known: impl IntoIterator<Item = &'a str>,
+    kind: &str,
+) -> String {
+    let known: Vec<&str> = known.into_iter().collect();
+    let lower = word.to_lowercase();
+    let closest = known
+        .iter()
+        .map(|name| (strsim::damerau_levenshtein(&lower, &name.to_lowercase()), *name))
+        .filter(|(distance, name)| *distance <= 1 + name.len().max(word.len()) / 4)
+        .min_by_key(|(distance, _)| *distance);
+    match closest {
+        Some((_, name)) => format!("did you mean `{name}`?"),
+        None if known.is_empty() => format!("there are no {kind}"),
+        None => {
+            let mut listed: Vec<String> =
+                known.iter().take(20).map(|name| format!("`{name}`")).collect();
+            if known.len() > listed.len() {
+                listed.push(format!("… ({} in all)", known.len()));
+            }
+            format!("{kind}: {}", listed.join(", "))
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Everything but links: settings, nodes, programs, flows, events, mirrors, expectations.
+
+use base::{Bytes, Span};
+
+use super::{LONGEST, SET, SOME_DATA, SOME_TIME, Section, Shape, TIME, optional, required};
+
+const NAMES: Shape = Shape::Either(&[Shape::Text, Shape::List(&Shape::Text)]);
+
+/// `[lab]`
+pub(crate) const LAB: Section = Section {
+    noun: "`[lab]`",
+    doc: "Settings of the whole run.",
+    fields: &[
+        optional("name", Shape::Text, "the file's name", "Names the run folder."),
+        optional(
+            "duration",
+            Shape::Time(Span::from_millis(1), LONGEST),
+            "60 s",
+            "The longest that the run takes. It ends sooner when all programs that are no services \
+             and all finite flows have finished and no event is to come.",
+        ),
+        optional("seed", Shape::Whole(0, i64::MAX), "1", "Keys every random stream."),
+        optional("model", Shape::Word(&["hop"]), "hop", "`hop`: packets cross every queue."),
+        optional(
+            "routing",
+            Shape::Word(&["delay", "hops", "metric", "none"]),
+            "delay",
+            "Shortest paths by delay, number of links, or the links' `metric`; equal paths are \
+             shared by flow. `none`: programs on the routers do it.",
+        ),
+        optional(
+            "overhead",
+            Shape::Text,
+            "ethernet",
+            "Wire bytes of a packet beyond layer 3: `\"ethernet\"` (38 B: preamble, header, check \
+             sequence, gap), `\"none\"`, or an amount such as `\"18 B\"`.",
+        ),
+        optional(
+            "precision",
+            Shape::Word(&["normal", "high"]),
+            "normal",
+            "`high` spins shortly before each deadline: less late, a busy core.",
+        ),
+        optional("realtime", Shape::Flag, "false", "Ask for real-time scheduling."),
+        optional(
+            "tick",
+            Shape::Time(Span::from_nanos(1), Span::from_millis(100)),
+            "as the links' rates suggest",
+            "Release grid: packets leave at its first point at or after their deadline.",
+        ),
+        optional(
+            "tolerance",
+            Shape::Either(&[TIME, Shape::Table(&TOLERANCE)]),
+            "1 ms, 5 %",
+            "How late packets may be (99.9th percentile) in a trusted run. A text sets `floor`.",
+        ),
+        optional(
+            "interval",
+            Shape::Time(Span::from_millis(1), Span::from_secs(3600)),
+            "100 ms",
+            "How often counters are sampled.",
+        ),
+        optional("uplink", Shape::Flag, "false", "Give hosts the machine's network, by pasta."),
+        optional(
+            "capture",
+            Shape::Either(&[Shape::Flag, Shape::List(&Shape::Text)]),
+            "false",
+            "Interfaces whose packets are written to pcapng files: `true` (all of all hosts), \
+             nodes (`\"alice\"`, `\"h*\"`) or interfaces (`\"r1.eth0\"`).",
+        ),
+    ],
+};
+
+const TOLERANCE: Section = Section {
+    noun: "a tolerance",
+    doc: "The larger of the two counts.",
+    fields: &[
+        optional("floor", TIME, "1 ms", "As a time."),
+        optional("share", Shape::Share, "5 %", "As a share of the shortest path's delay."),
+    ],
+};
+
+/// `[node.NAME]`
+pub(crate) const NODE: Section = Section {
+    noun: "a node",
+    doc: "A host, router or switch. Its name is its host name.",
+    fields: &[
+        optional(
+            "kind",
+            Shape::Word(&["host", "router", "switch"]),
+            "host",
+            "Hosts run programs and do not forward. Routers forward at layer 3, and can run \
+             programs. Links that meet in a switch are one subnet.",
+        ),
+        optional(
+            "address",
+            NAMES,
+            "given out",
+            "Fixed addresses with prefix lengths, for a node with one interface: \
+             `[\"10.1.2.3/24\", \"fd00::1/64\"]`. With more interfaces, see `addresses` of links.",
+        ),
+    ],
+};
+
+/// `[[program]]`
+pub(crate) const PROGRAM: Section = Section {
+    noun: "a program",
+    doc: "A real program on a node.",
+    fields: &[
+        required("node", NAMES, "Where it runs; with `*` or a list, once on each of the nodes."),
+        required(
+            "run",
+            NAMES,
+            "A text is a line for `/bin/sh`; a list is a program and its arguments.",
+        ),
+        optional("name", Shape::Text, "NODE.COMMAND", "Unique among programs."),
+        optional("start", TIME, "0 s", "Not before this."),
+        optional("after", NAMES, "[]", "Programs that must be ready (or have started) before."),
+        optional(
+            "ready",
+            Shape::Text,
+            "at once",
+            "`port 80`, `udp port 53`, `output \"text\"`, `file \"path\"`, `command \"line\"` (run \
+             beside it until it exits with 0), or a time such as `2 s`.",
+        ),
+        optional("ready_timeout", SOME_TIME, "30 s", "How long becoming ready may take."),
+        optional(
+            "restart",
+            Shape::Word(&["never", "on-failure", "always"]),
+            "never",
+            "What happens when it ends by itself.",
+        ),
+        optional("env", Shape::Map(&Shape::Text), "{}", "Added to the environment."),
+        optional("dir", Shape::Text, "the lab file's folder", "Working directory."),
+        optional(
+            "service",
+            Shape::Flag,
+            "true with `ready`, else false",
+            "Does not keep the run going; stopped at its end.",
+        ),
+        optional(
+            "exit",
+            Shape::Either(&[
+                Shape::Whole(0, 255),
+                Shape::List(&Shape::Whole(0, 255)),
+                Shape::Word(&["any"]),
+            ]),
+            "0",
+            "Exit statuses that are fine when it ends by itself, or `\"any\"`.",
+        ),
+        optional("grace", TIME, "2 s", "Between SIGTERM and SIGKILL."),
+    ],
+};
+
+/// `[[flow]]`
+pub(crate) const FLOW: Section = Section {
+    noun: "a flow",
+    doc: "Traffic without a program. TCP with `request` or `response` exchanges messages; other \
+          TCP sends as fast as it goes; UDP sends at `rate`.",
+    fields: &[
+        required("from", NAMES, "The sender; it opens the connection. May be a pattern or a list."),
+        required("to", NAMES, "The receiver. As many as in `from` (joined in order), or one."),
+        optional("name", Shape::Text, "FROM-TO", "Unique among flows."),
+        optional("transport", Shape::Word(&["tcp", "udp"]), "tcp", ""),
+        optional(
+            "control",
+            Shape::Text,
+            "the kernel's",
+            "TCP congestion control, as the kernel names it.",
+        ),
+        optional("size", SOME_DATA, "no end", "Payload to send."),
+        optional("duration", SOME_TIME, "no end", "The flow ends after this."),
+        optional("rate", Shape::Rate, "", "Rate of UDP payload; required with UDP."),
+        optional(
+            "packet",
+            Shape::Data(Bytes::new(16), Bytes::new(65_507)),
+            "the smallest MTU less headers",
+            "Payload of a datagram.",
+        ),
+        optional("streams", Shape::Whole(1, 1024), "1", "Parallel TCP connections."),
+        optional("message", SOME_DATA, "", "Write messages of this size, without Nagle's delay."),
+        optional("request", SOME_DATA, "64 B", "Size of a request."),
+        optional("response", SOME_DATA, "1 kB", "Size of a response."),
+        optional("count", Shape::Whole(1, i64::MAX), "no end", "Number of requests."),
+        optional("interval", TIME, "0 s", "From one request to the next, at least."),
+        optional("family", Shape::Word(&["ipv4", "ipv6"]), "ipv4", "Address family."),
+        optional("start", TIME, "0 s", "When it starts."),
+        optional("dscp", Shape::Whole(0, 63), "0", "DSCP value of its packets."),
+    ],
+};
+
+/// `[[at]]`
+pub(crate) const AT: Section = Section {
+    noun: "an event",
+    doc: "Something that happens at a set time, to one of `link`, `node`, `program`, `flow`.",
+    fields: &[
+        required("time", TIME, "When."),
+        optional("link", NAMES, "", "A link's name, or its two ends."),
+        optional("node", Shape::Text, "", "A node."),
+        optional("program", Shape::Text, "", "A program."),
+        optional("flow", Shape::Text, "", "A flow."),
+        optional(
+            "set",
+            Shape::Table(&SET),
+            "",
+            "New properties of a link, as in `[[link]]`; the others stay, and so does what is \
+             queued.",
+        ),
+        optional("down", Shape::Flag, "", "A link or node goes out of service."),
+        optional("up", Shape::Flag, "", "A link or node comes back."),
+        optional("stop", Shape::Flag, "", "A program gets SIGTERM; a flow stops."),
+        optional("kill", Shape::Flag, "", "A program gets SIGKILL."),
+        optional("start", Shape::Flag, "", "A program or flow starts (again)."),
+    ],
+};
+
+/// `[[mirror]]`
+pub(crate) const MIRROR: Section = Section {
+    noun: "a mirror",
+    doc: "A copy of some of a link's packets, taken where they enter it.",
+    fields: &[
+        required("link", NAMES, "A link's name, or its two ends."),
+        optional("name", Shape::Text, "LINK.mirror", "Unique among mirrors."),
+        optional("direction", Shape::Word(&["both", "up", "down"]), "both", ""),
+        optional(
+            "filter",
+            Shape::Text,
+            "everything",
+            "Such as `tcp port 179` or `host alice and udp`.",
+        ),
+        optional("to", Shape::Text, "a pcapng file", "The node that gets the copies."),
+    ],
+};
+
+/// `[[expect]]`
+pub(crate) const EXPECT: Section = Section {
+    noun: "an expectation",
+    doc: "What must hold at the end; otherwise the run exits with 1.",
+    fields: &[required(
+        "that",
+        Shape::Text,
+        "A metric, a comparison and a value: `flow.NAME.goodput.mean >= 9 Mbit/s`, optionally with \
+         `between 5 s and 10 s`.",
+    )],
+};

@@ -1,0 +1,22 @@
+//! Labs to begin with.
+
+/// Names of the templates, with a line on each.
+pub const TEMPLATES: &[(&str, &str)] = &[
+    ("two-hosts", "two hosts and a link, with ping"),
+    ("dumbbell", "two TCP flows share a slow link"),
+    ("star", "request-response traffic around a generated star"),
+    ("client-server", "a web server, a client, and a link that breaks"),
+    ("sweep", "nine runs over delay and queue"),
+];
+
+/// The lab file of a template.
+pub fn template(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "two-hosts" => include_str!("../templates/two-hosts.toml"),
+        "dumbbell" => include_str!("../templates/dumbbell.toml"),
+        "star" => include_str!("../templates/star.toml"),
+        "client-server" => include_str!("../templates/client-server.toml"),
+        "sweep" => include_str!("../templates/sweep.toml"),
+        _ => return None,
+    })
+}
