@@ -7,6 +7,7 @@
 mod error;
 pub mod generate;
 mod graph;
+pub mod import;
 pub mod shortest;
 
 pub use error::{Error, Problem};

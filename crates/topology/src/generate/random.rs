@@ -86,10 +86,8 @@ fn shortest_joints(place: &[[f64; 2]], component: &[u32]) -> Vec<[u32; 2]> {
         inside[node] = true;
         let mut best = usize::MAX;
         for other in (0..place.len()).filter(|other| !inside[*other]) {
-            let d = match component[other] == component[node] {
-                true => 0.0,
-                false => distance(place[node], place[other]),
-            };
+            let joined = component[other] == component[node];
+            let d = if joined { 0.0 } else { distance(place[node], place[other]) };
             if d < nearest[other].0 {
                 nearest[other] = (d, node);
             }

@@ -135,9 +135,10 @@ impl Tree {
             let mut children = Vec::new();
             for parent in parents {
                 for _ in 0..self.fanout {
-                    let (letter, role, count) = match level == self.depth {
-                        true => ('h', Role::Host, &mut host_count),
-                        false => ('r', Role::Router, &mut router_count),
+                    let (letter, role, count) = if level == self.depth {
+                        ('h', Role::Host, &mut host_count)
+                    } else {
+                        ('r', Role::Router, &mut router_count)
                     };
                     *count += 1;
                     let child = graph.add_node(Node::new(format!("{letter}{count}"), role));
@@ -180,10 +181,8 @@ impl Grid {
                 graph.add_node(node);
             }
         }
-        let next = |at: u32, count: u32| match at + 1 < count {
-            true => Some(at + 1),
-            false => (self.wrap && count >= 3).then_some(0),
-        };
+        let wrapped = |count: u32| (self.wrap && count >= 3).then_some(0);
+        let next = |at: u32, count| if at + 1 < count { Some(at + 1) } else { wrapped(count) };
         for row in 0..rows {
             for column in 0..columns {
                 let here = row * columns + column;
@@ -213,7 +212,7 @@ impl FatTree {
     /// Builds the graph. The seed changes nothing.
     pub fn generate(&self, _seed: u64) -> Result<Graph, Error> {
         check_count("fat-tree", "k", self.k, 2, 128)?;
-        if self.k % 2 != 0 {
+        if !self.k.is_multiple_of(2) {
             return Err(Error::Parameter {
                 generator: "fat-tree",
                 parameter: "k",
