@@ -7,7 +7,7 @@ use record::{RunRecord, run};
 
 use crate::format::{self, escape};
 use crate::plot::{self, LINES, Plot};
-use crate::series::{Fold, Grid, Samples, Series, largest};
+use crate::series::{Fold, Grid, Samples, Series, largest, link_key, styled};
 use crate::{terminal, topology};
 
 /// What is shown of the resolved lab at most, in bytes.
@@ -154,6 +154,26 @@ fn note(text: &str, grid: Grid, left_out: usize) -> String {
     format!("{text}, each point over {step}.{rest}")
 }
 
+/// Names of the links' directions, the one that carried most first.
+fn busiest_links(record: &RunRecord) -> Vec<String> {
+    let mut links: Vec<_> = record.links.iter().collect();
+    links.sort_by_key(|link| std::cmp::Reverse(link.sent_bytes));
+    links.into_iter().map(|link| link_key(&link.name, &link.direction)).collect()
+}
+
+/// Calls the directions of links by their ends, and by the link's name where that says more.
+fn named(mut series: Vec<Series>, record: &RunRecord) -> Vec<Series> {
+    for link in &record.links {
+        let key = link_key(&link.name, &link.direction);
+        let Some(line) = series.iter_mut().find(|s| s.name == key) else { continue };
+        let (from, to) = (&link.from, &link.to);
+        let plain = [format!("{from}-{to}"), format!("{to}-{from}")].contains(&link.name);
+        let ends = format!("{from} → {to}");
+        line.name = if plain { ends } else { format!("{}: {ends}", link.name) };
+    }
+    series
+}
+
 fn plots(record: &RunRecord, samples: &Samples) -> String {
     let grid = Grid::of(record);
     let mut out = String::from("<div class=\"plots\">");
@@ -163,11 +183,15 @@ fn plots(record: &RunRecord, samples: &Samples) -> String {
         let plot = Plot { title, note, steps, grid, series, events: &record.events };
         out.push_str(&plot.render());
     };
+    let flow_order: Vec<String> = record.flows.iter().map(|f| f.name.clone()).collect();
     let flow = |column: &str, fold, scale| {
-        samples.flow(column).map(|c| c.series(grid, fold, scale)).unwrap_or_default()
+        let series = samples.flow(column).map(|c| c.series(grid, fold, scale));
+        styled(series.unwrap_or_default(), &flow_order)
     };
+    let link_order = busiest_links(record);
     let link = |column: &str, fold, scale| {
-        samples.link(column).map(|c| c.series(grid, fold, scale)).unwrap_or_default()
+        let series = samples.link(column).map(|c| c.series(grid, fold, scale));
+        named(styled(series.unwrap_or_default(), &link_order), record)
     };
     let busy = |series: Vec<Series>| -> Vec<Series> {
         let busy = |s: &Series| s.values.iter().flatten().any(|v| *v > 0.0);
@@ -189,7 +213,8 @@ fn plots(record: &RunRecord, samples: &Samples) -> String {
     add("Waiting time", "Longest time that a packet spent in a queue", format::TIME, wait);
     let window = flow("cwnd_bytes", Fold::Mean, 1.0);
     add("Congestion window", "Sum over a flow's connections", format::DATA, window);
-    let drops = samples.drops(grid);
+    let reasons = record::DropReason::ALL.map(|reason| reason.as_str().to_owned());
+    let drops = styled(samples.drops(grid), &reasons);
     add("Drops by cause", "Packets that the network dropped", &[(1.0, "packets/s")], drops);
     let lost = busy(flow("lost", Fold::PerSecond, 1.0));
     add("Loss of flows", "Datagrams that never arrived", &[(1.0, "datagrams/s")], lost);

@@ -79,12 +79,12 @@ impl Plot<'_> {
 
     fn legend(&self) -> String {
         let mut out = String::from("<ul class=\"legend\">");
-        for (index, series) in self.series.iter().enumerate() {
+        for series in &self.series {
             let _ = write!(
                 out,
                 "<li><svg width=\"22\" height=\"8\" aria-hidden=\"true\">\
                  <path class=\"line s{}\" d=\"M1 4H21\"/></svg>{}</li>",
-                index % LINES,
+                series.style % LINES,
                 escape(&series.name)
             );
         }
@@ -133,9 +133,9 @@ impl Plot<'_> {
                 escape(&event.text)
             );
         }
-        for (index, series) in self.series.iter().enumerate() {
+        for series in &self.series {
             let path = self.path(series, x, |v| y(v / scale.size));
-            let class = index % LINES;
+            let class = series.style % LINES;
             let _ = write!(out, "<path class=\"line s{class}\" d=\"{path}\"/>");
         }
         out.push_str("<path class=\"cross\" d=\"\"/></svg>");
@@ -242,7 +242,7 @@ mod tests {
             note: String::new(),
             steps: format::RATE,
             grid: Grid { step_s: 1.0, points: 4 },
-            series: vec![Series { name: "</script><b>".to_owned(), values }],
+            series: vec![Series { name: "</script><b>".to_owned(), style: 0, values }],
             events: &[],
         };
         let html = plot.render();

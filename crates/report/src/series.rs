@@ -27,6 +27,8 @@ pub(crate) struct Grid {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Series {
     pub(crate) name: String,
+    /// Which colour and dash, the same in every plot.
+    pub(crate) style: usize,
     pub(crate) values: Vec<Option<f64>>,
 }
 
@@ -134,10 +136,19 @@ impl Columns {
         sums.into_iter()
             .map(|(name, steps)| Series {
                 name: name.to_owned(),
+                style: 0,
                 values: steps.iter().map(value).collect(),
             })
             .collect()
     }
+}
+
+/// Gives each series the style of its place in `order`, which all plots of its kind share.
+pub(crate) fn styled(mut series: Vec<Series>, order: &[String]) -> Vec<Series> {
+    for (index, series) in series.iter_mut().enumerate() {
+        series.style = order.iter().position(|name| *name == series.name).unwrap_or(index);
+    }
+    series
 }
 
 /// The `keep` series with the largest sums, largest first, and how many were left out.
@@ -184,7 +195,8 @@ mod tests {
 
     #[test]
     fn the_largest_come_first() {
-        let series = |name: &str, value| Series { name: name.to_owned(), values: vec![value] };
+        let series =
+            |name: &str, value| Series { name: name.to_owned(), style: 0, values: vec![value] };
         let all = vec![series("a", Some(1.0)), series("b", Some(3.0)), series("c", None)];
         let (kept, left_out) = largest(all, 1);
         assert_eq!((kept[0].name.as_str(), left_out), ("b", 1));

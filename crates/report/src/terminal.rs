@@ -55,7 +55,8 @@ pub(crate) fn status(status: Status) -> &'static str {
 
 /// Cells of the flow table below its heading.
 pub(crate) fn flow_rows(record: &RunRecord) -> (Vec<&'static str>, Vec<Vec<String>>) {
-    let heads = vec!["flow", "kind", "goodput", "received", "took", "delay p50", "p99", "lost"];
+    let heads =
+        vec!["flow", "kind", "goodput", "received", "took", "delay p50", "p99", "lost or resent"];
     let rows = record.flows.iter().map(|flow| {
         let delay = flow.delay.or(flow.latency).or(flow.rtt);
         let lost = flow.lost_datagrams.map(|n| format!("{} datagrams", format::count(n)));

@@ -107,9 +107,9 @@ const LEGEND: &str = "<figcaption><ul class=\"legend\">\
 height=\"11\" rx=\"3\"/></svg>router</li>\
 <li><svg width=\"14\" height=\"14\"><path class=\"switch\" d=\"M7 .5 13.5 7 7 13.5 .5 7Z\"/></svg>\
 switch</li>\
-<li class=\"scale\">utilisation\
-<i class=\"u0\"></i>&lt; 20 %<i class=\"u1\"></i>&lt; 50 %<i class=\"u2\"></i>&lt; 80 %\
-<i class=\"u3\"></i>&lt; 95 %<i class=\"u4\"></i>≥ 95 %<i class=\"ux\"></i>no rate limit</li>\
+<li>utilisation</li><li><i class=\"u0\"></i>&lt; 20 %</li><li><i class=\"u1\"></i>&lt; 50 %</li>\
+<li><i class=\"u2\"></i>&lt; 80 %</li><li><i class=\"u3\"></i>&lt; 95 %</li>\
+<li><i class=\"u4\"></i>≥ 95 %</li><li><i class=\"ux\"></i>no rate limit</li>\
 <li>width: rate; a line each way, keeping right</li></ul></figcaption>";
 
 fn class_of(used: Option<&LinkSummary>) -> &'static str {
@@ -182,12 +182,17 @@ fn label(out: &mut String, link: &TopologyLink, a: (f64, f64), b: (f64, f64)) {
     };
     let delay = format::nanos(link.delay_ns[0]);
     let text = if rate.is_empty() { delay } else { format!("{rate} · {delay}") };
-    let (x, y) = (f64::midpoint(a.0, b.0), f64::midpoint(a.1, b.1));
-    let steep = (b.1 - a.1).abs() > (b.0 - a.0).abs() * 0.25;
-    let (class, x, y) = if steep { ("mid", x, y + 4.0) } else { ("mid", x, y - 10.0) };
+    // Above the line, far enough away for the text's box not to touch it.
+    let length = (b.0 - a.0).hypot(b.1 - a.1).max(1e-9);
+    let slope = ((b.1 - a.1) / length, (b.0 - a.0) / length);
+    let upwards = if slope.1 >= 0.0 { (slope.0, -slope.1) } else { (-slope.0, slope.1) };
+    let width = text.chars().count() as f64 * 6.2;
+    let distance = 12.0 + upwards.0.abs() * width / 2.0;
+    let x = f64::midpoint(a.0, b.0) + upwards.0 * distance;
+    let y = f64::midpoint(a.1, b.1) + upwards.1 * distance + 3.0;
     let _ = write!(
         out,
-        "<text class=\"{class} wirelabel\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>",
+        "<text class=\"mid wirelabel\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>",
         escape(&text)
     );
 }

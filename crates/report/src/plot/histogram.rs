@@ -7,17 +7,25 @@ use crate::format::{count, nanos};
 
 /// Bars in a factor of ten.
 const BARS: f64 = 8.0;
-/// Anything sooner is drawn in the first bar, as log10 of nanoseconds.
-const FIRST: f64 = 2.0;
+/// Anything sooner than 100 ns is drawn in the first bar (log10 of nanoseconds).
+const SOONEST: f64 = 2.0;
+
+/// The logarithmic axis of lateness: log10 of nanoseconds.
+#[derive(Clone, Copy)]
+struct Axis {
+    first: f64,
+    last: f64,
+}
 
 /// The lateness histogram as a figure; nothing without packets.
 pub(crate) fn lateness(lateness: &Lateness) -> String {
     let Some(d) = lateness.distribution else { return String::new() };
     let highest = d.max_ns.max(lateness.tolerance_ns).max(1000) as f64;
-    let last = (highest.log10() + 0.05).max(FIRST + 1.0);
-    let mut bars = vec![0u64; ((last - FIRST) * BARS).ceil() as usize + 1];
+    let first = (d.min_ns.max(1) as f64).log10().floor().max(SOONEST);
+    let axis = Axis { first, last: (highest.log10() + 0.05).max(first + 1.0) };
+    let mut bars = vec![0u64; ((axis.last - first) * BARS).ceil() as usize + 1];
     for (low, high, packets) in lateness.histogram.buckets() {
-        let position = (f64::midpoint(low as f64, high as f64).max(1.0).log10() - FIRST) * BARS;
+        let position = (f64::midpoint(low as f64, high as f64).max(1.0).log10() - first) * BARS;
         let last = bars.len() - 1;
         bars[(position.max(0.0) as usize).min(last)] += packets;
     }
@@ -42,7 +50,7 @@ pub(crate) fn lateness(lateness: &Lateness) -> String {
         }
     );
     for (class, width) in WIDTHS {
-        draw(&mut out, class, width, &bars, last, [d.p999_ns, lateness.tolerance_ns]);
+        draw(&mut out, class, width, &bars, axis, [d.p999_ns, lateness.tolerance_ns]);
     }
     out + "</figure>"
 }
@@ -55,14 +63,15 @@ fn mark(class: &str, text: &str) -> String {
     )
 }
 
-fn draw(out: &mut String, class: &str, width: f64, bars: &[u64], last: f64, marks: [u64; 2]) {
+fn draw(out: &mut String, class: &str, width: f64, bars: &[u64], axis: Axis, marks: [u64; 2]) {
     let (x0, x1) = (MARGIN.left, width - MARGIN.right);
     let (y0, y1) = (HEIGHT - MARGIN.bottom, MARGIN.top);
     let most = bars.iter().copied().max().unwrap_or(1).max(10) as f64;
     let decades = most.log10().ceil();
     // A single packet must be seen, so the axis begins below one.
     let y = |log: f64| y0 - (y0 - y1) * (log + 0.3) / (decades + 0.3);
-    let x = |log: f64| x0 + (x1 - x0) * ((log - FIRST) / (last - FIRST)).clamp(0.0, 1.0);
+    let x =
+        |log: f64| x0 + (x1 - x0) * ((log - axis.first) / (axis.last - axis.first)).clamp(0.0, 1.0);
     let _ = write!(
         out,
         "<svg class=\"{class}\" viewBox=\"0 0 {width} {HEIGHT}\" role=\"img\" \
@@ -77,15 +86,15 @@ fn draw(out: &mut String, class: &str, width: f64, bars: &[u64], last: f64, mark
         };
         axis_y(out, x0, x1, y(f64::from(decade)), &label);
     }
-    for decade in FIRST as u32..=last as u32 {
+    for decade in axis.first as u32..=axis.last as u32 {
         axis_x(out, x(f64::from(decade)), y0, &nanos(10u64.saturating_pow(decade)));
     }
     for (index, packets) in bars.iter().enumerate().filter(|(_, packets)| **packets > 0) {
-        let left = x(FIRST + index as f64 / BARS);
-        let right = x(FIRST + (index + 1) as f64 / BARS);
+        let left = x(axis.first + index as f64 / BARS);
+        let right = x(axis.first + (index + 1) as f64 / BARS);
         let top = y((*packets as f64).log10());
-        let low = nanos(10f64.powf(FIRST + index as f64 / BARS) as u64);
-        let high = nanos(10f64.powf(FIRST + (index + 1) as f64 / BARS) as u64);
+        let low = nanos(10f64.powf(axis.first + index as f64 / BARS) as u64);
+        let high = nanos(10f64.powf(axis.first + (index + 1) as f64 / BARS) as u64);
         let low = if index == 0 { "0".to_owned() } else { low };
         let _ = write!(
             out,

@@ -115,7 +115,7 @@ fn the_terminal_table_aligns_and_ends_with_the_verdict() {
     let text = report::table(&record);
     let lines: Vec<&str> = text.lines().collect();
     let head = lines[0];
-    assert!(head.starts_with("flow ") && head.ends_with("lost"), "{text}");
+    assert!(head.starts_with("flow ") && head.ends_with("lost or resent"), "{text}");
     let end = head.find("goodput").unwrap() + "goodput".len();
     let row: String = lines[1].chars().take(end).collect();
     assert!(row.ends_with("bit/s"), "goodput is not right-aligned:\n{text}");
