@@ -1,10 +1,10 @@
-//! Importers: GraphML, GML (both as the Internet Topology Zoo writes them), GT-ITM's alternative
+//! Importers: `GraphML`, GML (both as the Internet Topology Zoo writes them), GT-ITM's alternative
 //! format and edge lists in CSV.
 //!
 //! Errors carry line and column. Memory is bounded by a multiple of the length of the text, and
 //! texts beyond [`MAX_TEXT`] are refused.
 //!
-//! What a node's or edge's attributes mean, in GraphML and GML (names without regard to case):
+//! What a node's or edge's attributes mean, in `GraphML` and GML (names without regard to case):
 //!
 //! | of a node | |
 //! |---|---|
@@ -43,7 +43,7 @@ pub const MAX_TEXT: usize = 64 << 20;
 /// A file format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// GraphML (XML).
+    /// `GraphML` (XML).
     GraphMl,
     /// Graph Modelling Language.
     Gml,

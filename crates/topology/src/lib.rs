@@ -8,6 +8,7 @@ mod error;
 pub mod generate;
 mod graph;
 pub mod import;
+pub mod layout;
 pub mod shortest;
 
 pub use error::{Error, Problem};

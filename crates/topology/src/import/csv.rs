@@ -51,17 +51,14 @@ fn split(mut place: Place, line: &str) -> Result<Vec<Field<'_>>, Error> {
         let blank = rest.len() - rest.trim_start().len();
         rest[..blank].chars().for_each(|character| place.step(character));
         rest = &rest[blank..];
-        let (start, length, field) = match rest.strip_prefix('"') {
-            Some(quoted) => {
-                let Some(length) = closing_quote(quoted) else {
-                    return Err(place.error(Problem::Expected { expected: "a closing `\"`" }));
-                };
-                (place, length + 2, Cow::Owned(quoted[..length].replace("\"\"", "\"")))
-            }
-            None => {
-                let length = rest.find(',').unwrap_or(rest.len());
-                (place, length, Cow::Borrowed(rest[..length].trim_end()))
-            }
+        let (start, length, field) = if let Some(quoted) = rest.strip_prefix('"') {
+            let Some(length) = closing_quote(quoted) else {
+                return Err(place.error(Problem::Expected { expected: "a closing `\"`" }));
+            };
+            (place, length + 2, Cow::Owned(quoted[..length].replace("\"\"", "\"")))
+        } else {
+            let length = rest.find(',').unwrap_or(rest.len());
+            (place, length, Cow::Borrowed(rest[..length].trim_end()))
         };
         fields.push((start, field));
         rest[..length].chars().for_each(|character| place.step(character));

@@ -209,16 +209,10 @@ fn resolve_entities(text: &str) -> String {
         rest = &rest[at..];
         // The longest is `&#1114111;`.
         let end = rest.bytes().take(10).position(|byte| byte == b';');
-        match end.and_then(|end| Some((end, entity(&rest[1..end])?))) {
-            Some((end, character)) => {
-                resolved.push(character);
-                rest = &rest[end + 1..];
-            }
-            None => {
-                resolved.push('&');
-                rest = &rest[1..];
-            }
-        }
+        let found = end.and_then(|end| Some((end, entity(&rest[1..end])?)));
+        let (character, length) = found.map_or(('&', 1), |(end, found)| (found, end + 1));
+        resolved.push(character);
+        rest = &rest[length..];
     }
     resolved.push_str(rest);
     resolved

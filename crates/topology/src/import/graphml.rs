@@ -1,4 +1,4 @@
-//! GraphML (Brandes et al. 2002). Nested graphs are read as part of the outer one; hyperedges are
+//! `GraphML` (Brandes et al. 2002). Nested graphs are read as part of the outer one; hyperedges are
 //! refused, as are entities beyond XML's own.
 
 use quick_xml::escape::resolve_predefined_entity;
@@ -16,7 +16,7 @@ const MAX_DEPTH: usize = 64;
 /// A file may declare this many kinds of attributes.
 const MAX_KEYS: usize = 200;
 
-/// Reads GraphML. See [`crate::import`] for what attributes mean.
+/// Reads `GraphML`. See [`crate::import`] for what attributes mean.
 pub fn graphml(text: &str) -> Result<Graph, Error> {
     check_length(text)?;
     let mut reader = Reader::from_str(text);
@@ -36,15 +36,15 @@ pub fn graphml(text: &str) -> Result<Graph, Error> {
             Event::CData(text) => document.push(&text.xml10_content()),
             Event::GeneralRef(reference) => {
                 let character = reference.resolve_char_ref();
-                match character.map_err(|error| xml_error(place, &error))? {
-                    Some(character) => document.push(character.encode_utf8(&mut [0; 4])),
-                    None => match resolve_predefined_entity(&reference) {
-                        Some(text) => document.push(text),
-                        None => {
-                            let what = "an entity of its own";
-                            return Err(place.error(Problem::Unsupported { what }));
-                        }
-                    },
+                let character = character.map_err(|error| xml_error(place, &error))?;
+                let named = resolve_predefined_entity(&reference);
+                match (character, named) {
+                    (Some(character), _) => document.push(character.encode_utf8(&mut [0; 4])),
+                    (None, Some(text)) => document.push(text),
+                    (None, None) => {
+                        let what = "an entity of its own";
+                        return Err(place.error(Problem::Unsupported { what }));
+                    }
                 }
             }
             Event::Comment(_) | Event::Decl(_) | Event::PI(_) | Event::DocType(_) => {}

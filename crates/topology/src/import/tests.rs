@@ -180,8 +180,9 @@ fn nesting_is_bounded() {
 
 #[test]
 fn many_equal_labels_stay_fast_and_unique() {
-    let nodes: String = (0..20_000).map(|id| format!("node [ id {id} label \"x\" ]\n")).collect();
-    let graph = gml(&format!("graph [ {nodes} ]")).unwrap();
+    let node = |id| format!("node [ id {id} label \"x\" ]");
+    let nodes: Vec<String> = (0..20_000).map(node).collect();
+    let graph = gml(&format!("graph [ {} ]", nodes.join("\n"))).unwrap();
     let unique: std::collections::BTreeSet<_> = names(&graph).into_iter().collect();
     assert_eq!(unique.len(), 20_000);
 }
@@ -249,7 +250,9 @@ proptest! {
     }
 
     #[test]
-    fn edge_lists_round_trip(links in prop::collection::vec((0u32..9, 0u32..9, any::<u32>()), 1..20)) {
+    fn edge_lists_round_trip(
+        links in prop::collection::vec((0u32..9, 0u32..9, any::<u32>()), 1..20),
+    ) {
         let links: Vec<_> = links.into_iter().filter(|(a, b, _)| a != b).collect();
         prop_assume!(!links.is_empty());
         let line = |&(a, b, nanos): &(u32, u32, u32)| {

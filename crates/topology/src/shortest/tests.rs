@@ -128,7 +128,7 @@ proptest! {
     }
 
     #[test]
-    fn every_choice_of_next_hops_arrives_at_the_stated_cost(graph in graphs(), dice in any::<u64>()) {
+    fn every_next_hop_leads_on_at_the_stated_cost(graph in graphs(), dice in any::<u64>()) {
         for dest in 0..graph.len() as u32 {
             let paths = graph.paths_to(dest);
             for start in 0..graph.len() as u32 {
