@@ -38,7 +38,7 @@ pub enum Error {
         source: serde_json::Error,
     },
     /// `run.json` has a schema that this version does not know.
-    #[error("`{}` has the schema `{found}`, this version reads `{}`", path.display(), crate::run::SCHEMA)]
+    #[error("`{}` has the schema `{found}`, which this version cannot read", path.display())]
     Schema {
         /// The file.
         path: PathBuf,

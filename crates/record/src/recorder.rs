@@ -51,10 +51,13 @@ pub struct RecorderReport {
     pub error: Option<Error>,
 }
 
+/// A packet's comment; empty for none.
+type Comment = &'static str;
+
 pub(super) enum Message {
     Link(LinkSample),
     Flow(Box<FlowSample>),
-    Packet { at: Time, capture: CaptureId, outbound: bool, comment: &'static str, bytes: Box<[u8]> },
+    Packet { at: Time, capture: CaptureId, outbound: bool, comment: Comment, bytes: Box<[u8]> },
     Log { at: Time, level: Level, source: String, text: String },
     Finish,
 }

@@ -36,7 +36,7 @@ fn link_sample(step: u64) -> LinkSample {
         Direction::BOTH[(step / 2 % 2) as usize],
     );
     sample.sent_bytes = step * 1000;
-    sample.queue_delay_max = (step % 3 == 0).then(|| Span::from_micros(step));
+    sample.queue_delay_max = step.is_multiple_of(3).then(|| Span::from_micros(step));
     sample.drops[DropReason::Loss.index()] = step % 5;
     sample
 }
@@ -126,7 +126,7 @@ fn tshark(path: &Path, fields: &[&str]) -> Option<String> {
     }
     let output = command.output().ok()?;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Some(String::from_utf8(output.stdout).unwrap())
+    Some(String::from_utf8(output.stdout).expect("tshark writes UTF-8"))
 }
 
 #[test]

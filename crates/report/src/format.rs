@@ -50,6 +50,9 @@ pub(crate) fn rate(bit_per_s: f64) -> String {
 
 /// A time in seconds.
 pub(crate) fn seconds(s: f64) -> String {
+    if s == 0.0 {
+        return "0 s".to_owned();
+    }
     with_unit(s, TIME)
 }
 

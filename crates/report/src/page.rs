@@ -111,7 +111,7 @@ fn verdict(out: &mut String, record: &RunRecord) {
          <div><strong>{word}</strong>"
     );
     if record.status != Status::Finished {
-        let _ = write!(out, " <span>The run was {}.</span>", terminal::status(record.status));
+        let _ = write!(out, " <span>Status: {}.</span>", terminal::status(record.status));
     }
     let reasons = record.verdict.iter().flat_map(|v| &v.reasons).chain(&record.warnings);
     out.push_str("<ul>");
@@ -256,7 +256,8 @@ fn programs(record: &RunRecord) -> String {
     for program in record.programs.iter().filter(|p| !p.last_stderr.is_empty()) {
         let _ = write!(
             out,
-            "<details{}><summary>Last lines of {} on standard error</summary><pre>{}</pre></details>",
+            "<details{}><summary>Last lines of {} on standard error</summary>\
+             <pre>{}</pre></details>",
             if program.as_expected { "" } else { " open" },
             escape(&program.name),
             escape(&program.last_stderr.join("\n"))

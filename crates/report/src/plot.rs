@@ -213,7 +213,8 @@ fn titles(out: &mut String, [x0, x1, y0]: [f64; 3], vertical: &str, horizontal: 
         out,
         "<path class=\"axis\" d=\"M{x0} {y0}H{x1}\"/>\
          <text class=\"mid title\" x=\"{}\" y=\"{}\">{horizontal}</text>\
-         <text class=\"mid title\" transform=\"translate(12 {middle}) rotate(-90)\">{vertical}</text>",
+         <text class=\"mid title\" \
+         transform=\"translate(12 {middle}) rotate(-90)\">{vertical}</text>",
         f64::midpoint(x0, x1),
         y0 + 32.0
     );

@@ -102,7 +102,8 @@ pub(crate) fn render(record: &RunRecord) -> String {
 }
 
 const LEGEND: &str = "<figcaption><ul class=\"legend\">\
-<li><svg width=\"14\" height=\"14\"><circle class=\"host\" cx=\"7\" cy=\"7\" r=\"5.5\"/></svg>host</li>\
+<li><svg width=\"14\" height=\"14\"><circle class=\"host\" cx=\"7\" cy=\"7\" r=\"5.5\"/></svg>\
+host</li>\
 <li><svg width=\"14\" height=\"14\"><rect class=\"router\" x=\"1.5\" y=\"1.5\" width=\"11\" \
 height=\"11\" rx=\"3\"/></svg>router</li>\
 <li><svg width=\"14\" height=\"14\"><path class=\"switch\" d=\"M7 .5 13.5 7 7 13.5 .5 7Z\"/></svg>\
@@ -216,7 +217,8 @@ fn draw_node(
     let shape = match node.role {
         NodeRole::Host => format!("<circle class=\"host\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{r}\"/>"),
         NodeRole::Router => format!(
-            "<rect class=\"router\" x=\"{:.1}\" y=\"{:.1}\" width=\"{}\" height=\"{}\" rx=\"{:.1}\"/>",
+            "<rect class=\"router\" x=\"{:.1}\" y=\"{:.1}\" width=\"{}\" height=\"{}\" \
+             rx=\"{:.1}\"/>",
             x - r,
             y - r,
             2.0 * r,
