@@ -246,7 +246,10 @@ proptest! {
     }
 
     #[test]
-    fn foreign_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), segment in 0u16..200) {
+    fn foreign_bytes_never_panic(
+        bytes in prop::collection::vec(any::<u8>(), 0..200),
+        segment in 0u16..200,
+    ) {
         let from: IpAddr = "10.0.0.1".parse().unwrap();
         let _ = icmp::error(&bytes, Problem::TtlExceeded, from);
         let _ = icmp::answer(&bytes);

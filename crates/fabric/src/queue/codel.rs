@@ -14,7 +14,8 @@ pub(super) struct Law {
     pub(super) ecn: bool,
 }
 
-/// Bytes below which the queue is never touched: one full Ethernet frame (RFC 8289 §4.4, MAXPACKET).
+/// Bytes below which the queue is never touched: one full Ethernet frame (RFC 8289 §4.4,
+/// MAXPACKET).
 const MAX_PACKET: u64 = 1538;
 
 /// The state of RFC 8289 §5: one for a queue, or one for each flow of FQ-CoDel.
