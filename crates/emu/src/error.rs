@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use base::Span;
+
 /// Why a lab could not be set up, or a part of it not be run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -45,6 +47,72 @@ pub enum Error {
         path: PathBuf,
         /// The kernel's answer.
         cause: std::io::Error,
+    },
+    /// A program's node has no namespace of its own.
+    #[error("node {node} runs programs, but has no network namespace")]
+    NoNamespace {
+        /// The node's name.
+        node: String,
+    },
+    /// A program could not be started by the kernel.
+    #[error("program {program} could not be started: {cause}")]
+    NotStarted {
+        /// Its name.
+        program: String,
+        /// The kernel's answer.
+        cause: sys::Error,
+    },
+    /// There is no such command.
+    #[error("program {program}: `{command}` was not found")]
+    NotFound {
+        /// Its name.
+        program: String,
+        /// What was to be executed.
+        command: String,
+    },
+    /// The command cannot be executed.
+    #[error("program {program}: `{command}` cannot be executed: {cause}")]
+    NotExecutable {
+        /// Its name.
+        program: String,
+        /// What was to be executed.
+        command: String,
+        /// The kernel's answer.
+        cause: std::io::Error,
+    },
+    /// A program's working directory cannot be entered.
+    #[error("program {program}: cannot enter {}: {cause}", dir.display())]
+    NoDirectory {
+        /// Its name.
+        program: String,
+        /// The directory.
+        dir: PathBuf,
+        /// The kernel's answer.
+        cause: std::io::Error,
+    },
+    /// A program did not become ready.
+    #[error("program {program} was not ready ({condition}) after {waited}{}", quoted(stderr))]
+    NotReady {
+        /// Its name.
+        program: String,
+        /// What was waited for.
+        condition: String,
+        /// How long.
+        waited: Span,
+        /// Its last lines on standard error.
+        stderr: Vec<String>,
+    },
+    /// A program ended before it was ready.
+    #[error("program {program} ended ({exit}) before it was ready ({condition}){}", quoted(stderr))]
+    EndedBeforeReady {
+        /// Its name.
+        program: String,
+        /// What was waited for.
+        condition: String,
+        /// How it ended.
+        exit: sys::process::Exit,
+        /// Its last lines on standard error.
+        stderr: Vec<String>,
     },
     /// The process that was named is not a lab.
     #[error("no lab runs as process {0}")]
@@ -103,6 +171,9 @@ pub enum Error {
     /// The data path's thread panicked.
     #[error("the data path ended by a bug of ours")]
     DatapathPanicked,
+    /// The run folder could not be written.
+    #[error(transparent)]
+    Record(#[from] record::Error),
     /// The fabric refused the plan.
     #[error(transparent)]
     Fabric(fabric::Error),
@@ -110,3 +181,8 @@ pub enum Error {
 
 /// What this crate's functions return.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// The last line that a program wrote, to stand behind a message.
+fn quoted(stderr: &[String]) -> String {
+    stderr.last().map_or_else(String::new, |line| format!("; it said: {line}"))
+}

@@ -6,6 +6,7 @@ pub mod enclosure;
 mod error;
 pub mod flow;
 pub mod launch;
+pub mod program;
 pub mod registry;
 #[cfg(test)]
 mod sample;

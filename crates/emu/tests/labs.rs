@@ -4,11 +4,16 @@
 
 #[path = "labs/launching.rs"]
 mod launching;
+#[path = "labs/programs.rs"]
+mod programs;
+#[path = "../src/sample.rs"]
+mod sample;
 
 type Test = (&'static str, fn());
 
 fn main() {
-    let tests: Vec<Test> = launching::TESTS.to_vec();
+    emu::program::init_main();
+    let tests: Vec<Test> = [launching::TESTS, programs::TESTS].concat();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if arguments.iter().any(|argument| argument == "--list") {
         return;

@@ -100,7 +100,10 @@ fn a_lab_without_its_command_ends() {
     }
     reader.read_to_string(&mut text).unwrap();
     let pid = text.trim();
-    assert!(is_gone(pid), "lab {pid} is still there");
+    // Its files are closed a moment before it is gone; one that stays hangs the test.
+    while !is_gone(pid) {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
 }
 
 /// Whether a process is gone, or only waited for.

@@ -1,0 +1,177 @@
+//! One start of a program.
+
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsString};
+use std::fs::{File, OpenOptions};
+use std::io::{PipeReader, Read as _};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+
+use lab::plan::Command;
+use sys::namespace::Kinds;
+use sys::process::{Child, Exit, InitReport, ProgramSetup, Signal, Spawn, spawn};
+
+use super::{INIT, Slot};
+use crate::{Error, Result};
+
+/// How an instance ended.
+#[derive(Debug)]
+pub(super) enum End {
+    /// The program ended.
+    Exit(Exit),
+    /// It never began.
+    NotExecuted(Error),
+}
+
+#[derive(Debug)]
+pub(super) struct Instance {
+    child: Child,
+    report: PipeReader,
+    program: String,
+    command: String,
+    dir: PathBuf,
+    /// Standard output and error, and how long they were before.
+    pub(super) output: [(PathBuf, u64); 2],
+}
+
+/// The words that are executed.
+pub(super) fn words(command: &Command) -> Vec<OsString> {
+    match command {
+        Command::Shell(line) => vec!["/bin/sh".into(), "-c".into(), line.into()],
+        Command::Exec(words) => words.iter().map(OsString::from).collect(),
+    }
+}
+
+fn text(bytes: Vec<u8>) -> sys::Result<CString> {
+    CString::new(bytes)
+        .map_err(|error| sys::Error::Nul(String::from_utf8_lossy(&error.into_vec()).into_owned()))
+}
+
+/// Starts `setup` under an init in the namespaces of its node.
+pub(super) fn start_init(
+    setup: &ProgramSetup,
+    environment: &BTreeMap<String, String>,
+    net: BorrowedFd<'_>,
+    output: [BorrowedFd<'_>; 2],
+) -> sys::Result<(Child, PipeReader)> {
+    let (reader, writer) =
+        std::io::pipe().map_err(|cause| sys::Error::Call { call: "pipe", cause })?;
+    let null = File::open("/dev/null").map_err(|e| sys::Error::file("open", "/dev/null", e))?;
+    let mut variables: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
+    variables.extend(environment.iter().map(|(name, value)| (name.into(), value.into())));
+    let variable = |(name, value): (OsString, OsString)| {
+        let mut bytes = name.into_vec();
+        bytes.push(b'=');
+        bytes.extend_from_slice(value.as_bytes());
+        text(bytes)
+    };
+    let arguments = ["netarium".into(), INIT.into()].into_iter().chain(setup.to_arguments());
+    let child = spawn(&Spawn {
+        program: c"/proc/self/exe".to_owned(),
+        arguments: arguments
+            .map(|word: OsString| text(word.into_vec()))
+            .collect::<sys::Result<_>>()?,
+        environment: variables.into_iter().map(variable).collect::<sys::Result<_>>()?,
+        net,
+        namespaces: Kinds::PID | Kinds::MOUNT | Kinds::UTS,
+        files: vec![null.as_fd(), output[0], output[1], writer.as_fd()],
+    })?;
+    Ok((child, reader))
+}
+
+/// Whether a command that was refused is there at all.
+fn is_found(command: &str) -> bool {
+    let search = std::env::var_os("PATH").unwrap_or_default();
+    command.contains('/') || std::env::split_paths(&search).any(|dir| dir.join(command).exists())
+}
+
+fn append(path: &Path) -> Result<(File, u64)> {
+    let open = OpenOptions::new().append(true).create(true).open(path);
+    let opened = open.and_then(|file| file.metadata().map(|data| (file, data.len())));
+    opened.map_err(|cause| Error::File { action: "open", path: path.to_owned(), cause })
+}
+
+impl Instance {
+    pub(super) fn start(slot: &Slot) -> Result<Self> {
+        let paths = ["stdout", "stderr"].map(|name| slot.output.join(name));
+        let (stdout, out_length) = append(&paths[0])?;
+        let (stderr, err_length) = append(&paths[1])?;
+        let program = &slot.program;
+        let setup = ProgramSetup {
+            host: slot.host.clone().into(),
+            dir: slot.dir.clone(),
+            daemon: program.service,
+            command: words(&program.command),
+        };
+        let files = [stdout.as_fd(), stderr.as_fd()];
+        let started = start_init(&setup, &program.env, slot.net.as_fd(), files);
+        let (child, report) =
+            started.map_err(|cause| Error::NotStarted { program: program.name.clone(), cause })?;
+        let [out, err] = paths;
+        Ok(Self {
+            child,
+            report,
+            program: program.name.clone(),
+            command: setup.command[0].to_string_lossy().into_owned(),
+            dir: setup.dir,
+            output: [(out, out_length), (err, err_length)],
+        })
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.child.pid()
+    }
+
+    /// How it ended, if it has.
+    pub(super) fn poll(&mut self) -> Option<End> {
+        // An error means that somebody else waited for it: it is gone all the same.
+        let exit = self.child.try_wait().unwrap_or(Some(Exit::Signal(9)))?;
+        let mut bytes = Vec::new();
+        // The init is gone, and so is every other holder of the writing end.
+        let _ = self.report.read_to_end(&mut bytes);
+        let mut told = exit;
+        let refused = |errno, wrong| {
+            let cause = std::io::Error::from_raw_os_error(errno);
+            let (program, command) = (self.program.clone(), self.command.clone());
+            let dir = self.dir.clone();
+            End::NotExecuted(match (wrong, cause.kind()) {
+                (InitReport::NoDirectory(_), _) => Error::NoDirectory { program, dir, cause },
+                (_, std::io::ErrorKind::NotFound) => Error::NotFound { program, command },
+                // A folder of the search path that is closed to us says "permission denied".
+                _ if !is_found(&command) => Error::NotFound { program, command },
+                _ => Error::NotExecutable { program, command, cause },
+            })
+        };
+        for report in InitReport::parse(&bytes) {
+            match report {
+                InitReport::NotExecuted(errno) | InitReport::NoDirectory(errno) => {
+                    return Some(refused(errno, report));
+                }
+                InitReport::Ended(exit) => told = exit,
+            }
+        }
+        Some(End::Exit(told))
+    }
+
+    /// Sends a signal to the init, which passes on what asks for an end.
+    pub(super) fn signal(&self, signal: Signal) {
+        // It may have ended meanwhile.
+        let _ = self.child.signal(signal);
+    }
+}
+
+impl AsFd for Instance {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.child.as_fd()
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        if let Ok(None) = self.child.try_wait() {
+            self.signal(Signal::KILL);
+            let _ = self.child.wait();
+        }
+    }
+}
