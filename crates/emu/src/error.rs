@@ -177,6 +177,49 @@ pub enum Error {
     /// The fabric refused the plan.
     #[error(transparent)]
     Fabric(fabric::Error),
+    /// The machine's facts could not be collected.
+    #[error("this machine could not be examined: {0}")]
+    Facts(std::io::Error),
+    /// No engine can move packets here.
+    #[error("no engine can carry packets on this machine: {}", refusals(.0))]
+    NoEngine(Vec<(crate::enclosure::Engine, String)>),
+    /// The command and the lab's process lost each other.
+    #[error("the way between the command and its lab failed: {0}")]
+    Channel(std::io::Error),
+    /// The lab's process could not start the lab.
+    #[error("{text}")]
+    Lab {
+        /// What it said.
+        text: String,
+        /// The exit code that goes with it.
+        code: u8,
+    },
+}
+
+impl Error {
+    /// The exit code of a command that fails with this: 4 where the machine lacks something, 5
+    /// where a program under test failed, 2 where the lab asks for what cannot be, 70 where it is
+    /// our own fault.
+    pub const fn exit_code(&self) -> u8 {
+        match self {
+            Self::Lab { code, .. } => *code,
+            Self::NotStarted { .. }
+            | Self::NotFound { .. }
+            | Self::NotExecutable { .. }
+            | Self::NoDirectory { .. }
+            | Self::NotReady { .. }
+            | Self::EndedBeforeReady { .. } => 5,
+            Self::ImpossibleFlow { .. } | Self::Fabric(_) | Self::NoNamespace { .. } => 2,
+            Self::DatapathPanicked | Self::LostLab => 70,
+            _ => 4,
+        }
+    }
+}
+
+fn refusals(refused: &[(crate::enclosure::Engine, String)]) -> String {
+    let texts: Vec<String> =
+        refused.iter().map(|(engine, why)| format!("{} ({why})", engine.as_str())).collect();
+    texts.join("; ")
 }
 
 /// What this crate's functions return.

@@ -1,6 +1,7 @@
 //! Labs on the wall clock: real programs in namespaces, packets through the fabric.
 #![forbid(unsafe_code)]
 
+mod datapath;
 pub mod doctor;
 pub mod enclosure;
 mod error;
@@ -8,6 +9,7 @@ pub mod flow;
 pub mod launch;
 pub mod program;
 pub mod registry;
+pub mod run;
 #[cfg(test)]
 mod sample;
 

@@ -1,0 +1,195 @@
+//! The data path: one thread that moves packets between the namespaces' ports and the fabric.
+//!
+//! ```text
+//! port ─ read, stamp ─▶ ingress (addresses, filters) ─▶ fabric ─▶ egress (merge, rewrite, write) ─▶ port
+//!                                                         └─▶ routers' answers, captures, mirrors
+//! ```
+
+mod buffer;
+mod egress;
+mod ingress;
+mod ports;
+mod routers;
+mod tap;
+mod wait;
+mod worker;
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::JoinHandle;
+
+use base::{Direction, LinkId, Span, Time};
+use fabric::{Forwarding, LinkConfig, LinkStats, QueueLevel};
+use lab::plan::Plan;
+use record::{CaptureId, Histogram, RecorderHandle};
+
+use crate::enclosure::Enclosure;
+use crate::{Error, Result};
+
+/// What the data path is told before it starts.
+pub(crate) struct Setup {
+    /// The network to emulate.
+    pub(crate) plan: Arc<Plan>,
+    /// The ports.
+    pub(crate) enclosure: Arc<Enclosure>,
+    /// Routes at the start.
+    pub(crate) forwarding: Box<dyn Forwarding + Send>,
+    /// Where captures go.
+    pub(crate) recorder: RecorderHandle,
+    /// The capture of each interface, by `IfaceId`; `None` where it is not captured.
+    pub(crate) captures: Vec<Option<CaptureId>>,
+    /// The capture of each mirror session that goes to a file, by `MirrorId`.
+    pub(crate) mirror_captures: Vec<Option<CaptureId>>,
+    /// `CLOCK_MONOTONIC` at the lab's time zero, in nanoseconds.
+    pub(crate) origin: u64,
+}
+
+/// A change of the network at a set time.
+pub(crate) struct Change {
+    /// When it takes effect, to the nanosecond of logical time.
+    pub(crate) at: Time,
+    /// What changes.
+    pub(crate) what: What,
+}
+
+/// What changes.
+pub(crate) enum What {
+    /// One direction of a link has these properties from now on.
+    Configure(LinkId, Direction, Box<LinkConfig>),
+    /// Links go out of service or come back, and routes with them.
+    Service {
+        /// The links.
+        links: Vec<LinkId>,
+        /// Whether they come back.
+        up: bool,
+        /// Routes from now on; `None`: as before.
+        forwarding: Option<Box<dyn Forwarding + Send>>,
+    },
+}
+
+enum Command {
+    Change(Change),
+    Finish,
+}
+
+/// Counters of all links at one moment.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    /// When they were read.
+    pub(crate) at: Time,
+    /// Counters since the start, up and down of link 0, up and down of link 1, …
+    pub(crate) links: Vec<(LinkStats, QueueLevel)>,
+    /// Packets delivered so far.
+    pub(crate) delivered: u64,
+}
+
+/// What the data path says of itself at the end.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    /// By how much packets left later than the emulated network says.
+    pub(crate) lateness: Histogram,
+    /// How long packets may have waited, at most, before they were stamped.
+    pub(crate) ingress: Histogram,
+    /// Packets (segments) delivered.
+    pub(crate) delivered: u64,
+    /// Writes to ports; segments written together count once.
+    pub(crate) writes: u64,
+    /// Reads from ports.
+    pub(crate) reads: u64,
+    /// Packets of no known family or layout.
+    pub(crate) malformed: u64,
+    /// Packets that a node's kernel would not take: its interface was down.
+    pub(crate) refused: u64,
+    /// Packets that a node's kernel rejected as wrong, which it should never.
+    pub(crate) rejected: u64,
+    /// Packets dropped because the emulation had no memory left for them.
+    pub(crate) memory_drops: u64,
+    /// CPU time of the data path.
+    pub(crate) cpu: Span,
+    /// Wall time of the data path.
+    pub(crate) wall: Span,
+    /// Share of the time in which releases were gathered on a grid.
+    pub(crate) gathered: f64,
+    /// The wake-up time that was subtracted from arrivals.
+    pub(crate) wake_up: Span,
+    /// Whether real-time scheduling was granted.
+    pub(crate) realtime: bool,
+    /// How long packets waited in each link direction's queue, as the batches count them.
+    pub(crate) queue_delays: Vec<Histogram>,
+    /// Events of the fabric.
+    pub(crate) events: u64,
+    /// Hash over all deliveries.
+    pub(crate) trace_hash: u64,
+}
+
+/// A data path that runs.
+pub(crate) struct Datapath {
+    commands: Sender<Command>,
+    bell: Arc<OwnedFd>,
+    batches: Receiver<Batch>,
+    thread: JoinHandle<Report>,
+}
+
+impl Datapath {
+    /// Starts it. Packets flow from here on; the lab's time zero may still be ahead.
+    ///
+    /// # Errors
+    /// If the fabric refuses the plan or the kernel a descriptor.
+    pub(crate) fn start(setup: Setup) -> Result<Self> {
+        let (commands, inbox) = mpsc::channel();
+        let (outbox, batches) = mpsc::channel();
+        let (ready, started) = mpsc::channel();
+        let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
+        let bell = rustix::event::eventfd(0, flags).map_err(|e| Error::Datapath(e.into()))?;
+        let bell = Arc::new(bell);
+        let ring = Arc::clone(&bell);
+        let thread = std::thread::Builder::new()
+            .name("datapath".to_owned())
+            .spawn(move || match worker::Worker::try_new(setup, inbox, outbox, ring) {
+                Ok(worker) => {
+                    let _ = ready.send(Ok(()));
+                    worker.run()
+                }
+                Err(error) => {
+                    let _ = ready.send(Err(error));
+                    Report::default()
+                }
+            })
+            .map_err(Error::Datapath)?;
+        started.recv().map_err(|_| Error::DatapathPanicked)??;
+        Ok(Self { commands, bell, batches, thread })
+    }
+
+    /// Schedules a change; one whose time has passed takes effect at once.
+    pub(crate) fn change(&self, change: Change) {
+        self.send(Command::Change(change));
+    }
+
+    /// The next batch of counters, if there is one.
+    pub(crate) fn batch(&self) -> Option<Batch> {
+        self.batches.try_recv().ok()
+    }
+
+    /// Whether its thread still runs.
+    pub(crate) fn is_running(&self) -> bool {
+        !self.thread.is_finished()
+    }
+
+    /// Stops it; the last batch can still be had from the receiver.
+    ///
+    /// # Errors
+    /// If its thread panicked.
+    pub(crate) fn finish(self) -> Result<(Report, Vec<Batch>)> {
+        self.send(Command::Finish);
+        let report = self.thread.join().map_err(|_| Error::DatapathPanicked)?;
+        Ok((report, self.batches.try_iter().collect()))
+    }
+
+    fn send(&self, command: Command) {
+        if self.commands.send(command).is_ok() {
+            // A full counter means that the thread has yet to wake: it will see this too.
+            let _ = rustix::io::write(self.bell.as_fd(), &1u64.to_ne_bytes());
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! All ports of a lab behind one epoll.
+
+use std::io::IoSlice;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use base::{IfaceId, Span};
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+
+use crate::enclosure::{Enclosure, Framing, Port};
+use crate::{Error, Result};
+
+/// The token of the bell that other threads ring.
+const BELL: u64 = u64::MAX;
+
+/// The port of each interface, and the wait for any of them.
+pub(super) struct Ports {
+    enclosure: Arc<Enclosure>,
+    /// Host and port within it, by `IfaceId`.
+    places: Vec<Option<(u32, u32)>>,
+    epoll: OwnedFd,
+    bell: Arc<OwnedFd>,
+    events: Vec<epoll::Event>,
+}
+
+impl Ports {
+    pub(super) fn try_new(
+        enclosure: Arc<Enclosure>,
+        ifaces: usize,
+        bell: Arc<OwnedFd>,
+    ) -> Result<Self> {
+        let kernel = |errno: Errno| Error::Datapath(errno.into());
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(kernel)?;
+        let mut places = vec![None; ifaces];
+        for (host, net) in enclosure.hosts.iter().enumerate() {
+            for (at, port) in net.ports.iter().enumerate() {
+                places[port.iface.index()] = Some((host as u32, at as u32));
+                let token = epoll::EventData::new_u64(u64::from(port.iface.0));
+                epoll::add(&epoll, &port.fd, token, epoll::EventFlags::IN).map_err(kernel)?;
+            }
+        }
+        let token = epoll::EventData::new_u64(BELL);
+        epoll::add(&epoll, bell.as_fd(), token, epoll::EventFlags::IN).map_err(kernel)?;
+        Ok(Self { enclosure, places, epoll, bell, events: Vec::with_capacity(256) })
+    }
+
+    /// Waits until a port has something or `timeout` has passed; the interfaces that have.
+    pub(super) fn wait(&mut self, timeout: Span, ready: &mut Vec<IfaceId>) {
+        ready.clear();
+        self.events.clear();
+        let timeout = Timespec {
+            tv_sec: (timeout.as_nanos() / 1_000_000_000) as i64,
+            tv_nsec: (timeout.as_nanos() % 1_000_000_000) as i64,
+        };
+        let events = rustix::buffer::spare_capacity(&mut self.events);
+        // An interrupted wait is a wake-up like any other: the caller looks at the clock.
+        let _ = epoll::wait(&self.epoll, events, Some(&timeout));
+        for event in &self.events {
+            match event.data.u64() {
+                BELL => {
+                    let _ = rustix::io::read(self.bell.as_fd(), &mut [0; 8]);
+                }
+                iface => ready.push(IfaceId(iface as u32)),
+            }
+        }
+    }
+
+    fn port(&self, iface: IfaceId) -> Option<&Port> {
+        let (host, at) = (*self.places.get(iface.index())?)?;
+        self.enclosure.hosts.get(host as usize)?.ports.get(at as usize)
+    }
+
+    /// The descriptor and framing of an interface's port.
+    pub(super) fn reader(&self, iface: IfaceId) -> Option<(BorrowedFd<'_>, Framing)> {
+        self.port(iface).map(|port| (port.fd.as_fd(), port.framing))
+    }
+
+    /// Writes one packet: virtio header and slices of IP.
+    pub(super) fn write(
+        &self,
+        iface: IfaceId,
+        offload: wire::Offload,
+        version: u8,
+        headers: &[u8],
+        payload: &[u8],
+    ) -> rustix::io::Result<()> {
+        let Some(port) = self.port(iface) else { return Ok(()) };
+        let virtio = offload.write(port.framing.len() as u16);
+        let written = match port.framing {
+            Framing::Bare => {
+                let parts = [&virtio, headers, payload].map(IoSlice::new);
+                rustix::io::writev(&port.fd, &parts)
+            }
+            Framing::Ethernet(addresses) => {
+                let ether_type: [u8; 2] = if version == 4 { [0x08, 0x00] } else { [0x86, 0xdd] };
+                let parts = [&virtio, &addresses[..], &ether_type, headers, payload];
+                rustix::io::writev(&port.fd, &parts.map(IoSlice::new))
+            }
+        };
+        written.map(drop)
+    }
+}

@@ -1,0 +1,130 @@
+//! How the data path sleeps: how precisely, how long, and what waking costs here.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+
+use base::{Span, Time};
+use lab::plan::Precision;
+
+use super::ports::Ports;
+
+/// `precision = "high"` spins for this long before a deadline.
+const SPIN: Span = Span::from_micros(60);
+
+/// The release grid of a busy lab.
+const GRID: Span = Span::from_micros(100);
+
+/// Windows in which the load is judged.
+const WINDOW: Span = Span::from_millis(10);
+
+/// Packets a window from which releases are gathered: 20,000 a second.
+const BUSY: u64 = 200;
+
+/// Rounds of the wake-up calibration.
+const ROUNDS: u32 = 64;
+
+/// Decides when to wake.
+#[derive(Debug)]
+pub(super) struct Pace {
+    precision: Precision,
+    fixed: Option<Span>,
+    busy: bool,
+    window_end: Time,
+    seen: u64,
+    windows: u64,
+    busy_windows: u64,
+}
+
+impl Pace {
+    pub(super) const fn new(precision: Precision, fixed: Option<Span>) -> Self {
+        Self {
+            precision,
+            fixed,
+            busy: false,
+            window_end: Time::ZERO,
+            seen: 0,
+            windows: 0,
+            busy_windows: 0,
+        }
+    }
+
+    /// Looks at the load: `delivered` packets since the start.
+    pub(super) fn observe(&mut self, now: Time, delivered: u64) {
+        if now < self.window_end {
+            return;
+        }
+        self.busy = self.precision == Precision::Normal && delivered - self.seen >= BUSY;
+        self.seen = delivered;
+        self.window_end = now + WINDOW;
+        self.windows += 1;
+        self.busy_windows += u64::from(self.busy);
+    }
+
+    /// When to wake for a deadline: on the grid, where there is one.
+    pub(super) fn release(&self, deadline: Time) -> Time {
+        let grid = match self.fixed {
+            Some(grid) => grid,
+            None if self.busy => GRID,
+            None => return deadline,
+        };
+        match grid.as_nanos() {
+            0 => deadline,
+            grid => Time::from_nanos(deadline.as_nanos().div_ceil(grid).saturating_mul(grid)),
+        }
+    }
+
+    /// How long to sleep at `now` for a wake-up at `wake`.
+    pub(super) fn sleep(&self, now: Time, wake: Time) -> Span {
+        let left = wake.since(now);
+        match self.precision {
+            Precision::Normal => left,
+            Precision::High => left.saturating_sub(SPIN),
+        }
+    }
+
+    /// Share of the time in which releases were gathered.
+    pub(super) fn gathered(&self) -> f64 {
+        match self.fixed {
+            Some(grid) if grid.is_positive() => 1.0,
+            _ => self.busy_windows as f64 / self.windows.max(1) as f64,
+        }
+    }
+}
+
+/// The median time from another thread's write to this thread's waking in the wait for ports: by so
+/// much a packet is stamped too late when it wakes us.
+pub(super) fn calibrate(ports: &mut Ports, bell: &Arc<OwnedFd>) -> Span {
+    let stamp = Arc::new(AtomicU64::new(0));
+    let (next, go) = mpsc::channel::<()>();
+    let ringer = {
+        let (stamp, bell) = (Arc::clone(&stamp), Arc::clone(bell));
+        std::thread::spawn(move || {
+            while go.recv().is_ok() {
+                std::thread::sleep(std::time::Duration::from_micros(100));
+                stamp.store(sys::clock::monotonic(), Ordering::Release);
+                let _ = rustix::io::write(bell.as_fd(), &1u64.to_ne_bytes());
+            }
+        })
+    };
+    let mut samples = Vec::new();
+    let mut ready = Vec::new();
+    for _ in 0..ROUNDS {
+        stamp.store(0, Ordering::Release);
+        if next.send(()).is_err() {
+            break;
+        }
+        ports.wait(Span::from_millis(20), &mut ready);
+        let woken = sys::clock::monotonic();
+        let rung = stamp.load(Ordering::Acquire);
+        if rung > 0 && ready.is_empty() {
+            samples.push(woken.saturating_sub(rung));
+        }
+    }
+    drop(next);
+    let _ = ringer.join();
+    samples.sort_unstable();
+    // Half a millisecond or more is a stall of the machine, not the cost of a wake-up.
+    let median = samples.get(samples.len() / 2).copied().unwrap_or(0);
+    Span::from_nanos(median.min(500_000))
+}

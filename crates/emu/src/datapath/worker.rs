@@ -1,0 +1,349 @@
+//! The data path's loop.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+
+use base::{Bytes, Direction, IfaceId, LinkId, Span, Time};
+use fabric::{Fabric, Network, Output, Wire};
+use lab::plan::Plan;
+use record::Histogram;
+use wire::{Offload, VIRTIO_HEADER};
+
+use super::buffer::{Body, Pool};
+use super::egress::Egress;
+use super::ingress::Ingress;
+use super::ports::Ports;
+use super::routers::Routers;
+use super::tap::Taps;
+use super::wait::{self, Pace};
+use super::{Batch, Change, Command, Report, Setup, What};
+use crate::{Error, Result};
+
+/// Packets read from one port before the next has its turn.
+const BUDGET: usize = 32;
+
+/// A port that would not take a write is tried again after this.
+const RETRY: Span = Span::from_micros(50);
+
+/// Real-time priority; anything above ordinary threads will do.
+const PRIORITY: i32 = 10;
+
+/// Share of a CPU above which real-time scheduling is given up for a while, so that the programs
+/// under test get their turn and the kernel's own throttle (95 %) never strikes.
+const REALTIME_SHARE: f64 = 0.7;
+
+/// How often the share is looked at.
+const REALTIME_WINDOW: Span = Span::from_millis(100);
+
+/// The state of the loop.
+pub(super) struct Worker {
+    plan: Arc<Plan>,
+    fabric: Fabric<Body>,
+    ports: Ports,
+    pool: Pool,
+    ingress: Ingress,
+    egress: Egress,
+    taps: Taps,
+    pace: Pace,
+    inbox: Receiver<Command>,
+    outbox: Sender<Batch>,
+    bell: Arc<OwnedFd>,
+    changes: VecDeque<Change>,
+    next_sample: Time,
+    origin: u64,
+    wake_up: Span,
+    /// When the ports were last looked at.
+    polled: Time,
+    realtime: Realtime,
+    finished: bool,
+    report: Report,
+}
+
+/// Real-time scheduling, in force or suspended.
+#[derive(Debug, Default)]
+struct Realtime {
+    wanted: bool,
+    in_force: bool,
+    window_end: Time,
+    cpu: u64,
+}
+
+impl Worker {
+    pub(super) fn try_new(
+        setup: Setup,
+        inbox: Receiver<Command>,
+        outbox: Sender<Batch>,
+        bell: Arc<OwnedFd>,
+    ) -> Result<Self> {
+        let Setup { plan, enclosure, forwarding, recorder, captures, mirror_captures, origin } =
+            setup;
+        let mut fabric = Fabric::try_new(&network(&plan), forwarding, plan.seed)?;
+        let taps = Taps::new(&plan, recorder, captures, &mirror_captures);
+        taps.watched().for_each(|iface| fabric.watch(iface));
+        for (mirror, id) in plan.mirrors.iter().zip(plan.mirror_ids()) {
+            for direction in Direction::BOTH {
+                if mirror.directions[direction.index()] {
+                    fabric.mirror(id, mirror.link, direction);
+                }
+            }
+        }
+        let ports = Ports::try_new(enclosure, plan.ifaces.len(), Arc::clone(&bell))?;
+        Ok(Self {
+            fabric,
+            ports,
+            pool: Pool::default(),
+            ingress: Ingress::new(&plan),
+            egress: Egress::default(),
+            taps,
+            pace: Pace::new(plan.precision, plan.tick),
+            inbox,
+            outbox,
+            bell,
+            changes: VecDeque::new(),
+            next_sample: Time::ZERO,
+            origin,
+            wake_up: Span::ZERO,
+            polled: Time::ZERO,
+            realtime: Realtime { wanted: plan.realtime, ..Realtime::default() },
+            finished: false,
+            report: Report::default(),
+            plan,
+        })
+    }
+
+    /// Runs until it is told to finish.
+    pub(super) fn run(mut self) -> Report {
+        self.prepare();
+        let (wall, cpu) = (sys::clock::monotonic(), sys::clock::thread_cpu());
+        let mut ready = Vec::new();
+        while !self.finished {
+            self.turn(&mut ready);
+        }
+        self.sample(self.now());
+        self.report.cpu = Span::from_nanos(sys::clock::thread_cpu() - cpu);
+        self.report.wall = Span::from_nanos(sys::clock::monotonic() - wall);
+        self.report.gathered = self.pace.gathered();
+        self.report.wake_up = self.wake_up;
+        self.report.events = self.fabric.events();
+        self.report.queue_delays = self.queue_delays();
+        self.report.trace_hash = self.fabric.trace_hash();
+        self.report
+    }
+
+    /// Thread properties that need no privilege are best effort: without them the lateness record
+    /// says what became of it.
+    fn prepare(&mut self) {
+        let _ = sys::sched::set_timer_slack(1);
+        let _ = sys::sched::set_slice(100_000);
+        if self.realtime.wanted {
+            self.realtime.in_force = sys::sched::set_fifo(PRIORITY).is_ok();
+            self.report.realtime = self.realtime.in_force;
+        }
+        self.wake_up = wait::calibrate(&mut self.ports, &self.bell);
+    }
+
+    fn now(&self) -> Time {
+        Time::from_nanos(sys::clock::monotonic().saturating_sub(self.origin))
+    }
+
+    /// Meet deadlines, write, sleep, read.
+    fn turn(&mut self, ready: &mut Vec<IfaceId>) {
+        let now = self.now();
+        self.obey();
+        self.apply_changes(now);
+        self.fabric.advance(now);
+        self.take_outputs();
+        let origin = self.origin;
+        let clock = || Time::from_nanos(sys::clock::monotonic().saturating_sub(origin));
+        self.egress.flush(&self.ports, &mut self.report, clock);
+        self.pace.observe(now, self.report.delivered);
+        self.limit_realtime(now);
+        if now >= self.next_sample {
+            self.sample(now);
+        }
+        let slept = self.wait(ready);
+        if self.egress.is_congested() {
+            return;
+        }
+        let woken = self.now();
+        let waited = if slept { self.wake_up } else { woken.since(self.polled) };
+        self.report.ingress.record_many(waited.as_nanos(), u64::from(!ready.is_empty()));
+        self.polled = woken;
+        for iface in ready.drain(..) {
+            self.read(iface, slept);
+        }
+    }
+
+    fn obey(&mut self) {
+        while let Ok(command) = self.inbox.try_recv() {
+            match command {
+                Command::Finish => self.finished = true,
+                Command::Change(change) => {
+                    let at = self.changes.partition_point(|other| other.at <= change.at);
+                    self.changes.insert(at, change);
+                }
+            }
+        }
+    }
+
+    fn apply_changes(&mut self, now: Time) {
+        while self.changes.front().is_some_and(|change| change.at <= now) {
+            let Some(Change { at, what }) = self.changes.pop_front() else { return };
+            let at = at.max(self.fabric.now());
+            match what {
+                What::Configure(link, direction, config) => {
+                    // The lab checked it; what the fabric refuses anyway stays as it was.
+                    let _ = self.fabric.configure(at, link, direction, *config);
+                }
+                What::Service { links, up, forwarding } => {
+                    for link in links {
+                        let _ = self.fabric.set_up(at, link, up);
+                    }
+                    if let Some(forwarding) = forwarding {
+                        self.fabric.set_forwarding(forwarding);
+                    }
+                }
+            }
+        }
+    }
+
+    fn take_outputs(&mut self) {
+        while let Some(output) = self.fabric.poll() {
+            let routers = Routers { plan: &self.plan, ingress: &self.ingress, pool: &self.pool };
+            match output {
+                Output::Deliver { iface, packet, at } => self.egress.stage(iface, packet, at),
+                Output::Local { node, packet, at } => {
+                    routers.local(&mut self.fabric, node, &packet, at);
+                }
+                Output::Refused { node, iface, packet, why, at } => {
+                    routers.refused(&mut self.fabric, (node, iface), &packet, why, at);
+                }
+                Output::Seen { iface, sent, packet, at } => {
+                    self.taps.seen(iface, sent, &packet, None, at);
+                }
+                Output::Dropped { iface, packet, reason, at } => {
+                    self.taps.seen(iface, true, &packet, Some(reason), at);
+                }
+                Output::Mirrored { mirror, packet, at } => {
+                    self.taps.mirrored(mirror, packet, at, &mut self.egress);
+                }
+            }
+        }
+    }
+
+    /// Sleeps until the next deadline or arrival; tells whether it slept at all.
+    fn wait(&mut self, ready: &mut Vec<IfaceId>) -> bool {
+        let mut wake = self.fabric.next_wake().map_or(Time::MAX, |at| self.pace.release(at));
+        wake = wake.min(self.next_sample);
+        if let Some(change) = self.changes.front() {
+            wake = wake.min(change.at);
+        }
+        let now = self.now();
+        if self.egress.is_stalled() {
+            wake = wake.min(now + RETRY);
+        }
+        let timeout = self.pace.sleep(now, wake);
+        self.ports.wait(timeout, ready);
+        timeout.is_positive()
+    }
+
+    fn read(&mut self, iface: IfaceId, slept: bool) {
+        for _ in 0..BUDGET {
+            let Some((fd, framing)) = self.ports.reader(iface) else { return };
+            // Once a port: what a burst brought came together, as near as anyone can tell.
+            let Ok(bytes) = self.pool.read(fd) else { return };
+            self.report.reads += 1;
+            let link = framing.len();
+            let Some(virtio) = bytes.first_chunk::<VIRTIO_HEADER>() else {
+                self.report.malformed += 1;
+                self.pool.give_back(bytes);
+                continue;
+            };
+            let offload = Offload::read(*virtio, link as u16);
+            if !self.pool.has_room() {
+                self.report.memory_drops += 1;
+                self.pool.give_back(bytes);
+                continue;
+            }
+            let start = VIRTIO_HEADER + link;
+            let Some(packet) = self.ingress.describe(&self.pool, bytes, start, offload) else {
+                self.report.malformed += 1;
+                continue;
+            };
+            let correction = if slept { self.wake_up.as_nanos() } else { 0 };
+            let at = Time::from_nanos(self.polled.as_nanos().saturating_sub(correction));
+            self.fabric.inject(at.max(self.fabric.now()), iface, packet);
+        }
+    }
+
+    fn sample(&mut self, now: Time) {
+        let links = (0..self.plan.links.len())
+            .flat_map(|link| Direction::BOTH.map(|direction| (LinkId::at(link), direction)));
+        let links = links
+            .map(|(link, direction)| {
+                let level = self.fabric.take_queue_level(link, direction);
+                (self.fabric.stats(link, direction).clone(), level)
+            })
+            .collect();
+        // Nobody listens any more once the lab is being taken down.
+        let _ = self.outbox.send(Batch { at: now, links, delivered: self.report.delivered });
+        while self.next_sample <= now {
+            self.next_sample += self.plan.interval;
+        }
+    }
+
+    fn queue_delays(&self) -> Vec<Histogram> {
+        let links = (0..self.plan.links.len()).flat_map(|link| {
+            Direction::BOTH.map(|direction| self.fabric.queue_delays(LinkId::at(link), direction))
+        });
+        let convert = |delays: &fabric::QueueDelays| {
+            let mut histogram = Histogram::new();
+            for (delay, packets) in delays.buckets() {
+                histogram.record_many(delay.as_nanos(), packets);
+            }
+            histogram
+        };
+        links.map(convert).collect()
+    }
+
+    fn limit_realtime(&mut self, now: Time) {
+        let state = &mut self.realtime;
+        if !self.report.realtime || now < state.window_end {
+            return;
+        }
+        let cpu = sys::clock::thread_cpu();
+        let share = (cpu - state.cpu) as f64 / REALTIME_WINDOW.as_nanos() as f64;
+        (state.cpu, state.window_end) = (cpu, now + REALTIME_WINDOW);
+        let allowed = share < REALTIME_SHARE;
+        if allowed != state.in_force {
+            let changed =
+                if allowed { sys::sched::set_fifo(PRIORITY) } else { sys::sched::set_ordinary() };
+            if changed.is_ok() {
+                state.in_force = allowed;
+            }
+        }
+    }
+}
+
+/// The plan's network as the fabric takes it.
+fn network(plan: &Plan) -> Network {
+    let links = plan.links.iter().map(|link| Wire {
+        name: link.name.clone(),
+        ends: link.ends,
+        directions: link.directions.clone(),
+        up: link.up,
+    });
+    Network {
+        nodes: plan.nodes.iter().map(|node| node.fabric).collect(),
+        links: links.collect(),
+        overhead: Bytes::new(plan.overhead.count()),
+    }
+}
+
+impl From<fabric::Error> for Error {
+    fn from(error: fabric::Error) -> Self {
+        Self::Fabric(error)
+    }
+}

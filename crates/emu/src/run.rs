@@ -1,0 +1,230 @@
+//! A run, from plan to record, as the command sees it: make the folder, launch the lab's process,
+//! pass signals and progress on, read what came of it.
+
+mod capacity;
+mod lab;
+mod measure;
+mod message;
+mod picture;
+mod schedule;
+mod summary;
+mod verdict;
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ::lab::plan::Plan;
+use base::{Span, Time};
+use record::RunFolder;
+use record::run::{RunRecord, Status};
+use rustix::event::{PollFd, PollFlags};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::doctor::{self, Facts};
+use crate::enclosure::Engine;
+use crate::launch::{self, LabHandle};
+use crate::registry::{Entry, Registration, Registry};
+use crate::{Error, Result};
+use message::{FromLab, ToLab};
+
+/// How a run is done.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where run folders are made.
+    pub runs_dir: PathBuf,
+    /// What relative directories in the lab file start from.
+    pub lab_dir: PathBuf,
+    /// The command that repeats the run.
+    pub repeat: String,
+    /// The engine to use; `None`: the best that works.
+    pub engine: Option<Engine>,
+    /// Keep the lab up until its duration is over, though all programs and flows have ended.
+    pub stay: bool,
+}
+
+/// How far a run is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Time since the lab's start.
+    pub now: Time,
+    /// When it ends at the latest.
+    pub duration: Span,
+    /// What it waits for, in words; empty when nothing in particular.
+    pub waiting_for: String,
+    /// Packets delivered so far.
+    pub packets: u64,
+    /// The name under which other commands find it.
+    pub name: String,
+}
+
+/// Runs `plan` and returns its record; the folder is `runs_dir/<name>-<id>`.
+///
+/// Ctrl-C ends the lab in order; results so far are kept and the record says `interrupted`.
+///
+/// # Errors
+/// When the lab could not start, with the exit code of [`Error::exit_code`]. A lab that started
+/// always gives a record.
+pub fn run(
+    plan: &Plan,
+    options: &Options,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<RunRecord> {
+    let facts = Facts::collect().map_err(Error::Facts)?;
+    let choice = doctor::choose(&facts, options.engine).map_err(|refused| {
+        Error::NoEngine(refused.into_iter().map(|(e, why)| (e, why.to_string())).collect())
+    })?;
+    let folder = RunFolder::create(&options.runs_dir, &plan.name)?;
+    folder.write(RunFolder::RESOLVED_LAB, ::lab::resolved(plan).as_bytes())?;
+    let record = summary::begin(plan, options, &folder, &choice);
+    folder.write_record(&record)?;
+    let job = lab::Job {
+        plan: Arc::new(plan.clone()),
+        folder: folder.clone(),
+        record,
+        engine: choice.engine,
+        lab_dir: options.lab_dir.clone(),
+        stay: options.stay,
+    };
+    let started =
+        launch::fork_lab(&launch::Options::new(&plan.name), move |side| lab::main(job, side));
+    let mut handle = match started {
+        Ok(handle) => handle,
+        Err(error) => {
+            // Nothing ran: an empty folder would only puzzle.
+            let _ = std::fs::remove_dir_all(folder.path());
+            return Err(error);
+        }
+    };
+    let outcome = attend(&mut handle, plan, &folder, progress);
+    handle.end();
+    let exit = handle.wait()?;
+    match outcome {
+        Ok(true) => {}
+        Ok(false) => {
+            // Killed, or a bug: what had been written is kept.
+            folder.mark_killed()?;
+            return killed(&folder, &exit.to_string());
+        }
+        Err(error) => {
+            let _ = folder.mark_killed();
+            return Err(error);
+        }
+    }
+    Ok(folder.read_record()?)
+}
+
+/// The record of a lab whose process vanished.
+fn killed(folder: &RunFolder, how: &str) -> Result<RunRecord> {
+    let mut record = folder.read_record()?;
+    record.status = Status::Killed;
+    record.exit_code = Some(70);
+    record.warnings.push(format!("the lab's process ended early: {how}"));
+    folder.write_record(&record)?;
+    Ok(record)
+}
+
+/// Hears the lab out; true once it said that it has finished.
+fn attend(
+    handle: &mut LabHandle,
+    plan: &Plan,
+    folder: &RunFolder,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<bool> {
+    let mut signals = Signals::listen()?;
+    let mut lines = BufReader::new(handle.channel().try_clone().map_err(Error::Channel)?);
+    let mut registration: Option<Registration> = None;
+    let mut asked = 0;
+    loop {
+        let mut fds = [
+            PollFd::new(lines.get_ref(), PollFlags::IN),
+            PollFd::new(&signals.pipe, PollFlags::IN),
+        ];
+        match rustix::event::poll(&mut fds, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(Error::Channel(errno.into())),
+        }
+        let [spoken, signalled] = fds.map(|fd| !fd.revents().is_empty());
+        if signalled {
+            signals.clear();
+            asked += 1;
+            match asked {
+                1 => message::send(handle.channel(), &ToLab::Stop),
+                // Whoever insists does not want to wait for the programs' grace.
+                _ => handle.kill()?,
+            }
+        }
+        if !spoken {
+            continue;
+        }
+        let mut line = String::new();
+        if lines.read_line(&mut line).map_err(Error::Channel)? == 0 {
+            return Ok(false);
+        }
+        match message::parse(&line) {
+            Some(FromLab::Ready { hosts }) => {
+                registration = register(handle.pid(), plan, folder, hosts);
+            }
+            Some(FromLab::Progress { now_ns, waiting_for, packets }) => progress(Progress {
+                now: Time::from_nanos(now_ns),
+                duration: plan.duration,
+                waiting_for,
+                packets,
+                name: registration.as_ref().map_or(&plan.name, |r| &r.entry().name).clone(),
+            }),
+            Some(FromLab::Failed { text, code }) => return Err(Error::Lab { text, code }),
+            Some(FromLab::Finished) => return Ok(true),
+            None => {}
+        }
+    }
+}
+
+/// Lets other commands find the lab. A lab that cannot be registered runs all the same.
+fn register(
+    init: u32,
+    plan: &Plan,
+    folder: &RunFolder,
+    hosts: std::collections::BTreeMap<String, i32>,
+) -> Option<Registration> {
+    let path = std::path::absolute(folder.path()).unwrap_or_else(|_| folder.path().to_owned());
+    let entry = Entry::new(&plan.name, folder.id(), std::process::id(), init, path);
+    let registered = entry.and_then(|mut entry| {
+        entry.hosts = hosts;
+        Registry::open()?.register(entry)
+    });
+    registered.ok()
+}
+
+/// SIGINT, SIGTERM and SIGHUP as bytes in a pipe, for as long as this lives.
+struct Signals {
+    pipe: UnixStream,
+    ids: Vec<signal_hook::SigId>,
+}
+
+impl Signals {
+    fn listen() -> Result<Self> {
+        let (pipe, write) = UnixStream::pair().map_err(Error::Channel)?;
+        pipe.set_nonblocking(true).map_err(Error::Channel)?;
+        let mut signals = Self { pipe, ids: Vec::new() };
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            let copy = write.try_clone().map_err(Error::Channel)?;
+            let id = signal_hook::low_level::pipe::register(signal, copy);
+            signals.ids.push(id.map_err(Error::Channel)?);
+        }
+        Ok(signals)
+    }
+
+    fn clear(&mut self) {
+        let mut bytes = [0; 64];
+        while self.pipe.read(&mut bytes).is_ok_and(|count| count > 0) {}
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        for id in self.ids.drain(..) {
+            signal_hook::low_level::unregister(id);
+        }
+    }
+}

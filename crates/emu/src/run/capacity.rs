@@ -1,0 +1,74 @@
+//! How many bits a link could have carried, with changes of its rate taken into account.
+
+use base::{Direction, LinkId, Time};
+use fabric::{LinkConfig, Rate, Trace};
+use lab::plan::{Action, Plan};
+
+/// Bits that one direction of a link can carry between two moments; `None` while unlimited.
+pub(super) fn bits(
+    plan: &Plan,
+    link: LinkId,
+    direction: Direction,
+    (from, to): (Time, Time),
+) -> Option<f64> {
+    let mut rate = bits_per_second(&plan.links[link.index()].directions[direction.index()]);
+    let mut at = Time::ZERO;
+    let mut sum = 0.0;
+    let mut add = |rate: Option<f64>, start: Time, end: Time| {
+        let seconds = end.min(to).since(start.max(from)).as_secs_f64();
+        if seconds > 0.0 {
+            sum += rate? * seconds;
+        }
+        Some(())
+    };
+    for event in &plan.events {
+        match &event.action {
+            Action::Set { link: l, direction: d, config } if (*l, *d) == (link, direction) => {
+                add(rate, at, event.at)?;
+                rate = bits_per_second(config);
+                at = event.at;
+            }
+            _ => {}
+        }
+    }
+    add(rate, at, Time::MAX)?;
+    Some(sum)
+}
+
+fn bits_per_second(config: &LinkConfig) -> Option<f64> {
+    match &config.rate {
+        Rate::Unlimited => None,
+        Rate::Constant(rate) => Some(rate.bits_per_sec() as f64),
+        Rate::Trace(trace) => {
+            let bytes = Trace::OPPORTUNITY.count() * trace.opportunities.len() as u64;
+            Some(bytes as f64 * 8.0 / trace.period.as_secs_f64())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+    use base::{Bandwidth, Span};
+    use lab::plan::Event;
+
+    #[test]
+    fn capacity_follows_the_events() {
+        let mut plan = sample::star(2);
+        let config = |mbit| LinkConfig {
+            rate: Rate::Constant(Bandwidth::from_mbits_per_sec(mbit)),
+            ..LinkConfig::default()
+        };
+        let (link, direction) = (LinkId(0), Direction::Up);
+        let second = |n| Time::ZERO + Span::from_secs(n);
+        assert_eq!(bits(&plan, link, direction, (Time::ZERO, second(1))), None);
+        plan.links[0].directions[0] = config(10);
+        let action = Action::Set { link, direction, config: Box::new(config(30)) };
+        plan.events = vec![Event { at: second(2), action, text: String::new() }];
+        assert_eq!(bits(&plan, link, direction, (Time::ZERO, second(4))), Some(80e6));
+        assert_eq!(bits(&plan, link, direction, (second(1), second(3))), Some(40e6));
+        let back = bits(&plan, link, Direction::Down, (second(1), second(3)));
+        assert_eq!(back, None);
+    }
+}

@@ -1,0 +1,513 @@
+//! A run, from inside the lab's own process: build, supervise, end, write the record.
+
+use std::io::{BufRead, BufReader};
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+
+use base::{FlowId, NodeId, ProgramId, Span, Time};
+use lab::plan::{Action, Event, Family, Plan, Traffic};
+use lab::routes::Routes;
+use record::run::{EventRecord, RunRecord, Status};
+use record::{FlowSample, Level, Recorder, RecorderOptions, RunFolder};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use sys::sched::CpuTimes;
+
+use super::message::{self, FromLab, ToLab};
+use super::schedule::Schedule;
+use super::summary::{self, Findings, LinkLedger};
+use super::verdict;
+use crate::datapath::{Datapath, Report, Setup};
+use crate::enclosure::{self, Enclosure, Engine, install_names};
+use crate::flow::{FlowEngine, FlowOptions, FlowSpec};
+use crate::launch::LabSide;
+use crate::program::{ProgramEvent, Supervisor};
+use crate::{Error, Result};
+
+/// From the start of the data path to the lab's time zero: what calibration takes.
+const LEAD: Span = Span::from_millis(60);
+
+/// The control loop looks around at least this often.
+const ROUND: Span = Span::from_millis(50);
+
+/// The command hears of the progress this often.
+const NEWS: Span = Span::from_millis(200);
+
+/// After the programs' own grace times, what still stands is left to the kernel.
+const PATIENCE: Span = Span::from_secs(2);
+
+/// What a lab's process is given.
+pub(super) struct Job {
+    pub(super) plan: Arc<Plan>,
+    pub(super) folder: RunFolder,
+    /// As it was begun.
+    pub(super) record: RunRecord,
+    pub(super) engine: Engine,
+    pub(super) lab_dir: PathBuf,
+    pub(super) stay: bool,
+}
+
+/// Runs the lab; the result is the process's exit status.
+pub(super) fn main(job: Job, side: LabSide) -> i32 {
+    let Ok(news) = side.channel.try_clone() else { return 70 };
+    let ended = Running::start(job, side).and_then(Running::run);
+    match ended {
+        Ok(()) => {
+            message::send(&news, &FromLab::Finished);
+            0
+        }
+        Err(error) => {
+            let code = error.exit_code();
+            message::send(&news, &FromLab::Failed { text: error.to_string(), code });
+            i32::from(code)
+        }
+    }
+}
+
+/// Why a run ends.
+enum End {
+    /// Its time is over, or everything finite has finished.
+    Complete,
+    /// Its user ended it.
+    Interrupted,
+    /// Something that the lab needs failed.
+    Failed(Error),
+}
+
+/// A lab that runs.
+struct Running {
+    job: Job,
+    channel: BufReader<UnixStream>,
+    enclosure: Arc<Enclosure>,
+    routes: Routes,
+    recorder: Recorder,
+    datapath: Datapath,
+    supervisor: Supervisor,
+    flows: Option<FlowEngine>,
+    flow_samples: Receiver<FlowSample>,
+    schedule: Schedule,
+    ledger: LinkLedger,
+    findings: Findings,
+    /// Programs that went down with their node.
+    felled: Vec<ProgramId>,
+    origin: u64,
+    next_news: Time,
+    delivered: u64,
+    cpu: CpuTimes,
+}
+
+impl Running {
+    fn start(job: Job, side: LabSide) -> Result<Self> {
+        let plan = Arc::clone(&job.plan);
+        let cpu = CpuTimes::read().unwrap_or_default();
+        let link_up: Vec<bool> = plan.links.iter().map(|link| link.up).collect();
+        let routes = Routes::compute(&plan, &link_up);
+        let mut findings = Findings::default();
+        findings.warn_all(&side.notices);
+        let enclosure = enclosure::build(&plan, &routes, job.engine)?;
+        findings.warn_all(&enclosure.notices);
+        findings.warn_all(&install_names(&side.mounts, &plan, None));
+        let supervisor = Supervisor::new(&plan, &enclosure, &job.folder, &job.lab_dir)?;
+        let (captures, mirror_captures, names) = captures(&plan);
+        let started_unix_ns = sys::clock::realtime() + LEAD.as_nanos();
+        let recorder = Recorder::start(
+            &job.folder,
+            &RecorderOptions {
+                started_unix_ns,
+                links: plan.links.iter().map(|link| link.name.clone()).collect(),
+                flows: plan.flows.iter().map(|flow| flow.name.clone()).collect(),
+                captures: names,
+            },
+        )?;
+        let enclosure = Arc::new(enclosure);
+        let origin = sys::clock::monotonic() + LEAD.as_nanos();
+        let datapath = Datapath::start(Setup {
+            plan: Arc::clone(&plan),
+            enclosure: Arc::clone(&enclosure),
+            forwarding: Box::new(Routes::compute(&plan, &link_up)),
+            recorder: recorder.handle(),
+            captures,
+            mirror_captures,
+            origin,
+        })?;
+        let (samples, flow_samples) = channel();
+        let handle = recorder.handle();
+        let sink = Box::new(move |sample: FlowSample| {
+            let _ = samples.send(sample.clone());
+            handle.flow(sample);
+        });
+        let options = FlowOptions { origin, interval: plan.interval };
+        let flows = match flow_specs(&plan, &enclosure)? {
+            specs if specs.is_empty() => None,
+            specs => Some(FlowEngine::spawn(specs, options, sink)?),
+        };
+        let hosts = enclosure
+            .hosts
+            .iter()
+            .map(|host| (plan.nodes[host.node.index()].name.clone(), host.netns.as_raw_fd()));
+        message::send(&side.channel, &FromLab::Ready { hosts: hosts.collect() });
+        side.channel.set_nonblocking(true).map_err(Error::Channel)?;
+        Ok(Self {
+            channel: BufReader::new(side.channel),
+            schedule: Schedule::new(Arc::clone(&plan)),
+            ledger: LinkLedger::new(&plan, recorder.handle()),
+            enclosure,
+            routes,
+            recorder,
+            datapath,
+            supervisor,
+            flows,
+            flow_samples,
+            findings,
+            felled: Vec::new(),
+            origin,
+            next_news: Time::ZERO,
+            delivered: 0,
+            cpu,
+            job,
+        })
+    }
+
+    fn now(&self) -> Time {
+        Time::from_nanos(sys::clock::monotonic().saturating_sub(self.origin))
+    }
+
+    fn run(mut self) -> Result<()> {
+        // Nothing starts before time zero.
+        self.sleep(Time::ZERO);
+        while sys::clock::monotonic() < self.origin {
+            self.sleep(Time::ZERO + Span::from_millis(1));
+        }
+        let end = loop {
+            if let Some(end) = self.round() {
+                break end;
+            }
+        };
+        self.finish(end)
+    }
+
+    /// One turn of the control loop; the reason to end, once there is one.
+    fn round(&mut self) -> Option<End> {
+        let now = self.now();
+        for change in self.schedule.changes(now) {
+            self.datapath.change(change);
+        }
+        for event in self.schedule.due(now) {
+            self.act(event, now);
+        }
+        let mut failed = None;
+        for event in self.supervisor.step(now) {
+            failed = failed.or(self.note(event, now));
+        }
+        self.drain();
+        if let Some(error) = failed {
+            return Some(End::Failed(error));
+        }
+        if !self.datapath.is_running() {
+            return Some(End::Failed(Error::DatapathPanicked));
+        }
+        if self.recorder.handle().failed() {
+            // The recorder says why when it is finished.
+            return Some(End::Interrupted);
+        }
+        if self.must_stop() {
+            return Some(End::Interrupted);
+        }
+        if now.since(Time::ZERO) >= self.job.plan.duration || self.is_done() {
+            return Some(End::Complete);
+        }
+        self.tell(now);
+        self.sleep(now);
+        None
+    }
+
+    /// Whether all that has an end of its own has come to it.
+    fn is_done(&self) -> bool {
+        let plan = &self.job.plan;
+        let finite_flow = |flow: &lab::plan::Flow| {
+            flow.duration.is_some()
+                || match &flow.traffic {
+                    Traffic::Bulk { size, .. } | Traffic::Paced { size, .. } => size.is_some(),
+                    Traffic::Rpc { count, .. } => count.is_some(),
+                }
+        };
+        let has_work = plan.programs.iter().any(|program| !program.service)
+            || plan.flows.iter().any(finite_flow);
+        !self.job.stay
+            && has_work
+            && self.schedule.next().is_none()
+            && self.supervisor.is_work_over()
+            && self.flows.as_ref().is_none_or(|flows| flows.pending() == 0)
+    }
+
+    fn act(&mut self, event: Event, now: Time) {
+        self.recorder.handle().log(now, Level::Info, "event", &event.text);
+        self.findings.events.push(EventRecord { at_s: event.at.as_secs_f64(), text: event.text });
+        match event.action {
+            Action::Stop(program) => self.supervisor.stop(program, now),
+            Action::Kill(program) => self.supervisor.kill(program, now),
+            Action::Start(program) => self.supervisor.start(program, now),
+            Action::FlowStart(flow) => self.with_flows(|flows| flows.start(flow)),
+            Action::FlowStop(flow) => self.with_flows(|flows| flows.stop(flow)),
+            Action::NodeDown(node) => {
+                for program in self.programs_on(node) {
+                    let outcome = self.supervisor.outcome(program);
+                    if outcome.started.is_some() && outcome.ended.is_none() {
+                        self.felled.push(program);
+                        self.supervisor.kill(program, now);
+                    }
+                }
+            }
+            Action::NodeUp(node) => {
+                for program in self.programs_on(node) {
+                    if let Some(at) = self.felled.iter().position(|felled| *felled == program) {
+                        self.felled.swap_remove(at);
+                        self.supervisor.start(program, now);
+                    }
+                }
+            }
+            // The data path has these already.
+            Action::Set { .. } | Action::LinkDown(_) | Action::LinkUp(_) => {}
+        }
+    }
+
+    fn with_flows(&self, act: impl Fn(&FlowEngine)) {
+        self.flows.iter().for_each(act);
+    }
+
+    fn programs_on(&self, node: NodeId) -> Vec<ProgramId> {
+        let programs = self.job.plan.programs.iter().enumerate();
+        programs.filter(|(_, p)| p.node == node).map(|(at, _)| ProgramId::at(at)).collect()
+    }
+
+    /// Logs what a program did; the error that ends the run, if it is one.
+    fn note(&mut self, event: ProgramEvent, now: Time) -> Option<Error> {
+        let name = |id: ProgramId| self.job.plan.programs[id.index()].name.clone();
+        let log = |level, id, text: &str| self.recorder.handle().log(now, level, &name(id), text);
+        match event {
+            ProgramEvent::Started(id) => log(Level::Info, id, "started"),
+            ProgramEvent::Ready(id) => log(Level::Info, id, "ready"),
+            ProgramEvent::Ended { program, end, as_expected, again } => {
+                let level = if as_expected { Level::Info } else { Level::Error };
+                let again = again.map_or_else(String::new, |at| format!(", again at {at}"));
+                log(level, program, &format!("ended: {end:?}{again}"));
+            }
+            ProgramEvent::Failed(id, error) => {
+                log(Level::Error, id, &error.to_string());
+                return Some(error);
+            }
+        }
+        None
+    }
+
+    /// Takes in counters and samples.
+    fn drain(&mut self) {
+        while let Some(batch) = self.datapath.batch() {
+            self.delivered = batch.delivered;
+            self.ledger.enter(batch);
+        }
+        self.findings.keep(&self.job.plan, self.flow_samples.try_iter());
+    }
+
+    /// Whether the command asked to stop, or is gone.
+    fn must_stop(&mut self) -> bool {
+        let mut line = String::new();
+        match self.channel.read_line(&mut line) {
+            Ok(0) => true,
+            Ok(_) => message::parse(&line) == Some(ToLab::Stop),
+            Err(_) => false,
+        }
+    }
+
+    fn tell(&mut self, now: Time) {
+        if now < self.next_news {
+            return;
+        }
+        self.next_news = now + NEWS;
+        let plan = &self.job.plan;
+        let waited = plan.programs.iter().enumerate().filter(|(at, program)| {
+            let outcome = self.supervisor.outcome(ProgramId::at(*at));
+            !program.service && outcome.ended.is_none()
+        });
+        let mut names: Vec<&str> = waited.map(|(_, program)| program.name.as_str()).collect();
+        let more = names.len().saturating_sub(3);
+        names.truncate(3);
+        let mut waiting_for = names.join(", ");
+        if more > 0 {
+            waiting_for.push_str(&format!(" and {more} more"));
+        }
+        let news =
+            FromLab::Progress { now_ns: now.as_nanos(), waiting_for, packets: self.delivered };
+        message::send(self.channel.get_ref(), &news);
+    }
+
+    /// Until something happens or is due.
+    fn sleep(&self, now: Time) {
+        let mut wake = (now + ROUND).min(Time::ZERO + self.job.plan.duration);
+        let due = [self.supervisor.next_wake(), self.schedule.next()];
+        for at in due.into_iter().flatten() {
+            wake = wake.min(at);
+        }
+        let nap = wake.since(self.now()).as_nanos();
+        let timeout = Timespec {
+            tv_sec: (nap / 1_000_000_000) as i64,
+            tv_nsec: (nap % 1_000_000_000) as i64,
+        };
+        let mut fds = vec![PollFd::new(self.channel.get_ref(), PollFlags::IN)];
+        fds.extend(self.supervisor.files().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        let _ = rustix::event::poll(&mut fds, Some(&timeout));
+    }
+
+    fn finish(mut self, end: End) -> Result<()> {
+        let ended = self.now();
+        let results = self.flows.take().map_or_else(Vec::new, FlowEngine::finish);
+        self.end_programs();
+        let dropped = self.device_drops();
+        let (report, batches) = match self.datapath.finish() {
+            Ok(finished) => finished,
+            Err(error) => {
+                self.findings.warnings.push(error.to_string());
+                (Report::default(), Vec::new())
+            }
+        };
+        batches.into_iter().for_each(|batch| self.ledger.enter(batch));
+        self.findings.keep(&self.job.plan, self.flow_samples.try_iter());
+        let cpu = CpuTimes::read().unwrap_or_default().since(self.cpu);
+        let recorded = self.recorder.finish();
+        let mut record = self.job.record;
+        record.status = match &end {
+            End::Complete => Status::Finished,
+            End::Interrupted => Status::Interrupted,
+            End::Failed(_) => Status::Failed,
+        };
+        record.elapsed_s = ended.as_secs_f64();
+        record.ended_unix_ms = Some(sys::clock::realtime() / 1_000_000);
+        record.machine.realtime = report.realtime;
+        let tolerance = verdict::tolerance(&self.job.plan, &self.routes);
+        let mut failure = match end {
+            End::Failed(error) => Some(error),
+            End::Complete | End::Interrupted => None,
+        };
+        if let Some(error) = recorded.error {
+            record.status = Status::Failed;
+            failure = failure.or(Some(Error::Record(error)));
+        }
+        let host = record::run::HostFaults {
+            steal_s: cpu.steal as f64 / 1e9,
+            dropped_packets: dropped,
+            capture_drops: recorded.capture_drops,
+            records_lost: recorded.records_lost,
+            cpu_s: report.cpu.as_secs_f64(),
+        };
+        summary::complete(
+            &mut record,
+            summary::Ended {
+                plan: &self.job.plan,
+                at: ended,
+                results: &results,
+                supervisor: &self.supervisor,
+                ledger: &self.ledger,
+                findings: self.findings,
+                report: &report,
+                host,
+                tolerance,
+                failure,
+            },
+        );
+        self.job.folder.write_record(&record)?;
+        Ok(())
+    }
+
+    /// Every program gets its grace; what outlives it dies with this process.
+    fn end_programs(&mut self) {
+        let start = self.now();
+        self.supervisor.shutdown(start);
+        let grace = self.job.plan.programs.iter().map(|program| program.grace).max();
+        let until = start + grace.unwrap_or_default() + PATIENCE;
+        while !self.supervisor.is_over() && self.now() < until {
+            let now = self.now();
+            for event in self.supervisor.step(now) {
+                self.note(event, now);
+            }
+            if self.supervisor.is_over() {
+                break;
+            }
+            let mut fds: Vec<_> = self
+                .supervisor
+                .files()
+                .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+                .collect();
+            let timeout = Timespec { tv_sec: 0, tv_nsec: ROUND.as_nanos() as i64 };
+            let _ = rustix::event::poll(&mut fds, Some(&timeout));
+        }
+    }
+
+    fn device_drops(&mut self) -> u64 {
+        let mut sum = 0;
+        for host in &self.enclosure.hosts {
+            match enclosure::device_drops(host, &self.job.plan) {
+                Ok(drops) => sum += drops,
+                Err(error) => self.findings.warnings.push(error.to_string()),
+            }
+        }
+        sum
+    }
+}
+
+/// Which interface goes to which capture, which mirror too, and the captures' names.
+#[expect(clippy::type_complexity, reason = "three lists that belong together")]
+fn captures(
+    plan: &Plan,
+) -> (Vec<Option<record::CaptureId>>, Vec<Option<record::CaptureId>>, Vec<String>) {
+    let mut names = Vec::new();
+    let mut ifaces = vec![None; plan.ifaces.len()];
+    for id in &plan.captures {
+        let iface = &plan.ifaces[id.index()];
+        ifaces[id.index()] = Some(record::CaptureId(names.len() as u32));
+        names.push(format!("{}.{}", plan.nodes[iface.node.index()].name, iface.name));
+    }
+    let mirrors = plan.mirrors.iter().map(|mirror| {
+        (mirror.to == lab::plan::MirrorTarget::File).then(|| {
+            names.push(mirror.name.clone());
+            record::CaptureId(names.len() as u32 - 1)
+        })
+    });
+    let mirrors = mirrors.collect();
+    (ifaces, mirrors, names)
+}
+
+fn flow_specs<'a>(plan: &Plan, enclosure: &'a Enclosure) -> Result<Vec<FlowSpec<'a>>> {
+    let address = |node: NodeId, family| -> Option<IpAddr> {
+        plan.nodes[node.index()].ifaces.iter().find_map(|iface| {
+            let iface = &plan.ifaces[iface.index()];
+            match family {
+                Family::V4 => iface.v4.map(|(v4, _)| v4.into()),
+                Family::V6 => iface.v6.map(|(v6, _)| v6.into()),
+            }
+        })
+    };
+    let spec = |(at, flow): (usize, &lab::plan::Flow)| {
+        let end = |node: NodeId| {
+            let name = || plan.nodes[node.index()].name.clone();
+            let host = enclosure.host(node).ok_or_else(|| Error::NoNamespace { node: name() })?;
+            let address = address(node, flow.family).ok_or(Error::ImpossibleFlow {
+                flow: flow.name.clone(),
+                why: "one of its ends has no address of its family",
+            })?;
+            Ok::<_, Error>((host.netns.as_fd(), address))
+        };
+        let (from, to) = (end(flow.from)?, end(flow.to)?);
+        Ok(FlowSpec {
+            id: FlowId::at(at),
+            flow: flow.clone(),
+            from_netns: from.0,
+            to_netns: to.0,
+            from_addr: from.1,
+            to_addr: to.1,
+        })
+    };
+    plan.flows.iter().enumerate().map(spec).collect()
+}

@@ -1,0 +1,272 @@
+//! What an expectation's metric comes to.
+
+use base::{Direction, FlowId, LinkId, Span, Time};
+use lab::expect::{Measure, Metric, Statistic, Subject};
+use lab::plan::Plan;
+use record::run::{ProgramEnd, RunRecord};
+use record::{Distribution, FlowSample, Histogram, LinkSample};
+
+use super::capacity;
+use crate::flow::FlowResult;
+
+/// All that metrics are made of. Samples are those of flows and links that an expectation names.
+pub(super) struct Measured<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) record: &'a RunRecord,
+    pub(super) results: &'a [FlowResult],
+    pub(super) flow_samples: &'a [FlowSample],
+    pub(super) link_samples: &'a [LinkSample],
+    pub(super) ended: Time,
+}
+
+impl Measured<'_> {
+    /// The value in the measure's base unit; `None` if there was nothing to measure.
+    pub(super) fn value(&self, metric: &Metric) -> Option<f64> {
+        match metric.subject {
+            Subject::Flow(flow) => self.flow(flow, metric),
+            Subject::Link(link, direction) => self.link(link, direction, metric),
+            Subject::Program(program) => {
+                let summary = self.record.programs.get(program.index())?;
+                match metric.measure {
+                    Measure::Exit => match summary.end? {
+                        ProgramEnd::Exit(status) => Some(f64::from(status)),
+                        ProgramEnd::Signal(signal) => Some(f64::from(128 + signal)),
+                        ProgramEnd::Stopped => None,
+                    },
+                    Measure::Restarts => Some(f64::from(summary.restarts)),
+                    Measure::Runtime => Some((summary.ended_s? - summary.started_s?) * 1e9),
+                    _ => None,
+                }
+            }
+            Subject::Run => match metric.measure {
+                Measure::Lateness => {
+                    statistic_of(self.record.lateness.distribution.as_ref()?, metric.statistic)
+                }
+                Measure::Duration => Some(self.record.elapsed_s * 1e9),
+                Measure::Trusted => {
+                    self.record.verdict.as_ref().map(|verdict| f64::from(u8::from(verdict.trusted)))
+                }
+                _ => None,
+            },
+        }
+    }
+
+    fn window(&self, metric: &Metric) -> (Time, Time) {
+        metric.window.map_or((Time::ZERO, self.ended), |(from, to)| (from, to.min(self.ended)))
+    }
+
+    fn flow(&self, flow: FlowId, metric: &Metric) -> Option<f64> {
+        let result = self.results.iter().find(|result| result.id == flow)?;
+        let (from, to) = self.window(metric);
+        let samples: Vec<&FlowSample> = self
+            .flow_samples
+            .iter()
+            .filter(|sample| sample.flow == flow && within(sample.at, sample.interval, from, to))
+            .collect();
+        let sum = |pick: fn(&FlowSample) -> Option<u64>| -> Option<f64> {
+            let values: Vec<u64> = samples.iter().filter_map(|sample| pick(sample)).collect();
+            (!values.is_empty()).then(|| values.iter().sum::<u64>() as f64)
+        };
+        let windowed = metric.window.is_some();
+        match metric.measure {
+            Measure::Goodput if metric.statistic == Statistic::Mean && !windowed => {
+                Some(result.mean_goodput())
+            }
+            Measure::Goodput => {
+                let rates = samples.iter().map(|sample| {
+                    sample.received_bytes as f64 * 8.0 / sample.interval.as_secs_f64().max(1e-9)
+                });
+                statistic(rates.collect(), metric.statistic)
+            }
+            Measure::Rtt => {
+                let values = samples.iter().filter_map(|sample| sample.rtt);
+                statistic(values.map(|rtt| rtt.as_nanos() as f64).collect(), metric.statistic)
+            }
+            Measure::Delay if !windowed => histogram(&result.delay, metric.statistic),
+            Measure::Latency if !windowed => histogram(&result.latency, metric.statistic),
+            Measure::Delay => {
+                over(samples.iter().filter_map(|s| s.delay.as_ref()), metric.statistic)
+            }
+            Measure::Latency => {
+                over(samples.iter().filter_map(|s| s.latency.as_ref()), metric.statistic)
+            }
+            Measure::Loss => {
+                let counts = result.datagrams?;
+                let (lost, sent) = if windowed {
+                    let lost = sum(|sample| sample.lost)?;
+                    let arrived: u64 =
+                        samples.iter().filter_map(|s| s.delay.as_ref()).map(|d| d.count).sum();
+                    (lost, lost + arrived as f64)
+                } else {
+                    (counts.lost as f64, counts.sent as f64)
+                };
+                (sent > 0.0).then(|| lost / sent)
+            }
+            Measure::Retransmits if windowed => sum(|sample| sample.retransmits),
+            Measure::Retransmits => result.retransmits.map(|count| count as f64),
+            Measure::Completion => result.completion.map(|span| span.as_nanos() as f64),
+            Measure::Sent if windowed => sum(|sample| Some(sample.sent_bytes)),
+            Measure::Sent => Some(result.sent_bytes as f64),
+            Measure::Received if windowed => sum(|sample| Some(sample.received_bytes)),
+            Measure::Received => Some(result.received_bytes as f64),
+            Measure::Responses if windowed => sum(|sample| sample.responses),
+            Measure::Responses => result.responses.map(|count| count as f64),
+            _ => None,
+        }
+    }
+
+    fn link(&self, link: LinkId, direction: Direction, metric: &Metric) -> Option<f64> {
+        let (from, to) = self.window(metric);
+        let seconds = to.since(from).as_secs_f64();
+        let samples: Vec<&LinkSample> = self
+            .link_samples
+            .iter()
+            .filter(|sample| (sample.link, sample.direction) == (link, direction))
+            .filter(|sample| within(sample.at, sample.interval, from, to))
+            .collect();
+        let bits = |sample: &LinkSample| sample.sent_bytes as f64 * 8.0;
+        let total: f64 = samples.iter().map(|sample| bits(sample)).sum();
+        let is_mean = matches!(metric.statistic, Statistic::Mean | Statistic::Value);
+        match metric.measure {
+            Measure::Throughput if is_mean => (seconds > 0.0).then(|| total / seconds),
+            Measure::Throughput => {
+                let rates = samples.iter().map(|s| bits(s) / s.interval.as_secs_f64().max(1e-9));
+                statistic(rates.collect(), metric.statistic)
+            }
+            Measure::Utilisation if is_mean => {
+                let capacity = capacity::bits(self.plan, link, direction, (from, to))?;
+                (capacity > 0.0).then(|| total / capacity)
+            }
+            Measure::Utilisation => {
+                let shares = samples.iter().filter_map(|sample| {
+                    let start = Time::from_nanos(
+                        sample.at.as_nanos().saturating_sub(sample.interval.as_nanos()),
+                    );
+                    let capacity = capacity::bits(self.plan, link, direction, (start, sample.at))?;
+                    (capacity > 0.0).then(|| bits(sample) / capacity)
+                });
+                statistic(shares.collect(), metric.statistic)
+            }
+            Measure::Drops => {
+                Some(samples.iter().map(|sample| sample.drops.iter().sum::<u64>()).sum::<u64>()
+                    as f64)
+            }
+            Measure::Marks => Some(samples.iter().map(|sample| sample.marks).sum::<u64>() as f64),
+            Measure::Queue => {
+                let pick = |sample: &&LinkSample| match metric.statistic {
+                    Statistic::Max => sample.queue_max_bytes as f64,
+                    _ => sample.queue_bytes as f64,
+                };
+                statistic(samples.iter().map(pick).collect(), metric.statistic)
+            }
+            Measure::Delay if metric.window.is_none() => {
+                let at = link.index() * 2 + direction.index();
+                let waited = self.record.links.get(at)?.queue_delay.as_ref()?;
+                let wire = self.plan.links[link.index()].directions[direction.index()].delay;
+                Some(statistic_of(waited, metric.statistic)? + wire.as_nanos() as f64)
+            }
+            Measure::Delay => {
+                let wire = self.plan.links[link.index()].directions[direction.index()].delay;
+                let waits = samples.iter().filter_map(|sample| sample.queue_delay_max);
+                let delays = waits.map(|wait| (wait + wire).as_nanos() as f64);
+                statistic(delays.collect(), metric.statistic)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Whether an interval that ended at `at` lies within the window, to half an interval.
+fn within(at: Time, interval: Span, from: Time, to: Time) -> bool {
+    let half = interval.as_nanos() / 2;
+    let middle = at.as_nanos().saturating_sub(half);
+    (from.as_nanos()..to.as_nanos()).contains(&middle)
+}
+
+fn statistic(mut values: Vec<f64>, wanted: Statistic) -> Option<f64> {
+    if values.is_empty() {
+        return None;
+    }
+    values.sort_by(f64::total_cmp);
+    let quantile = |q: f64| values[((values.len() - 1) as f64 * q).round() as usize];
+    let sum = values.iter().sum::<f64>();
+    Some(match wanted {
+        Statistic::Mean | Statistic::Value => sum / values.len() as f64,
+        Statistic::Min => values[0],
+        Statistic::Max => values[values.len() - 1],
+        Statistic::P50 => quantile(0.5),
+        Statistic::P90 => quantile(0.9),
+        Statistic::P99 => quantile(0.99),
+        Statistic::P999 => quantile(0.999),
+        Statistic::Sum => sum,
+    })
+}
+
+fn histogram(histogram: &Histogram, wanted: Statistic) -> Option<f64> {
+    statistic_of(&histogram.distribution()?, wanted)
+}
+
+fn statistic_of(distribution: &Distribution, wanted: Statistic) -> Option<f64> {
+    Some(match wanted {
+        Statistic::Mean | Statistic::Value => distribution.mean_ns,
+        Statistic::Min => distribution.min_ns as f64,
+        Statistic::Max => distribution.max_ns as f64,
+        Statistic::P50 => distribution.p50_ns as f64,
+        Statistic::P90 => distribution.p90_ns as f64,
+        Statistic::P99 => distribution.p99_ns as f64,
+        Statistic::P999 => distribution.p999_ns as f64,
+        Statistic::Sum => distribution.mean_ns * distribution.count as f64,
+    })
+}
+
+/// A statistic over several intervals. Means are weighted; a percentile is the worst interval's,
+/// an upper bound, for the values themselves are gone.
+fn over<'a>(parts: impl Iterator<Item = &'a Distribution>, wanted: Statistic) -> Option<f64> {
+    let parts: Vec<&Distribution> = parts.filter(|part| part.count > 0).collect();
+    let count: u64 = parts.iter().map(|part| part.count).sum();
+    let values = parts.iter().filter_map(|part| statistic_of(part, wanted));
+    match wanted {
+        Statistic::Mean | Statistic::Value => (count > 0).then(|| {
+            parts.iter().map(|part| part.mean_ns * part.count as f64).sum::<f64>() / count as f64
+        }),
+        Statistic::Sum => Some(values.sum()),
+        Statistic::Min => values.min_by(f64::total_cmp),
+        _ => values.max_by(f64::total_cmp),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statistics_of_few_values() {
+        let values = || vec![3.0, 1.0, 2.0];
+        assert_eq!(statistic(values(), Statistic::Mean), Some(2.0));
+        assert_eq!(statistic(values(), Statistic::P50), Some(2.0));
+        assert_eq!(statistic(values(), Statistic::P99), Some(3.0));
+        assert_eq!(statistic(values(), Statistic::Sum), Some(6.0));
+        assert_eq!(statistic(Vec::new(), Statistic::Max), None);
+    }
+
+    #[test]
+    fn intervals_belong_to_the_window_that_holds_their_middle() {
+        let second = |n| Time::ZERO + Span::from_secs(n);
+        assert!(within(second(3), Span::from_secs(1), second(2), second(3)));
+        assert!(!within(second(2), Span::from_secs(1), second(2), second(3)));
+    }
+
+    #[test]
+    fn windows_bound_percentiles_from_above() {
+        let part = |value| {
+            let mut histogram = Histogram::new();
+            histogram.record_many(value, 10);
+            histogram.distribution().unwrap()
+        };
+        let parts = [part(1_000), part(3_000)];
+        let near = |value: Option<f64>, wanted: f64| (value.unwrap() / wanted - 1.0).abs() < 0.02;
+        assert!(near(over(parts.iter(), Statistic::Mean), 2_000.0));
+        assert!(near(over(parts.iter(), Statistic::P99), 3_000.0));
+        assert!(near(over(parts.iter(), Statistic::Min), 1_000.0));
+    }
+}

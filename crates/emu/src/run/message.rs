@@ -1,0 +1,57 @@
+//! What the command and the lab's process say to each other: a JSON object a line.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+
+use serde::{Deserialize, Serialize};
+
+/// From the lab.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum FromLab {
+    /// The namespaces stand: host name to descriptor number in the lab's process.
+    Ready { hosts: BTreeMap<String, i32> },
+    /// How far it is.
+    Progress { now_ns: u64, waiting_for: String, packets: u64 },
+    /// It could not start.
+    Failed { text: String, code: u8 },
+    /// It has ended and written its record.
+    Finished,
+}
+
+/// To the lab.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ToLab {
+    /// End now, in order.
+    Stop,
+}
+
+/// Says something. A listener that is gone needs no telling: its end reads end-of-file.
+pub(super) fn send(mut channel: &UnixStream, message: &impl Serialize) {
+    if let Ok(mut text) = serde_json::to_vec(message) {
+        text.push(b'\n');
+        let _ = channel.write_all(&text);
+    }
+}
+
+/// Understands a line; `None` where it is of another version.
+pub(super) fn parse<'a, T: Deserialize<'a>>(line: &'a str) -> Option<T> {
+    serde_json::from_str(line).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_survive() {
+        let message = FromLab::Failed { text: "no\nroom".to_owned(), code: 4 };
+        let text = serde_json::to_string(&message).unwrap();
+        assert!(!text.contains('\n'));
+        assert_eq!(parse(&text), Some(message));
+        assert_eq!(parse::<ToLab>("\"stop\"\n"), Some(ToLab::Stop));
+        assert_eq!(parse::<ToLab>("\"dance\""), None);
+    }
+}

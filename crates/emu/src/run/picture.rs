@@ -1,0 +1,100 @@
+//! The network's picture: nodes with places, links with words.
+
+use base::Direction;
+use fabric::{Discipline, LinkConfig, Loss, QueueLimit, Rate};
+use lab::plan::{Plan, Role};
+use record::run::{NodeRole, Topology, TopologyLink, TopologyNode};
+
+/// The picture of a plan's network; the same for the same seed.
+pub(super) fn topology(plan: &Plan) -> Topology {
+    let links: Vec<[u32; 2]> = plan.links.iter().map(|link| link.ends.map(|end| end.0)).collect();
+    let places = topology::layout::place(plan.nodes.len(), &links, plan.seed);
+    let nodes = plan.nodes.iter().zip(places).map(|(node, [x, y])| TopologyNode {
+        name: node.name.clone(),
+        role: match node.kind {
+            Role::Host => NodeRole::Host,
+            Role::Router => NodeRole::Router,
+            Role::Switch => NodeRole::Switch,
+        },
+        x,
+        y,
+        addresses: addresses(plan, node),
+    });
+    let links = plan.links.iter().map(|link| {
+        let both = |pick: fn(&LinkConfig) -> String| {
+            Direction::BOTH.map(|direction| pick(&link.directions[direction.index()]))
+        };
+        TopologyLink {
+            name: link.name.clone(),
+            ends: link.ends.map(|end| plan.nodes[end.index()].name.clone()),
+            text: both(words),
+            rate_bit_per_s: Direction::BOTH.map(|direction| {
+                match link.directions[direction.index()].rate {
+                    Rate::Constant(rate) => Some(rate.bits_per_sec()),
+                    Rate::Unlimited | Rate::Trace(_) => None,
+                }
+            }),
+            delay_ns: Direction::BOTH
+                .map(|direction| link.directions[direction.index()].delay.as_nanos()),
+        }
+    });
+    Topology { nodes: nodes.collect(), links: links.collect() }
+}
+
+fn addresses(plan: &Plan, node: &lab::plan::Node) -> Vec<String> {
+    let mut texts = Vec::new();
+    for iface in node.ifaces.iter().map(|iface| &plan.ifaces[iface.index()]) {
+        texts.extend(iface.v4.map(|(v4, prefix)| format!("{v4}/{prefix}")));
+        texts.extend(iface.v6.map(|(v6, prefix)| format!("{v6}/{prefix}")));
+    }
+    texts
+}
+
+/// One direction of a link in words: `10 Mbit/s, 25 ms, fq-codel, loss 0.1 %`.
+pub(super) fn words(config: &LinkConfig) -> String {
+    let mut words = Vec::new();
+    match &config.rate {
+        Rate::Unlimited => {}
+        Rate::Constant(rate) => words.push(rate.to_string()),
+        Rate::Trace(trace) => words.push(format!("trace of {}", trace.period)),
+    }
+    if config.delay.is_positive() {
+        words.push(config.delay.to_string());
+    }
+    if config.rate != Rate::Unlimited {
+        words.push(format!(
+            "{} of {}",
+            discipline(&config.queue.discipline),
+            match config.queue.limit {
+                QueueLimit::Packets(packets) => format!("{packets} packets"),
+                QueueLimit::Bytes(bytes) => bytes.to_string(),
+            }
+        ));
+    }
+    match &config.loss {
+        Loss::None => {}
+        Loss::Bernoulli(share) => words.push(format!("loss {share}")),
+        Loss::GilbertElliott { .. } => words.push("bursty loss".to_owned()),
+    }
+    if config.jitter.is_some() {
+        words.push("jitter".to_owned());
+    }
+    if config.reorder.is_some() {
+        words.push("reordering".to_owned());
+    }
+    if words.is_empty() { "no limits".to_owned() } else { words.join(", ") }
+}
+
+fn discipline(discipline: &Discipline) -> &'static str {
+    match discipline {
+        Discipline::DropTail => "droptail",
+        Discipline::DropHead => "drophead",
+        Discipline::Red { .. } => "red",
+        Discipline::CoDel { .. } => "codel",
+        Discipline::FqCoDel { .. } => "fq-codel",
+        Discipline::Sfq { .. } => "sfq",
+        Discipline::Priority { .. } => "priority",
+        Discipline::Drr { .. } => "drr",
+        Discipline::Policer { .. } => "policer",
+    }
+}
