@@ -76,6 +76,7 @@ pub(crate) fn compile(input: &Input<'_>, files: &mut Files, sink: &mut Sink) -> 
     };
     compiler.read_nodes();
     compiler.read_graphs();
+    compiler.read_imports();
     compiler.read_links();
     compiler.read_programs();
     compiler.read_flows();
@@ -95,7 +96,7 @@ fn settings(input: &Input<'_>, sink: &mut Sink) -> Plan {
     let name = lab.text("name").unwrap_or(input.default_name);
     if let (false, Some(value)) = (fit_for_a_label(name), lab.get("name")) {
         sink.report(Code::BadName, &value.at, format!("`{name}` is no name for a lab")).help(
-            "letters, digits, `-`, `_` and `.`, at most 63, beginning with a letter or digit",
+            "letters, digits, `-`, `_` and `.`, at most 240, beginning with a letter or digit",
         );
     }
     let (tolerance_floor, tolerance_share) = tolerance(lab);

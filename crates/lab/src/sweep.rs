@@ -90,6 +90,12 @@ fn label(table: &Table) -> Option<String> {
     Some(format!("{}-{}", table.text("from")?, table.text("to")?))
 }
 
+/// Whether a table is meant as a sweep, be it right or wrong.
+pub(crate) fn is_meant(table: &Table) -> bool {
+    let list = table.get("sweep").is_some_and(|value| value.list().is_some());
+    list || table.text("range").is_some()
+}
+
 /// The values, if this is a sweep. A wrong one sweeps over nothing but is reported.
 fn swept(table: &Table, at: &At, sink: &mut Sink) -> Option<Vec<Value>> {
     let values = match (table.get("sweep"), table.get("range")) {
@@ -141,7 +147,7 @@ fn steps_of(table: &Table, range: &str, at: &At) -> Result<Vec<Value>, String> {
         });
     let data: Vec<Data> = match (texts, from.parse::<u64>(), to.parse::<u64>()) {
         (Some(texts), ..) => texts?.into_iter().map(Data::Text).collect(),
-        (None, Ok(from), Ok(to)) if to <= i64::MAX as u64 => {
+        (None, Ok(from), Ok(to)) if i64::try_from(to).is_ok() => {
             steps(from, to)?.into_iter().map(|step| Data::Whole(step as i64)).collect()
         }
         _ => return Err(format!("`{from}` and `{to}` are not two values of one kind")),
@@ -211,11 +217,11 @@ pub(crate) fn set(root: &mut Table, path: &str, text: &str, sink: &mut Sink) {
         .and_then(|table| table.get("value").map(|value| value.data.clone()))
         .filter(|data| !matches!(data, Data::Moment))
         .unwrap_or_else(|| Data::Text(text.to_owned()));
-    if let Form::One(_) = top.form {
-        if root.get(section).is_none() {
-            let data = Data::Table(Table::default());
-            root.put(section, Value { at: 0..0, data });
-        }
+    if let Form::One(_) = top.form
+        && root.get(section).is_none()
+    {
+        let data = Data::Table(Table::default());
+        root.put(section, Value { at: 0..0, data });
     }
     let Some(entry) = root.entries.iter_mut().find(|entry| entry.key == section) else {
         sink.report(Code::BadOverride, &nowhere, format!("--set {path}: the lab has no {section}"));

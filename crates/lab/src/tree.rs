@@ -215,12 +215,11 @@ impl Table {
 
     /// Sets or adds a key.
     pub(crate) fn put(&mut self, key: &str, value: Value) {
-        match self.entries.iter_mut().find(|entry| entry.key == key) {
-            Some(entry) => entry.value = value,
-            None => {
-                let key_at = value.at.clone();
-                self.entries.push(Entry { key: key.to_owned(), key_at, value });
-            }
+        if let Some(entry) = self.entries.iter_mut().find(|entry| entry.key == key) {
+            entry.value = value;
+        } else {
+            let key_at = value.at.clone();
+            self.entries.push(Entry { key: key.to_owned(), key_at, value });
         }
     }
 }

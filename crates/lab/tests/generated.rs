@@ -6,8 +6,9 @@ use std::path::Path;
 fn check(path: &str, fresh: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
     if std::env::var_os("NETARIUM_GENERATE").is_some() {
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, fresh).unwrap();
+        fs::create_dir_all(path.parent().expect("a file has a folder"))
+            .expect("the folder can be made");
+        fs::write(&path, fresh).expect("the file can be written");
     }
     let kept = fs::read_to_string(&path).unwrap_or_default();
     assert!(

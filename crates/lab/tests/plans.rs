@@ -280,10 +280,10 @@ fn routers_with_work_have_namespaces() {
         run = "true"
     "#;
     let kinds = |plan: &Plan| plan.nodes.iter().map(|node| node.fabric).collect::<Vec<_>>();
-    use NodeKind::{Edge, Router};
-    assert_eq!(kinds(&read(text)), [Edge, Edge, Router, Edge]);
+    let (edge, router) = (NodeKind::Edge, NodeKind::Router);
+    assert_eq!(kinds(&read(text)), [edge, edge, router, edge]);
     let none = Overrides { set: vec![("lab.routing".into(), "none".into())], ..trusting() };
-    assert_eq!(kinds(&read_with(text, &none)[0]), [Edge; 4]);
+    assert_eq!(kinds(&read_with(text, &none)[0]), [edge; 4]);
 }
 
 #[test]

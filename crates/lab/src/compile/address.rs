@@ -1,7 +1,7 @@
 //! Addresses: a subnet for every layer-2 segment, an address for every interface on it.
 //!
 //! A segment is a link, or links joined by switches. Subnets come from 10.0.0.0/8 and
-//! fd6e:6574::/32, in the order of the links, around those that the lab fixes.
+//! `fd6e:6574::/32`, in the order of the links, around those that the lab fixes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -151,16 +151,15 @@ impl Compiler<'_> {
                 None if is_v4 => free_v4(segment.len(), &mut cursor, &reserved),
                 None => Some(free_v6(index, &reserved)),
             };
-            match subnet {
-                Some(subnet) => self.fill(segment, subnet, &fixed_on(segment), is_v4),
-                None => {
-                    let link = self.plan.ifaces[segment[0].index()].link;
-                    let at = self.places.links[link.index()].clone();
-                    self.sink
-                        .report(Code::Limit, &at, "10.0.0.0/8 is used up")
-                        .help("fix some addresses elsewhere, or make the lab smaller");
-                    return;
-                }
+            if let Some(subnet) = subnet {
+                self.fill(segment, subnet, &fixed_on(segment), is_v4);
+            } else {
+                let link = self.plan.ifaces[segment[0].index()].link;
+                let at = self.places.links[link.index()].clone();
+                self.sink
+                    .report(Code::Limit, &at, "10.0.0.0/8 is used up")
+                    .help("fix some addresses elsewhere, or make the lab smaller");
+                return;
             }
         }
     }
@@ -214,7 +213,9 @@ impl Compiler<'_> {
                 self.sink
                     .report(Code::BadAddress, &fixed.at, "this link's MTU is too small for IPv6")
                     .help("IPv6 needs 1280 B at least (RFC 8200 §5)");
-            } else if !(lowest..=highest).contains(&bits(fixed.address)) {
+            } else if Subnet::of(fixed.address, fixed.prefix) == subnet
+                && !(lowest..=highest).contains(&bits(fixed.address))
+            {
                 let message = format!("{} stands for the whole subnet", fixed.address);
                 self.sink
                     .report(Code::BadAddress, &fixed.at, message)
@@ -270,12 +271,11 @@ fn free_v4(hosts: usize, cursor: &mut u128, reserved: &[Subnet]) -> Option<Subne
         }
         // The last that begins before the end: all others lie before it or after us.
         let near = reserved.partition_point(|other| other.start <= subnet.end());
-        match reserved[..near].iter().rev().find(|other| other.overlaps(subnet)) {
-            Some(other) => start = (other.end() + 1).next_multiple_of(step),
-            None => {
-                *cursor = subnet.end() + 1;
-                return Some(subnet);
-            }
+        if let Some(other) = reserved[..near].iter().rev().find(|other| other.overlaps(subnet)) {
+            start = (other.end() + 1).next_multiple_of(step);
+        } else {
+            *cursor = subnet.end() + 1;
+            return Some(subnet);
         }
     }
 }

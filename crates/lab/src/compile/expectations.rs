@@ -18,12 +18,12 @@ impl Compiler<'_> {
             };
             match expect::parse(text, &names) {
                 Ok(expectation) => {
-                    if let Some((from, _)) = expectation.metric.window {
-                        if from.since(base::Time::ZERO) >= self.plan.duration {
-                            let end = self.plan.duration;
-                            let message = format!("the run ends at {end}, before the window");
-                            self.sink.report(Code::Schedule, &value.at, message);
-                        }
+                    if let Some((from, _)) = expectation.metric.window
+                        && from.since(base::Time::ZERO) >= self.plan.duration
+                    {
+                        let end = self.plan.duration;
+                        let message = format!("the run ends at {end}, before the window");
+                        self.sink.report(Code::Schedule, &value.at, message);
                     }
                     self.plan.expectations.push(expectation);
                 }

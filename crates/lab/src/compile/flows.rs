@@ -162,6 +162,7 @@ impl Compiler<'_> {
         let taken = |name: &str| self.plan.flows.iter().any(|flow| flow.name == name);
         let Some(given) = given else { return free_name(&pair, taken) };
         let name = if several { format!("{given}.{pair}") } else { given.clone() };
+        self.label(&name, at, "flow");
         if let Some(other) = self.plan.flows.iter().position(|flow| flow.name == name) {
             let first = self.places.flows[other].clone();
             self.sink

@@ -1,10 +1,13 @@
 //! Generated and imported networks.
 
+use std::path::Path;
+
 use base::{Bandwidth, NodeId, Span};
 use fabric::{LinkConfig, Rate};
 use topology::generate::{
     BarabasiAlbert, Dumbbell, FatTree, Grid, Line, Ring, Star, TransitStub, Tree, Waxman,
 };
+use topology::import::Format;
 use topology::{Class, Error, Graph, LinkSpec};
 
 use super::Compiler;
@@ -29,6 +32,36 @@ impl Compiler<'_> {
                     self.sink
                         .report(Code::BadGenerator, at, error.to_string())
                         .help("the reference page lists each model's parameters");
+                }
+            }
+        }
+    }
+
+    pub(super) fn read_imports(&mut self) {
+        for (at, table) in self.entries("import") {
+            let Some(value) = table.get("file") else { continue };
+            let Some(path) = value.text() else { continue };
+            let format = match table.text("format") {
+                Some(name) => Format::from_name(name),
+                None => Format::from_path(Path::new(path)),
+            };
+            let Some(format) = format else {
+                self.sink
+                    .report(Code::BadImport, &value.at, format!("`{path}`: which format is this?"))
+                    .help("say `format = \"graphml\"`, \"gml\", \"alt\" or \"csv\"");
+                continue;
+            };
+            let Some(text) = self.files.read(path, &value.at, self.sink) else { continue };
+            match format.read(&text) {
+                Ok(mut graph) => {
+                    let hosts = table.whole("hosts").and_then(|hosts| u32::try_from(hosts).ok());
+                    hang_hosts(&mut graph, hosts.unwrap_or(0));
+                    self.add_graph(graph, table, &at);
+                }
+                Err(error) => {
+                    self.sink
+                        .report(Code::BadImport, &value.at, format!("`{path}`: {error}"))
+                        .help(format!("it was read as {}", format.as_str()));
                 }
             }
         }
@@ -116,6 +149,23 @@ impl Compiler<'_> {
             }
         }
         directions
+    }
+}
+
+/// Hangs hosts on every router: `NAME-h`, or `NAME-h1`, `NAME-h2`, … where there are several.
+fn hang_hosts(graph: &mut Graph, hosts: u32) {
+    let is_router = |node: &topology::Node| node.role == topology::Role::Router;
+    let routers: Vec<(u32, String)> = (0..)
+        .zip(&graph.nodes)
+        .filter(|(_, node)| is_router(node))
+        .map(|(index, node)| (index, node.name.clone()))
+        .collect();
+    for (router, name) in routers {
+        for number in 1..=hosts {
+            let name = if hosts == 1 { format!("{name}-h") } else { format!("{name}-h{number}") };
+            let host = graph.add_node(topology::Node::new(name, topology::Role::Host));
+            graph.add_link(host, router, LinkSpec::default());
+        }
     }
 }
 

@@ -151,9 +151,9 @@ impl<'a> Compiler<'a> {
         if fit_for_a_label(name) {
             return Some(name.to_owned());
         }
-        self.sink
-            .report(Code::BadName, at, format!("`{name}` is no name for a {kind}"))
-            .help("letters, digits, `-`, `_` and `.`, beginning with a letter or digit");
+        self.sink.report(Code::BadName, at, format!("`{name}` is no name for a {kind}")).help(
+            "letters, digits, `-`, `_` and `.`, at most 240, beginning with a letter or digit",
+        );
         None
     }
 

@@ -20,9 +20,12 @@ fn is_a_number(name: &str) -> bool {
     )
 }
 
+/// With an ending it still is a file name.
+const LONGEST: usize = 240;
+
 /// Whether a lab, link, program, flow or mirror may be called so: a safe file name.
 pub(crate) fn fit_for_a_label(name: &str) -> bool {
-    (1..=128).contains(&name.len())
+    (1..=LONGEST).contains(&name.len())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
         && name.starts_with(|c: char| c.is_ascii_alphanumeric())
 }

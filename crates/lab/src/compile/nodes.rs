@@ -118,9 +118,8 @@ impl Compiler<'_> {
         let routed = self.plan.routing != Routing::None;
         for node in &mut self.plan.nodes {
             node.fabric = match node.kind {
-                Role::Host => NodeKind::Edge,
                 Role::Router if routed => NodeKind::Router,
-                Role::Router => NodeKind::Edge,
+                Role::Host | Role::Router => NodeKind::Edge,
                 Role::Switch => NodeKind::Switch,
             };
         }

@@ -111,6 +111,7 @@ impl Compiler<'_> {
             return free_name(&format!("{node}.{}", short_name(command)), taken);
         };
         let name = if several { format!("{given}.{node}") } else { given.clone() };
+        self.label(&name, at, "program");
         if let Some(other) = self.plan.programs.iter().position(|program| program.name == name) {
             let first = self.places.programs[other].clone();
             self.sink
@@ -181,7 +182,7 @@ impl Compiler<'_> {
     /// Whether the program exists, as far as that can be told.
     fn look_up(&mut self, command: &Command, dir: Option<&Path>, path: Option<&String>, at: &At) {
         let Some(search) = self.files.path.clone() else { return };
-        let search = path.map_or(search, |path| path.into());
+        let search = path.map_or(search, std::convert::Into::into);
         let word = match command {
             Command::Exec(words) => Some(words[0].clone()),
             Command::Shell(line) => match first_word(line) {
@@ -204,7 +205,7 @@ impl Compiler<'_> {
             self.sink.report(Code::ProgramNotFound, at, format!("`{word}` is not installed"));
         if word.contains('/') {
             diagnostic.message = format!("`{word}` is no file that can be executed");
-            diagnostic.help(format!("looked for in {}", dir.display()));
+            diagnostic.help("paths are relative to `dir`, or else to the folder of the lab file");
         } else {
             diagnostic.help("install it, or give the path of the file; `PATH` does not have it");
         }

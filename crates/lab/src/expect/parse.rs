@@ -188,18 +188,17 @@ fn measure(text: &str, at: usize, rows: &[Row]) -> Result<(Measure, Statistic), 
         return Err(ParseError::Measure { at: at..at + word.len(), word: word.to_owned(), known });
     };
     let at = at + word.len() + 1;
-    match words.next() {
-        None => Ok((*measure, statistics.first().map_or(Statistic::Value, |s| s.1))),
-        Some(_) => {
-            let word = &text[at..];
-            match statistics.iter().find(|s| s.0 == word) {
-                Some((_, statistic)) => Ok((*measure, *statistic)),
-                None => Err(ParseError::Statistic {
-                    at: at..text.len(),
-                    word: word.to_owned(),
-                    known: statistics.iter().map(|s| s.0).collect(),
-                }),
-            }
+    if words.next().is_none() {
+        Ok((*measure, statistics.first().map_or(Statistic::Value, |s| s.1)))
+    } else {
+        let word = &text[at..];
+        match statistics.iter().find(|s| s.0 == word) {
+            Some((_, statistic)) => Ok((*measure, *statistic)),
+            None => Err(ParseError::Statistic {
+                at: at..text.len(),
+                word: word.to_owned(),
+                known: statistics.iter().map(|s| s.0).collect(),
+            }),
         }
     }
 }

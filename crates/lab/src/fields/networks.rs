@@ -217,7 +217,12 @@ pub(crate) const IMPORT: Section = Section {
             "GraphML or GML (also of the Topology Zoo: delays follow from coordinates), GT-ITM's \
              alt format, or a list of links (`a,b,delay,rate,metric`).",
         ),
-        optional("hosts", Shape::Whole(0, 100_000), "0", "Hosts hung on every router."),
+        optional(
+            "hosts",
+            Shape::Whole(0, 100_000),
+            "0",
+            "Hosts on every router: `NAME-h`, or `NAME-h1`, `NAME-h2`, …",
+        ),
         PREFIX,
         LINK,
         ACCESS,

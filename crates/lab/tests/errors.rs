@@ -1,0 +1,60 @@
+//! One wrong lab for each code, and what is said about it.
+
+use std::path::Path;
+
+use lab::{Code, Diagnostics, Overrides, load, parse_with};
+use miette::{GraphicalReportHandler, GraphicalTheme};
+
+/// The lab that shows a code: `tests/wrong/E0001.toml`.
+fn case(code: Code) -> String {
+    let name = code.as_str().replace("lab::", "");
+    let path = format!("{}/tests/wrong/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn render(diagnostics: &Diagnostics) -> String {
+    let mut out = String::new();
+    GraphicalReportHandler::new_themed(GraphicalTheme::unicode_nocolor())
+        .with_width(100)
+        .render_report(&mut out, diagnostics)
+        .expect("writing to a String cannot fail");
+    out.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+}
+
+fn found(code: Code) -> Diagnostics {
+    let set = if code == Code::BadOverride {
+        vec![("link.croe.delay".to_owned(), "1 ms".to_owned())]
+    } else {
+        Vec::new()
+    };
+    let overrides = Overrides { set, ..Overrides::default() };
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    match parse_with("lab.toml", &case(code), folder, &overrides) {
+        Ok(lab) => lab.warnings,
+        Err(errors) => errors,
+    }
+}
+
+#[test]
+fn every_code_is_shown() {
+    for code in Code::ALL {
+        let found = found(*code);
+        let codes: Vec<Code> = found.list().iter().map(|d| d.code).collect();
+        assert!(codes.contains(code), "{code:?} is not among {codes:?}");
+        insta::assert_snapshot!(code.as_str().replace("lab::", ""), render(&found));
+    }
+}
+
+#[test]
+fn a_missing_file_is_said_to_be_missing() {
+    let errors = load(Path::new("no/such/lab.toml"), &Overrides::default()).unwrap_err();
+    assert_eq!(errors.list()[0].code, Code::Unreadable);
+    assert_eq!(errors.list()[0].message, "cannot read no/such/lab.toml: there is no such file");
+}
+
+#[test]
+fn positions_count_lines_and_characters() {
+    let text = "# ä\n[node.a]\n[node.b]\n[[link]]\nends = [\"a\", \"c\"]\n";
+    let errors = parse_with("lab.toml", text, Path::new(""), &Overrides::default()).unwrap_err();
+    assert_eq!(errors.list()[0].position, (5, 14));
+}
