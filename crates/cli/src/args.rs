@@ -1,0 +1,261 @@
+//! What the command line accepts.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Real programs on an emulated network, in user space.
+#[derive(Debug, Parser)]
+#[command(
+    name = "netarium",
+    version,
+    about = "An Internet in a box: real programs on an emulated network, in user space",
+    arg_required_else_help = true,
+    subcommand_required = true,
+    after_help = "Exit codes: 0 ok · 1 an expectation failed · 2 usage or lab error · \
+                  3 finished but not trusted ·\n4 the machine lacks something · 5 a program \
+                  failed · 70 a bug of netarium · 130 interrupted\n\n\
+                  Start with `netarium doctor`, then `netarium new dumbbell`."
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+/// Options of every verb.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Everywhere")]
+pub(crate) struct Global {
+    /// Print one JSON object (or one a line) instead of text
+    #[arg(long, global = true, env = "NETARIUM_JSON", hide_env = true)]
+    pub(crate) json: bool,
+    /// Print results only, no talk
+    #[arg(short, long, global = true, env = "NETARIUM_QUIET", hide_env = true)]
+    pub(crate) quiet: bool,
+    /// When to colour the output; `NO_COLOR` is heeded
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_default_value = true,
+        hide_possible_values = true,
+        env = "NETARIUM_COLOR",
+        hide_env = true
+    )]
+    pub(crate) color: Color,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Run a lab: start its network and programs, record, judge
+    #[command(after_help = "Examples:\n  netarium run dumbbell.toml\n  \
+                            netarium run wan.toml --seed 7 --set link.core.delay='100 ms'")]
+    Run(Run),
+    /// Check a lab file without starting anything
+    #[command(after_help = "Examples:\n  netarium check dumbbell.toml\n  \
+                            netarium check wan.toml --resolved")]
+    Check(Check),
+    /// List the labs that run
+    #[command(after_help = "Examples:\n  netarium ps\n  netarium ps --json")]
+    Ps,
+    /// Run a command on a host of a running lab
+    #[command(after_help = "Examples:\n  netarium exec dumbbell alice -- ping -c 3 bob\n  \
+                            netarium exec dumbbell bob -- ss -tin")]
+    Exec(Exec),
+    /// Open a shell on a host of a running lab
+    #[command(after_help = "Examples:\n  netarium shell dumbbell alice\n  \
+                            SHELL=/bin/zsh netarium shell dumbbell alice")]
+    Shell(Shell),
+    /// End running labs; their results are kept
+    #[command(after_help = "Examples:\n  netarium stop dumbbell\n  netarium stop --all")]
+    Stop(Stop),
+    /// Remove what killed runs left behind
+    #[command(after_help = "Examples:\n  netarium clean\n  netarium clean --dry-run")]
+    Clean(Clean),
+    /// Say what this machine can do, and the line that mends what it cannot
+    #[command(after_help = "Examples:\n  netarium doctor\n  netarium doctor --json")]
+    Doctor,
+    /// Write a commented lab file to start from
+    #[command(after_help = "Examples:\n  netarium new dumbbell\n  \
+                            netarium new star my-lab.toml")]
+    New(New),
+    /// Print a run's tables and write its report.html
+    #[command(after_help = "Examples:\n  netarium report runs/dumbbell-1a2b3c\n  \
+                            netarium report runs/dumbbell-1a2b3c --json")]
+    Report(Report),
+    /// Compare two runs
+    #[command(after_help = "Examples:\n  netarium diff runs/before-1a2b3c runs/after-4d5e6f\n  \
+                            netarium diff A B --tolerance '5 %'")]
+    Diff(Diff),
+    /// Print the JSON schema of lab files
+    #[command(after_help = "Examples:\n  netarium schema > lab.schema.json\n  \
+                            netarium schema | jq .properties.link")]
+    Schema,
+    /// Print the completion script of a shell
+    #[command(after_help = "Examples:\n  netarium completions bash > \
+                            ~/.local/share/bash-completion/completions/netarium\n  \
+                            netarium completions zsh > ~/.zfunc/_netarium")]
+    Completions(Completions),
+    /// Print the manual page, or write the pages of all verbs
+    #[command(after_help = "Examples:\n  netarium man | man -l -\n  \
+                            netarium man ~/.local/share/man/man1")]
+    Man(Man),
+}
+
+/// What may be changed in a lab file without editing it.
+#[derive(Debug, Args)]
+pub(crate) struct Changes {
+    /// The lab file
+    pub(crate) lab: PathBuf,
+    /// Seed of every random choice, instead of the file's
+    #[arg(long, value_name = "N", env = "NETARIUM_SEED", hide_env = true)]
+    pub(crate) seed: Option<u64>,
+    /// Length of the run, instead of the file's
+    #[arg(long, value_name = "TIME", env = "NETARIUM_DURATION", hide_env = true)]
+    pub(crate) duration: Option<base::Span>,
+    /// Name of the lab, instead of the file's
+    #[arg(long, value_name = "NAME", env = "NETARIUM_NAME", hide_env = true)]
+    pub(crate) name: Option<String>,
+    /// Another value for a field, such as link.core.delay='10 ms'; repeatable
+    #[arg(long, value_name = "FIELD=VALUE", value_parser = assignment)]
+    pub(crate) set: Vec<(String, String)>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    pub(crate) changes: Changes,
+    /// Folder that the run folders are made in
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "runs",
+        env = "NETARIUM_RUNS",
+        hide_env = true
+    )]
+    pub(crate) runs: PathBuf,
+    /// Datapath engine; by default the best that the machine allows
+    #[arg(long, env = "NETARIUM_ENGINE", hide_env = true)]
+    pub(crate) engine: Option<Engine>,
+    /// Keep the lab up until the end of its duration, even when all programs have ended
+    #[arg(long)]
+    pub(crate) stay: bool,
+    /// Show no progress line
+    #[arg(long, env = "NETARIUM_NO_PROGRESS", hide_env = true)]
+    pub(crate) no_progress: bool,
+    /// Write no report.html
+    #[arg(long)]
+    pub(crate) no_report: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Engine {
+    /// TUN devices with virtio-net headers
+    Tun,
+    /// veth pairs and packet sockets
+    Packet,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    #[command(flatten)]
+    pub(crate) changes: Changes,
+    /// Print the lab with every default and address written out
+    #[arg(long)]
+    pub(crate) resolved: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Exec {
+    /// Name or identifier of the running lab
+    pub(crate) lab: String,
+    /// The host
+    pub(crate) host: String,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<std::ffi::OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Shell {
+    /// Name or identifier of the running lab
+    pub(crate) lab: String,
+    /// The host
+    pub(crate) host: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Stop {
+    /// Names or identifiers of running labs
+    #[arg(required_unless_present = "all", value_name = "LAB")]
+    pub(crate) labs: Vec<String>,
+    /// All labs of this user
+    #[arg(long, conflicts_with = "labs")]
+    pub(crate) all: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Clean {
+    /// List only
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct New {
+    /// Name of the template; without it the templates are listed
+    pub(crate) template: Option<String>,
+    /// File to write; TEMPLATE.toml by default, `-` for standard output
+    pub(crate) file: Option<PathBuf>,
+    /// Replace an existing file
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Report {
+    /// The run folder
+    pub(crate) run: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Diff {
+    /// A run folder
+    pub(crate) before: PathBuf,
+    /// The run folder to compare it with
+    pub(crate) after: PathBuf,
+    /// Exit with 1 where a number changed by more than this share
+    #[arg(long, value_name = "SHARE", default_value = "0 %", hide_default_value = true)]
+    pub(crate) tolerance: base::Ratio,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// The shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Man {
+    /// Folder to write one page for each verb to
+    pub(crate) dir: Option<PathBuf>,
+}
+
+fn assignment(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((field, value)) if !field.trim().is_empty() => {
+            Ok((field.trim().to_owned(), value.trim().to_owned()))
+        }
+        _ => Err("write FIELD=VALUE, such as link.core.delay='10 ms'".to_owned()),
+    }
+}

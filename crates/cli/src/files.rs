@@ -1,0 +1,171 @@
+//! Verbs about lab files.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use lab::{Diagnostic, Diagnostics, Lab, Overrides};
+use miette::{GraphicalReportHandler, GraphicalTheme};
+use serde_json::{Value, json};
+
+use crate::args::{Changes, Check, New};
+use crate::exit::Exit;
+use crate::terminal::Terminal;
+use crate::{Failure, Verdict};
+
+/// Reads and checks a lab; all that is wrong with it has been said when this fails.
+pub(crate) fn load(changes: &Changes, terminal: &Terminal) -> Result<Lab, Failure> {
+    let overrides = Overrides {
+        seed: changes.seed,
+        duration: changes.duration,
+        name: changes.name.clone(),
+        set: changes.set.clone(),
+        ..Overrides::default()
+    };
+    match lab::load(&changes.lab, &overrides) {
+        Ok(lab) => {
+            if !lab.warnings.is_empty() {
+                terminal.talk(draw(&lab.warnings, terminal));
+            }
+            Ok(lab)
+        }
+        Err(diagnostics) => {
+            if terminal.json {
+                let errors: Vec<Value> = diagnostics.list().iter().map(as_json).collect();
+                let file = diagnostics.source_name();
+                terminal.object(&json!({
+                    "schema": "netarium.check/1",
+                    "ok": false,
+                    "file": file,
+                    "errors": errors,
+                }))?;
+            } else {
+                terminal.error(draw(&diagnostics, terminal));
+            }
+            Err(Failure::silent(Exit::Usage))
+        }
+    }
+}
+
+fn draw(diagnostics: &Diagnostics, terminal: &Terminal) -> String {
+    let color = terminal.color_talk();
+    let theme = if color { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
+    let handler = GraphicalReportHandler::new_themed(theme).with_width(100);
+    let mut text = String::new();
+    match handler.render_report(&mut text, diagnostics) {
+        Ok(()) => text,
+        Err(_) => diagnostics.to_string(),
+    }
+}
+
+fn as_json(diagnostic: &Diagnostic) -> Value {
+    let (line, column) = diagnostic.position;
+    json!({
+        "code": diagnostic.code.as_str(),
+        "message": diagnostic.message,
+        "help": diagnostic.help,
+        "line": line,
+        "column": column,
+    })
+}
+
+pub(crate) fn check(args: &Check, terminal: &Terminal) -> Verdict {
+    let lab = load(&args.changes, terminal)?;
+    if args.resolved {
+        for plan in &lab.plans {
+            terminal.data(lab::resolved(plan))?;
+        }
+        return Ok(Exit::Ok);
+    }
+    let plans: Vec<Value> = lab
+        .plans
+        .iter()
+        .map(|plan| {
+            json!({
+                "name": plan.name,
+                "seed": plan.seed,
+                "duration_s": plan.duration.as_secs_f64(),
+                "nodes": plan.nodes.len(),
+                "links": plan.links.len(),
+                "programs": plan.programs.len(),
+                "flows": plan.flows.len(),
+                "expectations": plan.expectations.len(),
+                "sweep": plan.sweep,
+            })
+        })
+        .collect();
+    if terminal.json {
+        terminal.object(&json!({"schema": "netarium.check/1", "ok": true, "plans": plans}))?;
+        return Ok(Exit::Ok);
+    }
+    let Some(first) = lab.plans.first() else { return Ok(Exit::Ok) };
+    let mut parts: Vec<String> = [
+        (first.nodes.len(), "node"),
+        (first.links.len(), "link"),
+        (first.programs.len(), "program"),
+        (first.flows.len(), "flow"),
+        (first.expectations.len(), "expectation"),
+    ]
+    .into_iter()
+    .filter(|(count, _)| *count > 0)
+    .map(|(count, noun)| format!("{count} {noun}{}", if count == 1 { "" } else { "s" }))
+    .collect();
+    parts.push(format!("{} at most", first.duration));
+    if lab.plans.len() > 1 {
+        parts.push(format!("{} runs", lab.plans.len()));
+    }
+    terminal.data(format!("{} is fine: {}", args.changes.lab.display(), parts.join(", ")))?;
+    terminal.talk(format!("next: netarium run {}", args.changes.lab.display()));
+    Ok(Exit::Ok)
+}
+
+pub(crate) fn new(args: &New, terminal: &Terminal) -> Verdict {
+    let Some(name) = &args.template else {
+        if terminal.json {
+            let list: Vec<Value> = lab::TEMPLATES
+                .iter()
+                .map(|(name, about)| json!({"name": name, "about": about}))
+                .collect();
+            terminal.object(&json!({"schema": "netarium.new/1", "templates": list}))?;
+        } else {
+            let lines: Vec<String> =
+                lab::TEMPLATES.iter().map(|(name, about)| format!("{name:14}  {about}")).collect();
+            terminal.data(lines.join("\n"))?;
+        }
+        return Ok(Exit::Ok);
+    };
+    let Some(text) = lab::template(name) else {
+        let names: Vec<&str> = lab::TEMPLATES.iter().map(|(name, _)| *name).collect();
+        let help = format!("templates: {}", names.join(", "));
+        return Err(Failure::usage(format!("there is no template `{name}`")).help(help));
+    };
+    let file = args.file.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.toml")));
+    if file == Path::new("-") {
+        terminal.data(text)?;
+        return Ok(Exit::Ok);
+    }
+    write_new(&file, text, args.force)?;
+    if terminal.json {
+        terminal.object(&json!({"schema": "netarium.new/1", "file": file}))?;
+    } else {
+        terminal.talk(format!("wrote {0}; next: netarium run {0}", file.display()));
+    }
+    Ok(Exit::Ok)
+}
+
+fn write_new(file: &Path, text: &str, force: bool) -> Result<(), Failure> {
+    let mut options = OpenOptions::new();
+    options.write(true);
+    if force {
+        options.create(true).truncate(true);
+    } else {
+        options.create_new(true);
+    }
+    let result = options.open(file).and_then(|mut out| out.write_all(text.as_bytes()));
+    result.map_err(|e| match e.kind() {
+        io::ErrorKind::AlreadyExists => {
+            Failure::usage(format!("{} exists", file.display())).help("--force replaces it")
+        }
+        _ => Failure::machine(format!("cannot write {}: {e}", file.display())),
+    })
+}

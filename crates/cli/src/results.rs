@@ -1,0 +1,76 @@
+//! Verbs about runs that are over.
+
+use std::io;
+use std::path::Path;
+
+use base::Ratio;
+use record::{RunFolder, RunRecord};
+use serde_json::{Value, json};
+
+use crate::args::{Diff, Report};
+use crate::exit::Exit;
+use crate::terminal::Terminal;
+use crate::{Failure, Verdict};
+
+/// A run, given its folder or a file in it.
+fn open(run: &Path) -> Result<(RunFolder, RunRecord), Failure> {
+    let folder = if run.is_file() { run.parent().unwrap_or(run) } else { run };
+    let failure = |e: record::Error| {
+        Failure::usage(e).help("give a run folder, such as runs/dumbbell-1a2b3c")
+    };
+    let folder = RunFolder::open(folder).map_err(failure)?;
+    let record = folder.read_record().map_err(failure)?;
+    Ok((folder, record))
+}
+
+pub(crate) fn report(args: &Report, terminal: &Terminal) -> Verdict {
+    let (folder, record) = open(&args.run)?;
+    let html = report::write_html(&folder)
+        .map_err(|e| Failure::machine(format!("cannot write the report: {e}")))?;
+    if terminal.json {
+        let record = serde_json::to_value(&record).map_err(io::Error::from)?;
+        terminal.object(&json!({
+            "schema": "netarium.report/1",
+            "report": html,
+            "run": record,
+        }))?;
+    } else {
+        terminal.data(report::table(&record))?;
+        terminal.talk(format!("report: {}", html.display()));
+    }
+    Ok(Exit::Ok)
+}
+
+pub(crate) fn diff(args: &Diff, terminal: &Terminal) -> Verdict {
+    let ((_, before), (_, after)) = (open(&args.before)?, open(&args.after)?);
+    let diff = report::diff(&before, &after);
+    let tolerance = args.tolerance.as_f64();
+    let beyond: Vec<&str> = diff.beyond(tolerance).map(|change| &*change.metric).collect();
+    if terminal.json {
+        let changes: Vec<Value> = diff
+            .changes
+            .iter()
+            .map(|c| {
+                // JSON has no infinity: what grew from nothing has no relative change.
+                let relative = Some(c.relative()).filter(|share| share.is_finite());
+                json!({"metric": c.metric, "first": c.first, "second": c.second,
+                    "relative": relative})
+            })
+            .collect();
+        terminal.object(&json!({
+            "schema": "netarium.diff/1",
+            "changes": changes,
+            "beyond_tolerance": beyond,
+            "only_first": diff.only_first,
+            "only_second": diff.only_second,
+            "notes": diff.notes,
+        }))?;
+    } else {
+        terminal.data(&diff)?;
+    }
+    if args.tolerance == Ratio::default() || beyond.is_empty() {
+        return Ok(Exit::Ok);
+    }
+    terminal.talk(format!("beyond {}: {}", args.tolerance, beyond.join(", ")));
+    Ok(Exit::Expectation)
+}
