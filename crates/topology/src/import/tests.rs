@@ -114,6 +114,21 @@ fn edge_list() {
 }
 
 #[test]
+fn examples_of_the_book_are_read() {
+    let book = include_str!("../../../../docs/src/guides/topologies.md");
+    let blocks = book.split("```").skip(1).step_by(2);
+    let texts = blocks.filter_map(|block| block.split_once('\n'));
+    let files: Vec<_> = texts.filter(|(language, _)| *language != "toml").collect();
+    assert_eq!(files.len(), 4);
+    for ((_, text), format) in
+        files.into_iter().zip([Format::Gml, Format::GraphMl, Format::Alt, Format::Csv])
+    {
+        let graph = format.read(text).unwrap();
+        assert!(graph.is_connected() && !graph.links.is_empty(), "{}", format.as_str());
+    }
+}
+
+#[test]
 fn directed_files_state_a_link_twice() {
     let edges = "edge [source 0 target 1] edge [source 1 target 0] edge [source 0 target 1]";
     let text = |directed| format!("graph [ directed {directed} node [id 0] node [id 1] {edges} ]");
