@@ -55,6 +55,11 @@ pub fn place(nodes: usize, links: &[[u32; 2]], seed: u64) -> Vec<[f64; 2]> {
         by_forces(&mut places, &core, &neighbours, seed);
         around_roots(&mut places, &roots, &core);
     }
+    let [width, height] = [0, 1].map(|axis| extent(&places, axis)).map(|[from, to]| to - from);
+    if height > width {
+        // Screens and pages are wider than high.
+        places.iter_mut().for_each(|place| place.swap(0, 1));
+    }
     fit(&mut places);
     places
 }
@@ -151,14 +156,17 @@ fn around_roots(places: &mut [[f64; 2]], roots: &[Option<u32>], core: &[u32]) {
     }
 }
 
+/// The smallest and largest coordinate.
+fn extent(places: &[[f64; 2]], axis: usize) -> [f64; 2] {
+    let start = [f64::INFINITY, f64::NEG_INFINITY];
+    places.iter().map(|place| place[axis]).fold(start, |[l, m], x| [l.min(x), m.max(x)])
+}
+
 /// Scales and moves the drawing into the unit square, centred, its shape kept.
 fn fit(places: &mut [[f64; 2]]) {
-    let bound = |axis: usize, pick: fn(f64, f64) -> f64, from: f64| {
-        places.iter().map(|place| place[axis]).fold(from, pick)
-    };
-    let least = [0, 1].map(|axis| bound(axis, f64::min, f64::INFINITY));
-    let most = [0, 1].map(|axis| bound(axis, f64::max, f64::NEG_INFINITY));
-    let size = (most[0] - least[0]).max(most[1] - least[1]);
+    let [[left, right], [top, bottom]] = [extent(places, 0), extent(places, 1)];
+    let (least, most) = ([left, top], [right, bottom]);
+    let size = (right - left).max(bottom - top);
     for place in places {
         for axis in 0..2 {
             let offset = place[axis] - f64::midpoint(least[axis], most[axis]);

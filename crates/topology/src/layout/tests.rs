@@ -23,6 +23,7 @@ fn crowding(places: &[[f64; 2]]) -> f64 {
 fn small_graphs_are_spread_out() {
     let dumbbell = of(&Dumbbell { left: 5, right: 5 }.generate(0).unwrap(), 1);
     assert!(crowding(&dumbbell) > 0.15, "{}", crowding(&dumbbell));
+    assert!((dumbbell[0][0] - dumbbell[1][0]).abs() > 0.4, "the core link lies flat");
     let star = of(&Star { hosts: 12, hub: Role::Switch }.generate(0).unwrap(), 1);
     assert!(crowding(&star) > 0.5, "{}", crowding(&star));
     // The hub is in the middle.
