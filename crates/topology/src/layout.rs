@@ -58,7 +58,9 @@ pub fn place(nodes: usize, links: &[[u32; 2]], seed: u64) -> Vec<[f64; 2]> {
     let [width, height] = [0, 1].map(|axis| extent(&places, axis)).map(|[from, to]| to - from);
     if height > width {
         // Screens and pages are wider than high.
-        places.iter_mut().for_each(|place| place.swap(0, 1));
+        for place in &mut places {
+            place.swap(0, 1);
+        }
     }
     fit(&mut places);
     places
