@@ -16,12 +16,13 @@ use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use sys::namespace::{self, Kinds, Mode};
 use sys::process::{self, Attachment, Child, Exit, Signal};
 
 use crate::enclosure::{Notice, PrivateMounts};
+use crate::uplink::{self, Uplink};
 use crate::{Error, Result};
 
 /// How a lab is launched.
@@ -31,12 +32,14 @@ pub struct Options {
     pub name: String,
     /// Make a user namespace even where it is not needed.
     pub rootless: bool,
+    /// Hosts are going to be connected with the machine's own network.
+    pub uplink: bool,
 }
 
 impl Options {
     /// The ordinary launch of a lab called `name`.
     pub fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), rootless: false }
+        Self { name: name.to_owned(), rootless: false, uplink: false }
     }
 }
 
@@ -51,6 +54,8 @@ pub struct LabSide {
     pub outer_net: OwnedFd,
     /// The lab runs without privileges of the machine.
     pub rootless: bool,
+    /// The way to the machine's own network, where [`Options::uplink`] asks for it.
+    pub uplink: Option<Uplink>,
     /// What is not as it should be, though the lab can run.
     pub notices: Vec<Notice>,
 }
@@ -59,6 +64,8 @@ pub struct LabSide {
 #[derive(Debug)]
 pub struct LabHandle {
     child: Child,
+    /// Ends when the lab has.
+    broker: Option<Child>,
     channel: UnixStream,
 }
 
@@ -75,7 +82,11 @@ impl LabHandle {
 
     /// Waits until the lab has ended.
     pub fn wait(&mut self) -> Result<Exit> {
-        Ok(self.child.wait()?)
+        let exit = self.child.wait()?;
+        if let Some(mut broker) = self.broker.take() {
+            broker.wait()?;
+        }
+        Ok(exit)
     }
 
     /// How the lab ended, if it has.
@@ -113,8 +124,10 @@ impl Drop for LabHandle {
 /// threads of the caller do not exist in the lab's process.
 ///
 /// # Errors
-/// [`Error::Namespaces`] where the machine does not permit them.
+/// [`Error::Namespaces`] where the machine does not permit them, [`Error::NoPasta`] where an
+/// uplink is asked for without it.
 pub fn fork_lab(options: &Options, lab: impl FnOnce(LabSide) -> i32) -> Result<LabHandle> {
+    let pasta = options.uplink.then(uplink::find_pasta).transpose()?;
     let (ours, theirs) = UnixStream::pair().map_err(|e| failed("make a channel", &e))?;
     let (mut answer, report) = std::io::pipe().map_err(|e| failed("make a pipe", &e))?;
     let report = Report(File::from(OwnedFd::from(report)));
@@ -123,10 +136,7 @@ pub fn fork_lab(options: &Options, lab: impl FnOnce(LabSide) -> i32) -> Result<L
     let intermediate = move || {
         // The command's end, of which this process has a copy.
         drop(copy.take());
-        match leave_home(options) {
-            Ok(home) => fork_inside(report, theirs, home, lab),
-            Err(error) => report.error(&error),
-        }
+        between(options, pasta, report, theirs, lab)
     };
     // The lab becomes our child when the process between has ended.
     process::set_subreaper(true)?;
@@ -136,18 +146,71 @@ pub fn fork_lab(options: &Options, lab: impl FnOnce(LabSide) -> i32) -> Result<L
     between.wait()?;
     process::set_subreaper(false)?;
     read.map_err(|e| failed("read the lab's report", &e))?;
-    let (pid, outcome) = parse_report(&text);
-    let mut child = pid.map(Child::of).transpose()?;
-    match (outcome, child.take(), ours) {
-        (Ok(()), Some(child), Some(channel)) => Ok(LabHandle { child, channel }),
+    let said = Said::parse(&text);
+    let child = said.lab.map(Child::of).transpose()?;
+    let broker = said.broker.map(Child::of).transpose()?;
+    match (said.outcome, child, ours) {
+        (Ok(()), Some(child), Some(channel)) => Ok(LabHandle { child, broker, channel }),
         (outcome, child, _) => {
-            if let Some(mut child) = child {
+            // The broker ends when the lab's end of its socket is closed.
+            for mut child in child.into_iter().chain(broker) {
                 child.signal(Signal::KILL)?;
                 child.wait()?;
             }
             Err(outcome.err().unwrap_or(Error::LostLab))
         }
     }
+}
+
+/// The work of the process between the command and the lab.
+fn between(
+    options: &Options,
+    pasta: Option<PathBuf>,
+    report: Report,
+    channel: UnixStream,
+    lab: impl FnOnce(LabSide) -> i32,
+) -> i32 {
+    let rootless = options.rootless || !namespace::is_privileged();
+    let (mut report, mut channel) = (Some(report), Some(channel));
+    let mut uplink = None;
+    if let Some(pasta) = pasta {
+        match fork_broker(&pasta, rootless, &mut report, &mut channel) {
+            Ok(stream) => uplink = Some(Uplink::new(stream)),
+            Err(error) => return report.map_or(70, |report| report.error(&error)),
+        }
+    }
+    let (Some(report), Some(channel)) = (report, channel) else { return 70 };
+    match leave_home(options, rootless) {
+        Ok(outer_net) => {
+            let (mounts, notices) = (PrivateMounts(()), Vec::new());
+            let side = LabSide { channel, mounts, outer_net, rootless, uplink, notices };
+            fork_inside(report, side, lab)
+        }
+        Err(error) => report.error(&error),
+    }
+}
+
+/// Forks the uplink's broker, which stays outside; the result is the lab's end of its socket.
+fn fork_broker(
+    pasta: &Path,
+    rootless: bool,
+    report: &mut Option<Report>,
+    channel: &mut Option<UnixStream>,
+) -> sys::Result<UnixStream> {
+    let pair = UnixStream::pair();
+    let (ours, theirs) = pair.map_err(|cause| sys::Error::Call { call: "socketpair", cause })?;
+    let mut ours = Some(ours);
+    let (copy, report_copy) = (&mut ours, &mut *report);
+    let pid = process::fork(move || {
+        // Nobody is to wait for the broker's copies.
+        drop((copy.take(), report_copy.take(), channel.take()));
+        let _ = process::start_session();
+        uplink::serve(pasta, theirs, rootless)
+    })?;
+    if let Some(report) = report {
+        report.line(&format!("broker {pid}\n"));
+    }
+    ours.ok_or(sys::Error::Malformed("fork"))
 }
 
 /// Runs `command` on a host of a running lab, with this process's terminal and files: the lab's
@@ -193,35 +256,42 @@ impl Report {
     }
 }
 
-fn parse_report(text: &str) -> (Option<u32>, Result<()>) {
-    let (mut pid, mut outcome) = (None, Err(Error::LostLab));
-    for line in text.lines() {
-        match line.split_once(' ') {
-            Some(("pid", number)) => pid = number.parse().ok(),
-            Some(("error", rest)) => {
-                let (errno, step) = rest.split_once(' ').unwrap_or(("0", rest));
-                let cause = std::io::Error::from_raw_os_error(errno.parse().unwrap_or(0));
-                let step = step.to_owned();
-                return (pid, Err(Error::Namespaces { step, cause }));
+/// A whole report.
+struct Said {
+    lab: Option<u32>,
+    broker: Option<u32>,
+    outcome: Result<()>,
+}
+
+impl Said {
+    fn parse(text: &str) -> Self {
+        let mut said = Self { lab: None, broker: None, outcome: Err(Error::LostLab) };
+        let mut error = None;
+        for line in text.lines() {
+            match line.split_once(' ') {
+                Some(("lab", number)) => said.lab = number.parse().ok(),
+                Some(("broker", number)) => said.broker = number.parse().ok(),
+                Some(("error", rest)) => {
+                    let (errno, step) = rest.split_once(' ').unwrap_or(("0", rest));
+                    let cause = std::io::Error::from_raw_os_error(errno.parse().unwrap_or(0));
+                    error.get_or_insert(Error::Namespaces { step: step.to_owned(), cause });
+                }
+                _ if line == "ready" => said.outcome = Ok(()),
+                _ => {}
             }
-            _ if line == "ready" => outcome = Ok(()),
-            _ => {}
         }
+        if let Some(error) = error {
+            said.outcome = Err(error);
+        }
+        said
     }
-    (pid, outcome)
 }
 
-/// What the lab keeps of where it came from.
-struct Home {
-    net: OwnedFd,
-    rootless: bool,
-}
-
-/// Moves the calling process, which must have one thread, out of all namespaces of its parent.
-fn leave_home(options: &Options) -> sys::Result<Home> {
+/// Moves the calling process, which must have one thread, out of all namespaces of its parent;
+/// the result is the network namespace that it was in.
+fn leave_home(options: &Options, rootless: bool) -> sys::Result<OwnedFd> {
     let net = namespace::current_net()?;
     let (uid, gid) = namespace::identity();
-    let rootless = options.rootless || !namespace::is_privileged();
     let mut kinds = Kinds::NET | Kinds::MOUNT | Kinds::PID | Kinds::IPC | Kinds::UTS;
     if rootless {
         kinds = kinds | Kinds::USER;
@@ -233,16 +303,11 @@ fn leave_home(options: &Options) -> sys::Result<Home> {
         namespace::map_to_root(uid, gid)?;
     }
     namespace::set_host_name(&options.name)?;
-    Ok(Home { net, rootless })
+    Ok(net)
 }
 
 /// Forks the lab's process, tells its number and ends.
-fn fork_inside(
-    report: Report,
-    channel: UnixStream,
-    home: Home,
-    lab: impl FnOnce(LabSide) -> i32,
-) -> i32 {
+fn fork_inside(report: Report, mut side: LabSide, lab: impl FnOnce(LabSide) -> i32) -> i32 {
     let mut report = Some(report);
     let copy = &mut report;
     let first = move || {
@@ -252,8 +317,8 @@ fn fork_inside(
             Ok(notices) => {
                 report.line("ready\n");
                 drop(report);
-                let (outer_net, rootless) = (home.net, home.rootless);
-                lab(LabSide { channel, mounts: PrivateMounts(()), outer_net, rootless, notices })
+                side.notices = notices;
+                lab(side)
             }
             Err(error) => report.error(&error),
         }
@@ -262,7 +327,7 @@ fn fork_inside(
     let Some(report) = report else { return 70 };
     match forked {
         Ok(pid) => {
-            report.line(&format!("pid {pid}\n"));
+            report.line(&format!("lab {pid}\n"));
             0
         }
         Err(error) => report.error(&error),
@@ -288,12 +353,12 @@ mod tests {
 
     #[test]
     fn reports_are_read_in_any_order() {
-        let (pid, outcome) = parse_report("ready\npid 17\n");
-        assert!(pid == Some(17) && outcome.is_ok());
-        assert!(matches!(parse_report("pid 17\n"), (Some(17), Err(Error::LostLab))));
-        let (pid, outcome) = parse_report("error 1 unshare\n");
-        assert_eq!(pid, None);
-        let text = outcome.unwrap_err().to_string();
-        assert!(text.contains("unshare") && text.contains("not permitted"), "{text}");
+        let said = Said::parse("broker 4\nready\nlab 17\n");
+        assert!(said.lab == Some(17) && said.broker == Some(4) && said.outcome.is_ok());
+        assert!(matches!(Said::parse("lab 17\n").outcome, Err(Error::LostLab)));
+        let said = Said::parse("error 1 unshare\nready\n");
+        let text = said.outcome.unwrap_err().to_string();
+        assert!(said.lab.is_none() && text.contains("unshare"), "{text}");
+        assert!(text.contains("not permitted"), "{text}");
     }
 }

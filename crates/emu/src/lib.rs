@@ -12,5 +12,6 @@ pub mod registry;
 pub mod run;
 #[cfg(test)]
 mod sample;
+pub mod uplink;
 
 pub use error::{Error, Result};

@@ -28,6 +28,7 @@ pub(crate) const TESTS: &[super::Test] = &[
     ("ports_below_1024", ports_below_1024),
     ("a_daemon_outlives_its_starter", a_daemon_outlives_its_starter),
     ("names_resolve_inside_only", names_resolve_inside_only),
+    ("an_uplink_leads_out_of_the_lab", an_uplink_leads_out_of_the_lab),
     ("commands_run_inside_from_outside", commands_run_inside_from_outside),
 ];
 
@@ -342,6 +343,66 @@ fn names_resolve_inside_only() {
         assert!(!found || bench.end(0) == Some(ProgramEnd::Exit(0)), "{:?}", bench.end(0));
     });
     assert_eq!(std::fs::read("/etc/hosts").ok(), before);
+}
+
+/// A server on the machine's own address is reached from a host of the lab.
+fn an_uplink_leads_out_of_the_lab() {
+    let test = "an_uplink_leads_out_of_the_lab";
+    // The address that packets to elsewhere would leave from; nothing is sent.
+    let probe = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+    let own = probe.connect("192.0.2.1:9").and_then(|()| probe.local_addr());
+    let Some(own) = own.ok().filter(|own| !own.ip().is_loopback()) else {
+        println!("SKIPPED {test}: this machine has no network");
+        return;
+    };
+    let server = std::net::TcpListener::bind((own.ip(), 0)).unwrap();
+    let to = server.local_addr().unwrap();
+    let options = Options { uplink: true, ..Options::new("x") };
+    let lab = fork_lab(&options, |side| {
+        let mut plan = sample::star(1);
+        plan.uplink = true;
+        let open = sys::tun::is_openable().is_ok();
+        let engine = if open { Engine::Tun } else { Engine::Packet };
+        let enclosure = enclosure::build(&plan, &sample::FirstIface::of(&plan), engine).unwrap();
+        let host = &enclosure.hosts[0];
+        let mut uplink = side.uplink.unwrap();
+        match uplink.connect(host, "h0") {
+            // pasta needs the device itself.
+            Err(Error::Uplink { .. }) if !open => return 4,
+            result => result.unwrap(),
+        }
+        let net = std::os::fd::AsFd::as_fd(&host.netns);
+        let stream = || std::net::TcpStream::connect_timeout(&to, Duration::from_secs(5));
+        let mut stream = sys::namespace::in_net(net, stream).unwrap().unwrap();
+        stream.write_all(b"hello").unwrap();
+        // Until the answer is here, so that pasta has carried both.
+        stream.read_exact(&mut [0; 2]).map_or(1, |()| 0)
+    });
+    let lab = match lab {
+        Err(Error::NoPasta) => {
+            println!("SKIPPED {test}: pasta is not installed");
+            return;
+        }
+        lab => lab,
+    };
+    let Some(mut lab) = unless_denied(test, lab) else { return };
+    server.set_nonblocking(true).unwrap();
+    let mut connection = None;
+    while connection.is_none() && lab.try_wait().unwrap().is_none() {
+        connection = server.accept().ok();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    if let Some((mut stream, _)) = connection {
+        stream.set_nonblocking(false).unwrap();
+        let mut text = [0; 5];
+        stream.read_exact(&mut text).unwrap();
+        assert_eq!(&text, b"hello");
+        stream.write_all(b"ok").unwrap();
+    }
+    match lab.wait().unwrap() {
+        Exit::Code(4) => println!("SKIPPED {test}: {} is closed", sys::tun::DEVICE),
+        exit => assert_eq!(exit, Exit::Code(0)),
+    }
 }
 
 fn commands_run_inside_from_outside() {
