@@ -242,7 +242,7 @@ mod tests {
             title: "Rates",
             note: String::new(),
             steps: format::RATE,
-            grid: Grid { step_s: 1.0, points: 4 },
+            grid: Grid { step_s: 1.0, interval_s: 1.0, points: 4 },
             series: vec![Series { name: "</script><b>".to_owned(), style: 0, values }],
             events: &[],
         };

@@ -20,6 +20,8 @@ pub(crate) struct Samples {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Grid {
     pub(crate) step_s: f64,
+    /// The nominal sampling interval.
+    pub(crate) interval_s: f64,
     pub(crate) points: usize,
 }
 
@@ -57,16 +59,18 @@ impl Grid {
         let samples = (record.elapsed_s.max(interval) / interval - 1e-6).ceil().max(1.0);
         let step_s = interval * (samples / POINTS as f64).ceil();
         let points = (record.elapsed_s.max(interval) / step_s - 1e-6).ceil() as usize;
-        Self { step_s, points: points.clamp(1, POINTS) }
+        Self { step_s, interval_s: interval, points: points.clamp(1, POINTS) }
     }
 
     pub(crate) fn end_s(self) -> f64 {
         self.step_s * self.points as f64
     }
 
-    /// The step that a sample whose interval ends at `time_ns` belongs to.
+    /// The step that a sample whose interval ends at `time_ns` belongs to: the one that holds the
+    /// interval's middle, for samples are taken a little late.
     fn step(self, time_ns: u64) -> usize {
-        let position = (time_ns as f64 / 1e9 / self.step_s - 1e-3).max(0.0) as usize;
+        let middle = time_ns as f64 / 1e9 - self.interval_s / 2.0;
+        let position = (middle / self.step_s).max(0.0) as usize;
         position.min(self.points - 1)
     }
 }
@@ -177,14 +181,14 @@ mod tests {
     fn grids_are_whole_intervals() {
         let run =
             |elapsed_s, interval_s| RunRecord { elapsed_s, interval_s, ..RunRecord::default() };
-        assert_eq!(Grid::of(&run(30.0, 0.1)), Grid { step_s: 0.1, points: 300 });
-        assert_eq!(Grid::of(&run(31.0, 0.1)), Grid { step_s: 0.2, points: 155 });
+        assert_eq!(Grid::of(&run(30.0, 0.1)), Grid { step_s: 0.1, interval_s: 0.1, points: 300 });
+        assert_eq!(Grid::of(&run(31.0, 0.1)), Grid { step_s: 0.2, interval_s: 0.1, points: 155 });
         assert_eq!(Grid::of(&run(0.0, 0.0)).points, 1);
     }
 
     #[test]
     fn folding_sums_maximises_and_averages() {
-        let grid = Grid { step_s: 0.5, points: 2 };
+        let grid = Grid { step_s: 0.5, interval_s: 0.5, points: 2 };
         let half = 500_000_000;
         let rows = [("a", half, Some(4)), ("a", half - 1, Some(2)), ("a", 2 * half, None)];
         let fold = |fold| columns(&rows).series(grid, fold, 1.0)[0].values.clone();

@@ -153,6 +153,7 @@ impl Worker {
         let now = self.now();
         self.obey();
         self.apply_changes(now);
+        self.take_samples(now);
         self.fabric.advance(now);
         self.take_outputs();
         let origin = self.origin;
@@ -160,9 +161,6 @@ impl Worker {
         self.egress.flush(&self.ports, &mut self.report, clock);
         self.pace.observe(now, self.report.delivered);
         self.limit_realtime(now);
-        if now >= self.next_sample {
-            self.sample(now);
-        }
         let slept = self.wait(ready);
         if self.egress.is_congested() {
             return;
@@ -278,6 +276,16 @@ impl Worker {
         }
     }
 
+    /// Counters as of the exact moments of logical time, however late we are.
+    fn take_samples(&mut self, now: Time) {
+        while self.next_sample <= now {
+            let at = self.next_sample;
+            self.fabric.advance(at);
+            self.sample(at);
+            self.next_sample += self.plan.interval;
+        }
+    }
+
     fn sample(&mut self, now: Time) {
         let links = (0..self.plan.links.len())
             .flat_map(|link| Direction::BOTH.map(|direction| (LinkId::at(link), direction)));
@@ -289,9 +297,6 @@ impl Worker {
             .collect();
         // Nobody listens any more once the lab is being taken down.
         let _ = self.outbox.send(Batch { at: now, links, delivered: self.report.delivered });
-        while self.next_sample <= now {
-            self.next_sample += self.plan.interval;
-        }
     }
 
     fn queue_delays(&self) -> Vec<Histogram> {

@@ -335,10 +335,8 @@ impl Running {
         let mut names: Vec<&str> = waited.map(|(_, program)| program.name.as_str()).collect();
         let more = names.len().saturating_sub(3);
         names.truncate(3);
-        let mut waiting_for = names.join(", ");
-        if more > 0 {
-            waiting_for.push_str(&format!(" and {more} more"));
-        }
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let waiting_for = names.join(", ") + &more;
         let news =
             FromLab::Progress { now_ns: now.as_nanos(), waiting_for, packets: self.delivered };
         message::send(self.channel.get_ref(), &news);
@@ -373,7 +371,9 @@ impl Running {
                 (Report::default(), Vec::new())
             }
         };
-        batches.into_iter().for_each(|batch| self.ledger.enter(batch));
+        for batch in batches {
+            self.ledger.enter(batch);
+        }
         self.findings.keep(&self.job.plan, self.flow_samples.try_iter());
         let cpu = CpuTimes::read().unwrap_or_default().since(self.cpu);
         let recorded = self.recorder.finish();
@@ -458,7 +458,6 @@ impl Running {
 }
 
 /// Which interface goes to which capture, which mirror too, and the captures' names.
-#[expect(clippy::type_complexity, reason = "three lists that belong together")]
 fn captures(
     plan: &Plan,
 ) -> (Vec<Option<record::CaptureId>>, Vec<Option<record::CaptureId>>, Vec<String>) {

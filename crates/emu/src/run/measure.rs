@@ -40,8 +40,10 @@ impl Measured<'_> {
             }
             Subject::Run => match metric.measure {
                 Measure::Lateness => {
-                    statistic_of(self.record.lateness.distribution.as_ref()?, metric.statistic)
+                    let lateness = self.record.lateness.distribution.as_ref()?;
+                    Some(statistic_of(lateness, metric.statistic))
                 }
+
                 Measure::Duration => Some(self.record.elapsed_s * 1e9),
                 Measure::Trusted => {
                     self.record.verdict.as_ref().map(|verdict| f64::from(u8::from(verdict.trusted)))
@@ -163,7 +165,7 @@ impl Measured<'_> {
                 let at = link.index() * 2 + direction.index();
                 let waited = self.record.links.get(at)?.queue_delay.as_ref()?;
                 let wire = self.plan.links[link.index()].directions[direction.index()].delay;
-                Some(statistic_of(waited, metric.statistic)? + wire.as_nanos() as f64)
+                Some(statistic_of(waited, metric.statistic) + wire.as_nanos() as f64)
             }
             Measure::Delay => {
                 let wire = self.plan.links[link.index()].directions[direction.index()].delay;
@@ -203,11 +205,11 @@ fn statistic(mut values: Vec<f64>, wanted: Statistic) -> Option<f64> {
 }
 
 fn histogram(histogram: &Histogram, wanted: Statistic) -> Option<f64> {
-    statistic_of(&histogram.distribution()?, wanted)
+    Some(statistic_of(&histogram.distribution()?, wanted))
 }
 
-fn statistic_of(distribution: &Distribution, wanted: Statistic) -> Option<f64> {
-    Some(match wanted {
+fn statistic_of(distribution: &Distribution, wanted: Statistic) -> f64 {
+    match wanted {
         Statistic::Mean | Statistic::Value => distribution.mean_ns,
         Statistic::Min => distribution.min_ns as f64,
         Statistic::Max => distribution.max_ns as f64,
@@ -216,7 +218,7 @@ fn statistic_of(distribution: &Distribution, wanted: Statistic) -> Option<f64> {
         Statistic::P99 => distribution.p99_ns as f64,
         Statistic::P999 => distribution.p999_ns as f64,
         Statistic::Sum => distribution.mean_ns * distribution.count as f64,
-    })
+    }
 }
 
 /// A statistic over several intervals. Means are weighted; a percentile is the worst interval's,
@@ -224,7 +226,7 @@ fn statistic_of(distribution: &Distribution, wanted: Statistic) -> Option<f64> {
 fn over<'a>(parts: impl Iterator<Item = &'a Distribution>, wanted: Statistic) -> Option<f64> {
     let parts: Vec<&Distribution> = parts.filter(|part| part.count > 0).collect();
     let count: u64 = parts.iter().map(|part| part.count).sum();
-    let values = parts.iter().filter_map(|part| statistic_of(part, wanted));
+    let values = parts.iter().map(|part| statistic_of(part, wanted));
     match wanted {
         Statistic::Mean | Statistic::Value => (count > 0).then(|| {
             parts.iter().map(|part| part.mean_ns * part.count as f64).sum::<f64>() / count as f64
