@@ -116,7 +116,7 @@ fn settings(input: &Input<'_>, sink: &mut Sink) -> Plan {
             Some("high") => Precision::High,
             _ => Precision::Normal,
         },
-        realtime: lab.flag("realtime").unwrap_or(false),
+        realtime: lab.flag("realtime").unwrap_or(true),
         tick: lab.span("tick"),
         tolerance_floor,
         tolerance_share,

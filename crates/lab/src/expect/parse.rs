@@ -223,8 +223,8 @@ fn value(text: &str, offset: usize, quantity: Quantity) -> Result<f64, ParseErro
             .filter(|value| value.is_finite())
             .ok_or_else(|| plain("a number without a unit")),
         Quantity::Truth => match text {
-            "true" => Ok(1.0),
-            "false" => Ok(0.0),
+            "true" | "1" => Ok(1.0),
+            "false" | "0" => Ok(0.0),
             _ => Err(plain("`true` or `false`")),
         },
     }

@@ -43,7 +43,7 @@ fn what_is_wrong_is_placed() {
         matches!(wrong("run.duration.p50 > 1 s"), ParseError::Statistic { at, .. } if at == (13..16))
     );
     assert!(matches!(wrong("run.duration > 1"), ParseError::Value { at, .. } if at == (15..16)));
-    assert!(matches!(wrong("run.trusted == 1"), ParseError::Plain { .. }));
+    assert!(matches!(wrong("run.trusted == 2"), ParseError::Plain { .. }));
     assert!(matches!(wrong("run.duration > 1 s between 3 s and 2 s"), ParseError::Window(_)));
 }
 
