@@ -89,6 +89,12 @@ fn repeat(args: &Run, plan: &Plan) -> String {
     for (field, value) in kept.chain(&plan.sweep) {
         words.extend(["--set".to_owned(), quote(&format!("{field}={value}"))]);
     }
+    if args.runs != Path::new("runs") {
+        words.extend(["--runs".to_owned(), quote_path(&args.runs)]);
+    }
+    if args.stay {
+        words.push("--stay".to_owned());
+    }
     if let Some(engine) = args.engine {
         let name = match engine {
             Engine::Tun => "tun",

@@ -1,7 +1,7 @@
 //! The data path: one thread that moves packets between the namespaces' ports and the fabric.
 //!
 //! ```text
-//! port ─ read, stamp ─▶ ingress (addresses, filters) ─▶ fabric ─▶ egress (merge, rewrite, write) ─▶ port
+//! port ─ read, stamp ─▶ ingress (addresses, filters) ─▶ fabric ─▶ egress (merge, write) ─▶ port
 //!                                                         └─▶ routers' answers, captures, mirrors
 //! ```
 
