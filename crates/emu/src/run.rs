@@ -87,8 +87,8 @@ pub fn run(
         lab_dir: options.lab_dir.clone(),
         stay: options.stay,
     };
-    let started =
-        launch::fork_lab(&launch::Options::new(&plan.name), move |side| lab::main(job, side));
+    let launch = launch::Options { uplink: plan.uplink, ..launch::Options::new(&plan.name) };
+    let started = launch::fork_lab(&launch, move |side| lab::main(job, side));
     let mut handle = match started {
         Ok(handle) => handle,
         Err(error) => {

@@ -7,16 +7,17 @@ use crate::fields::{FILE, Field, Form, Presence, Section, Shape, Variant};
 /// A JSON Schema (draft 2020-12) of lab files. `schemas/lab.schema.json` is this, pretty-printed.
 pub fn schema() -> Value {
     let mut properties = Map::new();
+    let defs = &mut quantities();
     for top in FILE {
         let value = match top.form {
-            Form::One(section) => table(&[section.fields], None),
+            Form::One(section) => section_ref(section, defs),
             Form::Named(section) => {
-                json!({ "type": "object", "additionalProperties": table(&[section.fields], None) })
+                json!({ "type": "object", "additionalProperties": section_ref(section, defs) })
             }
             Form::Many(section) => {
-                json!({ "type": "array", "items": table(&[section.fields], None) })
+                json!({ "type": "array", "items": section_ref(section, defs) })
             }
-            Form::Kinds(kinds) => json!({ "type": "array", "items": variant(kinds) }),
+            Form::Kinds(kinds) => json!({ "type": "array", "items": variant_ref(kinds, defs) }),
         };
         let doc = match top.form {
             Form::One(section) | Form::Named(section) | Form::Many(section) => section.doc,
@@ -31,37 +32,76 @@ pub fn schema() -> Value {
         "type": "object",
         "additionalProperties": false,
         "properties": properties,
-        "$defs": {
-            "sweep": {
-                "description": "In place of a value: one run for each of several.",
-                "oneOf": [
-                    {
-                        "type": "object",
-                        "properties": { "sweep": { "type": "array", "minItems": 1 } },
-                        "required": ["sweep"],
-                        "additionalProperties": false,
-                    },
-                    {
-                        "type": "object",
-                        "properties": {
-                            "range": { "type": "string", "pattern": "\\.\\." },
-                            "steps": { "type": "integer", "minimum": 2 },
-                            "log": { "type": "integer", "minimum": 2 },
-                        },
-                        "required": ["range"],
-                        "additionalProperties": false,
-                    },
-                ],
-            },
-            "time": quantity("ns|us|µs|ms|s|min|h", "A time, such as `10 ms`."),
-            "data": quantity("B|kB|MB|GB|TB|KiB|MiB|GiB", "An amount of data, such as `64 KiB`."),
-            "rate": quantity(
-                "[kMGT]?bit/s|[kMG]?B/s|[KMG]iB/s",
-                "A data rate, such as `100 Mbit/s`.",
-            ),
-            "share": quantity("%|‰|ppm", "A share, such as `0.1 %`."),
-        },
+        "$defs": defs,
     })
+}
+
+/// Definitions that every section uses.
+fn quantities() -> Map<String, Value> {
+    let defs = json!({
+        "sweep": {
+            "description": "In place of a value: one run for each of several.",
+            "oneOf": [
+                {
+                    "type": "object",
+                    "properties": { "sweep": { "type": "array", "minItems": 1 } },
+                    "required": ["sweep"],
+                    "additionalProperties": false,
+                },
+                {
+                    "type": "object",
+                    "properties": {
+                        "range": { "type": "string", "pattern": "\\.\\." },
+                        "steps": { "type": "integer", "minimum": 2 },
+                        "log": { "type": "integer", "minimum": 2 },
+                    },
+                    "required": ["range"],
+                    "additionalProperties": false,
+                },
+            ],
+        },
+        "time": quantity("ns|us|µs|ms|s|min|h", "A time, such as `10 ms`."),
+        "data": quantity("B|kB|MB|GB|TB|KiB|MiB|GiB", "An amount of data, such as `64 KiB`."),
+        "rate": quantity(
+            "[kMGT]?bit/s|[kMG]?B/s|[KMG]iB/s",
+            "A data rate, such as `100 Mbit/s`.",
+        ),
+        "share": quantity("%|‰|ppm", "A share, such as `0.1 %`."),
+    });
+    defs.as_object().cloned().unwrap_or_default()
+}
+
+/// A name for a definition: the noun without its article.
+fn slug(noun: &str) -> String {
+    let noun = noun.trim_start_matches("a ").trim_start_matches("an ").trim_start_matches("the ");
+    noun.chars()
+        .filter_map(|c| match c {
+            c if c.is_alphanumeric() => Some(c.to_ascii_lowercase()),
+            ' ' | '-' => Some('-'),
+            _ => None,
+        })
+        .collect()
+}
+
+type Defs = Map<String, Value>;
+
+/// A section is defined once, however often it is used.
+fn section_ref(section: &Section, defs: &mut Defs) -> Value {
+    let name = slug(section.noun);
+    if !defs.contains_key(&name) {
+        let value = table(&[section.fields], None, defs);
+        defs.insert(name.clone(), value);
+    }
+    json!({ "$ref": format!("#/$defs/{name}") })
+}
+
+fn variant_ref(kinds: &Variant, defs: &mut Defs) -> Value {
+    let name = format!("kinds-{}", slug(kinds.doc.trim_end_matches('.')));
+    if !defs.contains_key(&name) {
+        let value = variant(kinds, defs);
+        defs.insert(name.clone(), value);
+    }
+    json!({ "$ref": format!("#/$defs/{name}") })
 }
 
 fn quantity(units: &str, doc: &str) -> Value {
@@ -72,7 +112,7 @@ fn quantity(units: &str, doc: &str) -> Value {
     })
 }
 
-fn table(fields: &[&[Field]], kind: Option<(&str, &str)>) -> Value {
+fn table(fields: &[&[Field]], kind: Option<(&str, &str)>, defs: &mut Defs) -> Value {
     let mut properties = Map::new();
     let mut required = Vec::new();
     if let Some((key, word)) = kind {
@@ -86,7 +126,7 @@ fn table(fields: &[&[Field]], kind: Option<(&str, &str)>) -> Value {
             Presence::Default("") => {}
             Presence::Default(default) => doc = format!("{doc} Default: {default}.").trim().into(),
         }
-        let value = json!({ "anyOf": [shape(&field.shape), { "$ref": "#/$defs/sweep" }] });
+        let value = json!({ "anyOf": [shape(&field.shape, defs), { "$ref": "#/$defs/sweep" }] });
         properties.insert(field.key.to_owned(), described(value, &doc));
     }
     let mut table =
@@ -97,9 +137,9 @@ fn table(fields: &[&[Field]], kind: Option<(&str, &str)>) -> Value {
     table
 }
 
-fn variant(variant: &Variant) -> Value {
+fn variant(variant: &Variant, defs: &mut Defs) -> Value {
     let kind = |(word, section): &(&str, &Section)| {
-        let value = table(&[section.fields, variant.shared], Some((variant.key, word)));
+        let value = table(&[section.fields, variant.shared], Some((variant.key, word)), defs);
         described(value, section.doc)
     };
     json!({ "oneOf": variant.kinds.iter().map(kind).collect::<Vec<_>>() })
@@ -112,7 +152,7 @@ fn described(mut value: Value, doc: &str) -> Value {
     value
 }
 
-fn shape(shape: &Shape) -> Value {
+fn shape(shape: &Shape, defs: &mut Defs) -> Value {
     match shape {
         Shape::Text => json!({ "type": "string" }),
         Shape::Flag => json!({ "type": "boolean" }),
@@ -123,14 +163,14 @@ fn shape(shape: &Shape) -> Value {
         Shape::Rate => json!({ "$ref": "#/$defs/rate" }),
         Shape::Share => json!({ "$ref": "#/$defs/share" }),
         Shape::Word(words) => json!({ "enum": words }),
-        Shape::List(item) => json!({ "type": "array", "items": self::shape(item) }),
+        Shape::List(item) => json!({ "type": "array", "items": self::shape(item, defs) }),
         Shape::Either(shapes) => {
-            json!({ "anyOf": shapes.iter().map(self::shape).collect::<Vec<_>>() })
+            json!({ "anyOf": shapes.iter().map(|shape| self::shape(shape, defs)).collect::<Vec<_>>() })
         }
-        Shape::Table(section) => table(&[section.fields], None),
-        Shape::Variant(kinds) => variant(kinds),
+        Shape::Table(section) => section_ref(section, defs),
+        Shape::Variant(kinds) => variant_ref(kinds, defs),
         Shape::Map(item) => {
-            json!({ "type": "object", "additionalProperties": self::shape(item) })
+            json!({ "type": "object", "additionalProperties": self::shape(item, defs) })
         }
     }
 }

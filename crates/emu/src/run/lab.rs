@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
 use base::{FlowId, NodeId, ProgramId, Span, Time};
-use lab::plan::{Action, Event, Family, Plan, Traffic};
+use lab::plan::{Action, Event, Family, Plan, Role, Traffic};
 use lab::routes::Routes;
 use record::run::{EventRecord, RunRecord, Status};
 use record::{FlowSample, Level, Recorder, RecorderOptions, RunFolder};
@@ -25,6 +25,7 @@ use crate::enclosure::{self, Enclosure, Engine, install_names};
 use crate::flow::{FlowEngine, FlowOptions, FlowSpec};
 use crate::launch::LabSide;
 use crate::program::{ProgramEvent, Supervisor};
+use crate::uplink::{RESOLVER, Uplink};
 use crate::{Error, Result};
 
 /// From the start of the data path to the lab's time zero: what calibration takes.
@@ -82,6 +83,8 @@ struct Running {
     job: Job,
     channel: BufReader<UnixStream>,
     enclosure: Arc<Enclosure>,
+    /// Ends with the lab.
+    _uplink: Option<Uplink>,
     routes: Routes,
     recorder: Recorder,
     datapath: Datapath,
@@ -100,28 +103,17 @@ struct Running {
 }
 
 impl Running {
-    fn start(job: Job, side: LabSide) -> Result<Self> {
+    fn start(job: Job, mut side: LabSide) -> Result<Self> {
         let plan = Arc::clone(&job.plan);
         let cpu = CpuTimes::read().unwrap_or_default();
         let link_up: Vec<bool> = plan.links.iter().map(|link| link.up).collect();
         let routes = Routes::compute(&plan, &link_up);
         let mut findings = Findings::default();
         findings.warn_all(&side.notices);
-        let enclosure = enclosure::build(&plan, &routes, job.engine)?;
-        findings.warn_all(&enclosure.notices);
-        findings.warn_all(&install_names(&side.mounts, &plan, None));
+        let (enclosure, uplink) = enclose(&job, &mut side, &routes, &mut findings)?;
         let supervisor = Supervisor::new(&plan, &enclosure, &job.folder, &job.lab_dir)?;
         let (captures, mirror_captures, names) = captures(&plan);
-        let started_unix_ns = sys::clock::realtime() + LEAD.as_nanos();
-        let recorder = Recorder::start(
-            &job.folder,
-            &RecorderOptions {
-                started_unix_ns,
-                links: plan.links.iter().map(|link| link.name.clone()).collect(),
-                flows: plan.flows.iter().map(|flow| flow.name.clone()).collect(),
-                captures: names,
-            },
-        )?;
+        let recorder = start_recorder(&job, names)?;
         let enclosure = Arc::new(enclosure);
         let origin = sys::clock::monotonic() + LEAD.as_nanos();
         let datapath = Datapath::start(Setup {
@@ -155,6 +147,7 @@ impl Running {
             schedule: Schedule::new(Arc::clone(&plan)),
             ledger: LinkLedger::new(&plan, recorder.handle()),
             enclosure,
+            _uplink: uplink,
             routes,
             recorder,
             datapath,
@@ -418,6 +411,9 @@ impl Running {
             },
         );
         self.job.folder.write_record(&record)?;
+        if let Some(enclosure) = Arc::into_inner(self.enclosure) {
+            enclosure::close(enclosure.hosts);
+        }
         Ok(())
     }
 
@@ -455,6 +451,38 @@ impl Running {
         }
         sum
     }
+}
+
+/// Makes the namespaces, and connects and names what is in them.
+fn enclose(
+    job: &Job,
+    side: &mut LabSide,
+    routes: &Routes,
+    findings: &mut Findings,
+) -> Result<(Enclosure, Option<Uplink>)> {
+    let plan = &job.plan;
+    let enclosure = enclosure::build(plan, routes, job.engine)?;
+    findings.warn_all(&enclosure.notices);
+    let mut uplink = side.uplink.take();
+    if let Some(uplink) = &mut uplink {
+        let is_host = |at: NodeId| plan.nodes[at.index()].kind == Role::Host;
+        for host in enclosure.hosts.iter().filter(|host| is_host(host.node)) {
+            uplink.connect(host, &plan.nodes[host.node.index()].name)?;
+        }
+    }
+    let resolver = uplink.as_ref().map(|_| RESOLVER);
+    findings.warn_all(&install_names(&side.mounts, plan, resolver));
+    Ok((enclosure, uplink))
+}
+
+fn start_recorder(job: &Job, captures: Vec<String>) -> Result<Recorder> {
+    let options = RecorderOptions {
+        started_unix_ns: sys::clock::realtime() + LEAD.as_nanos(),
+        links: job.plan.links.iter().map(|link| link.name.clone()).collect(),
+        flows: job.plan.flows.iter().map(|flow| flow.name.clone()).collect(),
+        captures,
+    };
+    Ok(Recorder::start(&job.folder, &options)?)
 }
 
 /// Which interface goes to which capture, which mirror too, and the captures' names.
