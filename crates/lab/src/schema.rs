@@ -96,7 +96,7 @@ fn section_ref(section: &Section, defs: &mut Defs) -> Value {
 }
 
 fn variant_ref(kinds: &Variant, defs: &mut Defs) -> Value {
-    let name = format!("kinds-{}", slug(kinds.doc.trim_end_matches('.')));
+    let name = format!("kinds-of-{}", slug(kinds.doc.split('.').next().unwrap_or_default()));
     if !defs.contains_key(&name) {
         let value = variant(kinds, defs);
         defs.insert(name.clone(), value);
