@@ -160,14 +160,14 @@ pub fn probe_main() -> io::Result<()> {
 
 fn enter_lab() -> sys::Result<()> {
     let inner = Kinds::NET | Kinds::MOUNT | Kinds::PID | Kinds::IPC | Kinds::UTS;
-    if namespace::is_privileged() {
-        return namespace::unshare(inner);
+    if !namespace::is_privileged() {
+        let (uid, gid) = namespace::identity();
+        namespace::unshare(Kinds::USER)?;
+        namespace::map_to_root(uid, gid)?;
     }
-    let (uid, gid) = namespace::identity();
-    namespace::unshare(Kinds::USER)?;
-    namespace::map_to_root(uid, gid)?;
     // Ubuntu's AppArmor lets the user namespace be made and refuses everything inside it.
-    namespace::unshare(inner)
+    namespace::unshare(inner)?;
+    namespace::make_mounts_private()
 }
 
 fn try_packet() -> sys::Result<()> {

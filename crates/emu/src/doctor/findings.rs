@@ -60,7 +60,12 @@ fn namespaces(facts: &Facts) -> Finding {
         let how = if facts.privileged { "with this user's privileges" } else { "without root" };
         return Finding::good(id, format!("a lab's namespaces can be made, {how}"));
     };
-    let (why, mend) = if facts.privileged {
+    let (why, mend) = if refusal.errno == Some(Errno::INVAL.raw_os_error()) {
+        (
+            "the root folder is no mount point, as in a plain chroot",
+            "before chroot DIR: mount --bind DIR DIR",
+        )
+    } else if facts.privileged {
         ("although this user has the privileges", "run on a kernel with namespaces (CONFIG_NET_NS)")
     } else if facts.apparmor_restricts == Some(true) {
         (

@@ -54,9 +54,11 @@ fn each_lock_on_user_namespaces_has_its_key() {
         (Facts { userns_clone: Some(false), ..good() }, "userns_clone"),
         (Facts { max_user_namespaces: Some(0), ..good() }, "max_user_namespaces"),
         (good(), "seccomp"),
+        (Facts { namespaces: Some(refusal(22)), ..good() }, "chroot"),
     ];
     for (facts, key) in cases {
-        let (level, mend) = level(&Facts { namespaces: Some(refusal(1)), ..facts }, "namespaces");
+        let namespaces = facts.namespaces.clone().or_else(|| Some(refusal(1)));
+        let (level, mend) = level(&Facts { namespaces, ..facts }, "namespaces");
         assert_eq!(level, Level::Bad);
         assert!(mend.contains(key), "{mend}");
     }
