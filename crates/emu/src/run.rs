@@ -108,11 +108,21 @@ pub fn run(
             return killed(&folder, &exit.to_string());
         }
         Err(error) => {
-            let _ = folder.mark_killed();
+            failed(&folder, &error)?;
             return Err(error);
         }
     }
     Ok(folder.read_record()?)
+}
+
+/// Leaves the reason in the record of a lab that could not start.
+fn failed(folder: &RunFolder, error: &Error) -> Result<()> {
+    folder.mark_killed()?;
+    let mut record = folder.read_record()?;
+    record.status = Status::Failed;
+    record.exit_code = Some(error.exit_code());
+    record.warnings.push(error.to_string());
+    Ok(folder.write_record(&record)?)
 }
 
 /// The record of a lab whose process vanished.

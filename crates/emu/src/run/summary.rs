@@ -204,7 +204,9 @@ pub(super) fn complete(record: &mut RunRecord, ended: Ended<'_>) {
     record.host = ended.host;
     record.host.dropped_packets += receiver_overruns(ended.results);
     let elapsed = ended.at.as_secs_f64();
-    record.verdict = Some(verdict::judge(report, &record.host, ended.tolerance, elapsed));
+    let unsent = ended.results.iter().filter_map(|result| result.datagrams);
+    let unsent = unsent.map(|counts| counts.skipped).sum();
+    record.verdict = Some(verdict::judge(report, &record.host, unsent, ended.tolerance, elapsed));
     let failed = ended.failure.as_ref();
     record.exit_code = failed.map(Error::exit_code);
     record.events = ended.findings.events;

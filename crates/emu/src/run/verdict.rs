@@ -34,10 +34,12 @@ pub(super) fn tolerance(plan: &Plan, routes: &Routes) -> Span {
     plan.tolerance_floor.max(Span::from_nanos(share))
 }
 
-/// Judges. Every reason is a sentence that a user can act on.
+/// Judges. Every reason is a sentence that a user can act on. `unsent` counts datagrams that
+/// built-in flows were too late to send.
 pub(super) fn judge(
     report: &Report,
     faults: &HostFaults,
+    unsent: u64,
     tolerance: Span,
     elapsed: f64,
 ) -> Verdict {
@@ -64,6 +66,15 @@ pub(super) fn judge(
     }
     if report.rejected > 0 {
         against.push(format!("kernels rejected {} packets that we wrote", report.rejected));
+    }
+    if unsent > 0 {
+        against.push(format!("built-in flows could not send {unsent} datagrams in time"));
+    }
+    if faults.capture_drops + faults.records_lost > 0 {
+        against.push(format!(
+            "{} packets are missing from captures and {} samples from the record",
+            faults.capture_drops, faults.records_lost
+        ));
     }
     if report.memory_drops > 0 {
         against.push(format!("{} packets found no memory", report.memory_drops));
@@ -103,7 +114,7 @@ mod tests {
     fn a_run_on_time_is_trusted() {
         let mut report = Report::default();
         report.lateness.record_many(30_000, 10_000);
-        let verdict = judge(&report, &HostFaults::default(), TOLERANCE, 1.0);
+        let verdict = judge(&report, &HostFaults::default(), 0, TOLERANCE, 1.0);
         assert!(verdict.trusted && verdict.reasons[0].contains("tolerated"), "{verdict:?}");
     }
 
@@ -113,9 +124,14 @@ mod tests {
         report.lateness.record_many(30_000, 900);
         report.lateness.record_many(5_000_000, 100);
         report.ingress.record_many(9_000_000, 100);
-        let faults = HostFaults { dropped_packets: 3, steal_s: 0.5, ..HostFaults::default() };
-        let verdict = judge(&report, &faults, TOLERANCE, 1.0);
+        let faults = HostFaults {
+            dropped_packets: 3,
+            capture_drops: 1,
+            steal_s: 0.5,
+            ..HostFaults::default()
+        };
+        let verdict = judge(&report, &faults, 4, TOLERANCE, 1.0);
         assert!(!verdict.trusted);
-        assert_eq!(verdict.reasons.len(), 6, "{verdict:?}");
+        assert_eq!(verdict.reasons.len(), 8, "{verdict:?}");
     }
 }
