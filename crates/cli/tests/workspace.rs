@@ -20,6 +20,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("emu", &["base", "wire", "topology", "fabric", "lab", "sys", "record"]),
     ("report", &["base", "topology", "lab", "record"]),
     ("cli", &["base", "topology", "lab", "record", "emu", "report"]),
+    ("bench", &["sys"]),
 ];
 
 /// Asynchronous runtimes have no place in the datapath or below it.

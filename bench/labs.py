@@ -1,0 +1,70 @@
+"""Runs of netarium: a lab's text in, its record and its programs' output out."""
+
+import json
+from pathlib import Path
+
+from machine import NETARIUM, Failure, finish, folder, last_json, start
+
+
+class Run:
+    """A run that has ended."""
+
+    def __init__(self, path, record):
+        self.record = record
+        self.outputs = {
+            program["name"]: (path / "programs" / program["name"] / "stdout").read_text()
+            for program in record["programs"]
+        }
+
+    def result(self, program):
+        """What one of our probes printed."""
+        return last_json(self.outputs[program])
+
+    def cores(self):
+        """Processors that the data path used."""
+        return self.record["host"]["cpu_s"] / self.record["elapsed_s"]
+
+
+def command(lab, runs):
+    return [NETARIUM, "run", lab, "--runs", runs, "--no-report", "--no-progress", "--quiet"]
+
+
+def run(text, timeout=60):
+    """Runs a lab. One that is not trusted is measured all the same: that is what we are here for.
+    A program under test that fails is an error."""
+    with folder() as place:
+        lab = Path(place) / "lab.toml"
+        lab.write_text(text)
+        process = start(command(lab, Path(place) / "runs"), cwd=place)
+        try:
+            finish(process, timeout)
+        except Failure:
+            if process.returncode != 3:
+                raise
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                process.wait()
+        (path,) = (Path(place) / "runs").iterdir()
+        return Run(path, json.loads((path / "run.json").read_text()))
+
+
+def program(name, node, words, more=""):
+    listed = ", ".join(f'"{word}"' for word in words)
+    return f'[[program]]\nname = "{name}"\nnode = "{node}"\nrun = [{listed}]\n{more}\n'
+
+
+def two_hosts(link, lab=""):
+    """`a` and `b` with one link between them."""
+    return f"""
+[lab]
+name = "bench"
+duration = "60 s"
+{lab}
+[node.a]
+[node.b]
+[[link]]
+name = "wire"
+ends = ["a", "b"]
+{link}
+"""

@@ -1,0 +1,188 @@
+"""The machine that everything runs on: processes, namespaces, veth pairs, counters."""
+
+import ctypes
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = (ROOT / os.environ.get("NETARIUM_BUILD", "target/release")).resolve()
+NETARIUM = BUILD / "netarium"
+PROBE = BUILD / "netarium-bench"
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_PR_SET_PDEATHSIG = 1
+
+
+class Failure(Exception):
+    """A measurement that could not be made, and why."""
+
+
+def _die_with_parent():
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def start(command, **options):
+    """Starts a process that the kernel kills when this one ends, however it ends."""
+    options.setdefault("stdout", subprocess.PIPE)
+    options.setdefault("stderr", subprocess.PIPE)
+    return subprocess.Popen(
+        [str(word) for word in command], text=True, preexec_fn=_die_with_parent, **options
+    )
+
+
+def finish(process, timeout):
+    """Waits for a process; its standard output."""
+    try:
+        output, errors = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired as error:
+        process.kill()
+        process.communicate()
+        raise Failure(f"{process.args[0]} took longer than {timeout} s") from error
+    if process.returncode != 0:
+        last = (errors or output or "").strip().splitlines()[-3:]
+        raise Failure(f"{' '.join(process.args)}: exit {process.returncode}: {' / '.join(last)}")
+    return output
+
+
+def run(command, timeout=60):
+    """Runs a command; its standard output."""
+    return finish(start(command), timeout)
+
+
+def last_json(text):
+    """The last line that is a JSON object."""
+    for line in reversed(text.strip().splitlines()):
+        if line.startswith("{"):
+            return json.loads(line)
+    raise Failure("no result was printed")
+
+
+def have(program):
+    return shutil.which(program) is not None
+
+
+class Namespace:
+    """A network namespace held by a process: it goes when the process goes."""
+
+    def __init__(self):
+        own = os.readlink("/proc/self/ns/net")
+        self.holder = start(["unshare", "--net", "--", "sleep", "infinity"])
+        self.pid = self.holder.pid
+        for _ in range(2000):
+            if self.holder.poll() is not None:
+                raise Failure("no network namespace: " + self.holder.stderr.read().strip())
+            try:
+                if os.readlink(f"/proc/{self.pid}/ns/net") != own:
+                    break
+            except OSError:
+                pass
+            time.sleep(0.001)
+        run(self.inside("ip", "link", "set", "lo", "up"))
+
+    def inside(self, *command):
+        return ["nsenter", f"--net=/proc/{self.pid}/ns/net", "--", *command]
+
+    def close(self):
+        self.holder.kill()
+        self.holder.communicate()
+
+
+class Pair:
+    """Two namespaces with an address each: `a` 10.99.0.1, `b` 10.99.0.2."""
+
+    ADDRESS = "10.99.0.2"
+
+    def __init__(self):
+        self.a, self.b = Namespace(), Namespace()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.a.close()
+        self.b.close()
+
+    def join_by_veth(self):
+        ends = ["ip", "link", "add", "v0", "netns", self.a.pid, "type", "veth"]
+        run([*ends, "peer", "name", "v0", "netns", self.b.pid])
+        self.address("v0")
+
+    def address(self, device):
+        for end, last in ((self.a, 1), (self.b, 2)):
+            ip = [*end.inside("ip")]
+            run([*ip, "address", "add", f"10.99.0.{last}/24", "dev", device])
+            run([*ip, "link", "set", device, "up"])
+
+    def limit(self, bits_per_s, limit_bytes):
+        """The kernel's token bucket on a's end, with Ethernet's overhead (24 B beside the
+        header that the kernel counts itself)."""
+        burst = max(int(bits_per_s / 8 * 0.001), 16_000)
+        tbf = ["tbf", "rate", f"{bits_per_s}bit", "burst", burst, "limit", limit_bytes]
+        add = ["tc", "qdisc", "add", "dev", "v0", "root", *tbf, "overhead", "24"]
+        run(self.a.inside(*add))
+
+
+def folder():
+    """A temporary folder that goes with its last use."""
+    return tempfile.TemporaryDirectory(prefix="netarium-bench-")
+
+
+def cpu_seconds():
+    """Processor time of the whole machine since boot: busy, and stolen by its host."""
+    ticks = os.sysconf("SC_CLK_TCK")
+    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+    user, nice, system, _idle, _wait, irq, soft, steal = (int(f) for f in fields[:8])
+    return (user + nice + system + irq + soft) / ticks, steal / ticks
+
+
+def memory_kb(*names):
+    """Fields of /proc/meminfo."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    fields = {line.split(":")[0]: int(line.split()[1]) for line in lines}
+    return [fields[name] for name in names]
+
+
+def family(pid):
+    """A process and all its descendants."""
+    found = [pid]
+    for one in found:
+        try:
+            for task in Path(f"/proc/{one}/task").iterdir():
+                found += [int(child) for child in (task / "children").read_text().split()]
+        except OSError:
+            pass
+    return found
+
+
+def private_kb(pid):
+    """Memory of a process, shared pages divided among those who share them."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+
+
+def description():
+    """What the results depend on."""
+    model = "unknown"
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            model = line.split(":", 1)[1].strip()
+            break
+    uname = os.uname()
+    return {
+        "kernel": f"{uname.sysname} {uname.release}",
+        "cpu": model,
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_mb": memory_kb("MemTotal")[0] // 1024,
+        "commit": run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"]).strip()
+        if (ROOT / ".git").exists()
+        else None,
+    }

@@ -1,0 +1,49 @@
+//! Traffic sources and sinks of the benchmark, one verb each. They run inside every contender's
+//! network alike, and print one JSON object when they end.
+#![forbid(unsafe_code)]
+
+mod datagrams;
+mod relay;
+mod stream;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "netarium-bench udp-send HOST:PORT PACKETS_PER_SECOND SECONDS
+netarium-bench udp-receive PORT SECONDS
+netarium-bench tcp-send HOST:PORT SECONDS WRITE_BYTES
+netarium-bench tcp-receive PORT SECONDS RECEIVE_BUFFER_BYTES (0: the kernel's choice)
+netarium-bench relay SECONDS (between standard input and standard output)";
+
+/// What can go wrong, in words for whoever reads the benchmark's output.
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let outcome = match words[..] {
+        ["udp-send", to, rate, seconds] => datagrams::send(to, rate, seconds),
+        ["udp-receive", port, seconds] => datagrams::receive(port, seconds),
+        ["tcp-send", to, seconds, size] => stream::send(to, seconds, size),
+        ["tcp-receive", port, seconds, buffer] => stream::receive(port, seconds, buffer),
+        ["relay", seconds] => relay::copy(seconds),
+        _ => Err(USAGE.into()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A number of seconds as nanoseconds.
+fn nanos(seconds: &str) -> Result<u64, std::num::ParseFloatError> {
+    seconds.parse::<f64>().map(|seconds| (seconds * 1e9) as u64)
+}
+
+/// Prints a line that another process waits for.
+#[expect(clippy::print_stdout, reason = "the result goes to standard output")]
+fn print(line: &str) {
+    println!("{line}");
+}
