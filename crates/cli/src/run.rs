@@ -19,6 +19,7 @@ pub(crate) fn run(args: &Run, terminal: &Terminal) -> Verdict {
     let file = &args.changes.lab;
     let lab_dir = std::path::absolute(file)?.parent().map_or(PathBuf::from("/"), Path::to_owned);
     let mut worst = Exit::Ok;
+    let mut records = Vec::new();
     for (number, plan) in lab.plans.iter().enumerate() {
         if lab.plans.len() > 1 {
             let values: Vec<String> =
@@ -26,16 +27,21 @@ pub(crate) fn run(args: &Run, terminal: &Terminal) -> Verdict {
             let count = lab.plans.len();
             terminal.talk(format!("run {} of {count}: {}", number + 1, values.join(", ")));
         }
-        let exit = one(args, plan, &lab_dir, terminal)?;
+        let record = one(args, plan, &lab_dir, terminal)?;
+        let exit = record.exit_code.map_or(Exit::Bug, |code| Exit::of_run(code.into()));
         worst = worst.max(exit);
+        records.push(record);
         if exit == Exit::Interrupted {
             break;
         }
     }
+    if records.len() > 1 && !terminal.json {
+        terminal.data(report::sweep_table(&records))?;
+    }
     Ok(worst)
 }
 
-fn one(args: &Run, plan: &Plan, lab_dir: &Path, terminal: &Terminal) -> Verdict {
+fn one(args: &Run, plan: &Plan, lab_dir: &Path, terminal: &Terminal) -> Result<RunRecord, Failure> {
     let options = emu::run::Options {
         runs_dir: args.runs.clone(),
         lab_dir: lab_dir.to_owned(),
@@ -65,7 +71,7 @@ fn one(args: &Run, plan: &Plan, lab_dir: &Path, terminal: &Terminal) -> Verdict 
         Err(error) => terminal.error(format!("the report could not be written: {error}")),
     }
     terminal.talk(format!("repeat: {}", terminal.paint_talk(Style::Strong, &record.repeat)));
-    Ok(record.exit_code.map_or(Exit::Bug, |code| Exit::of_run(code.into())))
+    Ok(record)
 }
 
 fn json(record: &RunRecord, folder: &Path) -> Result<Value, Failure> {
@@ -123,6 +129,10 @@ fn failure(error: &emu::Error) -> Failure {
     let exit = Exit::of_run(error.exit_code().into());
     let failure = Failure::new(exit, error);
     match exit {
+        Exit::Machine if matches!(error, emu::Error::NoEngine(_)) => failure.help(
+            "`netarium doctor` says what mends it; labs of built-in flows will need none of it on \
+             the virtual clock (`netarium sim`, not in this version)",
+        ),
         Exit::Machine => failure.help("`netarium doctor` says what this machine lacks"),
         _ => failure,
     }

@@ -411,9 +411,8 @@ impl<B: Clone + 'static> Fabric<B> {
         let here = from.unwrap_or_default();
         let Some(to) = packet.to else {
             // Multicast and unknown addresses end at the first router or switch.
-            if router && from.is_some() {
-                let why = Refusal::NoRoute;
-                self.outputs.push_back(Output::Refused { node, iface: here, packet, why, at });
+            if from.is_some() {
+                self.refuse(node, here, packet, Refusal::NoRoute);
             }
             return;
         };

@@ -40,6 +40,11 @@ pub fn table(record: &RunRecord) -> String {
     terminal::render(record)
 }
 
+/// The runs of a sweep side by side for a terminal: a row each.
+pub fn sweep_table(records: &[RunRecord]) -> String {
+    terminal::render_sweep(records)
+}
+
 /// What changed from run `a` to run `b`, as numbers.
 pub fn diff(a: &RunRecord, b: &RunRecord) -> Diff {
     diff::compare(a, b)

@@ -128,6 +128,30 @@ pub(crate) fn program_rows(record: &RunRecord) -> (Vec<&'static str>, Vec<Vec<St
     (heads, rows.collect())
 }
 
+/// One row a run: what the sweep chose, what the flows got, what was expected and whether to trust it.
+pub(crate) fn render_sweep(records: &[RunRecord]) -> String {
+    let Some(first) = records.first() else { return String::new() };
+    let mut heads: Vec<&str> = first.sweep.iter().map(|value| value.parameter.as_str()).collect();
+    let numbers = heads.len();
+    heads.extend(first.flows.iter().map(|flow| flow.name.as_str()));
+    let numbers = numbers..heads.len();
+    heads.extend(["expected", "verdict", "run"]);
+    let row = |record: &RunRecord| {
+        let held = record.expectations.iter().filter(|e| e.outcome == Outcome::Passed).count();
+        let trusted = record.verdict.as_ref().is_some_and(|verdict| verdict.trusted);
+        let mut cells: Vec<String> = record.sweep.iter().map(|value| value.value.clone()).collect();
+        cells.extend(record.flows.iter().map(|flow| format::rate(flow.goodput_bit_per_s)));
+        cells.push(format!("{held} of {}", record.expectations.len()));
+        cells.push(if trusted { "trusted" } else { "NOT TRUSTED" }.to_owned());
+        cells.push(format!("{}-{}", record.name, record.id));
+        cells
+    };
+    let rows: Vec<Vec<String>> = records.iter().map(row).collect();
+    let mut out = String::new();
+    grid(&mut out, &heads, &rows, numbers);
+    out
+}
+
 fn flows(out: &mut String, record: &RunRecord) {
     let (heads, rows) = flow_rows(record);
     grid(out, &heads, &rows, 2..8);

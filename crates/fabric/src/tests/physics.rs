@@ -33,6 +33,15 @@ fn ttl_falls_by_one_a_router_and_its_end_is_reported() {
 }
 
 #[test]
+fn a_packet_for_nobody_is_refused_and_counted() {
+    let mut fabric = line(&[link("unlimited", "1 ms"), link("unlimited", "1 ms")]);
+    fabric.inject(Time::ZERO, IfaceId(0), Packet { to: None, ..packet(1, 100, 2) });
+    let outputs = finish(&mut fabric);
+    assert!(matches!(&outputs[..], [Output::Refused { why: Refusal::NoRoute, .. }]));
+    assert_eq!(up(&fabric, 0).drops[DropReason::NoRoute.index()], 1);
+}
+
+#[test]
 fn routers_refuse_what_the_next_link_cannot_carry() {
     let small = LinkConfig { mtu: Bytes::new(1000), ..link("unlimited", "0 ns") };
     let mut fabric = line(&[link("unlimited", "1 ms"), small]);
