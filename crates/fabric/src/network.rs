@@ -36,7 +36,8 @@ pub enum Output<B> {
     Refused {
         /// The router.
         node: NodeId,
-        /// The interface through which the packet came (or, too big, would have left).
+        /// The interface through which the packet came, from which an answer goes (RFC 1812
+        /// §4.3.2.4) while ways are symmetric.
         iface: IfaceId,
         /// The packet.
         packet: Packet<B>,
@@ -160,7 +161,7 @@ impl<B: Clone + 'static> Fabric<B> {
     pub fn inject(&mut self, now: Time, iface: IfaceId, mut packet: Packet<B>) {
         self.advance(now);
         packet.entered = self.now;
-        self.send(iface, packet);
+        self.send(iface, packet, iface);
         self.forward_arrivals();
     }
 
@@ -353,8 +354,8 @@ impl<B: Clone + 'static> Fabric<B> {
         }
     }
 
-    /// Sends into the link of `iface`.
-    fn send(&mut self, iface: IfaceId, packet: Packet<B>) {
+    /// Sends into the link of `iface`; the packet came through `came`.
+    fn send(&mut self, iface: IfaceId, packet: Packet<B>, came: IfaceId) {
         let index = iface.index();
         if self.watched[index] {
             let copy = packet.clone();
@@ -366,7 +367,8 @@ impl<B: Clone + 'static> Fabric<B> {
             let node = self.at[index];
             if self.nodes[node.index()] == NodeKind::Router {
                 let why = Refusal::TooBig { mtu };
-                self.outputs.push_back(Output::Refused { node, iface, packet, why, at: self.now });
+                let at = self.now;
+                self.outputs.push_back(Output::Refused { node, iface: came, packet, why, at });
             } else {
                 link.verdicts.dropped.push((packet, DropReason::TooBig));
                 self.account(index);
@@ -436,7 +438,7 @@ impl<B: Clone + 'static> Fabric<B> {
             [only] => *only,
             several => several[pick(packet.flow, node, several.len())],
         };
-        self.send(choice, packet);
+        self.send(choice, packet, from.unwrap_or(choice));
     }
 
     fn refuse(&mut self, node: NodeId, iface: IfaceId, packet: Packet<B>, why: Refusal) {
