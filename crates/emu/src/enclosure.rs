@@ -6,9 +6,9 @@ mod names;
 mod routes;
 mod sysctls;
 
-use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::{fmt, fs};
 
 use base::{IfaceId, NodeId};
 use fabric::{Forwarding, NodeKind};
@@ -208,6 +208,28 @@ pub fn device_drops(host: &HostNet, plan: &Plan) -> Result<u64> {
         sum += sys::packet::drops(port.fd.as_fd()).map_err(named)?;
     }
     Ok(sum)
+}
+
+/// Datagrams that a host's kernel refused for their checksum.
+pub fn damaged_datagrams(host: &HostNet, plan: &Plan) -> Result<u64> {
+    let read = || ["snmp", "snmp6"].map(|name| fs::read_to_string(Path::new(COUNTERS).join(name)));
+    let texts = namespace::in_net(host.netns.as_fd(), read)
+        .map_err(|cause| node_error(plan, host.node, cause))?;
+    // A kernel without IPv6 has no second file.
+    Ok(texts.into_iter().flatten().map(|text| checksum_failures(&text)).sum())
+}
+
+/// Where a thread reads the counters of the network namespace that it is in.
+const COUNTERS: &str = "/proc/thread-self/net";
+
+/// UDP's `InCsumErrors` in `snmp` (a line of names, a line of values) or `snmp6` (one a line).
+fn checksum_failures(text: &str) -> u64 {
+    let mut udp = text.lines().filter_map(|line| line.strip_prefix("Udp: "));
+    let (names, values) = (udp.next().unwrap_or_default(), udp.next().unwrap_or_default());
+    let v4 = names.split(' ').zip(values.split(' ')).find(|(name, _)| *name == "InCsumErrors");
+    let v6 = text.lines().find_map(|line| line.strip_prefix("Udp6InCsumErrors"));
+    let counts = v4.map(|(_, value)| value).into_iter().chain(v6);
+    counts.filter_map(|value| value.trim().parse::<u64>().ok()).sum()
 }
 
 fn node_error(plan: &Plan, node: NodeId, cause: sys::Error) -> Error {

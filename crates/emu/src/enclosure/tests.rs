@@ -1,4 +1,3 @@
-use std::fs;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
@@ -168,4 +167,15 @@ fn hosts_are_named_with_all_addresses() {
     let text = hosts_text(&sample::star(2));
     assert!(text.contains("\n10.0.0.2 h0\nfd6e:6574::2 h0\n"), "{text}");
     assert!(text.contains("10.0.0.1 hub\n") && text.starts_with("127.0.0.1 localhost\n"));
+}
+
+#[test]
+fn damaged_datagrams_are_counted_in_both_families() {
+    let v4 = "Tcp: RtoAlgorithm InCsumErrors\nTcp: 1 9\n\
+              Udp: InDatagrams NoPorts InCsumErrors IgnoredMulti\nUdp: 400 1 74 0\n\
+              UdpLite: InDatagrams InCsumErrors\nUdpLite: 0 0\n";
+    assert_eq!(checksum_failures(v4), 74);
+    let v6 = "Udp6InDatagrams   \t5\nUdp6InCsumErrors              \t3\nUdp6IgnoredMulti \t0\n";
+    assert_eq!(checksum_failures(v6), 3);
+    assert_eq!(checksum_failures("Udp: InDatagrams\n") + checksum_failures(""), 0);
 }

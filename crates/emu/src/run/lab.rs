@@ -22,7 +22,7 @@ use super::summary::{self, Findings, LinkLedger};
 use super::verdict;
 use crate::datapath::{Datapath, Report, Setup};
 use crate::enclosure::{self, Enclosure, Engine, install_names};
-use crate::flow::{FlowEngine, FlowOptions, FlowSpec};
+use crate::flow::{FlowEngine, FlowOptions, FlowResult, FlowSpec};
 use crate::launch::LabSide;
 use crate::program::{ProgramEvent, Supervisor};
 use crate::uplink::{RESOLVER, Uplink};
@@ -356,7 +356,7 @@ impl Running {
         let ended = self.now();
         let results = self.flows.take().map_or_else(Vec::new, FlowEngine::finish);
         self.end_programs();
-        let dropped = self.device_drops();
+        let dropped = self.device_drops() + self.receiver_drops(&results);
         let (report, batches) = match self.datapath.finish() {
             Ok(finished) => finished,
             Err(error) => {
@@ -439,6 +439,23 @@ impl Running {
             let timeout = Timespec { tv_sec: 0, tv_nsec: ROUND.as_nanos() as i64 };
             let _ = rustix::event::poll(&mut fds, Some(&timeout));
         }
+    }
+
+    /// Datagrams that flows' receivers had no room for. The kernel counts damaged ones together
+    /// with them, and those are the lab's doing.
+    fn receiver_drops(&mut self, results: &[FlowResult]) -> u64 {
+        let datagrams = results.iter().filter_map(|result| result.datagrams);
+        let mut sum: u64 = datagrams.map(|counts| counts.overrun).sum();
+        for host in &self.enclosure.hosts {
+            if sum == 0 {
+                break;
+            }
+            match enclosure::damaged_datagrams(host, &self.job.plan) {
+                Ok(damaged) => sum = sum.saturating_sub(damaged),
+                Err(error) => self.findings.warnings.push(error.to_string()),
+            }
+        }
+        sum
     }
 
     fn device_drops(&mut self) -> u64 {

@@ -202,7 +202,6 @@ pub(super) fn complete(record: &mut RunRecord, ended: Ended<'_>) {
     record.flows = ended.results.iter().map(|result| flow_summary(plan, result)).collect();
     record.programs = programs(plan, ended.supervisor);
     record.host = ended.host;
-    record.host.dropped_packets += receiver_overruns(ended.results);
     let elapsed = ended.at.as_secs_f64();
     let unsent = ended.results.iter().filter_map(|result| result.datagrams);
     let unsent = unsent.map(|counts| counts.skipped).sum();
@@ -253,11 +252,6 @@ fn exit_code(record: &RunRecord) -> u8 {
     } else {
         0
     }
-}
-
-/// Datagrams that reached a socket of ours and found its buffer full.
-fn receiver_overruns(results: &[FlowResult]) -> u64 {
-    results.iter().filter_map(|result| result.datagrams).map(|counts| counts.overrun).sum()
 }
 
 fn links(ended: &Ended<'_>) -> Vec<LinkSummary> {
