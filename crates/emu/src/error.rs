@@ -19,6 +19,9 @@ pub enum Error {
         /// The kernel's answer.
         cause: std::io::Error,
     },
+    /// No namespaces can be made at all; why not.
+    #[error("this machine does not let us make namespaces, without which no program runs ({0})")]
+    NoNamespaces(String),
     /// The process that sets up the lab ended before it said how it went.
     #[error("the lab's process ended while it was set up")]
     LostLab,

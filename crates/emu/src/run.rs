@@ -72,6 +72,9 @@ pub fn run(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<RunRecord> {
     let facts = Facts::collect().map_err(Error::Facts)?;
+    if let Some(refusal) = facts.namespaces {
+        return Err(Error::NoNamespaces(refusal.text));
+    }
     let choice = doctor::choose(&facts, options.engine).map_err(|refused| {
         Error::NoEngine(refused.into_iter().map(|(e, why)| (e, why.to_string())).collect())
     })?;

@@ -65,6 +65,13 @@ fn namespaces(facts: &Facts) -> Finding {
             "the root folder is no mount point, as in a plain chroot",
             "before chroot DIR: mount --bind DIR DIR",
         )
+    } else if refusal.errno == Some(Errno::NOSPC.raw_os_error())
+        && (facts.privileged || facts.max_user_namespaces != Some(0))
+    {
+        (
+            "the limit of a kind of them is reached",
+            "end other labs and containers, or raise /proc/sys/user/max_*_namespaces",
+        )
     } else if facts.privileged {
         ("although this user has the privileges", "run on a kernel with namespaces (CONFIG_NET_NS)")
     } else if facts.apparmor_restricts == Some(true) {
