@@ -2,6 +2,7 @@
 
 import argparse
 import datetime
+import itertools
 import json
 import sys
 import time
@@ -46,12 +47,17 @@ class Table:
             self.notes.append(note)
         return None
 
+    def ours_all(self, row, subject, unit, values, at_most=()):
+        """Several parts of one subject, shown on one line."""
+        for part, value in values.items():
+            limit = {"at_most": at_most[part]} if part in at_most else {}
+            self.ours(row, subject, part, unit, value, **limit)
+
     def stalls(self, row, subject, sender):
-        """What a spinning sender saw of the machine."""
-        for part, key in (("machine stalls", "machine_stalls_ns"), ("preempted", "preemptions_ns")):
-            values = sender[key] or [0]
-            self.ours(row, subject, f"{part} > 20 us", "", len(sender[key]))
-            self.ours(row, subject, f"{part}, longest", "us", max(values) / 1000)
+        """What a spinning sender saw of the machine: it stood still, or others had its turn."""
+        for part, key in (("stalls", "machine_stalls_ns"), ("preempted", "preemptions_ns")):
+            longest = max(sender[key] or [0]) / 1000
+            self.ours(row, subject, f"{part} up to", "us", longest)
 
     def verdicts(self):
         for (row, subject, part, _), entry in self.entries.items():
@@ -85,19 +91,22 @@ class Table:
     def write(self, out):
         self.verdicts()
         last = None
-        for (row, subject, part, unit), entry in self.entries.items():
+        for (row, subject), parts in itertools.groupby(
+            self.entries.items(), lambda entry: entry[0][:2]
+        ):
             if row != last:
-                doc = ROWS[row].__doc__.split("\n")[0]
-                print(f"\n{row}: {doc}", file=out)
+                print(f"\n{row}: {ROWS[row].__doc__}", file=out)
                 last = row
-            text = f"  {subject:<32} {part:<22} {show(entry['values'], unit):<34}"
-            for name, peer in entry["others"]:
-                ratio = paired(entry["values"], peer["values"])
-                text += f" | {name} {show(peer['values'], '')} x{ratio:.3g}"
-            if entry["wanted"]:
-                verdict = {True: "pass", False: "FAIL", None: "not comparable"}[entry["pass"]]
-                text += f" | {entry['wanted']}: {verdict}"
-            print(text.rstrip(), file=out)
+            if row == "delay":
+                print(line(subject, list(parts)), file=out)
+                continue
+            for (_, _, part, unit), entry in parts:
+                text = f"  {subject:<24} {part:<14} {show(entry['values'], unit):<34}"
+                for name, peer in entry["others"]:
+                    ratio = paired(entry["values"], peer["values"])
+                    name = name.removeprefix(subject).strip()
+                    text += f" | {name} {show(peer['values'], '')}, ratio {ratio:.3g}"
+                print((text + judged(entry)).rstrip(), file=out)
         for note in self.notes:
             print(f"\nnote: {note}", file=out)
 
@@ -117,6 +126,21 @@ class Table:
             for (row, peer, part), entry in self.peers.items()
         ]
         return {"ours": ours, "peers": others, "notes": self.notes}
+
+
+def line(subject, parts):
+    """Several parts on one line, the judged ones with their range and verdict."""
+    text = f"  {subject:<32}"
+    for (_, _, part, unit), entry in parts:
+        value = show(entry["values"], unit) if entry["wanted"] else f"{entry['median']:.3g}"
+        text += f" {part} {value}{judged(entry)};"
+    return text.rstrip(";")
+
+
+def judged(entry):
+    """The requirement and whether it is met."""
+    verdict = {True: "pass", False: "FAIL", None: "nothing to compare with"}[entry["pass"]]
+    return f" | {entry['wanted']}: {verdict}" if entry["wanted"] else ""
 
 
 def paired(ours, theirs):
