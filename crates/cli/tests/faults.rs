@@ -1,0 +1,13 @@
+//! Bad input and faults: what a user reads, the exit code, and that nothing is left behind.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod faults {
+    #[path = "../programs/bench.rs"]
+    mod bench;
+    mod cell;
+    mod cycles;
+    mod input;
+    mod machine;
+    mod programs;
+    mod strangers;
+}

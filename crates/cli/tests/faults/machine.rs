@@ -1,0 +1,153 @@
+//! Machines that lack something: exit code 4, what, and the line that mends it.
+
+use std::process::Command;
+
+use super::bench::{Bench, NETARIUM, Run, Running, enclosed};
+use super::cell;
+
+const LAB: &str = r#"
+lab = { name = "lacking", duration = "20 s", capture = true }
+node.a = {}
+node.b = {}
+link = [{ ends = ["a", "b"], rate = "400 Mbit/s" }]
+flow = [{ name = "f", from = "a", to = "b", control = "cubic" }]
+"#;
+
+/// Runs the lab in a world that `script` has made poorer.
+fn run_in(bench: &Bench, script: &str, args: &[&str]) -> Run {
+    bench.write("lab.toml", LAB);
+    let mut command = cell::unshared(&format!("{script}\n\"$@\" || exit $?"));
+    command.args([NETARIUM, "run", "lab.toml", "--json"]).args(args);
+    bench.dress(&mut command);
+    Running::spawn(&mut command).finish()
+}
+
+#[test]
+fn a_full_disk_ends_the_run_and_keeps_what_there_is() {
+    let test = "a_full_disk_ends_the_run_and_keeps_what_there_is";
+    if !cell::possible(test) {
+        return;
+    }
+    let bench = Bench::new();
+    let script = "mkdir small; mount -t tmpfs -o size=3m tmpfs small
+                  trap 'mkdir kept; cp -r small/* kept' EXIT";
+    let run = run_in(&bench, script, &["--runs", "small", "--no-report"]);
+    let story = run.records[0].to_string();
+    assert_eq!(run.code, Some(4), "{story}");
+    assert!(story.to_lowercase().contains("no space left"), "{story}");
+    let kept = std::fs::read_dir(bench.path().join("kept")).unwrap().next().unwrap().unwrap();
+    let record = std::fs::read_to_string(kept.path().join("run.json")).unwrap();
+    let record: serde_json::Value = serde_json::from_str(&record).unwrap();
+    assert_eq!(record["status"], "failed", "{record:#}");
+    assert!(bench.ps().is_empty());
+    // The capture is whole up to the last packet that fitted.
+    let capture = kept.path().join("a.eth0.pcapng");
+    assert!(capture.metadata().unwrap().len() > 100_000);
+    if let Ok(output) = Command::new("tshark").args(["-n", "-c", "50", "-r"]).arg(&capture).output()
+    {
+        let lines = String::from_utf8_lossy(&output.stdout).lines().count();
+        assert_eq!(lines, 50, "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
+fn a_disk_without_any_room_starts_nothing() {
+    let test = "a_disk_without_any_room_starts_nothing";
+    if !cell::possible(test) {
+        return;
+    }
+    let bench = Bench::new();
+    let script = "mkdir small; mount -t tmpfs -o size=8k tmpfs small; head -c 8192 /dev/zero \
+                  > small/filler";
+    let run = run_in(&bench, script, &["--runs", "small"]);
+    let story = run.records[0].to_string();
+    assert_eq!(run.code, Some(4), "{story}");
+    assert!(story.to_lowercase().contains("no space left"), "{story}");
+}
+
+#[test]
+fn run_folders_that_cannot_be_made() {
+    let test = "run_folders_that_cannot_be_made";
+    if !enclosed(test) {
+        return;
+    }
+    let bench = Bench::new();
+    bench.write("file", "");
+    bench.write("lab.toml", LAB);
+    for runs in ["file", "file/below", "/proc/no"] {
+        let output = bench.netarium(&["run", "lab.toml", "--runs", runs]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(4), "{runs}: {said}");
+        assert!(said.contains(runs), "{runs}: {said}");
+    }
+}
+
+#[test]
+fn without_a_tun_device_packet_sockets_do() {
+    let test = "without_a_tun_device_packet_sockets_do";
+    if !cell::possible(test) {
+        return;
+    }
+    let bench = Bench::new();
+    let closed = "mount -t tmpfs tmpfs /dev/net";
+    let run = run_in(&bench, closed, &["--duration", "1 s"]).passed();
+    assert_eq!(run.record()["engine"]["name"], "packet", "{}", run.story());
+    let run = run_in(&bench, closed, &["--engine", "tun"]);
+    let story = run.records[0].to_string();
+    assert_eq!(run.code, Some(4), "{story}");
+    assert!(story.contains("/dev/net/tun"), "{story}");
+}
+
+#[test]
+fn without_namespaces_it_says_so() {
+    let test = "without_namespaces_it_says_so";
+    if !cell::possible(test) {
+        return;
+    }
+    let bench = Bench::new();
+    for kind in ["net", "mnt", "pid"] {
+        let script = format!("echo 0 > /proc/sys/user/max_{kind}_namespaces");
+        let run = run_in(&bench, &script, &[]);
+        let story = run.records[0].to_string();
+        assert_eq!(run.code, Some(4), "{kind}: {story}");
+        assert!(story.contains("namespaces") && story.contains("doctor"), "{kind}: {story}");
+        let mut doctor = cell::unshared(&format!("{script}\n\"$@\" || exit $?"));
+        doctor.args([NETARIUM, "doctor"]);
+        bench.dress(&mut doctor);
+        let output = doctor.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.code(), Some(4), "{kind}: {said}");
+        assert!(said.contains("/proc/sys/user/max_*_namespaces"), "{kind}: {said}");
+    }
+    assert!(!bench.path().join("runs").exists(), "an empty run folder was left");
+}
+
+#[test]
+fn too_few_open_files_are_counted_beforehand() {
+    let test = "too_few_open_files_are_counted_beforehand";
+    if !cell::possible(test) {
+        return;
+    }
+    let bench = Bench::new();
+    bench.write("star.toml", "[[generate]]\nkind = \"star\"\nhosts = 200\n");
+    let mut command = cell::unshared("ulimit -n 200\n\"$@\" || exit $?");
+    command.args([NETARIUM, "run", "star.toml", "--json", "--duration", "1 s"]);
+    bench.dress(&mut command);
+    let run = Running::spawn(&mut command).finish();
+    let story = run.records[0].to_string();
+    assert_eq!(run.code, Some(4), "{story}");
+    assert!(story.contains("open files") && story.contains("200"), "{story}");
+}
+
+#[test]
+fn a_kernel_without_the_congestion_control() {
+    let test = "a_kernel_without_the_congestion_control";
+    if !enclosed(test) {
+        return;
+    }
+    let bench = Bench::new();
+    let run = bench.run(&LAB.replace("cubic", "no-such-control"));
+    let story = run.story();
+    assert_eq!(run.code, Some(4), "{story}");
+    assert!(story.contains("no-such-control") && story.contains("cubic"), "{story}");
+}

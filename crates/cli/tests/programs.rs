@@ -1,0 +1,18 @@
+//! Real programs on emulated networks: the binary runs labs, and what the programs say is read.
+//!
+//! No test depends on the machine's punctuality: a run that is not trusted passes where its
+//! numbers do not say when something happened.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod programs {
+    mod bench;
+    mod events;
+    mod flows;
+    mod impairments;
+    mod labs;
+    mod lifecycle;
+    mod mirrors;
+    mod rootless;
+    mod routers;
+    mod tools;
+}

@@ -1,0 +1,85 @@
+//! Mirrors and captures, read by tshark.
+
+use super::bench::{Bench, count, enclosed, installed};
+
+const TAPPED: &str = r#"
+lab = { name = "tapped", duration = "20 s", capture = ["client", "r.eth0"] }
+node.client = {}
+node.server = {}
+node.monitor = {}
+node.r = { kind = "router" }
+link = [
+    { ends = ["client", "r"], name = "access", rate = "1 Mbit/s", queue = "10 packets", down = { loss = "10 %" } },
+    { ends = ["server", "r"] },
+    { ends = ["monitor", "r"] },
+]
+mirror = [
+    { name = "file", link = "access", filter = "tcp port 8080" },
+    { name = "out", link = "access", filter = "tcp port 8080", direction = "up" },
+    { name = "span", link = "access", filter = "tcp port 8080", to = "monitor" },
+]
+flow = [
+    { name = "flood", from = "client", to = "server", transport = "udp", rate = "3 Mbit/s", packet = "1000 B", size = "300 kB", start = "4 s" },
+]
+[[program]]
+name = "web"
+node = "server"
+run = ["python3", "-m", "http.server", "8080"]
+ready = "port 8080"
+[[program]]
+name = "watch"
+node = "monitor"
+run = "exec tcpdump -n -l -U -i eth0 -w seen.pcap"
+ready = "file \"seen.pcap\""
+service = true
+[[program]]
+name = "curl"
+node = "client"
+run = "curl -sS --fail --max-time 15 http://server:8080/page"
+after = ["web", "watch"]
+[[program]]
+name = "ping"
+node = "client"
+run = "ping -n -c 60 -i 0.02 server"
+exit = "any"
+"#;
+
+#[test]
+fn mirrors_copy_what_their_filters_say() {
+    let test = "mirrors_copy_what_their_filters_say";
+    if !enclosed(test) || !installed(test, &["tshark", "tcpdump", "curl", "python3", "ping"]) {
+        return;
+    }
+    let bench = Bench::new();
+    bench.write("page", &"All work and no play. ".repeat(200));
+    let run = bench.run(TAPPED).passed();
+    assert_eq!(run.stdout("curl").len(), 4400, "{}", run.story());
+    let all = run.tshark("file.pcapng", "ip", &["ip.src", "tcp.port"]);
+    assert!(all.len() > 8, "{all:?}");
+    assert!(all.iter().all(|packet| packet.contains("8080")), "{all:?}");
+    let requests = run.tshark("file.pcapng", "http.request", &["http.request.uri"]);
+    assert_eq!(requests, ["/page"]);
+    let client = run.address("client", false, 0);
+    let out = run.tshark("out.pcapng", "ip", &["ip.src"]);
+    assert!(!out.is_empty() && out.len() < all.len());
+    assert!(out.iter().all(|source| *source == client), "{out:?}");
+    // The monitor gets the same packets, and nothing else of its own.
+    std::fs::copy(bench.path().join("seen.pcap"), run.folder().join("seen.pcap")).unwrap();
+    let tcp = run.tshark("seen.pcap", "ip", &["ip.src", "tcp.port"]);
+    assert_eq!(tcp.len(), all.len(), "{tcp:?}\n{all:?}");
+    assert!(tcp.iter().all(|packet| packet.contains("8080")), "{tcp:?}");
+
+    // A capture has what its interface sent and the link dropped, with the reason.
+    let full = "frame.comment contains \"queue full\"";
+    let comments = run.tshark("client.eth0.pcapng", full, &["frame.comment", "ip.src"]);
+    let up = count(&run.link("access", "up")["drops"]["queue full"]);
+    assert!(up > 50, "{}", run.story());
+    assert_eq!(comments.len() as u64, up, "{}", comments.first().unwrap_or(&String::new()));
+    assert!(comments.iter().all(|comment| comment.contains(&client)));
+    let lost = run.tshark("r.eth0.pcapng", "frame.comment contains \"loss\"", &["ip.dst"]);
+    let down = count(&run.link("access", "down")["drops"]["loss"]);
+    assert!(down > 0, "{}", run.link("access", "down"));
+    assert_eq!(lost.len() as u64, down);
+    let pings = run.tshark("client.eth0.pcapng", "icmp.type == 8", &["icmp.seq"]);
+    assert_eq!(pings.len(), 60);
+}

@@ -1,0 +1,128 @@
+//! Labs of a user without privileges, on a machine where only root may open TUN devices.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::process::{Command, Output};
+
+use super::bench::{Bench, NETARIUM, Running, enclosed, installed, is_root, skip};
+
+/// No user has this number on an ordinary machine.
+const NOBODY: u32 = 61_234;
+
+const LAB: &str = r#"
+lab = { name = "rootless", duration = "30 s" }
+node.alice = {}
+node.bob = {}
+node.r = { kind = "router" }
+link = [
+    { name = "l", ends = ["alice", "r"], rate = "20 Mbit/s", delay = "3 ms" },
+    { ends = ["r", "bob"], mtu = "1400 B" },
+]
+flow = [
+    { name = "tcp", from = "alice", to = "bob", size = "2 MB" },
+    { name = "udp", from = "bob", to = "alice", transport = "udp", rate = "1 Mbit/s", size = "100 kB", family = "ipv6" },
+]
+[[program]]
+name = "web"
+node = "bob"
+run = "exec nc -l 80 > got"
+ready = "port 80"
+service = false
+[[program]]
+name = "client"
+node = "alice"
+run = "seq 1 20000 | nc -N bob 80"
+after = "web"
+[[program]]
+name = "ping"
+node = "alice"
+run = "id -u; ping -n -c 3 -i 0.2 bob && ping -6 -n -c 2 -i 0.2 bob && ping -n -M do -s 1450 -c 2 -i 0.2 bob || echo refused"
+"#;
+
+/// Runs a command line of the binary as an ordinary user who may not open `/dev/net/tun`. The
+/// change of the device is made in a mount namespace of its own.
+fn as_user(bench: &Bench, args: &[&str]) -> Option<Command> {
+    let copy = bench.path().join("bin");
+    if !copy.exists() {
+        fs::copy(NETARIUM, &copy).unwrap();
+        for path in [bench.path(), &copy] {
+            fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+        }
+        chown(bench.path(), Some(NOBODY), Some(NOBODY)).ok()?;
+    }
+    let script = format!(
+        "mount -t tmpfs -o mode=755 none /dev/net && mknod -m 600 /dev/net/tun c 10 200 && \
+         exec setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups \"$@\""
+    );
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-ec", &script, "sh"]).arg(copy).args(args);
+    bench.dress(&mut command);
+    Some(command)
+}
+
+/// Whether the tests here can be done at all.
+fn possible(test: &str, bench: &Bench) -> bool {
+    if !is_root() {
+        return skip(test, "only root can become another user");
+    }
+    if !enclosed(test) || !installed(test, &["setpriv", "unshare", "nc", "ping"]) {
+        return false;
+    }
+    let Some(mut doctor) = as_user(bench, &["doctor"]) else {
+        return skip(test, "files cannot be given to another user");
+    };
+    let probe = Command::new("setpriv")
+        .args(["--reuid", &NOBODY.to_string(), "--regid", &NOBODY.to_string(), "--clear-groups"])
+        .args(["unshare", "--user", "--net", "true"])
+        .output()
+        .unwrap();
+    if !probe.status.success() {
+        // Then the diagnosis says so as well.
+        assert_eq!(doctor.output().unwrap().status.code(), Some(4));
+        return skip(test, &format!("users may not: {}", String::from_utf8_lossy(&probe.stderr)));
+    }
+    let output: Output = doctor.output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stdout));
+    true
+}
+
+#[test]
+fn a_user_without_tun_gets_the_packet_engine() {
+    let test = "a_user_without_tun_gets_the_packet_engine";
+    let bench = Bench::new();
+    if !possible(test, &bench) {
+        return;
+    }
+    bench.write("lab.toml", LAB);
+    let mut command = as_user(&bench, &["run", "lab.toml", "--json"]).unwrap();
+    let run = Running::spawn(&mut command).finish().passed();
+    let engine = &run.record()["engine"];
+    assert_eq!(engine["name"], "packet", "{engine}");
+    let why = engine["rejected"][0]["reason"].as_str().unwrap();
+    assert!(why.contains("/dev/net/tun"), "{engine}");
+    assert_eq!(run.flow("tcp")["received_bytes"], 2_000_000, "{}", run.story());
+    assert_eq!(run.flow("udp")["lost_datagrams"], 0, "{}", run.story());
+    let said = run.stdout("ping");
+    assert!(said.contains("3 packets transmitted, 3 received"), "{said}");
+    assert!(said.contains("2 packets transmitted, 2 received"), "{said}");
+    assert!(said.contains("refused"), "{said}");
+    let got = fs::read_to_string(bench.path().join("got")).unwrap();
+    assert_eq!(got.lines().count(), 20_000);
+    assert_eq!(fs::metadata(run.folder()).unwrap().uid(), NOBODY);
+}
+
+#[test]
+fn asking_for_tun_without_permission_is_refused() {
+    let test = "asking_for_tun_without_permission_is_refused";
+    let bench = Bench::new();
+    if !possible(test, &bench) {
+        return;
+    }
+    bench.write("lab.toml", LAB);
+    let mut command = as_user(&bench, &["run", "lab.toml", "--json", "--engine", "tun"]).unwrap();
+    let run = Running::spawn(&mut command).finish();
+    assert_eq!(run.code, Some(4), "{}", run.story());
+    let said = run.records[0].to_string();
+    assert!(said.contains("/dev/net/tun") && said.contains("ermission"), "{said}");
+    assert!(!bench.path().join("runs").exists(), "nothing had started");
+}
