@@ -2,6 +2,7 @@
 //! pass signals and progress on, read what came of it.
 
 mod capacity;
+mod ends;
 mod lab;
 mod measure;
 mod message;

@@ -131,3 +131,29 @@ fn flows_of_every_kind_arrive() {
         assert_eq!(odd, None, "{drops}");
     }
 }
+
+#[test]
+fn a_host_in_the_middle_talks_with_both_sides() {
+    if !enclosed("a_host_in_the_middle_talks_with_both_sides") {
+        return;
+    }
+    let lab = r#"
+        lab = { name = "middle", duration = "10 s" }
+        node.left = {}
+        node.middle = {}
+        node.right = {}
+        link = [{ ends = ["left", "middle"] }, { ends = ["middle", "right"] }]
+        flow = [
+            { from = "middle", to = "left", size = "100 kB" },
+            { from = "middle", to = "right", size = "100 kB" },
+            { from = "left", to = "middle", size = "100 kB", family = "ipv6" },
+            { from = "right", to = "middle", size = "100 kB", family = "ipv6" },
+        ]
+        program = [{ node = "right", run = "ping -n -c 2 -i 0.2 middle" }]
+    "#;
+    let bench = Bench::new();
+    let run = bench.run(lab).passed();
+    for flow in ["middle-left", "middle-right", "left-middle", "right-middle"] {
+        assert_eq!(run.flow(flow)["received_bytes"], 100_000, "{}", run.story());
+    }
+}

@@ -1,28 +1,28 @@
 //! A run, from inside the lab's own process: build, supervise, end, write the record.
 
 use std::io::{BufRead, BufReader};
-use std::net::IpAddr;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
-use base::{FlowId, NodeId, ProgramId, Span, Time};
-use lab::plan::{Action, Event, Family, Plan, Role, Traffic};
+use base::{NodeId, ProgramId, Span, Time};
+use lab::plan::{Action, Event, Plan, Role, Traffic};
 use lab::routes::Routes;
 use record::run::{EventRecord, RunRecord, Status};
 use record::{FlowSample, Level, Recorder, RecorderOptions, RunFolder};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use sys::sched::CpuTimes;
 
+use super::ends::flow_specs;
 use super::message::{self, FromLab, ToLab};
 use super::schedule::Schedule;
 use super::summary::{self, Findings, LinkLedger};
 use super::verdict;
 use crate::datapath::{Datapath, Report, Setup};
 use crate::enclosure::{self, Enclosure, Engine, install_names};
-use crate::flow::{FlowEngine, FlowOptions, FlowResult, FlowSpec};
+use crate::flow::{FlowEngine, FlowOptions, FlowResult};
 use crate::launch::LabSide;
 use crate::program::{ProgramEvent, Supervisor};
 use crate::uplink::{RESOLVER, Uplink};
@@ -521,37 +521,4 @@ fn captures(
     });
     let mirrors = mirrors.collect();
     (ifaces, mirrors, names)
-}
-
-fn flow_specs<'a>(plan: &Plan, enclosure: &'a Enclosure) -> Result<Vec<FlowSpec<'a>>> {
-    let address = |node: NodeId, family| -> Option<IpAddr> {
-        plan.nodes[node.index()].ifaces.iter().find_map(|iface| {
-            let iface = &plan.ifaces[iface.index()];
-            match family {
-                Family::V4 => iface.v4.map(|(v4, _)| v4.into()),
-                Family::V6 => iface.v6.map(|(v6, _)| v6.into()),
-            }
-        })
-    };
-    let spec = |(at, flow): (usize, &lab::plan::Flow)| {
-        let end = |node: NodeId| {
-            let name = || plan.nodes[node.index()].name.clone();
-            let host = enclosure.host(node).ok_or_else(|| Error::NoNamespace { node: name() })?;
-            let address = address(node, flow.family).ok_or(Error::ImpossibleFlow {
-                flow: flow.name.clone(),
-                why: "one of its ends has no address of its family",
-            })?;
-            Ok::<_, Error>((host.netns.as_fd(), address))
-        };
-        let (from, to) = (end(flow.from)?, end(flow.to)?);
-        Ok(FlowSpec {
-            id: FlowId::at(at),
-            flow: flow.clone(),
-            from_netns: from.0,
-            to_netns: to.0,
-            from_addr: from.1,
-            to_addr: to.1,
-        })
-    };
-    plan.flows.iter().enumerate().map(spec).collect()
 }

@@ -67,29 +67,34 @@ impl Compiler<'_> {
         }
     }
 
-    /// Whether packets from `from` can reach the first address of `to`, all links up.
+    /// Whether packets from `from` can reach an address of `to`, all links up.
     fn reaches(&self, from: NodeId, to: NodeId, islands: &[usize]) -> bool {
         let peer = |iface: IfaceId| {
             let iface = &self.plan.ifaces[iface.index()];
             self.plan.links[iface.link.index()].ends[1 - iface.sends.index()]
         };
         let ifaces = |node: NodeId| &self.plan.nodes[node.index()].ifaces;
-        let Some(&first) = ifaces(to).first() else { return false };
         // Where packets to `to` gather before the last link.
-        let gate = if self.is_transit(to) { to } else { peer(first) };
-        if gate == from {
+        let gates: Vec<NodeId> = if self.is_transit(to) {
+            vec![to]
+        } else {
+            ifaces(to).iter().map(|iface| peer(*iface)).collect()
+        };
+        if gates.contains(&from) {
             return true;
         }
-        if !self.is_transit(gate) {
-            return false;
-        }
+        let gates: Vec<usize> = gates
+            .into_iter()
+            .filter(|gate| self.is_transit(*gate))
+            .map(|gate| islands[gate.index()])
+            .collect();
         let mut starts: Vec<NodeId> = ifaces(from).iter().map(|iface| peer(*iface)).collect();
         if self.is_transit(from) {
             starts.push(from);
         }
         starts
             .into_iter()
-            .any(|node| self.is_transit(node) && islands[node.index()] == islands[gate.index()])
+            .any(|node| self.is_transit(node) && gates.contains(&islands[node.index()]))
     }
 
     fn warn_about_isolated(&mut self) {
