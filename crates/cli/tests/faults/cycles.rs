@@ -71,6 +71,11 @@ fn start_and_stop() {
             }
             _ => {
                 let running = bench.start(LAB, &["--stay"]);
+                if signal != "-TERM" {
+                    // Until the lab listens, a shell that put the tests into the background, or
+                    // nohup, may have made it deaf to these.
+                    bench.wait_for("cycle");
+                }
                 std::thread::sleep(moment);
                 running.signal(signal);
                 let output = running.output();

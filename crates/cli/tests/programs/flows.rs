@@ -76,7 +76,7 @@ that = "flow.many.completion < 29 s"
 [[expect]]
 that = "flow.rpc.responses.sum == 50"
 [[expect]]
-that = "link.core.up.utilisation.max <= 101 %"
+that = "link.core.up.utilisation.max <= 101 % between 200 ms and 1 s"
 "#;
 
 #[test]

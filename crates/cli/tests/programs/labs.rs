@@ -79,6 +79,38 @@ fn two_labs_of_the_same_name_and_addresses() {
 }
 
 #[test]
+fn many_labs_start_at_the_same_moment() {
+    let test = "many_labs_start_at_the_same_moment";
+    if !enclosed(test) || !installed(test, &["ping"]) {
+        return;
+    }
+    let lab = r#"
+        lab = { name = "swarm", duration = "90 s" }
+        node.a = { address = "10.9.0.1/24" }
+        node.b = { address = "10.9.0.2/24" }
+        link = [{ ends = ["a", "b"] }]
+    "#;
+    let bench = Bench::new();
+    let running: Vec<_> = (0..8).map(|_| bench.start(lab, &[])).collect();
+    let mut names = until("all labs to be listed", || {
+        let labs = bench.ps();
+        (labs.len() == 8).then(|| labs.into_iter().map(|l| l["name"].clone()).collect::<Vec<_>>())
+    });
+    names.sort_by_key(|name| name.as_str().map(str::len));
+    assert_eq!(names[0], "swarm", "{names:?}");
+    for name in &names {
+        let ping = bench.exec(name.as_str().unwrap(), "a", &["ping", "-n", "-c", "1", "b"]);
+        assert_eq!(ping.status.code(), Some(0), "{}", String::from_utf8_lossy(&ping.stdout));
+    }
+    assert_eq!(bench.netarium(&["stop", "--all"]).status.code(), Some(0));
+    for run in running {
+        let run = run.finish();
+        assert_eq!(run.code, Some(130), "{}", run.story());
+    }
+    assert!(bench.ps().is_empty());
+}
+
+#[test]
 fn a_sweep_runs_once_for_each_value() {
     let test = "a_sweep_runs_once_for_each_value";
     if !enclosed(test) || !installed(test, &["ping"]) {

@@ -4,7 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::process::{Command, Output};
 
-use super::bench::{Bench, NETARIUM, Running, enclosed, installed, is_root, skip};
+use super::bench::{Bench, NETARIUM, Running, enclosed, installed, is_root, skip, until};
 
 /// No user has this number on an ordinary machine.
 const NOBODY: u32 = 61_234;
@@ -109,6 +109,35 @@ fn a_user_without_tun_gets_the_packet_engine() {
     let got = fs::read_to_string(bench.path().join("got")).unwrap();
     assert_eq!(got.lines().count(), 20_000);
     assert_eq!(fs::metadata(run.folder()).unwrap().uid(), NOBODY);
+}
+
+#[test]
+fn a_users_lab_can_be_entered() {
+    let test = "a_users_lab_can_be_entered";
+    let bench = Bench::new();
+    if !possible(test, &bench) {
+        return;
+    }
+    bench.write("lab.toml", LAB);
+    let mut command = as_user(&bench, &["run", "lab.toml", "--json", "--stay"]).unwrap();
+    let running = Running::spawn(&mut command);
+    let as_user = |args: &[&str]| as_user(&bench, args).unwrap().output().unwrap();
+    until("the lab to run", || {
+        let said = as_user(&["ps"]).stdout;
+        String::from_utf8_lossy(&said).contains("rootless").then_some(())
+    });
+    let script = "id -u; hostname; ping -n -c 1 alice; exit 9";
+    let output = as_user(&["exec", "rootless", "bob", "--", "sh", "-c", script]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(9), "{said}");
+    assert!(said.starts_with("0\nbob\n") && said.contains(" 1 received"), "{said}");
+    // Root has a registry of its own, and may not be mistaken for the user.
+    let other = bench.netarium(&["ps"]);
+    assert_eq!(other.status.code(), Some(4), "{}", String::from_utf8_lossy(&other.stderr));
+    assert!(String::from_utf8_lossy(&other.stderr).contains("belongs to another user"));
+    assert_eq!(as_user(&["stop", "rootless"]).status.code(), Some(0));
+    let run = running.finish();
+    assert_eq!(run.code, Some(130), "{}", run.story());
 }
 
 #[test]
