@@ -105,11 +105,15 @@ pub fn run(
     handle.end();
     let exit = handle.wait()?;
     match outcome {
-        Ok(true) => {}
-        Ok(false) => {
-            // Killed, or a bug: what had been written is kept.
+        Ok(End::Finished) => {}
+        Ok(end) => {
+            // What had been written is kept.
             folder.mark_killed()?;
-            return killed(&folder, &exit.to_string());
+            let (code, how) = match end {
+                End::Insisted => (130, "its user did not wait for it to end".to_owned()),
+                _ => (70, exit.to_string()),
+            };
+            return killed(&folder, code, &how);
         }
         Err(error) => {
             failed(&folder, &error)?;
@@ -129,23 +133,33 @@ fn failed(folder: &RunFolder, error: &Error) -> Result<()> {
     Ok(folder.write_record(&record)?)
 }
 
+/// How the command lost sight of its lab.
+enum End {
+    /// The lab said that it has finished.
+    Finished,
+    /// Its user asked twice, so it was killed.
+    Insisted,
+    /// Somebody killed it, or it is a bug.
+    Vanished,
+}
+
 /// The record of a lab whose process vanished.
-fn killed(folder: &RunFolder, how: &str) -> Result<RunRecord> {
+fn killed(folder: &RunFolder, code: u8, how: &str) -> Result<RunRecord> {
     let mut record = folder.read_record()?;
     record.status = Status::Killed;
-    record.exit_code = Some(70);
+    record.exit_code = Some(code);
     record.warnings.push(format!("the lab's process ended early: {how}"));
     folder.write_record(&record)?;
     Ok(record)
 }
 
-/// Hears the lab out; true once it said that it has finished.
+/// Hears the lab out.
 fn attend(
     handle: &mut LabHandle,
     plan: &Plan,
     folder: &RunFolder,
     progress: &mut dyn FnMut(Progress),
-) -> Result<bool> {
+) -> Result<End> {
     let mut signals = Signals::listen()?;
     let mut lines = BufReader::new(handle.channel().try_clone().map_err(Error::Channel)?);
     let mut registration: Option<Registration> = None;
@@ -174,7 +188,7 @@ fn attend(
         }
         let mut line = String::new();
         if lines.read_line(&mut line).map_err(Error::Channel)? == 0 {
-            return Ok(false);
+            return Ok(if asked > 1 { End::Insisted } else { End::Vanished });
         }
         match message::parse(&line) {
             Some(FromLab::Ready { hosts }) => {
@@ -188,7 +202,7 @@ fn attend(
                 name: registration.as_ref().map_or(&plan.name, |r| &r.entry().name).clone(),
             }),
             Some(FromLab::Failed { text, code }) => return Err(Error::Lab { text, code }),
-            Some(FromLab::Finished) => return Ok(true),
+            Some(FromLab::Finished) => return Ok(End::Finished),
             None => {}
         }
     }

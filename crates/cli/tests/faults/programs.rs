@@ -76,6 +76,26 @@ fn failing_programs_end_the_run_with_code_5() {
 }
 
 #[test]
+fn whoever_insists_waits_for_no_program() {
+    if !enclosed("whoever_insists_waits_for_no_program") {
+        return;
+    }
+    let bench = Bench::new();
+    let stubborn = "run = \"trap '' INT TERM; while :; do sleep 0.1; done\"\ngrace = \"60 s\"";
+    let running = bench.start(&lab(stubborn), &[]);
+    bench.wait_for("failing");
+    let begun = std::time::Instant::now();
+    running.signal("-TERM");
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    running.signal("-TERM");
+    let run = running.finish();
+    assert!(begun.elapsed().as_secs() < 30, "{}", run.story());
+    assert_eq!(run.code, Some(130), "{}", run.story());
+    assert_eq!(run.record()["status"], "killed", "{}", run.story());
+    assert!(bench.ps().is_empty());
+}
+
+#[test]
 fn a_failed_expectation_is_code_1() {
     if !enclosed("a_failed_expectation_is_code_1") {
         return;
