@@ -96,7 +96,9 @@ impl Bench {
 
     /// Gives any command this folder, and an environment without surprises.
     pub(crate) fn dress(&self, command: &mut Command) {
-        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("NETARIUM_")) {
+        // With NETARIUM_ENGINE=packet everything here is tried on the other engine.
+        let set = std::env::vars().map(|(name, _)| name);
+        for name in set.filter(|n| n.starts_with("NETARIUM_") && n != "NETARIUM_ENGINE") {
             command.env_remove(name);
         }
         let path = std::env::var("PATH").unwrap_or_default();
@@ -123,7 +125,9 @@ impl Bench {
     /// Starts a lab; the file is named after the lab's text, so that labs can share a folder.
     pub(crate) fn start(&self, lab: &str, args: &[&str]) -> Running {
         let name = format!("{:x}.toml", text_hash(lab));
-        self.write(&name, lab);
+        if !self.path().join(&name).exists() {
+            self.write(&name, lab);
+        }
         let mut command = self.command(&["run", &name, "--json", "--no-progress"]);
         command.args(args);
         Running::spawn(&mut command)

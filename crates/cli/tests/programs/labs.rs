@@ -100,7 +100,7 @@ fn many_labs_start_at_the_same_moment() {
     assert_eq!(names[0], "swarm", "{names:?}");
     for name in &names {
         let ping = bench.exec(name.as_str().unwrap(), "a", &["ping", "-n", "-c", "1", "b"]);
-        assert_eq!(ping.status.code(), Some(0), "{}", String::from_utf8_lossy(&ping.stdout));
+        assert_eq!(ping.status.code(), Some(0), "{}", String::from_utf8_lossy(&ping.stderr));
     }
     assert_eq!(bench.netarium(&["stop", "--all"]).status.code(), Some(0));
     for run in running {
