@@ -142,6 +142,7 @@ impl Worker {
             self.report.realtime = self.realtime.in_force;
         }
         self.wake_up = wait::calibrate(&mut self.ports, &self.bell);
+        self.pace.calibrate(&mut self.ports);
     }
 
     fn now(&self) -> Time {
