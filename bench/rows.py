@@ -1,5 +1,6 @@
 """The rows of the benchmark: what is measured, beside whom, and what it must reach."""
 
+import itertools
 import re
 import signal
 import sys
