@@ -1,6 +1,6 @@
 //! Programs that fail: exit code 5, the reason in words, and the results so far.
 
-use super::bench::{Bench, Run, enclosed};
+use super::bench::{Bench, Run, enclosed, until};
 
 fn lab(program: &str) -> String {
     format!(
@@ -81,9 +81,10 @@ fn whoever_insists_waits_for_no_program() {
         return;
     }
     let bench = Bench::new();
-    let stubborn = "run = \"trap '' INT TERM; while :; do sleep 0.1; done\"\ngrace = \"60 s\"";
+    let stubborn =
+        "run = \"trap '' INT TERM; touch deaf; while :; do sleep 0.1; done\"\ngrace = \"60 s\"";
     let running = bench.start(&lab(stubborn), &[]);
-    bench.wait_for("failing");
+    until("the program to be deaf", || bench.path().join("deaf").exists().then_some(()));
     let begun = std::time::Instant::now();
     running.signal("-TERM");
     std::thread::sleep(std::time::Duration::from_millis(500));
