@@ -35,7 +35,7 @@ service = true
 [[program]]
 name = "curl"
 node = "client"
-run = "curl -sS --fail --max-time 15 http://server:8080/page"
+run = "curl -4 -sS --fail --max-time 15 http://server:8080/page"
 after = ["web", "watch"]
 [[program]]
 name = "ping"
