@@ -128,7 +128,8 @@ pub(crate) fn program_rows(record: &RunRecord) -> (Vec<&'static str>, Vec<Vec<St
     (heads, rows.collect())
 }
 
-/// One row a run: what the sweep chose, what the flows got, what was expected and whether to trust it.
+/// One row a run: what the sweep chose, what the flows got, what was expected and whether to trust
+/// it.
 pub(crate) fn render_sweep(records: &[RunRecord]) -> String {
     let Some(first) = records.first() else { return String::new() };
     let mut heads: Vec<&str> = first.sweep.iter().map(|value| value.parameter.as_str()).collect();
