@@ -129,10 +129,10 @@ class Table:
 
 
 def line(subject, parts):
-    """Several parts on one line, the judged ones with their range and verdict."""
+    """Several parts on one line."""
     text = f"  {subject:<32}"
     for (_, _, part, unit), entry in parts:
-        value = show(entry["values"], unit) if entry["wanted"] else f"{entry['median']:.3g}"
+        value = show(entry["values"], unit)
         text += f" {part} {value}{judged(entry)};"
     return text.rstrip(";")
 
@@ -144,7 +144,10 @@ def judged(entry):
 
 
 def paired(ours, theirs):
-    """Median of the ratios, each of values of the same repetition."""
+    """Median of the ratios, each of values of the same repetition; where one failed, the ratio of
+    the medians."""
+    if len(ours) != len(theirs):
+        return spread(ours)[0] / spread(theirs)[0]
     ratios = [a / b for a, b in zip(ours, theirs) if b]
     return spread(ratios)[0] if ratios else float("nan")
 

@@ -42,7 +42,10 @@ def finish(process, timeout):
         output, errors = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired as error:
         process.kill()
-        process.communicate()
+        try:
+            process.communicate(timeout=5)
+        except subprocess.TimeoutExpired:
+            pass  # Somebody that it started holds its output open.
         raise Failure(f"{process.args[0]} took longer than {timeout} s") from error
     if process.returncode != 0:
         last = (errors or output or "").strip().splitlines()[-3:]

@@ -137,7 +137,9 @@ def rattan(command, delay, bits_per_s=None, packets=2000, sink=None):
             if sink:
                 receiver = start(space.inside(*sink))
                 listening(space, PORT)
-            words = ["unshare", "--mount", "--", rattan_program(), "run", "--config", config]
+            # A process namespace of its own takes what it started along when it is killed.
+            words = ["unshare", "--mount-proc", "--pid", "--fork", "--kill-child", "--"]
+            words += [rattan_program(), "run", "--config", config]
             output = finish(start(space.inside(*words)), 60)
             return output, last_json(finish(receiver, 60)) if receiver else None
         finally:
