@@ -50,8 +50,12 @@ pub(crate) fn run(test: &str, inner: &str) {
     }
     // The first process collects orphans, so it waits instead of becoming the test. A leak of
     // namespaces that no process shows runs into the limit.
+    // Its own /tmp, in which others leave nothing; programs that are below it stay reachable.
     let script = format!(
-        "case {NETARIUM} in /tmp/*) ;; *) mount -t tmpfs tmpfs /tmp ;; esac
+        "dir=$(dirname {NETARIUM})
+         mount --bind \"$dir\" /mnt
+         mount -t tmpfs tmpfs /tmp
+         case $dir in /tmp/*) mkdir -p \"$dir\"; mount --bind /mnt \"$dir\" ;; esac
          echo {NETWORK_NAMESPACES} > /proc/sys/user/max_net_namespaces
          \"$@\" || exit $?"
     );
