@@ -4,6 +4,7 @@ import argparse
 import datetime
 import itertools
 import json
+import signal
 import sys
 import time
 from pathlib import Path
@@ -167,6 +168,8 @@ def main():
     unknown = [row for row in options.rows if row not in ROWS]
     if unknown:
         parser.error(f"no row {unknown[0]}; there are {', '.join(ROWS)}")
+    # So that temporary folders go.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     table, began = Table(), time.monotonic()
     for row in options.rows or ROWS:
         print(f"{row} ...", file=sys.stderr, flush=True)

@@ -9,18 +9,24 @@ use rustix::net::{AddressFamily, SocketType, sockopt};
 use crate::{Outcome, nanos, print};
 
 /// Entries of the receiver's log are at least this far apart.
-const GRAIN: u64 = 2_000_000;
+const GRAIN: u64 = 5_000_000;
+
+/// A blocked write looks at the clock this often.
+const PATIENCE: std::time::Duration = std::time::Duration::from_millis(500);
 
 /// Sends zeros until the time is over or the receiver has had enough.
 pub(crate) fn send(to: &str, seconds: &str, size: &str) -> Outcome {
     let end = sys::clock::monotonic() + nanos(seconds)?;
     let mut socket = TcpStream::connect(to)?;
     sockopt::set_tcp_congestion(&socket, "cubic")?;
+    // A network that is gone must not keep the sender.
+    socket.set_write_timeout(Some(PATIENCE))?;
     let data = vec![0_u8; size.parse()?];
     let mut sent = 0_u64;
     while sys::clock::monotonic() < end {
         match socket.write(&data) {
             Ok(count) => sent += count as u64,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             Err(error) if is_end(&error) => break,
             Err(error) => return Err(error.into()),
         }
@@ -62,8 +68,9 @@ pub(crate) fn receive(port: &str, seconds: &str, buffer: &str) -> Outcome {
             break;
         }
     }
-    print(&format!("{{\"log\":[{log}]}}"));
-    // What is still under way has nobody to read it: a reset says so at once.
+    // What is still under way has nobody to read it: the reset lets the sender end, also while
+    // nobody reads what is printed.
     drop(socket);
+    print(&format!("{{\"log\":[{log}]}}"));
     Ok(())
 }
