@@ -29,7 +29,10 @@ const NAPS: u32 = 24;
 const NAP: Span = Span::from_micros(200);
 
 /// The most that a sleep is cut short by, whatever the calibration says.
-const EARLIEST: Span = Span::from_micros(50);
+const EARLIEST: Span = Span::from_micros(80);
+
+/// By how much one wake-up moves the estimate of what waking takes.
+const STEP: Span = Span::from_nanos(250);
 
 /// Decides when to wake.
 #[derive(Debug)]
@@ -71,6 +74,16 @@ impl Pace {
             .collect();
         samples.sort_unstable();
         self.late = Span::from_nanos(samples[samples.len() / 2]).min(EARLIEST);
+    }
+
+    /// Takes note of how late a timer woke. The estimate follows the median by small steps: what
+    /// waking costs depends on how deeply an idle processor sleeps, which changes with the load.
+    pub(super) fn learn(&mut self, late: Span) {
+        self.late = if late > self.late {
+            (self.late + STEP).min(EARLIEST)
+        } else {
+            self.late.saturating_sub(STEP)
+        };
     }
 
     /// Looks at the load: `delivered` packets since the start.
@@ -163,6 +176,17 @@ pub(super) fn calibrate(ports: &mut Ports, bell: &Arc<OwnedFd>) -> Span {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_estimate_follows_the_median_and_shrugs_off_stalls() {
+        let mut pace = Pace::new(Precision::Normal, None);
+        for round in 0..4_000 {
+            let stall = round % 10 == 0;
+            let usual = 25_000 + round % 7 * 1_000;
+            pace.learn(Span::from_nanos(if stall { 4_000_000 } else { usual }));
+        }
+        assert!((26_000..32_000).contains(&pace.late.as_nanos()), "{}", pace.late);
+    }
 
     #[test]
     fn sleeps_end_early_by_what_waking_takes_unless_releases_wait_for_a_grid() {
