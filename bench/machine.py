@@ -151,6 +151,21 @@ def memory_kb(*names):
     return [fields[name] for name in names]
 
 
+def settle():
+    """Waits until the kernel has cleaned up what went before, which it does in its own time."""
+    before = memory_kb("Slab")[0]
+    for _ in range(30):
+        time.sleep(1)
+        now = memory_kb("Slab")[0]
+        if abs(now - before) < 1024:
+            return
+        before = now
+
+
+# `ip netns` and Rattan keep names in this folder: in a mount namespace, one of its own.
+OWN_NAMES = ["sh", "-c", 'mkdir -p /run/netns && mount -t tmpfs none /run/netns && exec "$@"', "sh"]
+
+
 def family(pid):
     """A process and all its descendants."""
     found = [pid]

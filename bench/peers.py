@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from machine import PROBE, Failure, Namespace, Pair, finish, folder, have, last_json, run, start
+from machine import OWN_NAMES, PROBE, Failure, Namespace, Pair, finish, folder, have, last_json, run, start
 
 HERE = Path(__file__).resolve().parent
 PORT = 5001
@@ -139,7 +139,7 @@ def rattan(command, delay, bits_per_s=None, packets=2000, sink=None):
                 listening(space, PORT)
             # A process namespace of its own takes what it started along when it is killed.
             words = ["unshare", "--mount-proc", "--pid", "--fork", "--kill-child", "--"]
-            words += [rattan_program(), "run", "--config", config]
+            words += [*OWN_NAMES, rattan_program(), "run", "--config", config]
             output = finish(start(space.inside(*words)), 60)
             return output, last_json(finish(receiver, 60)) if receiver else None
         finally:
@@ -148,10 +148,10 @@ def rattan(command, delay, bits_per_s=None, packets=2000, sink=None):
             space.close()
 
 
-def rattan_tcp(bits_per_s, delay, seconds, window):
+def rattan_tcp(bits_per_s, delay, seconds, window, packets=2000):
     command = f"{PROBE} tcp-send $RATTAN_BASE:{PORT} {seconds + 5} 131072"
     sink = [PROBE, "tcp-receive", PORT, seconds, window]
-    return [rattan(command, delay, bits_per_s, sink=sink)[1]["log"]]
+    return [rattan(command, delay, bits_per_s, packets, sink)[1]["log"]]
 
 
 def mininet(hosts):
@@ -182,5 +182,5 @@ echo "{\\"up_s\\":$((up - begin))e-9,\\"down_s\\":$((down - up))e-9}"
 def ip_loop(hosts):
     """What a shell script does: `ip netns add` and its sisters for every host."""
     script = IP_LOOP.replace("{hosts}", str(hosts))
-    outer = ["unshare", "--net", "--mount", "--"]
+    outer = ["unshare", "--net", "--mount", "--", *OWN_NAMES]
     return json.loads(run([*outer, "sh", "-c", script], 180))

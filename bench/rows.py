@@ -20,6 +20,7 @@ from machine import (
     folder,
     memory_kb,
     private_kb,
+    settle,
     start,
 )
 
@@ -74,7 +75,15 @@ def delay(table, repetitions, short):
                 table.stalls("delay", what, sent)
 
 
-RATES = {1: 32_768, 10: 131_072, 100: 262_144, 1000: 524_288, 5000: 1_500_000}
+# By Mbit/s: receive buffer (0: the kernel's choice) and queue in packets. The window lies between
+# the bandwidth-delay product and that plus the queue: always busy, never a loss.
+RATES = {
+    1: (32_768, 2000),
+    10: (131_072, 2000),
+    100: (262_144, 2000),
+    1000: (524_288, 2000),
+    5000: (0, 4000),
+}
 QUEUE = 2000
 
 
@@ -88,15 +97,15 @@ def rate(table, repetitions, short):
         return goodput.mean / exact(bits) * 100, goodput.deviation * 100
 
     for _ in range(repetitions):
-        for megabits, window in RATES.items():
+        for megabits, (window, queue) in RATES.items():
             bits = megabits * 1_000_000
             what = f"{megabits} Mbit/s"
-            link = f'rate = "{megabits} Mbit/s"\ndelay = "1 ms"\nqueue = "{QUEUE} packets"'
+            link = f'rate = "{megabits} Mbit/s"\ndelay = "1 ms"\nqueue = "{queue} packets"'
             run = labs.run(two_hosts(link) + sink(seconds, window) + source(seconds))
             ours = figures([run.result("sink")["log"]], bits)
-            others = {"TBF": lambda: peers.tbf(bits, seconds, window, 1, QUEUE * 1538)}
+            others = {"TBF": lambda: peers.tbf(bits, seconds, window, 1, queue * 1538)}
             if megabits <= 1000 or not short:
-                others["Rattan"] = lambda: peers.rattan_tcp(bits, "1ms", seconds, window)
+                others["Rattan"] = lambda: peers.rattan_tcp(bits, "1ms", seconds, window, queue)
             for name, measure in others.items():
                 values = table.attempt(name, lambda: figures(measure(), bits))
                 for value, part in zip(values or (), ("share", "deviation")):
@@ -244,6 +253,7 @@ def hosts(table, repetitions, short):
     for _ in range(repetitions):
         up, down, kernel, slab, own = star(count)
         for name, measure in (("Mininet", peers.mininet), ("ip netns", peers.ip_loop)):
+            settle()
             found = table.attempt(name, lambda: measure(few))
             if found:
                 beside = f"{name} ({few} hosts x {scale:.0f})"
@@ -278,7 +288,7 @@ link = {{ rate = "100 Mbit/s", delay = "1 ms" }}
         lab = Path(place) / "lab.toml"
         lab.write_text(text)
         runs = Path(place) / "runs"
-        time.sleep(0.5)
+        settle()
         free, slab = memory_kb("MemAvailable", "Slab")
         began = time.time_ns()
         process = start(labs.command(lab, runs), cwd=place)
