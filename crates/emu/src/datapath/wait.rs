@@ -21,16 +21,18 @@ const WINDOW: Span = Span::from_millis(10);
 /// Packets a window from which releases are gathered: 20,000 a second.
 const BUSY: u64 = 200;
 
-/// Rounds of each wake-up calibration, and how long the writer lets this thread sleep.
-const ROUNDS: u32 = 20;
-const IDLE: Span = Span::from_micros(600);
+/// Rounds of the wake-up calibration.
+const ROUNDS: u32 = 64;
 
 /// Rounds of the timer calibration, and how long each sleeps.
 const NAPS: u32 = 24;
 const NAP: Span = Span::from_micros(200);
 
 /// The most that a sleep is cut short by, whatever the calibration says.
-const EARLIEST: Span = Span::from_micros(50);
+const EARLIEST: Span = Span::from_micros(80);
+
+/// By how much one wake-up moves the estimate of what waking takes.
+const STEP: Span = Span::from_nanos(250);
 
 /// Decides when to wake.
 #[derive(Debug)]
@@ -72,6 +74,16 @@ impl Pace {
             .collect();
         samples.sort_unstable();
         self.late = Span::from_nanos(samples[samples.len() / 2]).min(EARLIEST);
+    }
+
+    /// Takes note of how late a timer woke. The estimate follows the median by small steps: what
+    /// waking costs depends on how deeply an idle processor sleeps, which changes with the load.
+    pub(super) fn learn(&mut self, late: Span) {
+        self.late = if late > self.late {
+            (self.late + STEP).min(EARLIEST)
+        } else {
+            self.late.saturating_sub(STEP)
+        };
     }
 
     /// Looks at the load: `delivered` packets since the start.
@@ -124,31 +136,16 @@ impl Pace {
     }
 }
 
-/// The time from another thread's write to this thread's waking in the wait for ports: by so much
-/// a packet is stamped too late when it wakes us. It is short when the writer has just woken and
-/// hands its processor over, long when the writer keeps its own and this thread's is asleep; which
-/// of the two a packet met cannot be told afterwards, so the middle is taken.
+/// The median time from another thread's write to this thread's waking in the wait for ports: by so
+/// much a packet is stamped too late when it wakes us.
 pub(super) fn calibrate(ports: &mut Ports, bell: &Arc<OwnedFd>) -> Span {
-    let [handed_over, woken_up] = [false, true].map(|spins| wake_up(ports, bell, spins));
-    Span::from_nanos(u64::midpoint(handed_over.as_nanos(), woken_up.as_nanos()))
-}
-
-/// Over writers that sleep before they write, the median; over those that spin, the upper quartile,
-/// for some of them meet this thread on their own processor all the same.
-fn wake_up(ports: &mut Ports, bell: &Arc<OwnedFd>, spins: bool) -> Span {
     let stamp = Arc::new(AtomicU64::new(0));
     let (next, go) = mpsc::channel::<()>();
     let ringer = {
         let (stamp, bell) = (Arc::clone(&stamp), Arc::clone(bell));
         std::thread::spawn(move || {
             while go.recv().is_ok() {
-                let due = sys::clock::monotonic() + IDLE.as_nanos();
-                while spins && sys::clock::monotonic() < due {
-                    std::hint::spin_loop();
-                }
-                if !spins {
-                    std::thread::sleep(std::time::Duration::from_nanos(IDLE.as_nanos()));
-                }
+                std::thread::sleep(std::time::Duration::from_micros(100));
                 stamp.store(sys::clock::monotonic(), Ordering::Release);
                 let _ = rustix::io::write(bell.as_fd(), &1u64.to_ne_bytes());
             }
@@ -172,14 +169,24 @@ fn wake_up(ports: &mut Ports, bell: &Arc<OwnedFd>, spins: bool) -> Span {
     let _ = ringer.join();
     samples.sort_unstable();
     // Half a millisecond or more is a stall of the machine, not the cost of a wake-up.
-    let quarter = if spins { 3 } else { 2 };
-    let usual = samples.get(samples.len() * quarter / 4).copied().unwrap_or(0);
-    Span::from_nanos(usual.min(500_000))
+    let median = samples.get(samples.len() / 2).copied().unwrap_or(0);
+    Span::from_nanos(median.min(500_000))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_estimate_follows_the_median_and_shrugs_off_stalls() {
+        let mut pace = Pace::new(Precision::Normal, None);
+        for round in 0..4_000 {
+            let stall = round % 10 == 0;
+            let usual = 25_000 + round % 7 * 1_000;
+            pace.learn(Span::from_nanos(if stall { 4_000_000 } else { usual }));
+        }
+        assert!((26_000..32_000).contains(&pace.late.as_nanos()), "{}", pace.late);
+    }
 
     #[test]
     fn sleeps_end_early_by_what_waking_takes_unless_releases_wait_for_a_grid() {
