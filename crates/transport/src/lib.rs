@@ -1,0 +1,8 @@
+//! Simulated transports for the virtual clock: TCP endpoints and traffic sources.
+//!
+//! Sans-IO: every machine takes `(now, input)` and gives segments and its next deadline. Payload
+//! is counted, never stored.
+#![forbid(unsafe_code)]
+
+pub mod tcp;
+pub mod workload;
