@@ -5,36 +5,41 @@ use std::collections::BinaryHeap;
 
 use base::Time;
 
-/// What happens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Event {
-    /// The packet in transmission on a link direction has left.
-    Transmitted(u32),
-    /// The first packet in flight on a link direction arrives.
-    Arrival(u32),
-}
-
 /// Pending events, earliest first, equals in the order in which they were added.
-#[derive(Debug, Default)]
-pub(crate) struct EventQueue {
-    heap: BinaryHeap<Reverse<(Time, u64, Event)>>,
+#[derive(Debug)]
+pub struct EventQueue<T> {
+    heap: BinaryHeap<Reverse<(Time, u64, T)>>,
     sequence: u64,
 }
 
-impl EventQueue {
-    pub(crate) fn push(&mut self, at: Time, event: Event) {
+impl<T: Ord> Default for EventQueue<T> {
+    fn default() -> Self {
+        Self { heap: BinaryHeap::new(), sequence: 0 }
+    }
+}
+
+impl<T: Copy + Ord> EventQueue<T> {
+    /// Adds an event; `at` is not before the last one that was taken.
+    pub fn push(&mut self, at: Time, event: T) {
         self.heap.push(Reverse((at, self.sequence, event)));
         self.sequence += 1;
     }
 
-    pub(crate) fn next_time(&self) -> Option<Time> {
+    /// When the earliest is due.
+    pub fn next_time(&self) -> Option<Time> {
         self.heap.peek().map(|Reverse((at, _, _))| *at)
     }
 
-    pub(crate) fn pop_until(&mut self, until: Time) -> Option<(Time, Event)> {
+    /// Takes the earliest if it is due by `until`.
+    pub fn pop_until(&mut self, until: Time) -> Option<(Time, T)> {
         if self.next_time()? > until {
             return None;
         }
         self.heap.pop().map(|Reverse((at, _, event))| (at, event))
+    }
+
+    /// Bytes of memory in use.
+    pub fn memory(&self) -> u64 {
+        (self.heap.capacity() * size_of::<(Time, u64, T)>()) as u64
     }
 }

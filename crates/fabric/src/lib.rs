@@ -22,6 +22,7 @@ mod network;
 mod pace;
 mod packet;
 mod queue;
+mod slab;
 mod stats;
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,7 @@ pub use config::{
     Discipline, Jitter, JitterShape, LinkConfig, Loss, Network, NodeKind, QueueConfig, QueueLimit,
     Rate, Reorder, Trace, Wire,
 };
+pub use event::EventQueue;
 pub use network::{Fabric, Output, Refusal};
 pub use packet::{Ecn, Packet};
 pub use stats::{DropReason, LinkStats, QueueDelays, QueueLevel};

@@ -1,75 +1,89 @@
 //! One direction of a link: queue discipline → serialisation → loss → propagation with jitter →
 //! duplication and corruption, always in this order.
+//!
+//! The transmitter is lazy: nothing happens at the end of a transmission unless somebody watches.
+//! Whoever looks at a link first lets it [settle](Link::settle) what came to pass meanwhile, each
+//! at its own time, so that a packet costs one event a link: its arrival.
 
 use std::collections::VecDeque;
 
-use base::{IfaceId, RandomStream, Time};
+use base::{IfaceId, RandomStream, Span, Time};
 
 use crate::config::{Discipline, LinkConfig, Rate};
 use crate::jitter::JitterProcess;
 use crate::loss::LossProcess;
 use crate::pace::Pacer;
 use crate::packet::{Ecn, Packet};
-use crate::queue::{self, Queue, Queued, Verdicts};
+use crate::queue::{Queued, Verdicts, Waiting};
+use crate::slab::{Slab, Slot};
 use crate::stats::{DropReason, LinkStats, QueueDelays, QueueLevel};
 
 /// A packet on its way to the far end.
-#[derive(Debug)]
-pub(crate) struct InFlight<B> {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InFlight {
     pub(crate) arrives: Time,
-    pub(crate) packet: Packet<B>,
+    pub(crate) slot: Slot,
+    /// Wire bytes of all its segments.
+    size: u32,
 }
 
 /// The packet in transmission.
-struct Transmission<B> {
-    packet: Packet<B>,
-    size: u32,
+#[derive(Clone, Copy, Debug)]
+struct Transmission {
     ends: Time,
+    slot: Slot,
+    size: u32,
 }
 
-/// Moments at which a link needs its fabric's attention.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Deadlines {
-    pub(crate) transmitted: Option<Time>,
-    pub(crate) arrival: Option<Time>,
-}
-
-/// One direction of a link.
-pub(crate) struct Link<B> {
-    /// The interface that sends into it.
-    pub(crate) from: IfaceId,
-    pub(crate) config: LinkConfig,
-    pub(crate) up: bool,
-    pub(crate) stats: LinkStats,
-    /// Mirror sessions on this direction, as a mask.
-    pub(crate) mirrors: u64,
-    overhead: u32,
-    name: String,
-    seed: u64,
-    pacer: Pacer,
-    /// Whether nothing on the link treats segments one by one.
-    uniform: bool,
-    queue: Box<dyn Queue<B>>,
-    transmission: Option<Transmission<B>>,
-    flight: VecDeque<InFlight<B>>,
-    /// Arrival of the last packet in order.
-    last_arrival: Time,
+/// What befalls packets at random, on links that do such things.
+struct Impairments {
     loss: LossProcess,
     jitter: JitterProcess,
     reorder: RandomStream,
     duplicate: RandomStream,
     corrupt: RandomStream,
-    peak: QueueLevel,
-    /// How long sent packets had waited.
-    pub(crate) delays: QueueDelays,
-    /// What the event queue holds for this link; events at other times are stale.
-    pub(crate) scheduled: Deadlines,
-    pub(crate) verdicts: Verdicts<B>,
-    /// Packets that left the transmitter and match a mirror.
-    pub(crate) mirrored: Vec<Packet<B>>,
 }
 
-impl<B: Clone + 'static> Link<B> {
+/// One direction of a link.
+pub(crate) struct Link {
+    pub(crate) up: bool,
+    /// Whether somebody wants to know at once what the transmitter does: a watched interface or a
+    /// mirror. The transmitter is not lazy then.
+    pub(crate) observed: bool,
+    /// Whether copies of what crosses its sending end are wanted.
+    pub(crate) watched: bool,
+    /// Whether nothing on the link treats segments one by one.
+    uniform: bool,
+    /// Layer-3 bytes; 0 for no limit.
+    pub(crate) mtu: u32,
+    overhead: u32,
+    delay: Span,
+    /// The event that the queue of events holds for this link; others are stale.
+    pub(crate) scheduled: Option<Time>,
+    transmission: Option<Transmission>,
+    flight: VecDeque<InFlight>,
+    /// Arrival of the last packet in order.
+    last_arrival: Time,
+    pacer: Pacer,
+    queue: Waiting,
+    impairments: Option<Box<Impairments>>,
+    pub(crate) stats: LinkStats,
+    peak: QueueLevel,
+    /// How long sent packets had waited.
+    pub(crate) delays: Box<QueueDelays>,
+    pub(crate) verdicts: Verdicts,
+    /// Copies of packets that left the transmitter and match a mirror.
+    pub(crate) mirrored: Vec<Slot>,
+    /// Mirror sessions on this direction, as a mask.
+    pub(crate) mirrors: u64,
+    /// The interface that sends into it.
+    pub(crate) from: IfaceId,
+    pub(crate) config: Box<LinkConfig>,
+    name: Box<str>,
+    seed: u64,
+}
+
+impl Link {
     /// `name` (such as `a-b/up`) keys the random streams.
     pub(crate) fn new(
         from: IfaceId,
@@ -78,32 +92,52 @@ impl<B: Clone + 'static> Link<B> {
         overhead: u32,
         seed: u64,
     ) -> Self {
-        let stream = |part: &str| RandomStream::new(seed, &format!("link/{name}/{part}"));
-        Self {
-            from,
+        let mut link = Self {
             up: true,
-            stats: LinkStats::default(),
-            mirrors: 0,
-            overhead,
-            seed,
-            pacer: Pacer::new(&config.rate),
+            observed: false,
+            watched: false,
             uniform: is_uniform(&config),
-            queue: queue::build(&config.queue, constant(&config.rate), stream("queue")),
+            mtu: config.mtu.count() as u32,
+            overhead,
+            delay: config.delay,
+            scheduled: None,
             transmission: None,
             flight: VecDeque::new(),
             last_arrival: Time::ZERO,
-            loss: LossProcess::new(config.loss.clone(), stream("loss")),
-            jitter: JitterProcess::new(config.jitter.clone(), stream("jitter")),
-            reorder: stream("reorder"),
-            duplicate: stream("duplicate"),
-            corrupt: stream("corrupt"),
+            pacer: Pacer::new(&config.rate),
+            queue: Waiting::new(&config.queue, constant(&config.rate), || queue_dice(seed, name)),
+            impairments: None,
+            stats: LinkStats::default(),
             peak: QueueLevel::default(),
-            delays: QueueDelays::default(),
-            scheduled: Deadlines::default(),
+            delays: Box::default(),
             verdicts: Verdicts::default(),
             mirrored: Vec::new(),
-            name: name.to_owned(),
-            config,
+            mirrors: 0,
+            from,
+            config: Box::new(config),
+            name: name.into(),
+            seed,
+        };
+        link.prepare_impairments();
+        link
+    }
+
+    /// Brings the random processes in line with the configuration. Once there they stay, so that
+    /// their streams go on when a lab switches loss off and on again.
+    fn prepare_impairments(&mut self) {
+        let config = &self.config;
+        if let Some(impairments) = &mut self.impairments {
+            impairments.loss.set_law(config.loss.clone());
+            impairments.jitter.set_law(config.jitter.clone());
+        } else if is_impaired(config) {
+            let stream = |part| RandomStream::new(self.seed, &format!("link/{}/{part}", self.name));
+            self.impairments = Some(Box::new(Impairments {
+                loss: LossProcess::new(config.loss.clone(), stream("loss")),
+                jitter: JitterProcess::new(config.jitter.clone(), stream("jitter")),
+                reorder: stream("reorder"),
+                duplicate: stream("duplicate"),
+                corrupt: stream("corrupt"),
+            }));
         }
     }
 
@@ -115,93 +149,146 @@ impl<B: Clone + 'static> Link<B> {
 
     /// Whether packets cross this link at once and unchanged: no event is needed for them.
     pub(crate) fn is_transparent(&self) -> bool {
-        self.passes_whole() && !self.config.delay.is_positive() && self.flight.is_empty()
+        self.passes_whole() && !self.delay.is_positive() && self.flight.is_empty()
     }
 
-    fn wire_bytes(&self, packet: &Packet<B>) -> u64 {
+    fn wire_bytes<B: Clone>(&self, packet: &Packet<B>) -> u64 {
         packet.bytes() + u64::from(self.overhead) * u64::from(packet.count)
     }
 
     /// Counts a packet that a transparent link hands on.
-    pub(crate) fn pass(&mut self, packet: &Packet<B>) {
-        self.count_offered(packet);
-        self.count_sent(packet);
-        self.count_delivered(packet);
+    pub(crate) fn pass<B: Clone>(&mut self, packet: &Packet<B>) {
+        let (count, bytes) = (u64::from(packet.count), self.wire_bytes(packet));
+        self.count_offered(count, bytes);
+        self.count_sent(count, bytes);
+        self.count_delivered(count, bytes);
     }
 
     /// Takes a packet at the sending end.
-    pub(crate) fn enqueue(&mut self, now: Time, mut packet: Packet<B>) {
+    pub(crate) fn enqueue<B: Clone>(&mut self, now: Time, slot: Slot, slab: &mut Slab<B>) {
+        self.settle(now, slab);
+        let packet = slab.get(slot);
+        if packet.count > 1 || self.uniform || !self.up {
+            return self.enqueue_large(now, slot, slab);
+        }
+        let entry = self.entry(now, slot, packet);
+        self.enqueue_segment(now, entry, slab);
+    }
+
+    fn entry<B>(&self, since: Time, slot: Slot, packet: &Packet<B>) -> Queued {
+        let size = packet.last + self.overhead;
+        Queued { since, slot, size, flow: packet.flow, dscp: packet.dscp, ecn: packet.ecn }
+    }
+
+    /// Super-packets, and single ones on links that have no use for the difference.
+    fn enqueue_large<B: Clone>(&mut self, now: Time, slot: Slot, slab: &mut Slab<B>) {
+        let packet = slab.get(slot);
+        let (count, bytes) = (u64::from(packet.count), self.wire_bytes(packet));
         if !self.up {
-            self.count_offered(&packet);
-            self.verdicts.dropped.push((packet, DropReason::LinkDown));
+            self.count_offered(count, bytes);
+            self.verdicts.dropped.push((slot, DropReason::LinkDown));
             return;
         }
         if self.passes_whole() {
-            self.count_offered(&packet);
-            self.count_sent(&packet);
-            self.copy_to_mirrors(&packet);
-            let arrives = (now + self.config.delay).max(self.last_arrival);
+            self.count_offered(count, bytes);
+            self.count_sent(count, bytes);
+            self.copy_to_mirrors(slot, slab);
+            let arrives = (now + self.delay).max(self.last_arrival);
             self.last_arrival = arrives;
-            self.fly(arrives, packet);
+            self.fly(InFlight { arrives, slot, size: bytes as u32 });
             return;
         }
-        while let Some(head) = packet.split_first() {
-            self.enqueue_segment(now, head);
+        while let Some(head) = slab.get_mut(slot).split_first() {
+            let head = slab.put(head);
+            let entry = self.entry(now, head, slab.get(head));
+            self.enqueue_segment(now, entry, slab);
         }
-        self.enqueue_segment(now, packet);
+        let entry = self.entry(now, slot, slab.get(slot));
+        self.enqueue_segment(now, entry, slab);
     }
 
-    fn enqueue_segment(&mut self, now: Time, packet: Packet<B>) {
-        self.count_offered(&packet);
-        let size = packet.last + self.overhead;
+    fn enqueue_segment<B: Clone>(&mut self, now: Time, entry: Queued, slab: &mut Slab<B>) {
+        self.count_offered(1, u64::from(entry.size));
+        if self.transmission.is_none() && self.queue.is_empty_list() {
+            // It would leave the list at once.
+            if !self.transmit(now, entry, slab) {
+                self.transmit_next(now, slab);
+            }
+            return;
+        }
         // The packet that an idle transmitter takes at once never waits, but disciplines that
         // judge arrivals (RED, policers) must see it.
-        let entry = Queued { packet, size, since: now };
         self.queue.enqueue(now, entry, &mut self.verdicts);
         if self.transmission.is_none() {
-            self.transmit_next(now);
+            self.transmit_next(now, slab);
         }
         let (packets, bytes) = (self.queue.packets() as u64, self.queue.bytes());
         self.peak.peak_packets = self.peak.peak_packets.max(packets);
         self.peak.peak_bytes = self.peak.peak_bytes.max(bytes);
     }
 
-    fn transmit_next(&mut self, now: Time) {
+    fn transmit_next<B: Clone>(&mut self, now: Time, slab: &mut Slab<B>) {
         while let Some(entry) = self.queue.dequeue(now, &mut self.verdicts) {
-            let waited = now.since(entry.since);
-            self.delays.record(waited);
-            self.peak.peak_delay = self.peak.peak_delay.max(waited);
-            let ends = self.pacer.finish(now, entry.size, entry.packet.last);
-            let transmission = Transmission { packet: entry.packet, size: entry.size, ends };
-            if ends > now {
-                self.transmission = Some(transmission);
+            if self.transmit(now, entry, slab) {
                 return;
             }
-            self.leave(now, transmission);
         }
     }
 
-    /// The end of the packet in transmission.
-    pub(crate) fn on_transmitted(&mut self, now: Time) {
-        if let Some(transmission) = self.transmission.take() {
-            self.leave(now, transmission);
+    /// Starts a transmission; tells whether it takes any time.
+    fn transmit<B: Clone>(&mut self, now: Time, entry: Queued, slab: &mut Slab<B>) -> bool {
+        let waited = now.since(entry.since);
+        self.delays.record(waited);
+        self.peak.peak_delay = self.peak.peak_delay.max(waited);
+        if entry.ecn == Ecn::Marked {
+            slab.get_mut(entry.slot).ecn = Ecn::Marked;
         }
-        self.transmit_next(now);
+        let ends = self.pacer.finish(now, entry.size, entry.size - self.overhead);
+        let transmission = Transmission { ends, slot: entry.slot, size: entry.size };
+        if ends > now {
+            self.transmission = Some(transmission);
+            return true;
+        }
+        self.leave(transmission, slab);
+        false
+    }
+
+    /// Meets the ends of transmissions up to `now`, each at its own time.
+    pub(crate) fn settle<B: Clone>(&mut self, now: Time, slab: &mut Slab<B>) {
+        while let Some(transmission) = self.transmission
+            && transmission.ends <= now
+        {
+            self.transmission = None;
+            self.leave(transmission, slab);
+            self.transmit_next(transmission.ends, slab);
+        }
     }
 
     /// A packet has been serialised: loss, propagation, duplication, corruption.
-    fn leave(&mut self, now: Time, transmission: Transmission<B>) {
-        let Transmission { mut packet, size, .. } = transmission;
-        self.stats.sent_packets += 1;
-        self.stats.sent_bytes += u64::from(size);
-        self.copy_to_mirrors(&packet);
-        if self.loss.takes() {
-            self.verdicts.dropped.push((packet, DropReason::Loss));
+    fn leave<B: Clone>(&mut self, transmission: Transmission, slab: &mut Slab<B>) {
+        let Transmission { ends, slot, size } = transmission;
+        self.count_sent(1, u64::from(size));
+        if self.mirrors != 0 {
+            self.copy_to_mirrors(slot, slab);
+        }
+        if self.impairments.is_some() {
+            return self.leave_impaired(transmission, slab);
+        }
+        let arrives = (ends + self.delay).max(self.last_arrival);
+        self.last_arrival = arrives;
+        self.flight.push_back(InFlight { arrives, slot, size });
+    }
+
+    fn leave_impaired<B: Clone>(&mut self, transmission: Transmission, slab: &mut Slab<B>) {
+        let Transmission { ends, slot, size } = transmission;
+        let Some(impairments) = self.impairments.as_deref_mut() else { return };
+        if impairments.loss.takes() {
+            self.verdicts.dropped.push((slot, DropReason::Loss));
             return;
         }
-        let mut arrives = (now + self.jitter.apply(self.config.delay)).max(self.last_arrival);
+        let mut arrives = (ends + impairments.jitter.apply(self.delay)).max(self.last_arrival);
         let held_back = match &self.config.reorder {
-            Some(law) if self.reorder.chance(law.probability) => Some(law.by),
+            Some(law) if impairments.reorder.chance(law.probability) => Some(law.by),
             _ => None,
         };
         match held_back {
@@ -211,50 +298,63 @@ impl<B: Clone + 'static> Link<B> {
             }
             None => self.last_arrival = arrives,
         }
-        if self.duplicate.chance(self.config.duplicate) {
+        let duplicated = impairments.duplicate.chance(self.config.duplicate);
+        let flip = impairments.corrupt.chance(self.config.corrupt);
+        let flip = flip.then(|| impairments.corrupt.bits() as u32);
+        if duplicated {
             self.stats.duplicated += 1;
-            self.fly(arrives, packet.clone());
+            let slot = slab.copy(slot);
+            self.fly(InFlight { arrives, slot, size });
         }
-        if self.corrupt.chance(self.config.corrupt) {
+        if flip.is_some() {
             self.stats.corrupted += 1;
-            packet.corrupt = Some(self.corrupt.bits() as u32);
+            slab.get_mut(slot).corrupt = flip;
         }
-        self.fly(arrives, packet);
+        self.fly(InFlight { arrives, slot, size });
     }
 
     /// Keeps the flight sorted; only held-back packets are not the last.
-    fn fly(&mut self, arrives: Time, packet: Packet<B>) {
-        let behind = self.flight.iter().rev().take_while(|other| other.arrives > arrives).count();
+    fn fly(&mut self, new: InFlight) {
+        let later = |other: &&InFlight| other.arrives > new.arrives;
+        let behind = self.flight.iter().rev().take_while(later).count();
         let at = self.flight.len() - behind;
-        self.flight.insert(at, InFlight { arrives, packet });
+        self.flight.insert(at, new);
     }
 
-    fn copy_to_mirrors(&mut self, packet: &Packet<B>) {
-        if self.mirrors & packet.mirrors != 0 {
-            self.mirrored.push(packet.clone());
+    fn copy_to_mirrors<B: Clone>(&mut self, slot: Slot, slab: &mut Slab<B>) {
+        if self.mirrors & slab.get(slot).mirrors != 0 {
+            self.mirrored.push(slab.copy(slot));
         }
     }
 
     /// The next packet that has arrived by `now`.
-    pub(crate) fn arrive(&mut self, now: Time) -> Option<InFlight<B>> {
+    pub(crate) fn arrive<B: Clone>(&mut self, now: Time, slab: &Slab<B>) -> Option<Slot> {
         if self.flight.front()?.arrives > now {
             return None;
         }
-        let arrived = self.flight.pop_front()?;
-        self.count_delivered(&arrived.packet);
-        Some(arrived)
+        let InFlight { slot, size, .. } = self.flight.pop_front()?;
+        self.count_delivered(u64::from(slab.get(slot).count), u64::from(size));
+        Some(slot)
     }
 
-    /// What is to be scheduled now.
-    pub(crate) fn deadlines(&self) -> Deadlines {
-        Deadlines {
-            transmitted: self.transmission.as_ref().map(|transmission| transmission.ends),
-            arrival: self.flight.front().map(|first| first.arrives),
-        }
+    /// When the link needs its fabric's attention next.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        let arrival = self.flight.front().map(|first| first.arrives);
+        let Some(transmission) = &self.transmission else { return arrival };
+        let lazy = !self.observed && self.impairments.is_none();
+        let end = transmission.ends;
+        let end = if lazy { (end + self.delay).max(self.last_arrival) } else { end };
+        Some(arrival.map_or(end, |arrival| arrival.min(end)))
     }
 
     /// Changes the properties; what waits keeps waiting, in its order.
-    pub(crate) fn configure(&mut self, now: Time, config: LinkConfig) {
+    pub(crate) fn configure<B: Clone>(
+        &mut self,
+        now: Time,
+        config: LinkConfig,
+        slab: &mut Slab<B>,
+    ) {
+        self.settle(now, slab);
         if config.rate != self.config.rate {
             let pacer = Pacer::new(&config.rate);
             if let Some(transmission) = &mut self.transmission {
@@ -264,81 +364,97 @@ impl<B: Clone + 'static> Link<B> {
         }
         if config.queue != self.config.queue {
             let entries = self.queue.drain();
-            let random = RandomStream::new(self.seed, &format!("link/{}/queue", self.name));
-            self.queue = queue::build(&config.queue, constant(&config.rate), random);
+            let dice = || queue_dice(self.seed, &self.name);
+            self.queue = Waiting::new(&config.queue, constant(&config.rate), dice);
             self.queue.restore(entries);
         }
-        self.loss.set_law(config.loss.clone());
-        self.jitter.set_law(config.jitter.clone());
         self.uniform = is_uniform(&config);
-        self.config = config;
+        self.mtu = config.mtu.count() as u32;
+        self.delay = config.delay;
+        *self.config = config;
+        self.prepare_impairments();
+        self.settle(now, slab);
         if self.transmission.is_none() {
-            self.transmit_next(now);
+            self.transmit_next(now, slab);
         }
     }
 
     /// Takes the link out of service: all that is on it is lost.
-    pub(crate) fn take_down(&mut self) {
+    pub(crate) fn take_down<B: Clone>(&mut self, now: Time, slab: &mut Slab<B>) {
+        self.settle(now, slab);
         self.up = false;
-        let waiting = self.queue.drain().into_iter().map(|entry| entry.packet);
-        let sending = self.transmission.take().map(|transmission| transmission.packet);
-        let flying = self.flight.drain(..).map(|flight| flight.packet);
+        let waiting = self.queue.drain().into_iter().map(|entry| entry.slot);
+        let sending = self.transmission.take().map(|transmission| transmission.slot);
+        let flying = self.flight.drain(..).map(|flight| flight.slot);
         let lost = sending.into_iter().chain(waiting).chain(flying);
-        self.verdicts.dropped.extend(lost.map(|packet| (packet, DropReason::LinkDown)));
+        self.verdicts.dropped.extend(lost.map(|slot| (slot, DropReason::LinkDown)));
     }
 
     /// Packets inside: waiting, in transmission, in flight.
-    pub(crate) fn holds(&self) -> u64 {
-        let flying: u64 = self.flight.iter().map(|flight| u64::from(flight.packet.count)).sum();
+    pub(crate) fn holds<B: Clone>(&self, slab: &Slab<B>) -> u64 {
+        let count = |flight: &InFlight| u64::from(slab.get(flight.slot).count);
+        let flying: u64 = self.flight.iter().map(count).sum();
         self.queue.packets() as u64 + u64::from(self.transmission.is_some()) + flying
+    }
+
+    /// Bytes of memory that what waits and flies takes, beside the packets themselves.
+    pub(crate) fn memory(&self) -> u64 {
+        let flying = self.flight.capacity() * size_of::<InFlight>();
+        (flying + self.queue.packets() * size_of::<Queued>()) as u64
     }
 
     /// The queue's length; forgets the peak.
     pub(crate) fn take_queue_level(&mut self) -> QueueLevel {
         let (packets, bytes) = (self.queue.packets() as u64, self.queue.bytes());
         let level = QueueLevel { packets, bytes, ..self.peak };
-        let peak_delay = base::Span::ZERO;
+        let peak_delay = Span::ZERO;
         self.peak =
             QueueLevel { packets, bytes, peak_packets: packets, peak_bytes: bytes, peak_delay };
         level
     }
 
-    fn count_offered(&mut self, packet: &Packet<B>) {
-        self.stats.offered_packets += u64::from(packet.count);
-        self.stats.offered_bytes += self.wire_bytes(packet);
-    }
-
-    fn count_sent(&mut self, packet: &Packet<B>) {
-        self.stats.sent_packets += u64::from(packet.count);
-        self.stats.sent_bytes += self.wire_bytes(packet);
-    }
-
-    fn count_delivered(&mut self, packet: &Packet<B>) {
-        self.stats.delivered_packets += u64::from(packet.count);
-        self.stats.delivered_bytes += self.wire_bytes(packet);
-    }
-
-    /// Moves what the queue decided into the counters; the packets stay for the caller.
-    pub(crate) fn settle(&mut self) {
-        for (packet, reason) in &self.verdicts.dropped {
-            self.stats.drops[reason.index()] += u64::from(packet.count);
+    /// Moves the verdicts' counts into the counters; the packets stay for the caller.
+    pub(crate) fn count_verdicts<B>(&mut self, slab: &Slab<B>) {
+        for (slot, reason) in &self.verdicts.dropped {
+            self.stats.drops[reason.index()] += u64::from(slab.get(*slot).count);
         }
         self.stats.marked += std::mem::take(&mut self.verdicts.marked);
-        debug_assert!(
-            self.verdicts.dropped.iter().all(|(p, _)| p.ecn != Ecn::Marked || p.count == 1)
-        );
     }
+
+    fn count_offered(&mut self, packets: u64, bytes: u64) {
+        self.stats.offered_packets += packets;
+        self.stats.offered_bytes += bytes;
+    }
+
+    fn count_sent(&mut self, packets: u64, bytes: u64) {
+        self.stats.sent_packets += packets;
+        self.stats.sent_bytes += bytes;
+    }
+
+    fn count_delivered(&mut self, packets: u64, bytes: u64) {
+        self.stats.delivered_packets += packets;
+        self.stats.delivered_bytes += bytes;
+    }
+}
+
+/// Whether anything happens to packets at random.
+fn is_impaired(config: &LinkConfig) -> bool {
+    config.loss != crate::config::Loss::None
+        || config.jitter.is_some()
+        || config.reorder.is_some()
+        || config.duplicate.is_positive()
+        || config.corrupt.is_positive()
 }
 
 /// Whether nothing on the link treats segments one by one.
 fn is_uniform(config: &LinkConfig) -> bool {
     Pacer::new(&config.rate).is_unlimited()
         && !matches!(config.queue.discipline, Discipline::Policer { .. })
-        && config.loss == crate::config::Loss::None
-        && config.jitter.is_none()
-        && config.reorder.is_none()
-        && !config.duplicate.is_positive()
-        && !config.corrupt.is_positive()
+        && !is_impaired(config)
+}
+
+fn queue_dice(seed: u64, link: &str) -> RandomStream {
+    RandomStream::new(seed, &format!("link/{link}/queue"))
 }
 
 fn constant(rate: &Rate) -> Option<base::Bandwidth> {

@@ -5,9 +5,10 @@ use std::collections::VecDeque;
 use base::{Bytes, Direction, IfaceId, LinkId, MirrorId, NodeId, Time};
 
 use crate::config::{Discipline, LinkConfig, Network, NodeKind, Rate};
-use crate::event::{Event, EventQueue};
+use crate::event::EventQueue;
 use crate::link::Link;
 use crate::packet::Packet;
+use crate::slab::{Slab, Slot};
 use crate::stats::{DropReason, LinkStats, QueueDelays, QueueLevel};
 use crate::{Error, Forwarding};
 
@@ -93,19 +94,38 @@ pub enum Refusal {
     NoRoute,
 }
 
+/// An output whose packet is still in the slab.
+#[derive(Clone, Copy)]
+struct Waiting {
+    at: Time,
+    slot: Slot,
+    what: What,
+}
+
+#[derive(Clone, Copy)]
+enum What {
+    Deliver(IfaceId),
+    Local(NodeId),
+    Refused(NodeId, IfaceId, Refusal),
+    Dropped(IfaceId, DropReason),
+    Seen { iface: IfaceId, sent: bool },
+    Mirrored(MirrorId),
+}
+
 /// The emulated network. `B` is the driver's handle on a packet's bytes.
 pub struct Fabric<B> {
     nodes: Vec<NodeKind>,
     /// The node at each interface.
     at: Vec<NodeId>,
     /// Link directions; the one that interface *i* sends into is at *i*.
-    links: Vec<Link<B>>,
-    watched: Vec<bool>,
-    events: EventQueue,
-    forwarding: Box<dyn Forwarding>,
-    outputs: VecDeque<Output<B>>,
+    links: Vec<Link>,
+    packets: Slab<B>,
+    /// Link directions that need attention, by interface.
+    events: EventQueue<u32>,
+    forwarding: Box<dyn Forwarding + Send>,
+    outputs: VecDeque<Waiting>,
     /// Packets that are to be forwarded at the present time.
-    arrivals: VecDeque<(IfaceId, Packet<B>)>,
+    arrivals: VecDeque<(IfaceId, Slot)>,
     now: Time,
     trace_hash: u64,
     processed: u64,
@@ -118,7 +138,7 @@ impl<B: Clone + 'static> Fabric<B> {
     /// If a link names a node that is not there, or has a property that no link can have.
     pub fn try_new(
         network: &Network,
-        forwarding: Box<dyn Forwarding>,
+        forwarding: Box<dyn Forwarding + Send>,
         seed: u64,
     ) -> Result<Self, Error> {
         let overhead = u32::try_from(network.overhead.count()).unwrap_or(u32::MAX);
@@ -144,9 +164,9 @@ impl<B: Clone + 'static> Fabric<B> {
         }
         Ok(Self {
             nodes: network.nodes.clone(),
-            watched: vec![false; at.len()],
             at,
             links,
+            packets: Slab::default(),
             events: EventQueue::default(),
             forwarding,
             outputs: VecDeque::new(),
@@ -161,7 +181,8 @@ impl<B: Clone + 'static> Fabric<B> {
     pub fn inject(&mut self, now: Time, iface: IfaceId, mut packet: Packet<B>) {
         self.advance(now);
         packet.entered = self.now;
-        self.send(iface, packet, iface);
+        let slot = self.packets.put(packet);
+        self.send(iface, slot, iface);
         self.forward_arrivals();
     }
 
@@ -169,7 +190,8 @@ impl<B: Clone + 'static> Fabric<B> {
     /// [`Self::inject`] it keeps its `entered`.
     pub fn originate(&mut self, now: Time, node: NodeId, packet: Packet<B>) {
         self.advance(now);
-        self.route(node, None, packet);
+        let slot = self.packets.put(packet);
+        self.route(node, None, slot);
         self.forward_arrivals();
     }
 
@@ -180,21 +202,26 @@ impl<B: Clone + 'static> Fabric<B> {
 
     /// Meets every deadline up to `until`, each at its own time.
     pub fn advance(&mut self, until: Time) {
-        while let Some((at, event)) = self.events.pop_until(until) {
+        while let Some((at, link)) = self.events.pop_until(until) {
             self.now = at;
             self.processed += 1;
-            match event {
-                Event::Transmitted(link) => self.on_transmitted(link as usize),
-                Event::Arrival(link) => self.on_arrival(link as usize),
-            }
-            self.forward_arrivals();
+            self.wake(link as usize);
         }
         self.now = self.now.max(until);
     }
 
     /// The next output, in the order in which they came about.
     pub fn poll(&mut self) -> Option<Output<B>> {
-        self.outputs.pop_front()
+        let Waiting { at, slot, what } = self.outputs.pop_front()?;
+        let packet = self.packets.take(slot);
+        Some(match what {
+            What::Deliver(iface) => Output::Deliver { iface, packet, at },
+            What::Local(node) => Output::Local { node, packet, at },
+            What::Refused(node, iface, why) => Output::Refused { node, iface, packet, why, at },
+            What::Dropped(iface, reason) => Output::Dropped { iface, packet, reason, at },
+            What::Seen { iface, sent } => Output::Seen { iface, sent, packet, at },
+            What::Mirrored(mirror) => Output::Mirrored { mirror, packet, at },
+        })
     }
 
     /// Logical time: the latest that the driver has named.
@@ -217,7 +244,7 @@ impl<B: Clone + 'static> Fabric<B> {
         let index = link.index() * 2 + direction.index();
         let entry = self.links.get_mut(index).ok_or(Error::NoSuchLink { link })?;
         check(&format!("link {}", link.0), &config)?;
-        entry.configure(self.now, config);
+        entry.configure(self.now, config, &mut self.packets);
         self.reschedule(index);
         self.forward_arrivals();
         Ok(())
@@ -233,7 +260,7 @@ impl<B: Clone + 'static> Fabric<B> {
             let index = link.index() * 2 + direction.index();
             let entry = self.links.get_mut(index).ok_or(Error::NoSuchLink { link })?;
             if entry.up && !up {
-                entry.take_down();
+                entry.take_down(self.now, &mut self.packets);
                 self.reschedule(index);
             } else {
                 entry.up = up;
@@ -243,38 +270,55 @@ impl<B: Clone + 'static> Fabric<B> {
     }
 
     /// Other routes from now on.
-    pub fn set_forwarding(&mut self, forwarding: Box<dyn Forwarding>) {
+    pub fn set_forwarding(&mut self, forwarding: Box<dyn Forwarding + Send>) {
         self.forwarding = forwarding;
     }
 
     /// Copies what crosses `iface`, and what its link drops, to the outputs.
     pub fn watch(&mut self, iface: IfaceId) {
-        self.watched[iface.index()] = true;
+        let link = &mut self.links[iface.index()];
+        (link.watched, link.observed) = (true, true);
+        self.reschedule(iface.index());
     }
 
     /// Copies packets whose `mirrors` has the session's bit as they leave this transmitter.
     pub fn mirror(&mut self, mirror: MirrorId, link: LinkId, direction: Direction) {
-        self.links[link.index() * 2 + direction.index()].mirrors |= 1 << mirror.0;
+        let index = link.index() * 2 + direction.index();
+        let link = &mut self.links[index];
+        link.mirrors |= 1 << mirror.0;
+        link.observed = true;
+        self.reschedule(index);
     }
 
     /// Counters of one direction of a link.
-    pub fn stats(&self, link: LinkId, direction: Direction) -> &LinkStats {
-        &self.links[link.index() * 2 + direction.index()].stats
+    pub fn stats(&mut self, link: LinkId, direction: Direction) -> &LinkStats {
+        let index = self.settle(link, direction);
+        &self.links[index].stats
     }
 
     /// The queue's length now and its peak since the last call.
     pub fn take_queue_level(&mut self, link: LinkId, direction: Direction) -> QueueLevel {
-        self.links[link.index() * 2 + direction.index()].take_queue_level()
+        let index = self.settle(link, direction);
+        self.links[index].take_queue_level()
     }
 
     /// How long the packets that one direction sent had waited in its queue.
-    pub fn queue_delays(&self, link: LinkId, direction: Direction) -> &QueueDelays {
-        &self.links[link.index() * 2 + direction.index()].delays
+    pub fn queue_delays(&mut self, link: LinkId, direction: Direction) -> &QueueDelays {
+        let index = self.settle(link, direction);
+        &self.links[index].delays
+    }
+
+    /// Lets a link's transmitter catch up with the present; the link's position.
+    fn settle(&mut self, link: LinkId, direction: Direction) -> usize {
+        let index = link.index() * 2 + direction.index();
+        self.links[index].settle(self.now, &mut self.packets);
+        self.reschedule(index);
+        index
     }
 
     /// Packets inside the fabric: waiting, in transmission, in flight.
     pub fn holds(&self) -> u64 {
-        self.links.iter().map(Link::holds).sum()
+        self.links.iter().map(|link| link.holds(&self.packets)).sum()
     }
 
     /// A hash over every delivery's time, place and size: equal runs have equal hashes.
@@ -282,175 +326,185 @@ impl<B: Clone + 'static> Fabric<B> {
         self.trace_hash
     }
 
+    /// Packets that have crossed a link, counted once a link and segment.
+    pub fn packet_hops(&self) -> u64 {
+        self.links.iter().map(|link| link.stats.delivered_packets).sum()
+    }
+
+    /// Bytes of memory that packets and pending events take.
+    pub fn memory(&self) -> Bytes {
+        let links: u64 = self.links.iter().map(Link::memory).sum();
+        Bytes::new(self.packets.memory() + links + self.events.memory())
+    }
+
     /// Events processed so far.
     pub fn events(&self) -> u64 {
         self.processed
     }
 
-    fn on_transmitted(&mut self, index: usize) {
+    fn wake(&mut self, index: usize) {
         let link = &mut self.links[index];
-        if link.scheduled.transmitted == Some(self.now) {
-            link.scheduled.transmitted = None;
-            link.on_transmitted(self.now);
-            self.reschedule(index);
-        }
-    }
-
-    fn on_arrival(&mut self, index: usize) {
-        if self.links[index].scheduled.arrival != Some(self.now) {
+        if link.scheduled != Some(self.now) {
             return;
         }
-        self.links[index].scheduled.arrival = None;
+        link.scheduled = None;
+        link.settle(self.now, &mut self.packets);
         let far = IfaceId::at(index ^ 1);
-        while let Some(arrived) = self.links[index].arrive(self.now) {
-            self.arrivals.push_back((far, arrived.packet));
+        while let Some(slot) = self.links[index].arrive(self.now, &self.packets) {
+            self.arrivals.push_back((far, slot));
         }
         self.reschedule(index);
+        self.forward_arrivals();
     }
 
     /// Schedules what a link needs and the event queue does not hold, and hands out its verdicts.
     /// An event that a link no longer needs stays in the queue and is ignored when it comes.
     fn reschedule(&mut self, index: usize) {
         let link = &mut self.links[index];
-        let needs = link.deadlines();
-        if needs != link.scheduled {
-            if let Some(at) = needs.transmitted
-                && needs.transmitted != link.scheduled.transmitted
-            {
-                self.events.push(at, Event::Transmitted(index as u32));
-            }
-            if let Some(at) = needs.arrival
-                && needs.arrival != link.scheduled.arrival
-            {
-                self.events.push(at, Event::Arrival(index as u32));
-            }
-            link.scheduled = needs;
+        let deadline = link.deadline();
+        if let Some(at) = deadline
+            && deadline != link.scheduled
+        {
+            // A link that has waited for an event since may be due already.
+            self.events.push(at.max(self.now), index as u32);
+            link.scheduled = Some(at.max(self.now));
+        } else {
+            link.scheduled = deadline;
         }
-        self.account(index);
+        let quiet = link.verdicts.dropped.is_empty() && link.verdicts.marked == 0;
+        if !quiet || !link.mirrored.is_empty() {
+            self.account(index);
+        }
     }
 
     fn account(&mut self, index: usize) {
         let link = &mut self.links[index];
-        if link.verdicts.dropped.is_empty() && link.verdicts.marked == 0 && link.mirrored.is_empty()
-        {
-            return;
-        }
-        link.settle();
-        let (iface, sessions) = (link.from, link.mirrors);
-        let watched = self.watched[index];
-        for (packet, reason) in link.verdicts.dropped.drain(..) {
+        link.count_verdicts(&self.packets);
+        let (iface, sessions, watched) = (link.from, link.mirrors, link.watched);
+        let at = self.now;
+        for (slot, reason) in link.verdicts.dropped.drain(..) {
             if watched {
-                self.outputs.push_back(Output::Dropped { iface, packet, reason, at: self.now });
+                self.outputs.push_back(Waiting { at, slot, what: What::Dropped(iface, reason) });
+            } else {
+                self.packets.take(slot);
             }
         }
-        for packet in link.mirrored.drain(..) {
-            let mut wanted = sessions & packet.mirrors;
+        for slot in link.mirrored.drain(..) {
+            let mut wanted = sessions & self.packets.get(slot).mirrors;
             while wanted != 0 {
                 let mirror = MirrorId(wanted.trailing_zeros());
                 wanted &= wanted - 1;
-                let copy = packet.clone();
-                self.outputs.push_back(Output::Mirrored { mirror, packet: copy, at: self.now });
+                let slot = self.packets.copy(slot);
+                self.outputs.push_back(Waiting { at, slot, what: What::Mirrored(mirror) });
             }
+            self.packets.take(slot);
         }
     }
 
+    fn put_out(&mut self, slot: Slot, what: What) {
+        self.outputs.push_back(Waiting { at: self.now, slot, what });
+    }
+
     /// Sends into the link of `iface`; the packet came through `came`.
-    fn send(&mut self, iface: IfaceId, packet: Packet<B>, came: IfaceId) {
+    fn send(&mut self, iface: IfaceId, slot: Slot, came: IfaceId) {
         let index = iface.index();
-        if self.watched[index] {
-            let copy = packet.clone();
-            self.outputs.push_back(Output::Seen { iface, sent: true, packet: copy, at: self.now });
+        if self.links[index].watched {
+            let copy = self.packets.copy(slot);
+            self.put_out(copy, What::Seen { iface, sent: true });
         }
         let link = &mut self.links[index];
-        let mtu = link.config.mtu.count() as u32;
-        if packet.largest() > mtu && mtu > 0 {
+        let packet = self.packets.get(slot);
+        if packet.largest() > link.mtu && link.mtu > 0 {
             let node = self.at[index];
             if self.nodes[node.index()] == NodeKind::Router {
-                let why = Refusal::TooBig { mtu };
-                let at = self.now;
-                self.outputs.push_back(Output::Refused { node, iface: came, packet, why, at });
+                let why = Refusal::TooBig { mtu: link.mtu };
+                self.put_out(slot, What::Refused(node, came, why));
             } else {
-                link.verdicts.dropped.push((packet, DropReason::TooBig));
+                link.verdicts.dropped.push((slot, DropReason::TooBig));
                 self.account(index);
             }
             return;
         }
-        if link.up && link.is_transparent() && link.mirrors & packet.mirrors == 0 {
-            link.pass(&packet);
-            self.arrivals.push_back((IfaceId::at(index ^ 1), packet));
+        if link.is_transparent() && link.up && link.mirrors & packet.mirrors == 0 {
+            link.pass(packet);
+            self.arrivals.push_back((IfaceId::at(index ^ 1), slot));
             return;
         }
-        link.enqueue(self.now, packet);
+        link.enqueue(self.now, slot, &mut self.packets);
         self.reschedule(index);
     }
 
     fn forward_arrivals(&mut self) {
-        while let Some((iface, packet)) = self.arrivals.pop_front() {
-            if self.watched[iface.index()] {
-                let (packet, at) = (packet.clone(), self.now);
-                self.outputs.push_back(Output::Seen { iface, sent: false, packet, at });
+        while let Some((iface, slot)) = self.arrivals.pop_front() {
+            if self.links[iface.index()].watched {
+                let copy = self.packets.copy(slot);
+                self.put_out(copy, What::Seen { iface, sent: false });
             }
             let node = self.at[iface.index()];
             if self.nodes[node.index()] == NodeKind::Edge {
-                self.deliver(iface, packet);
+                self.deliver(iface, slot);
             } else {
-                self.route(node, Some(iface), packet);
+                self.route(node, Some(iface), slot);
             }
         }
     }
 
-    fn deliver(&mut self, iface: IfaceId, packet: Packet<B>) {
-        for part in [self.now.as_nanos(), u64::from(iface.0), packet.bytes()] {
+    fn deliver(&mut self, iface: IfaceId, slot: Slot) {
+        let bytes = self.packets.get(slot).bytes();
+        for part in [self.now.as_nanos(), u64::from(iface.0), bytes] {
             self.trace_hash = (self.trace_hash ^ part).wrapping_mul(0x0000_0100_0000_01b3);
         }
-        self.outputs.push_back(Output::Deliver { iface, packet, at: self.now });
+        self.put_out(slot, What::Deliver(iface));
     }
 
     /// Forwards at a router or switch; `from` is `None` for what the router itself sends.
-    fn route(&mut self, node: NodeId, from: Option<IfaceId>, mut packet: Packet<B>) {
-        let at = self.now;
+    fn route(&mut self, node: NodeId, from: Option<IfaceId>, slot: Slot) {
         let router = self.nodes[node.index()] == NodeKind::Router;
         let here = from.unwrap_or_default();
+        let packet = self.packets.get_mut(slot);
         let Some(to) = packet.to else {
             // Multicast and unknown addresses end at the first router or switch.
             if from.is_some() {
-                self.refuse(node, here, packet, Refusal::NoRoute);
+                self.refuse(node, here, slot, Refusal::NoRoute);
+            } else {
+                self.packets.take(slot);
             }
             return;
         };
         if router && self.at[to.index()] == node {
-            self.outputs.push_back(Output::Local { node, packet, at });
+            self.put_out(slot, What::Local(node));
             return;
         }
         if router && from.is_some() {
             if packet.ttl <= 1 {
-                self.refuse(node, here, packet, Refusal::TtlExceeded);
+                self.refuse(node, here, slot, Refusal::TtlExceeded);
                 return;
             }
             packet.ttl -= 1;
         }
+        let flow = packet.flow;
         let next = self.forwarding.next(node, to);
         let choice = match next {
             [] => {
-                self.refuse(node, here, packet, Refusal::NoRoute);
+                self.refuse(node, here, slot, Refusal::NoRoute);
                 return;
             }
             [only] => *only,
-            several => several[pick(packet.flow, node, several.len())],
+            several => several[pick(flow, node, several.len())],
         };
-        self.send(choice, packet, from.unwrap_or(choice));
+        self.send(choice, slot, from.unwrap_or(choice));
     }
 
-    fn refuse(&mut self, node: NodeId, iface: IfaceId, packet: Packet<B>, why: Refusal) {
+    fn refuse(&mut self, node: NodeId, iface: IfaceId, slot: Slot, why: Refusal) {
         let reason = match why {
             Refusal::TtlExceeded => DropReason::TtlExceeded,
             Refusal::NoRoute => DropReason::NoRoute,
             Refusal::TooBig { .. } => DropReason::TooBig,
         };
         // Counted on the direction that brought the packet: the far end of `iface`.
-        self.links[iface.index() ^ 1].stats.drops[reason.index()] += u64::from(packet.count);
-        let at = self.now;
-        self.outputs.push_back(Output::Refused { node, iface, packet, why, at });
+        let count = u64::from(self.packets.get(slot).count);
+        self.links[iface.index() ^ 1].stats.drops[reason.index()] += count;
+        self.put_out(slot, What::Refused(node, iface, why));
     }
 }
 

@@ -113,6 +113,6 @@ fn deliveries(outputs: &[Output<u32>]) -> Vec<(u32, Time)> {
         .collect()
 }
 
-fn up(fabric: &Fabric<u32>, link: u32) -> &crate::LinkStats {
+fn up(fabric: &mut Fabric<u32>, link: u32) -> &crate::LinkStats {
     fabric.stats(LinkId(link), Direction::Up)
 }

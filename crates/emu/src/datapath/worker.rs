@@ -303,18 +303,17 @@ impl Worker {
         let _ = self.outbox.send(Batch { at: now, links, delivered: self.report.delivered });
     }
 
-    fn queue_delays(&self) -> Vec<Histogram> {
-        let links = (0..self.plan.links.len()).flat_map(|link| {
-            Direction::BOTH.map(|direction| self.fabric.queue_delays(LinkId::at(link), direction))
-        });
-        let convert = |delays: &fabric::QueueDelays| {
+    fn queue_delays(&mut self) -> Vec<Histogram> {
+        let links = self.plan.links.len();
+        let ends = (0..links).flat_map(|at| Direction::BOTH.map(|side| (LinkId::at(at), side)));
+        let convert = |(link, direction)| {
             let mut histogram = Histogram::new();
-            for (delay, packets) in delays.buckets() {
+            for (delay, packets) in self.fabric.queue_delays(link, direction).buckets() {
                 histogram.record_many(delay.as_nanos(), packets);
             }
             histogram
         };
-        links.map(convert).collect()
+        ends.map(convert).collect()
     }
 
     fn limit_realtime(&mut self, now: Time) {

@@ -30,12 +30,7 @@ pub(super) struct CoDel {
 
 impl CoDel {
     /// `dodequeue` (§5.5): the head, and whether it may be dropped.
-    fn head<B>(
-        &mut self,
-        now: Time,
-        law: &Law,
-        backlog: &mut Backlog<B>,
-    ) -> (Option<Queued<B>>, bool) {
+    fn head(&mut self, now: Time, law: &Law, backlog: &mut Backlog) -> (Option<Queued>, bool) {
         let Some(entry) = backlog.pop() else {
             self.first_above = None;
             return (None, false);
@@ -61,13 +56,13 @@ impl CoDel {
     }
 
     /// `dequeue` (§5.5) over any list of packets.
-    pub(super) fn dequeue<B>(
+    pub(super) fn dequeue(
         &mut self,
         now: Time,
         law: &Law,
-        backlog: &mut Backlog<B>,
-        verdicts: &mut Verdicts<B>,
-    ) -> Option<Queued<B>> {
+        backlog: &mut Backlog,
+        verdicts: &mut Verdicts,
+    ) -> Option<Queued> {
         let (mut entry, mut may_drop) = self.head(now, law, backlog);
         if self.dropping {
             if !may_drop {
@@ -76,7 +71,7 @@ impl CoDel {
             while self.dropping && now >= self.drop_next {
                 let mut head = entry?;
                 self.count += 1;
-                if mark(&mut head.packet, law.ecn) {
+                if mark(&mut head, law.ecn) {
                     verdicts.marked += 1;
                     self.drop_next = self.control(self.drop_next, law);
                     return Some(head);
@@ -91,7 +86,7 @@ impl CoDel {
             }
         } else if may_drop {
             let mut head = entry?;
-            let marked = mark(&mut head.packet, law.ecn);
+            let marked = mark(&mut head, law.ecn);
             if marked {
                 verdicts.marked += 1;
                 entry = Some(head);
@@ -116,28 +111,28 @@ impl CoDel {
 
 /// One FIFO under `CoDel`.
 #[derive(Debug)]
-pub(super) struct CoDelQueue<B> {
+pub(super) struct CoDelQueue {
     law: Law,
     limit: QueueLimit,
     state: CoDel,
-    backlog: Backlog<B>,
+    backlog: Backlog,
 }
 
-impl<B> CoDelQueue<B> {
+impl CoDelQueue {
     pub(super) fn new(law: Law, limit: QueueLimit) -> Self {
         Self { law, limit, state: CoDel::default(), backlog: Backlog::new() }
     }
 }
 
-impl<B> Queue<B> for CoDelQueue<B> {
-    fn enqueue(&mut self, _now: Time, entry: Queued<B>, verdicts: &mut Verdicts<B>) {
+impl Queue for CoDelQueue {
+    fn enqueue(&mut self, _now: Time, entry: Queued, verdicts: &mut Verdicts) {
         if full(self.limit, self.backlog.len(), self.backlog.bytes, entry.size) {
             return verdicts.drop(entry, DropReason::QueueFull);
         }
         self.backlog.push(entry);
     }
 
-    fn dequeue(&mut self, now: Time, verdicts: &mut Verdicts<B>) -> Option<Queued<B>> {
+    fn dequeue(&mut self, now: Time, verdicts: &mut Verdicts) -> Option<Queued> {
         self.state.dequeue(now, &self.law, &mut self.backlog, verdicts)
     }
 
@@ -149,11 +144,11 @@ impl<B> Queue<B> for CoDelQueue<B> {
         self.backlog.bytes
     }
 
-    fn drain(&mut self) -> Vec<Queued<B>> {
+    fn drain(&mut self) -> Vec<Queued> {
         self.backlog.drain()
     }
 
-    fn restore(&mut self, entries: Vec<Queued<B>>) {
+    fn restore(&mut self, entries: Vec<Queued>) {
         for entry in entries {
             self.backlog.push(entry);
         }

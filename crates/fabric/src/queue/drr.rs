@@ -8,18 +8,18 @@ use crate::config::QueueLimit;
 use crate::stats::DropReason;
 
 #[derive(Debug)]
-struct Classes<B> {
+struct Classes {
     limit: QueueLimit,
-    backlogs: Vec<Backlog<B>>,
+    backlogs: Vec<Backlog>,
 }
 
-impl<B> Classes<B> {
+impl Classes {
     fn new(count: usize, limit: QueueLimit) -> Self {
         Self { limit, backlogs: (0..count.max(1)).map(|_| Backlog::new()).collect() }
     }
 
-    fn enqueue(&mut self, entry: Queued<B>, verdicts: &mut Verdicts<B>) {
-        let class = class_of(entry.packet.dscp, self.backlogs.len());
+    fn enqueue(&mut self, entry: Queued, verdicts: &mut Verdicts) {
+        let class = class_of(entry.dscp, self.backlogs.len());
         let backlog = &mut self.backlogs[class];
         if full(self.limit, backlog.len(), backlog.bytes, entry.size) {
             return verdicts.drop(entry, DropReason::QueueFull);
@@ -35,15 +35,15 @@ impl<B> Classes<B> {
         self.backlogs.iter().map(|backlog| backlog.bytes).sum()
     }
 
-    fn drain(&mut self) -> Vec<Queued<B>> {
+    fn drain(&mut self) -> Vec<Queued> {
         let mut entries: Vec<_> = self.backlogs.iter_mut().flat_map(Backlog::drain).collect();
         entries.sort_by_key(|entry| entry.since);
         entries
     }
 
-    fn restore(&mut self, entries: Vec<Queued<B>>) {
+    fn restore(&mut self, entries: Vec<Queued>) {
         for entry in entries {
-            let class = class_of(entry.packet.dscp, self.backlogs.len());
+            let class = class_of(entry.dscp, self.backlogs.len());
             self.backlogs[class].push(entry);
         }
     }
@@ -51,20 +51,20 @@ impl<B> Classes<B> {
 
 /// Strict priority: a class sends only while all before it are empty.
 #[derive(Debug)]
-pub(super) struct Priority<B>(Classes<B>);
+pub(super) struct Priority(Classes);
 
-impl<B> Priority<B> {
+impl Priority {
     pub(super) fn new(bands: u32, limit: QueueLimit) -> Self {
         Self(Classes::new(bands as usize, limit))
     }
 }
 
-impl<B> Queue<B> for Priority<B> {
-    fn enqueue(&mut self, _now: Time, entry: Queued<B>, verdicts: &mut Verdicts<B>) {
+impl Queue for Priority {
+    fn enqueue(&mut self, _now: Time, entry: Queued, verdicts: &mut Verdicts) {
         self.0.enqueue(entry, verdicts);
     }
 
-    fn dequeue(&mut self, _now: Time, _verdicts: &mut Verdicts<B>) -> Option<Queued<B>> {
+    fn dequeue(&mut self, _now: Time, _verdicts: &mut Verdicts) -> Option<Queued> {
         self.0.backlogs.iter_mut().find_map(Backlog::pop)
     }
 
@@ -76,19 +76,19 @@ impl<B> Queue<B> for Priority<B> {
         self.0.bytes()
     }
 
-    fn drain(&mut self) -> Vec<Queued<B>> {
+    fn drain(&mut self) -> Vec<Queued> {
         self.0.drain()
     }
 
-    fn restore(&mut self, entries: Vec<Queued<B>>) {
+    fn restore(&mut self, entries: Vec<Queued>) {
         self.0.restore(entries);
     }
 }
 
 /// Deficit round robin: in each round a class may send its quantum and what it saved.
 #[derive(Debug)]
-pub(super) struct Drr<B> {
-    classes: Classes<B>,
+pub(super) struct Drr {
+    classes: Classes,
     quanta: Vec<u64>,
     deficits: Vec<u64>,
     turn: usize,
@@ -96,7 +96,7 @@ pub(super) struct Drr<B> {
     served: bool,
 }
 
-impl<B> Drr<B> {
+impl Drr {
     pub(super) fn new(quanta: &[Bytes], limit: QueueLimit) -> Self {
         Self {
             classes: Classes::new(quanta.len(), limit),
@@ -113,12 +113,12 @@ impl<B> Drr<B> {
     }
 }
 
-impl<B> Queue<B> for Drr<B> {
-    fn enqueue(&mut self, _now: Time, entry: Queued<B>, verdicts: &mut Verdicts<B>) {
+impl Queue for Drr {
+    fn enqueue(&mut self, _now: Time, entry: Queued, verdicts: &mut Verdicts) {
         self.classes.enqueue(entry, verdicts);
     }
 
-    fn dequeue(&mut self, _now: Time, _verdicts: &mut Verdicts<B>) -> Option<Queued<B>> {
+    fn dequeue(&mut self, _now: Time, _verdicts: &mut Verdicts) -> Option<Queued> {
         if self.classes.packets() == 0 {
             return None;
         }
@@ -149,11 +149,11 @@ impl<B> Queue<B> for Drr<B> {
         self.classes.bytes()
     }
 
-    fn drain(&mut self) -> Vec<Queued<B>> {
+    fn drain(&mut self) -> Vec<Queued> {
         self.classes.drain()
     }
 
-    fn restore(&mut self, entries: Vec<Queued<B>>) {
+    fn restore(&mut self, entries: Vec<Queued>) {
         self.classes.restore(entries);
     }
 }

@@ -17,20 +17,20 @@ pub(super) enum Full {
 
 /// One list with a limit.
 #[derive(Debug)]
-pub(super) struct Fifo<B> {
-    backlog: Backlog<B>,
+pub(crate) struct Fifo {
+    backlog: Backlog,
     limit: QueueLimit,
     when_full: Full,
 }
 
-impl<B> Fifo<B> {
+impl Fifo {
     pub(super) const fn new(limit: QueueLimit, when_full: Full) -> Self {
         Self { backlog: Backlog::new(), limit, when_full }
     }
 }
 
-impl<B> Queue<B> for Fifo<B> {
-    fn enqueue(&mut self, _now: Time, entry: Queued<B>, verdicts: &mut Verdicts<B>) {
+impl Queue for Fifo {
+    fn enqueue(&mut self, _now: Time, entry: Queued, verdicts: &mut Verdicts) {
         while full(self.limit, self.backlog.len(), self.backlog.bytes, entry.size) {
             let oldest = match self.when_full {
                 Full::DropTail => None,
@@ -44,7 +44,7 @@ impl<B> Queue<B> for Fifo<B> {
         self.backlog.push(entry);
     }
 
-    fn dequeue(&mut self, _now: Time, _verdicts: &mut Verdicts<B>) -> Option<Queued<B>> {
+    fn dequeue(&mut self, _now: Time, _verdicts: &mut Verdicts) -> Option<Queued> {
         self.backlog.pop()
     }
 
@@ -56,11 +56,11 @@ impl<B> Queue<B> for Fifo<B> {
         self.backlog.bytes
     }
 
-    fn drain(&mut self) -> Vec<Queued<B>> {
+    fn drain(&mut self) -> Vec<Queued> {
         self.backlog.drain()
     }
 
-    fn restore(&mut self, entries: Vec<Queued<B>>) {
+    fn restore(&mut self, entries: Vec<Queued>) {
         for entry in entries {
             self.backlog.push(entry);
         }
@@ -69,18 +69,18 @@ impl<B> Queue<B> for Fifo<B> {
 
 /// A token bucket that drops what exceeds it, before a drop-tail queue.
 #[derive(Debug)]
-pub(super) struct Policer<B> {
+pub(super) struct Policer {
     rate: Bandwidth,
     burst: u64,
     /// Tokens in bits × 10⁹, so that refilling by the nanosecond is exact.
     tokens: u128,
     refilled: Time,
-    queue: Fifo<B>,
+    queue: Fifo,
 }
 
 const BIT: u128 = 1_000_000_000;
 
-impl<B> Policer<B> {
+impl Policer {
     pub(super) fn new(rate: Bandwidth, burst: Bytes, limit: QueueLimit) -> Self {
         Self {
             rate,
@@ -92,8 +92,8 @@ impl<B> Policer<B> {
     }
 }
 
-impl<B> Queue<B> for Policer<B> {
-    fn enqueue(&mut self, now: Time, entry: Queued<B>, verdicts: &mut Verdicts<B>) {
+impl Queue for Policer {
+    fn enqueue(&mut self, now: Time, entry: Queued, verdicts: &mut Verdicts) {
         let elapsed = now.since(self.refilled).as_nanos();
         self.refilled = now;
         let refill = u128::from(elapsed) * u128::from(self.rate.bits_per_sec());
@@ -106,7 +106,7 @@ impl<B> Queue<B> for Policer<B> {
         self.queue.enqueue(now, entry, verdicts);
     }
 
-    fn dequeue(&mut self, now: Time, verdicts: &mut Verdicts<B>) -> Option<Queued<B>> {
+    fn dequeue(&mut self, now: Time, verdicts: &mut Verdicts) -> Option<Queued> {
         self.queue.dequeue(now, verdicts)
     }
 
@@ -118,11 +118,11 @@ impl<B> Queue<B> for Policer<B> {
         Queue::bytes(&self.queue)
     }
 
-    fn drain(&mut self) -> Vec<Queued<B>> {
+    fn drain(&mut self) -> Vec<Queued> {
         self.queue.drain()
     }
 
-    fn restore(&mut self, entries: Vec<Queued<B>>) {
+    fn restore(&mut self, entries: Vec<Queued>) {
         self.queue.restore(entries);
     }
 }

@@ -10,8 +10,8 @@ use crate::config::QueueLimit;
 use crate::stats::DropReason;
 
 #[derive(Debug)]
-struct Flow<B> {
-    backlog: Backlog<B>,
+struct Flow {
+    backlog: Backlog,
     state: CoDel,
     /// Bytes that it may still send this round (RFC 8290 §4.2); negative after the last packet.
     credits: i64,
@@ -21,18 +21,18 @@ struct Flow<B> {
 
 /// The scheduler of RFC 8290 §4.
 #[derive(Debug)]
-pub(super) struct FqCoDel<B> {
+pub(super) struct FqCoDel {
     law: Law,
     limit: QueueLimit,
     quantum: i64,
-    flows: Vec<Flow<B>>,
+    flows: Vec<Flow>,
     fresh: VecDeque<u32>,
     old: VecDeque<u32>,
     packets: usize,
     bytes: u64,
 }
 
-impl<B> FqCoDel<B> {
+impl FqCoDel {
     pub(super) fn new(law: Law, limit: QueueLimit, flows: u32, quantum: Bytes) -> Self {
         let flow =
             || Flow { backlog: Backlog::new(), state: CoDel::default(), credits: 0, listed: false };
@@ -49,7 +49,7 @@ impl<B> FqCoDel<B> {
     }
 
     /// Over the limit, the flow with most bytes loses from its head (§4.1).
-    fn drop_from_fattest(&mut self, verdicts: &mut Verdicts<B>) {
+    fn drop_from_fattest(&mut self, verdicts: &mut Verdicts) {
         let fattest = self.flows.iter_mut().max_by_key(|flow| flow.backlog.bytes);
         if let Some(entry) = fattest.and_then(|flow| flow.backlog.pop()) {
             self.packets -= 1;
@@ -58,8 +58,8 @@ impl<B> FqCoDel<B> {
         }
     }
 
-    fn push(&mut self, entry: Queued<B>) {
-        let index = entry.packet.flow % self.flows.len() as u32;
+    fn push(&mut self, entry: Queued) {
+        let index = entry.flow % self.flows.len() as u32;
         self.packets += 1;
         self.bytes += u64::from(entry.size);
         let flow = &mut self.flows[index as usize];
@@ -72,15 +72,15 @@ impl<B> FqCoDel<B> {
     }
 }
 
-impl<B> Queue<B> for FqCoDel<B> {
-    fn enqueue(&mut self, _now: Time, entry: Queued<B>, verdicts: &mut Verdicts<B>) {
+impl Queue for FqCoDel {
+    fn enqueue(&mut self, _now: Time, entry: Queued, verdicts: &mut Verdicts) {
         self.push(entry);
         while over(self.limit, self.packets, self.bytes) {
             self.drop_from_fattest(verdicts);
         }
     }
 
-    fn dequeue(&mut self, now: Time, verdicts: &mut Verdicts<B>) -> Option<Queued<B>> {
+    fn dequeue(&mut self, now: Time, verdicts: &mut Verdicts) -> Option<Queued> {
         loop {
             let from_fresh = !self.fresh.is_empty();
             let index = if from_fresh { self.fresh.front() } else { self.old.front() }.copied()?;
@@ -122,7 +122,7 @@ impl<B> Queue<B> for FqCoDel<B> {
         self.bytes
     }
 
-    fn drain(&mut self) -> Vec<Queued<B>> {
+    fn drain(&mut self) -> Vec<Queued> {
         (self.packets, self.bytes) = (0, 0);
         self.fresh.clear();
         self.old.clear();
@@ -138,7 +138,7 @@ impl<B> Queue<B> for FqCoDel<B> {
         entries
     }
 
-    fn restore(&mut self, entries: Vec<Queued<B>>) {
+    fn restore(&mut self, entries: Vec<Queued>) {
         for entry in entries {
             self.push(entry);
         }

@@ -27,18 +27,18 @@ const BILLION: u64 = 1_000_000_000;
 
 /// A FIFO that drops or marks at random as its average length grows.
 #[derive(Debug)]
-pub(super) struct Red<B> {
+pub(super) struct Red {
     law: Law,
     limit: QueueLimit,
     random: RandomStream,
-    backlog: Backlog<B>,
+    backlog: Backlog,
     average: u64,
     /// Packets accepted since the last early drop or mark.
     since_drop: u64,
     idle_since: Option<Time>,
 }
 
-impl<B> Red<B> {
+impl Red {
     pub(super) const fn new(law: Law, limit: QueueLimit, random: RandomStream) -> Self {
         Self {
             law,
@@ -107,8 +107,8 @@ impl<B> Red<B> {
     }
 }
 
-impl<B> Queue<B> for Red<B> {
-    fn enqueue(&mut self, now: Time, mut entry: Queued<B>, verdicts: &mut Verdicts<B>) {
+impl Queue for Red {
+    fn enqueue(&mut self, now: Time, mut entry: Queued, verdicts: &mut Verdicts) {
         self.update_average(now);
         if full(self.limit, self.backlog.len(), self.backlog.bytes, entry.size) {
             self.since_drop = 0;
@@ -116,8 +116,7 @@ impl<B> Queue<B> for Red<B> {
         }
         if self.early() {
             self.since_drop = 0;
-            if self.average < self.law.max.count() << POINT && mark(&mut entry.packet, self.law.ecn)
-            {
+            if self.average < self.law.max.count() << POINT && mark(&mut entry, self.law.ecn) {
                 verdicts.marked += 1;
             } else {
                 return verdicts.drop(entry, DropReason::Early);
@@ -128,7 +127,7 @@ impl<B> Queue<B> for Red<B> {
         self.backlog.push(entry);
     }
 
-    fn dequeue(&mut self, now: Time, _verdicts: &mut Verdicts<B>) -> Option<Queued<B>> {
+    fn dequeue(&mut self, now: Time, _verdicts: &mut Verdicts) -> Option<Queued> {
         let entry = self.backlog.pop();
         if self.backlog.is_empty() {
             self.idle_since = Some(now);
@@ -144,11 +143,11 @@ impl<B> Queue<B> for Red<B> {
         self.backlog.bytes
     }
 
-    fn drain(&mut self) -> Vec<Queued<B>> {
+    fn drain(&mut self) -> Vec<Queued> {
         self.backlog.drain()
     }
 
-    fn restore(&mut self, entries: Vec<Queued<B>>) {
+    fn restore(&mut self, entries: Vec<Queued>) {
         for entry in entries {
             self.backlog.push(entry);
         }

@@ -10,26 +10,26 @@ use crate::config::QueueLimit;
 use crate::stats::DropReason;
 
 #[derive(Debug)]
-struct Flow<B> {
-    backlog: Backlog<B>,
+struct Flow {
+    backlog: Backlog,
     deficit: i64,
 }
 
 /// Round robin over hashed flows.
 #[derive(Debug)]
-pub(super) struct Sfq<B> {
+pub(super) struct Sfq {
     limit: QueueLimit,
     quantum: i64,
     perturb: Option<Span>,
     perturbed: Time,
     salt: u32,
-    flows: Vec<Flow<B>>,
+    flows: Vec<Flow>,
     turns: VecDeque<u32>,
     packets: usize,
     bytes: u64,
 }
 
-impl<B> Sfq<B> {
+impl Sfq {
     pub(super) fn new(
         limit: QueueLimit,
         flows: u32,
@@ -50,8 +50,8 @@ impl<B> Sfq<B> {
         }
     }
 
-    fn push(&mut self, entry: Queued<B>) {
-        let hash = (entry.packet.flow ^ self.salt).wrapping_mul(0x9e37_79b1) >> 7;
+    fn push(&mut self, entry: Queued) {
+        let hash = (entry.flow ^ self.salt).wrapping_mul(0x9e37_79b1) >> 7;
         let index = hash % self.flows.len() as u32;
         self.packets += 1;
         self.bytes += u64::from(entry.size);
@@ -63,7 +63,7 @@ impl<B> Sfq<B> {
         flow.backlog.push(entry);
     }
 
-    fn drop_from_longest(&mut self, verdicts: &mut Verdicts<B>) {
+    fn drop_from_longest(&mut self, verdicts: &mut Verdicts) {
         let Some(index) = (0..self.flows.len()).max_by_key(|i| self.flows[*i].backlog.bytes) else {
             return;
         };
@@ -91,8 +91,8 @@ impl<B> Sfq<B> {
     }
 }
 
-impl<B> Queue<B> for Sfq<B> {
-    fn enqueue(&mut self, now: Time, entry: Queued<B>, verdicts: &mut Verdicts<B>) {
+impl Queue for Sfq {
+    fn enqueue(&mut self, now: Time, entry: Queued, verdicts: &mut Verdicts) {
         self.perturb(now);
         self.push(entry);
         while over(self.limit, self.packets, self.bytes) {
@@ -100,7 +100,7 @@ impl<B> Queue<B> for Sfq<B> {
         }
     }
 
-    fn dequeue(&mut self, _now: Time, _verdicts: &mut Verdicts<B>) -> Option<Queued<B>> {
+    fn dequeue(&mut self, _now: Time, _verdicts: &mut Verdicts) -> Option<Queued> {
         loop {
             let index = *self.turns.front()?;
             let flow = &mut self.flows[index as usize];
@@ -128,7 +128,7 @@ impl<B> Queue<B> for Sfq<B> {
         self.bytes
     }
 
-    fn drain(&mut self) -> Vec<Queued<B>> {
+    fn drain(&mut self) -> Vec<Queued> {
         (self.packets, self.bytes) = (0, 0);
         self.turns.clear();
         let mut entries: Vec<_> =
@@ -137,7 +137,7 @@ impl<B> Queue<B> for Sfq<B> {
         entries
     }
 
-    fn restore(&mut self, entries: Vec<Queued<B>>) {
+    fn restore(&mut self, entries: Vec<Queued>) {
         for entry in entries {
             self.push(entry);
         }

@@ -49,7 +49,7 @@ fn codel_holds_the_delay_that_droptail_lets_grow() {
         // 11 Mbit/s offered to 10.
         offer(&mut fabric, &[(1, 909)], 20_000_000, no_class);
         let level = fabric.take_queue_level(LinkId(0), Direction::Up);
-        (level.bytes, up(&fabric, 0).drops[DropReason::Early.index()])
+        (level.bytes, up(&mut fabric, 0).drops[DropReason::Early.index()])
     };
     let (target, interval) = CODEL;
     let (standing, early) = delay(Discipline::CoDel { target, interval });
@@ -63,7 +63,7 @@ fn codel_marks_instead_of_dropping_where_it_may() {
     let (target, interval) = CODEL;
     let mut fabric = bottleneck(Discipline::CoDel { target, interval }, 5000, true);
     offer(&mut fabric, &[(100, 909)], 10_000_000, no_class);
-    let stats = up(&fabric, 0);
+    let stats = up(&mut fabric, 0);
     assert!(stats.marked > 50 && stats.dropped() == 0, "{stats:?}");
 }
 
@@ -117,12 +117,12 @@ fn red_drops_early_and_marks_capable_packets() {
     };
     let mut fabric = bottleneck(red(), 200, true);
     offer(&mut fabric, &[(1, 950)], 20_000_000, no_class);
-    let stats = up(&fabric, 0);
+    let stats = up(&mut fabric, 0);
     assert!(stats.drops[DropReason::Early.index()] > 100, "{stats:?}");
     assert_eq!(stats.drops[DropReason::QueueFull.index()], 0);
     let mut fabric = bottleneck(red(), 200, true);
     offer(&mut fabric, &[(100, 950)], 20_000_000, no_class);
-    assert!(up(&fabric, 0).marked > 100, "{:?}", up(&fabric, 0));
+    assert!(up(&mut fabric, 0).marked > 100, "{:?}", up(&mut fabric, 0));
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn a_policer_passes_its_burst_and_then_its_rate() {
     let got = offer(&mut fabric, &[(1, 1_000)], 10_000_000, no_class);
     // 5,000 packets at half the offered rate, and the ten of the burst.
     assert!((4_995..=5_015).contains(&got[0]), "{got:?}");
-    assert_eq!(up(&fabric, 0).drops[DropReason::QueueFull.index()], 0);
+    assert_eq!(up(&mut fabric, 0).drops[DropReason::QueueFull.index()], 0);
 }
 
 #[test]

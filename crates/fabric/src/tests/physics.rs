@@ -29,7 +29,7 @@ fn ttl_falls_by_one_a_router_and_its_end_is_reported() {
         panic!("{outputs:?}")
     };
     assert_eq!((*node, *iface, *why), (NodeId(2), IfaceId(3), Refusal::TtlExceeded));
-    assert_eq!(up(&fabric, 1).drops[DropReason::TtlExceeded.index()], 1);
+    assert_eq!(up(&mut fabric, 1).drops[DropReason::TtlExceeded.index()], 1);
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn a_packet_for_nobody_is_refused_and_counted() {
     fabric.inject(Time::ZERO, IfaceId(0), Packet { to: None, ..packet(1, 100, 2) });
     let outputs = finish(&mut fabric);
     assert!(matches!(&outputs[..], [Output::Refused { why: Refusal::NoRoute, .. }]));
-    assert_eq!(up(&fabric, 0).drops[DropReason::NoRoute.index()], 1);
+    assert_eq!(up(&mut fabric, 0).drops[DropReason::NoRoute.index()], 1);
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn a_super_packet_stays_whole_until_a_link_needs_segments() {
         .collect();
     assert_eq!(sizes.len(), 10);
     assert_eq!((sizes[0], sizes[9]), ((0, 1, 1500), (9, 1, 700)));
-    assert_eq!(up(&fabric, 1).sent_bytes, 9 * 1538 + 738);
+    assert_eq!(up(&mut fabric, 1).sent_bytes, 9 * 1538 + 738);
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_full_queue_drops_the_tail_and_the_counters_agree() {
     let bodies: Vec<_> = deliveries(&finish(&mut fabric)).iter().map(|d| d.0).collect();
     // One in transmission and five that wait.
     assert_eq!(bodies, [0, 1, 2, 3, 4, 5]);
-    let stats = up(&fabric, 0);
+    let stats = up(&mut fabric, 0);
     assert_eq!((stats.offered_packets, stats.sent_packets, stats.dropped()), (20, 6, 14));
 }
 
@@ -119,7 +119,7 @@ fn a_link_that_goes_down_loses_what_is_on_it() {
     fabric.set_up(ms(25), LinkId(0), false).expect("there is a link");
     fabric.inject(ms(30), IfaceId(0), packet(9, 1212, 1));
     assert_eq!(finish(&mut fabric), []);
-    assert_eq!(up(&fabric, 0).drops[DropReason::LinkDown.index()], 6);
+    assert_eq!(up(&mut fabric, 0).drops[DropReason::LinkDown.index()], 6);
     fabric.set_up(ms(100), LinkId(0), true).expect("there is a link");
     fabric.inject(ms(100), IfaceId(0), packet(10, 1212, 1));
     assert_eq!(deliveries(&finish(&mut fabric)), [(10, ms(160))]);
@@ -141,7 +141,7 @@ fn jitter_keeps_order_unless_reordering_is_asked() {
         let outputs = finish(&mut fabric);
         let order: Vec<_> = deliveries(&outputs).iter().map(|d| d.0).collect();
         assert_eq!(order.len(), 500);
-        (order.is_sorted(), up(&fabric, 0).reordered)
+        (order.is_sorted(), up(&mut fabric, 0).reordered)
     };
     assert_eq!(run(None), (true, 0));
     let law = Reorder { probability: "10 %".parse().unwrap(), by: Span::from_millis(10) };
@@ -161,7 +161,7 @@ fn duplicates_and_flipped_bits_are_counted_and_delivered() {
         fabric.inject(ms(u64::from(body)), IfaceId(0), packet(body, 500, 1));
     });
     let outputs = finish(&mut fabric);
-    let stats = up(&fabric, 0);
+    let stats = up(&mut fabric, 0);
     assert!((60..140).contains(&stats.duplicated) && (150..250).contains(&stats.corrupted));
     assert_eq!(outputs.len() as u64, 1000 + stats.duplicated);
     let flipped = outputs
@@ -239,7 +239,7 @@ fn equal_cost_ways_share_flows_but_never_split_one() {
         }
     }
     finish(&mut fabric);
-    let first = up(&fabric, 1).sent_packets;
+    let first = up(&mut fabric, 1).sent_packets;
     assert!((900..1100).contains(&first), "{first}");
     assert_eq!(first % 2, 0, "a flow was split");
 }
@@ -268,13 +268,22 @@ proptest! {
         loss in 0u64..300_000_000,
         stop in 0u64..20_000,
     ) {
-        let run = || {
+        let run = |watched: bool, aqm: bool| {
+            let codel = crate::Discipline::CoDel {
+                target: Span::from_millis(2),
+                interval: Span::from_millis(10),
+            };
+            let discipline = if aqm { codel } else { crate::Discipline::DropTail };
             let lossy = LinkConfig {
                 loss: Loss::Bernoulli(Ratio::from_parts_per_billion(loss)),
-                queue: queue(crate::Discipline::DropTail, 20),
+                queue: queue(discipline, 20),
                 ..link("5 Mbit/s", "3 ms")
             };
             let mut fabric = line(&[link("20 Mbit/s", "1 ms"), lossy]);
+            if watched {
+                fabric.watch(IfaceId(0));
+                fabric.watch(IfaceId(2));
+            }
             let mut now = Time::ZERO;
             let mut outputs = Vec::new();
             for (body, (gap, bytes, flow)) in (0u32..).zip(&arrivals) {
@@ -285,14 +294,17 @@ proptest! {
             }
             fabric.advance(now + Span::from_micros(stop));
             outputs.extend(drain(&mut fabric));
-            let dropped = up(&fabric, 0).dropped() + up(&fabric, 1).dropped();
+            let dropped = up(&mut fabric, 0).dropped() + up(&mut fabric, 1).dropped();
             (deliveries(&outputs), dropped, fabric.holds(), fabric.trace_hash())
         };
-        let (delivered, dropped, held, hash) = run();
+        let (delivered, dropped, held, hash) = run(false, false);
         prop_assert_eq!(delivered.len() as u64 + dropped + held, arrivals.len() as u64);
         prop_assert!(delivered.iter().map(|d| d.0).is_sorted());
         prop_assert!(delivered.iter().map(|d| d.1).is_sorted());
-        prop_assert_eq!(run().3, hash);
+        prop_assert_eq!(run(false, false).3, hash);
+        // A transmitter that is watched acts at once, one that is not when it must: all the same.
+        prop_assert_eq!(run(true, false), (delivered, dropped, held, hash));
+        prop_assert_eq!(run(true, true), run(false, true));
     }
 
     /// Over any window the link carries at most rate × window plus one packet.
