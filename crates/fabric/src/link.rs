@@ -69,8 +69,9 @@ pub(crate) struct Link {
     impairments: Option<Box<Impairments>>,
     pub(crate) stats: LinkStats,
     peak: QueueLevel,
-    /// How long sent packets had waited.
-    pub(crate) delays: Box<QueueDelays>,
+    /// How long sent packets had waited; made when the first is sent, since most links of a large
+    /// network see none.
+    pub(crate) delays: Option<Box<QueueDelays>>,
     pub(crate) verdicts: Verdicts,
     /// Copies of packets that left the transmitter and match a mirror.
     pub(crate) mirrored: Vec<Slot>,
@@ -109,7 +110,7 @@ impl Link {
             impairments: None,
             stats: LinkStats::default(),
             peak: QueueLevel::default(),
-            delays: Box::default(),
+            delays: None,
             verdicts: Verdicts::default(),
             mirrored: Vec::new(),
             mirrors: 0,
@@ -238,7 +239,7 @@ impl Link {
     /// Starts a transmission; tells whether it takes any time.
     fn transmit<B: Clone>(&mut self, now: Time, entry: Queued, slab: &mut Slab<B>) -> bool {
         let waited = now.since(entry.since);
-        self.delays.record(waited);
+        self.delays.get_or_insert_default().record(waited);
         self.peak.peak_delay = self.peak.peak_delay.max(waited);
         if entry.ecn == Ecn::Marked {
             slab.get_mut(entry.slot).ecn = Ecn::Marked;

@@ -305,7 +305,7 @@ impl<B: Clone + 'static> Fabric<B> {
     /// How long the packets that one direction sent had waited in its queue.
     pub fn queue_delays(&mut self, link: LinkId, direction: Direction) -> &QueueDelays {
         let index = self.settle(link, direction);
-        &self.links[index].delays
+        self.links[index].delays.as_deref().unwrap_or(&QueueDelays::NONE)
     }
 
     /// Lets a link's transmitter catch up with the present; the link's position.

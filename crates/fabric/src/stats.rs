@@ -115,11 +115,14 @@ pub struct QueueDelays([u32; PARTS * 30]);
 
 impl Default for QueueDelays {
     fn default() -> Self {
-        Self([0; PARTS * 30])
+        Self::NONE
     }
 }
 
 impl QueueDelays {
+    /// No packet was sent.
+    pub(crate) const NONE: Self = Self([0; PARTS * 30]);
+
     pub(crate) fn record(&mut self, delay: Span) {
         let micros = delay.as_nanos() / 1000;
         let bucket = if micros < PARTS as u64 {

@@ -2,6 +2,7 @@
 
 mod disciplines;
 mod physics;
+mod queueing;
 
 use std::collections::BTreeMap;
 
