@@ -14,13 +14,17 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("wire", &["base"]),
     ("topology", &["base"]),
     ("fabric", &["base", "wire", "topology"]),
-    ("lab", &["base", "wire", "topology", "fabric"]),
+    ("transport", &["base"]),
+    ("sharing", &["base"]),
+    ("lab", &["base", "wire", "topology", "fabric", "transport"]),
     ("sys", &["base"]),
     ("record", &["base", "wire", "topology", "fabric", "lab"]),
-    ("emu", &["base", "wire", "topology", "fabric", "lab", "sys", "record"]),
+    ("outcome", &["base", "topology", "fabric", "lab", "transport", "record"]),
+    ("emu", &["base", "wire", "topology", "fabric", "transport", "lab", "sys", "record", "outcome"]),
+    ("sim", &["base", "topology", "fabric", "transport", "sharing", "lab", "record", "outcome"]),
     ("report", &["base", "topology", "lab", "record"]),
-    ("cli", &["base", "topology", "lab", "record", "emu", "report"]),
-    ("bench", &["sys"]),
+    ("cli", &["base", "topology", "lab", "record", "emu", "sim", "report"]),
+    ("bench", &["base", "fabric", "lab", "record", "sharing", "sim", "sys", "transport"]),
 ];
 
 /// Asynchronous runtimes have no place in the datapath or below it.

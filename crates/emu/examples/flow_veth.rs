@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use base::{FlowId, NodeId, Span, Time};
 use emu::flow::{FlowEngine, FlowOptions, FlowSpec};
-use lab::plan::{Family, Flow, Traffic};
+use lab::plan::{Family, Flow, Tcp, Traffic};
 use sys::namespace::{self, Kinds};
 use sys::netlink::{self, Batch, LinkSettings, Veth};
 
@@ -25,8 +25,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let control = arguments.next().unwrap_or_else(|| "cubic".to_owned());
     let netns = [namespace()?, namespace()?];
     join(&netns)?;
-    let traffic =
-        Traffic::Bulk { size: None, control: Some(control.clone()), streams, message: None };
+    let tcp = Tcp { control: Some(control.clone()), ..Tcp::default() };
+    let traffic = Traffic::Bulk { size: None, tcp, streams, message: None };
     let flow = Flow {
         name: "bulk".to_owned(),
         from: NodeId(0),

@@ -35,6 +35,7 @@ use record::FlowSample;
 use rustix::event::{EventfdFlags, eventfd};
 use sys::namespace::{self, Kinds};
 use sys::socket::{self, TcpOptions};
+use transport::workload::Sizes;
 
 use crate::{Error, Result};
 use driver::{Command, Driver};
@@ -191,15 +192,16 @@ fn check(spec: &FlowSpec<'_>) -> Result<()> {
         return refuse("its ends are of different address families");
     }
     match &spec.flow.traffic {
-        Traffic::Bulk { streams, message, control, .. } => {
+        Traffic::Bulk { streams, message, tcp, .. } => {
             if !(1..=bulk::MAX_STREAMS).contains(streams) {
                 return refuse("it must have 1 to 1024 streams");
             }
             if message.is_some_and(|message| message.count() == 0) {
                 return refuse("a message must have at least 1 byte");
             }
-            check_control(spec, control.as_deref())
+            check_control(spec, tcp.control.as_deref())
         }
+        Traffic::Transfers { .. } => refuse("it makes a connection for each transfer; run it with `netarium sim`"),
         Traffic::Paced { rate, packet, .. } => {
             let most = if spec.from_addr.is_ipv4() { 65_507 } else { 65_527 };
             if packet.count() < datagram::LENGTH as u64 || packet.count() > most {
@@ -210,12 +212,13 @@ fn check(spec: &FlowSpec<'_>) -> Result<()> {
             }
             Ok(())
         }
-        Traffic::Rpc { request, response, control, .. } => {
+        Traffic::Rpc { request: Sizes::Fixed(request), response: Sizes::Fixed(response), tcp, .. } => {
             if !request.is_positive() || !response.is_positive() {
                 return refuse("requests and responses must have at least 1 byte");
             }
-            check_control(spec, control.as_deref())
+            check_control(spec, tcp.control.as_deref())
         }
+        Traffic::Rpc { .. } => refuse("its sizes are drawn; run it with `netarium sim`"),
     }
 }
 

@@ -66,6 +66,8 @@ fn empty() -> Plan {
         events: Vec::new(),
         mirrors: Vec::new(),
         captures: Vec::new(),
+        record: false,
+        limits: lab::plan::Limits::default(),
         expectations: Vec::new(),
         sweep: Vec::new(),
     }

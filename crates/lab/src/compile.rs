@@ -9,7 +9,7 @@ use fabric::LinkConfig;
 use crate::code::Code;
 use crate::diagnostic::{Sink, position};
 use crate::files::Files;
-use crate::plan::{Metric, Model, Plan, Precision, Routing};
+use crate::plan::{Limits, Metric, Model, Plan, Precision, Routing};
 use crate::tree::{At, Data, Table};
 
 mod address;
@@ -130,6 +130,8 @@ fn settings(input: &Input<'_>, sink: &mut Sink) -> Plan {
         events: Vec::new(),
         mirrors: Vec::new(),
         captures: Vec::new(),
+        record: lab.flag("record").unwrap_or(false),
+        limits: Limits::default(),
         expectations: Vec::new(),
         sweep: input.sweep.clone(),
     }

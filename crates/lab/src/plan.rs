@@ -9,7 +9,8 @@ use base::{
     Bandwidth, Bytes, Direction, FlowId, IfaceId, LinkId, MirrorId, NodeId, ProgramId, Ratio, Span,
     Time,
 };
-use fabric::{LinkConfig, NodeKind};
+use fabric::{LinkConfig, Network, NodeKind, Wire};
+use transport::workload::{Arrivals, Pattern, Sizes, Think};
 
 use crate::expect::Expectation;
 
@@ -60,6 +61,10 @@ pub struct Plan {
     pub mirrors: Vec<Mirror>,
     /// Interfaces whose packets are written to pcapng files.
     pub captures: Vec<IfaceId>,
+    /// Record what enters the fabric, so that `netarium replay` can repeat the run (wall clock).
+    pub record: bool,
+    /// Where a run on the virtual clock ends with an error.
+    pub limits: Limits,
     /// What must hold at the end.
     pub expectations: Vec<Expectation>,
     /// The values that a sweep chose for this plan: `("link.core.delay", "10 ms")`.
@@ -71,6 +76,23 @@ pub struct Plan {
 pub enum Model {
     /// Every packet crosses every link's queue.
     Hop,
+    /// Flows are rates and queues are integrated between events (virtual clock only).
+    Fluid,
+}
+
+/// Where a run on the virtual clock ends with an error; what was measured so far is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Most events.
+    pub events: u64,
+    /// Most memory for packets, flows and pending events.
+    pub memory: Bytes,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { events: 1_000_000_000_000, memory: Bytes::new(8 << 30) }
+    }
 }
 
 /// Who computes routes.
@@ -265,35 +287,62 @@ pub enum Traffic {
     Bulk {
         /// Payload to send; `None`: until the end.
         size: Option<Bytes>,
-        /// Congestion control of the sender, as the kernel names it; `None`: the kernel's default.
-        control: Option<String>,
+        /// How its connections behave.
+        tcp: Tcp,
         /// Parallel connections, at least 1.
         streams: u32,
         /// Disable Nagle's algorithm and write messages of this many bytes.
         message: Option<Bytes>,
     },
-    /// UDP datagrams at a constant rate.
+    /// Many transfers, each over a TCP connection of its own.
+    Transfers {
+        /// Payload of each.
+        sizes: Sizes,
+        /// When they start.
+        arrivals: Arrivals,
+        /// How many; `None`: until the end.
+        count: Option<u64>,
+        /// How their connections behave.
+        tcp: Tcp,
+    },
+    /// UDP datagrams.
     Paced {
-        /// Rate of UDP payload.
+        /// Rate of UDP payload (while on).
         rate: Bandwidth,
         /// Payload of a datagram (16 B at least: sequence number and time stamp).
         packet: Bytes,
         /// Payload to send in all; `None`: until the end.
         size: Option<Bytes>,
+        /// How they are spaced.
+        pattern: Pattern,
     },
     /// Requests over one TCP connection, each answered before the next is sent.
     Rpc {
         /// Payload of a request.
-        request: Bytes,
+        request: Sizes,
         /// Payload of a response.
-        response: Bytes,
+        response: Sizes,
         /// Number of requests; `None`: until the end.
         count: Option<u64>,
         /// From one request to the next at least; zero: at once.
         interval: Span,
-        /// Congestion control of both ends.
-        control: Option<String>,
+        /// From a response to the next request.
+        think: Think,
+        /// How the connection behaves.
+        tcp: Tcp,
     },
+}
+
+/// How a TCP connection behaves.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tcp {
+    /// Congestion control of both ends: `reno`, `cubic`, `bbr`, … `None`: the kernel's default on
+    /// the wall clock, CUBIC on the virtual one.
+    pub control: Option<String>,
+    /// Negotiate explicit congestion notification (RFC 3168).
+    pub ecn: bool,
+    /// Receive buffer of both ends; `None`: as the kernel tunes it, 6 MiB on the virtual clock.
+    pub window: Option<Bytes>,
 }
 
 /// Something that happens at a set time.
@@ -384,6 +433,17 @@ pub struct Filter {
     pub version: Option<u8>,
 }
 
+impl Flow {
+    /// Whether it comes to an end by itself.
+    pub fn is_finite(&self) -> bool {
+        let amount = match &self.traffic {
+            Traffic::Bulk { size, .. } | Traffic::Paced { size, .. } => size.is_some(),
+            Traffic::Transfers { count, .. } | Traffic::Rpc { count, .. } => count.is_some(),
+        };
+        amount || self.duration.is_some()
+    }
+}
+
 impl Plan {
     /// The node called `name`.
     pub fn node(&self, name: &str) -> Option<NodeId> {
@@ -393,6 +453,21 @@ impl Plan {
     /// The link called `name`.
     pub fn link(&self, name: &str) -> Option<LinkId> {
         self.links.iter().position(|l| l.name == name).map(LinkId::at)
+    }
+
+    /// The network as the fabric takes it; positions are the plan's.
+    pub fn network(&self) -> Network {
+        let links = self.links.iter().map(|link| Wire {
+            name: link.name.clone(),
+            ends: link.ends,
+            directions: link.directions.clone(),
+            up: link.up,
+        });
+        Network {
+            nodes: self.nodes.iter().map(|node| node.fabric).collect(),
+            links: links.collect(),
+            overhead: self.overhead,
+        }
     }
 
     /// The mirror's identifier at a position.

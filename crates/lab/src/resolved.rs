@@ -5,6 +5,8 @@ use std::fmt::Write;
 use base::{Direction, IfaceId, NodeId};
 use fabric::{Discipline, Jitter, JitterShape, LinkConfig, Loss, QueueConfig, QueueLimit, Rate};
 
+use transport::workload::Sizes;
+
 use crate::plan::{
     Action, Command, Event, Family, Flow, Metric, MirrorTarget, Plan, Precision, Program, Ready,
     Restart, Role, Routing, Traffic,
@@ -351,26 +353,32 @@ fn flow(plan: &Plan, flow: &Flow) -> Vec<Pair> {
     let size = |size: &Option<base::Bytes>| size.map(|size| ("size", quantity(size)));
     let control = |name: &Option<String>| name.as_ref().map(|name| ("control", text(name)));
     match &flow.traffic {
-        Traffic::Bulk { size: bytes, control: name, streams, message } => {
+        Traffic::Bulk { size: bytes, tcp, streams, message } => {
             pairs.push(("transport", text("tcp")));
             pairs.extend(size(bytes));
-            pairs.extend(control(name));
+            pairs.extend(control(&tcp.control));
             pairs.push(("streams", streams.to_string()));
             pairs.extend(message.map(|message| ("message", quantity(message))));
         }
-        Traffic::Paced { rate, packet, size: bytes } => {
+        Traffic::Paced { rate, packet, size: bytes, .. } => {
             pairs.push(("transport", text("udp")));
             pairs.push(("rate", quantity(rate)));
             pairs.push(("packet", quantity(packet)));
             pairs.extend(size(bytes));
         }
-        Traffic::Rpc { request, response, count, interval, control: name } => {
+        Traffic::Transfers { sizes: drawn, count, tcp, .. } => {
             pairs.push(("transport", text("tcp")));
-            pairs.push(("request", quantity(request)));
-            pairs.push(("response", quantity(response)));
+            pairs.push(("size", sizes(drawn)));
+            pairs.extend(count.map(|count| ("count", count.to_string())));
+            pairs.extend(control(&tcp.control));
+        }
+        Traffic::Rpc { request, response, count, interval, tcp, .. } => {
+            pairs.push(("transport", text("tcp")));
+            pairs.push(("request", sizes(request)));
+            pairs.push(("response", sizes(response)));
             pairs.extend(count.map(|count| ("count", count.to_string())));
             pairs.push(("interval", quantity(interval)));
-            pairs.extend(control(name));
+            pairs.extend(control(&tcp.control));
         }
     }
     let family = match flow.family {
@@ -382,6 +390,26 @@ fn flow(plan: &Plan, flow: &Flow) -> Vec<Pair> {
     pairs.extend(flow.duration.map(|duration| ("duration", quantity(duration))));
     pairs.push(("dscp", flow.dscp.to_string()));
     pairs
+}
+
+fn sizes(sizes: &Sizes) -> String {
+    match sizes {
+        Sizes::Fixed(size) => quantity(size),
+        Sizes::Exponential(mean) => table(&[("exponential", quantity(mean))]),
+        Sizes::Pareto { mean, shape_milli, limit } => {
+            let shape = format!("{}.{:03}", shape_milli / 1000, shape_milli % 1000);
+            let mut pairs = vec![("pareto", quantity(mean)), ("shape", quantity(shape))];
+            pairs.extend(limit.map(|limit| ("limit", quantity(limit))));
+            table(&pairs)
+        }
+        Sizes::Table(points) => {
+            let point = |(size, share): &(base::Bytes, u32)| {
+                let share = base::Ratio::from_parts_per_billion(u64::from(*share));
+                list([quantity(size), quantity(share)])
+            };
+            table(&[("table", list(points.points.iter().map(point)))])
+        }
+    }
 }
 
 fn event(plan: &Plan, event: &Event) -> Vec<Pair> {

@@ -46,12 +46,12 @@ pub(super) struct Bulk {
 
 impl Bulk {
     pub(super) fn open(placed: &Placed, scope: &Scope<'_>) -> sys::Result<Self> {
-        let Flow { traffic: Traffic::Bulk { size, control, streams, message }, dscp, .. } =
+        let Flow { traffic: Traffic::Bulk { size, tcp, streams, message }, dscp, .. } =
             &placed.flow
         else {
             unreachable!("the driver opens bulk flows with this")
         };
-        let congestion = control.as_deref();
+        let congestion = tcp.control.as_deref();
         let options = TcpOptions { congestion, no_delay: message.is_some(), dscp: *dscp };
         enter(&placed.netns[1])?;
         let receiving = TcpOptions { congestion: None, ..options };

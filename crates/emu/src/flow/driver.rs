@@ -98,7 +98,7 @@ impl Slot {
 fn is_finite(flow: &Flow) -> bool {
     let amount = match &flow.traffic {
         Traffic::Bulk { size, .. } | Traffic::Paced { size, .. } => size.is_some(),
-        Traffic::Rpc { count, .. } => count.is_some(),
+        Traffic::Rpc { count, .. } | Traffic::Transfers { count, .. } => count.is_some(),
     };
     amount || flow.duration.is_some()
 }
@@ -289,6 +289,7 @@ impl Driver {
         let opened: sys::Result<Box<dyn Endpoints>> = match &slot.placed.flow.traffic {
             Traffic::Bulk { .. } => Bulk::open(&slot.placed, &scope).map(|e| Box::new(e) as _),
             Traffic::Paced { .. } => Paced::open(&slot.placed, &scope).map(|e| Box::new(e) as _),
+            Traffic::Transfers { .. } => unreachable!("refused before the run"),
             Traffic::Rpc { .. } => Rpc::open(&slot.placed, &scope).map(|e| Box::new(e) as _),
         };
         match opened {
@@ -424,7 +425,7 @@ fn result(mut slot: Slot) -> FlowResult {
     let (tcp, udp, rpc) = match &slot.placed.flow.traffic {
         Traffic::Bulk { .. } => (true, false, false),
         Traffic::Paced { .. } => (false, true, false),
-        Traffic::Rpc { .. } => (true, false, true),
+        Traffic::Rpc { .. } | Traffic::Transfers { .. } => (true, false, true),
     };
     FlowResult {
         id: slot.placed.id,

@@ -61,7 +61,7 @@ pub(super) struct Paced {
 
 impl Paced {
     pub(super) fn open(placed: &Placed, scope: &Scope<'_>) -> sys::Result<Self> {
-        let Flow { traffic: Traffic::Paced { rate, packet, size }, dscp, .. } = &placed.flow else {
+        let Flow { traffic: Traffic::Paced { rate, packet, size, .. }, dscp, .. } = &placed.flow else {
             unreachable!("the driver opens paced flows with this")
         };
         enter(&placed.netns[1])?;

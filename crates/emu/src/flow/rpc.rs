@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use base::{Span, Time};
 use lab::plan::{Flow, Traffic};
 use sys::socket::{self, Interest, Readiness, TcpOptions};
+use transport::workload::Sizes;
 
 use super::tally::Tally;
 use super::traffic::{Connections, Endpoints, Progress, Scope, gone};
@@ -90,10 +91,17 @@ pub(super) struct Rpc {
 impl Rpc {
     pub(super) fn open(placed: &Placed, scope: &Scope<'_>) -> sys::Result<Self> {
         let Flow { traffic, dscp, .. } = &placed.flow;
-        let Traffic::Rpc { request, response, count, interval, control } = traffic else {
+        let Traffic::Rpc {
+            request: Sizes::Fixed(request),
+            response: Sizes::Fixed(response),
+            count,
+            interval,
+            tcp,
+            ..
+        } = traffic else {
             unreachable!("the driver opens RPC flows with this")
         };
-        let congestion = control.as_deref();
+        let congestion = tcp.control.as_deref();
         let options = TcpOptions { congestion, no_delay: true, dscp: *dscp };
         enter(&placed.netns[1])?;
         let (listener, at) = socket::listen(placed.addresses[1], options)?;

@@ -3,8 +3,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use base::{Bandwidth, Bytes, NodeId, Time};
-use lab::plan::Family;
+use lab::plan::{Family, Tcp};
 use sys::netlink::{self, Batch, LinkSettings, Veth};
+use transport::workload::{Pattern, Sizes, Think};
 
 use super::*;
 
@@ -125,17 +126,29 @@ fn wait_until(what: &str, condition: impl Fn() -> bool) {
 
 fn bulk(size: Option<u64>, streams: u32, message: Option<u64>) -> Traffic {
     let control = Some("reno".to_owned());
-    Traffic::Bulk { size: size.map(Bytes::new), control, streams, message: message.map(Bytes::new) }
+    Traffic::Bulk {
+        size: size.map(Bytes::new),
+        tcp: Tcp { control, ..Tcp::default() },
+        streams,
+        message: message.map(Bytes::new),
+    }
 }
 
 fn paced(mbits: u64, packet: u64, size: Option<u64>) -> Traffic {
     let (rate, packet) = (Bandwidth::from_mbits_per_sec(mbits), Bytes::new(packet));
-    Traffic::Paced { rate, packet, size: size.map(Bytes::new) }
+    Traffic::Paced { rate, packet, size: size.map(Bytes::new), pattern: Pattern::Constant }
 }
 
 fn rpc(count: Option<u64>, interval: Span) -> Traffic {
     let (request, response) = (Bytes::new(700), Bytes::new(300_000));
-    Traffic::Rpc { request, response, count, interval, control: None }
+    Traffic::Rpc {
+        request: Sizes::Fixed(request),
+        response: Sizes::Fixed(response),
+        count,
+        interval,
+        think: Think::Fixed(Span::ZERO),
+        tcp: Tcp::default(),
+    }
 }
 
 #[test]
@@ -263,7 +276,12 @@ fn what_the_kernel_lacks_is_said_before_anything_starts() {
         return;
     };
     let control = Some("nonesuch".to_owned());
-    let bulk = Traffic::Bulk { size: None, control, streams: 1, message: None };
+    let bulk = Traffic::Bulk {
+        size: None,
+        tcp: Tcp { control, ..Tcp::default() },
+        streams: 1,
+        message: None,
+    };
     let error = spawn(vec![pair.spec(0, Family::V6, bulk)]).0.unwrap_err();
     let Error::UnknownControl { control, available, .. } = &error else { panic!("{error}") };
     assert_eq!(control, "nonesuch");

@@ -224,7 +224,7 @@ impl Running {
             flow.duration.is_some()
                 || match &flow.traffic {
                     Traffic::Bulk { size, .. } | Traffic::Paced { size, .. } => size.is_some(),
-                    Traffic::Rpc { count, .. } => count.is_some(),
+                    Traffic::Rpc { count, .. } | Traffic::Transfers { count, .. } => count.is_some(),
                 }
         };
         let has_work = plan.programs.iter().any(|program| !program.service)

@@ -322,14 +322,15 @@ fn flow_summary(plan: &Plan, result: &FlowResult) -> FlowSummary {
 
 fn kind(traffic: &Traffic) -> String {
     match traffic {
-        Traffic::Bulk { control, streams, .. } => {
-            let control = control.as_deref().unwrap_or("default");
+        Traffic::Bulk { tcp, streams, .. } => {
+            let control = tcp.control.as_deref().unwrap_or("default");
             match streams {
                 1 => format!("TCP {control}"),
                 streams => format!("TCP {control} x {streams}"),
             }
         }
         Traffic::Paced { rate, .. } => format!("UDP {rate}"),
+        Traffic::Transfers { .. } => "TCP transfers".to_owned(),
         Traffic::Rpc { .. } => "RPC".to_owned(),
     }
 }

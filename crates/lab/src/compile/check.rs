@@ -123,7 +123,7 @@ impl Compiler<'_> {
     fn refuse_endless_nothing(&mut self) {
         for index in 0..self.plan.flows.len() {
             let flow = &self.plan.flows[index];
-            let (Traffic::Paced { rate, packet, size: Some(size) }, None) =
+            let (Traffic::Paced { rate, packet, size: Some(size), .. }, None) =
                 (&flow.traffic, flow.duration)
             else {
                 continue;

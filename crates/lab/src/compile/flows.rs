@@ -1,12 +1,13 @@
 //! Built-in flows.
 
 use base::{Bytes, FlowId, NodeId, Span, Time};
+use transport::workload::{Pattern, Sizes, Think};
 
 use super::Compiler;
 use super::names::free_name;
 use crate::code::Code;
 use crate::diagnostic::suggest;
-use crate::plan::{Family, Flow, Traffic};
+use crate::plan::{Family, Flow, Tcp, Traffic};
 use crate::tree::{At, Table, Value};
 
 const MOST_FLOWS: usize = 10_000;
@@ -95,7 +96,7 @@ impl Compiler<'_> {
                 });
             }
         }
-        let control = self.control(table);
+        let tcp = Tcp { control: self.control(table), ..Tcp::default() };
         if udp {
             let Some(rate) = table.get("rate") else {
                 self.sink
@@ -105,20 +106,22 @@ impl Compiler<'_> {
             };
             let packet = table.bytes("packet").unwrap_or_else(|| self.largest_datagram(table));
             let rate = rate.text()?.parse().ok()?;
-            return Some(Traffic::Paced { rate, packet, size: table.bytes("size") });
+            let pattern = Pattern::Constant;
+            return Some(Traffic::Paced { rate, packet, size: table.bytes("size"), pattern });
         }
         if rpc {
             return Some(Traffic::Rpc {
-                request: table.bytes("request").unwrap_or(Bytes::new(64)),
-                response: table.bytes("response").unwrap_or(Bytes::new(1000)),
+                request: Sizes::Fixed(table.bytes("request").unwrap_or(Bytes::new(64))),
+                response: Sizes::Fixed(table.bytes("response").unwrap_or(Bytes::new(1000))),
                 count: table.whole("count").and_then(|count| u64::try_from(count).ok()),
                 interval: table.span("interval").unwrap_or(Span::ZERO),
-                control,
+                think: Think::Fixed(Span::ZERO),
+                tcp,
             });
         }
         Some(Traffic::Bulk {
             size: table.bytes("size"),
-            control,
+            tcp,
             streams: table.whole("streams").and_then(|n| u32::try_from(n).ok()).unwrap_or(1),
             message: table.bytes("message"),
         })

@@ -42,6 +42,8 @@ fn plan(nodes: &[&str], links: &[(&str, &str, u64)]) -> Plan {
         events: vec![],
         mirrors: vec![],
         captures: vec![],
+        record: false,
+        limits: crate::plan::Limits::default(),
         expectations: vec![],
         sweep: vec![],
     };
