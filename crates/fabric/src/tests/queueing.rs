@@ -177,13 +177,12 @@ fn row(name: &str, discipline: Discipline) -> String {
     let drop = |reason: DropReason| stats.drops[reason.index()];
     let (full, early) = (drop(DropReason::QueueFull), drop(DropReason::Early));
     let early = early + drop(DropReason::Policed);
-    let cells: String = (0..3)
-        .map(|i| {
-            let lost = 100.0 * (1.0 - got[i] as f64 / sent[i] as f64);
-            format!("{:7.2}  {lost:6.2}  ", sums[i] / got[i] as f64)
-        })
-        .collect();
-    format!("{name:11}  {cells}{full:4}  {early:5}  {:5}\n", stats.marked)
+    let cell = |i: usize| {
+        let lost = 100.0 * (1.0 - got[i] as f64 / sent[i] as f64);
+        format!("{:7.2}  {lost:6.2}", sums[i] / got[i] as f64)
+    };
+    let cells = [0, 1, 2].map(cell).join("  ");
+    format!("{name:11}  {cells}  {full:4}  {early:5}  {:5}\n", stats.marked)
 }
 
 fn bottleneck(discipline: Discipline) -> Fabric<u32> {
