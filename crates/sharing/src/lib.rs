@@ -1,0 +1,24 @@
+//! Weighted max-min sharing of links among flows, with upper bounds.
+//!
+//! **Problem.** Flow *i* crosses the links of its path with rate rᵢ ≤ capᵢ; the rates on a link sum
+//! to its capacity at most. Among all such allocations exactly one is weighted max-min fair: no
+//! flow's level rᵢ/wᵢ can be raised without lowering one that is no higher. It is the one where
+//! each flow is at its cap or crosses a *bottleneck*: a full link on which no flow's level exceeds
+//! its own (Bertsekas and Gallager, *Data Networks*, §6.5.2). With wᵢ = 1/RTTᵢ and capᵢ =
+//! windowᵢ/RTTᵢ this is the RTT-aware sharing of long TCP flows.
+//!
+//! **Solver.** Progressive filling: all levels rise together from zero; the link or cap that binds
+//! first freezes its flows. [`Solver`] keeps the allocation while flows come and go and refills
+//! only what a change reaches: it starts from the flows at the links that the change touches,
+//! refills them with all others held, and adds those others whose bottleneck condition broke,
+//! until none did. The optimum being unique, what then holds everywhere is the optimum.
+//!
+//! Results are functions of the sequence of calls alone: nothing is hashed, and equal levels are
+//! taken in the order of identifiers.
+#![forbid(unsafe_code)]
+
+mod problem;
+mod solver;
+
+pub use problem::{Demand, Problem};
+pub use solver::{Bottleneck, FlowKey, LinkKey, Solver};

@@ -1,0 +1,252 @@
+//! The allocation and what changes it.
+
+mod fill;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use fill::Scratch;
+use state::{AT_CAP, FlowState, LinkState, Member, NOWHERE};
+
+/// A link of a [`Solver`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkKey(pub u32);
+
+/// A flow of a [`Solver`]; may name another flow once this one is removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlowKey(pub u32);
+
+/// What keeps a flow from more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bottleneck {
+    /// Its own cap (or [`Solver::UNLIMITED`]).
+    Cap,
+    /// A full link, on which no other flow has a higher level.
+    Link(LinkKey),
+}
+
+/// A weighted max-min fair allocation that follows its network.
+///
+/// Changes are collected; [`Solver::solve`] works them in.
+#[derive(Clone, Debug)]
+pub struct Solver {
+    links: Vec<LinkState>,
+    flows: Vec<FlowState>,
+    free: Vec<u32>,
+    alive: usize,
+    /// Relative: two levels or loads that differ by less are equal.
+    tolerance: f64,
+    dirty_links: Vec<u32>,
+    dirty_flows: Vec<u32>,
+    changed: Vec<FlowKey>,
+    scratch: Scratch,
+}
+
+impl Default for Solver {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Solver {
+    /// The rate of a flow that neither a link nor a cap limits, bit/s: a cap on every flow, so
+    /// that sums stay finite.
+    pub const UNLIMITED: f64 = 1e18;
+
+    /// No links, no flows; exact to a relative 10⁻⁹.
+    pub fn new() -> Self {
+        Self::with_tolerance(1e-9)
+    }
+
+    /// An empty network whose rates may be off by a relative `tolerance`: changes smaller than
+    /// that spread no further, which bounds the work in large networks. Errors do not add up, as
+    /// each refill starts from the capacities. Clamped to [10⁻⁹, 0.1].
+    pub fn with_tolerance(tolerance: f64) -> Self {
+        Self {
+            links: Vec::new(),
+            flows: Vec::new(),
+            free: Vec::new(),
+            alive: 0,
+            tolerance: tolerance.clamp(1e-9, 0.1),
+            dirty_links: Vec::new(),
+            dirty_flows: Vec::new(),
+            changed: Vec::new(),
+            scratch: Scratch::default(),
+        }
+    }
+
+    /// Adds a link of `capacity` bit/s: infinite where there is no limit, zero while it is down.
+    ///
+    /// # Panics
+    /// At the 2³¹th link.
+    pub fn add_link(&mut self, capacity: f64) -> LinkKey {
+        assert!(self.links.len() < fill::CAP as usize, "fewer than 2³¹ links");
+        self.links.push(LinkState::new(capacity_of(capacity)));
+        LinkKey(self.links.len() as u32 - 1)
+    }
+
+    /// Changes a link's capacity, bit/s.
+    pub fn set_capacity(&mut self, link: LinkKey, capacity: f64) {
+        let state = &mut self.links[link.0 as usize];
+        let capacity = capacity_of(capacity);
+        if state.capacity.to_bits() != capacity.to_bits() {
+            state.capacity = capacity;
+            self.mark_link(link.0);
+        }
+    }
+
+    /// A link's capacity, bit/s.
+    pub fn capacity(&self, link: LinkKey) -> f64 {
+        self.links[link.0 as usize].capacity
+    }
+
+    /// The sum of the rates on a link as of the last [`Solver::solve`], bit/s.
+    pub fn load(&self, link: LinkKey) -> f64 {
+        self.links[link.0 as usize].load
+    }
+
+    /// Number of flows on a link (one that crosses it twice counts twice).
+    pub fn flows_on(&self, link: LinkKey) -> usize {
+        self.links[link.0 as usize].members.len()
+    }
+
+    /// Whether the link is the bottleneck of some flow.
+    pub fn is_bottleneck(&self, link: LinkKey) -> bool {
+        self.links[link.0 as usize].bound > 0
+    }
+
+    /// Adds a flow over the links of `path`, in any order, that takes `cap` bit/s at most. Its
+    /// rate is 0 until the next [`Solver::solve`]. Weights below 10⁻¹² (and what is no number)
+    /// count as 10⁻¹², above 10¹² as 10¹²; a cap that is no number counts as 0.
+    ///
+    /// # Panics
+    /// If a link is unknown, and at the 2³¹th flow.
+    pub fn add_flow(&mut self, path: &[LinkKey], weight: f64, cap: f64) -> FlowKey {
+        let key = self.free.pop().unwrap_or_else(|| {
+            self.flows.push(FlowState::vacant());
+            let key = self.flows.len() - 1;
+            assert!(key < fill::CAP as usize, "fewer than 2³¹ flows");
+            key as u32
+        });
+        let hops = path
+            .iter()
+            .enumerate()
+            .map(|(hop, link)| {
+                let members = &mut self.links[link.0 as usize].members;
+                members.push(Member { flow: key, hop: hop as u32 });
+                state::Hop { link: link.0, position: members.len() as u32 - 1 }
+            })
+            .collect();
+        self.flows[key as usize] = FlowState::new(hops, weight_of(weight), cap_of(cap));
+        self.alive += 1;
+        self.mark_flow(key);
+        FlowKey(key)
+    }
+
+    /// Changes a flow's weight and cap.
+    pub fn set_demand(&mut self, flow: FlowKey, weight: f64, cap: f64) {
+        let state = &mut self.flows[flow.0 as usize];
+        let (weight, cap) = (weight_of(weight), cap_of(cap));
+        let same = state.weight.to_bits() == weight.to_bits();
+        if same && state.cap.to_bits() == cap.to_bits() {
+            return;
+        }
+        // A cap that does not bind may move where it still does not.
+        let slack = state.bottleneck != AT_CAP
+            && state.bottleneck != NOWHERE
+            && cap >= state.rate * (1.0 + self.tolerance);
+        state.weight = weight;
+        state.cap = cap;
+        if !(same && slack) {
+            state.level = state.rate / weight;
+            self.mark_flow(flow.0);
+        }
+    }
+
+    /// Takes a flow out.
+    pub fn remove_flow(&mut self, flow: FlowKey) {
+        self.set_bottleneck(flow.0, NOWHERE);
+        let rate = self.flows[flow.0 as usize].rate;
+        for hop in 0..self.flows[flow.0 as usize].hops.len() {
+            let state::Hop { link, position } = self.flows[flow.0 as usize].hops[hop];
+            let state = &mut self.links[link as usize];
+            state.members.swap_remove(position as usize);
+            if let Some(moved) = state.members.get(position as usize) {
+                self.flows[moved.flow as usize].hops[moved.hop as usize].position = position;
+            }
+            state.load = if state.members.is_empty() { 0.0 } else { state.load - rate };
+            self.mark_link(link);
+        }
+        self.flows[flow.0 as usize] = FlowState::vacant();
+        self.alive -= 1;
+        self.free.push(flow.0);
+    }
+
+    /// A flow's rate as of the last [`Solver::solve`], bit/s.
+    pub fn rate(&self, flow: FlowKey) -> f64 {
+        self.flows[flow.0 as usize].rate
+    }
+
+    /// What limits a flow as of the last [`Solver::solve`].
+    pub fn bottleneck(&self, flow: FlowKey) -> Bottleneck {
+        match self.flows[flow.0 as usize].bottleneck {
+            AT_CAP | NOWHERE => Bottleneck::Cap,
+            link => Bottleneck::Link(LinkKey(link)),
+        }
+    }
+
+    /// The links of a flow's path.
+    pub fn path(&self, flow: FlowKey) -> impl Iterator<Item = LinkKey> {
+        self.flows[flow.0 as usize].hops.iter().map(|hop| LinkKey(hop.link))
+    }
+
+    /// Number of flows.
+    pub fn len(&self) -> usize {
+        self.alive
+    }
+
+    /// Whether there is no flow.
+    pub fn is_empty(&self) -> bool {
+        self.alive == 0
+    }
+
+    /// Works in what changed since the last call; the flows whose rate is another one now, in the
+    /// order in which the changes reached them.
+    pub fn solve(&mut self) -> &[FlowKey] {
+        self.changed.clear();
+        if !self.dirty_links.is_empty() || !self.dirty_flows.is_empty() {
+            self.refill();
+        }
+        &self.changed
+    }
+
+    fn mark_link(&mut self, link: u32) {
+        let state = &mut self.links[link as usize];
+        if !state.dirty {
+            state.dirty = true;
+            self.dirty_links.push(link);
+        }
+    }
+
+    fn mark_flow(&mut self, flow: u32) {
+        let state = &mut self.flows[flow as usize];
+        if !state.dirty {
+            state.dirty = true;
+            self.dirty_flows.push(flow);
+        }
+    }
+}
+
+fn capacity_of(capacity: f64) -> f64 {
+    // `max` turns what is no number into 0.
+    let capacity = capacity.max(0.0);
+    if capacity < Solver::UNLIMITED { capacity } else { f64::INFINITY }
+}
+
+fn cap_of(cap: f64) -> f64 {
+    if cap.is_nan() { 0.0 } else { cap.clamp(0.0, Solver::UNLIMITED) }
+}
+
+fn weight_of(weight: f64) -> f64 {
+    if weight.is_nan() { 1e-12 } else { weight.clamp(1e-12, 1e12) }
+}
