@@ -4,5 +4,8 @@
 //! is counted, never stored.
 #![forbid(unsafe_code)]
 
+mod error;
 pub mod tcp;
 pub mod workload;
+
+pub use error::Error;

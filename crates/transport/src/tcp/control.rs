@@ -17,6 +17,8 @@ use std::str::FromStr;
 
 use base::{Bandwidth, Bytes, Span, Time};
 
+use crate::Error;
+
 pub use rate::{DeliveryRate, RateSample, SentMark};
 pub use reno::Reno;
 
@@ -153,11 +155,6 @@ pub enum Control {
     Bbr3,
 }
 
-/// No control has this name.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no congestion control `{0}`; there are reno, cubic, bbr, bbr3")]
-pub struct UnknownControl(pub String);
-
 impl Control {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Reno, Self::Cubic, Self::Bbr, Self::Bbr3];
@@ -180,10 +177,10 @@ impl fmt::Display for Control {
 }
 
 impl FromStr for Control {
-    type Err = UnknownControl;
-    fn from_str(text: &str) -> Result<Self, UnknownControl> {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self, Error> {
         let known = Self::ALL.into_iter().find(|control| control.name() == text);
-        known.ok_or_else(|| UnknownControl(text.to_owned()))
+        known.ok_or_else(|| Error::UnknownControl { name: text.to_owned() })
     }
 }
 
