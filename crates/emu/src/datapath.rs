@@ -19,9 +19,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 
-use base::{Direction, LinkId, Span, Time};
-use fabric::{Forwarding, LinkConfig, LinkStats, QueueLevel};
+use base::{Span, Time};
+use fabric::{Forwarding, LinkStats, QueueLevel};
 use lab::plan::Plan;
+use outcome::Change;
 use record::{CaptureId, Histogram, RecorderHandle};
 
 use crate::enclosure::Enclosure;
@@ -43,29 +44,6 @@ pub(crate) struct Setup {
     pub(crate) mirror_captures: Vec<Option<CaptureId>>,
     /// `CLOCK_MONOTONIC` at the lab's time zero, in nanoseconds.
     pub(crate) origin: u64,
-}
-
-/// A change of the network at a set time.
-pub(crate) struct Change {
-    /// When it takes effect, to the nanosecond of logical time.
-    pub(crate) at: Time,
-    /// What changes.
-    pub(crate) what: What,
-}
-
-/// What changes.
-pub(crate) enum What {
-    /// One direction of a link has these properties from now on.
-    Configure(LinkId, Direction, Box<LinkConfig>),
-    /// Links go out of service or come back, and routes with them.
-    Service {
-        /// The links.
-        links: Vec<LinkId>,
-        /// Whether they come back.
-        up: bool,
-        /// Routes from now on; `None`: as before.
-        forwarding: Option<Box<dyn Forwarding + Send>>,
-    },
 }
 
 enum Command {

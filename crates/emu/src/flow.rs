@@ -16,10 +16,8 @@ pub mod datagram;
 mod driver;
 mod pace;
 mod paced;
-mod result;
 mod rpc;
 mod sequence;
-mod tally;
 mod traffic;
 
 use std::net::IpAddr;
@@ -40,7 +38,7 @@ use transport::workload::Sizes;
 use crate::{Error, Result};
 use driver::{Command, Driver};
 
-pub use result::{Datagrams, FlowResult, Outcome};
+pub use outcome::{Datagrams, FlowResult, Outcome};
 
 /// One flow, where it runs, and between which addresses.
 #[derive(Clone, Debug)]
@@ -201,7 +199,9 @@ fn check(spec: &FlowSpec<'_>) -> Result<()> {
             }
             check_control(spec, tcp.control.as_deref())
         }
-        Traffic::Transfers { .. } => refuse("it makes a connection for each transfer; run it with `netarium sim`"),
+        Traffic::Transfers { .. } => {
+            refuse("it makes a connection for each transfer; run it with `netarium sim`")
+        }
         Traffic::Paced { rate, packet, .. } => {
             let most = if spec.from_addr.is_ipv4() { 65_507 } else { 65_527 };
             if packet.count() < datagram::LENGTH as u64 || packet.count() > most {
@@ -212,7 +212,12 @@ fn check(spec: &FlowSpec<'_>) -> Result<()> {
             }
             Ok(())
         }
-        Traffic::Rpc { request: Sizes::Fixed(request), response: Sizes::Fixed(response), tcp, .. } => {
+        Traffic::Rpc {
+            request: Sizes::Fixed(request),
+            response: Sizes::Fixed(response),
+            tcp,
+            ..
+        } => {
             if !request.is_positive() || !response.is_positive() {
                 return refuse("requests and responses must have at least 1 byte");
             }

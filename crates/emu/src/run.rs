@@ -1,13 +1,9 @@
 //! A run, from plan to record, as the command sees it: make the folder, launch the lab's process,
 //! pass signals and progress on, read what came of it.
 
-mod capacity;
 mod ends;
 mod lab;
-mod measure;
 mod message;
-mod picture;
-mod schedule;
 mod summary;
 mod verdict;
 
@@ -18,8 +14,9 @@ use std::sync::Arc;
 
 use ::lab::plan::Plan;
 use base::{Span, Time};
+use outcome::Start;
 use record::RunFolder;
-use record::run::{RunRecord, Status};
+use record::run::{Clock, RunRecord, Status};
 use rustix::event::{PollFd, PollFlags};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -81,7 +78,13 @@ pub fn run(
     })?;
     let folder = RunFolder::create(&options.runs_dir, &plan.name)?;
     folder.write(RunFolder::RESOLVED_LAB, ::lab::resolved(plan).as_bytes())?;
-    let record = summary::begin(plan, options, &folder, &choice);
+    let start = Start {
+        id: folder.id(),
+        repeat: &options.repeat,
+        clock: Clock::Wall,
+        engine: summary::engine(&choice),
+    };
+    let record = outcome::begin(plan, start);
     folder.write_record(&record)?;
     let job = lab::Job {
         plan: Arc::new(plan.clone()),
@@ -101,10 +104,10 @@ pub fn run(
             return Err(error);
         }
     };
-    let outcome = attend(&mut handle, plan, &folder, progress);
+    let ending = attend(&mut handle, plan, &folder, progress);
     handle.end();
     let exit = handle.wait()?;
-    match outcome {
+    match ending {
         Ok(End::Finished) => {}
         Ok(end) => {
             // What had been written is kept.

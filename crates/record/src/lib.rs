@@ -1,7 +1,7 @@
 //! What a run leaves behind: the run folder, its `run.json`, sample tables, captures and log.
 //!
-//! A driver makes a [`RunFolder`], starts a [`Recorder`] in it and feeds the recorder's cheap,
-//! never-blocking [`RecorderHandle`] from its hot path. [`RunRecord`] is the run's summary, the
+//! A driver makes a [`RunFolder`], starts a [`Recorder`] in it and feeds the recorder's cheap
+//! [`RecorderHandle`] from its hot path. [`RunRecord`] is the run's summary, the
 //! stable interface for every tool that reads results.
 #![forbid(unsafe_code)]
 
@@ -19,4 +19,4 @@ pub use folder::RunFolder;
 pub use histogram::{Distribution, Histogram};
 pub use recorder::{CaptureId, Recorder, RecorderHandle, RecorderOptions, RecorderReport};
 pub use run::RunRecord;
-pub use sample::{DropReason, FlowSample, Level, LinkSample, PacketRecord};
+pub use sample::{DropReason, FlowSample, Level, LinkSample, PacketRecord, Transfer};

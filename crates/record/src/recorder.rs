@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use base::Time;
 
-use crate::{Error, FlowSample, Level, LinkSample, PacketRecord, RunFolder};
+use crate::{Error, FlowSample, Level, LinkSample, PacketRecord, RunFolder, Transfer};
 
 mod writer;
 
@@ -18,6 +18,8 @@ use writer::Writer;
 const QUEUE_RECORDS: usize = 1 << 16;
 /// Bytes of packets that may wait for the writer.
 const QUEUE_BYTES: usize = 64 << 20;
+/// A lossless handle looks this often whether packets have been written.
+const FULL_PAUSE: Duration = Duration::from_micros(50);
 /// The longest that a record stays in memory only.
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
 
@@ -36,6 +38,8 @@ pub struct RecorderOptions {
     pub flows: Vec<String>,
     /// Capture files: `alice.eth0` becomes `alice.eth0.pcapng`.
     pub captures: Vec<String>,
+    /// Wait for the writer rather than lose a record: for the virtual clock, which can wait.
+    pub lossless: bool,
 }
 
 /// What became of the records.
@@ -57,6 +61,7 @@ type Comment = &'static str;
 pub(super) enum Message {
     Link(LinkSample),
     Flow(Box<FlowSample>),
+    Transfer(Transfer),
     Packet { at: Time, capture: CaptureId, outbound: bool, comment: Comment, bytes: Box<[u8]> },
     Log { at: Time, level: Level, source: String, text: String },
     Finish,
@@ -71,12 +76,14 @@ struct Shared {
     error: Mutex<Option<Error>>,
 }
 
-/// Feeds the writer thread. Cheap to clone; no method ever blocks: what the writer cannot take is
-/// counted and left out.
+/// Feeds the writer thread. Cheap to clone. Unless the recorder is lossless no method ever blocks:
+/// what the writer cannot take is counted and left out. A lossless one waits, but never for a
+/// writer that has failed.
 #[derive(Clone, Debug)]
 pub struct RecorderHandle {
     queue: SyncSender<Message>,
     shared: Arc<Shared>,
+    lossless: bool,
 }
 
 /// Writes a run's samples, captures and log from a thread of its own.
@@ -97,7 +104,8 @@ impl Recorder {
             .name("recorder".to_owned())
             .spawn(move || run(writer, &records, &theirs))
             .map_err(|e| Error::io("start a thread for", folder.path(), e))?;
-        Ok(Self { handle: RecorderHandle { queue, shared }, thread })
+        let lossless = options.lossless;
+        Ok(Self { handle: RecorderHandle { queue, shared, lossless }, thread })
     }
 
     /// A handle that feeds this recorder.
@@ -134,6 +142,11 @@ impl RecorderHandle {
         self.send(Message::Flow(Box::new(sample)));
     }
 
+    /// Records a transfer that has ended.
+    pub fn transfer(&self, transfer: Transfer) {
+        self.send(Message::Transfer(transfer));
+    }
+
     /// Writes a line to `log.jsonl`; `source` names the element that speaks.
     pub fn log(&self, at: Time, level: Level, source: &str, text: &str) {
         let (source, text) = (source.to_owned(), text.to_owned());
@@ -143,6 +156,12 @@ impl RecorderHandle {
     /// Captures a packet.
     pub fn packet(&self, packet: &PacketRecord<'_>) {
         let length = packet.bytes.len();
+        while self.lossless
+            && self.shared.packet_bytes.load(Relaxed) > QUEUE_BYTES - length.min(QUEUE_BYTES)
+            && !self.failed()
+        {
+            std::thread::sleep(FULL_PAUSE);
+        }
         let waiting = self.shared.packet_bytes.fetch_add(length, Relaxed);
         let message = || Message::Packet {
             at: packet.at,
@@ -151,7 +170,7 @@ impl RecorderHandle {
             comment: packet.dropped.map_or("", crate::DropReason::as_str),
             bytes: packet.bytes.into(),
         };
-        if waiting + length > QUEUE_BYTES || self.queue.try_send(message()).is_err() {
+        if waiting + length > QUEUE_BYTES || !self.deliver(message()) {
             self.shared.packet_bytes.fetch_sub(length, Relaxed);
             self.shared.capture_drops.fetch_add(1, Relaxed);
         }
@@ -164,8 +183,18 @@ impl RecorderHandle {
     }
 
     fn send(&self, message: Message) {
-        if self.queue.try_send(message).is_err() {
+        if !self.deliver(message) {
             self.shared.records_lost.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Whether the writer has taken, or will take, the message. One that has failed goes on
+    /// taking messages (and counts them as lost), so that nobody waits for it in vain.
+    fn deliver(&self, message: Message) -> bool {
+        if self.lossless {
+            self.queue.send(message).is_ok()
+        } else {
+            self.queue.try_send(message).is_ok()
         }
     }
 }

@@ -41,9 +41,15 @@ pub struct RunRecord {
     pub repeat: String,
     /// Hash of the plan: equal for equal labs, whatever their layout and comments.
     pub plan_hash: String,
-    /// Hash of the trace of all packets, on the virtual clock.
+    /// Which clock the run followed.
+    #[serde(default)]
+    pub clock: Clock,
+    /// Hash of the trace of all deliveries: on the virtual clock, and of a recorded run.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub trace_hash: Option<String>,
+    /// What simulating took, on the virtual clock.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub simulation: Option<Simulation>,
     /// The values that a sweep chose.
     #[serde(default)]
     pub sweep: Vec<SweepValue>,
@@ -79,6 +85,36 @@ pub struct RunRecord {
     /// What went wrong or deserves attention, in words.
     #[serde(default)]
     pub warnings: Vec<String>,
+}
+
+/// Which clock a run followed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Clock {
+    /// The machine's: real programs, real kernels.
+    #[default]
+    Wall,
+    /// One that jumps from deadline to deadline.
+    Virtual,
+}
+
+/// What a run on the virtual clock took.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Simulation {
+    /// `hop` or `fluid`, as in the lab file.
+    pub model: String,
+    /// Events that were processed.
+    pub events: u64,
+    /// Links that packets crossed, summed over all packets.
+    pub packet_hops: u64,
+    /// Wall-clock time that it took.
+    pub wall_s: f64,
+    /// Events a wall-clock second.
+    pub events_per_s: f64,
+    /// Simulated seconds a wall-clock second.
+    pub speed_factor: f64,
+    /// The most memory that the process held, where the system tells it.
+    pub peak_memory_bytes: Option<u64>,
 }
 
 /// How far a run came.
@@ -277,7 +313,7 @@ pub struct FlowSummary {
     pub from: String,
     /// The node that accepted it.
     pub to: String,
-    /// What it did, in words: `TCP cubic`, `UDP 5 Mbit/s`, `RPC`.
+    /// What it did, in words: `TCP cubic`, `transfers, TCP cubic`, `UDP 5 Mbit/s`, `RPC`.
     pub kind: String,
     /// When it started; `None` if it did not.
     pub started_s: Option<f64>,
@@ -293,6 +329,9 @@ pub struct FlowSummary {
     pub goodput_bit_per_s: f64,
     /// TCP segments sent again.
     pub retransmits: Option<u64>,
+    /// Retransmission timeouts, where the transport tells them.
+    #[serde(default)]
+    pub timeouts: Option<u64>,
     /// Datagrams sent.
     pub sent_datagrams: Option<u64>,
     /// Datagrams that never arrived.
@@ -303,6 +342,18 @@ pub struct FlowSummary {
     pub duplicate_datagrams: Option<u64>,
     /// Responses received.
     pub responses: Option<u64>,
+    /// Transfers that began, each over a connection of its own.
+    #[serde(default)]
+    pub transfers_started: Option<u64>,
+    /// Transfers that were delivered whole.
+    #[serde(default)]
+    pub transfers_completed: Option<u64>,
+    /// Completion times of transfers.
+    #[serde(default)]
+    pub completion: Option<Distribution>,
+    /// Slowdowns of transfers.
+    #[serde(default)]
+    pub slowdown: Option<Slowdown>,
     /// Round-trip times as the sender's TCP smoothed them.
     pub rtt: Option<Distribution>,
     /// One-way delays of datagrams.
@@ -311,6 +362,23 @@ pub struct FlowSummary {
     pub latency: Option<Distribution>,
     /// What ended it early.
     pub error: Option<String>,
+}
+
+/// Completion times of transfers over the times that they would have taken alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Slowdown {
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: f64,
+    /// 90th percentile.
+    pub p90: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// 99.9th percentile.
+    pub p999: f64,
+    /// The largest.
+    pub max: f64,
 }
 
 /// A real program over the whole run.

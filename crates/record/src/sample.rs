@@ -1,6 +1,6 @@
 //! What a driver hands to the recorder while a run goes on.
 
-use base::{Direction, FlowId, LinkId, Span, Time};
+use base::{Bytes, Direction, FlowId, LinkId, Span, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::{CaptureId, Distribution};
@@ -161,9 +161,9 @@ pub struct FlowSample {
     pub delay: Option<Distribution>,
     /// Datagrams that are lost: not arrived when later ones had (paced UDP).
     pub lost: Option<u64>,
-    /// Times from request to response (RPC).
+    /// Times from request to response (RPC), or from start to completion (transfers).
     pub latency: Option<Distribution>,
-    /// Responses that arrived (RPC).
+    /// Responses that arrived (RPC), or transfers that completed.
     pub responses: Option<u64>,
 }
 
@@ -184,6 +184,32 @@ impl FlowSample {
             latency: None,
             responses: None,
         }
+    }
+}
+
+/// One transfer over a connection of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transfer {
+    /// The flow that it belongs to.
+    pub flow: FlowId,
+    /// When it began.
+    pub start: Time,
+    /// Its payload.
+    pub size: Bytes,
+    /// From its start until the last byte had arrived; `None`: the run ended before.
+    pub completion: Option<Span>,
+    /// The same on an empty network, where that is known.
+    pub ideal: Option<Span>,
+    /// Segments sent again.
+    pub retransmits: Option<u64>,
+}
+
+impl Transfer {
+    /// How many times as long as on an empty network it took, in thousandths.
+    pub fn slowdown_milli(&self) -> Option<u64> {
+        let (took, ideal) = (self.completion?.as_nanos(), self.ideal?.as_nanos());
+        let milli = u128::from(took) * 1000 / u128::from(ideal.max(1));
+        Some(u64::try_from(milli).unwrap_or(u64::MAX))
     }
 }
 

@@ -5,12 +5,12 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use base::{Direction, FlowId, LinkId, Span, Time};
+use base::{Bytes, Direction, FlowId, LinkId, Span, Time};
 use record::run::{SCHEMA, Status};
 use record::table::Table;
 use record::{
     CaptureId, DropReason, Error, FlowSample, Histogram, Level, LinkSample, PacketRecord, Recorder,
-    RecorderOptions, RunFolder, RunRecord,
+    RecorderOptions, RunFolder, RunRecord, Transfer,
 };
 
 const STARTED: u64 = 1_800_000_000_123_456_789;
@@ -21,6 +21,7 @@ fn options() -> RecorderOptions {
         links: vec!["a-r".to_owned(), "r-b".to_owned()],
         flows: vec!["a-b".to_owned()],
         captures: vec!["a.eth0".to_owned()],
+        ..RecorderOptions::default()
     }
 }
 
@@ -93,12 +94,53 @@ fn samples_come_back_from_the_tables() {
 }
 
 #[test]
+fn transfers_come_back_from_their_table() {
+    let parent = tempfile::tempdir().unwrap();
+    let folder = RunFolder::create(parent.path(), "transfers").unwrap();
+    let recorder = Recorder::start(&folder, &options()).unwrap();
+    let transfer = Transfer {
+        flow: FlowId(0),
+        start: ms(5),
+        size: Bytes::new(1_000_000),
+        completion: Some(Span::from_millis(30)),
+        ideal: Some(Span::from_millis(20)),
+        retransmits: Some(3),
+    };
+    recorder.handle().transfer(transfer);
+    recorder.handle().transfer(Transfer { completion: None, ..transfer });
+    assert!(recorder.finish().error.is_none());
+    let table = Table::read(&folder.file("transfers.parquet")).unwrap();
+    assert_eq!(table.texts("flow").unwrap(), ["a-b", "a-b"]);
+    assert_eq!(table.integers("size_bytes").unwrap(), [Some(1_000_000); 2]);
+    assert_eq!(table.integers("completion_ns").unwrap(), [Some(30_000_000), None]);
+    assert_eq!(table.integers("slowdown_milli").unwrap(), [Some(1500), None]);
+}
+
+#[test]
+fn a_lossless_recorder_takes_more_than_its_queue_holds() {
+    let parent = tempfile::tempdir().unwrap();
+    let folder = RunFolder::create(parent.path(), "patient").unwrap();
+    let options = RecorderOptions { lossless: true, ..options() };
+    let recorder = Recorder::start(&folder, &options).unwrap();
+    let (handle, count) = (recorder.handle(), 200_000);
+    for step in 0..count {
+        handle.link(link_sample(step));
+    }
+    let report = recorder.finish();
+    assert!(report.error.is_none(), "{:?}", report.error);
+    assert_eq!(report.records_lost, 0);
+    let links = Table::read(&folder.file("links.parquet")).unwrap();
+    assert_eq!(links.rows(), count as usize);
+}
+
+#[test]
 fn a_run_without_samples_has_empty_tables() {
     let parent = tempfile::tempdir().unwrap();
     let folder = RunFolder::create(parent.path(), "idle").unwrap();
     let report = Recorder::start(&folder, &options()).unwrap().finish();
     assert!(report.error.is_none());
     assert_eq!(Table::read(&folder.file("flows.parquet")).unwrap().rows(), 0);
+    assert!(!folder.file("transfers.parquet").exists());
 }
 
 #[test]

@@ -5,10 +5,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 
-use base::{Bytes, Direction, IfaceId, LinkId, Span, Time};
-use fabric::{Fabric, Network, Output, Wire};
+use base::{IfaceId, Span, Time};
+use fabric::{Fabric, Output};
 use lab::plan::Plan;
-use record::Histogram;
+use outcome::Change;
 use wire::{Offload, VIRTIO_HEADER};
 
 use super::buffer::{Body, Pool};
@@ -18,7 +18,7 @@ use super::ports::Ports;
 use super::routers::Routers;
 use super::tap::Taps;
 use super::wait::{self, Pace};
-use super::{Batch, Change, Command, Report, Setup, What};
+use super::{Batch, Command, Report, Setup};
 use crate::{Error, Result};
 
 /// Packets read from one port before the next has its turn.
@@ -79,16 +79,9 @@ impl Worker {
     ) -> Result<Self> {
         let Setup { plan, enclosure, forwarding, recorder, captures, mirror_captures, origin } =
             setup;
-        let mut fabric = Fabric::try_new(&network(&plan), forwarding, plan.seed)?;
+        let mut fabric = outcome::fabric(&plan, forwarding)?;
         let taps = Taps::new(&plan, recorder, captures, &mirror_captures);
         taps.watched().for_each(|iface| fabric.watch(iface));
-        for (mirror, id) in plan.mirrors.iter().zip(plan.mirror_ids()) {
-            for direction in Direction::BOTH {
-                if mirror.directions[direction.index()] {
-                    fabric.mirror(id, mirror.link, direction);
-                }
-            }
-        }
         let ports = Ports::try_new(enclosure, plan.ifaces.len(), Arc::clone(&bell))?;
         Ok(Self {
             fabric,
@@ -127,7 +120,8 @@ impl Worker {
         self.report.gathered = self.pace.gathered();
         self.report.wake_up = self.wake_up;
         self.report.events = self.fabric.events();
-        self.report.queue_delays = self.queue_delays();
+        let links = self.plan.links.len();
+        self.report.queue_delays = outcome::queue_delays(&mut self.fabric, links);
         self.report.trace_hash = self.fabric.trace_hash();
         self.report
     }
@@ -189,22 +183,8 @@ impl Worker {
 
     fn apply_changes(&mut self, now: Time) {
         while self.changes.front().is_some_and(|change| change.at <= now) {
-            let Some(Change { at, what }) = self.changes.pop_front() else { return };
-            let at = at.max(self.fabric.now());
-            match what {
-                What::Configure(link, direction, config) => {
-                    // The lab checked it; what the fabric refuses anyway stays as it was.
-                    let _ = self.fabric.configure(at, link, direction, *config);
-                }
-                What::Service { links, up, forwarding } => {
-                    for link in links {
-                        let _ = self.fabric.set_up(at, link, up);
-                    }
-                    if let Some(forwarding) = forwarding {
-                        self.fabric.set_forwarding(forwarding);
-                    }
-                }
-            }
+            let Some(change) = self.changes.pop_front() else { return };
+            change.apply(&mut self.fabric);
         }
     }
 
@@ -291,29 +271,9 @@ impl Worker {
     }
 
     fn sample(&mut self, now: Time) {
-        let links = (0..self.plan.links.len())
-            .flat_map(|link| Direction::BOTH.map(|direction| (LinkId::at(link), direction)));
-        let links = links
-            .map(|(link, direction)| {
-                let level = self.fabric.take_queue_level(link, direction);
-                (self.fabric.stats(link, direction).clone(), level)
-            })
-            .collect();
+        let links = outcome::link_counters(&mut self.fabric, self.plan.links.len());
         // Nobody listens any more once the lab is being taken down.
         let _ = self.outbox.send(Batch { at: now, links, delivered: self.report.delivered });
-    }
-
-    fn queue_delays(&mut self) -> Vec<Histogram> {
-        let links = self.plan.links.len();
-        let ends = (0..links).flat_map(|at| Direction::BOTH.map(|side| (LinkId::at(at), side)));
-        let convert = |(link, direction)| {
-            let mut histogram = Histogram::new();
-            for (delay, packets) in self.fabric.queue_delays(link, direction).buckets() {
-                histogram.record_many(delay.as_nanos(), packets);
-            }
-            histogram
-        };
-        ends.map(convert).collect()
     }
 
     fn limit_realtime(&mut self, now: Time) {
@@ -332,21 +292,6 @@ impl Worker {
                 state.in_force = allowed;
             }
         }
-    }
-}
-
-/// The plan's network as the fabric takes it.
-fn network(plan: &Plan) -> Network {
-    let links = plan.links.iter().map(|link| Wire {
-        name: link.name.clone(),
-        ends: link.ends,
-        directions: link.directions.clone(),
-        up: link.up,
-    });
-    Network {
-        nodes: plan.nodes.iter().map(|node| node.fabric).collect(),
-        links: links.collect(),
-        overhead: Bytes::new(plan.overhead.count()),
     }
 }
 

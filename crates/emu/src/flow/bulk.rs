@@ -4,9 +4,9 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use base::Time;
 use lab::plan::{Flow, Traffic};
+use outcome::Tally;
 use sys::socket::{self, Interest, Readiness, TcpOptions};
 
-use super::tally::Tally;
 use super::traffic::{CHUNK, Connections, Endpoints, Progress, Scope, gone};
 use super::{Placed, enter};
 

@@ -8,15 +8,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Receiver;
 
 use base::{FlowId, Span, Time};
-use lab::plan::{Flow, Traffic};
+use lab::plan::Traffic;
+use outcome::{Course, FlowResult, Outcome, Tally};
 use sys::clock;
 use sys::socket::{Interest, Ready, ReadyQueue};
 
 use super::bulk::Bulk;
 use super::paced::Paced;
-use super::result::{FlowResult, Outcome};
 use super::rpc::Rpc;
-use super::tally::Tally;
 use super::traffic::{CHUNK, Endpoints, Progress, Scope};
 use super::{FlowOptions, Placed, SampleSink};
 
@@ -80,7 +79,7 @@ impl Slot {
 
     /// Whether it has an end of its own that has not come.
     fn is_pending(&self) -> bool {
-        !matches!(self.phase, Phase::Ended) && is_finite(&self.placed.flow)
+        !matches!(self.phase, Phase::Ended) && self.placed.flow.is_finite()
     }
 
     fn deadline(&self) -> Option<Time> {
@@ -92,15 +91,6 @@ impl Slot {
             Phase::Ended => None,
         }
     }
-}
-
-/// Whether a flow ends by itself.
-fn is_finite(flow: &Flow) -> bool {
-    let amount = match &flow.traffic {
-        Traffic::Bulk { size, .. } | Traffic::Paced { size, .. } => size.is_some(),
-        Traffic::Rpc { count, .. } | Traffic::Transfers { count, .. } => count.is_some(),
-    };
-    amount || flow.duration.is_some()
 }
 
 /// All flows and what they share.
@@ -297,7 +287,7 @@ impl Driver {
             Err(error) => {
                 slot.phase = Phase::Ended;
                 slot.ended = Some(now);
-                slot.outcome = Outcome::Failed(error);
+                slot.outcome = Outcome::Failed(error.to_string());
             }
         }
         self.count_pending();
@@ -328,7 +318,7 @@ impl Driver {
             Ok(Progress::Cut(at)) => self.end(index, at, Outcome::Expired),
             Err(error) => {
                 let now = self.now();
-                self.end(index, now, Outcome::Failed(error));
+                self.end(index, now, Outcome::Failed(error.to_string()));
             }
         }
     }
@@ -396,9 +386,7 @@ impl Driver {
             let flow = &slot.placed.flow;
             let sample = slot.tally.cut(now, interval, slot.placed.id, &flow.traffic);
             if running && slot.run_started <= self.last_sample {
-                let bits = u128::from(sample.received_bytes) * 8_000_000_000;
-                let rate = bits / u128::from(interval.as_nanos());
-                slot.tally.goodput.record(u64::try_from(rate).unwrap_or(u64::MAX));
+                slot.tally.record_goodput(&sample);
             }
             (self.sink)(sample);
         }
@@ -420,29 +408,13 @@ fn base(index: usize, generation: u16) -> u64 {
     (index as u64) << 32 | u64::from(generation) << 16
 }
 
-fn result(mut slot: Slot) -> FlowResult {
-    let (delay, latency) = slot.tally.take_distributions();
-    let (tcp, udp, rpc) = match &slot.placed.flow.traffic {
-        Traffic::Bulk { .. } => (true, false, false),
-        Traffic::Paced { .. } => (false, true, false),
-        Traffic::Rpc { .. } | Traffic::Transfers { .. } => (true, false, true),
-    };
-    FlowResult {
-        id: slot.placed.id,
-        name: slot.placed.flow.name,
+fn result(slot: Slot) -> FlowResult {
+    let course = Course {
         outcome: slot.outcome,
         started: slot.started,
         ended: slot.ended,
         active: slot.active,
         completion: slot.completion,
-        sent_bytes: slot.tally.sent,
-        received_bytes: slot.tally.received,
-        retransmits: tcp.then(|| slot.tally.retransmits()),
-        datagrams: udp.then(|| slot.tally.datagrams()),
-        responses: rpc.then_some(slot.tally.responses),
-        rtt: slot.tally.rtt,
-        delay,
-        latency,
-        goodput: slot.tally.goodput,
-    }
+    };
+    slot.tally.into_result(slot.placed.id, &slot.placed.flow, course)
 }

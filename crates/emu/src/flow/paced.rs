@@ -4,14 +4,13 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use base::{Span, Time};
 use lab::plan::{Flow, Traffic};
+use outcome::{Datagrams, Tally};
 use sys::clock;
 use sys::socket::{self, BATCH, Interest, Readiness};
 
 use super::datagram::{Header, LENGTH};
 use super::pace::Pace;
-use super::result::Datagrams;
 use super::sequence::{Arrived, Sequence};
-use super::tally::Tally;
 use super::traffic::{Endpoints, Progress, Scope};
 use super::{Placed, enter};
 
@@ -61,7 +60,8 @@ pub(super) struct Paced {
 
 impl Paced {
     pub(super) fn open(placed: &Placed, scope: &Scope<'_>) -> sys::Result<Self> {
-        let Flow { traffic: Traffic::Paced { rate, packet, size, .. }, dscp, .. } = &placed.flow else {
+        let Flow { traffic: Traffic::Paced { rate, packet, size, .. }, dscp, .. } = &placed.flow
+        else {
             unreachable!("the driver opens paced flows with this")
         };
         enter(&placed.netns[1])?;

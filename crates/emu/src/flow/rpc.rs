@@ -4,10 +4,10 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use base::{Span, Time};
 use lab::plan::{Flow, Traffic};
+use outcome::Tally;
 use sys::socket::{self, Interest, Readiness, TcpOptions};
 use transport::workload::Sizes;
 
-use super::tally::Tally;
 use super::traffic::{Connections, Endpoints, Progress, Scope, gone};
 use super::{Placed, enter};
 
@@ -98,7 +98,8 @@ impl Rpc {
             interval,
             tcp,
             ..
-        } = traffic else {
+        } = traffic
+        else {
             unreachable!("the driver opens RPC flows with this")
         };
         let congestion = tcp.control.as_deref();

@@ -3,10 +3,9 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use base::{Span, Time};
+use outcome::Tally;
 use sys::clock;
 use sys::socket::{Interest, Readiness, ReadyQueue, TcpInfo};
-
-use super::tally::Tally;
 
 /// Payload that is written at once; a power of two that stays in a core's cache.
 pub(super) const CHUNK: usize = 256 << 10;

@@ -1,5 +1,6 @@
 //! A run, from inside the lab's own process: build, supervise, end, write the record.
 
+use std::fmt::Display;
 use std::io::{BufRead, BufReader};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
@@ -8,17 +9,17 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
 use base::{NodeId, ProgramId, Span, Time};
-use lab::plan::{Action, Event, Plan, Role, Traffic};
+use lab::plan::{Action, Event, Plan, Role};
 use lab::routes::Routes;
-use record::run::{EventRecord, RunRecord, Status};
+use outcome::{FlowLedger, LinkLedger, Schedule};
+use record::run::{EventRecord, Lateness, RunRecord, Status};
 use record::{FlowSample, Level, Recorder, RecorderOptions, RunFolder};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use sys::sched::CpuTimes;
 
 use super::ends::flow_specs;
 use super::message::{self, FromLab, ToLab};
-use super::schedule::Schedule;
-use super::summary::{self, Findings, LinkLedger};
+use super::summary;
 use super::verdict;
 use crate::datapath::{Datapath, Report, Setup};
 use crate::enclosure::{self, Enclosure, Engine, install_names};
@@ -30,6 +31,10 @@ use crate::{Error, Result};
 
 /// From the start of the data path to the lab's time zero: what calibration takes.
 const LEAD: Span = Span::from_millis(60);
+
+/// How far ahead changes of the network are handed to the data path: long enough that computing
+/// routes is never late.
+const AHEAD: Span = Span::from_millis(1_500);
 
 /// The control loop looks around at least this often.
 const ROUND: Span = Span::from_millis(50);
@@ -93,7 +98,10 @@ struct Running {
     flow_samples: Receiver<FlowSample>,
     schedule: Schedule,
     ledger: LinkLedger,
-    findings: Findings,
+    flow_ledger: FlowLedger,
+    /// Events that took place.
+    events: Vec<EventRecord>,
+    warnings: Vec<String>,
     /// Programs that went down with their node.
     felled: Vec<ProgramId>,
     origin: u64,
@@ -108,9 +116,9 @@ impl Running {
         let cpu = CpuTimes::read().unwrap_or_default();
         let link_up: Vec<bool> = plan.links.iter().map(|link| link.up).collect();
         let routes = Routes::compute(&plan, &link_up);
-        let mut findings = Findings::default();
-        findings.warn_all(&side.notices);
-        let (enclosure, uplink) = enclose(&job, &mut side, &routes, &mut findings)?;
+        let mut warnings = Vec::new();
+        warn_all(&mut warnings, &side.notices);
+        let (enclosure, uplink) = enclose(&job, &mut side, &routes, &mut warnings)?;
         let supervisor = Supervisor::new(&plan, &enclosure, &job.folder, &job.lab_dir)?;
         let (captures, mirror_captures, names) = captures(&plan);
         let recorder = start_recorder(&job, names)?;
@@ -146,6 +154,7 @@ impl Running {
             channel: BufReader::new(side.channel),
             schedule: Schedule::new(Arc::clone(&plan)),
             ledger: LinkLedger::new(&plan, recorder.handle()),
+            flow_ledger: FlowLedger::new(&plan),
             enclosure,
             _uplink: uplink,
             routes,
@@ -154,7 +163,8 @@ impl Running {
             supervisor,
             flows,
             flow_samples,
-            findings,
+            events: Vec::new(),
+            warnings,
             felled: Vec::new(),
             origin,
             next_news: Time::ZERO,
@@ -185,7 +195,7 @@ impl Running {
     /// One turn of the control loop; the reason to end, once there is one.
     fn round(&mut self) -> Option<End> {
         let now = self.now();
-        for change in self.schedule.changes(now) {
+        for change in self.schedule.changes(now + AHEAD) {
             self.datapath.change(change);
         }
         for event in self.schedule.due(now) {
@@ -220,15 +230,8 @@ impl Running {
     /// Whether all that has an end of its own has come to it.
     fn is_done(&self) -> bool {
         let plan = &self.job.plan;
-        let finite_flow = |flow: &lab::plan::Flow| {
-            flow.duration.is_some()
-                || match &flow.traffic {
-                    Traffic::Bulk { size, .. } | Traffic::Paced { size, .. } => size.is_some(),
-                    Traffic::Rpc { count, .. } | Traffic::Transfers { count, .. } => count.is_some(),
-                }
-        };
         let has_work = plan.programs.iter().any(|program| !program.service)
-            || plan.flows.iter().any(finite_flow);
+            || plan.flows.iter().any(lab::plan::Flow::is_finite);
         !self.job.stay
             && has_work
             && self.schedule.next().is_none()
@@ -238,7 +241,7 @@ impl Running {
 
     fn act(&mut self, event: Event, now: Time) {
         self.recorder.handle().log(now, Level::Info, "event", &event.text);
-        self.findings.events.push(EventRecord { at_s: event.at.as_secs_f64(), text: event.text });
+        self.events.push(EventRecord { at_s: event.at.as_secs_f64(), text: event.text });
         match event.action {
             Action::Stop(program) => self.supervisor.stop(program, now),
             Action::Kill(program) => self.supervisor.kill(program, now),
@@ -300,9 +303,9 @@ impl Running {
     fn drain(&mut self) {
         while let Some(batch) = self.datapath.batch() {
             self.delivered = batch.delivered;
-            self.ledger.enter(batch);
+            self.ledger.enter(batch.at, batch.links);
         }
-        self.findings.keep(&self.job.plan, self.flow_samples.try_iter());
+        self.flow_samples.try_iter().for_each(|sample| self.flow_ledger.enter(&sample));
     }
 
     /// Whether the command asked to stop, or is gone.
@@ -360,14 +363,14 @@ impl Running {
         let (report, batches) = match self.datapath.finish() {
             Ok(finished) => finished,
             Err(error) => {
-                self.findings.warnings.push(error.to_string());
+                self.warnings.push(error.to_string());
                 (Report::default(), Vec::new())
             }
         };
         for batch in batches {
-            self.ledger.enter(batch);
+            self.ledger.enter(batch.at, batch.links);
         }
-        self.findings.keep(&self.job.plan, self.flow_samples.try_iter());
+        self.flow_samples.try_iter().for_each(|sample| self.flow_ledger.enter(&sample));
         let cpu = CpuTimes::read().unwrap_or_default().since(self.cpu);
         let recorded = self.recorder.finish();
         let mut record = self.job.record;
@@ -376,8 +379,6 @@ impl Running {
             End::Interrupted => Status::Interrupted,
             End::Failed(_) => Status::Failed,
         };
-        record.elapsed_s = ended.as_secs_f64();
-        record.ended_unix_ms = Some(sys::clock::realtime() / 1_000_000);
         record.machine.realtime = report.realtime;
         let tolerance = verdict::tolerance(&self.job.plan, &self.routes);
         let mut failure = match end {
@@ -388,28 +389,37 @@ impl Running {
             record.status = Status::Failed;
             failure = failure.or(Some(Error::Record(error)));
         }
-        let host = record::run::HostFaults {
+        record.host = record::run::HostFaults {
             steal_s: cpu.steal as f64 / 1e9,
             dropped_packets: dropped,
             capture_drops: recorded.capture_drops,
             records_lost: recorded.records_lost,
             cpu_s: report.cpu.as_secs_f64(),
         };
-        summary::complete(
-            &mut record,
-            summary::Ended {
-                plan: &self.job.plan,
-                at: ended,
-                results: &results,
-                supervisor: &self.supervisor,
-                ledger: &self.ledger,
-                findings: self.findings,
-                report: &report,
-                host,
-                tolerance,
-                failure,
-            },
-        );
+        record.lateness = Lateness {
+            distribution: report.lateness.distribution(),
+            tolerance_ns: tolerance.as_nanos(),
+            histogram: report.lateness.clone(),
+        };
+        record.programs = summary::programs(&self.job.plan, &self.supervisor);
+        let unsent = results.iter().filter_map(|result| result.datagrams);
+        let unsent = unsent.map(|counts| counts.skipped).sum();
+        let elapsed = ended.as_secs_f64();
+        let verdict = verdict::judge(&report, &record.host, unsent, tolerance, elapsed);
+        record.verdict = Some(verdict);
+        record.exit_code = failure.as_ref().map(Error::exit_code);
+        record.events = self.events;
+        record.warnings = self.warnings;
+        record.warnings.extend(failure.map(|failure| failure.to_string()));
+        let ended = outcome::Ended {
+            plan: &self.job.plan,
+            at: ended,
+            results: &results,
+            links: &self.ledger,
+            flows: &self.flow_ledger,
+            queue_delays: &report.queue_delays,
+        };
+        outcome::complete(&mut record, &ended);
         self.job.folder.write_record(&record)?;
         if let Some(enclosure) = Arc::into_inner(self.enclosure) {
             enclosure::close(enclosure.hosts);
@@ -452,7 +462,7 @@ impl Running {
             }
             match enclosure::damaged_datagrams(host, &self.job.plan) {
                 Ok(damaged) => sum = sum.saturating_sub(damaged),
-                Err(error) => self.findings.warnings.push(error.to_string()),
+                Err(error) => self.warnings.push(error.to_string()),
             }
         }
         sum
@@ -463,7 +473,7 @@ impl Running {
         for host in &self.enclosure.hosts {
             match enclosure::device_drops(host, &self.job.plan) {
                 Ok(drops) => sum += drops,
-                Err(error) => self.findings.warnings.push(error.to_string()),
+                Err(error) => self.warnings.push(error.to_string()),
             }
         }
         sum
@@ -475,11 +485,11 @@ fn enclose(
     job: &Job,
     side: &mut LabSide,
     routes: &Routes,
-    findings: &mut Findings,
+    warnings: &mut Vec<String>,
 ) -> Result<(Enclosure, Option<Uplink>)> {
     let plan = &job.plan;
     let enclosure = enclosure::build(plan, routes, job.engine)?;
-    findings.warn_all(&enclosure.notices);
+    warn_all(warnings, &enclosure.notices);
     let mut uplink = side.uplink.take();
     if let Some(uplink) = &mut uplink {
         let is_host = |at: NodeId| plan.nodes[at.index()].kind == Role::Host;
@@ -488,8 +498,12 @@ fn enclose(
         }
     }
     let resolver = uplink.as_ref().map(|_| RESOLVER);
-    findings.warn_all(&install_names(&side.mounts, plan, resolver));
+    warn_all(warnings, &install_names(&side.mounts, plan, resolver));
     Ok((enclosure, uplink))
+}
+
+fn warn_all(warnings: &mut Vec<String>, notices: &[impl Display]) {
+    warnings.extend(notices.iter().map(ToString::to_string));
 }
 
 fn start_recorder(job: &Job, captures: Vec<String>) -> Result<Recorder> {
@@ -498,6 +512,7 @@ fn start_recorder(job: &Job, captures: Vec<String>) -> Result<Recorder> {
         links: job.plan.links.iter().map(|link| link.name.clone()).collect(),
         flows: job.plan.flows.iter().map(|flow| flow.name.clone()).collect(),
         captures,
+        lossless: false,
     };
     Ok(Recorder::start(&job.folder, &options)?)
 }

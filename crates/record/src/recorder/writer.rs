@@ -12,7 +12,9 @@ use serde::Serialize;
 use super::{FLUSH_EVERY, Message, RecorderOptions};
 use crate::folder::file_name;
 use crate::table::{Cell, Column, Kind, Table, join_parts, write_part};
-use crate::{Distribution, DropReason, Error, FlowSample, Level, LinkSample, RunFolder, pcapng};
+use crate::{
+    Distribution, DropReason, Error, FlowSample, Level, LinkSample, RunFolder, Transfer, pcapng,
+};
 
 /// Rows after which a part of a table is written.
 const PART_ROWS: usize = 1 << 16;
@@ -28,6 +30,7 @@ pub(super) struct Writer {
     directions: [ByteArray; 2],
     link_samples: Growing,
     flow_samples: Growing,
+    transfers: Growing,
     captures: Vec<Appended>,
     log: Appended,
     packets: u64,
@@ -58,8 +61,9 @@ impl Writer {
             links: names(&options.links),
             flows: names(&options.flows),
             directions: Direction::BOTH.map(|d| ByteArray::from(d.as_str())),
-            link_samples: Growing::new(folder.file("links.parquet"), link_columns()),
-            flow_samples: Growing::new(folder.file("flows.parquet"), flow_columns()),
+            link_samples: Growing::new(folder.file("links.parquet"), link_columns(), true),
+            flow_samples: Growing::new(folder.file("flows.parquet"), flow_columns(), true),
+            transfers: Growing::new(folder.file("transfers.parquet"), transfer_columns(), false),
             captures: options.captures.iter().map(capture).collect::<Result<_, Error>>()?,
             log: Appended::create(folder.file("log.jsonl"))?,
             packets: 0,
@@ -79,6 +83,11 @@ impl Writer {
                 let name = name_of(&self.flows, sample.flow.index());
                 self.flow_samples.rows.push(flow_row(&sample, name));
                 self.flow_samples.write_if_large()
+            }
+            Message::Transfer(transfer) => {
+                let name = name_of(&self.flows, transfer.flow.index());
+                self.transfers.rows.push(transfer_row(&transfer, name));
+                self.transfers.write_if_large()
             }
             Message::Packet { at, capture, outbound, comment, bytes } => {
                 let Some(file) = self.captures.get_mut(capture.0 as usize) else { return Ok(()) };
@@ -107,7 +116,8 @@ impl Writer {
         self.log.flush()?;
         self.captures.iter_mut().try_for_each(Appended::flush)?;
         self.link_samples.write_if_old()?;
-        self.flow_samples.write_if_old()
+        self.flow_samples.write_if_old()?;
+        self.transfers.write_if_old()
     }
 
     /// Writes all that waits. Each file is tried; the first error is returned.
@@ -116,7 +126,7 @@ impl Writer {
         for capture in &mut self.captures {
             first = first.and(capture.flush());
         }
-        for table in [&mut self.link_samples, &mut self.flow_samples] {
+        for table in [&mut self.link_samples, &mut self.flow_samples, &mut self.transfers] {
             let written = table.write();
             let joined = join_parts(&table.path);
             first = first.and(written).and(joined);
@@ -175,11 +185,13 @@ struct Growing {
     rows: Table,
     part: u32,
     written: Instant,
+    /// Whether there is a file even without rows.
+    always: bool,
 }
 
 impl Growing {
-    fn new(path: PathBuf, columns: Vec<Column>) -> Self {
-        Self { path, rows: Table::new(columns), part: 0, written: Instant::now() }
+    fn new(path: PathBuf, columns: Vec<Column>, always: bool) -> Self {
+        Self { path, rows: Table::new(columns), part: 0, written: Instant::now(), always }
     }
 
     fn write_if_large(&mut self) -> Result<(), Error> {
@@ -193,9 +205,9 @@ impl Growing {
         self.write()
     }
 
-    /// Writes a part; the first also without rows, so that each run has its tables.
+    /// Writes a part; the first also without rows where each run has such a table.
     fn write(&mut self) -> Result<(), Error> {
-        if self.rows.rows() > 0 || self.part == 0 {
+        if self.rows.rows() > 0 || (self.part == 0 && self.always) {
             let path: &Path = &self.path;
             let result = write_part(path, self.part, &self.rows);
             self.rows.clear();
@@ -293,5 +305,29 @@ fn flow_row(sample: &FlowSample, name: ByteArray) -> [Cell; 16] {
         of(sample.latency, |d| d.p99_ns),
         of(sample.latency, |d| d.max_ns),
         Cell::Optional(sample.responses),
+    ]
+}
+
+fn transfer_columns() -> Vec<Column> {
+    vec![
+        Column::new("flow", "", Kind::Text),
+        Column::new("start_ns", "ns", Kind::Integer),
+        Column::new("size_bytes", "B", Kind::Integer),
+        Column::new("completion_ns", "ns", Kind::Optional),
+        Column::new("ideal_ns", "ns", Kind::Optional),
+        Column::new("slowdown_milli", "thousandths", Kind::Optional),
+        Column::new("retransmits", "segments", Kind::Optional),
+    ]
+}
+
+fn transfer_row(transfer: &Transfer, name: ByteArray) -> [Cell; 7] {
+    [
+        Cell::Text(name),
+        Cell::Integer(transfer.start.as_nanos()),
+        Cell::Integer(transfer.size.count()),
+        Cell::Optional(transfer.completion.map(Span::as_nanos)),
+        Cell::Optional(transfer.ideal.map(Span::as_nanos)),
+        Cell::Optional(transfer.slowdown_milli()),
+        Cell::Optional(transfer.retransmits),
     ]
 }

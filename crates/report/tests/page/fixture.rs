@@ -34,7 +34,7 @@ pub(crate) fn make(parent: &Path, trusted: bool) -> RunFolder {
             started_unix_ns: record.started_unix_ms * 1_000_000,
             links: LINKS.map(|l| l.0.to_owned()).to_vec(),
             flows: FLOWS.map(|f| f.0.to_owned()).to_vec(),
-            captures: Vec::new(),
+            ..RecorderOptions::default()
         },
     )
     .expect("the fixture can be written");

@@ -4,7 +4,7 @@ use base::{FlowId, Span, Time};
 use record::Histogram;
 
 /// How a flow ended.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
     /// Its start never came.
@@ -15,12 +15,28 @@ pub enum Outcome {
     Expired,
     /// An event or the end of the run stopped it.
     Stopped,
-    /// The network or the kernel ended it: a timeout, a reset, no route.
-    Failed(sys::Error),
+    /// The network, the transport or the kernel ended it: a timeout, a reset, no route.
+    Failed(String),
 }
 
-/// A flow over the whole run. Where it ran several times, amounts are sums.
-#[derive(Debug)]
+/// When a flow ran and how it ended.
+#[derive(Clone, Debug)]
+pub struct Course {
+    /// How it ended (the last time).
+    pub outcome: Outcome,
+    /// When it first started.
+    pub started: Option<Time>,
+    /// When its last byte arrived, or it was stopped.
+    pub ended: Option<Time>,
+    /// How long it ran.
+    pub active: Span,
+    /// From start to complete delivery, if it came to that (the last time).
+    pub completion: Option<Span>,
+}
+
+/// A flow over the whole run. Where it ran several times, amounts are sums. Made by
+/// [`crate::Tally::into_result`].
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FlowResult {
     /// Its number in the plan.
@@ -37,16 +53,20 @@ pub struct FlowResult {
     pub active: Span,
     /// From start to complete delivery, if it came to that (the last time).
     pub completion: Option<Span>,
-    /// Payload bytes that the sender (RPC: the client) handed to its kernel.
+    /// Payload bytes that the sender (RPC: the client) handed to its transport.
     pub sent_bytes: u64,
     /// Payload bytes that arrived: at the receiver, for RPC at the client.
     pub received_bytes: u64,
-    /// TCP segments sent again (bulk: by the sender; RPC: by both ends).
+    /// TCP segments sent again (by the sender; RPC: by both ends).
     pub retransmits: Option<u64>,
+    /// Retransmission timeouts, where the transport tells them.
+    pub timeouts: Option<u64>,
     /// Counts of a paced flow.
     pub datagrams: Option<Datagrams>,
     /// Responses that arrived (RPC).
     pub responses: Option<u64>,
+    /// Transfers over connections of their own.
+    pub transfers: Option<Transfers>,
     /// The sender's smoothed round-trip time at each sample, in nanoseconds.
     pub rtt: Histogram,
     /// One-way delays of datagrams, in nanoseconds.
@@ -68,7 +88,7 @@ impl FlowResult {
 /// Datagrams of a paced flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Datagrams {
-    /// The sender's kernel took these.
+    /// The sender's transport took these.
     pub sent: u64,
     /// These arrived, each counted once.
     pub received: u64,
@@ -101,4 +121,17 @@ impl std::ops::AddAssign for Datagrams {
         self.skipped += other.skipped;
         self.overrun += other.overrun;
     }
+}
+
+/// Transfers of a flow, each over a connection of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Transfers {
+    /// These began.
+    pub started: u64,
+    /// These were delivered whole.
+    pub completed: u64,
+    /// From start to complete delivery, in nanoseconds.
+    pub completion: Histogram,
+    /// Completion times over the time that the transfer would have taken alone, in thousandths.
+    pub slowdown: Histogram,
 }

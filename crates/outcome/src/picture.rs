@@ -6,7 +6,7 @@ use lab::plan::{Plan, Role};
 use record::run::{NodeRole, Topology, TopologyLink, TopologyNode};
 
 /// The picture of a plan's network; the same for the same seed.
-pub(super) fn topology(plan: &Plan) -> Topology {
+pub fn topology(plan: &Plan) -> Topology {
     let links: Vec<[u32; 2]> = plan.links.iter().map(|link| link.ends.map(|end| end.0)).collect();
     let places = topology::layout::place(plan.nodes.len(), &links, plan.seed);
     let nodes = plan.nodes.iter().zip(places).map(|(node, [x, y])| TopologyNode {
@@ -51,7 +51,7 @@ fn addresses(plan: &Plan, node: &lab::plan::Node) -> Vec<String> {
 }
 
 /// One direction of a link in words: `10 Mbit/s, 25 ms, fq-codel, loss 0.1 %`.
-pub(super) fn words(config: &LinkConfig) -> String {
+fn words(config: &LinkConfig) -> String {
     let mut words = Vec::new();
     match &config.rate {
         Rate::Unlimited => {}

@@ -3,25 +3,25 @@
 use base::{Direction, FlowId, LinkId, Span, Time};
 use lab::expect::{Measure, Metric, Statistic, Subject};
 use lab::plan::Plan;
-use record::run::{ProgramEnd, RunRecord};
+use record::run::{Clock, ProgramEnd, RunRecord};
 use record::{Distribution, FlowSample, Histogram, LinkSample};
 
-use super::capacity;
+use crate::capacity;
 use crate::flow::FlowResult;
 
 /// All that metrics are made of. Samples are those of flows and links that an expectation names.
-pub(super) struct Measured<'a> {
-    pub(super) plan: &'a Plan,
-    pub(super) record: &'a RunRecord,
-    pub(super) results: &'a [FlowResult],
-    pub(super) flow_samples: &'a [FlowSample],
-    pub(super) link_samples: &'a [LinkSample],
-    pub(super) ended: Time,
+pub(crate) struct Measured<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) record: &'a RunRecord,
+    pub(crate) results: &'a [FlowResult],
+    pub(crate) flow_samples: &'a [FlowSample],
+    pub(crate) link_samples: &'a [LinkSample],
+    pub(crate) ended: Time,
 }
 
 impl Measured<'_> {
     /// The value in the measure's base unit; `None` if there was nothing to measure.
-    pub(super) fn value(&self, metric: &Metric) -> Option<f64> {
+    pub(crate) fn value(&self, metric: &Metric) -> Option<f64> {
         match metric.subject {
             Subject::Flow(flow) => self.flow(flow, metric),
             Subject::Link(link, direction) => self.link(link, direction, metric),
@@ -39,11 +39,12 @@ impl Measured<'_> {
                 }
             }
             Subject::Run => match metric.measure {
+                // Nothing is late on a clock that waits.
+                Measure::Lateness if self.record.clock == Clock::Virtual => Some(0.0),
                 Measure::Lateness => {
                     let lateness = self.record.lateness.distribution.as_ref()?;
                     Some(statistic_of(lateness, metric.statistic))
                 }
-
                 Measure::Duration => Some(self.record.elapsed_s * 1e9),
                 Measure::Trusted => {
                     self.record.verdict.as_ref().map(|verdict| f64::from(u8::from(verdict.trusted)))

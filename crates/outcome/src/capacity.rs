@@ -5,7 +5,7 @@ use fabric::{LinkConfig, Rate, Trace};
 use lab::plan::{Action, Plan};
 
 /// Bits that one direction of a link can carry between two moments; `None` while unlimited.
-pub(super) fn bits(
+pub(crate) fn bits(
     plan: &Plan,
     link: LinkId,
     direction: Direction,
@@ -49,13 +49,12 @@ fn bits_per_second(config: &LinkConfig) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample;
     use base::{Bandwidth, Span};
     use lab::plan::Event;
 
     #[test]
     fn capacity_follows_the_events() {
-        let mut plan = sample::star(2);
+        let mut plan = crate::tests::star();
         let config = |mbit| LinkConfig {
             rate: Rate::Constant(Bandwidth::from_mbits_per_sec(mbit)),
             ..LinkConfig::default()

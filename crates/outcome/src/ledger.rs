@@ -1,0 +1,130 @@
+//! Counters become samples, and what the summary needs of them is kept.
+
+use base::{Direction, LinkId, Time};
+use fabric::{Fabric, LinkStats, QueueLevel};
+use lab::expect::Subject;
+use lab::plan::Plan;
+use record::{DropReason, FlowSample, Histogram, LinkSample, RecorderHandle};
+
+/// Turns counters of links into samples.
+#[derive(Debug)]
+pub struct LinkLedger {
+    recorder: RecorderHandle,
+    at: Time,
+    pub(crate) last: Vec<LinkStats>,
+    pub(crate) queue_max_bytes: Vec<u64>,
+    /// Positions whose samples are kept, because an expectation names them.
+    named: Vec<bool>,
+    pub(crate) kept: Vec<LinkSample>,
+}
+
+impl LinkLedger {
+    /// A ledger whose samples go to `recorder`.
+    pub fn new(plan: &Plan, recorder: RecorderHandle) -> Self {
+        let positions = plan.links.len() * 2;
+        let mut named = vec![false; positions];
+        for expectation in &plan.expectations {
+            if let Subject::Link(link, direction) = expectation.metric.subject {
+                named[link.index() * 2 + direction.index()] = true;
+            }
+        }
+        Self {
+            recorder,
+            at: Time::ZERO,
+            last: vec![LinkStats::default(); positions],
+            queue_max_bytes: vec![0; positions],
+            named,
+            kept: Vec::new(),
+        }
+    }
+
+    /// Enters the counters of all links as of `at`, counted since the start: up and down of link
+    /// 0, up and down of link 1, … as [`link_counters`] gives them.
+    pub fn enter(&mut self, at: Time, links: impl IntoIterator<Item = (LinkStats, QueueLevel)>) {
+        let interval = at.since(self.at);
+        for (position, (stats, level)) in links.into_iter().enumerate().take(self.last.len()) {
+            let peak = &mut self.queue_max_bytes[position];
+            *peak = level.peak_bytes.max(*peak);
+            let last = &self.last[position];
+            let idle = stats == *last && level.peak_packets == 0 && level.peak_bytes == 0;
+            if interval.is_positive() && !idle {
+                let direction = Direction::BOTH[position % 2];
+                let link = LinkId::at(position / 2);
+                let mut sample = LinkSample::empty(at, interval, link, direction);
+                sample.sent_packets = stats.sent_packets - last.sent_packets;
+                sample.sent_bytes = stats.sent_bytes - last.sent_bytes;
+                sample.queue_packets = level.packets;
+                sample.queue_bytes = level.bytes;
+                sample.queue_max_bytes = level.peak_bytes;
+                sample.queue_delay_max = (sample.sent_bytes > 0).then_some(level.peak_delay);
+                for reason in fabric::DropReason::ALL {
+                    sample.drops[DropReason::from(reason).index()] =
+                        stats.drops[reason.index()] - last.drops[reason.index()];
+                }
+                sample.marks = stats.marked - last.marked;
+                if self.named[position] {
+                    self.kept.push(sample.clone());
+                }
+                self.recorder.link(sample);
+            }
+            self.last[position] = stats;
+        }
+        self.at = at;
+    }
+}
+
+/// Keeps the samples of flows that an expectation names.
+#[derive(Debug, Default)]
+pub struct FlowLedger {
+    named: Vec<bool>,
+    pub(crate) kept: Vec<FlowSample>,
+}
+
+impl FlowLedger {
+    /// For the expectations of `plan`.
+    pub fn new(plan: &Plan) -> Self {
+        let mut named = vec![false; plan.flows.len()];
+        for expectation in &plan.expectations {
+            if let Subject::Flow(flow) = expectation.metric.subject {
+                named[flow.index()] = true;
+            }
+        }
+        Self { named, kept: Vec::new() }
+    }
+
+    /// Keeps the sample if it may be asked for.
+    pub fn enter(&mut self, sample: &FlowSample) {
+        if self.named.get(sample.flow.index()) == Some(&true) {
+            self.kept.push(sample.clone());
+        }
+    }
+}
+
+/// All directions of `links` links, in the ledger's order.
+fn directions(links: usize) -> impl Iterator<Item = (LinkId, Direction)> {
+    (0..links).flat_map(|link| Direction::BOTH.map(|direction| (LinkId::at(link), direction)))
+}
+
+/// The counters of a fabric's links as [`LinkLedger::enter`] takes them. Peaks begin anew.
+pub fn link_counters<B: Clone + 'static>(
+    fabric: &mut Fabric<B>,
+    links: usize,
+) -> Vec<(LinkStats, QueueLevel)> {
+    let read = |(link, direction)| {
+        let level = fabric.take_queue_level(link, direction);
+        (fabric.stats(link, direction).clone(), level)
+    };
+    directions(links).map(read).collect()
+}
+
+/// How long packets waited in each direction of a fabric's links, in the ledger's order.
+pub fn queue_delays<B: Clone + 'static>(fabric: &mut Fabric<B>, links: usize) -> Vec<Histogram> {
+    let convert = |(link, direction)| {
+        let mut histogram = Histogram::new();
+        for (delay, packets) in fabric.queue_delays(link, direction).buckets() {
+            histogram.record_many(delay.as_nanos(), packets);
+        }
+        histogram
+    };
+    directions(links).map(convert).collect()
+}

@@ -1,0 +1,27 @@
+//! What a run came to, on either clock.
+//!
+//! A driver [`begin`]s a record, hands changes of the network out by a [`Schedule`], enters the
+//! counters of links into a [`LinkLedger`] and those of flows into a [`Tally`] each, and at the end
+//! [`complete`]s the record: summaries, expectations, exit code.
+#![forbid(unsafe_code)]
+
+mod begin;
+mod capacity;
+mod flow;
+mod ledger;
+mod measure;
+mod picture;
+mod schedule;
+mod summary;
+mod tally;
+
+pub use begin::{Start, begin, machine, unix_ms};
+pub use flow::{Course, Datagrams, FlowResult, Outcome, Transfers};
+pub use ledger::{FlowLedger, LinkLedger, link_counters, queue_delays};
+pub use picture::topology;
+pub use schedule::{Change, Schedule, What, fabric};
+pub use summary::{Ended, complete};
+pub use tally::Tally;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+//! The record of a run that has ended.
+
+use std::collections::BTreeMap;
+
+use base::{Direction, LinkId, NodeId, Span, Time};
+use lab::expect;
+use lab::plan::{Plan, Traffic};
+use record::run::{
+    Clock, ExpectationRecord, FlowSummary, LinkSummary, Outcome, Slowdown, Status, Verdict,
+};
+use record::{DropReason, Histogram, RunRecord};
+
+use crate::flow::{self, FlowResult, Transfers};
+use crate::ledger::{FlowLedger, LinkLedger};
+use crate::measure::Measured;
+use crate::{begin, capacity};
+
+/// All that a record is completed from.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended<'a> {
+    /// What ran.
+    pub plan: &'a Plan,
+    /// How far it came.
+    pub at: Time,
+    /// The flows' results.
+    pub results: &'a [FlowResult],
+    /// The links' counters, all entered.
+    pub links: &'a LinkLedger,
+    /// Samples of flows that expectations name.
+    pub flows: &'a FlowLedger,
+    /// How long packets waited, in the order of [`LinkLedger`]; links beyond it say nothing.
+    pub queue_delays: &'a [Histogram],
+}
+
+/// Completes a record whose status, programs, lateness and verdict the driver has entered:
+/// links, flows, expectations and, unless an error has set it, the exit code.
+pub fn complete(record: &mut RunRecord, ended: &Ended<'_>) {
+    record.elapsed_s = ended.at.as_secs_f64();
+    record.ended_unix_ms = Some(begin::unix_ms());
+    if record.clock == Clock::Virtual && record.verdict.is_none() {
+        let reason = "the machine decides nothing on the virtual clock".to_owned();
+        record.verdict = Some(Verdict { trusted: true, reasons: vec![reason] });
+    }
+    record.links = links(ended);
+    record.flows = ended.results.iter().map(|result| flow_summary(ended.plan, result)).collect();
+    let measured = Measured {
+        plan: ended.plan,
+        record,
+        results: ended.results,
+        flow_samples: &ended.flows.kept,
+        link_samples: &ended.links.kept,
+        ended: ended.at,
+    };
+    let check = |expectation: &expect::Expectation| {
+        let quantity = expectation.metric.measure.quantity();
+        let (outcome, value) = match expectation.check(&|metric| measured.value(metric)) {
+            expect::Outcome::Held { measured } => (Outcome::Passed, Some(measured)),
+            expect::Outcome::Failed { measured } => (Outcome::Failed, Some(measured)),
+            expect::Outcome::NotMeasured => (Outcome::Unmeasured, None),
+        };
+        let text = expectation.text.clone();
+        ExpectationRecord { text, outcome, measured: value.map(|value| quantity.text(value)) }
+    };
+    let expectations: Vec<_> = ended.plan.expectations.iter().map(check).collect();
+    record.expectations = expectations;
+    record.exit_code = record.exit_code.or(Some(exit_code(record)));
+}
+
+/// The exit code of a run that came to an end, the gravest reason first.
+fn exit_code(record: &RunRecord) -> u8 {
+    let program_failed = record.programs.iter().any(|program| !program.as_expected);
+    let missed = |e: &ExpectationRecord| e.outcome != Outcome::Passed;
+    if record.status == Status::Interrupted {
+        130
+    } else if program_failed {
+        5
+    } else if record.expectations.iter().any(missed) {
+        1
+    } else if record.verdict.as_ref().is_some_and(|verdict| !verdict.trusted) {
+        3
+    } else {
+        0
+    }
+}
+
+fn links(ended: &Ended<'_>) -> Vec<LinkSummary> {
+    let plan = ended.plan;
+    let seconds = ended.at.as_secs_f64().max(1e-9);
+    let mut summaries = Vec::with_capacity(plan.links.len() * 2);
+    for (at, stats) in ended.links.last.iter().enumerate() {
+        let (link, direction) = (LinkId::at(at / 2), Direction::BOTH[at % 2]);
+        let config = &plan.links[link.index()];
+        let name = |end: usize| plan.nodes[config.ends[end].index()].name.clone();
+        let bits = stats.sent_bytes as f64 * 8.0;
+        let capacity = capacity::bits(plan, link, direction, (Time::ZERO, ended.at));
+        let mut drops = BTreeMap::new();
+        for reason in fabric::DropReason::ALL {
+            let count = stats.drops[reason.index()];
+            if count > 0 {
+                drops.insert(DropReason::from(reason).as_str().to_owned(), count);
+            }
+        }
+        summaries.push(LinkSummary {
+            name: config.name.clone(),
+            direction: direction.as_str().to_owned(),
+            from: name(direction.index()),
+            to: name(1 - direction.index()),
+            sent_packets: stats.sent_packets,
+            sent_bytes: stats.sent_bytes,
+            throughput_bit_per_s: bits / seconds,
+            utilisation: capacity.filter(|c| *c > 0.0).map(|capacity| bits / capacity),
+            drops,
+            marks: stats.marked,
+            queue_max_bytes: ended.links.queue_max_bytes[at],
+            queue_delay: ended.queue_delays.get(at).and_then(Histogram::distribution),
+        });
+    }
+    summaries
+}
+
+fn flow_summary(plan: &Plan, result: &FlowResult) -> FlowSummary {
+    let flow = &plan.flows[result.id.index()];
+    let name = |node: NodeId| plan.nodes[node.index()].name.clone();
+    let counts = result.datagrams;
+    let transfers = result.transfers.as_ref();
+    FlowSummary {
+        name: result.name.clone(),
+        from: name(flow.from),
+        to: name(flow.to),
+        kind: kind(&flow.traffic),
+        started_s: result.started.map(Time::as_secs_f64),
+        ended_s: result.ended.map(Time::as_secs_f64),
+        completion_s: result.completion.map(Span::as_secs_f64),
+        sent_bytes: result.sent_bytes,
+        received_bytes: result.received_bytes,
+        goodput_bit_per_s: result.mean_goodput(),
+        retransmits: result.retransmits,
+        timeouts: result.timeouts,
+        sent_datagrams: counts.map(|c| c.sent),
+        lost_datagrams: counts.map(|c| c.lost),
+        reordered_datagrams: counts.map(|c| c.reordered),
+        duplicate_datagrams: counts.map(|c| c.duplicates),
+        responses: result.responses,
+        transfers_started: transfers.map(|t| t.started),
+        transfers_completed: transfers.map(|t| t.completed),
+        completion: transfers.and_then(|t| t.completion.distribution()),
+        slowdown: transfers.and_then(slowdown),
+        rtt: result.rtt.distribution(),
+        delay: result.delay.distribution(),
+        latency: result.latency.distribution(),
+        error: match &result.outcome {
+            flow::Outcome::Failed(error) => Some(error.clone()),
+            _ => None,
+        },
+    }
+}
+
+fn slowdown(transfers: &Transfers) -> Option<Slowdown> {
+    let thousandths = transfers.slowdown.distribution()?;
+    let times = |value: u64| value as f64 / 1e3;
+    Some(Slowdown {
+        mean: thousandths.mean_ns / 1e3,
+        p50: times(thousandths.p50_ns),
+        p90: times(thousandths.p90_ns),
+        p99: times(thousandths.p99_ns),
+        p999: times(thousandths.p999_ns),
+        max: times(thousandths.max_ns),
+    })
+}
+
+fn kind(traffic: &Traffic) -> String {
+    let control = |tcp: &lab::plan::Tcp| {
+        let control = tcp.control.as_deref().unwrap_or("default");
+        if tcp.ecn { format!("TCP {control}, ECN") } else { format!("TCP {control}") }
+    };
+    match traffic {
+        Traffic::Bulk { tcp, streams: 1, .. } => control(tcp),
+        Traffic::Bulk { tcp, streams, .. } => format!("{} x {streams}", control(tcp)),
+        Traffic::Transfers { tcp, .. } => format!("transfers, {}", control(tcp)),
+        Traffic::Paced { rate, .. } => format!("UDP {rate}"),
+        Traffic::Rpc { .. } => "RPC".to_owned(),
+    }
+}
