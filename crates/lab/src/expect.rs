@@ -63,8 +63,14 @@ pub enum Measure {
     Loss,
     /// Segments sent again (TCP flow).
     Retransmits,
-    /// From the start to the last byte (finite flow).
+    /// From the start to the last byte (finite flow); with a statistic, that of a flow's transfers.
     Completion,
+    /// Completion time over that of an unloaded network (transfers).
+    Slowdown,
+    /// Completed transfers (transfers).
+    Transfers,
+    /// Retransmission timeouts (TCP flow, virtual clock).
+    Timeouts,
     /// Payload handed to the sender's kernel (flow).
     Sent,
     /// Payload that arrived (flow).
@@ -224,6 +230,9 @@ impl Measure {
             Self::Loss | Self::Utilisation => Quantity::Share,
             Self::Sent | Self::Received | Self::Queue => Quantity::Data,
             Self::Retransmits
+            | Self::Slowdown
+            | Self::Transfers
+            | Self::Timeouts
             | Self::Responses
             | Self::Drops
             | Self::Marks

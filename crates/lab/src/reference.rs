@@ -75,9 +75,14 @@ pub fn lab_file_page() -> String {
     page.push_str(ADDRESSES);
     page.push_str(METRICS);
     for (subject, measure, statistics) in catalogue() {
-        let statistics: Vec<String> = statistics.iter().map(|s| format!("`{s}`")).collect();
-        let statistics =
-            if statistics.is_empty() { "one number".to_owned() } else { statistics.join(", ") };
+        let whole = statistics.first().is_none_or(|first| first.is_empty());
+        let words: Vec<String> =
+            statistics.iter().filter(|s| !s.is_empty()).map(|s| format!("`{s}`")).collect();
+        let statistics = match (whole, words.is_empty()) {
+            (true, true) => "one number".to_owned(),
+            (true, false) => format!("one number; of the flow's transfers {}", words.join(", ")),
+            (false, _) => words.join(", "),
+        };
         push(&mut page, &format!("| `{subject}.{measure}` | {statistics} |\n"));
     }
     page

@@ -50,6 +50,17 @@ const TOTAL: &[(&str, Statistic)] =
     &[("sum", Statistic::Sum), ("mean", Statistic::Mean), ("max", Statistic::Max)];
 const SHARE: &[(&str, Statistic)] =
     &[("mean", Statistic::Mean), ("min", Statistic::Min), ("max", Statistic::Max)];
+/// The measure itself, or a statistic of the flow's transfers.
+const WHOLE_OR_TRANSFERS: &[(&str, Statistic)] = &[
+    ("", Statistic::Value),
+    ("mean", Statistic::Mean),
+    ("min", Statistic::Min),
+    ("max", Statistic::Max),
+    ("p50", Statistic::P50),
+    ("p90", Statistic::P90),
+    ("p99", Statistic::P99),
+    ("p999", Statistic::P999),
+];
 const SINGLE: &[(&str, Statistic)] = &[];
 
 type Row = (&'static str, Measure, &'static [(&'static str, Statistic)]);
@@ -60,7 +71,10 @@ const FLOW: &[Row] = &[
     ("delay", Measure::Delay, SERIES),
     ("loss", Measure::Loss, SHARE),
     ("retransmits", Measure::Retransmits, TOTAL),
-    ("completion", Measure::Completion, SINGLE),
+    ("timeouts", Measure::Timeouts, SINGLE),
+    ("completion", Measure::Completion, WHOLE_OR_TRANSFERS),
+    ("slowdown", Measure::Slowdown, SERIES),
+    ("transfers", Measure::Transfers, SINGLE),
     ("sent", Measure::Sent, TOTAL),
     ("received", Measure::Received, TOTAL),
     ("responses", Measure::Responses, TOTAL),
@@ -86,7 +100,7 @@ const RUN: &[Row] = &[
 ];
 
 /// All metrics, for the reference page: (`flow.NAME`, measure, statistics; the first is meant
-/// where none is written).
+/// where none is written, and is empty where that is the measure itself).
 pub(crate) fn catalogue() -> Vec<(&'static str, &'static str, Vec<&'static str>)> {
     let subjects =
         [("flow.NAME", FLOW), ("link.NAME.up", LINK), ("program.NAME", PROGRAM), ("run", RUN)];
@@ -192,12 +206,12 @@ fn measure(text: &str, at: usize, rows: &[Row]) -> Result<(Measure, Statistic), 
         Ok((*measure, statistics.first().map_or(Statistic::Value, |s| s.1)))
     } else {
         let word = &text[at..];
-        match statistics.iter().find(|s| s.0 == word) {
+        match statistics.iter().find(|s| !word.is_empty() && s.0 == word) {
             Some((_, statistic)) => Ok((*measure, *statistic)),
             None => Err(ParseError::Statistic {
                 at: at..text.len(),
                 word: word.to_owned(),
-                known: statistics.iter().map(|s| s.0).collect(),
+                known: statistics.iter().map(|s| s.0).filter(|s| !s.is_empty()).collect(),
             }),
         }
     }

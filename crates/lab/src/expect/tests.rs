@@ -30,6 +30,21 @@ fn metrics_values_and_windows_are_read() {
 }
 
 #[test]
+fn transfers_have_completion_times_and_slowdowns() {
+    let whole = read("flow.alice-bob.completion < 5 s").metric;
+    assert_eq!((whole.measure, whole.statistic), (Measure::Completion, Statistic::Value));
+    let each = read("flow.alice-bob.completion.p99 < 50 ms").metric;
+    assert_eq!((each.measure, each.statistic), (Measure::Completion, Statistic::P99));
+    let slowdown = read("flow.alice-bob.slowdown.p90 <= 4.5");
+    assert_eq!((slowdown.metric.measure, slowdown.value), (Measure::Slowdown, 4.5));
+    assert_eq!(read("flow.alice-bob.transfers >= 100").metric.statistic, Statistic::Value);
+    assert_eq!(read("flow.alice-bob.timeouts == 0").metric.measure, Measure::Timeouts);
+    let wrong = parse("flow.alice-bob.completion. < 5 s", &names()).unwrap_err();
+    let ParseError::Statistic { known, .. } = wrong else { panic!("{wrong:?}") };
+    assert!(!known.contains(&""));
+}
+
+#[test]
 fn what_is_wrong_is_placed() {
     let wrong = |text| parse(text, &names()).unwrap_err();
     assert_eq!(wrong("flow.alice-bob.goodput"), ParseError::NoComparison);
