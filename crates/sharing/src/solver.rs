@@ -40,6 +40,8 @@ pub struct Solver {
     dirty_flows: Vec<u32>,
     changed: Vec<FlowKey>,
     scratch: Scratch,
+    /// Seconds since the start, for [`Solver::carried`].
+    now: f64,
 }
 
 impl Default for Solver {
@@ -72,6 +74,7 @@ impl Solver {
             dirty_flows: Vec::new(),
             changed: Vec::new(),
             scratch: Scratch::default(),
+            now: 0.0,
         }
     }
 
@@ -103,6 +106,24 @@ impl Solver {
     /// The sum of the rates on a link as of the last [`Solver::solve`], bit/s.
     pub fn load(&self, link: LinkKey) -> f64 {
         self.links[link.0 as usize].load
+    }
+
+    /// Moves the clock to `now` seconds since the start. Changes of rates take effect at the time
+    /// at which they are solved, removals at once.
+    pub fn advance(&mut self, now: f64) {
+        self.now = now;
+    }
+
+    /// Bits that a link has carried until the present time: the integral of its load.
+    pub fn carried(&self, link: LinkKey) -> f64 {
+        let state = &self.links[link.0 as usize];
+        state.load * self.now + state.offset
+    }
+
+    /// The flows that a link limits.
+    pub fn limited_by(&self, link: LinkKey) -> impl Iterator<Item = FlowKey> {
+        let state = &self.links[link.0 as usize];
+        state.members[..state.bound as usize].iter().map(|member| FlowKey(member.flow))
     }
 
     /// Number of flows on a link (one that crosses it twice counts twice).
@@ -174,7 +195,8 @@ impl Solver {
             if let Some(moved) = state.members.get(position as usize) {
                 self.flows[moved.flow as usize].hops[moved.hop as usize].position = position;
             }
-            state.load = if state.members.is_empty() { 0.0 } else { state.load - rate };
+            let load = if state.members.is_empty() { 0.0 } else { state.load - rate };
+            state.set_load(load, self.now);
             self.mark_link(link);
         }
         self.flows[flow.0 as usize] = FlowState::vacant();

@@ -28,6 +28,8 @@ pub(super) struct LinkState {
     pub(super) capacity: f64,
     /// Sum of the members' rates.
     pub(super) load: f64,
+    /// `load × now + offset` is what was carried until now, in bits.
+    pub(super) offset: f64,
     /// Level of the flows bottlenecked here, while there are any.
     pub(super) level: f64,
     /// The flows on the link: first those that are bottlenecked here.
@@ -84,6 +86,7 @@ impl LinkState {
         Self {
             capacity,
             load: 0.0,
+            offset: 0.0,
             level: 0.0,
             members: Vec::new(),
             bound: 0,
@@ -91,6 +94,11 @@ impl LinkState {
             dirty: false,
             fill: LinkFill::default(),
         }
+    }
+
+    pub(super) fn set_load(&mut self, load: f64, now: f64) {
+        self.offset += (self.load - load) * now;
+        self.load = load;
     }
 }
 
@@ -152,11 +160,12 @@ impl Solver {
     /// Adds to a link's load, summing it anew now and then so that rounding does not add up.
     pub(super) fn add_load(&mut self, link: u32, change: f64) {
         let state = &mut self.links[link as usize];
-        state.load += change;
+        state.set_load(state.load + change, self.now);
         state.additions += 1;
         if state.additions as usize > 4 * state.members.len() + 64 {
             state.additions = 0;
-            state.load = state.members.iter().map(|m| self.flows[m.flow as usize].rate).sum();
+            let load = state.members.iter().map(|m| self.flows[m.flow as usize].rate).sum();
+            state.set_load(load, self.now);
         }
     }
 }

@@ -156,6 +156,25 @@ fn a_change_is_told_to_those_whom_it_reaches() {
     assert_eq!((solver.rate(c), solver.len()), (2.0, 2));
 }
 
+#[test]
+fn what_a_link_carried_is_the_integral_of_its_load() {
+    let mut solver = Solver::new();
+    let link = solver.add_link(10.0);
+    let a = solver.add_flow(&[link], 1.0, 4.0);
+    solver.solve();
+    solver.advance(2.0);
+    solver.add_flow(&[link], 1.0, NO_CAP);
+    solver.solve();
+    assert_eq!(solver.limited_by(link).count(), 1);
+    solver.advance(3.0);
+    solver.remove_flow(a);
+    solver.set_capacity(link, 1.0);
+    solver.solve();
+    solver.advance(5.0);
+    // 4 bit/s for 2 s, 10 for 1 s, 1 for 2 s.
+    same(&[solver.carried(link)], &[20.0], 1e-12);
+}
+
 /// One change of a network with twelve links.
 #[derive(Clone, Debug)]
 enum Change {
