@@ -17,7 +17,6 @@ mod driver;
 mod pace;
 mod paced;
 mod rpc;
-mod sequence;
 mod traffic;
 
 use std::net::IpAddr;

@@ -12,6 +12,7 @@ mod ledger;
 mod measure;
 mod picture;
 mod schedule;
+mod sequence;
 mod summary;
 mod tally;
 
@@ -20,6 +21,7 @@ pub use flow::{Course, Datagrams, FlowResult, Outcome, Transfers};
 pub use ledger::{FlowLedger, LinkLedger, link_counters, queue_delays};
 pub use picture::topology;
 pub use schedule::{Change, Schedule, What, fabric};
+pub use sequence::{Arrived, Sequence};
 pub use summary::{Ended, complete};
 pub use tally::Tally;
 

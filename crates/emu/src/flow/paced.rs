@@ -4,13 +4,12 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use base::{Span, Time};
 use lab::plan::{Flow, Traffic};
-use outcome::{Datagrams, Tally};
+use outcome::{Arrived, Datagrams, Sequence, Tally};
 use sys::clock;
 use sys::socket::{self, BATCH, Interest, Readiness};
 
 use super::datagram::{Header, LENGTH};
 use super::pace::Pace;
-use super::sequence::{Arrived, Sequence};
 use super::traffic::{Endpoints, Progress, Scope};
 use super::{Placed, enter};
 

@@ -6,7 +6,7 @@ const WORDS: usize = (WINDOW / 64) as usize;
 
 /// What an arrival was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Arrived {
+pub enum Arrived {
     /// Newer than all before.
     InOrder,
     /// Overtaken by one sent later (a reordered packet in the sense of RFC 4737).
@@ -18,7 +18,7 @@ pub(super) enum Arrived {
 /// The arrivals of one flow. Memory is bounded: of datagrams more than 65,536 behind the newest
 /// one it is not known whether they had arrived before, and they count as late.
 #[derive(Debug)]
-pub(super) struct Sequence {
+pub struct Sequence {
     /// One more than the newest sequence number.
     next: u64,
     /// Arrivals that were not duplicates.
@@ -28,13 +28,20 @@ pub(super) struct Sequence {
     seen: Vec<u64>,
 }
 
+impl Default for Sequence {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Sequence {
-    pub(super) fn new() -> Self {
+    /// No arrivals yet.
+    pub fn new() -> Self {
         Self { next: 0, distinct: 0, late: 0, again: 0, seen: vec![0; WORDS] }
     }
 
     /// Takes note of an arrival.
-    pub(super) fn arrive(&mut self, sequence: u64) -> Arrived {
+    pub fn arrive(&mut self, sequence: u64) -> Arrived {
         if sequence >= self.next {
             self.forget_up_to(sequence);
             self.next = sequence + 1;
@@ -74,27 +81,27 @@ impl Sequence {
     }
 
     /// One more than the newest sequence number that arrived.
-    pub(super) const fn next(&self) -> u64 {
+    pub const fn next(&self) -> u64 {
         self.next
     }
 
     /// Arrivals without duplicates.
-    pub(super) const fn distinct(&self) -> u64 {
+    pub const fn distinct(&self) -> u64 {
         self.distinct
     }
 
     /// Those that have not arrived although a later one has.
-    pub(super) const fn missing(&self) -> u64 {
+    pub const fn missing(&self) -> u64 {
         self.next.saturating_sub(self.distinct)
     }
 
     /// Arrivals overtaken by a later one.
-    pub(super) const fn late(&self) -> u64 {
+    pub const fn late(&self) -> u64 {
         self.late
     }
 
     /// Arrivals of what had arrived before.
-    pub(super) const fn again(&self) -> u64 {
+    pub const fn again(&self) -> u64 {
         self.again
     }
 }
