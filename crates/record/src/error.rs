@@ -61,6 +61,22 @@ pub enum Error {
         /// What the Parquet library said.
         source: parquet::errors::ParquetError,
     },
+    /// The run was made without `record = true`.
+    #[error("`{}` does not exist: the run was not recorded (set `record = true` under [lab])", path.display())]
+    NotRecorded {
+        /// The file that is missing.
+        path: PathBuf,
+    },
+    /// A recording can't be replayed.
+    #[error("`{}` cannot be replayed: {flaw} (by byte {offset})", path.display())]
+    Recording {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        flaw: crate::calls::Flaw,
+        /// How far it was read.
+        offset: u64,
+    },
     /// The writer thread is gone, which only a panic in it explains.
     #[error("the recorder's writer ended unexpectedly")]
     WriterGone,

@@ -5,6 +5,7 @@
 //! stable interface for every tool that reads results.
 #![forbid(unsafe_code)]
 
+pub mod calls;
 mod error;
 mod folder;
 mod histogram;

@@ -1,0 +1,176 @@
+//! Calls as bytes.
+
+use base::{IfaceId, NodeId, Span, Time};
+use fabric::{Ecn, Packet};
+
+use super::Call;
+
+const INJECT: u8 = 1;
+const ORIGINATE: u8 = 2;
+const CHANGE: u8 = 3;
+const END: u8 = 4;
+/// Calls are missing from here on: the machine could not write them in time.
+pub(super) const GAP: u8 = 5;
+
+/// The latest moment that a call may have, 146 years: times plus delays stay in range.
+const LATEST: u64 = 1 << 62;
+
+/// The largest packet: an IPv6 super-packet's segment and then some.
+const LARGEST: u64 = 1 << 17;
+
+fn put(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+pub(super) fn inject<B>(out: &mut Vec<u8>, since: Span, iface: IfaceId, packet: &Packet<B>) {
+    out.push(INJECT);
+    put(out, since.as_nanos());
+    put(out, u64::from(iface.0));
+    put_packet(out, packet);
+}
+
+pub(super) fn originate<B>(
+    out: &mut Vec<u8>,
+    (since, at): (Span, Time),
+    node: NodeId,
+    packet: &Packet<B>,
+) {
+    out.push(ORIGINATE);
+    put(out, since.as_nanos());
+    put(out, u64::from(node.0));
+    put(out, at.since(packet.entered).as_nanos());
+    put_packet(out, packet);
+}
+
+pub(super) fn change(out: &mut Vec<u8>, since: Span, event: usize) {
+    out.push(CHANGE);
+    put(out, since.as_nanos());
+    put(out, event as u64);
+}
+
+pub(super) fn end(out: &mut Vec<u8>, since: Span, events: u64, trace_hash: u64) {
+    out.push(END);
+    put(out, since.as_nanos());
+    put(out, events);
+    out.extend(trace_hash.to_le_bytes());
+}
+
+/// All of a packet that the fabric looks at when it enters. `corrupt` is the fabric's own.
+fn put_packet<B>(out: &mut Vec<u8>, packet: &Packet<B>) {
+    put(out, packet.to.map_or(0, |to| u64::from(to.0) + 1));
+    out.extend(packet.flow.to_le_bytes());
+    put(out, u64::from(packet.first));
+    put(out, u64::from(packet.count));
+    put(out, u64::from(packet.segment));
+    put(out, u64::from(packet.last));
+    let ecn = match packet.ecn {
+        Ecn::NotCapable => 0,
+        Ecn::Capable => 1,
+        Ecn::Marked => 2,
+    };
+    out.extend([packet.ttl, packet.dscp, ecn]);
+    put(out, packet.mirrors);
+}
+
+/// Takes calls from a frame. `None` from any of its functions means that the frame is no frame.
+pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
+
+impl Bytes<'_> {
+    fn byte(&mut self) -> Option<u8> {
+        let (first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (array, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*array)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            let part = u64::from(byte & 0x7f);
+            if part.leading_zeros() < shift {
+                return None;
+            }
+            value |= part << shift;
+            if byte < 0x80 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    fn id(&mut self) -> Option<u32> {
+        u32::try_from(self.number()?).ok()
+    }
+
+    fn packet(&mut self, entered: Time) -> Option<Packet<()>> {
+        let to = match self.id()? {
+            0 => None,
+            to => Some(IfaceId(to - 1)),
+        };
+        let flow = u32::from_le_bytes(self.array()?);
+        let first = u16::try_from(self.number()?).ok()?;
+        let count = u16::try_from(self.number()?).ok()?;
+        let segment = self.number().filter(|size| *size <= LARGEST)? as u32;
+        let last = self.number().filter(|size| *size <= LARGEST)? as u32;
+        let [ttl, dscp, ecn] = self.array()?;
+        let ecn = match ecn {
+            0 => Ecn::NotCapable,
+            1 => Ecn::Capable,
+            2 => Ecn::Marked,
+            _ => return None,
+        };
+        let mirrors = self.number()?;
+        let sound = count > 0 && first.checked_add(count).is_some() && dscp < 64;
+        let (body, corrupt) = ((), None);
+        sound.then_some(Packet {
+            body,
+            first,
+            count,
+            to,
+            flow,
+            segment,
+            last,
+            ttl,
+            dscp,
+            ecn,
+            corrupt,
+            mirrors,
+            entered,
+        })
+    }
+
+    /// The next call, which comes after one at `last`.
+    pub(super) fn call(&mut self, last: Time) -> Option<Call> {
+        let tag = self.byte()?;
+        let at = last.as_nanos().checked_add(self.number()?).filter(|at| *at <= LATEST)?;
+        let at = Time::from_nanos(at);
+        match tag {
+            INJECT => {
+                let iface = IfaceId(self.id()?);
+                Some(Call::Inject { at, iface, packet: self.packet(at)? })
+            }
+            ORIGINATE => {
+                let node = NodeId(self.id()?);
+                let entered = Time::from_nanos(at.as_nanos().checked_sub(self.number()?)?);
+                Some(Call::Originate { at, node, packet: self.packet(entered)? })
+            }
+            CHANGE => Some(Call::Change { at, event: self.id()? as usize }),
+            END => {
+                let events = self.number()?;
+                let trace_hash = u64::from_le_bytes(self.array()?);
+                Some(Call::End { at, events, trace_hash })
+            }
+            _ => None,
+        }
+    }
+}
