@@ -8,8 +8,12 @@
 //! `in flight + length <= cwnd`. Proportional rate reduction is part of the control: the window
 //! that it shows in recovery already follows it.
 
+mod cubic;
+mod hystart;
 mod rate;
 mod reno;
+#[cfg(test)]
+mod tests;
 mod window;
 
 use std::fmt;
@@ -19,6 +23,7 @@ use base::{Bandwidth, Bytes, Span, Time};
 
 use crate::Error;
 
+pub use cubic::Cubic;
 pub use rate::{DeliveryRate, RateSample, SentMark};
 pub use reno::Reno;
 
@@ -31,6 +36,17 @@ pub struct Setup {
     pub initial_window: u32,
     /// Seeds what a control draws (the phase in which BBR starts to probe).
     pub seed: u64,
+    /// HyStart++ (RFC 9406) in the first slow start of Reno; CUBIC has it anyway.
+    pub hystart: bool,
+    /// Alternative backoff with ECN (RFC 8511): Reno and CUBIC reduce less upon a mark than upon a
+    /// loss.
+    pub abe: bool,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self { mss: 1448, initial_window: 10, seed: 0, hystart: false, abe: false }
+    }
 }
 
 /// A transmission of payload.
@@ -189,15 +205,16 @@ impl FromStr for Control {
 pub enum Controller {
     /// Reno.
     Reno(Reno),
+    /// CUBIC.
+    Cubic(Cubic),
 }
 
 impl Controller {
     /// The control called `control` for a new connection.
     pub fn new(control: Control, setup: &Setup) -> Self {
         match control {
-            Control::Reno | Control::Cubic | Control::Bbr | Control::Bbr3 => {
-                Self::Reno(Reno::new(setup))
-            }
+            Control::Reno => Self::Reno(Reno::new(setup)),
+            Control::Cubic | Control::Bbr | Control::Bbr3 => Self::Cubic(Cubic::new(setup)),
         }
     }
 }
@@ -207,6 +224,7 @@ macro_rules! law {
     ($self:ident, $law:ident => $call:expr) => {
         match $self {
             Controller::Reno($law) => $call,
+            Controller::Cubic($law) => $call,
         }
     };
 }

@@ -2,6 +2,7 @@
 
 use base::{Bytes, Span, Time};
 
+use super::hystart::{HyStart, Verdict};
 use super::window::{Phase, Window, delivered};
 use super::{AckSample, Cause, CongestionControl, Sent, Setup};
 
@@ -9,12 +10,33 @@ use super::{AckSample, Cause, CongestionControl, Sent, Setup};
 #[derive(Clone, Debug)]
 pub struct Reno {
     window: Window,
+    hystart: Option<HyStart>,
+    abe: bool,
 }
 
 impl Reno {
     /// For a new connection.
     pub fn new(setup: &Setup) -> Self {
-        Self { window: Window::new(setup) }
+        let hystart = setup.hystart.then(HyStart::new);
+        Self { window: Window::new(setup), hystart, abe: setup.abe }
+    }
+
+    /// Slow start; gives the bytes that are left for congestion avoidance.
+    fn slow_start(&mut self, ack: &AckSample, round: bool) -> u32 {
+        let bytes = delivered(ack);
+        let window = &mut self.window;
+        match &mut self.hystart {
+            Some(hystart) if window.is_first_slow_start() => {
+                match hystart.on_ack(round, ack.rtt, bytes, window.mss) {
+                    Verdict::Grow(bytes) => window.slow_start(bytes),
+                    Verdict::Leave => {
+                        window.end_slow_start();
+                        bytes
+                    }
+                }
+            }
+            _ => window.slow_start(bytes),
+        }
     }
 }
 
@@ -24,23 +46,26 @@ impl CongestionControl for Reno {
     }
 
     fn on_ack(&mut self, ack: &AckSample) {
-        let window = &mut self.window;
-        window.starts_round(ack);
-        if window.phase == Phase::Reduction {
-            window.reduce_rate(ack);
-        } else if ack.acked.is_positive() && window.is_limit() {
-            let mut bytes = delivered(ack);
-            if window.in_slow_start() {
-                bytes = window.slow_start(bytes);
-            }
-            if bytes > 0 {
-                window.increase(bytes, window.cwnd);
+        let round = self.window.starts_round(ack);
+        if self.window.phase == Phase::Reduction {
+            self.window.reduce_rate(ack);
+        } else if ack.acked.is_positive() && self.window.is_limit() {
+            let bytes = if self.window.in_slow_start() {
+                self.slow_start(ack, round)
+            } else {
+                delivered(ack)
+            };
+            if bytes > 0 && !self.window.in_slow_start() {
+                self.window.increase(bytes, self.window.cwnd);
             }
         }
     }
 
-    fn enter_recovery(&mut self, _now: Time, _cause: Cause, in_flight: Bytes) {
-        self.window.reduce(self.window.cwnd / 2, in_flight);
+    fn enter_recovery(&mut self, _now: Time, cause: Cause, in_flight: Bytes) {
+        let cwnd = self.window.cwnd;
+        let milder = self.abe && cause == Cause::Mark;
+        let target = if milder { cwnd / 5 * 4 } else { cwnd / 2 };
+        self.window.reduce(target, in_flight);
     }
 
     fn exit_recovery(&mut self, _now: Time) {

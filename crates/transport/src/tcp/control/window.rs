@@ -101,9 +101,19 @@ impl Window {
         self.cwnd < self.ssthresh
     }
 
+    /// Whether there has not been a threshold yet.
+    pub(super) fn is_first_slow_start(&self) -> bool {
+        self.ssthresh == NONE
+    }
+
     /// Leaves slow start for good.
     pub(super) fn end_slow_start(&mut self) {
         self.ssthresh = self.cwnd;
+    }
+
+    /// Sets the window to what a control computed.
+    pub(super) fn set(&mut self, cwnd: f64) {
+        self.cwnd = cwnd.clamp(f64::from(self.mss), f64::from(LARGEST)) as u32;
     }
 
     /// Grows exponentially by what was delivered (RFC 5681 with RFC 3465's byte counting, not
