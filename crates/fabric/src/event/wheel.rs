@@ -1,0 +1,222 @@
+//! What is due later: buckets of a timing wheel, by digits of the time.
+
+use std::mem::{size_of, take};
+
+use super::Entry;
+use super::front::Front;
+
+/// Bits of a digit.
+const BITS: u32 = 6;
+const SLOTS: usize = 1 << BITS;
+/// Digits of a time.
+const LEVELS: usize = 64_usize.div_ceil(BITS as usize);
+/// Entries of a chunk.
+const CHUNK: usize = 16;
+const NONE: u32 = u32::MAX;
+
+/// Entries in the order in which they came, in chunks linked from first to last.
+#[derive(Clone, Copy, Debug)]
+struct List {
+    /// The earliest time.
+    least: u64,
+    len: u32,
+    first: u32,
+    last: u32,
+}
+
+impl Default for List {
+    fn default() -> Self {
+        Self { least: u64::MAX, len: 0, first: NONE, last: NONE }
+    }
+}
+
+/// A place for the times that share all digits above `level` with the horizon, and have `slot`
+/// there, which is more than the horizon has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bucket {
+    pub(super) level: u32,
+    slot: u32,
+}
+
+impl Bucket {
+    fn index(self) -> usize {
+        self.level as usize * SLOTS + self.slot as usize
+    }
+
+    /// Its first instant.
+    pub(super) fn start(self, horizon: u64) -> u64 {
+        let low = self.level * BITS;
+        (horizon & !below(low + BITS)) | (u64::from(self.slot) << low)
+    }
+
+    /// Its last instant.
+    pub(super) fn end(self, horizon: u64) -> u64 {
+        self.start(horizon) | below(self.level * BITS)
+    }
+}
+
+/// The `bits` lowest bits.
+fn below(bits: u32) -> u64 {
+    1_u64.checked_shl(bits).map_or(u64::MAX, |bit| bit - 1)
+}
+
+/// The highest digit in which two different times differ.
+fn level(one: u64, other: u64) -> u32 {
+    ((one ^ other) | 1).ilog2() / BITS
+}
+
+/// The last instant with the digits of `from`, down to the first in which `to` differs.
+pub(super) fn horizon_between(from: u64, to: u64) -> u64 {
+    from | below(level(from, to) * BITS)
+}
+
+/// Entries later than the horizon.
+#[derive(Debug)]
+pub(super) struct Wheel<T> {
+    lists: Vec<List>,
+    /// Bit for slot: whether the list has entries.
+    occupied: [u64; LEVELS],
+    /// Bit for level: whether any slot is occupied.
+    levels: u64,
+    /// Chunk `n` is `CHUNK` entries from `n * CHUNK` on.
+    entries: Vec<Entry<T>>,
+    /// The chunk after each, in its list or among the free ones.
+    links: Vec<u32>,
+    free: u32,
+}
+
+impl<T> Default for Wheel<T> {
+    fn default() -> Self {
+        Self {
+            lists: vec![List::default(); LEVELS * SLOTS],
+            occupied: [0; LEVELS],
+            levels: 0,
+            entries: Vec::new(),
+            links: Vec::new(),
+            free: NONE,
+        }
+    }
+}
+
+impl<T: Copy> Wheel<T> {
+    /// Adds an entry later than `horizon`.
+    pub(super) fn put(&mut self, entry: Entry<T>, horizon: u64) {
+        let level = level(entry.at, horizon);
+        let slot = (entry.at >> (level * BITS)) as u32 & (SLOTS as u32 - 1);
+        let index = Bucket { level, slot }.index();
+        let List { len, mut last, .. } = self.lists[index];
+        let offset = len as usize % CHUNK;
+        if offset == 0 {
+            let chunk = self.chunk(entry);
+            if len == 0 {
+                self.lists[index].first = chunk;
+                self.occupied[level as usize] |= 1 << slot;
+                self.levels |= 1 << level;
+            } else {
+                self.links[last as usize] = chunk;
+            }
+            self.lists[index].last = chunk;
+            last = chunk;
+        }
+        self.entries[last as usize * CHUNK + offset] = entry;
+        let list = &mut self.lists[index];
+        list.len = len + 1;
+        list.least = list.least.min(entry.at);
+    }
+
+    /// The earliest time.
+    pub(super) fn first(&self) -> Option<u64> {
+        self.lowest().map(|bucket| self.lists[bucket.index()].least)
+    }
+
+    /// The bucket with the earliest entries.
+    pub(super) fn lowest(&self) -> Option<Bucket> {
+        if self.levels == 0 {
+            return None;
+        }
+        let level = self.levels.trailing_zeros();
+        Some(Bucket { level, slot: self.occupied[level as usize].trailing_zeros() })
+    }
+
+    pub(super) fn size(&self, bucket: Bucket) -> usize {
+        self.lists[bucket.index()].len as usize
+    }
+
+    /// Moves a bucket's entries to the front, as they are.
+    pub(super) fn empty(&mut self, bucket: Bucket, front: &mut Front<T>) {
+        let mut list = self.remove(bucket);
+        while let Some((chunk, count)) = self.next_chunk(&mut list) {
+            let start = chunk as usize * CHUNK;
+            front.extend(&self.entries[start..start + count]);
+            self.release(chunk);
+        }
+    }
+
+    /// Moves a bucket's entries to lower levels, now that the horizon is at its start; those at
+    /// the horizon to the front.
+    pub(super) fn spread(&mut self, bucket: Bucket, horizon: u64, front: &mut Front<T>) {
+        let mut list = self.remove(bucket);
+        while let Some((chunk, count)) = self.next_chunk(&mut list) {
+            let start = chunk as usize * CHUNK;
+            for index in start..start + count {
+                let entry = self.entries[index];
+                if entry.at > horizon {
+                    self.put(entry, horizon);
+                } else {
+                    front.extend(&[entry]);
+                }
+            }
+            self.release(chunk);
+        }
+    }
+
+    pub(super) fn memory(&self) -> u64 {
+        let lists = self.lists.capacity() * size_of::<List>();
+        let entries = self.entries.capacity() * size_of::<Entry<T>>();
+        (lists + entries + self.links.capacity() * size_of::<u32>()) as u64
+    }
+
+    #[cfg(test)]
+    pub(super) fn chunks(&self) -> usize {
+        self.links.len()
+    }
+
+    fn remove(&mut self, bucket: Bucket) -> List {
+        let level = bucket.level as usize;
+        self.occupied[level] &= !(1 << bucket.slot);
+        if self.occupied[level] == 0 {
+            self.levels &= !(1 << level);
+        }
+        take(&mut self.lists[bucket.index()])
+    }
+
+    /// Takes the first chunk off a list: its number and how many entries it has.
+    fn next_chunk(&self, list: &mut List) -> Option<(u32, usize)> {
+        if list.len == 0 {
+            return None;
+        }
+        let chunk = list.first;
+        let count = list.len.min(CHUNK as u32);
+        list.len -= count;
+        list.first = self.links[chunk as usize];
+        Some((chunk, count as usize))
+    }
+
+    fn release(&mut self, chunk: u32) {
+        self.links[chunk as usize] = self.free;
+        self.free = chunk;
+    }
+
+    /// A free chunk; a new one is filled with `entry`.
+    fn chunk(&mut self, entry: Entry<T>) -> u32 {
+        let chunk = self.free;
+        if chunk != NONE {
+            self.free = self.links[chunk as usize];
+            return chunk;
+        }
+        let chunk = self.links.len() as u32;
+        self.links.push(NONE);
+        self.entries.resize(self.entries.len() + CHUNK, entry);
+        chunk
+    }
+}
