@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod datagrams;
+mod events;
 mod relay;
 mod stream;
 
@@ -12,7 +13,9 @@ const USAGE: &str = "netarium-bench udp-send HOST:PORT PACKETS_PER_SECOND SECOND
 netarium-bench udp-receive PORT SECONDS
 netarium-bench tcp-send HOST:PORT SECONDS WRITE_BYTES
 netarium-bench tcp-receive PORT SECONDS RECEIVE_BUFFER_BYTES (0: the kernel's choice)
-netarium-bench relay SECONDS (between standard input and standard output)";
+netarium-bench relay SECONDS (between standard input and standard output)
+netarium-bench events LARGEST (a table: each queue, up to that many pending events)
+netarium-bench event QUEUE INCREMENTS PENDING (one of the table's numbers)";
 
 /// What can go wrong, in words for whoever reads the benchmark's output.
 type Outcome = Result<(), Box<dyn std::error::Error>>;
@@ -25,6 +28,8 @@ fn main() -> ExitCode {
         ["udp-receive", port, seconds] => datagrams::receive(port, seconds),
         ["tcp-send", to, seconds, size] => stream::send(to, seconds, size),
         ["tcp-receive", port, seconds, buffer] => stream::receive(port, seconds, buffer),
+        ["events", largest] => events::table(largest),
+        ["event", queue, increments, pending] => events::one(queue, increments, pending),
         ["relay", seconds] => relay::copy(seconds),
         _ => Err(USAGE.into()),
     };
