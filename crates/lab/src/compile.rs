@@ -26,6 +26,7 @@ mod nodes;
 mod programs;
 mod properties;
 mod queue;
+mod traffic;
 
 pub(crate) use names::fit_for_a_label;
 
@@ -60,6 +61,8 @@ struct Places<'a> {
     /// Groups of programs, and of flows, by the name that was given.
     program_groups: BTreeMap<String, Vec<usize>>,
     flow_groups: BTreeMap<String, Vec<usize>>,
+    /// Flows by name.
+    flow_names: BTreeMap<String, usize>,
 }
 
 /// Makes the plan, as far as it goes.
@@ -104,7 +107,7 @@ fn settings(input: &Input<'_>, sink: &mut Sink) -> Plan {
         name: name.to_owned(),
         seed: lab.whole("seed").and_then(|seed| u64::try_from(seed).ok()).unwrap_or(1),
         duration: lab.span("duration").unwrap_or(Span::from_secs(60)),
-        model: Model::Hop,
+        model: if lab.text("model") == Some("fluid") { Model::Fluid } else { Model::Hop },
         overhead: overhead(lab, sink),
         routing: match lab.text("routing") {
             Some("hops") => Routing::Shortest(Metric::Hops),
@@ -131,9 +134,19 @@ fn settings(input: &Input<'_>, sink: &mut Sink) -> Plan {
         mirrors: Vec::new(),
         captures: Vec::new(),
         record: lab.flag("record").unwrap_or(false),
-        limits: Limits::default(),
+        limits: limits(lab),
         expectations: Vec::new(),
         sweep: input.sweep.clone(),
+    }
+}
+
+fn limits(lab: &Table) -> Limits {
+    let empty = Table::default();
+    let (table, default) = (lab.table("limits").unwrap_or(&empty), Limits::default());
+    let events = table.whole("events").and_then(|events| u64::try_from(events).ok());
+    Limits {
+        events: events.unwrap_or(default.events),
+        memory: table.bytes("memory").unwrap_or(default.memory),
     }
 }
 

@@ -4,10 +4,12 @@
 use base::{Bandwidth, Bytes, Span};
 
 mod elements;
+mod flow;
 mod link;
 mod networks;
 
-pub(crate) use elements::{AT, EXPECT, FLOW, LAB, MIRROR, NODE, PROGRAM};
+pub(crate) use elements::{AT, EXPECT, LAB, MIRROR, NODE, PROGRAM};
+pub(crate) use flow::FLOW;
 pub(crate) use link::{LINK, QUEUE_KINDS, SET};
 pub(crate) use networks::{GENERATE, IMPORT};
 
@@ -51,6 +53,8 @@ pub(crate) enum Shape {
     Share,
     Word(&'static [&'static str]),
     List(&'static Shape),
+    /// A list of two, each of its own shape.
+    Pair(&'static [Shape; 2]),
     /// The first that has the value's TOML type counts.
     Either(&'static [Shape]),
     Table(&'static Section),

@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 use base::Span;
 use fabric::Trace;
+use transport::workload::{DatagramTrace, SizeTable};
 
 use crate::code::Code;
 use crate::diagnostic::Sink;
-use crate::trace::{parse_delays, parse_trace};
+use crate::trace::{TraceError, parse_datagrams, parse_delays, parse_sizes, parse_trace};
 use crate::tree::At;
 
 /// Larger files are a mistake.
@@ -26,12 +27,21 @@ pub(crate) struct Files {
     pub(crate) path: Option<OsString>,
     traces: BTreeMap<PathBuf, Option<Arc<Trace>>>,
     delays: BTreeMap<PathBuf, Option<Arc<Vec<Span>>>>,
+    sizes: BTreeMap<PathBuf, Option<Arc<SizeTable>>>,
+    datagrams: BTreeMap<PathBuf, Option<Arc<DatagramTrace>>>,
 }
 
 impl Files {
     pub(crate) fn new(base: &Path, path: Option<OsString>) -> Self {
         let base = base.to_owned();
-        Self { base, path, traces: BTreeMap::new(), delays: BTreeMap::new() }
+        Self {
+            base,
+            path,
+            traces: BTreeMap::new(),
+            delays: BTreeMap::new(),
+            sizes: BTreeMap::new(),
+            datagrams: BTreeMap::new(),
+        }
     }
 
     /// A path of the lab file.
@@ -49,13 +59,7 @@ impl Files {
         if let Some(known) = self.traces.get(&full) {
             return known.clone();
         }
-        let trace = self.read(path, at, sink).and_then(|text| match parse_trace(&text) {
-            Ok(trace) => Some(Arc::new(trace)),
-            Err(error) => {
-                sink.report(Code::BadTrace, at, format!("{path}: {error}")).help(error.help());
-                None
-            }
-        });
+        let trace = self.parsed(path, at, sink, parse_trace);
         self.traces.insert(full, trace.clone());
         trace
     }
@@ -70,15 +74,50 @@ impl Files {
         if let Some(known) = self.delays.get(&full) {
             return known.clone();
         }
-        let delays = self.read(path, at, sink).and_then(|text| match parse_delays(&text) {
-            Ok(delays) => Some(Arc::new(delays)),
+        let delays = self.parsed(path, at, sink, parse_delays);
+        self.delays.insert(full, delays.clone());
+        delays
+    }
+
+    pub(crate) fn sizes(&mut self, path: &str, at: &At, sink: &mut Sink) -> Option<Arc<SizeTable>> {
+        let full = self.resolve(path);
+        if let Some(known) = self.sizes.get(&full) {
+            return known.clone();
+        }
+        let sizes = self.parsed(path, at, sink, parse_sizes);
+        self.sizes.insert(full, sizes.clone());
+        sizes
+    }
+
+    pub(crate) fn datagrams(
+        &mut self,
+        path: &str,
+        at: &At,
+        sink: &mut Sink,
+    ) -> Option<Arc<DatagramTrace>> {
+        let full = self.resolve(path);
+        if let Some(known) = self.datagrams.get(&full) {
+            return known.clone();
+        }
+        let datagrams = self.parsed(path, at, sink, parse_datagrams);
+        self.datagrams.insert(full, datagrams.clone());
+        datagrams
+    }
+
+    fn parsed<T>(
+        &self,
+        path: &str,
+        at: &At,
+        sink: &mut Sink,
+        parse: fn(&str) -> Result<T, TraceError>,
+    ) -> Option<Arc<T>> {
+        match parse(&self.read(path, at, sink)?) {
+            Ok(parsed) => Some(Arc::new(parsed)),
             Err(error) => {
                 sink.report(Code::BadTrace, at, format!("{path}: {error}")).help(error.help());
                 None
             }
-        });
-        self.delays.insert(full, delays.clone());
-        delays
+        }
     }
 
     /// A file's text.

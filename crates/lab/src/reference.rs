@@ -175,6 +175,7 @@ fn kind(shape: &Shape) -> String {
             words.iter().map(|word| format!("`\"{word}\"`")).collect::<Vec<_>>().join(", ")
         }
         Shape::List(item) => format!("list: {}", kind(item)),
+        Shape::Pair([first, second]) => format!("pairs of {} and {}", kind(first), kind(second)),
         Shape::Either(shapes) => shapes.iter().map(kind).collect::<Vec<_>>().join("; or "),
         Shape::Table(_) | Shape::Variant(_) => "table".to_owned(),
         Shape::Map(item) => format!("table: {}", kind(item)),

@@ -5,12 +5,12 @@ use std::fmt::Write;
 use base::{Direction, IfaceId, NodeId};
 use fabric::{Discipline, Jitter, JitterShape, LinkConfig, Loss, QueueConfig, QueueLimit, Rate};
 
-use transport::workload::Sizes;
-
 use crate::plan::{
-    Action, Command, Event, Family, Flow, Metric, MirrorTarget, Plan, Precision, Program, Ready,
-    Restart, Role, Routing, Traffic,
+    Action, Command, Event, Metric, MirrorTarget, Model, Plan, Precision, Program, Ready, Restart,
+    Role, Routing,
 };
+
+mod flow;
 
 /// A key and its value as TOML.
 type Pair = (&'static str, String);
@@ -40,7 +40,7 @@ pub fn resolved(plan: &Plan) -> String {
         section(&mut out, "[[program]]", &self::program(plan, program));
     }
     for flow in &plan.flows {
-        section(&mut out, "[[flow]]", &self::flow(plan, flow));
+        section(&mut out, "[[flow]]", &flow::pairs(plan, flow));
     }
     for event in &plan.events {
         section(&mut out, "[[at]]", &self::event(plan, event));
@@ -138,7 +138,7 @@ fn lab(plan: &Plan) -> Vec<Pair> {
         ("name", text(&plan.name)),
         ("duration", quantity(plan.duration)),
         ("seed", plan.seed.to_string()),
-        ("model", text("hop")),
+        ("model", text(if plan.model == Model::Fluid { "fluid" } else { "hop" })),
         ("routing", text(routing)),
         ("overhead", quantity(plan.overhead)),
         ("precision", text(precision)),
@@ -153,6 +153,10 @@ fn lab(plan: &Plan) -> Vec<Pair> {
         text(&format!("{}.{}", node_name(plan, iface.node), iface.name))
     });
     pairs.push(("capture", list(captures)));
+    pairs.push(("record", plan.record.to_string()));
+    let events = i64::try_from(plan.limits.events).unwrap_or(i64::MAX);
+    let limits = [("events", events.to_string()), ("memory", quantity(plan.limits.memory))];
+    pairs.push(("limits", table(&limits)));
     pairs
 }
 
@@ -341,74 +345,6 @@ fn ready_text(ready: &Ready) -> String {
         Ready::File(path) => format!("file \"{}\"", path.display()),
         Ready::After(span) => span.to_string(),
         Ready::Command(line) => format!("command \"{line}\""),
-    }
-}
-
-fn flow(plan: &Plan, flow: &Flow) -> Vec<Pair> {
-    let mut pairs = vec![
-        ("name", text(&flow.name)),
-        ("from", text(node_name(plan, flow.from))),
-        ("to", text(node_name(plan, flow.to))),
-    ];
-    let size = |size: &Option<base::Bytes>| size.map(|size| ("size", quantity(size)));
-    let control = |name: &Option<String>| name.as_ref().map(|name| ("control", text(name)));
-    match &flow.traffic {
-        Traffic::Bulk { size: bytes, tcp, streams, message } => {
-            pairs.push(("transport", text("tcp")));
-            pairs.extend(size(bytes));
-            pairs.extend(control(&tcp.control));
-            pairs.push(("streams", streams.to_string()));
-            pairs.extend(message.map(|message| ("message", quantity(message))));
-        }
-        Traffic::Paced { rate, packet, size: bytes, .. } => {
-            pairs.push(("transport", text("udp")));
-            pairs.push(("rate", quantity(rate)));
-            pairs.push(("packet", quantity(packet)));
-            pairs.extend(size(bytes));
-        }
-        Traffic::Transfers { sizes: drawn, count, tcp, .. } => {
-            pairs.push(("transport", text("tcp")));
-            pairs.push(("size", sizes(drawn)));
-            pairs.extend(count.map(|count| ("count", count.to_string())));
-            pairs.extend(control(&tcp.control));
-        }
-        Traffic::Rpc { request, response, count, interval, tcp, .. } => {
-            pairs.push(("transport", text("tcp")));
-            pairs.push(("request", sizes(request)));
-            pairs.push(("response", sizes(response)));
-            pairs.extend(count.map(|count| ("count", count.to_string())));
-            pairs.push(("interval", quantity(interval)));
-            pairs.extend(control(&tcp.control));
-        }
-    }
-    let family = match flow.family {
-        Family::V4 => "ipv4",
-        Family::V6 => "ipv6",
-    };
-    pairs.push(("family", text(family)));
-    pairs.push(("start", quantity(flow.start)));
-    pairs.extend(flow.duration.map(|duration| ("duration", quantity(duration))));
-    pairs.push(("dscp", flow.dscp.to_string()));
-    pairs
-}
-
-fn sizes(sizes: &Sizes) -> String {
-    match sizes {
-        Sizes::Fixed(size) => quantity(size),
-        Sizes::Exponential(mean) => table(&[("exponential", quantity(mean))]),
-        Sizes::Pareto { mean, shape_milli, limit } => {
-            let shape = format!("{}.{:03}", shape_milli / 1000, shape_milli % 1000);
-            let mut pairs = vec![("pareto", quantity(mean)), ("shape", quantity(shape))];
-            pairs.extend(limit.map(|limit| ("limit", quantity(limit))));
-            table(&pairs)
-        }
-        Sizes::Table(points) => {
-            let point = |(size, share): &(base::Bytes, u32)| {
-                let share = base::Ratio::from_parts_per_billion(u64::from(*share));
-                list([quantity(size), quantity(share)])
-            };
-            table(&[("table", list(points.points.iter().map(point)))])
-        }
     }
 }
 

@@ -164,6 +164,10 @@ fn shape(shape: &Shape, defs: &mut Defs) -> Value {
         Shape::Share => json!({ "$ref": "#/$defs/share" }),
         Shape::Word(words) => json!({ "enum": words }),
         Shape::List(item) => json!({ "type": "array", "items": self::shape(item, defs) }),
+        Shape::Pair(pair) => {
+            let items: Vec<Value> = pair.iter().map(|shape| self::shape(shape, defs)).collect();
+            json!({ "type": "array", "prefixItems": items, "items": false, "minItems": 2 })
+        }
         Shape::Either(shapes) => {
             json!({ "anyOf": shapes.iter().map(|shape| self::shape(shape, defs)).collect::<Vec<_>>() })
         }

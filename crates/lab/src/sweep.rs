@@ -29,10 +29,12 @@ pub(crate) fn expand(root: &Table, sink: &mut Sink) -> Vec<Combination> {
     for (index, entry) in root.entries.iter().enumerate() {
         find(&entry.value, &mut vec![index], &entry.key, &mut axes, sink);
     }
-    let runs = axes.iter().fold(1usize, |runs, axis| runs.saturating_mul(axis.values.len()));
+    let product =
+        axes.iter().fold(1u128, |runs, axis| runs.saturating_mul(axis.values.len() as u128));
+    let runs = usize::try_from(product).unwrap_or(usize::MAX);
     if runs > MOST_RUNS {
         let at = axes.last().map_or(0..0, |axis| axis.values[0].at.clone());
-        sink.report(Code::Limit, &at, format!("the sweeps make {runs} runs"))
+        sink.report(Code::Limit, &at, format!("the sweeps make {product} runs"))
             .help(format!("at most {MOST_RUNS}"));
         return Vec::new();
     }
@@ -133,7 +135,11 @@ fn steps_of(table: &Table, range: &str, at: &At) -> Result<Vec<Value>, String> {
     let count = count
         .and_then(|count| usize::try_from(count).ok())
         .filter(|count| (2..=MOST_RUNS).contains(count))
-        .ok_or_else(|| format!("the number of values is between 2 and {MOST_RUNS}"))?;
+        .ok_or_else(|| {
+            let given = table.get("steps").or_else(|| table.get("log"));
+            let given = given.map(Value::plain).unwrap_or_default();
+            format!("{given} values: a range has between 2 and {MOST_RUNS}")
+        })?;
     let steps = |from: u64, to: u64| spread(from, to, count, log);
     let texts = quantities::<Span>(from, to, Span::as_nanos, Span::from_nanos, &steps)
         .or_else(|| {

@@ -1,7 +1,11 @@
-//! Trace files: Mahimahi's packet-delivery traces, and tables of delays.
+//! Trace files: Mahimahi's packet-delivery traces, tables of delays, workloads.
 
 use base::{QuantityError, Span};
 use fabric::Trace;
+
+mod workload;
+
+pub use workload::{parse_datagrams, parse_sizes};
 
 /// Why a file is no trace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -48,6 +52,36 @@ pub enum TraceError {
         /// From 1.
         line: usize,
     },
+    /// A line without the two numbers that it needs.
+    #[error("line {line}: `{text}`, where {wanted} should be")]
+    NotTwo {
+        /// From 1.
+        line: usize,
+        /// What the line should have.
+        wanted: &'static str,
+        /// What stands there, shortened.
+        text: String,
+    },
+    /// A size no larger than the one before, a smaller share, or an earlier moment.
+    #[error("line {line}: the values do not rise")]
+    NotRising {
+        /// From 1.
+        line: usize,
+    },
+    /// A distribution that does not cover everything, or only nothing.
+    #[error("line {line}: the distribution ends at a share of {share}, or has no size above 0")]
+    NotWhole {
+        /// From 1.
+        line: usize,
+        /// The last share.
+        share: String,
+    },
+    /// More lines than are kept.
+    #[error("more than {most} lines")]
+    TooMany {
+        /// The most.
+        most: usize,
+    },
     /// A distribution needs two values.
     #[error("a table needs at least two delays")]
     TooFew,
@@ -58,7 +92,11 @@ impl TraceError {
     pub fn help(&self) -> &'static str {
         match self {
             Self::CutShort { .. } => "if the trace is whole, end its last line with a newline",
-            Self::NoTime { .. } => "the last line is the length of the trace and must be above 0",
+            Self::NoTime { .. } => "the last line must be above 0",
+            Self::NotTwo { .. } => "two numbers a line",
+            Self::NotRising { .. } => "sizes rise; shares and moments do not fall",
+            Self::NotWhole { .. } => "the last line's share is 1",
+            Self::TooMany { .. } => "thin it out",
             Self::NotATime { .. } | Self::TooFew => "one time a line, such as `1.5 ms`",
             _ => "one whole number of milliseconds a line, not decreasing",
         }

@@ -146,6 +146,11 @@ fn check_shape(value: &Value, key: &str, shape: &Shape, sink: &mut Sink) {
                 check_shape(value, key, item, sink);
             }
         }
+        (Shape::Pair(shapes), Data::List(list)) if list.len() == shapes.len() => {
+            for (value, shape) in list.iter().zip(*shapes) {
+                check_shape(value, key, shape, sink);
+            }
+        }
         (Shape::Map(item), Data::Table(table)) => {
             table.entries.iter().for_each(|e| check_shape(&e.value, &e.key, item, sink));
         }
@@ -262,7 +267,7 @@ impl Shape {
             Self::Flag => matches!(data, Data::Flag(_)),
             Self::Whole(..) => matches!(data, Data::Whole(_)),
             Self::Number(..) => matches!(data, Data::Whole(_) | Data::Number(_)),
-            Self::List(_) => matches!(data, Data::List(_)),
+            Self::List(_) | Self::Pair(_) => matches!(data, Data::List(_)),
             Self::Table(_) | Self::Variant(_) | Self::Map(_) => matches!(data, Data::Table(_)),
             Self::Either(_) => true,
         }
@@ -287,6 +292,9 @@ impl Shape {
                 }
             }
             Self::List(item) => format!("a list of: {}", item.wanted()),
+            Self::Pair([first, second]) => {
+                format!("two values: {} and {}", first.wanted(), second.wanted())
+            }
             Self::Either(shapes) => {
                 shapes.iter().map(Self::wanted).collect::<Vec<_>>().join(", or ")
             }

@@ -5,9 +5,8 @@ use std::path::Path;
 use lab::{Code, Diagnostics, Overrides, load, parse_with};
 use miette::{GraphicalReportHandler, GraphicalTheme};
 
-/// The lab that shows a code: `tests/wrong/E0001.toml`.
-fn case(code: Code) -> String {
-    let name = code.as_str().replace("lab::", "");
+/// The lab that shows a code, such as `tests/wrong/E0001.toml`, or some bad input.
+fn case(name: &str) -> String {
     let path = format!("{}/tests/wrong/{name}.toml", env!("CARGO_MANIFEST_DIR"));
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
@@ -21,15 +20,15 @@ fn render(diagnostics: &Diagnostics) -> String {
     out.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
-fn found(code: Code) -> Diagnostics {
-    let set = if code == Code::BadOverride {
+fn found(name: &str) -> Diagnostics {
+    let set = if name == "E0031" {
         vec![("link.croe.delay".to_owned(), "1 ms".to_owned())]
     } else {
         Vec::new()
     };
     let overrides = Overrides { set, ..Overrides::default() };
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    match parse_with("lab.toml", &case(code), folder, &overrides) {
+    match parse_with("lab.toml", &case(name), folder, &overrides) {
         Ok(lab) => lab.warnings,
         Err(errors) => errors,
     }
@@ -38,10 +37,32 @@ fn found(code: Code) -> Diagnostics {
 #[test]
 fn every_code_is_shown() {
     for code in Code::ALL {
-        let found = found(*code);
+        let name = code.as_str().replace("lab::", "");
+        let found = found(&name);
         let codes: Vec<Code> = found.list().iter().map(|d| d.code).collect();
         assert!(codes.contains(code), "{code:?} is not among {codes:?}");
-        insta::assert_snapshot!(code.as_str().replace("lab::", ""), render(&found));
+        insta::assert_snapshot!(name, render(&found));
+    }
+}
+
+/// What would end badly after hours is said before the run.
+#[test]
+fn bad_input_is_refused_with_its_numbers() {
+    let cases = [
+        ("after-the-end", Code::Schedule),
+        ("no-route", Code::Unreachable),
+        ("queue-of-nothing", Code::OutOfRange),
+        ("no-numbers", Code::Quantity),
+        ("a-million-runs", Code::Limit),
+        ("a-million-values", Code::BadSweep),
+        ("absurd-counts", Code::Limit),
+        ("workloads-at-odds", Code::Conflict),
+        ("broken-workload-files", Code::BadTrace),
+    ];
+    for (name, code) in cases {
+        let found = found(name);
+        assert!(found.list().iter().any(|d| d.code == code), "{name}: {:?}", found.list());
+        insta::assert_snapshot!(name, render(&found));
     }
 }
 

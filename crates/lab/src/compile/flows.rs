@@ -1,29 +1,27 @@
 //! Built-in flows.
 
-use base::{Bytes, FlowId, NodeId, Span, Time};
-use transport::workload::{Pattern, Sizes, Think};
+use base::{FlowId, NodeId, Time};
+use transport::workload::Arrivals;
 
 use super::Compiler;
 use super::names::free_name;
 use crate::code::Code;
 use crate::diagnostic::suggest;
-use crate::plan::{Family, Flow, Tcp, Traffic};
+use crate::plan::{Family, Flow, Traffic};
 use crate::tree::{At, Table, Value};
 
-const MOST_FLOWS: usize = 10_000;
-
-/// Keys that only some kinds of flows heed.
-const ONLY_BULK: &[&str] = &["streams", "message"];
-const ONLY_UDP: &[&str] = &["rate", "packet"];
-const ONLY_RPC: &[&str] = &["request", "response", "count", "interval"];
+const MOST_FLOWS: usize = 200_000;
+/// More would not end within the limits of any run.
+const MOST_TRANSFERS: u64 = 1_000_000_000;
 
 impl Compiler<'_> {
     pub(super) fn read_flows(&mut self) {
         for (at, table) in self.entries("flow") {
             let pairs = self.pairs(table);
-            let traffic = self.traffic(table, &at);
+            let traffic = self.traffic(table, pairs.len(), &at);
             let start = self.moment(table, "start").unwrap_or(Time::ZERO);
             let Some(traffic) = traffic else { continue };
+            self.refuse_endless_arrivals(&traffic, table, &at);
             for (from, to) in &pairs {
                 if !self.no_switch(*from, &at, "sends nothing")
                     || !self.no_switch(*to, &at, "receives nothing")
@@ -32,6 +30,7 @@ impl Compiler<'_> {
                     continue;
                 }
                 let name = self.flow_name(table, (*from, *to), pairs.len() > 1, &at);
+                self.places.flow_names.insert(name.clone(), self.plan.flows.len());
                 self.places.flows.push(at.clone());
                 self.plan.flows.push(Flow {
                     name,
@@ -44,6 +43,21 @@ impl Compiler<'_> {
                     dscp: table.whole("dscp").and_then(|v| u8::try_from(v).ok()).unwrap_or(0),
                 });
             }
+        }
+    }
+
+    /// An open loop starts a number of transfers that is known beforehand.
+    fn refuse_endless_arrivals(&mut self, traffic: &Traffic, table: &Table, at: &At) {
+        let Traffic::Transfers { arrivals, count, .. } = traffic else { return };
+        let (Arrivals::Poisson(gap) | Arrivals::Every(gap)) = arrivals else { return };
+        let time = table.span("duration").unwrap_or(self.plan.duration).min(self.plan.duration);
+        let transfers = time.as_nanos() / gap.as_nanos().max(1);
+        let transfers = transfers.min(count.unwrap_or(u64::MAX));
+        if transfers > MOST_TRANSFERS {
+            let message = format!("this flow would start {transfers} transfers");
+            self.sink
+                .report(Code::Limit, at, message)
+                .help(format!("at most {MOST_TRANSFERS}: one in {gap} for {time} is too much"));
         }
     }
 
@@ -78,77 +92,6 @@ impl Compiler<'_> {
         pairs.into_iter().filter(|(from, to)| from != to).collect()
     }
 
-    fn traffic(&mut self, table: &Table, at: &At) -> Option<Traffic> {
-        let udp = table.text("transport") == Some("udp");
-        let rpc = !udp && ONLY_RPC.iter().any(|key| table.get(key).is_some());
-        let (kind, wrong): (_, &[&[&str]]) = match (udp, rpc) {
-            (true, _) => ("a UDP flow", &[ONLY_BULK, ONLY_RPC, &["control"]]),
-            (_, true) => ("a request-response flow", &[ONLY_BULK, ONLY_UDP, &["size"]]),
-            _ => ("a TCP flow", &[ONLY_UDP]),
-        };
-        for key in wrong.iter().flat_map(|keys| keys.iter()) {
-            if let Some(entry) = table.entry(key) {
-                let message = format!("`{key}` has no effect on {kind}");
-                self.sink.report(Code::Conflict, &entry.key_at, message).help(match *key {
-                    "rate" | "packet" => "say `transport = \"udp\"`, or drop it",
-                    "size" => "a request-response flow has a `count`",
-                    _ => "drop it",
-                });
-            }
-        }
-        let tcp = Tcp { control: self.control(table), ..Tcp::default() };
-        if udp {
-            let Some(rate) = table.get("rate") else {
-                self.sink
-                    .report(Code::MissingKey, at, "a UDP flow needs `rate`")
-                    .help("the rate of its payload, such as `rate = \"1 Mbit/s\"`");
-                return None;
-            };
-            let packet = table.bytes("packet").unwrap_or_else(|| self.largest_datagram(table));
-            let rate = rate.text()?.parse().ok()?;
-            let pattern = Pattern::Constant;
-            return Some(Traffic::Paced { rate, packet, size: table.bytes("size"), pattern });
-        }
-        if rpc {
-            return Some(Traffic::Rpc {
-                request: Sizes::Fixed(table.bytes("request").unwrap_or(Bytes::new(64))),
-                response: Sizes::Fixed(table.bytes("response").unwrap_or(Bytes::new(1000))),
-                count: table.whole("count").and_then(|count| u64::try_from(count).ok()),
-                interval: table.span("interval").unwrap_or(Span::ZERO),
-                think: Think::Fixed(Span::ZERO),
-                tcp,
-            });
-        }
-        Some(Traffic::Bulk {
-            size: table.bytes("size"),
-            tcp,
-            streams: table.whole("streams").and_then(|n| u32::try_from(n).ok()).unwrap_or(1),
-            message: table.bytes("message"),
-        })
-    }
-
-    /// The kernel allows 15 characters; which of them exist shows on the machine.
-    fn control(&mut self, table: &Table) -> Option<String> {
-        let value = table.get("control")?;
-        let name = value.text()?;
-        let fit = (1..=15).contains(&name.len())
-            && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
-        if !fit {
-            self.sink
-                .report(Code::BadName, &value.at, format!("`{name}` is no congestion control"))
-                .help("such as `cubic`, `reno` or `bbr`, as the kernel names it");
-        }
-        Some(name.to_owned())
-    }
-
-    /// What fits everywhere without fragments.
-    fn largest_datagram(&self, table: &Table) -> Bytes {
-        let mtus = self.plan.links.iter().flat_map(|link| link.directions.iter().map(|d| d.mtu));
-        let mtu = mtus.min().unwrap_or(Bytes::new(1500));
-        let headers = Bytes::new(if family(table) == Family::V6 { 48 } else { 28 });
-        mtu.saturating_sub(headers).max(Bytes::new(16))
-    }
-
     fn flow_name(
         &mut self,
         table: &Table,
@@ -162,12 +105,12 @@ impl Compiler<'_> {
             let name = value.text()?;
             self.label(name, &value.at, "flow")
         });
-        let taken = |name: &str| self.plan.flows.iter().any(|flow| flow.name == name);
+        let taken = |name: &str| self.places.flow_names.contains_key(name);
         let Some(given) = given else { return free_name(&pair, taken) };
         let name = if several { format!("{given}.{pair}") } else { given.clone() };
         self.label(&name, at, "flow");
-        if let Some(other) = self.plan.flows.iter().position(|flow| flow.name == name) {
-            let first = self.places.flows[other].clone();
+        if let Some(other) = self.places.flow_names.get(&name) {
+            let first = self.places.flows[*other].clone();
             self.sink
                 .report(Code::Duplicate, at, format!("there is a flow `{name}` already"))
                 .also(&first, "the first");
@@ -179,8 +122,8 @@ impl Compiler<'_> {
     /// The flows that a name means; a name given to several means all.
     pub(super) fn flow_group(&mut self, value: &Value) -> Vec<FlowId> {
         let Some(name) = value.text() else { return Vec::new() };
-        if let Some(index) = self.plan.flows.iter().position(|flow| flow.name == name) {
-            return vec![FlowId::at(index)];
+        if let Some(index) = self.places.flow_names.get(name) {
+            return vec![FlowId::at(*index)];
         }
         if let Some(group) = self.places.flow_groups.get(name) {
             return group.iter().map(|index| FlowId::at(*index)).collect();
@@ -194,6 +137,6 @@ impl Compiler<'_> {
     }
 }
 
-fn family(table: &Table) -> Family {
+pub(super) fn family(table: &Table) -> Family {
     if table.text("family") == Some("ipv6") { Family::V6 } else { Family::V4 }
 }

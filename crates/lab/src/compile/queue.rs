@@ -148,7 +148,11 @@ impl Compiler<'_> {
             _ => text.parse::<Bytes>().ok().filter(|b| b.is_positive()).map(QueueLimit::Bytes),
         };
         if limit.is_none() {
-            let diagnostic = if unit.trim() == "bdp" && bdp(config).is_none() {
+            let zero = number.bytes().all(|c| matches!(c, b'0' | b'.' | b'_'));
+            let diagnostic = if zero && !number.is_empty() && !unit.trim().is_empty() {
+                let message = format!("a queue of {text} would hold nothing");
+                self.sink.report(Code::OutOfRange, &value.at, message)
+            } else if unit.trim() == "bdp" && bdp(config).is_none() {
                 self.sink.report(Code::Conflict, &value.at, "a link without a rate has no bdp")
             } else {
                 self.sink.report(Code::Quantity, &value.at, format!("`{text}` is no queue limit"))
@@ -169,7 +173,7 @@ fn bdp(config: &LinkConfig) -> Option<Bytes> {
     mean_rate(&config.rate).map(|rate| rate.bytes_in(round_trip))
 }
 
-fn mean_rate(rate: &Rate) -> Option<Bandwidth> {
+pub(super) fn mean_rate(rate: &Rate) -> Option<Bandwidth> {
     match rate {
         Rate::Unlimited => None,
         Rate::Constant(rate) => Some(*rate),

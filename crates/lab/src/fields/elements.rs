@@ -2,9 +2,9 @@
 
 use base::{Bytes, Span};
 
-use super::{LONGEST, SET, SOME_DATA, SOME_TIME, Section, Shape, TIME, optional, required};
+use super::{LONGEST, SET, SOME_TIME, Section, Shape, TIME, optional, required};
 
-const NAMES: Shape = Shape::Either(&[Shape::Text, Shape::List(&Shape::Text)]);
+pub(super) const NAMES: Shape = Shape::Either(&[Shape::Text, Shape::List(&Shape::Text)]);
 
 /// `[lab]`
 pub(crate) const LAB: Section = Section {
@@ -20,7 +20,13 @@ pub(crate) const LAB: Section = Section {
              and all finite flows have finished and no event is to come.",
         ),
         optional("seed", Shape::Whole(0, i64::MAX), "1", "Keys every random stream."),
-        optional("model", Shape::Word(&["hop"]), "hop", "`hop`: packets cross every queue."),
+        optional(
+            "model",
+            Shape::Word(&["hop", "fluid"]),
+            "hop",
+            "`hop`: packets cross every queue. `fluid`: flows are rates, queues are integrated \
+             between changes (`netarium sim` only).",
+        ),
         optional(
             "routing",
             Shape::Word(&["delay", "hops", "metric", "none"]),
@@ -73,6 +79,18 @@ pub(crate) const LAB: Section = Section {
             "Interfaces whose packets are written to pcapng files: `true` (all of all hosts), \
              nodes (`\"alice\"`, `\"h*\"`) or interfaces (`\"r1.eth0\"`).",
         ),
+        optional(
+            "record",
+            Shape::Flag,
+            "false",
+            "`netarium run` records what enters the emulation, for `netarium replay`.",
+        ),
+        optional(
+            "limits",
+            Shape::Table(&LIMITS),
+            "{}",
+            "Where `netarium sim` ends a run with an error; what was measured so far is kept.",
+        ),
     ],
 };
 
@@ -82,6 +100,20 @@ const TOLERANCE: Section = Section {
     fields: &[
         optional("floor", TIME, "1 ms", "As a time."),
         optional("share", Shape::Share, "5 %", "As a share of the shortest path's delay."),
+    ],
+};
+
+const LIMITS: Section = Section {
+    noun: "a limit",
+    doc: "Where `netarium sim` ends a run.",
+    fields: &[
+        optional("events", Shape::Whole(1, i64::MAX), "10^12", "Most events."),
+        optional(
+            "memory",
+            Shape::Data(Bytes::new(1 << 20), Bytes::new(1 << 50)),
+            "8 GiB",
+            "Most memory for packets, flows and pending events.",
+        ),
     ],
 };
 
@@ -154,43 +186,6 @@ pub(crate) const PROGRAM: Section = Section {
             "Exit statuses that are fine when it ends by itself, or `\"any\"`.",
         ),
         optional("grace", TIME, "2 s", "Between SIGTERM and SIGKILL."),
-    ],
-};
-
-/// `[[flow]]`
-pub(crate) const FLOW: Section = Section {
-    noun: "a flow",
-    doc: "Traffic without a program. TCP with `request` or `response` exchanges messages; other \
-          TCP sends as fast as it goes; UDP sends at `rate`.",
-    fields: &[
-        required("from", NAMES, "The sender; it opens the connection. May be a pattern or a list."),
-        required("to", NAMES, "The receiver. As many as in `from` (joined in order), or one."),
-        optional("name", Shape::Text, "FROM-TO", "Unique among flows."),
-        optional("transport", Shape::Word(&["tcp", "udp"]), "tcp", ""),
-        optional(
-            "control",
-            Shape::Text,
-            "the kernel's",
-            "TCP congestion control, as the kernel names it.",
-        ),
-        optional("size", SOME_DATA, "no end", "Payload to send."),
-        optional("duration", SOME_TIME, "no end", "The flow ends after this."),
-        optional("rate", Shape::Rate, "", "Rate of UDP payload; required with UDP."),
-        optional(
-            "packet",
-            Shape::Data(Bytes::new(16), Bytes::new(65_507)),
-            "the smallest MTU less headers",
-            "Payload of a datagram.",
-        ),
-        optional("streams", Shape::Whole(1, 1024), "1", "Parallel TCP connections."),
-        optional("message", SOME_DATA, "", "Write messages of this size, without Nagle's delay."),
-        optional("request", SOME_DATA, "64 B", "Size of a request."),
-        optional("response", SOME_DATA, "1 kB", "Size of a response."),
-        optional("count", Shape::Whole(1, i64::MAX), "no end", "Number of requests."),
-        optional("interval", TIME, "0 s", "From one request to the next, at least."),
-        optional("family", Shape::Word(&["ipv4", "ipv6"]), "ipv4", "Address family."),
-        optional("start", TIME, "0 s", "When it starts."),
-        optional("dscp", Shape::Whole(0, 63), "0", "DSCP value of its packets."),
     ],
 };
 

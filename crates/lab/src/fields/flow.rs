@@ -1,0 +1,158 @@
+//! Built-in flows: what they send, when, and how.
+
+use base::{Bytes, Span};
+
+use super::elements::NAMES;
+use super::{LONGEST, SOME_DATA, SOME_TIME, Section, Shape, TIME, optional, required};
+
+const DATAGRAM: Shape = Shape::Data(Bytes::new(16), Bytes::new(65_507));
+const DRAWN: Shape = Shape::Either(&[SOME_DATA, Shape::Table(&SIZES)]);
+/// More than any run comes to.
+const COUNT: Shape = Shape::Whole(1, 1_000_000_000);
+
+/// `[[flow]]`
+pub(crate) const FLOW: Section = Section {
+    noun: "a flow",
+    doc: "Traffic without a program. TCP sends as fast as it goes; with `arrivals`, `think`, \
+          `count` or a distribution of `size` it makes many transfers, each over a connection of \
+          its own; with `request`, `response` or `interval` (or `count` or `think`, but no `size`) \
+          it exchanges messages over one connection. UDP sends at `rate`.",
+    fields: &[
+        required("from", NAMES, "The sender; it opens the connection. May be a pattern or a list."),
+        required("to", NAMES, "The receiver. As many as in `from` (joined in order), or one."),
+        optional("name", Shape::Text, "FROM-TO", "Unique among flows."),
+        optional("transport", Shape::Word(&["tcp", "udp"]), "tcp", ""),
+        optional(
+            "control",
+            Shape::Text,
+            "the kernel's; `cubic` in simulations",
+            "TCP congestion control, as the kernel names it.",
+        ),
+        optional("ecn", Shape::Flag, "false", "Negotiate ECN (RFC 3168) for TCP."),
+        optional(
+            "window",
+            Shape::Data(Bytes::new(4096), Bytes::new(1 << 30)),
+            "the kernel's; 6 MiB in simulations",
+            "TCP's receive buffer, at both ends.",
+        ),
+        optional("size", DRAWN, "no end", "Payload to send in all, or in each transfer."),
+        optional("arrivals", Shape::Table(&ARRIVALS), "", "When transfers start (open loop)."),
+        optional(
+            "think",
+            Shape::Either(&[TIME, Shape::Table(&THINK)]),
+            "0 s",
+            "From the end of a transfer or response to the next transfer or request (closed loop).",
+        ),
+        optional("count", COUNT, "no end", "Number of transfers or requests."),
+        optional("duration", SOME_TIME, "no end", "The flow ends after this."),
+        optional("rate", Shape::Rate, "", "Rate of UDP payload; required with UDP."),
+        optional("packet", DATAGRAM, "the smallest MTU less headers", "Payload of a datagram."),
+        optional(
+            "pattern",
+            Shape::Either(&[Shape::Word(&["constant", "poisson"]), Shape::Table(&PATTERN)]),
+            "constant",
+            "How UDP datagrams are spaced: equally, or as a Poisson process of the same mean rate.",
+        ),
+        optional("streams", Shape::Whole(1, 1024), "1", "Parallel TCP connections."),
+        optional("message", SOME_DATA, "", "Write messages of this size, without Nagle's delay."),
+        optional("request", DRAWN, "64 B", "Size of a request."),
+        optional("response", DRAWN, "1 kB", "Size of a response."),
+        optional("interval", TIME, "0 s", "From one request to the next, at least."),
+        optional("family", Shape::Word(&["ipv4", "ipv6"]), "ipv4", "Address family."),
+        optional("start", TIME, "0 s", "When it starts."),
+        optional("dscp", Shape::Whole(0, 63), "0", "DSCP value of its packets."),
+    ],
+};
+
+/// Sizes that are drawn.
+const SIZES: Section = Section {
+    noun: "a distribution of sizes",
+    doc: "Sizes drawn independently: exactly one of `exponential`, `pareto`, `table`, `cdf`.",
+    fields: &[
+        optional("exponential", SOME_DATA, "", "Exponential with this mean."),
+        optional("pareto", SOME_DATA, "", "Pareto with this mean (before `limit` cuts it)."),
+        optional(
+            "shape",
+            Shape::Number(1.001, 1000.0),
+            "1.2",
+            "With `pareto`: tail index above 1, in steps of 0.001; the smaller, the heavier.",
+        ),
+        optional("limit", SOME_DATA, "none", "With `pareto`: larger draws are cut to this."),
+        optional(
+            "table",
+            Shape::List(&Shape::Pair(&[
+                Shape::Data(Bytes::ZERO, Bytes::new(1 << 60)),
+                Shape::Share,
+            ])),
+            "",
+            "Points of the cumulative distribution, a size and the share that is no larger, \
+             linear in between: `[[\"1 kB\", \"50 %\"], [\"1 MB\", \"100 %\"]]`.",
+        ),
+        optional(
+            "cdf",
+            Shape::Text,
+            "",
+            "A file with such points: a size in bytes and a share from 0 to 1 on each line.",
+        ),
+    ],
+};
+
+const ARRIVALS: Section = Section {
+    noun: "the arrivals of a flow",
+    doc: "Transfers that start whether or not those before have ended: exactly one of `poisson`, \
+          `every`, `load`.",
+    fields: &[
+        optional("poisson", SOME_TIME, "", "A Poisson process with this mean time between starts."),
+        optional("every", SOME_TIME, "", "At equal distances."),
+        optional(
+            "load",
+            Shape::Share,
+            "",
+            "A Poisson process: payload of all flows of this entry together, as a share of the \
+             rate of the link `of`.",
+        ),
+        optional("of", NAMES, "", "With `load`: a link's name, or its two ends."),
+    ],
+};
+
+const THINK: Section = Section {
+    noun: "a think time",
+    doc: "A think time that is drawn.",
+    fields: &[required("exponential", SOME_TIME, "Exponential with this mean.")],
+};
+
+const PATTERN: Section = Section {
+    noun: "a pattern of datagrams",
+    doc: "Either `on` and `off`, or `trace`.",
+    fields: &[
+        optional("on", SOME_TIME, "", "Length of a period in which it sends at `rate`."),
+        optional("off", SOME_TIME, "", "Length of the silence that follows."),
+        optional(
+            "exponential",
+            Shape::Flag,
+            "false",
+            "Lengths are exponentially distributed, with `on` and `off` as their means.",
+        ),
+        optional(
+            "trace",
+            Shape::Either(&[Shape::Text, Shape::Table(&DATAGRAMS)]),
+            "",
+            "A file with a moment in seconds and the bytes of a datagram's payload on each line, \
+             repeated for ever (one mean gap after its last line); or the datagrams themselves. \
+             It takes the place of `rate` and `packet`.",
+        ),
+    ],
+};
+
+const DATAGRAMS: Section = Section {
+    noun: "a trace of datagrams",
+    doc: "A trace written out.",
+    fields: &[
+        required(
+            "datagrams",
+            Shape::List(&Shape::Pair(&[Shape::Time(Span::ZERO, LONGEST), DATAGRAM])),
+            "Moments, not decreasing, and payloads: `[[\"0 ms\", \"200 B\"]]`.",
+        ),
+        required("period", SOME_TIME, "After this the trace starts again."),
+    ],
+};
