@@ -8,8 +8,11 @@
 //! `in flight + length <= cwnd`. Proportional rate reduction is part of the control: the window
 //! that it shows in recovery already follows it.
 
+pub mod bbr;
+pub mod bbr3;
 mod cubic;
 mod hystart;
+mod model;
 mod rate;
 mod reno;
 #[cfg(test)]
@@ -23,6 +26,8 @@ use base::{Bandwidth, Bytes, Span, Time};
 
 use crate::Error;
 
+pub use bbr::Bbr;
+pub use bbr3::Bbr3;
 pub use cubic::Cubic;
 pub use rate::{DeliveryRate, RateSample, SentMark};
 pub use reno::Reno;
@@ -111,6 +116,9 @@ pub enum Cause {
 
 /// How a sender adapts to the path.
 pub trait CongestionControl {
+    /// The handshake took this long, from the segment that was answered to the answer.
+    fn on_handshake(&mut self, _now: Time, _rtt: Span) {}
+
     /// Payload was sent, new or again.
     fn on_sent(&mut self, sent: &Sent);
 
@@ -207,6 +215,10 @@ pub enum Controller {
     Reno(Reno),
     /// CUBIC.
     Cubic(Cubic),
+    /// BBR.
+    Bbr(Box<Bbr>),
+    /// BBRv3.
+    Bbr3(Box<Bbr3>),
 }
 
 impl Controller {
@@ -214,7 +226,9 @@ impl Controller {
     pub fn new(control: Control, setup: &Setup) -> Self {
         match control {
             Control::Reno => Self::Reno(Reno::new(setup)),
-            Control::Cubic | Control::Bbr | Control::Bbr3 => Self::Cubic(Cubic::new(setup)),
+            Control::Cubic => Self::Cubic(Cubic::new(setup)),
+            Control::Bbr => Self::Bbr(Box::new(Bbr::new(setup))),
+            Control::Bbr3 => Self::Bbr3(Box::new(Bbr3::new(setup))),
         }
     }
 }
@@ -225,11 +239,17 @@ macro_rules! law {
         match $self {
             Controller::Reno($law) => $call,
             Controller::Cubic($law) => $call,
+            Controller::Bbr($law) => $call,
+            Controller::Bbr3($law) => $call,
         }
     };
 }
 
 impl CongestionControl for Controller {
+    fn on_handshake(&mut self, now: Time, rtt: Span) {
+        law!(self, law => law.on_handshake(now, rtt));
+    }
+
     fn on_sent(&mut self, sent: &Sent) {
         law!(self, law => law.on_sent(sent));
     }

@@ -1,3 +1,4 @@
+mod bbr;
 mod path;
 mod windows;
 
