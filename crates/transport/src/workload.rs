@@ -189,7 +189,7 @@ impl SizeTable {
         let (first, share) = self.points[0];
         let mut sum = first.count() as f64 * f64::from(share);
         for pair in self.points.windows(2) {
-            let middle = (pair[0].0.count() as f64 + pair[1].0.count() as f64) / 2.0;
+            let middle = f64::midpoint(pair[0].0.count() as f64, pair[1].0.count() as f64);
             sum += middle * f64::from(pair[1].1 - pair[0].1);
         }
         sum / f64::from(WHOLE)

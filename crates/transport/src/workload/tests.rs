@@ -208,23 +208,28 @@ proptest! {
             0 => Pattern::Constant,
             1 => Pattern::Poisson,
             2 => Pattern::OnOff { on, off, exponential: false },
-            // Datagrams of hours with periods of nanoseconds would only take long.
-            _ => Pattern::OnOff { on: on.saturating_add(Span::from_secs(1)), off, exponential: true },
+            _ => Pattern::OnOff { on, off, exponential: true },
         };
         let mut last = Time::ZERO;
         let mut sent = 0;
-        for (at, payload) in source(pattern, rate, packet, Some(size)).take(1_000) {
+        for (at, payload) in source(pattern, rate, packet, Some(size)).take(20) {
             prop_assert!(at >= last && payload > 0 && u64::from(payload) <= packet);
             last = at;
             sent += u64::from(payload);
         }
-        prop_assert!(sent == size || sent == 1_000 * packet || last > Time::from_nanos(u64::MAX / 2));
+        let far = last > Time::from_nanos(u64::MAX / 2);
+        prop_assert!(sent == size || sent == 20 * packet || far);
     }
 
     #[test]
-    fn the_nth_datagram_is_never_off(rate in 1u64..1 << 40, packet in 1u64..=65_507, n in 0usize..2_000) {
+    fn the_nth_datagram_is_never_off(
+        rate in 1u64..1 << 40,
+        packet in 1u64..=65_507,
+        n in 0usize..2_000,
+    ) {
         let at = source(Pattern::Constant, rate, packet, None).nth(n);
-        let exact = (n as u128 * u128::from(packet) * 8_000_000_000).div_ceil(u128::from(rate)) + 1_000;
+        let nanos = n as u128 * u128::from(packet) * 8_000_000_000;
+        let exact = nanos.div_ceil(u128::from(rate)) + 1_000;
         match at {
             Some((at, _)) => prop_assert_eq!(u128::from(at.as_nanos()), exact),
             None => prop_assert!(exact >= u128::from(u64::MAX)),

@@ -52,7 +52,7 @@ pub struct Bbr {
     max_bw: WindowedMax<10>,
     rounds: Rounds,
     delivered: u64,
-    /// Samples of segments sent before this was delivered are limited by ProbeRtt.
+    /// Samples of segments sent before this was delivered are limited by `ProbeRtt`.
     limited_until: u64,
     min_rtt: Option<Span>,
     min_rtt_at: Time,
@@ -113,7 +113,7 @@ impl Bbr {
         self.phase
     }
 
-    /// Estimated bottleneck bandwidth (BtlBw) and propagation time (RTprop).
+    /// Estimated bottleneck bandwidth (`BtlBw`) and propagation time (`RTprop`).
     pub fn model(&self) -> (Bandwidth, Option<Span>) {
         (bandwidth(self.max_bw.get()), self.min_rtt)
     }
@@ -126,7 +126,7 @@ impl Bbr {
         }
     }
 
-    /// BBRInflight: a multiple of the estimated bandwidth-delay product, and three quanta.
+    /// `BBRInflight`: a multiple of the estimated bandwidth-delay product, and three quanta.
     fn inflight(&self, gain: f64) -> f64 {
         match self.min_rtt {
             Some(rtt) => gain * volume(self.max_bw.get(), rtt) + 3.0 * self.quantum(),
@@ -212,10 +212,10 @@ impl Bbr {
     fn update_min_rtt(&mut self, ack: &AckSample) {
         let stale = ack.now > self.min_rtt_at + MIN_RTT_WINDOW;
         self.min_rtt_expired = stale && self.min_rtt.is_some();
-        if let Some(rtt) = ack.rtt {
-            if self.min_rtt_expired || self.min_rtt.is_none_or(|min| rtt <= min) {
-                (self.min_rtt, self.min_rtt_at) = (Some(rtt), ack.now);
-            }
+        if let Some(rtt) = ack.rtt
+            && (self.min_rtt_expired || self.min_rtt.is_none_or(|min| rtt <= min))
+        {
+            (self.min_rtt, self.min_rtt_at) = (Some(rtt), ack.now);
         }
     }
 

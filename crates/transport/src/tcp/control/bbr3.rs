@@ -48,13 +48,13 @@ pub enum Phase {
     Startup,
     /// Draining the queue that Startup left.
     Drain,
-    /// ProbeBW_DOWN: leaving room.
+    /// `ProbeBW_DOWN`: leaving room.
     Down,
-    /// ProbeBW_CRUISE: at the estimated rate.
+    /// `ProbeBW_CRUISE`: at the estimated rate.
     Cruise,
-    /// ProbeBW_REFILL: filling the pipe before probing.
+    /// `ProbeBW_REFILL`: filling the pipe before probing.
     Refill,
-    /// ProbeBW_UP: probing for more.
+    /// `ProbeBW_UP`: probing for more.
     Up,
     /// Half a bandwidth-delay product in flight, to see the path without a queue.
     ProbeRtt,
@@ -378,7 +378,7 @@ impl CongestionControl for Bbr3 {
         self.cwnd = self.mss;
     }
 
-    fn undo(&mut self, now: Time) {
+    fn undo(&mut self, _now: Time) {
         self.restore_cwnd();
         self.recovering = false;
         self.latest.lossy = false;
@@ -396,7 +396,7 @@ impl CongestionControl for Bbr3 {
                 }
             }
             Some(Phase::Up) if !matches!(self.phase, Phase::Up | Phase::ProbeRtt) => {
-                self.start_refill(now);
+                self.start_refill();
             }
             _ => {}
         }

@@ -104,13 +104,10 @@ impl Cubic {
     /// Congestion avoidance (sections 4.2 to 4.5).
     fn avoid(&mut self, ack: &AckSample, bytes: u32) {
         let cwnd = self.segments();
-        let epoch = match self.curve.epoch {
-            Some(epoch) => epoch,
-            None => {
-                self.curve.begin(ack.now, cwnd);
-                ack.now
-            }
-        };
+        let epoch = self.curve.epoch.unwrap_or(ack.now);
+        if self.curve.epoch.is_none() {
+            self.curve.begin(epoch, cwnd);
+        }
         let acked = f64::from(bytes) / f64::from(self.window.mss);
         let alpha = if self.curve.w_est < self.cwnd_prior { ALPHA } else { 1.0 };
         self.curve.w_est += alpha * acked / cwnd;

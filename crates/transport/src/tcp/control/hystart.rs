@@ -2,15 +2,15 @@
 
 use base::Span;
 
-/// Least and greatest growth of the round-trip time that counts (MIN_RTT_THRESH, MAX_RTT_THRESH).
+/// Least and greatest growth of the round-trip time that counts (`MIN_RTT_THRESH`, `MAX_RTT_THRESH`).
 const THRESHOLD: (u64, u64) = (4_000_000, 16_000_000);
-/// MIN_RTT_DIVISOR.
+/// `MIN_RTT_DIVISOR`.
 const RTT_DIVISOR: u64 = 8;
-/// N_RTT_SAMPLE.
+/// `N_RTT_SAMPLE`.
 const SAMPLES: u8 = 8;
-/// CSS_GROWTH_DIVISOR.
+/// `CSS_GROWTH_DIVISOR`.
 const GROWTH_DIVISOR: u32 = 4;
-/// CSS_ROUNDS.
+/// `CSS_ROUNDS`.
 const ROUNDS: u8 = 5;
 /// L: segments by which one acknowledgement may raise the window of a sender that does not pace.
 const LIMIT: u32 = 8;

@@ -7,13 +7,13 @@ use base::{Bandwidth, Bytes, Span, Time};
 pub struct DeliveryRate {
     /// C.delivered, in bytes.
     delivered: u64,
-    /// C.delivered_time.
+    /// `C.delivered_time`.
     delivered_at: Time,
-    /// C.first_sent_time: start of the sending of the flight that is measured.
+    /// `C.first_sent_time`: start of the sending of the flight that is measured.
     first_sent: Time,
     /// C.lost, in bytes.
     lost: u64,
-    /// C.app_limited: until this much is delivered, samples may be limited by the application.
+    /// `C.app_limited`: until this much is delivered, samples may be limited by the application.
     limited_until: u64,
 }
 

@@ -124,15 +124,15 @@ impl Bbr3 {
         }
     }
 
-    /// Two filters: the shorter schedules ProbeRtt, the longer forgets more slowly.
+    /// Two filters: the shorter schedules `ProbeRtt`, the longer forgets more slowly.
     pub(super) fn update_min_rtt(&mut self, ack: &AckSample) {
         let known = self.min_rtt.is_some();
         let due = known && ack.now > self.probe_rtt_min_at + PROBE_RTT_INTERVAL;
         self.probe_rtt_due = due;
-        if let Some(rtt) = ack.rtt {
-            if rtt < self.probe_rtt_min || due {
-                (self.probe_rtt_min, self.probe_rtt_min_at) = (rtt, ack.now);
-            }
+        if let Some(rtt) = ack.rtt
+            && (rtt < self.probe_rtt_min || due)
+        {
+            (self.probe_rtt_min, self.probe_rtt_min_at) = (rtt, ack.now);
         }
         let expired = ack.now > self.min_rtt_at + MIN_RTT_WINDOW;
         let shorter = self.min_rtt.is_none_or(|min| self.probe_rtt_min < min);

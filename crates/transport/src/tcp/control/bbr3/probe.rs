@@ -1,4 +1,4 @@
-//! The cycle that probes for bandwidth, and ProbeRtt.
+//! The cycle that probes for bandwidth, and `ProbeRtt`.
 
 use base::{Span, Time};
 
@@ -11,7 +11,7 @@ use super::{
 const RENO_ROUNDS: f64 = 63.0;
 
 impl Bbr3 {
-    /// StartProbeBW_DOWN, with `PickProbeWait`.
+    /// `StartProbeBW_DOWN`, with `PickProbeWait`.
     pub(super) fn start_down(&mut self, now: Time) {
         self.latest.lossy = false;
         (self.latest.bw, self.latest.inflight) = (0.0, 0.0);
@@ -25,8 +25,8 @@ impl Bbr3 {
         self.phase = Phase::Down;
     }
 
-    /// StartProbeBW_REFILL.
-    pub(super) fn start_refill(&mut self, _now: Time) {
+    /// `StartProbeBW_REFILL`.
+    pub(super) fn start_refill(&mut self) {
         self.reset_short_term();
         (self.probe.up_rounds, self.probe.acked) = (0, 0.0);
         self.probe.precautionary = false;
@@ -60,21 +60,20 @@ impl Bbr3 {
         if !self.full || self.adapt_long_term(ack, rate) {
             return;
         }
+        let probed = self.phase == Phase::Up && self.is_time_to_go_down(ack, rate);
         match self.phase {
             Phase::Down => {
                 if self.is_time_to_probe(ack.now) {
-                    self.start_refill(ack.now);
+                    self.start_refill();
                 } else if self.is_time_to_cruise(ack) {
                     self.phase = Phase::Cruise;
                 }
             }
-            Phase::Cruise if self.is_time_to_probe(ack.now) => self.start_refill(ack.now),
+            Phase::Cruise if self.is_time_to_probe(ack.now) => self.start_refill(),
             Phase::Refill if self.rounds.start => self.start_up(rate),
-            Phase::Up => {
-                if self.is_time_to_go_down(ack, rate) {
-                    self.probe.too_high = false;
-                    self.start_down(ack.now);
-                }
+            Phase::Up if probed => {
+                self.probe.too_high = false;
+                self.start_down(ack.now);
             }
             _ => {}
         }
@@ -93,7 +92,7 @@ impl Bbr3 {
                     }
                     let safe = self.probe.precautionary && !self.probe.too_high;
                     if self.phase.is_probe_bw() && safe {
-                        self.start_refill(ack.now);
+                        self.start_refill();
                         return true;
                     }
                 }

@@ -362,7 +362,7 @@ proptest! {
             }
             prop_assert!(cwnd(&control) >= MSS && cwnd(&control) <= 1 << 30, "{control:?}");
             prop_assert!(control.ssthresh().count() >= 2 * MSS);
-            prop_assert!(control.pacing_rate().is_none_or(|rate| rate.is_positive()));
+            prop_assert!(control.pacing_rate().is_none_or(Bandwidth::is_positive));
         }
     }
 }
