@@ -1,3 +1,88 @@
 //! TCP: endpoints of full-duplex connections whose payload is counted, not carried.
+//!
+//! An [`Endpoint`] joins a sending half (`sender`: scoreboard, loss detection, recovery, timers,
+//! what to send next) with a receiving half (`receiver`: reassembly, acknowledgements, window),
+//! and opens and ends the connection (`endpoint`).
+//!
+//! | what | after |
+//! |---|---|
+//! | handshake, window, closing, zero-window probes | RFC 9293, RFC 7323 (scaling) |
+//! | silly window and small segments | RFC 1122, Minshall's variant of Nagle's algorithm |
+//! | acknowledgements | RFC 5681 §4.2, RFC 2018 (SACK), RFC 2883 (duplicates), Linux's quick ones |
+//! | loss detection | RFC 8985 (RACK-TLP), with RFC 6675's pipe; RFC 3042 follows from the pipe |
+//! | timeout | RFC 6298 with Linux's lower bound, RFC 5682 (F-RTO with SACK) |
+//! | undo | DSACK (RFC 3708) and F-RTO |
+//! | ECN | RFC 3168 |
+//! | congestion control | [`control`] |
+//!
+//! Not modelled: values of time stamps (their bytes are counted), urgent data, simultaneous open,
+//! a receiver that discards what it acknowledged selectively, segmentation offload, and
+//! retransmissions that are cut differently than before.
 
 pub mod control;
+mod endpoint;
+mod ranges;
+mod receiver;
+mod rtt;
+mod segment;
+mod sender;
+
+use base::{Bytes, Span};
+
+pub use control::Control;
+pub use endpoint::{End, Endpoint, Statistics};
+pub use segment::{Flags, Segment, Transmit};
+
+/// How an endpoint behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Largest payload of a segment: the MTU less 20 or 40 bytes of IP and 32 of TCP. 1 to 65535.
+    pub mss: u32,
+    /// Congestion control.
+    pub control: Control,
+    /// Initial window, in segments (RFC 6928: 10).
+    pub initial_window: u32,
+    /// Receive buffer: the window that is offered while nothing waits to be read.
+    pub receive_window: Bytes,
+    /// Ask for, and consent to, explicit congestion notification (RFC 3168).
+    pub ecn: bool,
+    /// Send small segments without waiting (Nagle's algorithm is off).
+    pub nodelay: bool,
+    /// Longest time for which an acknowledgement is delayed.
+    pub delayed_ack: Span,
+    /// Acknowledge every so many full-sized segments at once (RFC 5681: 2).
+    pub ack_every: u32,
+    /// Segments acknowledged at once at the start and after idleness, as Linux does.
+    pub quick_acks: u8,
+    /// Lower bound of the deviation's part of the retransmission timeout (Linux: 200 ms).
+    pub min_rto: Span,
+    /// Retransmission timeout before there is a sample (RFC 6298: 1 s).
+    pub initial_rto: Span,
+    /// Seeds what the congestion control draws.
+    pub seed: u64,
+    /// HyStart++ (RFC 9406) in Reno's first slow start; CUBIC has it anyway.
+    pub hystart: bool,
+    /// Alternative backoff with ECN (RFC 8511).
+    pub abe: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            mss: 1448,
+            control: Control::default(),
+            initial_window: 10,
+            receive_window: Bytes::new(6 << 20),
+            ecn: false,
+            nodelay: false,
+            delayed_ack: Span::from_millis(40),
+            ack_every: 2,
+            quick_acks: 16,
+            min_rto: Span::from_millis(200),
+            initial_rto: Span::from_secs(1),
+            seed: 0,
+            hystart: false,
+            abe: false,
+        }
+    }
+}

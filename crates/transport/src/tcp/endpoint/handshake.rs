@@ -1,0 +1,89 @@
+//! Opening a connection (RFC 9293 §3.5), with ECN negotiation (RFC 3168 §6.1.1).
+
+use base::Time;
+
+use super::{End, Endpoint, State};
+use crate::tcp::segment::{Flags, Segment, Transmit};
+
+/// Retransmissions of a SYN (Linux: `tcp_syn_retries`) or of its answer.
+const MAX_RETRANSMISSIONS: u8 = 6;
+/// What a SYN says that asks for ECN; its answer has only the first.
+const ECN_SETUP: [Flags; 2] = [Flags::ECE, Flags::CWR];
+
+impl Endpoint {
+    pub(super) fn on_handshake(&mut self, now: Time, segment: &Segment, ce: bool) {
+        let flags = segment.flags;
+        if flags.contains(Flags::RST) {
+            if self.state != State::Listen {
+                self.end(End::Reset);
+            }
+            return;
+        }
+        let [ece, cwr] = ECN_SETUP;
+        let answers = flags.contains(Flags::ACK) && segment.ack == self.sender.next_seq();
+        match self.state {
+            State::Listen if flags.contains(Flags::SYN) && !flags.contains(Flags::ACK) => {
+                self.sender.ecn = self.ecn && flags.contains(ece | cwr);
+                self.receiver.synchronise(segment.seq);
+                self.state = State::SynReceived;
+                self.syn_due = true;
+                self.sender.arm_syn(now);
+            }
+            State::SynSent if flags.contains(Flags::SYN) && answers => {
+                self.sender.ecn = self.ecn && flags.contains(ece) && !flags.contains(cwr);
+                self.receiver.synchronise(segment.seq);
+                self.establish(now, segment);
+                self.receiver.ack_at_once();
+            }
+            State::SynReceived if flags.contains(Flags::SYN) => self.syn_due = true,
+            State::SynReceived if answers => {
+                self.establish(now, segment);
+                self.on_segment(now, segment, ce);
+            }
+            _ => {}
+        }
+    }
+
+    fn establish(&mut self, now: Time, segment: &Segment) {
+        self.state = State::Established;
+        self.syn_due = false;
+        self.sender.establish(segment.window, self.syn_sent.map(|sent| now.since(sent)));
+    }
+
+    pub(super) fn on_handshake_timeout(&mut self, now: Time) {
+        if self.sender.next_timeout() > now {
+            return;
+        }
+        if self.sender.rtt.backoff >= MAX_RETRANSMISSIONS {
+            self.end(End::TimedOut);
+            return;
+        }
+        self.sender.rtt.back_off();
+        self.sender.arm_syn(now);
+        self.syn_due = true;
+    }
+
+    /// The SYN, or the answer to the peer's.
+    pub(super) fn synchronise(&mut self, now: Time) -> Transmit {
+        let first = self.sender.counters.syns == 0;
+        self.syn_sent = first.then_some(now);
+        self.sender.counters.syns += 1;
+        let [ece, cwr] = ECN_SETUP;
+        let mut segment = Segment {
+            seq: self.sender.iss(),
+            window: self.receiver.initial_offer(),
+            flags: Flags::SYN,
+            ..Segment::default()
+        };
+        if self.state == State::SynReceived {
+            segment.ack = self.receiver.next_seq();
+            segment.flags = segment.flags | Flags::ACK;
+            if self.sender.ecn {
+                segment.flags = segment.flags | ece;
+            }
+        } else if self.ecn && self.sender.rtt.backoff < 2 {
+            segment.flags = segment.flags | ece | cwr;
+        }
+        Transmit { segment, ect: false }
+    }
+}

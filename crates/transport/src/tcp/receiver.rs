@@ -1,0 +1,269 @@
+//! The receiving half: reassembly, acknowledgements, and the window offered.
+
+mod reordering;
+
+use base::{Span, Time};
+
+use super::Config;
+use super::segment::{Flags, Segment, unwrap};
+use reordering::Reordering;
+
+/// No FIN was seen.
+const NO_FIN: u64 = u64::MAX;
+/// Largest window without scaling (RFC 7323): that of a SYN.
+const UNSCALED: u64 = 65_535;
+
+#[derive(Clone, Debug)]
+pub(super) struct Receiver {
+    /// Next sequence number expected (RCV.NXT).
+    next: u64,
+    /// Sequence number of the first byte.
+    start: u64,
+    /// What the application has read.
+    read: u64,
+    /// End of the window offered: it never moves back.
+    edge: u64,
+    /// Last acknowledgement sent.
+    acked: u64,
+    /// Sequence number of the FIN.
+    fin: u64,
+    /// When a delayed acknowledgement is due.
+    ack_at: Time,
+    last_arrival: Time,
+    /// What arrived ahead of a gap.
+    reordering: Option<Box<Reordering>>,
+    delay: Span,
+    capacity: u32,
+    /// Bytes unacknowledged that a full-sized segment may leave.
+    tolerance: u32,
+    mss: u32,
+    scale: u8,
+    /// Acknowledgements to send at once, for a sender in its first slow start.
+    quick: u8,
+    quick_limit: u8,
+    /// Answers follow requests, so that acknowledgements can travel with them.
+    interactive: bool,
+    ack_now: bool,
+    /// Marks are echoed until the sender says that it has reduced its window.
+    echo: bool,
+    /// Whether the last data segment was marked.
+    marked: bool,
+    pub(super) marks: u64,
+    pub(super) duplicates: u64,
+}
+
+impl Receiver {
+    pub(super) fn new(config: &Config) -> Self {
+        let capacity = config.receive_window.count().clamp(1, 1 << 30);
+        let mut scale = 0;
+        while (capacity >> scale) > UNSCALED {
+            scale += 1;
+        }
+        Self {
+            next: 0,
+            start: 0,
+            read: 0,
+            edge: 0,
+            acked: 0,
+            fin: NO_FIN,
+            ack_at: Time::MAX,
+            last_arrival: Time::ZERO,
+            reordering: None,
+            delay: config.delayed_ack,
+            capacity: capacity as u32,
+            tolerance: config.mss.saturating_mul(config.ack_every.max(1) - 1),
+            mss: config.mss,
+            scale,
+            quick: config.quick_acks,
+            quick_limit: config.quick_acks,
+            interactive: false,
+            ack_now: false,
+            echo: false,
+            marked: false,
+            marks: 0,
+            duplicates: 0,
+        }
+    }
+
+    /// The peer's SYN had this sequence number.
+    pub(super) fn synchronise(&mut self, syn: u32) {
+        let start = (1 << 32) + u64::from(syn) + 1;
+        (self.start, self.next, self.read) = (start, start, start);
+        (self.acked, self.edge) = (start, start + u64::from(self.capacity).min(UNSCALED));
+    }
+
+    /// A segment of an established connection with payload, FIN, or an old sequence number.
+    pub(super) fn on_segment(&mut self, now: Time, segment: &Segment, rto: Span) {
+        let seq = unwrap(self.next, segment.seq);
+        let is_fin = segment.flags.contains(Flags::FIN);
+        let payload_end = seq + u64::from(segment.length);
+        let end = payload_end + u64::from(is_fin);
+        if seq == end {
+            self.ack_now |= seq != self.next;
+            return;
+        }
+        if now.since(self.last_arrival) > rto {
+            self.quick = self.quick_limit;
+        }
+        self.last_arrival = now;
+        if end <= self.next || payload_end > self.edge {
+            if end <= self.next {
+                self.report_duplicate(seq, end);
+            }
+            self.ack_now = true;
+            return;
+        }
+        if is_fin {
+            self.fin = payload_end;
+        }
+        if seq > self.next {
+            self.ack_now = true;
+            self.duplicates += u64::from(self.ahead().insert(seq, end));
+            return;
+        }
+        if seq < self.next {
+            self.report_duplicate(seq, self.next);
+        }
+        self.advance(now, end, is_fin);
+    }
+
+    fn advance(&mut self, now: Time, end: u64, is_fin: bool) {
+        self.next = end;
+        if let Some(ahead) = &mut self.reordering
+            && !ahead.is_empty()
+        {
+            self.next = ahead.advance(end);
+            self.ack_now = true;
+        }
+        if is_fin || self.next - self.acked > u64::from(self.tolerance) {
+            self.ack_now = true;
+        } else if self.quick > 0 && !self.interactive {
+            self.quick -= 1;
+            self.ack_now = true;
+        } else if self.ack_at == Time::MAX {
+            self.ack_at = now + self.delay;
+        }
+    }
+
+    fn ahead(&mut self) -> &mut Reordering {
+        self.reordering.get_or_insert_default()
+    }
+
+    fn report_duplicate(&mut self, seq: u64, end: u64) {
+        self.duplicates += 1;
+        self.ahead().duplicate = Some((seq, end));
+    }
+
+    /// Whether the packet of a segment with payload was marked, and whether its sender has
+    /// reduced its window (RFC 3168 §6.1.3). A change is told at once.
+    pub(super) fn on_codepoint(&mut self, marked: bool, reduced: bool) {
+        if reduced {
+            self.echo = false;
+        }
+        if marked != self.marked {
+            self.marked = marked;
+            self.ack_now = true;
+        }
+        if marked {
+            self.marks += 1;
+            self.echo = true;
+        }
+    }
+
+    /// Whether a segment starts where the next is expected.
+    pub(super) fn is_next(&self, segment: &Segment) -> bool {
+        segment.seq == self.next as u32
+    }
+
+    /// Next sequence number expected.
+    pub(super) fn next_seq(&self) -> u32 {
+        self.next as u32
+    }
+
+    /// Any deadline that is due.
+    pub(super) fn on_timeout(&mut self, now: Time) {
+        if self.ack_at <= now {
+            self.ack_now = true;
+            self.ack_at = Time::MAX;
+        }
+    }
+
+    pub(super) const fn next_timeout(&self) -> Time {
+        self.ack_at
+    }
+
+    pub(super) const fn wants_ack(&self) -> bool {
+        self.ack_now
+    }
+
+    /// An acknowledgement is to be sent at once.
+    pub(super) fn ack_at_once(&mut self) {
+        self.ack_now = true;
+    }
+
+    /// Fills in what every segment tells the peer. `with_data`: it carries payload.
+    pub(super) fn acknowledge(&mut self, now: Time, segment: &mut Segment, with_data: bool) {
+        segment.flags = segment.flags | Flags::ACK;
+        if self.echo {
+            segment.flags = segment.flags | Flags::ECE;
+        }
+        segment.ack = self.next as u32;
+        segment.window = self.offer();
+        if let Some(ahead) = &mut self.reordering {
+            ahead.report(segment);
+        }
+        if with_data && now.since(self.last_arrival) < self.delay {
+            self.interactive = true;
+        }
+        self.acked = self.next;
+        self.ack_now = false;
+        self.ack_at = Time::MAX;
+    }
+
+    /// The window that a SYN offers.
+    pub(super) fn initial_offer(&self) -> u32 {
+        u64::from(self.capacity).min(UNSCALED) as u32
+    }
+
+    /// The window to offer. Against silly windows its end moves by a segment at least
+    /// (RFC 9293 §3.8.6.2.2).
+    fn offer(&mut self) -> u32 {
+        let edge = self.read + u64::from(self.capacity);
+        if edge >= self.edge + u64::from(self.mss.min(self.capacity / 2).max(1)) {
+            self.edge = edge;
+        }
+        let window = self.edge.saturating_sub(self.next);
+        ((window >> self.scale) << self.scale) as u32
+    }
+
+    /// Payload that can be read.
+    pub(super) fn readable(&self) -> u64 {
+        self.next - u64::from(self.finished()) - self.read
+    }
+
+    /// The application has read `count` bytes. The peer is told when that doubles a window that
+    /// has become smaller than half of the buffer, as Linux does.
+    pub(super) fn read(&mut self, count: u64) {
+        let count = count.min(self.readable());
+        if count == 0 {
+            return;
+        }
+        self.read += count;
+        let offered = self.edge.saturating_sub(self.next);
+        if 2 * offered <= u64::from(self.capacity) {
+            let possible = (self.read + u64::from(self.capacity)).saturating_sub(self.next);
+            let worth = u64::from(self.mss.min(self.capacity / 2).max(1));
+            self.ack_now |= possible >= worth && possible >= 2 * offered;
+        }
+    }
+
+    /// Payload received in order.
+    pub(super) fn received(&self) -> u64 {
+        self.next - u64::from(self.finished()) - self.start
+    }
+
+    /// Whether the FIN and all before it has arrived.
+    pub(super) fn finished(&self) -> bool {
+        self.next > self.fin
+    }
+}

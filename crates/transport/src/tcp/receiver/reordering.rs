@@ -1,0 +1,68 @@
+//! What arrived ahead of a gap, and its selective acknowledgement (RFC 2018, RFC 2883).
+
+use crate::tcp::ranges::Ranges;
+use crate::tcp::segment::Segment;
+
+/// Blocks that fit beside time stamps.
+const BLOCKS: usize = 3;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reordering {
+    ranges: Ranges,
+    /// Ranges that were last added to, most recent first.
+    recent: [(u64, u64); BLOCKS],
+    count: usize,
+    /// A duplicate to report once.
+    pub(super) duplicate: Option<(u64, u64)>,
+}
+
+impl Reordering {
+    pub(super) fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// Adds a segment. Whether it was there already.
+    pub(super) fn insert(&mut self, seq: u64, end: u64) -> bool {
+        let known = self.ranges.covers(seq, end);
+        if known {
+            self.duplicate = Some((seq, end));
+        }
+        let block = self.ranges.insert(seq, end);
+        let mut kept = [block; BLOCKS];
+        let mut count = 1;
+        for &old in &self.recent[..self.count] {
+            let absorbed = block.0 <= old.0 && old.1 <= block.1;
+            if !absorbed && count < BLOCKS {
+                kept[count] = old;
+                count += 1;
+            }
+        }
+        (self.recent, self.count) = (kept, count);
+        known
+    }
+
+    /// Everything before `next` has arrived: gives what has arrived contiguously.
+    pub(super) fn advance(&mut self, next: u64) -> u64 {
+        let next = self.ranges.advance(next).unwrap_or(next);
+        let mut count = 0;
+        for i in 0..self.count {
+            if self.recent[i].1 > next {
+                self.recent[count] = self.recent[i];
+                count += 1;
+            }
+        }
+        self.count = count;
+        next
+    }
+
+    /// Adds the blocks: a duplicate first, then most recent first.
+    pub(super) fn report(&mut self, segment: &mut Segment) {
+        let recent = &self.recent[..self.count];
+        for &(start, end) in self.duplicate.iter().chain(recent) {
+            if !segment.add_sack((start as u32, end as u32)) {
+                break;
+            }
+        }
+        self.duplicate = None;
+    }
+}

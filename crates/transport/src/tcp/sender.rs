@@ -1,0 +1,221 @@
+//! The sending half: what was sent, what of it arrived, and what may be sent next.
+
+mod acknowledgement;
+mod loss;
+mod recovery;
+mod scoreboard;
+mod timers;
+mod transmission;
+
+use base::{Span, Time};
+
+use super::Config;
+use super::control::{Controller, DeliveryRate, Setup};
+use super::rtt::RttEstimator;
+use loss::Rack;
+use recovery::Phase;
+use scoreboard::Scoreboard;
+
+/// As much as the application may ever write: far from the end of the sequence space.
+const UNLIMITED: u64 = u64::MAX / 2;
+
+#[derive(Clone, Debug)]
+pub(super) struct Sender {
+    pub(super) control: Controller,
+    board: Scoreboard,
+    /// First sequence number, that of the SYN.
+    iss: u64,
+    /// Next sequence number never sent (SND.NXT).
+    next: u64,
+    /// After the last byte that was written.
+    written: u64,
+    /// End of the peer's receive window.
+    edge: u64,
+    /// Largest window the peer offered.
+    max_window: u32,
+    mss: u32,
+    /// End of the last segment that was not full (Minshall's variant of Nagle's algorithm).
+    small: u64,
+    rate: DeliveryRate,
+    pub(super) rtt: RttEstimator,
+    min_rto: Span,
+    rack: Rack,
+    /// Probe for the loss of a flight's tail: its end; 0 without one.
+    probe_end: u64,
+    phase: Phase,
+    /// Where the phase ends.
+    phase_end: u64,
+    /// Start of the last reduction while it may be undone, else 0.
+    undo_from: u64,
+    /// Retransmissions since then which were not reported to be duplicates.
+    undo_count: u32,
+    rto_at: Time,
+    probe_at: Time,
+    reorder_at: Time,
+    /// Set when pacing alone holds a segment back.
+    pace_at: Time,
+    /// When the next burst may leave.
+    pace_next: Time,
+    /// What of this burst is left.
+    burst: u64,
+    last_sent: Time,
+    finish: bool,
+    fin_sent: bool,
+    nodelay: bool,
+    /// ECN was negotiated.
+    pub(super) ecn: bool,
+    /// The window was reduced; the next new segment says so.
+    reduced: bool,
+    /// Send the first lost segment whatever the window.
+    force: bool,
+    probe_due: bool,
+    probe_retransmitted: bool,
+    window_probe_due: bool,
+    pub(super) counters: Counters,
+}
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counters {
+    pub(super) sent: u64,
+    pub(super) retransmits: u64,
+    pub(super) timeouts: u32,
+    pub(super) recoveries: u32,
+    pub(super) probes: u32,
+    pub(super) undone: u32,
+    pub(super) duplicates: u32,
+    pub(super) echoes: u32,
+    pub(super) syns: u8,
+}
+
+impl Sender {
+    pub(super) fn new(config: &Config, iss: u32) -> Self {
+        let iss = (1 << 32) + u64::from(iss);
+        let setup = Setup {
+            mss: config.mss,
+            initial_window: config.initial_window,
+            seed: config.seed,
+            hystart: config.hystart,
+            abe: config.abe,
+        };
+        Self {
+            control: Controller::new(config.control, &setup),
+            board: Scoreboard::new(iss + 1),
+            iss,
+            next: iss + 1,
+            written: iss + 1,
+            edge: 0,
+            max_window: 0,
+            mss: config.mss,
+            small: 0,
+            rate: DeliveryRate::default(),
+            rtt: RttEstimator::new(config.initial_rto),
+            min_rto: config.min_rto,
+            rack: Rack::default(),
+            probe_end: 0,
+            phase: Phase::Open,
+            phase_end: 0,
+            undo_from: 0,
+            undo_count: 0,
+            rto_at: Time::MAX,
+            probe_at: Time::MAX,
+            reorder_at: Time::MAX,
+            pace_at: Time::MAX,
+            pace_next: Time::ZERO,
+            burst: 0,
+            last_sent: Time::MAX,
+            finish: false,
+            fin_sent: false,
+            nodelay: config.nodelay,
+            ecn: false,
+            reduced: false,
+            force: false,
+            probe_due: false,
+            probe_retransmitted: false,
+            window_probe_due: false,
+            counters: Counters::default(),
+        }
+    }
+
+    /// Sequence number of the SYN.
+    pub(super) fn iss(&self) -> u32 {
+        self.iss as u32
+    }
+
+    /// Next sequence number never sent.
+    pub(super) fn next_seq(&self) -> u32 {
+        self.next as u32
+    }
+
+    /// Adds payload to what is to be sent.
+    pub(super) fn write(&mut self, bytes: u64) {
+        if !self.finish {
+            self.written = self.written.saturating_add(bytes).min(UNLIMITED);
+        }
+    }
+
+    pub(super) fn write_unlimited(&mut self) {
+        if !self.finish {
+            self.written = UNLIMITED;
+        }
+    }
+
+    /// Nothing will be written any more: a FIN follows. What was unlimited ends with what has
+    /// been sent.
+    pub(super) fn finish(&mut self) {
+        if self.written == UNLIMITED {
+            self.written = self.next;
+        }
+        self.finish = true;
+    }
+
+    /// The peer's SYN: its window, and the round trip if only one SYN was sent.
+    pub(super) fn establish(&mut self, window: u32, rtt: Option<Span>) {
+        self.edge = self.next + u64::from(window);
+        self.max_window = window;
+        match rtt {
+            Some(rtt) => self.rtt.sample(rtt, self.min_rto),
+            None => self.rtt.fall_back(),
+        }
+        self.rtt.backoff = 0;
+        self.rto_at = Time::MAX;
+    }
+
+    /// Payload written and never sent.
+    fn unsent(&self) -> u64 {
+        self.written.saturating_sub(self.next)
+    }
+
+    /// Payload acknowledged.
+    pub(super) fn acked(&self) -> u64 {
+        self.board.una - (self.iss + 1) - u64::from(self.fin_acked())
+    }
+
+    /// Payload written and not acknowledged, the FIN left out.
+    pub(super) fn unacked(&self) -> u64 {
+        self.written - (self.iss + 1) - self.acked()
+    }
+
+    pub(super) fn in_flight(&self) -> u64 {
+        self.board.in_flight
+    }
+
+    pub(super) fn fin_acked(&self) -> bool {
+        self.fin_sent && self.board.una == self.next
+    }
+
+    /// Gives back the memory of a scoreboard that nothing needs now.
+    fn rest(&mut self) {
+        if self.unsent() == 0 {
+            self.board.shrink();
+        }
+    }
+}
+
+#[cfg(test)]
+impl Sender {
+    pub(super) fn check(&self) {
+        self.board.check(self.next);
+        assert!(self.next <= self.edge + 1 || self.edge == 0, "beyond the peer's window");
+    }
+}

@@ -1,0 +1,229 @@
+//! Detection of losses by time: RACK-TLP (RFC 8985).
+
+use base::{Bytes, Span, Time};
+
+use super::Sender;
+use super::recovery::Phase;
+use super::scoreboard::{Record, State};
+use crate::tcp::control::{CongestionControl, LostSegment};
+
+/// Segments selectively acknowledged that tell of a loss without waiting for reordering.
+const DUP_THRESH: u32 = 3;
+/// Recoveries for which a widened reordering window persists.
+const PERSISTENCE: u8 = 16;
+
+/// RACK's variables (RFC 8985 §5.2).
+#[derive(Clone, Debug)]
+pub(super) struct Rack {
+    /// Transmission time and end of the most recently sent segment that has arrived.
+    sent: Time,
+    end: u64,
+    /// Its round trip.
+    rtt: Span,
+    /// Highest sequence number that has arrived.
+    fack: u64,
+    /// Before this number, no segment in flight was sent only once.
+    cursor: u64,
+    /// The window widens once in a round trip.
+    round_end: u64,
+    /// Quarters of the shortest round trip to wait for reordered segments.
+    quarters: u8,
+    persistence: u8,
+    reordering_seen: bool,
+}
+
+impl Default for Rack {
+    fn default() -> Self {
+        Self {
+            sent: Time::ZERO,
+            end: 0,
+            rtt: Span::ZERO,
+            fack: 0,
+            cursor: 0,
+            round_end: 0,
+            quarters: 1,
+            persistence: 0,
+            reordering_seen: false,
+        }
+    }
+}
+
+impl Rack {
+    /// A segment has arrived: of `record`, which ends at `end` (§6.2 steps 1 to 3).
+    pub(super) fn on_delivered(&mut self, now: Time, record: &Record, end: u64, min_rtt: Span) {
+        let rtt = now.since(record.sent);
+        if record.is_repeated() {
+            if rtt < min_rtt {
+                return;
+            }
+        } else if end < self.fack {
+            self.reordering_seen = true;
+        }
+        self.fack = self.fack.max(end);
+        self.rtt = rtt;
+        if (record.sent, end) > (self.sent, self.end) {
+            (self.sent, self.end) = (record.sent, end);
+        }
+    }
+
+    /// A duplicate arrived: the window was too small (§6.2 step 4).
+    pub(super) fn widen(&mut self, una: u64, next: u64) {
+        if una >= self.round_end {
+            self.round_end = next;
+            self.quarters = self.quarters.saturating_add(1);
+            self.persistence = PERSISTENCE;
+        }
+    }
+
+    pub(super) fn end_episode(&mut self) {
+        self.persistence = self.persistence.saturating_sub(1);
+        if self.persistence == 0 {
+            self.quarters = 1;
+        }
+    }
+
+    pub(super) fn restart(&mut self, first: u64) {
+        self.cursor = first;
+    }
+
+    /// How long to wait for reordered segments.
+    fn window(&self, recovering: bool, sacked: u32, min_rtt: Span, srtt: Span) -> Span {
+        if !self.reordering_seen && (recovering || sacked >= DUP_THRESH) {
+            return Span::ZERO;
+        }
+        let wait = min_rtt.as_nanos().saturating_mul(u64::from(self.quarters)) / 4;
+        Span::from_nanos(wait).min(srtt)
+    }
+
+    fn outruns(&self, sent: Time, end: u64) -> bool {
+        (sent, end) < (self.sent, self.end)
+    }
+}
+
+impl Sender {
+    /// Marks as lost what was sent long enough before something that has arrived (§6.2 step 5),
+    /// and arms the reordering timer. Gives the payload newly deemed lost.
+    pub(super) fn detect_losses(&mut self, now: Time) -> u64 {
+        self.reorder_at = Time::MAX;
+        let first = self.board.first();
+        self.rack.cursor = self.rack.cursor.max(first);
+        if self.board.losses.is_none() {
+            let front = self.board.get(first);
+            if front.is_none_or(|front| !self.rack.outruns(front.sent, self.board.end_of(front))) {
+                return 0;
+            }
+        }
+        let recovering = !matches!(self.phase, Phase::Open | Phase::Marked);
+        let srtt = self.rtt.srtt().unwrap_or(Span::ZERO);
+        let min_rtt = self.rtt.min().unwrap_or(Span::ZERO);
+        let window = self.rack.window(recovering, self.board.sacked_count(), min_rtt, srtt);
+        let patience = self.rack.rtt + window;
+        self.detect_first_losses(now, patience) + self.detect_repeated_losses(now, patience)
+    }
+
+    /// Among segments that were sent once: those are in order of time.
+    fn detect_first_losses(&mut self, now: Time, patience: Span) -> u64 {
+        let mut lost = 0;
+        while let Some(record) = self.board.get(self.rack.cursor) {
+            if record.state == State::InFlight && !record.is_repeated() {
+                if !self.rack.outruns(record.sent, self.board.end_of(record)) {
+                    break;
+                }
+                let due = record.sent + patience;
+                if due > now {
+                    self.reorder_at = due;
+                    break;
+                }
+                lost += self.lose(now, self.rack.cursor);
+            }
+            self.rack.cursor += 1;
+        }
+        lost
+    }
+
+    /// Among retransmissions, which are in order of time too.
+    fn detect_repeated_losses(&mut self, now: Time, patience: Span) -> u64 {
+        let mut lost = 0;
+        while let Some(losses) = &self.board.losses {
+            let Some(&(number, sent)) = losses.repeated.front() else { break };
+            if let Some(record) = self.board.still_in_flight(number, sent) {
+                if !self.rack.outruns(sent, self.board.end_of(record)) {
+                    break;
+                }
+                let due = sent + patience;
+                if due > now {
+                    self.reorder_at = self.reorder_at.min(due);
+                    break;
+                }
+                lost += self.lose(now, number);
+            }
+            self.board.losses_mut().repeated.pop_front();
+        }
+        lost
+    }
+
+    /// Deems one segment lost. Gives its payload.
+    pub(super) fn lose(&mut self, now: Time, number: u64) -> u64 {
+        let Some(record) = self.board.lose(number) else { return 0 };
+        let length = Bytes::new(u64::from(record.length));
+        let lost = self.rate.on_lost(length, &record.mark);
+        self.control.on_lost(&LostSegment {
+            now,
+            length,
+            sent_in_flight: record.mark.in_flight(),
+            lost,
+            app_limited: record.mark.is_app_limited(),
+        });
+        length.count()
+    }
+
+    /// After a timeout (§6.3): all that was not sent just recently is lost, the first segment in
+    /// any case.
+    pub(super) fn lose_outstanding(&mut self, now: Time) {
+        let patience = self.rack.rtt + self.rtt.min().unwrap_or(Span::ZERO);
+        for number in self.board.first()..self.board.end() {
+            let first = number == self.board.first();
+            let old = self.board.get(number).is_some_and(|record| record.sent + patience <= now);
+            if first || old {
+                self.lose(now, number);
+            }
+        }
+        self.board.requeue();
+    }
+
+    /// Time after which a probe asks for the fate of a flight's tail (§7.2). A single segment's
+    /// acknowledgement may be delayed, for which Linux allows the lower bound of the timeout.
+    pub(super) fn probe_timeout(&self) -> Option<Span> {
+        let mut wait = self.rtt.srtt()? * 2;
+        if self.board.len() == 1 {
+            wait += self.min_rto;
+        }
+        Some(wait)
+    }
+
+    /// Arms the probe where nothing else tells of losses: in open state, without gaps.
+    pub(super) fn arm_probe(&mut self, now: Time) {
+        self.probe_at = Time::MAX;
+        let open = self.phase == Phase::Open && self.probe_end == 0 && !self.board.is_empty();
+        if open && self.board.sacked_count() == 0 {
+            self.probe_at = self.probe_timeout().map_or(Time::MAX, |wait| now + wait);
+            self.probe_at = self.probe_at.min(self.rto_at);
+        }
+    }
+
+    /// What an acknowledgement tells about a probe (§7.4). Whether the probe repaired a loss.
+    pub(super) fn judge_probe(&mut self, ack: u64, duplicate: Option<u64>, idle: bool) -> bool {
+        if self.probe_end == 0 || ack < self.probe_end {
+            return false;
+        }
+        if !self.probe_retransmitted || duplicate == Some(self.probe_end) {
+            self.probe_end = 0;
+        } else if ack > self.probe_end {
+            self.probe_end = 0;
+            return true;
+        } else if idle {
+            self.probe_end = 0;
+        }
+        false
+    }
+}
