@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from machine import NETARIUM, Failure, finish, folder, last_json, start
+from machine import NETARIUM, Failure, finish, folder, last_json, one_core, start
 
 
 class Run:
@@ -25,8 +25,11 @@ class Run:
         return self.record["host"]["cpu_s"] / self.record["elapsed_s"]
 
 
+OPTIONS = ["--no-report", "--no-progress", "--quiet"]
+
+
 def command(lab, runs):
-    return [NETARIUM, "run", lab, "--runs", runs, "--no-report", "--no-progress", "--quiet"]
+    return [NETARIUM, "run", lab, "--runs", runs, *OPTIONS]
 
 
 def run(text, timeout=60):
@@ -47,6 +50,18 @@ def run(text, timeout=60):
                 process.wait()
         (path,) = (Path(place) / "runs").iterdir()
         return Run(path, json.loads((path / "run.json").read_text()))
+
+
+def simulate(text, timeout=300):
+    """Simulates a lab on one core; what the run says about the simulation, and its record."""
+    with folder() as place:
+        lab, runs = Path(place) / "lab.toml", Path(place) / "runs"
+        lab.write_text(text)
+        words = [NETARIUM, "sim", lab, *OPTIONS, "--runs", runs]
+        finish(start(one_core(words), cwd=place), timeout)
+        (path,) = runs.iterdir()
+        record = json.loads((path / "run.json").read_text())
+        return record["simulation"], record
 
 
 def program(name, node, words, more=""):

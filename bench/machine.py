@@ -36,10 +36,10 @@ def start(command, **options):
     )
 
 
-def finish(process, timeout):
-    """Waits for a process; its standard output."""
+def finish(process, timeout, text=None):
+    """Waits for a process, which may read a text; its standard output."""
     try:
-        output, errors = process.communicate(timeout=timeout)
+        output, errors = process.communicate(text, timeout=timeout)
     except subprocess.TimeoutExpired as error:
         process.kill()
         try:
@@ -56,6 +56,11 @@ def finish(process, timeout):
 def run(command, timeout=60):
     """Runs a command; its standard output."""
     return finish(start(command), timeout)
+
+
+def one_core(command):
+    """The command on one processor, with all its threads."""
+    return ["taskset", "--cpu-list", max(os.sched_getaffinity(0)), *command]
 
 
 def last_json(text):

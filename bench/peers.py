@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import simulators
 from machine import OWN_NAMES, PROBE, Failure, Namespace, Pair, finish, folder, have, last_json, run, start
 
 HERE = Path(__file__).resolve().parent
@@ -21,6 +22,8 @@ def rattan_program():
 
 def absent(name):
     """Why a peer cannot be measured here, or None."""
+    if name in ("ns-3", "ns-3 optimized", "simgrid"):
+        return simulators.absent(name)
     if os.geteuid() != 0:
         return "needs root"
     if name == "rattan" and not rattan_program():

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import labs
 import peers
+import virtual
 from figures import Goodput, exact, percentile
 from labs import program, two_hosts
 from machine import (
@@ -322,4 +323,5 @@ ROWS = {
     "throughput": throughput,
     "dumbbell": dumbbell,
     "hosts": hosts,
+    **virtual.ROWS,
 }
