@@ -10,7 +10,7 @@ mod transmission;
 use base::{Span, Time};
 
 use super::Config;
-use super::control::{Controller, DeliveryRate, Setup};
+use super::control::{CongestionControl, Controller, DeliveryRate, Setup};
 use super::rtt::RttEstimator;
 use loss::Rack;
 use recovery::Phase;
@@ -170,11 +170,14 @@ impl Sender {
     }
 
     /// The peer's SYN: its window, and the round trip if only one SYN was sent.
-    pub(super) fn establish(&mut self, window: u32, rtt: Option<Span>) {
+    pub(super) fn establish(&mut self, now: Time, window: u32, rtt: Option<Span>) {
         self.edge = self.next + u64::from(window);
         self.max_window = window;
         match rtt {
-            Some(rtt) => self.rtt.sample(rtt, self.min_rto),
+            Some(rtt) => {
+                self.rtt.sample(rtt, self.min_rto);
+                self.control.on_handshake(now, rtt);
+            }
             None => self.rtt.fall_back(),
         }
         self.rtt.backoff = 0;

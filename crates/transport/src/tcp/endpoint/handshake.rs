@@ -47,7 +47,8 @@ impl Endpoint {
     fn establish(&mut self, now: Time, segment: &Segment) {
         self.state = State::Established;
         self.syn_due = false;
-        self.sender.establish(segment.window, self.syn_sent.map(|sent| now.since(sent)));
+        let rtt = self.syn_sent.map(|sent| now.since(sent));
+        self.sender.establish(now, segment.window, rtt);
     }
 
     pub(super) fn on_handshake_timeout(&mut self, now: Time) {
