@@ -147,6 +147,12 @@ pub enum Error {
         /// What anybody may use.
         allowed: Vec<String>,
     },
+    /// The lab asks for what only the virtual clock has.
+    #[error("{what} needs the virtual clock: run this lab with `netarium sim`")]
+    VirtualOnly {
+        /// Such as `model = "fluid"`.
+        what: &'static str,
+    },
     /// A flow cannot be what its description says.
     #[error("flow {flow}: {why}")]
     ImpossibleFlow {
@@ -212,7 +218,10 @@ impl Error {
             | Self::NoDirectory { .. }
             | Self::NotReady { .. }
             | Self::EndedBeforeReady { .. } => 5,
-            Self::ImpossibleFlow { .. } | Self::Fabric(_) | Self::NoNamespace { .. } => 2,
+            Self::VirtualOnly { .. }
+            | Self::ImpossibleFlow { .. }
+            | Self::Fabric(_)
+            | Self::NoNamespace { .. } => 2,
             Self::DatapathPanicked | Self::LostLab => 70,
             _ => 4,
         }

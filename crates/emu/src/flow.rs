@@ -8,7 +8,8 @@
 //! | kind | sender | receiver | ends |
 //! |---|---|---|---|
 //! | bulk | writes as fast as TCP takes it | discards without copying | receiver saw the end |
-//! | paced | numbered, stamped datagrams at a constant rate | delay, loss, order | all there, or 2 s of silence |
+//! | paced | numbered, stamped datagrams by the flow's pattern | delay, loss, order | all there, or 2 s of silence |
+//! | transfers | a connection for each | discards | receivers saw the end of each |
 //! | RPC | a request, then waits | answers each | last response |
 
 mod bulk;
@@ -18,6 +19,7 @@ mod pace;
 mod paced;
 mod rpc;
 mod traffic;
+mod transfers;
 
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,13 +28,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
-use base::{FlowId, Span};
-use lab::plan::{Flow, Traffic};
+use base::{Bytes, FlowId, Span};
+use lab::plan::{Flow, Tcp, Traffic};
 use record::FlowSample;
 use rustix::event::{EventfdFlags, eventfd};
 use sys::namespace::{self, Kinds};
 use sys::socket::{self, TcpOptions};
-use transport::workload::Sizes;
+use transport::workload::{Pattern, Sizes};
 
 use crate::{Error, Result};
 use driver::{Command, Driver};
@@ -63,6 +65,8 @@ pub struct FlowOptions {
     pub origin: u64,
     /// How often samples are taken.
     pub interval: Span,
+    /// Keys the flows' random streams.
+    pub seed: u64,
 }
 
 /// Takes each sample as it is made; called from the flows' thread, so it must not block.
@@ -97,6 +101,7 @@ impl FlowEngine {
         for spec in &specs {
             check(spec)?;
         }
+        negotiate_ecn(&specs)?;
         let flows = place(specs)?;
         let pending = Arc::new(AtomicUsize::new(0));
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
@@ -196,46 +201,57 @@ fn check(spec: &FlowSpec<'_>) -> Result<()> {
             if message.is_some_and(|message| message.count() == 0) {
                 return refuse("a message must have at least 1 byte");
             }
-            check_control(spec, tcp.control.as_deref())
+            check_tcp(spec, tcp)
         }
-        Traffic::Transfers { .. } => {
-            refuse("it makes a connection for each transfer; run it with `netarium sim`")
-        }
-        Traffic::Paced { rate, packet, .. } => {
+        Traffic::Transfers { tcp, .. } => check_tcp(spec, tcp),
+        Traffic::Paced { rate, packet, pattern, .. } => {
             let most = if spec.from_addr.is_ipv4() { 65_507 } else { 65_527 };
             if packet.count() < datagram::LENGTH as u64 || packet.count() > most {
                 return refuse("a datagram must have 16 B of payload, and at most 65507 B");
             }
-            if !rate.is_positive() {
+            if !rate.is_positive() && !matches!(pattern, Pattern::Trace(_)) {
                 return refuse("its rate must not be zero");
             }
             Ok(())
         }
-        Traffic::Rpc {
-            request: Sizes::Fixed(request),
-            response: Sizes::Fixed(response),
-            tcp,
-            ..
-        } => {
-            if !request.is_positive() || !response.is_positive() {
+        Traffic::Rpc { request, response, tcp, .. } => {
+            let empty = |sizes: &Sizes| matches!(sizes, Sizes::Fixed(Bytes::ZERO));
+            if empty(request) || empty(response) {
                 return refuse("requests and responses must have at least 1 byte");
             }
-            check_control(spec, tcp.control.as_deref())
+            check_tcp(spec, tcp)
         }
-        Traffic::Rpc { .. } => refuse("its sizes are drawn; run it with `netarium sim`"),
     }
 }
 
-/// Asks the kernel, inside the sender's namespace, for the congestion control.
-fn check_control(spec: &FlowSpec<'_>, control: Option<&str>) -> Result<()> {
-    let Some(control) = control else { return Ok(()) };
+/// How the kernel is asked for what a flow wants of TCP. ECN is not the socket's business.
+fn tcp_options(tcp: &Tcp, no_delay: bool, dscp: u8) -> TcpOptions<'_> {
+    let window = tcp.window.map(|window| window.count() as usize);
+    TcpOptions { congestion: tcp.control.as_deref(), no_delay, dscp, window }
+}
+
+/// Asks the kernel, inside the sender's namespace, for the congestion control and the window.
+fn check_tcp(spec: &FlowSpec<'_>, tcp: &Tcp) -> Result<()> {
+    let try_options = |options: TcpOptions<'_>| {
+        namespace::in_net(spec.from_netns, || {
+            // Loopback addresses exist in every namespace; nothing is sent.
+            let any = if spec.from_addr.is_ipv4() { IpAddr::from([0; 4]) } else { [0; 16].into() };
+            socket::listen(any, options).map(drop).map_err(|e| (e, socket::congestion_controls()))
+        })
+    };
+    if tcp.window.is_some() {
+        let options = TcpOptions { congestion: None, ..tcp_options(tcp, false, 0) };
+        if let Err((cause, _)) = try_options(options)? {
+            let why = "its window is above net.core.rmem_max, which this user may not exceed; \
+                       `netarium sim` knows no such limit";
+            let flow = spec.flow.name.clone();
+            let denied = cause.is_denied();
+            return Err(if denied { Error::ImpossibleFlow { flow, why } } else { cause.into() });
+        }
+    }
+    let Some(control) = tcp.control.as_deref() else { return Ok(()) };
     let options = TcpOptions { congestion: Some(control), ..TcpOptions::default() };
-    let tried = namespace::in_net(spec.from_netns, || {
-        // Loopback addresses exist in every namespace; nothing is sent.
-        let any = if spec.from_addr.is_ipv4() { IpAddr::from([0; 4]) } else { [0; 16].into() };
-        socket::listen(any, options).map(drop).map_err(|e| (e, socket::congestion_controls()))
-    })?;
-    let Err((cause, known)) = tried else { return Ok(()) };
+    let Err((cause, known)) = try_options(options)? else { return Ok(()) };
     let (available, allowed) = known?;
     let (flow, control) = (spec.flow.name.clone(), control.to_owned());
     if !available.contains(&control) {
@@ -245,6 +261,34 @@ fn check_control(spec: &FlowSpec<'_>, control: Option<&str>) -> Result<()> {
         return Err(Error::DeniedControl { flow, control, allowed });
     }
     Err(cause.into())
+}
+
+/// Lets hosts ask for ECN where their flows want it. The kernel knows that by host only, so the
+/// TCP flows that a host opens have to be of one mind.
+fn negotiate_ecn(specs: &[FlowSpec<'_>]) -> Result<()> {
+    let wish = |flow: &Flow| match &flow.traffic {
+        Traffic::Bulk { tcp, .. } | Traffic::Transfers { tcp, .. } | Traffic::Rpc { tcp, .. } => {
+            Some(tcp.ecn)
+        }
+        Traffic::Paced { .. } => None,
+    };
+    let mut wishes = std::collections::BTreeMap::new();
+    for spec in specs {
+        let Some(ecn) = wish(&spec.flow) else { continue };
+        match wishes.insert(spec.flow.from, ecn) {
+            None if ecn => {
+                let write = || sys::sysctl::write("net/ipv4/tcp_ecn", "1");
+                namespace::in_net(spec.from_netns, write)??;
+            }
+            Some(other) if other != ecn => {
+                let why = "other TCP flows from its host differ in `ecn`, which a kernel has for \
+                           all or none; `netarium sim` has it for each";
+                return Err(Error::ImpossibleFlow { flow: spec.flow.name.clone(), why });
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Moves the calling thread into a namespace.

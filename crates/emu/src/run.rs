@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ::lab::plan::Plan;
+use ::lab::plan::{Model, Plan};
 use base::{Span, Time};
 use outcome::Start;
 use record::RunFolder;
@@ -69,6 +69,9 @@ pub fn run(
     options: &Options,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<RunRecord> {
+    if plan.model == Model::Fluid {
+        return Err(Error::VirtualOnly { what: "`model = \"fluid\"`" });
+    }
     let facts = Facts::collect().map_err(Error::Facts)?;
     if let Some(refusal) = facts.namespaces {
         return Err(Error::NoNamespaces(refusal.text));

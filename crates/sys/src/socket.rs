@@ -26,6 +26,8 @@ pub struct TcpOptions<'a> {
     pub no_delay: bool,
     /// DSCP value of its packets, 0–63.
     pub dscp: u8,
+    /// Bytes of receive window; the kernel reserves twice as much. `None`: the kernel tunes it.
+    pub window: Option<usize>,
 }
 
 /// A TCP socket that accepts connections at `address`, on a port of the kernel's choice.
@@ -182,7 +184,28 @@ fn tcp(address: IpAddr, options: TcpOptions<'_>) -> Result<OwnedFd> {
         set(&socket, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1 as libc::c_int, call)?;
     }
     set_dscp(&socket, address, options.dscp)?;
+    if let Some(window) = options.window {
+        set_receive_buffer(&socket, window)?;
+    }
     Ok(socket)
+}
+
+/// Beyond `net.core.rmem_max` only for those who may; otherwise the kernel cuts it in silence.
+fn set_receive_buffer(socket: &OwnedFd, bytes: usize) -> Result<()> {
+    let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    let call = "setsockopt(SO_RCVBUFFORCE)";
+    if set(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, value, call).is_ok() {
+        return Ok(());
+    }
+    set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, value, "setsockopt(SO_RCVBUF)")?;
+    let mut granted: libc::c_int = 0;
+    let place = bytes_of(&mut granted);
+    get(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, place, "getsockopt(SO_RCVBUF)")?;
+    // The kernel doubles what was asked for (socket(7)).
+    if granted / 2 >= value {
+        return Ok(());
+    }
+    Err(Error::from_errno("setsockopt(SO_RCVBUF)", libc::EPERM))
 }
 
 fn open(address: IpAddr, kind: libc::c_int) -> Result<OwnedFd> {
@@ -223,7 +246,21 @@ fn attach(socket: &impl AsRawFd, to: SocketAddr) -> Result<()> {
     Ok(())
 }
 
-fn local_address(socket: &OwnedFd) -> Result<SocketAddr> {
+/// The port at this end of a socket.
+pub fn local_port(socket: BorrowedFd<'_>) -> Result<u16> {
+    local_address(&socket).map(|address| address.port())
+}
+
+/// The port at the other end of a connection.
+pub fn peer_port(socket: BorrowedFd<'_>) -> Result<u16> {
+    let address = Address::filled(|pointer, length| {
+        // SAFETY: `length` says how much room there is at `pointer`.
+        check("getpeername", unsafe { libc::getpeername(socket.as_raw_fd(), pointer, length) })
+    })?;
+    address.to_std().map(|address| address.port()).ok_or(Error::Malformed("getpeername"))
+}
+
+fn local_address(socket: &impl AsRawFd) -> Result<SocketAddr> {
     Address::filled(|pointer, length| {
         // SAFETY: `length` says how much room there is at `pointer`.
         check("getsockname", unsafe { libc::getsockname(socket.as_raw_fd(), pointer, length) })

@@ -51,8 +51,7 @@ impl Bulk {
         else {
             unreachable!("the driver opens bulk flows with this")
         };
-        let congestion = tcp.control.as_deref();
-        let options = TcpOptions { congestion, no_delay: message.is_some(), dscp: *dscp };
+        let options = super::tcp_options(tcp, message.is_some(), *dscp);
         enter(&placed.netns[1])?;
         let receiving = TcpOptions { congestion: None, ..options };
         let (listener, at) = socket::listen(placed.addresses[1], receiving)?;

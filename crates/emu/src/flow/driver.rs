@@ -17,6 +17,7 @@ use super::bulk::Bulk;
 use super::paced::Paced;
 use super::rpc::Rpc;
 use super::traffic::{CHUNK, Endpoints, Progress, Scope};
+use super::transfers::Transfers;
 use super::{FlowOptions, Placed, SampleSink};
 
 /// What the lab asks of the flows' thread.
@@ -275,11 +276,14 @@ impl Driver {
             tally: &mut slot.tally,
             payload: &self.payload,
             origin: self.options.origin,
+            seed: self.options.seed,
         };
         let opened: sys::Result<Box<dyn Endpoints>> = match &slot.placed.flow.traffic {
             Traffic::Bulk { .. } => Bulk::open(&slot.placed, &scope).map(|e| Box::new(e) as _),
             Traffic::Paced { .. } => Paced::open(&slot.placed, &scope).map(|e| Box::new(e) as _),
-            Traffic::Transfers { .. } => unreachable!("refused before the run"),
+            Traffic::Transfers { .. } => {
+                Transfers::open(&slot.placed, &scope).map(|e| Box::new(e) as _)
+            }
             Traffic::Rpc { .. } => Rpc::open(&slot.placed, &scope).map(|e| Box::new(e) as _),
         };
         match opened {
@@ -308,6 +312,7 @@ impl Driver {
             tally: &mut slot.tally,
             payload: &self.payload,
             origin: self.options.origin,
+            seed: self.options.seed,
         };
         match turn(endpoints.as_mut(), &mut scope) {
             Ok(Progress::Going) => self.schedule(index),
@@ -334,6 +339,7 @@ impl Driver {
                     tally: &mut slot.tally,
                     payload: &self.payload,
                     origin: self.options.origin,
+                    seed: self.options.seed,
                 };
                 endpoints.close(&mut scope);
                 endpoints.observe(&mut slot.tally);

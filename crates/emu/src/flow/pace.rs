@@ -1,66 +1,68 @@
-//! When the next datagram of a constant-rate flow is due.
+//! When the next datagrams of a flow are due.
 
-use base::{Bandwidth, Bytes, Span, Time};
+use base::{Span, Time};
+use transport::workload::Source;
 
 /// Behind its schedule by more than this, a flow does not catch up but goes on from now.
 const PATIENCE: Span = Span::from_millis(100);
 
-/// A schedule of equal datagrams at an exact long-run rate. Slot *n* is due *n* datagram times
-/// after the start, computed from the start each time so that no rounding adds up.
+/// The datagrams of a source, one after the other, on a clock that may come late.
 #[derive(Debug)]
 pub(super) struct Pace {
-    rate: Bandwidth,
-    packet: Bytes,
-    start: Time,
-    /// Slots used since `start`.
-    used: u64,
+    source: Source,
+    /// The next one that is neither used nor due: when, and its payload.
+    ahead: Option<(Time, u32)>,
+    /// Due and not yet used: so many of one payload.
+    due: (u64, u32),
     skipped: u64,
 }
 
 impl Pace {
-    pub(super) fn new(rate: Bandwidth, packet: Bytes, start: Time) -> Self {
-        Self { rate, packet, start, used: 0, skipped: 0 }
+    pub(super) fn new(mut source: Source) -> Self {
+        let ahead = source.next();
+        Self { source, ahead, due: (0, 0), skipped: 0 }
     }
 
-    /// When the next slot is due.
-    pub(super) fn next(&self) -> Time {
-        let bytes = u128::from(self.used) * u128::from(self.packet.count());
-        let nanos = (bytes * 8_000_000_000).div_ceil(u128::from(self.rate.bits_per_sec()));
-        self.start + Span::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    /// When the next datagram is due; `None`: there will be no more.
+    pub(super) fn next(&self) -> Option<Time> {
+        if self.due.0 > 0 { Some(Time::ZERO) } else { self.ahead.map(|(at, _)| at) }
     }
 
-    /// How many slots are due at `now`. When the caller comes far too late, all but the last are
-    /// given up (and counted), because sending them in one burst would overload what a constant
-    /// rate is meant to load evenly.
-    pub(super) fn due(&mut self, now: Time) -> u64 {
-        let next = self.next();
-        if now < next {
-            return 0;
+    /// How many datagrams of one payload are due at `now`, up to `most`, and that payload. When
+    /// the caller comes far too late, all but the last are given up (and counted), because
+    /// sending them in one burst would overload what the flow is meant to load evenly.
+    pub(super) fn due(&mut self, now: Time, most: u64) -> Option<(u64, u32)> {
+        if self.due.0 == 0 {
+            let (first, payload) = self.take(now)?;
+            self.due = (1, payload);
+            if now.since(first) > PATIENCE {
+                while let Some((_, payload)) = self.take(now) {
+                    self.due = (1, payload);
+                    self.skipped += 1;
+                }
+            }
         }
-        let elapsed = u128::from(now.since(self.start).as_nanos());
-        let bits = elapsed * u128::from(self.rate.bits_per_sec()) / 1_000_000_000;
-        let passed = bits / 8 / u128::from(self.packet.count()) + 1;
-        let passed = u64::try_from(passed).unwrap_or(u64::MAX);
-        let due = passed.saturating_sub(self.used).max(1);
-        if now.since(next) > PATIENCE && due > 1 {
-            self.use_slots(due - 1);
-            self.skipped += due - 1;
-            return 1;
+        while self.due.0 < most && self.ahead.is_some_and(|ahead| ahead.1 == self.due.1) {
+            if self.take(now).is_none() {
+                break;
+            }
+            self.due.0 += 1;
         }
-        due
+        Some((self.due.0.min(most), self.due.1))
     }
 
-    /// Marks slots as used.
-    pub(super) fn use_slots(&mut self, count: u64) {
-        self.used += count;
+    fn take(&mut self, now: Time) -> Option<(Time, u32)> {
+        let taken = self.ahead.filter(|(at, _)| *at <= now)?;
+        self.ahead = self.source.next();
+        Some(taken)
     }
 
-    /// How many slots fall into a span.
-    pub(super) fn slots_in(&self, span: Span) -> u64 {
-        self.rate.bytes_in(span).count().div_ceil(self.packet.count())
+    /// Marks due datagrams as used.
+    pub(super) fn use_due(&mut self, count: u64) {
+        self.due.0 = self.due.0.saturating_sub(count);
     }
 
-    /// Slots given up so far.
+    /// Datagrams given up so far.
     pub(super) const fn skipped(&self) -> u64 {
         self.skipped
     }
@@ -68,48 +70,79 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use base::{Bandwidth, Bytes, RandomStream};
     use proptest::prelude::*;
+    use transport::workload::{DatagramTrace, Pattern};
 
     use super::*;
 
+    fn pace(pattern: Pattern, rate: Bandwidth, packet: u64) -> Pace {
+        let random = RandomStream::new(1, "pace");
+        Pace::new(Source::new(pattern, rate, Bytes::new(packet), None, Time::ZERO, random))
+    }
+
+    fn constant() -> Pace {
+        pace(Pattern::Constant, Bandwidth::from_mbits_per_sec(8), 1000)
+    }
+
     #[test]
     fn a_thousand_a_second() {
-        let mut pace = Pace::new(Bandwidth::from_mbits_per_sec(8), Bytes::new(1000), Time::ZERO);
-        assert_eq!(pace.due(Time::ZERO), 1);
-        pace.use_slots(1);
-        assert_eq!(pace.next(), Time::from_nanos(1_000_000));
-        assert_eq!(pace.due(Time::from_nanos(999_999)), 0);
-        assert_eq!(pace.due(Time::from_nanos(3_500_000)), 3);
+        let mut pace = constant();
+        assert_eq!(pace.due(Time::ZERO, 64), Some((1, 1000)));
+        pace.use_due(1);
+        assert_eq!(pace.next(), Some(Time::from_nanos(1_000_000)));
+        assert_eq!(pace.due(Time::from_nanos(999_999), 64), None);
+        assert_eq!(pace.due(Time::from_nanos(3_500_000), 64), Some((3, 1000)));
+        pace.use_due(2);
+        assert_eq!(pace.due(Time::from_nanos(3_500_000), 64), Some((1, 1000)));
     }
 
     #[test]
     fn a_long_pause_is_not_made_up_for() {
-        let mut pace = Pace::new(Bandwidth::from_mbits_per_sec(8), Bytes::new(1000), Time::ZERO);
-        assert_eq!(pace.due(Time::from_nanos(1_000_000_000)), 1);
+        let mut pace = constant();
+        assert_eq!(pace.due(Time::from_nanos(1_000_000_000), 64), Some((1, 1000)));
         assert_eq!(pace.skipped(), 1000);
-        pace.use_slots(1);
-        assert_eq!(pace.next(), Time::from_nanos(1_001_000_000));
+        pace.use_due(1);
+        assert_eq!(pace.next(), Some(Time::from_nanos(1_001_000_000)));
+    }
+
+    #[test]
+    fn datagrams_of_a_trace_keep_their_sizes() {
+        let at = Span::from_millis;
+        let datagrams =
+            [(0, 100), (0, 100), (1, 200)].map(|(ms, size)| (at(ms), Bytes::new(size))).to_vec();
+        let trace = Arc::new(DatagramTrace { datagrams, period: at(10) });
+        let mut pace = pace(Pattern::Trace(trace), Bandwidth::ZERO, 0);
+        let now = Time::from_nanos(10_000_000);
+        assert_eq!(pace.due(now, 64), Some((2, 100)));
+        pace.use_due(2);
+        assert_eq!(pace.due(now, 64), Some((1, 200)));
+        pace.use_due(1);
+        assert_eq!(pace.due(now, 1), Some((1, 100)));
     }
 
     proptest! {
         #[test]
-        fn no_slot_is_early_and_none_is_forgotten(
-            rate in 1_000_u64..100_000_000_000,
+        fn no_datagram_is_early_and_none_is_forgotten(
+            rate in 1_000_u64..1_000_000_000,
             packet in 16_u64..65_507,
             steps in prop::collection::vec(0_u64..50_000_000, 1..50),
         ) {
             let rate = Bandwidth::from_bits_per_sec(rate);
-            let mut pace = Pace::new(rate, Bytes::new(packet), Time::ZERO);
+            let mut pace = pace(Pattern::Constant, rate, packet);
             let (mut now, mut sent) = (Time::ZERO, 0_u64);
             for step in steps {
                 now += Span::from_nanos(step);
-                let due = pace.due(now);
-                pace.use_slots(due);
-                sent += due;
+                while let Some((due, _)) = pace.due(now, 64) {
+                    pace.use_due(due);
+                    sent += due;
+                }
                 // The first leaves at once, the others follow at the rate.
                 let allowed = rate.bytes_in(now.since(Time::ZERO)).count() / packet + 1;
                 prop_assert!(sent <= allowed, "{sent} sent, {allowed} allowed");
-                prop_assert!(pace.next() > now);
+                prop_assert!(pace.next().is_some_and(|next| next > now));
                 prop_assert_eq!(sent + pace.skipped(), allowed);
             }
         }

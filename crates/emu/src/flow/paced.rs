@@ -1,5 +1,6 @@
-//! Paced UDP: numbered, stamped datagrams at a constant rate.
+//! Paced UDP: numbered, stamped datagrams, spaced by the flow's pattern.
 
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 
 use base::{Span, Time};
@@ -12,6 +13,7 @@ use super::datagram::{Header, LENGTH};
 use super::pace::Pace;
 use super::traffic::{Endpoints, Progress, Scope};
 use super::{Placed, enter};
+use transport::workload::Source;
 
 /// Socket buffers asked for.
 const BUFFER: usize = 4 << 20;
@@ -38,13 +40,12 @@ pub(super) struct Paced {
     sender: OwnedFd,
     receiver: OwnedFd,
     pace: Pace,
-    /// Bytes of each datagram behind its header.
-    rest: usize,
-    /// Bytes of the last one behind its header, if there is a last one.
-    last_rest: usize,
-    /// Datagrams to send in all.
-    total: Option<u64>,
+    /// Payload to send before the end.
+    left: Option<u64>,
     sent: u64,
+    /// How many had been sent at these times: a millisecond apart at least, and not older than
+    /// what decides on the overdue.
+    marks: VecDeque<(Time, u64)>,
     refused: u64,
     damaged: u64,
     sequence: Sequence,
@@ -59,7 +60,8 @@ pub(super) struct Paced {
 
 impl Paced {
     pub(super) fn open(placed: &Placed, scope: &Scope<'_>) -> sys::Result<Self> {
-        let Flow { traffic: Traffic::Paced { rate, packet, size, .. }, dscp, .. } = &placed.flow
+        let Flow { traffic: Traffic::Paced { rate, packet, size, pattern }, dscp, .. } =
+            &placed.flow
         else {
             unreachable!("the driver opens paced flows with this")
         };
@@ -74,18 +76,16 @@ impl Paced {
         scope.add(&sender, SENDER, Interest::Nothing)?;
         scope.add(&receiver, RECEIVER, Interest::Read)?;
         let now = scope.now();
-        let length = packet.count();
-        let total = size.map(|size| size.count().div_ceil(length));
-        let rest = length as usize - LENGTH;
-        let last = size.map_or(length, |size| size.count() - (size.count() - 1) / length * length);
+        // What the kernel refuses has to be sent again, so the source has no end of its own.
+        let random = scope.random(&placed.flow.name, "datagrams");
+        let source = Source::new(pattern.clone(), *rate, *packet, None, now, random);
         Ok(Self {
             sender,
             receiver,
-            pace: Pace::new(*rate, *packet, now),
-            rest,
-            last_rest: (last as usize).saturating_sub(LENGTH),
-            total,
+            pace: Pace::new(source),
+            left: size.map(base::Bytes::count),
             sent: 0,
+            marks: VecDeque::new(),
             refused: 0,
             damaged: 0,
             sequence: Sequence::new(),
@@ -101,36 +101,46 @@ impl Paced {
     /// Sends what is due, but no more than a turn.
     fn send(&mut self, scope: &mut Scope<'_>) {
         let now = scope.now();
-        let mut due = self.pace.due(now).min(TURN);
-        while due > 0 && !self.finished {
-            let left = self.total.map_or(u64::MAX, |total| total - self.sent);
+        let mut turn = TURN;
+        while turn > 0 && !self.finished {
+            let Some((due, payload)) = self.pace.due(now, turn.min(BATCH as u64)) else { break };
+            let payload = u64::from(payload);
             // The last one may be shorter, so it goes alone.
-            let (count, rest) = match left {
-                1 => (1, self.last_rest),
-                left => (due.min(left - 1).min(BATCH as u64), self.rest),
+            let (count, payload) = match self.left {
+                Some(left) if left < payload => (1, left),
+                Some(left) => (due.min(left / payload), payload),
+                None => (due, payload),
             };
+            let rest = (payload as usize).saturating_sub(LENGTH);
             let stamp = clock::monotonic();
             let mut heads = [[0; LENGTH]; BATCH];
             let heads = &mut heads[..count as usize];
             for (head, sequence) in heads.iter_mut().zip(self.sent..) {
                 *head = Header { sequence, sent: stamp }.encode();
             }
-            let payload = &scope.payload[..rest];
-            let sent = socket::send_datagrams(self.sender.as_fd(), heads, payload);
-            if let Ok(Some(taken)) = sent {
+            let sent = socket::send_datagrams(self.sender.as_fd(), heads, &scope.payload[..rest]);
+            let used = if let Ok(Some(taken)) = sent {
                 let taken = taken as u64;
                 scope.tally.sent += taken * (LENGTH + rest) as u64;
                 self.sent += taken;
-                self.pace.use_slots(taken);
-                due -= taken;
+                self.left = self.left.map(|left| left.saturating_sub(taken * payload));
                 self.last_sent = now;
+                taken
             } else {
-                // No route, no buffer: a constant rate does not wait, the slot is lost.
+                // No route, no buffer: the pattern does not wait, the slot is lost.
                 self.refused += 1;
-                self.pace.use_slots(1);
-                due -= 1;
+                1
+            };
+            self.pace.use_due(used);
+            turn = turn.saturating_sub(used.max(1));
+            self.finished = self.left == Some(0);
+        }
+        if self.marks.back().is_none_or(|(at, _)| now.since(*at) >= Span::from_millis(1)) {
+            self.marks.push_back((now, self.sent));
+            let grace = self.grace();
+            while self.marks.get(1).is_some_and(|(at, _)| now.since(*at) >= grace) {
+                self.marks.pop_front();
             }
-            self.finished = self.total == Some(self.sent);
         }
     }
 
@@ -183,14 +193,21 @@ impl Paced {
         self.last_sent.max(self.last_arrival) + span
     }
 
+    /// How long a datagram may be on its way.
+    fn grace(&self) -> Span {
+        OVERDUE.max(self.max_delay + self.max_delay)
+    }
+
     /// Sent, newer than all that arrived, and overdue at `now`.
     fn overdue(&self, now: Time) -> u64 {
-        let tail = self.sent.saturating_sub(self.sequence.next());
-        let grace = OVERDUE.max(self.max_delay + self.max_delay);
-        let since = now.since(self.last_sent);
-        let young = grace.saturating_sub(since).as_nanos();
-        // Sent within the grace time before now: that many at the flow's own pace.
-        tail.saturating_sub(self.pace.slots_in(Span::from_nanos(young)))
+        let grace = self.grace();
+        let old = if now.since(self.last_sent) >= grace {
+            self.sent
+        } else {
+            let mark = self.marks.iter().rev().find(|(at, _)| now.since(*at) >= grace);
+            mark.map_or(0, |(_, sent)| *sent)
+        };
+        old.saturating_sub(self.sequence.next())
     }
 }
 
@@ -225,7 +242,7 @@ impl Endpoints for Paced {
     }
 
     fn deadline(&self) -> Option<Time> {
-        Some(if self.finished { self.patience_ends() } else { self.pace.next() })
+        if self.finished { Some(self.patience_ends()) } else { self.pace.next() }
     }
 
     fn expire(&mut self, _scope: &mut Scope<'_>) -> Progress {

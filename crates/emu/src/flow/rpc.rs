@@ -2,11 +2,11 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use base::{Span, Time};
+use base::{RandomStream, Span, Time};
 use lab::plan::{Flow, Traffic};
 use outcome::Tally;
-use sys::socket::{self, Interest, Readiness, TcpOptions};
-use transport::workload::Sizes;
+use sys::socket::{self, Interest, Readiness};
+use transport::workload::{Sizes, Think};
 
 use super::traffic::{Connections, Endpoints, Progress, Scope, gone};
 use super::{Placed, enter};
@@ -78,32 +78,40 @@ pub(super) struct Rpc {
     client: End,
     server: Option<End>,
     turn: Turn,
-    request: u64,
-    response: u64,
+    requests: Drawn,
+    responses: Drawn,
+    think: Think,
+    thoughts: RandomStream,
     interval: Span,
     /// Requests still to be made.
     left: Option<u64>,
     issued: Time,
-    /// Bytes of the present request that have reached the server.
-    asked: u64,
+    /// Bytes of the present request that have not reached the server, and of its response.
+    unasked: u64,
+    response: u64,
+}
+
+/// Sizes and what they are drawn from.
+struct Drawn {
+    sizes: Sizes,
+    random: RandomStream,
+}
+
+impl Drawn {
+    fn next(&mut self) -> u64 {
+        self.sizes.draw(&mut self.random).max(1)
+    }
 }
 
 impl Rpc {
     pub(super) fn open(placed: &Placed, scope: &Scope<'_>) -> sys::Result<Self> {
         let Flow { traffic, dscp, .. } = &placed.flow;
-        let Traffic::Rpc {
-            request: Sizes::Fixed(request),
-            response: Sizes::Fixed(response),
-            count,
-            interval,
-            tcp,
-            ..
-        } = traffic
-        else {
+        let Traffic::Rpc { request, response, count, interval, think, tcp } = traffic else {
             unreachable!("the driver opens RPC flows with this")
         };
-        let congestion = tcp.control.as_deref();
-        let options = TcpOptions { congestion, no_delay: true, dscp: *dscp };
+        let options = super::tcp_options(tcp, true, *dscp);
+        let random = |what| scope.random(&placed.flow.name, what);
+        let drawn = |sizes: &Sizes, what| Drawn { sizes: sizes.clone(), random: random(what) };
         enter(&placed.netns[1])?;
         let (listener, at) = socket::listen(placed.addresses[1], options)?;
         scope.add(&listener, LISTENER, Interest::Read)?;
@@ -116,12 +124,15 @@ impl Rpc {
             client,
             server: None,
             turn: Turn::Connecting,
-            request: request.count(),
-            response: response.count(),
+            requests: drawn(request, "requests"),
+            responses: drawn(response, "responses"),
+            think: *think,
+            thoughts: random("thoughts"),
             interval: *interval,
             left: *count,
             issued: Time::ZERO,
-            asked: 0,
+            unasked: 0,
+            response: 0,
         })
     }
 
@@ -131,8 +142,10 @@ impl Rpc {
         }
         self.left = self.left.map(|left| left - 1);
         self.issued = scope.now();
+        self.unasked = self.requests.next();
+        self.response = self.responses.next();
         self.turn = Turn::Awaiting(self.response);
-        self.client.unwritten = self.request;
+        self.client.unwritten = self.unasked;
         scope.tally.sent += self.client.write(scope)?;
         Ok(Progress::Going)
     }
@@ -162,7 +175,7 @@ impl Rpc {
         let now = scope.now();
         scope.tally.responses += 1;
         scope.tally.record_latency(now.since(self.issued).as_nanos());
-        let next = self.issued + self.interval;
+        let next = (self.issued + self.interval).max(now + self.think.draw(&mut self.thoughts));
         if self.left == Some(0) {
             return Ok(Progress::Done(now));
         }
@@ -180,9 +193,9 @@ impl Rpc {
             return Err(gone());
         }
         if readiness.readable {
-            self.asked += server.read()?;
-            while self.asked >= self.request {
-                self.asked -= self.request;
+            let missing = self.unasked;
+            self.unasked = missing.saturating_sub(server.read()?);
+            if missing > 0 && self.unasked == 0 {
                 server.unwritten += self.response;
             }
         }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use base::{Bandwidth, Bytes, NodeId, Time};
 use lab::plan::{Family, Tcp};
 use sys::netlink::{self, Batch, LinkSettings, Veth};
-use transport::workload::{Pattern, Sizes, Think};
+use transport::workload::{Arrivals, DatagramTrace, Pattern, Sizes, Think};
 
 use super::*;
 
@@ -101,7 +101,7 @@ fn spawn(specs: Vec<FlowSpec<'_>>) -> (Result<FlowEngine>, Samples) {
     let samples = Samples::default();
     let sink = samples.clone();
     let origin = sys::clock::monotonic() + 1_000_000;
-    let options = FlowOptions { origin, interval: Span::from_millis(20) };
+    let options = FlowOptions { origin, interval: Span::from_millis(20), seed: 1 };
     let sink = Box::new(move |sample| sink.lock().unwrap().push(sample));
     (FlowEngine::spawn(specs, options, sink), samples)
 }
@@ -237,6 +237,109 @@ fn requests_are_answered_one_by_one() {
     assert!(results[1].active >= Span::from_millis(80), "{results:?}");
 }
 
+fn transfers(sizes: Sizes, arrivals: Arrivals, count: Option<u64>) -> Traffic {
+    Traffic::Transfers { sizes, arrivals, count, tcp: Tcp::default() }
+}
+
+#[test]
+fn requests_have_drawn_sizes_and_think_times() {
+    let Some(pair) = Pair::new("requests_have_drawn_sizes_and_think_times") else { return };
+    let traffic = Traffic::Rpc {
+        request: Sizes::Exponential(Bytes::new(5000)),
+        response: Sizes::Pareto { mean: Bytes::new(20_000), shape_milli: 1500, limit: None },
+        count: Some(20),
+        interval: Span::ZERO,
+        think: Think::Fixed(Span::from_millis(2)),
+        tcp: Tcp { window: Some(Bytes::new(64 << 10)), ..Tcp::default() },
+    };
+    let (results, _) = run(vec![pair.spec(0, Family::V4, traffic)]);
+    let result = &results[0];
+    assert!(matches!(result.outcome, Outcome::Completed), "{result:?}");
+    assert_eq!((result.responses, result.latency.count()), (Some(20), 20));
+    // The sizes are those of the flow's own streams.
+    let sum = |what: &str, sizes: Sizes| -> u64 {
+        let mut random = base::RandomStream::new(1, &format!("flow/flow0/{what}"));
+        (0..20).map(|_| sizes.draw(&mut random)).sum()
+    };
+    assert_eq!(result.sent_bytes, sum("requests", Sizes::Exponential(Bytes::new(5000))));
+    let response = Sizes::Pareto { mean: Bytes::new(20_000), shape_milli: 1500, limit: None };
+    assert_eq!(result.received_bytes, sum("responses", response));
+    assert!(result.active >= Span::from_millis(38), "{result:?}");
+}
+
+#[test]
+fn transfers_have_connections_of_their_own() {
+    let Some(pair) = Pair::new("transfers_have_connections_of_their_own") else { return };
+    let sizes = || Sizes::Exponential(Bytes::new(30_000));
+    let open = transfers(sizes(), Arrivals::Poisson(Span::from_micros(200)), Some(300));
+    let closed = Arrivals::Closed(Think::Fixed(Span::ZERO));
+    let closed = transfers(Sizes::Fixed(Bytes::new(100_000)), closed, Some(50));
+    let endless = transfers(sizes(), Arrivals::Every(Span::from_millis(1)), None);
+    let mut endless = pair.spec(2, Family::V4, endless);
+    endless.flow.duration = Some(Span::from_millis(100));
+    let specs = vec![pair.spec(0, Family::V6, open), pair.spec(1, Family::V4, closed), endless];
+    let (results, _) = run(specs);
+    for (result, count) in results.iter().zip([300, 50]) {
+        assert!(matches!(result.outcome, Outcome::Completed), "{result:?}");
+        let transfers = result.transfers.as_ref().unwrap();
+        assert_eq!((transfers.started, transfers.completed), (count, count));
+        assert_eq!(transfers.completion.count(), count);
+        assert_eq!(result.sent_bytes, result.received_bytes);
+    }
+    assert_eq!(results[1].received_bytes, 50 * 100_000);
+    assert!(matches!(results[2].outcome, Outcome::Expired), "{:?}", results[2]);
+    assert!(results[2].transfers.as_ref().unwrap().completed <= 101);
+}
+
+#[test]
+fn datagrams_follow_their_pattern() {
+    let Some(pair) = Pair::new("datagrams_follow_their_pattern") else { return };
+    let (rate, packet) = (Bandwidth::from_mbits_per_sec(8), Bytes::new(1000));
+    let paced = |pattern, size| Traffic::Paced { rate, packet, size: Some(size), pattern };
+    let at = Span::from_millis;
+    let datagrams = vec![(at(0), Bytes::new(100)), (at(5), Bytes::new(300))];
+    let trace = Arc::new(DatagramTrace { datagrams, period: at(10) });
+    let on_off = Pattern::OnOff { on: at(10), off: at(30), exponential: false };
+    let kinds = [
+        paced(Pattern::Poisson, Bytes::new(50_000)),
+        paced(on_off, Bytes::new(30_000)),
+        paced(Pattern::Trace(trace), Bytes::new(2000)),
+    ];
+    let specs = kinds.into_iter().zip(0..).map(|(t, id)| pair.spec(id, Family::V4, t)).collect();
+    let (results, _) = run(specs);
+    for (result, (count, size)) in results.iter().zip([(50, 50_000), (30, 30_000), (10, 2000)]) {
+        assert!(matches!(result.outcome, Outcome::Completed), "{result:?}");
+        assert_eq!(result.datagrams.unwrap().received, count);
+        assert_eq!(result.received_bytes, size);
+    }
+    // 10 ms on, 30 ms off, and so on: the last of the third burst is due after 89 ms.
+    assert!(results[1].active >= at(89), "{:?}", results[1]);
+    assert!(results[2].active >= at(45), "{:?}", results[2]);
+}
+
+#[test]
+fn ecn_is_asked_for_by_host() {
+    let Some(pair) = Pair::new("ecn_is_asked_for_by_host") else { return };
+    let ecn = |ecn| Traffic::Bulk {
+        size: Some(Bytes::new(1000)),
+        tcp: Tcp { ecn, ..Tcp::default() },
+        streams: 1,
+        message: None,
+    };
+    let asked = || {
+        namespace::in_net(pair.netns[0].as_fd(), || sys::sysctl::read("net/ipv4/tcp_ecn"))
+            .unwrap()
+            .unwrap()
+    };
+    assert_ne!(asked(), "1");
+    let (results, _) = run(vec![pair.spec(0, Family::V4, ecn(true))]);
+    assert!(matches!(results[0].outcome, Outcome::Completed), "{results:?}");
+    assert_eq!(asked(), "1");
+    let both = vec![pair.spec(0, Family::V4, ecn(true)), pair.spec(1, Family::V4, ecn(false))];
+    let error = spawn(both).0.unwrap_err();
+    assert!(error.to_string().contains("netarium sim"), "{error}");
+}
+
 #[test]
 fn flows_stop_and_start_again() {
     let Some(pair) = Pair::new("flows_stop_and_start_again") else { return };
@@ -298,7 +401,7 @@ fn failures_belong_to_their_flow() {
     let healthy = pair.spec(1, Family::V4, bulk(Some(1000), 1, None));
     let (results, _) = run(vec![homeless, healthy]);
     let Outcome::Failed(error) = &results[0].outcome else { panic!("{results:?}") };
-    assert!(error.to_string().starts_with("bind"), "{error}");
+    assert!(error.starts_with("bind"), "{error}");
     assert!(matches!(results[1].outcome, Outcome::Completed), "{results:?}");
 }
 

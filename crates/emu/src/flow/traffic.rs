@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use base::{Span, Time};
+use base::{RandomStream, Span, Time};
 use outcome::Tally;
 use sys::clock;
 use sys::socket::{Interest, Readiness, ReadyQueue, TcpInfo};
@@ -59,6 +59,8 @@ pub(super) struct Scope<'a> {
     pub(super) payload: &'a [u8],
     /// The clock's value at the start of the run.
     pub(super) origin: u64,
+    /// Keys the flows' random streams.
+    pub(super) seed: u64,
 }
 
 impl Scope<'_> {
@@ -70,6 +72,12 @@ impl Scope<'_> {
     /// Changes what to wait for.
     pub(super) fn modify(&self, fd: &OwnedFd, slot: u32, interest: Interest) -> sys::Result<()> {
         self.queue.modify(fd.as_fd(), self.base | u64::from(slot), interest)
+    }
+
+    /// What a flow draws from, by what it draws; the virtual clock names its streams alike, so
+    /// that a lab has the same workload on both.
+    pub(super) fn random(&self, flow: &str, what: &str) -> RandomStream {
+        RandomStream::new(self.seed, &format!("flow/{flow}/{what}"))
     }
 
     /// The time.
@@ -97,6 +105,11 @@ impl Connections {
             self.srtt_micros += u64::from(info.srtt_micros);
             self.window_bytes += u64::from(info.window_segments) * u64::from(info.segment_bytes);
         }
+    }
+
+    /// Counts retransmissions of connections that are gone.
+    pub(super) fn add_past(&mut self, retransmits: u64) {
+        self.retransmits += retransmits;
     }
 
     /// Counts retransmissions only: of the end whose round-trip time is not the flow's.

@@ -139,7 +139,7 @@ impl Running {
             let _ = samples.send(sample.clone());
             handle.flow(sample);
         });
-        let options = FlowOptions { origin, interval: plan.interval };
+        let options = FlowOptions { origin, interval: plan.interval, seed: plan.seed };
         let flows = match flow_specs(&plan, &enclosure)? {
             specs if specs.is_empty() => None,
             specs => Some(FlowEngine::spawn(specs, options, sink)?),

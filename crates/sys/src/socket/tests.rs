@@ -54,12 +54,27 @@ fn bytes_cross_and_are_discarded() {
 fn congestion_control_is_set_or_refused() {
     let (available, _) = congestion_controls().unwrap();
     assert!(available.iter().any(|name| name == "reno"));
-    let options = TcpOptions { congestion: Some("reno"), no_delay: true, dscp: 46 };
+    let options = TcpOptions { congestion: Some("reno"), no_delay: true, dscp: 46, window: None };
     let (sender, receiver) = pair(V4, options);
     assert_eq!(congestion(sender.as_fd()).unwrap(), "reno");
     assert_eq!(congestion(receiver.as_fd()).unwrap(), "reno");
     let unknown = TcpOptions { congestion: Some("nonesuch"), ..options };
     assert_eq!(listen(V4, unknown).unwrap_err().errno(), Some(libc::ENOENT));
+}
+
+#[test]
+fn a_window_bounds_what_is_on_its_way() {
+    let options = TcpOptions { window: Some(16 << 10), ..TcpOptions::default() };
+    let (sender, receiver) = pair(V4, options);
+    assert_eq!(peer_port(receiver.as_fd()).unwrap(), local_port(sender.as_fd()).unwrap());
+    let filled = [&sender, &receiver].map(|socket| {
+        let mut size: libc::c_int = 0;
+        let place = bytes_of(&mut size);
+        get(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, place, "getsockopt").unwrap();
+        size
+    });
+    // The kernel reserves twice as much (socket(7)).
+    assert_eq!(filled, [32 << 10; 2]);
 }
 
 #[test]
