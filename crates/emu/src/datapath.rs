@@ -23,6 +23,7 @@ use base::{Span, Time};
 use fabric::{Forwarding, LinkStats, QueueLevel};
 use lab::plan::Plan;
 use outcome::Change;
+use record::calls::{CallReport, CallWriter};
 use record::{CaptureId, Histogram, RecorderHandle};
 
 use crate::enclosure::Enclosure;
@@ -44,6 +45,8 @@ pub(crate) struct Setup {
     pub(crate) mirror_captures: Vec<Option<CaptureId>>,
     /// `CLOCK_MONOTONIC` at the lab's time zero, in nanoseconds.
     pub(crate) origin: u64,
+    /// Where the fabric's calls go, if they are recorded.
+    pub(crate) calls: Option<CallWriter>,
 }
 
 enum Command {
@@ -99,6 +102,8 @@ pub(crate) struct Report {
     pub(crate) events: u64,
     /// Hash over all deliveries.
     pub(crate) trace_hash: u64,
+    /// What became of the recording, if there is one.
+    pub(crate) calls: Option<CallReport>,
 }
 
 /// A data path that runs.

@@ -39,13 +39,23 @@ pub fn begin(plan: &Plan, start: Start<'_>) -> RunRecord {
         planned_s: plan.duration.as_secs_f64(),
         interval_s: plan.interval.as_secs_f64(),
         repeat: start.repeat.to_owned(),
-        plan_hash: format!("{:016x}", fnv(lab::resolved(plan).as_bytes())),
+        plan_hash: lab_hash(&lab::resolved(plan)),
         sweep: plan.sweep.iter().map(value).collect(),
         machine: machine(),
         engine: start.engine,
         topology: picture::topology(plan),
         ..RunRecord::default()
     }
+}
+
+/// The hash of a resolved lab file: equal for equal plans.
+pub fn lab_hash(resolved: &str) -> String {
+    hash_text(fnv(resolved.as_bytes()))
+}
+
+/// A hash as records have it.
+pub fn hash_text(hash: u64) -> String {
+    format!("{hash:016x}")
 }
 
 /// Milliseconds since 1970 (UTC).

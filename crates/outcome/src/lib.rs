@@ -16,7 +16,7 @@ mod sequence;
 mod summary;
 mod tally;
 
-pub use begin::{Start, begin, machine, unix_ms};
+pub use begin::{Start, begin, hash_text, lab_hash, machine, unix_ms};
 pub use flow::{Course, Datagrams, FlowResult, Outcome, Transfers};
 pub use ledger::{FlowLedger, LinkLedger, link_counters, queue_delays};
 pub use picture::topology;

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use base::{IfaceId, NodeId, Time};
 use fabric::{Fabric, Packet, Refusal};
 use lab::plan::Plan;
+use record::calls::CallWriter;
 use wire::icmp::{self, Problem};
 use wire::{Header, Offload};
 
@@ -17,12 +18,13 @@ pub(super) struct Routers<'a> {
     pub(super) plan: &'a Plan,
     pub(super) ingress: &'a Ingress,
     pub(super) pool: &'a Pool,
+    pub(super) calls: Option<&'a mut CallWriter>,
 }
 
 impl Routers<'_> {
     /// A packet was addressed to a router.
     pub(super) fn local(
-        &self,
+        &mut self,
         fabric: &mut Fabric<Body>,
         node: NodeId,
         packet: &Packet<Body>,
@@ -35,7 +37,7 @@ impl Routers<'_> {
 
     /// A router could not forward a packet.
     pub(super) fn refused(
-        &self,
+        &mut self,
         fabric: &mut Fabric<Body>,
         (node, iface): (NodeId, IfaceId),
         packet: &Packet<Body>,
@@ -75,9 +77,13 @@ impl Routers<'_> {
         }
     }
 
-    fn originate(&self, fabric: &mut Fabric<Body>, node: NodeId, bytes: Vec<u8>, at: Time) {
+    fn originate(&mut self, fabric: &mut Fabric<Body>, node: NodeId, bytes: Vec<u8>, at: Time) {
         if let Some(packet) = self.ingress.describe(self.pool, bytes, 0, Offload::default()) {
-            fabric.originate(fabric.now(), node, Packet { entered: at, ..packet });
+            let packet = Packet { entered: at, ..packet };
+            if let Some(calls) = &mut self.calls {
+                calls.originate(fabric.now(), node, &packet);
+            }
+            fabric.originate(fabric.now(), node, packet);
         }
     }
 }

@@ -9,6 +9,7 @@ use base::{IfaceId, Span, Time};
 use fabric::{Fabric, Output};
 use lab::plan::Plan;
 use outcome::Change;
+use record::calls::CallWriter;
 use wire::{Offload, VIRTIO_HEADER};
 
 use super::buffer::{Body, Pool};
@@ -52,6 +53,7 @@ pub(super) struct Worker {
     bell: Arc<OwnedFd>,
     changes: VecDeque<Change>,
     next_sample: Time,
+    calls: Option<CallWriter>,
     origin: u64,
     wake_up: Span,
     /// When the ports were last looked at.
@@ -77,9 +79,8 @@ impl Worker {
         outbox: Sender<Batch>,
         bell: Arc<OwnedFd>,
     ) -> Result<Self> {
-        let Setup { plan, enclosure, forwarding, recorder, captures, mirror_captures, origin } =
-            setup;
-        let mut fabric = outcome::fabric(&plan, forwarding)?;
+        let Setup { plan, enclosure, recorder, captures, mirror_captures, .. } = setup;
+        let mut fabric = outcome::fabric(&plan, setup.forwarding)?;
         let taps = Taps::new(&plan, recorder, captures, &mirror_captures);
         taps.watched().for_each(|iface| fabric.watch(iface));
         let ports = Ports::try_new(enclosure, plan.ifaces.len(), Arc::clone(&bell))?;
@@ -96,7 +97,8 @@ impl Worker {
             bell,
             changes: VecDeque::new(),
             next_sample: Time::ZERO,
-            origin,
+            origin: setup.origin,
+            calls: setup.calls,
             wake_up: Span::ZERO,
             polled: Time::ZERO,
             realtime: Realtime { wanted: plan.realtime, ..Realtime::default() },
@@ -123,6 +125,8 @@ impl Worker {
         let links = self.plan.links.len();
         self.report.queue_delays = outcome::queue_delays(&mut self.fabric, links);
         self.report.trace_hash = self.fabric.trace_hash();
+        let (at, events, hash) = (self.fabric.now(), self.report.events, self.report.trace_hash);
+        self.report.calls = self.calls.map(|calls| calls.finish(at, events, hash));
         self.report
     }
 
@@ -184,13 +188,22 @@ impl Worker {
     fn apply_changes(&mut self, now: Time) {
         while self.changes.front().is_some_and(|change| change.at <= now) {
             let Some(change) = self.changes.pop_front() else { return };
-            change.apply(&mut self.fabric);
+            let event = change.event;
+            let at = change.apply(&mut self.fabric);
+            if let Some(calls) = &mut self.calls {
+                calls.change(at, event);
+            }
         }
     }
 
     fn take_outputs(&mut self) {
         while let Some(output) = self.fabric.poll() {
-            let routers = Routers { plan: &self.plan, ingress: &self.ingress, pool: &self.pool };
+            let mut routers = Routers {
+                plan: &self.plan,
+                ingress: &self.ingress,
+                pool: &self.pool,
+                calls: self.calls.as_mut(),
+            };
             match output {
                 Output::Deliver { iface, packet, at } => self.egress.stage(iface, packet, at),
                 Output::Local { node, packet, at } => {
@@ -256,7 +269,11 @@ impl Worker {
             };
             let correction = if slept { self.wake_up.as_nanos() } else { 0 };
             let at = Time::from_nanos(self.polled.as_nanos().saturating_sub(correction));
-            self.fabric.inject(at.max(self.fabric.now()), iface, packet);
+            let at = at.max(self.fabric.now());
+            if let Some(calls) = &mut self.calls {
+                calls.inject(at, iface, &packet);
+            }
+            self.fabric.inject(at, iface, packet);
         }
     }
 

@@ -6,13 +6,15 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 
 use base::{NodeId, ProgramId, Span, Time};
 use lab::plan::{Action, Event, Plan, Role};
 use lab::routes::Routes;
 use outcome::{FlowLedger, LinkLedger, Schedule};
-use record::run::{EventRecord, Lateness, RunRecord, Status};
+use record::calls::CallWriter;
+use record::run::{EventRecord, RunRecord, Status};
 use record::{FlowSample, Level, Recorder, RecorderOptions, RunFolder};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use sys::sched::CpuTimes;
@@ -92,6 +94,8 @@ struct Running {
     _uplink: Option<Uplink>,
     routes: Routes,
     recorder: Recorder,
+    /// The recording for replay cannot go on.
+    unrecorded: Arc<AtomicBool>,
     datapath: Datapath,
     supervisor: Supervisor,
     flows: Option<FlowEngine>,
@@ -124,6 +128,9 @@ impl Running {
         let recorder = start_recorder(&job, names)?;
         let enclosure = Arc::new(enclosure);
         let origin = sys::clock::monotonic() + LEAD.as_nanos();
+        let calls = plan.record.then(|| CallWriter::start(&job.folder, &lab::resolved(&plan)));
+        let calls = calls.transpose()?;
+        let unrecorded = calls.as_ref().map_or_else(Arc::default, CallWriter::failure);
         let datapath = Datapath::start(Setup {
             plan: Arc::clone(&plan),
             enclosure: Arc::clone(&enclosure),
@@ -132,6 +139,7 @@ impl Running {
             captures,
             mirror_captures,
             origin,
+            calls,
         })?;
         let (samples, flow_samples) = channel();
         let handle = recorder.handle();
@@ -139,7 +147,7 @@ impl Running {
             let _ = samples.send(sample.clone());
             handle.flow(sample);
         });
-        let options = FlowOptions { origin, interval: plan.interval, seed: plan.seed };
+        let options = FlowOptions { origin, interval: plan.interval };
         let flows = match flow_specs(&plan, &enclosure)? {
             specs if specs.is_empty() => None,
             specs => Some(FlowEngine::spawn(specs, options, sink)?),
@@ -159,6 +167,7 @@ impl Running {
             _uplink: uplink,
             routes,
             recorder,
+            unrecorded,
             datapath,
             supervisor,
             flows,
@@ -212,7 +221,7 @@ impl Running {
         if !self.datapath.is_running() {
             return Some(End::Failed(Error::DatapathPanicked));
         }
-        if self.recorder.handle().failed() {
+        if self.recorder.handle().failed() || self.unrecorded.load(Ordering::Relaxed) {
             // The recorder says why when it is finished.
             return Some(End::Interrupted);
         }
@@ -360,7 +369,7 @@ impl Running {
         let results = self.flows.take().map_or_else(Vec::new, FlowEngine::finish);
         self.end_programs();
         let dropped = self.device_drops() + self.receiver_drops(&results);
-        let (report, batches) = match self.datapath.finish() {
+        let (mut report, batches) = match self.datapath.finish() {
             Ok(finished) => finished,
             Err(error) => {
                 self.warnings.push(error.to_string());
@@ -379,34 +388,37 @@ impl Running {
             End::Interrupted => Status::Interrupted,
             End::Failed(_) => Status::Failed,
         };
-        record.machine.realtime = report.realtime;
-        let tolerance = verdict::tolerance(&self.job.plan, &self.routes);
         let mut failure = match end {
             End::Failed(error) => Some(error),
             End::Complete | End::Interrupted => None,
         };
-        if let Some(error) = recorded.error {
+        let lost = report.calls.as_ref().map_or(0, |calls| calls.lost);
+        let unrecorded = report.calls.as_mut().and_then(|calls| calls.error.take());
+        if let Some(error) = recorded.error.or(unrecorded) {
             record.status = Status::Failed;
             failure = failure.or(Some(Error::Record(error)));
         }
-        record.host = record::run::HostFaults {
+        if lost > 0 {
+            self.warnings
+                .push(format!("cannot be replayed: {lost} calls were not written in time"));
+        }
+        let host = record::run::HostFaults {
             steal_s: cpu.steal as f64 / 1e9,
             dropped_packets: dropped,
             capture_drops: recorded.capture_drops,
-            records_lost: recorded.records_lost,
+            records_lost: recorded.records_lost + lost,
             cpu_s: report.cpu.as_secs_f64(),
         };
-        record.lateness = Lateness {
-            distribution: report.lateness.distribution(),
-            tolerance_ns: tolerance.as_nanos(),
-            histogram: report.lateness.clone(),
+        let found = summary::Found {
+            plan: &self.job.plan,
+            at: ended,
+            results: &results,
+            supervisor: &self.supervisor,
+            report: &report,
+            host,
+            tolerance: verdict::tolerance(&self.job.plan, &self.routes),
         };
-        record.programs = summary::programs(&self.job.plan, &self.supervisor);
-        let unsent = results.iter().filter_map(|result| result.datagrams);
-        let unsent = unsent.map(|counts| counts.skipped).sum();
-        let elapsed = ended.as_secs_f64();
-        let verdict = verdict::judge(&report, &record.host, unsent, tolerance, elapsed);
-        record.verdict = Some(verdict);
+        summary::enter(&mut record, found);
         record.exit_code = failure.as_ref().map(Error::exit_code);
         record.events = self.events;
         record.warnings = self.warnings;

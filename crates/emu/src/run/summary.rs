@@ -1,9 +1,13 @@
-//! What only the wall clock has in a run's record: the engine, the programs.
+//! What only the wall clock has in a run's record: the engine, lateness, the programs.
 
-use base::{ProgramId, Time};
+use base::{ProgramId, Span, Time};
 use lab::plan::{Command, Plan, Program};
-use record::run::{Engine, ProgramSummary, RejectedEngine};
+use outcome::FlowResult;
+use record::RunRecord;
+use record::run::{Engine, HostFaults, Lateness, ProgramSummary, RejectedEngine};
 
+use super::verdict;
+use crate::datapath::Report;
 use crate::doctor::Choice;
 use crate::program::Supervisor;
 
@@ -20,8 +24,41 @@ pub(super) fn engine(choice: &Choice) -> Engine {
     }
 }
 
+/// What the machine did.
+pub(super) struct Found<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) at: Time,
+    pub(super) results: &'a [FlowResult],
+    pub(super) supervisor: &'a Supervisor,
+    pub(super) report: &'a Report,
+    pub(super) host: HostFaults,
+    pub(super) tolerance: Span,
+}
+
+/// Enters it, and judges whether the run is to be trusted.
+pub(super) fn enter(record: &mut RunRecord, found: Found<'_>) {
+    let Found { report, tolerance, .. } = found;
+    record.machine.realtime = report.realtime;
+    record.lateness = Lateness {
+        distribution: report.lateness.distribution(),
+        tolerance_ns: tolerance.as_nanos(),
+        histogram: report.lateness.clone(),
+    };
+    record.host = found.host;
+    record.programs = programs(found.plan, found.supervisor);
+    if let Some(calls) = &report.calls
+        && calls.lost == 0
+    {
+        record.trace_hash = Some(outcome::hash_text(report.trace_hash));
+    }
+    let unsent = found.results.iter().filter_map(|result| result.datagrams);
+    let unsent = unsent.map(|counts| counts.skipped).sum();
+    let elapsed = found.at.as_secs_f64();
+    record.verdict = Some(verdict::judge(report, &record.host, unsent, tolerance, elapsed));
+}
+
 /// What became of the programs.
-pub(super) fn programs(plan: &Plan, supervisor: &Supervisor) -> Vec<ProgramSummary> {
+fn programs(plan: &Plan, supervisor: &Supervisor) -> Vec<ProgramSummary> {
     let summary = |(at, program): (usize, &Program)| {
         let id = ProgramId::at(at);
         let outcome = supervisor.outcome(id);

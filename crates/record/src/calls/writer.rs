@@ -86,9 +86,9 @@ impl CallWriter {
         self.count();
     }
 
-    /// Whether recording has stopped, as on a full disk: the run should end.
-    pub fn failed(&self) -> bool {
-        self.failed.load(Relaxed)
+    /// Becomes true when recording has stopped, as on a full disk: the run should end.
+    pub fn failure(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.failed)
     }
 
     /// Writes what still waits and how the run ended.
