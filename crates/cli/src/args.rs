@@ -61,6 +61,18 @@ pub(crate) enum Verb {
     #[command(after_help = "Examples:\n  netarium run dumbbell.toml\n  \
                             netarium run wan.toml --seed 7 --set link.core.delay='100 ms'")]
     Run(Run),
+    /// Run a lab of built-in flows on the virtual clock: exact, repeatable, fast
+    #[command(after_help = "Examples:\n  netarium sim dumbbell.toml\n  \
+                            netarium sim wan.toml --seed 7 --set link.core.delay='100 ms'")]
+    Sim(Sim),
+    /// Run all combinations of a swept lab on the virtual clock, on all cores
+    #[command(after_help = "Examples:\n  netarium sweep buffers.toml\n  \
+                            netarium sweep buffers.toml --repeat 10 --jobs 4 --out results")]
+    Sweep(Sweep),
+    /// Repeat a recorded run's network on the virtual clock and compare the traces
+    #[command(after_help = "Examples:\n  netarium replay runs/dumbbell-1a2b3c\n  \
+                            netarium replay runs/dumbbell-1a2b3c --json")]
+    Replay(Replay),
     /// Check a lab file without starting anything
     #[command(after_help = "Examples:\n  netarium check dumbbell.toml\n  \
                             netarium check wan.toml --resolved")]
@@ -164,6 +176,66 @@ pub(crate) enum Engine {
     Tun,
     /// veth pairs and packet sockets
     Packet,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Sim {
+    #[command(flatten)]
+    pub(crate) changes: Changes,
+    /// Folder that the run folders are made in
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "runs",
+        env = "NETARIUM_RUNS",
+        hide_env = true
+    )]
+    pub(crate) runs: PathBuf,
+    #[command(flatten)]
+    pub(crate) limits: Limits,
+    /// Show no progress line
+    #[arg(long, env = "NETARIUM_NO_PROGRESS", hide_env = true)]
+    pub(crate) no_progress: bool,
+    /// Write no report.html
+    #[arg(long)]
+    pub(crate) no_report: bool,
+}
+
+/// Where a run on the virtual clock ends with an error.
+#[derive(Debug, Args)]
+pub(crate) struct Limits {
+    /// End a run with an error after so many events, instead of the file's limit
+    #[arg(long, value_name = "N")]
+    pub(crate) max_events: Option<u64>,
+    /// End a run with an error when it needs more memory, instead of the file's limit
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) max_memory: Option<base::Bytes>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Sweep {
+    #[command(flatten)]
+    pub(crate) changes: Changes,
+    /// Folder for the runs and their list, sweeps/NAME by default; what it has is not run again
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Runs at the same time; by default as many as there are cores
+    #[arg(short, long, value_name = "N")]
+    pub(crate) jobs: Option<std::num::NonZeroUsize>,
+    /// Run each combination with so many seeds: the lab's and those that follow it
+    #[arg(long, value_name = "N", default_value = "1", hide_default_value = true)]
+    pub(crate) repeat: std::num::NonZeroU32,
+    #[command(flatten)]
+    pub(crate) limits: Limits,
+    /// Show no progress line
+    #[arg(long, env = "NETARIUM_NO_PROGRESS", hide_env = true)]
+    pub(crate) no_progress: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Replay {
+    /// The folder of a run with `record = true`
+    pub(crate) run: PathBuf,
 }
 
 #[derive(Debug, Args)]

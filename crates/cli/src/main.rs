@@ -8,8 +8,12 @@ mod generated;
 mod labs;
 mod machine;
 mod progress;
+mod repeat;
+mod replay;
 mod results;
 mod run;
+mod simulate;
+mod sweep;
 mod terminal;
 
 use std::fmt::Display;
@@ -96,6 +100,9 @@ fn hidden_roles() -> Option<ExitCode> {
 fn dispatch(verb: &Verb, terminal: &Terminal) -> Verdict {
     match verb {
         Verb::Run(args) => run::run(args, terminal),
+        Verb::Sim(args) => simulate::sim(args, terminal),
+        Verb::Sweep(args) => sweep::sweep(args, terminal),
+        Verb::Replay(args) => replay::replay(args, terminal),
         Verb::Check(args) => files::check(args, terminal),
         Verb::Ps => labs::ps(terminal),
         Verb::Exec(args) => labs::exec(args, terminal),

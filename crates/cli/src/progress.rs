@@ -30,6 +30,28 @@ impl Line {
         self.bar.set_message(text(progress));
     }
 
+    /// Shows what a run on the virtual clock says of itself.
+    pub(crate) fn show_virtual(&self, progress: &sim::run::Progress) {
+        let whole = progress.duration.as_nanos();
+        self.bar.set_length(whole);
+        self.bar.set_position(progress.now.as_nanos().min(whole));
+        self.bar.set_message(virtual_text(progress));
+    }
+
+    /// Shows how far a sweep is.
+    pub(crate) fn show_sweep(&self, progress: &sim::sweep::Progress) {
+        self.bar.set_length(progress.total as u64);
+        self.bar.set_position(progress.finished as u64);
+        let mut text = format!("{}/{}", progress.finished, progress.total);
+        if progress.resumed > 0 {
+            text.push_str(&format!(" ({} from before)", progress.resumed));
+        }
+        if let Some(left) = progress.left() {
+            text.push_str(&format!(", ETA {}", indicatif::HumanDuration(left)));
+        }
+        self.bar.set_message(text);
+    }
+
     /// Takes the line away.
     pub(crate) fn clear(&self) {
         self.bar.finish_and_clear();
@@ -51,4 +73,16 @@ fn text(progress: &Progress) -> String {
         text.push_str(&progress.waiting_for);
     }
     text
+}
+
+fn virtual_text(progress: &sim::run::Progress) -> String {
+    let took = progress.took.as_secs_f64().max(1e-9);
+    let (now, whole) = (progress.now.as_secs_f64(), progress.duration.as_secs_f64());
+    let speed = now / took;
+    let left = Duration::try_from_secs_f64((whole - now).max(0.0) / speed.max(1e-12));
+    format!(
+        "{now:.1} of {whole:.1} virtual s, {speed:.1} x, {} events/s, ETA {}",
+        indicatif::HumanCount((progress.events as f64 / took) as u64),
+        left.map_or("unknown".to_owned(), |left| indicatif::HumanDuration(left).to_string()),
+    )
 }

@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use crate::args::{Diff, Report};
 use crate::exit::Exit;
-use crate::terminal::Terminal;
+use crate::terminal::{Style, Terminal};
 use crate::{Failure, Verdict};
 
 /// A run, given its folder or a file in it.
-fn open(run: &Path) -> Result<(RunFolder, RunRecord), Failure> {
+pub(crate) fn open(run: &Path) -> Result<(RunFolder, RunRecord), Failure> {
     let folder = if run.is_file() { run.parent().unwrap_or(run) } else { run };
     let failure = |e: record::Error| {
         Failure::usage(e).help("give a run folder, such as runs/dumbbell-1a2b3c")
@@ -21,6 +21,30 @@ fn open(run: &Path) -> Result<(RunFolder, RunRecord), Failure> {
     let folder = RunFolder::open(folder).map_err(failure)?;
     let record = folder.read_record().map_err(failure)?;
     Ok((folder, record))
+}
+
+/// Shows a run that has just ended, and writes its report if wanted.
+pub(crate) fn show(
+    record: &RunRecord,
+    folder: &RunFolder,
+    wants_report: bool,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
+    let report = if wants_report { report::write_html(folder).map(Some) } else { Ok(None) };
+    if terminal.json {
+        let mut value = serde_json::to_value(record).map_err(io::Error::from)?;
+        value["folder"] = folder.path().display().to_string().into();
+        terminal.object(&value)?;
+    } else {
+        terminal.data(report::table(record))?;
+    }
+    match report {
+        Ok(Some(path)) => terminal.talk(format!("report: {}", path.display())),
+        Ok(None) => {}
+        Err(error) => terminal.error(format!("the report could not be written: {error}")),
+    }
+    terminal.talk(format!("repeat: {}", terminal.paint_talk(Style::Strong, &record.repeat)));
+    Ok(())
 }
 
 pub(crate) fn report(args: &Report, terminal: &Terminal) -> Verdict {

@@ -1,17 +1,15 @@
 //! `run`.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 use lab::plan::Plan;
 use record::{RunFolder, RunRecord};
-use serde_json::Value;
 
 use crate::args::{Engine, Run};
 use crate::exit::Exit;
 use crate::progress::Line;
-use crate::terminal::{Style, Terminal};
-use crate::{Failure, Verdict, files, labs};
+use crate::terminal::Terminal;
+use crate::{Failure, Verdict, files, labs, repeat, results};
 
 pub(crate) fn run(args: &Run, terminal: &Terminal) -> Verdict {
     labs::swept(terminal)?;
@@ -59,70 +57,24 @@ fn one(args: &Run, plan: &Plan, lab_dir: &Path, terminal: &Terminal) -> Result<R
     let record = result.map_err(|e| failure(&e))?;
     let folder = RunFolder::open(&args.runs.join(format!("{}-{}", record.name, record.id)))
         .map_err(Failure::machine)?;
-    let report = if args.no_report { Ok(None) } else { report::write_html(&folder).map(Some) };
-    if terminal.json {
-        terminal.object(&json(&record, folder.path())?)?;
-    } else {
-        terminal.data(report::table(&record))?;
-    }
-    match report {
-        Ok(Some(path)) => terminal.talk(format!("report: {}", path.display())),
-        Ok(None) => {}
-        Err(error) => terminal.error(format!("the report could not be written: {error}")),
-    }
-    terminal.talk(format!("repeat: {}", terminal.paint_talk(Style::Strong, &record.repeat)));
+    results::show(&record, &folder, !args.no_report, terminal)?;
     Ok(record)
 }
 
-fn json(record: &RunRecord, folder: &Path) -> Result<Value, Failure> {
-    let mut value = serde_json::to_value(record).map_err(io::Error::from)?;
-    value["folder"] = folder.display().to_string().into();
-    Ok(value)
-}
-
-/// The command that runs this plan again: same file, seed, changes and sweep values.
+/// The command that runs this plan again.
 fn repeat(args: &Run, plan: &Plan) -> String {
-    let mut words = vec!["netarium".to_owned(), "run".to_owned(), quote_path(&args.changes.lab)];
-    words.extend(["--seed".to_owned(), plan.seed.to_string()]);
-    if let Some(duration) = args.changes.duration {
-        words.extend(["--duration".to_owned(), quote(&duration.to_string())]);
-    }
-    if let Some(name) = &args.changes.name {
-        words.extend(["--name".to_owned(), quote(name)]);
-    }
-    let swept = |field: &str| plan.sweep.iter().any(|(name, _)| name == field);
-    let kept = args.changes.set.iter().filter(|(field, _)| !swept(field));
-    for (field, value) in kept.chain(&plan.sweep) {
-        words.extend(["--set".to_owned(), quote(&format!("{field}={value}"))]);
-    }
-    if args.runs != Path::new("runs") {
-        words.extend(["--runs".to_owned(), quote_path(&args.runs)]);
-    }
+    let mut more = Vec::new();
     if args.stay {
-        words.push("--stay".to_owned());
+        more.push("--stay".to_owned());
     }
     if let Some(engine) = args.engine {
         let name = match engine {
             Engine::Tun => "tun",
             Engine::Packet => "packet",
         };
-        words.extend(["--engine".to_owned(), name.to_owned()]);
+        more.extend(["--engine".to_owned(), name.to_owned()]);
     }
-    words.join(" ")
-}
-
-fn quote_path(path: &Path) -> String {
-    quote(&path.display().to_string())
-}
-
-/// A word as a POSIX shell reads it back.
-fn quote(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,+@%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
-    }
+    repeat::command("run", &args.changes, plan, &args.runs, &more)
 }
 
 fn failure(error: &emu::Error) -> Failure {
@@ -130,23 +82,10 @@ fn failure(error: &emu::Error) -> Failure {
     let failure = Failure::new(exit, error);
     match exit {
         Exit::Machine if matches!(error, emu::Error::NoEngine(_)) => failure.help(
-            "`netarium doctor` says what mends it; labs of built-in flows will need none of it on \
-             the virtual clock (`netarium sim`, not in this version)",
+            "`netarium doctor` says what mends it; labs of built-in flows need none of it on the \
+             virtual clock: `netarium sim`",
         ),
         Exit::Machine => failure.help("`netarium doctor` says what this machine lacks"),
         _ => failure,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_survive_the_shell() {
-        assert_eq!(quote("link.core.rate=5"), "link.core.rate=5");
-        assert_eq!(quote("delay=10 ms"), "'delay=10 ms'");
-        assert_eq!(quote("it's"), "'it'\\''s'");
-        assert_eq!(quote(""), "''");
     }
 }

@@ -20,7 +20,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sys", &["base"]),
     ("record", &["base", "wire", "topology", "fabric", "lab"]),
     ("outcome", &["base", "topology", "fabric", "lab", "transport", "record"]),
-    ("emu", &["base", "wire", "topology", "fabric", "transport", "lab", "sys", "record", "outcome"]),
+    (
+        "emu",
+        &["base", "wire", "topology", "fabric", "transport", "lab", "sys", "record", "outcome"],
+    ),
     ("sim", &["base", "topology", "fabric", "transport", "sharing", "lab", "record", "outcome"]),
     ("report", &["base", "topology", "lab", "record"]),
     ("cli", &["base", "topology", "lab", "record", "emu", "sim", "report"]),

@@ -1,0 +1,82 @@
+//! The command that repeats a run.
+
+use std::path::Path;
+
+use lab::plan::Plan;
+
+use crate::args::Changes;
+
+/// The command that runs this plan again: same file, seed, changes and sweep values; `more` is
+/// what only the verb has.
+pub(crate) fn command(
+    verb: &str,
+    changes: &Changes,
+    plan: &Plan,
+    runs: &Path,
+    more: &[String],
+) -> String {
+    let mut words = vec!["netarium".to_owned(), verb.to_owned(), quote_path(&changes.lab)];
+    let swept = |field: &str| plan.sweep.iter().any(|(name, _)| name == field);
+    let kept = changes.set.iter().filter(|(field, _)| !swept(field));
+    let set = kept.chain(&plan.sweep).filter(|(field, _)| field != sim::sweep::SEED);
+    words.extend(options(Some(plan.seed), changes, set));
+    if runs != Path::new("runs") {
+        words.extend(["--runs".to_owned(), quote_path(runs)]);
+    }
+    words.extend(more.iter().map(|word| quote(word)));
+    words.join(" ")
+}
+
+/// What was changed in the lab file, as options.
+pub(crate) fn changes(changes: &Changes) -> Vec<String> {
+    options(changes.seed, changes, changes.set.iter())
+}
+
+fn options<'a>(
+    seed: Option<u64>,
+    changes: &Changes,
+    set: impl Iterator<Item = &'a (String, String)>,
+) -> Vec<String> {
+    let mut words = Vec::new();
+    if let Some(seed) = seed {
+        words.extend(["--seed".to_owned(), seed.to_string()]);
+    }
+    if let Some(duration) = changes.duration {
+        words.extend(["--duration".to_owned(), quote(&duration.to_string())]);
+    }
+    if let Some(name) = &changes.name {
+        words.extend(["--name".to_owned(), quote(name)]);
+    }
+    for (field, value) in set {
+        words.extend(["--set".to_owned(), quote(&format!("{field}={value}"))]);
+    }
+    words
+}
+
+/// A path as a POSIX shell reads it back.
+pub(crate) fn quote_path(path: &Path) -> String {
+    quote(&path.display().to_string())
+}
+
+/// A word as a POSIX shell reads it back.
+fn quote(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_survive_the_shell() {
+        assert_eq!(quote("link.core.rate=5"), "link.core.rate=5");
+        assert_eq!(quote("delay=10 ms"), "'delay=10 ms'");
+        assert_eq!(quote("it's"), "'it'\\''s'");
+        assert_eq!(quote(""), "''");
+    }
+}

@@ -1,0 +1,41 @@
+//! `replay`.
+
+use serde_json::json;
+
+use crate::args::Replay;
+use crate::exit::Exit;
+use crate::terminal::{Style, Terminal};
+use crate::{Verdict, results, simulate};
+
+pub(crate) fn replay(args: &Replay, terminal: &Terminal) -> Verdict {
+    let (folder, _) = results::open(&args.run)?;
+    let replay = sim::replay(&folder).map_err(|error| simulate::failure(&error))?;
+    if terminal.json {
+        terminal.object(&json!({
+            "schema": "netarium.replay/1",
+            "folder": folder.path(),
+            "identical": replay.identical,
+            "wall_trace_hash": replay.wall_trace_hash,
+            "replayed_trace_hash": replay.replayed_trace_hash,
+            "calls": replay.calls,
+            "packets": replay.packets,
+            "events": replay.events,
+            "until_s": replay.until.as_secs_f64(),
+        }))?;
+    } else {
+        let verdict = if replay.identical {
+            terminal.paint(Style::Good, "identical")
+        } else {
+            terminal.paint(Style::Bad, "different")
+        };
+        terminal.data(format!(
+            "wall clock     {}\nvirtual clock  {}\n{verdict}: {} packets over {} s, {} events",
+            replay.wall_trace_hash,
+            replay.replayed_trace_hash,
+            replay.packets,
+            replay.until.as_secs_f64(),
+            replay.events,
+        ))?;
+    }
+    Ok(if replay.identical { Exit::Ok } else { Exit::Expectation })
+}

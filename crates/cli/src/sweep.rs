@@ -1,0 +1,121 @@
+//! `sweep`.
+
+use std::num::NonZeroUsize;
+use std::path::Path;
+
+use lab::plan::Plan;
+use serde_json::{Value, json};
+use sim::sweep::Swept;
+
+use crate::args::Sweep;
+use crate::exit::Exit;
+use crate::progress::Line;
+use crate::simulate::interruption;
+use crate::terminal::{Style, Terminal};
+use crate::{Failure, Verdict, files, repeat};
+
+pub(crate) fn sweep(args: &Sweep, terminal: &Terminal) -> Verdict {
+    let mut lab = files::load(&args.changes, terminal)?;
+    lab.plans.iter_mut().for_each(|plan| args.limits.apply(plan));
+    let plans = sim::sweep::with_seeds(lab.plans, args.repeat);
+    let Some(first) = plans.first() else { return Ok(Exit::Ok) };
+    if let Some(program) = first.programs.first() {
+        let program = program.name.clone();
+        return Err(crate::simulate::failure(&sim::Error::Programs { program }));
+    }
+    let out = args.out.clone().unwrap_or_else(|| Path::new("sweeps").join(&first.name));
+    let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let jobs = args.jobs.unwrap_or(cores);
+    let stop = interruption()?;
+    terminal.talk(format!(
+        "{}: {} runs from seed {}, {jobs} at a time, into {}",
+        first.name,
+        plans.len(),
+        first.seed,
+        out.display()
+    ));
+    let line = Line::new(terminal.progress() && !args.no_progress);
+    let again =
+        |plan: &Plan| repeat::command("sim", &args.changes, plan, &out, &args.limits.words());
+    let mut show = |progress: &sim::sweep::Progress| line.show_sweep(progress);
+    let result = sim::sweep::sweep(&plans, &out, jobs, &again, &mut show, &stop);
+    line.clear();
+    let swept = result.map_err(|error| crate::simulate::failure(&error))?;
+    tell(&swept, &out, terminal)?;
+    let command = resume(args);
+    if swept.interrupted {
+        terminal.talk(format!(
+            "interrupted: {} of {} runs are kept; the same command goes on: {}",
+            swept.records.len(),
+            swept.total,
+            terminal.paint_talk(Style::Strong, &command)
+        ));
+        return Ok(Exit::Interrupted);
+    }
+    terminal.talk(format!("repeat: {}", terminal.paint_talk(Style::Strong, &command)));
+    let exits = swept.records.iter().map(|record| record.exit_code);
+    let worst = exits.map(|code| code.map_or(Exit::Bug, |code| Exit::of_run(code.into()))).max();
+    let refused = (!swept.refused.is_empty()).then_some(Exit::Usage);
+    Ok(worst.max(refused).unwrap_or(Exit::Ok))
+}
+
+fn tell(swept: &Swept, out: &Path, terminal: &Terminal) -> Result<(), Failure> {
+    for (values, error) in &swept.refused {
+        let values: Vec<String> =
+            values.iter().map(|(field, value)| format!("{field} = {value}")).collect();
+        terminal.error(format!("not run: {}: {error}", values.join(", ")));
+    }
+    if swept.resumed > 0 {
+        terminal.talk(format!("{} runs were there from before", swept.resumed));
+    }
+    if !terminal.json {
+        if !swept.records.is_empty() {
+            terminal.data(report::sweep_table(&swept.records))?;
+        }
+        return Ok(());
+    }
+    let runs: Vec<Value> = swept
+        .records
+        .iter()
+        .map(|record| {
+            json!({
+                "folder": out.join(format!("{}-{}", record.name, record.id)),
+                "seed": record.seed,
+                "sweep": record.sweep,
+                "exit_code": record.exit_code,
+                "status": record.status,
+                "trace_hash": record.trace_hash,
+                "flows": record.flows,
+                "links": record.links,
+                "expectations": record.expectations,
+            })
+        })
+        .collect();
+    terminal.object(&json!({
+        "schema": "netarium.sweep/1",
+        "folder": out,
+        "total": swept.total,
+        "resumed": swept.resumed,
+        "interrupted": swept.interrupted,
+        "refused": swept.refused.iter().map(|(values, error)| json!({
+            "sweep": values, "error": error.to_string(),
+        })).collect::<Vec<_>>(),
+        "runs": runs,
+    }))?;
+    Ok(())
+}
+
+/// The command that goes on with a sweep, or repeats it into another folder.
+fn resume(args: &Sweep) -> String {
+    let mut words = vec!["netarium".to_owned(), "sweep".to_owned()];
+    words.push(repeat::quote_path(&args.changes.lab));
+    words.extend(repeat::changes(&args.changes));
+    if let Some(out) = &args.out {
+        words.extend(["--out".to_owned(), repeat::quote_path(out)]);
+    }
+    if args.repeat.get() > 1 {
+        words.extend(["--repeat".to_owned(), args.repeat.to_string()]);
+    }
+    words.extend(args.limits.words());
+    words.join(" ")
+}

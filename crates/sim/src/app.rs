@@ -1,0 +1,242 @@
+//! Applications: what flows do with the network. One kind a file.
+
+mod bulk;
+mod paced;
+mod rpc;
+mod transfers;
+
+use base::{Bytes, Span, Time};
+use lab::plan::Traffic;
+use outcome::Tally;
+use record::Transfer;
+use transport::tcp::Config;
+
+use crate::net::{EndId, Net, State, mix};
+use crate::path::Ideal;
+pub(crate) use bulk::Bulk;
+pub(crate) use paced::Paced;
+pub(crate) use rpc::Rpc;
+pub(crate) use transfers::Transfers;
+
+/// A running application.
+#[derive(Debug)]
+pub(crate) enum App {
+    Bulk(Bulk),
+    Transfers(Box<Transfers>),
+    Paced(Box<Paced>),
+    Rpc(Box<Rpc>),
+}
+
+/// How far a flow has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// It goes on.
+    Going,
+    /// Everything was delivered, the last of it at this time.
+    Done(Time),
+    /// It was cut short, and ended at this time.
+    Cut(Time),
+    /// Its connection broke.
+    Failed(&'static str),
+}
+
+/// What a flow is given for all of its runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Given {
+    /// Its number in the sorted plan.
+    pub(crate) flow: u32,
+    /// Its number in the original plan.
+    pub(crate) id: base::FlowId,
+    /// Keys its random streams.
+    pub(crate) name: String,
+    pub(crate) seed: u64,
+    /// Tells its packets from other flows'.
+    pub(crate) hash: u32,
+    /// How its connections behave.
+    pub(crate) config: Config,
+    pub(crate) ideal: Ideal,
+    pub(crate) traffic: Traffic,
+}
+
+/// What an application may use while it is called.
+pub(crate) struct Scope<'a> {
+    pub(crate) net: &'a mut Net,
+    pub(crate) given: &'a Given,
+    pub(crate) tally: &'a mut Tally,
+    /// Transfers that are over.
+    pub(crate) transfers: &'a mut Vec<Transfer>,
+    /// Connections that the flow has opened so far.
+    pub(crate) opened: &'a mut u32,
+}
+
+impl Scope<'_> {
+    fn now(&self) -> Time {
+        self.net.now
+    }
+
+    /// Opens a connection; `tag` comes back with everything that is heard of it. The caller
+    /// flushes once it has written.
+    fn connect(&mut self, tag: u32) -> u32 {
+        *self.opened += 1;
+        let hash = mix(self.given.hash, *self.opened);
+        self.net.connect(self.given.flow, &self.given.config, hash, tag)
+    }
+
+    /// Gives payload to an end, which sends it when it is flushed.
+    fn write(&mut self, connection: u32, side: usize, bytes: u64) {
+        if let Some(connection) = self.net.connection(connection) {
+            connection.ends[side].tcp.write(bytes);
+        }
+    }
+
+    /// No more will be written to an end.
+    fn finish(&mut self, connection: u32, side: usize) {
+        if let Some(connection) = self.net.connection(connection) {
+            connection.ends[side].tcp.finish();
+        }
+    }
+
+    /// Resets a connection and forgets it.
+    fn reset(&mut self, connection: u32) {
+        if let Some(entry) = self.net.connection(connection) {
+            entry.ends[0].tcp.abort();
+            self.net.flush(EndId::new(connection, 0));
+        }
+        self.net.close(connection);
+    }
+}
+
+/// What an application hears of one of its connections.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct News {
+    pub(crate) end: EndId,
+    /// Payload that arrived in order.
+    pub(crate) bytes: u64,
+    /// The end's state, if it is new.
+    pub(crate) state: Option<State>,
+}
+
+impl News {
+    fn is_closed(&self) -> bool {
+        self.state.is_some_and(|state| state.closed)
+    }
+}
+
+impl App {
+    /// Begins a run of a flow.
+    pub(crate) fn open(scope: &mut Scope<'_>) -> Self {
+        match &scope.given.traffic {
+            Traffic::Bulk { size, streams, .. } => Self::Bulk(Bulk::open(scope, *size, *streams)),
+            Traffic::Transfers { sizes, arrivals, count, .. } => {
+                Self::Transfers(Box::new(Transfers::open(scope, sizes, arrivals, *count)))
+            }
+            Traffic::Paced { .. } => Self::Paced(Box::new(Paced::open(scope))),
+            Traffic::Rpc { .. } => Self::Rpc(Box::new(Rpc::open(scope))),
+        }
+    }
+
+    /// When to call [`Self::on_wake`].
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        match self {
+            Self::Bulk(_) => None,
+            Self::Transfers(app) => app.deadline(),
+            Self::Paced(app) => app.deadline(),
+            Self::Rpc(app) => app.deadline(),
+        }
+    }
+
+    /// The deadline has come.
+    pub(crate) fn on_wake(&mut self, scope: &mut Scope<'_>) -> Progress {
+        match self {
+            Self::Bulk(_) => Progress::Going,
+            Self::Transfers(app) => app.on_wake(scope),
+            Self::Paced(app) => app.on_wake(scope),
+            Self::Rpc(app) => app.on_wake(scope),
+        }
+    }
+
+    /// Payload has arrived over a connection, or its state has changed. The end is flushed
+    /// afterwards.
+    pub(crate) fn on_news(&mut self, scope: &mut Scope<'_>, news: &News) -> Progress {
+        match self {
+            Self::Bulk(app) => app.on_news(scope, news),
+            Self::Transfers(app) => app.on_news(scope, news),
+            Self::Paced(_) => Progress::Going,
+            Self::Rpc(app) => app.on_news(scope, news),
+        }
+    }
+
+    /// The flow's duration is over: send no more.
+    pub(crate) fn expire(&mut self, scope: &mut Scope<'_>) -> Progress {
+        match self {
+            Self::Paced(app) => app.expire(),
+            _ => Progress::Cut(scope.now()),
+        }
+    }
+
+    /// Counts what the connections count.
+    pub(crate) fn observe(&mut self, net: &mut Net, tally: &mut Tally) {
+        match self {
+            Self::Bulk(app) => app.observe(net, tally),
+            Self::Transfers(app) => app.observe(net, tally),
+            Self::Paced(app) => app.observe(tally),
+            Self::Rpc(app) => app.observe(net, tally),
+        }
+    }
+
+    /// The flow is over: nothing is waited for any more. [`Self::observe`] and [`Self::close`]
+    /// follow.
+    pub(crate) fn cease(&mut self, now: Time) {
+        if let Self::Paced(app) = self {
+            app.cease(now);
+        }
+    }
+
+    /// Closes the connections.
+    pub(crate) fn close(&mut self, scope: &mut Scope<'_>) {
+        match self {
+            Self::Bulk(app) => app.close(scope),
+            Self::Transfers(app) => app.close(scope),
+            Self::Paced(_) => {}
+            Self::Rpc(app) => app.close(scope),
+        }
+    }
+}
+
+/// Round-trip time, congestion window and retransmissions of some connections.
+#[derive(Clone, Copy, Debug, Default)]
+struct Observed {
+    count: u64,
+    srtt_nanos: u64,
+    window: Bytes,
+    retransmits: u64,
+    timeouts: u64,
+}
+
+impl Observed {
+    /// Takes in the sending end of a connection, and of the other end its retransmissions.
+    fn add(&mut self, net: &mut Net, connection: u32) {
+        let Some(connection) = net.connection(connection) else { return };
+        let statistics = connection.ends[0].tcp.statistics();
+        if let Some(srtt) = statistics.srtt {
+            self.count += 1;
+            self.srtt_nanos += srtt.as_nanos();
+            self.window += statistics.cwnd;
+        }
+        for end in &connection.ends {
+            let statistics = end.tcp.statistics();
+            self.retransmits += statistics.retransmits;
+            self.timeouts += statistics.timeouts;
+        }
+    }
+
+    /// Puts the mean round-trip time and the sums into `tally`.
+    fn report(&self, tally: &mut Tally) {
+        tally.retransmits = self.retransmits;
+        tally.timeouts = Some(self.timeouts);
+        if let Some(mean) = self.srtt_nanos.checked_div(self.count) {
+            tally.srtt = Some(Span::from_nanos(mean));
+            tally.window_bytes = Some(self.window.count());
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! A plan in canonical order: nodes, links and flows sorted by name.
+//!
+//! The order in a lab file is a matter of taste; identifiers follow it, and with them whatever
+//! goes by identifier: which of two equal events comes first, which of several equal paths a hash
+//! picks. A simulation therefore runs on the sorted plan, and results are told in the numbers of
+//! the original.
+
+use base::{FlowId, IfaceId, LinkId, NodeId};
+use lab::plan::{Action, Filter, MirrorTarget, Plan};
+
+/// A sorted plan and the way back.
+#[derive(Clone, Debug)]
+pub(crate) struct Canonical {
+    /// The plan with sorted tables, without expectations.
+    pub(crate) plan: Plan,
+    /// The number of each of its links in the original plan.
+    pub(crate) links: Vec<LinkId>,
+    /// The number of each of its flows in the original plan.
+    pub(crate) flows: Vec<FlowId>,
+}
+
+/// An order of a table: positions in the original by new position, and the other way round.
+struct Order {
+    old: Vec<usize>,
+    new: Vec<usize>,
+}
+
+impl Order {
+    fn by_name<T>(table: &[T], name: impl Fn(&T) -> &str) -> Self {
+        let mut old: Vec<usize> = (0..table.len()).collect();
+        old.sort_by(|a, b| name(&table[*a]).cmp(name(&table[*b])));
+        let mut new = vec![0; old.len()];
+        for (position, original) in old.iter().enumerate() {
+            new[*original] = position;
+        }
+        Self { old, new }
+    }
+
+    fn apply<T: Clone>(&self, table: &[T]) -> Vec<T> {
+        self.old.iter().map(|original| table[*original].clone()).collect()
+    }
+}
+
+/// The new numbers of everything.
+struct Numbers {
+    nodes: Order,
+    links: Order,
+    flows: Order,
+}
+
+impl Numbers {
+    fn node(&self, node: NodeId) -> NodeId {
+        NodeId::at(self.nodes.new[node.index()])
+    }
+
+    fn link(&self, link: LinkId) -> LinkId {
+        LinkId::at(self.links.new[link.index()])
+    }
+
+    fn flow(&self, flow: FlowId) -> FlowId {
+        FlowId::at(self.flows.new[flow.index()])
+    }
+
+    /// Interfaces are numbered by their links.
+    fn iface(&self, iface: IfaceId) -> IfaceId {
+        IfaceId::at(self.links.new[iface.index() / 2] * 2 + iface.index() % 2)
+    }
+
+    fn action(&self, action: &Action) -> Action {
+        match action {
+            Action::Set { link, direction, config } => Action::Set {
+                link: self.link(*link),
+                direction: *direction,
+                config: config.clone(),
+            },
+            Action::LinkDown(link) => Action::LinkDown(self.link(*link)),
+            Action::LinkUp(link) => Action::LinkUp(self.link(*link)),
+            Action::NodeDown(node) => Action::NodeDown(self.node(*node)),
+            Action::NodeUp(node) => Action::NodeUp(self.node(*node)),
+            Action::FlowStart(flow) => Action::FlowStart(self.flow(*flow)),
+            Action::FlowStop(flow) => Action::FlowStop(self.flow(*flow)),
+            program @ (Action::Stop(_) | Action::Kill(_) | Action::Start(_)) => program.clone(),
+        }
+    }
+
+    fn filter(&self, filter: &Filter) -> Filter {
+        let node = |node: Option<NodeId>| node.map(|node| self.node(node));
+        Filter {
+            host: node(filter.host),
+            src_host: node(filter.src_host),
+            dst_host: node(filter.dst_host),
+            ..filter.clone()
+        }
+    }
+}
+
+impl Canonical {
+    /// Sorts a plan.
+    pub(crate) fn new(plan: &Plan) -> Self {
+        let numbers = Numbers {
+            nodes: Order::by_name(&plan.nodes, |node| &node.name),
+            links: Order::by_name(&plan.links, |link| &link.name),
+            flows: Order::by_name(&plan.flows, |flow| &flow.name),
+        };
+        let mut sorted = Plan { expectations: Vec::new(), ..plan.clone() };
+        sorted.nodes = numbers.nodes.apply(&plan.nodes);
+        sorted.links = numbers.links.apply(&plan.links);
+        sorted.flows = numbers.flows.apply(&plan.flows);
+        for node in &mut sorted.nodes {
+            node.ifaces.iter_mut().for_each(|iface| *iface = numbers.iface(*iface));
+            node.ifaces.sort_unstable();
+        }
+        for link in &mut sorted.links {
+            link.ends = link.ends.map(|end| numbers.node(end));
+        }
+        sorted.ifaces = numbers
+            .links
+            .old
+            .iter()
+            .flat_map(|link| [link * 2, link * 2 + 1])
+            .map(|old| {
+                let mut iface = plan.ifaces[old].clone();
+                iface.node = numbers.node(iface.node);
+                iface.link = numbers.link(iface.link);
+                iface
+            })
+            .collect();
+        for flow in &mut sorted.flows {
+            flow.from = numbers.node(flow.from);
+            flow.to = numbers.node(flow.to);
+        }
+        for event in &mut sorted.events {
+            event.action = numbers.action(&event.action);
+        }
+        for mirror in &mut sorted.mirrors {
+            mirror.link = numbers.link(mirror.link);
+            mirror.filter = numbers.filter(&mirror.filter);
+            if let MirrorTarget::Node(node) = &mut mirror.to {
+                *node = numbers.node(*node);
+            }
+        }
+        sorted.captures.iter_mut().for_each(|iface| *iface = numbers.iface(*iface));
+        Self {
+            plan: sorted,
+            links: numbers.links.old.iter().map(|old| LinkId::at(*old)).collect(),
+            flows: numbers.flows.old.iter().map(|old| FlowId::at(*old)).collect(),
+        }
+    }
+}

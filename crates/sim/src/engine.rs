@@ -1,0 +1,311 @@
+//! The packet engine: jumps from event to event.
+
+use std::sync::Arc;
+
+use base::{FlowId, LinkId, Time};
+use fabric::{LinkStats, NodeKind, Output, Packet, QueueLevel};
+use lab::plan::{Action, Event, Plan, Role};
+use outcome::{FlowResult, Schedule, What};
+use record::{FlowSample, Histogram, Transfer};
+
+use crate::app::News;
+use crate::canonical::Canonical;
+use crate::flow::Flow;
+use crate::net::{Body, Net, Shared, Timer};
+use crate::{Error, Result, given};
+
+/// A plan on the virtual clock, packet by packet, in memory.
+///
+/// Events come in a total order: by time, then changes of the lab, arrivals, timers, and each of
+/// these in the order in which it was scheduled. Nodes, links and flows take part in the order of
+/// their names, so that the order in the lab file changes nothing.
+pub struct Simulation {
+    plan: Arc<Plan>,
+    net: Net,
+    flows: Vec<Flow>,
+    schedule: Schedule,
+    /// Changes and events of the lab that took place.
+    happened: Vec<Event>,
+    changes: u64,
+    /// Transfers that are over and have not been taken.
+    transfers: Vec<Transfer>,
+    /// For each link of the original plan, its place in the sorted one.
+    links: Vec<usize>,
+    /// Likewise for flows.
+    order: Vec<usize>,
+    /// Whether some flow ends by itself.
+    finite: bool,
+    last_sample: Time,
+}
+
+impl Simulation {
+    /// Builds the network and its flows; nothing has been sent yet.
+    ///
+    /// # Errors
+    /// If the plan needs the wall clock, or a flow is impossible: no route, an unknown congestion
+    /// control, datagrams larger than the path takes.
+    pub fn try_new(plan: &Plan) -> Result<Self> {
+        refuse(plan)?;
+        let Canonical { mut plan, links, flows: ids } = Canonical::new(plan);
+        // Without programs no router needs a kernel: the fabric forwards for all of them.
+        for node in plan.nodes.iter_mut().filter(|node| node.kind == Role::Router) {
+            node.fabric = NodeKind::Router;
+        }
+        let plan = Arc::new(plan);
+        let (routes, given) = given::flows(&plan, &ids)?;
+        let routes = Arc::new(routes);
+        let fabric = outcome::fabric(&plan, Box::new(Shared(Arc::clone(&routes))))?;
+        let legs = given.iter().map(|(_, legs)| *legs).collect();
+        let mut net = Net::new(fabric, routes, legs, plan.seed);
+        let mut flows: Vec<Flow> = given
+            .into_iter()
+            .zip(&plan.flows)
+            .map(|((given, _), spec)| Flow::new(given, spec.clone()))
+            .collect();
+        net.pending = plan.flows.iter().filter(|flow| Flow::is_finite(flow)).count();
+        flows.iter_mut().for_each(|flow| flow.arm(&mut net));
+        Ok(Self {
+            finite: net.pending > 0,
+            net,
+            schedule: Schedule::new(Arc::clone(&plan)),
+            happened: Vec::new(),
+            changes: 0,
+            transfers: Vec::new(),
+            links: inverse(&links, LinkId::index),
+            order: inverse(&ids, FlowId::index),
+            flows,
+            last_sample: Time::ZERO,
+            plan,
+        })
+    }
+
+    /// How far it is.
+    pub fn now(&self) -> Time {
+        self.net.now
+    }
+
+    /// When something next happens; `None` if nothing ever will.
+    pub fn next(&self) -> Option<Time> {
+        let due = [self.schedule.next(), self.net.fabric.next_wake(), self.net.next_timer()];
+        due.into_iter().flatten().min()
+    }
+
+    /// Whether all that has an end of its own has come to it: nothing more is worth waiting for.
+    pub fn is_done(&self) -> bool {
+        self.finite && self.net.pending == 0 && self.schedule.next().is_none()
+    }
+
+    /// Runs up to and including `until`, or to the event with which it is done.
+    pub fn advance(&mut self, until: Time) {
+        self.advance_at_most(until, u64::MAX);
+    }
+
+    /// As [`Self::advance`], but for so many turns of its loop at most; tells whether it got
+    /// there.
+    pub fn advance_at_most(&mut self, until: Time, turns: u64) -> bool {
+        for _ in 0..turns {
+            let change = self.schedule.next().unwrap_or(Time::MAX);
+            let arrival = self.net.fabric.next_wake().unwrap_or(Time::MAX);
+            let timer = self.net.next_timer().unwrap_or(Time::MAX);
+            let at = change.min(arrival).min(timer);
+            if self.is_done() {
+                return true;
+            }
+            if at > until {
+                self.net.now = self.net.now.max(until);
+                return true;
+            }
+            self.net.now = at;
+            if change == at {
+                self.change(at);
+            } else if arrival == at {
+                self.net.fabric.advance(at);
+            } else {
+                self.fire();
+            }
+            self.drain();
+        }
+        false
+    }
+
+    /// Events so far: arrivals, timers, changes of the lab.
+    pub fn events(&self) -> u64 {
+        self.net.fabric.events() + self.net.fired + self.changes
+    }
+
+    /// Links that packets have crossed, summed over all packets.
+    pub fn packet_hops(&self) -> u64 {
+        self.net.fabric.packet_hops()
+    }
+
+    /// A hash over every delivery's time, place and size.
+    pub fn trace_hash(&self) -> u64 {
+        self.net.fabric.trace_hash()
+    }
+
+    /// Bytes that packets, connections, flows and pending events take.
+    pub fn memory(&self) -> u64 {
+        self.net.memory() + (self.flows.len() * size_of::<Flow>()) as u64
+    }
+
+    /// The counters of all links as [`outcome::LinkLedger::enter`] takes them. Peaks begin anew.
+    pub fn link_counters(&mut self) -> Vec<(LinkStats, QueueLevel)> {
+        let sorted = outcome::link_counters(&mut self.net.fabric, self.plan.links.len());
+        self.original(&sorted)
+    }
+
+    /// How long packets waited in each direction of the links, in the same order.
+    pub fn queue_delays(&mut self) -> Vec<Histogram> {
+        let sorted = outcome::queue_delays(&mut self.net.fabric, self.plan.links.len());
+        self.original(&sorted)
+    }
+
+    fn original<T: Clone>(&self, sorted: &[T]) -> Vec<T> {
+        self.links.iter().flat_map(|at| sorted[at * 2..at * 2 + 2].iter().cloned()).collect()
+    }
+
+    /// Cuts the samples of the interval that ends now.
+    pub fn sample(&mut self, mut sink: impl FnMut(FlowSample)) {
+        for at in &self.order {
+            self.flows[*at].sample(&mut self.net, self.last_sample).into_iter().for_each(&mut sink);
+        }
+        self.last_sample = self.net.now;
+    }
+
+    /// Takes the transfers that are over since the last call.
+    pub fn transfers(&mut self) -> impl Iterator<Item = Transfer> {
+        self.transfers.drain(..)
+    }
+
+    /// Takes the events of the lab that took place since the last call.
+    pub fn happened(&mut self) -> impl Iterator<Item = Event> {
+        self.happened.drain(..)
+    }
+
+    /// Stops what still runs. Samples and transfers may be taken once more.
+    pub fn stop(&mut self) {
+        for at in 0..self.flows.len() {
+            self.flows[at].stop(&mut self.net, &mut self.transfers);
+        }
+    }
+
+    /// What each flow achieved, in the order of the plan.
+    pub fn results(self) -> Vec<FlowResult> {
+        let mut results: Vec<FlowResult> = self.flows.into_iter().map(Flow::into_result).collect();
+        results.sort_by_key(|result| result.id);
+        results
+    }
+
+    /// Changes of the lab at the present time.
+    fn change(&mut self, at: Time) {
+        for mut change in self.schedule.changes(at) {
+            if let What::Service { forwarding, .. } = &mut change.what
+                && let Some(routes) = forwarding.take()
+            {
+                self.net.reroute(*routes);
+            }
+            change.apply(&mut self.net.fabric);
+        }
+        for event in self.schedule.due(at) {
+            self.changes += 1;
+            match event.action {
+                Action::FlowStart(flow) => {
+                    self.flows[flow.index()].start(&mut self.net, &mut self.transfers);
+                }
+                Action::FlowStop(flow) => {
+                    self.flows[flow.index()].stop(&mut self.net, &mut self.transfers);
+                }
+                _ => {}
+            }
+            self.happened.push(event);
+        }
+    }
+
+    /// The next timer goes off.
+    fn fire(&mut self) {
+        match self.net.pop_timer() {
+            Some(Timer::End(end)) => {
+                let heard = self.net.on_timer(end);
+                if heard.changed.is_some() {
+                    let news = News { end, bytes: 0, state: heard.changed };
+                    let flow = &mut self.flows[heard.flow as usize];
+                    flow.on_news(&mut self.net, &mut self.transfers, &news);
+                }
+                if heard.live {
+                    self.net.flush(end);
+                }
+            }
+            Some(Timer::Flow(flow)) => {
+                self.flows[flow as usize].on_timer(&mut self.net, &mut self.transfers);
+            }
+            None => {}
+        }
+    }
+
+    /// Takes what the fabric hands out.
+    fn drain(&mut self) {
+        while let Some(output) = self.net.fabric.poll() {
+            match output {
+                Output::Deliver { packet, .. } | Output::Local { packet, .. } => {
+                    self.deliver(&packet);
+                }
+                // Counted on the link; TCP finds out by itself, as a host behind a filter does.
+                Output::Refused { .. }
+                | Output::Dropped { .. }
+                | Output::Seen { .. }
+                | Output::Mirrored { .. } => {}
+            }
+        }
+    }
+
+    fn deliver(&mut self, packet: &Packet<Body>) {
+        match packet.body {
+            Body::Segment { end, segment } => {
+                // A flipped bit fails the checksum.
+                if packet.corrupt.is_some() {
+                    return;
+                }
+                let heard = self.net.take(end, packet, &segment);
+                if heard.bytes > 0 || heard.changed.is_some() {
+                    let news = News { end, bytes: heard.bytes, state: heard.changed };
+                    let flow = &mut self.flows[heard.flow as usize];
+                    flow.on_news(&mut self.net, &mut self.transfers, &news);
+                }
+                if heard.live {
+                    self.net.flush(end);
+                }
+            }
+            Body::Datagram { flow, sequence: [low, high] } => {
+                let payload = self.net.payload(flow, packet);
+                let sequence = u64::from(high) << 32 | u64::from(low);
+                let delay = self.net.now.since(packet.entered);
+                let delay = packet.corrupt.is_none().then_some(delay);
+                let flow = &mut self.flows[flow as usize];
+                flow.on_datagram(&mut self.net, (packet.flow, sequence, payload), delay);
+            }
+        }
+    }
+}
+
+/// What only the wall clock has.
+pub(crate) fn refuse(plan: &Plan) -> Result<()> {
+    if let Some(program) = plan.programs.first() {
+        return Err(Error::Programs { program: program.name.clone() });
+    }
+    if plan.routing == lab::plan::Routing::None {
+        return Err(Error::WallClockOnly { what: "routes by programs (`routing = \"none\"`)" });
+    }
+    if plan.uplink {
+        return Err(Error::WallClockOnly { what: "uplinks to the machine's own network" });
+    }
+    Ok(())
+}
+
+/// The place of each original number.
+pub(crate) fn inverse<T: Copy>(originals: &[T], index: impl Fn(T) -> usize) -> Vec<usize> {
+    let mut places = vec![0; originals.len()];
+    for (place, original) in originals.iter().enumerate() {
+        places[index(*original)] = place;
+    }
+    places
+}

@@ -1,0 +1,254 @@
+//! A flow over the whole run: when it runs, what it counts, how it ends.
+
+use base::{Span, Time};
+use lab::plan::{Flow as Spec, Traffic};
+use outcome::{Course, FlowResult, Outcome, Tally};
+use record::{FlowSample, Transfer};
+
+use crate::app::{App, Given, News, Progress, Scope};
+use crate::net::Net;
+
+/// A flow and all that is known of it.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    given: Given,
+    spec: Spec,
+    phase: Phase,
+    tally: Tally,
+    course: Course,
+    /// Start of the present or last run.
+    run_started: Time,
+    expires: Option<Time>,
+    /// When its entry among the timers is due; [`Time::MAX`] without one.
+    armed: Time,
+    opened: u32,
+    /// It ran at some time since the last sample.
+    touched: bool,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// Its start is ahead.
+    Waiting,
+    Running(App),
+    Ended,
+}
+
+impl Flow {
+    pub(crate) fn new(given: Given, spec: Spec) -> Self {
+        let course = Course {
+            outcome: Outcome::NotStarted,
+            started: None,
+            ended: None,
+            active: Span::ZERO,
+            completion: None,
+        };
+        Self {
+            given,
+            spec,
+            phase: Phase::Waiting,
+            tally: Tally::default(),
+            course,
+            run_started: Time::ZERO,
+            expires: None,
+            armed: Time::MAX,
+            opened: 0,
+            touched: false,
+        }
+    }
+
+    /// Whether it ends by itself.
+    pub(crate) fn is_finite(spec: &Spec) -> bool {
+        let amount = match &spec.traffic {
+            Traffic::Bulk { size, .. } | Traffic::Paced { size, .. } => size.is_some(),
+            Traffic::Rpc { count, .. } | Traffic::Transfers { count, .. } => count.is_some(),
+        };
+        amount || spec.duration.is_some()
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        match &self.phase {
+            Phase::Waiting => Some(self.spec.start),
+            Phase::Running(app) => [app.deadline(), self.expires].into_iter().flatten().min(),
+            Phase::Ended => None,
+        }
+    }
+
+    /// Sets its timer, if it has to go off earlier than it would.
+    pub(crate) fn arm(&mut self, net: &mut Net) {
+        if let Some(at) = self.deadline()
+            && at < self.armed
+        {
+            self.armed = at.max(net.now);
+            net.arm(self.given.flow, at);
+        }
+    }
+
+    /// Its timer went off.
+    pub(crate) fn on_timer(&mut self, net: &mut Net, transfers: &mut Vec<Transfer>) {
+        if self.armed != net.now {
+            return;
+        }
+        self.armed = Time::MAX;
+        if self.deadline().is_some_and(|at| at <= net.now) {
+            match self.phase {
+                Phase::Waiting => self.open(net, transfers),
+                Phase::Running(_) if self.expires.is_some_and(|at| at <= net.now) => {
+                    self.expires = None;
+                    self.call(net, transfers, App::expire);
+                }
+                Phase::Running(_) => self.call(net, transfers, App::on_wake),
+                Phase::Ended => {}
+            }
+        }
+        self.arm(net);
+    }
+
+    /// Starts it, unless it runs.
+    pub(crate) fn start(&mut self, net: &mut Net, transfers: &mut Vec<Transfer>) {
+        if !matches!(self.phase, Phase::Running(_)) {
+            self.open(net, transfers);
+            self.arm(net);
+        }
+    }
+
+    fn open(&mut self, net: &mut Net, transfers: &mut Vec<Transfer>) {
+        self.course.started = self.course.started.or(Some(net.now));
+        self.course.completion = None;
+        self.run_started = net.now;
+        self.expires = self.spec.duration.map(|duration| net.now + duration);
+        self.touched = true;
+        if matches!(self.phase, Phase::Ended) && Self::is_finite(&self.spec) {
+            net.pending += 1;
+        }
+        let mut scope = Scope {
+            net,
+            given: &self.given,
+            tally: &mut self.tally,
+            transfers,
+            opened: &mut self.opened,
+        };
+        self.phase = Phase::Running(App::open(&mut scope));
+        // Some have something to do at once.
+        if self.deadline().is_some_and(|at| at <= net.now) {
+            self.call(net, transfers, App::on_wake);
+        }
+    }
+
+    /// Payload has arrived, or a connection's state has changed.
+    pub(crate) fn on_news(&mut self, net: &mut Net, transfers: &mut Vec<Transfer>, news: &News) {
+        self.call(net, transfers, |app, scope| app.on_news(scope, news));
+        self.arm(net);
+    }
+
+    /// A datagram has arrived, sent with this hash.
+    pub(crate) fn on_datagram(
+        &mut self,
+        net: &mut Net,
+        (hash, sequence, payload): (u32, u64, u32),
+        delay: Option<Span>,
+    ) {
+        let Phase::Running(App::Paced(app)) = &mut self.phase else { return };
+        if !app.owns(hash) {
+            return;
+        }
+        match delay {
+            None => app.on_damaged(),
+            Some(delay) => {
+                let progress = app.on_datagram(net.now, &mut self.tally, sequence, payload, delay);
+                self.heed(net, &mut Vec::new(), progress);
+                self.arm(net);
+            }
+        }
+    }
+
+    /// Gives a running flow its turn and deals with what comes of it.
+    fn call(
+        &mut self,
+        net: &mut Net,
+        transfers: &mut Vec<Transfer>,
+        turn: impl FnOnce(&mut App, &mut Scope<'_>) -> Progress,
+    ) {
+        let Phase::Running(app) = &mut self.phase else { return };
+        let mut scope = Scope {
+            net: &mut *net,
+            given: &self.given,
+            tally: &mut self.tally,
+            transfers: &mut *transfers,
+            opened: &mut self.opened,
+        };
+        let progress = turn(app, &mut scope);
+        self.heed(net, transfers, progress);
+    }
+
+    fn heed(&mut self, net: &mut Net, transfers: &mut Vec<Transfer>, progress: Progress) {
+        match progress {
+            Progress::Going => {}
+            Progress::Done(at) => {
+                self.course.completion = Some(at.since(self.run_started));
+                self.end(net, transfers, at, Outcome::Completed);
+            }
+            Progress::Cut(at) => self.end(net, transfers, at, Outcome::Expired),
+            Progress::Failed(why) => {
+                let now = net.now;
+                self.end(net, transfers, now, Outcome::Failed(why.to_owned()));
+            }
+        }
+    }
+
+    /// Stops it. A flow that has not started yet will not.
+    pub(crate) fn stop(&mut self, net: &mut Net, transfers: &mut Vec<Transfer>) {
+        let now = net.now;
+        self.end(net, transfers, now, Outcome::Stopped);
+    }
+
+    fn end(&mut self, net: &mut Net, transfers: &mut Vec<Transfer>, at: Time, outcome: Outcome) {
+        let phase = std::mem::replace(&mut self.phase, Phase::Ended);
+        if !matches!(phase, Phase::Ended) && Self::is_finite(&self.spec) {
+            net.pending -= 1;
+        }
+        if let Phase::Running(mut app) = phase {
+            app.cease(net.now);
+            app.observe(net, &mut self.tally);
+            if let Some(srtt) = self.tally.srtt {
+                self.tally.rtt.record(srtt.as_nanos());
+            }
+            self.tally.close_run();
+            let mut scope = Scope {
+                net,
+                given: &self.given,
+                tally: &mut self.tally,
+                transfers,
+                opened: &mut self.opened,
+            };
+            app.close(&mut scope);
+            self.course.active += at.since(self.run_started);
+            self.course.ended = Some(at);
+            self.course.outcome = outcome;
+        }
+        self.expires = None;
+    }
+
+    /// The sample of the interval that ends now; `None` if it did not run.
+    pub(crate) fn sample(&mut self, net: &mut Net, last: Time) -> Option<FlowSample> {
+        let running = matches!(self.phase, Phase::Running(_));
+        if let Phase::Running(app) = &mut self.phase {
+            app.observe(net, &mut self.tally);
+        }
+        if !running && !self.touched {
+            return None;
+        }
+        self.touched = running;
+        let interval = net.now.since(last);
+        let sample = self.tally.cut(net.now, interval, self.given.id, &self.spec.traffic);
+        if running && self.run_started <= last {
+            self.tally.record_goodput(&sample);
+        }
+        Some(sample)
+    }
+
+    /// What it achieved.
+    pub(crate) fn into_result(self) -> FlowResult {
+        self.tally.into_result(self.given.id, &self.spec, self.course)
+    }
+}

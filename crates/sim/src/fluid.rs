@@ -1,0 +1,259 @@
+//! The fluid engine: flows are rates, and time jumps from change to change of a rate.
+//!
+//! ```text
+//! applications (bulk, transfers, rpc, paced)       flow.rs, transfers.rs, rpc.rs, paced.rs
+//!        → streams (TCP: window, slow start) ...   net.rs, tcp.rs
+//!        → shares of links                         crate `sharing`
+//!        → datagrams and their queues              links.rs
+//! ```
+//!
+//! It answers for the same plans as the packet engine, by these rules:
+//!
+//! - A TCP stream takes its weighted max-min share of the links on its way (`tcp.rs`), all headers
+//!   counted; acknowledgements take nothing. A connection costs a round trip before it sends.
+//! - Datagrams do not give way; what exceeds a link waits, then is lost (`links.rs`).
+//! - A link that limits TCP streams has the queue that their congestion control keeps there on
+//!   average. Others are empty.
+//! - Retransmissions, marks, jitter, duplicates and reordering are not modelled.
+//!
+//! Work is done for what changes: a stream is touched when its share changes, a link when its
+//! load does.
+
+mod deadlines;
+mod flow;
+mod links;
+mod net;
+mod paced;
+mod route;
+mod rpc;
+mod tcp;
+mod transfers;
+
+use std::sync::Arc;
+
+use base::{FlowId, LinkId, Time};
+use fabric::{LinkStats, QueueLevel};
+use lab::plan::{Action, Event, Plan};
+use outcome::{FlowResult, Schedule, What};
+use record::{FlowSample, Histogram, Transfer};
+
+use crate::canonical::Canonical;
+use crate::{Result, engine, given};
+use flow::Flow;
+use net::{Ends, Net, News};
+
+/// Shares may be off by so much, relatively: the price of sparing all others a small change.
+const TOLERANCE: f64 = 1e-4;
+
+/// A plan on the virtual clock, its flows as rates, in memory.
+///
+/// The same interface as [`crate::Simulation`], and the same order of events: by time, then
+/// changes of the lab, then what was scheduled first.
+pub struct Simulation {
+    plan: Arc<Plan>,
+    net: Net,
+    flows: Vec<Flow>,
+    schedule: Schedule,
+    happened: Vec<Event>,
+    changes: u64,
+    transfers: Vec<Transfer>,
+    /// For each link of the original plan, its place in the sorted one.
+    links: Vec<usize>,
+    /// Likewise for flows.
+    order: Vec<usize>,
+    finite: bool,
+    /// Finite flows that have not ended.
+    pending: i64,
+    last_sample: Time,
+}
+
+impl Simulation {
+    /// Builds the network and its flows; nothing has been sent yet.
+    ///
+    /// # Errors
+    /// As those of [`crate::Simulation::try_new`].
+    pub fn try_new(plan: &Plan) -> Result<Self> {
+        engine::refuse(plan)?;
+        let Canonical { plan, links, flows: ids } = Canonical::new(plan);
+        let plan = Arc::new(plan);
+        let (routes, given) = given::flows(&plan, &ids)?;
+        let ends = given.iter().map(|(given, legs)| Ends::new(&plan, given, legs)).collect();
+        let mut net = Net::new(Arc::clone(&plan), routes, ends, TOLERANCE);
+        let flows: Vec<Flow> = given
+            .into_iter()
+            .zip(&plan.flows)
+            .map(|((given, _), spec)| Flow::new(given, spec.clone()))
+            .collect();
+        flows.iter().for_each(|flow| flow.arm(&mut net));
+        let pending = flows.iter().filter(|flow| flow.is_finite()).count() as i64;
+        Ok(Self {
+            net,
+            schedule: Schedule::new(Arc::clone(&plan)),
+            happened: Vec::new(),
+            changes: 0,
+            transfers: Vec::new(),
+            links: engine::inverse(&links, LinkId::index),
+            order: engine::inverse(&ids, FlowId::index),
+            finite: pending > 0,
+            pending,
+            flows,
+            last_sample: Time::ZERO,
+            plan,
+        })
+    }
+
+    /// How far it is.
+    pub fn now(&self) -> Time {
+        self.net.now
+    }
+
+    /// When something next happens; `None` if nothing ever will.
+    pub fn next(&self) -> Option<Time> {
+        [self.schedule.next(), self.net.next()].into_iter().flatten().min()
+    }
+
+    /// Whether all that has an end of its own has come to it: nothing more is worth waiting for.
+    pub fn is_done(&self) -> bool {
+        self.finite && self.pending == 0 && self.schedule.next().is_none()
+    }
+
+    /// Runs up to and including `until`, or to the moment at which it is done.
+    pub fn advance(&mut self, until: Time) {
+        self.advance_at_most(until, u64::MAX);
+    }
+
+    /// As [`Self::advance`], but for so many moments at most; tells whether it got there.
+    pub fn advance_at_most(&mut self, until: Time, turns: u64) -> bool {
+        for _ in 0..turns {
+            if self.is_done() {
+                return true;
+            }
+            match self.next() {
+                Some(at) if at <= until => self.step(at),
+                _ => {
+                    self.net.now = self.net.now.max(until);
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// All that happens at one moment.
+    fn step(&mut self, at: Time) {
+        self.net.now = at;
+        if self.schedule.next() == Some(at) {
+            self.change(at);
+        }
+        while let Some(news) = self.net.poll() {
+            let flow = match news {
+                News::Start(flow) | News::Expire { flow, .. } | News::Wake { flow, .. } => flow,
+                News::Ready { stream } | News::Arrived { stream } => self.net.stream(stream).0,
+            };
+            let flow = &mut self.flows[flow as usize];
+            self.pending += if matches!(news, News::Start(_)) {
+                flow.on_start(&mut self.net, &mut self.transfers)
+            } else {
+                flow.on_news(&mut self.net, &mut self.transfers, news)
+            };
+        }
+        self.net.settle();
+    }
+
+    /// Changes of the lab.
+    fn change(&mut self, at: Time) {
+        for change in self.schedule.changes(at) {
+            match change.what {
+                What::Configure(link, direction, config) => {
+                    let direction = 2 * link.index() + direction.index();
+                    self.net.configure(direction as u32, &config);
+                }
+                What::Service { links, up, forwarding } => {
+                    links.iter().for_each(|link| self.net.set_up(link.index(), up));
+                    if let Some(routes) = forwarding {
+                        self.net.reroute(*routes);
+                    }
+                }
+            }
+        }
+        for event in self.schedule.due(at) {
+            self.changes += 1;
+            match event.action {
+                Action::FlowStart(flow) => {
+                    let flow = &mut self.flows[flow.index()];
+                    self.pending += flow.start(&mut self.net, &mut self.transfers);
+                }
+                Action::FlowStop(flow) => {
+                    let flow = &mut self.flows[flow.index()];
+                    self.pending += flow.stop(&mut self.net, &mut self.transfers);
+                }
+                _ => {}
+            }
+            self.happened.push(event);
+        }
+    }
+
+    /// Events so far.
+    pub fn events(&self) -> u64 {
+        self.net.handled + self.changes
+    }
+
+    /// Links that packets would have crossed, summed over all.
+    pub fn packet_hops(&self) -> u64 {
+        self.net.packet_hops()
+    }
+
+    /// A hash over everything that arrived, and when.
+    pub fn trace_hash(&self) -> u64 {
+        self.net.trace
+    }
+
+    /// Bytes that flows, streams, links and pending events take.
+    pub fn memory(&self) -> u64 {
+        self.net.memory() + (self.flows.len() * size_of::<Flow>()) as u64
+    }
+
+    /// The counters of all links as [`outcome::LinkLedger::enter`] takes them. Peaks begin anew.
+    pub fn link_counters(&mut self) -> Vec<(LinkStats, QueueLevel)> {
+        let sorted = self.net.counters();
+        let both = |at: &usize| sorted[at * 2..at * 2 + 2].to_vec();
+        self.links.iter().flat_map(both).collect()
+    }
+
+    /// How long packets waited in each direction of the links: not known.
+    pub fn queue_delays(&mut self) -> Vec<Histogram> {
+        vec![Histogram::new(); self.plan.links.len() * 2]
+    }
+
+    /// Cuts the samples of the interval that ends now.
+    pub fn sample(&mut self, mut sink: impl FnMut(FlowSample)) {
+        for at in &self.order {
+            self.flows[*at].sample(&mut self.net, self.last_sample).into_iter().for_each(&mut sink);
+        }
+        self.last_sample = self.net.now;
+    }
+
+    /// Takes the transfers that are over since the last call.
+    pub fn transfers(&mut self) -> impl Iterator<Item = Transfer> {
+        self.transfers.drain(..)
+    }
+
+    /// Takes the events of the lab that took place since the last call.
+    pub fn happened(&mut self) -> impl Iterator<Item = Event> {
+        self.happened.drain(..)
+    }
+
+    /// Stops what still runs. Samples and transfers may be taken once more.
+    pub fn stop(&mut self) {
+        for flow in &mut self.flows {
+            self.pending += flow.stop(&mut self.net, &mut self.transfers);
+        }
+    }
+
+    /// What each flow achieved, in the order of the plan.
+    pub fn results(self) -> Vec<FlowResult> {
+        let mut results: Vec<FlowResult> = self.flows.into_iter().map(Flow::into_result).collect();
+        results.sort_by_key(|result| result.id);
+        results
+    }
+}

@@ -1,0 +1,108 @@
+//! What TCP's window does to a flow's rate, and what a flow's rate does to a queue.
+//!
+//! A sender is in slow start until its share of some link is less than its window asks for:
+//! within each round trip the rate is bounded by window / RTT, and the window doubles from round
+//! to round. After that it takes its weighted share, bounded by the receive window and, on lossy
+//! paths, by the response function of its congestion control.
+
+use transport::tcp::control::Control;
+
+use super::links::{Link, Standing};
+
+/// What all connections of a flow have in common.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Manner {
+    pub(super) control: Control,
+    /// Payload of a full segment, bytes.
+    pub(super) mss: f64,
+    /// Wire bytes of a segment beside its payload.
+    pub(super) header: f64,
+    /// Payload bytes.
+    pub(super) receive_window: f64,
+    /// Segments.
+    pub(super) initial_window: f64,
+}
+
+impl Manner {
+    /// Bits on the wire for a payload.
+    pub(super) fn wire_bits(&self, payload: f64) -> f64 {
+        (payload + (payload / self.mss).ceil() * self.header) * 8.0
+    }
+
+    /// Payload bytes per wire bit of full segments.
+    pub(super) fn payload_per_bit(&self) -> f64 {
+        self.mss / (self.mss + self.header) / 8.0
+    }
+
+    /// Wire bits of a full segment.
+    pub(super) fn segment_bits(&self) -> f64 {
+        (self.mss + self.header) * 8.0
+    }
+
+    /// The initial window in wire bits.
+    pub(super) fn first_window(&self) -> f64 {
+        self.initial_window * self.segment_bits()
+    }
+
+    /// The receive window in wire bits.
+    pub(super) fn window_limit(&self) -> f64 {
+        (self.receive_window / self.mss).max(1.0) * self.segment_bits()
+    }
+
+    /// The most that random loss `p` leaves, in wire bit/s.
+    ///
+    //= RFC 9438 §5.1 (CUBIC's average window), Mathis et al. 1997 (Reno's: the constant with
+    //= delayed acknowledgements is that of SACK TCP without them, √(3/2))
+    pub(super) fn loss_limit(&self, rtt: f64, p: f64) -> f64 {
+        if p <= 0.0 {
+            return f64::INFINITY;
+        }
+        let reno = (1.5 / p).sqrt();
+        let segments = match self.control {
+            Control::Reno => reno,
+            Control::Cubic => {
+                let cubic = 1.054 * (rtt / p).powf(0.75);
+                cubic.max(reno)
+            }
+            // Blind to loss below a fifth (version 1) and 2 % (version 3).
+            Control::Bbr if p < 0.2 => return f64::INFINITY,
+            Control::Bbr3 if p < 0.02 => return f64::INFINITY,
+            _ => reno,
+        };
+        segments.max(1.0) * self.segment_bits() / rtt
+    }
+
+    /// The weight of a flow with this round-trip time (queueing included): Reno and CUBIC share
+    /// a queue in inverse proportion to it, BBR by what it estimates of the bandwidth.
+    pub(super) fn weight(&self, rtt: f64) -> f64 {
+        match self.control {
+            Control::Reno | Control::Cubic => 1.0 / rtt.max(FLOOR),
+            _ => 1.0,
+        }
+    }
+
+    /// Bits that wait at a link which limits flows like this with base round-trip time `rtt`,
+    /// averaged over the sawtooth.
+    pub(super) fn standing_queue(&self, link: &Link, rtt: f64) -> f64 {
+        let capacity = link.capacity();
+        let limit = match link.standing {
+            Standing::Buffer(limit) => limit,
+            Standing::Delay(delay) => return delay * capacity,
+            Standing::Level(level) => return level,
+        };
+        let product = capacity * rtt;
+        let queue = match self.control {
+            // The window swings between a half (Reno) or 0.7 (CUBIC) of what fits and all of it;
+            // CUBIC stays near the top for longer.
+            Control::Reno => 0.75 * (product + limit) - product,
+            Control::Cubic => 0.85 * (product + limit) - product,
+            Control::Bbr => product,
+            Control::Bbr3 => 0.25 * product,
+        };
+        queue.clamp(0.0, limit)
+    }
+}
+
+/// No round trip is shorter than this, in seconds: a path without delay has a finite window and
+/// weight.
+pub(super) const FLOOR: f64 = 1e-6;

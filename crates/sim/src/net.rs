@@ -1,0 +1,379 @@
+//! The network as flows see it: connections, datagrams, timers.
+
+use std::sync::Arc;
+
+use base::{IfaceId, NodeId, Time};
+use fabric::{Ecn, EventQueue, Fabric, Forwarding, Packet};
+use lab::routes::Routes;
+use transport::tcp::{Config, Endpoint, Segment};
+
+/// Hops that a packet may make.
+const TTL: u8 = 64;
+
+/// Length of a UDP header.
+pub(crate) const UDP_HEADER: u32 = 8;
+
+/// Marks the timers of flows; the others are those of connections' ends.
+const FLOW: u32 = 1 << 31;
+
+/// What a packet carries.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Body {
+    /// A segment to one end of a connection.
+    Segment { end: EndId, segment: Segment },
+    /// A datagram of a flow, by the halves of its number (which keep the alignment at 4).
+    Datagram { flow: u32, sequence: [u32; 2] },
+}
+
+/// One end of a connection: twice the connection's number, plus 1 for the accepting end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EndId(u32);
+
+impl EndId {
+    pub(crate) const fn new(connection: u32, side: usize) -> Self {
+        Self(connection * 2 + side as u32)
+    }
+
+    pub(crate) const fn connection(self) -> u32 {
+        self.0 >> 1
+    }
+
+    /// 0 for the end that connected, 1 for the one that accepted.
+    pub(crate) const fn side(self) -> usize {
+        (self.0 & 1) as usize
+    }
+
+    const fn peer(self) -> Self {
+        Self(self.0 ^ 1)
+    }
+}
+
+/// One side of a flow: where it is and how its packets go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leg {
+    /// The node.
+    pub(crate) node: NodeId,
+    /// The interface that this side is addressed by.
+    pub(crate) own: IfaceId,
+    /// The interface that the other side is addressed by.
+    pub(crate) to: IfaceId,
+    /// Whether the node is a router, whose packets the fabric itself routes.
+    pub(crate) router: bool,
+    pub(crate) dscp: u8,
+    /// Bytes of the IP header.
+    pub(crate) header: u8,
+}
+
+/// One end of a connection.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) tcp: Endpoint,
+    /// When its entry among the timers is due; [`Time::MAX`] without one.
+    armed: Time,
+    /// Hash of its packets, which also tells them from those of the slot's earlier connections.
+    hash: u32,
+    /// The interface through which a host sends.
+    out: IfaceId,
+    /// What its flow has been told of its state.
+    known: State,
+}
+
+/// A connection: both ends, and what its flow keeps with it.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) ends: [End; 2],
+    pub(crate) flow: u32,
+    /// The flow's own number for it.
+    pub(crate) tag: u32,
+}
+
+/// How far an end has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct State {
+    pub(crate) established: bool,
+    /// The peer has sent all, and all has arrived.
+    pub(crate) finished: bool,
+    pub(crate) closed: bool,
+}
+
+/// What a timer is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Timer {
+    End(EndId),
+    Flow(u32),
+}
+
+/// Forwarding that hosts and the fabric share.
+pub(crate) struct Shared(pub(crate) Arc<Routes>);
+
+impl Forwarding for Shared {
+    fn next(&self, node: NodeId, dest: IfaceId) -> &[IfaceId] {
+        self.0.next(node, dest)
+    }
+}
+
+/// The network, the connections over it and everything that waits for a time.
+pub(crate) struct Net {
+    pub(crate) now: Time,
+    pub(crate) fabric: Fabric<Body>,
+    pub(crate) routes: Arc<Routes>,
+    /// Both sides of each flow.
+    pub(crate) legs: Vec<[Leg; 2]>,
+    timers: EventQueue<u32>,
+    connections: Vec<Option<Connection>>,
+    free: Vec<u32>,
+    /// Keys what connections draw.
+    seed: u64,
+    opened: u64,
+    /// Timers that went off.
+    pub(crate) fired: u64,
+    /// Flows with an end of their own that has not come.
+    pub(crate) pending: usize,
+}
+
+impl Net {
+    pub(crate) fn new(
+        fabric: Fabric<Body>,
+        routes: Arc<Routes>,
+        legs: Vec<[Leg; 2]>,
+        seed: u64,
+    ) -> Self {
+        Self {
+            now: Time::ZERO,
+            fabric,
+            routes,
+            legs,
+            timers: EventQueue::default(),
+            connections: Vec::new(),
+            free: Vec::new(),
+            seed,
+            opened: 0,
+            fired: 0,
+            pending: 0,
+        }
+    }
+
+    /// Opens a connection of a flow. `hash` tells it from the flow's others.
+    pub(crate) fn connect(&mut self, flow: u32, config: &Config, hash: u32, tag: u32) -> u32 {
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.connections.push(None);
+            self.connections.len() as u32 - 1
+        });
+        let initial = mix(hash, self.opened as u32) ^ self.seed as u32;
+        self.opened += 1;
+        let config = Config { seed: self.seed ^ u64::from(hash), ..*config };
+        let legs = self.legs[flow as usize];
+        let end = |side: usize, tcp: Endpoint| {
+            let hash = mix(hash, side as u32);
+            let out = first_hop(&self.routes, &legs[side], hash);
+            End { tcp, armed: Time::MAX, hash, out, known: State::default() }
+        };
+        let ends = [
+            end(0, Endpoint::connect(&config, initial)),
+            end(1, Endpoint::listen(&config, !initial)),
+        ];
+        self.connections[id as usize] = Some(Connection { ends, flow, tag });
+        let now = self.now;
+        if let Some(connection) = self.connection(id) {
+            connection.ends[0].tcp.open(now);
+        }
+        id
+    }
+
+    /// The connection of this number, while there is one.
+    pub(crate) fn connection(&mut self, id: u32) -> Option<&mut Connection> {
+        self.connections.get_mut(id as usize)?.as_mut()
+    }
+
+    /// Forgets a connection; what is still on its way will be nobody's.
+    pub(crate) fn close(&mut self, id: u32) {
+        if let Some(slot) = self.connections.get_mut(id as usize)
+            && slot.take().is_some()
+        {
+            self.free.push(id);
+        }
+    }
+
+    /// A segment has arrived. Tells how much payload the flow can have, and whether the end's
+    /// state has changed; `None` if it is nobody's.
+    pub(crate) fn take(&mut self, end: EndId, packet: &Packet<Body>, segment: &Segment) -> Heard {
+        let nothing = Heard::default();
+        let now = self.now;
+        let Some(connection) = self.connection(end.connection()) else { return nothing };
+        if connection.ends[end.peer().side()].hash != packet.flow {
+            return nothing;
+        }
+        let here = &mut connection.ends[end.side()];
+        here.tcp.on_segment(now, segment, packet.ecn == Ecn::Marked);
+        let bytes = here.tcp.readable();
+        if bytes > 0 {
+            here.tcp.read(bytes);
+        }
+        let changed = here.learn();
+        Heard { flow: connection.flow, bytes, changed, live: true }
+    }
+
+    /// Sends what an end has to send, and sets its timer.
+    pub(crate) fn flush(&mut self, end: EndId) {
+        let Some(Some(connection)) = self.connections.get_mut(end.connection() as usize) else {
+            return;
+        };
+        let leg = &self.legs[connection.flow as usize][end.side()];
+        let here = &mut connection.ends[end.side()];
+        while let Some(transmit) = here.tcp.poll_transmit(self.now) {
+            let segment = transmit.segment;
+            let bytes = u32::from(leg.header) + segment.header_bytes() + u32::from(segment.length);
+            let ecn = if transmit.ect { Ecn::Capable } else { Ecn::NotCapable };
+            let body = Body::Segment { end: end.peer(), segment };
+            let packet = packet(leg, self.now, body, here.hash, bytes, ecn);
+            send(&mut self.fabric, self.now, leg, here.out, packet);
+        }
+        if let Some(at) = here.tcp.next_timeout()
+            && at < here.armed
+        {
+            here.armed = at.max(self.now);
+            self.timers.push(here.armed, end.0);
+        }
+    }
+
+    /// An end's timer went off at the present time; what its flow should hear of it.
+    pub(crate) fn on_timer(&mut self, end: EndId) -> Heard {
+        let now = self.now;
+        let Some(connection) = self.connection(end.connection()) else { return Heard::default() };
+        let here = &mut connection.ends[end.side()];
+        if here.armed != now {
+            return Heard::default();
+        }
+        here.armed = Time::MAX;
+        if here.tcp.next_timeout().is_some_and(|at| at <= now) {
+            here.tcp.on_timeout(now);
+        }
+        let changed = here.learn();
+        Heard { flow: connection.flow, bytes: 0, changed, live: true }
+    }
+
+    /// Sends a datagram of a flow from its first side.
+    pub(crate) fn send_datagram(&mut self, flow: u32, hash: u32, sequence: u64, payload: u32) {
+        let leg = self.legs[flow as usize][0];
+        let out = first_hop(&self.routes, &leg, hash);
+        let body = Body::Datagram { flow, sequence: [sequence as u32, (sequence >> 32) as u32] };
+        let bytes = u32::from(leg.header) + UDP_HEADER + payload;
+        let packet = packet(&leg, self.now, body, hash, bytes, Ecn::NotCapable);
+        send(&mut self.fabric, self.now, &leg, out, packet);
+    }
+
+    /// The payload of a flow's datagram.
+    pub(crate) fn payload(&self, flow: u32, packet: &Packet<Body>) -> u32 {
+        packet.last - u32::from(self.legs[flow as usize][0].header) - UDP_HEADER
+    }
+
+    /// Sets a timer of a flow.
+    pub(crate) fn arm(&mut self, flow: u32, at: Time) {
+        self.timers.push(at.max(self.now), flow | FLOW);
+    }
+
+    /// When the next timer goes off.
+    pub(crate) fn next_timer(&self) -> Option<Time> {
+        self.timers.next_time()
+    }
+
+    /// The next timer that is due at the present time.
+    pub(crate) fn pop_timer(&mut self) -> Option<Timer> {
+        let (_, token) = self.timers.pop_until(self.now)?;
+        self.fired += 1;
+        Some(match token & FLOW {
+            0 => Timer::End(EndId(token)),
+            _ => Timer::Flow(token & !FLOW),
+        })
+    }
+
+    /// Other routes from now on.
+    pub(crate) fn reroute(&mut self, routes: Routes) {
+        self.routes = Arc::new(routes);
+        self.fabric.set_forwarding(Box::new(Shared(Arc::clone(&self.routes))));
+        for connection in self.connections.iter_mut().flatten() {
+            for side in [0, 1] {
+                let leg = &self.legs[connection.flow as usize][side];
+                let end = &mut connection.ends[side];
+                end.out = first_hop(&self.routes, leg, end.hash);
+            }
+        }
+    }
+
+    /// Bytes that packets, connections and timers take.
+    pub(crate) fn memory(&self) -> u64 {
+        let connections = self.connections.capacity() * size_of::<Option<Connection>>();
+        self.fabric.memory().count() + self.timers.memory() + connections as u64
+    }
+}
+
+/// What came of an input to an end of a connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Heard {
+    pub(crate) flow: u32,
+    /// Payload that arrived in order.
+    pub(crate) bytes: u64,
+    /// The new state, if it is new.
+    pub(crate) changed: Option<State>,
+    /// Whether there was an end to hear it.
+    pub(crate) live: bool,
+}
+
+impl End {
+    fn learn(&mut self) -> Option<State> {
+        let state = State {
+            established: self.tcp.is_established(),
+            finished: self.tcp.peer_finished(),
+            closed: self.tcp.is_closed(),
+        };
+        let new = state != self.known;
+        self.known = state;
+        new.then_some(state)
+    }
+}
+
+/// The interface through which a host sends; without a route its first one, whose link drops what
+/// it cannot carry.
+fn first_hop(routes: &Routes, leg: &Leg, hash: u32) -> IfaceId {
+    match routes.next(leg.node, leg.to) {
+        [] => leg.own,
+        [only] => *only,
+        several => {
+            several[(u64::from(mix(hash, leg.node.0)) * several.len() as u64 >> 32) as usize]
+        }
+    }
+}
+
+fn packet(leg: &Leg, now: Time, body: Body, hash: u32, bytes: u32, ecn: Ecn) -> Packet<Body> {
+    Packet {
+        body,
+        first: 0,
+        count: 1,
+        to: Some(leg.to),
+        flow: hash,
+        segment: bytes,
+        last: bytes,
+        ttl: TTL,
+        dscp: leg.dscp,
+        ecn,
+        corrupt: None,
+        mirrors: 0,
+        entered: now,
+    }
+}
+
+fn send(fabric: &mut Fabric<Body>, now: Time, leg: &Leg, out: IfaceId, packet: Packet<Body>) {
+    if leg.router {
+        fabric.originate(now, leg.node, packet);
+    } else {
+        fabric.inject(now, out, packet);
+    }
+}
+
+/// Scrambles two numbers into one (the finaliser of `MurmurHash3`).
+pub(crate) const fn mix(a: u32, b: u32) -> u32 {
+    let mut hash = a ^ b.wrapping_mul(0x9e37_79b9);
+    hash = (hash ^ (hash >> 16)).wrapping_mul(0x85eb_ca6b);
+    hash = (hash ^ (hash >> 13)).wrapping_mul(0xc2b2_ae35);
+    hash ^ (hash >> 16)
+}

@@ -1,0 +1,208 @@
+//! All combinations of a swept lab, on all cores, and again from where it was left.
+//!
+//! The folder of a sweep has a folder for each run and a list of those that are over,
+//! `sweep.jsonl`: a line each, written when the run's folder is whole. A sweep in a folder that
+//! has a list runs what the list has not; the key is the plan's hash, its seed and the version of
+//! this program.
+
+mod list;
+
+use std::collections::BTreeMap;
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::time::{Duration, Instant};
+
+use lab::plan::Plan;
+use record::RunFolder;
+use record::run::{RunRecord, Status};
+
+use crate::run::{self, Options};
+use crate::{Error, Result};
+use list::{Key, List};
+
+/// What the seed is called among the swept values, when a sweep runs several.
+pub const SEED: &str = "lab.seed";
+
+/// How often a caller hears of the progress while no run ends.
+const NEWS: Duration = Duration::from_millis(500);
+
+/// How far a sweep is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// All runs.
+    pub total: usize,
+    /// Those that are over.
+    pub finished: usize,
+    /// Those of them that were over before.
+    pub resumed: usize,
+    /// Since the start.
+    pub took: Duration,
+}
+
+impl Progress {
+    /// How long the rest will take, as far as anyone can tell.
+    pub fn left(&self) -> Option<Duration> {
+        let run = u32::try_from(self.finished - self.resumed).ok().filter(|run| *run > 0)?;
+        let rest = u32::try_from(self.total - self.finished).ok()?;
+        (self.took / run).checked_mul(rest)
+    }
+}
+
+/// What a sweep came to.
+#[derive(Debug)]
+pub struct Swept {
+    /// The runs that are over, in the order of the plans.
+    pub records: Vec<RunRecord>,
+    /// The number of runs in the sweep.
+    pub total: usize,
+    /// Those that were over before.
+    pub resumed: usize,
+    /// Runs that could not begin, and why.
+    pub refused: Vec<(Vec<(String, String)>, Error)>,
+    /// Whether its user ended it.
+    pub interrupted: bool,
+}
+
+/// The plans of a sweep, each with so many seeds: its own and those that follow.
+pub fn with_seeds(plans: Vec<Plan>, seeds: NonZeroU32) -> Vec<Plan> {
+    if seeds.get() == 1 {
+        return plans;
+    }
+    let again = |plan: Plan| {
+        (0..seeds.get()).map(move |more| {
+            let mut plan = plan.clone();
+            plan.seed = plan.seed.wrapping_add(u64::from(more));
+            plan.sweep.push((SEED.to_owned(), plan.seed.to_string()));
+            plan
+        })
+    };
+    plans.into_iter().flat_map(again).collect()
+}
+
+/// Runs all plans, `jobs` at a time; `repeat` gives the command that repeats one. Once `stop` is
+/// set, runs under way are given up and those that are over are kept.
+///
+/// # Errors
+/// If the sweep's folder can't be read or written. A plan that can't run is told in the result.
+pub fn sweep(
+    plans: &[Plan],
+    out: &Path,
+    jobs: NonZeroUsize,
+    repeat: &(dyn Fn(&Plan) -> String + Sync),
+    progress: &mut dyn FnMut(&Progress),
+    stop: &AtomicBool,
+) -> Result<Swept> {
+    let mut list = List::open(out)?;
+    let keys: Vec<Key> = plans.iter().map(Key::of).collect();
+    let mut over: BTreeMap<usize, RunRecord> = BTreeMap::new();
+    for (at, key) in keys.iter().enumerate() {
+        if let Some(record) = list.finished(key) {
+            over.insert(at, record);
+        }
+    }
+    let resumed = over.len();
+    let todo: Vec<usize> = (0..plans.len()).filter(|at| !over.contains_key(at)).collect();
+    let job = Job { plans, out, repeat, stop, todo: &todo, next: AtomicUsize::new(0) };
+    let mut refused = Vec::new();
+    let started = Instant::now();
+    let mut failure = None;
+    std::thread::scope(|scope| {
+        let (sender, results) = channel();
+        for _ in 0..jobs.get().min(todo.len()) {
+            let (sender, job) = (sender.clone(), &job);
+            scope.spawn(move || job.work(&sender));
+        }
+        drop(sender);
+        loop {
+            progress(&Progress {
+                total: plans.len(),
+                finished: over.len() + refused.len(),
+                resumed,
+                took: started.elapsed(),
+            });
+            let (at, result) = match results.recv_timeout(NEWS) {
+                Ok(result) => result,
+                Err(std::sync::mpsc::RecvTimeoutError::Timeout) => continue,
+                Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => break,
+            };
+            let entered = match result {
+                Ok(record) if record.status == Status::Interrupted => discard(out, &record),
+                Ok(record) => {
+                    let entered = list.enter(&keys[at], &record);
+                    over.insert(at, record);
+                    entered
+                }
+                Err(error) if error.exit_code() == 2 => {
+                    refused.push((plans[at].sweep.clone(), error));
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            };
+            if let Err(error) = entered {
+                failure.get_or_insert(error);
+                job.next.store(usize::MAX / 2, Ordering::Relaxed);
+            }
+        }
+    });
+    if let Some(error) = failure {
+        return Err(error);
+    }
+    Ok(Swept {
+        interrupted: over.len() + refused.len() < plans.len(),
+        records: over.into_values().collect(),
+        total: plans.len(),
+        resumed,
+        refused,
+    })
+}
+
+/// What the threads of a sweep share.
+struct Job<'a> {
+    plans: &'a [Plan],
+    out: &'a Path,
+    repeat: &'a (dyn Fn(&Plan) -> String + Sync),
+    stop: &'a AtomicBool,
+    /// Positions of the plans that are still to be run.
+    todo: &'a [usize],
+    next: AtomicUsize,
+}
+
+impl Job<'_> {
+    fn work(&self, results: &Sender<(usize, Result<RunRecord>)>) {
+        while !self.stop.load(Ordering::Relaxed) {
+            let next = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some(at) = self.todo.get(next).copied() else { return };
+            let plan = &self.plans[at];
+            let options = Options {
+                runs_dir: self.out.to_owned(),
+                repeat: (self.repeat)(plan),
+                alone: false,
+            };
+            let result = run::run(plan, &options, &mut |_| {}, self.stop);
+            if results.send((at, result)).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Removes the folder of a run of this sweep that was given up: it would only be run again.
+fn discard(out: &Path, record: &RunRecord) -> Result<()> {
+    let folder = folder(out, &record.name, &record.id)?;
+    std::fs::remove_dir_all(folder.path()).map_err(|cause| Error::Io {
+        verb: "remove",
+        path: folder.path().to_owned(),
+        cause,
+    })
+}
+
+/// The folder of one run of a sweep.
+fn folder(out: &Path, name: &str, id: &str) -> Result<RunFolder> {
+    Ok(RunFolder::open(&run_path(out, name, id))?)
+}
+
+fn run_path(out: &Path, name: &str, id: &str) -> PathBuf {
+    out.join(format!("{name}-{id}"))
+}

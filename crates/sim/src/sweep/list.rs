@@ -1,0 +1,113 @@
+//! The list of a sweep's runs that are over: JSON Lines.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use lab::plan::Plan;
+use record::run::{RunRecord, Status};
+use serde::{Deserialize, Serialize};
+
+use super::folder;
+use crate::{Error, Result};
+
+/// The list of the largest sweep takes under 10 MB.
+const LIMIT: u64 = 256 << 20;
+
+/// What tells runs of a sweep apart.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct Key {
+    plan_hash: String,
+    seed: u64,
+    version: String,
+}
+
+/// One line.
+#[derive(Debug, Serialize, Deserialize)]
+struct Line {
+    #[serde(flatten)]
+    key: Key,
+    /// The run's folder: `<name>-<id>`.
+    name: String,
+    id: String,
+    exit_code: Option<u8>,
+    trace_hash: Option<String>,
+    /// The swept values.
+    values: BTreeMap<String, String>,
+}
+
+impl Key {
+    pub(super) fn of(plan: &Plan) -> Self {
+        Self {
+            plan_hash: outcome::lab_hash(&lab::resolved(plan)),
+            seed: plan.seed,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
+}
+
+/// The list, open for more.
+pub(super) struct List {
+    out: PathBuf,
+    path: PathBuf,
+    file: File,
+    known: BTreeMap<Key, (String, String)>,
+}
+
+impl List {
+    /// Opens or begins the list in a folder, which is made if need be. A last line that was not
+    /// written to its end is cut off.
+    pub(super) fn open(out: &Path) -> Result<Self> {
+        let path = out.join("sweep.jsonl");
+        let failed = |verb| {
+            let path = path.clone();
+            move |cause| Error::Io { verb, path, cause }
+        };
+        std::fs::create_dir_all(out).map_err(failed("create the folder of"))?;
+        let mut file = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .create(true)
+            .open(&path)
+            .map_err(failed("open"))?;
+        let mut text = Vec::new();
+        (&mut file).take(LIMIT).read_to_end(&mut text).map_err(failed("read"))?;
+        let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        if whole < text.len() {
+            file.set_len(whole as u64).map_err(failed("mend"))?;
+        }
+        let lines = text[..whole].split(|byte| *byte == b'\n');
+        let known = lines
+            .filter_map(|line| serde_json::from_slice::<Line>(line).ok())
+            .map(|line| (line.key, (line.name, line.id)))
+            .collect();
+        Ok(Self { out: out.to_owned(), path, file, known })
+    }
+
+    /// The record of a run that is over, if its folder is as it was left.
+    pub(super) fn finished(&self, key: &Key) -> Option<RunRecord> {
+        let (name, id) = self.known.get(key)?;
+        let record = folder(&self.out, name, id).ok()?.read_record().ok()?;
+        let over = matches!(record.status, Status::Finished | Status::Failed);
+        (over && record.plan_hash == key.plan_hash && record.seed == key.seed).then_some(record)
+    }
+
+    /// Enters a run that is over.
+    pub(super) fn enter(&mut self, key: &Key, record: &RunRecord) -> Result<()> {
+        let values = record.sweep.iter();
+        let line = Line {
+            key: key.clone(),
+            name: record.name.clone(),
+            id: record.id.clone(),
+            exit_code: record.exit_code,
+            trace_hash: record.trace_hash.clone(),
+            values: values.map(|value| (value.parameter.clone(), value.value.clone())).collect(),
+        };
+        let failed = |cause| Error::Io { verb: "write", path: self.path.clone(), cause };
+        let mut text = serde_json::to_vec(&line).map_err(|e| failed(e.into()))?;
+        text.push(b'\n');
+        // One write a line, so that a line is there or it is not.
+        self.file.write_all(&text).map_err(failed)
+    }
+}

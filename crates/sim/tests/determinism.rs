@@ -1,0 +1,117 @@
+//! The same plan and seed give the same trace, whatever the order of the lab file.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use std::path::Path;
+
+use base::{Span, Time};
+use lab::plan::Plan;
+use outcome::FlowResult;
+use sim::Simulation;
+
+const HEAD: &str = "[lab]\nname = \"golden\"\nduration = \"3 s\"\n";
+
+/// Two ways between routers, lossy and jittery links, all kinds of traffic, and events.
+const BLOCKS: &[&str] = &[
+    "[node.alice]",
+    "[node.bob]",
+    "[node.carol]",
+    "[node.west]\nkind = \"router\"",
+    "[node.east]\nkind = \"router\"",
+    "[node.north]\nkind = \"router\"",
+    "[node.south]\nkind = \"router\"",
+    "[node.lan]\nkind = \"switch\"",
+    "[[link]]\nends = [\"alice\", \"lan\"]\nrate = \"100 Mbit/s\"\ndelay = \"100 us\"",
+    "[[link]]\nends = [\"carol\", \"lan\"]\nrate = \"100 Mbit/s\"\ndelay = \"100 us\"",
+    "[[link]]\nends = [\"lan\", \"west\"]\nrate = \"100 Mbit/s\"",
+    "[[link]]\nends = [\"west\", \"north\"]\nrate = \"20 Mbit/s\"\ndelay = \"5 ms\"\nloss = \"0.1 %\"",
+    "[[link]]\nends = [\"west\", \"south\"]\nrate = \"20 Mbit/s\"\ndelay = \"5 ms\"\n\
+     jitter = \"1 ms\"",
+    "[[link]]\nends = [\"north\", \"east\"]\nrate = \"20 Mbit/s\"\ndelay = \"5 ms\"\n\
+     queue = { kind = \"fq-codel\" }",
+    "[[link]]\nends = [\"south\", \"east\"]\nrate = \"20 Mbit/s\"\ndelay = \"5 ms\"\n\
+     queue = { kind = \"red\" }",
+    "[[link]]\nends = [\"east\", \"bob\"]\nrate = \"30 Mbit/s\"\ndelay = \"1 ms\"",
+    "[[flow]]\nname = \"one\"\nfrom = \"alice\"\nto = \"bob\"\ntransport = \"tcp\"\n\
+     control = \"cubic\"",
+    "[[flow]]\nname = \"two\"\nfrom = \"carol\"\nto = \"bob\"\ntransport = \"tcp\"\n\
+     control = \"reno\"\nstreams = 3\nsize = \"3 MB\"",
+    "[[flow]]\nname = \"cbr\"\nfrom = \"bob\"\nto = \"carol\"\ntransport = \"udp\"\n\
+     rate = \"2 Mbit/s\"",
+    "[[flow]]\nname = \"ask\"\nfrom = \"alice\"\nto = \"bob\"\ntransport = \"rpc\"\n\
+     request = \"200 B\"\nresponse = \"20 kB\"",
+];
+
+const TAIL: &str = "[[at]]\ntime = \"1 s\"\nlink = [\"west\", \"north\"]\nset = \"down\"\n\
+                    [[at]]\ntime = \"2 s\"\nlink = [\"west\", \"north\"]\nset = \"up\"\n";
+
+fn plan(blocks: &[&str], seed: u64) -> Plan {
+    let text = format!("{HEAD}seed = {seed}\n{}\n{TAIL}", blocks.join("\n"));
+    let lab = lab::parse("golden.toml", &text, Path::new("."));
+    lab.unwrap_or_else(|wrong| panic!("{wrong}")).plans.remove(0)
+}
+
+/// A run to its end, looked at every so often.
+fn run(plan: &Plan, steps: u64) -> (u64, u64, Vec<FlowResult>) {
+    let mut simulation = Simulation::try_new(plan).unwrap();
+    for step in 1..=steps {
+        let until = plan.duration.as_nanos() * step / steps;
+        simulation.advance(Time::ZERO + Span::from_nanos(until));
+        simulation.sample(|_| {});
+    }
+    simulation.stop();
+    let (hash, events) = (simulation.trace_hash(), simulation.events());
+    (hash, events, simulation.results())
+}
+
+fn numbers(results: &[FlowResult]) -> Vec<(String, u64, u64, Option<u64>, Option<u64>)> {
+    let mut numbers: Vec<_> = results
+        .iter()
+        .map(|r| (r.name.clone(), r.sent_bytes, r.received_bytes, r.retransmits, r.responses))
+        .collect();
+    numbers.sort();
+    numbers
+}
+
+#[test]
+fn the_order_of_the_lab_file_changes_nothing() {
+    let (hash, events, results) = run(&plan(BLOCKS, 7), 30);
+    assert!(events > 10_000, "{events}");
+    for flow in &results {
+        assert!(flow.received_bytes > 10_000, "{}: {}", flow.name, flow.received_bytes);
+    }
+    let reversed: Vec<&str> = BLOCKS.iter().rev().copied().collect();
+    let mut rotated = BLOCKS.to_vec();
+    rotated.rotate_left(11);
+    let halves: Vec<&str> =
+        BLOCKS.iter().step_by(2).chain(BLOCKS.iter().skip(1).step_by(2)).copied().collect();
+    for order in [BLOCKS.to_vec(), reversed, rotated, halves] {
+        let (again, same, others) = run(&plan(&order, 7), 30);
+        assert_eq!((again, same), (hash, events), "{order:?}");
+        assert_eq!(numbers(&others), numbers(&results));
+    }
+}
+
+#[test]
+fn looking_more_often_changes_nothing() {
+    let plan = plan(BLOCKS, 7);
+    let (hash, ..) = run(&plan, 30);
+    assert_eq!(run(&plan, 1).0, hash);
+    assert_eq!(run(&plan, 997).0, hash);
+}
+
+#[test]
+fn another_seed_is_another_run() {
+    assert_ne!(run(&plan(BLOCKS, 7), 3).0, run(&plan(BLOCKS, 8), 3).0);
+}
+
+#[test]
+fn threads_do_not_disturb_each_other() {
+    let plan = plan(BLOCKS, 7);
+    let (hash, ..) = run(&plan, 10);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(|| run(&plan, 10).0)).collect();
+        for thread in threads {
+            assert_eq!(thread.join().unwrap(), hash);
+        }
+    });
+}
