@@ -1,0 +1,39 @@
+//! Any bytes as a recording of calls: as a whole file, and as a frame whose checksum is right.
+#![no_main]
+
+use std::path::Path;
+
+use base::Time;
+use libfuzzer_sys::fuzz_target;
+use record::calls::{Call, CallReader};
+
+fuzz_target!(|data: &[u8]| {
+    read(data);
+    let mut file = b"netarium fabric calls \r\n\x01\0\0\0\0\0\0\0".to_vec();
+    file.extend(checksum(b""));
+    file.extend((data.len() as u32).to_le_bytes());
+    file.extend(checksum(data));
+    file.extend(data);
+    read(&file);
+});
+
+fn checksum(bytes: &[u8]) -> [u8; 8] {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step).to_le_bytes()
+}
+
+fn read(file: &[u8]) {
+    let Ok(mut reader) = CallReader::new(file, Path::new("fuzz")) else { return };
+    let mut last = Time::ZERO;
+    while let Ok(Some(call)) = reader.next_call() {
+        let at = match call {
+            Call::Inject { at, packet, .. } | Call::Originate { at, packet, .. } => {
+                assert!(packet.count > 0 && packet.entered <= at && packet.dscp < 64);
+                at
+            }
+            Call::Change { at, .. } | Call::End { at, .. } => at,
+        };
+        assert!(at >= last, "time goes back");
+        last = at;
+    }
+}
