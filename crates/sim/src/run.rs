@@ -140,6 +140,9 @@ impl Running<'_> {
             if there && (self.engine.now() >= sample || self.engine.is_done()) {
                 self.sample();
                 sample = (sample + interval).min(end);
+                if let Some(error) = self.out_of_memory() {
+                    return End::Limit(error);
+                }
             }
             if self.engine.is_done() || self.engine.now() >= end {
                 return End::Complete;

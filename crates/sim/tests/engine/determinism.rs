@@ -1,12 +1,9 @@
 //! The same plan and seed give the same trace, whatever the order of the lab file.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-use std::path::Path;
-
-use base::{Span, Time};
+use base::Span;
 use lab::plan::Plan;
-use outcome::FlowResult;
-use sim::Simulation;
+
+use super::labs::{self, Ran, stepwise};
 
 const HEAD: &str = "[lab]\nname = \"golden\"\nduration = \"3 s\"\n";
 
@@ -37,34 +34,26 @@ const BLOCKS: &[&str] = &[
      control = \"reno\"\nstreams = 3\nsize = \"3 MB\"",
     "[[flow]]\nname = \"cbr\"\nfrom = \"bob\"\nto = \"carol\"\ntransport = \"udp\"\n\
      rate = \"2 Mbit/s\"",
-    "[[flow]]\nname = \"ask\"\nfrom = \"alice\"\nto = \"bob\"\ntransport = \"rpc\"\n\
+    "[[flow]]\nname = \"ask\"\nfrom = \"alice\"\nto = \"bob\"\n\
      request = \"200 B\"\nresponse = \"20 kB\"",
 ];
 
-const TAIL: &str = "[[at]]\ntime = \"1 s\"\nlink = [\"west\", \"north\"]\nset = \"down\"\n\
-                    [[at]]\ntime = \"2 s\"\nlink = [\"west\", \"north\"]\nset = \"up\"\n";
+const TAIL: &str = "[[at]]\ntime = \"1 s\"\nlink = [\"west\", \"north\"]\ndown = true\n\
+                    [[at]]\ntime = \"2 s\"\nlink = [\"west\", \"north\"]\nup = true\n";
 
 fn plan(blocks: &[&str], seed: u64) -> Plan {
-    let text = format!("{HEAD}seed = {seed}\n{}\n{TAIL}", blocks.join("\n"));
-    let lab = lab::parse("golden.toml", &text, Path::new("."));
-    lab.unwrap_or_else(|wrong| panic!("{wrong}")).plans.remove(0)
+    labs::plan(&format!("{HEAD}seed = {seed}\n{}\n{TAIL}", blocks.join("\n")))
 }
 
 /// A run to its end, looked at every so often.
-fn run(plan: &Plan, steps: u64) -> (u64, u64, Vec<FlowResult>) {
-    let mut simulation = Simulation::try_new(plan).unwrap();
-    for step in 1..=steps {
-        let until = plan.duration.as_nanos() * step / steps;
-        simulation.advance(Time::ZERO + Span::from_nanos(until));
-        simulation.sample(|_| {});
-    }
-    simulation.stop();
-    let (hash, events) = (simulation.trace_hash(), simulation.events());
-    (hash, events, simulation.results())
+fn run(plan: &Plan, steps: u64) -> Ran {
+    stepwise(plan, Span::from_nanos(plan.duration.as_nanos() / steps))
 }
 
-fn numbers(results: &[FlowResult]) -> Vec<(String, u64, u64, Option<u64>, Option<u64>)> {
-    let mut numbers: Vec<_> = results
+/// What each flow came to, by name.
+fn numbers(ran: &Ran) -> Vec<(String, u64, u64, Option<u64>, Option<u64>)> {
+    let mut numbers: Vec<_> = ran
+        .results
         .iter()
         .map(|r| (r.name.clone(), r.sent_bytes, r.received_bytes, r.retransmits, r.responses))
         .collect();
@@ -74,9 +63,9 @@ fn numbers(results: &[FlowResult]) -> Vec<(String, u64, u64, Option<u64>, Option
 
 #[test]
 fn the_order_of_the_lab_file_changes_nothing() {
-    let (hash, events, results) = run(&plan(BLOCKS, 7), 30);
-    assert!(events > 10_000, "{events}");
-    for flow in &results {
+    let first = run(&plan(BLOCKS, 7), 30);
+    assert!(first.processed > 10_000, "{}", first.processed);
+    for flow in &first.results {
         assert!(flow.received_bytes > 10_000, "{}: {}", flow.name, flow.received_bytes);
     }
     let reversed: Vec<&str> = BLOCKS.iter().rev().copied().collect();
@@ -85,31 +74,31 @@ fn the_order_of_the_lab_file_changes_nothing() {
     let halves: Vec<&str> =
         BLOCKS.iter().step_by(2).chain(BLOCKS.iter().skip(1).step_by(2)).copied().collect();
     for order in [BLOCKS.to_vec(), reversed, rotated, halves] {
-        let (again, same, others) = run(&plan(&order, 7), 30);
-        assert_eq!((again, same), (hash, events), "{order:?}");
-        assert_eq!(numbers(&others), numbers(&results));
+        let again = run(&plan(&order, 7), 30);
+        assert_eq!((again.hash, again.processed), (first.hash, first.processed), "{order:?}");
+        assert_eq!(numbers(&again), numbers(&first));
     }
 }
 
 #[test]
 fn looking_more_often_changes_nothing() {
     let plan = plan(BLOCKS, 7);
-    let (hash, ..) = run(&plan, 30);
-    assert_eq!(run(&plan, 1).0, hash);
-    assert_eq!(run(&plan, 997).0, hash);
+    let hash = run(&plan, 30).hash;
+    assert_eq!(run(&plan, 1).hash, hash);
+    assert_eq!(run(&plan, 1000).hash, hash);
 }
 
 #[test]
 fn another_seed_is_another_run() {
-    assert_ne!(run(&plan(BLOCKS, 7), 3).0, run(&plan(BLOCKS, 8), 3).0);
+    assert_ne!(run(&plan(BLOCKS, 7), 3).hash, run(&plan(BLOCKS, 8), 3).hash);
 }
 
 #[test]
 fn threads_do_not_disturb_each_other() {
     let plan = plan(BLOCKS, 7);
-    let (hash, ..) = run(&plan, 10);
+    let hash = run(&plan, 10).hash;
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..4).map(|_| scope.spawn(|| run(&plan, 10).0)).collect();
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(|| run(&plan, 10).hash)).collect();
         for thread in threads {
             assert_eq!(thread.join().unwrap(), hash);
         }

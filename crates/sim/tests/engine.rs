@@ -1,0 +1,11 @@
+//! The packet engine from outside: labs in, numbers out.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod engine {
+    mod determinism;
+    mod labs;
+    mod network;
+    mod runs;
+    mod sweeps;
+    mod traffic;
+}
