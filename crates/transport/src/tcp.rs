@@ -26,6 +26,8 @@ mod receiver;
 mod rtt;
 mod segment;
 mod sender;
+#[cfg(test)]
+mod tests;
 
 use base::{Bytes, Span};
 

@@ -76,8 +76,8 @@ pub struct Statistics {
 /// [`read`](Self::read), [`abort`](Self::abort)), call [`poll_transmit`](Self::poll_transmit)
 /// until it gives `None`, then look at [`next_timeout`](Self::next_timeout).
 ///
-/// There is no TIME-WAIT that would outlive the connection. An end that has finished answers a
-/// retransmitted FIN, so keep it until the other end has finished too.
+/// There is no TIME-WAIT that would outlive the connection. An end that has finished answers
+/// retransmissions, so keep it until the other end has finished too.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     state: State,
@@ -125,7 +125,7 @@ impl Endpoint {
         match self.state {
             State::Established => self.on_established(now, segment, ce),
             State::Ended(End::Finished) => {
-                if segment.flags.contains(Flags::FIN) {
+                if segment.length > 0 || segment.flags.contains(Flags::FIN) {
                     self.receiver.ack_at_once();
                 }
             }

@@ -59,7 +59,7 @@ impl Sender {
         }
         self.edge = self.edge.max(ack + u64::from(segment.window));
         self.max_window = self.max_window.max(segment.window);
-        if self.board.is_empty() {
+        if self.board.is_empty() && segment.sack().is_empty() {
             self.settle(now, false, false);
             return;
         }
@@ -76,10 +76,11 @@ impl Sender {
             duplicate: None,
             rate: None,
         };
+        // In this order, lest what arrived in order before a gap seems to have been overtaken.
+        self.on_cumulative(ack, &mut news);
         if !segment.sack().is_empty() {
             self.on_sack(ack, segment, &mut news);
         }
-        self.on_cumulative(ack, &mut news);
         let rtt = news.newest.map(|sent| now.since(sent));
         if let Some(rtt) = rtt {
             self.rtt.sample(rtt, self.min_rto);
@@ -163,9 +164,16 @@ impl Sender {
     /// The peer received something twice.
     fn on_duplicate(&mut self, now: Time, end: u64) {
         self.counters.duplicates += 1;
-        self.rack.widen(self.board.una, self.next);
+        if u64::from(self.counters.duplicates) > self.counters.retransmits {
+            // The network's doing: more than was ever sent twice.
+            return;
+        }
+        if self.probe_end != end {
+            self.rack.widen(self.board.una, self.next);
+        }
         let covered = self.undo_from > 0 && end > self.undo_from && end <= self.phase_end;
         if covered && self.undo_count > 0 {
+            self.rack.see_reordering();
             self.undo_count -= 1;
             if self.undo_count == 0 {
                 self.undo(now);
@@ -218,7 +226,6 @@ impl Sender {
             }
             self.probe_at = Time::MAX;
             self.reorder_at = Time::MAX;
-            self.probe_end = 0;
             self.board.forget_losses();
             self.rest();
         } else if arrived {

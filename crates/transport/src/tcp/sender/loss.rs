@@ -75,6 +75,12 @@ impl Rack {
         }
     }
 
+    /// A retransmission was needless: what it repeated was late. Linux counts that as reordering
+    /// too; RFC 8985 counts only what arrives without having been sent again.
+    pub(super) fn see_reordering(&mut self) {
+        self.reordering_seen = true;
+    }
+
     pub(super) fn end_episode(&mut self) {
         self.persistence = self.persistence.saturating_sub(1);
         if self.persistence == 0 {
@@ -147,7 +153,9 @@ impl Sender {
         while let Some(losses) = &self.board.losses {
             let Some(&(number, sent)) = losses.repeated.front() else { break };
             if let Some(record) = self.board.still_in_flight(number, sent) {
-                if !self.rack.outruns(sent, self.board.end_of(record)) {
+                // New segments may have left at the same moment, before or after it.
+                let end = self.board.end_of(record);
+                if sent == self.rack.sent || !self.rack.outruns(sent, end) {
                     break;
                 }
                 let due = sent + patience;

@@ -55,6 +55,7 @@ impl Sender {
     pub(super) fn begin(&mut self, phase: Phase) {
         self.phase = phase;
         self.phase_end = self.next;
+        self.probe_end = 0;
         self.reduced = self.ecn;
     }
 
