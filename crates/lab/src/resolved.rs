@@ -84,7 +84,7 @@ fn section(out: &mut String, heading: &str, pairs: &[Pair]) {
 }
 
 /// A TOML basic string.
-fn text(text: &str) -> String {
+pub(crate) fn text(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for c in text.chars() {

@@ -47,7 +47,7 @@ pub(crate) fn expand(root: &Table, sink: &mut Sink) -> Vec<Combination> {
                 let value = &axis.values[rest % axis.values.len()];
                 rest /= axis.values.len();
                 put(&mut tree, &axis.steps, value);
-                chosen.push((axis.path.clone(), value.plain()));
+                chosen.push((axis.path.clone(), value.inline()));
             }
             chosen.reverse();
             (tree, chosen)

@@ -7,6 +7,7 @@ pub const TEMPLATES: &[(&str, &str)] = &[
     ("star", "request-response traffic around a generated star"),
     ("client-server", "a web server, a client, and a link that breaks"),
     ("sweep", "nine runs over delay and queue"),
+    ("incast", "many answers at once, on the virtual clock"),
 ];
 
 /// The lab file of a template.
@@ -17,6 +18,7 @@ pub fn template(name: &str) -> Option<&'static str> {
         "star" => include_str!("../templates/star.toml"),
         "client-server" => include_str!("../templates/client-server.toml"),
         "sweep" => include_str!("../templates/sweep.toml"),
+        "incast" => include_str!("../templates/incast.toml"),
         _ => return None,
     })
 }

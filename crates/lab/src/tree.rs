@@ -147,6 +147,39 @@ impl Value {
             Data::Moment | Data::List(_) | Data::Table(_) => self.type_name().to_owned(),
         }
     }
+
+    /// The value on one line, so that `--set` takes it back: texts on their own without quotes,
+    /// tables and lists in TOML.
+    pub(crate) fn inline(&self) -> String {
+        match &self.data {
+            Data::List(_) | Data::Table(_) => self.quoted(),
+            _ => self.plain(),
+        }
+    }
+
+    fn quoted(&self) -> String {
+        match &self.data {
+            Data::Text(text) => crate::resolved::text(text),
+            Data::List(list) => {
+                let items: Vec<String> = list.iter().map(Self::quoted).collect();
+                format!("[{}]", items.join(", "))
+            }
+            Data::Table(table) => {
+                let entry = |entry: &Entry| {
+                    let bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+                    let key = if !entry.key.is_empty() && entry.key.chars().all(bare) {
+                        entry.key.clone()
+                    } else {
+                        crate::resolved::text(&entry.key)
+                    };
+                    format!("{key} = {}", entry.value.quoted())
+                };
+                let entries: Vec<String> = table.entries.iter().map(entry).collect();
+                format!("{{ {} }}", entries.join(", "))
+            }
+            _ => self.plain(),
+        }
+    }
 }
 
 impl Table {

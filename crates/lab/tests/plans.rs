@@ -317,6 +317,26 @@ fn sweeps_make_a_plan_for_each_combination() {
 }
 
 #[test]
+fn swept_tables_are_told_so_that_the_command_line_takes_them_back() {
+    let sweep = "{ sweep = [{ kind = \"codel\", target = \"2 ms\" }, \"sfq\"] }";
+    let set = |value: &str| Overrides {
+        set: vec![
+            ("link.slow.queue".into(), value.into()),
+            ("link.slow.delay".into(), "1 ms".into()),
+        ],
+        ..trusting()
+    };
+    let plans = read_with(template("sweep").unwrap(), &set(sweep));
+    let (path, value) = &plans[0].sweep[0];
+    assert_eq!(
+        (path.as_str(), value.as_str()),
+        ("link.slow.queue", "{ kind = \"codel\", target = \"2 ms\" }")
+    );
+    let again = read_with(template("sweep").unwrap(), &set(value));
+    assert_eq!(again[0].links, plans[0].links);
+}
+
+#[test]
 fn the_command_line_goes_before_the_file() {
     let overrides = Overrides {
         seed: Some(9),
