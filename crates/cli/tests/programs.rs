@@ -13,6 +13,7 @@ mod programs {
     mod lifecycle;
     mod mirrors;
     mod rootless;
+    mod replay;
     mod routers;
     mod tools;
 }
