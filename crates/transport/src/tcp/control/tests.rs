@@ -1,5 +1,6 @@
 mod bbr;
 mod path;
+mod rate;
 mod windows;
 
 use base::{Bytes, Span, Time};
