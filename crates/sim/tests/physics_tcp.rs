@@ -11,7 +11,9 @@ use sim::Simulation;
 struct Bottleneck {
     kbits: u64,
     rtt_ms: u64,
+    /// A limit, or an active discipline.
     buffer: &'static str,
+    ecn: bool,
     loss: &'static str,
     /// One flow each.
     controls: Vec<&'static str>,
@@ -47,6 +49,7 @@ impl Default for Bottleneck {
             kbits: 10_000,
             rtt_ms: 40,
             buffer: "1 bdp",
+            ecn: false,
             loss: "0 %",
             controls: vec!["cubic"],
             spacing_ms: 100,
@@ -58,7 +61,11 @@ impl Default for Bottleneck {
 
 impl Bottleneck {
     fn lab(&self) -> String {
-        let Self { kbits, rtt_ms, buffer, loss, seconds, seed, .. } = self;
+        let Self { kbits, rtt_ms, buffer, loss, seconds, seed, ecn, .. } = self;
+        let queue = match buffer.split_once(' ') {
+            Some(_) => format!("\"{buffer}\""),
+            None => format!("{{ kind = \"{buffer}\", ecn = {ecn} }}"),
+        };
         let mut lab = format!(
             r#"
             [lab]
@@ -70,7 +77,7 @@ impl Bottleneck {
             [[link]]
             ends = ["a", "b"]
             delay = "{} us"
-            up = {{ rate = "{kbits} kbit/s", loss = "{loss}", queue = "{buffer}" }}
+            up = {{ rate = "{kbits} kbit/s", loss = "{loss}", queue = {queue} }}
             down = {{ rate = "1 Gbit/s", queue = "1000 packets" }}
             "#,
             seconds.1,
@@ -87,6 +94,7 @@ impl Bottleneck {
                 transport = "tcp"
                 start = "{} ms"
                 control = "{control}"
+                ecn = {ecn}
                 "#,
                 n * self.spacing_ms
             )
@@ -271,6 +279,24 @@ fn reno_follows_the_inverse_square_root_of_the_loss_rate() {
         let ratio = measured / formula;
         writeln!(table, "{loss:>6} {measured:9.2} {formula:8.2} {ratio:6.2}").expect(FITS);
         assert!((0.85..1.15).contains(&ratio), "{loss}: {measured} against {formula}");
+    }
+    insta::assert_snapshot!(table);
+}
+
+#[test]
+fn marks_replace_losses() {
+    let mut table = String::from("              Mbit/s  sent again in %  mean wait in ms\n");
+    for control in ["reno", "cubic"] {
+        for ecn in [false, true] {
+            let (buffer, controls) = ("codel", vec![control; 2]);
+            let cell = Bottleneck { buffer, ecn, controls, ..Bottleneck::default() }.run();
+            let (total, repeated, wait) = (cell.mbits(), cell.repeated(), cell.wait);
+            let marks = if ecn { "marks" } else { "drops" };
+            writeln!(table, "{control:5} {marks} {total:8.2} {repeated:16.2} {wait:16.1}")
+                .expect(FITS);
+            assert!(total > 8.0 && wait < 15.0, "{control}, {marks}: {total} {wait}");
+            assert_eq!(cell.retransmits == 0, ecn, "{control}, {marks}");
+        }
     }
     insta::assert_snapshot!(table);
 }
