@@ -4,6 +4,7 @@
 
 mod datagrams;
 mod events;
+mod memory;
 mod relay;
 mod stream;
 
@@ -15,7 +16,8 @@ netarium-bench tcp-send HOST:PORT SECONDS WRITE_BYTES
 netarium-bench tcp-receive PORT SECONDS RECEIVE_BUFFER_BYTES (0: the kernel's choice)
 netarium-bench relay SECONDS (between standard input and standard output)
 netarium-bench events LARGEST (a table: each queue, up to that many pending events)
-netarium-bench event QUEUE INCREMENTS PENDING (one of the table's numbers)";
+netarium-bench event QUEUE INCREMENTS PENDING (one of the table's numbers)
+netarium-bench memory flows|packets COUNT (bytes of each)";
 
 /// What can go wrong, in words for whoever reads the benchmark's output.
 type Outcome = Result<(), Box<dyn std::error::Error>>;
@@ -30,6 +32,7 @@ fn main() -> ExitCode {
         ["tcp-receive", port, seconds, buffer] => stream::receive(port, seconds, buffer),
         ["events", largest] => events::table(largest),
         ["event", queue, increments, pending] => events::one(queue, increments, pending),
+        ["memory", what, count] => memory::each(what, count),
         ["relay", seconds] => relay::copy(seconds),
         _ => Err(USAGE.into()),
     };
