@@ -30,7 +30,7 @@ use std::thread::JoinHandle;
 
 use base::{Bytes, FlowId, Span};
 use lab::plan::{Flow, Tcp, Traffic};
-use record::FlowSample;
+use record::{FlowSample, Transfer};
 use rustix::event::{EventfdFlags, eventfd};
 use sys::namespace::{self, Kinds};
 use sys::socket::{self, TcpOptions};
@@ -69,8 +69,17 @@ pub struct FlowOptions {
     pub seed: u64,
 }
 
-/// Takes each sample as it is made; called from the flows' thread, so it must not block.
-pub type SampleSink = Box<dyn FnMut(FlowSample) + Send>;
+/// What a flow tells while it runs.
+#[derive(Clone, Debug)]
+pub enum Observation {
+    /// What it counted in an interval.
+    Sample(FlowSample),
+    /// A transfer that has ended.
+    Transfer(Transfer),
+}
+
+/// Takes each observation as it is made; called from the flows' thread, so it must not block.
+pub type FlowSink = Box<dyn FnMut(Observation) + Send>;
 
 /// All built-in flows of a lab, running. Flows start and end by themselves as the plan says.
 /// Dropped, it ends them without results.
@@ -97,7 +106,7 @@ impl FlowEngine {
     /// # Errors
     /// When a flow asks for what the kernel does not have (a congestion control) or what makes no
     /// sense (a datagram too short for its header), before any traffic.
-    pub fn spawn(specs: Vec<FlowSpec<'_>>, options: FlowOptions, sink: SampleSink) -> Result<Self> {
+    pub fn spawn(specs: Vec<FlowSpec<'_>>, options: FlowOptions, sink: FlowSink) -> Result<Self> {
         for spec in &specs {
             check(spec)?;
         }

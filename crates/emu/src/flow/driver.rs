@@ -18,7 +18,7 @@ use super::paced::Paced;
 use super::rpc::Rpc;
 use super::traffic::{CHUNK, Endpoints, Progress, Scope};
 use super::transfers::Transfers;
-use super::{FlowOptions, Placed, SampleSink};
+use super::{FlowOptions, FlowSink, Observation, Placed};
 
 /// What the lab asks of the flows' thread.
 #[derive(Debug)]
@@ -100,7 +100,7 @@ pub(super) struct Driver {
     queue: ReadyQueue,
     timers: BinaryHeap<Reverse<(Time, usize)>>,
     options: FlowOptions,
-    sink: SampleSink,
+    sink: FlowSink,
     inbox: Receiver<Command>,
     waker: Arc<OwnedFd>,
     pending: Arc<AtomicUsize>,
@@ -113,7 +113,7 @@ impl Driver {
     pub(super) fn try_new(
         flows: Vec<Placed>,
         options: FlowOptions,
-        sink: SampleSink,
+        sink: FlowSink,
         inbox: Receiver<Command>,
         waker: Arc<OwnedFd>,
         pending: Arc<AtomicUsize>,
@@ -277,6 +277,7 @@ impl Driver {
             payload: &self.payload,
             origin: self.options.origin,
             seed: self.options.seed,
+            sink: &mut self.sink,
         };
         let opened: sys::Result<Box<dyn Endpoints>> = match &slot.placed.flow.traffic {
             Traffic::Bulk { .. } => Bulk::open(&slot.placed, &scope).map(|e| Box::new(e) as _),
@@ -313,6 +314,7 @@ impl Driver {
             payload: &self.payload,
             origin: self.options.origin,
             seed: self.options.seed,
+            sink: &mut self.sink,
         };
         match turn(endpoints.as_mut(), &mut scope) {
             Ok(Progress::Going) => self.schedule(index),
@@ -340,6 +342,7 @@ impl Driver {
                     payload: &self.payload,
                     origin: self.options.origin,
                     seed: self.options.seed,
+                    sink: &mut self.sink,
                 };
                 endpoints.close(&mut scope);
                 endpoints.observe(&mut slot.tally);
@@ -394,7 +397,7 @@ impl Driver {
             if running && slot.run_started <= self.last_sample {
                 slot.tally.record_goodput(&sample);
             }
-            (self.sink)(sample);
+            (self.sink)(Observation::Sample(sample));
         }
         self.last_sample = now;
     }

@@ -102,7 +102,11 @@ fn spawn(specs: Vec<FlowSpec<'_>>) -> (Result<FlowEngine>, Samples) {
     let sink = samples.clone();
     let origin = sys::clock::monotonic() + 1_000_000;
     let options = FlowOptions { origin, interval: Span::from_millis(20), seed: 1 };
-    let sink = Box::new(move |sample| sink.lock().unwrap().push(sample));
+    let sink = Box::new(move |seen| {
+        if let Observation::Sample(sample) = seen {
+            sink.lock().unwrap().push(sample);
+        }
+    });
     (FlowEngine::spawn(specs, options, sink), samples)
 }
 

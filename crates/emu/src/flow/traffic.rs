@@ -7,6 +7,8 @@ use outcome::Tally;
 use sys::clock;
 use sys::socket::{Interest, Readiness, ReadyQueue, TcpInfo};
 
+use super::FlowSink;
+
 /// Payload that is written at once; a power of two that stays in a core's cache.
 pub(super) const CHUNK: usize = 256 << 10;
 
@@ -61,6 +63,8 @@ pub(super) struct Scope<'a> {
     pub(super) origin: u64,
     /// Keys the flows' random streams.
     pub(super) seed: u64,
+    /// Takes transfers that have ended.
+    pub(super) sink: &'a mut FlowSink,
 }
 
 impl Scope<'_> {

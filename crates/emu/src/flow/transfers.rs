@@ -13,7 +13,7 @@ use sys::socket::{self, Interest, Readiness, TcpInfo};
 use transport::workload::{Arrivals, Sizes};
 
 use super::traffic::{CHUNK, Connections, Endpoints, Progress, Scope, gone};
-use super::{Placed, enter, tcp_options};
+use super::{Observation, Placed, enter, tcp_options};
 
 /// Transfers at once; more wait for their turn, and their waiting counts.
 pub(super) const MOST_AT_ONCE: usize = 512;
@@ -157,14 +157,16 @@ impl Transfers {
         let retransmits = TcpInfo::read(active.sender.as_fd()).ok();
         let retransmits = retransmits.map(|info| u64::from(info.retransmits));
         self.retransmits += retransmits.unwrap_or(0);
-        scope.tally.transfer(&Transfer {
+        let transfer = Transfer {
             flow: self.flow,
             start: active.start,
             size: Bytes::new(active.size),
             completion: Some(now.since(active.start)),
             ideal: None,
             retransmits,
-        });
+        };
+        scope.tally.transfer(&transfer);
+        (scope.sink)(Observation::Transfer(transfer));
         self.drop_ends(active);
         if self.arrivals.is_closed_loop() && self.left != Some(0) {
             self.next = Some(now + self.arrivals.gap(&mut self.time_stream));

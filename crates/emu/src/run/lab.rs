@@ -25,7 +25,7 @@ use super::summary;
 use super::verdict;
 use crate::datapath::{Datapath, Report, Setup};
 use crate::enclosure::{self, Enclosure, Engine, install_names};
-use crate::flow::{FlowEngine, FlowOptions, FlowResult};
+use crate::flow::{FlowEngine, FlowOptions, FlowResult, Observation};
 use crate::launch::LabSide;
 use crate::program::{ProgramEvent, Supervisor};
 use crate::uplink::{RESOLVER, Uplink};
@@ -143,11 +143,14 @@ impl Running {
         })?;
         let (samples, flow_samples) = channel();
         let handle = recorder.handle();
-        let sink = Box::new(move |sample: FlowSample| {
-            let _ = samples.send(sample.clone());
-            handle.flow(sample);
+        let sink = Box::new(move |seen| match seen {
+            Observation::Sample(sample) => {
+                let _ = samples.send(sample.clone());
+                handle.flow(sample);
+            }
+            Observation::Transfer(transfer) => handle.transfer(transfer),
         });
-        let options = FlowOptions { origin, interval: plan.interval };
+        let options = FlowOptions { origin, interval: plan.interval, seed: plan.seed };
         let flows = match flow_specs(&plan, &enclosure)? {
             specs if specs.is_empty() => None,
             specs => Some(FlowEngine::spawn(specs, options, sink)?),
