@@ -42,14 +42,15 @@ impl Line {
     pub(crate) fn show_sweep(&self, progress: &sim::sweep::Progress) {
         self.bar.set_length(progress.total as u64);
         self.bar.set_position(progress.finished as u64);
-        let mut text = format!("{}/{}", progress.finished, progress.total);
-        if progress.resumed > 0 {
-            text.push_str(&format!(" ({} from before)", progress.resumed));
-        }
-        if let Some(left) = progress.left() {
-            text.push_str(&format!(", ETA {}", indicatif::HumanDuration(left)));
-        }
-        self.bar.set_message(text);
+        let before = match progress.resumed {
+            0 => String::new(),
+            resumed => format!(" ({resumed} from before)"),
+        };
+        let left = progress
+            .left()
+            .map_or("unknown".to_owned(), |left| indicatif::HumanDuration(left).to_string());
+        let (finished, total) = (progress.finished, progress.total);
+        self.bar.set_message(format!("{finished}/{total}{before}, ETA {left}"));
     }
 
     /// Takes the line away.

@@ -10,6 +10,9 @@ use tempfile::TempDir;
 
 const VERBS: &[&str] = &[
     "run",
+    "sim",
+    "sweep",
+    "replay",
     "check",
     "ps",
     "exec",

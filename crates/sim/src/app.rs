@@ -28,7 +28,7 @@ pub(crate) enum App {
 }
 
 /// How far a flow has come.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// It goes on.
     Going,
@@ -140,7 +140,7 @@ impl App {
         match self {
             Self::Bulk(_) => None,
             Self::Transfers(app) => app.deadline(),
-            Self::Paced(app) => app.deadline(),
+            Self::Paced(app) => Some(app.deadline()),
             Self::Rpc(app) => app.deadline(),
         }
     }

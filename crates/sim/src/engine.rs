@@ -63,7 +63,9 @@ impl Simulation {
             .map(|((given, _), spec)| Flow::new(given, spec.clone()))
             .collect();
         net.pending = plan.flows.iter().filter(|flow| Flow::is_finite(flow)).count();
-        flows.iter_mut().for_each(|flow| flow.arm(&mut net));
+        for flow in &mut flows {
+            flow.arm(&mut net);
+        }
         Ok(Self {
             finite: net.pending > 0,
             net,

@@ -20,12 +20,15 @@ const TCP_HEADER: u32 = 32;
 /// An IP packet is never longer.
 const LARGEST_PACKET: u32 = 65_535;
 
+/// What a flow is given, and both of its sides.
+pub(crate) type Placed = (Given, [Leg; 2]);
+
 /// All flows of a sorted plan, and its routes as the run begins; `ids` has the flows' numbers in
 /// the original plan.
 ///
 /// # Errors
 /// If a flow has no route or is otherwise impossible.
-pub(crate) fn flows(plan: &Plan, ids: &[FlowId]) -> Result<(Routes, Vec<(Given, [Leg; 2])>)> {
+pub(crate) fn flows(plan: &Plan, ids: &[FlowId]) -> Result<(Routes, Vec<Placed>)> {
     let now: Vec<bool> = plan.links.iter().map(|link| link.up).collect();
     // Links that are down now may come up: places hold for the whole run.
     let ever = ever_up(plan);
@@ -35,7 +38,7 @@ pub(crate) fn flows(plan: &Plan, ids: &[FlowId]) -> Result<(Routes, Vec<(Given, 
     Ok((routes, given))
 }
 
-fn over(plan: &Plan, ids: &[FlowId], ways: &Routes) -> Result<Vec<(Given, [Leg; 2])>> {
+fn over(plan: &Plan, ids: &[FlowId], ways: &Routes) -> Result<Vec<Placed>> {
     let mtus = path::smallest_mtus(plan);
     plan.flows
         .iter()
@@ -74,7 +77,7 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    fn given(&self, at: u32, id: FlowId) -> Result<(Given, [Leg; 2])> {
+    fn given(&self, at: u32, id: FlowId) -> Result<Placed> {
         let Flow { name, from, to, .. } = self.flow;
         if from == to {
             return self.refuse("it begins and ends at the same node");

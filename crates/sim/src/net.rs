@@ -339,7 +339,8 @@ fn first_hop(routes: &Routes, leg: &Leg, hash: u32) -> IfaceId {
         [] => leg.own,
         [only] => *only,
         several => {
-            several[(u64::from(mix(hash, leg.node.0)) * several.len() as u64 >> 32) as usize]
+            let choice = u64::from(mix(hash, leg.node.0)) * several.len() as u64;
+            several[(choice >> 32) as usize]
         }
     }
 }

@@ -77,7 +77,8 @@ impl Bulk {
 
     pub(super) fn on_news(&mut self, scope: &mut Scope<'_>, news: &News) -> Progress {
         if news.end.side() == 1 && news.bytes > 0 {
-            let index = self.index(scope.net, news.end);
+            let entry = scope.net.connection(news.end.connection());
+            let index = entry.map_or(usize::MAX, |entry| entry.tag as usize);
             self.received += news.bytes;
             scope.tally.received += news.bytes;
             if let Some(stream) = self.connections.get_mut(index) {
@@ -95,10 +96,6 @@ impl Bulk {
             return Progress::Failed("its connection was given up");
         }
         Progress::Going
-    }
-
-    fn index(&self, net: &mut Net, end: EndId) -> usize {
-        net.connection(end.connection()).map_or(usize::MAX, |entry| entry.tag as usize)
     }
 
     pub(super) fn observe(&mut self, net: &mut Net, tally: &mut Tally) {

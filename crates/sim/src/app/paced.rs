@@ -71,8 +71,8 @@ impl Paced {
         self.hash == hash
     }
 
-    pub(super) fn deadline(&self) -> Option<Time> {
-        Some(self.next_send().unwrap_or_else(|| self.patience_ends()))
+    pub(super) fn deadline(&self) -> Time {
+        self.next_send().unwrap_or_else(|| self.patience_ends())
     }
 
     fn next_send(&self) -> Option<Time> {

@@ -268,6 +268,8 @@ pub(super) struct Measure {
     pub(super) transmission: f64,
     /// The lowest capacity, bit/s.
     pub(super) narrowest: f64,
+    /// The (first) link that has it.
+    pub(super) slowest: Option<LinkKey>,
     /// The part that is lost at random.
     pub(super) loss: f64,
 }
@@ -275,14 +277,21 @@ pub(super) struct Measure {
 impl Links {
     /// What packets of `bits` meet on a way.
     pub(super) fn measure(&self, links: &[LinkKey], bits: f64) -> Measure {
-        let mut sum =
-            Measure { delay: 0.0, transmission: 0.0, narrowest: f64::INFINITY, loss: 0.0 };
+        let mut sum = Measure {
+            delay: 0.0,
+            transmission: 0.0,
+            narrowest: f64::INFINITY,
+            slowest: None,
+            loss: 0.0,
+        };
         let mut survival = 1.0;
         for link in links {
             let wire = &self.table[link.0 as usize].wire;
             sum.delay += wire.delay;
             sum.transmission += bits / wire.capacity;
-            sum.narrowest = sum.narrowest.min(wire.capacity);
+            if wire.capacity < sum.narrowest {
+                (sum.narrowest, sum.slowest) = (wire.capacity, Some(*link));
+            }
             survival *= 1.0 - wire.loss;
         }
         sum.loss = 1.0 - survival;

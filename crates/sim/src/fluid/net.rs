@@ -78,9 +78,13 @@ pub(super) struct Stream {
     loss: f64,
     /// While it sends.
     key: Option<FlowKey>,
+    /// Seconds that its first packet waits in the queues of others. Its own queue delays
+    /// nothing: what is sent is what has passed the slowest link.
+    wait: f64,
     /// Wire bits a round trip.
     window: f64,
     cap: f64,
+    weight: f64,
     /// Wire bits to send, now and at the beginning of the round.
     left: f64,
     burst: f64,
@@ -307,13 +311,18 @@ impl Net {
         // Acknowledgements carry no payload.
         let ack = segment - ends.manner.mss * 8.0;
         let return_way = self.links.measure(&back.links, ack);
+        let queueing = one_way
+            .slowest
+            .map_or(0.0, |link| Manner::sharing_delay(&self.links.table[link.0 as usize]));
+        let manner = ends.manner;
         let stream = &mut self.streams[id as usize];
         stream.narrowest = one_way.narrowest;
         stream.loss = one_way.loss;
         stream.latency = one_way.delay + one_way.transmission - segment / one_way.narrowest;
-        stream.rtt = (one_way.delay + one_way.transmission).max(0.0).max(FLOOR)
-            + return_way.delay
-            + return_way.transmission;
+        let there_and_back =
+            one_way.delay + one_way.transmission + return_way.delay + return_way.transmission;
+        stream.rtt = there_and_back.max(FLOOR);
+        stream.weight = manner.weight(stream.rtt + queueing);
         stream.route = forth;
     }
 
@@ -342,8 +351,9 @@ impl Net {
         let rtt = stream.rtt + wait;
         stream.rate = 0.0;
         stream.since = self.now;
+        stream.wait = wait;
         stream.cap = stream.limit(&manner, rtt);
-        let key = self.solver.add_flow(&stream.route.links, manner.weight(rtt), stream.cap);
+        let key = self.solver.add_flow(&stream.route.links, stream.weight, stream.cap);
         stream.key = Some(key);
         if self.owners.len() <= key.0 as usize {
             self.owners.resize(key.0 as usize + 1, 0);
@@ -374,14 +384,13 @@ impl Net {
         stream.round = self.now;
         stream.burst = stream.left;
         stream.cap = stream.limit(&manner, rtt);
-        self.solver.set_demand(key, manner.weight(rtt), stream.cap);
+        self.solver.set_demand(key, stream.weight, stream.cap);
         let finish = stream.finish(self.now);
         self.finishes.set(id, finish);
     }
 
     /// A stream has sent all that it was given.
     fn sent_all(&mut self, id: u32) {
-        let wait = self.waiting(id);
         let stream = &mut self.streams[id as usize];
         stream.settle(self.now);
         // The last round's burst went out faster than its average.
@@ -393,7 +402,7 @@ impl Net {
         }
         stream.round_number = stream.round_number.wrapping_add(1);
         let event = Event::Arrived { stream: id, life: stream.life };
-        let at = self.now + span(stream.latency + wait);
+        let at = self.now + span(stream.latency + stream.wait);
         if let Some(key) = stream.key.take() {
             self.solver.advance(self.now.as_secs_f64());
             self.solver.remove_flow(key);
@@ -633,8 +642,10 @@ impl Stream {
             narrowest: f64::INFINITY,
             loss: 0.0,
             key: None,
+            wait: 0.0,
             window: 0.0,
             cap: 0.0,
+            weight: 1.0,
             left: 0.0,
             burst: 0.0,
             round: Time::ZERO,

@@ -1,7 +1,10 @@
 //! The same plan and seed give the same trace, whatever the order of the lab file.
 
+use std::collections::BTreeMap;
+
 use base::Span;
 use lab::plan::Plan;
+use outcome::FlowResult;
 
 use super::labs::{self, Ran, stepwise};
 
@@ -51,14 +54,10 @@ fn run(plan: &Plan, steps: u64) -> Ran {
 }
 
 /// What each flow came to, by name.
-fn numbers(ran: &Ran) -> Vec<(String, u64, u64, Option<u64>, Option<u64>)> {
-    let mut numbers: Vec<_> = ran
-        .results
-        .iter()
-        .map(|r| (r.name.clone(), r.sent_bytes, r.received_bytes, r.retransmits, r.responses))
-        .collect();
-    numbers.sort();
-    numbers
+fn numbers(ran: &Ran) -> BTreeMap<String, [Option<u64>; 4]> {
+    let of =
+        |r: &FlowResult| [Some(r.sent_bytes), Some(r.received_bytes), r.retransmits, r.responses];
+    ran.results.iter().map(|result| (result.name.clone(), of(result))).collect()
 }
 
 #[test]

@@ -1,0 +1,89 @@
+//! `netarium sweep`.
+
+use std::fs;
+
+use super::cell::{Cell, Said, interrupt, wait_for};
+
+const LAB: &str = "[lab]\nname = \"swept\"\nduration = \"2 s\"\n[node.a]\n[node.b]\n\
+    [[link]]\nends = [\"a\", \"b\"]\nrate = { sweep = [\"5 Mbit/s\", \"10 Mbit/s\"] }\n\
+    delay = { sweep = [\"1 ms\", \"5 ms\", \"20 ms\"] }\n[[flow]]\nfrom = \"a\"\nto = \"b\"\n";
+
+fn cell(lab: &str) -> Cell {
+    let cell = Cell::new();
+    cell.write("swept.toml", lab);
+    cell
+}
+
+fn hashes(runs: &serde_json::Value) -> Vec<String> {
+    let runs = runs["runs"].as_array().unwrap().iter();
+    runs.map(|run| run["trace_hash"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn all_combinations_run_and_are_shown_side_by_side() {
+    let cell = cell(LAB);
+    let said = cell.netarium(&["sweep", "swept.toml", "--repeat", "2"]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert_eq!(said.out.lines().filter(|line| line.contains("Mbit/s")).count(), 12, "{}", said.out);
+    assert!(said.err.contains("12 runs"), "{}", said.err);
+    assert_eq!(cell.runs("sweeps/swept").len(), 12);
+    let list = fs::read_to_string(cell.path("sweeps/swept/sweep.jsonl")).unwrap();
+    assert_eq!(list.lines().count(), 12);
+    let again = cell.netarium(&["sweep", "swept.toml", "--repeat", "2"]);
+    assert!(again.err.contains("12 runs were there from before"), "{}", again.err);
+    assert_eq!((again.code, &again.out), (Some(0), &said.out));
+    assert_eq!(cell.runs("sweeps/swept").len(), 12);
+}
+
+#[test]
+fn the_number_of_jobs_changes_nothing() {
+    let cell = cell(LAB);
+    let run = |jobs: &str| {
+        let (code, runs) =
+            cell.json(&["sweep", "swept.toml", "--jobs", jobs, "--out", jobs, "--json"]);
+        assert_eq!(code, Some(0));
+        assert_eq!(runs["total"], 6);
+        hashes(&runs)
+    };
+    assert_eq!(run("1"), run("2"));
+}
+
+#[test]
+fn a_run_of_a_sweep_is_repeated_by_its_own_command() {
+    let cell = cell(LAB);
+    let (_, runs) = cell.json(&["sweep", "swept.toml", "--json"]);
+    let folder = runs["runs"][5]["folder"].as_str().unwrap();
+    let (_, report) = cell.json(&["report", folder, "--json"]);
+    let repeat = report["run"]["repeat"].as_str().unwrap();
+    assert!(repeat.contains("netarium sim") && repeat.contains("delay=20 ms"), "{repeat}");
+}
+
+#[test]
+fn an_interrupted_sweep_goes_on() {
+    let long = LAB.replace("\"2 s\"", "\"60 s\"");
+    let cell = cell(&long);
+    let child = cell.start(&["sweep", "swept.toml", "--jobs", "1"]);
+    let list = cell.path("sweeps/swept/sweep.jsonl");
+    let lines = || fs::read_to_string(&list).map_or(0, |text| text.lines().count());
+    wait_for("the first run", || lines() >= 1);
+    interrupt(&child);
+    let said = Said::from(child.wait_with_output().unwrap());
+    assert_eq!(said.code, Some(130), "{}", said.err);
+    assert!(said.err.contains("the same command goes on"), "{}", said.err);
+    let kept = lines();
+    assert!((1..6).contains(&kept), "{kept}");
+    assert_eq!(cell.runs("sweeps/swept").len(), kept, "what was given up leaves nothing");
+    let (code, rest) = cell.json(&["sweep", "swept.toml", "--json"]);
+    assert_eq!((code, rest["resumed"].as_u64()), (Some(0), Some(kept as u64)));
+    let (_, whole) = cell.json(&["sweep", "swept.toml", "--out", "whole", "--json"]);
+    assert_eq!(hashes(&rest), hashes(&whole));
+}
+
+#[test]
+fn a_sweep_in_a_place_that_cannot_be_is_an_error_of_the_machine() {
+    let cell = cell(LAB);
+    cell.write("file", "");
+    let said = cell.netarium(&["sweep", "swept.toml", "--out", "file/sweep"]);
+    assert_eq!(said.code, Some(4), "{}", said.err);
+    assert!(said.err.contains("file/sweep"), "{}", said.err);
+}
