@@ -1,14 +1,18 @@
 //! One end of a connection.
 
 mod handshake;
+mod opening;
 
 use base::{Bytes, Span, Time};
 
 use super::Config;
-use super::control::CongestionControl;
 use super::receiver::Receiver;
 use super::segment::{Flags, Segment, Transmit};
-use super::sender::Sender;
+use super::sender::{Sender, Settings};
+use opening::Opening;
+
+/// Silence after which an end that sends nothing again acknowledges at once.
+const IDLE: Span = Span::from_millis(300);
 
 /// States of RFC 9293, those after the handshake as one: which FINs are sent, acknowledged and
 /// received is known to the two halves.
@@ -84,11 +88,11 @@ pub struct Endpoint {
     /// A SYN, or the answer to one, is to be sent.
     syn_due: bool,
     reset_due: bool,
-    /// ECN is wanted.
+    /// ECN is wanted, and after the handshake used.
     ecn: bool,
-    /// When the SYN was sent, if once.
-    syn_sent: Option<Time>,
-    sender: Sender,
+    opening: Opening,
+    /// Absent until the application writes or finishes.
+    sender: Option<Box<Sender>>,
     receiver: Receiver,
 }
 
@@ -100,8 +104,8 @@ impl Endpoint {
             syn_due: false,
             reset_due: false,
             ecn: config.ecn,
-            syn_sent: None,
-            sender: Sender::new(config, iss),
+            opening: Opening::new(Settings::new(config), iss),
+            sender: None,
             receiver: Receiver::new(config),
         }
     }
@@ -116,7 +120,7 @@ impl Endpoint {
         if self.state == State::Closed {
             self.state = State::SynSent;
             self.syn_due = true;
-            self.sender.arm_syn(now);
+            self.opening.arm(now);
         }
     }
 
@@ -146,22 +150,31 @@ impl Endpoint {
             }
             return;
         }
-        self.sender.on_ack(now, segment);
+        match &mut self.sender {
+            Some(sender) => sender.on_ack(now, segment),
+            None => self.opening.on_segment(segment),
+        }
         let fin = flags.contains(Flags::FIN);
         if segment.length > 0 || fin || !self.receiver.is_next(segment) {
-            if segment.length > 0 && self.sender.ecn {
+            if segment.length > 0 && self.ecn {
                 self.receiver.on_codepoint(ce, flags.contains(Flags::CWR));
             }
-            self.receiver.on_segment(now, segment, self.sender.rtt.rto());
+            let idle = self.sender.as_ref().map(|sender| sender.rtt.rto());
+            self.receiver.on_segment(now, segment, idle.unwrap_or(IDLE));
         }
-        if self.receiver.finished() && self.sender.fin_acked() {
+        let acked = self.sender.as_ref().is_some_and(|sender| sender.fin_acked());
+        if acked && self.receiver.finished() {
             self.end(End::Finished);
         }
     }
 
     fn end(&mut self, end: End) {
         self.state = State::Ended(end);
-        self.sender.stop();
+        self.opening.timeout = Time::MAX;
+        self.receiver.stop();
+        if let Some(sender) = &mut self.sender {
+            sender.stop();
+        }
         self.syn_due = false;
     }
 
@@ -170,7 +183,7 @@ impl Endpoint {
         match self.state {
             State::Established => {
                 self.receiver.on_timeout(now);
-                if !self.sender.on_timeout(now) {
+                if !self.sender.as_mut().is_none_or(|sender| sender.on_timeout(now)) {
                     self.end(End::TimedOut);
                 }
             }
@@ -181,7 +194,8 @@ impl Endpoint {
 
     /// The earliest deadline.
     pub fn next_timeout(&self) -> Option<Time> {
-        let at = self.sender.next_timeout().min(self.receiver.next_timeout());
+        let own = self.opening.timeout.min(self.receiver.next_timeout());
+        let at = self.sender.as_ref().map_or(own, |sender| sender.next_timeout().min(own));
         (at < Time::MAX).then_some(at)
     }
 
@@ -192,7 +206,8 @@ impl Endpoint {
             return Some(self.reset());
         }
         if self.state == State::Established {
-            if let Some(mut outgoing) = self.sender.poll(now) {
+            let outgoing = self.sender.as_mut().and_then(|sender| sender.poll(now));
+            if let Some(mut outgoing) = outgoing {
                 let with_data = outgoing.segment.length > 0;
                 self.receiver.acknowledge(now, &mut outgoing.segment, with_data);
                 return Some(Transmit { segment: outgoing.segment, ect: outgoing.ect });
@@ -202,11 +217,26 @@ impl Endpoint {
             return Some(self.synchronise(now));
         }
         if self.receiver.wants_ack() && self.acknowledges() {
-            let mut segment = Segment { seq: self.sender.next_seq(), ..Segment::default() };
+            let mut segment = Segment { seq: self.next_seq(), ..Segment::default() };
             self.receiver.acknowledge(now, &mut segment, false);
             return Some(Transmit { segment, ect: false });
         }
         None
+    }
+
+    fn next_seq(&self) -> u32 {
+        self.sender.as_ref().map_or(self.opening.next_seq(), |sender| sender.next_seq())
+    }
+
+    fn sender_mut(&mut self) -> &mut Sender {
+        self.sender.get_or_insert_with(|| {
+            let mut sender = self.opening.sender();
+            if self.state == State::Established {
+                self.opening.inform(&mut sender);
+                sender.ecn = self.ecn;
+            }
+            sender
+        })
     }
 
     fn acknowledges(&self) -> bool {
@@ -215,7 +245,7 @@ impl Endpoint {
 
     fn reset(&self) -> Transmit {
         let segment = Segment {
-            seq: self.sender.next_seq(),
+            seq: self.next_seq(),
             ack: self.receiver.next_seq(),
             flags: Flags::RST | Flags::ACK,
             ..Segment::default()
@@ -226,18 +256,18 @@ impl Endpoint {
     /// The application writes `bytes`, to be sent when they may be. Ignored after
     /// [`finish`](Self::finish).
     pub fn write(&mut self, bytes: u64) {
-        self.sender.write(bytes);
+        self.sender_mut().write(bytes);
     }
 
     /// The application writes for ever.
     pub fn write_unlimited(&mut self) {
-        self.sender.write_unlimited();
+        self.sender_mut().write_unlimited();
     }
 
     /// Nothing more will be written: a FIN follows what was. What was written for ever ends with
     /// what has been sent.
     pub fn finish(&mut self) {
-        self.sender.finish();
+        self.sender_mut().finish();
     }
 
     /// Ends the connection at once, with a RST if the peer may know of it.
@@ -265,12 +295,12 @@ impl Endpoint {
 
     /// Payload that the peer has acknowledged since the beginning.
     pub fn acked(&self) -> u64 {
-        self.sender.acked()
+        self.sender.as_ref().map_or(0, |sender| sender.acked())
     }
 
     /// Payload written and not acknowledged.
     pub fn unacked(&self) -> u64 {
-        self.sender.unacked()
+        self.sender.as_ref().map_or(0, |sender| sender.unacked())
     }
 
     /// Whether the handshake is done and the connection has not ended.
@@ -295,34 +325,36 @@ impl Endpoint {
 
     /// What is known of the connection now.
     pub fn statistics(&self) -> Statistics {
-        let counters = &self.sender.counters;
-        Statistics {
-            srtt: self.sender.rtt.srtt(),
-            min_rtt: self.sender.rtt.min(),
-            cwnd: self.sender.control.cwnd(),
-            ssthresh: self.sender.control.ssthresh(),
-            in_flight: Bytes::new(self.sender.in_flight()),
-            sent: counters.sent,
-            retransmits: counters.retransmits,
-            timeouts: u64::from(counters.timeouts),
-            recoveries: u64::from(counters.recoveries),
-            undone: u64::from(counters.undone),
-            probes: u64::from(counters.probes),
-            spurious: u64::from(counters.duplicates),
-            echoes: u64::from(counters.echoes),
-            marks: self.receiver.marks,
-            duplicates: self.receiver.duplicates,
-        }
+        let mut statistics = match &self.sender {
+            Some(sender) => sender.statistics(),
+            None => Statistics {
+                srtt: self.opening.rtt(),
+                min_rtt: self.opening.rtt(),
+                cwnd: Bytes::new(self.opening.initial_window()),
+                ssthresh: Bytes::MAX,
+                ..Statistics::default()
+            },
+        };
+        statistics.marks = self.receiver.marks;
+        statistics.duplicates = self.receiver.duplicates;
+        statistics
     }
 }
 
 #[cfg(test)]
 impl Endpoint {
+    /// Memory beyond the endpoint's own, when nothing is outstanding.
+    pub(super) fn heap_bytes(&self) -> usize {
+        assert!(self.receiver.is_in_order());
+        self.sender.as_ref().map_or(0, |sender| size_of::<Sender>() + sender.heap_bytes())
+    }
+
     /// Asserts that what is counted agrees with what is listed.
     pub(super) fn check(&self) {
-        self.sender.check();
-        if self.is_established() && self.sender.in_flight() > 0 {
-            assert!(self.sender.next_timeout() < Time::MAX, "no timer");
+        let Some(sender) = &self.sender else { return };
+        sender.check();
+        if self.is_established() && self.statistics().in_flight.is_positive() {
+            assert!(sender.next_timeout() < Time::MAX, "no timer");
         }
     }
 }

@@ -188,6 +188,11 @@ impl Receiver {
         }
     }
 
+    /// No timer runs on.
+    pub(super) fn stop(&mut self) {
+        self.ack_at = Time::MAX;
+    }
+
     pub(super) const fn next_timeout(&self) -> Time {
         self.ack_at
     }
@@ -211,6 +216,9 @@ impl Receiver {
         segment.window = self.offer();
         if let Some(ahead) = &mut self.reordering {
             ahead.report(segment);
+            if ahead.is_empty() {
+                self.reordering = None;
+            }
         }
         if with_data && now.since(self.last_arrival) < self.delay {
             self.interactive = true;
@@ -265,5 +273,10 @@ impl Receiver {
     /// Whether the FIN and all before it has arrived.
     pub(super) fn finished(&self) -> bool {
         self.next > self.fin
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_in_order(&self) -> bool {
+        self.reordering.is_none()
     }
 }

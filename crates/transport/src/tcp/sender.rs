@@ -7,11 +7,11 @@ mod scoreboard;
 mod timers;
 mod transmission;
 
-use base::{Span, Time};
+use base::{Bytes, Span, Time};
 
-use super::Config;
-use super::control::{CongestionControl, Controller, DeliveryRate, Setup};
+use super::control::{CongestionControl, Control, Controller, DeliveryRate, Setup};
 use super::rtt::RttEstimator;
+use super::{Config, Statistics};
 use loss::Rack;
 use recovery::Phase;
 use scoreboard::Scoreboard;
@@ -21,7 +21,7 @@ const UNLIMITED: u64 = u64::MAX / 2;
 
 #[derive(Clone, Debug)]
 pub(super) struct Sender {
-    pub(super) control: Controller,
+    control: Controller,
     board: Scoreboard,
     /// First sequence number, that of the SYN.
     iss: u64,
@@ -71,46 +71,86 @@ pub(super) struct Sender {
     probe_due: bool,
     probe_retransmitted: bool,
     window_probe_due: bool,
-    pub(super) counters: Counters,
+    counters: Counters,
 }
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counters {
-    pub(super) sent: u64,
-    pub(super) retransmits: u64,
-    pub(super) timeouts: u32,
-    pub(super) recoveries: u32,
-    pub(super) probes: u32,
-    pub(super) undone: u32,
-    pub(super) duplicates: u32,
-    pub(super) echoes: u32,
-    pub(super) syns: u8,
+struct Counters {
+    sent: u64,
+    retransmits: u64,
+    timeouts: u32,
+    recoveries: u32,
+    probes: u32,
+    undone: u32,
+    duplicates: u32,
+    echoes: u32,
+}
+
+/// What a sender is made from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settings {
+    seed: u64,
+    mss: u32,
+    initial_window: u32,
+    /// In microseconds.
+    min_rto: u32,
+    initial_rto: u32,
+    control: Control,
+    nodelay: bool,
+    hystart: bool,
+    abe: bool,
+}
+
+impl Settings {
+    pub(super) fn new(config: &Config) -> Self {
+        let micros = |span: Span| (span.as_nanos() / 1_000).min(u64::from(u32::MAX)) as u32;
+        Self {
+            seed: config.seed,
+            mss: config.mss.clamp(1, u32::from(u16::MAX)),
+            initial_window: config.initial_window,
+            min_rto: micros(config.min_rto),
+            initial_rto: micros(config.initial_rto),
+            control: config.control,
+            nodelay: config.nodelay,
+            hystart: config.hystart,
+            abe: config.abe,
+        }
+    }
+
+    pub(super) fn initial_rto(&self) -> Span {
+        Span::from_micros(u64::from(self.initial_rto))
+    }
+
+    /// Initial congestion window in bytes.
+    pub(super) fn initial_window(&self) -> u64 {
+        u64::from(self.mss) * u64::from(self.initial_window)
+    }
 }
 
 impl Sender {
-    pub(super) fn new(config: &Config, iss: u32) -> Self {
+    pub(super) fn new(settings: &Settings, iss: u32) -> Self {
         let iss = (1 << 32) + u64::from(iss);
         let setup = Setup {
-            mss: config.mss,
-            initial_window: config.initial_window,
-            seed: config.seed,
-            hystart: config.hystart,
-            abe: config.abe,
+            mss: settings.mss,
+            initial_window: settings.initial_window,
+            seed: settings.seed,
+            hystart: settings.hystart,
+            abe: settings.abe,
         };
         Self {
-            control: Controller::new(config.control, &setup),
+            control: Controller::new(settings.control, &setup),
             board: Scoreboard::new(iss + 1),
             iss,
             next: iss + 1,
             written: iss + 1,
             edge: 0,
             max_window: 0,
-            mss: config.mss,
+            mss: settings.mss,
             small: 0,
             rate: DeliveryRate::default(),
-            rtt: RttEstimator::new(config.initial_rto),
-            min_rto: config.min_rto,
+            rtt: RttEstimator::new(settings.initial_rto()),
+            min_rto: Span::from_micros(u64::from(settings.min_rto)),
             rack: Rack::default(),
             probe_end: 0,
             phase: Phase::Open,
@@ -126,7 +166,7 @@ impl Sender {
             last_sent: Time::MAX,
             finish: false,
             fin_sent: false,
-            nodelay: config.nodelay,
+            nodelay: settings.nodelay,
             ecn: false,
             reduced: false,
             force: false,
@@ -135,11 +175,6 @@ impl Sender {
             window_probe_due: false,
             counters: Counters::default(),
         }
-    }
-
-    /// Sequence number of the SYN.
-    pub(super) fn iss(&self) -> u32 {
-        self.iss as u32
     }
 
     /// Next sequence number never sent.
@@ -199,8 +234,25 @@ impl Sender {
         self.written - (self.iss + 1) - self.acked()
     }
 
-    pub(super) fn in_flight(&self) -> u64 {
-        self.board.in_flight
+    /// All that the sending half knows.
+    pub(super) fn statistics(&self) -> Statistics {
+        let counters = &self.counters;
+        Statistics {
+            srtt: self.rtt.srtt(),
+            min_rtt: self.rtt.min(),
+            cwnd: self.control.cwnd(),
+            ssthresh: self.control.ssthresh(),
+            in_flight: Bytes::new(self.board.in_flight),
+            sent: counters.sent,
+            retransmits: counters.retransmits,
+            timeouts: u64::from(counters.timeouts),
+            recoveries: u64::from(counters.recoveries),
+            undone: u64::from(counters.undone),
+            probes: u64::from(counters.probes),
+            spurious: u64::from(counters.duplicates),
+            echoes: u64::from(counters.echoes),
+            ..Statistics::default()
+        }
     }
 
     pub(super) fn fin_acked(&self) -> bool {
@@ -217,6 +269,10 @@ impl Sender {
 
 #[cfg(test)]
 impl Sender {
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.board.heap_bytes()
+    }
+
     pub(super) fn check(&self) {
         self.board.check(self.next);
         assert!(self.next <= self.edge + 1 || self.edge == 0, "beyond the peer's window");

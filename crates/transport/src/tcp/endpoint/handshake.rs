@@ -20,17 +20,17 @@ impl Endpoint {
             return;
         }
         let [ece, cwr] = ECN_SETUP;
-        let answers = flags.contains(Flags::ACK) && segment.ack == self.sender.next_seq();
+        let answers = flags.contains(Flags::ACK) && segment.ack == self.opening.next_seq();
         match self.state {
             State::Listen if flags.contains(Flags::SYN) && !flags.contains(Flags::ACK) => {
-                self.sender.ecn = self.ecn && flags.contains(ece | cwr);
+                self.ecn = self.ecn && flags.contains(ece | cwr);
                 self.receiver.synchronise(segment.seq);
                 self.state = State::SynReceived;
                 self.syn_due = true;
-                self.sender.arm_syn(now);
+                self.opening.arm(now);
             }
             State::SynSent if flags.contains(Flags::SYN) && answers => {
-                self.sender.ecn = self.ecn && flags.contains(ece) && !flags.contains(cwr);
+                self.ecn = self.ecn && flags.contains(ece) && !flags.contains(cwr);
                 self.receiver.synchronise(segment.seq);
                 self.establish(now, segment);
                 self.receiver.ack_at_once();
@@ -47,31 +47,32 @@ impl Endpoint {
     fn establish(&mut self, now: Time, segment: &Segment) {
         self.state = State::Established;
         self.syn_due = false;
-        let rtt = self.syn_sent.map(|sent| now.since(sent));
-        self.sender.establish(now, segment.window, rtt);
+        self.opening.establish(now, segment);
+        if let Some(sender) = &mut self.sender {
+            self.opening.inform(sender);
+            sender.ecn = self.ecn;
+        }
     }
 
     pub(super) fn on_handshake_timeout(&mut self, now: Time) {
-        if self.sender.next_timeout() > now {
+        if self.opening.timeout > now {
             return;
         }
-        if self.sender.rtt.backoff >= MAX_RETRANSMISSIONS {
+        if self.opening.timeouts >= MAX_RETRANSMISSIONS {
             self.end(End::TimedOut);
             return;
         }
-        self.sender.rtt.back_off();
-        self.sender.arm_syn(now);
+        self.opening.timeouts += 1;
+        self.opening.arm(now);
         self.syn_due = true;
     }
 
     /// The SYN, or the answer to the peer's.
     pub(super) fn synchronise(&mut self, now: Time) -> Transmit {
-        let first = self.sender.counters.syns == 0;
-        self.syn_sent = first.then_some(now);
-        self.sender.counters.syns += 1;
+        self.opening.on_syn_sent(now);
         let [ece, cwr] = ECN_SETUP;
         let mut segment = Segment {
-            seq: self.sender.iss(),
+            seq: self.opening.iss,
             window: self.receiver.initial_offer(),
             flags: Flags::SYN,
             ..Segment::default()
@@ -79,10 +80,10 @@ impl Endpoint {
         if self.state == State::SynReceived {
             segment.ack = self.receiver.next_seq();
             segment.flags = segment.flags | Flags::ACK;
-            if self.sender.ecn {
+            if self.ecn {
                 segment.flags = segment.flags | ece;
             }
-        } else if self.ecn && self.sender.rtt.backoff < 2 {
+        } else if self.ecn && self.opening.timeouts < 2 {
             segment.flags = segment.flags | ece | cwr;
         }
         Transmit { segment, ect: false }

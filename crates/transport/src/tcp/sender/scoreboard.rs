@@ -12,7 +12,7 @@ use crate::tcp::control::SentMark;
 use crate::tcp::ranges::Ranges;
 
 /// Scoreboards larger than this are freed when a connection falls idle.
-const KEPT: usize = 16;
+const KEPT: usize = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
@@ -312,6 +312,11 @@ impl Scoreboard {
 
 #[cfg(test)]
 impl Scoreboard {
+    pub(super) fn heap_bytes(&self) -> usize {
+        assert!(self.losses.is_none());
+        self.records.capacity() * size_of::<Record>()
+    }
+
     /// Asserts that counters and lists agree with the records, which reach up to `next`.
     pub(super) fn check(&self, next: u64) {
         let (mut seq, mut in_flight, mut sacked) = (self.una, 0, 0);

@@ -77,9 +77,4 @@ impl Sender {
         self.reorder_at = Time::MAX;
         self.pace_at = Time::MAX;
     }
-
-    /// The timer of a SYN.
-    pub(in crate::tcp) fn arm_syn(&mut self, now: Time) {
-        self.rto_at = now + self.rtt.rto();
-    }
 }

@@ -3,8 +3,16 @@
 use super::*;
 
 #[test]
-fn an_idle_endpoint_is_small() {
-    assert!(size_of::<Endpoint>() <= 768, "{} bytes", size_of::<Endpoint>());
+fn idle_endpoints_are_small() {
+    let (end, sender) = (size_of::<Endpoint>(), size_of::<crate::tcp::sender::Sender>());
+    assert!(end <= 224, "{end} bytes without a sender");
+    assert!(sender <= 608, "{sender} bytes for a sender");
+    // After work, nothing else is left.
+    let mut pipe = Pipe::new(&reno(), millis(10)).established().dropping(&[5, 6, 50]);
+    pipe.transfer(500_000);
+    pipe.run(millis(200));
+    assert!(pipe.client.heap_bytes() <= sender + 256, "{}", pipe.client.heap_bytes());
+    assert_eq!(pipe.server.heap_bytes(), 0);
 }
 
 /// Prints what a segment costs. Run it alone, in a release build.
@@ -21,15 +29,16 @@ fn cost_of_a_segment() {
                 ..Config::default()
             };
             let (nanos, segments, statistics) = Exchange::run(&config, losses);
+            let each = nanos as f64 / segments as f64;
+            let (again, timeouts) = (statistics.retransmits, statistics.timeouts);
             println!(
-                "{control:6} window {window:5} loss 1/{losses:<5} {:6.1} ns per segment of {segments}, {} again, {} timeouts",
-                nanos as f64 / segments as f64,
-                statistics.retransmits,
-                statistics.timeouts,
+                "{control:6} window {window:5} loss 1/{losses:<5} {each:6.1} ns per segment sent \
+                 or received, {again} again, {timeouts} timeouts"
             );
         }
     }
-    println!("{} bytes", size_of::<Endpoint>());
+    let sender = size_of::<crate::tcp::sender::Sender>();
+    println!("{} bytes, and {sender} with a sender", size_of::<Endpoint>());
 }
 
 /// Two endpoints and two queues of fixed delay.

@@ -1,0 +1,93 @@
+//! What an endpoint needs before it has anything to send, and until then instead of a sender:
+//! connections that wait, and ends that only receive, are small.
+
+use base::{Span, Time};
+
+use crate::tcp::segment::Segment;
+use crate::tcp::sender::{Sender, Settings};
+
+/// Longest timeout, as Linux has it.
+const MAX_RTO: Span = Span::from_secs(120);
+
+#[derive(Clone, Debug)]
+pub(super) struct Opening {
+    settings: Settings,
+    /// When a SYN is sent again.
+    pub(super) timeout: Time,
+    /// When the only SYN was sent.
+    sent: Time,
+    /// Round trip of the handshake, if only one SYN was sent.
+    rtt: Option<Span>,
+    /// Initial sequence number, the SYN's.
+    pub(super) iss: u32,
+    /// The window that the peer offers.
+    window: u32,
+    /// SYNs sent.
+    syns: u8,
+    /// Retransmissions of the SYN by the timer.
+    pub(super) timeouts: u8,
+}
+
+impl Opening {
+    pub(super) fn new(settings: Settings, iss: u32) -> Self {
+        Self {
+            settings,
+            timeout: Time::MAX,
+            sent: Time::ZERO,
+            rtt: None,
+            iss,
+            window: 0,
+            syns: 0,
+            timeouts: 0,
+        }
+    }
+
+    /// The sequence number after the SYN's.
+    pub(super) const fn next_seq(&self) -> u32 {
+        self.iss.wrapping_add(1)
+    }
+
+    /// Starts the SYN's timer.
+    pub(super) fn arm(&mut self, now: Time) {
+        let rto = self.settings.initial_rto() * (1 << self.timeouts.min(16));
+        self.timeout = now + rto.min(MAX_RTO);
+    }
+
+    /// A SYN, or the answer to one, is sent.
+    pub(super) fn on_syn_sent(&mut self, now: Time) {
+        self.syns = self.syns.saturating_add(1);
+        self.sent = now;
+    }
+
+    /// The handshake is done.
+    pub(super) fn establish(&mut self, now: Time, segment: &Segment) {
+        self.timeout = Time::MAX;
+        self.rtt = (self.syns == 1).then_some(now.since(self.sent));
+        self.window = segment.window;
+    }
+
+    /// An end that sends nothing gets a segment: only its window matters.
+    pub(super) fn on_segment(&mut self, segment: &Segment) {
+        self.window = segment.window;
+    }
+
+    /// A sender that knows nothing of the peer yet.
+    pub(super) fn sender(&self) -> Box<Sender> {
+        Box::new(Sender::new(&self.settings, self.iss))
+    }
+
+    /// Tells a sender what the handshake has shown.
+    pub(super) fn inform(&self, sender: &mut Sender) {
+        let established = self.sent + self.rtt.unwrap_or(Span::ZERO);
+        sender.establish(established, self.window, self.rtt);
+    }
+
+    pub(super) const fn rtt(&self) -> Option<Span> {
+        self.rtt
+    }
+
+    /// Initial congestion window in bytes.
+    pub(super) fn initial_window(&self) -> u64 {
+        self.settings.initial_window()
+    }
+}
