@@ -91,7 +91,7 @@ pub fn lab_file_page() -> String {
 /// The page on error codes: `docs/src/reference/errors.md`.
 pub fn errors_page() -> String {
     let mut page = String::from(
-        "# Error codes\n\nWhat `netarium check` and `netarium run` say about a lab file. Codes with \
+        "# Error codes\n\nWhat `netarium check`, `run` and `sim` say about a lab file. Codes with \
          `W` are warnings.\n",
     );
     for code in Code::ALL {

@@ -302,3 +302,38 @@ impl Shape {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use base::{Bytes, Span};
+
+    use super::*;
+
+    #[test]
+    fn no_quantity_takes_what_is_no_number() {
+        let shapes = [
+            Shape::Time(Span::ZERO, Span::from_secs(1)),
+            Shape::Data(Bytes::ZERO, Bytes::new(1 << 40)),
+            Shape::Rate,
+            Shape::Share,
+        ];
+        let texts = ["nan", "NaN", "inf", "-inf", "infinity", "-1 ms", "-1 B", "-1 Mbit/s", "-1 %"];
+        let more =
+            ["1e309 s", "1e3 B", "1e999 bit/s", "nan %", "0x10 B", "", "99999999999999999999 B"];
+        for shape in &shapes {
+            for text in texts.into_iter().chain(more) {
+                let value = Value { at: 0..0, data: Data::Text(text.to_owned()) };
+                let mut sink = Sink::default();
+                check_shape(&value, "key", shape, &mut sink);
+                assert!(sink.has_errors(), "{text} is taken for {}", shape.wanted());
+            }
+            for number in [f64::NAN, f64::INFINITY, -1.0] {
+                let value = Value { at: 0..0, data: Data::Number(number) };
+                let mut sink = Sink::default();
+                check_shape(&value, "key", shape, &mut sink);
+                check_shape(&value, "key", &Shape::Number(0.0, 1e300), &mut sink);
+                assert!(sink.list.len() == 2, "{number} is taken for {}", shape.wanted());
+            }
+        }
+    }
+}

@@ -47,4 +47,17 @@ proptest! {
         }
         let _ = lab::trace::parse_delays(&text);
     }
+
+    #[test]
+    fn any_workload_is_read_or_refused(text in "([0-9.]{0,5}( [0-9.e-]{0,4})?\n|nan|#|\\PC){0,20}") {
+        if let Ok(table) = lab::trace::parse_sizes(&text) {
+            prop_assert!(table.points.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1));
+            let whole = table.points.last().map(|point| point.1);
+            prop_assert_eq!(whole, Some(1_000_000_000));
+        }
+        if let Ok(trace) = lab::trace::parse_datagrams(&text) {
+            prop_assert!(trace.datagrams.is_sorted_by_key(|datagram| datagram.0));
+            prop_assert!(trace.datagrams.last().unwrap().0 <= trace.period);
+        }
+    }
 }
