@@ -107,31 +107,13 @@ impl Measured<'_> {
             }
             Measure::Retransmits if windowed => sum(|sample| sample.retransmits),
             Measure::Retransmits => result.retransmits.map(|count| count as f64),
-            Measure::Completion if metric.statistic == Statistic::Value => {
-                result.completion.map(|span| span.as_nanos() as f64)
-            }
-            Measure::Completion if windowed => {
-                over(samples.iter().filter_map(|s| s.latency.as_ref()), metric.statistic)
-            }
-            Measure::Completion => {
-                histogram(&result.transfers.as_ref()?.completion, metric.statistic)
-            }
-            Measure::Transfers if windowed => sum(|sample| sample.responses),
-            Measure::Transfers => result.transfers.as_ref().map(|all| all.completed as f64),
-            // Samples do not tell these: there is nothing to say of a part of the run.
-            Measure::Slowdown | Measure::Timeouts if windowed => None,
-            Measure::Slowdown => {
-                let thousandths = &result.transfers.as_ref()?.slowdown;
-                histogram(thousandths, metric.statistic).map(|value| value / 1e3)
-            }
-            Measure::Timeouts => result.timeouts.map(|count| count as f64),
             Measure::Sent if windowed => sum(|sample| Some(sample.sent_bytes)),
             Measure::Sent => Some(result.sent_bytes as f64),
             Measure::Received if windowed => sum(|sample| Some(sample.received_bytes)),
             Measure::Received => Some(result.received_bytes as f64),
             Measure::Responses if windowed => sum(|sample| sample.responses),
             Measure::Responses => result.responses.map(|count| count as f64),
-            _ => None,
+            _ => transfers(result, metric, &samples),
         }
     }
 
@@ -193,6 +175,33 @@ impl Measured<'_> {
             }
             _ => None,
         }
+    }
+}
+
+/// What is measured of a flow as a whole, or of its transfers.
+fn transfers(result: &FlowResult, metric: &Metric, samples: &[&FlowSample]) -> Option<f64> {
+    let windowed = metric.window.is_some();
+    match metric.measure {
+        Measure::Completion if metric.statistic == Statistic::Value => {
+            result.completion.map(|span| span.as_nanos() as f64)
+        }
+        Measure::Completion if windowed => {
+            over(samples.iter().filter_map(|s| s.latency.as_ref()), metric.statistic)
+        }
+        Measure::Completion => histogram(&result.transfers.as_ref()?.completion, metric.statistic),
+        Measure::Transfers if windowed => {
+            let counts = samples.iter().filter_map(|sample| sample.responses);
+            (!samples.is_empty()).then(|| counts.sum::<u64>() as f64)
+        }
+        Measure::Transfers => result.transfers.as_ref().map(|all| all.completed as f64),
+        // Samples do not tell these: there is nothing to say of a part of the run.
+        Measure::Slowdown | Measure::Timeouts if windowed => None,
+        Measure::Slowdown => {
+            let thousandths = &result.transfers.as_ref()?.slowdown;
+            histogram(thousandths, metric.statistic).map(|value| value / 1e3)
+        }
+        Measure::Timeouts => result.timeouts.map(|count| count as f64),
+        _ => None,
     }
 }
 

@@ -42,7 +42,8 @@ pub fn complete(record: &mut RunRecord, ended: &Ended<'_>) {
         record.verdict = Some(Verdict { trusted: true, reasons: vec![reason] });
     }
     record.links = links(ended);
-    record.flows = ended.results.iter().map(|result| flow_summary(ended.plan, result)).collect();
+    record.flows =
+        ended.results.iter().map(|result| flow_summary(ended.plan, result, record.clock)).collect();
     let measured = Measured {
         plan: ended.plan,
         record,
@@ -118,7 +119,7 @@ fn links(ended: &Ended<'_>) -> Vec<LinkSummary> {
     summaries
 }
 
-fn flow_summary(plan: &Plan, result: &FlowResult) -> FlowSummary {
+fn flow_summary(plan: &Plan, result: &FlowResult, clock: Clock) -> FlowSummary {
     let flow = &plan.flows[result.id.index()];
     let name = |node: NodeId| plan.nodes[node.index()].name.clone();
     let counts = result.datagrams;
@@ -127,7 +128,7 @@ fn flow_summary(plan: &Plan, result: &FlowResult) -> FlowSummary {
         name: result.name.clone(),
         from: name(flow.from),
         to: name(flow.to),
-        kind: kind(&flow.traffic),
+        kind: kind(&flow.traffic, clock),
         started_s: result.started.map(Time::as_secs_f64),
         ended_s: result.ended.map(Time::as_secs_f64),
         completion_s: result.completion.map(Span::as_secs_f64),
@@ -168,9 +169,14 @@ fn slowdown(transfers: &Transfers) -> Option<Slowdown> {
     })
 }
 
-fn kind(traffic: &Traffic) -> String {
+fn kind(traffic: &Traffic, clock: Clock) -> String {
+    let default = match clock {
+        // The kernel's, whichever that is.
+        Clock::Wall => "default",
+        Clock::Virtual => "cubic",
+    };
     let control = |tcp: &lab::plan::Tcp| {
-        let control = tcp.control.as_deref().unwrap_or("default");
+        let control = tcp.control.as_deref().unwrap_or(default);
         if tcp.ecn { format!("TCP {control}, ECN") } else { format!("TCP {control}") }
     };
     match traffic {

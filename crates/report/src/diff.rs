@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use record::run::Clock;
 use record::{Distribution, RunRecord};
 
 use crate::format;
@@ -16,8 +17,10 @@ pub struct Diff {
     pub only_first: Vec<String>,
     /// What only the second run has.
     pub only_second: Vec<String>,
-    /// Why the numbers may not compare: other seeds, plans or verdicts.
+    /// Why the numbers may not compare: other seeds, plans, clocks or verdicts.
     pub notes: Vec<String>,
+    /// What stands above the numbers of the first and of the second run.
+    heads: [String; 2],
 }
 
 /// One number in both runs.
@@ -38,6 +41,8 @@ enum Unit {
     Seconds,
     Count,
     Share,
+    Data,
+    Times,
 }
 
 impl Change {
@@ -58,6 +63,8 @@ impl Change {
             Unit::Seconds => format::seconds(value),
             Unit::Count => format::count(value as u64),
             Unit::Share => format::share(value),
+            Unit::Data => format::bytes(value as u64),
+            Unit::Times => format::times(value),
         }
     }
 }
@@ -72,6 +79,8 @@ impl Diff {
 impl fmt::Display for Diff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let width = self.changes.iter().map(|c| c.metric.chars().count()).max().unwrap_or(0);
+        let [first, second] = &self.heads;
+        writeln!(f, "{:width$}  {first:>14}  {second:>14}  {:>12}", "", "change")?;
         for change in &self.changes {
             let relative = change.relative();
             let relative = if relative.is_finite() {
@@ -110,6 +119,8 @@ fn metrics(record: &RunRecord) -> Metrics {
         }
         let counts = [
             ("retransmits.sum", flow.retransmits),
+            ("timeouts", flow.timeouts),
+            ("transfers", flow.transfers_completed),
             ("loss.sum", flow.lost_datagrams),
             ("responses.sum", flow.responses),
         ];
@@ -119,11 +130,20 @@ fn metrics(record: &RunRecord) -> Metrics {
         quantiles(&mut out, &name("rtt"), flow.rtt.as_ref());
         quantiles(&mut out, &name("delay"), flow.delay.as_ref());
         quantiles(&mut out, &name("latency"), flow.latency.as_ref());
+        quantiles(&mut out, &name("completion"), flow.completion.as_ref());
+        if let Some(slowdown) = flow.slowdown {
+            let values = [("mean", slowdown.mean), ("p50", slowdown.p50), ("p99", slowdown.p99)];
+            for (statistic, value) in values {
+                out.insert(name(&format!("slowdown.{statistic}")), (value, Unit::Times));
+            }
+        }
     }
     for link in record.links.iter().filter(|l| l.sent_packets + l.dropped() > 0) {
         let name = |metric: &str| format!("link.{}.{}.{metric}", link.name, link.direction);
         out.insert(name("throughput.mean"), (link.throughput_bit_per_s, Unit::Rate));
         out.insert(name("drops.sum"), (link.dropped() as f64, Unit::Count));
+        out.insert(name("marks.sum"), (link.marks as f64, Unit::Count));
+        out.insert(name("queue.max"), (link.queue_max_bytes as f64, Unit::Data));
         if let Some(share) = link.utilisation {
             out.insert(name("utilisation.mean"), (share, Unit::Share));
         }
@@ -137,8 +157,19 @@ fn metrics(record: &RunRecord) -> Metrics {
 }
 
 pub(crate) fn compare(a: &RunRecord, b: &RunRecord) -> Diff {
-    let (first, second) = (metrics(a), metrics(b));
-    let mut diff = Diff::default();
+    let (mut first, mut second) = (metrics(a), metrics(b));
+    let mut diff = Diff { heads: ["first", "second"].map(str::to_owned), ..Diff::default() };
+    if a.clock != b.clock {
+        let clock = |record: &RunRecord| match record.clock {
+            Clock::Wall => "wall clock".to_owned(),
+            Clock::Virtual => "virtual clock".to_owned(),
+        };
+        diff.heads = [a, b].map(clock);
+        // Only a machine is late.
+        for metrics in [&mut first, &mut second] {
+            metrics.retain(|metric, _| !metric.starts_with("run.lateness"));
+        }
+    }
     for (metric, (value, unit)) in &first {
         match second.get(metric) {
             Some((other, _)) => diff.changes.push(Change {

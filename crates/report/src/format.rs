@@ -71,6 +71,17 @@ pub(crate) fn share(share: f64) -> String {
     format!("{} %", number(share * 100.0))
 }
 
+/// A factor.
+pub(crate) fn times(factor: f64) -> String {
+    format!("{} x", number(factor))
+}
+
+/// A number of things in few digits: `3.2 M`.
+pub(crate) fn large(value: f64) -> String {
+    let (size, prefix) = step(value, &[(1e9, " G"), (1e6, " M"), (1e3, " k"), (1.0, "")]);
+    format!("{}{prefix}", number(value / size))
+}
+
 /// A count with thin groups of thousands.
 pub(crate) fn count(value: u64) -> String {
     let digits = value.to_string();
@@ -148,6 +159,7 @@ mod tests {
         assert_eq!(bytes(1_500), "1.5 kB");
         assert_eq!(share(0.9876), "98.8 %");
         assert_eq!(number(1234.5), "1234");
+        assert_eq!((large(5_210_000.0), times(1.5)), ("5.21 M".to_owned(), "1.5 x".to_owned()));
         assert_eq!(count(1_234_567), "1\u{202f}234\u{202f}567");
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use record::run::{Outcome, Status};
+use record::run::{Clock, Outcome, Status};
 use record::{RunRecord, run};
 
 use crate::format::{self, escape};
@@ -32,6 +32,7 @@ pub(crate) fn render(record: &RunRecord, samples: &Samples, lab: Option<&str>) -
     section(&mut out, "Over time", &plots(record, samples));
     let numbers = 2..8;
     section(&mut out, "Flows", &table(terminal::flow_rows(record), numbers.clone()));
+    section(&mut out, "Transfers", &transfers(record, samples));
     section(&mut out, "Programs", &programs(record));
     section(&mut out, "Links", &table(terminal::link_rows(record), numbers));
     section(&mut out, "Events", &events(record));
@@ -66,8 +67,9 @@ fn header(out: &mut String, record: &RunRecord) {
     }
     let _ = write!(
         out,
-        "<header><p class=\"kicker\">Netarium run {}</p><h1>{}</h1><p>{}{sweep}</p></header>",
+        "<header><p class=\"kicker\">Netarium run {}{}</p><h1>{}</h1><p>{}{sweep}</p></header>",
         escape(&record.id),
+        if record.clock == Clock::Virtual { " · virtual clock" } else { "" },
         escape(&record.name),
         format::utc(record.started_unix_ms)
     );
@@ -95,6 +97,10 @@ fn header(out: &mut String, record: &RunRecord) {
     if let Some(d) = record.lateness.distribution {
         let note = format!("p99.9; median {}", format::nanos(d.p50_ns));
         tile(out, "lateness", &format::nanos(d.p999_ns), &note);
+    }
+    if let Some(took) = &record.simulation {
+        let note = format!("real time; {} events/s", format::large(took.events_per_s));
+        tile(out, "speed", &format::times(took.speed_factor), &note);
     }
     let _ = write!(out, "</dl>");
 }
@@ -206,7 +212,8 @@ fn plots(record: &RunRecord, samples: &Samples) -> String {
     let delay = flow("delay_p50_ns", Fold::Mean, 1e-9);
     add("One-way delay", "Median of the datagrams that arrived", format::TIME, delay);
     let latency = flow("latency_p50_ns", Fold::Mean, 1e-9);
-    add("Request latency", "Median from request to response", format::TIME, latency);
+    let note = "Median from request to response, and of transfers that completed";
+    add("Request latency", note, format::TIME, latency);
     let queue = busy(link("queue_max_bytes", Fold::Max, 1.0));
     add("Queues", "Most wire bytes that waited in front of a link", format::DATA, queue);
     let wait = busy(link("queue_delay_max_ns", Fold::Max, 1e-9));
@@ -251,6 +258,14 @@ fn table(
     out
 }
 
+fn transfers(record: &RunRecord, samples: &Samples) -> String {
+    let out = table(terminal::transfer_rows(record), 1..9);
+    let flows: Vec<String> = record.flows.iter().map(|flow| flow.name.clone()).collect();
+    let transfers = samples.transfers();
+    let plots = plot::completion(&transfers, &flows) + &plot::slowdown(&transfers);
+    if plots.is_empty() { out } else { format!("{out}<div class=\"plots\">{plots}</div>") }
+}
+
 fn programs(record: &RunRecord) -> String {
     let mut out = table(terminal::program_rows(record), 3..5);
     for program in record.programs.iter().filter(|p| !p.last_stderr.is_empty()) {
@@ -282,9 +297,24 @@ fn provenance(record: &RunRecord) -> String {
     }
     let machine = &record.machine;
     rows.push(("machine", format!("{}, {} cores", machine.cpu, machine.cores)));
-    rows.push(("memory", format::bytes(machine.memory_bytes)));
-    let realtime = if machine.realtime { "real-time" } else { "ordinary" };
-    rows.push(("kernel", format!("{}, {realtime} scheduling", machine.kernel)));
+    rows.push(("machine's memory", format::bytes(machine.memory_bytes)));
+    rows.push(match (record.clock, machine.realtime) {
+        (Clock::Virtual, _) => ("kernel", machine.kernel.clone()),
+        (Clock::Wall, true) => ("kernel", format!("{}, real-time scheduling", machine.kernel)),
+        (Clock::Wall, false) => ("kernel", format!("{}, ordinary scheduling", machine.kernel)),
+    });
+    rows.extend(terminal::simulation(record).into_iter().filter(|(name, _)| *name != "seed"));
+    if record.clock == Clock::Wall {
+        host_rows(&mut rows, record);
+    }
+    if let Some(code) = record.exit_code {
+        rows.push(("exit code", code.to_string()));
+    }
+    facts(record, &rows)
+}
+
+/// What the machine did to a run on the wall clock.
+fn host_rows(rows: &mut Vec<(&str, String)>, record: &RunRecord) {
     let host = &record.host;
     rows.push(("processor time used", format::seconds(host.cpu_s)));
     rows.push(("stolen by the hypervisor", format::seconds(host.steal_s)));
@@ -300,9 +330,9 @@ fn provenance(record: &RunRecord) -> String {
             format::count(host.records_lost)
         ),
     ));
-    if let Some(code) = record.exit_code {
-        rows.push(("exit code", code.to_string()));
-    }
+}
+
+fn facts(record: &RunRecord, rows: &[(&str, String)]) -> String {
     let mut out = String::from("<dl class=\"facts\">");
     for (name, value) in rows.iter().filter(|(_, value)| !value.is_empty()) {
         let _ = write!(out, "<dt>{name}</dt><dd>{}</dd>", escape(value));

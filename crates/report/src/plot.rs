@@ -7,8 +7,10 @@ use record::run::{EventRecord, Lateness};
 use crate::format::{self, Step, escape, number};
 use crate::series::{Grid, Series};
 
+mod curves;
 mod histogram;
 
+pub(crate) use curves::{completion, slowdown};
 pub(crate) use histogram::lateness;
 
 /// Line colours and dashes that stay apart for colour-blind eyes.

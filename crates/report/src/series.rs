@@ -14,6 +14,17 @@ const POINTS: usize = 300;
 pub(crate) struct Samples {
     links: Option<Table>,
     flows: Option<Table>,
+    transfers: Option<Table>,
+}
+
+/// A transfer that was delivered whole.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Transferred {
+    pub(crate) flow: String,
+    pub(crate) bytes: f64,
+    pub(crate) seconds: f64,
+    /// Over the time on an empty network, where that is known.
+    pub(crate) slowdown: Option<f64>,
 }
 
 /// Equal steps of time from the run's start.
@@ -81,7 +92,33 @@ impl Samples {
             let path = folder.file(name);
             if path.is_file() { Table::read(&path).map(Some) } else { Ok(None) }
         };
-        Ok(Self { links: read("links.parquet")?, flows: read("flows.parquet")? })
+        Ok(Self {
+            links: read("links.parquet")?,
+            flows: read("flows.parquet")?,
+            transfers: read("transfers.parquet")?,
+        })
+    }
+
+    /// Transfers that were delivered whole.
+    pub(crate) fn transfers(&self) -> Vec<Transferred> {
+        let rows = |table: &Table| {
+            let flows = table.texts("flow")?.into_iter();
+            let sizes = table.integers("size_bytes")?.into_iter();
+            let took = table.integers("completion_ns")?.into_iter();
+            let slowdowns = table.integers("slowdown_milli")?.into_iter();
+            let rows = flows.zip(sizes).zip(took.zip(slowdowns));
+            let row = |((flow, bytes), (ns, milli)): ((String, _), (Option<u64>, Option<u64>))| {
+                let bytes: Option<u64> = bytes;
+                Some(Transferred {
+                    flow,
+                    bytes: bytes? as f64,
+                    seconds: ns? as f64 / 1e9,
+                    slowdown: milli.map(|milli| milli as f64 / 1e3),
+                })
+            };
+            Some(rows.filter_map(row).collect())
+        };
+        self.transfers.as_ref().and_then(rows).unwrap_or_default()
     }
 
     /// A column of the flow samples, keyed by the flow.

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use record::RunRecord;
-use record::run::{Outcome, ProgramEnd, Status};
+use record::run::{Outcome, ProgramEnd, Slowdown, Status};
+use record::{Distribution, RunRecord};
 
 use crate::format;
 
@@ -13,6 +13,7 @@ const ROWS: usize = 20;
 pub(crate) fn render(record: &RunRecord) -> String {
     let mut out = String::new();
     flows(&mut out, record);
+    transfers(&mut out, record);
     links(&mut out, record);
     programs(&mut out, record);
     expectations(&mut out, record);
@@ -32,6 +33,9 @@ pub(crate) fn render(record: &RunRecord) -> String {
             format::count(d.count)
         );
     }
+    for (name, value) in simulation(record) {
+        let _ = writeln!(out, "{name:8} {value}");
+    }
     match &record.verdict {
         Some(verdict) => {
             let word = if verdict.trusted { "trusted" } else { "NOT TRUSTED" };
@@ -40,6 +44,38 @@ pub(crate) fn render(record: &RunRecord) -> String {
         None => out.push_str("verdict  none yet\n"),
     }
     out
+}
+
+/// What repeats exactly, and what simulating took.
+pub(crate) fn simulation(record: &RunRecord) -> Vec<(&'static str, String)> {
+    let mut lines = Vec::new();
+    if let Some(took) = &record.simulation {
+        let text = format!(
+            "{} of virtual time in {}: {} real time",
+            format::seconds(record.elapsed_s),
+            format::seconds(took.wall_s),
+            format::times(took.speed_factor)
+        );
+        lines.push(("clock", text));
+        let mut text = format!(
+            "{}, {} a second",
+            format::count(took.events),
+            format::large(took.events_per_s)
+        );
+        if took.packet_hops > 0 {
+            let _ = write!(
+                text,
+                "; {} packet-hops, {} a second",
+                format::count(took.packet_hops),
+                format::large(took.packet_hops as f64 / took.wall_s.max(1e-9))
+            );
+        }
+        lines.push(("events", text));
+        lines.extend(took.peak_memory_bytes.map(|bytes| ("memory", format::bytes(bytes))));
+        lines.push(("seed", record.seed.to_string()));
+    }
+    lines.extend(record.trace_hash.clone().map(|hash| ("trace", hash)));
+    lines
 }
 
 pub(crate) fn status(status: Status) -> &'static str {
@@ -58,7 +94,7 @@ pub(crate) fn flow_rows(record: &RunRecord) -> (Vec<&'static str>, Vec<Vec<Strin
     let heads =
         vec!["flow", "kind", "goodput", "received", "took", "delay p50", "p99", "lost or resent"];
     let rows = record.flows.iter().map(|flow| {
-        let delay = flow.delay.or(flow.latency).or(flow.rtt);
+        let delay = flow.delay.or(flow.latency).or(flow.completion).or(flow.rtt);
         let lost = flow.lost_datagrams.map(|n| format!("{} datagrams", format::count(n)));
         let resent = flow.retransmits.map(|n| format!("{} resent", format::count(n)));
         vec![
@@ -74,6 +110,44 @@ pub(crate) fn flow_rows(record: &RunRecord) -> (Vec<&'static str>, Vec<Vec<Strin
             delay.map_or_else(|| "–".to_owned(), |d| format::nanos(d.p99_ns)),
             lost.or(resent).unwrap_or_else(|| "–".to_owned()),
         ]
+    });
+    (heads, rows.collect())
+}
+
+/// Cells of the table of flows that are many transfers.
+pub(crate) fn transfer_rows(record: &RunRecord) -> (Vec<&'static str>, Vec<Vec<String>>) {
+    let heads = vec![
+        "transfers",
+        "completed",
+        "took mean",
+        "p50",
+        "p99",
+        "slowdown mean",
+        "p50",
+        "p99",
+        "at most",
+    ];
+    let rows = record.flows.iter().filter_map(|flow| {
+        let completed = flow.transfers_completed?;
+        let started = flow.transfers_started.unwrap_or(completed);
+        let took = |pick: fn(&Distribution) -> f64| {
+            let ns = flow.completion.as_ref().map(pick);
+            ns.map_or_else(|| "–".to_owned(), |ns| format::seconds(ns / 1e9))
+        };
+        let slowdown = |pick: fn(&Slowdown) -> f64| {
+            flow.slowdown.as_ref().map_or_else(|| "–".to_owned(), |s| format::times(pick(s)))
+        };
+        Some(vec![
+            flow.name.clone(),
+            format!("{} of {}", format::count(completed), format::count(started)),
+            took(|d| d.mean_ns),
+            took(|d| d.p50_ns as f64),
+            took(|d| d.p99_ns as f64),
+            slowdown(|s| s.mean),
+            slowdown(|s| s.p50),
+            slowdown(|s| s.p99),
+            slowdown(|s| s.max),
+        ])
     });
     (heads, rows.collect())
 }
@@ -156,6 +230,11 @@ pub(crate) fn render_sweep(records: &[RunRecord]) -> String {
 fn flows(out: &mut String, record: &RunRecord) {
     let (heads, rows) = flow_rows(record);
     grid(out, &heads, &rows, 2..8);
+}
+
+fn transfers(out: &mut String, record: &RunRecord) {
+    let (heads, rows) = transfer_rows(record);
+    grid(out, &heads, &rows, 1..9);
 }
 
 fn links(out: &mut String, record: &RunRecord) {

@@ -6,8 +6,12 @@ mod fixture;
 use std::fs;
 use std::path::PathBuf;
 
-use record::run::{LinkSummary, NodeRole, SCHEMA, Topology, TopologyLink, TopologyNode};
-use record::{RunFolder, RunRecord};
+use base::{Bytes, FlowId, Span, Time};
+use record::run::{
+    Clock, HostFaults, Lateness, LinkSummary, NodeRole, SCHEMA, Simulation, Slowdown, Topology,
+    TopologyLink, TopologyNode, Verdict,
+};
+use record::{Recorder, RecorderOptions, RunFolder, RunRecord, Transfer};
 
 /// Where pages go, and what removes them afterwards if nobody asked to keep them.
 fn place() -> (PathBuf, Option<tempfile::TempDir>) {
@@ -51,6 +55,94 @@ fn the_page_shows_everything_and_needs_no_network() {
         }
         assert!(page.len() < 600_000, "{} B", page.len());
     }
+}
+
+/// The fixture as if it had been simulated, with a flow of transfers.
+fn simulated(parent: &std::path::Path) -> RunFolder {
+    let wall = fixture::make(parent, true).read_record().expect("the fixture can be written");
+    let folder = RunFolder::create(parent, "virtual").expect("the fixture can be written");
+    let options = RecorderOptions { flows: vec!["web".to_owned()], ..RecorderOptions::default() };
+    let recorder = Recorder::start(&folder, &options).expect("the fixture can be written");
+    for n in 1..=500u64 {
+        let size = Bytes::new(1000 + n * n * 40);
+        let ideal = Span::from_micros(20_000 + size.count() / 10);
+        let took = Span::from_nanos(ideal.as_nanos() * (20 + n * 7 % 31) / 20);
+        recorder.handle().transfer(Transfer {
+            flow: FlowId(0),
+            start: Time::ZERO + Span::from_millis(n),
+            size,
+            completion: Some(took),
+            ideal: Some(ideal),
+            retransmits: Some(n % 3),
+        });
+    }
+    assert!(recorder.finish().error.is_none());
+    let mut web = wall.flows[0].clone();
+    web.name = "web".into();
+    web.kind = "transfers, TCP cubic".into();
+    (web.transfers_started, web.transfers_completed) = (Some(502), Some(500));
+    web.completion = web.rtt;
+    web.slowdown = Some(Slowdown { mean: 1.75, p50: 1.7, p99: 2.5, ..Slowdown::default() });
+    let record = RunRecord {
+        clock: Clock::Virtual,
+        simulation: Some(Simulation {
+            model: "hop".to_owned(),
+            events: 3_000_000,
+            packet_hops: 2_000_000,
+            wall_s: 0.5,
+            events_per_s: 6e6,
+            speed_factor: 60.0,
+            peak_memory_bytes: Some(12_000_000),
+        }),
+        trace_hash: Some("00c0ffee00c0ffee".to_owned()),
+        flows: vec![wall.flows[0].clone(), web],
+        lateness: Lateness::default(),
+        host: HostFaults::default(),
+        programs: Vec::new(),
+        verdict: Some(Verdict { trusted: true, reasons: vec!["by construction".to_owned()] }),
+        ..wall
+    };
+    folder.write_record(&record).expect("the fixture can be written");
+    folder
+}
+
+#[test]
+fn a_virtual_run_shows_its_speed_and_transfers_and_no_lateness() {
+    let (parent, _guard) = place();
+    let folder = simulated(&parent);
+    let page = fs::read_to_string(report::write_html(&folder).unwrap()).unwrap();
+    let expected = [
+        "virtual clock",
+        "6 M events/s",
+        "00c0ffee00c0ffee",
+        "Completion of transfers",
+        "Slowdown by size",
+        "500 of 502",
+    ];
+    for text in expected {
+        assert!(page.contains(text), "the page lacks {text:?}");
+    }
+    for text in ["ateness", "hypervisor", "scheduling"] {
+        assert!(!page.contains(text), "the page tells of {text:?}");
+    }
+    let table = report::table(&folder.read_record().unwrap());
+    for line in ["60 x real time", "6 M a second", "trace    00c0ffee", "seed     42"] {
+        assert!(table.contains(line), "the table lacks {line:?}:\n{table}");
+    }
+    assert!(!table.contains("lateness"), "{table}");
+}
+
+#[test]
+fn both_clocks_stand_side_by_side() {
+    let (parent, _guard) = place();
+    let wall = fixture::make(&parent, true).read_record().unwrap();
+    let diff = report::diff(&wall, &simulated(&parent).read_record().unwrap());
+    let text = diff.to_string();
+    let heads = text.lines().next().unwrap();
+    assert!(heads.contains("wall clock   virtual clock"), "{text}");
+    assert!(!text.contains("lateness"), "{text}");
+    assert!(diff.changes.iter().any(|c| c.metric == "link.core.up.queue.max"), "{text}");
+    assert!(diff.only_second.iter().any(|m| m == "flow.web.slowdown.p99"), "{text}");
 }
 
 #[test]
