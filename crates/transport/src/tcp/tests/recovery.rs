@@ -146,3 +146,25 @@ fn losses_of_acknowledgements_do_not_matter() {
     pipe.transfer(1_000_000);
     assert_eq!(pipe.client.statistics().recoveries, 0);
 }
+
+/// Mathis, Semke, Mahdavi and Ott (1997): rate = MSS / RTT · sqrt(3 / 2p) under random losses.
+#[test]
+fn throughput_follows_the_square_root_of_losses() {
+    for (per_thousand, seconds) in [(1, 500), (5, 300), (20, 300)] {
+        let mut dice = base::RandomStream::new(per_thousand, "losses");
+        let mut pipe = Pipe::new(&reno(), millis(50)).established().script(move |entry| {
+            let lost = entry.segment.length > 0 && dice.below(1_000) < per_thousand;
+            if lost { Fate::Drop } else { Fate::Deliver }
+        });
+        pipe.logging = false;
+        pipe.nanos_per_byte = 80;
+        pipe.client.write_unlimited();
+        pipe.run(Span::from_secs(20));
+        let before = pipe.client.acked();
+        pipe.run(Span::from_secs(seconds));
+        let rate = (pipe.client.acked() - before) as f64 / seconds as f64;
+        let law = 1_000.0 / 0.1 * (1.5 / (per_thousand as f64 / 1_000.0)).sqrt();
+        let ratio = rate / law;
+        assert!((0.8..1.15).contains(&ratio), "{ratio} at {per_thousand} ‰");
+    }
+}
