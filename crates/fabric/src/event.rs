@@ -26,11 +26,11 @@ use front::Front;
 use wheel::Wheel;
 
 /// Buckets of up to this many events go to the front as they are.
-const SMALL: usize = 32;
+const SMALL: usize = 64;
 /// Buckets follow one another into the front until it holds this many.
 const FILL: usize = 8;
 /// A front beyond this gives its later part back to the wheel.
-const FULL: usize = 48;
+const FULL: usize = 96;
 
 /// An event and its time in nanoseconds.
 #[derive(Clone, Copy, Debug)]

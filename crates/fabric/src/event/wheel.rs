@@ -10,8 +10,9 @@ const BITS: u32 = 6;
 const SLOTS: usize = 1 << BITS;
 /// Digits of a time.
 const LEVELS: usize = 64_usize.div_ceil(BITS as usize);
-/// Entries of a chunk.
-const CHUNK: usize = 16;
+/// Entries of a chunk: enough to read ahead through many pending events. Not a power of two, so
+/// that the chunks of few pending events do not crowd into the same sets of the cache.
+const CHUNK: usize = 124;
 const NONE: u32 = u32::MAX;
 
 /// Entries in the order in which they came, in chunks linked from first to last.
