@@ -242,6 +242,11 @@ impl Solver {
         &self.changed
     }
 
+    /// What the last [`Solver::solve`] gave.
+    pub fn changed(&self) -> &[FlowKey] {
+        &self.changed
+    }
+
     fn mark_link(&mut self, link: u32) {
         let state = &mut self.links[link as usize];
         if !state.dirty {

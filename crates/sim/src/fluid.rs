@@ -20,12 +20,14 @@
 //! load does.
 
 mod deadlines;
+mod ends;
 mod flow;
 mod links;
 mod net;
 mod paced;
 mod route;
 mod rpc;
+mod stream;
 mod tcp;
 mod transfers;
 
@@ -39,8 +41,9 @@ use record::{FlowSample, Histogram, Transfer};
 
 use crate::canonical::Canonical;
 use crate::{Result, engine, given};
+use ends::Ends;
 use flow::Flow;
-use net::{Ends, Net, News};
+use net::{Net, News};
 
 /// Shares may be off by so much, relatively: the price of sparing all others a small change.
 const TOLERANCE: f64 = 1e-4;
@@ -84,7 +87,9 @@ impl Simulation {
             .zip(&plan.flows)
             .map(|((given, _), spec)| Flow::new(given, spec.clone()))
             .collect();
-        flows.iter().for_each(|flow| flow.arm(&mut net));
+        for flow in &flows {
+            flow.arm(&mut net);
+        }
         let pending = flows.iter().filter(|flow| flow.is_finite()).count() as i64;
         Ok(Self {
             net,
@@ -169,7 +174,9 @@ impl Simulation {
                     self.net.configure(direction as u32, &config);
                 }
                 What::Service { links, up, forwarding } => {
-                    links.iter().for_each(|link| self.net.set_up(link.index(), up));
+                    for link in links {
+                        self.net.set_up(link.index(), up);
+                    }
                     if let Some(routes) = forwarding {
                         self.net.reroute(*routes);
                     }

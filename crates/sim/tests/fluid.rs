@@ -1,4 +1,5 @@
 //! Rates against packets: the same small labs on both engines.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::path::Path;
 
@@ -65,8 +66,7 @@ fn both(text: &str) -> (Plan, Ran, Ran) {
 #[track_caller]
 fn near(what: &str, packets: f64, rates: f64, tolerance: f64) {
     let error = rates / packets - 1.0;
-    println!("{what}: packets {packets:.4}, rates {rates:.4}: {:+.1} %", error * 100.0);
-    assert!(error.abs() <= tolerance, "{what}: {packets} and {rates}");
+    assert!(error.abs() <= tolerance, "{what}: {packets} and {rates}: {:+.1} %", error * 100.0);
 }
 
 /// Two hosts and their routers: `a`, `c` — r1 — r2 — `b`, `d`.
@@ -77,15 +77,16 @@ fn dumbbell(core: &str, rest: &str) -> String {
          [[link]]\nname = \"core\"\nends = [\"r1\", \"r2\"]\n{core}\n"
     );
     for (host, router, delay) in [("a", "r1", 1), ("c", "r1", 20), ("b", "r2", 1), ("d", "r2", 1)] {
-        text += &format!(
-            "[node.{host}]\n[[link]]\nends = [\"{host}\", \"{router}\"]\n\
-             rate = \"1 Gbit/s\"\ndelay = \"{delay} ms\"\n"
-        );
+        let ends = format!("[node.{host}]\n[[link]]\nends = [\"{host}\", \"{router}\"]\n");
+        text += &ends;
+        let wire = format!("rate = \"1 Gbit/s\"\ndelay = \"{delay} ms\"\n");
+        text += &wire;
     }
     text + rest
 }
 
-const CORE: &str = "rate = \"20 Mbit/s\"\ndelay = \"10 ms\"\nqueue = { kind = \"droptail\", limit = \"60 packets\" }";
+const CORE: &str = "rate = \"20 Mbit/s\"\ndelay = \"10 ms\"\n\
+                    queue = { kind = \"droptail\", limit = \"60 packets\" }";
 
 fn bulk(name: &str, from: &str, to: &str, rest: &str) -> String {
     format!("[[flow]]\nname = \"{name}\"\nfrom = \"{from}\"\nto = \"{to}\"\n{rest}\n")
@@ -94,37 +95,121 @@ fn bulk(name: &str, from: &str, to: &str, rest: &str) -> String {
 #[test]
 fn long_flows_get_the_same_goodput() {
     for control in ["reno", "cubic", "bbr"] {
-        let rest = format!("control = \"{control}\"");
-        let text = dumbbell(CORE, &bulk("f", "a", "b", &rest));
-        let (plan, packets, rates) = both(&text);
-        near(control, packets.goodput("f"), rates.goodput("f"), 5.05);
-        let link = |ran: &Ran| ran.link(&plan, "core", Direction::Up);
-        near("core", link(&packets), link(&rates), 5.05);
-        for count in [2, 4] {
+        for count in [1, 4] {
+            let rest = format!("control = \"{control}\"\nduration = \"20 s\"");
             let flows = (0..count).map(|i| bulk(&format!("f{i}"), "a", "b", &rest));
-            let (_, packets, rates) = both(&dumbbell(CORE, &flows.collect::<String>()));
+            let (plan, packets, rates) = both(&dumbbell(CORE, &flows.collect::<String>()));
             let sum = |ran: &Ran| ran.flows.iter().map(FlowResult::mean_goodput).sum::<f64>();
-            near(&format!("{control} x {count}"), sum(&packets), sum(&rates), 5.05);
+            near(&format!("{control} x {count}"), sum(&packets), sum(&rates), 0.03);
+            let link = |ran: &Ran| ran.link(&plan, "core", Direction::Up);
+            near("the link's bytes", link(&packets), link(&rates), 0.03);
         }
     }
 }
+
 #[test]
-fn rtts() {
-    for control in ["reno", "cubic", "bbr"] {
-        let rest = format!("control = \"{control}\"");
-        let text = dumbbell(CORE, &(bulk("near", "a", "b", &rest) + &bulk("far", "c", "d", &rest)));
-        let text = text.replace("30 s", "120 s");
-        let (_, packets, rates) = both(&text);
-        near(&format!("{control} near"), packets.goodput("near"), rates.goodput("near"), 5.05);
-        near(&format!("{control} far"), packets.goodput("far"), rates.goodput("far"), 5.05);
+fn short_round_trips_win() {
+    // Two flows are at the mercy of each other's losses: only the direction is sure.
+    let flows = bulk("near", "a", "b", "") + &bulk("far", "c", "d", "");
+    let (_, packets, rates) = both(&dumbbell(CORE, &flows).replace("30 s", "60 s"));
+    for ran in [&packets, &rates] {
+        let ratio = ran.goodput("near") / ran.goodput("far");
+        assert!((1.2..6.0).contains(&ratio), "{ratio}");
+    }
+    near("near", packets.goodput("near"), rates.goodput("near"), 0.15);
+}
+
+#[test]
+fn transfers_take_the_same_time() {
+    for (size, tolerance) in
+        [("1 kB", 0.03), ("10 kB", 0.03), ("50 kB", 0.03), ("200 kB", 0.03), ("2 MB", 0.03)]
+    {
+        let rest = format!("size = \"{size}\"\ncount = 10\nthink = \"50 ms\"");
+        let (_, packets, rates) = both(&dumbbell(CORE, &bulk("f", "a", "b", &rest)));
+        assert_eq!(packets.flow("f").received_bytes, rates.flow("f").received_bytes);
+        near(size, packets.completion("f"), rates.completion("f"), tolerance);
     }
 }
+
 #[test]
-fn transfers() {
-    for size in ["1 kB", "10 kB", "50 kB", "200 kB", "1 MB", "5 MB"] {
-        let rest = format!("size = \"{size}\"\ncount = 20\nthink = \"100 ms\"\n");
-        let text = dumbbell(CORE, &bulk("f", "a", "b", &rest)).replace("30 s", "300 s");
-        let (_, packets, rates) = both(&text);
-        near(size, packets.completion("f"), rates.completion("f"), 5.15);
+fn transfers_among_others_take_about_the_same_time() {
+    let rest = "size = { pareto = \"100 kB\", limit = \"5 MB\" }\ncount = 400\n\
+                arrivals = { load = \"30 %\", of = \"core\" }";
+    let flows = bulk("there", "a", "b", rest) + &bulk("far", "c", "d", rest);
+    let (_, packets, rates) = both(&dumbbell(CORE, &flows).replace("30 s", "100 s"));
+    for name in ["there", "far"] {
+        near(name, packets.completion(name), rates.completion(name), 0.30);
     }
+}
+
+#[test]
+fn requests_are_answered_as_fast() {
+    let text = dumbbell(
+        CORE,
+        &bulk("ask", "a", "b", "request = \"300 B\"\nresponse = \"30 kB\"\ncount = 100"),
+    );
+    let (_, packets, rates) = both(&text);
+    let latency = |ran: &Ran| ran.flow("ask").latency.distribution().unwrap().mean_ns;
+    assert_eq!(packets.flow("ask").responses, rates.flow("ask").responses);
+    near("latency", latency(&packets), latency(&rates), 0.10);
+}
+
+#[test]
+fn datagrams_that_do_not_fit_are_lost() {
+    let udp = "transport = \"udp\"\nrate = \"15 Mbit/s\"\npacket = \"1200 B\"\n\
+               pattern = \"poisson\"\nduration = \"20 s\"";
+    let text = dumbbell(CORE, &(bulk("one", "a", "b", udp) + &bulk("two", "c", "d", udp)));
+    let (_, packets, rates) = both(&text);
+    for name in ["one", "two"] {
+        let part = |ran: &Ran| {
+            let counts = ran.flow(name).datagrams.unwrap();
+            counts.lost as f64 / counts.sent as f64
+        };
+        let (packets, rates) = (part(&packets), part(&rates));
+        assert!((packets - rates).abs() < 0.08, "{name}: {packets} {rates}");
+    }
+    let lost = |ran: &Ran| ran.flows.iter().map(|f| f.datagrams.unwrap().lost).sum::<u64>() as f64;
+    near("lost", lost(&packets), lost(&rates), 0.03);
+}
+
+#[test]
+fn tcp_gets_what_datagrams_leave() {
+    let udp = "transport = \"udp\"\nrate = \"8 Mbit/s\"\npacket = \"1200 B\"";
+    let text = dumbbell(CORE, &(bulk("udp", "a", "b", udp) + &bulk("tcp", "a", "b", "")));
+    let (_, packets, rates) = both(&text);
+    near("tcp", packets.goodput("tcp"), rates.goodput("tcp"), 0.05);
+    near("udp", packets.goodput("udp"), rates.goodput("udp"), 0.05);
+}
+
+#[test]
+fn flows_follow_changes_of_the_network() {
+    let events = "[[at]]\ntime = \"10 s\"\nlink = [\"r1\", \"r2\"]\nset = { rate = \"5 Mbit/s\" }\n\
+                  [[at]]\ntime = \"20 s\"\nlink = [\"r1\", \"r2\"]\ndown = true\n\
+                  [[at]]\ntime = \"21 s\"\nlink = [\"r1\", \"r2\"]\nup = true\n";
+    let (_, packets, rates) = both(&dumbbell(CORE, &(bulk("f", "a", "b", "") + events)));
+    near("goodput", packets.goodput("f"), rates.goodput("f"), 0.05);
+}
+
+#[test]
+fn random_loss_limits_reno() {
+    let core = CORE.replace("delay", "loss = \"1 %\"\ndelay");
+    let (_, packets, rates) = both(&dumbbell(&core, &bulk("f", "a", "b", "control = \"reno\"")));
+    near("goodput", packets.goodput("f"), rates.goodput("f"), 0.20);
+}
+
+#[test]
+fn runs_repeat_whatever_the_order_of_the_lab_file() {
+    let flows = [
+        bulk("x", "a", "b", "size = { exponential = \"80 kB\" }\ncount = 200"),
+        bulk("y", "c", "b", "size = \"3 MB\"\nstreams = 3"),
+        bulk("z", "a", "d", "request = \"1 kB\"\nresponse = \"9 kB\"\ncount = 50"),
+    ];
+    let hash = |flows: String| {
+        let mut plan = plan(&dumbbell(CORE, &flows));
+        plan.model = Model::Fluid;
+        run!(&plan, sim::fluid::Simulation).hash
+    };
+    let first = hash(flows.concat());
+    assert_eq!(first, hash(flows.concat()));
+    assert_eq!(first, hash(flows.iter().rev().cloned().collect()));
 }

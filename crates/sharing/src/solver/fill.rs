@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 
 use super::state::{AT_CAP, Hop, LinkFill, NOWHERE};
 use super::{FlowKey, Solver};
@@ -131,9 +132,11 @@ impl Solver {
             }
         }
         let mut heap = BinaryHeap::from(entries);
-        while let Some(Reverse((bits, key))) = heap.pop() {
+        while let Some(mut least) = heap.peek_mut() {
+            let Reverse((bits, key)) = *least;
             let level = f64::from_bits(bits);
             if key & CAP != 0 {
+                PeekMut::pop(least);
                 let flow = &self.flows[(key & !CAP) as usize];
                 if flow.frozen != round {
                     let rate = flow.cap;
@@ -143,13 +146,15 @@ impl Solver {
             }
             let fill = &self.links[key as usize].fill;
             if fill.open == 0 {
+                PeekMut::pop(least);
                 continue;
             }
             let now = fill.residual.max(0.0) / fill.open_weight;
             if now > level * (1.0 + 1e-12) {
-                heap.push(Reverse((now.to_bits(), key)));
+                *least = Reverse((now.to_bits(), key));
                 continue;
             }
+            PeekMut::pop(least);
             self.fill_link(key, round);
         }
         self.scratch.heap = heap.into_vec();

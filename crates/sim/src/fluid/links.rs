@@ -154,7 +154,7 @@ impl Link {
     }
 
     /// Takes the properties of another one, and keeps what is in it.
-    pub(super) fn adopt(&mut self, new: Self) {
+    pub(super) fn adopt(&mut self, new: &Self) {
         self.wire = new.wire;
         self.standing = new.standing;
         self.limit = new.limit;

@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use base::{IfaceId, NodeId, Span, Time};
+use base::{Span, Time};
 use fabric::{EventQueue, LinkStats, QueueLevel};
-use lab::plan::{Plan, Traffic};
+use lab::plan::Plan;
 use lab::routes::Routes;
-use sharing::{FlowKey, LinkKey, Solver};
+use sharing::{LinkKey, Solver};
 
 use super::deadlines::Deadlines;
+use super::ends::Ends;
 use super::links::{Link, Links};
 use super::route::{Route, route};
+use super::stream::{Stream, span};
 use super::tcp::{FLOOR, Manner};
-use crate::app::Given;
-use crate::net::Leg;
 
 /// What is going to happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,59 +54,6 @@ pub(super) enum News {
     Arrived {
         stream: u32,
     },
-}
-
-/// One direction of a connection.
-#[derive(Clone, Debug)]
-pub(super) struct Stream {
-    pub(super) flow: u32,
-    pub(super) tag: u32,
-    /// From the flow's first node (0) or to it (1).
-    side: u8,
-    alive: bool,
-    slow_start: bool,
-    hash: u32,
-    life: u32,
-    round_number: u32,
-    route: Route,
-    /// Of the base round-trip time, and of the way there: propagation and the transmission of a
-    /// full segment at every link but the slowest. Seconds.
-    rtt: f64,
-    latency: f64,
-    /// The lowest capacity on the way, bit/s.
-    narrowest: f64,
-    loss: f64,
-    /// While it sends.
-    key: Option<FlowKey>,
-    /// Seconds that its first packet waits in the queues of others. Its own queue delays
-    /// nothing: what is sent is what has passed the slowest link.
-    wait: f64,
-    /// Wire bits a round trip.
-    window: f64,
-    cap: f64,
-    weight: f64,
-    /// Wire bits to send, now and at the beginning of the round.
-    left: f64,
-    burst: f64,
-    round: Time,
-    rate: f64,
-    since: Time,
-    /// Wire bits sent, and payload bytes told to have arrived.
-    sent: f64,
-    credited: f64,
-    /// Payload bytes given.
-    given: f64,
-}
-
-/// Both ends of a flow of the plan, and how it behaves.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Ends {
-    pub(super) nodes: [NodeId; 2],
-    /// The interfaces by which they are addressed.
-    pub(super) addresses: [IfaceId; 2],
-    /// Wire bytes of a datagram beside UDP's header and its payload.
-    datagram_header: f64,
-    pub(super) manner: Manner,
 }
 
 /// All that moves.
@@ -547,7 +494,7 @@ impl Net {
     pub(super) fn configure(&mut self, link: u32, config: &fabric::LinkConfig) {
         let up = self.links.table[link as usize].up;
         let new = Link::new(config, up, self.plan.overhead.count());
-        self.links.configure(self.now, link, |entry| entry.adopt(new));
+        self.links.configure(self.now, link, |entry| entry.adopt(&new));
     }
 
     /// Takes a link out of service or back.
@@ -624,107 +571,3 @@ impl Net {
 
 /// Flows whose view of a queue is asked for.
 const SAMPLE: usize = 8;
-
-impl Stream {
-    fn vacant() -> Self {
-        Self {
-            flow: 0,
-            tag: 0,
-            side: 0,
-            alive: false,
-            slow_start: false,
-            hash: 0,
-            life: 0,
-            round_number: 0,
-            route: Route::default(),
-            rtt: FLOOR,
-            latency: 0.0,
-            narrowest: f64::INFINITY,
-            loss: 0.0,
-            key: None,
-            wait: 0.0,
-            window: 0.0,
-            cap: 0.0,
-            weight: 1.0,
-            left: 0.0,
-            burst: 0.0,
-            round: Time::ZERO,
-            rate: 0.0,
-            since: Time::ZERO,
-            sent: 0.0,
-            credited: 0.0,
-            given: 0.0,
-        }
-    }
-
-    fn routed(&self, nowhere: LinkKey) -> bool {
-        self.route.links.first() != Some(&nowhere)
-    }
-
-    /// Brings what is sent to `now`.
-    fn settle(&mut self, now: Time) {
-        let bits = (self.rate * now.since(self.since).as_secs_f64()).min(self.left);
-        self.since = now;
-        if self.key.is_some() {
-            self.sent += bits;
-            self.left -= bits;
-        }
-    }
-
-    /// Whether the window is what limits it.
-    fn at_cap(&self) -> bool {
-        self.rate >= self.cap * (1.0 - 1e-6)
-    }
-
-    /// The most that it may send, bit/s.
-    fn limit(&self, manner: &Manner, rtt: f64) -> f64 {
-        let window = if self.slow_start { self.window } else { manner.window_limit() };
-        let loss = if self.slow_start { f64::INFINITY } else { manner.loss_limit(rtt, self.loss) };
-        (window / rtt).min(loss)
-    }
-
-    /// When all will have been sent: within a round that can take all, as soon as the slowest
-    /// link lets a burst through.
-    fn finish(&self, now: Time) -> Option<Time> {
-        if self.left.is_infinite() || self.rate <= 0.0 || self.key.is_none() {
-            return None;
-        }
-        let even = now + span(self.left / self.rate);
-        if self.slow_start && self.at_cap() && self.burst <= self.window * (1.0 + 1e-9) {
-            let burst = self.round + span(self.burst / self.narrowest);
-            return Some(burst.max(now).min(even));
-        }
-        Some(even)
-    }
-}
-
-impl Ends {
-    /// The ends of a flow.
-    pub(super) fn new(plan: &Plan, given: &Given, legs: &[Leg; 2]) -> Self {
-        let config = &given.config;
-        let header = f64::from(given.ideal.header);
-        let mut mss = f64::from(config.mss.max(1));
-        if let Traffic::Bulk { message: Some(message), .. } = &given.traffic {
-            // Each message leaves as it is written.
-            mss = mss.min(message.count().max(1) as f64);
-        }
-        let manner = Manner {
-            control: config.control,
-            mss,
-            header,
-            receive_window: config.receive_window.count() as f64,
-            initial_window: f64::from(config.initial_window),
-        };
-        Self {
-            nodes: legs.map(|leg| leg.node),
-            addresses: legs.map(|leg| leg.own),
-            datagram_header: f64::from(legs[0].header) + plan.overhead.count() as f64,
-            manner,
-        }
-    }
-}
-
-/// A time in seconds, rounded up.
-pub(super) fn span(seconds: f64) -> Span {
-    Span::from_nanos((seconds * 1e9).ceil().clamp(0.0, 1e18) as u64)
-}

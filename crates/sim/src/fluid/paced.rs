@@ -6,7 +6,8 @@ use outcome::Tally;
 use transport::workload::Pattern;
 
 use super::flow::{self, Progress, Scope};
-use super::net::{Net, News, span};
+use super::net::{Net, News};
+use super::stream::span;
 use crate::net::UDP_HEADER;
 
 /// A source of datagrams.

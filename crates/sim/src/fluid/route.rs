@@ -78,7 +78,7 @@ pub(super) fn route(
             [] => return None,
             [only] => *only,
             several if node == from => {
-                several[(u64::from(mix(hash, node.0)) * several.len() as u64 >> 32) as usize]
+                several[((u64::from(mix(hash, node.0)) * several.len() as u64) >> 32) as usize]
             }
             several => several[pick(hash, node, several.len())],
         };

@@ -65,9 +65,10 @@ impl Manner {
                 cubic.max(reno)
             }
             // Blind to loss below a fifth (version 1) and 2 % (version 3).
-            Control::Bbr if p < 0.2 => return f64::INFINITY,
-            Control::Bbr3 if p < 0.02 => return f64::INFINITY,
-            _ => reno,
+            Control::Bbr | Control::Bbr3 => {
+                let blind = if self.control == Control::Bbr { 0.2 } else { 0.02 };
+                if p < blind { f64::INFINITY } else { reno }
+            }
         };
         segments.max(1.0) * self.segment_bits() / rtt
     }
