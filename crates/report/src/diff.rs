@@ -83,7 +83,9 @@ impl fmt::Display for Diff {
         writeln!(f, "{:width$}  {first:>14}  {second:>14}  {:>12}", "", "change")?;
         for change in &self.changes {
             let relative = change.relative();
-            let relative = if relative.is_finite() {
+            let relative = if relative.abs() < 0.000_5 {
+                "0 %".to_owned()
+            } else if relative.is_finite() {
                 format!("{:+.1} %", relative * 100.0)
             } else {
                 "from nothing".to_owned()
