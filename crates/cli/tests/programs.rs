@@ -12,8 +12,9 @@ mod programs {
     mod labs;
     mod lifecycle;
     mod mirrors;
-    mod rootless;
+    mod parity;
     mod replay;
+    mod rootless;
     mod routers;
     mod tools;
 }
