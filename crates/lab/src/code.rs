@@ -71,7 +71,10 @@ codes! {
     ProgramNotFound "lab::E0019" "program not found":
         "The first word of the command is neither on `PATH` nor a file that may be executed.",
     BadTrace "lab::E0020" "bad trace or table file":
-        "A trace of a link has one whole number of milliseconds a line, not decreasing, the last above 0; a table of delays has one time a line; a distribution of sizes (`cdf`) has a size in bytes and a share from 0 to 1 a line, rising, the last share 1; a trace of datagrams has a moment in seconds and a number of bytes a line, not decreasing.",
+        "A trace of a link has one whole number of milliseconds a line, not decreasing, the last \
+         above 0; a table of delays one time a line; a distribution of sizes (`cdf`) a size in \
+         bytes and a share from 0 to 1 a line, rising, the last share 1; a trace of datagrams a \
+         moment in seconds and a number of bytes a line, not decreasing.",
     Unreadable "lab::E0021" "file cannot be read":
         "The file is missing, too large, or not readable. Paths are relative to the lab file's folder.",
     BadImport "lab::E0022" "topology file cannot be understood":
@@ -95,7 +98,8 @@ codes! {
     BadOverride "lab::E0031" "cannot be set":
         "`--set` takes the path of a key: `lab.routing`, `node.NAME.kind`, `link.NAME.delay`, `flow.NAME.size`.",
     BadWorkload "lab::E0032" "not a workload":
-        "In a distribution of sizes that is written out, sizes rise and shares do not fall, and the last share is 100 %. In a trace of datagrams, moments do not decrease.",
+        "In a distribution of sizes that is written out, sizes rise and shares do not fall, and \
+         the last share is 100 %. In a trace of datagrams, moments do not decrease.",
     Unchecked "lab::W0001" "not checked":
         "The shell line is too clever to tell which program it runs, so whether that exists shows when it starts.",
     Isolated "lab::W0002" "a node without links":
