@@ -34,6 +34,7 @@ fn check_packets(plan: &Plan, enclosure: &Enclosure) {
     assert!(enclosure.notices.is_empty(), "{:?}", enclosure.notices);
     let is_host = |host: &&HostNet| plan.nodes[host.node.index()].kind == Role::Host;
     for host in enclosure.hosts.iter().filter(is_host) {
+        let mut repeated = 0;
         let iface = &plan.ifaces[host.ports[0].iface.index()];
         for address in [IpAddr::V4(iface.v4.unwrap().0), IpAddr::V6(iface.v6.unwrap().0)] {
             let bind = move || UdpSocket::bind(SocketAddr::new(address, 0));
@@ -43,11 +44,13 @@ fn check_packets(plan: &Plan, enclosure: &Enclosure) {
             } else {
                 "2001:db8::1".parse().unwrap()
             };
-            // A kernel that is busy with other tests' floods may drop a packet on the way.
-            let exchanged = (0..50).any(|_| exchange(host, &socket, (far, 4000).into()));
-            assert!(exchanged, "{address}: nothing came through");
+            // Floods of other tests may overflow the kernel's backlog of this processor.
+            let attempt = (0..50).find(|_| exchange(host, &socket, (far, 4000).into()));
+            repeated += attempt.unwrap_or_else(|| panic!("{address}: nothing came through"));
         }
-        assert_eq!(device_drops(host, plan).unwrap(), 0);
+        let drops = device_drops(host, plan).unwrap();
+        // Each costs a packet, and neighbours' questions may be among them.
+        assert!(drops <= repeated + 3, "{drops} drops, {repeated} repeated");
     }
 }
 

@@ -386,14 +386,11 @@ impl Running {
         let cpu = CpuTimes::read().unwrap_or_default().since(self.cpu);
         let recorded = self.recorder.finish();
         let mut record = self.job.record;
-        record.status = match &end {
-            End::Complete => Status::Finished,
-            End::Interrupted => Status::Interrupted,
-            End::Failed(_) => Status::Failed,
-        };
-        let mut failure = match end {
-            End::Failed(error) => Some(error),
-            End::Complete | End::Interrupted => None,
+        let mut failure;
+        (record.status, failure) = match end {
+            End::Complete => (Status::Finished, None),
+            End::Interrupted => (Status::Interrupted, None),
+            End::Failed(error) => (Status::Failed, Some(error)),
         };
         let lost = report.calls.as_ref().map_or(0, |calls| calls.lost);
         let unrecorded = report.calls.as_mut().and_then(|calls| calls.error.take());

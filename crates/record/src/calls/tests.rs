@@ -18,7 +18,7 @@ fn packet(seed: u64, entered: Time) -> Packet<()> {
         body: (),
         first: (seed % 7) as u16,
         count: (seed % 45) as u16 + 1,
-        to: (seed % 3 > 0).then_some(IfaceId(seed as u32 % 1000)),
+        to: (!seed.is_multiple_of(3)).then_some(IfaceId(seed as u32 % 1000)),
         flow: (seed * 0x9e37_79b9) as u32,
         segment: 1500,
         last: (seed % 1500) as u32,
@@ -26,7 +26,7 @@ fn packet(seed: u64, entered: Time) -> Packet<()> {
         dscp: (seed % 64) as u8,
         ecn: [Ecn::NotCapable, Ecn::Capable, Ecn::Marked][(seed % 3) as usize],
         corrupt: None,
-        mirrors: if seed % 5 == 0 { u64::MAX } else { 0 },
+        mirrors: if seed.is_multiple_of(5) { u64::MAX } else { 0 },
         entered,
     }
 }
