@@ -289,6 +289,22 @@ fn a_recorder_that_cannot_write_fails_and_counts() {
 }
 
 #[test]
+fn nobody_waits_for_a_writer_that_has_failed() {
+    let parent = tempfile::tempdir().unwrap();
+    let folder = RunFolder::create(parent.path(), "stuck").unwrap();
+    let options = RecorderOptions { lossless: true, ..options() };
+    let recorder = Recorder::start(&folder, &options).unwrap();
+    fs::write(folder.file("links.parquet.parts"), b"").unwrap();
+    let (handle, count) = (recorder.handle(), 300_000);
+    for step in 0..count {
+        handle.link(link_sample(step));
+    }
+    assert!(handle.failed());
+    let report = recorder.finish();
+    assert!(report.error.is_some() && report.records_lost > 0, "{report:?}");
+}
+
+#[test]
 fn damaged_folders_are_errors() {
     let parent = tempfile::tempdir().unwrap();
     assert!(matches!(RunFolder::open(parent.path()), Err(Error::NotARun { .. })));
