@@ -11,7 +11,9 @@ const SUB: u64 = 1 << SUB_BITS;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "Sparse", try_from = "Sparse")]
 pub struct Histogram {
+    /// Of the buckets from `first` on: most hold values of few octaves, and there are many of them.
     counts: Vec<u64>,
+    first: u32,
     count: u64,
     sum: u128,
     min: u64,
@@ -42,7 +44,7 @@ pub struct Distribution {
 impl Histogram {
     /// Without values. Allocates with the first value only.
     pub const fn new() -> Self {
-        Self { counts: Vec::new(), count: 0, sum: 0, min: 0, max: 0 }
+        Self { counts: Vec::new(), first: 0, count: 0, sum: 0, min: 0, max: 0 }
     }
 
     /// Adds a value.
@@ -56,14 +58,34 @@ impl Histogram {
             return;
         }
         let index = index_of(value);
-        if index >= self.counts.len() {
-            self.counts.resize(index + 1, 0);
-        }
-        self.counts[index] += times;
+        *self.bucket(index) += times;
         self.min = if self.count == 0 { value } else { self.min.min(value) };
         self.max = self.max.max(value);
         self.count += times;
         self.sum += u128::from(value) * u128::from(times);
+    }
+
+    /// The count of a bucket, which may be beyond those that there are so far.
+    fn bucket(&mut self, index: usize) -> &mut u64 {
+        if self.counts.is_empty() {
+            self.first = index as u32;
+        }
+        let first = self.first as usize;
+        if index < first {
+            self.counts.splice(..0, std::iter::repeat_n(0, first - index));
+            self.first = index as u32;
+        }
+        let at = index - self.first as usize;
+        if at >= self.counts.len() {
+            self.counts.resize(at + 1, 0);
+        }
+        &mut self.counts[at]
+    }
+
+    /// The buckets that hold something and their counts, ascending.
+    fn filled(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        let counts = (self.first as usize..).zip(self.counts.iter().copied());
+        counts.filter(|(_, count)| *count > 0)
     }
 
     /// Adds all values of another histogram.
@@ -71,11 +93,8 @@ impl Histogram {
         if other.count == 0 {
             return;
         }
-        if self.counts.len() < other.counts.len() {
-            self.counts.resize(other.counts.len(), 0);
-        }
-        for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
-            *mine += theirs;
+        for (index, count) in other.filled() {
+            *self.bucket(index) += count;
         }
         self.min = if self.count == 0 { other.min } else { self.min.min(other.min) };
         self.max = self.max.max(other.max);
@@ -120,7 +139,7 @@ impl Histogram {
             return self.max;
         }
         let mut seen = 0;
-        for (index, count) in self.counts.iter().enumerate() {
+        for (index, count) in self.filled() {
             seen += count;
             if seen >= rank {
                 let (low, high) = bounds(index);
@@ -135,15 +154,16 @@ impl Histogram {
         if self.count == 0 {
             return 1.0;
         }
-        let last = index_of(value).min(self.counts.len().saturating_sub(1));
-        self.counts[..=last].iter().sum::<u64>() as f64 / self.count as f64
+        let last = index_of(value);
+        let within = self.filled().take_while(|(index, _)| *index <= last);
+        within.map(|(_, count)| count).sum::<u64>() as f64 / self.count as f64
     }
 
     /// The buckets that hold something: lowest value, highest value, count; ascending.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
-        self.counts.iter().enumerate().filter(|(_, count)| **count > 0).map(|(index, count)| {
+        self.filled().map(|(index, count)| {
             let (low, high) = bounds(index);
-            (low, high, *count)
+            (low, high, count)
         })
     }
 
@@ -206,12 +226,8 @@ impl TryFrom<Sparse> for Histogram {
         let mut full = Self::new();
         let mut total = 0u64;
         for (low, count) in sparse.buckets {
-            let index = index_of(low);
-            if index >= full.counts.len() {
-                full.counts.resize(index + 1, 0);
-            }
-            full.counts[index] =
-                full.counts[index].checked_add(count).ok_or("a bucket's count overflows")?;
+            let bucket = full.bucket(index_of(low));
+            *bucket = bucket.checked_add(count).ok_or("a bucket's count overflows")?;
             total = total.checked_add(count).ok_or("the bucket counts overflow")?;
         }
         if total != sparse.count {
