@@ -2,7 +2,8 @@
 
 use base::Span;
 
-/// Least and greatest growth of the round-trip time that counts (`MIN_RTT_THRESH`, `MAX_RTT_THRESH`).
+/// Least and greatest growth of the round-trip time that counts (`MIN_RTT_THRESH` and
+/// `MAX_RTT_THRESH`).
 const THRESHOLD: (u64, u64) = (4_000_000, 16_000_000);
 /// `MIN_RTT_DIVISOR`.
 const RTT_DIVISOR: u64 = 8;
