@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import event_queue
 import labs
 import peers
 import virtual
@@ -323,5 +324,6 @@ ROWS = {
     "throughput": throughput,
     "dumbbell": dumbbell,
     "hosts": hosts,
+    "events": event_queue.events,
     **virtual.ROWS,
 }
