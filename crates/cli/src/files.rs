@@ -4,6 +4,7 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use lab::plan::Model;
 use lab::{Diagnostic, Diagnostics, Lab, Overrides};
 use miette::{GraphicalReportHandler, GraphicalTheme};
 use serde_json::{Value, json};
@@ -115,7 +116,12 @@ pub(crate) fn check(args: &Check, terminal: &Terminal) -> Verdict {
         parts.push(format!("{} runs", lab.plans.len()));
     }
     terminal.data(format!("{} is fine: {}", args.changes.lab.display(), parts.join(", ")))?;
-    terminal.talk(format!("next: netarium run {}", args.changes.lab.display()));
+    let file = args.changes.lab.display();
+    terminal.talk(match (first.model, first.programs.is_empty()) {
+        (Model::Fluid, _) => format!("next: netarium sim {file}"),
+        (Model::Hop, true) => format!("next: netarium sim {file}, or netarium run {file}"),
+        (Model::Hop, false) => format!("next: netarium run {file}"),
+    });
     Ok(Exit::Ok)
 }
 

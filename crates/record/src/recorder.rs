@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base::Time;
 
@@ -20,6 +20,8 @@ const QUEUE_RECORDS: usize = 1 << 16;
 const QUEUE_BYTES: usize = 64 << 20;
 /// A lossless handle looks this often whether packets have been written.
 const FULL_PAUSE: Duration = Duration::from_micros(50);
+/// Records that a lossless recorder's writer gets together.
+const BATCH_RECORDS: usize = 256;
 /// The longest that a record stays in memory only.
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
 
@@ -58,12 +60,26 @@ pub struct RecorderReport {
 /// A packet's comment; empty for none.
 type Comment = &'static str;
 
+#[derive(Debug)]
 pub(super) enum Message {
     Link(LinkSample),
     Flow(Box<FlowSample>),
     Transfer(Transfer),
-    Packet { at: Time, capture: CaptureId, outbound: bool, comment: Comment, bytes: Box<[u8]> },
-    Log { at: Time, level: Level, source: String, text: String },
+    Packet {
+        at: Time,
+        capture: CaptureId,
+        outbound: bool,
+        comment: Comment,
+        bytes: Box<[u8]>,
+    },
+    Log {
+        at: Time,
+        level: Level,
+        source: String,
+        text: String,
+    },
+    /// What a lossless recorder's handles have gathered.
+    Batch(Vec<Message>),
     Finish,
 }
 
@@ -83,7 +99,34 @@ struct Shared {
 pub struct RecorderHandle {
     queue: SyncSender<Message>,
     shared: Arc<Shared>,
-    lossless: bool,
+    /// A lossless recorder's records are handed over together: to wake the writer takes longer
+    /// than to write one.
+    batch: Option<Arc<Mutex<Batch>>>,
+}
+
+/// Records that have not been handed over.
+#[derive(Debug)]
+struct Batch {
+    messages: Vec<Message>,
+    since: Instant,
+}
+
+impl Batch {
+    fn new() -> Self {
+        Self { messages: Vec::new(), since: Instant::now() }
+    }
+
+    /// Takes a record in; gives all back once they are many or old.
+    fn add(&mut self, message: Message) -> Option<Message> {
+        self.messages.push(message);
+        let due = self.messages.len() >= BATCH_RECORDS || self.since.elapsed() >= FLUSH_EVERY;
+        due.then(|| self.take())
+    }
+
+    fn take(&mut self) -> Message {
+        self.since = Instant::now();
+        Message::Batch(std::mem::take(&mut self.messages))
+    }
 }
 
 /// Writes a run's samples, captures and log from a thread of its own.
@@ -97,15 +140,17 @@ impl Recorder {
     /// Makes the files and starts the thread.
     pub fn start(folder: &RunFolder, options: &RecorderOptions) -> Result<Self, Error> {
         let writer = Writer::create(folder, options)?;
-        let (queue, records) = sync_channel(QUEUE_RECORDS);
+        let lossless = options.lossless;
+        let waiting = if lossless { QUEUE_RECORDS / BATCH_RECORDS } else { QUEUE_RECORDS };
+        let (queue, records) = sync_channel(waiting);
         let shared = Arc::new(Shared::default());
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("recorder".to_owned())
             .spawn(move || run(writer, &records, &theirs))
             .map_err(|e| Error::io("start a thread for", folder.path(), e))?;
-        let lossless = options.lossless;
-        Ok(Self { handle: RecorderHandle { queue, shared, lossless }, thread })
+        let batch = lossless.then(|| Arc::new(Mutex::new(Batch::new())));
+        Ok(Self { handle: RecorderHandle { queue, shared, batch }, thread })
     }
 
     /// A handle that feeds this recorder.
@@ -118,6 +163,10 @@ impl Recorder {
     pub fn finish(self) -> RecorderReport {
         let Self { handle, thread } = self;
         // A closed channel means a writer that ended early, which `join` tells.
+        if let Some(batch) = &handle.batch {
+            let rest = batch.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let _ = handle.queue.send(rest);
+        }
         let _ = handle.queue.send(Message::Finish);
         let joined = thread.join();
         let shared = &handle.shared;
@@ -156,7 +205,7 @@ impl RecorderHandle {
     /// Captures a packet.
     pub fn packet(&self, packet: &PacketRecord<'_>) {
         let length = packet.bytes.len();
-        while self.lossless
+        while self.batch.is_some()
             && self.shared.packet_bytes.load(Relaxed) > QUEUE_BYTES - length.min(QUEUE_BYTES)
             && !self.failed()
         {
@@ -191,49 +240,47 @@ impl RecorderHandle {
     /// Whether the writer has taken, or will take, the message. One that has failed goes on
     /// taking messages (and counts them as lost), so that nobody waits for it in vain.
     fn deliver(&self, message: Message) -> bool {
-        if self.lossless {
-            self.queue.send(message).is_ok()
-        } else {
-            self.queue.try_send(message).is_ok()
-        }
+        let Some(batch) = &self.batch else { return self.queue.try_send(message).is_ok() };
+        // While one hands over and waits, the others wait with it: order is kept.
+        let mut batch = batch.lock().unwrap_or_else(PoisonError::into_inner);
+        batch.add(message).is_none_or(|all| self.queue.send(all).is_ok())
     }
 }
 
 /// The writer thread: returns the number of packets in captures.
 fn run(mut writer: Writer, records: &Receiver<Message>, shared: &Shared) -> u64 {
-    let mut failed = false;
-    let mut fail = |result: Result<(), Error>| {
-        if let Err(error) = result {
-            failed = true;
+    let fail = |result: Result<(), Error>| {
+        result.is_err_and(|error| {
             shared.failed.store(true, Relaxed);
             shared.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-        }
-        failed
+            true
+        })
     };
     let mut lost = false;
     loop {
-        let message = match records.recv_timeout(FLUSH_EVERY) {
+        let (one, many) = match records.recv_timeout(FLUSH_EVERY) {
             Ok(Message::Finish) | Err(RecvTimeoutError::Disconnected) => break,
-            Ok(message) => Some(message),
-            Err(RecvTimeoutError::Timeout) => None,
+            Ok(Message::Batch(many)) => (None, many),
+            Ok(message) => (Some(message), Vec::new()),
+            Err(RecvTimeoutError::Timeout) => (None, Vec::new()),
         };
-        let packet = match &message {
-            Some(Message::Packet { bytes, .. }) => Some(bytes.len()),
-            _ => None,
-        };
-        if let Some(length) = packet {
-            shared.packet_bytes.fetch_sub(length, Relaxed);
-        }
-        if lost {
-            match (packet, message) {
-                (Some(_), _) => _ = shared.capture_drops.fetch_add(1, Relaxed),
-                (None, Some(_)) => _ = shared.records_lost.fetch_add(1, Relaxed),
-                (None, None) => {}
+        for message in one.into_iter().chain(many) {
+            let packet = match &message {
+                Message::Packet { bytes, .. } => Some(bytes.len()),
+                _ => None,
+            };
+            if let Some(length) = packet {
+                shared.packet_bytes.fetch_sub(length, Relaxed);
             }
-            continue;
+            if lost {
+                let counter =
+                    if packet.is_some() { &shared.capture_drops } else { &shared.records_lost };
+                counter.fetch_add(1, Relaxed);
+            } else {
+                lost = fail(writer.take(message));
+            }
         }
-        let written = message.map_or(Ok(()), |message| writer.take(message));
-        lost = fail(written.and_then(|()| writer.flush_if_due()));
+        lost = lost || fail(writer.flush_if_due());
     }
     // Even after a failure: what can still be saved is saved, and the first error stands.
     fail(writer.finish());

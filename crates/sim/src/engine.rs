@@ -24,6 +24,8 @@ pub struct Simulation {
     net: Net,
     flows: Vec<Flow>,
     schedule: Schedule,
+    /// When the next event of the lab is due; [`Time::MAX`] after the last.
+    next_change: Time,
     /// Changes and events of the lab that took place.
     happened: Vec<Event>,
     changes: u64,
@@ -69,6 +71,7 @@ impl Simulation {
         Ok(Self {
             finite: net.pending > 0,
             net,
+            next_change: plan.events.first().map_or(Time::MAX, |event| event.at),
             schedule: Schedule::new(Arc::clone(&plan)),
             happened: Vec::new(),
             changes: 0,
@@ -88,13 +91,14 @@ impl Simulation {
 
     /// When something next happens; `None` if nothing ever will.
     pub fn next(&self) -> Option<Time> {
-        let due = [self.schedule.next(), self.net.fabric.next_wake(), self.net.next_timer()];
+        let change = (self.next_change < Time::MAX).then_some(self.next_change);
+        let due = [change, self.net.fabric.next_wake(), self.net.next_timer()];
         due.into_iter().flatten().min()
     }
 
     /// Whether all that has an end of its own has come to it: nothing more is worth waiting for.
     pub fn is_done(&self) -> bool {
-        self.finite && self.net.pending == 0 && self.schedule.next().is_none()
+        self.net.pending == 0 && self.finite && self.next_change == Time::MAX
     }
 
     /// Runs up to and including `until`, or to the event with which it is done.
@@ -106,13 +110,13 @@ impl Simulation {
     /// there.
     pub fn advance_at_most(&mut self, until: Time, turns: u64) -> bool {
         for _ in 0..turns {
-            let change = self.schedule.next().unwrap_or(Time::MAX);
-            let arrival = self.net.fabric.next_wake().unwrap_or(Time::MAX);
-            let timer = self.net.next_timer().unwrap_or(Time::MAX);
-            let at = change.min(arrival).min(timer);
             if self.is_done() {
                 return true;
             }
+            let change = self.next_change;
+            let arrival = self.net.fabric.next_wake().unwrap_or(Time::MAX);
+            let timer = self.net.next_timer().unwrap_or(Time::MAX);
+            let at = change.min(arrival).min(timer);
             if at > until {
                 self.net.now = self.net.now.max(until);
                 return true;
@@ -221,6 +225,7 @@ impl Simulation {
             }
             self.happened.push(event);
         }
+        self.next_change = self.schedule.next().unwrap_or(Time::MAX);
     }
 
     /// The next timer goes off.

@@ -104,7 +104,7 @@ impl Writer {
                 self.log.buffer.push(b'\n');
                 self.log.flush_if_large()
             }
-            Message::Finish => Ok(()),
+            Message::Batch(_) | Message::Finish => Ok(()),
         }
     }
 
