@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from machine import NETARIUM, Failure, finish, folder, last_json, one_core, start
+from machine import NETARIUM, Failure, Processor, finish, folder, last_json, one_core, start
 
 
 class Run:
@@ -58,10 +58,11 @@ def simulate(text, timeout=300):
         lab, runs = Path(place) / "lab.toml", Path(place) / "runs"
         lab.write_text(text)
         words = [NETARIUM, "sim", lab, *OPTIONS, "--runs", runs]
-        finish(start(one_core(words), cwd=place), timeout)
+        with Processor() as processor:
+            finish(start(one_core(words), cwd=place), timeout)
         (path,) = runs.iterdir()
         record = json.loads((path / "run.json").read_text())
-        return record["simulation"], record
+        return {**record["simulation"], "cpu_s": processor.seconds}, record
 
 
 def program(name, node, words, more=""):

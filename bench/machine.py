@@ -3,6 +3,7 @@
 import ctypes
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -69,6 +70,22 @@ def last_json(text):
         if line.startswith("{"):
             return json.loads(line)
     raise Failure("no result was printed")
+
+
+class Processor:
+    """Processor time of the programs that were started and waited for within."""
+
+    def __enter__(self):
+        self.seconds = -self._all()
+        return self
+
+    def __exit__(self, *_):
+        self.seconds += self._all()
+
+    @staticmethod
+    def _all():
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return usage.ru_utime + usage.ru_stime
 
 
 def have(program):

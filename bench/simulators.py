@@ -5,7 +5,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from machine import finish, last_json, one_core, run, start
+from machine import Processor, finish, last_json, one_core, run, start
 
 SOURCES = Path(__file__).resolve().parent / "peers"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "netarium-bench"
@@ -60,4 +60,6 @@ def _program(simulator, source):
 def simulate(simulator, source, *words, text=None, timeout=300):
     """Runs a program on one core, with this text as its input; what it printed last."""
     command = one_core([_program(simulator, source), *words])
-    return last_json(finish(start(command, stdin=subprocess.PIPE), timeout, text))
+    with Processor() as processor:
+        output = finish(start(command, stdin=subprocess.PIPE), timeout, text)
+    return {**last_json(output), "cpu_s": processor.seconds}

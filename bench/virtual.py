@@ -35,6 +35,7 @@ def beside_ns3(table, row, what, ours, source, words, text=None):
         found = table.attempt(name, lambda: simulators.simulate(name, source, *words, text=text))
         if found:
             table.peer(row, name, "packet-hops", "/s", found["packet_hops"] / found["wall_s"])
+            table.peer(row, name, "of processor", "/s", found["packet_hops"] / found["cpu_s"])
             table.peer(row, name, "goodput", "Gbit/s", found["goodput_bits_per_s"] / 1e9)
             table.peer(row, name, "events", "/s", found["events"] / found["wall_s"])
             bits = found["goodput_bits_per_s"] * found["virtual_s"]
@@ -48,6 +49,8 @@ def beside_ns3(table, row, what, ours, source, words, text=None):
 
     table.ours(row, what, "packet-hops", "/s", hops, *others("packet-hops"), ratio=20)
     table.ours(row, what, "alone", "/s", hops, at_least=5e6)
+    busy = mine["packet_hops"] / mine["cpu_s"]
+    table.ours(row, what, "of processor", "/s", busy, *others("of processor"))
     table.ours(row, what, "events", "/s", mine["events_per_s"], *others("events"))
     seconds = record["elapsed_s"]
     table.ours(row, what, "goodput", "Gbit/s", goodput / seconds / 1e9, *others("goodput"))
@@ -114,6 +117,7 @@ def one_flow(table, repetitions, short):
         beside = ("Shadow (as measured elsewhere)", "speed")
         speed = mine["speed_factor"]
         table.ours("sim-flow", "20 s", "speed", "x real time", speed, beside, at_least=500)
+        table.ours("sim-flow", "20 s", "of processor", "x", 20 / mine["cpu_s"])
         table.ours("sim-flow", "20 s", "goodput", "Mbit/s", goodput / 1e6)
         table.ours("sim-flow", "20 s", "packet-hops", "/s", mine["packet_hops"] / mine["wall_s"])
 
