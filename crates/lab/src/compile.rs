@@ -7,7 +7,7 @@ use base::{Bytes, IfaceId, LinkId, NodeId, Ratio, Span};
 use fabric::LinkConfig;
 
 use crate::code::Code;
-use crate::diagnostic::{Sink, position};
+use crate::diagnostic::{Lines, Sink};
 use crate::files::Files;
 use crate::plan::{Limits, Metric, Model, Plan, Precision, Routing};
 use crate::tree::{At, Data, Table};
@@ -47,6 +47,7 @@ struct Compiler<'a> {
     nodes: BTreeMap<String, NodeId>,
     links: BTreeMap<String, LinkId>,
     places: Places<'a>,
+    lines: Lines<'a>,
 }
 
 /// Where things stand in the file.
@@ -76,6 +77,7 @@ pub(crate) fn compile(input: &Input<'_>, files: &mut Files, sink: &mut Sink) -> 
         nodes: BTreeMap::new(),
         links: BTreeMap::new(),
         places: Places::default(),
+        lines: Lines::new(input.text),
     };
     compiler.read_nodes();
     compiler.read_graphs();
@@ -190,7 +192,7 @@ impl<'a> Compiler<'a> {
     }
 
     fn place(&self, at: &At) -> (u32, u32) {
-        position(self.input.text, at.start)
+        self.lines.position(at.start)
     }
 
     /// Whether there is room for one more; says so once if not.

@@ -134,6 +134,28 @@ pub(crate) fn position(text: &str, offset: usize) -> (u32, u32) {
     (line as u32, column as u32)
 }
 
+/// Where the lines of a text begin, to ask for many positions in it.
+#[derive(Debug)]
+pub(crate) struct Lines<'a> {
+    text: &'a str,
+    starts: Vec<usize>,
+}
+
+impl<'a> Lines<'a> {
+    pub(crate) fn new(text: &'a str) -> Self {
+        let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+        Self { text, starts: std::iter::once(0).chain(ends.map(|(at, _)| at + 1)).collect() }
+    }
+
+    /// As [`position`].
+    pub(crate) fn position(&self, offset: usize) -> (u32, u32) {
+        let line = self.starts.partition_point(|start| *start <= offset);
+        let start = self.starts[line.saturating_sub(1)];
+        let (_, column) = position(self.text.get(start..).unwrap_or_default(), offset - start);
+        (line as u32, column)
+    }
+}
+
 /// Collects what is found.
 #[derive(Debug, Default)]
 pub(crate) struct Sink {
@@ -206,6 +228,21 @@ pub(crate) fn suggest<'a>(
                 listed.push(format!("… ({} in all)", known.len()));
             }
             format!("{kind}: {}", listed.join(", "))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_know_every_position() {
+        for text in ["", "a", "ä = 1\n\n[b]\nc = \"d\"", "\n\n"] {
+            let lines = Lines::new(text);
+            for (offset, _) in text.char_indices().chain([(text.len(), ' ')]) {
+                assert_eq!(lines.position(offset), position(text, offset), "{text:?} {offset}");
+            }
         }
     }
 }
