@@ -6,8 +6,8 @@
 //!
 //! ```text
 //! push ─┬─ up to the horizon ──→ front: sorted, ← pop
-//!       └─ beyond ──→ wheel: 64 buckets a level, by the highest digit
-//!                     (base 64) in which time and horizon differ
+//!       └─ beyond ──→ wheel: 128 buckets a level, by the highest digit
+//!                     (base 128) in which time and horizon differ
 //! ```
 //!
 //! When the front is empty, the first bucket moves to it and the horizon to the bucket's end; a
@@ -130,7 +130,8 @@ impl<T: Copy> EventQueue<T> {
     fn load(&mut self) {
         while let Some(bucket) = self.wheel.lowest() {
             let size = self.wheel.size(bucket);
-            if bucket.level > 0 && size > SMALL {
+            let instant = self.wheel.instant(bucket);
+            if size > SMALL && !instant {
                 if !self.front.is_empty() {
                     return;
                 }
@@ -148,7 +149,7 @@ impl<T: Copy> EventQueue<T> {
             }
             self.horizon = bucket.end(self.horizon);
             self.wheel.empty(bucket, &mut self.front);
-            if bucket.level > 0 {
+            if !instant {
                 self.front.sort_from(held);
             }
         }

@@ -6,8 +6,10 @@ use super::Entry;
 use super::front::Front;
 
 /// Bits of a digit.
-const BITS: u32 = 6;
+const BITS: u32 = 7;
 const SLOTS: usize = 1 << BITS;
+/// Words of a bit a slot.
+const WORDS: usize = SLOTS / 64;
 /// Digits of a time.
 const LEVELS: usize = 64_usize.div_ceil(BITS as usize);
 /// Entries of a chunk: enough to read ahead through many pending events. Not a power of two, so
@@ -18,8 +20,9 @@ const NONE: u32 = u32::MAX;
 /// Entries in the order in which they came, in chunks linked from first to last.
 #[derive(Clone, Copy, Debug)]
 struct List {
-    /// The earliest time.
+    /// The earliest time and the latest.
     least: u64,
+    most: u64,
     len: u32,
     first: u32,
     last: u32,
@@ -27,7 +30,7 @@ struct List {
 
 impl Default for List {
     fn default() -> Self {
-        Self { least: u64::MAX, len: 0, first: NONE, last: NONE }
+        Self { least: u64::MAX, most: 0, len: 0, first: NONE, last: NONE }
     }
 }
 
@@ -76,7 +79,7 @@ pub(super) fn horizon_between(from: u64, to: u64) -> u64 {
 pub(super) struct Wheel<T> {
     lists: Vec<List>,
     /// Bit for slot: whether the list has entries.
-    occupied: [u64; LEVELS],
+    occupied: [[u64; WORDS]; LEVELS],
     /// Bit for level: whether any slot is occupied.
     levels: u64,
     /// Chunk `n` is `CHUNK` entries from `n * CHUNK` on.
@@ -90,7 +93,7 @@ impl<T> Default for Wheel<T> {
     fn default() -> Self {
         Self {
             lists: vec![List::default(); LEVELS * SLOTS],
-            occupied: [0; LEVELS],
+            occupied: [[0; WORDS]; LEVELS],
             levels: 0,
             entries: Vec::new(),
             links: Vec::new(),
@@ -111,7 +114,7 @@ impl<T: Copy> Wheel<T> {
             let chunk = self.chunk(entry);
             if len == 0 {
                 self.lists[index].first = chunk;
-                self.occupied[level as usize] |= 1 << slot;
+                self.occupied[level as usize][slot as usize / 64] |= 1 << (slot % 64);
                 self.levels |= 1 << level;
             } else {
                 self.links[last as usize] = chunk;
@@ -123,6 +126,7 @@ impl<T: Copy> Wheel<T> {
         let list = &mut self.lists[index];
         list.len = len + 1;
         list.least = list.least.min(entry.at);
+        list.most = list.most.max(entry.at);
     }
 
     /// The earliest time.
@@ -136,7 +140,15 @@ impl<T: Copy> Wheel<T> {
             return None;
         }
         let level = self.levels.trailing_zeros();
-        Some(Bucket { level, slot: self.occupied[level as usize].trailing_zeros() })
+        let words = &self.occupied[level as usize];
+        let word = words.iter().position(|word| *word != 0)?;
+        Some(Bucket { level, slot: word as u32 * 64 + words[word].trailing_zeros() })
+    }
+
+    /// Whether all of a bucket's entries have one time.
+    pub(super) fn instant(&self, bucket: Bucket) -> bool {
+        let List { least, most, .. } = self.lists[bucket.index()];
+        least == most
     }
 
     pub(super) fn size(&self, bucket: Bucket) -> usize {
@@ -184,8 +196,8 @@ impl<T: Copy> Wheel<T> {
 
     fn remove(&mut self, bucket: Bucket) -> List {
         let level = bucket.level as usize;
-        self.occupied[level] &= !(1 << bucket.slot);
-        if self.occupied[level] == 0 {
+        self.occupied[level][bucket.slot as usize / 64] &= !(1 << (bucket.slot % 64));
+        if self.occupied[level] == [0; WORDS] {
             self.levels &= !(1 << level);
         }
         take(&mut self.lists[bucket.index()])
