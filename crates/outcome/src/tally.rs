@@ -19,24 +19,23 @@ pub struct Tally {
     pub retransmits: u64,
     /// Retransmission timeouts in the present run, where the transport tells them.
     pub timeouts: Option<u64>,
-    /// Datagrams of the present run, as far as observed.
-    pub datagrams: Datagrams,
     /// Transfers that began; [`Self::transfer`] counts those that complete.
     pub transfers_started: u64,
     /// The same of runs that have ended.
     past_retransmits: u64,
     past_timeouts: u64,
-    past_datagrams: Datagrams,
+    /// Datagrams of the present run, as far as observed, and of runs that have ended.
+    datagrams: Option<Box<[Datagrams; 2]>>,
     /// TCP's smoothed round-trip time when it was last observed.
     pub srtt: Option<Span>,
     /// TCP's congestion window when it was last observed, in bytes.
     pub window_bytes: Option<u64>,
     /// Smoothed round-trip times, in nanoseconds, one a sample.
-    pub rtt: Histogram,
+    rtt: Lazy,
     /// Goodput of whole intervals, in bit/s.
-    pub goodput: Histogram,
+    goodput: Lazy,
     completed: u64,
-    slowdown: Histogram,
+    slowdown: Lazy,
     delay: Split,
     latency: Split,
     reported: Reported,
@@ -45,8 +44,8 @@ pub struct Tally {
 /// A histogram of everything and one of the present interval.
 #[derive(Debug, Default)]
 struct Split {
-    all: Histogram,
-    interval: Histogram,
+    all: Lazy,
+    interval: Lazy,
 }
 
 impl Split {
@@ -55,10 +54,30 @@ impl Split {
     }
 
     fn cut(&mut self) -> Option<record::Distribution> {
-        let distribution = self.interval.distribution();
-        self.all.merge(&self.interval);
-        self.interval.clear();
+        let interval = self.interval.0.as_mut().filter(|interval| interval.count() > 0)?;
+        let distribution = interval.distribution();
+        self.all.get().merge(interval);
+        interval.clear();
         distribution
+    }
+}
+
+/// A histogram that takes no room before its first value: labs have many flows, and each has few
+/// of them.
+#[derive(Debug, Default)]
+struct Lazy(Option<Box<Histogram>>);
+
+impl Lazy {
+    fn get(&mut self) -> &mut Histogram {
+        self.0.get_or_insert_default()
+    }
+
+    fn record(&mut self, value: u64) {
+        self.get().record(value);
+    }
+
+    fn take(&mut self) -> Histogram {
+        self.0.take().map_or_else(Histogram::new, |histogram| *histogram)
     }
 }
 
@@ -99,10 +118,22 @@ impl Tally {
         self.past_retransmits + self.retransmits
     }
 
+    /// Enters the datagrams of the present run, as far as observed.
+    pub fn observe_datagrams(&mut self, datagrams: Datagrams) {
+        self.datagrams.get_or_insert_default()[0] = datagrams;
+    }
+
+    /// Enters the round-trip time that was last observed as one of the flow's.
+    pub fn record_rtt(&mut self) {
+        if let Some(srtt) = self.srtt {
+            self.rtt.record(srtt.as_nanos());
+        }
+    }
+
     /// Datagrams over all runs of the flow.
     pub fn datagrams(&self) -> Datagrams {
-        let mut sum = self.past_datagrams;
-        sum += self.datagrams;
+        let [mut sum, past] = self.datagrams.as_deref().copied().unwrap_or_default();
+        sum += past;
         sum
     }
 
@@ -110,7 +141,9 @@ impl Tally {
     pub fn close_run(&mut self) {
         self.past_retransmits += std::mem::take(&mut self.retransmits);
         self.past_timeouts += self.timeouts.as_mut().map_or(0, std::mem::take);
-        self.past_datagrams += std::mem::take(&mut self.datagrams);
+        if let Some([now, past]) = self.datagrams.as_deref_mut() {
+            *past += std::mem::take(now);
+        }
         self.srtt = None;
         self.window_bytes = None;
     }
@@ -144,9 +177,7 @@ impl Tally {
         }
         sample.rtt = self.srtt;
         sample.cwnd_bytes = self.window_bytes;
-        if let Some(srtt) = self.srtt {
-            self.rtt.record(srtt.as_nanos());
-        }
+        self.record_rtt();
         self.reported = Reported {
             sent: self.sent,
             received: self.received,
@@ -176,12 +207,12 @@ impl Tally {
             Traffic::Rpc { .. } => (true, false, true, false),
         };
         let (retransmits, datagrams) = (self.retransmits(), self.datagrams());
-        let mut latency = self.latency.all;
+        let mut latency = self.latency.all.take();
         let transfers = many.then(|| Transfers {
             started: self.transfers_started.max(self.completed),
             completed: self.completed,
             completion: std::mem::take(&mut latency),
-            slowdown: self.slowdown,
+            slowdown: self.slowdown.take(),
         });
         FlowResult {
             id,
@@ -198,10 +229,10 @@ impl Tally {
             datagrams: udp.then_some(datagrams),
             responses: rpc.then_some(self.responses),
             transfers,
-            rtt: self.rtt,
-            delay: self.delay.all,
+            rtt: self.rtt.take(),
+            delay: self.delay.all.take(),
             latency,
-            goodput: self.goodput,
+            goodput: self.goodput.take(),
         }
     }
 }

@@ -5,8 +5,10 @@ mod paced;
 mod rpc;
 mod transfers;
 
-use base::{Bytes, Span, Time};
-use lab::plan::Traffic;
+use std::sync::Arc;
+
+use base::{Bytes, RandomStream, Span, Time};
+use lab::plan::{Flow as Spec, Traffic};
 use outcome::Tally;
 use record::Transfer;
 use transport::tcp::Config;
@@ -24,7 +26,7 @@ pub(crate) enum App {
     Bulk(Bulk),
     Transfers(Box<Transfers>),
     Paced(Box<Paced>),
-    Rpc(Box<Rpc>),
+    Rpc(Rpc),
 }
 
 /// How far a flow has come.
@@ -47,15 +49,21 @@ pub(crate) struct Given {
     pub(crate) flow: u32,
     /// Its number in the original plan.
     pub(crate) id: base::FlowId,
-    /// Keys its random streams.
-    pub(crate) name: String,
+    /// As the plan has it; its name keys its random streams.
+    pub(crate) spec: Arc<Spec>,
     pub(crate) seed: u64,
     /// Tells its packets from other flows'.
     pub(crate) hash: u32,
-    /// How its connections behave.
-    pub(crate) config: Config,
+    /// How its connections behave; shared by flows whose behave alike.
+    pub(crate) config: Arc<Config>,
     pub(crate) ideal: Ideal,
-    pub(crate) traffic: Traffic,
+}
+
+impl Given {
+    /// The random stream of one of its purposes.
+    pub(crate) fn stream(&self, purpose: &str) -> RandomStream {
+        RandomStream::new(self.seed, &format!("flow/{}/{purpose}", self.spec.name))
+    }
 }
 
 /// What an application may use while it is called.
@@ -125,13 +133,14 @@ impl News {
 impl App {
     /// Begins a run of a flow.
     pub(crate) fn open(scope: &mut Scope<'_>) -> Self {
-        match &scope.given.traffic {
+        let given = scope.given;
+        match &given.spec.traffic {
             Traffic::Bulk { size, streams, .. } => Self::Bulk(Bulk::open(scope, *size, *streams)),
             Traffic::Transfers { sizes, arrivals, count, .. } => {
                 Self::Transfers(Box::new(Transfers::open(scope, sizes, arrivals, *count)))
             }
             Traffic::Paced { .. } => Self::Paced(Box::new(Paced::open(scope))),
-            Traffic::Rpc { .. } => Self::Rpc(Box::new(Rpc::open(scope))),
+            Traffic::Rpc { .. } => Self::Rpc(Rpc::open(scope)),
         }
     }
 

@@ -5,14 +5,18 @@
 //! picks. A simulation therefore runs on the sorted plan, and results are told in the numbers of
 //! the original.
 
+use std::sync::Arc;
+
 use base::{FlowId, IfaceId, LinkId, NodeId};
-use lab::plan::{Action, Filter, MirrorTarget, Plan};
+use lab::plan::{Action, Filter, Flow, MirrorTarget, Plan};
 
 /// A sorted plan and the way back.
 #[derive(Clone, Debug)]
 pub(crate) struct Canonical {
-    /// The plan with sorted tables, without expectations.
+    /// The plan with sorted tables, without expectations and flows.
     pub(crate) plan: Plan,
+    /// Its flows.
+    pub(crate) specs: Vec<Arc<Flow>>,
     /// The number of each of its links in the original plan.
     pub(crate) links: Vec<LinkId>,
     /// The number of each of its flows in the original plan.
@@ -102,10 +106,10 @@ impl Canonical {
             links: Order::by_name(&plan.links, |link| &link.name),
             flows: Order::by_name(&plan.flows, |flow| &flow.name),
         };
-        let mut sorted = Plan { expectations: Vec::new(), ..plan.clone() };
+        let mut sorted = plan.clone();
+        (sorted.expectations, sorted.flows) = (Vec::new(), Vec::new());
         sorted.nodes = numbers.nodes.apply(&plan.nodes);
         sorted.links = numbers.links.apply(&plan.links);
-        sorted.flows = numbers.flows.apply(&plan.flows);
         for node in &mut sorted.nodes {
             node.ifaces.iter_mut().for_each(|iface| *iface = numbers.iface(*iface));
             node.ifaces.sort_unstable();
@@ -125,10 +129,11 @@ impl Canonical {
                 iface
             })
             .collect();
-        for flow in &mut sorted.flows {
-            flow.from = numbers.node(flow.from);
-            flow.to = numbers.node(flow.to);
-        }
+        let spec = |old: &usize| {
+            let mut flow = plan.flows[*old].clone();
+            (flow.from, flow.to) = (numbers.node(flow.from), numbers.node(flow.to));
+            Arc::new(flow)
+        };
         for event in &mut sorted.events {
             event.action = numbers.action(&event.action);
         }
@@ -141,6 +146,7 @@ impl Canonical {
         }
         sorted.captures.iter_mut().for_each(|iface| *iface = numbers.iface(*iface));
         Self {
+            specs: numbers.flows.old.iter().map(spec).collect(),
             plan: sorted,
             links: numbers.links.old.iter().map(|old| LinkId::at(*old)).collect(),
             flows: numbers.flows.old.iter().map(|old| FlowId::at(*old)).collect(),

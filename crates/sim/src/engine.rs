@@ -48,23 +48,20 @@ impl Simulation {
     /// control, datagrams larger than the path takes.
     pub fn try_new(plan: &Plan) -> Result<Self> {
         refuse(plan)?;
-        let Canonical { mut plan, links, flows: ids } = Canonical::new(plan);
+        let mut sorted = Canonical::new(plan);
         // Without programs no router needs a kernel: the fabric forwards for all of them.
-        for node in plan.nodes.iter_mut().filter(|node| node.kind == Role::Router) {
+        for node in sorted.plan.nodes.iter_mut().filter(|node| node.kind == Role::Router) {
             node.fabric = NodeKind::Router;
         }
-        let plan = Arc::new(plan);
-        let (routes, given) = given::flows(&plan, &ids)?;
+        let (routes, given) = given::flows(&sorted)?;
+        let plan = Arc::new(sorted.plan);
         let routes = Arc::new(routes);
         let fabric = outcome::fabric(&plan, Box::new(Shared(Arc::clone(&routes))))?;
         let legs = given.iter().map(|(_, legs)| *legs).collect();
         let mut net = Net::new(fabric, routes, legs, plan.seed);
-        let mut flows: Vec<Flow> = given
-            .into_iter()
-            .zip(&plan.flows)
-            .map(|((given, _), spec)| Flow::new(given, spec.clone()))
-            .collect();
-        net.pending = plan.flows.iter().filter(|flow| Flow::is_finite(flow)).count();
+        net.pending = sorted.specs.iter().filter(|flow| Flow::is_finite(flow)).count();
+        drop(sorted.specs);
+        let mut flows: Vec<Flow> = given.into_iter().map(|(given, _)| Flow::new(given)).collect();
         for flow in &mut flows {
             flow.arm(&mut net);
         }
@@ -76,8 +73,8 @@ impl Simulation {
             happened: Vec::new(),
             changes: 0,
             transfers: Vec::new(),
-            links: inverse(&links, LinkId::index),
-            order: inverse(&ids, FlowId::index),
+            links: inverse(&sorted.links, LinkId::index),
+            order: inverse(&sorted.flows, FlowId::index),
             flows,
             last_sample: Time::ZERO,
             plan,

@@ -12,7 +12,6 @@ use crate::net::Net;
 #[derive(Debug)]
 pub(crate) struct Flow {
     given: Given,
-    spec: Spec,
     phase: Phase,
     tally: Tally,
     course: Course,
@@ -35,7 +34,7 @@ enum Phase {
 }
 
 impl Flow {
-    pub(crate) fn new(given: Given, spec: Spec) -> Self {
+    pub(crate) fn new(given: Given) -> Self {
         let course = Course {
             outcome: Outcome::NotStarted,
             started: None,
@@ -45,7 +44,6 @@ impl Flow {
         };
         Self {
             given,
-            spec,
             phase: Phase::Waiting,
             tally: Tally::default(),
             course,
@@ -68,7 +66,7 @@ impl Flow {
 
     fn deadline(&self) -> Option<Time> {
         match &self.phase {
-            Phase::Waiting => Some(self.spec.start),
+            Phase::Waiting => Some(self.given.spec.start),
             Phase::Running(app) => [app.deadline(), self.expires].into_iter().flatten().min(),
             Phase::Ended => None,
         }
@@ -116,9 +114,9 @@ impl Flow {
         self.course.started = self.course.started.or(Some(net.now));
         self.course.completion = None;
         self.run_started = net.now;
-        self.expires = self.spec.duration.map(|duration| net.now + duration);
+        self.expires = self.given.spec.duration.map(|duration| net.now + duration);
         self.touched = true;
-        if matches!(self.phase, Phase::Ended) && Self::is_finite(&self.spec) {
+        if matches!(self.phase, Phase::Ended) && Self::is_finite(&self.given.spec) {
             net.pending += 1;
         }
         let mut scope = Scope {
@@ -204,15 +202,13 @@ impl Flow {
 
     fn end(&mut self, net: &mut Net, transfers: &mut Vec<Transfer>, at: Time, outcome: Outcome) {
         let phase = std::mem::replace(&mut self.phase, Phase::Ended);
-        if !matches!(phase, Phase::Ended) && Self::is_finite(&self.spec) {
+        if !matches!(phase, Phase::Ended) && Self::is_finite(&self.given.spec) {
             net.pending -= 1;
         }
         if let Phase::Running(mut app) = phase {
             app.cease(net.now);
             app.observe(net, &mut self.tally);
-            if let Some(srtt) = self.tally.srtt {
-                self.tally.rtt.record(srtt.as_nanos());
-            }
+            self.tally.record_rtt();
             self.tally.close_run();
             let mut scope = Scope {
                 net,
@@ -240,7 +236,7 @@ impl Flow {
         }
         self.touched = running;
         let interval = net.now.since(last);
-        let sample = self.tally.cut(net.now, interval, self.given.id, &self.spec.traffic);
+        let sample = self.tally.cut(net.now, interval, self.given.id, &self.given.spec.traffic);
         if running && self.run_started <= last {
             self.tally.record_goodput(&sample);
         }
@@ -249,6 +245,6 @@ impl Flow {
 
     /// What it achieved.
     pub(crate) fn into_result(self) -> FlowResult {
-        self.tally.into_result(self.given.id, &self.spec, self.course)
+        self.tally.into_result(self.given.id, &self.given.spec, self.course)
     }
 }

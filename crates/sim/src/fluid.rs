@@ -77,16 +77,13 @@ impl Simulation {
     /// As those of [`crate::Simulation::try_new`].
     pub fn try_new(plan: &Plan) -> Result<Self> {
         engine::refuse(plan)?;
-        let Canonical { plan, links, flows: ids } = Canonical::new(plan);
+        let sorted = Canonical::new(plan);
+        let (routes, given) = given::flows(&sorted)?;
+        let Canonical { plan, links, flows: ids, .. } = sorted;
         let plan = Arc::new(plan);
-        let (routes, given) = given::flows(&plan, &ids)?;
         let ends = given.iter().map(|(given, legs)| Ends::new(&plan, given, legs)).collect();
         let mut net = Net::new(Arc::clone(&plan), routes, ends, TOLERANCE);
-        let flows: Vec<Flow> = given
-            .into_iter()
-            .zip(&plan.flows)
-            .map(|((given, _), spec)| Flow::new(given, spec.clone()))
-            .collect();
+        let flows: Vec<Flow> = given.into_iter().map(|(given, _)| Flow::new(given)).collect();
         for flow in &flows {
             flow.arm(&mut net);
         }

@@ -1,5 +1,7 @@
 //! What flows are given: their places, paths and transports.
 
+use std::sync::Arc;
+
 use base::{FlowId, IfaceId, NodeId};
 use lab::plan::{Family, Flow, Plan, Role, Tcp, Traffic};
 use lab::routes::Routes;
@@ -7,6 +9,7 @@ use transport::tcp::Config;
 use transport::tcp::control::Control;
 
 use crate::app::Given;
+use crate::canonical::Canonical;
 use crate::net::{Leg, UDP_HEADER};
 use crate::path::{self, Ideal};
 use crate::{Error, Result};
@@ -23,32 +26,25 @@ const LARGEST_PACKET: u32 = 65_535;
 /// What a flow is given, and both of its sides.
 pub(crate) type Placed = (Given, [Leg; 2]);
 
-/// All flows of a sorted plan, and its routes as the run begins; `ids` has the flows' numbers in
-/// the original plan.
+/// What the flows of a sorted plan are given, and its routes as the run begins.
 ///
 /// # Errors
 /// If a flow has no route or is otherwise impossible.
-pub(crate) fn flows(plan: &Plan, ids: &[FlowId]) -> Result<(Routes, Vec<Placed>)> {
+pub(crate) fn flows(sorted: &Canonical) -> Result<(Routes, Vec<Placed>)> {
+    let plan = &sorted.plan;
     let now: Vec<bool> = plan.links.iter().map(|link| link.up).collect();
     // Links that are down now may come up: places hold for the whole run.
     let ever = ever_up(plan);
     let ways = Routes::compute(plan, &ever);
-    let given = over(plan, ids, &ways)?;
-    let routes = if now == ever { ways } else { Routes::compute(plan, &now) };
-    Ok((routes, given))
-}
-
-fn over(plan: &Plan, ids: &[FlowId], ways: &Routes) -> Result<Vec<Placed>> {
     let mtus = path::smallest_mtus(plan);
-    plan.flows
-        .iter()
-        .zip(ids)
-        .enumerate()
-        .map(|(at, (flow, id))| {
-            let place = Place { plan, ways, mtus: &mtus, flow };
-            place.given(at as u32, *id)
-        })
-        .collect()
+    let mut placed: Vec<Placed> = Vec::with_capacity(sorted.specs.len());
+    for (flow, id) in sorted.specs.iter().zip(&sorted.flows) {
+        let place = Place { plan, ways: &ways, mtus: &mtus, flow };
+        let like = placed.last().map(|(given, _)| &given.config);
+        placed.push(place.given(placed.len() as u32, *id, like)?);
+    }
+    let routes = if now == ever { ways } else { Routes::compute(plan, &now) };
+    Ok((routes, placed))
 }
 
 /// Whether each link is in service at any time.
@@ -73,12 +69,12 @@ struct Place<'a> {
     plan: &'a Plan,
     ways: &'a Routes,
     mtus: &'a [Option<u32>],
-    flow: &'a Flow,
+    flow: &'a Arc<Flow>,
 }
 
 impl Place<'_> {
-    fn given(&self, at: u32, id: FlowId) -> Result<Placed> {
-        let Flow { name, from, to, .. } = self.flow;
+    fn given(&self, at: u32, id: FlowId, like: Option<&Arc<Config>>) -> Result<Placed> {
+        let Flow { from, to, .. } = &**self.flow;
         if from == to {
             return self.refuse("it begins and ends at the same node");
         }
@@ -102,12 +98,14 @@ impl Place<'_> {
         let given = Given {
             flow: at,
             id,
-            name: name.clone(),
+            spec: Arc::clone(self.flow),
             seed: self.plan.seed,
             hash: self.hash(),
-            config,
             ideal: self.ideal(there, back, config.mss),
-            traffic: self.flow.traffic.clone(),
+            config: match like {
+                Some(like) if **like == config => Arc::clone(like),
+                _ => Arc::new(config),
+            },
         };
         Ok((given, legs))
     }
@@ -116,7 +114,7 @@ impl Place<'_> {
         Err(Error::ImpossibleFlow { flow: self.flow.name.clone(), why: why.into() })
     }
 
-    const fn ip_header(&self) -> u32 {
+    fn ip_header(&self) -> u32 {
         match self.flow.family {
             Family::V4 => 20,
             Family::V6 => 40,

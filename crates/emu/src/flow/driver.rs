@@ -346,9 +346,7 @@ impl Driver {
                 };
                 endpoints.close(&mut scope);
                 endpoints.observe(&mut slot.tally);
-                if let Some(srtt) = slot.tally.srtt {
-                    slot.tally.rtt.record(srtt.as_nanos());
-                }
+                slot.tally.record_rtt();
                 slot.tally.close_run();
                 slot.active += at.since(slot.run_started);
                 slot.ended = Some(at);

@@ -253,7 +253,7 @@ impl Endpoints for Paced {
 
     fn observe(&mut self, tally: &mut Tally) {
         let tail = self.closed_at.map_or(0, |at| self.overdue(at));
-        tally.datagrams = Datagrams {
+        tally.observe_datagrams(Datagrams {
             sent: self.sent,
             received: self.sequence.distinct(),
             lost: self.sequence.missing() + tail,
@@ -263,7 +263,7 @@ impl Endpoints for Paced {
             refused: self.refused,
             skipped: self.pace.skipped(),
             overrun: socket::dropped_on_arrival(self.receiver.as_fd()).unwrap_or(0),
-        };
+        });
     }
 
     fn close(&mut self, scope: &mut Scope<'_>) {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use base::{RandomStream, Span, Time};
+use base::{Span, Time};
 use lab::plan::Traffic;
 use outcome::{Arrived, Datagrams, Sequence, Tally};
 use transport::workload::Source;
@@ -41,11 +41,10 @@ pub(crate) struct Paced {
 
 impl Paced {
     pub(super) fn open(scope: &mut Scope<'_>) -> Self {
-        let Traffic::Paced { rate, packet, size, pattern } = &scope.given.traffic else {
+        let Traffic::Paced { rate, packet, size, pattern } = &scope.given.spec.traffic else {
             unreachable!("only flows of datagrams are opened as such")
         };
-        let path = format!("flow/{}/datagrams", scope.given.name);
-        let stream = RandomStream::new(scope.given.seed, &path);
+        let stream = scope.given.stream("datagrams");
         *scope.opened += 1;
         let now = scope.now();
         let mut source = Source::new(pattern.clone(), *rate, *packet, *size, now, stream);
@@ -168,7 +167,7 @@ impl Paced {
 
     pub(super) fn observe(&self, tally: &mut Tally) {
         let tail = self.closed_at.map_or(0, |at| self.overdue(at));
-        tally.datagrams = Datagrams {
+        tally.observe_datagrams(Datagrams {
             sent: self.sent,
             received: self.sequence.distinct(),
             lost: self.sequence.missing() + tail,
@@ -176,7 +175,7 @@ impl Paced {
             duplicates: self.sequence.again(),
             damaged: self.damaged,
             ..Datagrams::default()
-        };
+        });
     }
 
     /// From now on nothing is waited for.

@@ -5,26 +5,28 @@ use lab::plan::Traffic;
 use outcome::Tally;
 use transport::workload::{Sizes, Think};
 
-use super::{News, Observed, Progress, Scope};
+use super::{Given, News, Observed, Progress, Scope};
 use crate::net::{EndId, Net};
 
 /// A client, its server and the connection between them.
 #[derive(Debug)]
 pub(crate) struct Rpc {
     connection: u32,
-    request: Sizes,
-    response: Sizes,
-    think: Think,
-    /// From one request to the next at least.
-    interval: Span,
     /// Requests still to be sent; `None`: without end.
     left: Option<u64>,
-    requests: RandomStream,
-    responses: RandomStream,
-    thoughts: RandomStream,
     turn: Turn,
     /// When the present request was sent.
     issued: Time,
+    /// `None` where nothing is drawn.
+    dice: Option<Box<Dice>>,
+}
+
+/// What sizes and times are drawn from.
+#[derive(Debug)]
+struct Dice {
+    requests: RandomStream,
+    responses: RandomStream,
+    thoughts: RandomStream,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,29 +41,26 @@ enum Turn {
 
 impl Rpc {
     pub(super) fn open(scope: &mut Scope<'_>) -> Self {
-        let Traffic::Rpc { request, response, count, interval, think, .. } = &scope.given.traffic
-        else {
-            unreachable!("only flows of requests are opened as such")
+        let given = scope.given;
+        let (request, response, count, _, think) = terms(given);
+        let fixed = matches!(
+            (request, response, think),
+            (Sizes::Fixed(_), Sizes::Fixed(_), Think::Fixed(_))
+        );
+        let dice = || Dice {
+            requests: given.stream("requests"),
+            responses: given.stream("responses"),
+            thoughts: given.stream("thoughts"),
         };
-        let stream = |what: &str| {
-            RandomStream::new(scope.given.seed, &format!("flow/{}/{what}", scope.given.name))
-        };
-        let mut app = Self {
-            connection: 0,
-            request: request.clone(),
-            response: response.clone(),
-            think: *think,
-            interval: *interval,
-            left: *count,
-            requests: stream("requests"),
-            responses: stream("responses"),
-            thoughts: stream("thoughts"),
+        let connection = scope.connect(0);
+        scope.net.flush(EndId::new(connection, 0));
+        Self {
+            connection,
+            left: count,
             turn: Turn::Connecting,
             issued: scope.now(),
-        };
-        app.connection = scope.connect(0);
-        scope.net.flush(EndId::new(app.connection, 0));
-        app
+            dice: (!fixed).then(|| Box::new(dice())),
+        }
     }
 
     pub(super) fn deadline(&self) -> Option<Time> {
@@ -85,7 +84,8 @@ impl Rpc {
             }
             *left -= 1;
         }
-        let size = self.request.draw(&mut self.requests).max(1);
+        let (request, ..) = terms(scope.given);
+        let size = draw(request, self.dice.as_deref_mut().map(|dice| &mut dice.requests));
         self.issued = scope.now();
         self.turn = Turn::Asking(size);
         scope.tally.sent += size;
@@ -105,7 +105,9 @@ impl Rpc {
                 let missing = missing.saturating_sub(news.bytes);
                 self.turn = Turn::Asking(missing);
                 if missing == 0 {
-                    let size = self.response.draw(&mut self.responses).max(1);
+                    let (_, response, ..) = terms(scope.given);
+                    let dice = self.dice.as_deref_mut().map(|dice| &mut dice.responses);
+                    let size = draw(response, dice);
                     scope.write(self.connection, 1, size);
                     self.turn = Turn::Answering(size);
                 }
@@ -132,8 +134,13 @@ impl Rpc {
         if self.left == Some(0) {
             return Progress::Done(now);
         }
-        let thought = now + self.think.draw(&mut self.thoughts);
-        let next = thought.max(self.issued + self.interval);
+        let (.., interval, think) = terms(scope.given);
+        let thought = match (think, self.dice.as_deref_mut()) {
+            (Think::Fixed(span), _) => *span,
+            (drawn, Some(dice)) => drawn.draw(&mut dice.thoughts),
+            (Think::Exponential(mean), None) => *mean,
+        };
+        let next = (now + thought).max(self.issued + interval);
         if next > now {
             self.turn = Turn::Resting(next);
             return Progress::Going;
@@ -149,5 +156,22 @@ impl Rpc {
 
     pub(super) fn close(&mut self, scope: &mut Scope<'_>) {
         scope.reset(self.connection);
+    }
+}
+
+/// Request, response, their number, the time between requests, and the think time.
+fn terms(given: &Given) -> (&Sizes, &Sizes, Option<u64>, Span, &Think) {
+    let Traffic::Rpc { request, response, count, interval, think, .. } = &given.spec.traffic else {
+        unreachable!("only flows of requests are opened as such")
+    };
+    (request, response, *count, *interval, think)
+}
+
+/// A size of at least 1 B; there are dice wherever one is drawn.
+fn draw(sizes: &Sizes, dice: Option<&mut RandomStream>) -> u64 {
+    match (sizes, dice) {
+        (Sizes::Fixed(bytes), _) => bytes.count().max(1),
+        (drawn, Some(dice)) => drawn.draw(dice).max(1),
+        (drawn, None) => drawn.mean() as u64,
     }
 }

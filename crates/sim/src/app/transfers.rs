@@ -41,16 +41,13 @@ impl Transfers {
         arrivals: &Arrivals,
         count: Option<u64>,
     ) -> Self {
-        let stream = |what: &str| {
-            RandomStream::new(scope.given.seed, &format!("flow/{}/{what}", scope.given.name))
-        };
         let mut app = Self {
             sizes: sizes.clone(),
             arrivals: arrivals.clone(),
             left: count,
             next: None,
-            size_stream: stream("sizes"),
-            time_stream: stream("arrivals"),
+            size_stream: scope.given.stream("sizes"),
+            time_stream: scope.given.stream("arrivals"),
             active: Vec::new(),
             closing: 0,
             past: Observed::default(),

@@ -24,7 +24,7 @@ impl Ends {
         let config = &given.config;
         let header = f64::from(given.ideal.header);
         let mut mss = f64::from(config.mss.max(1));
-        if let Traffic::Bulk { message: Some(message), .. } = &given.traffic {
+        if let Traffic::Bulk { message: Some(message), .. } = &given.spec.traffic {
             // Each message leaves as it is written.
             mss = mss.min(message.count().max(1) as f64);
         }

@@ -1,7 +1,7 @@
 //! A flow of the plan: its application, and what it counts.
 
 use base::{Bytes, RandomStream, Span, Time};
-use lab::plan::{Flow as Spec, Traffic};
+use lab::plan::Traffic;
 use outcome::{Course, Datagrams, FlowResult, Outcome, Tally};
 use record::{FlowSample, Transfer};
 
@@ -15,7 +15,6 @@ use crate::net::mix;
 /// A flow and all that is known of it.
 pub(super) struct Flow {
     pub(super) given: Given,
-    spec: Spec,
     phase: Phase,
     tally: Tally,
     course: Course,
@@ -83,7 +82,7 @@ impl Scope<'_> {
 
     /// One of the flow's random streams, the same as packets have.
     pub(super) fn random(&self, what: &str) -> RandomStream {
-        RandomStream::new(self.given.seed, &format!("flow/{}/{what}", self.given.name))
+        self.given.stream(what)
     }
 }
 
@@ -145,7 +144,7 @@ impl Bulk {
 
 impl App {
     fn open(scope: &mut Scope<'_>, datagrams: &mut Option<u32>) -> Self {
-        match &scope.given.traffic {
+        match &scope.given.spec.traffic {
             Traffic::Bulk { size, streams, .. } => Self::Bulk(Bulk::open(scope, *size, *streams)),
             Traffic::Transfers { .. } => Self::Transfers(Box::new(Transfers::open(scope))),
             Traffic::Rpc { .. } => Self::Rpc(Box::new(Rpc::open(scope))),
@@ -190,7 +189,7 @@ impl App {
 }
 
 impl Flow {
-    pub(super) fn new(given: Given, spec: Spec) -> Self {
+    pub(super) fn new(given: Given) -> Self {
         let course = Course {
             outcome: Outcome::NotStarted,
             started: None,
@@ -200,7 +199,6 @@ impl Flow {
         };
         Self {
             given,
-            spec,
             phase: Phase::Waiting,
             tally: Tally::default(),
             course,
@@ -214,12 +212,12 @@ impl Flow {
 
     /// Whether it ends by itself.
     pub(super) fn is_finite(&self) -> bool {
-        crate::flow::Flow::is_finite(&self.spec)
+        crate::flow::Flow::is_finite(&self.given.spec)
     }
 
     /// Has its start happen.
     pub(super) fn arm(&self, net: &mut Net) {
-        net.schedule(self.spec.start, Event::Start(self.given.flow));
+        net.schedule(self.given.spec.start, Event::Start(self.given.flow));
     }
 
     /// Its start has come.
@@ -245,7 +243,7 @@ impl Flow {
         self.run += 1;
         self.touched = true;
         let again = matches!(self.phase, Phase::Ended) && self.is_finite();
-        if let Some(duration) = self.spec.duration {
+        if let Some(duration) = self.given.spec.duration {
             let event = Event::Expire { flow: self.given.flow, run: self.run };
             net.schedule(net.now + duration, event);
         }
@@ -309,9 +307,7 @@ impl Flow {
         let ends = !matches!(phase, Phase::Ended) && self.is_finite();
         if let Phase::Running(mut app) = phase {
             app.observe(net, &mut self.tally);
-            if let Some(srtt) = self.tally.srtt {
-                self.tally.rtt.record(srtt.as_nanos());
-            }
+            self.tally.record_rtt();
             self.tally.close_run();
             let mut scope = Scope {
                 net,
@@ -340,7 +336,7 @@ impl Flow {
         }
         self.touched = running;
         let interval = net.now.since(last);
-        let sample = self.tally.cut(net.now, interval, self.given.id, &self.spec.traffic);
+        let sample = self.tally.cut(net.now, interval, self.given.id, &self.given.spec.traffic);
         if running && self.run_started <= last {
             self.tally.record_goodput(&sample);
         }
@@ -349,7 +345,7 @@ impl Flow {
 
     /// What it achieved.
     pub(super) fn into_result(self) -> FlowResult {
-        self.tally.into_result(self.given.id, &self.spec, self.course)
+        self.tally.into_result(self.given.id, &self.given.spec, self.course)
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) struct Paced {
 
 impl Paced {
     pub(super) fn open(scope: &mut Scope<'_>, id: &mut Option<u32>) -> Self {
-        let Traffic::Paced { rate, packet, size, pattern } = &scope.given.traffic else {
+        let Traffic::Paced { rate, packet, size, pattern } = &scope.given.spec.traffic else {
             unreachable!("only flows of datagrams are opened as such")
         };
         let (mut payload, mut goodput) = (packet.count() as f64, rate.bits_per_sec() as f64);
@@ -141,7 +141,7 @@ impl Paced {
         tally.sent += told.0.saturating_sub(self.told.0);
         tally.received += told.1.saturating_sub(self.told.1);
         self.told = (told.0.max(self.told.0), told.1.max(self.told.1));
-        tally.datagrams = counts;
+        tally.observe_datagrams(counts);
         if self.on {
             tally.record_delay(net.datagram_delay(self.id).as_nanos());
         }

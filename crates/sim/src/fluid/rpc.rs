@@ -25,7 +25,8 @@ pub(super) struct Rpc {
 
 impl Rpc {
     pub(super) fn open(scope: &mut Scope<'_>) -> Self {
-        let Traffic::Rpc { request, response, count, interval, think, .. } = &scope.given.traffic
+        let Traffic::Rpc { request, response, count, interval, think, .. } =
+            &scope.given.spec.traffic
         else {
             unreachable!("only flows of requests are opened as such")
         };

@@ -34,7 +34,7 @@ struct Active {
 
 impl Transfers {
     pub(super) fn open(scope: &mut Scope<'_>) -> Self {
-        let Traffic::Transfers { sizes, arrivals, count, .. } = &scope.given.traffic else {
+        let Traffic::Transfers { sizes, arrivals, count, .. } = &scope.given.spec.traffic else {
             unreachable!("only flows of transfers are opened as such")
         };
         let mut app = Self {
