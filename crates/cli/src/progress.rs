@@ -16,7 +16,8 @@ impl Line {
         let target =
             if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(Some(1), target);
-        let style = ProgressStyle::with_template("{bar:24} {wide_msg}").expect("the template is right");
+        let style = ProgressStyle::with_template("{bar:24} {wide_msg}");
+        let style = style.expect("the template is right");
         bar.set_style(style);
         Self { bar }
     }

@@ -23,7 +23,8 @@ const BLOCKS: &[&str] = &[
     "[[link]]\nends = [\"alice\", \"lan\"]\nrate = \"100 Mbit/s\"\ndelay = \"100 us\"",
     "[[link]]\nends = [\"carol\", \"lan\"]\nrate = \"100 Mbit/s\"\ndelay = \"100 us\"",
     "[[link]]\nends = [\"lan\", \"west\"]\nrate = \"100 Mbit/s\"",
-    "[[link]]\nends = [\"west\", \"north\"]\nrate = \"20 Mbit/s\"\ndelay = \"5 ms\"\nloss = \"0.1 %\"",
+    "[[link]]\nends = [\"west\", \"north\"]\nrate = \"20 Mbit/s\"\ndelay = \"5 ms\"\n\
+     loss = \"0.1 %\"",
     "[[link]]\nends = [\"west\", \"south\"]\nrate = \"20 Mbit/s\"\ndelay = \"5 ms\"\n\
      jitter = \"1 ms\"",
     "[[link]]\nends = [\"north\", \"east\"]\nrate = \"20 Mbit/s\"\ndelay = \"5 ms\"\n\
