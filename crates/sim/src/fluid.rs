@@ -17,7 +17,8 @@
 //! - Retransmissions, marks, jitter, duplicates and reordering are not modelled.
 //!
 //! Work is done for what changes: a stream is touched when its share changes, a link when its
-//! load does.
+//! load does. Where more than a thousand streams send at once, most of them are touched by most
+//! changes, and changes are collected for 100 ns a stream (18 ms for 180,000).
 
 mod deadlines;
 mod ends;
@@ -159,7 +160,7 @@ impl Simulation {
                 flow.on_news(&mut self.net, &mut self.transfers, news)
             };
         }
-        self.net.settle();
+        self.net.settle_in_time();
     }
 
     /// Changes of the lab.

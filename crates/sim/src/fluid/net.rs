@@ -75,6 +75,10 @@ pub(super) struct Net {
     owners: Vec<u32>,
     /// Flows of the plan by datagram flow, with their hash.
     senders: Vec<(u32, u32)>,
+    /// When changes that are being collected are worked in.
+    due: Option<Time>,
+    /// How often shares were worked out.
+    epoch: u32,
     pub(super) handled: u64,
     /// A hash over all arrivals.
     pub(super) trace: u64,
@@ -106,6 +110,8 @@ impl Net {
             free: Vec::new(),
             owners: Vec::new(),
             senders: Vec::new(),
+            due: None,
+            epoch: 0,
             handled: 0,
             trace: 0xcbf2_9ce4_8422_2325,
         }
@@ -118,7 +124,7 @@ impl Net {
 
     /// When something happens next.
     pub(super) fn next(&self) -> Option<Time> {
-        [self.events.next_time(), self.finishes.next()].into_iter().flatten().min()
+        [self.events.next_time(), self.finishes.next(), self.due].into_iter().flatten().min()
     }
 
     /// The next thing that happens at the present time, if an application should hear of it.
@@ -178,8 +184,23 @@ impl Net {
         }
     }
 
-    /// Works in what happened at the present time: shares links anew.
-    pub(super) fn settle(&mut self) {
+    /// Works in what happened at the present time, or has it wait for more.
+    pub(super) fn settle_in_time(&mut self) {
+        let streams = self.solver.len() as u64;
+        if streams <= MANY {
+            self.settle();
+            return;
+        }
+        let due = *self.due.get_or_insert(self.now + PATIENCE * streams);
+        if due <= self.now {
+            self.settle();
+        }
+    }
+
+    /// Shares links anew.
+    fn settle(&mut self) {
+        self.due = None;
+        self.epoch = self.epoch.wrapping_add(1);
         self.solver.advance(self.now.as_secs_f64());
         self.links.propagate(self.now, &mut self.solver);
         for forecast in self.links.forecasts.drain(..) {
@@ -299,6 +320,7 @@ impl Net {
         stream.rate = 0.0;
         stream.since = self.now;
         stream.wait = wait;
+        stream.epoch = self.epoch;
         stream.cap = stream.limit(&manner, rtt);
         let key = self.solver.add_flow(&stream.route.links, stream.weight, stream.cap);
         stream.key = Some(key);
@@ -321,6 +343,13 @@ impl Net {
         let Some(key) = stream.key else { return };
         stream.settle(self.now);
         let rtt = stream.rtt + wait;
+        if stream.epoch == self.epoch {
+            // It has not been given its share yet.
+            let event = Event::Round { stream: id, round: stream.round_number };
+            self.events.push(self.now + span(rtt), event);
+            return;
+        }
+        stream.epoch = self.epoch;
         if stream.at_cap() && stream.window < manner.window_limit() {
             stream.window = (2.0 * stream.window).min(manner.window_limit());
             let event = Event::Round { stream: id, round: stream.round_number };
@@ -568,6 +597,12 @@ impl Net {
             + (streams + sharing) as u64
     }
 }
+
+/// More streams than these are not shared out after each change.
+const MANY: u64 = 1000;
+
+/// How long changes are collected, for each stream.
+const PATIENCE: Span = Span::from_nanos(100);
 
 /// Flows whose view of a queue is asked for.
 const SAMPLE: usize = 8;

@@ -17,6 +17,8 @@ pub(super) struct Stream {
     pub(super) slow_start: bool,
     pub(super) hash: u32,
     pub(super) life: u32,
+    /// When its window was last made known, in times that shares were worked out.
+    pub(super) epoch: u32,
     pub(super) round_number: u32,
     pub(super) route: Route,
     /// Of the base round-trip time, and of the way there: propagation and the transmission of a
@@ -58,6 +60,7 @@ impl Stream {
             slow_start: false,
             hash: 0,
             life: 0,
+            epoch: 0,
             round_number: 0,
             route: Route::default(),
             rtt: FLOOR,
