@@ -2,7 +2,7 @@
 
 import labs
 import simulators
-from machine import PROBE, last_json, one_core, run
+from machine import PROBE, last_json, run
 from networks import Mesh, permutation
 
 # What ns-3 puts around a packet on a point-to-point link; ours are told to cost the same.
@@ -148,24 +148,9 @@ def fluid(table, repetitions, short):
 PAYLOAD = 1448 / 1538
 
 
-def events(table, repetitions, short):
-    """What an event costs as the number of pending ones grows."""
-    sizes = [1000, 100_000] if short else [1000, 10_000, 100_000, 1_000_000, 10_000_000]
-    kinds = ("network", "exponential", "bimodal")
-    for _ in range(repetitions):
-        for kind in kinds:
-            costs = [
-                last_json(run(one_core([PROBE, "event", "fabric", kind, size]), 300))["ns"]
-                for size in sizes
-            ]
-            for size, cost in zip(sizes, costs):
-                table.ours("sim-events", kind, f"{size:.0e} pending", "ns", cost)
-            table.ours("sim-events", kind, "growth", "x", max(costs) / costs[0], at_most=3)
-
-
 def memory(table, repetitions, short):
     """Memory of an idle flow and of a packet in flight."""
-    limits = {"flows": (1024, "idle flow", 10_000), "packets": (128, "packet in flight", 300_000)}
+    limits = {"flows": (1024, "idle flow", 5_000), "packets": (128, "packet in flight", 300_000)}
     for _ in range(repetitions):
         for verb, (limit, what, theirs) in limits.items():
             count = theirs // 5 if short else theirs
@@ -183,6 +168,5 @@ ROWS = {
     "sim-flow": one_flow,
     "sim-fat-tree": fat_tree,
     "sim-fluid": fluid,
-    "sim-events": events,
     "sim-memory": memory,
 }
