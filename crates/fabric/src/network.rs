@@ -210,6 +210,18 @@ impl<B: Clone + 'static> Fabric<B> {
         self.now = self.now.max(until);
     }
 
+    /// Meets deadlines up to `until`, but stops as soon as something comes out, with that moment as
+    /// the present; tells whether it did. Otherwise the present stays at the last deadline met.
+    pub fn advance_to_output(&mut self, until: Time) -> bool {
+        while self.outputs.is_empty() {
+            let Some((at, link)) = self.events.pop_until(until) else { return false };
+            self.now = at;
+            self.processed += 1;
+            self.wake(link as usize);
+        }
+        true
+    }
+
     /// The next output, in the order in which they came about.
     pub fn poll(&mut self) -> Option<Output<B>> {
         let Waiting { at, slot, what } = self.outputs.pop_front()?;

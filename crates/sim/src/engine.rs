@@ -111,18 +111,27 @@ impl Simulation {
                 return true;
             }
             let change = self.next_change;
-            let arrival = self.net.fabric.next_wake().unwrap_or(Time::MAX);
             let timer = self.net.next_timer().unwrap_or(Time::MAX);
-            let at = change.min(arrival).min(timer);
+            // At equal times changes come before arrivals, and these before timers.
+            let before = change.as_nanos().checked_sub(1).map(Time::from_nanos);
+            let arrived = before.is_some_and(|before| {
+                self.net.fabric.advance_to_output(before.min(timer).min(until))
+            });
+            if arrived {
+                self.net.now = self.net.fabric.now();
+                self.drain();
+                continue;
+            }
+            let at = change.min(timer);
             if at > until {
                 self.net.now = self.net.now.max(until);
+                // So that counters tell what transmitters have done until now.
+                self.net.fabric.advance(self.net.now);
                 return true;
             }
             self.net.now = at;
             if change == at {
                 self.change(at);
-            } else if arrival == at {
-                self.net.fabric.advance(at);
             } else {
                 self.fire();
             }
