@@ -32,7 +32,7 @@ pub use config::{
     Rate, Reorder, Trace, Wire,
 };
 pub use event::EventQueue;
-pub use network::{Fabric, Output, Refusal};
+pub use network::{Fabric, Output, Refusal, ecmp};
 pub use packet::{Ecn, Packet};
 pub use stats::{DropReason, LinkStats, QueueDelays, QueueLevel};
 

@@ -502,7 +502,7 @@ impl<B: Clone + 'static> Fabric<B> {
                 return;
             }
             [only] => *only,
-            several => several[pick(flow, node, several.len())],
+            several => several[ecmp(flow, node, several.len())],
         };
         self.send(choice, slot, from.unwrap_or(choice));
     }
@@ -520,8 +520,10 @@ impl<B: Clone + 'static> Fabric<B> {
     }
 }
 
-/// One of `count` equal-cost ways, differently at each node so that choices do not correlate.
-fn pick(flow: u32, node: NodeId, count: usize) -> usize {
+/// Which of `count` equal-cost ways packets with the hash `flow` take at `node`: below `count`,
+/// about equally often over hashes, and differently at each node so that choices do not correlate.
+#[must_use]
+pub fn ecmp(flow: u32, node: NodeId, count: usize) -> usize {
     let mixed = (flow ^ node.0.wrapping_mul(0x9e37_79b9)).wrapping_mul(0x85eb_ca6b);
     ((u64::from(mixed ^ (mixed >> 15)) * count as u64) >> 32) as usize
 }

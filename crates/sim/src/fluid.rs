@@ -30,6 +30,7 @@ mod route;
 mod rpc;
 mod stream;
 mod tcp;
+mod trace;
 mod transfers;
 
 use std::sync::Arc;
@@ -208,9 +209,9 @@ impl Simulation {
         self.net.packet_hops()
     }
 
-    /// A hash over everything that arrived, and when.
+    /// A hash over what happened and when: starts, ends, every change of a rate, every arrival.
     pub fn trace_hash(&self) -> u64 {
-        self.net.trace
+        self.net.trace.hash()
     }
 
     /// Bytes that flows, streams, links and pending events take.

@@ -204,12 +204,39 @@ fn runs_repeat_whatever_the_order_of_the_lab_file() {
         bulk("y", "c", "b", "size = \"3 MB\"\nstreams = 3"),
         bulk("z", "a", "d", "request = \"1 kB\"\nresponse = \"9 kB\"\ncount = 50"),
     ];
-    let hash = |flows: String| {
-        let mut plan = plan(&dumbbell(CORE, &flows));
-        plan.model = Model::Fluid;
-        run!(&plan, sim::fluid::Simulation).hash
+    let first = hash(&flows.concat());
+    assert_eq!(first, hash(&flows.concat()));
+    assert_eq!(first, hash(&flows.iter().rev().cloned().collect::<String>()));
+}
+
+/// The trace hash of a fluid dumbbell with these flows.
+fn hash(flows: &str) -> u64 {
+    let mut plan = plan(&dumbbell(CORE, flows));
+    plan.model = Model::Fluid;
+    run!(&plan, sim::fluid::Simulation).hash
+}
+
+#[test]
+fn the_trace_hash_tells_what_happened() {
+    let udp = |rest: &str| {
+        let traffic = "transport = \"udp\"\npacket = \"1200 B\"\n".to_owned() + rest;
+        bulk("f", "a", "b", &traffic)
     };
-    let first = hash(flows.concat());
-    assert_eq!(first, hash(flows.concat()));
-    assert_eq!(first, hash(flows.iter().rev().cloned().collect()));
+    // Nothing of these comes to an end, and in pairs they differ by little.
+    let runs = [
+        String::new(),
+        bulk("f", "a", "b", ""),
+        bulk("f", "a", "b", "start = \"1 ms\""),
+        bulk("f", "a", "b", "control = \"reno\"") + &bulk("g", "c", "d", ""),
+        bulk("f", "a", "b", "") + &bulk("g", "c", "d", ""),
+        bulk("f", "a", "b", "") + &bulk("g", "c", "d", "duration = \"5 s\""),
+        udp("rate = \"15 Mbit/s\""),
+        udp("rate = \"16 Mbit/s\""),
+        udp("rate = \"16 Mbit/s\"\nduration = \"5 s\""),
+    ];
+    let hashes: Vec<u64> = runs.iter().map(|flows| hash(flows)).collect();
+    for (at, one) in hashes.iter().enumerate() {
+        assert!(!hashes[..at].contains(one), "run {at}: {hashes:x?}");
+        assert_eq!(*one, hash(&runs[at]));
+    }
 }

@@ -8,6 +8,7 @@ use record::{FlowSample, Transfer};
 use super::net::{Event, Net, News};
 use super::paced::Paced;
 use super::rpc::Rpc;
+use super::trace::What;
 use super::transfers::Transfers;
 use crate::app::Given;
 use crate::net::mix;
@@ -237,6 +238,7 @@ impl Flow {
     }
 
     fn open(&mut self, net: &mut Net, transfers: &mut Vec<Transfer>) -> i64 {
+        net.trace.note(net.now, What::Start, self.given.flow, f64::from(self.run));
         self.course.started = self.course.started.or(Some(net.now));
         self.course.completion = None;
         self.run_started = net.now;
@@ -306,6 +308,7 @@ impl Flow {
         let phase = std::mem::replace(&mut self.phase, Phase::Ended);
         let ends = !matches!(phase, Phase::Ended) && self.is_finite();
         if let Phase::Running(mut app) = phase {
+            net.trace.note(at, What::End, self.given.flow, f64::from(self.run));
             app.observe(net, &mut self.tally);
             self.tally.record_rtt();
             self.tally.close_run();

@@ -450,18 +450,17 @@ impl Links {
         }
     }
 
-    /// A forecast has come true, unless it was superseded.
-    pub(super) fn on_forecast(&mut self, now: Time, link: u32, number: u32) {
+    /// A forecast has come true, unless it was superseded: the bits that wait now.
+    pub(super) fn on_forecast(&mut self, now: Time, link: u32, number: u32) -> Option<f64> {
         let entry = &mut self.table[link as usize];
-        if entry.forecast == number {
-            entry.settle(now);
-            if entry.input > entry.capacity() {
-                entry.queue = entry.limit;
-            } else {
-                entry.queue = 0.0;
-            }
-            self.mark(link);
+        if entry.forecast != number {
+            return None;
         }
+        entry.settle(now);
+        entry.queue = if entry.input > entry.capacity() { entry.limit } else { 0.0 };
+        let queue = entry.queue;
+        self.mark(link);
+        Some(queue)
     }
 
     /// Adds elastic bits that the solver did not see.

@@ -14,6 +14,7 @@ use super::links::{Link, Links};
 use super::route::{Route, route};
 use super::stream::{Stream, span};
 use super::tcp::{FLOOR, Manner};
+use super::trace::{Trace, What};
 
 /// What is going to happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,8 +81,7 @@ pub(super) struct Net {
     /// How often shares were worked out.
     epoch: u32,
     pub(super) handled: u64,
-    /// A hash over all arrivals.
-    pub(super) trace: u64,
+    pub(super) trace: Trace,
 }
 
 impl Net {
@@ -113,7 +113,7 @@ impl Net {
             due: None,
             epoch: 0,
             handled: 0,
-            trace: 0xcbf2_9ce4_8422_2325,
+            trace: Trace::default(),
         }
     }
 
@@ -154,7 +154,8 @@ impl Net {
             Event::Arrived { stream, life } => {
                 let lives = self.lives(stream, life);
                 if lives {
-                    self.hash(stream);
+                    let Stream { flow, given, .. } = self.streams[stream as usize];
+                    self.trace.note(self.now, What::Arrived, flow, given);
                 }
                 lives.then_some(News::Arrived { stream })
             }
@@ -166,7 +167,9 @@ impl Net {
                 None
             }
             Event::Queue { link, number } => {
-                self.links.on_forecast(self.now, link, number);
+                if let Some(queue) = self.links.on_forecast(self.now, link, number) {
+                    self.trace.note(self.now, What::Queue, link, queue);
+                }
                 None
             }
         }
@@ -175,13 +178,6 @@ impl Net {
     fn lives(&self, stream: u32, life: u32) -> bool {
         let entry = &self.streams[stream as usize];
         entry.alive && entry.life == life
-    }
-
-    fn hash(&mut self, stream: u32) {
-        let entry = &self.streams[stream as usize];
-        for part in [self.now.as_nanos(), u64::from(entry.flow), entry.given as u64] {
-            self.trace = (self.trace ^ part).wrapping_mul(0x0000_0100_0000_01b3);
-        }
     }
 
     /// Works in what happened at the present time, or has it wait for more.
@@ -214,6 +210,7 @@ impl Net {
             let stream = &mut self.streams[id as usize];
             stream.settle(self.now);
             stream.rate = solver.rate(*key);
+            self.trace.note(self.now, What::Rate, stream.flow, stream.rate);
             self.finishes.set(id, stream.finish(self.now));
         }
     }
@@ -298,6 +295,7 @@ impl Net {
     pub(super) fn send(&mut self, id: u32, payload: f64) {
         let manner = self.ends[self.streams[id as usize].flow as usize].manner;
         let stream = &mut self.streams[id as usize];
+        self.trace.note(self.now, What::Given, stream.flow, payload);
         stream.settle(self.now);
         stream.given += payload;
         stream.left += manner.wire_bits(payload);
@@ -503,6 +501,7 @@ impl Net {
 
     /// Wire bit/s of a flow of datagrams from now on.
     pub(super) fn set_rate(&mut self, id: u32, rate: f64) {
+        self.trace.note(self.now, What::Datagrams, self.senders[id as usize].0, rate);
         self.links.set_rate(self.now, id, rate);
     }
 

@@ -80,7 +80,7 @@ pub(super) fn route(
             several if node == from => {
                 several[((u64::from(mix(hash, node.0)) * several.len() as u64) >> 32) as usize]
             }
-            several => several[pick(hash, node, several.len())],
+            several => several[fabric::ecmp(hash, node, several.len())],
         };
         links.push(LinkKey(next.0));
         let iface = &plan.ifaces[next.index()];
@@ -91,10 +91,4 @@ pub(super) fn route(
         }
     }
     Some(Route { links: links.into() })
-}
-
-/// The fabric's choice among `count` equal ways.
-fn pick(flow: u32, node: NodeId, count: usize) -> usize {
-    let mixed = (flow ^ node.0.wrapping_mul(0x9e37_79b9)).wrapping_mul(0x85eb_ca6b);
-    ((u64::from(mixed ^ (mixed >> 15)) * count as u64) >> 32) as usize
 }
