@@ -21,6 +21,7 @@
 
 pub mod control;
 mod endpoint;
+mod packed;
 mod ranges;
 mod receiver;
 mod rtt;
@@ -33,6 +34,7 @@ use base::{Bytes, Span};
 
 pub use control::Control;
 pub use endpoint::{End, Endpoint, Statistics};
+pub use packed::{Packer, Unpacker};
 pub use segment::{Flags, Segment, Transmit};
 
 /// How an endpoint behaves.

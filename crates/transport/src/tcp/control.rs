@@ -24,6 +24,7 @@ use std::str::FromStr;
 
 use base::{Bandwidth, Bytes, Span, Time};
 
+use super::packed::{Packed, Packer, Unpacker, packed_choice};
 use crate::Error;
 
 pub use bbr::Bbr;
@@ -179,6 +180,8 @@ pub enum Control {
     Bbr3,
 }
 
+packed_choice!(Control { Reno, Cubic, Bbr, Bbr3 });
+
 impl Control {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Reno, Self::Cubic, Self::Bbr, Self::Bbr3];
@@ -229,6 +232,33 @@ impl Controller {
             Control::Cubic => Self::Cubic(Cubic::new(setup)),
             Control::Bbr => Self::Bbr(Box::new(Bbr::new(setup))),
             Control::Bbr3 => Self::Bbr3(Box::new(Bbr3::new(setup))),
+        }
+    }
+}
+
+impl Controller {
+    /// Whether it is of a kind that is packed: BBR's model and dice are not.
+    pub(super) const fn is_packable(&self) -> bool {
+        matches!(self, Self::Reno(_) | Self::Cubic(_))
+    }
+}
+
+/// For those that are packable.
+impl Packed for Controller {
+    fn pack(&self, to: &mut Packer) {
+        matches!(self, Self::Cubic(_)).pack(to);
+        match self {
+            Self::Reno(reno) => reno.pack(to),
+            Self::Cubic(cubic) => cubic.pack(to),
+            Self::Bbr(_) | Self::Bbr3(_) => {}
+        }
+    }
+
+    fn unpack(from: &mut Unpacker<'_>) -> Self {
+        if bool::unpack(from) {
+            Self::Cubic(Cubic::unpack(from))
+        } else {
+            Self::Reno(Reno::unpack(from))
         }
     }
 }

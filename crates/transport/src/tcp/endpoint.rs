@@ -6,6 +6,7 @@ mod opening;
 use base::{Bytes, Span, Time};
 
 use super::Config;
+use super::packed::{Packed, Packer, Unpacker};
 use super::receiver::Receiver;
 use super::segment::{Flags, Segment, Transmit};
 use super::sender::{Sender, Settings};
@@ -197,6 +198,43 @@ impl Endpoint {
         let own = self.opening.timeout.min(self.receiver.next_timeout());
         let at = self.sender.as_ref().map_or(own, |sender| sender.next_timeout().min(own));
         (at < Time::MAX).then_some(at)
+    }
+
+    /// Whether the connection is established and this end idle: all that was written has been
+    /// acknowledged, all that arrived was acknowledged and read, no deadline is ahead. Not with
+    /// BBR, whose state is too large to be worth packing.
+    pub fn is_at_rest(&self) -> bool {
+        self.state == State::Established
+            && !self.syn_due
+            && !self.reset_due
+            && self.opening.timeout == Time::MAX
+            && self.receiver.is_at_rest()
+            && self.sender.as_ref().is_none_or(|sender| sender.is_at_rest())
+    }
+
+    /// Packs an end [at rest](Self::is_at_rest); others would be cut short.
+    pub fn pack(&self, to: &mut Packer) {
+        debug_assert!(self.is_at_rest(), "something is under way");
+        self.sender.pack(to);
+        self.receiver.pack(to);
+        self.opening.pack(to);
+        self.ecn.pack(to);
+    }
+
+    /// The end that was packed, as it was.
+    pub fn unpack(from: &mut Unpacker<'_>) -> Self {
+        let sender = Packed::unpack(from);
+        let receiver = Packed::unpack(from);
+        let opening = Packed::unpack(from);
+        Self {
+            state: State::Established,
+            syn_due: false,
+            reset_due: false,
+            ecn: Packed::unpack(from),
+            opening,
+            sender,
+            receiver,
+        }
     }
 
     /// The next segment to send.

@@ -5,6 +5,7 @@ mod reordering;
 use base::{Span, Time};
 
 use super::Config;
+use super::packed::{Packed, Packer, Unpacker};
 use super::segment::{Flags, Segment, unwrap};
 use reordering::Reordering;
 
@@ -50,6 +51,62 @@ pub(super) struct Receiver {
     marked: bool,
     pub(super) marks: u64,
     pub(super) duplicates: u64,
+}
+
+/// For those in order that owe no acknowledgement.
+impl Packed for Receiver {
+    fn pack(&self, to: &mut Packer) {
+        for number in [self.next, self.start, self.read, self.edge, self.acked, self.fin] {
+            to.number(number);
+        }
+        self.last_arrival.pack(to);
+        self.delay.pack(to);
+        for number in [self.capacity, self.tolerance, self.mss] {
+            number.pack(to);
+        }
+        for number in [self.scale, self.quick, self.quick_limit] {
+            number.pack(to);
+        }
+        for flag in [self.interactive, self.echo, self.marked] {
+            flag.pack(to);
+        }
+        to.number(self.marks);
+        to.number(self.duplicates);
+    }
+
+    fn unpack(from: &mut Unpacker<'_>) -> Self {
+        let [next, start, read, edge, acked, fin] = std::array::from_fn(|_| from.number());
+        let last_arrival = Packed::unpack(from);
+        let delay = Packed::unpack(from);
+        let [capacity, tolerance, mss] = std::array::from_fn(|_| u32::unpack(from));
+        let [scale, quick, quick_limit] = std::array::from_fn(|_| u8::unpack(from));
+        let [interactive, echo, marked] = std::array::from_fn(|_| bool::unpack(from));
+        let [marks, duplicates] = std::array::from_fn(|_| from.number());
+        Self {
+            next,
+            start,
+            read,
+            edge,
+            acked,
+            fin,
+            ack_at: Time::MAX,
+            last_arrival,
+            reordering: None,
+            delay,
+            capacity,
+            tolerance,
+            mss,
+            scale,
+            quick,
+            quick_limit,
+            interactive,
+            ack_now: false,
+            echo,
+            marked,
+            marks,
+            duplicates,
+        }
+    }
 }
 
 impl Receiver {
@@ -273,6 +330,14 @@ impl Receiver {
     /// Whether the FIN and all before it has arrived.
     pub(super) fn finished(&self) -> bool {
         self.next > self.fin
+    }
+
+    /// Whether it has nothing to say or to hand out.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.reordering.is_none()
+            && !self.ack_now
+            && self.ack_at == Time::MAX
+            && self.readable() == 0
     }
 
     #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use base::Span;
 
+use super::packed::packed;
+
 /// Longest timeout, as Linux has it.
 const MAX_RTO: u64 = 120_000_000_000;
 
@@ -19,6 +21,8 @@ pub(super) struct RttEstimator {
     /// Times that the timeout was doubled.
     pub(super) backoff: u8,
 }
+
+packed!(RttEstimator { srtt, rttvar, min, rto, backoff });
 
 impl RttEstimator {
     pub(super) fn new(initial_rto: Span) -> Self {

@@ -10,6 +10,7 @@ mod transmission;
 use base::{Bytes, Span, Time};
 
 use super::control::{CongestionControl, Control, Controller, DeliveryRate, Setup};
+use super::packed::packed;
 use super::rtt::RttEstimator;
 use super::{Config, Statistics};
 use loss::Rack;
@@ -73,6 +74,56 @@ pub(super) struct Sender {
     window_probe_due: bool,
     counters: Counters,
 }
+
+packed!(Sender {
+    iss,
+    next,
+    written,
+    edge,
+    small,
+    board,
+    probe_end,
+    phase_end,
+    undo_from,
+    rack,
+    last_sent,
+    rate,
+    control,
+    max_window,
+    mss,
+    rtt,
+    min_rto,
+    phase,
+    undo_count,
+    rto_at,
+    probe_at,
+    reorder_at,
+    pace_at,
+    pace_next,
+    burst,
+    finish,
+    fin_sent,
+    nodelay,
+    ecn,
+    reduced,
+    force,
+    probe_due,
+    probe_retransmitted,
+    window_probe_due,
+    counters,
+});
+packed!(Counters { sent, retransmits, timeouts, recoveries, probes, undone, duplicates, echoes });
+packed!(Settings {
+    seed,
+    mss,
+    initial_window,
+    min_rto,
+    initial_rto,
+    control,
+    nodelay,
+    hystart,
+    abe,
+});
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, Default)]
@@ -257,6 +308,18 @@ impl Sender {
 
     pub(super) fn fin_acked(&self) -> bool {
         self.fin_sent && self.board.una == self.next
+    }
+
+    /// Whether it waits for the application alone, and can be packed.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.board.is_empty()
+            && self.board.losses.is_none()
+            && !self.window_probe_due
+            && !self.probe_due
+            && !self.can_send_new()
+            && self.unsent() == 0
+            && self.next_timeout() == Time::MAX
+            && self.control.is_packable()
     }
 
     /// Gives back the memory of a scoreboard that nothing needs now.

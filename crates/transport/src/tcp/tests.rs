@@ -8,6 +8,7 @@ mod pipe;
 mod properties;
 mod recovery;
 mod reordering;
+mod rest;
 mod timeouts;
 mod work;
 

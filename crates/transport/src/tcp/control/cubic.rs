@@ -5,6 +5,7 @@ use base::{Bytes, Span, Time};
 use super::hystart::{HyStart, Verdict};
 use super::window::{Phase, Window, delivered};
 use super::{AckSample, Cause, CongestionControl, Sent, Setup};
+use crate::tcp::packed::packed;
 
 /// C, in segments per cubic second.
 const C: f64 = 0.4;
@@ -45,6 +46,9 @@ pub struct Cubic {
     last: Time,
     abe: bool,
 }
+
+packed!(Curve { epoch, w_max, k, w_est });
+packed!(Cubic { window, hystart, curve, prior, cwnd_prior, fraction, last, abe });
 
 impl Curve {
     /// `W_cubic` at `t` seconds after the epoch (equation 1).

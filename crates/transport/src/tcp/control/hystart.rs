@@ -2,6 +2,8 @@
 
 use base::Span;
 
+use crate::tcp::packed::packed;
+
 /// Least and greatest growth of the round-trip time that counts (`MIN_RTT_THRESH` and
 /// `MAX_RTT_THRESH`).
 const THRESHOLD: (u64, u64) = (4_000_000, 16_000_000);
@@ -38,6 +40,8 @@ pub(super) struct HyStart {
     /// Rounds of conservative slow start; zero while in plain slow start.
     conservative: u8,
 }
+
+packed!(HyStart { current, last, baseline, samples, conservative });
 
 impl HyStart {
     pub(super) const fn new() -> Self {

@@ -2,6 +2,8 @@
 
 use base::{Bandwidth, Bytes, Span, Time};
 
+use crate::tcp::packed::packed;
+
 /// A connection's count of what was delivered and lost, from which samples are taken.
 #[derive(Clone, Debug, Default)]
 pub struct DeliveryRate {
@@ -16,6 +18,8 @@ pub struct DeliveryRate {
     /// `C.app_limited`: until this much is delivered, samples may be limited by the application.
     limited_until: u64,
 }
+
+packed!(DeliveryRate { delivered, lost, limited_until, delivered_at, first_sent });
 
 /// What a segment remembers of the moment at which it was (last) sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

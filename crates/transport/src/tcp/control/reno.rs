@@ -5,6 +5,7 @@ use base::{Bytes, Span, Time};
 use super::hystart::{HyStart, Verdict};
 use super::window::{Phase, Window, delivered};
 use super::{AckSample, Cause, CongestionControl, Sent, Setup};
+use crate::tcp::packed::packed;
 
 /// Slow start, then one segment a round trip; half the window upon congestion.
 #[derive(Clone, Debug)]
@@ -13,6 +14,8 @@ pub struct Reno {
     hystart: Option<HyStart>,
     abe: bool,
 }
+
+packed!(Reno { window, hystart, abe });
 
 impl Reno {
     /// For a new connection.

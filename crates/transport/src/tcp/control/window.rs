@@ -3,6 +3,7 @@
 use base::{Bytes, Span};
 
 use super::{AckSample, Sent, Setup};
+use crate::tcp::packed::{packed, packed_choice};
 
 /// No window grows beyond what a receive window can be (RFC 7323).
 const LARGEST: u32 = 1 << 30;
@@ -42,6 +43,24 @@ pub(super) struct Window {
     /// Delivered in all when the round began's last segment will have been (BBR's round count).
     round_end: u64,
 }
+
+packed_choice!(Phase { Open, Reduction, Loss });
+packed!(Window {
+    mss,
+    cwnd,
+    ssthresh,
+    initial,
+    prior_cwnd,
+    prior_ssthresh,
+    phase,
+    recover_flight,
+    delivered,
+    sent,
+    counted,
+    peak,
+    last_peak,
+    round_end,
+});
 
 fn narrow(bytes: Bytes) -> u32 {
     bytes.count().min(u64::from(LARGEST)) as u32

@@ -3,6 +3,7 @@
 
 use base::{Span, Time};
 
+use crate::tcp::packed::packed;
 use crate::tcp::segment::Segment;
 use crate::tcp::sender::{Sender, Settings};
 
@@ -27,6 +28,8 @@ pub(super) struct Opening {
     /// Retransmissions of the SYN by the timer.
     pub(super) timeouts: u8,
 }
+
+packed!(Opening { settings, iss, window, timeout, sent, rtt, syns, timeouts });
 
 impl Opening {
     pub(super) fn new(settings: Settings, iss: u32) -> Self {

@@ -6,6 +6,7 @@ use super::Sender;
 use super::recovery::Phase;
 use super::scoreboard::{Record, State};
 use crate::tcp::control::{CongestionControl, LostSegment};
+use crate::tcp::packed::packed;
 
 /// Segments selectively acknowledged that tell of a loss without waiting for reordering.
 const DUP_THRESH: u32 = 3;
@@ -31,6 +32,8 @@ pub(super) struct Rack {
     persistence: u8,
     reordering_seen: bool,
 }
+
+packed!(Rack { sent, rtt, end, fack, cursor, round_end, quarters, persistence, reordering_seen });
 
 impl Default for Rack {
     fn default() -> Self {

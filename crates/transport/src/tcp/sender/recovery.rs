@@ -4,6 +4,7 @@ use base::{Bytes, Time};
 
 use super::Sender;
 use crate::tcp::control::{Cause, CongestionControl};
+use crate::tcp::packed::packed_choice;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -20,6 +21,8 @@ pub(super) enum Phase {
     /// New segments were sent instead of further retransmissions (RFC 5682 step 2b).
     Forward,
 }
+
+packed_choice!(Phase { Open, Marked, Recovery, Loss, Doubt, Forward });
 
 impl Phase {
     pub(super) const fn follows_timeout(self) -> bool {

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use base::Time;
 
 use crate::tcp::control::SentMark;
+use crate::tcp::packed::{Packed, Packer, Unpacker};
 use crate::tcp::ranges::Ranges;
 
 /// Scoreboards larger than this are freed when a connection falls idle.
@@ -89,6 +90,19 @@ pub(super) struct Scoreboard {
     /// Payload in flight (RFC 6675's pipe).
     pub(super) in_flight: u64,
     pub(super) losses: Option<Box<Losses>>,
+}
+
+/// For those without records.
+impl Packed for Scoreboard {
+    fn pack(&self, to: &mut Packer) {
+        self.first.pack(to);
+        self.una.pack(to);
+    }
+
+    fn unpack(from: &mut Unpacker<'_>) -> Self {
+        let first = Packed::unpack(from);
+        Self { first, ..Self::new(Packed::unpack(from)) }
+    }
 }
 
 impl Scoreboard {
