@@ -123,6 +123,21 @@ fn a_run_leaves_its_results_and_says_how_to_repeat_it() {
 }
 
 #[test]
+fn slowdowns_are_expected_on_the_wall_clock() {
+    let Some(place) = Place::new("slowdowns_are_expected_on_the_wall_clock") else { return };
+    place.lab(&format!(
+        "{PAIR}[[flow]]\nname = \"web\"\nfrom = \"alice\"\nto = \"bob\"\nsize = \"10 kB\"\n\
+         arrivals = {{ every = \"50 ms\" }}\ncount = 20\n\
+         [[expect]]\nthat = \"flow.web.slowdown.min >= 1\"\n"
+    ));
+    let output = place.netarium(&["run", "lab.toml", "--json"]);
+    assert!(ended_well(&output), "{}", text(&output.stderr));
+    let run: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(run["flows"][0]["slowdown"]["p50"].as_f64() >= Some(1.0), "{run}");
+    assert_eq!(run["expectations"][0]["outcome"], "passed", "{run}");
+}
+
+#[test]
 fn exit_codes_tell_what_failed() {
     let Some(place) = Place::new("exit_codes_tell_what_failed") else { return };
     let program = "[[program]]\nname = \"p\"\nnode = \"alice\"\nrun = ";

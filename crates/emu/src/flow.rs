@@ -30,6 +30,7 @@ use std::thread::JoinHandle;
 
 use base::{Bytes, FlowId, Span};
 use lab::plan::{Flow, Tcp, Traffic};
+use outcome::Ideal;
 use record::{FlowSample, Transfer};
 use rustix::event::{EventfdFlags, eventfd};
 use sys::namespace::{self, Kinds};
@@ -56,6 +57,8 @@ pub struct FlowSpec<'fd> {
     pub from_addr: IpAddr,
     /// The receiver's address.
     pub to_addr: IpAddr,
+    /// What its transfers could do alone, where that is known.
+    pub ideal: Option<Ideal>,
 }
 
 /// When time began and how often to look.
@@ -97,6 +100,7 @@ struct Placed {
     flow: Flow,
     netns: [Arc<OwnedFd>; 2],
     addresses: [IpAddr; 2],
+    ideal: Option<Ideal>,
 }
 
 impl FlowEngine {
@@ -190,7 +194,7 @@ fn place(specs: Vec<FlowSpec<'_>>) -> Result<Vec<Placed>> {
     let place = |spec: FlowSpec<'_>| {
         let netns = [hold(spec.from_netns)?, hold(spec.to_netns)?];
         let addresses = [spec.from_addr, spec.to_addr];
-        Ok(Placed { id: spec.id, flow: spec.flow, netns, addresses })
+        Ok(Placed { id: spec.id, flow: spec.flow, netns, addresses, ideal: spec.ideal })
     };
     specs.into_iter().map(place).collect()
 }

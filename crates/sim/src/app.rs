@@ -9,12 +9,11 @@ use std::sync::Arc;
 
 use base::{Bytes, RandomStream, Span, Time};
 use lab::plan::{Flow as Spec, Traffic};
-use outcome::Tally;
+use outcome::{Ideal, Tally};
 use record::Transfer;
 use transport::tcp::Config;
 
 use crate::net::{EndId, Net, State, mix};
-use crate::path::Ideal;
 pub(crate) use bulk::Bulk;
 pub(crate) use paced::Paced;
 pub(crate) use rpc::Rpc;
@@ -224,16 +223,15 @@ struct Observed {
 
 impl Observed {
     /// Takes in the sending end of a connection, and of the other end its retransmissions.
-    fn add(&mut self, net: &mut Net, connection: u32) {
-        let Some(connection) = net.connection(connection) else { return };
-        let statistics = connection.ends[0].tcp.statistics();
-        if let Some(srtt) = statistics.srtt {
+    fn add(&mut self, net: &Net, connection: u32) {
+        let Some(ends) = net.statistics(connection) else { return };
+        let [client, _] = &ends;
+        if let Some(srtt) = client.srtt {
             self.count += 1;
             self.srtt_nanos += srtt.as_nanos();
-            self.window += statistics.cwnd;
+            self.window += client.cwnd;
         }
-        for end in &connection.ends {
-            let statistics = end.tcp.statistics();
+        for statistics in &ends {
             self.retransmits += statistics.retransmits;
             self.timeouts += statistics.timeouts;
         }

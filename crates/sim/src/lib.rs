@@ -18,13 +18,13 @@
 mod app;
 mod canonical;
 mod clockwork;
+mod connections;
 mod engine;
 mod error;
 mod flow;
 pub mod fluid;
 mod given;
 mod net;
-mod path;
 mod replay;
 pub mod run;
 pub mod sweep;

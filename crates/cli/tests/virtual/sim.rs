@@ -122,6 +122,24 @@ fn an_interrupted_run_keeps_its_results() {
     assert!(cell.runs("runs")[0].join("links.parquet").is_file());
 }
 
+/// 100 transfers of 10 kB over a link that needs 8.12 ms for one, 20 ms there and back.
+const TRANSFERS: &str = "[lab]\nname = \"many\"\nduration = \"9 s\"\n[node.a]\n[node.b]\n\
+    [[link]]\nends = [\"a\", \"b\"]\nrate = \"10 Mbit/s\"\ndelay = \"10 ms\"\n\
+    [[flow]]\nname = \"web\"\nfrom = \"a\"\nto = \"b\"\nsize = \"10 kB\"\n\
+    arrivals = { every = \"50 ms\" }\ncount = 100\n\
+    [[expect]]\nthat = \"flow.web.slowdown.min >= 1\"\n\
+    [[expect]]\nthat = \"flow.web.slowdown.max <= 1.1\"\n";
+
+#[test]
+fn slowdowns_are_expected_on_the_virtual_clock() {
+    let cell = Cell::new();
+    cell.write("many.toml", TRANSFERS);
+    let (code, run) = cell.json(&["sim", "many.toml", "--json"]);
+    assert_eq!(code, Some(0), "{run}");
+    assert_eq!(run["flows"][0]["transfers_completed"], 100);
+    assert!(run["flows"][0]["slowdown"]["p50"].as_f64() >= Some(1.0), "{run}");
+}
+
 #[test]
 fn two_runs_are_compared() {
     let cell = cell();

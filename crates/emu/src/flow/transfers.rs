@@ -5,9 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use base::{Bytes, FlowId, RandomStream, Time};
+use base::{Bytes, FlowId, RandomStream, Span, Time};
 use lab::plan::{Flow, Tcp, Traffic};
-use outcome::Tally;
+use outcome::{Ideal, Tally};
 use record::Transfer;
 use sys::socket::{self, Interest, Readiness, TcpInfo};
 use transport::workload::{Arrivals, Sizes};
@@ -44,6 +44,7 @@ pub(super) struct Transfers {
     to: SocketAddr,
     tcp: Tcp,
     dscp: u8,
+    ideal: Option<Ideal>,
     listener: OwnedFd,
     sizes: Sizes,
     arrivals: Arrivals,
@@ -81,6 +82,7 @@ impl Transfers {
             to,
             tcp: tcp.clone(),
             dscp: *dscp,
+            ideal: placed.ideal,
             listener,
             sizes: sizes.clone(),
             arrivals: arrivals.clone(),
@@ -157,20 +159,24 @@ impl Transfers {
         let retransmits = TcpInfo::read(active.sender.as_fd()).ok();
         let retransmits = retransmits.map(|info| u64::from(info.retransmits));
         self.retransmits += retransmits.unwrap_or(0);
-        let transfer = Transfer {
-            flow: self.flow,
-            start: active.start,
-            size: Bytes::new(active.size),
-            completion: Some(now.since(active.start)),
-            ideal: None,
-            retransmits,
-        };
+        let transfer = self.transfer(&active, Some(now.since(active.start)), retransmits);
         scope.tally.transfer(&transfer);
         (scope.sink)(Observation::Transfer(transfer));
         self.drop_ends(active);
         if self.arrivals.is_closed_loop() && self.left != Some(0) {
             self.next = Some(now + self.arrivals.gap(&mut self.time_stream));
         }
+    }
+
+    fn transfer(
+        &self,
+        active: &Active,
+        completion: Option<Span>,
+        retransmits: Option<u64>,
+    ) -> Transfer {
+        let size = Bytes::new(active.size);
+        let ideal = self.ideal.map(|ideal| ideal.completion(size));
+        Transfer { flow: self.flow, start: active.start, size, completion, ideal, retransmits }
     }
 
     fn drop_ends(&mut self, active: Active) {
@@ -282,6 +288,8 @@ impl Endpoints for Transfers {
                     scope.tally.received += count as u64;
                 }
             }
+            let unfinished = self.transfer(&active, None, None);
+            (scope.sink)(Observation::Transfer(unfinished));
             self.drop_ends(active);
         }
     }

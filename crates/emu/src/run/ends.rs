@@ -4,8 +4,9 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 
 use base::{FlowId, IfaceId, NodeId};
-use lab::plan::{Family, Flow, Plan};
+use lab::plan::{Family, Flow, Plan, Routing, Traffic};
 use lab::routes::Routes;
+use outcome::{Ideal, Paths};
 
 use crate::enclosure::Enclosure;
 use crate::flow::FlowSpec;
@@ -14,7 +15,7 @@ use crate::{Error, Result};
 /// The plan's flows with their ends.
 pub(super) fn flow_specs<'a>(plan: &Plan, enclosure: &'a Enclosure) -> Result<Vec<FlowSpec<'a>>> {
     // Links that are down now may come up: the addresses hold for the whole run.
-    let ways = Routes::compute(plan, &vec![true; plan.links.len()]);
+    let paths = Paths::new(plan);
     let spec = |(at, flow): (usize, &Flow)| {
         let netns = |node: NodeId| {
             let name = || plan.nodes[node.index()].name.clone();
@@ -22,38 +23,55 @@ pub(super) fn flow_specs<'a>(plan: &Plan, enclosure: &'a Enclosure) -> Result<Ve
             Ok::<_, Error>(host.netns.as_fd())
         };
         let address = |of: NodeId, seen_from: NodeId| {
-            address(plan, &ways, of, seen_from, flow.family).ok_or(Error::ImpossibleFlow {
+            address(plan, paths.routes(), of, seen_from, flow.family).ok_or(Error::ImpossibleFlow {
                 flow: flow.name.clone(),
                 why: "one of its ends has no address of its family",
             })
         };
+        let (back, from_addr) = address(flow.from, flow.to)?;
+        let (there, to_addr) = address(flow.to, flow.from)?;
         Ok(FlowSpec {
             id: FlowId::at(at),
             flow: flow.clone(),
             from_netns: netns(flow.from)?,
             to_netns: netns(flow.to)?,
-            from_addr: address(flow.from, flow.to)?,
-            to_addr: address(flow.to, flow.from)?,
+            from_addr,
+            to_addr,
+            ideal: ideal(plan, &paths, flow, there, back),
         })
     };
     plan.flows.iter().enumerate().map(spec).collect()
 }
 
-/// The first address of a node that the other can reach. With routes by programs of the lab
-/// nobody knows that beforehand, and the first of all must do.
+/// What a flow's transfers could do alone. Where programs of the lab choose the routes, nobody
+/// knows.
+fn ideal(
+    plan: &Plan,
+    paths: &Paths<'_>,
+    flow: &Flow,
+    there: IfaceId,
+    back: IfaceId,
+) -> Option<Ideal> {
+    let known = plan.routing != Routing::None && matches!(flow.traffic, Traffic::Transfers { .. });
+    known.then(|| paths.ideal(flow, there, back, paths.segment(flow, there, back))).flatten()
+}
+
+/// The first address of a node that the other can reach, and its interface. With routes by
+/// programs of the lab nobody knows that beforehand, and the first of all must do.
 fn address(
     plan: &Plan,
     ways: &Routes,
     of: NodeId,
     seen_from: NodeId,
     family: Family,
-) -> Option<IpAddr> {
-    let own = |iface: IfaceId| -> Option<IpAddr> {
-        let iface = &plan.ifaces[iface.index()];
-        match family {
+) -> Option<(IfaceId, IpAddr)> {
+    let own = |id: IfaceId| -> Option<(IfaceId, IpAddr)> {
+        let iface = &plan.ifaces[id.index()];
+        let address = match family {
             Family::V4 => iface.v4.map(|(v4, _)| v4.into()),
             Family::V6 => iface.v6.map(|(v6, _)| v6.into()),
-        }
+        };
+        address.map(|address| (id, address))
     };
     let ifaces = &plan.nodes[of.index()].ifaces;
     let mut reached = ifaces.iter().filter(|iface| ways.path_delay(seen_from, **iface).is_some());

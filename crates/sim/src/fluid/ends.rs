@@ -22,7 +22,7 @@ impl Ends {
     /// The ends of a flow.
     pub(super) fn new(plan: &Plan, given: &Given, legs: &[Leg; 2]) -> Self {
         let config = &given.config;
-        let header = f64::from(given.ideal.header);
+        let header = f64::from(given.ideal.header());
         let mut mss = f64::from(config.mss.max(1));
         if let Traffic::Bulk { message: Some(message), .. } = &given.spec.traffic {
             // Each message leaves as it is written.
