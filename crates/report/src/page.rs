@@ -30,11 +30,11 @@ pub(crate) fn render(record: &RunRecord, samples: &Samples, lab: Option<&str>) -
     section(&mut out, "Expectations", &expectations(record));
     section(&mut out, "Network", &topology::render(record));
     section(&mut out, "Over time", &plots(record, samples));
-    let numbers = 2..8;
-    section(&mut out, "Flows", &table(terminal::flow_rows(record), numbers.clone()));
+    let flows = table(terminal::flow_rows(record), terminal::FLOW_NUMBERS);
+    section(&mut out, "Flows", &flows);
     section(&mut out, "Transfers", &transfers(record, samples));
     section(&mut out, "Programs", &programs(record));
-    section(&mut out, "Links", &table(terminal::link_rows(record), numbers));
+    section(&mut out, "Links", &table(terminal::link_rows(record), 2..8));
     section(&mut out, "Events", &events(record));
     section(&mut out, "How it was run", &provenance(record));
     if let Some(lab) = lab {

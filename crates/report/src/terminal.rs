@@ -2,13 +2,16 @@
 
 use std::fmt::Write as _;
 
-use record::run::{Outcome, ProgramEnd, Slowdown, Status};
+use record::run::{FlowSummary, Outcome, ProgramEnd, Slowdown, Status};
 use record::{Distribution, RunRecord};
 
 use crate::format;
 
 /// Rows of a section before the rest is only counted.
 const ROWS: usize = 20;
+
+/// Flows that have columns of their own in the table of a sweep.
+const SWEEP_FLOWS: usize = 3;
 
 pub(crate) fn render(record: &RunRecord) -> String {
     let mut out = String::new();
@@ -17,8 +20,10 @@ pub(crate) fn render(record: &RunRecord) -> String {
     links(&mut out, record);
     programs(&mut out, record);
     expectations(&mut out, record);
-    for warning in &record.warnings {
-        let _ = writeln!(out, "warning: {warning}");
+    for (at, warning) in record.warnings.iter().enumerate() {
+        // The last one says why a run failed.
+        let fatal = record.status == Status::Failed && at + 1 == record.warnings.len();
+        let _ = writeln!(out, "{}: {warning}", if fatal { "error" } else { "warning" });
     }
     if record.status != Status::Finished {
         let _ = writeln!(out, "status   {}", status(record.status));
@@ -89,12 +94,36 @@ pub(crate) fn status(status: Status) -> &'static str {
     }
 }
 
+/// The delay that says most about a flow, and of what it is.
+fn delay(flow: &FlowSummary) -> Option<(&'static str, Distribution)> {
+    [
+        ("datagrams", flow.delay),
+        ("responses", flow.latency),
+        ("transfers", flow.completion),
+        ("round trip", flow.rtt),
+    ]
+    .into_iter()
+    .find_map(|(what, delay)| Some((what, delay?)))
+}
+
+/// Columns of the flow table that have numbers.
+pub(crate) const FLOW_NUMBERS: std::ops::Range<usize> = 2..9;
+
 /// Cells of the flow table below its heading.
 pub(crate) fn flow_rows(record: &RunRecord) -> (Vec<&'static str>, Vec<Vec<String>>) {
-    let heads =
-        vec!["flow", "kind", "goodput", "received", "took", "delay p50", "p99", "lost or resent"];
+    let heads = vec![
+        "flow",
+        "kind",
+        "goodput",
+        "received",
+        "took",
+        "delay of",
+        "p50",
+        "p99",
+        "lost or resent",
+    ];
     let rows = record.flows.iter().map(|flow| {
-        let delay = flow.delay.or(flow.latency).or(flow.completion).or(flow.rtt);
+        let delay = delay(flow);
         let lost = flow.lost_datagrams.map(|n| format!("{} datagrams", format::count(n)));
         let resent = flow.retransmits.map(|n| format!("{} resent", format::count(n)));
         vec![
@@ -106,8 +135,9 @@ pub(crate) fn flow_rows(record: &RunRecord) -> (Vec<&'static str>, Vec<Vec<Strin
             format::rate(flow.goodput_bit_per_s),
             format::bytes(flow.received_bytes),
             flow.completion_s.map_or_else(|| "–".to_owned(), format::seconds),
-            delay.map_or_else(|| "–".to_owned(), |d| format::nanos(d.p50_ns)),
-            delay.map_or_else(|| "–".to_owned(), |d| format::nanos(d.p99_ns)),
+            delay.map_or("–", |(what, _)| what).to_owned(),
+            delay.map_or_else(|| "–".to_owned(), |(_, d)| format::nanos(d.p50_ns)),
+            delay.map_or_else(|| "–".to_owned(), |(_, d)| format::nanos(d.p99_ns)),
             lost.or(resent).unwrap_or_else(|| "–".to_owned()),
         ]
     });
@@ -206,30 +236,61 @@ pub(crate) fn program_rows(record: &RunRecord) -> (Vec<&'static str>, Vec<Vec<St
 /// it.
 pub(crate) fn render_sweep(records: &[RunRecord]) -> String {
     let Some(first) = records.first() else { return String::new() };
-    let mut heads: Vec<&str> = first.sweep.iter().map(|value| value.parameter.as_str()).collect();
+    let mut heads: Vec<String> = first.sweep.iter().map(|value| value.parameter.clone()).collect();
     let numbers = heads.len();
-    heads.extend(first.flows.iter().map(|flow| flow.name.as_str()));
+    heads.extend(flow_heads(first));
     let numbers = numbers..heads.len();
-    heads.extend(["expected", "verdict", "run"]);
+    heads.extend(["expected", "verdict", "run"].map(str::to_owned));
     let row = |record: &RunRecord| {
         let held = record.expectations.iter().filter(|e| e.outcome == Outcome::Passed).count();
         let trusted = record.verdict.as_ref().is_some_and(|verdict| verdict.trusted);
         let mut cells: Vec<String> = record.sweep.iter().map(|value| value.value.clone()).collect();
-        cells.extend(record.flows.iter().map(|flow| format::rate(flow.goodput_bit_per_s)));
+        cells.extend(flow_cells(record));
         cells.push(format!("{held} of {}", record.expectations.len()));
         cells.push(if trusted { "trusted" } else { "NOT TRUSTED" }.to_owned());
         cells.push(format!("{}-{}", record.name, record.id));
         cells
     };
     let rows: Vec<Vec<String>> = records.iter().map(row).collect();
+    let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
     let mut out = String::new();
     grid(&mut out, &heads, &rows, numbers);
     out
 }
 
+/// Names of a sweep's columns about flows: two for each of a few, or some about all of them.
+fn flow_heads(record: &RunRecord) -> Vec<String> {
+    if record.flows.len() > SWEEP_FLOWS {
+        let all = format!("goodput of {}", record.flows.len());
+        let others = ["least", "most", "highest p99"].map(str::to_owned);
+        return std::iter::once(all).chain(others).collect();
+    }
+    let heads = record.flows.iter().flat_map(|flow| {
+        let what = delay(flow).map_or("delay", |(what, _)| what);
+        [format!("{} goodput", flow.name), format!("{what} p99")]
+    });
+    heads.collect()
+}
+
+fn flow_cells(record: &RunRecord) -> Vec<String> {
+    let nanos = |ns: Option<u64>| ns.map_or_else(|| "–".to_owned(), format::nanos);
+    let p99 = |flow: &FlowSummary| delay(flow).map(|(_, delay)| delay.p99_ns);
+    if record.flows.len() > SWEEP_FLOWS {
+        let rates = || record.flows.iter().map(|flow| flow.goodput_bit_per_s);
+        return vec![
+            format::rate(rates().sum()),
+            format::rate(rates().fold(f64::INFINITY, f64::min)),
+            format::rate(rates().fold(0.0, f64::max)),
+            nanos(record.flows.iter().filter_map(p99).max()),
+        ];
+    }
+    let cells = record.flows.iter();
+    cells.flat_map(|flow| [format::rate(flow.goodput_bit_per_s), nanos(p99(flow))]).collect()
+}
+
 fn flows(out: &mut String, record: &RunRecord) {
     let (heads, rows) = flow_rows(record);
-    grid(out, &heads, &rows, 2..8);
+    grid(out, &heads, &rows, FLOW_NUMBERS);
 }
 
 fn transfers(out: &mut String, record: &RunRecord) {

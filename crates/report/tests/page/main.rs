@@ -217,6 +217,24 @@ fn the_terminal_table_aligns_and_ends_with_the_verdict() {
 }
 
 #[test]
+fn a_sweep_shows_delays_and_sums_up_many_flows() {
+    let (parent, _guard) = place();
+    let mut record = fixture::make(&parent, true).read_record().unwrap();
+    let line = |record: &RunRecord, at: usize| {
+        let text = report::sweep_table(std::slice::from_ref(record));
+        text.lines().nth(at).unwrap().to_owned()
+    };
+    let flow = record.flows[0].clone();
+    record.flows = vec![flow.clone(); 3];
+    assert!(line(&record, 0).contains("alice-bob goodput  round trip p99"), "{}", line(&record, 0));
+    record.flows[2].goodput_bit_per_s = 1e6;
+    record.flows = [0; 100].iter().flat_map(|_| record.flows.clone()).collect();
+    let [heads, row] = [0, 1].map(|at| line(&record, at));
+    assert!(heads.contains("goodput of 300") && heads.contains("highest p99"), "{heads}");
+    assert!(row.contains("1 Mbit/s") && row.chars().count() < 120, "{row}");
+}
+
+#[test]
 fn a_difference_names_what_changed() {
     let (parent, _guard) = place();
     let first = fixture::make(&parent, true).read_record().unwrap();
