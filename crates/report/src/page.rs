@@ -7,7 +7,7 @@ use record::{RunRecord, run};
 
 use crate::format::{self, escape};
 use crate::plot::{self, LINES, Plot};
-use crate::series::{Fold, Grid, Samples, Series, largest, link_key, styled};
+use crate::series::{Fold, Grid, Samples, Series, largest, link_key, styled, told_apart};
 use crate::{terminal, topology};
 
 /// What is shown of the resolved lab at most, in bytes.
@@ -184,7 +184,8 @@ fn plots(record: &RunRecord, samples: &Samples) -> String {
     let grid = Grid::of(record);
     let mut out = String::from("<div class=\"plots\">");
     let mut add = |title: &str, text: &str, steps: &[format::Step], series: Vec<Series>| {
-        let (series, left_out) = largest(series, LINES);
+        let (mut series, left_out) = largest(series, LINES);
+        told_apart(&mut series, LINES);
         let note = note(text, grid, left_out);
         let plot = Plot { title, note, steps, grid, series, events: &record.events };
         out.push_str(&plot.render());
@@ -212,8 +213,8 @@ fn plots(record: &RunRecord, samples: &Samples) -> String {
     let delay = flow("delay_p50_ns", Fold::Mean, 1e-9);
     add("One-way delay", "Median of the datagrams that arrived", format::TIME, delay);
     let latency = flow("latency_p50_ns", Fold::Mean, 1e-9);
-    let note = "Median from request to response, and of transfers that completed";
-    add("Request latency", note, format::TIME, latency);
+    let (title, text) = latency_title(record);
+    add(title, text, format::TIME, latency);
     let queue = busy(link("queue_max_bytes", Fold::Max, 1.0));
     add("Queues", "Most wire bytes that waited in front of a link", format::DATA, queue);
     let wait = busy(link("queue_delay_max_ns", Fold::Max, 1e-9));
@@ -229,6 +230,20 @@ fn plots(record: &RunRecord, samples: &Samples) -> String {
     add("Retransmissions", "TCP segments sent again", &[(1.0, "segments/s")], again);
     out.push_str(&plot::lateness(&record.lateness));
     if out.ends_with("\"plots\">") { String::new() } else { out + "</div>" }
+}
+
+/// What the latency of a run's flows is.
+fn latency_title(record: &RunRecord) -> (&'static str, &'static str) {
+    let transfers = record.flows.iter().any(|flow| flow.completion.is_some());
+    let requests = record.flows.iter().any(|flow| flow.latency.is_some());
+    match (transfers, requests) {
+        (true, false) => ("Completion time", "Median of transfers that completed"),
+        (true, true) => (
+            "Request latency, completion time",
+            "Median from request to response, and of transfers that completed",
+        ),
+        _ => ("Request latency", "Median from request to response"),
+    }
 }
 
 fn table(

@@ -202,6 +202,24 @@ pub(crate) fn largest(mut series: Vec<Series>, keep: usize) -> (Vec<Series>, usi
     (series, left_out)
 }
 
+/// Gives the lines of one plot different styles, of which there are `styles`. The first to have a
+/// style keeps it, so that lines look alike in all plots where they can.
+pub(crate) fn told_apart(series: &mut [Series], styles: usize) {
+    let mut free = vec![true; styles];
+    let mut others = Vec::new();
+    for line in series {
+        line.style %= styles;
+        if std::mem::take(&mut free[line.style]) {
+            continue;
+        }
+        others.push(line);
+    }
+    let mut free = (0..styles).filter(|style| free[*style]);
+    for line in others {
+        line.style = free.next().unwrap_or(line.style);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -241,5 +259,15 @@ mod tests {
         let all = vec![series("a", Some(1.0)), series("b", Some(3.0)), series("c", None)];
         let (kept, left_out) = largest(all, 1);
         assert_eq!((kept[0].name.as_str(), left_out), ("b", 1));
+    }
+
+    #[test]
+    fn lines_of_a_plot_differ() {
+        let mut series: Vec<Series> = [9, 1, 0, 8, 17]
+            .map(|style| Series { name: String::new(), style, values: Vec::new() })
+            .into();
+        told_apart(&mut series, 8);
+        let styles: Vec<usize> = series.iter().map(|line| line.style).collect();
+        assert_eq!(styles, [1, 2, 0, 3, 4]);
     }
 }
