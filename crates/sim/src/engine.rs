@@ -246,6 +246,8 @@ impl Simulation {
                 }
                 if heard.live {
                     self.net.flush(end);
+                    // A timer that nothing follows is the sign of a connection that idles.
+                    self.net.rest(end.connection());
                 }
             }
             Some(Timer::Flow(flow)) => {

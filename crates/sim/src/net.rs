@@ -5,7 +5,10 @@ use std::sync::Arc;
 use base::{IfaceId, NodeId, Time};
 use fabric::{Ecn, EventQueue, Fabric, Forwarding, Packet};
 use lab::routes::Routes;
-use transport::tcp::{Config, Endpoint, Segment};
+use transport::tcp::{Config, Endpoint, Segment, Statistics};
+
+pub(crate) use crate::connections::State;
+use crate::connections::{Connection, Connections, End};
 
 /// Hops that a packet may make.
 const TTL: u8 = 64;
@@ -64,38 +67,6 @@ pub(crate) struct Leg {
     pub(crate) header: u8,
 }
 
-/// One end of a connection.
-#[derive(Debug)]
-pub(crate) struct End {
-    pub(crate) tcp: Endpoint,
-    /// When its entry among the timers is due; [`Time::MAX`] without one.
-    armed: Time,
-    /// Hash of its packets, which also tells them from those of the slot's earlier connections.
-    hash: u32,
-    /// The interface through which a host sends.
-    out: IfaceId,
-    /// What its flow has been told of its state.
-    known: State,
-}
-
-/// A connection: both ends, and what its flow keeps with it.
-#[derive(Debug)]
-pub(crate) struct Connection {
-    pub(crate) ends: [End; 2],
-    pub(crate) flow: u32,
-    /// The flow's own number for it.
-    pub(crate) tag: u32,
-}
-
-/// How far an end has come.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct State {
-    pub(crate) established: bool,
-    /// The peer has sent all, and all has arrived.
-    pub(crate) finished: bool,
-    pub(crate) closed: bool,
-}
-
 /// What a timer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Timer {
@@ -120,8 +91,7 @@ pub(crate) struct Net {
     /// Both sides of each flow.
     pub(crate) legs: Vec<[Leg; 2]>,
     timers: EventQueue<u32>,
-    connections: Vec<Option<Connection>>,
-    free: Vec<u32>,
+    connections: Connections,
     /// Keys what connections draw.
     seed: u64,
     opened: u64,
@@ -144,8 +114,7 @@ impl Net {
             routes,
             legs,
             timers: EventQueue::default(),
-            connections: Vec::new(),
-            free: Vec::new(),
+            connections: Connections::default(),
             seed,
             opened: 0,
             fired: 0,
@@ -155,10 +124,6 @@ impl Net {
 
     /// Opens a connection of a flow. `hash` tells it from the flow's others.
     pub(crate) fn connect(&mut self, flow: u32, config: &Config, hash: u32, tag: u32) -> u32 {
-        let id = self.free.pop().unwrap_or_else(|| {
-            self.connections.push(None);
-            self.connections.len() as u32 - 1
-        });
         let initial = mix(hash, self.opened as u32) ^ self.seed as u32;
         self.opened += 1;
         let config = Config { seed: self.seed ^ u64::from(hash), ..*config };
@@ -166,13 +131,13 @@ impl Net {
         let end = |side: usize, tcp: Endpoint| {
             let hash = mix(hash, side as u32);
             let out = first_hop(&self.routes, &legs[side], hash);
-            End { tcp, armed: Time::MAX, hash, out, known: State::default() }
+            End::new(tcp, hash, out)
         };
         let ends = [
             end(0, Endpoint::connect(&config, initial)),
             end(1, Endpoint::listen(&config, !initial)),
         ];
-        self.connections[id as usize] = Some(Connection { ends, flow, tag });
+        let id = self.connections.insert(Connection::new(ends, flow, tag));
         let now = self.now;
         if let Some(connection) = self.connection(id) {
             connection.ends[0].tcp.open(now);
@@ -182,16 +147,24 @@ impl Net {
 
     /// The connection of this number, while there is one.
     pub(crate) fn connection(&mut self, id: u32) -> Option<&mut Connection> {
-        self.connections.get_mut(id as usize)?.as_mut()
+        let (routes, legs) = (&self.routes, &self.legs);
+        self.connections
+            .get_mut(id, |flow, side, hash| first_hop(routes, &legs[flow as usize][side], hash))
+    }
+
+    /// What both ends of a connection know of it.
+    pub(crate) fn statistics(&self, id: u32) -> Option<[Statistics; 2]> {
+        self.connections.statistics(id)
+    }
+
+    /// Lets a connection rest, if nothing is under way and no timer runs.
+    pub(crate) fn rest(&mut self, id: u32) {
+        self.connections.rest(id);
     }
 
     /// Forgets a connection; what is still on its way will be nobody's.
     pub(crate) fn close(&mut self, id: u32) {
-        if let Some(slot) = self.connections.get_mut(id as usize)
-            && slot.take().is_some()
-        {
-            self.free.push(id);
-        }
+        self.connections.remove(id);
     }
 
     /// A segment has arrived. Tells how much payload the flow can have, and whether the end's
@@ -215,9 +188,10 @@ impl Net {
 
     /// Sends what an end has to send, and sets its timer.
     pub(crate) fn flush(&mut self, end: EndId) {
-        let Some(Some(connection)) = self.connections.get_mut(end.connection() as usize) else {
-            return;
-        };
+        let (routes, legs) = (&self.routes, &self.legs);
+        let hop =
+            |flow: u32, side: usize, hash| first_hop(routes, &legs[flow as usize][side], hash);
+        let Some(connection) = self.connections.get_mut(end.connection(), hop) else { return };
         let leg = &self.legs[connection.flow as usize][end.side()];
         let here = &mut connection.ends[end.side()];
         while let Some(transmit) = here.tcp.poll_transmit(self.now) {
@@ -239,7 +213,10 @@ impl Net {
     /// An end's timer went off at the present time; what its flow should hear of it.
     pub(crate) fn on_timer(&mut self, end: EndId) -> Heard {
         let now = self.now;
-        let Some(connection) = self.connection(end.connection()) else { return Heard::default() };
+        // One at rest has no timer but such as were set anew.
+        let Some(connection) = self.connections.awake(end.connection()) else {
+            return Heard::default();
+        };
         let here = &mut connection.ends[end.side()];
         if here.armed != now {
             return Heard::default();
@@ -291,7 +268,7 @@ impl Net {
     pub(crate) fn reroute(&mut self, routes: Routes) {
         self.routes = Arc::new(routes);
         self.fabric.set_forwarding(Box::new(Shared(Arc::clone(&self.routes))));
-        for connection in self.connections.iter_mut().flatten() {
+        for connection in self.connections.iter_mut() {
             for side in [0, 1] {
                 let leg = &self.legs[connection.flow as usize][side];
                 let end = &mut connection.ends[side];
@@ -302,8 +279,7 @@ impl Net {
 
     /// Bytes that packets, connections and timers take.
     pub(crate) fn memory(&self) -> u64 {
-        let connections = self.connections.capacity() * size_of::<Option<Connection>>();
-        self.fabric.memory().count() + self.timers.memory() + connections as u64
+        self.fabric.memory().count() + self.timers.memory() + self.connections.memory()
     }
 }
 
@@ -317,19 +293,6 @@ pub(crate) struct Heard {
     pub(crate) changed: Option<State>,
     /// Whether there was an end to hear it.
     pub(crate) live: bool,
-}
-
-impl End {
-    fn learn(&mut self) -> Option<State> {
-        let state = State {
-            established: self.tcp.is_established(),
-            finished: self.tcp.peer_finished(),
-            closed: self.tcp.is_closed(),
-        };
-        let new = state != self.known;
-        self.known = state;
-        new.then_some(state)
-    }
 }
 
 /// The interface through which a host sends; without a route its first one, whose link drops what

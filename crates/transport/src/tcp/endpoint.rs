@@ -93,7 +93,7 @@ pub struct Endpoint {
     ecn: bool,
     opening: Opening,
     /// Absent until the application writes or finishes.
-    sender: Option<Box<Sender>>,
+    sender: Option<Sender>,
     receiver: Receiver,
 }
 
@@ -384,7 +384,7 @@ impl Endpoint {
     /// Memory beyond the endpoint's own, when nothing is outstanding.
     pub(super) fn heap_bytes(&self) -> usize {
         assert!(self.receiver.is_in_order());
-        self.sender.as_ref().map_or(0, |sender| size_of::<Sender>() + sender.heap_bytes())
+        self.sender.as_ref().map_or(0, |sender| sender.heap_bytes())
     }
 
     /// Asserts that what is counted agrees with what is listed.

@@ -199,16 +199,6 @@ impl<T: Packed> Packed for Option<T> {
     }
 }
 
-impl<T: Packed> Packed for Box<T> {
-    fn pack(&self, to: &mut Packer) {
-        T::pack(self, to);
-    }
-
-    fn unpack(from: &mut Unpacker<'_>) -> Self {
-        Self::new(T::unpack(from))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -222,7 +212,9 @@ mod tests {
             0..40,
         )) {
             let mut packer = Packer::default();
-            numbers.iter().for_each(|number| packer.number(*number));
+            for number in &numbers {
+                packer.number(*number);
+            }
             let mut unpacker = Unpacker::new(packer.bytes());
             for number in numbers {
                 prop_assert_eq!(unpacker.number(), number);

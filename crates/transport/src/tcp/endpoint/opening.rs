@@ -1,5 +1,4 @@
-//! What an endpoint needs before it has anything to send, and until then instead of a sender:
-//! connections that wait, and ends that only receive, are small.
+//! What an endpoint needs before it has anything to send, and until then instead of a sender.
 
 use base::{Span, Time};
 
@@ -75,8 +74,8 @@ impl Opening {
     }
 
     /// A sender that knows nothing of the peer yet.
-    pub(super) fn sender(&self) -> Box<Sender> {
-        Box::new(Sender::new(&self.settings, self.iss))
+    pub(super) fn sender(&self) -> Sender {
+        Sender::new(&self.settings, self.iss)
     }
 
     /// Tells a sender what the handshake has shown.
