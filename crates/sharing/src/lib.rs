@@ -5,7 +5,7 @@
 //! flow's level rᵢ/wᵢ can be raised without lowering one that is no higher. It is the one where
 //! each flow is at its cap or crosses a *bottleneck*: a full link on which no flow's level exceeds
 //! its own (Bertsekas and Gallager, *Data Networks*, §6.5.2). With wᵢ = 1/RTTᵢ and capᵢ =
-//! windowᵢ/RTTᵢ this is the RTT-aware sharing of long TCP flows.
+//! windowᵢ/RTTᵢ this is the RTT-aware sharing of long TCP flows ([`tcp`]).
 //!
 //! **Solver.** Progressive filling: all levels rise together from zero; the link or cap that binds
 //! first freezes its flows. [`Solver`] keeps the allocation while flows come and go and refills
@@ -19,6 +19,7 @@
 
 mod problem;
 mod solver;
+pub mod tcp;
 
 pub use problem::{Demand, Problem};
 pub use solver::{Bottleneck, FlowKey, LinkKey, Solver};

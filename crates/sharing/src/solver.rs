@@ -39,6 +39,7 @@ pub struct Solver {
     dirty_links: Vec<u32>,
     dirty_flows: Vec<u32>,
     changed: Vec<FlowKey>,
+    turned: Vec<LinkKey>,
     scratch: Scratch,
     /// Seconds since the start, for [`Solver::carried`].
     now: f64,
@@ -73,6 +74,7 @@ impl Solver {
             dirty_links: Vec::new(),
             dirty_flows: Vec::new(),
             changed: Vec::new(),
+            turned: Vec::new(),
             scratch: Scratch::default(),
             now: 0.0,
         }
@@ -121,7 +123,7 @@ impl Solver {
     }
 
     /// The flows that a link limits.
-    pub fn limited_by(&self, link: LinkKey) -> impl Iterator<Item = FlowKey> {
+    pub fn limited_by(&self, link: LinkKey) -> impl ExactSizeIterator<Item = FlowKey> {
         let state = &self.links[link.0 as usize];
         state.members[..state.bound as usize].iter().map(|member| FlowKey(member.flow))
     }
@@ -245,6 +247,15 @@ impl Solver {
     /// What the last [`Solver::solve`] gave.
     pub fn changed(&self) -> &[FlowKey] {
         &self.changed
+    }
+
+    /// Takes the links that have become a bottleneck, or ceased to be one, since the last call;
+    /// also those that did both.
+    pub fn turned(&mut self) -> impl Iterator<Item = LinkKey> {
+        for link in &self.turned {
+            self.links[link.0 as usize].turned = false;
+        }
+        self.turned.drain(..)
     }
 
     fn mark_link(&mut self, link: u32) {

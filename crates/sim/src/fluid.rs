@@ -20,7 +20,9 @@
 //! load does. Where more than a thousand streams send at once, most of them are touched by most
 //! changes, and changes are collected for 100 ns a stream (18 ms for 180,000).
 
+mod backlog;
 mod deadlines;
+mod delays;
 mod ends;
 mod flow;
 mod links;
@@ -55,7 +57,6 @@ const TOLERANCE: f64 = 1e-4;
 /// The same interface as [`crate::Simulation`], and the same order of events: by time, then
 /// changes of the lab, then what was scheduled first.
 pub struct Simulation {
-    plan: Arc<Plan>,
     net: Net,
     flows: Vec<Flow>,
     schedule: Schedule,
@@ -92,7 +93,7 @@ impl Simulation {
         let pending = flows.iter().filter(|flow| flow.is_finite()).count() as i64;
         Ok(Self {
             net,
-            schedule: Schedule::new(Arc::clone(&plan)),
+            schedule: Schedule::new(plan),
             happened: Vec::new(),
             changes: 0,
             transfers: Vec::new(),
@@ -102,7 +103,6 @@ impl Simulation {
             pending,
             flows,
             last_sample: Time::ZERO,
-            plan,
         })
     }
 
@@ -226,9 +226,12 @@ impl Simulation {
         self.links.iter().flat_map(both).collect()
     }
 
-    /// How long packets waited in each direction of the links: not known.
+    /// How long packets waited in each direction of the links, by how the queues went while they
+    /// were sent. Taken: it counts anew from here.
     pub fn queue_delays(&mut self) -> Vec<Histogram> {
-        vec![Histogram::new(); self.plan.links.len() * 2]
+        let sorted = self.net.delays();
+        let both = |at: &usize| sorted[at * 2..at * 2 + 2].to_vec();
+        self.links.iter().flat_map(both).collect()
     }
 
     /// Cuts the samples of the interval that ends now.

@@ -6,12 +6,15 @@ use std::path::Path;
 use base::{Direction, Span, Time};
 use lab::plan::{Model, Plan};
 use outcome::FlowResult;
+use record::Histogram;
 
 /// What an engine makes of a lab.
 struct Ran {
     flows: Vec<FlowResult>,
     /// Wire bytes of each direction of each link.
     bytes: Vec<u64>,
+    /// How long packets waited there.
+    waits: Vec<Histogram>,
     hash: u64,
 }
 
@@ -51,7 +54,8 @@ macro_rules! run {
         sim.stop();
         let bytes = sim.link_counters().iter().map(|(stats, _)| stats.sent_bytes).collect();
         let hash = sim.trace_hash();
-        Ran { bytes, hash, flows: sim.results() }
+        let waits = sim.queue_delays();
+        Ran { bytes, waits, hash, flows: sim.results() }
     }};
 }
 
@@ -133,12 +137,63 @@ fn transfers_take_the_same_time() {
 
 #[test]
 fn transfers_among_others_take_about_the_same_time() {
-    let rest = "size = { pareto = \"100 kB\", limit = \"5 MB\" }\ncount = 400\n\
-                arrivals = { load = \"30 %\", of = \"core\" }";
-    let flows = bulk("there", "a", "b", rest) + &bulk("far", "c", "d", rest);
-    let (_, packets, rates) = both(&dumbbell(CORE, &flows).replace("30 s", "100 s"));
-    for name in ["there", "far"] {
-        near(name, packets.completion(name), rates.completion(name), 0.30);
+    for (seed, control) in [(1, "cubic"), (2, "reno")] {
+        let rest = format!(
+            "control = \"{control}\"\nsize = {{ pareto = \"100 kB\", limit = \"5 MB\" }}\n\
+             count = 1500\narrivals = {{ load = \"30 %\", of = \"core\" }}"
+        );
+        let flows = bulk("there", "a", "b", &rest) + &bulk("far", "c", "d", &rest);
+        let text = dumbbell(CORE, &flows).replace("\"30 s\"", &format!("\"400 s\"\nseed = {seed}"));
+        let (plan, packets, rates) = both(&text);
+        for name in ["there", "far"] {
+            near(name, packets.completion(name), rates.completion(name), 0.15);
+            let part = |ran: &Ran| ran.flow(name).retransmits.unwrap() as f64;
+            near("retransmissions", part(&packets), part(&rates), 0.70);
+        }
+        let core = plan.link("core").unwrap().index() * 2;
+        let mean = |ran: &Ran| ran.waits[core].distribution().unwrap().mean_ns;
+        near("mean wait", mean(&packets), mean(&rates), 0.4);
+    }
+}
+
+#[test]
+fn queues_are_as_long() {
+    // Mean and 99th percentile, as far from those of packets as is said.
+    let codel = CORE.replace("kind = \"droptail\"", "kind = \"codel\"");
+    let cases = [
+        ("reno", CORE, 1, 0.15),
+        ("cubic", CORE, 1, 0.15),
+        ("cubic", CORE, 4, 0.15),
+        ("cubic", &codel, 4, 0.40),
+    ];
+    for (control, core, count, tolerance) in cases {
+        let rest = format!("control = \"{control}\"");
+        let flows: String = (0..count).map(|i| bulk(&format!("f{i}"), "a", "b", &rest)).collect();
+        let (plan, packets, rates) = both(&dumbbell(core, &flows));
+        let link = plan.link("core").unwrap().index() * 2;
+        let waits = |ran: &Ran| ran.waits[link].distribution().unwrap();
+        let (packets, rates) = (waits(&packets), waits(&rates));
+        let what = format!("{control} x {count}");
+        near(&what, packets.mean_ns, rates.mean_ns, tolerance);
+        // CoDel's queue stays where it is, here.
+        let high = if core == codel { rates.mean_ns } else { packets.p99_ns as f64 };
+        near(&what, high, rates.p99_ns as f64, tolerance);
+        near(&what, packets.count as f64, rates.count as f64, 0.03);
+    }
+}
+
+#[test]
+fn what_is_lost_is_sent_again() {
+    let lossy = CORE.replace("delay", "loss = \"1 %\"\ndelay");
+    for (core, control, count, tolerance) in
+        [(&*lossy, "reno", 1, 0.25), (&*lossy, "cubic", 1, 0.25), (CORE, "reno", 8, 0.5)]
+    {
+        let rest = format!("control = \"{control}\"");
+        let flows: String = (0..count).map(|i| bulk(&format!("f{i}"), "a", "b", &rest)).collect();
+        let (_, packets, rates) = both(&dumbbell(core, &flows));
+        let sum = |ran: &Ran| ran.flows.iter().map(|flow| flow.retransmits.unwrap()).sum::<u64>();
+        let again = |ran: &Ran| sum(ran) as f64;
+        near(control, again(&packets), again(&rates), tolerance);
     }
 }
 

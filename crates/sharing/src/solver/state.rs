@@ -1,6 +1,6 @@
 //! What is kept of links and flows, and who is bottlenecked where.
 
-use super::Solver;
+use super::{LinkKey, Solver};
 
 /// In place of a bottleneck link: the flow's own cap.
 pub(super) const AT_CAP: u32 = u32::MAX;
@@ -39,6 +39,8 @@ pub(super) struct LinkState {
     /// Additions to `load` since it was last summed anew.
     pub(super) additions: u32,
     pub(super) dirty: bool,
+    /// Whether it is in the solver's list of links that turned.
+    pub(super) turned: bool,
     pub(super) fill: LinkFill,
 }
 
@@ -92,6 +94,7 @@ impl LinkState {
             bound: 0,
             additions: 0,
             dirty: false,
+            turned: false,
             fill: LinkFill::default(),
         }
     }
@@ -139,12 +142,20 @@ impl Solver {
                 state.bound -= 1;
                 let last = state.bound;
                 self.swap_members(link, position, last);
+                self.turn(link, last == 0);
             } else if link == to {
                 let state = &mut self.links[link as usize];
                 let first = state.bound;
                 state.bound += 1;
                 self.swap_members(link, position, first);
+                self.turn(link, first == 0);
             }
+        }
+    }
+
+    fn turn(&mut self, link: u32, turns: bool) {
+        if turns && !std::mem::replace(&mut self.links[link as usize].turned, true) {
+            self.turned.push(LinkKey(link));
         }
     }
 

@@ -257,6 +257,7 @@ proptest! {
         let links: Vec<_> = problem.capacities.iter().map(|c| solver.add_link(*c)).collect();
         let mut keys: Vec<FlowKey> = Vec::new();
         let mut known: Vec<f64> = Vec::new();
+        let mut limits = vec![false; links.len()];
         for (step, change) in changes.into_iter().enumerate() {
             match change {
                 Change::Add(demand) => {
@@ -291,6 +292,13 @@ proptest! {
                 let rate = solver.rate(*key);
                 prop_assert!(changed.contains(key) || rate.to_bits() == known.to_bits());
                 *known = rate;
+            }
+            let turned: Vec<LinkKey> = solver.turned().collect();
+            for (link, limited) in links.iter().zip(&mut limits) {
+                let now = solver.is_bottleneck(*link);
+                prop_assert_eq!(now, solver.limited_by(*link).len() > 0);
+                prop_assert!(turned.contains(link) || now == *limited);
+                *limited = now;
             }
             check(&solver, &keys, &problem);
             let expected = reference(&problem);

@@ -34,6 +34,7 @@ impl Ends {
             header,
             receive_window: config.receive_window.count() as f64,
             initial_window: f64::from(config.initial_window),
+            ecn: config.ecn,
         };
         Self {
             nodes: legs.map(|leg| leg.node),

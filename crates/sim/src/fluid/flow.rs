@@ -129,6 +129,7 @@ impl Bulk {
 
     fn observe(&mut self, net: &mut Net, tally: &mut Tally) {
         let (mut sent, mut rtt, mut window) = (0, Span::ZERO, 0);
+        tally.retransmits = self.streams.iter().map(|stream| net.lost(*stream)).sum();
         for stream in &self.streams {
             tally.received += net.arrived(*stream, false);
             sent += net.sent(*stream);

@@ -11,6 +11,8 @@ use base::{Span, Time};
 use fabric::{Discipline, LinkConfig, LinkStats, QueueLevel, QueueLimit};
 use sharing::{LinkKey, Solver};
 
+use super::backlog::{Backlog, Swing};
+use super::delays::Delays;
 use super::route::Wire;
 
 /// Of a link full of datagrams, elastic traffic gets this part.
@@ -39,7 +41,7 @@ pub(super) struct Link {
     /// Bits that may wait.
     limit: f64,
     /// Wire bits of a full packet.
-    packet: f64,
+    pub(super) packet: f64,
     /// Datagram flows: number and hop.
     members: Vec<(u32, u32)>,
     /// bit/s of datagrams that arrive, and their number a second.
@@ -53,6 +55,11 @@ pub(super) struct Link {
     since: Time,
     /// Tells the present forecast of a full or empty queue from earlier ones.
     forecast: u32,
+    /// Of elastic traffic.
+    pub(super) backlog: Backlog,
+    pub(super) delays: Delays,
+    /// Packets of elastic traffic whose delay was counted.
+    counted: f64,
     sums: Sums,
 }
 
@@ -149,6 +156,9 @@ impl Link {
             told: -1.0,
             since: Time::ZERO,
             forecast: 0,
+            backlog: Backlog::default(),
+            delays: Delays::default(),
+            counted: 0.0,
             sums: Sums::default(),
         }
     }
@@ -214,6 +224,7 @@ impl Link {
         if capacity.is_infinite() {
             self.sums.datagram_bits += arrived;
             self.sums.datagrams += self.arriving * seconds;
+            self.delays.add([0.0; 2], self.arriving * seconds);
             return;
         }
         let before = self.queue;
@@ -223,12 +234,15 @@ impl Link {
         let lost = (backlog - limit).max(0.0).min(arrived);
         let sent = (before + arrived - lost - self.queue).max(0.0);
         self.sums.datagram_bits += sent;
-        if self.input > 0.0 {
-            let size = self.input / self.arriving.max(1e-12);
-            self.sums.datagrams += sent / size;
-            self.sums.lost += lost / size;
-        } else {
-            self.sums.datagrams += sent / self.packet;
+        let size = match self.input {
+            0.0 => self.packet,
+            input => input / self.arriving.max(1e-12),
+        };
+        self.sums.datagrams += sent / size;
+        self.sums.lost += lost / size;
+        if sent > 0.0 {
+            let waits = [before, self.queue].map(|bits| (bits + self.backlog.level()) / capacity);
+            self.delays.add(waits, sent / size);
         }
         self.sums.lost_bits += lost;
         self.sums.peak_bits = self.sums.peak_bits.max(self.queue).max(before);
@@ -316,6 +330,33 @@ impl Links {
         change(entry);
         entry.queue = entry.queue.min(if entry.up { entry.limit } else { 0.0 });
         self.mark(link);
+    }
+
+    /// Brings what waits at a link to `now`, at which so many elastic bits have been carried, and
+    /// counts how long they waited. It goes on as `swing` tells, or drains with so many bit/s.
+    pub(super) fn follow(
+        &mut self,
+        now: Time,
+        link: u32,
+        carried: f64,
+        (swing, spare): (Option<Swing>, f64),
+    ) {
+        let entry = &mut self.table[link as usize];
+        entry.settle(now);
+        let packets = (carried + entry.sums.burst_bits).max(0.0) / entry.packet;
+        let new = (packets - entry.counted).max(0.0);
+        entry.counted += new;
+        let seconds = now.since(entry.backlog.since()).as_secs_f64();
+        let (capacity, datagrams) = (entry.wire.capacity, entry.queue);
+        let mut peak = entry.sums.peak_bits;
+        let Link { backlog, delays, .. } = entry;
+        backlog.settle(now, |piece| {
+            let part = new * piece.seconds * piece.times / seconds;
+            delays.add([piece.from, piece.to].map(|bits| (bits + datagrams) / capacity), part);
+            peak = peak.max(piece.from + datagrams).max(piece.to + datagrams);
+        });
+        backlog.set(swing, spare);
+        entry.sums.peak_bits = peak;
     }
 
     /// A flow of datagrams of `packet` wire bits, silent for now.
@@ -477,13 +518,13 @@ impl Links {
         (stream.sent, stream.received)
     }
 
-    /// Counters of one direction as of `now`. `elastic`: bits that the solver counts there, and
-    /// the bits of elastic traffic that wait.
+    /// Counters of one direction as of `now`, up to which it was followed. `elastic`: bits that
+    /// the solver counts there.
     pub(super) fn counters(
         &mut self,
         now: Time,
         link: u32,
-        (elastic, waiting): (f64, f64),
+        elastic: f64,
     ) -> (LinkStats, QueueLevel) {
         let entry = &mut self.table[link as usize];
         entry.settle(now);
@@ -507,7 +548,8 @@ impl Links {
             stats.sent_packets - stats.delivered_packets;
         stats.offered_packets = stats.sent_packets + lost;
         stats.offered_bytes = stats.sent_bytes + bytes(sums.lost_bits);
-        let queue = (entry.queue + waiting).min(entry.limit.max(entry.queue));
+        let waiting = entry.queue + entry.backlog.level();
+        let queue = waiting.min(entry.limit.max(entry.queue));
         let peak = sums.peak_bits.max(queue);
         let capacity = entry.wire.capacity;
         let level = QueueLevel {
@@ -517,7 +559,7 @@ impl Links {
             peak_bytes: bytes(peak),
             peak_delay: Span::from_nanos((peak / capacity * 1e9) as u64),
         };
-        sums.peak_bits = entry.queue;
+        sums.peak_bits = queue;
         sums.peak_delay = 0.0;
         (stats, level)
     }

@@ -1,19 +1,22 @@
 //! The network as applications see it: streams of bytes, flows of datagrams, timers.
 
+mod queues;
+mod streams;
+
 use std::sync::Arc;
 
 use base::{Span, Time};
-use fabric::{EventQueue, LinkStats, QueueLevel};
+use fabric::EventQueue;
 use lab::plan::Plan;
 use lab::routes::Routes;
-use sharing::{LinkKey, Solver};
+use sharing::{Bottleneck, LinkKey, Solver};
 
 use super::deadlines::Deadlines;
 use super::ends::Ends;
 use super::links::{Link, Links};
-use super::route::{Route, route};
+use super::route::route;
 use super::stream::{Stream, span};
-use super::tcp::{FLOOR, Manner};
+use super::tcp::Manner;
 use super::trace::{Trace, What};
 
 /// What is going to happen.
@@ -78,6 +81,8 @@ pub(super) struct Net {
     senders: Vec<(u32, u32)>,
     /// When changes that are being collected are worked in.
     due: Option<Time>,
+    /// Links that limit streams now and did not before, or the other way round.
+    turned: Vec<LinkKey>,
     /// How often shares were worked out.
     epoch: u32,
     pub(super) handled: u64,
@@ -111,6 +116,7 @@ impl Net {
             owners: Vec::new(),
             senders: Vec::new(),
             due: None,
+            turned: Vec::new(),
             epoch: 0,
             handled: 0,
             trace: Trace::default(),
@@ -210,278 +216,22 @@ impl Net {
             let stream = &mut self.streams[id as usize];
             stream.settle(self.now);
             stream.rate = solver.rate(*key);
+            let manner = &self.ends[stream.flow as usize].manner;
+            stream.drops = drops(stream, manner, solver, &self.links);
             self.trace.note(self.now, What::Rate, stream.flow, stream.rate);
             self.finishes.set(id, stream.finish(self.now));
         }
-    }
-
-    /// Opens a connection of a flow; its streams there and back. The first is told to be
-    /// [`News::Ready`] after the handshake.
-    pub(super) fn connect(&mut self, flow: u32, hash: u32, tag: u32, both: bool) -> [u32; 2] {
-        let there = self.open(flow, hash, tag, 0);
-        let back = if both { self.open(flow, hash, tag, 1) } else { there };
-        let stream = &self.streams[there as usize];
-        let (rtt, life) = (stream.rtt, stream.life);
-        if stream.routed(self.nowhere) {
-            let wait = self.waiting(there);
-            let at = self.now + span(rtt + wait);
-            self.schedule(at, Event::Ready { stream: there, life });
+        let mut turned = std::mem::take(&mut self.turned);
+        turned.extend(self.solver.turned());
+        for link in turned.drain(..) {
+            self.follow(link);
         }
-        [there, back]
-    }
-
-    fn open(&mut self, flow: u32, hash: u32, tag: u32, side: u8) -> u32 {
-        let id = self.free.pop().unwrap_or_else(|| {
-            self.streams.push(Stream::vacant());
-            self.streams.len() as u32 - 1
-        });
-        let manner = self.ends[flow as usize].manner;
-        let life = self.streams[id as usize].life.wrapping_add(1);
-        let round_number = self.streams[id as usize].round_number;
-        self.streams[id as usize] = Stream {
-            flow,
-            tag,
-            side,
-            hash,
-            life,
-            round_number,
-            alive: true,
-            slow_start: true,
-            window: manner.first_window().min(manner.window_limit()),
-            since: self.now,
-            ..Stream::vacant()
-        };
-        self.find_way(id);
-        id
-    }
-
-    /// Computes a stream's way and what follows from it.
-    fn find_way(&mut self, id: u32) {
-        let stream = &self.streams[id as usize];
-        let ends = &self.ends[stream.flow as usize];
-        let (here, there) = (usize::from(stream.side), 1 - usize::from(stream.side));
-        // The hash of a packet also tells its direction.
-        let hash = |side: usize| crate::net::mix(stream.hash, side as u32);
-        let way = |from: usize, to: usize| {
-            let (node, address) = (ends.nodes[from], ends.addresses[to]);
-            route(&self.plan, &self.routes, node, address, hash(from))
-        };
-        let (forth, back) = (way(here, there), way(there, here));
-        let segment = ends.manner.segment_bits();
-        let (Some(forth), Some(back)) = (forth, back) else {
-            self.streams[id as usize].route = Route { links: Box::new([self.nowhere]) };
-            return;
-        };
-        let one_way = self.links.measure(&forth.links, segment);
-        // Acknowledgements carry no payload.
-        let ack = segment - ends.manner.mss * 8.0;
-        let return_way = self.links.measure(&back.links, ack);
-        let queueing = one_way
-            .slowest
-            .map_or(0.0, |link| Manner::sharing_delay(&self.links.table[link.0 as usize]));
-        let manner = ends.manner;
-        let stream = &mut self.streams[id as usize];
-        stream.narrowest = one_way.narrowest;
-        stream.loss = one_way.loss;
-        stream.latency = one_way.delay + one_way.transmission - segment / one_way.narrowest;
-        let there_and_back =
-            one_way.delay + one_way.transmission + return_way.delay + return_way.transmission;
-        stream.rtt = there_and_back.max(FLOOR);
-        stream.weight = manner.weight(stream.rtt + queueing);
-        stream.route = forth;
-    }
-
-    /// Gives a stream payload to send (infinite: without end).
-    pub(super) fn send(&mut self, id: u32, payload: f64) {
-        let manner = self.ends[self.streams[id as usize].flow as usize].manner;
-        let stream = &mut self.streams[id as usize];
-        self.trace.note(self.now, What::Given, stream.flow, payload);
-        stream.settle(self.now);
-        stream.given += payload;
-        stream.left += manner.wire_bits(payload);
-        stream.burst = stream.left;
-        if stream.key.is_none() {
-            stream.round = self.now;
-            self.begin(id);
-        } else {
-            let finish = self.streams[id as usize].finish(self.now);
-            self.finishes.set(id, finish);
-        }
-    }
-
-    /// Enters a stream that has something to send into the sharing of links.
-    fn begin(&mut self, id: u32) {
-        let wait = self.waiting(id);
-        let manner = self.ends[self.streams[id as usize].flow as usize].manner;
-        let stream = &mut self.streams[id as usize];
-        let rtt = stream.rtt + wait;
-        stream.rate = 0.0;
-        stream.since = self.now;
-        stream.wait = wait;
-        stream.epoch = self.epoch;
-        stream.cap = stream.limit(&manner, rtt);
-        let key = self.solver.add_flow(&stream.route.links, stream.weight, stream.cap);
-        stream.key = Some(key);
-        if self.owners.len() <= key.0 as usize {
-            self.owners.resize(key.0 as usize + 1, 0);
-        }
-        self.owners[key.0 as usize] = id;
-        if stream.slow_start {
-            stream.round_number = stream.round_number.wrapping_add(1);
-            let event = Event::Round { stream: id, round: stream.round_number };
-            self.events.push(self.now + span(rtt), event);
-        }
-    }
-
-    /// A round trip of slow start is over.
-    fn next_round(&mut self, id: u32) {
-        let wait = self.waiting(id);
-        let manner = self.ends[self.streams[id as usize].flow as usize].manner;
-        let stream = &mut self.streams[id as usize];
-        let Some(key) = stream.key else { return };
-        stream.settle(self.now);
-        let rtt = stream.rtt + wait;
-        if stream.epoch == self.epoch {
-            // It has not been given its share yet.
-            let event = Event::Round { stream: id, round: stream.round_number };
-            self.events.push(self.now + span(rtt), event);
-            return;
-        }
-        stream.epoch = self.epoch;
-        if stream.at_cap() && stream.window < manner.window_limit() {
-            stream.window = (2.0 * stream.window).min(manner.window_limit());
-            let event = Event::Round { stream: id, round: stream.round_number };
-            self.events.push(self.now + span(rtt), event);
-        } else {
-            stream.slow_start = false;
-        }
-        stream.round = self.now;
-        stream.burst = stream.left;
-        stream.cap = stream.limit(&manner, rtt);
-        self.solver.set_demand(key, stream.weight, stream.cap);
-        let finish = stream.finish(self.now);
-        self.finishes.set(id, finish);
-    }
-
-    /// A stream has sent all that it was given.
-    fn sent_all(&mut self, id: u32) {
-        let stream = &mut self.streams[id as usize];
-        stream.settle(self.now);
-        // The last round's burst went out faster than its average.
-        let missing = std::mem::replace(&mut stream.left, 0.0);
-        stream.sent += missing;
-        self.links.add_burst(&stream.route.links, missing);
-        if stream.slow_start && 2.0 * stream.burst > stream.window {
-            stream.window += stream.burst.min(stream.window);
-        }
-        stream.round_number = stream.round_number.wrapping_add(1);
-        let event = Event::Arrived { stream: id, life: stream.life };
-        let at = self.now + span(stream.latency + stream.wait);
-        if let Some(key) = stream.key.take() {
-            self.solver.advance(self.now.as_secs_f64());
-            self.solver.remove_flow(key);
-        }
-        self.events.push(at, event);
-    }
-
-    /// Seconds in queues on a stream's way.
-    fn waiting(&self, id: u32) -> f64 {
-        let links = &self.streams[id as usize].route.links;
-        links.iter().map(|link| self.wait_at(*link)).sum()
-    }
-
-    /// Seconds that a packet waits at a link.
-    fn wait_at(&self, link: LinkKey) -> f64 {
-        let Some(entry) = self.links.table.get(link.0 as usize) else { return 0.0 };
-        let elastic = self.standing(link);
-        let capacity = entry.capacity();
-        entry.wait() + if elastic > 0.0 && capacity > 0.0 { elastic / capacity } else { 0.0 }
-    }
-
-    /// Bits of elastic traffic that wait at a link: as the flows that it limits have them, the
-    /// first few of them at most.
-    fn standing(&self, link: LinkKey) -> f64 {
-        if !self.solver.is_bottleneck(link) || link == self.nowhere {
-            return 0.0;
-        }
-        let (mut sum, mut count) = (0.0, 0.0f64);
-        for key in self.solver.limited_by(link).take(SAMPLE) {
-            let stream = &self.streams[self.owners[key.0 as usize] as usize];
-            count += 1.0;
-            if !stream.slow_start {
-                let manner = &self.ends[stream.flow as usize].manner;
-                sum += manner.standing_queue(&self.links.table[link.0 as usize], stream.rtt);
-            }
-        }
-        sum / count.max(1.0)
-    }
-
-    /// Forgets a stream.
-    pub(super) fn close(&mut self, id: u32) {
-        let stream = &mut self.streams[id as usize];
-        if !std::mem::replace(&mut stream.alive, false) {
-            return;
-        }
-        stream.settle(self.now);
-        stream.life = stream.life.wrapping_add(1);
-        stream.round_number = stream.round_number.wrapping_add(1);
-        stream.route = Route::default();
-        if let Some(key) = stream.key.take() {
-            self.solver.advance(self.now.as_secs_f64());
-            self.solver.remove_flow(key);
-        }
-        self.finishes.set(id, None);
-        self.free.push(id);
-    }
-
-    /// Gives a stream another tag.
-    pub(super) fn set_tag(&mut self, id: u32, tag: u32) {
-        self.streams[id as usize].tag = tag;
+        self.turned = turned;
     }
 
     /// Wire bytes of a flow's datagrams beside UDP's header and the payload.
     pub(super) fn datagram_header(&self, flow: u32) -> f64 {
         self.ends[flow as usize].datagram_header
-    }
-
-    /// The flow and tag of a stream.
-    pub(super) fn stream(&self, id: u32) -> (u32, u32) {
-        let stream = &self.streams[id as usize];
-        (stream.flow, stream.tag)
-    }
-
-    /// Payload bytes that have arrived since this was last asked; all that is missing if `all`.
-    pub(super) fn arrived(&mut self, id: u32, all: bool) -> u64 {
-        let manner = self.ends[self.streams[id as usize].flow as usize].manner;
-        let stream = &mut self.streams[id as usize];
-        stream.settle(self.now);
-        let total = if all {
-            stream.given
-        } else {
-            let flying = stream.rate * stream.latency;
-            let bytes = (stream.sent - flying).max(0.0) * manner.payload_per_bit();
-            bytes.min(stream.given)
-        };
-        let new = (total.floor() - stream.credited).max(0.0);
-        stream.credited += new;
-        new as u64
-    }
-
-    /// Payload bytes that a stream has sent.
-    pub(super) fn sent(&mut self, id: u32) -> u64 {
-        let manner = self.ends[self.streams[id as usize].flow as usize].manner;
-        let stream = &mut self.streams[id as usize];
-        stream.settle(self.now);
-        (stream.sent * manner.payload_per_bit()).min(stream.given) as u64
-    }
-
-    /// A stream's round-trip time with the present queues, and its window in bytes of payload.
-    pub(super) fn observe(&self, id: u32) -> (Span, u64) {
-        let stream = &self.streams[id as usize];
-        let rtt = stream.rtt + self.waiting(id);
-        let manner = &self.ends[stream.flow as usize].manner;
-        let window = if stream.slow_start { stream.window } else { stream.rate * rtt };
-        (span(rtt), (window * manner.payload_per_bit()) as u64)
     }
 
     /// Adds the datagrams of a flow, of `packet` wire bits.
@@ -545,40 +295,6 @@ impl Net {
         }
     }
 
-    fn reroute_stream(&mut self, id: u32) {
-        let before = self.streams[id as usize].route.clone();
-        self.find_way(id);
-        if before == self.streams[id as usize].route {
-            return;
-        }
-        let lost = before.links.first() == Some(&self.nowhere);
-        let stream = &mut self.streams[id as usize];
-        stream.settle(self.now);
-        if let Some(key) = stream.key.take() {
-            self.solver.advance(self.now.as_secs_f64());
-            self.solver.remove_flow(key);
-            self.finishes.set(id, None);
-            self.begin(id);
-        } else if lost && stream.given == 0.0 && stream.routed(self.nowhere) {
-            // It could not be opened until now.
-            let event = Event::Ready { stream: id, life: stream.life };
-            let at = self.now + span(stream.rtt);
-            self.events.push(at, event);
-        }
-    }
-
-    /// Counters of all link directions, in the order of interfaces.
-    pub(super) fn counters(&mut self) -> Vec<(LinkStats, QueueLevel)> {
-        self.solver.advance(self.now.as_secs_f64());
-        (0..self.links.table.len() as u32)
-            .map(|link| {
-                let elastic = self.solver.carried(LinkKey(link));
-                let waiting = self.standing(LinkKey(link));
-                self.links.counters(self.now, link, (elastic, waiting))
-            })
-            .collect()
-    }
-
     /// Packets that links have sent, full ones where streams sent them.
     pub(super) fn packet_hops(&self) -> u64 {
         let links = (0..self.links.table.len() as u32).map(LinkKey);
@@ -603,5 +319,14 @@ const MANY: u64 = 1000;
 /// How long changes are collected, for each stream.
 const PATIENCE: Span = Span::from_nanos(100);
 
-/// Flows whose view of a queue is asked for.
-const SAMPLE: usize = 8;
+/// The share of a stream's segments that is lost.
+fn drops(stream: &Stream, manner: &Manner, solver: &Solver, links: &Links) -> f64 {
+    let bottleneck = stream.key.map(|key| solver.bottleneck(key));
+    match bottleneck {
+        Some(Bottleneck::Link(link)) if !stream.slow_start => {
+            let full = links.table.get(link.0 as usize).map(|link| manner.drops(link, stream));
+            stream.loss + full.unwrap_or(0.0)
+        }
+        _ => stream.loss,
+    }
+}

@@ -89,6 +89,7 @@ impl Rpc {
     pub(super) fn observe(&mut self, net: &mut Net, tally: &mut Tally) {
         let (rtt, window) = net.observe(self.streams[0]);
         tally.received += net.arrived(self.streams[1], false);
+        tally.retransmits = self.streams.iter().map(|stream| net.lost(*stream)).sum();
         tally.srtt = Some(rtt);
         tally.window_bytes = Some(window);
     }

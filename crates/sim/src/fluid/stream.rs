@@ -48,6 +48,16 @@ pub(super) struct Stream {
     pub(super) credited: f64,
     /// Payload bytes given.
     pub(super) given: f64,
+    /// Seconds that losses delay the arrival of what is being sent.
+    pub(super) late: f64,
+    /// Whether the window grows by a segment a round, after a loss in slow start.
+    pub(super) recovers: bool,
+    /// Wire bits of a segment, the share of segments that is lost now, and how many were.
+    pub(super) segment: f64,
+    pub(super) drops: f64,
+    pub(super) lost: f64,
+    /// Random numbers drawn.
+    pub(super) draws: u32,
 }
 
 impl Stream {
@@ -80,6 +90,12 @@ impl Stream {
             sent: 0.0,
             credited: 0.0,
             given: 0.0,
+            late: 0.0,
+            lost: 0.0,
+            recovers: false,
+            segment: 1.0,
+            drops: 0.0,
+            draws: 0,
         }
     }
 
@@ -94,6 +110,7 @@ impl Stream {
         if self.key.is_some() {
             self.sent += bits;
             self.left -= bits;
+            self.lost += bits / self.segment * self.drops;
         }
     }
 
@@ -104,9 +121,16 @@ impl Stream {
 
     /// The most that it may send, bit/s.
     pub(super) fn limit(&self, manner: &Manner, rtt: f64) -> f64 {
-        let window = if self.slow_start { self.window } else { manner.window_limit() };
+        let grows = self.slow_start || self.recovers;
+        let window = if grows { self.window } else { manner.window_limit() };
         let loss = if self.slow_start { f64::INFINITY } else { manner.loss_limit(rtt, self.loss) };
         (window / rtt).min(loss)
+    }
+
+    /// A number of [0, 1), the same in each run.
+    pub(super) fn draw(&mut self) -> f64 {
+        self.draws += 1;
+        f64::from(crate::net::mix(self.hash, self.draws)) / 4_294_967_296.0
     }
 
     /// When all will have been sent: within a round that can take all, as soon as the slowest

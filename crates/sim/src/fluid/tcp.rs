@@ -7,7 +7,9 @@
 
 use transport::tcp::control::Control;
 
+use super::backlog::Swing;
 use super::links::{Link, Standing};
+use super::stream::Stream;
 
 /// What all connections of a flow have in common.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +23,8 @@ pub(super) struct Manner {
     pub(super) receive_window: f64,
     /// Segments.
     pub(super) initial_window: f64,
+    /// Whether packets may be marked instead of dropped.
+    pub(super) ecn: bool,
 }
 
 impl Manner {
@@ -71,6 +75,51 @@ impl Manner {
             }
         };
         segments.max(1.0) * self.segment_bits() / rtt
+    }
+
+    /// The share of segments that a stream loses to keep it at its rate where this link limits it:
+    /// the response function the other way round. None is lost where packets are marked.
+    pub(super) fn drops(&self, link: &Link, stream: &Stream) -> f64 {
+        if self.ecn && !matches!(link.standing, Standing::Buffer(_)) {
+            return 0.0;
+        }
+        let rtt = stream.rtt + self.standing_queue(link, stream.rtt) / link.capacity().max(1.0);
+        let window = (stream.rate * rtt / self.segment_bits()).max(1.0);
+        let reno = 1.5 / (window * window);
+        match self.control {
+            Control::Reno => reno.min(1.0),
+            Control::Cubic => {
+                let root = (1.054 / window).cbrt();
+                reno.max(rtt * root.powi(4)).min(1.0)
+            }
+            _ => 0.0,
+        }
+    }
+
+    /// How the queue of a link swings that limits `count` flows like this with base round-trip
+    /// time `rtt`; `None` if nothing can wait there.
+    pub(super) fn swing(&self, link: &Link, rtt: f64, count: f64) -> Option<Swing> {
+        let capacity = link.capacity();
+        if capacity <= 0.0 || capacity.is_infinite() {
+            return None;
+        }
+        let Standing::Buffer(high) = link.standing else {
+            let low = self.standing_queue(link, rtt);
+            return Some(Swing { low, high: f64::INFINITY, ..Swing::default() });
+        };
+        let round = rtt + high / capacity;
+        let (product, passes) = (capacity * rtt, capacity * round);
+        let kept = match self.control {
+            Control::Reno => 0.5,
+            Control::Cubic => 0.7,
+            Control::Bbr | Control::Bbr3 => {
+                let low = self.standing_queue(link, rtt);
+                return Some(Swing { low, high, growth: 0.0, round, passes });
+            }
+        };
+        let low = (kept * passes - product).clamp(0.0, high);
+        let growth = count * self.segment_bits() / round;
+        Some(Swing { low, high, growth, round, passes })
     }
 
     /// The weight of a flow with this round-trip time, queueing included. BBR shares by what it

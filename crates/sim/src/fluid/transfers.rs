@@ -23,6 +23,8 @@ pub(super) struct Transfers {
     time_stream: RandomStream,
     /// Those under way; a stream's tag is its place here.
     active: Vec<Active>,
+    /// Segments that those which are over had to send again.
+    again: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -46,6 +48,7 @@ impl Transfers {
             size_stream: scope.random("sizes"),
             time_stream: scope.random("arrivals"),
             active: Vec::new(),
+            again: 0,
         };
         app.next = scope.now() + app.arrivals.first(&mut app.time_stream);
         scope.wake(app.next);
@@ -94,16 +97,17 @@ impl Transfers {
             scope.net.set_tag(moved.stream, tag);
         }
         scope.tally.received += scope.net.arrived(stream, true);
-        scope.net.close(stream);
-        let size = Bytes::new(size);
+        let (size, again) = (Bytes::new(size), scope.net.lost(stream));
+        self.again += again;
         let transfer = Transfer {
             flow: scope.given.id,
             start,
             size,
             completion: Some(scope.now().since(start)),
             ideal: Some(scope.given.ideal.completion(size)),
-            retransmits: Some(0),
+            retransmits: Some(again),
         };
+        scope.net.close(stream);
         scope.tally.transfer(&transfer);
         scope.transfers.push(transfer);
         if self.arrivals.is_closed_loop() && self.left != Some(0) {
@@ -114,8 +118,10 @@ impl Transfers {
     }
 
     pub(super) fn observe(&mut self, net: &mut Net, tally: &mut Tally) {
+        tally.retransmits = self.again;
         for active in &self.active {
             tally.received += net.arrived(active.stream, false);
+            tally.retransmits += net.lost(active.stream);
         }
         if let Some(active) = self.active.first() {
             let (rtt, window) = net.observe(active.stream);

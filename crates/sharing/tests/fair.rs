@@ -1,0 +1,12 @@
+//! The shares from outside: beside a slow and obvious solver, another simulator's, and a formula.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod fair {
+    mod agreement;
+    mod changes;
+    mod corners;
+    mod instances;
+    mod kollaps;
+    mod oracle;
+    mod simgrid;
+}

@@ -1,0 +1,94 @@
+//! Following changes, one by one or several at once, gives what solving anew gives.
+
+use base::RandomStream;
+use sharing::{Demand, FlowKey, LinkKey, Problem, Solver};
+
+use super::agreement::count;
+use super::instances::{Dice, Kind};
+use super::oracle::{difference, fill, fits, nobody_gains};
+
+const LINKS: u64 = 12;
+
+/// A solver that follows a problem as it changes.
+struct Followed {
+    solver: Solver,
+    links: Vec<LinkKey>,
+    keys: Vec<FlowKey>,
+    problem: Problem,
+}
+
+impl Followed {
+    fn new(dice: &mut Dice) -> Self {
+        let capacities: Vec<f64> = (0..LINKS).map(|_| dice.capacity(Kind::Any, false)).collect();
+        let mut solver = Solver::new();
+        let links = capacities.iter().map(|c| solver.add_link(*c)).collect();
+        let problem = Problem { capacities, flows: Vec::new() };
+        Self { solver, links, keys: Vec::new(), problem }
+    }
+
+    /// A flow comes or goes or asks for something else, or a link changes.
+    fn change(&mut self, dice: &mut Dice) {
+        let whole = dice.one_in(2);
+        let at = dice.between(0, self.keys.len() as u64) as usize;
+        match dice.between(0, 6) {
+            0 | 1 if at < self.keys.len() => {
+                self.solver.remove_flow(self.keys.swap_remove(at));
+                self.problem.flows.swap_remove(at);
+            }
+            2 if at < self.keys.len() => {
+                let flow = &mut self.problem.flows[at];
+                (flow.weight, flow.cap) = (dice.weight(whole), dice.cap(Kind::Any, whole));
+                self.solver.set_demand(self.keys[at], flow.weight, flow.cap);
+            }
+            3 => {
+                let link = dice.between(0, LINKS - 1) as usize;
+                let capacity = dice.capacity(Kind::Any, whole);
+                self.problem.capacities[link] = capacity;
+                self.solver.set_capacity(self.links[link], capacity);
+            }
+            _ => {
+                let flow = Demand {
+                    path: dice.path(Kind::Any, LINKS),
+                    weight: dice.weight(whole),
+                    cap: dice.cap(Kind::Any, whole),
+                };
+                let path: Vec<_> = flow.path.iter().map(|l| self.links[*l as usize]).collect();
+                self.keys.push(self.solver.add_flow(&path, flow.weight, flow.cap));
+                self.problem.flows.push(flow);
+            }
+        }
+    }
+
+    fn solve(&mut self) -> Vec<f64> {
+        self.solver.solve();
+        self.keys.iter().map(|key| self.solver.rate(*key)).collect()
+    }
+}
+
+#[test]
+fn along_random_changes_the_shares_are_those_of_a_fresh_start() {
+    let sequences = count(150, 5_000);
+    let (mut worst, mut steps) = (0.0_f64, 0);
+    for number in 0..sequences {
+        let mut dice = Dice(RandomStream::new(number as u64, "changes"));
+        let mut followed = Followed::new(&mut dice);
+        for _ in 0..dice.between(1, 40) {
+            for _ in 0..dice.between(1, 3) {
+                followed.change(&mut dice);
+            }
+            let rates = followed.solve();
+            let problem = &followed.problem;
+            let found = difference(&rates, &problem.solve());
+            assert!(found <= TOLERANCE, "sequence {number}: {found}\n{problem:?}");
+            worst = worst.max(found);
+            steps += 1;
+            fits(problem, &rates, TOLERANCE).unwrap();
+            nobody_gains(problem, &rates, TOLERANCE).unwrap();
+        }
+        let rates = followed.solve();
+        assert!(difference(&rates, &fill(&followed.problem)) <= TOLERANCE, "sequence {number}");
+    }
+    println!("{sequences} sequences, {steps} steps, relative difference up to {worst:.1e}");
+}
+
+const TOLERANCE: f64 = 1e-9;

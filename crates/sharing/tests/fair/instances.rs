@@ -1,0 +1,88 @@
+//! Random systems of links and flows.
+
+use base::RandomStream;
+use sharing::{Demand, Problem};
+
+/// What is drawn.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind {
+    /// Anything that the solver takes: links without capacity and without limit, paths that are
+    /// empty or cross a link twice, equal levels, caps of zero.
+    Any,
+    /// What a network has: loop-free paths, positive and finite capacities.
+    Network,
+    /// The same with flows that take whatever they get.
+    Greedy,
+}
+
+/// The instance of this number.
+pub(super) fn draw(kind: Kind, number: usize) -> Problem {
+    let mut dice = Dice(RandomStream::new(number as u64, "instance"));
+    let links = dice.between(1, 12);
+    let flows = dice.between(1, 24);
+    // Small whole numbers make equal levels; powers, great differences.
+    let whole = dice.one_in(2);
+    let equal = dice.one_in(3);
+    let capacities = (0..links).map(|_| dice.capacity(kind, whole)).collect();
+    let flows = (0..flows)
+        .map(|_| Demand {
+            path: dice.path(kind, links),
+            weight: if equal { 1.0 } else { dice.weight(whole) },
+            cap: dice.cap(kind, whole),
+        })
+        .collect();
+    Problem { capacities, flows }
+}
+
+/// Draws the parts.
+pub(super) struct Dice(pub(super) RandomStream);
+
+impl Dice {
+    pub(super) fn between(&mut self, least: u64, most: u64) -> u64 {
+        least + self.0.below(most - least + 1)
+    }
+
+    pub(super) fn one_in(&mut self, count: u64) -> bool {
+        self.0.below(count) == 0
+    }
+
+    /// Uniform in the logarithm.
+    pub(super) fn power(&mut self, least: f64, most: f64) -> f64 {
+        least * (most / least).powf(self.0.unit())
+    }
+
+    pub(super) fn capacity(&mut self, kind: Kind, whole: bool) -> f64 {
+        if matches!(kind, Kind::Any) && self.one_in(16) {
+            return if self.one_in(2) { 0.0 } else { f64::INFINITY };
+        }
+        if whole { self.between(1, 20) as f64 * 1e6 } else { self.power(1e4, 1e9) }
+    }
+
+    /// Round trips of 1 to 300 ms, or small whole numbers.
+    pub(super) fn weight(&mut self, whole: bool) -> f64 {
+        if whole { self.between(1, 9) as f64 } else { 1.0 / self.power(1e-3, 0.3) }
+    }
+
+    pub(super) fn cap(&mut self, kind: Kind, whole: bool) -> f64 {
+        if matches!(kind, Kind::Greedy) || !self.one_in(3) {
+            return f64::INFINITY;
+        }
+        if matches!(kind, Kind::Any) && self.one_in(8) {
+            return 0.0;
+        }
+        if whole { self.between(1, 20) as f64 * 1e6 } else { self.power(1e4, 1e9) }
+    }
+
+    pub(super) fn path(&mut self, kind: Kind, links: u64) -> Vec<u32> {
+        let any = matches!(kind, Kind::Any);
+        let hops = self.between(u64::from(!any), links.min(5));
+        let mut path = Vec::new();
+        while path.len() < hops as usize {
+            let link = self.0.below(links) as u32;
+            if any && self.one_in(8) || !path.contains(&link) {
+                path.push(link);
+            }
+        }
+        path
+    }
+}

@@ -1,0 +1,102 @@
+//! What is true of fair shares, as slow and as obvious as can be.
+
+use sharing::{Demand, Problem, Solver};
+
+/// How often a flow crosses a link.
+fn crossings(flow: &Demand, link: usize) -> f64 {
+    flow.path.iter().filter(|l| **l as usize == link).count() as f64
+}
+
+/// Progressive filling as it is defined: every link and every flow is looked at in every round,
+/// and what binds first (the earlier one of equals) freezes its flows.
+pub(super) fn fill(problem: &Problem) -> Vec<f64> {
+    let flows = &problem.flows;
+    let mut rates: Vec<Option<f64>> = vec![None; flows.len()];
+    while rates.contains(&None) {
+        let (mut lowest, mut full) = (f64::INFINITY, None);
+        for (link, capacity) in problem.capacities.iter().enumerate() {
+            let (mut left, mut weight) = (*capacity, 0.0);
+            for (flow, rate) in flows.iter().zip(&rates) {
+                match rate {
+                    Some(rate) => left -= rate * crossings(flow, link),
+                    None => weight += flow.weight * crossings(flow, link),
+                }
+            }
+            if weight > 0.0 && left.max(0.0) / weight < lowest {
+                (lowest, full) = (left.max(0.0) / weight, Some(link));
+            }
+        }
+        let cap = |flow: usize| flows[flow].cap.min(Solver::UNLIMITED);
+        let capped = (0..flows.len())
+            .filter(|flow| rates[*flow].is_none())
+            .map(|flow| (cap(flow) / flows[flow].weight, flow))
+            .min_by(|a, b| a.0.total_cmp(&b.0));
+        match (capped, full) {
+            (Some((level, flow)), _) if level <= lowest => rates[flow] = Some(cap(flow)),
+            (_, Some(link)) => {
+                for (flow, rate) in flows.iter().zip(&mut rates) {
+                    if rate.is_none() && crossings(flow, link) > 0.0 {
+                        *rate = Some(flow.weight * lowest);
+                    }
+                }
+            }
+            _ => unreachable!("an open flow has a cap"),
+        }
+    }
+    rates.into_iter().map(Option::unwrap).collect()
+}
+
+/// No link carries more than its capacity, and no flow more than its cap.
+pub(super) fn fits(problem: &Problem, rates: &[f64], tolerance: f64) -> Result<(), String> {
+    for (flow, rate) in problem.flows.iter().zip(rates) {
+        if *rate < 0.0 || *rate > flow.cap {
+            return Err(format!("{rate} of {flow:?}\n{problem:?}"));
+        }
+    }
+    for (link, capacity) in problem.capacities.iter().enumerate() {
+        let load = load(problem, rates, link, f64::INFINITY);
+        if load > capacity * (1.0 + tolerance) {
+            return Err(format!("{load} on {capacity}\n{problem:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// No flow can gain unless one loses whose level is no higher: below its cap, it crosses a link
+/// that is full even without all that is carried for flows with higher levels.
+pub(super) fn nobody_gains(problem: &Problem, rates: &[f64], tolerance: f64) -> Result<(), String> {
+    for (flow, rate) in problem.flows.iter().zip(rates) {
+        let at_cap = *rate >= flow.cap.min(Solver::UNLIMITED) * (1.0 - tolerance);
+        let level = rate / flow.weight * (1.0 + tolerance);
+        let blocked = flow.path.iter().any(|link| {
+            let link = *link as usize;
+            let poorer = load(problem, rates, link, level);
+            poorer >= problem.capacities[link] * (1.0 - tolerance)
+        });
+        if !at_cap && !blocked {
+            return Err(format!("{flow:?} could have more than {rate}\n{problem:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// What a link carries for flows of this level at most.
+fn load(problem: &Problem, rates: &[f64], link: usize, level: f64) -> f64 {
+    let flows = problem.flows.iter().zip(rates);
+    let flows = flows.filter(|(flow, rate)| **rate / flow.weight <= level);
+    flows.map(|(flow, rate)| rate * crossings(flow, link)).sum()
+}
+
+/// The greatest relative difference.
+#[track_caller]
+pub(super) fn difference(left: &[f64], right: &[f64]) -> f64 {
+    assert_eq!(left.len(), right.len());
+    let pairs = left.iter().zip(right);
+    pairs.map(|(a, b)| if a == b { 0.0 } else { (a - b).abs() / a.max(*b) }).fold(0.0, f64::max)
+}
+
+#[track_caller]
+pub(super) fn same(left: &[f64], right: &[f64], tolerance: f64) {
+    let difference = difference(left, right);
+    assert!(difference <= tolerance, "{difference}: {left:?} {right:?}");
+}
