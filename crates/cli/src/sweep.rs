@@ -28,9 +28,9 @@ pub(crate) fn sweep(args: &Sweep, terminal: &Terminal) -> Verdict {
     let jobs = args.jobs.unwrap_or(cores);
     let stop = interruption()?;
     terminal.talk(format!(
-        "{}: {} runs from seed {}, {jobs} at a time, into {}",
+        "{}: {} from seed {}, {jobs} at a time, into {}",
         first.name,
-        plans.len(),
+        runs(plans.len()),
         first.seed,
         out.display()
     ));
@@ -40,9 +40,18 @@ pub(crate) fn sweep(args: &Sweep, terminal: &Terminal) -> Verdict {
     let mut show = |progress: &sim::sweep::Progress| line.show_sweep(progress);
     let result = sim::sweep::sweep(&plans, &out, jobs, &again, &mut show, &stop);
     line.clear();
-    let swept = result.map_err(|error| crate::simulate::failure(&error))?;
-    tell(&swept, &out, terminal)?;
     let command = resume(args);
+    let swept = result.map_err(|error| {
+        let failure = crate::simulate::failure(&error);
+        match error {
+            sim::Error::Record(_) | sim::Error::Io { .. } => failure.help(format!(
+                "runs that are over are kept; afterwards the same command goes on: {command}"
+            )),
+            sim::Error::Busy { .. } => failure.help("`--out DIR` names another one"),
+            _ => failure,
+        }
+    })?;
+    tell(&swept, &out, terminal)?;
     if swept.interrupted {
         terminal.talk(format!(
             "interrupted: {} of {} runs are kept; the same command goes on: {}",
@@ -59,6 +68,10 @@ pub(crate) fn sweep(args: &Sweep, terminal: &Terminal) -> Verdict {
     Ok(worst.max(refused).unwrap_or(Exit::Ok))
 }
 
+fn runs(count: usize) -> String {
+    format!("{count} run{}", if count == 1 { "" } else { "s" })
+}
+
 fn tell(swept: &Swept, out: &Path, terminal: &Terminal) -> Result<(), Failure> {
     for (values, error) in &swept.refused {
         let values: Vec<String> =
@@ -66,7 +79,8 @@ fn tell(swept: &Swept, out: &Path, terminal: &Terminal) -> Result<(), Failure> {
         terminal.error(format!("not run: {}: {error}", values.join(", ")));
     }
     if swept.resumed > 0 {
-        terminal.talk(format!("{} runs were there from before", swept.resumed));
+        let were = if swept.resumed == 1 { "was" } else { "were" };
+        terminal.talk(format!("{} {were} there from before", runs(swept.resumed)));
     }
     if !terminal.json {
         if !swept.records.is_empty() {

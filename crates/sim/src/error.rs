@@ -85,6 +85,15 @@ pub enum Error {
         /// All that is wrong with it.
         why: String,
     },
+    /// Another sweep works in the same folder.
+    #[error(
+        "another sweep is at work in {path}: wait for its end, or take another folder",
+        path = path.display()
+    )]
+    Busy {
+        /// The folder.
+        path: std::path::PathBuf,
+    },
     /// Results can't be written.
     #[error(transparent)]
     Record(#[from] record::Error),

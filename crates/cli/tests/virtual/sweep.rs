@@ -80,6 +80,33 @@ fn an_interrupted_sweep_goes_on() {
 }
 
 #[test]
+fn two_sweeps_do_not_share_a_folder() {
+    let cell = cell(&LAB.replace("\"2 s\"", "\"20 h\""));
+    let child = cell.start(&["sweep", "swept.toml"]);
+    wait_for("the first run", || !cell.runs("sweeps/swept").is_empty());
+    let said = cell.netarium(&["sweep", "swept.toml"]);
+    interrupt(&child);
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
+    assert_eq!(said.code, Some(2), "{}", said.err);
+    assert!(said.err.contains("another sweep is at work in sweeps/swept"), "{}", said.err);
+}
+
+#[test]
+fn what_the_machine_ended_is_run_again_and_what_a_limit_ended_is_not() {
+    let cell = cell(LAB);
+    let limited = ["sweep", "swept.toml", "--json", "--max-events", "100"];
+    assert_eq!(cell.json(&limited).0, Some(2));
+    let runs = cell.runs("sweeps/swept");
+    let file = runs[0].join("run.json");
+    let record = fs::read_to_string(&file).unwrap();
+    let full = record.replace("\"exit_code\": 2", "\"exit_code\": 4");
+    assert_ne!(record, full);
+    fs::write(&file, full).unwrap();
+    let (_, again) = cell.json(&limited);
+    assert_eq!(again["resumed"].as_u64(), Some(runs.len() as u64 - 1));
+}
+
+#[test]
 fn a_sweep_in_a_place_that_cannot_be_is_an_error_of_the_machine() {
     let cell = cell(LAB);
     cell.write("file", "");

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use lab::plan::Plan;
 use record::run::{RunRecord, Status};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::folder;
@@ -56,8 +58,8 @@ pub(super) struct List {
 }
 
 impl List {
-    /// Opens or begins the list in a folder, which is made if need be. A last line that was not
-    /// written to its end is cut off.
+    /// Opens or begins the list in a folder, which is made if need be, and keeps other sweeps from
+    /// it. A last line that was not written to its end is cut off.
     pub(super) fn open(out: &Path) -> Result<Self> {
         let path = out.join("sweep.jsonl");
         let failed = |verb| {
@@ -71,6 +73,11 @@ impl List {
             .create(true)
             .open(&path)
             .map_err(failed("open"))?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Err(Error::Busy { path: out.to_owned() }),
+            Err(cause) => return Err(failed("lock")(cause.into())),
+        }
         let mut text = Vec::new();
         (&mut file).take(LIMIT).read_to_end(&mut text).map_err(failed("read"))?;
         let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
@@ -89,7 +96,9 @@ impl List {
     pub(super) fn finished(&self, key: &Key) -> Option<RunRecord> {
         let (name, id) = self.known.get(key)?;
         let record = folder(&self.out, name, id).ok()?.read_record().ok()?;
-        let over = matches!(record.status, Status::Finished | Status::Failed);
+        // What ended at a limit would do so again; what the machine ended would not.
+        let limited = record.status == Status::Failed && record.exit_code == Some(2);
+        let over = record.status == Status::Finished || limited;
         (over && record.plan_hash == key.plan_hash && record.seed == key.seed).then_some(record)
     }
 
