@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! applications (bulk, transfers, rpc, paced)       flow.rs, transfers.rs, rpc.rs, paced.rs
-//!        → streams (TCP: window, slow start) ...   net.rs, tcp.rs
+//!        → streams (TCP: window, slow start) ...   net/streams.rs, tcp.rs
 //!        → shares of links                         crate `sharing`
+//!        → queues of streams                       net/queues.rs, backlog.rs
 //!        → datagrams and their queues              links.rs
 //! ```
 //!
@@ -12,9 +13,10 @@
 //! - A TCP stream takes its weighted max-min share of the links on its way (`tcp.rs`), all headers
 //!   counted; acknowledgements take nothing. A connection costs a round trip before it sends.
 //! - Datagrams do not give way; what exceeds a link waits, then is lost (`links.rs`).
-//! - A link that limits TCP streams has the queue that their congestion control keeps there on
-//!   average. Others are empty.
-//! - Retransmissions, marks, jitter, duplicates and reordering are not modelled.
+//! - A link that limits TCP streams has the queue that their congestion control keeps there. What
+//!   slow start adds beyond its limit is lost (`backlog.rs`): who opens, sends a window or ends
+//!   meanwhile is late by that.
+//! - Retransmissions are estimated. Marks, jitter, duplicates and reordering are not modelled.
 //!
 //! Work is done for what changes: a stream is touched when its share changes, a link when its
 //! load does. Where more than a thousand streams send at once, most of them are touched by most
