@@ -230,9 +230,7 @@ pub(crate) fn set(root: &mut Table, path: &str, text: &str, sink: &mut Sink) {
         root.put(section, Value { at: 0..0, data });
     }
     let Some(entry) = root.entries.iter_mut().find(|entry| entry.key == section) else {
-        let help = absent(root, section);
-        sink.report(Code::BadOverride, &nowhere, format!("--set {path}: the lab has no {section}"))
-            .help(help);
+        sink.report(Code::BadOverride, &nowhere, format!("--set {path}: the lab has no {section}"));
         return;
     };
     let at = entry.key_at.clone();
@@ -241,18 +239,6 @@ pub(crate) fn set(root: &mut Table, path: &str, text: &str, sink: &mut Sink) {
         sink.report(Code::BadOverride, &at, format!("--set {path}: nothing called `{word}`"))
             .help(suggest(&word, known.iter().map(String::as_str), "there is"));
     }
-}
-
-/// What a lab has instead of a section.
-fn absent(root: &Table, section: &str) -> String {
-    if matches!(section, "link" | "node") && root.get("generate").is_some() {
-        return format!(
-            "{section}s that a generator makes are set where it says how: `generate.1.core.delay`, \
-             for one"
-        );
-    }
-    let has: Vec<String> = root.entries.iter().map(|entry| format!("`{}`", entry.key)).collect();
-    format!("it has: {}", has.join(", "))
 }
 
 fn set_below(place: &mut Value, path: &str, value: Value) -> Result<(), (String, Vec<String>)> {

@@ -1,7 +1,7 @@
 //! What a flow has counted so far, and the samples that are cut from it.
 
 use base::{FlowId, Span, Time};
-use lab::plan::{Flow, Traffic};
+use lab::plan::Traffic;
 use record::{FlowSample, Histogram, Transfer};
 
 use crate::flow::{Course, Datagrams, FlowResult, Transfers};
@@ -21,23 +21,43 @@ pub struct Tally {
     pub timeouts: Option<u64>,
     /// Transfers that began; [`Self::transfer`] counts those that complete.
     pub transfers_started: u64,
-    /// The same of runs that have ended.
-    past_retransmits: u64,
-    past_timeouts: u64,
-    /// Datagrams of the present run, as far as observed, and of runs that have ended.
-    datagrams: Option<Box<[Datagrams; 2]>>,
     /// TCP's smoothed round-trip time when it was last observed.
     pub srtt: Option<Span>,
     /// TCP's congestion window when it was last observed, in bytes.
     pub window_bytes: Option<u64>,
+    latency: Split,
+    /// What only some kinds of traffic have, and what is there only once there was a sample: labs
+    /// have many flows, and most are idle.
+    paced: Option<Box<Paced>>,
+    completed: Option<Box<Completed>>,
+    sampled: Option<Box<Sampled>>,
+}
+
+/// Datagrams, and the time that they took.
+#[derive(Debug, Default)]
+struct Paced {
+    /// Of the present run, as far as observed, and of runs that have ended.
+    datagrams: [Datagrams; 2],
+    delay: Split,
+}
+
+/// Transfers that were delivered whole.
+#[derive(Debug, Default)]
+struct Completed {
+    count: u64,
+    slowdown: Lazy,
+}
+
+/// What samples and ends of runs add up.
+#[derive(Debug, Default)]
+struct Sampled {
+    /// Segments sent again and timeouts in runs that have ended.
+    past_retransmits: u64,
+    past_timeouts: u64,
     /// Smoothed round-trip times, in nanoseconds, one a sample.
     rtt: Lazy,
     /// Goodput of whole intervals, in bit/s.
     goodput: Lazy,
-    completed: u64,
-    slowdown: Lazy,
-    delay: Split,
-    latency: Split,
     reported: Reported,
 }
 
@@ -54,30 +74,74 @@ impl Split {
     }
 
     fn cut(&mut self) -> Option<record::Distribution> {
-        let interval = self.interval.0.as_mut().filter(|interval| interval.count() > 0)?;
-        let distribution = interval.distribution();
-        self.all.get().merge(interval);
-        interval.clear();
-        distribution
+        match &mut self.interval {
+            Lazy::Empty => None,
+            Lazy::Same { value, times } => {
+                let mut interval = Histogram::new();
+                interval.record_many(*value, u64::from(*times));
+                self.all.record_many(*value, *times);
+                self.interval = Lazy::Empty;
+                interval.distribution()
+            }
+            Lazy::Many(interval) => {
+                let distribution = interval.distribution()?;
+                self.all.get().merge(interval);
+                interval.clear();
+                Some(distribution)
+            }
+        }
     }
 }
 
-/// A histogram that takes no room before its first value: labs have many flows, and each has few
-/// of them.
+/// A histogram that takes no room while all values are equal: labs have many flows, and each has
+/// few values in few of its histograms.
 #[derive(Debug, Default)]
-struct Lazy(Option<Box<Histogram>>);
+enum Lazy {
+    #[default]
+    Empty,
+    Same {
+        value: u64,
+        times: u32,
+    },
+    Many(Box<Histogram>),
+}
 
 impl Lazy {
     fn get(&mut self) -> &mut Histogram {
-        self.0.get_or_insert_default()
+        if !matches!(self, Self::Many(_)) {
+            let full = self.take();
+            *self = Self::Many(Box::new(full));
+        }
+        match self {
+            Self::Many(full) => full,
+            _ => unreachable!("it was just made so"),
+        }
     }
 
     fn record(&mut self, value: u64) {
-        self.get().record(value);
+        self.record_many(value, 1);
+    }
+
+    fn record_many(&mut self, value: u64, more: u32) {
+        match self {
+            Self::Empty => *self = Self::Same { value, times: more },
+            Self::Same { value: same, times } if *same == value && *times < u32::MAX - more => {
+                *times += more;
+            }
+            _ => self.get().record_many(value, u64::from(more)),
+        }
     }
 
     fn take(&mut self) -> Histogram {
-        self.0.take().map_or_else(Histogram::new, |histogram| *histogram)
+        match std::mem::take(self) {
+            Self::Empty => Histogram::new(),
+            Self::Same { value, times } => {
+                let mut full = Histogram::new();
+                full.record_many(value, u64::from(times));
+                full
+            }
+            Self::Many(full) => *full,
+        }
     }
 }
 
@@ -95,7 +159,7 @@ struct Reported {
 impl Tally {
     /// A datagram took this long.
     pub fn record_delay(&mut self, nanos: u64) {
-        self.delay.record(nanos);
+        self.paced.get_or_insert_default().delay.record(nanos);
     }
 
     /// A response came this long after its request.
@@ -106,42 +170,46 @@ impl Tally {
     /// A transfer was delivered whole.
     pub fn transfer(&mut self, transfer: &Transfer) {
         let Some(completion) = transfer.completion else { return };
-        self.completed += 1;
         self.latency.record(completion.as_nanos());
+        let completed = self.completed.get_or_insert_default();
+        completed.count += 1;
         if let Some(slowdown) = transfer.slowdown_milli() {
-            self.slowdown.record(slowdown);
+            completed.slowdown.record(slowdown);
         }
     }
 
     /// Segments sent again over all runs of the flow.
     pub fn retransmits(&self) -> u64 {
-        self.past_retransmits + self.retransmits
+        self.sampled.as_ref().map_or(0, |sampled| sampled.past_retransmits) + self.retransmits
     }
 
     /// Enters the datagrams of the present run, as far as observed.
     pub fn observe_datagrams(&mut self, datagrams: Datagrams) {
-        self.datagrams.get_or_insert_default()[0] = datagrams;
+        self.paced.get_or_insert_default().datagrams[0] = datagrams;
     }
 
     /// Enters the round-trip time that was last observed as one of the flow's.
     pub fn record_rtt(&mut self) {
         if let Some(srtt) = self.srtt {
-            self.rtt.record(srtt.as_nanos());
+            self.sampled.get_or_insert_default().rtt.record(srtt.as_nanos());
         }
     }
 
     /// Datagrams over all runs of the flow.
     pub fn datagrams(&self) -> Datagrams {
-        let [mut sum, past] = self.datagrams.as_deref().copied().unwrap_or_default();
+        let of = |paced: &Paced| paced.datagrams;
+        let [mut sum, past] = self.paced.as_deref().map(of).unwrap_or_default();
         sum += past;
         sum
     }
 
     /// The flow's present run is over; another may follow.
     pub fn close_run(&mut self) {
-        self.past_retransmits += std::mem::take(&mut self.retransmits);
-        self.past_timeouts += self.timeouts.as_mut().map_or(0, std::mem::take);
-        if let Some([now, past]) = self.datagrams.as_deref_mut() {
+        let sampled = self.sampled.get_or_insert_default();
+        sampled.past_retransmits += std::mem::take(&mut self.retransmits);
+        sampled.past_timeouts += self.timeouts.as_mut().map_or(0, std::mem::take);
+        if let Some(paced) = &mut self.paced {
+            let [now, past] = &mut paced.datagrams;
             *past += std::mem::take(now);
         }
         self.srtt = None;
@@ -151,41 +219,43 @@ impl Tally {
     /// The sample of the interval that ends at `at`.
     pub fn cut(&mut self, at: Time, interval: Span, flow: FlowId, traffic: &Traffic) -> FlowSample {
         let (retransmits, lost) = (self.retransmits(), self.datagrams().lost);
+        let completed = self.completed.as_ref().map_or(0, |completed| completed.count);
         let mut sample = FlowSample::empty(at, interval, flow);
-        sample.sent_bytes = self.sent - self.reported.sent;
-        sample.received_bytes = self.received - self.reported.received;
-        let delay = self.delay.cut();
+        let reported = &mut self.sampled.get_or_insert_default().reported;
+        sample.sent_bytes = self.sent - reported.sent;
+        sample.received_bytes = self.received - reported.received;
+        let delay = self.paced.as_mut().and_then(|paced| paced.delay.cut());
         let latency = self.latency.cut();
-        let again = Some(retransmits - self.reported.retransmits);
+        let again = Some(retransmits - reported.retransmits);
         match traffic {
             Traffic::Bulk { .. } => sample.retransmits = again,
             Traffic::Paced { .. } => {
                 // What was missing may still turn up: then this interval lost fewer than none.
-                sample.lost = Some(lost.saturating_sub(self.reported.lost));
+                sample.lost = Some(lost.saturating_sub(reported.lost));
                 sample.delay = delay;
             }
             Traffic::Transfers { .. } => {
                 sample.retransmits = again;
-                sample.responses = Some(self.completed - self.reported.completed);
+                sample.responses = Some(completed - reported.completed);
                 sample.latency = latency;
             }
             Traffic::Rpc { .. } => {
                 sample.retransmits = again;
-                sample.responses = Some(self.responses - self.reported.responses);
+                sample.responses = Some(self.responses - reported.responses);
                 sample.latency = latency;
             }
         }
         sample.rtt = self.srtt;
         sample.cwnd_bytes = self.window_bytes;
-        self.record_rtt();
-        self.reported = Reported {
+        *reported = Reported {
             sent: self.sent,
             received: self.received,
             responses: self.responses,
-            completed: self.completed,
+            completed,
             retransmits,
-            lost: lost.max(self.reported.lost),
+            lost: lost.max(reported.lost),
         };
+        self.record_rtt();
         sample
     }
 
@@ -193,14 +263,20 @@ impl Tally {
     pub fn record_goodput(&mut self, sample: &FlowSample) {
         let nanos = u128::from(sample.interval.as_nanos().max(1));
         let rate = u128::from(sample.received_bytes) * 8_000_000_000 / nanos;
-        self.goodput.record(u64::try_from(rate).unwrap_or(u64::MAX));
+        let rate = u64::try_from(rate).unwrap_or(u64::MAX);
+        self.sampled.get_or_insert_default().goodput.record(rate);
     }
 
     /// What the flow achieved, once it has ended.
-    pub fn into_result(mut self, id: FlowId, flow: &Flow, course: Course) -> FlowResult {
-        self.delay.cut();
+    pub fn into_result(
+        mut self,
+        id: FlowId,
+        name: String,
+        traffic: &Traffic,
+        course: Course,
+    ) -> FlowResult {
         self.latency.cut();
-        let (tcp, udp, rpc, many) = match &flow.traffic {
+        let (tcp, udp, rpc, many) = match traffic {
             Traffic::Bulk { .. } => (true, false, false, false),
             Traffic::Transfers { .. } => (true, false, false, true),
             Traffic::Paced { .. } => (false, true, false, false),
@@ -208,15 +284,19 @@ impl Tally {
         };
         let (retransmits, datagrams) = (self.retransmits(), self.datagrams());
         let mut latency = self.latency.all.take();
+        let mut paced = self.paced.take().unwrap_or_default();
+        paced.delay.cut();
+        let mut completed = self.completed.take().unwrap_or_default();
+        let mut sampled = self.sampled.take().unwrap_or_default();
         let transfers = many.then(|| Transfers {
-            started: self.transfers_started.max(self.completed),
-            completed: self.completed,
+            started: self.transfers_started.max(completed.count),
+            completed: completed.count,
             completion: std::mem::take(&mut latency),
-            slowdown: self.slowdown.take(),
+            slowdown: completed.slowdown.take(),
         });
         FlowResult {
             id,
-            name: flow.name.clone(),
+            name,
             outcome: course.outcome,
             started: course.started,
             ended: course.ended,
@@ -225,14 +305,14 @@ impl Tally {
             sent_bytes: self.sent,
             received_bytes: self.received,
             retransmits: tcp.then_some(retransmits),
-            timeouts: self.timeouts.map(|now| now + self.past_timeouts),
+            timeouts: self.timeouts.map(|now| now + sampled.past_timeouts),
             datagrams: udp.then_some(datagrams),
             responses: rpc.then_some(self.responses),
             transfers,
-            rtt: self.rtt.take(),
-            delay: self.delay.all.take(),
+            rtt: sampled.rtt.take(),
+            delay: paced.delay.all.take(),
             latency,
-            goodput: self.goodput.take(),
+            goodput: sampled.goodput.take(),
         }
     }
 }

@@ -51,7 +51,8 @@ fn transfers(plan: &Plan) -> RunRecord {
         active: interval,
         completion: None,
     };
-    let results = [tally.into_result(FlowId(0), &plan.flows[0], course)];
+    let flow = &plan.flows[0];
+    let results = [tally.into_result(FlowId(0), flow.name.clone(), &flow.traffic, course)];
     let parent = tempfile::tempdir().unwrap();
     let folder = RunFolder::create(parent.path(), "star").unwrap();
     let recorder = Recorder::start(&folder, &RecorderOptions::default()).unwrap();

@@ -8,7 +8,7 @@ mod transfers;
 use std::sync::Arc;
 
 use base::{Bytes, RandomStream, Span, Time};
-use lab::plan::{Flow as Spec, Traffic};
+use lab::plan::Traffic;
 use outcome::{Ideal, Tally};
 use record::Transfer;
 use transport::tcp::Config;
@@ -48,20 +48,44 @@ pub(crate) struct Given {
     pub(crate) flow: u32,
     /// Its number in the original plan.
     pub(crate) id: base::FlowId,
-    /// As the plan has it; its name keys its random streams.
+    /// Keys its random streams.
+    pub(crate) name: Box<str>,
+    pub(crate) start: Time,
+    /// As the plan has it; shared by flows that do the same.
     pub(crate) spec: Arc<Spec>,
-    pub(crate) seed: u64,
     /// Tells its packets from other flows'.
     pub(crate) hash: u32,
     /// How its connections behave; shared by flows whose behave alike.
     pub(crate) config: Arc<Config>,
-    pub(crate) ideal: Ideal,
+    /// Shared by flows whose paths are alike.
+    pub(crate) ideal: Arc<Ideal>,
+}
+
+/// What a flow does.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Spec {
+    pub(crate) traffic: Traffic,
+    /// It ends after this even if it has more to send.
+    pub(crate) duration: Option<Span>,
+    /// The run's seed.
+    pub(crate) seed: u64,
+}
+
+impl Spec {
+    /// Whether it ends by itself.
+    pub(crate) fn is_finite(&self) -> bool {
+        let amount = match &self.traffic {
+            Traffic::Bulk { size, .. } | Traffic::Paced { size, .. } => size.is_some(),
+            Traffic::Rpc { count, .. } | Traffic::Transfers { count, .. } => count.is_some(),
+        };
+        amount || self.duration.is_some()
+    }
 }
 
 impl Given {
     /// The random stream of one of its purposes.
     pub(crate) fn stream(&self, purpose: &str) -> RandomStream {
-        RandomStream::new(self.seed, &format!("flow/{}/{purpose}", self.spec.name))
+        RandomStream::new(self.spec.seed, &format!("flow/{}/{purpose}", self.name))
     }
 }
 

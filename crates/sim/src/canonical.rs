@@ -5,8 +5,6 @@
 //! picks. A simulation therefore runs on the sorted plan, and results are told in the numbers of
 //! the original.
 
-use std::sync::Arc;
-
 use base::{FlowId, IfaceId, LinkId, NodeId};
 use lab::plan::{Action, Filter, Flow, MirrorTarget, Plan};
 
@@ -16,7 +14,7 @@ pub(crate) struct Canonical {
     /// The plan with sorted tables, without expectations and flows.
     pub(crate) plan: Plan,
     /// Its flows.
-    pub(crate) specs: Vec<Arc<Flow>>,
+    pub(crate) specs: Vec<Flow>,
     /// The number of each of its links in the original plan.
     pub(crate) links: Vec<LinkId>,
     /// The number of each of its flows in the original plan.
@@ -132,7 +130,7 @@ impl Canonical {
         let spec = |old: &usize| {
             let mut flow = plan.flows[*old].clone();
             (flow.from, flow.to) = (numbers.node(flow.from), numbers.node(flow.to));
-            Arc::new(flow)
+            flow
         };
         for event in &mut sorted.events {
             event.action = numbers.action(&event.action);

@@ -59,7 +59,7 @@ impl Simulation {
         let fabric = outcome::fabric(&plan, Box::new(Shared(Arc::clone(&routes))))?;
         let legs = given.iter().map(|(_, legs)| *legs).collect();
         let mut net = Net::new(fabric, routes, legs, plan.seed);
-        net.pending = sorted.specs.iter().filter(|flow| Flow::is_finite(flow)).count();
+        net.pending = given.iter().filter(|(given, _)| given.spec.is_finite()).count();
         drop(sorted.specs);
         let mut flows: Vec<Flow> = given.into_iter().map(|(given, _)| Flow::new(given)).collect();
         for flow in &mut flows {

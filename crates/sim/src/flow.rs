@@ -1,7 +1,6 @@
 //! A flow over the whole run: when it runs, what it counts, how it ends.
 
 use base::{Span, Time};
-use lab::plan::{Flow as Spec, Traffic};
 use outcome::{Course, FlowResult, Outcome, Tally};
 use record::{FlowSample, Transfer};
 
@@ -14,7 +13,8 @@ pub(crate) struct Flow {
     given: Given,
     phase: Phase,
     tally: Tally,
-    course: Course,
+    /// What came of it when it last ended.
+    ended: Option<Box<Course>>,
     /// Start of the present or last run.
     run_started: Time,
     expires: Option<Time>,
@@ -35,18 +35,11 @@ enum Phase {
 
 impl Flow {
     pub(crate) fn new(given: Given) -> Self {
-        let course = Course {
-            outcome: Outcome::NotStarted,
-            started: None,
-            ended: None,
-            active: Span::ZERO,
-            completion: None,
-        };
         Self {
             given,
             phase: Phase::Waiting,
             tally: Tally::default(),
-            course,
+            ended: None,
             run_started: Time::ZERO,
             expires: None,
             armed: Time::MAX,
@@ -55,18 +48,9 @@ impl Flow {
         }
     }
 
-    /// Whether it ends by itself.
-    pub(crate) fn is_finite(spec: &Spec) -> bool {
-        let amount = match &spec.traffic {
-            Traffic::Bulk { size, .. } | Traffic::Paced { size, .. } => size.is_some(),
-            Traffic::Rpc { count, .. } | Traffic::Transfers { count, .. } => count.is_some(),
-        };
-        amount || spec.duration.is_some()
-    }
-
     fn deadline(&self) -> Option<Time> {
         match &self.phase {
-            Phase::Waiting => Some(self.given.spec.start),
+            Phase::Waiting => Some(self.given.start),
             Phase::Running(app) => [app.deadline(), self.expires].into_iter().flatten().min(),
             Phase::Ended => None,
         }
@@ -111,12 +95,13 @@ impl Flow {
     }
 
     fn open(&mut self, net: &mut Net, transfers: &mut Vec<Transfer>) {
-        self.course.started = self.course.started.or(Some(net.now));
-        self.course.completion = None;
+        if let Some(course) = &mut self.ended {
+            course.completion = None;
+        }
         self.run_started = net.now;
         self.expires = self.given.spec.duration.map(|duration| net.now + duration);
         self.touched = true;
-        if matches!(self.phase, Phase::Ended) && Self::is_finite(&self.given.spec) {
+        if matches!(self.phase, Phase::Ended) && self.given.spec.is_finite() {
             net.pending += 1;
         }
         let mut scope = Scope {
@@ -183,8 +168,10 @@ impl Flow {
         match progress {
             Progress::Going => {}
             Progress::Done(at) => {
-                self.course.completion = Some(at.since(self.run_started));
                 self.end(net, transfers, at, Outcome::Completed);
+                if let Some(course) = &mut self.ended {
+                    course.completion = Some(at.since(self.run_started));
+                }
             }
             Progress::Cut(at) => self.end(net, transfers, at, Outcome::Expired),
             Progress::Failed(why) => {
@@ -202,7 +189,7 @@ impl Flow {
 
     fn end(&mut self, net: &mut Net, transfers: &mut Vec<Transfer>, at: Time, outcome: Outcome) {
         let phase = std::mem::replace(&mut self.phase, Phase::Ended);
-        if !matches!(phase, Phase::Ended) && Self::is_finite(&self.given.spec) {
+        if !matches!(phase, Phase::Ended) && self.given.spec.is_finite() {
             net.pending -= 1;
         }
         if let Phase::Running(mut app) = phase {
@@ -218,9 +205,12 @@ impl Flow {
                 opened: &mut self.opened,
             };
             app.close(&mut scope);
-            self.course.active += at.since(self.run_started);
-            self.course.ended = Some(at);
-            self.course.outcome = outcome;
+            let started = self.run_started;
+            let course = self.ended.get_or_insert_with(|| Box::new(not_started()));
+            course.started = course.started.or(Some(started));
+            course.active += at.since(started);
+            course.ended = Some(at);
+            course.outcome = outcome;
         }
         self.expires = None;
     }
@@ -245,6 +235,21 @@ impl Flow {
 
     /// What it achieved.
     pub(crate) fn into_result(self) -> FlowResult {
-        self.tally.into_result(self.given.id, &self.given.spec, self.course)
+        let mut course = self.ended.map_or_else(not_started, |course| *course);
+        if matches!(self.phase, Phase::Running(_)) {
+            course.started = course.started.or(Some(self.run_started));
+        }
+        let Given { id, name, spec, .. } = self.given;
+        self.tally.into_result(id, name.into(), &spec.traffic, course)
+    }
+}
+
+fn not_started() -> Course {
+    Course {
+        outcome: Outcome::NotStarted,
+        started: None,
+        ended: None,
+        active: Span::ZERO,
+        completion: None,
     }
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use base::{FlowId, IfaceId, NodeId};
 use lab::plan::{Flow, Plan, Role, Tcp, Traffic};
 use lab::routes::Routes;
-use outcome::{Paths, ip_header};
+use outcome::{Ideal, Paths, ip_header};
 use transport::tcp::Config;
 use transport::tcp::control::Control;
 
-use crate::app::Given;
+use crate::app::{Given, Spec};
 use crate::canonical::Canonical;
 use crate::net::{Leg, UDP_HEADER};
 use crate::{Error, Result};
@@ -29,24 +29,48 @@ pub(crate) fn flows(sorted: &Canonical) -> Result<(Routes, Vec<Placed>)> {
     // Links that are down now may come up: places hold for the whole run.
     let paths = Paths::new(plan);
     let mut placed: Vec<Placed> = Vec::with_capacity(sorted.specs.len());
+    let mut known = Known::default();
     for (flow, id) in sorted.specs.iter().zip(&sorted.flows) {
         let place = Place { plan, paths: &paths, flow };
-        let like = placed.last().map(|(given, _)| &given.config);
-        placed.push(place.given(placed.len() as u32, *id, like)?);
+        placed.push(place.given(placed.len() as u32, *id, &mut known)?);
     }
     Ok((paths.into_first_routes(), placed))
+}
+
+/// What earlier flows were given, lest each has a copy of what many have in common.
+#[derive(Default)]
+struct Known {
+    specs: Vec<Arc<Spec>>,
+    configs: Vec<Arc<Config>>,
+    ideals: Vec<Arc<Ideal>>,
+}
+
+/// How many different ones of a kind are compared with.
+const COMPARED: usize = 32;
+
+/// One that equals `value`, if it is among those of late, or else `value`.
+fn share<T: PartialEq>(known: &mut Vec<Arc<T>>, value: T) -> Arc<T> {
+    if let Some(same) = known.iter().rev().find(|known| ***known == value) {
+        return Arc::clone(same);
+    }
+    if known.len() >= COMPARED {
+        known.remove(0);
+    }
+    let shared = Arc::new(value);
+    known.push(Arc::clone(&shared));
+    shared
 }
 
 /// A flow and the network around it.
 struct Place<'a> {
     plan: &'a Plan,
     paths: &'a Paths<'a>,
-    flow: &'a Arc<Flow>,
+    flow: &'a Flow,
 }
 
 impl Place<'_> {
-    fn given(&self, at: u32, id: FlowId, like: Option<&Arc<Config>>) -> Result<Placed> {
-        let Flow { from, to, .. } = &**self.flow;
+    fn given(&self, at: u32, id: FlowId, known: &mut Known) -> Result<Placed> {
+        let Flow { from, to, .. } = self.flow;
         if from == to {
             return self.refuse("it begins and ends at the same node");
         }
@@ -64,17 +88,20 @@ impl Place<'_> {
         self.check(there)?;
         let config = self.config(self.paths.segment(self.flow, there, back))?;
         let ideal = self.paths.ideal(self.flow, there, back, config.mss);
+        let spec = Spec {
+            traffic: self.flow.traffic.clone(),
+            duration: self.flow.duration,
+            seed: self.plan.seed,
+        };
         let given = Given {
             flow: at,
             id,
-            spec: Arc::clone(self.flow),
-            seed: self.plan.seed,
+            name: self.flow.name.as_str().into(),
+            start: self.flow.start,
+            spec: share(&mut known.specs, spec),
             hash: self.hash(),
-            ideal: ideal.unwrap_or_default(),
-            config: match like {
-                Some(like) if **like == config => Arc::clone(like),
-                _ => Arc::new(config),
-            },
+            ideal: share(&mut known.ideals, ideal.unwrap_or_default()),
+            config: share(&mut known.configs, config),
         };
         Ok((given, legs))
     }

@@ -423,5 +423,6 @@ fn result(slot: Slot) -> FlowResult {
         active: slot.active,
         completion: slot.completion,
     };
-    slot.tally.into_result(slot.placed.id, &slot.placed.flow, course)
+    let flow = &slot.placed.flow;
+    slot.tally.into_result(slot.placed.id, flow.name.clone(), &flow.traffic, course)
 }

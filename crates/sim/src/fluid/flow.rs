@@ -214,12 +214,12 @@ impl Flow {
 
     /// Whether it ends by itself.
     pub(super) fn is_finite(&self) -> bool {
-        crate::flow::Flow::is_finite(&self.given.spec)
+        self.given.spec.is_finite()
     }
 
     /// Has its start happen.
     pub(super) fn arm(&self, net: &mut Net) {
-        net.schedule(self.given.spec.start, Event::Start(self.given.flow));
+        net.schedule(self.given.start, Event::Start(self.given.flow));
     }
 
     /// Its start has come.
@@ -349,7 +349,8 @@ impl Flow {
 
     /// What it achieved.
     pub(super) fn into_result(self) -> FlowResult {
-        self.tally.into_result(self.given.id, &self.given.spec, self.course)
+        let Given { id, name, spec, .. } = self.given;
+        self.tally.into_result(id, name.into(), &spec.traffic, self.course)
     }
 }
 
