@@ -131,6 +131,7 @@ pub(crate) struct Changes {
     pub(crate) lab: PathBuf,
     /// Seed of every random choice, instead of the file's
     #[arg(long, value_name = "N", env = "NETARIUM_SEED", hide_env = true)]
+    #[arg(allow_negative_numbers = true)]
     pub(crate) seed: Option<u64>,
     /// Length of the run, instead of the file's
     #[arg(long, value_name = "TIME", env = "NETARIUM_DURATION", hide_env = true)]
@@ -205,7 +206,7 @@ pub(crate) struct Sim {
 #[derive(Debug, Args)]
 pub(crate) struct Limits {
     /// End a run with an error after so many events, instead of the file's limit
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) max_events: Option<u64>,
     /// End a run with an error when it needs more memory, instead of the file's limit
     #[arg(long, value_name = "BYTES")]

@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use lab::plan::Model;
+use lab::plan::{Model, Plan};
 use lab::{Diagnostic, Diagnostics, Lab, Overrides};
 use miette::{GraphicalReportHandler, GraphicalTheme};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::args::{Changes, Check, New};
 use crate::exit::Exit;
 use crate::terminal::Terminal;
-use crate::{Failure, Verdict};
+use crate::{Failure, Verdict, repeat};
 
 /// Reads and checks a lab; all that is wrong with it has been said when this fails.
 pub(crate) fn load(changes: &Changes, terminal: &Terminal) -> Result<Lab, Failure> {
@@ -116,13 +116,18 @@ pub(crate) fn check(args: &Check, terminal: &Terminal) -> Verdict {
         parts.push(format!("{} runs", lab.plans.len()));
     }
     terminal.data(format!("{} is fine: {}", args.changes.lab.display(), parts.join(", ")))?;
-    let file = args.changes.lab.display();
-    terminal.talk(match (first.model, first.programs.is_empty()) {
+    terminal.talk(next(first, &args.changes.lab));
+    Ok(Exit::Ok)
+}
+
+/// What can be done with a lab file.
+fn next(plan: &Plan, file: &Path) -> String {
+    let file = repeat::quote_path(file);
+    match (plan.model, plan.programs.is_empty()) {
         (Model::Fluid, _) => format!("next: netarium sim {file}"),
         (Model::Hop, true) => format!("next: netarium sim {file}, or netarium run {file}"),
         (Model::Hop, false) => format!("next: netarium run {file}"),
-    });
-    Ok(Exit::Ok)
+    }
 }
 
 pub(crate) fn new(args: &New, terminal: &Terminal) -> Verdict {
@@ -154,7 +159,10 @@ pub(crate) fn new(args: &New, terminal: &Terminal) -> Verdict {
     if terminal.json {
         terminal.object(&json!({"schema": "netarium.new/1", "file": file}))?;
     } else {
-        terminal.talk(format!("wrote {0}; next: netarium run {0}", file.display()));
+        let trusting = Overrides { trust_programs: true, ..Overrides::default() };
+        let lab = lab::parse_with(name, text, Path::new(""), &trusting);
+        let next = lab.ok().and_then(|lab| Some(next(lab.plans.first()?, &file)));
+        terminal.talk(format!("wrote {}; {}", file.display(), next.unwrap_or_default()));
     }
     Ok(Exit::Ok)
 }

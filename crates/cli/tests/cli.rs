@@ -120,7 +120,25 @@ fn a_new_lab_is_written_once_and_passes_its_check() {
         let check = netarium(dir.path(), &["check", &format!("{name}.toml")]);
         assert_eq!(check.status.code(), Some(0), "{}", err(&check));
         assert!(out(&check).contains("is fine"), "{}", out(&check));
+        let next = err(&check);
+        assert!(next.contains("next: ") && err(&output).ends_with(&next), "{next}");
     }
+}
+
+#[test]
+fn what_cannot_be_set_says_what_can() {
+    let dir = folder();
+    netarium(dir.path(), &["new", "incast"]);
+    let said = |args: &[&str]| {
+        let output = netarium(dir.path(), &[&["sim", "incast.toml"], args].concat());
+        assert_eq!(output.status.code(), Some(2), "{}", err(&output));
+        err(&output)
+    };
+    let made = said(&["--set", "link.core.delay=10 ms"]);
+    assert!(made.contains("`generate.1.core.delay`"), "{made}");
+    assert!(said(&["--set", "at.1.time=1 s"]).contains("it has: `lab`, `generate`, `flow`"));
+    assert!(said(&["--seed", "-1"]).contains("'-1' for '--seed"));
+    assert!(said(&["--max-events", "-1"]).contains("'-1' for '--max-events"));
 }
 
 #[test]

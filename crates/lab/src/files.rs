@@ -138,6 +138,7 @@ pub(crate) fn read_bounded(path: &Path) -> Result<String, String> {
     let why = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
         std::io::ErrorKind::PermissionDenied => "no permission".to_owned(),
+        std::io::ErrorKind::IsADirectory => "it is a folder".to_owned(),
         _ => error.to_string(),
     };
     let file = File::open(path).map_err(why)?;

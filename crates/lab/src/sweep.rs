@@ -230,7 +230,9 @@ pub(crate) fn set(root: &mut Table, path: &str, text: &str, sink: &mut Sink) {
         root.put(section, Value { at: 0..0, data });
     }
     let Some(entry) = root.entries.iter_mut().find(|entry| entry.key == section) else {
-        sink.report(Code::BadOverride, &nowhere, format!("--set {path}: the lab has no {section}"));
+        let help = absent(root, section);
+        sink.report(Code::BadOverride, &nowhere, format!("--set {path}: the lab has no {section}"))
+            .help(help);
         return;
     };
     let at = entry.key_at.clone();
@@ -239,6 +241,18 @@ pub(crate) fn set(root: &mut Table, path: &str, text: &str, sink: &mut Sink) {
         sink.report(Code::BadOverride, &at, format!("--set {path}: nothing called `{word}`"))
             .help(suggest(&word, known.iter().map(String::as_str), "there is"));
     }
+}
+
+/// What a lab has instead of a section.
+fn absent(root: &Table, section: &str) -> String {
+    if matches!(section, "link" | "node") && root.get("generate").is_some() {
+        return format!(
+            "{section}s that a generator makes are set where it says how: `generate.1.core.delay`, \
+             for one"
+        );
+    }
+    let has: Vec<String> = root.entries.iter().map(|entry| format!("`{}`", entry.key)).collect();
+    format!("it has: {}", has.join(", "))
 }
 
 fn set_below(place: &mut Value, path: &str, value: Value) -> Result<(), (String, Vec<String>)> {
