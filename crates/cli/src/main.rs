@@ -40,6 +40,20 @@ impl Failure {
         Self { exit, message: message.to_string(), help: None }
     }
 
+    /// An error with what led to it, as far as its own text does not say so.
+    fn caused(exit: Exit, error: &dyn std::error::Error) -> Self {
+        let mut message = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            let text = error.to_string();
+            if !message.contains(&text) {
+                message = format!("{message}: {text}");
+            }
+            cause = error.source();
+        }
+        Self::new(exit, message)
+    }
+
     /// What is wrong has been said.
     fn silent(exit: Exit) -> Self {
         Self::new(exit, "")

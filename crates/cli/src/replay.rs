@@ -1,15 +1,22 @@
 //! `replay`.
 
+use record::Error;
 use serde_json::json;
 
 use crate::args::Replay;
 use crate::exit::Exit;
 use crate::terminal::{Style, Terminal};
-use crate::{Verdict, results, simulate};
+use crate::{Failure, Verdict, results, simulate};
 
 pub(crate) fn replay(args: &Replay, terminal: &Terminal) -> Verdict {
     let (folder, _) = results::open(&args.run)?;
-    let replay = sim::replay(&folder).map_err(|error| simulate::failure(&error))?;
+    let replay = sim::replay(&folder).map_err(|error| match error {
+        // The file is there to be read; what is in it, or is not, is the user's.
+        sim::Error::Record(Error::NotRecorded { .. } | Error::Recording { .. }) => {
+            Failure::caused(Exit::Usage, &error)
+        }
+        _ => simulate::failure(&error),
+    })?;
     if terminal.json {
         terminal.object(&json!({
             "schema": "netarium.replay/1",

@@ -16,7 +16,7 @@ use crate::{Failure, Verdict};
 pub(crate) fn open(run: &Path) -> Result<(RunFolder, RunRecord), Failure> {
     let folder = if run.is_file() { run.parent().unwrap_or(run) } else { run };
     let failure = |e: record::Error| {
-        Failure::usage(e).help("give a run folder, such as runs/dumbbell-1a2b3c")
+        Failure::caused(Exit::Usage, &e).help("give a run folder, such as runs/dumbbell-1a2b3c")
     };
     let folder = RunFolder::open(folder).map_err(failure)?;
     let record = folder.read_record().map_err(failure)?;

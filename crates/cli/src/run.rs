@@ -79,7 +79,7 @@ fn repeat(args: &Run, plan: &Plan) -> String {
 
 fn failure(error: &emu::Error) -> Failure {
     let exit = Exit::of_run(error.exit_code().into());
-    let failure = Failure::new(exit, error);
+    let failure = Failure::caused(exit, error);
     match exit {
         Exit::Machine if matches!(error, emu::Error::NoEngine(_)) => failure.help(
             "`netarium doctor` says what mends it; labs of built-in flows need none of it on the \

@@ -95,5 +95,5 @@ pub(crate) fn interruption() -> Result<Arc<AtomicBool>, Failure> {
 
 /// An error of the virtual clock as the command tells it.
 pub(crate) fn failure(error: &sim::Error) -> Failure {
-    Failure::new(Exit::of_run(error.exit_code().into()), error)
+    Failure::caused(Exit::of_run(error.exit_code().into()), error)
 }

@@ -77,6 +77,16 @@ fn exit_codes_say_what_became_of_it() {
     cell.write("file", "");
     let nowhere = cell.netarium(&["sim", "pair.toml", "--runs", "file/runs"]);
     assert_eq!(nowhere.code, Some(4), "{}", nowhere.err);
+    assert!(nowhere.err.contains("file/runs`: Not a directory"), "{}", nowhere.err);
+}
+
+#[test]
+fn what_was_not_recorded_cannot_be_replayed() {
+    let cell = cell();
+    cell.netarium(&["sim", "pair.toml", "--no-report"]);
+    let said = cell.netarium(&["replay", cell.runs("runs")[0].to_str().unwrap()]);
+    assert_eq!(said.code, Some(2), "{}", said.err);
+    assert!(said.err.contains("`record = true`"), "{}", said.err);
 }
 
 #[test]
