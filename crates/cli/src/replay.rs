@@ -1,6 +1,7 @@
 //! `replay`.
 
 use record::Error;
+use record::run::Clock;
 use serde_json::json;
 
 use crate::args::Replay;
@@ -9,7 +10,11 @@ use crate::terminal::{Style, Terminal};
 use crate::{Failure, Verdict, results, simulate};
 
 pub(crate) fn replay(args: &Replay, terminal: &Terminal) -> Verdict {
-    let (folder, _) = results::open(&args.run)?;
+    let (folder, record) = results::open(&args.run)?;
+    if record.clock == Clock::Virtual {
+        let message = "the run was on the virtual clock, which repeats itself without a recording";
+        return Err(Failure::usage(message).help(record.repeat));
+    }
     let replay = sim::replay(&folder).map_err(|error| match error {
         // The file is there to be read; what is in it, or is not, is the user's.
         sim::Error::Record(Error::NotRecorded { .. } | Error::Recording { .. }) => {

@@ -81,12 +81,12 @@ fn exit_codes_say_what_became_of_it() {
 }
 
 #[test]
-fn what_was_not_recorded_cannot_be_replayed() {
+fn a_virtual_run_is_repeated_and_not_replayed() {
     let cell = cell();
     cell.netarium(&["sim", "pair.toml", "--no-report"]);
     let said = cell.netarium(&["replay", cell.runs("runs")[0].to_str().unwrap()]);
     assert_eq!(said.code, Some(2), "{}", said.err);
-    assert!(said.err.contains("`record = true`"), "{}", said.err);
+    assert!(said.err.contains("help: netarium sim pair.toml --seed 1"), "{}", said.err);
 }
 
 #[test]
