@@ -21,7 +21,7 @@ OPTIONS = {
     "network/weight-S": "0",
     "network/crosstraffic": "0",
     "network/TCP-gamma": "0",
-    "maxmin/precision": "1e-13",
+    "maxmin/precision": "1e-10",
 }
 # Seconds: all flows are under way before the first reading, and none has ended at the second.
 FIRST, SECOND = 2.0, 10.0
