@@ -22,7 +22,7 @@ pub(crate) use transfers::Transfers;
 /// A running application.
 #[derive(Debug)]
 pub(crate) enum App {
-    Bulk(Bulk),
+    Bulk(Box<Bulk>),
     Transfers(Box<Transfers>),
     Paced(Box<Paced>),
     Rpc(Rpc),
@@ -158,7 +158,9 @@ impl App {
     pub(crate) fn open(scope: &mut Scope<'_>) -> Self {
         let given = scope.given;
         match &given.spec.traffic {
-            Traffic::Bulk { size, streams, .. } => Self::Bulk(Bulk::open(scope, *size, *streams)),
+            Traffic::Bulk { size, streams, .. } => {
+                Self::Bulk(Box::new(Bulk::open(scope, *size, *streams)))
+            }
             Traffic::Transfers { sizes, arrivals, count, .. } => {
                 Self::Transfers(Box::new(Transfers::open(scope, sizes, arrivals, *count)))
             }

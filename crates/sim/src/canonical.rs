@@ -105,7 +105,12 @@ impl Canonical {
             flows: Order::by_name(&plan.flows, |flow| &flow.name),
         };
         let mut sorted = plan.clone();
-        (sorted.expectations, sorted.flows) = (Vec::new(), Vec::new());
+        sorted.expectations = Vec::new();
+        let mut specs = std::mem::take(&mut sorted.flows);
+        for flow in &mut specs {
+            (flow.from, flow.to) = (numbers.node(flow.from), numbers.node(flow.to));
+        }
+        specs.sort_by(|a, b| a.name.cmp(&b.name));
         sorted.nodes = numbers.nodes.apply(&plan.nodes);
         sorted.links = numbers.links.apply(&plan.links);
         for node in &mut sorted.nodes {
@@ -127,11 +132,6 @@ impl Canonical {
                 iface
             })
             .collect();
-        let spec = |old: &usize| {
-            let mut flow = plan.flows[*old].clone();
-            (flow.from, flow.to) = (numbers.node(flow.from), numbers.node(flow.to));
-            flow
-        };
         for event in &mut sorted.events {
             event.action = numbers.action(&event.action);
         }
@@ -144,7 +144,7 @@ impl Canonical {
         }
         sorted.captures.iter_mut().for_each(|iface| *iface = numbers.iface(*iface));
         Self {
-            specs: numbers.flows.old.iter().map(spec).collect(),
+            specs,
             plan: sorted,
             links: numbers.links.old.iter().map(|old| LinkId::at(*old)).collect(),
             flows: numbers.flows.old.iter().map(|old| FlowId::at(*old)).collect(),

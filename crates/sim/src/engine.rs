@@ -246,7 +246,7 @@ impl Simulation {
                 }
                 if heard.live {
                     self.net.flush(end);
-                    // A timer that nothing follows is the sign of a connection that idles.
+                    // The last timer of a connection that idles finds nothing to do.
                     self.net.rest(end.connection());
                 }
             }
@@ -288,6 +288,7 @@ impl Simulation {
                 }
                 if heard.live {
                     self.net.flush(end);
+                    self.net.rest(end.connection());
                 }
             }
             Body::Datagram { flow, sequence: [low, high] } => {

@@ -17,7 +17,8 @@ pub(crate) struct Flow {
     ended: Option<Box<Course>>,
     /// Start of the present or last run.
     run_started: Time,
-    expires: Option<Time>,
+    /// When its duration is over; [`Time::MAX`] without one.
+    expires: Time,
     /// When its entry among the timers is due; [`Time::MAX`] without one.
     armed: Time,
     opened: u32,
@@ -41,7 +42,7 @@ impl Flow {
             tally: Tally::default(),
             ended: None,
             run_started: Time::ZERO,
-            expires: None,
+            expires: Time::MAX,
             armed: Time::MAX,
             opened: 0,
             touched: false,
@@ -51,7 +52,10 @@ impl Flow {
     fn deadline(&self) -> Option<Time> {
         match &self.phase {
             Phase::Waiting => Some(self.given.start),
-            Phase::Running(app) => [app.deadline(), self.expires].into_iter().flatten().min(),
+            Phase::Running(app) => {
+                let expires = (self.expires < Time::MAX).then_some(self.expires);
+                [app.deadline(), expires].into_iter().flatten().min()
+            }
             Phase::Ended => None,
         }
     }
@@ -75,8 +79,8 @@ impl Flow {
         if self.deadline().is_some_and(|at| at <= net.now) {
             match self.phase {
                 Phase::Waiting => self.open(net, transfers),
-                Phase::Running(_) if self.expires.is_some_and(|at| at <= net.now) => {
-                    self.expires = None;
+                Phase::Running(_) if self.expires <= net.now => {
+                    self.expires = Time::MAX;
                     self.call(net, transfers, App::expire);
                 }
                 Phase::Running(_) => self.call(net, transfers, App::on_wake),
@@ -99,7 +103,7 @@ impl Flow {
             course.completion = None;
         }
         self.run_started = net.now;
-        self.expires = self.given.spec.duration.map(|duration| net.now + duration);
+        self.expires = self.given.spec.duration.map_or(Time::MAX, |duration| net.now + duration);
         self.touched = true;
         if matches!(self.phase, Phase::Ended) && self.given.spec.is_finite() {
             net.pending += 1;
@@ -212,7 +216,7 @@ impl Flow {
             course.ended = Some(at);
             course.outcome = outcome;
         }
-        self.expires = None;
+        self.expires = Time::MAX;
     }
 
     /// The sample of the interval that ends now; `None` if it did not run.

@@ -8,12 +8,15 @@ use transport::workload::{Sizes, Think};
 use super::{Given, News, Observed, Progress, Scope};
 use crate::net::{EndId, Net};
 
+/// As many requests as there is time for.
+const ENDLESS: u64 = u64::MAX;
+
 /// A client, its server and the connection between them.
 #[derive(Debug)]
 pub(crate) struct Rpc {
     connection: u32,
-    /// Requests still to be sent; `None`: without end.
-    left: Option<u64>,
+    /// Requests still to be sent; [`ENDLESS`] without an end.
+    left: u64,
     turn: Turn,
     /// When the present request was sent.
     issued: Time,
@@ -56,7 +59,7 @@ impl Rpc {
         scope.net.flush(EndId::new(connection, 0));
         Self {
             connection,
-            left: count,
+            left: count.unwrap_or(ENDLESS),
             turn: Turn::Connecting,
             issued: scope.now(),
             dice: (!fixed).then(|| Box::new(dice())),
@@ -78,11 +81,11 @@ impl Rpc {
     }
 
     fn ask(&mut self, scope: &mut Scope<'_>) -> Progress {
-        if let Some(left) = &mut self.left {
-            if *left == 0 {
-                return Progress::Done(scope.now());
-            }
-            *left -= 1;
+        if self.left == 0 {
+            return Progress::Done(scope.now());
+        }
+        if self.left != ENDLESS {
+            self.left -= 1;
         }
         let (request, ..) = terms(scope.given);
         let size = draw(request, self.dice.as_deref_mut().map(|dice| &mut dice.requests));
@@ -131,7 +134,7 @@ impl Rpc {
         let now = scope.now();
         scope.tally.responses += 1;
         scope.tally.record_latency(now.since(self.issued).as_nanos());
-        if self.left == Some(0) {
+        if self.left == 0 {
             return Progress::Done(now);
         }
         let (.., interval, think) = terms(scope.given);

@@ -81,6 +81,18 @@ fn a_response_takes_a_round_trip_and_what_it_weighs() {
 }
 
 #[test]
+fn connections_that_idle_take_little() {
+    let flow = "[[flow]]\nfrom = \"a\"\nto = \"b\"\nrequest = \"64 B\"\ninterval = \"900 s\"\n";
+    let plan = plan(&format!("{WIRE}{}", flow.repeat(1000)));
+    let mut simulation = sim::Simulation::try_new(&plan).unwrap();
+    simulation.advance(at(30.0));
+    let busy = simulation.memory();
+    simulation.advance(at(5_000.0));
+    let idle = simulation.memory();
+    assert!(idle < busy * 3 / 4, "{idle} bytes, and {busy} before");
+}
+
+#[test]
 fn think_time_and_interval_space_requests() {
     let ran = over_the_wire("request = \"100 B\"\nthink = \"479 ms\"\ncount = 4\n");
     let took = ran.results[0].completion.unwrap().as_secs_f64();

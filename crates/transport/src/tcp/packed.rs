@@ -1,40 +1,104 @@
 //! Connections at rest, in few bytes.
 //!
-//! Most of what an idle end knows are zeros, bounds that were never reached, and moments and
-//! sequence numbers close to one another. Each number takes as many bytes as it needs, by itself
-//! or as the difference from the last large one, whichever is shorter.
+//! Most of what an idle end knows are zeros, bounds that were never reached, numbers that it knows
+//! from elsewhere too, and moments and sequence numbers close to one another. A number therefore
+//! begins with four bits that say what follows:
+//!
+//! | bits | number |
+//! |---|---|
+//! | 0, 1, 2 | the largest, zero, one |
+//! | 3, 4 | one of the last 32; four more bits say which |
+//! | 5 to 12 | itself, in one to eight bytes |
+//! | 13 to 15 | its difference from the last large one, in one to three bytes |
 
 use base::{Span, Time};
 
 /// Numbers from here on are worth a difference.
 const LARGE: u64 = 1 << 28;
-/// Each byte carries so many bits; its highest says that another follows.
-const BITS: u32 = 7;
-const MORE: u8 = 1 << BITS;
+/// Numbers from here on are remembered.
+const NOTABLE: u64 = 1 << 4;
+/// The numbers of the shortest kind.
+const COMMON: [u64; 3] = [u64::MAX, 0, 1];
+const RECENT: u8 = 3;
+const PLAIN: u8 = 5;
+const DIFFERENCE: u8 = 13;
+
+/// What both sides remember of the numbers so far.
+#[derive(Clone, Debug, Default)]
+struct Memory {
+    recent: [u64; 32],
+    next: usize,
+    large: u64,
+}
+
+impl Memory {
+    /// A number that was given in full.
+    fn note(&mut self, value: u64) {
+        if value >= NOTABLE {
+            self.recent[self.next % 32] = value;
+            self.next += 1;
+        }
+        self.touch(value);
+    }
+
+    fn touch(&mut self, value: u64) {
+        if value >= LARGE {
+            self.large = value;
+        }
+    }
+}
+
+/// Bytes that a number takes, one at least.
+const fn bytes_of(value: u64) -> u8 {
+    let bits = u64::BITS - (value | 1).leading_zeros();
+    bits.div_ceil(8) as u8
+}
 
 /// Takes numbers, of which [`Unpacker`] gives the same back in the same order.
 #[derive(Clone, Debug, Default)]
 pub struct Packer {
     bytes: Vec<u8>,
-    last: u64,
+    /// The last byte has only four bits yet.
+    half: bool,
+    memory: Memory,
 }
 
 impl Packer {
     /// Adds a number.
     pub fn number(&mut self, value: u64) {
-        // The largest number means "none" in many places.
-        let value = value.wrapping_add(1);
-        let difference = value.wrapping_sub(self.last).cast_signed();
+        if let Some(common) = COMMON.iter().position(|common| *common == value) {
+            self.put(common as u8);
+            return;
+        }
+        let recent = self.memory.recent.iter().position(|recent| *recent == value);
+        if let Some(index) = recent {
+            self.put(RECENT + (index / 16) as u8);
+            self.put((index % 16) as u8);
+            self.memory.touch(value);
+            return;
+        }
+        let difference = value.wrapping_sub(self.memory.large).cast_signed();
         let zigzag = ((difference << 1) ^ (difference >> 63)).cast_unsigned();
-        let mut rest = (u128::from(value) << 1).min(u128::from(zigzag) << 1 | 1);
-        while rest >= u128::from(MORE) {
-            self.bytes.push(rest as u8 | MORE);
-            rest >>= BITS;
+        let (long, short) = (bytes_of(value), bytes_of(zigzag));
+        let (kind, length, coded) = if short < long && short <= 3 {
+            (DIFFERENCE, short, zigzag)
+        } else {
+            (PLAIN, long, value)
+        };
+        self.put(kind + length - 1);
+        for byte in &coded.to_le_bytes()[..usize::from(length)] {
+            self.put(byte & 15);
+            self.put(byte >> 4);
         }
-        self.bytes.push(rest as u8);
-        if value >= LARGE {
-            self.last = value;
+        self.memory.note(value);
+    }
+
+    fn put(&mut self, four: u8) {
+        match self.bytes.last_mut() {
+            Some(last) if self.half => *last |= four << 4,
+            _ => self.bytes.push(four),
         }
+        self.half = !self.half;
     }
 
     /// What was added so far.
@@ -45,44 +109,61 @@ impl Packer {
     /// Begins anew and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
-        self.last = 0;
+        self.half = false;
+        self.memory = Memory::default();
     }
 }
 
 /// Gives back what a [`Packer`] took.
 #[derive(Clone, Debug)]
 pub struct Unpacker<'a> {
-    bytes: std::slice::Iter<'a, u8>,
-    last: u64,
+    bytes: &'a [u8],
+    /// Groups of four bits taken.
+    taken: usize,
+    memory: Memory,
 }
 
 impl<'a> Unpacker<'a> {
     /// From a packer's bytes.
     pub fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes: bytes.iter(), last: 0 }
+        Self { bytes, taken: 0, memory: Memory::default() }
     }
 
     /// The next number; after the last some other.
     pub fn number(&mut self) -> u64 {
-        let (mut coded, mut shift) = (0_u128, 0);
-        for byte in self.bytes.by_ref() {
-            coded |= u128::from(byte & !MORE) << (shift % u128::BITS);
-            shift += BITS;
-            if byte & MORE == 0 {
-                break;
-            }
+        let kind = self.take();
+        if let Some(common) = COMMON.get(usize::from(kind)) {
+            return *common;
         }
-        let number = (coded >> 1) as u64;
-        let value = if coded & 1 == 0 {
-            number
+        if kind < PLAIN {
+            let index = (kind - RECENT) * 16 + self.take();
+            let value = self.memory.recent[usize::from(index)];
+            self.memory.touch(value);
+            return value;
+        }
+        let value = if kind >= DIFFERENCE {
+            let zigzag = self.long(kind - DIFFERENCE);
+            let difference = (zigzag >> 1) ^ (zigzag & 1).wrapping_neg();
+            self.memory.large.wrapping_add(difference)
         } else {
-            let difference = (number >> 1) ^ (number & 1).wrapping_neg();
-            self.last.wrapping_add(difference)
+            self.long(kind - PLAIN)
         };
-        if value >= LARGE {
-            self.last = value;
-        }
-        value.wrapping_sub(1)
+        self.memory.note(value);
+        value
+    }
+
+    /// A number of one byte more than `more`.
+    fn long(&mut self, more: u8) -> u64 {
+        (0..=u32::from(more)).fold(0, |value, index| {
+            let byte = self.take() | self.take() << 4;
+            value | u64::from(byte) << (8 * index)
+        })
+    }
+
+    fn take(&mut self) -> u8 {
+        let byte = self.bytes.get(self.taken / 2).copied().unwrap_or(0);
+        self.taken += 1;
+        if self.taken % 2 == 1 { byte & 15 } else { byte >> 4 }
     }
 }
 
@@ -233,14 +314,16 @@ mod tests {
     #[test]
     fn what_is_common_is_short() {
         let mut packer = Packer::default();
-        for number in [0, u64::MAX, 1, 62] {
+        for number in [0, u64::MAX, 1] {
             packer.number(number);
         }
         Time::MAX.pack(&mut packer);
         u32::MAX.pack(&mut packer);
-        assert_eq!(packer.bytes().len(), 6);
+        false.pack(&mut packer);
+        assert_eq!(packer.bytes().len(), 3);
         packer.number(1 << 32);
         packer.number((1 << 32) + 30);
-        assert_eq!(packer.bytes().len(), 6 + 5 + 1);
+        packer.number(1 << 32);
+        assert_eq!(packer.bytes().len(), 3 + 8);
     }
 }

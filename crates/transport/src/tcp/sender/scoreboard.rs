@@ -128,6 +128,10 @@ impl Scoreboard {
 
     pub(super) fn push(&mut self, record: Record) {
         self.in_flight += u64::from(record.length);
+        if self.records.capacity() == 0 {
+            // Many connections never have more than one segment outstanding.
+            self.records.reserve_exact(1);
+        }
         self.records.push_back(record);
     }
 
