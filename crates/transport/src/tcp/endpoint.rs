@@ -163,7 +163,7 @@ impl Endpoint {
             let idle = self.sender.as_ref().map(|sender| sender.rtt.rto());
             self.receiver.on_segment(now, segment, idle.unwrap_or(IDLE));
         }
-        let acked = self.sender.as_ref().is_some_and(super::sender::Sender::fin_acked);
+        let acked = self.sender.as_ref().is_some_and(Sender::fin_acked);
         if acked && self.receiver.finished() {
             self.end(End::Finished);
         }
@@ -209,7 +209,7 @@ impl Endpoint {
             && !self.reset_due
             && self.opening.timeout == Time::MAX
             && self.receiver.is_at_rest()
-            && self.sender.as_ref().is_none_or(super::sender::Sender::is_at_rest)
+            && self.sender.as_ref().is_none_or(Sender::is_at_rest)
     }
 
     /// Packs an end [at rest](Self::is_at_rest); others would be cut short.
@@ -263,7 +263,7 @@ impl Endpoint {
     }
 
     fn next_seq(&self) -> u32 {
-        self.sender.as_ref().map_or(self.opening.next_seq(), super::sender::Sender::next_seq)
+        self.sender.as_ref().map_or(self.opening.next_seq(), Sender::next_seq)
     }
 
     fn sender_mut(&mut self) -> &mut Sender {
@@ -333,12 +333,12 @@ impl Endpoint {
 
     /// Payload that the peer has acknowledged since the beginning.
     pub fn acked(&self) -> u64 {
-        self.sender.as_ref().map_or(0, super::sender::Sender::acked)
+        self.sender.as_ref().map_or(0, Sender::acked)
     }
 
     /// Payload written and not acknowledged.
     pub fn unacked(&self) -> u64 {
-        self.sender.as_ref().map_or(0, super::sender::Sender::unacked)
+        self.sender.as_ref().map_or(0, Sender::unacked)
     }
 
     /// Whether the handshake is done and the connection has not ended.
@@ -384,7 +384,7 @@ impl Endpoint {
     /// Memory beyond the endpoint's own, when nothing is outstanding.
     pub(super) fn heap_bytes(&self) -> usize {
         assert!(self.receiver.is_in_order());
-        self.sender.as_ref().map_or(0, |sender| sender.heap_bytes())
+        self.sender.as_ref().map_or(0, Sender::heap_bytes)
     }
 
     /// Asserts that what is counted agrees with what is listed.
