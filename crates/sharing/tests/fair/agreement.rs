@@ -19,7 +19,7 @@ fn the_solver_gives_what_progressive_filling_gives() {
         assert!(difference <= 1e-9, "instance {number}: {difference}\n{problem:?}");
         worst = worst.max(difference);
     }
-    println!("{count} instances, relative difference up to {worst:.1e}");
+    eprintln!("{count} instances, relative difference up to {worst:.1e}");
 }
 
 #[test]

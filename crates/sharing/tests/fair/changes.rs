@@ -88,7 +88,7 @@ fn along_random_changes_the_shares_are_those_of_a_fresh_start() {
         let rates = followed.solve();
         assert!(difference(&rates, &fill(&followed.problem)) <= TOLERANCE, "sequence {number}");
     }
-    println!("{sequences} sequences, {steps} steps, relative difference up to {worst:.1e}");
+    eprintln!("{sequences} sequences, {steps} steps, relative difference up to {worst:.1e}");
 }
 
 const TOLERANCE: f64 = 1e-9;

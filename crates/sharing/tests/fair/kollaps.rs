@@ -1,4 +1,4 @@
-//! How far a formula without a fixed point is off: that of Kollaps (Gouveia et al., EuroSys 2020),
+//! How far a formula without a fixed point is off: that of Kollaps (Gouveia et al., `EuroSys` 2020),
 //! in which every sender computes the rates of its own paths from what it knows of the others' use.
 
 use sharing::{Demand, Problem};
@@ -89,7 +89,7 @@ fn one_pass_of_the_formula_is_not_the_fair_share() {
     };
     let (one, ten, worst) = (above(0.01), above(0.1), errors.last().unwrap() * 100.0);
     let median = errors[count / 2] * 100.0;
-    println!(
+    eprintln!(
         "{count} instances; some flow is off by more than 1 %: {one:.1} %, by more than 10 %: \
          {ten:.1} %; median {median:.2} %, worst {worst:.0} %"
     );
@@ -108,7 +108,7 @@ fn one_sender_with_two_paths_over_a_link() {
     // is overloaded 1.8 times, or, in the other order, shared evenly.
     let overload = settled(&problem, |_| 0).unwrap();
     let even = settled(&problem, |_| 1).unwrap();
-    println!("fair {fair:.2?}; own path first {overload:.2?}, last {even:.2?}");
+    eprintln!("fair {fair:.2?}; own path first {overload:.2?}, last {even:.2?}");
     same(&overload, &[100.0 / 11.0; 2], 1e-9);
     same(&even, &[5.0; 2], 1e-9);
 }

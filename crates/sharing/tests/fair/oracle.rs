@@ -92,7 +92,8 @@ fn load(problem: &Problem, rates: &[f64], link: usize, level: f64) -> f64 {
 pub(super) fn difference(left: &[f64], right: &[f64]) -> f64 {
     assert_eq!(left.len(), right.len());
     let pairs = left.iter().zip(right);
-    pairs.map(|(a, b)| if a == b { 0.0 } else { (a - b).abs() / a.max(*b) }).fold(0.0, f64::max)
+    // Of two zeros, none.
+    pairs.map(|(a, b)| (a - b).abs() / a.max(*b).max(f64::MIN_POSITIVE)).fold(0.0, f64::max)
 }
 
 #[track_caller]

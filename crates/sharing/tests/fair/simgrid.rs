@@ -1,4 +1,4 @@
-//! SimGrid (Casanova et al., JPDC 2014) as a second opinion: its model CM02 without corrections
+//! `SimGrid` (Casanova et al., JPDC 2014) as a second opinion: its model CM02 without corrections
 //! shares by weighted max-min too.
 
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ const PYTHON: &str = "/usr/bin/python3";
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fair/shares.py");
 const INSTANCES: usize = 1_000;
 
-/// Whether SimGrid is here. Where not, the test is skipped aloud, and fails in CI.
+/// Whether `SimGrid` is here. Where not, the test is skipped aloud, and fails in CI.
 #[expect(clippy::disallowed_methods, reason = "CI tells by its environment that it is CI")]
 fn present(test: &str) -> bool {
     let probe = Command::new(PYTHON).args(["-c", "import simgrid"]).output();
@@ -69,7 +69,7 @@ fn simgrid_gives_the_same_shares() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let theirs: Vec<f64> = said.lines().map(|line| line.parse().unwrap()).collect();
     let difference = difference(&ours, &theirs);
-    println!(
+    eprintln!(
         "{INSTANCES} instances, {} flows, relative difference up to {difference:.1e}",
         ours.len()
     );
