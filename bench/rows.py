@@ -10,6 +10,7 @@ from pathlib import Path
 import event_queue
 import labs
 import peers
+import shares
 import virtual
 from figures import Goodput, exact, percentile
 from labs import program, two_hosts
@@ -325,5 +326,6 @@ ROWS = {
     "dumbbell": dumbbell,
     "hosts": hosts,
     "events": event_queue.events,
+    **shares.ROWS,
     **virtual.ROWS,
 }

@@ -6,6 +6,7 @@ mod datagrams;
 mod events;
 mod memory;
 mod relay;
+mod sharing;
 mod stream;
 
 use std::process::ExitCode;
@@ -17,7 +18,8 @@ netarium-bench tcp-receive PORT SECONDS RECEIVE_BUFFER_BYTES (0: the kernel's ch
 netarium-bench relay SECONDS (between standard input and standard output)
 netarium-bench events LARGEST (a table: each queue, up to that many pending events)
 netarium-bench event QUEUE INCREMENTS PENDING (one of the table's numbers)
-netarium-bench memory flows|packets COUNT (bytes of each)";
+netarium-bench memory flows|packets COUNT (bytes of each)
+netarium-bench sharing (seconds that the shares of a system on standard input take)";
 
 /// What can go wrong, in words for whoever reads the benchmark's output.
 type Outcome = Result<(), Box<dyn std::error::Error>>;
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
         ["events", largest] => events::table(largest),
         ["event", queue, increments, pending] => events::one(queue, increments, pending),
         ["memory", what, count] => memory::each(what, count),
+        ["sharing"] => sharing::solve(),
         ["relay", seconds] => relay::copy(seconds),
         _ => Err(USAGE.into()),
     };

@@ -1,0 +1,58 @@
+"""The row of the solver of fair shares, beside SimGrid's."""
+
+import random
+import subprocess
+
+import simulators
+from machine import PROBE, finish, last_json, one_core, start
+
+
+def system(links, flows, joins):
+    """Links of three sizes, and flows over one to eight of them."""
+    dice = random.Random(1)
+    lines = [f"{links} {flows + joins} {joins}"]
+    for _ in range(links):
+        lines.append(f"{dice.choice((1e8, 1e9, 1e10)) * dice.uniform(0.5, 1)}")
+    for _ in range(flows + joins):
+        path = dice.sample(range(links), dice.randint(1, 8))
+        lines.append(f"{len(path)} {' '.join(map(str, path))}")
+    return "\n".join(lines) + "\n"
+
+
+def solve(text):
+    """Ours, on one core."""
+    process = start(one_core([PROBE, "sharing"]), stdin=subprocess.PIPE)
+    return last_json(finish(process, 120, text))
+
+
+def sharing(table, repetitions, short):
+    """Fair shares from scratch, and when one more flow joins."""
+    many = 20_000 if short else 100_000
+    for links, flows, joins in ((10_000, many, 0), (10_000, 10_000, 51), (1_000, 10_000, 51)):
+        # On few links nearly everybody's share changes: shown, and nothing asked of it.
+        limit = {"at_most": 1} if links == 10_000 else {}
+        what = f"{flows:,} flows, {links:,} links"
+        text = system(links, flows, joins)
+        for _ in range(repetitions):
+            ours = solve(text)
+            theirs = table.attempt(
+                "SimGrid", lambda: simulators.simulate("simgrid", "sharing", text=text))
+            parts = {"from scratch": ("scratch_s", {})}
+            if joins:
+                parts["one joins"] = ("join_s", limit)
+            for part, (key, must) in parts.items():
+                if theirs:
+                    table.peer("sharing", f"{what} SimGrid", part, "ms", theirs[key] * 1e3)
+                beside = (f"{what} SimGrid", part)
+                table.ours("sharing", what, part, "ms", ours[key] * 1e3, beside, **must)
+            if not theirs:
+                continue
+            if not joins:
+                times = theirs["scratch_s"] / ours["scratch_s"]
+                table.ours("sharing", what, "SimGrid/ours", "times", times, at_least=5)
+            # Equal if both solve the same system.
+            gap = abs(theirs["load"] / ours["load"] - 1)
+            table.ours("sharing", what, "loads differ", "", gap, at_most=1e-3)
+
+
+ROWS = {"sharing": sharing}
