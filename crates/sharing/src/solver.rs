@@ -2,8 +2,6 @@
 
 mod fill;
 mod state;
-#[cfg(test)]
-mod tests;
 
 use fill::Scratch;
 use state::{AT_CAP, FlowState, LinkState, Member, NOWHERE};

@@ -5,6 +5,7 @@ mod fair {
     mod agreement;
     mod changes;
     mod corners;
+    mod examples;
     mod instances;
     mod kollaps;
     mod oracle;

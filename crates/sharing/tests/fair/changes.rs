@@ -15,6 +15,9 @@ struct Followed {
     links: Vec<LinkKey>,
     keys: Vec<FlowKey>,
     problem: Problem,
+    /// The rate that was last told of each flow, and whether each link was a bottleneck.
+    known: Vec<f64>,
+    limited: Vec<bool>,
 }
 
 impl Followed {
@@ -23,7 +26,8 @@ impl Followed {
         let mut solver = Solver::new();
         let links = capacities.iter().map(|c| solver.add_link(*c)).collect();
         let problem = Problem { capacities, flows: Vec::new() };
-        Self { solver, links, keys: Vec::new(), problem }
+        let limited = vec![false; LINKS as usize];
+        Self { solver, links, keys: Vec::new(), problem, known: Vec::new(), limited }
     }
 
     /// A flow comes or goes or asks for something else, or a link changes.
@@ -34,6 +38,7 @@ impl Followed {
             0 | 1 if at < self.keys.len() => {
                 self.solver.remove_flow(self.keys.swap_remove(at));
                 self.problem.flows.swap_remove(at);
+                self.known.swap_remove(at);
             }
             2 if at < self.keys.len() => {
                 let flow = &mut self.problem.flows[at];
@@ -55,13 +60,27 @@ impl Followed {
                 let path: Vec<_> = flow.path.iter().map(|l| self.links[*l as usize]).collect();
                 self.keys.push(self.solver.add_flow(&path, flow.weight, flow.cap));
                 self.problem.flows.push(flow);
+                self.known.push(0.0);
             }
         }
     }
 
+    /// The rates now; whatever changed must have been told.
     fn solve(&mut self) -> Vec<f64> {
-        self.solver.solve();
-        self.keys.iter().map(|key| self.solver.rate(*key)).collect()
+        let changed = self.solver.solve().to_vec();
+        for (key, known) in self.keys.iter().zip(&mut self.known) {
+            let rate = self.solver.rate(*key);
+            assert!(changed.contains(key) || rate.to_bits() == known.to_bits(), "{key:?}");
+            *known = rate;
+        }
+        let turned: Vec<LinkKey> = self.solver.turned().collect();
+        for (link, limited) in self.links.iter().zip(&mut self.limited) {
+            let now = self.solver.is_bottleneck(*link);
+            assert_eq!(now, self.solver.limited_by(*link).len() > 0);
+            assert!(turned.contains(link) || now == *limited, "{link:?}");
+            *limited = now;
+        }
+        self.known.clone()
     }
 }
 
