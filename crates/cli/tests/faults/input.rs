@@ -105,7 +105,7 @@ fn file_and_schedule_rows() -> Vec<Row> {
             &["E0018", "colour"],
         ),
         ("bad filter", pair("[[mirror]]\nlink = \"a-b\"\nfilter = \"tcp prot 1\""), &["E0029"]),
-        ("too many", "[[generate]]\nkind = \"star\"\nhosts = 2000000".to_owned(), &["E0027"]),
+        ("too many", "[[generate]]\nkind = \"star\"\nhosts = 2000000".to_owned(), &["E0006"]),
         (
             "sweep of too many runs",
             pair("delay = { range = \"1 ms..1 s\", steps = 900000 }"),
