@@ -1,4 +1,5 @@
-//! How far a formula without a fixed point is off: that of Kollaps (Gouveia et al., `EuroSys` 2020),
+//! How far a formula without a fixed point is off: that of Kollaps (Gouveia et al., `EuroSys`
+//! 2020),
 //! in which every sender computes the rates of its own paths from what it knows of the others' use.
 
 use sharing::{Demand, Problem};
