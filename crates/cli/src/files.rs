@@ -125,8 +125,10 @@ fn next(plan: &Plan, file: &Path) -> String {
     let file = repeat::quote_path(file);
     match (plan.model, plan.programs.is_empty()) {
         (Model::Fluid, _) => format!("next: netarium sim {file}"),
-        (Model::Hop, true) => format!("next: netarium sim {file}, or netarium run {file}"),
-        (Model::Hop, false) => format!("next: netarium run {file}"),
+        (Model::Hop | Model::Collapsed(_), true) => {
+            format!("next: netarium sim {file}, or netarium run {file}")
+        }
+        (Model::Hop | Model::Collapsed(_), false) => format!("next: netarium run {file}"),
     }
 }
 

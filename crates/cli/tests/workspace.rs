@@ -13,9 +13,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("wire", &["base"]),
     ("topology", &["base"]),
-    ("fabric", &["base", "wire", "topology"]),
-    ("transport", &["base"]),
     ("sharing", &["base"]),
+    ("fabric", &["base", "wire", "topology", "sharing"]),
+    ("transport", &["base"]),
     ("lab", &["base", "wire", "topology", "fabric", "transport"]),
     ("sys", &["base"]),
     ("record", &["base", "wire", "topology", "fabric", "lab"]),
@@ -26,7 +26,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("sim", &["base", "topology", "fabric", "transport", "sharing", "lab", "record", "outcome"]),
     ("report", &["base", "topology", "lab", "record"]),
-    ("cli", &["base", "topology", "lab", "record", "emu", "sim", "report"]),
+    ("reproduce", &["base", "lab", "record", "report", "sharing", "sys"]),
+    ("cli", &["base", "topology", "lab", "record", "emu", "sim", "report", "reproduce"]),
     ("bench", &["base", "fabric", "lab", "record", "sharing", "sim", "sys", "transport"]),
 ];
 

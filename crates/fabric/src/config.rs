@@ -232,6 +232,45 @@ pub struct Network {
     /// Bytes that every packet costs on a wire beyond layer 3 (38 for Ethernet: preamble and
     /// start 8, header 14, check sequence 4, inter-frame gap 12).
     pub overhead: Bytes,
+    /// Emulate whole paths by this law; `None`: every queue of every hop.
+    pub collapsed: Option<Collapsed>,
+}
+
+/// How paths are emulated that are collapsed: each flow crosses one link with its path's delay and
+/// loss, whose rate is its present share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Collapsed {
+    /// How flows share links.
+    pub sharing: Sharing,
+    /// What caps a TCP flow beside the links.
+    pub window: Window,
+    /// Whether segments without payload take part in the sharing of the way that they go;
+    /// otherwise the way back is taken as sufficient.
+    pub acks: bool,
+}
+
+/// How flows share links.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sharing {
+    /// Max-min fair with weights in inverse proportion to the round trips.
+    #[default]
+    RttMaxMin,
+    /// Max-min fair.
+    MaxMin,
+    /// Not at all: each flow has its path's capacity.
+    None,
+}
+
+/// What caps a TCP flow's rate beside the links.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Window {
+    /// What it really sends, as observed.
+    #[default]
+    Auto,
+    /// Nothing.
+    Off,
+    /// This much in each round trip.
+    Fixed(Bytes),
 }
 
 /// A link between two nodes.

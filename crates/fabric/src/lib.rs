@@ -28,12 +28,12 @@ mod stats;
 mod tests;
 
 pub use config::{
-    Discipline, Jitter, JitterShape, LinkConfig, Loss, Network, NodeKind, QueueConfig, QueueLimit,
-    Rate, Reorder, Trace, Wire,
+    Collapsed, Discipline, Jitter, JitterShape, LinkConfig, Loss, Network, NodeKind, QueueConfig,
+    QueueLimit, Rate, Reorder, Sharing, Trace, Window, Wire,
 };
 pub use event::EventQueue;
 pub use network::{Fabric, Output, Refusal, ecmp};
-pub use packet::{Ecn, Packet};
+pub use packet::{Ecn, Packet, Part};
 pub use stats::{DropReason, LinkStats, QueueDelays, QueueLevel};
 
 use base::{Bytes, IfaceId, LinkId, NodeId};

@@ -33,8 +33,33 @@ pub struct Packet<B> {
     pub corrupt: Option<u32>,
     /// Mirror sessions whose filter matches, bit *i* for session *i*.
     pub mirrors: u64,
+    /// What it is to its flow.
+    pub part: Part,
     /// When it entered the fabric.
     pub entered: Time,
+}
+
+/// What a packet is to the flow that it belongs to. A super-packet counts by its gravest segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// No TCP: its flow has neither beginning nor end.
+    Datagram,
+    /// A segment with SYN and without ACK, which opens a connection.
+    Opening,
+    /// A segment with payload.
+    Data,
+    /// A segment that is neither of these: most of them are acknowledgements.
+    Bare,
+    /// A segment with FIN, after which no new data comes this way.
+    Closing,
+    /// A segment with RST, after which nothing comes either way.
+    Reset,
+}
+
+impl Part {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Datagram, Self::Opening, Self::Data, Self::Bare, Self::Closing, Self::Reset];
 }
 
 /// The ECN field's meaning (RFC 3168 §5).

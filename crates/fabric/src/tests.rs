@@ -43,7 +43,8 @@ fn line(links: &[LinkConfig]) -> Fabric<u32> {
         directions: [config.clone(), config.clone()],
         up: true,
     });
-    let network = Network { nodes, links: wires.collect(), overhead: Bytes::new(OVERHEAD) };
+    let network =
+        Network { nodes, links: wires.collect(), overhead: Bytes::new(OVERHEAD), collapsed: None };
     Fabric::try_new(&network, Box::new(routes), 1).unwrap()
 }
 
@@ -79,6 +80,7 @@ fn packet(body: u32, bytes: u32, links: usize) -> Packet<u32> {
         ecn: Ecn::NotCapable,
         corrupt: None,
         mirrors: 0,
+        part: crate::Part::Datagram,
         entered: Time::ZERO,
     }
 }

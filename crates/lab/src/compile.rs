@@ -109,7 +109,11 @@ fn settings(input: &Input<'_>, sink: &mut Sink) -> Plan {
         name: name.to_owned(),
         seed: lab.whole("seed").and_then(|seed| u64::try_from(seed).ok()).unwrap_or(1),
         duration: lab.span("duration").unwrap_or(Span::from_secs(60)),
-        model: if lab.text("model") == Some("fluid") { Model::Fluid } else { Model::Hop },
+        model: match lab.text("model") {
+            Some("collapsed") => Model::Collapsed(fabric::Collapsed::default()),
+            Some("fluid") => Model::Fluid,
+            _ => Model::Hop,
+        },
         overhead: overhead(lab, sink),
         routing: match lab.text("routing") {
             Some("hops") => Routing::Shortest(Metric::Hops),

@@ -9,7 +9,7 @@ use base::{
     Bandwidth, Bytes, Direction, FlowId, IfaceId, LinkId, MirrorId, NodeId, ProgramId, Ratio, Span,
     Time,
 };
-use fabric::{LinkConfig, Network, NodeKind, Wire};
+use fabric::{Collapsed, LinkConfig, Network, NodeKind, Wire};
 use transport::workload::{Arrivals, Pattern, Sizes, Think};
 
 use crate::expect::Expectation;
@@ -76,6 +76,8 @@ pub struct Plan {
 pub enum Model {
     /// Every packet crosses every link's queue.
     Hop,
+    /// Every packet crosses its whole path at once, at the flow's present share.
+    Collapsed(Collapsed),
     /// Flows are rates and queues are integrated between events (virtual clock only).
     Fluid,
 }
@@ -467,6 +469,10 @@ impl Plan {
             nodes: self.nodes.iter().map(|node| node.fabric).collect(),
             links: links.collect(),
             overhead: self.overhead,
+            collapsed: match self.model {
+                Model::Collapsed(law) => Some(law),
+                Model::Hop | Model::Fluid => None,
+            },
         }
     }
 

@@ -121,6 +121,14 @@ fn node_name(plan: &Plan, node: NodeId) -> &str {
     &plan.nodes[node.index()].name
 }
 
+fn model(model: Model) -> &'static str {
+    match model {
+        Model::Hop => "hop",
+        Model::Collapsed(_) => "collapsed",
+        Model::Fluid => "fluid",
+    }
+}
+
 fn lab(plan: &Plan) -> Vec<Pair> {
     let routing = match plan.routing {
         Routing::Shortest(Metric::Delay) => "delay",
@@ -138,7 +146,7 @@ fn lab(plan: &Plan) -> Vec<Pair> {
         ("name", text(&plan.name)),
         ("duration", quantity(plan.duration)),
         ("seed", plan.seed.to_string()),
-        ("model", text(if plan.model == Model::Fluid { "fluid" } else { "hop" })),
+        ("model", text(model(plan.model))),
         ("routing", text(routing)),
         ("overhead", quantity(plan.overhead)),
         ("precision", text(precision)),

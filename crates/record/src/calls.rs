@@ -23,7 +23,7 @@ pub use writer::{CallReport, CallWriter};
 pub const FILE: &str = "fabric.trace";
 
 const MAGIC: &[u8; 24] = b"netarium fabric calls \r\n";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// The longest frame that is read.
 const FRAME_LIMIT: usize = 1 << 20;
 /// The longest lab file that is read.

@@ -27,7 +27,9 @@ macro_rules! engine {
 impl Clockwork {
     pub(crate) fn try_new(plan: &Plan) -> Result<Self> {
         match plan.model {
-            Model::Hop => Ok(Self::Packets(Box::new(Simulation::try_new(plan)?))),
+            Model::Hop | Model::Collapsed(_) => {
+                Ok(Self::Packets(Box::new(Simulation::try_new(plan)?)))
+            }
             Model::Fluid => Ok(Self::Rates(Box::new(fluid::Simulation::try_new(plan)?))),
         }
     }

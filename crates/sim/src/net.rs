@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use base::{IfaceId, NodeId, Time};
-use fabric::{Ecn, EventQueue, Fabric, Forwarding, Packet};
+use fabric::{Ecn, EventQueue, Fabric, Forwarding, Packet, Part};
 use lab::routes::Routes;
-use transport::tcp::{Config, Endpoint, Segment, Statistics};
+use transport::tcp::{Config, Endpoint, Flags, Segment, Statistics};
 
 pub(crate) use crate::connections::State;
 use crate::connections::{Connection, Connections, End};
@@ -309,6 +309,10 @@ fn first_hop(routes: &Routes, leg: &Leg, hash: u32) -> IfaceId {
 }
 
 fn packet(leg: &Leg, now: Time, body: Body, hash: u32, bytes: u32, ecn: Ecn) -> Packet<Body> {
+    let part = match &body {
+        Body::Segment { segment, .. } => part(segment),
+        Body::Datagram { .. } => Part::Datagram,
+    };
     Packet {
         body,
         first: 0,
@@ -322,6 +326,7 @@ fn packet(leg: &Leg, now: Time, body: Body, hash: u32, bytes: u32, ecn: Ecn) -> 
         ecn,
         corrupt: None,
         mirrors: 0,
+        part,
         entered: now,
     }
 }
@@ -331,6 +336,21 @@ fn send(fabric: &mut Fabric<Body>, now: Time, leg: &Leg, out: IfaceId, packet: P
         fabric.originate(now, leg.node, packet);
     } else {
         fabric.inject(now, out, packet);
+    }
+}
+
+fn part(segment: &Segment) -> Part {
+    let has = |flag| segment.flags.contains(flag);
+    if has(Flags::RST) {
+        Part::Reset
+    } else if has(Flags::FIN) {
+        Part::Closing
+    } else if has(Flags::SYN) && !has(Flags::ACK) {
+        Part::Opening
+    } else if segment.length > 0 {
+        Part::Data
+    } else {
+        Part::Bare
     }
 }
 

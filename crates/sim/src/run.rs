@@ -268,6 +268,7 @@ impl Running<'_> {
 const fn model(model: Model) -> &'static str {
     match model {
         Model::Hop => "hop",
+        Model::Collapsed(_) => "collapsed",
         Model::Fluid => "fluid",
     }
 }

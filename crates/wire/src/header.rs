@@ -33,6 +33,9 @@ pub struct Header {
     pub protocol: u8,
     /// Source and destination port of TCP and UDP, 0 otherwise and in later fragments.
     pub ports: (u16, u16),
+    /// TCP's flags (RFC 9293 §3.1) and whether payload follows its header; `None` for other
+    /// protocols and later fragments.
+    pub tcp: Option<(u8, bool)>,
     /// Time to live, or hop limit.
     pub ttl: u8,
     /// Differentiated services code point.
@@ -81,6 +84,7 @@ impl Header {
             destination: address(16),
             protocol: fixed[9],
             ports: ports(fixed[9], transport),
+            tcp: tcp(fixed[9], transport),
             ttl: fixed[8],
             dscp: fixed[1] >> 2,
             ecn: fixed[1] & 3,
@@ -126,6 +130,7 @@ impl Header {
             destination: address(24),
             protocol,
             ports: ports(protocol, transport),
+            tcp: tcp(protocol, transport),
             ttl: fixed[7],
             dscp: (first >> 22) as u8 & 63,
             ecn: (first >> 20) as u8 & 3,
@@ -182,4 +187,12 @@ fn ports(protocol: u8, transport: &[u8]) -> (u16, u16) {
         }
         _ => (0, 0),
     }
+}
+
+fn tcp(protocol: u8, transport: &[u8]) -> Option<(u8, bool)> {
+    if protocol != Protocol::TCP {
+        return None;
+    }
+    let header = usize::from(transport.get(12)? >> 4) * 4;
+    Some((*transport.get(13)?, transport.len() > header))
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use base::{IfaceId, Time};
-use fabric::{Ecn, Packet};
+use fabric::{Ecn, Packet, Part};
 use lab::plan::{Filter, Iface, Plan};
 use wire::{Address, Header, Offload, SuperPacket};
 
@@ -87,6 +87,7 @@ impl Ingress {
             ecn: if header.ecn == 0 { Ecn::NotCapable } else { Ecn::Capable },
             corrupt: None,
             mirrors: self.mirrors(&header),
+            part: part(&header),
             entered: Time::ZERO,
         })
     }
@@ -111,5 +112,21 @@ impl Rule {
             && among(&self.host, &[header.source, header.destination])
             && among(&self.source, &[header.source])
             && among(&self.destination, &[header.destination])
+    }
+}
+
+/// What the packet is to its flow (RFC 9293 §3.1).
+fn part(header: &Header) -> Part {
+    const FIN: u8 = 1;
+    const SYN: u8 = 2;
+    const RST: u8 = 4;
+    const ACK: u8 = 16;
+    match header.tcp {
+        None => Part::Datagram,
+        Some((flags, _)) if flags & RST != 0 => Part::Reset,
+        Some((flags, _)) if flags & FIN != 0 => Part::Closing,
+        Some((flags, _)) if flags & (SYN | ACK) == SYN => Part::Opening,
+        Some((_, true)) => Part::Data,
+        Some((_, false)) => Part::Bare,
     }
 }

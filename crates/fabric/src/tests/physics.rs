@@ -229,7 +229,7 @@ fn equal_cost_ways_share_flows_but_never_split_one() {
     };
     let links = vec![wire([0, 1]), wire([1, 2]), wire([1, 2])];
     let nodes = vec![NodeKind::Edge, NodeKind::Router, NodeKind::Edge];
-    let network = Network { nodes, links, overhead: Bytes::new(OVERHEAD) };
+    let network = Network { nodes, links, overhead: Bytes::new(OVERHEAD), collapsed: None };
     let mut fabric = Fabric::try_new(&network, Box::new(routes), 1).unwrap();
     for flow in 0..1000u32 {
         for _ in 0..2 {
@@ -254,7 +254,7 @@ fn bad_links_are_refused() {
         up: true,
     };
     let nodes = vec![NodeKind::Edge; 2];
-    let network = Network { nodes, links: vec![wire], overhead: Bytes::ZERO };
+    let network = Network { nodes, links: vec![wire], overhead: Bytes::ZERO, collapsed: None };
     let refused = Fabric::<u32>::try_new(&network, Box::new(Routes::default()), 1);
     assert_eq!(refused.err().unwrap().to_string(), "link a-b: its rate is zero");
 }

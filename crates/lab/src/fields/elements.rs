@@ -22,9 +22,10 @@ pub(crate) const LAB: Section = Section {
         optional("seed", Shape::Whole(0, i64::MAX), "1", "Keys every random stream."),
         optional(
             "model",
-            Shape::Word(&["hop", "fluid"]),
+            Shape::Word(&["hop", "collapsed", "fluid"]),
             "hop",
-            "`hop`: packets cross every queue. `fluid`: flows are rates, queues are integrated \
+            "`hop`: packets cross every queue. `collapsed`: packets cross their whole path at \
+             once, at their flow's share of it. `fluid`: flows are rates, queues are integrated \
              between changes (`netarium sim` only).",
         ),
         optional(

@@ -1,7 +1,7 @@
 //! Calls as bytes.
 
 use base::{IfaceId, NodeId, Span, Time};
-use fabric::{Ecn, Packet};
+use fabric::{Ecn, Packet, Part};
 
 use super::Call;
 
@@ -72,7 +72,7 @@ fn put_packet<B>(out: &mut Vec<u8>, packet: &Packet<B>) {
         Ecn::Capable => 1,
         Ecn::Marked => 2,
     };
-    out.extend([packet.ttl, packet.dscp, ecn]);
+    out.extend([packet.ttl, packet.dscp, ecn, packet.part as u8]);
     put(out, packet.mirrors);
 }
 
@@ -122,7 +122,8 @@ impl Bytes<'_> {
         let count = u16::try_from(self.number()?).ok()?;
         let segment = self.number().filter(|size| *size <= LARGEST)? as u32;
         let last = self.number().filter(|size| *size <= LARGEST)? as u32;
-        let [ttl, dscp, ecn] = self.array()?;
+        let [ttl, dscp, ecn, part] = self.array()?;
+        let part = *Part::ALL.get(usize::from(part))?;
         let ecn = match ecn {
             0 => Ecn::NotCapable,
             1 => Ecn::Capable,
@@ -145,6 +146,7 @@ impl Bytes<'_> {
             ecn,
             corrupt,
             mirrors,
+            part,
             entered,
         })
     }

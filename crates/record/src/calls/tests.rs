@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use base::Span;
-use fabric::Ecn;
+use fabric::{Ecn, Part};
 use proptest::prelude::*;
 
 use super::*;
@@ -27,6 +27,7 @@ fn packet(seed: u64, entered: Time) -> Packet<()> {
         ecn: [Ecn::NotCapable, Ecn::Capable, Ecn::Marked][(seed % 3) as usize],
         corrupt: None,
         mirrors: if seed.is_multiple_of(5) { u64::MAX } else { 0 },
+        part: Part::ALL[(seed % 6) as usize],
         entered,
     }
 }

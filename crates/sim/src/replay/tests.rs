@@ -1,5 +1,5 @@
 use base::{IfaceId, NodeId, RandomStream, Span};
-use fabric::{Ecn, Output};
+use fabric::{Ecn, Output, Part};
 use record::calls::{CallWriter, Flaw};
 use record::run::RunRecord;
 
@@ -75,6 +75,7 @@ fn packet(plan: &Plan, random: &mut RandomStream) -> Packet<()> {
         ecn: if random.unit() > 0.5 { Ecn::Capable } else { Ecn::NotCapable },
         corrupt: None,
         mirrors: u64::from(random.unit() > 0.9),
+        part: Part::Data,
         entered: Time::ZERO,
     }
 }
