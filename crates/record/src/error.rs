@@ -53,6 +53,12 @@ pub enum Error {
         /// The limit.
         limit: u64,
     },
+    /// A table has other columns, names or values than this version writes.
+    #[error("`{}` is a table of another run or version", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
     /// A table is damaged.
     #[error("`{}` is no readable Parquet table", path.display())]
     Table {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use crate::run::{SCHEMA, Status};
-use crate::{Error, RunRecord, table};
+use crate::{Error, RunRecord, shares, table};
 
 /// `run.json` of 1,100 routers takes under 2 MB.
 const RECORD_LIMIT: u64 = 256 << 20;
@@ -123,7 +123,7 @@ impl RunFolder {
         if record.status != Status::Running {
             return Ok(false);
         }
-        for name in ["links.parquet", "flows.parquet"] {
+        for name in ["links.parquet", "flows.parquet", "transfers.parquet", shares::FILE] {
             table::join_parts(&self.path.join(name))?;
         }
         record.status = Status::Killed;

@@ -13,6 +13,7 @@ pub mod pcapng;
 mod recorder;
 pub mod run;
 pub mod sample;
+pub mod shares;
 pub mod table;
 
 pub use error::Error;
@@ -21,3 +22,4 @@ pub use histogram::{Distribution, Histogram};
 pub use recorder::{CaptureId, Recorder, RecorderHandle, RecorderOptions, RecorderReport};
 pub use run::RunRecord;
 pub use sample::{DropReason, FlowSample, Level, LinkSample, PacketRecord, Transfer};
+pub use shares::{FlowKind, ShareSample};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use base::Time;
 
-use crate::{Error, FlowSample, Level, LinkSample, PacketRecord, RunFolder, Transfer};
+use crate::{Error, FlowSample, Level, LinkSample, PacketRecord, RunFolder, ShareSample, Transfer};
 
 mod writer;
 
@@ -38,6 +38,8 @@ pub struct RecorderOptions {
     pub links: Vec<String>,
     /// Names of the flows, by `FlowId`.
     pub flows: Vec<String>,
+    /// Names of the nodes, by `NodeId`: needed for shares only.
+    pub nodes: Vec<String>,
     /// Capture files: `alice.eth0` becomes `alice.eth0.pcapng`.
     pub captures: Vec<String>,
     /// Wait for the writer rather than lose a record: for the virtual clock, which can wait.
@@ -65,6 +67,7 @@ pub(super) enum Message {
     Link(LinkSample),
     Flow(Box<FlowSample>),
     Transfer(Transfer),
+    Shares(Vec<ShareSample>),
     Packet {
         at: Time,
         capture: CaptureId,
@@ -194,6 +197,13 @@ impl RecorderHandle {
     /// Records a transfer that has ended.
     pub fn transfer(&self, transfer: Transfer) {
         self.send(Message::Transfer(transfer));
+    }
+
+    /// Records the shares of all live flows at the end of a sampling interval.
+    pub fn shares(&self, samples: Vec<ShareSample>) {
+        if !samples.is_empty() {
+            self.send(Message::Shares(samples));
+        }
     }
 
     /// Writes a line to `log.jsonl`; `source` names the element that speaks.

@@ -5,12 +5,12 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use base::{Bytes, Direction, FlowId, LinkId, Span, Time};
+use base::{Bytes, Direction, FlowId, LinkId, NodeId, Span, Time};
 use record::run::{SCHEMA, Status};
 use record::table::Table;
 use record::{
-    CaptureId, DropReason, Error, FlowSample, Histogram, Level, LinkSample, PacketRecord, Recorder,
-    RecorderOptions, RunFolder, RunRecord, Transfer,
+    CaptureId, DropReason, Error, FlowKind, FlowSample, Histogram, Level, LinkSample, PacketRecord,
+    Recorder, RecorderOptions, RunFolder, RunRecord, ShareSample, Transfer, shares,
 };
 
 const STARTED: u64 = 1_800_000_000_123_456_789;
@@ -117,6 +117,42 @@ fn transfers_come_back_from_their_table() {
 }
 
 #[test]
+fn shares_come_back_from_their_table() {
+    let parent = tempfile::tempdir().unwrap();
+    let folder = RunFolder::create(parent.path(), "shares").unwrap();
+    let nodes = ["a", "r", "b"].map(str::to_owned).to_vec();
+    let options = RecorderOptions { nodes: nodes.clone(), ..options() };
+    let recorder = Recorder::start(&folder, &options).unwrap();
+    let limited = ShareSample {
+        at: ms(50),
+        interval: Span::from_millis(50),
+        from: NodeId(0),
+        to: NodeId(2),
+        flow: u32::MAX,
+        kind: FlowKind::Stream,
+        share: Some(3_333_333),
+        demand: None,
+        sent_bytes: 20_833,
+    };
+    let free = ShareSample {
+        from: NodeId(2),
+        to: NodeId(1),
+        kind: FlowKind::Datagram,
+        share: None,
+        demand: Some(1_000_000),
+        ..limited
+    };
+    recorder.handle().shares(vec![limited, free]);
+    recorder.handle().shares(vec![]);
+    assert!(recorder.finish().error.is_none());
+    let path = folder.file(shares::FILE);
+    assert_eq!(Table::read(&path).unwrap().texts("kind").unwrap(), ["stream", "datagram"]);
+    assert_eq!(shares::read(&path, &nodes).unwrap(), [limited, free]);
+    let error = shares::read(&path, &nodes[..2]).unwrap_err();
+    assert!(matches!(error, Error::Foreign { .. }), "{error}");
+}
+
+#[test]
 fn a_lossless_recorder_takes_more_than_its_queue_holds() {
     let parent = tempfile::tempdir().unwrap();
     let folder = RunFolder::create(parent.path(), "patient").unwrap();
@@ -141,6 +177,7 @@ fn a_run_without_samples_has_empty_tables() {
     assert!(report.error.is_none());
     assert_eq!(Table::read(&folder.file("flows.parquet")).unwrap().rows(), 0);
     assert!(!folder.file("transfers.parquet").exists());
+    assert!(!folder.file(shares::FILE).exists());
 }
 
 #[test]

@@ -14,6 +14,7 @@ use crate::folder::file_name;
 use crate::table::{Cell, Column, Kind, Table, join_parts, write_part};
 use crate::{
     Distribution, DropReason, Error, FlowSample, Level, LinkSample, RunFolder, Transfer, pcapng,
+    shares,
 };
 
 /// Rows after which a part of a table is written.
@@ -27,10 +28,12 @@ pub(super) struct Writer {
     started_unix_ns: u64,
     links: Vec<ByteArray>,
     flows: Vec<ByteArray>,
+    nodes: Vec<ByteArray>,
     directions: [ByteArray; 2],
     link_samples: Growing,
     flow_samples: Growing,
     transfers: Growing,
+    shares: Growing,
     captures: Vec<Appended>,
     log: Appended,
     packets: u64,
@@ -60,10 +63,12 @@ impl Writer {
             started_unix_ns: options.started_unix_ns,
             links: names(&options.links),
             flows: names(&options.flows),
+            nodes: names(&options.nodes),
             directions: Direction::BOTH.map(|d| ByteArray::from(d.as_str())),
             link_samples: Growing::new(folder.file("links.parquet"), link_columns(), true),
             flow_samples: Growing::new(folder.file("flows.parquet"), flow_columns(), true),
             transfers: Growing::new(folder.file("transfers.parquet"), transfer_columns(), false),
+            shares: Growing::new(folder.file(shares::FILE), shares::columns(), false),
             captures: options.captures.iter().map(capture).collect::<Result<_, Error>>()?,
             log: Appended::create(folder.file("log.jsonl"))?,
             packets: 0,
@@ -89,6 +94,12 @@ impl Writer {
                 self.transfers.rows.push(transfer_row(&transfer, name));
                 self.transfers.write_if_large()
             }
+            Message::Shares(samples) => samples.iter().try_for_each(|sample| {
+                let from = name_of(&self.nodes, sample.from.index());
+                let to = name_of(&self.nodes, sample.to.index());
+                self.shares.rows.push(shares::row(sample, from, to));
+                self.shares.write_if_large()
+            }),
             Message::Packet { at, capture, outbound, comment, bytes } => {
                 let Some(file) = self.captures.get_mut(capture.0 as usize) else { return Ok(()) };
                 let unix_ns = self.started_unix_ns.saturating_add(at.as_nanos());
@@ -117,7 +128,8 @@ impl Writer {
         self.captures.iter_mut().try_for_each(Appended::flush)?;
         self.link_samples.write_if_old()?;
         self.flow_samples.write_if_old()?;
-        self.transfers.write_if_old()
+        self.transfers.write_if_old()?;
+        self.shares.write_if_old()
     }
 
     /// Writes all that waits. Each file is tried; the first error is returned.
@@ -126,7 +138,9 @@ impl Writer {
         for capture in &mut self.captures {
             first = first.and(capture.flush());
         }
-        for table in [&mut self.link_samples, &mut self.flow_samples, &mut self.transfers] {
+        for table in
+            [&mut self.link_samples, &mut self.flow_samples, &mut self.transfers, &mut self.shares]
+        {
             let written = table.write();
             let joined = join_parts(&table.path);
             first = first.and(written).and(joined);
