@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use base::{Bandwidth, Bytes, NodeId, Ratio, Span};
+pub use sharing::{Sharing, Window};
 
 /// One direction of a link.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -247,30 +248,6 @@ pub struct Collapsed {
     /// Whether segments without payload take part in the sharing of the way that they go;
     /// otherwise the way back is taken as sufficient.
     pub acks: bool,
-}
-
-/// How flows share links.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sharing {
-    /// Max-min fair with weights in inverse proportion to the round trips.
-    #[default]
-    RttMaxMin,
-    /// Max-min fair.
-    MaxMin,
-    /// Not at all: each flow has its path's capacity.
-    None,
-}
-
-/// What caps a TCP flow's rate beside the links.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Window {
-    /// What it really sends, as observed.
-    #[default]
-    Auto,
-    /// Nothing.
-    Off,
-    /// This much in each round trip.
-    Fixed(Bytes),
 }
 
 /// A link between two nodes.

@@ -13,13 +13,20 @@
 //! refills them with all others held, and adds those others whose bottleneck condition broke,
 //! until none did. The optimum being unique, what then holds everywhere is the optimum.
 //!
+//! **Senders.** In a decentralised emulation each sender keeps a [`FlowTable`], made from the
+//! topology and changed by [`Notice`]s alone: a flow has started, ended, or changed what it takes.
+//!
 //! Results are functions of the sequence of calls alone: nothing is hashed, and equal levels are
 //! taken in the order of identifiers.
 #![forbid(unsafe_code)]
 
+mod notice;
 mod problem;
 mod solver;
+mod table;
 pub mod tcp;
 
+pub use notice::{FlowName, Notice};
 pub use problem::{Demand, Problem};
 pub use solver::{Bottleneck, FlowKey, LinkKey, Solver};
+pub use table::{FlowTable, Law, Path, Sharing, Window};
