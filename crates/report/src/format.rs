@@ -1,7 +1,7 @@
 //! Numbers and names as people read them.
 
 /// Three significant digits, no exponent below 10^15, no trailing zeros after the point.
-pub(crate) fn number(value: f64) -> String {
+pub fn number(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();
     }
@@ -44,12 +44,12 @@ fn with_unit(value: f64, steps: &[Step]) -> String {
 }
 
 /// A data rate.
-pub(crate) fn rate(bit_per_s: f64) -> String {
+pub fn rate(bit_per_s: f64) -> String {
     with_unit(bit_per_s, RATE)
 }
 
 /// A time in seconds.
-pub(crate) fn seconds(s: f64) -> String {
+pub fn seconds(s: f64) -> String {
     if s == 0.0 {
         return "0 s".to_owned();
     }
@@ -62,12 +62,12 @@ pub(crate) fn nanos(ns: u64) -> String {
 }
 
 /// An amount of data.
-pub(crate) fn bytes(bytes: u64) -> String {
+pub fn bytes(bytes: u64) -> String {
     with_unit(bytes as f64, DATA)
 }
 
 /// A share from 0 to 1.
-pub(crate) fn share(share: f64) -> String {
+pub fn share(share: f64) -> String {
     format!("{} %", number(share * 100.0))
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn count(value: u64) -> String {
 }
 
 /// Text for HTML content and attributes.
-pub(crate) fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -114,7 +114,7 @@ pub(crate) fn escape(text: &str) -> String {
 }
 
 /// A moment in UTC, as `2026-11-21 05:02:14 UTC`.
-pub(crate) fn utc(unix_ms: u64) -> String {
+pub fn utc(unix_ms: u64) -> String {
     let (days, rest) = (unix_ms / 86_400_000, unix_ms / 1000 % 86_400);
     let (year, month, day) = civil(days);
     let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);

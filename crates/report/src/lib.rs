@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use record::{RunFolder, RunRecord};
 
 mod diff;
-mod format;
+mod document;
+mod figure;
+pub mod format;
 mod page;
 mod plot;
 mod series;
@@ -15,6 +17,8 @@ mod terminal;
 mod topology;
 
 pub use diff::{Change, Diff};
+pub use document::Document;
+pub use figure::{Axis, Figure, Line, Scale, Style};
 
 /// What can go wrong with a report.
 #[derive(Debug, thiserror::Error)]

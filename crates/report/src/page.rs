@@ -8,56 +8,39 @@ use record::{RunRecord, run};
 use crate::format::{self, escape};
 use crate::plot::{self, LINES, Plot};
 use crate::series::{Fold, Grid, Samples, Series, largest, link_key, styled, told_apart};
-use crate::{terminal, topology};
+use crate::{Document, terminal, topology};
 
 /// What is shown of the resolved lab at most, in bytes.
 pub(crate) const LAB_LIMIT: u64 = 1 << 20;
-const STYLE: &str = include_str!("page/style.css");
-const SCRIPT: &str = include_str!("page/script.js");
+pub(crate) const STYLE: &str = include_str!("page/style.css");
+pub(crate) const SCRIPT: &str = include_str!("page/script.js");
 /// Rows of a table in the page.
 const ROWS: usize = 200;
 
 pub(crate) fn render(record: &RunRecord, samples: &Samples, lab: Option<&str>) -> String {
-    let title = escape(&record.name);
-    let mut out = format!(
-        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-         <meta name=\"color-scheme\" content=\"light dark\">\
-         <title>{title}: Netarium run {}</title><style>{STYLE}</style></head><body><main>",
-        escape(&record.id)
-    );
-    header(&mut out, record);
-    section(&mut out, "Expectations", &expectations(record));
-    section(&mut out, "Network", &topology::render(record));
-    section(&mut out, "Over time", &plots(record, samples));
+    let mut page = Document::new(&format!("{}: Netarium run {}", record.name, record.id));
+    let mut head = String::new();
+    header(&mut head, record);
+    page.push(&head);
+    page.section("Expectations", &expectations(record));
+    page.section("Network", &topology::render(record));
+    page.section("Over time", &plots(record, samples));
     let flows = table(terminal::flow_rows(record), terminal::FLOW_NUMBERS);
-    section(&mut out, "Flows", &flows);
-    section(&mut out, "Transfers", &transfers(record, samples));
-    section(&mut out, "Programs", &programs(record));
-    section(&mut out, "Links", &table(terminal::link_rows(record), 2..8));
-    section(&mut out, "Events", &events(record));
-    section(&mut out, "How it was run", &provenance(record));
+    page.section("Flows", &flows);
+    page.section("Transfers", &transfers(record, samples));
+    page.section("Programs", &programs(record));
+    page.section("Links", &table(terminal::link_rows(record), 2..8));
+    page.section("Events", &events(record));
+    page.section("How it was run", &provenance(record));
     if let Some(lab) = lab {
         let lab = format!(
             "<details><summary>The lab as it ran, every default written out</summary>\
              <pre>{}</pre></details>",
             escape(lab)
         );
-        section(&mut out, "Lab", &lab);
+        page.section("Lab", &lab);
     }
-    let _ = writeln!(
-        out,
-        "<footer>Netarium {} · this page needs no network</footer></main>\
-         <div id=\"tip\" hidden></div><script>{SCRIPT}</script></body></html>",
-        escape(&record.version)
-    );
-    out
-}
-
-fn section(out: &mut String, title: &str, body: &str) {
-    if !body.is_empty() {
-        let _ = write!(out, "<section><h2>{title}</h2>{body}</section>");
-    }
+    page.finish(&record.version)
 }
 
 fn header(out: &mut String, record: &RunRecord) {
@@ -253,20 +236,8 @@ fn table(
     if rows.is_empty() {
         return String::new();
     }
-    let class = |index: usize| if numbers.contains(&index) { " class=\"num\"" } else { "" };
-    let mut out = String::from("<div class=\"scroll\"><table><thead><tr>");
-    for (index, head) in heads.iter().enumerate() {
-        let _ = write!(out, "<th{}>{head}</th>", class(index));
-    }
-    out.push_str("</tr></thead><tbody>");
-    for row in rows.iter().take(ROWS) {
-        out.push_str("<tr>");
-        for (index, cell) in row.iter().enumerate() {
-            let _ = write!(out, "<td{}>{}</td>", class(index), escape(cell));
-        }
-        out.push_str("</tr>");
-    }
-    out.push_str("</tbody></table></div>");
+    let shown = &rows[..rows.len().min(ROWS)];
+    let mut out = Document::table(&heads, shown, numbers);
     if rows.len() > ROWS {
         let _ = write!(out, "<p>{} more are in run.json.</p>", rows.len() - ROWS);
     }

@@ -10,22 +10,22 @@ use crate::series::{Grid, Series};
 mod curves;
 mod histogram;
 
-pub(crate) use curves::{completion, slowdown};
+pub(crate) use curves::{Log, completion, slowdown};
 pub(crate) use histogram::lateness;
 
 /// Line colours and dashes that stay apart for colour-blind eyes.
 pub(crate) const LINES: usize = 8;
 
 /// Drawn widths: one for wide pages, one for phones; the style sheet shows the one that fits.
-const WIDTHS: [(&str, f64); 2] = [("wide", 560.0), ("narrow", 350.0)];
-const HEIGHT: f64 = 230.0;
-const MARGIN: Margin = Margin { left: 52.0, right: 12.0, top: 12.0, bottom: 36.0 };
+pub(crate) const WIDTHS: [(&str, f64); 2] = [("wide", 560.0), ("narrow", 350.0)];
+pub(crate) const HEIGHT: f64 = 230.0;
+pub(crate) const MARGIN: Margin = Margin { left: 52.0, right: 12.0, top: 12.0, bottom: 36.0 };
 
-struct Margin {
-    left: f64,
-    right: f64,
-    top: f64,
-    bottom: f64,
+pub(crate) struct Margin {
+    pub(crate) left: f64,
+    pub(crate) right: f64,
+    pub(crate) top: f64,
+    pub(crate) bottom: f64,
 }
 
 /// Values over time.
@@ -40,7 +40,7 @@ pub(crate) struct Plot<'a> {
 }
 
 /// Round numbers from 0 to at least `max`: the step between them and their number.
-fn ticks(max: f64, wanted: usize) -> (f64, usize) {
+pub(crate) fn ticks(max: f64, wanted: usize) -> (f64, usize) {
     let raw = max / wanted as f64;
     let power = 10f64.powf(raw.log10().floor());
     let step = [1.0, 2.0, 2.5, 5.0, 10.0]
@@ -189,7 +189,7 @@ struct Scale {
     count: usize,
 }
 
-fn axis_y(out: &mut String, x0: f64, x1: f64, y: f64, label: &str) {
+pub(crate) fn axis_y(out: &mut String, x0: f64, x1: f64, y: f64, label: &str) {
     let _ = write!(
         out,
         "<path class=\"grid\" d=\"M{x0} {y:.1}H{x1}\"/>\
@@ -199,7 +199,7 @@ fn axis_y(out: &mut String, x0: f64, x1: f64, y: f64, label: &str) {
     );
 }
 
-fn axis_x(out: &mut String, x: f64, y0: f64, label: &str) {
+pub(crate) fn axis_x(out: &mut String, x: f64, y0: f64, label: &str) {
     let _ = write!(
         out,
         "<path class=\"tick\" d=\"M{x:.1} {y0}v4\"/>\
@@ -209,7 +209,7 @@ fn axis_x(out: &mut String, x: f64, y0: f64, label: &str) {
 }
 
 /// Titles of both axes; `place` is left, right and bottom of the plotted area.
-fn titles(out: &mut String, [x0, x1, y0]: [f64; 3], vertical: &str, horizontal: &str) {
+pub(crate) fn titles(out: &mut String, [x0, x1, y0]: [f64; 3], vertical: &str, horizontal: &str) {
     let middle = f64::midpoint(MARGIN.top, y0);
     let _ = write!(
         out,

@@ -15,14 +15,14 @@ const CLASSES: f64 = 4.0;
 
 /// An axis of powers of ten: log10 of its ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Log {
-    first: f64,
-    last: f64,
+pub(crate) struct Log {
+    pub(crate) first: f64,
+    pub(crate) last: f64,
 }
 
 impl Log {
     /// From the smallest to the largest of positive values, a little beyond both.
-    fn around(values: impl Iterator<Item = f64>) -> Option<Self> {
+    pub(crate) fn around(values: impl Iterator<Item = f64>) -> Option<Self> {
         let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
         for value in values.filter(|value| *value > 0.0) {
             low = low.min(value.log10());
@@ -32,12 +32,12 @@ impl Log {
         (high >= low).then_some(Self { first: low - wide * 0.04, last: low + wide * 1.04 })
     }
 
-    fn place(self, value: f64) -> f64 {
+    pub(crate) fn place(self, value: f64) -> f64 {
         ((value.max(1e-300).log10() - self.first) / (self.last - self.first)).clamp(0.0, 1.0)
     }
 
     /// Round values within: powers of ten, with 2 and 5 where there are few, at most `most`.
-    fn ticks(self, most: usize) -> Vec<f64> {
+    pub(crate) fn ticks(self, most: usize) -> Vec<f64> {
         let decades = self.first.floor() as i32..=self.last.ceil() as i32;
         let within = |factors: &[f64], skip: i32| -> Vec<f64> {
             let powers = decades.clone().filter(|power| power % skip == 0);

@@ -1,0 +1,442 @@
+//! Plots of points over any axis: what figures of papers are drawn with.
+
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+
+use crate::format::{escape, number};
+use crate::page::STYLE;
+use crate::plot::{HEIGHT, LINES, Log, MARGIN, WIDTHS, axis_x, axis_y, ticks, titles};
+
+/// Points that lie closer than this, in drawn units, are drawn as one.
+const CLOSE: f64 = 0.2;
+
+/// A plot with its axes and lines.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    /// What it shows.
+    pub title: String,
+    /// What exactly, below the title; may be empty.
+    #[serde(default)]
+    pub note: String,
+    /// The horizontal axis.
+    pub x: Axis,
+    /// The vertical axis.
+    pub y: Axis,
+    /// The lines, in the order of the legend.
+    pub lines: Vec<Line>,
+}
+
+/// An axis.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Axis {
+    /// What is on it, with its unit: `round trip in ms`.
+    pub title: String,
+    /// How values become places.
+    #[serde(default)]
+    pub scale: Scale,
+    /// Where it begins; by default at or below the least value.
+    #[serde(default)]
+    pub from: Option<f64>,
+    /// Where it ends; by default at or above the largest value.
+    #[serde(default)]
+    pub to: Option<f64>,
+}
+
+/// How values become places.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scale {
+    /// In proportion.
+    #[default]
+    Linear,
+    /// By their logarithm; values up to zero are not drawn.
+    Log,
+}
+
+/// One line of a plot.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Line {
+    /// Its name in the legend.
+    pub label: String,
+    /// How it is drawn.
+    #[serde(default)]
+    pub style: Style,
+    /// Its points. One that is not finite breaks the line.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// How a line is drawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Style {
+    /// Straight from point to point.
+    #[default]
+    Line,
+    /// Each value holds until the next point.
+    Steps,
+    /// Points only.
+    Dots,
+    /// What others are compared with: a thin line without colour.
+    Reference,
+}
+
+impl Axis {
+    /// A linear axis that fits its values.
+    pub fn linear(title: &str) -> Self {
+        Self { title: title.to_owned(), ..Self::default() }
+    }
+
+    /// A logarithmic axis that fits its values.
+    pub fn log(title: &str) -> Self {
+        Self { title: title.to_owned(), scale: Scale::Log, ..Self::default() }
+    }
+
+    /// The same axis with a fixed beginning.
+    #[must_use]
+    pub fn from(mut self, from: f64) -> Self {
+        self.from = Some(from);
+        self
+    }
+
+    /// The same axis with a fixed end.
+    #[must_use]
+    pub fn to(mut self, to: f64) -> Self {
+        self.to = Some(to);
+        self
+    }
+
+    /// Where values go: the place of each, 0 to 1, and round values with their labels.
+    fn range(&self, values: impl Iterator<Item = f64> + Clone, wanted: usize) -> Range {
+        match self.scale {
+            Scale::Linear => self.linear_range(values, wanted),
+            Scale::Log => {
+                let ends = [self.from, self.to].into_iter().flatten();
+                let log = Log::around(values.chain(ends)).unwrap_or(Log { first: 0.0, last: 1.0 });
+                let end = |fixed: Option<f64>, fitted| {
+                    fixed.filter(|value| *value > 0.0).map_or(fitted, f64::log10)
+                };
+                let log = Log { first: end(self.from, log.first), last: end(self.to, log.last) };
+                Range { low: log.first, high: log.last, log: Some(log), ticks: log.ticks(wanted) }
+            }
+        }
+    }
+
+    fn linear_range(&self, values: impl Iterator<Item = f64>, wanted: usize) -> Range {
+        let finite = values.filter(|value| value.is_finite());
+        let (least, most) = finite
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
+                (low.min(value), high.max(value))
+            });
+        let (least, most) = if least <= most { (least, most) } else { (0.0, 1.0) };
+        // Zero belongs on the axis unless that squeezes the values together.
+        let near_zero = least > 0.0 && least < most * 0.6;
+        let low = self.from.unwrap_or(if near_zero { 0.0 } else { least });
+        let high = self.to.unwrap_or(most).max(low);
+        let span = if high > low { high - low } else { low.abs().max(1.0) };
+        let (step, _) = ticks(span, wanted);
+        let first = self.from.unwrap_or((low / step + 1e-9).floor() * step);
+        let last = match self.to {
+            Some(to) if to > first => to,
+            _ => ((low + span) / step - 1e-6).ceil() * step,
+        };
+        let start = (first / step - 1e-6).ceil();
+        let count = ((last - start * step) / step + 1e-6).floor().max(0.0) as usize;
+        let ticks = (0..=count.min(50)).map(|index| (start + index as f64) * step).collect();
+        Range { low: first, high: last, log: None, ticks }
+    }
+}
+
+struct Range {
+    low: f64,
+    high: f64,
+    log: Option<Log>,
+    ticks: Vec<f64>,
+}
+
+impl Range {
+    /// 0 at the beginning, 1 at the end; beyond them outside.
+    fn place(&self, value: f64) -> f64 {
+        let value = if self.log.is_some() { value.max(1e-300).log10() } else { value };
+        (value - self.low) / (self.high - self.low)
+    }
+
+    fn drawn(&self, value: f64) -> bool {
+        value.is_finite() && (self.log.is_none() || value > 0.0)
+    }
+
+    /// Labels say as much as tells the ticks apart.
+    fn label(&self, value: f64) -> String {
+        let step = match (self.log, self.ticks.as_slice()) {
+            (None, [first, second, ..]) => second - first,
+            _ => return number(value),
+        };
+        if value.abs() < step * 1e-6 {
+            return "0".to_owned();
+        }
+        let digits = (1.0 - step.log10().floor()).clamp(0.0, 12.0) as usize;
+        let text = format!("{value:.digits$}");
+        if text.contains('.') {
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        } else {
+            text
+        }
+    }
+}
+
+impl Line {
+    /// A line from point to point.
+    pub fn new(label: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
+        Self { label: label.into(), style: Style::Line, points }
+    }
+
+    /// The same line drawn in another way.
+    #[must_use]
+    pub fn style(mut self, style: Style) -> Self {
+        self.style = style;
+        self
+    }
+}
+
+impl Figure {
+    /// A plot without lines.
+    pub fn new(title: impl Into<String>, x: Axis, y: Axis) -> Self {
+        Self { title: title.into(), x, y, ..Self::default() }
+    }
+
+    /// The same plot with a line more.
+    #[must_use]
+    pub fn line(mut self, line: Line) -> Self {
+        self.lines.push(line);
+        self
+    }
+
+    /// The plot as an HTML figure for a [`crate::Document`], drawn for wide and narrow pages.
+    pub fn html(&self) -> String {
+        let mut out = format!(
+            "<figure class=\"plot\"><figcaption><h3>{}</h3><p>{}</p></figcaption>\
+             <ul class=\"legend\">",
+            escape(&self.title),
+            escape(&self.note)
+        );
+        for (line, class) in self.lines.iter().zip(self.classes()) {
+            let sample = sample(line.style);
+            let _ = write!(
+                out,
+                "<li><svg width=\"22\" height=\"8\" aria-hidden=\"true\">\
+                 <path class=\"{class}\" d=\"M{sample}\"/></svg>{}</li>",
+                escape(&line.label)
+            );
+        }
+        out.push_str("</ul>");
+        for (class, width) in WIDTHS {
+            let _ = write!(
+                out,
+                "<svg class=\"{class}\" viewBox=\"0 0 {width} {HEIGHT}\" role=\"img\" \
+                 aria-label=\"{}: {} over {}\">",
+                escape(&self.title),
+                escape(&self.y.title),
+                escape(&self.x.title)
+            );
+            self.draw(&mut out, width);
+            out.push_str("</svg>");
+        }
+        out.push_str("</figure>");
+        out
+    }
+
+    /// The plot as a file of its own, with title and legend.
+    pub fn svg(&self) -> String {
+        let width = WIDTHS[0].1;
+        let top = 30.0 + 16.0 * self.lines.len() as f64;
+        let height = HEIGHT + top;
+        let mut out = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
+             width=\"{width}\" height=\"{height}\"><style>{STYLE}\nsvg{{font-family:sans-serif}}\
+             </style><rect width=\"{width}\" height=\"{height}\" style=\"fill:var(--card)\"/>\
+             <text class=\"name\" x=\"12\" y=\"20\">{}</text>",
+            escape(&self.title)
+        );
+        for (index, (line, class)) in self.lines.iter().zip(self.classes()).enumerate() {
+            let y = 36.0 + 16.0 * index as f64;
+            let _ = write!(
+                out,
+                "<g transform=\"translate(12 {y})\"><path class=\"{class}\" d=\"M{}\"/>\
+                 <text x=\"28\" y=\"8\">{}</text></g>",
+                sample(line.style),
+                escape(&line.label)
+            );
+        }
+        let _ = write!(out, "<g transform=\"translate(0 {top})\">");
+        self.draw(&mut out, width);
+        out.push_str("</g></svg>\n");
+        out
+    }
+
+    /// All points as comma-separated values: plot, line, x, y.
+    pub fn csv(figures: &[Self]) -> String {
+        let mut out = String::from("plot,line,x,y\n");
+        let quote = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
+        for figure in figures {
+            let plot = quote(&figure.title);
+            for line in &figure.lines {
+                let label = quote(&line.label);
+                for (x, y) in &line.points {
+                    let _ = writeln!(out, "{plot},{label},{x},{y}");
+                }
+            }
+        }
+        out
+    }
+
+    /// Classes of the lines: a colour and dash for each, references apart.
+    fn classes(&self) -> Vec<String> {
+        let (mut lines, mut references) = (0, 0);
+        let mut class = |style: Style| {
+            if style == Style::Reference {
+                references += 1;
+                return format!("line r{}", (references - 1) % 3);
+            }
+            lines += 1;
+            let dots = if style == Style::Dots { " dots" } else { "" };
+            format!("line s{}{dots}", (lines - 1) % LINES)
+        };
+        self.lines.iter().map(|line| class(line.style)).collect()
+    }
+
+    fn draw(&self, out: &mut String, width: f64) {
+        let points = self.lines.iter().flat_map(|line| line.points.iter());
+        let x =
+            self.x.range(points.clone().map(|point| point.0), if width > 400.0 { 6 } else { 4 });
+        let y = self.y.range(points.map(|point| point.1), 5);
+        let (x0, x1) = (MARGIN.left, width - MARGIN.right);
+        let (y0, y1) = (HEIGHT - MARGIN.bottom, MARGIN.top);
+        let at_x = |value: f64| x0 + (x1 - x0) * x.place(value);
+        let at_y = |value: f64| y0 - (y0 - y1) * y.place(value);
+        for value in &y.ticks {
+            axis_y(out, x0, x1, at_y(*value), &y.label(*value));
+        }
+        for value in &x.ticks {
+            axis_x(out, at_x(*value), y0, &x.label(*value));
+        }
+        titles(out, [x0, x1, y0], &escape(&self.y.title), &escape(&self.x.title));
+        // A nested element cuts off what a fixed axis leaves out; dots may reach over the edge.
+        let (left, top) = (x0 - 3.0, y1 - 3.0);
+        let (wide, high) = (x1 - x0 + 6.0, y0 - y1 + 6.0);
+        let _ = write!(
+            out,
+            "<svg x=\"{left}\" y=\"{top}\" width=\"{wide}\" height=\"{high}\" \
+             viewBox=\"{left} {top} {wide} {high}\">"
+        );
+        let place = |(a, b): (f64, f64)| (x.drawn(a) && y.drawn(b)).then(|| (at_x(a), at_y(b)));
+        for (line, class) in self.lines.iter().zip(self.classes()) {
+            let path = path(line, place);
+            let _ = write!(
+                out,
+                "<path class=\"{class}\" d=\"{path}\"><title>{}</title></path>",
+                escape(&line.label)
+            );
+        }
+        out.push_str("</svg>");
+    }
+}
+
+/// A line of the legend, after its `M`.
+fn sample(style: Style) -> &'static str {
+    if style == Style::Dots { "11 4h.01" } else { "1 4H21" }
+}
+
+fn path(line: &Line, place: impl Fn((f64, f64)) -> Option<(f64, f64)>) -> String {
+    let mut path = String::new();
+    let mut last: Option<(f64, f64)> = None;
+    let count = line.points.len();
+    for (index, point) in line.points.iter().enumerate() {
+        let Some((x, y)) = place(*point) else {
+            last = None;
+            continue;
+        };
+        let close = last.is_some_and(|(a, b)| (x - a).abs() < CLOSE && (y - b).abs() < CLOSE);
+        if close && index + 1 < count {
+            continue;
+        }
+        let _ = match (line.style, last) {
+            (Style::Dots, _) => write!(path, "M{x:.1} {y:.1}h.01"),
+            (_, None) => write!(path, "M{x:.1} {y:.1}h.01"),
+            (Style::Steps, Some(_)) => write!(path, "H{x:.1}V{y:.1}"),
+            (_, Some(_)) => write!(path, "L{x:.1} {y:.1}"),
+        };
+        last = Some((x, y));
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figure(points: Vec<(f64, f64)>) -> Figure {
+        Figure::new("A & B", Axis::linear("time in s"), Axis::linear("rate in Mbit/s"))
+            .line(Line::new("ours", points))
+            .line(Line::new("limit", vec![(0.0, 9.5), (60.0, 9.5)]).style(Style::Reference))
+    }
+
+    #[test]
+    fn axes_hold_their_values_between_round_ends() {
+        let axis = Axis::linear("");
+        let range = axis.range([9.1, 9.42].into_iter(), 5);
+        assert!(range.low <= 9.1 && range.low > 8.9 && range.high >= 9.42 && range.high < 9.6);
+        let range = axis.range([2.0, 10.0].into_iter(), 5);
+        assert!(range.low.abs() < 1e-12 && (range.high - 10.0).abs() < 1e-9);
+        let range = Axis::linear("").from(-1.0).to(1.0).range([0.0].into_iter(), 4);
+        assert!((range.place(0.0) - 0.5).abs() < 1e-12);
+        assert_eq!(range.label(range.ticks[1]), "-0.5");
+        let one = axis.range([5.0].into_iter(), 4);
+        assert!(one.place(5.0).is_finite() && !one.ticks.is_empty());
+    }
+
+    #[test]
+    fn ticks_that_are_close_are_told_apart() {
+        let range = Axis::linear("").range([200.01, 200.09].into_iter(), 4);
+        let labels: Vec<_> = range.ticks.iter().map(|tick| range.label(*tick)).collect();
+        let mut different = labels.clone();
+        different.dedup();
+        assert_eq!(labels, different);
+    }
+
+    #[test]
+    fn logarithmic_axes_leave_out_what_has_no_logarithm() {
+        let range = Axis::log("").range([0.0, 1.0, 100.0].into_iter(), 5);
+        assert!(!range.drawn(0.0) && range.drawn(1.0));
+        assert!((range.place(10.0) - 0.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn markup_is_escaped_and_gaps_break_lines() {
+        let gap = figure(vec![(0.0, 1.0), (1.0, 2.0), (2.0, f64::NAN), (3.0, 4.0), (4.0, 1.0)]);
+        let html = gap.html();
+        assert!(html.contains("A &amp; B") && !html.contains("NaN"));
+        let path = path(&gap.lines[0], |(x, y)| y.is_finite().then_some((x, y)));
+        assert_eq!(path.matches('M').count(), 2, "{path}");
+    }
+
+    #[test]
+    fn steps_hold_their_value() {
+        let line = Line::new("", vec![(0.0, 1.0), (5.0, 3.0)]).style(Style::Steps);
+        assert_eq!(path(&line, Some), "M0.0 1.0h.01H5.0V3.0");
+    }
+
+    #[test]
+    fn files_stand_alone() {
+        let svg = figure(vec![(0.0, 9.0), (60.0, 9.4)]).svg();
+        assert!(svg.starts_with("<svg xmlns=") && svg.contains("ours") && svg.contains("--s0"));
+        let csv = Figure::csv(&[figure(vec![(0.0, 9.25)])]);
+        assert_eq!(csv.lines().nth(1), Some("\"A & B\",\"ours\",0,9.25"));
+    }
+
+    #[test]
+    fn many_points_become_short_paths() {
+        let points = (0..100_000).map(|i| (f64::from(i) / 1e5, f64::from(i) / 1e5)).collect();
+        let path = path(&Line::new("", points), |(x, y)| Some((x * 500.0, y * 200.0)));
+        assert!(path.len() < 100_000, "{}", path.len());
+    }
+}
