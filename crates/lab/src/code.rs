@@ -106,11 +106,13 @@ codes! {
         "The node can talk to nobody but itself.",
     NoEffect "lab::W0003" "without effect":
         "The value is fine, but nothing will come of it.",
+    Approximated "lab::W0004" "taken more simply":
+        "The model of this lab has no such thing, and takes the nearest that it has.",
 }
 
 impl Code {
     /// Whether the lab can run all the same.
     pub const fn is_warning(self) -> bool {
-        matches!(self, Self::Unchecked | Self::Isolated | Self::NoEffect)
+        matches!(self, Self::Unchecked | Self::Isolated | Self::NoEffect | Self::Approximated)
     }
 }

@@ -9,11 +9,12 @@ use fabric::LinkConfig;
 use crate::code::Code;
 use crate::diagnostic::{Lines, Sink};
 use crate::files::Files;
-use crate::plan::{Limits, Metric, Model, Plan, Precision, Routing};
+use crate::plan::{Limits, Metric, Plan, Precision, Routing};
 use crate::tree::{At, Data, Table};
 
 mod address;
 mod check;
+mod collapsed;
 mod events;
 mod expectations;
 mod filter;
@@ -62,6 +63,8 @@ struct Places<'a> {
     /// Groups of programs, and of flows, by the name that was given.
     program_groups: BTreeMap<String, Vec<usize>>,
     flow_groups: BTreeMap<String, Vec<usize>>,
+    /// Events that change links, each with its `set`, by their positions.
+    changes: BTreeMap<usize, &'a Table>,
     /// Flows by name.
     flow_names: BTreeMap<String, usize>,
 }
@@ -109,11 +112,7 @@ fn settings(input: &Input<'_>, sink: &mut Sink) -> Plan {
         name: name.to_owned(),
         seed: lab.whole("seed").and_then(|seed| u64::try_from(seed).ok()).unwrap_or(1),
         duration: lab.span("duration").unwrap_or(Span::from_secs(60)),
-        model: match lab.text("model") {
-            Some("collapsed") => Model::Collapsed(fabric::Collapsed::default()),
-            Some("fluid") => Model::Fluid,
-            _ => Model::Hop,
-        },
+        model: collapsed::model(lab, sink),
         overhead: overhead(lab, sink),
         routing: match lab.text("routing") {
             Some("hops") => Routing::Shortest(Metric::Hops),

@@ -3,7 +3,10 @@
 use std::fmt::Write;
 
 use base::{Direction, IfaceId, NodeId};
-use fabric::{Discipline, Jitter, JitterShape, LinkConfig, Loss, QueueConfig, QueueLimit, Rate};
+use fabric::{
+    Discipline, Jitter, JitterShape, LinkConfig, Loss, QueueConfig, QueueLimit, Rate, Sharing,
+    Window,
+};
 
 use crate::plan::{
     Action, Command, Event, Metric, MirrorTarget, Model, Plan, Precision, Program, Ready, Restart,
@@ -121,12 +124,29 @@ fn node_name(plan: &Plan, node: NodeId) -> &str {
     &plan.nodes[node.index()].name
 }
 
-fn model(model: Model) -> &'static str {
-    match model {
-        Model::Hop => "hop",
-        Model::Collapsed(_) => "collapsed",
-        Model::Fluid => "fluid",
-    }
+/// The model, with its settings where it has any.
+fn model(model: Model) -> Vec<Pair> {
+    let law = match model {
+        Model::Hop => return vec![("model", text("hop"))],
+        Model::Fluid => return vec![("model", text("fluid"))],
+        Model::Collapsed(law) => law,
+    };
+    let sharing = match law.sharing {
+        Sharing::RttMaxMin => "rtt-max-min",
+        Sharing::MaxMin => "max-min",
+        Sharing::None => "none",
+    };
+    let window = match law.window {
+        Window::Auto => text("auto"),
+        Window::Off => text("off"),
+        Window::Fixed(size) => quantity(size),
+    };
+    vec![
+        ("model", text("collapsed")),
+        ("sharing", text(sharing)),
+        ("window", window),
+        ("acks", law.acks.to_string()),
+    ]
 }
 
 fn lab(plan: &Plan) -> Vec<Pair> {
@@ -146,12 +166,14 @@ fn lab(plan: &Plan) -> Vec<Pair> {
         ("name", text(&plan.name)),
         ("duration", quantity(plan.duration)),
         ("seed", plan.seed.to_string()),
-        ("model", text(model(plan.model))),
+    ];
+    pairs.extend(model(plan.model));
+    pairs.extend([
         ("routing", text(routing)),
         ("overhead", quantity(plan.overhead)),
         ("precision", text(precision)),
         ("realtime", plan.realtime.to_string()),
-    ];
+    ]);
     pairs.extend(plan.tick.map(|tick| ("tick", quantity(tick))));
     pairs.push(("tolerance", table(&tolerance)));
     pairs.push(("interval", quantity(plan.interval)));

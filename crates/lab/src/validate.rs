@@ -160,6 +160,11 @@ fn check_shape(value: &Value, key: &str, shape: &Shape, sink: &mut Sink) {
         (Shape::Variant(variant), Data::Table(table)) => {
             check_variant(table, variant, &value.at, sink);
         }
+        (Shape::Either([Shape::Word(words), quantity]), Data::Text(text))
+            if quantity.is_quantity() =>
+        {
+            check_word_or_quantity(value, key, (words, text), quantity, sink);
+        }
         (Shape::Either(shapes), _) => {
             match shapes.iter().find(|shape| shape.takes(&value.data)) {
                 Some(shape) => check_shape(value, key, shape, sink),
@@ -176,6 +181,26 @@ fn check_shape(value: &Value, key: &str, shape: &Shape, sink: &mut Sink) {
             check_quantity(value, key, shape, sink);
         }
         _ => wrong_type(value, key, &shape.wanted(), sink),
+    }
+}
+
+/// What begins with a letter was meant for a word.
+fn check_word_or_quantity(
+    value: &Value,
+    key: &str,
+    (words, text): (&[&str], &str),
+    quantity: &Shape,
+    sink: &mut Sink,
+) {
+    if words.contains(&text) {
+        return;
+    }
+    if text.trim_start().starts_with(|c: char| c.is_alphabetic()) {
+        let kind = format!("it takes {}, or one of", quantity.wanted());
+        sink.report(Code::UnknownWord, &value.at, format!("`{key}` cannot be `{text}`"))
+            .help(suggest(text, words.iter().copied(), &kind));
+    } else {
+        check_quantity(value, key, quantity, sink);
     }
 }
 

@@ -58,11 +58,55 @@ fn bad_input_is_refused_with_its_numbers() {
         ("absurd-counts", Code::Limit),
         ("workloads-at-odds", Code::Conflict),
         ("broken-workload-files", Code::BadTrace),
+        ("collapsed-settings", Code::UnknownWord),
+        ("collapsed-without", Code::Conflict),
+        ("collapsed-impossible", Code::Conflict),
+        ("collapsed-events", Code::Conflict),
     ];
     for (name, code) in cases {
         let found = found(name);
         assert!(found.list().iter().any(|d| d.code == code), "{name}: {:?}", found.list());
         insta::assert_snapshot!(name, render(&found));
+    }
+}
+
+/// What the collapsed model takes more simply, or not at all, is said once for all links.
+#[test]
+fn what_collapsing_loses_is_said_once() {
+    let found = found("collapsed-simplified");
+    let codes: Vec<Code> = found.list().iter().map(|d| d.code).collect();
+    let (none, simpler) = (Code::NoEffect, Code::Approximated);
+    assert_eq!(codes, [none, simpler, simpler, none]);
+    insta::assert_snapshot!("collapsed-simplified", render(&found));
+    // The same links as they are have nothing to warn about.
+    let hop = case("collapsed-simplified").replace("collapsed", "hop");
+    let lab = parse_with("lab.toml", &hop, Path::new(""), &Overrides::default()).unwrap();
+    assert!(lab.warnings.is_empty(), "{:?}", lab.warnings.list());
+}
+
+#[test]
+fn windows_are_words_or_sizes() {
+    let read = |window: &str| {
+        let text = format!("lab = {{ model = \"collapsed\", window = {window} }}");
+        parse_with("lab.toml", &text, Path::new(""), &Overrides::default())
+    };
+    for window in ["\"auto\"", "\"off\"", "\"64 B\"", "\"1 GiB\""] {
+        assert!(read(window).is_ok(), "{window}");
+    }
+    let wrong = [
+        ("\"tiny\"", Code::UnknownWord, "it takes an amount of data (`\"64 KiB\"`), or one of"),
+        ("\"Off\"", Code::UnknownWord, "did you mean `off`?"),
+        ("\"10 ms\"", Code::Quantity, "B"),
+        ("65536", Code::Quantity, "quantities are texts"),
+        ("\"63 B\"", Code::OutOfRange, "from 64 B to 1 GiB"),
+        ("\"2 GiB\"", Code::OutOfRange, "from 64 B to 1 GiB"),
+        ("true", Code::WrongType, ""),
+    ];
+    for (window, code, help) in wrong {
+        let errors = read(window).unwrap_err();
+        let [error] = errors.list() else { panic!("{window}: {:?}", errors.list()) };
+        let said = error.help.clone().unwrap_or_default();
+        assert!(error.code == code && said.contains(help), "{window}: {error:?}");
     }
 }
 

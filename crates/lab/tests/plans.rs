@@ -3,8 +3,10 @@
 use std::path::Path;
 
 use base::{Bandwidth, Bytes, LinkId, Span, Time};
-use fabric::{Discipline, JitterShape, Loss, NodeKind, QueueLimit, Rate};
-use lab::plan::{Action, Command, Metric, MirrorTarget, Plan, Ready, Routing, Traffic};
+use fabric::{
+    Collapsed, Discipline, JitterShape, Loss, NodeKind, QueueLimit, Rate, Sharing, Window,
+};
+use lab::plan::{Action, Command, Metric, MirrorTarget, Model, Plan, Ready, Routing, Traffic};
 use lab::{Overrides, TEMPLATES, parse_with, resolved, template};
 
 fn trusting() -> Overrides {
@@ -302,6 +304,36 @@ fn defaults_are_those_of_the_book() {
     );
     let limit = far.links[0].directions[0].queue.limit;
     assert_eq!(limit, QueueLimit::Bytes(Bytes::new(1_250_000)));
+}
+
+#[test]
+fn the_collapsed_model_has_settings() {
+    let text = "[lab]\nmodel = \"collapsed\"\n[[generate]]\nkind = \"star\"\nhosts = 2";
+    assert_eq!(read(text).model, Model::Collapsed(Collapsed::default()));
+    let set = |pairs: &[(&str, &str)]| {
+        let set = pairs.iter().map(|(key, value)| (format!("lab.{key}"), (*value).to_owned()));
+        let plans = read_with(text, &Overrides { set: set.collect(), ..trusting() });
+        plans.iter().for_each(round_trip);
+        plans.into_iter().map(|plan| plan.model).collect::<Vec<_>>()
+    };
+    let sizes = "{ sweep = [\"off\", \"64 KiB\"] }";
+    let swept = set(&[("sharing", "{ sweep = [\"max-min\", \"none\"] }"), ("window", sizes)]);
+    let law = |sharing, window| Model::Collapsed(Collapsed { sharing, window, acks: false });
+    let size = Window::Fixed(Bytes::new(65_536));
+    assert_eq!(
+        swept,
+        [
+            law(Sharing::MaxMin, Window::Off),
+            law(Sharing::MaxMin, size),
+            law(Sharing::None, Window::Off),
+            law(Sharing::None, size),
+        ]
+    );
+    let acks = Collapsed { acks: true, window: Window::Auto, sharing: Sharing::RttMaxMin };
+    assert_eq!(
+        set(&[("acks", "true"), ("window", "auto"), ("sharing", "rtt-max-min")]),
+        [Model::Collapsed(acks)]
+    );
 }
 
 #[test]

@@ -128,7 +128,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    fn set(&mut self, at: Time, link: LinkId, table: &Table, configs: &mut [LinkConfig; 2]) {
+    fn set(&mut self, at: Time, link: LinkId, table: &'a Table, configs: &mut [LinkConfig; 2]) {
         for direction in Direction::BOTH {
             let before = &mut configs[direction.index()];
             let mut config = before.clone();
@@ -145,6 +145,7 @@ impl<'a> Compiler<'a> {
             let text = format!("link {name} {}: {changes}", direction.as_str());
             *before = config.clone();
             let action = Action::Set { link, direction, config: Box::new(config) };
+            self.places.changes.insert(self.plan.events.len(), table);
             self.plan.events.push(Event { at, action, text });
         }
     }

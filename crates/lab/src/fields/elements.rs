@@ -29,6 +29,32 @@ pub(crate) const LAB: Section = Section {
              between changes (`netarium sim` only).",
         ),
         optional(
+            "sharing",
+            Shape::Word(&["rtt-max-min", "max-min", "none"]),
+            "rtt-max-min",
+            "With `model = \"collapsed\"`: how flows share links. `rtt-max-min`: max-min fair, in \
+             inverse proportion to the round trips. `max-min`: alike. `none`: each flow has its \
+             path's capacity.",
+        ),
+        optional(
+            "window",
+            Shape::Either(&[
+                Shape::Word(&["auto", "off"]),
+                Shape::Data(Bytes::new(64), Bytes::new(1 << 30)),
+            ]),
+            "auto",
+            "With `model = \"collapsed\"`: what caps a TCP flow beside links. `\"auto\"`: what it \
+             is seen to send; `\"off\"`: nothing; a size from 64 B to 1 GiB, such as `\"64 KiB\"`: this \
+             much in each round trip.",
+        ),
+        optional(
+            "acks",
+            Shape::Flag,
+            "false",
+            "With `model = \"collapsed\"`: whether TCP segments without payload take part in the \
+             sharing; otherwise they pass beside it.",
+        ),
+        optional(
             "routing",
             Shape::Word(&["delay", "hops", "metric", "none"]),
             "delay",
