@@ -76,8 +76,18 @@ fn what_collapsing_loses_is_said_once() {
     let found = found("collapsed-simplified");
     let codes: Vec<Code> = found.list().iter().map(|d| d.code).collect();
     let (none, simpler) = (Code::NoEffect, Code::Approximated);
-    assert_eq!(codes, [none, simpler, simpler, none]);
+    assert_eq!(codes, [simpler, none, simpler, simpler]);
     insta::assert_snapshot!("collapsed-simplified", render(&found));
+    // A law that no other link of a path can disturb stays what it is.
+    let alone = r#"
+        lab = { model = "collapsed" }
+        node = { a = {}, b = {} }
+        link = [{ ends = ["a", "b"], jitter = { distribution = "uniform", spread = "1 ms" },
+                  loss = { model = "gilbert-elliott", p = "1 %", r = "50 %" },
+                  reorder = { probability = "1 %", by = "1 ms" } }]
+    "#;
+    let lab = parse_with("lab.toml", alone, Path::new(""), &Overrides::default()).unwrap();
+    assert!(lab.warnings.is_empty(), "{:?}", lab.warnings.list());
     // The same links as they are have nothing to warn about.
     let hop = case("collapsed-simplified").replace("collapsed", "hop");
     let lab = parse_with("lab.toml", &hop, Path::new(""), &Overrides::default()).unwrap();

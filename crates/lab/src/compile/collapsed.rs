@@ -57,6 +57,8 @@ struct Rule {
     key: &'static str,
     code: Code,
     has: fn(&LinkConfig) -> bool,
+    /// What is joined on a path: a path that crosses only one link with it keeps that link's law.
+    joins: Option<fn(&LinkConfig) -> bool>,
     what: &'static str,
     help: &'static str,
 }
@@ -66,13 +68,15 @@ const RULES: &[Rule] = &[
         key: "trace",
         code: Code::Conflict,
         has: |config| matches!(config.rate, Rate::Trace(_)),
-        what: "collapsed links have constant rates",
+        joins: None,
+        what: "links that are shared have constant rates",
         help: "use `model = \"hop\"`, or change `rate` by `[[at]]`",
     },
     Rule {
         key: "queue",
         code: Code::NoEffect,
         has: |config| !matches!(config.queue.discipline, Discipline::DropTail),
+        joins: None,
         what: "collapsed links have no queues, and no queue discipline",
         help: "each flow has a drop-tail queue of its own instead; to study queues, use \
                `model = \"hop\"`",
@@ -81,23 +85,27 @@ const RULES: &[Rule] = &[
         key: "loss",
         code: Code::Approximated,
         has: |config| matches!(config.loss, Loss::GilbertElliott { .. }),
-        what: "of Gilbert-Elliott loss, the collapsed model takes the mean",
-        help: "packets are lost independently; for bursts of losses, use `model = \"hop\"`",
+        joins: Some(|config| config.loss != Loss::None),
+        what: "its mean counts where a path has loss on other links, too",
+        help: "packets are lost independently there; for bursts of losses, use `model = \"hop\"`",
     },
     Rule {
         key: "jitter",
         code: Code::Approximated,
         has: |config| config.jitter.as_ref().is_some_and(shaped),
-        what: "of jitter, the collapsed model takes mean and variance",
-        help: "a path's jitter is independent and normal, with the summed variance of its links; \
-               for the shape of delays, use `model = \"hop\"`",
+        joins: Some(|config| config.jitter.is_some()),
+        what: "its mean and variance count where a path has jitter on other links, too",
+        help: "the sum is taken as normal and independent there; for the shape of delays, use \
+               `model = \"hop\"`",
     },
     Rule {
         key: "reorder",
-        code: Code::NoEffect,
+        code: Code::Approximated,
         has: |config| config.reorder.is_some(),
-        what: "the collapsed model keeps a flow's packets in order",
-        help: "for packets that overtake others, use `model = \"hop\"`",
+        joins: Some(|config| config.reorder.is_some()),
+        what: "a path reorders once, however many of its links do",
+        help: "packets are held back by the mean of the links' times; for each, use \
+               `model = \"hop\"`",
     },
 ];
 
@@ -124,6 +132,9 @@ impl Compiler<'_> {
             let Some(found) = self.links_with(rule).or_else(|| self.events_with(rule)) else {
                 continue;
             };
+            if rule.joins.is_some_and(|joins| !self.several_links(joins)) {
+                continue;
+            }
             let more = match found.more {
                 0 => String::new(),
                 1 => " and one more".to_owned(),
@@ -147,6 +158,20 @@ impl Compiler<'_> {
             diagnostic.also(&model.at, "this model takes whole paths from the lab's own routes");
         }
         diagnostic.help("another `routing`, or `model = \"hop\"`");
+    }
+
+    /// Whether more than one link is like that, now or after an event.
+    fn several_links(&self, like: fn(&LinkConfig) -> bool) -> bool {
+        let links = self.plan.links.iter().enumerate();
+        let now = links
+            .filter(|(_, link)| link.directions.iter().any(like))
+            .map(|(index, _)| LinkId::at(index));
+        let later = self.plan.events.iter().filter_map(|event| match &event.action {
+            Action::Set { link, config, .. } if like(config) => Some(*link),
+            _ => None,
+        });
+        let mut all = now.chain(later);
+        all.next().is_some_and(|first| all.any(|other| other != first))
     }
 
     fn links_with(&self, rule: &Rule) -> Option<Found> {
