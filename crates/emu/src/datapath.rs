@@ -29,6 +29,10 @@ use record::{CaptureId, Histogram, RecorderHandle};
 use crate::enclosure::Enclosure;
 use crate::{Error, Result};
 
+/// Share of a CPU above which real-time scheduling is given up for a while, so that the programs
+/// under test get their turn and the kernel's own throttle (95 %) never strikes.
+pub(crate) const REALTIME_SHARE: f64 = 0.7;
+
 /// What the data path is told before it starts.
 pub(crate) struct Setup {
     /// The network to emulate.
@@ -51,6 +55,7 @@ pub(crate) struct Setup {
 
 enum Command {
     Change(Change),
+    Realtime(f64),
     Finish,
 }
 
@@ -94,8 +99,12 @@ pub(crate) struct Report {
     pub(crate) gathered: f64,
     /// The wake-up time that was subtracted from arrivals.
     pub(crate) wake_up: Span,
+    /// How long its thread waited for a CPU, where the kernel tells.
+    pub(crate) cpu_wait: Option<Span>,
     /// Whether real-time scheduling was granted.
     pub(crate) realtime: bool,
+    /// How long real-time scheduling was suspended.
+    pub(crate) suspended: Span,
     /// How long packets waited in each link direction's queue, as the batches count them.
     pub(crate) queue_delays: Vec<Histogram>,
     /// Events of the fabric.
@@ -147,6 +156,11 @@ impl Datapath {
     /// Schedules a change; one whose time has passed takes effect at once.
     pub(crate) fn change(&self, change: Change) {
         self.send(Command::Change(change));
+    }
+
+    /// Suspends real-time scheduling where its thread takes more than `share` of a CPU.
+    pub(crate) fn limit_realtime(&self, share: f64) {
+        self.send(Command::Realtime(share));
     }
 
     /// The next batch of counters, if there is one.

@@ -3,11 +3,12 @@
 
 mod ends;
 mod lab;
+mod load;
 mod message;
 mod summary;
 mod verdict;
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -40,6 +41,36 @@ pub struct Options {
     pub engine: Option<Engine>,
     /// Keep the lab up until its duration is over, though all programs and flows have ended.
     pub stay: bool,
+    /// Who says when the lab begins; `None`: it begins as soon as it stands.
+    pub starter: Option<Arc<Starter>>,
+}
+
+/// Lets labs that were set up one by one begin together. A byte is written when a lab stands, and
+/// a byte that arrives lets it begin; at end-of-file it ends in order, because whoever started it
+/// is gone.
+#[derive(Debug)]
+pub struct Starter(UnixStream);
+
+impl Starter {
+    /// The other end of `stream` says when.
+    pub fn new(stream: UnixStream) -> Self {
+        Self(stream)
+    }
+
+    fn wants_to_begin(&self) {
+        // Whoever is gone is noticed when reading.
+        let _ = (&self.0).write(&[1]);
+    }
+
+    /// Whether it has said that the lab may begin; `None` when it is gone.
+    fn hear(&self) -> Option<bool> {
+        match (&self.0).read(&mut [0]) {
+            Ok(0) => None,
+            Ok(_) => Some(true),
+            Err(e) if e.kind() == ErrorKind::Interrupted => Some(false),
+            Err(_) => None,
+        }
+    }
 }
 
 /// How far a run is.
@@ -107,7 +138,9 @@ pub fn run(
             return Err(error);
         }
     };
-    let ending = attend(&mut handle, plan, &folder, progress);
+    let mut usher = Usher { plan, folder: &folder, registration: None, others: None };
+    let ending = attend(&mut handle, options.starter.as_deref(), &mut usher, progress);
+    drop(usher);
     handle.end();
     let exit = handle.wait()?;
     match ending {
@@ -162,25 +195,36 @@ fn killed(folder: &RunFolder, code: u8, how: &str) -> Result<RunRecord> {
 /// Hears the lab out.
 fn attend(
     handle: &mut LabHandle,
-    plan: &Plan,
-    folder: &RunFolder,
+    starter: Option<&Starter>,
+    usher: &mut Usher<'_>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<End> {
     let mut signals = Signals::listen()?;
     let mut lines = BufReader::new(handle.channel().try_clone().map_err(Error::Channel)?);
-    let mut registration: Option<Registration> = None;
+    let mut starter = starter;
     let mut asked = 0;
     loop {
-        let mut fds = [
+        let mut fds = vec![
             PollFd::new(lines.get_ref(), PollFlags::IN),
             PollFd::new(&signals.pipe, PollFlags::IN),
         ];
+        fds.extend(starter.map(|starter| PollFd::new(&starter.0, PollFlags::IN)));
         match rustix::event::poll(&mut fds, None) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(errno) => return Err(Error::Channel(errno.into())),
         }
-        let [spoken, signalled] = fds.map(|fd| !fd.revents().is_empty());
-        if signalled {
+        let happened: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        let said = match starter {
+            Some(starter) if happened.get(2) == Some(&true) => starter.hear(),
+            _ => Some(false),
+        };
+        if said == Some(true) {
+            usher.begin(handle);
+        }
+        if said.is_none() {
+            starter = None;
+        }
+        if happened[1] || said.is_none() {
             signals.clear();
             asked += 1;
             match asked {
@@ -189,7 +233,7 @@ fn attend(
                 _ => handle.kill()?,
             }
         }
-        if !spoken {
+        if !happened[0] {
             continue;
         }
         let mut line = String::new();
@@ -198,15 +242,22 @@ fn attend(
         }
         match message::parse(&line) {
             Some(FromLab::Ready { hosts }) => {
-                registration = register(handle.pid(), plan, folder, hosts);
+                usher.register(handle.pid(), hosts);
+                match starter {
+                    Some(starter) => starter.wants_to_begin(),
+                    None => usher.begin(handle),
+                }
             }
-            Some(FromLab::Progress { now_ns, waiting_for, packets }) => progress(Progress {
-                now: Time::from_nanos(now_ns),
-                duration: plan.duration,
-                waiting_for,
-                packets,
-                name: registration.as_ref().map_or(&plan.name, |r| &r.entry().name).clone(),
-            }),
+            Some(FromLab::Progress { now_ns, waiting_for, packets }) => {
+                usher.tell_others(handle);
+                progress(Progress {
+                    now: Time::from_nanos(now_ns),
+                    duration: usher.plan.duration,
+                    waiting_for,
+                    packets,
+                    name: usher.name().to_owned(),
+                });
+            }
             Some(FromLab::Failed { text, code }) => return Err(Error::Lab { text, code }),
             Some(FromLab::Finished) => return Ok(End::Finished),
             None => {}
@@ -214,20 +265,48 @@ fn attend(
     }
 }
 
-/// Lets other commands find the lab. A lab that cannot be registered runs all the same.
-fn register(
-    init: u32,
-    plan: &Plan,
-    folder: &RunFolder,
-    hosts: std::collections::BTreeMap<String, i32>,
-) -> Option<Registration> {
-    let path = std::path::absolute(folder.path()).unwrap_or_else(|_| folder.path().to_owned());
-    let entry = Entry::new(&plan.name, folder.id(), std::process::id(), init, path);
-    let registered = entry.and_then(|mut entry| {
-        entry.hosts = hosts;
-        Registry::open()?.register(entry)
-    });
-    registered.ok()
+/// Brings a lab together with the other labs of its user: they do not notice each other, and use
+/// one machine.
+struct Usher<'a> {
+    plan: &'a Plan,
+    folder: &'a RunFolder,
+    registration: Option<(Registry, Registration)>,
+    /// Other labs, as the lab has been told.
+    others: Option<u32>,
+}
+
+impl Usher<'_> {
+    /// Lets other commands find the lab. A lab that cannot be registered runs all the same.
+    fn register(&mut self, init: u32, hosts: std::collections::BTreeMap<String, i32>) {
+        let path = self.folder.path();
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let entry = Entry::new(&self.plan.name, self.folder.id(), std::process::id(), init, path);
+        let registered = entry.and_then(|mut entry| {
+            entry.hosts = hosts;
+            let registry = Registry::open()?;
+            let registration = registry.register(entry)?;
+            Ok((registry, registration))
+        });
+        self.registration = registered.ok();
+    }
+
+    fn name(&self) -> &str {
+        self.registration.as_ref().map_or(&self.plan.name, |(_, lab)| &lab.entry().name)
+    }
+
+    fn begin(&mut self, handle: &LabHandle) {
+        self.tell_others(handle);
+        message::send(handle.channel(), &ToLab::Start);
+    }
+
+    /// Tells the lab how many others there are, where it does not know yet.
+    fn tell_others(&mut self, handle: &LabHandle) {
+        let count = self.registration.as_ref().map_or(1, |(registry, _)| registry.count());
+        let others = count.saturating_sub(1) as u32;
+        if self.others.replace(others) != Some(others) {
+            message::send(handle.channel(), &ToLab::Others(others));
+        }
+    }
 }
 
 /// SIGINT, SIGTERM and SIGHUP as bytes in a pipe, for as long as this lives.

@@ -65,6 +65,9 @@ pub struct RunRecord {
     /// What the machine itself lost or was denied.
     #[serde(default)]
     pub host: HostFaults,
+    /// How busy the machine was, on the wall clock.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub load: Option<HostLoad>,
     /// Nodes and links with their places in the picture.
     pub topology: Topology,
     /// Links, one entry a direction.
@@ -213,6 +216,30 @@ pub struct HostFaults {
     pub records_lost: u64,
     /// Processor time that the emulation itself used, user and system.
     pub cpu_s: f64,
+}
+
+/// How busy the machine was during a run, and with what.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HostLoad {
+    /// Share of the machine's processor time that anything used, 0 to 1.
+    pub busy: f64,
+    /// The same in the busiest second.
+    pub busiest: f64,
+    /// Processor time of built-in flows, of recording and of the lab's supervision.
+    pub flows_cpu_s: f64,
+    /// Processor time of the lab's programs; `None` where the system does not tell.
+    pub programs_cpu_s: Option<f64>,
+    /// How long the emulation waited for a processor though it could have run; `None` where the
+    /// system does not tell.
+    pub cpu_wait_s: Option<f64>,
+    /// How long the emulation did without its real-time priority, so that others had their turn.
+    pub suspended_s: f64,
+    /// The most other labs of the same user that ran at once.
+    pub other_labs: u32,
+    /// How long some program of the machine waited for memory; `None` where the system does not
+    /// tell.
+    pub memory_stall_s: Option<f64>,
 }
 
 /// The network's picture.

@@ -91,9 +91,7 @@ impl CpuTimes {
         let (idle, iowait) = (next()?, next()?);
         let (irq, softirq) = (next().unwrap_or(0), next().unwrap_or(0));
         let steal = next().unwrap_or(0);
-        // SAFETY: no memory is involved.
-        let hertz = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64;
-        let nanos = |ticks: u64| ticks.saturating_mul(1_000_000_000 / hertz);
+        let nanos = |ticks: u64| ticks.saturating_mul(1_000_000_000 / hertz());
         Some(Self {
             busy: nanos(user + nice + system + irq + softirq),
             idle: nanos(idle + iowait),
@@ -116,6 +114,56 @@ impl CpuTimes {
         let total = self.busy + self.idle + self.steal;
         if total == 0 { 0.0 } else { self.steal as f64 / total as f64 }
     }
+
+    /// Time in which a CPU did anything as a share of the time that the machine had; stolen time
+    /// was not the machine's to use. 0 when no time has passed.
+    pub fn busy_share(self) -> f64 {
+        let total = self.busy + self.idle;
+        if total == 0 { 0.0 } else { self.busy as f64 / total as f64 }
+    }
+}
+
+/// How long the calling thread has waited for a CPU since it began, though it could have run, in
+/// nanoseconds; `None` where the kernel does not tell.
+pub fn run_queue_wait() -> Option<u64> {
+    second_field(&fs::read_to_string("/proc/thread-self/schedstat").ok()?)
+}
+
+fn second_field(schedstat: &str) -> Option<u64> {
+    schedstat.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+/// CPU time, user and system, of this process's children that have ended and been waited for,
+/// theirs included, in nanoseconds; `None` where the kernel does not tell.
+pub fn children_cpu() -> Option<u64> {
+    let ticks = children_ticks(&fs::read_to_string("/proc/self/stat").ok()?)?;
+    Some(ticks.saturating_mul(1_000_000_000 / hertz()))
+}
+
+fn children_ticks(stat: &str) -> Option<u64> {
+    // The name, in parentheses, may hold anything; state is field 3, cutime and cstime 16 and 17.
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_ascii_whitespace().skip(13);
+    let mut next = || fields.next()?.parse::<u64>().ok();
+    Some(next()? + next()?)
+}
+
+/// How long some task of the machine has waited for memory since boot, in nanoseconds; `None`
+/// where the kernel does not tell (`CONFIG_PSI`).
+pub fn memory_stall() -> Option<u64> {
+    stalled(&fs::read_to_string("/proc/pressure/memory").ok()?)
+}
+
+fn stalled(pressure: &str) -> Option<u64> {
+    let line = pressure.lines().find(|line| line.starts_with("some "))?;
+    let micros: u64 = line.rsplit_once("total=")?.1.trim().parse().ok()?;
+    Some(micros.saturating_mul(1000))
+}
+
+/// Clock ticks a second, the unit of several files in `/proc`.
+fn hertz() -> u64 {
+    // SAFETY: no memory is involved.
+    unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64
 }
 
 /// The number of CPUs that this process may use.
@@ -132,8 +180,22 @@ mod tests {
         let times = CpuTimes::parse("cpu  10 0 20 100 5 1 2 7 0 0\ncpu0 1 2 3 4\n").unwrap();
         assert_eq!((times.busy, times.idle, times.steal), (33e7 as u64, 105e7 as u64, 7e7 as u64));
         assert!((times.steal_share() - 7.0 / 145.0).abs() < 1e-12);
+        assert!((times.busy_share() - 33.0 / 138.0).abs() < 1e-12);
         assert_eq!(CpuTimes::parse("intr 5"), None);
         assert!(CpuTimes::read().unwrap().idle > 0);
+    }
+
+    #[test]
+    fn reads_what_the_kernel_counts() {
+        assert_eq!(super::second_field("153829126 15242 3\n"), Some(15_242));
+        assert_eq!(super::second_field(""), None);
+        let stat = "7 (a) b) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 70 8 20 0 1 0 4242 9 10";
+        assert_eq!(super::children_ticks(stat), Some(78));
+        assert_eq!(super::children_ticks("7 (sh) S 1"), None);
+        let pressure = "some avg10=0.00 avg60=0.00 avg300=0.00 total=12\nfull total=3\n";
+        assert_eq!(super::stalled(pressure), Some(12_000));
+        assert_eq!(super::stalled("full total=3"), None);
+        assert!(super::run_queue_wait().is_some() && super::children_cpu().is_some());
     }
 
     #[test]

@@ -31,10 +31,6 @@ const RETRY: Span = Span::from_micros(50);
 /// Real-time priority; anything above ordinary threads will do.
 const PRIORITY: i32 = 10;
 
-/// Share of a CPU above which real-time scheduling is given up for a while, so that the programs
-/// under test get their turn and the kernel's own throttle (95 %) never strikes.
-const REALTIME_SHARE: f64 = 0.7;
-
 /// How often the share is looked at.
 const REALTIME_WINDOW: Span = Span::from_millis(100);
 
@@ -68,7 +64,9 @@ pub(super) struct Worker {
 struct Realtime {
     wanted: bool,
     in_force: bool,
-    window_end: Time,
+    /// Share of a CPU from which on it is suspended.
+    share: f64,
+    window_start: Time,
     cpu: u64,
 }
 
@@ -101,7 +99,11 @@ impl Worker {
             calls: setup.calls,
             wake_up: Span::ZERO,
             polled: Time::ZERO,
-            realtime: Realtime { wanted: plan.realtime, ..Realtime::default() },
+            realtime: Realtime {
+                wanted: plan.realtime,
+                share: super::REALTIME_SHARE,
+                ..Realtime::default()
+            },
             finished: false,
             report: Report::default(),
             plan,
@@ -112,6 +114,7 @@ impl Worker {
     pub(super) fn run(mut self) -> Report {
         self.prepare();
         let (wall, cpu) = (sys::clock::monotonic(), sys::clock::thread_cpu());
+        let waited = sys::sched::run_queue_wait();
         let mut ready = Vec::new();
         while !self.finished {
             self.turn(&mut ready);
@@ -119,6 +122,9 @@ impl Worker {
         self.sample(self.now());
         self.report.cpu = Span::from_nanos(sys::clock::thread_cpu() - cpu);
         self.report.wall = Span::from_nanos(sys::clock::monotonic() - wall);
+        let waited = sys::sched::run_queue_wait().zip(waited);
+        self.report.cpu_wait =
+            waited.map(|(end, start)| Span::from_nanos(end.saturating_sub(start)));
         self.report.gathered = self.pace.gathered();
         self.report.wake_up = self.wake_up;
         self.report.events = self.fabric.events();
@@ -177,6 +183,7 @@ impl Worker {
         while let Ok(command) = self.inbox.try_recv() {
             match command {
                 Command::Finish => self.finished = true,
+                Command::Realtime(share) => self.realtime.share = share,
                 Command::Change(change) => {
                     let at = self.changes.partition_point(|other| other.at <= change.at);
                     self.changes.insert(at, change);
@@ -295,13 +302,17 @@ impl Worker {
 
     fn limit_realtime(&mut self, now: Time) {
         let state = &mut self.realtime;
-        if !self.report.realtime || now < state.window_end {
+        let window = now.since(state.window_start);
+        if !self.report.realtime || window < REALTIME_WINDOW {
             return;
         }
         let cpu = sys::clock::thread_cpu();
-        let share = (cpu - state.cpu) as f64 / REALTIME_WINDOW.as_nanos() as f64;
-        (state.cpu, state.window_end) = (cpu, now + REALTIME_WINDOW);
-        let allowed = share < REALTIME_SHARE;
+        let share = (cpu - state.cpu) as f64 / window.as_nanos() as f64;
+        if !state.in_force {
+            self.report.suspended += window;
+        }
+        (state.cpu, state.window_start) = (cpu, now);
+        let allowed = share < state.share;
         if allowed != state.in_force {
             let changed =
                 if allowed { sys::sched::set_fifo(PRIORITY) } else { sys::sched::set_ordinary() };

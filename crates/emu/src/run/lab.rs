@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{self, Receiver};
 
 use base::{NodeId, ProgramId, Span, Time};
 use lab::plan::{Action, Event, Plan, Role};
@@ -17,9 +17,9 @@ use record::calls::CallWriter;
 use record::run::{EventRecord, RunRecord, Status};
 use record::{FlowSample, Level, Recorder, RecorderOptions, RunFolder};
 use rustix::event::{PollFd, PollFlags, Timespec};
-use sys::sched::CpuTimes;
 
 use super::ends::flow_specs;
+use super::load::Meter;
 use super::message::{self, FromLab, ToLab};
 use super::summary;
 use super::verdict;
@@ -111,19 +111,28 @@ struct Running {
     origin: u64,
     next_news: Time,
     delivered: u64,
-    cpu: CpuTimes,
+    meter: Meter,
+    /// The command asked to stop before the lab had begun.
+    stopped: bool,
 }
 
 impl Running {
     fn start(job: Job, mut side: LabSide) -> Result<Self> {
         let plan = Arc::clone(&job.plan);
-        let cpu = CpuTimes::read().unwrap_or_default();
         let link_up: Vec<bool> = plan.links.iter().map(|link| link.up).collect();
         let routes = Routes::compute(&plan, &link_up);
         let mut warnings = Vec::new();
         warn_all(&mut warnings, &side.notices);
         let (enclosure, uplink) = enclose(&job, &mut side, &routes, &mut warnings)?;
         let supervisor = Supervisor::new(&plan, &enclosure, &job.folder, &job.lab_dir)?;
+        let hosts = enclosure
+            .hosts
+            .iter()
+            .map(|host| (plan.nodes[host.node.index()].name.clone(), host.netns.as_raw_fd()));
+        message::send(&side.channel, &FromLab::Ready { hosts: hosts.collect() });
+        let mut channel = BufReader::new(side.channel);
+        let mut meter = Meter::start();
+        let stopped = !told_to_start(&mut channel, &mut meter);
         let (captures, mirror_captures, names) = captures(&plan);
         let recorder = start_recorder(&job, names)?;
         let enclosure = Arc::new(enclosure);
@@ -141,7 +150,7 @@ impl Running {
             origin,
             calls,
         })?;
-        let (samples, flow_samples) = channel();
+        let (samples, flow_samples) = mpsc::channel();
         let handle = recorder.handle();
         let sink = Box::new(move |seen| match seen {
             Observation::Sample(sample) => {
@@ -155,14 +164,9 @@ impl Running {
             specs if specs.is_empty() => None,
             specs => Some(FlowEngine::spawn(specs, options, sink)?),
         };
-        let hosts = enclosure
-            .hosts
-            .iter()
-            .map(|host| (plan.nodes[host.node.index()].name.clone(), host.netns.as_raw_fd()));
-        message::send(&side.channel, &FromLab::Ready { hosts: hosts.collect() });
-        side.channel.set_nonblocking(true).map_err(Error::Channel)?;
+        channel.get_ref().set_nonblocking(true).map_err(Error::Channel)?;
         Ok(Self {
-            channel: BufReader::new(side.channel),
+            channel,
             schedule: Schedule::new(Arc::clone(&plan)),
             ledger: LinkLedger::new(&plan, recorder.handle()),
             flow_ledger: FlowLedger::new(&plan),
@@ -181,7 +185,8 @@ impl Running {
             origin,
             next_news: Time::ZERO,
             delivered: 0,
-            cpu,
+            meter,
+            stopped,
             job,
         })
     }
@@ -230,6 +235,9 @@ impl Running {
         }
         if self.must_stop() {
             return Some(End::Interrupted);
+        }
+        if let Some(share) = self.meter.observe(now) {
+            self.datapath.limit_realtime(share);
         }
         if now.since(Time::ZERO) >= self.job.plan.duration || self.is_done() {
             return Some(End::Complete);
@@ -322,12 +330,16 @@ impl Running {
 
     /// Whether the command asked to stop, or is gone.
     fn must_stop(&mut self) -> bool {
-        let mut line = String::new();
-        match self.channel.read_line(&mut line) {
-            Ok(0) => true,
-            Ok(_) => message::parse(&line) == Some(ToLab::Stop),
-            Err(_) => false,
+        while !self.stopped {
+            match hear(&mut self.channel) {
+                Heard::Nothing => break,
+                Heard::End => self.stopped = true,
+                Heard::Message(ToLab::Stop) => self.stopped = true,
+                Heard::Message(ToLab::Others(labs)) => self.meter.others(labs),
+                Heard::Message(ToLab::Start) => {}
+            }
         }
+        self.stopped
     }
 
     fn tell(&mut self, now: Time) {
@@ -383,7 +395,7 @@ impl Running {
             self.ledger.enter(batch.at, batch.links);
         }
         self.flow_samples.try_iter().for_each(|sample| self.flow_ledger.enter(&sample));
-        let cpu = CpuTimes::read().unwrap_or_default().since(self.cpu);
+        let (load, steal_s) = self.meter.finish(&report);
         let recorded = self.recorder.finish();
         let mut record = self.job.record;
         let mut failure;
@@ -403,7 +415,7 @@ impl Running {
                 .push(format!("cannot be replayed: {lost} calls were not written in time"));
         }
         let host = record::run::HostFaults {
-            steal_s: cpu.steal as f64 / 1e9,
+            steal_s,
             dropped_packets: dropped,
             capture_drops: recorded.capture_drops,
             records_lost: recorded.records_lost + lost,
@@ -416,6 +428,7 @@ impl Running {
             supervisor: &self.supervisor,
             report: &report,
             host,
+            load,
             tolerance: verdict::tolerance(&self.job.plan, &self.routes),
         };
         summary::enter(&mut record, found);
@@ -489,6 +502,36 @@ impl Running {
             }
         }
         sum
+    }
+}
+
+/// What the command had to say.
+enum Heard {
+    Message(ToLab),
+    /// Not yet anything, or something of another version.
+    Nothing,
+    /// It is gone.
+    End,
+}
+
+fn hear(channel: &mut BufReader<UnixStream>) -> Heard {
+    let mut line = String::new();
+    match channel.read_line(&mut line) {
+        Ok(0) => Heard::End,
+        Ok(_) => message::parse(&line).map_or(Heard::Nothing, Heard::Message),
+        Err(_) => Heard::Nothing,
+    }
+}
+
+/// Waits for the word to begin; `false` where the lab is to end instead.
+fn told_to_start(channel: &mut BufReader<UnixStream>, meter: &mut Meter) -> bool {
+    loop {
+        match hear(channel) {
+            Heard::Message(ToLab::Start) => return true,
+            Heard::Message(ToLab::Others(labs)) => meter.others(labs),
+            Heard::Message(ToLab::Stop) | Heard::End => return false,
+            Heard::Nothing => {}
+        }
     }
 }
 

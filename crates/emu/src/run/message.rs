@@ -24,6 +24,10 @@ pub(super) enum FromLab {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum ToLab {
+    /// Begin: the lab stands and waits for this.
+    Start,
+    /// So many other labs of this user run now.
+    Others(u32),
     /// End now, in order.
     Stop,
 }
@@ -52,6 +56,10 @@ mod tests {
         assert!(!text.contains('\n'));
         assert_eq!(parse(&text), Some(message));
         assert_eq!(parse::<ToLab>("\"stop\"\n"), Some(ToLab::Stop));
+        assert_eq!(
+            parse(&serde_json::to_string(&ToLab::Others(3)).unwrap()),
+            Some(ToLab::Others(3))
+        );
         assert_eq!(parse::<ToLab>("\"dance\""), None);
     }
 }

@@ -4,7 +4,7 @@ use base::{ProgramId, Span, Time};
 use lab::plan::{Command, Plan, Program};
 use outcome::FlowResult;
 use record::RunRecord;
-use record::run::{Engine, HostFaults, Lateness, ProgramSummary, RejectedEngine};
+use record::run::{Engine, HostFaults, HostLoad, Lateness, ProgramSummary, RejectedEngine};
 
 use super::verdict;
 use crate::datapath::Report;
@@ -32,6 +32,7 @@ pub(super) struct Found<'a> {
     pub(super) supervisor: &'a Supervisor,
     pub(super) report: &'a Report,
     pub(super) host: HostFaults,
+    pub(super) load: HostLoad,
     pub(super) tolerance: Span,
 }
 
@@ -53,8 +54,16 @@ pub(super) fn enter(record: &mut RunRecord, found: Found<'_>) {
     }
     let unsent = found.results.iter().filter_map(|result| result.datagrams);
     let unsent = unsent.map(|counts| counts.skipped).sum();
-    let elapsed = found.at.as_secs_f64();
-    record.verdict = Some(verdict::judge(report, &record.host, unsent, tolerance, elapsed));
+    let seen = verdict::Seen {
+        report,
+        faults: &record.host,
+        load: &found.load,
+        unsent,
+        elapsed: found.at.as_secs_f64(),
+        cpus: sys::sched::cpus(),
+    };
+    record.verdict = Some(verdict::judge(&seen, tolerance));
+    record.load = Some(found.load);
 }
 
 /// What became of the programs.

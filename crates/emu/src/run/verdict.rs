@@ -3,8 +3,9 @@
 use base::Span;
 use lab::plan::{Plan, Role};
 use lab::routes::Routes;
-use record::run::{HostFaults, Verdict};
+use record::run::{HostFaults, HostLoad, Verdict};
 
+use super::load::FULL;
 use crate::datapath::Report;
 
 /// Above this many hosts the shortest path is not searched; the floor alone is the tolerance.
@@ -12,6 +13,9 @@ const PAIRS_OF: usize = 64;
 
 /// Steal above this share of the run is worth a word even where lateness stayed low.
 const NOTABLE_STEAL: f64 = 0.02;
+
+/// Waiting for a CPU or for memory is worth a word above this share of the run.
+const NOTABLE_WAIT: f64 = 0.01;
 
 /// The p99.9 lateness up to which a run is trusted: `max(floor, share × shortest path's delay)`.
 pub(super) fn tolerance(plan: &Plan, routes: &Routes) -> Span {
@@ -34,15 +38,23 @@ pub(super) fn tolerance(plan: &Plan, routes: &Routes) -> Span {
     plan.tolerance_floor.max(Span::from_nanos(share))
 }
 
-/// Judges. Every reason is a sentence that a user can act on. `unsent` counts datagrams that
-/// built-in flows were too late to send.
-pub(super) fn judge(
-    report: &Report,
-    faults: &HostFaults,
-    unsent: u64,
-    tolerance: Span,
-    elapsed: f64,
-) -> Verdict {
+/// What a judgement rests on.
+#[derive(Clone, Copy)]
+pub(super) struct Seen<'a> {
+    pub(super) report: &'a Report,
+    pub(super) faults: &'a HostFaults,
+    pub(super) load: &'a HostLoad,
+    /// Datagrams that built-in flows were too late to send.
+    pub(super) unsent: u64,
+    /// Length of the run in seconds.
+    pub(super) elapsed: f64,
+    /// CPUs that the run could use.
+    pub(super) cpus: usize,
+}
+
+/// Judges. Every reason is a sentence that a user can act on.
+pub(super) fn judge(seen: &Seen<'_>, tolerance: Span) -> Verdict {
+    let &Seen { report, faults, unsent, elapsed, .. } = seen;
     let mut against = Vec::new();
     let late = report.lateness.percentile(0.999);
     if late > tolerance.as_nanos() {
@@ -64,11 +76,15 @@ pub(super) fn judge(
             faults.dropped_packets
         ));
     }
-    if report.rejected > 0 {
-        against.push(format!("kernels rejected {} packets that we wrote", report.rejected));
-    }
     if unsent > 0 {
         against.push(format!("built-in flows could not send {unsent} datagrams in time"));
+    }
+    if !against.is_empty() {
+        // All of these come of a machine that was too slow, or too busy.
+        against.push(limit(seen));
+    }
+    if report.rejected > 0 {
+        against.push(format!("kernels rejected {} packets that we wrote", report.rejected));
     }
     if faults.capture_drops + faults.records_lost > 0 {
         against.push(format!(
@@ -96,6 +112,54 @@ pub(super) fn judge(
     Verdict { trusted, reasons }
 }
 
+/// Names the limit of the machine that a run met, from nothing but what was measured.
+fn limit(seen: &Seen<'_>) -> String {
+    let Seen { report, load, cpus, .. } = *seen;
+    let elapsed = seen.elapsed.max(1e-9);
+    let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    let datapath = report.cpu.as_secs_f64() / elapsed;
+    let own = datapath + (load.flows_cpu_s + load.programs_cpu_s.unwrap_or(0.0)) / elapsed;
+    let full = load.busiest >= FULL;
+    let mut facts = Vec::new();
+    let noun = if cpus == 1 { "CPU was" } else { "CPUs were" };
+    facts.push(if load.busy >= FULL || !full {
+        format!("the machine's {cpus} {noun} {} busy", percent(load.busy))
+    } else {
+        let (most, mean) = (percent(load.busiest), percent(load.busy));
+        format!("the machine's {cpus} {noun} {most} busy in the busiest second, {mean} on average")
+    });
+    facts.push(match load.other_labs {
+        0 => "no other lab ran".to_owned(),
+        1 => "1 other lab ran".to_owned(),
+        labs => format!("{labs} other labs ran"),
+    });
+    facts.push(format!("this lab used {own:.2} CPUs"));
+    if datapath >= FULL {
+        facts.push(format!("its data path {} of the one that it can use", percent(datapath)));
+    }
+    if let Some(wait) = load.cpu_wait_s.filter(|wait| *wait / elapsed > NOTABLE_WAIT) {
+        facts.push(format!("its data path waited {wait:.2} s for a CPU"));
+    }
+    let stall = load.memory_stall_s.filter(|stall| *stall / elapsed > NOTABLE_WAIT);
+    if let Some(stall) = stall {
+        facts.push(format!("programs waited {stall:.2} s for memory"));
+    }
+    let advice = if datapath >= FULL {
+        "the network carries more packets than one CPU can move: lower its rates"
+    } else if full && load.other_labs > 0 {
+        "run fewer labs at once"
+    } else if full && own < load.busiest * cpus as f64 / 2.0 {
+        "end what else runs on the machine"
+    } else if full {
+        "lower the lab's rates or its number of programs, or use a machine with more CPUs"
+    } else if stall.is_some() {
+        "give the machine more memory"
+    } else {
+        "none of this explains it: it takes a machine with a steadier clock, or more tolerance"
+    };
+    format!("{}; {advice}", facts.join(", "))
+}
+
 fn micros(nanos: u64) -> String {
     if nanos >= 1_000_000 {
         format!("{:.2} ms", nanos as f64 / 1e6)
@@ -110,11 +174,16 @@ mod tests {
 
     const TOLERANCE: Span = Span::from_millis(1);
 
+    fn seen<'a>(report: &'a Report, faults: &'a HostFaults, load: &'a HostLoad) -> Seen<'a> {
+        Seen { report, faults, load, unsent: 0, elapsed: 10.0, cpus: 2 }
+    }
+
     #[test]
     fn a_run_on_time_is_trusted() {
         let mut report = Report::default();
         report.lateness.record_many(30_000, 10_000);
-        let verdict = judge(&report, &HostFaults::default(), 0, TOLERANCE, 1.0);
+        let busy = HostLoad { busy: 1.0, busiest: 1.0, other_labs: 9, ..HostLoad::default() };
+        let verdict = judge(&seen(&report, &HostFaults::default(), &busy), TOLERANCE);
         assert!(verdict.trusted && verdict.reasons[0].contains("tolerated"), "{verdict:?}");
     }
 
@@ -130,8 +199,52 @@ mod tests {
             steal_s: 0.5,
             ..HostFaults::default()
         };
-        let verdict = judge(&report, &faults, 4, TOLERANCE, 1.0);
+        let load = HostLoad::default();
+        let verdict = judge(&Seen { unsent: 4, ..seen(&report, &faults, &load) }, TOLERANCE);
         assert!(!verdict.trusted);
-        assert_eq!(verdict.reasons.len(), 8, "{verdict:?}");
+        assert_eq!(verdict.reasons.len(), 9, "{verdict:?}");
+        let own = Report { rejected: 1, ..Report::default() };
+        let verdict = judge(&seen(&own, &HostFaults::default(), &load), TOLERANCE);
+        assert_eq!(verdict.reasons.len(), 1, "no limit of the machine: {verdict:?}");
+    }
+
+    #[test]
+    fn the_limit_is_named_as_measured() {
+        let report = Report { cpu: Span::from_secs(2), ..Report::default() };
+        let load = HostLoad {
+            busy: 0.99,
+            busiest: 1.0,
+            flows_cpu_s: 1.0,
+            programs_cpu_s: Some(0.5),
+            cpu_wait_s: Some(0.8),
+            suspended_s: 0.0,
+            other_labs: 5,
+            memory_stall_s: Some(0.0),
+        };
+        let faults = HostFaults::default();
+        let told = |report: &Report, load: &HostLoad| limit(&seen(report, &faults, load));
+        assert_eq!(
+            told(&report, &load),
+            "the machine's 2 CPUs were 99 % busy, 5 other labs ran, this lab used 0.35 CPUs, its \
+             data path waited 0.80 s for a CPU; run fewer labs at once"
+        );
+        let alone = HostLoad { busy: 0.4, other_labs: 0, cpu_wait_s: None, ..load.clone() };
+        let text = told(&report, &alone);
+        assert!(text.contains("100 % busy in the busiest second, 40 % on average"), "{text}");
+        assert!(
+            text.ends_with(
+                "no other lab ran, this lab used 0.35 CPUs; end what else runs \
+                                on the machine"
+            ),
+            "{text}"
+        );
+        let greedy = HostLoad { programs_cpu_s: Some(16.0), ..alone.clone() };
+        assert!(told(&report, &greedy).contains("more CPUs"));
+        let fast = Report { cpu: Span::from_secs(10), ..Report::default() };
+        assert!(told(&fast, &alone).contains("more packets than one CPU can move"));
+        let calm = HostLoad { busiest: 0.5, ..alone };
+        assert!(told(&report, &calm).contains("none of this explains it"));
+        let short = HostLoad { memory_stall_s: Some(3.0), ..calm };
+        assert!(told(&report, &short).contains("waited 3.00 s for memory"));
     }
 }
