@@ -13,6 +13,9 @@ use super::{Placed, enter};
 /// Connections of one flow at most.
 pub(super) const MAX_STREAMS: u32 = 1024;
 
+/// Messages written in one turn at most: a system call each.
+const MESSAGES: u32 = 256;
+
 /// Received bytes discarded at once.
 const DISCARD: usize = 4 << 20;
 
@@ -87,8 +90,8 @@ impl Bulk {
         if sender.state == State::Connecting {
             sender.state = State::Sending;
         }
-        let mut budget = CHUNK;
-        while sender.state == State::Sending && budget > 0 {
+        let (mut budget, mut messages) = (CHUNK, MESSAGES);
+        while sender.state == State::Sending && budget > 0 && messages > 0 {
             if sender.message_left == 0 {
                 let next = self.message.unwrap_or(u64::MAX);
                 sender.message_left = self.remaining.map_or(next, |left| next.min(left));
@@ -107,7 +110,11 @@ impl Bulk {
             }
             let length = budget.min(usize::try_from(most).unwrap_or(CHUNK));
             let data = &scope.payload[..length];
-            let Some(sent) = socket::write(sender.socket.as_fd(), data)? else { break };
+            // Each message is to leave in segments of its own.
+            let ends = self.message.is_some() && length as u64 == sender.message_left;
+            let write = if ends { socket::write_record } else { socket::write };
+            let Some(sent) = write(sender.socket.as_fd(), data)? else { break };
+            messages -= u32::from(ends);
             scope.tally.sent += sent as u64;
             sender.message_left -= sent as u64;
             if let Some(left) = &mut self.remaining {

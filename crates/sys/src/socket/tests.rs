@@ -93,6 +93,37 @@ fn a_refused_connection_is_an_error() {
     assert_eq!(refused, Some(libc::ECONNREFUSED));
 }
 
+/// Segments with payload that a connection has sent (`tcpi_data_segs_out`).
+fn segments_sent(socket: &OwnedFd) -> u32 {
+    let mut info = [0_u8; 256];
+    let call = "getsockopt(TCP_INFO)";
+    get(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info, call).unwrap();
+    u32::from_ne_bytes(info[156..160].try_into().unwrap())
+}
+
+#[test]
+fn records_that_wait_are_not_joined() {
+    for (records, segments) in [(false, 1), (true, 5)] {
+        let (sender, receiver) = pair(V4, TcpOptions { no_delay: true, ..TcpOptions::default() });
+        let cork = |on: libc::c_int| {
+            set(&sender, libc::IPPROTO_TCP, libc::TCP_CORK, on, "setsockopt(TCP_CORK)").unwrap();
+        };
+        // As a full congestion window would, this keeps what is written waiting.
+        cork(1);
+        for length in 1..=5 {
+            let (to, data) = (sender.as_fd(), &[0; 5][..length]);
+            let written = if records { write_record(to, data) } else { write(to, data) };
+            assert_eq!(written.unwrap(), Some(length));
+        }
+        cork(0);
+        let mut received = 0;
+        while received < 15 {
+            received += discard(receiver.as_fd(), 100).unwrap().unwrap_or(0);
+        }
+        assert_eq!(segments_sent(&sender), segments);
+    }
+}
+
 #[test]
 fn a_reset_reaches_the_peer() {
     let (sender, receiver) = pair(V4, TcpOptions::default());
