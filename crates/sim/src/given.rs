@@ -61,6 +61,13 @@ fn share<T: PartialEq>(known: &mut Vec<Arc<T>>, value: T) -> Arc<T> {
     shared
 }
 
+/// Payload of a segment where each message of `message` bytes goes in segments of its own: as many
+/// as the kernel would use, but of equal length, so that the wire carries as many bytes.
+fn segment_of(message: u64, mss: u32) -> u32 {
+    let segments = message.div_ceil(u64::from(mss)).max(1);
+    u32::try_from(message.div_ceil(segments)).map_or(mss, |length| length.clamp(1, mss))
+}
+
 /// A flow and the network around it.
 struct Place<'a> {
     plan: &'a Plan,
@@ -151,7 +158,7 @@ impl Place<'_> {
         }
     }
 
-    fn config(&self, mss: u32) -> Result<Config> {
+    fn config(&self, mut mss: u32) -> Result<Config> {
         let (tcp, nodelay) = match &self.flow.traffic {
             Traffic::Bulk { tcp, message, .. } => (tcp.clone(), message.is_some()),
             Traffic::Transfers { tcp, .. } => (tcp.clone(), false),
@@ -166,6 +173,9 @@ impl Place<'_> {
         };
         if mss == 0 {
             return self.refuse("the MTU of its path leaves no room for payload");
+        }
+        if let Traffic::Bulk { message: Some(message), .. } = &self.flow.traffic {
+            mss = segment_of(message.count(), mss);
         }
         let mut config = Config { mss, control, ecn: tcp.ecn, nodelay, ..Config::default() };
         if let Some(window) = tcp.window {

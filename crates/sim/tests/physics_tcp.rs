@@ -300,3 +300,25 @@ fn marks_replace_losses() {
     }
     insta::assert_snapshot!(table);
 }
+
+/// Each message costs a packet's headers: 38 of Ethernet, 20 of IPv4, 32 of TCP with time stamps.
+#[test]
+fn small_messages_pay_for_their_headers() {
+    for message in [1_u32, 16, 512, 1448, 2000] {
+        // About one bandwidth-delay product.
+        let buffer = if message < 100 { "500 packets" } else { "50 packets" };
+        let bottleneck = Bottleneck { buffer, ..Bottleneck::default() };
+        let lab = format!("{}message = \"{message} B\"", bottleneck.lab());
+        let lab = lab::parse("messages.toml", &lab, Path::new("")).expect("a right lab");
+        let mut simulation = Simulation::try_new(&lab.plans[0]).expect("a possible plan");
+        simulation.advance(Time::ZERO + Span::from_secs(5));
+        simulation.sample(|_| ());
+        simulation.advance(Time::ZERO + Span::from_secs(15));
+        let mut goodput = 0.0;
+        simulation.sample(|sample| goodput += sample.received_bytes as f64 * 8.0 / 10.0);
+        let headers = 90 * message.div_ceil(MSS as u32);
+        let most = 10e6 * f64::from(message) / f64::from(message + headers);
+        let share = goodput / most;
+        assert!((share - 1.0).abs() < 0.01, "{message} B: {share} of {most} bit/s");
+    }
+}
