@@ -1,2 +1,32 @@
-//! Published evaluations as labs: run, measured, set beside what the paper printed.
+//! Published evaluations as labs: each figure is run, measured, and set beside what the paper
+//! printed.
+//!
+//! A [`Paper`] is a list of [`Figure`]s. A figure gets a [`Stage`], runs labs on it (by this
+//! program itself, as child processes that write run folders) or computes in process, and hands
+//! back [`Evidence`]: claims with both values, plots, tables, notes. [`reproduce`] does so for the
+//! figures that are asked for and keeps the results in one folder.
 #![forbid(unsafe_code)]
+
+mod child;
+mod error;
+mod evidence;
+mod page;
+mod paper;
+mod results;
+mod run;
+mod stage;
+mod statistics;
+
+pub mod splaynet;
+
+pub use error::Error;
+pub use evidence::{Claim, Evidence, Plot, Table};
+pub use paper::{Figure, File, Paper, papers};
+pub use report::{Axis, Line, Scale, Style};
+pub use results::{FigureResult, Ran, Results, Status};
+pub use run::Run;
+pub use stage::{Clock, Job, Model, Options, Outcome, Progress, Stage, reproduce};
+pub use statistics::{Moments, cdf, moments, quantile};
+
+/// What a figure or a step of it comes to.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,86 @@
+//! What can go wrong.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a figure could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file or folder of the results.
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        /// What was to be done.
+        action: &'static str,
+        /// With what.
+        path: PathBuf,
+        /// Why it could not.
+        source: io::Error,
+    },
+    /// A run folder cannot be read.
+    #[error(transparent)]
+    Record(#[from] record::Error),
+    /// `results.json` is not what this program writes.
+    #[error("{} is no list of results: {reason}; `--out DIR` names another folder", path.display())]
+    Results {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A run did not come to its end.
+    #[error("{said}; repeat: {command}")]
+    Child {
+        /// What the child said, or how it ended.
+        said: String,
+        /// The command that repeats it.
+        command: String,
+        /// Its exit code.
+        code: u8,
+    },
+    /// A run lacks what the figure is made of.
+    #[error("run {run} has no {what}")]
+    Missing {
+        /// The run.
+        run: String,
+        /// What it should have.
+        what: String,
+    },
+    /// A call of the system failed.
+    #[error(transparent)]
+    System(#[from] sys::Error),
+    /// The figure cannot be made here.
+    #[error("{0}")]
+    Refused(String),
+    /// The user ended it.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl Error {
+    pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::Io { action, path: path.to_owned(), source }
+    }
+
+    /// The process exit code that goes with it.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Child { code, .. } => *code,
+            Self::Interrupted => 130,
+            Self::Results { .. } => 2,
+            Self::Missing { .. } => 70,
+            _ => 4,
+        }
+    }
+
+    /// The error with what led to it.
+    pub fn text(&self) -> String {
+        let mut text = self.to_string();
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            text = format!("{text}: {error}");
+            cause = error.source();
+        }
+        text
+    }
+}

@@ -1,0 +1,193 @@
+//! `results.json`: all figures of a paper that a folder holds.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use record::RunFolder;
+use record::run::Outcome;
+use serde::{Deserialize, Serialize};
+
+use crate::{Clock, Error, Evidence, Model, Paper, Result};
+
+const SCHEMA: &str = "netarium.reproduction/1";
+
+/// The results of a paper's figures.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Results {
+    /// Always `netarium.reproduction/1`.
+    pub schema: String,
+    /// Version of the program that wrote it last.
+    pub version: String,
+    /// The paper's name on the command line.
+    pub paper: String,
+    /// The paper's title.
+    pub title: String,
+    /// Figures by number.
+    pub figures: BTreeMap<String, FigureResult>,
+}
+
+/// What came of a figure.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FigureResult {
+    /// The paper's number.
+    pub id: String,
+    /// What it shows.
+    pub title: String,
+    /// The worst that is to be said of it.
+    pub status: Status,
+    /// Why it could not be made.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub error: Option<String>,
+    /// The exit code that goes with it.
+    pub exit_code: u8,
+    /// Whether sizes were reduced: it shows that all works, not what the paper shows.
+    pub short: bool,
+    /// When it was made, milliseconds since 1970 (UTC).
+    pub made_unix_ms: u64,
+    /// How long that took.
+    pub took_s: f64,
+    /// The command that makes it again.
+    pub repeat: String,
+    /// Claims, plots, tables, notes.
+    #[serde(flatten)]
+    pub evidence: Evidence,
+    /// The runs that it is made of.
+    #[serde(default)]
+    pub runs: Vec<Ran>,
+}
+
+/// The worst that is to be said of a figure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// All claims hold, in trusted runs.
+    #[default]
+    Holds,
+    /// All claims hold, but a run was not trusted.
+    Untrusted,
+    /// A claim does not hold.
+    Differs,
+    /// It could not be made.
+    Failed,
+}
+
+/// A run of a figure.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Ran {
+    /// The job's name.
+    pub name: String,
+    /// The clock.
+    pub clock: Clock,
+    /// How the network was modelled, where the figure chose that.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub model: Option<Model>,
+    /// The run folder, relative to the folder of the results.
+    pub folder: String,
+    /// Whether its numbers are the network's, not the machine's.
+    pub trusted: bool,
+    /// The reasons against trust, where there are any.
+    #[serde(default)]
+    pub reasons: Vec<String>,
+    /// Expectations of the lab that did not hold.
+    #[serde(default)]
+    pub unmet: Vec<String>,
+    /// The command that repeats it.
+    pub repeat: String,
+}
+
+impl FigureResult {
+    /// The status and exit code that claims and runs lead to.
+    pub(crate) fn judge(&mut self) {
+        let (status, code) = if self.evidence.claims.iter().any(|claim| !claim.holds) {
+            (Status::Differs, 1)
+        } else if self.runs.iter().any(|run| !run.trusted) {
+            (Status::Untrusted, 3)
+        } else {
+            (Status::Holds, 0)
+        };
+        (self.status, self.exit_code) = (status, code);
+    }
+}
+
+impl Results {
+    /// The results in a folder; empty where it is new. A folder with other contents is refused.
+    pub fn read(out: &Path, paper: &Paper) -> Result<Self> {
+        let path = out.join("results.json");
+        let refuse = |reason: String| Error::Results { path: path.clone(), reason };
+        let text = match fs::read(&path) {
+            Ok(text) => text,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                let mut items = match fs::read_dir(out) {
+                    Ok(items) => items,
+                    Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Self::new(paper)),
+                    Err(e) => return Err(Error::io("open", out, e)),
+                };
+                if items.next().is_some() {
+                    return Err(refuse("its folder has other files and no such list".to_owned()));
+                }
+                return Ok(Self::new(paper));
+            }
+            Err(e) => return Err(Error::io("read", &path, e)),
+        };
+        let results: Self = serde_json::from_slice(&text).map_err(|e| refuse(e.to_string()))?;
+        if results.schema != SCHEMA || results.paper != paper.name {
+            return Err(refuse(format!("{} of {}", results.schema, results.paper)));
+        }
+        Ok(results)
+    }
+
+    fn new(paper: &Paper) -> Self {
+        let (paper, title) = (paper.name.to_owned(), paper.title.to_owned());
+        Self { schema: SCHEMA.to_owned(), paper, title, ..Self::default() }
+    }
+
+    /// Writes the results and the page that shows them.
+    pub(crate) fn write(&self, out: &Path, paper: &Paper) -> Result<()> {
+        let mut text = serde_json::to_vec_pretty(self).map_err(|e| Error::Results {
+            path: out.join("results.json"),
+            reason: e.to_string(),
+        })?;
+        text.push(b'\n');
+        replace(&out.join("results.json"), &text)?;
+        replace(&out.join("index.html"), crate::page::render(self, paper).as_bytes())
+    }
+}
+
+impl From<&crate::Run> for Ran {
+    fn from(run: &crate::Run) -> Self {
+        let verdict = run.record.verdict.clone();
+        let trusted = run.trusted();
+        let unmet = run.record.expectations.iter().filter(|e| e.outcome != Outcome::Passed);
+        Self {
+            name: run.name.clone(),
+            clock: run.clock,
+            model: run.model,
+            folder: run.folder.path().display().to_string(),
+            trusted,
+            reasons: verdict.filter(|_| !trusted).map(|v| v.reasons).unwrap_or_default(),
+            unmet: unmet.map(|expectation| expectation.text.clone()).collect(),
+            repeat: run.record.repeat.clone(),
+        }
+    }
+}
+
+impl Ran {
+    /// The run folder's report, relative to the folder of the results.
+    pub(crate) fn report(&self) -> String {
+        format!("{}/report.html", self.folder)
+    }
+
+    /// Reads the run anew.
+    pub fn folder(&self, out: &Path) -> Result<RunFolder> {
+        Ok(RunFolder::open(&out.join(&self.folder))?)
+    }
+}
+
+/// Replaces a file at once: readers see the old contents or the new.
+pub(crate) fn replace(path: &Path, contents: &[u8]) -> Result<()> {
+    let new = path.with_extension("new");
+    fs::write(&new, contents).map_err(|e| Error::io("write", &new, e))?;
+    fs::rename(&new, path).map_err(|e| Error::io("write", path, e))
+}

@@ -1,0 +1,16 @@
+//! `SplayNet`: distributed user-space topology emulation.
+
+mod fig_3_6c;
+
+use crate::{Figure, Paper};
+
+/// The figures, in the paper's order. Each is in a file of its own.
+const FIGURES: &[Figure] = &[fig_3_6c::FIGURE];
+
+pub(crate) const PAPER: Paper = Paper {
+    name: "splaynet",
+    title: "SplayNet: Distributed User-Space Topology Emulation",
+    citation: "V. Schiavoni, E. Rivière and P. Felber, Middleware 2013, LNCS 8275, and the chapter \
+               on it in V. Schiavoni's thesis",
+    figures: FIGURES,
+};

@@ -1,0 +1,407 @@
+//! What figures work with, and how they are made one after the other.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant, SystemTime};
+
+use record::RunFolder;
+use serde::{Deserialize, Serialize};
+
+/// The clock of a run.
+pub use record::run::Clock;
+
+use crate::child::Child;
+use crate::results::replace;
+use crate::{Error, Figure, FigureResult, Paper, Plot, Ran, Result, Results, Run, Status};
+
+/// Between looks at running children.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// How a network is modelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Model {
+    /// Packets cross every queue.
+    Hop,
+    /// Packets cross their whole path at once, at their flow's share of it.
+    Collapsed,
+}
+
+impl Model {
+    /// The word in lab files.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Hop => "hop",
+            Self::Collapsed => "collapsed",
+        }
+    }
+}
+
+/// What figures are to be made with.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// This program.
+    pub program: PathBuf,
+    /// Folder for the results.
+    pub out: PathBuf,
+    /// Wanted clocks.
+    pub clocks: Vec<Clock>,
+    /// Wanted models.
+    pub models: Vec<Model>,
+    /// Smaller sizes, to see that all works.
+    pub short: bool,
+    /// The options that were given, for the command that repeats a figure.
+    pub words: String,
+}
+
+/// How far a figure is.
+#[derive(Clone, Debug)]
+pub struct Progress<'a> {
+    /// The figure.
+    pub figure: &'a str,
+    /// Runs that are over.
+    pub finished: usize,
+    /// Runs that are known to be made.
+    pub total: usize,
+    /// What runs now.
+    pub running: Vec<&'a str>,
+    /// Since the figure was begun.
+    pub elapsed: Duration,
+}
+
+/// A run to be made.
+#[derive(Clone, Debug)]
+pub struct Job {
+    lab: &'static str,
+    name: String,
+    clock: Clock,
+    model: Option<Model>,
+    set: Vec<(String, String)>,
+}
+
+impl Job {
+    /// A lab (its path below the folder `labs`, one of the figure's files) on a clock. The name
+    /// tells it from the figure's other jobs.
+    pub fn new(lab: &'static str, name: impl Into<String>, clock: Clock) -> Self {
+        Self { lab, name: name.into(), clock, model: None, set: Vec::new() }
+    }
+
+    /// With this model instead of the lab's; the name says so too.
+    #[must_use]
+    pub fn model(mut self, model: Model) -> Self {
+        self.model = Some(model);
+        self.set("lab.model", model.as_str())
+    }
+
+    /// With another value for a field, such as `link.core.delay`.
+    #[must_use]
+    pub fn set(mut self, field: impl Into<String>, value: impl Into<String>) -> Self {
+        self.set.push((field.into(), value.into()));
+        self
+    }
+
+    /// The name of the run: the job's, its model and its clock.
+    fn run_name(&self) -> String {
+        let model = self.model.map(|model| format!("-{}", model.as_str())).unwrap_or_default();
+        let clock = if self.clock == Clock::Wall { "wall" } else { "virtual" };
+        format!("{}{model}-{clock}", self.name)
+    }
+
+    fn words(&self, out: &Path, runs: &Path) -> Vec<String> {
+        let verb = if self.clock == Clock::Wall { "run" } else { "sim" };
+        let lab = out.join("labs").join(self.lab).display().to_string();
+        let runs = runs.display().to_string();
+        let mut words = vec![verb.to_owned(), lab, "--runs".to_owned(), runs];
+        words.extend(["--name".to_owned(), self.run_name()]);
+        for (field, value) in &self.set {
+            words.extend(["--set".to_owned(), format!("{field}={value}")]);
+        }
+        words.extend(["--json", "--quiet", "--no-progress"].map(str::to_owned));
+        words
+    }
+}
+
+/// What a figure works with.
+pub struct Stage<'a> {
+    figure: &'a Figure,
+    options: &'a Options,
+    /// Interrupts so far.
+    stop: &'a AtomicUsize,
+    show: &'a mut dyn FnMut(&Progress<'_>),
+    begun: Instant,
+    ran: Vec<Ran>,
+    total: usize,
+}
+
+impl Stage<'_> {
+    /// The wanted clocks that the figure makes sense on.
+    pub fn clocks(&self) -> Vec<Clock> {
+        let wanted = self.options.clocks.iter().copied();
+        wanted.filter(|clock| self.figure.clocks.contains(clock)).collect()
+    }
+
+    /// The wanted models.
+    pub fn models(&self) -> Vec<Model> {
+        self.options.models.clone()
+    }
+
+    /// Every wanted clock with every wanted model.
+    pub fn settings(&self) -> Vec<(Clock, Model)> {
+        let clocks = self.clocks();
+        let models = &self.options.models;
+        clocks.iter().flat_map(|clock| models.iter().map(|model| (*clock, *model))).collect()
+    }
+
+    /// Whether smaller sizes are enough, to see that all works.
+    pub fn short(&self) -> bool {
+        self.options.short
+    }
+
+    /// The paper's size, or the short one.
+    pub fn size<T>(&self, full: T, short: T) -> T {
+        if self.options.short { short } else { full }
+    }
+
+    /// Where a job finds the files of the figure: `labs/` in the folder of the results.
+    pub fn file(&self, path: &str) -> PathBuf {
+        self.options.out.join("labs").join(path)
+    }
+
+    /// Whether the user wants an end: for figures that compute in process.
+    pub fn check(&self) -> Result<()> {
+        if self.stop.load(SeqCst) > 0 { Err(Error::Interrupted) } else { Ok(()) }
+    }
+
+    /// Makes runs: those on the virtual clock on all cores, then those on the wall clock one after
+    /// the other. Results are in the order of the jobs.
+    pub fn run(&mut self, jobs: &[Job]) -> Result<Vec<Run>> {
+        self.run_at_once(jobs, 1)
+    }
+
+    /// The same with all runs on the wall clock at the same time: for those that leave the machine
+    /// mostly idle, or that are about being many.
+    pub fn run_together(&mut self, jobs: &[Job]) -> Result<Vec<Run>> {
+        self.run_at_once(jobs, usize::MAX)
+    }
+
+    fn run_at_once(&mut self, jobs: &[Job], at_once: usize) -> Result<Vec<Run>> {
+        self.total += jobs.len();
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let mut runs: Vec<Option<Run>> = vec![None; jobs.len()];
+        for (clock, limit) in [(Clock::Virtual, cores), (Clock::Wall, at_once)] {
+            let of: Vec<usize> = (0..jobs.len()).filter(|i| jobs[*i].clock == clock).collect();
+            self.batch(jobs, &of, limit, &mut runs)?;
+        }
+        let runs: Vec<Run> = runs.into_iter().flatten().collect();
+        self.ran.extend(runs.iter().map(Ran::from));
+        Ok(runs)
+    }
+
+    /// Makes some of the jobs, at most `limit` at a time. When one fails the others are stopped.
+    fn batch(
+        &mut self,
+        jobs: &[Job],
+        of: &[usize],
+        limit: usize,
+        runs: &mut [Option<Run>],
+    ) -> Result<()> {
+        let mut waiting = of.iter().copied();
+        let mut running: Vec<(usize, Child)> = Vec::new();
+        let mut asked = 0;
+        loop {
+            let interrupts = self.stop.load(SeqCst);
+            while asked < interrupts {
+                for (_, child) in &running {
+                    child.stop();
+                }
+                asked += 1;
+            }
+            while interrupts == 0 && running.len() < limit {
+                let Some(index) = waiting.next() else { break };
+                running.push((index, self.start(&jobs[index])?));
+            }
+            if running.is_empty() {
+                return self.check();
+            }
+            let mut at = 0;
+            while at < running.len() {
+                if running[at].1.over()? {
+                    let (index, child) = running.swap_remove(at);
+                    runs[index] = Some(read(&jobs[index], child)?);
+                } else {
+                    at += 1;
+                }
+            }
+            let finished = self.ran.len() + runs.iter().flatten().count();
+            let names = running.iter().map(|(index, _)| jobs[*index].name.as_str()).collect();
+            (self.show)(&Progress {
+                figure: self.figure.id,
+                finished,
+                total: self.total,
+                running: names,
+                elapsed: self.begun.elapsed(),
+            });
+            std::thread::sleep(PATIENCE);
+        }
+    }
+
+    fn start(&self, job: &Job) -> Result<Child> {
+        let runs = runs_of(&self.options.out, self.figure);
+        fs::create_dir_all(&runs).map_err(|e| Error::io("create", &runs, e))?;
+        let words = job.words(&self.options.out, &runs);
+        // The name may hold a dot, which is no extension.
+        let streams = runs.join(format!("{}.stream", job.run_name()));
+        Child::start(&self.options.program, &words, streams)
+    }
+}
+
+fn read(job: &Job, child: Child) -> Result<Run> {
+    let folder = RunFolder::open(&child.finish()?)?;
+    let record = folder.read_record()?;
+    Ok(Run { name: job.name.clone(), clock: job.clock, model: job.model, record, folder })
+}
+
+fn runs_of(out: &Path, figure: &Figure) -> PathBuf {
+    out.join("runs").join(figure.id)
+}
+
+/// What came of figures.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Those that were asked for, in their order, as far as they were begun.
+    pub figures: Vec<FigureResult>,
+    /// Whether the user ended it before all were made.
+    pub interrupted: bool,
+}
+
+/// Makes figures of a paper, one after the other, and keeps their results in `options.out`, where
+/// earlier results of other figures stay. `done` hears of each. A figure that cannot be made does
+/// not keep the others from it; `stop` counts the user's interrupts.
+pub fn reproduce(
+    paper: &Paper,
+    figures: &[&Figure],
+    options: &Options,
+    stop: &AtomicUsize,
+    show: &mut dyn FnMut(&Progress<'_>),
+    done: &mut dyn FnMut(&FigureResult),
+) -> Result<Outcome> {
+    let out = &options.out;
+    let mut results = Results::read(out, paper)?;
+    env!("CARGO_PKG_VERSION").clone_into(&mut results.version);
+    fs::create_dir_all(out).map_err(|e| Error::io("create", out, e))?;
+    results.write(out, paper)?;
+    let mut outcome = Outcome::default();
+    for figure in figures {
+        let Some(result) = make(paper, figure, options, stop, show)? else {
+            outcome.interrupted = true;
+            break;
+        };
+        write_plots(out, figure.id, &result.evidence.plots)?;
+        results.figures.insert(figure.id.to_owned(), result.clone());
+        results.write(out, paper)?;
+        done(&result);
+        outcome.figures.push(result);
+    }
+    Ok(outcome)
+}
+
+/// Makes one figure; `None` if the user ended it.
+fn make(
+    paper: &Paper,
+    figure: &Figure,
+    options: &Options,
+    stop: &AtomicUsize,
+    show: &mut dyn FnMut(&Progress<'_>),
+) -> Result<Option<FigureResult>> {
+    let out = &options.out;
+    let old = runs_of(out, figure);
+    if old.exists() {
+        fs::remove_dir_all(&old).map_err(|e| Error::io("remove", &old, e))?;
+    }
+    write_files(out, figure)?;
+    let made = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let begun = Instant::now();
+    let mut stage = Stage { figure, options, stop, show, begun, ran: Vec::new(), total: 0 };
+    let made_here = figure.clocks.is_empty() || !stage.clocks().is_empty();
+    let evidence = if made_here {
+        (figure.make)(&mut stage)
+    } else {
+        Err(Error::Refused("it makes sense on another clock only".to_owned()))
+    };
+    let ran = stage.ran;
+    let mut result = FigureResult {
+        id: figure.id.to_owned(),
+        title: figure.title.to_owned(),
+        short: options.short,
+        made_unix_ms: made.as_millis() as u64,
+        took_s: begun.elapsed().as_secs_f64(),
+        repeat: format!("netarium reproduce {} {}{}", paper.name, figure.id, options.words),
+        runs: ran.into_iter().map(|run| relative(run, out)).collect(),
+        ..FigureResult::default()
+    };
+    match evidence {
+        Ok(evidence) => {
+            result.evidence = evidence;
+            result.judge();
+        }
+        Err(Error::Interrupted) => return Ok(None),
+        Err(error) => {
+            result.error = Some(error.text());
+            result.exit_code = error.exit_code();
+            result.status = Status::Failed;
+        }
+    }
+    for run in &result.runs {
+        let which = format!("{} ({})", run.name, crate::run::label(run.clock, run.model));
+        if !run.trusted {
+            let note = format!("Run {which} was not trusted: {}.", run.reasons.join("; "));
+            result.evidence.notes.push(note);
+        }
+        for text in &run.unmet {
+            let note = format!("Run {which}: the lab expects `{text}`, which did not hold.");
+            result.evidence.notes.push(note);
+        }
+    }
+    Ok(Some(result))
+}
+
+fn relative(mut run: Ran, out: &Path) -> Ran {
+    if let Ok(out) = out.canonicalize()
+        && let Ok(below) = Path::new(&run.folder).strip_prefix(out)
+    {
+        run.folder = below.display().to_string();
+    }
+    run
+}
+
+fn write_files(out: &Path, figure: &Figure) -> Result<()> {
+    for file in figure.files {
+        let path = out.join("labs").join(file.path);
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).map_err(|e| Error::io("create", folder, e))?;
+        }
+        fs::write(&path, file.text).map_err(|e| Error::io("write", &path, e))?;
+    }
+    Ok(())
+}
+
+/// `figure-3.7.svg`, `figure-3.7-2.svg` …, and the points of all in `figure-3.7.csv`.
+fn write_plots(out: &Path, id: &str, plots: &[Plot]) -> Result<()> {
+    let name = |index: usize| match index {
+        0 => format!("figure-{id}.svg"),
+        _ => format!("figure-{id}-{}.svg", index + 1),
+    };
+    for (index, plot) in plots.iter().enumerate() {
+        replace(&out.join(name(index)), plot.svg().as_bytes())?;
+    }
+    // An earlier figure may have had more.
+    for index in plots.len()..plots.len() + 20 {
+        let _ = fs::remove_file(out.join(name(index)));
+    }
+    if !plots.is_empty() {
+        replace(&out.join(format!("figure-{id}.csv")), Plot::csv(plots).as_bytes())?;
+    }
+    Ok(())
+}
