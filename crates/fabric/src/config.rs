@@ -54,6 +54,13 @@ pub struct Trace {
 impl Trace {
     /// Bytes of one delivery opportunity (Mahimahi's packet size).
     pub const OPPORTUNITY: Bytes = Bytes::new(1504);
+
+    /// What it lets through in the long run.
+    pub fn mean(&self) -> Bandwidth {
+        let bytes = Self::OPPORTUNITY.count() * self.opportunities.len() as u64;
+        let rate = u128::from(bytes) * 8_000_000_000 / u128::from(self.period.as_nanos().max(1));
+        Bandwidth::from_bits_per_sec(u64::try_from(rate).unwrap_or(u64::MAX))
+    }
 }
 
 /// The random part of a propagation delay, added to `delay`; the sum is never negative.

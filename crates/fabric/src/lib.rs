@@ -13,6 +13,7 @@
 //! and is split by the first that does not; every queue counts, drops and marks segments.
 #![forbid(unsafe_code)]
 
+mod collapsed;
 pub mod config;
 mod event;
 mod jitter;
@@ -27,6 +28,7 @@ mod stats;
 #[cfg(test)]
 mod tests;
 
+pub use collapsed::Share;
 pub use config::{
     Collapsed, Discipline, Jitter, JitterShape, LinkConfig, Loss, Network, NodeKind, QueueConfig,
     QueueLimit, Rate, Reorder, Sharing, Trace, Window, Wire,

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use base::{IfaceId, RandomStream, Span, Time};
 
-use crate::config::{Discipline, LinkConfig, Rate};
+use crate::config::{Discipline, LinkConfig, QueueLimit, Rate};
 use crate::jitter::JitterProcess;
 use crate::loss::LossProcess;
 use crate::pace::Pacer;
@@ -356,13 +356,7 @@ impl Link {
         slab: &mut Slab<B>,
     ) {
         self.settle(now, slab);
-        if config.rate != self.config.rate {
-            let pacer = Pacer::new(&config.rate);
-            if let Some(transmission) = &mut self.transmission {
-                transmission.ends = self.pacer.resume(now, transmission.ends, &pacer);
-            }
-            self.pacer = pacer;
-        }
+        self.pace(now, &config.rate);
         if config.queue != self.config.queue {
             let entries = self.queue.drain();
             let dice = || queue_dice(self.seed, &self.name);
@@ -378,6 +372,54 @@ impl Link {
         if self.transmission.is_none() {
             self.transmit_next(now, slab);
         }
+    }
+
+    /// Changes the rate of a drop-tail link and the limit of its queue.
+    pub(crate) fn set_rate<B: Clone>(
+        &mut self,
+        now: Time,
+        rate: Rate,
+        limit: QueueLimit,
+        slab: &mut Slab<B>,
+    ) {
+        self.settle(now, slab);
+        if let Waiting::Fifo(list) = &mut self.queue {
+            list.set_limit(limit);
+        }
+        self.config.queue.limit = limit;
+        if rate != self.config.rate {
+            self.pace(now, &rate);
+            self.config.rate = rate;
+            self.uniform = is_uniform(&self.config);
+            self.settle(now, slab);
+        }
+    }
+
+    /// Goes on at `rate`, with the packet in hand too.
+    fn pace(&mut self, now: Time, rate: &Rate) {
+        if *rate == self.config.rate {
+            return;
+        }
+        let pacer = Pacer::new(rate);
+        if let Some(transmission) = &mut self.transmission {
+            transmission.ends = self.pacer.resume(now, transmission.ends, &pacer);
+        }
+        self.pacer = pacer;
+    }
+
+    /// Packets that wait for the transmitter.
+    pub(crate) fn backlog(&self) -> usize {
+        self.queue.packets()
+    }
+
+    /// Whether nothing is on it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.transmission.is_none() && self.flight.is_empty() && self.queue.packets() == 0
+    }
+
+    /// Whether its transmitter works.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.transmission.is_some()
     }
 
     /// Takes the link out of service: all that is on it is lost.

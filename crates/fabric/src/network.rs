@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use base::{Bytes, Direction, IfaceId, LinkId, MirrorId, NodeId, Time};
 
+use crate::collapsed::{State, TICK};
 use crate::config::{Discipline, LinkConfig, Network, NodeKind, Rate};
 use crate::event::EventQueue;
 use crate::link::Link;
@@ -103,7 +104,7 @@ struct Waiting {
 }
 
 #[derive(Clone, Copy)]
-enum What {
+pub(crate) enum What {
     Deliver(IfaceId),
     Local(NodeId),
     Refused(NodeId, IfaceId, Refusal),
@@ -114,19 +115,21 @@ enum What {
 
 /// The emulated network. `B` is the driver's handle on a packet's bytes.
 pub struct Fabric<B> {
-    nodes: Vec<NodeKind>,
+    pub(crate) nodes: Vec<NodeKind>,
     /// The node at each interface.
-    at: Vec<NodeId>,
-    /// Link directions; the one that interface *i* sends into is at *i*.
-    links: Vec<Link>,
-    packets: Slab<B>,
-    /// Link directions that need attention, by interface.
-    events: EventQueue<u32>,
-    forwarding: Box<dyn Forwarding + Send>,
+    pub(crate) at: Vec<NodeId>,
+    /// Link directions; the one that interface *i* sends into is at *i*. Those behind them stand
+    /// for whole paths.
+    pub(crate) links: Vec<Link>,
+    pub(crate) packets: Slab<B>,
+    /// Link directions that need attention, by position.
+    pub(crate) events: EventQueue<u32>,
+    pub(crate) forwarding: Box<dyn Forwarding + Send>,
+    pub(crate) collapsed: Option<Box<State>>,
     outputs: VecDeque<Waiting>,
     /// Packets that are to be forwarded at the present time.
     arrivals: VecDeque<(IfaceId, Slot)>,
-    now: Time,
+    pub(crate) now: Time,
     trace_hash: u64,
     processed: u64,
 }
@@ -162,7 +165,9 @@ impl<B: Clone + 'static> Fabric<B> {
                 at.push(node);
             }
         }
+        let law = network.collapsed;
         Ok(Self {
+            collapsed: law.map(|law| Box::new(State::new(law, &links, overhead, seed))),
             nodes: network.nodes.clone(),
             at,
             links,
@@ -182,6 +187,9 @@ impl<B: Clone + 'static> Fabric<B> {
         self.advance(now);
         packet.entered = self.now;
         let slot = self.packets.put(packet);
+        if self.collapsed.is_some() {
+            return self.set_out(iface, slot);
+        }
         self.send(iface, slot, iface);
         self.forward_arrivals();
     }
@@ -191,6 +199,9 @@ impl<B: Clone + 'static> Fabric<B> {
     pub fn originate(&mut self, now: Time, node: NodeId, packet: Packet<B>) {
         self.advance(now);
         let slot = self.packets.put(packet);
+        if self.collapsed.is_some() {
+            return self.originate_collapsed(node, slot);
+        }
         self.route(node, None, slot);
         self.forward_arrivals();
     }
@@ -205,7 +216,7 @@ impl<B: Clone + 'static> Fabric<B> {
         while let Some((at, link)) = self.events.pop_until(until) {
             self.now = at;
             self.processed += 1;
-            self.wake(link as usize);
+            self.wake(link);
         }
         self.now = self.now.max(until);
     }
@@ -217,7 +228,7 @@ impl<B: Clone + 'static> Fabric<B> {
             let Some((at, link)) = self.events.pop_until(until) else { return false };
             self.now = at;
             self.processed += 1;
-            self.wake(link as usize);
+            self.wake(link);
         }
         true
     }
@@ -258,6 +269,7 @@ impl<B: Clone + 'static> Fabric<B> {
         check(&format!("link {}", link.0), &config)?;
         entry.configure(self.now, config, &mut self.packets);
         self.reschedule(index);
+        self.refit(link);
         self.forward_arrivals();
         Ok(())
     }
@@ -278,12 +290,14 @@ impl<B: Clone + 'static> Fabric<B> {
                 entry.up = up;
             }
         }
+        self.refit(link);
         Ok(())
     }
 
     /// Other routes from now on.
     pub fn set_forwarding(&mut self, forwarding: Box<dyn Forwarding + Send>) {
         self.forwarding = forwarding;
+        self.reroute();
     }
 
     /// Copies what crosses `iface`, and what its link drops, to the outputs.
@@ -304,18 +318,21 @@ impl<B: Clone + 'static> Fabric<B> {
 
     /// Counters of one direction of a link.
     pub fn stats(&mut self, link: LinkId, direction: Direction) -> &LinkStats {
+        self.account_tunnels();
         let index = self.settle(link, direction);
         &self.links[index].stats
     }
 
     /// The queue's length now and its peak since the last call.
     pub fn take_queue_level(&mut self, link: LinkId, direction: Direction) -> QueueLevel {
+        self.account_tunnels();
         let index = self.settle(link, direction);
-        self.links[index].take_queue_level()
+        self.take_tunnel_level(index).unwrap_or_else(|| self.links[index].take_queue_level())
     }
 
     /// How long the packets that one direction sent had waited in its queue.
     pub fn queue_delays(&mut self, link: LinkId, direction: Direction) -> &QueueDelays {
+        self.account_tunnels();
         let index = self.settle(link, direction);
         self.links[index].delays.as_deref().unwrap_or(&QueueDelays::NONE)
     }
@@ -340,7 +357,8 @@ impl<B: Clone + 'static> Fabric<B> {
 
     /// Packets that have crossed a link, counted once a link and segment.
     pub fn packet_hops(&self) -> u64 {
-        self.links.iter().map(|link| link.stats.delivered_packets).sum()
+        let own = self.links[..self.own_links()].iter();
+        own.map(|link| link.stats.delivered_packets).sum::<u64>() + self.uncounted_hops()
     }
 
     /// Bytes of memory that packets and pending events take.
@@ -354,13 +372,20 @@ impl<B: Clone + 'static> Fabric<B> {
         self.processed
     }
 
-    fn wake(&mut self, index: usize) {
+    fn wake(&mut self, event: u32) {
+        if event == TICK {
+            return self.end_period();
+        }
+        let index = event as usize;
         let link = &mut self.links[index];
         if link.scheduled != Some(self.now) {
             return;
         }
         link.scheduled = None;
         link.settle(self.now, &mut self.packets);
+        if index >= self.at.len() {
+            return self.wake_tunnel(index);
+        }
         let far = IfaceId::at(index ^ 1);
         while let Some(slot) = self.links[index].arrive(self.now, &self.packets) {
             self.arrivals.push_back((far, slot));
@@ -371,7 +396,7 @@ impl<B: Clone + 'static> Fabric<B> {
 
     /// Schedules what a link needs and the event queue does not hold, and hands out its verdicts.
     /// An event that a link no longer needs stays in the queue and is ignored when it comes.
-    fn reschedule(&mut self, index: usize) {
+    pub(crate) fn reschedule(&mut self, index: usize) {
         let link = &mut self.links[index];
         let deadline = link.deadline();
         if let Some(at) = deadline
@@ -389,7 +414,7 @@ impl<B: Clone + 'static> Fabric<B> {
         }
     }
 
-    fn account(&mut self, index: usize) {
+    pub(crate) fn account(&mut self, index: usize) {
         let link = &mut self.links[index];
         link.count_verdicts(&self.packets);
         let (iface, sessions, watched) = (link.from, link.mirrors, link.watched);
@@ -413,7 +438,7 @@ impl<B: Clone + 'static> Fabric<B> {
         }
     }
 
-    fn put_out(&mut self, slot: Slot, what: What) {
+    pub(crate) fn put_out(&mut self, slot: Slot, what: What) {
         self.outputs.push_back(Waiting { at: self.now, slot, what });
     }
 
@@ -461,7 +486,7 @@ impl<B: Clone + 'static> Fabric<B> {
         }
     }
 
-    fn deliver(&mut self, iface: IfaceId, slot: Slot) {
+    pub(crate) fn deliver(&mut self, iface: IfaceId, slot: Slot) {
         let bytes = self.packets.get(slot).bytes();
         for part in [self.now.as_nanos(), u64::from(iface.0), bytes] {
             self.trace_hash = (self.trace_hash ^ part).wrapping_mul(0x0000_0100_0000_01b3);
@@ -507,7 +532,7 @@ impl<B: Clone + 'static> Fabric<B> {
         self.send(choice, slot, from.unwrap_or(choice));
     }
 
-    fn refuse(&mut self, node: NodeId, iface: IfaceId, slot: Slot, why: Refusal) {
+    pub(crate) fn refuse(&mut self, node: NodeId, iface: IfaceId, slot: Slot, why: Refusal) {
         let reason = match why {
             Refusal::TtlExceeded => DropReason::TtlExceeded,
             Refusal::NoRoute => DropReason::NoRoute,

@@ -85,6 +85,48 @@ pub struct LinkStats {
 }
 
 impl LinkStats {
+    /// Packets that came and went on.
+    pub(crate) fn passed(packets: u64, bytes: u64) -> Self {
+        Self {
+            offered_packets: packets,
+            offered_bytes: bytes,
+            sent_packets: packets,
+            sent_bytes: bytes,
+            delivered_packets: packets,
+            delivered_bytes: bytes,
+            ..Self::default()
+        }
+    }
+
+    /// What came on top of `before`.
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        self.combine(before, u64::wrapping_sub)
+    }
+
+    pub(crate) fn add(&mut self, more: &Self) {
+        *self = self.combine(more, u64::wrapping_add);
+    }
+
+    fn combine(&self, other: &Self, op: impl Fn(u64, u64) -> u64) -> Self {
+        let mut drops = self.drops;
+        for (mine, theirs) in drops.iter_mut().zip(other.drops) {
+            *mine = op(*mine, theirs);
+        }
+        Self {
+            offered_packets: op(self.offered_packets, other.offered_packets),
+            offered_bytes: op(self.offered_bytes, other.offered_bytes),
+            sent_packets: op(self.sent_packets, other.sent_packets),
+            sent_bytes: op(self.sent_bytes, other.sent_bytes),
+            delivered_packets: op(self.delivered_packets, other.delivered_packets),
+            delivered_bytes: op(self.delivered_bytes, other.delivered_bytes),
+            drops,
+            marked: op(self.marked, other.marked),
+            duplicated: op(self.duplicated, other.duplicated),
+            corrupted: op(self.corrupted, other.corrupted),
+            reordered: op(self.reordered, other.reordered),
+        }
+    }
+
     /// Packets dropped for any reason.
     pub fn dropped(&self) -> u64 {
         self.drops.iter().sum()
@@ -133,6 +175,12 @@ impl QueueDelays {
         };
         let bucket = bucket.min(self.0.len() - 1);
         self.0[bucket] = self.0[bucket].saturating_add(1);
+    }
+
+    pub(crate) fn absorb(&mut self, other: &Self) {
+        for (mine, theirs) in self.0.iter_mut().zip(other.0) {
+            *mine = mine.saturating_add(theirs);
+        }
     }
 
     /// The buckets that are not empty: the smallest delay of each and its number of packets.

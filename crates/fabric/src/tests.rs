@@ -1,5 +1,6 @@
 //! Golden physics: small networks with known answers, moved on a virtual clock.
 
+mod collapsed;
 mod disciplines;
 mod physics;
 mod queueing;
@@ -28,6 +29,10 @@ impl Forwarding for Routes {
 
 /// A host, `links.len() - 1` routers, a host, in a row.
 fn line(links: &[LinkConfig]) -> Fabric<u32> {
+    line_by(links, None)
+}
+
+fn line_by(links: &[LinkConfig], collapsed: Option<crate::Collapsed>) -> Fabric<u32> {
     let count = links.len();
     let mut nodes = vec![NodeKind::Router; count + 1];
     nodes[0] = NodeKind::Edge;
@@ -43,8 +48,8 @@ fn line(links: &[LinkConfig]) -> Fabric<u32> {
         directions: [config.clone(), config.clone()],
         up: true,
     });
-    let network =
-        Network { nodes, links: wires.collect(), overhead: Bytes::new(OVERHEAD), collapsed: None };
+    let overhead = Bytes::new(OVERHEAD);
+    let network = Network { nodes, links: wires.collect(), overhead, collapsed };
     Fabric::try_new(&network, Box::new(routes), 1).unwrap()
 }
 

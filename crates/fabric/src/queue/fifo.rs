@@ -27,6 +27,11 @@ impl Fifo {
     pub(super) const fn new(limit: QueueLimit, when_full: Full) -> Self {
         Self { backlog: Backlog::new(), limit, when_full }
     }
+
+    /// What waits beyond the new limit keeps waiting.
+    pub(crate) const fn set_limit(&mut self, limit: QueueLimit) {
+        self.limit = limit;
+    }
 }
 
 impl Queue for Fifo {

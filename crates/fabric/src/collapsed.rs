@@ -1,0 +1,407 @@
+//! The collapsed model: each flow crosses its whole path at once, over a link of its own with the
+//! path's delay and loss, at the flow's present share.
+//!
+//! Which flows there are is learned from their packets; what they get is decided by crate
+//! `sharing`, which learns of them by [`Notice`]s only.
+//!
+//= SplayNet §3.3: link emulation, decentralised congestion emulation
+
+mod account;
+mod demand;
+mod path;
+mod tunnel;
+
+use base::{Bandwidth, Direction, IfaceId, LinkId, NodeId, Time};
+use rustc_hash::FxHashMap;
+use sharing::{FlowName, FlowTable, Law, LinkKey, Notice, Path, Sharing};
+
+pub use account::Share;
+use path::{End, Ground, Way, constant};
+use tunnel::{Key, PERIOD, Reach, Tunnel};
+
+use crate::config::{Collapsed, LinkConfig, QueueLimit, Rate};
+use crate::link::Link;
+use crate::network::{Fabric, What};
+use crate::packet::{Packet, Part};
+use crate::slab::Slot;
+use crate::stats::{DropReason, LinkStats, QueueLevel};
+use crate::{Forwarding, NodeKind};
+
+/// Marks the event of the end of a period.
+pub(crate) const TICK: u32 = u32::MAX;
+
+/// This fabric among the senders of its lab.
+const SENDER: u32 = 0;
+
+/// What the collapsed model knows beside the links.
+pub(crate) struct State {
+    law: Collapsed,
+    /// Number of directions of the network's own links; those of tunnels come after them.
+    own: usize,
+    overhead: u32,
+    seed: u64,
+    table: FlowTable,
+    /// By position; its link is at `own` + position.
+    tunnels: Vec<Tunnel>,
+    free: Vec<u32>,
+    by_key: FxHashMap<Key, u32>,
+    by_name: FxHashMap<FlowName, u32>,
+    names: u32,
+    /// When the period ends, while there are tunnels.
+    tick: Option<Time>,
+    /// How often shares have been computed.
+    solved: u64,
+    /// The time up to which the network's links have been told of what crossed them.
+    accounted: Option<Time>,
+    /// What waits in front of each of the network's link directions.
+    levels: Vec<QueueLevel>,
+}
+
+impl State {
+    pub(crate) fn new(law: Collapsed, links: &[Link], overhead: u32, seed: u64) -> Self {
+        let capacity = |link: &Link| {
+            if link.up { constant(&link.config) } else { Some(Bandwidth::from_bits_per_sec(0)) }
+        };
+        let sharing = Law { sharing: law.sharing, window: law.window };
+        Self {
+            law,
+            own: links.len(),
+            overhead,
+            seed,
+            table: FlowTable::new(sharing, links.iter().map(capacity)),
+            tunnels: Vec::new(),
+            free: Vec::new(),
+            by_key: FxHashMap::default(),
+            by_name: FxHashMap::default(),
+            names: 0,
+            tick: None,
+            solved: 0,
+            accounted: None,
+            levels: vec![QueueLevel::default(); links.len()],
+        }
+    }
+}
+
+impl<B: Clone + 'static> Fabric<B> {
+    /// Does something with the model's state beside the fabric's.
+    fn collapsed<R>(&mut self, act: impl FnOnce(&mut Self, &mut State) -> R) -> Option<R> {
+        let mut state = self.collapsed.take()?;
+        let result = act(self, &mut state);
+        self.collapsed = Some(state);
+        Some(result)
+    }
+
+    /// A packet sets out through `first`, the interface of a node that has a kernel or has made
+    /// the packet.
+    pub(crate) fn set_out(&mut self, first: IfaceId, slot: Slot) {
+        self.collapsed(|fabric, state| state.set_out(fabric, first, slot));
+    }
+
+    /// The period ends.
+    pub(crate) fn end_period(&mut self) {
+        self.collapsed(|fabric, state| state.end_period(fabric));
+    }
+
+    /// The link at `index` stands for a path, and its time has come.
+    pub(crate) fn wake_tunnel(&mut self, index: usize) {
+        self.collapsed(|fabric, state| {
+            while let Some(slot) = fabric.links[index].arrive(fabric.now, &fabric.packets) {
+                state.land(fabric, index, slot);
+            }
+            state.look(fabric, index - state.own);
+            fabric.reschedule(index);
+        });
+    }
+
+    /// A link's properties, or whether it is in service, are no longer what they were.
+    pub(crate) fn refit(&mut self, link: LinkId) {
+        self.collapsed(|fabric, state| {
+            for direction in Direction::BOTH {
+                let iface = IfaceId::at(link.index() * 2 + direction.index());
+                let capacity = ground(fabric).capacity(iface);
+                state.table.set_capacity(LinkKey(iface.0), capacity);
+            }
+            for at in 0..state.tunnels.len() {
+                if state.tunnels[at].alive && Ground::crosses(&state.tunnels[at].way, link) {
+                    state.fit(fabric, at);
+                }
+            }
+            state.solve(fabric);
+        });
+    }
+
+    /// Ways are no longer what they were.
+    pub(crate) fn reroute(&mut self) {
+        self.collapsed(|fabric, state| {
+            for at in 0..state.tunnels.len() {
+                let tunnel = &state.tunnels[at];
+                if tunnel.alive {
+                    let way = state.way(fabric, &tunnel.key);
+                    if way != tunnel.way {
+                        state.account_one(fabric, at);
+                        state.tunnels[at].way = way;
+                        state.fit(fabric, at);
+                    }
+                }
+            }
+            state.solve(fabric);
+        });
+    }
+}
+
+/// What paths go through.
+fn ground<B>(fabric: &Fabric<B>) -> Ground<'_> {
+    let forwarding: &dyn Forwarding = &*fabric.forwarding;
+    Ground { nodes: &fabric.nodes, at: &fabric.at, links: &fabric.links, forwarding }
+}
+
+impl State {
+    fn set_out<B: Clone + 'static>(&mut self, fabric: &mut Fabric<B>, first: IfaceId, slot: Slot) {
+        if fabric.links[first.index()].watched {
+            let copy = fabric.packets.copy(slot);
+            fabric.put_out(copy, What::Seen { iface: first, sent: true });
+        }
+        let packet = fabric.packets.get(slot);
+        let key = Key { from: first, to: packet.to, hash: packet.flow, reach: Reach::Whole };
+        let (ttl, part, size) = (packet.ttl, packet.part, packet.largest());
+        let mut at = self.tunnel(fabric, key, part);
+        let tunnel = &self.tunnels[at];
+        let mtu = fabric.links[self.own + at].mtu;
+        if ttl <= tunnel.way.routers {
+            at = self.tunnel(fabric, Key { reach: Reach::Router(ttl.max(1)), ..key }, part);
+        } else if mtu > 0 && size > mtu {
+            if ground(fabric).until_too_big(&tunnel.way, size).is_none() {
+                fabric.links[first.index()].verdicts.dropped.push((slot, DropReason::TooBig));
+                fabric.account(first.index());
+                return;
+            }
+            at = self.tunnel(fabric, Key { reach: Reach::Size(size), ..key }, part);
+        }
+        let tunnel = &mut self.tunnels[at];
+        let packet = fabric.packets.get_mut(slot);
+        packet.ttl -= tunnel.way.routers.min(packet.ttl);
+        tunnel.last = fabric.now;
+        self.accounted = None;
+        if tunnel.name.is_none() && self.starts(at, part) {
+            self.start(fabric, at, None);
+        }
+        let index = self.own + at;
+        fabric.links[index].enqueue(fabric.now, slot, &mut fabric.packets);
+        self.heed(fabric, at, part);
+        fabric.reschedule(index);
+    }
+
+    /// The position of a tunnel, which is dug where there is none.
+    fn tunnel<B: Clone + 'static>(
+        &mut self,
+        fabric: &mut Fabric<B>,
+        key: Key,
+        part: Part,
+    ) -> usize {
+        if let Some(at) = self.by_key.get(&key) {
+            return *at as usize;
+        }
+        let way = self.way(fabric, &key);
+        let stream = part != Part::Datagram;
+        let tunnel = Tunnel {
+            key,
+            way,
+            narrowest: 0,
+            capacity: None,
+            round_trip: base::Span::ZERO,
+            queue_time: base::Span::ZERO,
+            full_packet: 0,
+            stream,
+            name: None,
+            most: None,
+            closing: false,
+            last: fabric.now,
+            offered: 0,
+            measured: [0; 2],
+            counted: LinkStats::default(),
+            watched: Box::default(),
+            alive: true,
+        };
+        // Random streams are the flow's own: other flows change nothing for it.
+        let to = key.to.map_or(u32::MAX, |to| to.0);
+        let name = format!("path/{}/{to}/{:08x}", key.from.0, key.hash);
+        let config = LinkConfig::default();
+        let link = Link::new(key.from, &name, config, self.overhead, self.seed);
+        let at = match self.free.pop() {
+            Some(at) => {
+                self.tunnels[at as usize] = tunnel;
+                fabric.links[self.own + at as usize] = link;
+                at as usize
+            }
+            None => {
+                self.tunnels.push(tunnel);
+                fabric.links.push(link);
+                self.tunnels.len() - 1
+            }
+        };
+        self.by_key.insert(key, at as u32);
+        self.fit(fabric, at);
+        if self.tick.is_none() {
+            self.schedule_tick(fabric);
+        }
+        at
+    }
+
+    fn way<B>(&self, fabric: &Fabric<B>, key: &Key) -> Way {
+        let ground = ground(fabric);
+        let way = ground.way(key.from, key.to, key.hash);
+        match key.reach {
+            Reach::Whole => way,
+            Reach::Router(count) if count <= way.routers => ground.until_router(&way, count),
+            Reach::Size(size) => ground.until_too_big(&way, size).unwrap_or(way),
+            Reach::Router(_) => way,
+        }
+    }
+
+    /// Brings a tunnel and its link in line with its way.
+    fn fit<B: Clone + 'static>(&mut self, fabric: &mut Fabric<B>, at: usize) {
+        let (own, now) = (self.own, fabric.now);
+        let tunnel = &mut self.tunnels[at];
+        let ground = ground(fabric);
+        let joined = ground.join(&tunnel.way);
+        tunnel.narrowest = joined.narrowest;
+        tunnel.capacity = constant(&joined.config);
+        tunnel.round_trip = ground.round_trip(&tunnel.way, tunnel.key.hash);
+        tunnel.queue_time = ground.queue_time(&tunnel.way, joined.narrowest, self.overhead);
+        let mtu = joined.config.mtu.count() as u32;
+        tunnel.full_packet = self.overhead + if mtu > 0 { mtu } else { 1500 };
+        let seen = tunnel.way.hops.iter().enumerate().flat_map(|(hop, iface)| {
+            let far = IfaceId::at(iface.index() ^ 1);
+            [(hop > 0).then_some((*iface, true)), Some((far, false))].into_iter().flatten()
+        });
+        tunnel.watched = seen.filter(|(iface, _)| fabric.links[iface.index()].watched).collect();
+        let from = fabric.links[tunnel.key.from.index()].watched;
+        let link = &mut fabric.links[own + at];
+        link.watched = from;
+        link.mirrors = joined.mirrors;
+        link.observed = link.watched || link.mirrors != 0;
+        if link.up && !joined.up {
+            link.take_down(now, &mut fabric.packets);
+        }
+        link.up = joined.up;
+        let mut config = joined.config;
+        if let Rate::Trace(_) = config.rate {
+            config.rate = tunnel.capacity.map_or(Rate::Unlimited, Rate::Constant);
+        }
+        link.configure(now, config, &mut fabric.packets);
+        if let Some(name) = tunnel.name {
+            self.table.reroute(name, &path(tunnel));
+        }
+        self.set_rate(fabric, at);
+    }
+
+    /// Gives a tunnel's link its present rate.
+    fn set_rate<B: Clone + 'static>(&mut self, fabric: &mut Fabric<B>, at: usize) {
+        let tunnel = &self.tunnels[at];
+        let share = match tunnel.name {
+            Some(name) => self.table.allowance(name),
+            // Nobody knows yet how much it will send.
+            None if !tunnel.stream => {
+                Some(self.table.entry(tunnel.way.hops.iter().map(|hop| LinkKey(hop.0))))
+            }
+            None => None,
+        };
+        // An unlimited link is no bottleneck: the solver's largest rate is none.
+        let rate = match share.filter(|_| self.law.sharing != Sharing::None) {
+            Some(share) if tunnel.capacity.is_some() || share < UNLIMITED => Some(share),
+            Some(_) => None,
+            None => tunnel.capacity,
+        };
+        let (rate, limit) = match rate {
+            // A rate of zero would hold packets for ever; its link is down or about to change.
+            Some(rate) => (Rate::Constant(rate.max(LEAST)), tunnel.queue(rate)),
+            None => (Rate::Unlimited, QueueLimit::Packets(1000)),
+        };
+        let index = self.own + at;
+        fabric.links[index].set_rate(fabric.now, rate, limit, &mut fabric.packets);
+        fabric.reschedule(index);
+    }
+
+    /// Tells the table of a change. The only way in: what other senders hear of a flow is what
+    /// is said here.
+    fn announce(&mut self, notice: &Notice, at: usize) {
+        let tunnel = &self.tunnels[at];
+        self.table.hear(notice, || path(tunnel));
+    }
+
+    /// Computes shares anew and gives them to the flows whose share has changed.
+    fn solve<B: Clone + 'static>(&mut self, fabric: &mut Fabric<B>) {
+        if self.law.sharing == Sharing::None {
+            return;
+        }
+        let changed: Vec<FlowName> = self.table.solve().collect();
+        self.solved += 1;
+        for name in changed {
+            if let Some(at) = self.by_name.get(&name) {
+                self.set_rate(fabric, *at as usize);
+            }
+        }
+    }
+
+    /// A packet has come to the end of its way.
+    fn land<B: Clone + 'static>(&mut self, fabric: &mut Fabric<B>, index: usize, slot: Slot) {
+        let tunnel = &self.tunnels[index - self.own];
+        self.accounted = None;
+        for (iface, sent) in &tunnel.watched {
+            let copy = fabric.packets.copy(slot);
+            fabric.put_out(copy, What::Seen { iface: *iface, sent: *sent });
+        }
+        let last = tunnel.way.hops[tunnel.way.hops.len() - 1];
+        let far = IfaceId::at(last.index() ^ 1);
+        let node: NodeId = fabric.at[far.index()];
+        debug_assert!(tunnel.way.end != End::Edge || fabric.nodes[node.index()] == NodeKind::Edge);
+        match tunnel.way.end {
+            End::Edge => fabric.deliver(far, slot),
+            End::Local => fabric.put_out(slot, What::Local(node)),
+            End::Refused(why) => fabric.refuse(node, far, slot, why),
+        }
+    }
+
+    fn schedule_tick<B: Clone + 'static>(&mut self, fabric: &mut Fabric<B>) {
+        let period = PERIOD.as_nanos();
+        let at = Time::from_nanos((fabric.now.as_nanos() / period + 1) * period);
+        fabric.events.push(at, TICK);
+        self.tick = Some(at);
+    }
+}
+
+/// At this rate and above, links do not limit.
+const UNLIMITED: Bandwidth = Bandwidth::from_bits_per_sec(1_000_000_000_000_000_000);
+
+/// No flow is given less.
+const LEAST: Bandwidth = Bandwidth::from_bits_per_sec(100);
+
+fn path(tunnel: &Tunnel) -> Path {
+    let links = tunnel.way.hops.iter().map(|hop| LinkKey(hop.0)).collect();
+    Path { links, round_trip: tunnel.round_trip }
+}
+
+impl<B: Clone + 'static> Fabric<B> {
+    /// Sends a packet that a router has made itself.
+    pub(crate) fn originate_collapsed(&mut self, node: NodeId, slot: Slot) {
+        let packet: &Packet<B> = self.packets.get(slot);
+        let Some(to) = packet.to else {
+            self.packets.take(slot);
+            return;
+        };
+        if self.nodes[node.index()] == NodeKind::Router && self.at[to.index()] == node {
+            self.put_out(slot, What::Local(node));
+            return;
+        }
+        let hash = packet.flow;
+        let first = match self.forwarding.next(node, to) {
+            [] => {
+                self.packets.take(slot);
+                return;
+            }
+            [only] => *only,
+            several => several[crate::ecmp(hash, node, several.len())],
+        };
+        self.set_out(first, slot);
+    }
+}

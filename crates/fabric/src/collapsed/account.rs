@@ -1,0 +1,145 @@
+//! What crossed tunnels is counted on the network's own links.
+
+use base::{Bandwidth, IfaceId};
+use sharing::Sharing;
+
+use super::State;
+use crate::network::Fabric;
+use crate::stats::{LinkStats, QueueLevel};
+
+/// What a flow has of the network at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// The interface through which it enters the network.
+    pub from: IfaceId,
+    /// The interface that its destination is addressed by.
+    pub to: IfaceId,
+    /// See [`crate::Packet::flow`].
+    pub flow: u32,
+    /// Whether it is one direction of a TCP connection.
+    pub stream: bool,
+    /// Its share of its path.
+    pub share: Bandwidth,
+    /// The most that it takes; `None`: as much as it gets.
+    pub most: Option<Bandwidth>,
+    /// Wire bytes that it has sent since it was first seen.
+    pub sent: u64,
+}
+
+impl<B: Clone + 'static> Fabric<B> {
+    /// The flows that share the network by the collapsed model, in no particular order that
+    /// stays; none in the other model.
+    pub fn shares(&self) -> impl Iterator<Item = Share> + '_ {
+        let state = self.collapsed.as_deref();
+        state.into_iter().flat_map(|state| {
+            state.tunnels.iter().enumerate().filter_map(|(at, tunnel)| {
+                let name = tunnel.name?;
+                Some(Share {
+                    from: tunnel.key.from,
+                    to: tunnel.key.to?,
+                    flow: tunnel.key.hash,
+                    stream: tunnel.stream,
+                    share: match state.law.sharing {
+                        Sharing::None => tunnel.capacity.unwrap_or(super::UNLIMITED),
+                        _ => state.table.share(name)?,
+                    },
+                    most: tunnel.most,
+                    sent: self.links[state.own + at].stats.sent_bytes,
+                })
+            })
+        })
+    }
+
+    /// How often shares have been computed.
+    pub fn shares_computed(&self) -> u64 {
+        self.collapsed.as_ref().map_or(0, |state| state.solved)
+    }
+
+    /// Lets the network's links know what crossed them until now.
+    pub(crate) fn account_tunnels(&mut self) {
+        let now = self.now;
+        let Some(mut state) = self.collapsed.take() else { return };
+        if state.accounted != Some(now) {
+            for level in &mut state.levels {
+                (level.packets, level.bytes) = (0, 0);
+            }
+            for at in 0..state.tunnels.len() {
+                if state.tunnels[at].alive {
+                    state.account_one(self, at);
+                }
+            }
+            state.accounted = Some(now);
+        }
+        self.collapsed = Some(state);
+    }
+
+    /// What waits for the link direction at `index` in tunnels; forgets the peak. `None` in the
+    /// other model.
+    pub(crate) fn take_tunnel_level(&mut self, index: usize) -> Option<QueueLevel> {
+        let level = &mut self.collapsed.as_mut()?.levels[index];
+        let (packets, bytes) = (level.packets, level.bytes);
+        let rest = QueueLevel {
+            packets,
+            bytes,
+            peak_packets: packets,
+            peak_bytes: bytes,
+            ..QueueLevel::default()
+        };
+        Some(std::mem::replace(level, rest))
+    }
+
+    /// Links crossed by packets in tunnels that the network's links have not counted yet.
+    pub(crate) fn uncounted_hops(&self) -> u64 {
+        let Some(state) = self.collapsed.as_deref() else { return 0 };
+        let hops = |(at, tunnel): (usize, &super::Tunnel)| {
+            let delivered = self.links[state.own + at].stats.delivered_packets;
+            let fresh = delivered.saturating_sub(tunnel.counted.delivered_packets);
+            fresh * tunnel.way.hops.len() as u64
+        };
+        state.tunnels.iter().enumerate().filter(|(_, t)| t.alive).map(hops).sum()
+    }
+
+    /// The directions of the network's own links.
+    pub(crate) fn own_links(&self) -> usize {
+        self.collapsed.as_ref().map_or(self.links.len(), |state| state.own)
+    }
+}
+
+impl State {
+    /// Counts what crossed one tunnel on the links of its way: drops and waiting at the narrowest,
+    /// what was offered before it, what came through behind it.
+    pub(super) fn account_one<B: Clone + 'static>(&mut self, fabric: &mut Fabric<B>, at: usize) {
+        let (own, tunnel) = (self.own, &mut self.tunnels[at]);
+        let (links, tunnels) = fabric.links.split_at_mut(own);
+        let link = &mut tunnels[at];
+        link.settle(fabric.now, &mut fabric.packets);
+        let narrow = tunnel.way.hops[tunnel.narrowest.min(tunnel.way.hops.len() - 1)].index();
+        let level = link.take_queue_level();
+        let total = &mut self.levels[narrow];
+        total.packets += level.packets;
+        total.bytes += level.bytes;
+        total.peak_packets = total.peak_packets.max(total.packets).max(level.peak_packets);
+        total.peak_bytes = total.peak_bytes.max(total.bytes).max(level.peak_bytes);
+        total.peak_delay = total.peak_delay.max(level.peak_delay);
+        if let Some(delays) = link.delays.take() {
+            links[narrow].delays.get_or_insert_default().absorb(&delays);
+        }
+        let fresh = link.stats.since(&tunnel.counted);
+        if fresh != LinkStats::default() {
+            tunnel.counted = link.stats.clone();
+            for (hop, iface) in tunnel.way.hops.iter().enumerate() {
+                let share = match hop.cmp(&tunnel.narrowest) {
+                    std::cmp::Ordering::Less => {
+                        LinkStats::passed(fresh.offered_packets, fresh.offered_bytes)
+                    }
+                    std::cmp::Ordering::Equal => fresh.clone(),
+                    std::cmp::Ordering::Greater => {
+                        LinkStats::passed(fresh.delivered_packets, fresh.delivered_bytes)
+                    }
+                };
+                links[iface.index()].stats.add(&share);
+            }
+        }
+        fabric.reschedule(own + at);
+    }
+}

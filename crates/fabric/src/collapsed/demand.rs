@@ -1,0 +1,187 @@
+//! When flows start and end, and what they ask for.
+
+use sharing::{FlowName, Notice, Window};
+
+use super::path::constant;
+use super::tunnel::{IDLE, Reach};
+use super::{SENDER, State};
+use crate::network::Fabric;
+use crate::packet::Part;
+
+impl State {
+    /// Whether a packet makes its flow take part in the sharing. Datagram flows do by what they
+    /// were seen to send in a whole period.
+    pub(super) fn starts(&self, at: usize, part: Part) -> bool {
+        let tunnel = &self.tunnels[at];
+        let counts = match part {
+            Part::Opening | Part::Data => true,
+            Part::Bare => self.law.acks,
+            Part::Datagram | Part::Closing | Part::Reset => false,
+        };
+        counts && tunnel.key.reach == Reach::Whole && tunnel.key.to.is_some()
+    }
+
+    /// A flow takes part from now on, with what it takes at most.
+    pub(super) fn start<B: Clone + 'static>(
+        &mut self,
+        fabric: &mut Fabric<B>,
+        at: usize,
+        most: Option<base::Bandwidth>,
+    ) {
+        let tunnel = &mut self.tunnels[at];
+        let Some(to) = tunnel.key.to else { return };
+        let flow = FlowName { sender: SENDER, number: self.names };
+        self.names = self.names.wrapping_add(1);
+        tunnel.name = Some(flow);
+        tunnel.most = most;
+        tunnel.closing = false;
+        let (from, hash, windowed) = (tunnel.key.from, tunnel.key.hash, tunnel.stream);
+        self.by_name.insert(flow, at as u32);
+        self.announce(&Notice::Started { flow, from, to, hash, windowed, most }, at);
+        self.solve(fabric);
+        self.set_rate(fabric, at);
+    }
+
+    /// A flow takes part no longer.
+    fn end<B: Clone + 'static>(&mut self, fabric: &mut Fabric<B>, at: usize) {
+        let tunnel = &mut self.tunnels[at];
+        let Some(flow) = tunnel.name.take() else { return };
+        tunnel.most = None;
+        tunnel.closing = false;
+        self.by_name.remove(&flow);
+        fabric.links[self.own + at].observed =
+            fabric.links[self.own + at].watched || fabric.links[self.own + at].mirrors != 0;
+        self.announce(&Notice::Ended { flow }, at);
+        self.solve(fabric);
+        self.set_rate(fabric, at);
+    }
+
+    /// A flow takes at most this from now on; tells whether that is news.
+    fn ask(&mut self, at: usize, most: Option<base::Bandwidth>) -> bool {
+        let tunnel = &mut self.tunnels[at];
+        let Some(flow) = tunnel.name.filter(|_| tunnel.is_news(most)) else { return false };
+        tunnel.most = most;
+        self.announce(&Notice::Rate { flow, most }, at);
+        true
+    }
+
+    /// What the packet that has just joined a tunnel says of its flow.
+    pub(super) fn heed<B: Clone + 'static>(
+        &mut self,
+        fabric: &mut Fabric<B>,
+        at: usize,
+        part: Part,
+    ) {
+        let tunnel = &mut self.tunnels[at];
+        if tunnel.name.is_none() {
+            return;
+        }
+        let link = &mut fabric.links[self.own + at];
+        if matches!(part, Part::Closing | Part::Reset) {
+            // It needs its share until the last packet has left.
+            tunnel.closing = true;
+            link.observed = true;
+        }
+        if tunnel.closing && link.backlog() == 0 && !link.is_busy() {
+            self.end(fabric, at);
+        } else if tunnel.wants_more(link.backlog()) && self.ask(at, None) {
+            self.solve(fabric);
+        }
+    }
+
+    /// A tunnel's transmitter has gone on: a flow that was closing may have ended.
+    pub(super) fn look(&mut self, fabric: &mut Fabric<impl Clone + 'static>, at: usize) {
+        let link = &fabric.links[self.own + at];
+        if self.tunnels[at].closing && link.backlog() == 0 && !link.is_busy() {
+            self.end(fabric, at);
+        }
+    }
+
+    /// Takes stock of every flow.
+    pub(super) fn end_period<B: Clone + 'static>(&mut self, fabric: &mut Fabric<B>) {
+        let now = fabric.now;
+        if self.tick != Some(now) {
+            return;
+        }
+        self.tick = None;
+        let mut news = false;
+        for at in 0..self.tunnels.len() {
+            if !self.tunnels[at].alive {
+                continue;
+            }
+            let index = self.own + at;
+            fabric.links[index].settle(now, &mut fabric.packets);
+            fabric.reschedule(index);
+            let link = &fabric.links[index];
+            self.tunnels[at].measure(link.stats.offered_bytes);
+            let busy = link.backlog() > 0 || self.tunnels[at].fills(constant(&link.config));
+            if self.tunnels[at].name.is_some() {
+                news |= self.revise(fabric, at, busy);
+            } else if self.counts(at) {
+                let demand = self.tunnels[at].demand();
+                self.start(fabric, at, Some(demand));
+            }
+            if now.since(self.tunnels[at].last) > IDLE && fabric.links[index].is_empty() {
+                self.remove(fabric, at);
+            }
+        }
+        if news {
+            self.solve(fabric);
+        }
+        for at in 0..self.tunnels.len() {
+            // What others leave it changes what it may have, not its share.
+            if self.tunnels[at].alive && self.tunnels[at].most.is_some() {
+                self.set_rate(fabric, at);
+            }
+        }
+        if self.tunnels.len() > self.free.len() {
+            self.schedule_tick(fabric);
+        }
+    }
+
+    /// Whether what a flow has sent makes it take part though no single packet did.
+    fn counts(&self, at: usize) -> bool {
+        let tunnel = &self.tunnels[at];
+        !tunnel.stream
+            && tunnel.key.reach == Reach::Whole
+            && tunnel.key.to.is_some()
+            && tunnel.measured[0] > 0
+    }
+
+    /// Looks at what a flow has sent; tells whether it now asks for something else.
+    fn revise<B: Clone + 'static>(
+        &mut self,
+        fabric: &mut Fabric<B>,
+        at: usize,
+        busy: bool,
+    ) -> bool {
+        let tunnel = &self.tunnels[at];
+        if !tunnel.stream {
+            if tunnel.is_silent() {
+                self.end(fabric, at);
+                return false;
+            }
+            let demand = tunnel.demand();
+            return self.ask(at, Some(demand));
+        }
+        if fabric.now.since(tunnel.last) > IDLE && !busy {
+            self.end(fabric, at);
+            return false;
+        }
+        if self.law.window != Window::Auto {
+            return false;
+        }
+        let most = (!busy).then(|| tunnel.demand());
+        self.ask(at, most)
+    }
+
+    /// Forgets a tunnel on which nothing is.
+    fn remove<B: Clone + 'static>(&mut self, fabric: &mut Fabric<B>, at: usize) {
+        self.end(fabric, at);
+        self.account_one(fabric, at);
+        let tunnel = &mut self.tunnels[at];
+        tunnel.alive = false;
+        self.by_key.remove(&tunnel.key);
+        self.free.push(at as u32);
+    }
+}

@@ -1,0 +1,311 @@
+//! The way of a flow, and the one link that stands for it.
+
+use base::{Bandwidth, Bytes, IfaceId, LinkId, NodeId, Ratio, Span};
+
+use crate::config::{
+    Jitter, JitterShape, LinkConfig, Loss, QueueConfig, QueueLimit, Rate, Reorder,
+};
+use crate::link::Link;
+use crate::network::{Refusal, ecmp};
+use crate::{Forwarding, NodeKind};
+
+/// A path never crosses more links: no packet's TTL lasts longer.
+const LONGEST: usize = 255;
+
+/// What the paths go through.
+pub(super) struct Ground<'a> {
+    pub(super) nodes: &'a [NodeKind],
+    /// The node at each interface.
+    pub(super) at: &'a [NodeId],
+    /// Link directions, by sending interface.
+    pub(super) links: &'a [Link],
+    pub(super) forwarding: &'a dyn Forwarding,
+}
+
+/// What awaits a packet at the end of its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// A node with a kernel of its own.
+    Edge,
+    /// The router that it is addressed to.
+    Local,
+    /// A router that cannot forward it.
+    Refused(Refusal),
+}
+
+/// A way through the network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Way {
+    /// The interfaces that send on it, in order; at least one.
+    pub(super) hops: Box<[IfaceId]>,
+    /// How many routers forward on it.
+    pub(super) routers: u8,
+    pub(super) end: End,
+}
+
+/// What a way is like as a whole.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Joined {
+    /// The link that stands for it, at its full capacity.
+    pub(super) config: LinkConfig,
+    /// The hop whose rate is the lowest; the first where none has one.
+    pub(super) narrowest: usize,
+    pub(super) up: bool,
+    /// Mirror sessions on it, as a mask.
+    pub(super) mirrors: u64,
+}
+
+impl Ground<'_> {
+    /// The way of a flow that a node sends through `first`: to the next node with a kernel, or as
+    /// far as routes lead.
+    pub(super) fn way(&self, first: IfaceId, to: Option<IfaceId>, hash: u32) -> Way {
+        let mut hops = vec![first];
+        let mut routers = 0;
+        let mut last = first;
+        let end = loop {
+            let node = self.at[last.index() ^ 1];
+            let kind = self.nodes[node.index()];
+            if kind == NodeKind::Edge {
+                break End::Edge;
+            }
+            let Some(to) = to else { break End::Refused(Refusal::NoRoute) };
+            if kind == NodeKind::Router {
+                if self.at[to.index()] == node {
+                    break End::Local;
+                }
+                routers += 1;
+            }
+            if hops.len() == LONGEST {
+                break End::Refused(Refusal::TtlExceeded);
+            }
+            last = match self.forwarding.next(node, to) {
+                [] => {
+                    routers -= u8::from(kind == NodeKind::Router);
+                    break End::Refused(Refusal::NoRoute);
+                }
+                [only] => *only,
+                several => several[ecmp(hash, node, several.len())],
+            };
+            hops.push(last);
+        };
+        Way { hops: hops.into(), routers, end }
+    }
+
+    /// The way of a tunnel's packets.
+    pub(super) fn way_of(&self, key: &Key) -> Way {
+        let way = self.way(key.from, key.to, key.hash);
+        match key.reach {
+            Reach::Router(count) if count <= way.routers => self.until_router(&way, count),
+            Reach::Size(size) => self.until_too_big(&way, size).unwrap_or(way),
+            Reach::Whole | Reach::Router(_) => way,
+        }
+    }
+
+    /// As far of `way` as the packet gets whose TTL ends at its `count`th router.
+    pub(super) fn until_router(&self, way: &Way, count: u8) -> Way {
+        let routers = (0..way.hops.len()).filter(|hop| self.leads_to_router(way, *hop));
+        let last = routers.take(usize::from(count)).last().unwrap_or(0);
+        let end = End::Refused(Refusal::TtlExceeded);
+        Way { hops: way.hops[..=last].into(), routers: count - 1, end }
+    }
+
+    /// As far of `way` as a packet of `size` bytes gets: to the router in front of the first link
+    /// that does not take it. `None` if that is the first of all: no router is to blame.
+    pub(super) fn until_too_big(&self, way: &Way, size: u32) -> Option<Way> {
+        let mtu = |hop: &IfaceId| self.links[hop.index()].mtu;
+        let blocked = way.hops.iter().position(|hop| mtu(hop) > 0 && size > mtu(hop))?;
+        let before = blocked.checked_sub(1)?;
+        let routers = (0..before).filter(|hop| self.leads_to_router(way, *hop)).count();
+        let end = End::Refused(Refusal::TooBig { mtu: mtu(&way.hops[blocked]) });
+        Some(Way { hops: way.hops[..blocked].into(), routers: routers as u8, end })
+    }
+
+    fn leads_to_router(&self, way: &Way, hop: usize) -> bool {
+        let node = self.at[way.hops[hop].index() ^ 1];
+        self.nodes[node.index()] == NodeKind::Router
+    }
+
+    /// There and back between the ends of a way, without queueing.
+    pub(super) fn round_trip(&self, way: &Way, hash: u32) -> Span {
+        let there = self.delay(&way.hops);
+        let last = IfaceId::at(way.hops[way.hops.len() - 1].index() ^ 1);
+        let home = self.at[way.hops[0].index()];
+        let next = self.forwarding.next(self.at[last.index()], way.hops[0]);
+        let first = match next {
+            [] => last,
+            [only] => *only,
+            several => several[ecmp(hash, self.at[last.index()], several.len())],
+        };
+        let back = self.way(first, Some(way.hops[0]), hash);
+        let end = back.hops[back.hops.len() - 1].index() ^ 1;
+        // Where no way leads back, it is as long as the way there.
+        let back = if self.at[end] == home { self.delay(&back.hops) } else { there };
+        sharing::tcp::round_trip(there, back)
+    }
+
+    fn delay(&self, hops: &[IfaceId]) -> Span {
+        let delay = |hop: &IfaceId| self.links[hop.index()].config.delay;
+        hops.iter().map(delay).fold(Span::ZERO, Span::saturating_add)
+    }
+
+    /// The properties of a way: delays and variances add up, what arrives is the product of what
+    /// each link lets through, the lowest rate is the rate.
+    pub(super) fn join(&self, way: &Way) -> Joined {
+        let links = || way.hops.iter().map(|hop| &self.links[hop.index()]);
+        let configs = || links().map(|link| &*link.config);
+        let narrowest = (0..way.hops.len())
+            .min_by_key(|hop| {
+                let config = &self.links[way.hops[*hop].index()].config;
+                constant(config).map_or(u64::MAX, Bandwidth::bits_per_sec)
+            })
+            .unwrap_or(0);
+        let narrow = &self.links[way.hops[narrowest].index()].config;
+        let (jitter, mean_jitter) = jitter(configs());
+        let mtus = configs().map(|config| config.mtu).filter(|mtu| mtu.is_positive());
+        let config = LinkConfig {
+            rate: narrow.rate.clone(),
+            delay: self.delay(&way.hops).saturating_add(Span::from_nanos(mean_jitter as u64)),
+            jitter,
+            loss: loss(configs().map(|config| &config.loss)),
+            reorder: reorder(configs().filter_map(|config| config.reorder.as_ref())),
+            duplicate: ratio(any(configs().map(|config| config.duplicate.as_f64()))),
+            corrupt: ratio(any(configs().map(|config| config.corrupt.as_f64()))),
+            queue: QueueConfig::default(),
+            mtu: mtus.min().unwrap_or(Bytes::ZERO),
+        };
+        let up = links().all(|link| link.up);
+        let mirrors = links().fold(0, |mask, link| mask | link.mirrors);
+        Joined { config, narrowest, up, mirrors }
+    }
+
+    /// How long the queue of a way's narrowest link is, as the time that it takes to drain.
+    pub(super) fn queue_time(&self, way: &Way, narrowest: usize, overhead: u32) -> Span {
+        let link = &self.links[way.hops[narrowest].index()];
+        let Some(rate) = constant(&link.config) else { return Span::ZERO };
+        let bytes = match link.config.queue.limit {
+            QueueLimit::Bytes(bytes) => bytes,
+            QueueLimit::Packets(packets) => {
+                let full = u64::from(if link.mtu > 0 { link.mtu } else { 1500 } + overhead);
+                Bytes::new(full.saturating_mul(u64::from(packets)))
+            }
+        };
+        rate.time_for(bytes)
+    }
+
+    /// The capacity of a link direction; zero while it is out of service.
+    pub(super) fn capacity(&self, iface: IfaceId) -> Option<Bandwidth> {
+        let link = &self.links[iface.index()];
+        if link.up { constant(&link.config) } else { Some(Bandwidth::from_bits_per_sec(0)) }
+    }
+
+    /// Whether a way crosses a link.
+    pub(super) fn crosses(way: &Way, link: LinkId) -> bool {
+        way.hops.iter().any(|hop| hop.index() / 2 == link.index())
+    }
+}
+
+/// A rate that does not change by itself; `None` without one.
+pub(super) fn constant(config: &LinkConfig) -> Option<Bandwidth> {
+    match &config.rate {
+        Rate::Unlimited => None,
+        Rate::Constant(rate) => Some(*rate),
+        Rate::Trace(trace) => Some(trace.mean()),
+    }
+}
+
+/// The probability that at least one of independent things happens.
+fn any(probabilities: impl Iterator<Item = f64>) -> f64 {
+    1.0 - probabilities.map(|p| 1.0 - p).product::<f64>()
+}
+
+fn ratio(p: f64) -> Ratio {
+    Ratio::from_parts_per_billion((p * 1e9).round() as u64)
+}
+
+fn mean_loss(loss: &Loss) -> f64 {
+    match loss {
+        Loss::None => 0.0,
+        Loss::Bernoulli(p) => p.as_f64(),
+        Loss::GilbertElliott { p, r, loss_good, loss_bad } => {
+            let (p, r) = (p.as_f64(), r.as_f64());
+            // The chain starts in the good state, and stays there if it cannot leave.
+            let bad = if p > 0.0 { p / (p + r) } else { 0.0 };
+            loss_good.as_f64().mul_add(1.0 - bad, loss_bad.as_f64() * bad)
+        }
+    }
+}
+
+/// The mean of a link's jitter in nanoseconds.
+fn mean_jitter(config: &LinkConfig) -> f64 {
+    match config.jitter.as_ref().map(|jitter| &jitter.shape) {
+        Some(JitterShape::Pareto { mean, .. }) => mean.as_nanos() as f64,
+        Some(JitterShape::Table(delays)) => moments(delays).0,
+        _ => 0.0,
+    }
+}
+
+/// The standard deviation of a link's jitter in nanoseconds.
+fn deviation(config: &LinkConfig) -> f64 {
+    match config.jitter.as_ref().map(|jitter| &jitter.shape) {
+        None => 0.0,
+        Some(JitterShape::Normal { deviation }) => deviation.as_nanos() as f64,
+        Some(JitterShape::Uniform { spread }) => spread.as_nanos() as f64 / 3.0f64.sqrt(),
+        Some(JitterShape::Pareto { mean, shape_milli }) => {
+            let alpha = f64::from(*shape_milli) / 1000.0;
+            // At a tail index of 2 and below the variance is infinite: that of 2.1 stands in.
+            let alpha = alpha.max(2.1);
+            mean.as_nanos() as f64 * (alpha / (alpha - 2.0)).sqrt()
+        }
+        Some(JitterShape::Table(delays)) => moments(delays).1,
+    }
+}
+
+/// Mean and standard deviation of a distribution that is linear between equally spaced quantiles.
+fn moments(quantiles: &[Span]) -> (f64, f64) {
+    let parts = quantiles.len().saturating_sub(1).max(1) as f64;
+    let (mut mean, mut square) = (0.0, 0.0);
+    for pair in quantiles.windows(2) {
+        let (a, b) = (pair[0].as_nanos() as f64, pair[1].as_nanos() as f64);
+        mean += f64::midpoint(a, b) / parts;
+        square += (a * a + a * b + b * b) / 3.0 / parts;
+    }
+    (mean, (square - mean * mean).max(0.0).sqrt())
+}
+
+/// The only link's law, or a normal one with the variances' sum; and by how many nanoseconds more
+/// than that law has several links' jitter delays on average.
+fn jitter<'a>(configs: impl Iterator<Item = &'a LinkConfig> + Clone) -> (Option<Jitter>, f64) {
+    let mut laws = configs.clone().filter_map(|config| config.jitter.as_ref());
+    match (laws.next(), laws.next()) {
+        (None, _) => return (None, 0.0),
+        (Some(only), None) => return (Some(only.clone()), 0.0),
+        _ => {}
+    }
+    let variance: f64 = configs.clone().map(|config| deviation(config).powi(2)).sum();
+    let deviation = Span::from_nanos(variance.sqrt().round() as u64);
+    let correlation = Ratio::from_parts_per_billion(0);
+    let law = Jitter { shape: JitterShape::Normal { deviation }, correlation };
+    (Some(law), configs.map(mean_jitter).sum())
+}
+
+/// The only link's law, or independent losses.
+fn loss<'a>(laws: impl Iterator<Item = &'a Loss> + Clone) -> Loss {
+    let mut lossy = laws.clone().filter(|law| **law != Loss::None);
+    match (lossy.next(), lossy.next()) {
+        (None, _) => Loss::None,
+        (Some(only), None) => only.clone(),
+        _ => Loss::Bernoulli(ratio(any(laws.map(mean_loss)))),
+    }
+}
+
+/// A packet that several links hold back is held back by their mean, weighted by how often.
+fn reorder<'a>(laws: impl Iterator<Item = &'a Reorder> + Clone) -> Option<Reorder> {
+    let sum: f64 = laws.clone().map(|law| law.probability.as_f64()).sum();
+    if sum <= 0.0 {
+        return None;
+    }
+    let by = |law: &Reorder| law.by.as_nanos() as f64 * law.probability.as_f64();
+    let by = laws.clone().map(by).sum::<f64>() / sum;
+    let probability = ratio(any(laws.map(|law| law.probability.as_f64())));
+    Some(Reorder { probability, by: Span::from_nanos(by as u64) })
+}
