@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 use sharing::{FlowName, FlowTable, Law, LinkKey, Notice, Path, Sharing};
 
 pub use account::Share;
-use path::{End, Ground, Way, constant};
+use path::{End, Ground, constant};
 use tunnel::{Key, PERIOD, Reach, Tunnel};
 
 use crate::config::{Collapsed, LinkConfig, QueueLimit, Rate};
@@ -24,7 +24,7 @@ use crate::link::Link;
 use crate::network::{Fabric, What};
 use crate::packet::{Packet, Part};
 use crate::slab::Slot;
-use crate::stats::{DropReason, LinkStats, QueueLevel};
+use crate::stats::{DropReason, QueueLevel};
 use crate::{Forwarding, NodeKind};
 
 /// Marks the event of the end of a period.
@@ -136,7 +136,7 @@ impl<B: Clone + 'static> Fabric<B> {
             for at in 0..state.tunnels.len() {
                 let tunnel = &state.tunnels[at];
                 if tunnel.alive {
-                    let way = state.way(fabric, &tunnel.key);
+                    let way = ground(fabric).way_of(&tunnel.key);
                     if way != tunnel.way {
                         state.account_one(fabric, at);
                         state.tunnels[at].way = way;
@@ -201,43 +201,21 @@ impl State {
         if let Some(at) = self.by_key.get(&key) {
             return *at as usize;
         }
-        let way = self.way(fabric, &key);
-        let stream = part != Part::Datagram;
-        let tunnel = Tunnel {
-            key,
-            way,
-            narrowest: 0,
-            capacity: None,
-            round_trip: base::Span::ZERO,
-            queue_time: base::Span::ZERO,
-            full_packet: 0,
-            stream,
-            name: None,
-            most: None,
-            closing: false,
-            last: fabric.now,
-            offered: 0,
-            measured: [0; 2],
-            counted: LinkStats::default(),
-            watched: Box::default(),
-            alive: true,
-        };
+        let way = ground(fabric).way_of(&key);
+        let tunnel = Tunnel::new(key, way, part != Part::Datagram, fabric.now);
         // Random streams are the flow's own: other flows change nothing for it.
         let to = key.to.map_or(u32::MAX, |to| to.0);
         let name = format!("path/{}/{to}/{:08x}", key.from.0, key.hash);
         let config = LinkConfig::default();
         let link = Link::new(key.from, &name, config, self.overhead, self.seed);
-        let at = match self.free.pop() {
-            Some(at) => {
-                self.tunnels[at as usize] = tunnel;
-                fabric.links[self.own + at as usize] = link;
-                at as usize
-            }
-            None => {
-                self.tunnels.push(tunnel);
-                fabric.links.push(link);
-                self.tunnels.len() - 1
-            }
+        let at = if let Some(at) = self.free.pop() {
+            self.tunnels[at as usize] = tunnel;
+            fabric.links[self.own + at as usize] = link;
+            at as usize
+        } else {
+            self.tunnels.push(tunnel);
+            fabric.links.push(link);
+            self.tunnels.len() - 1
         };
         self.by_key.insert(key, at as u32);
         self.fit(fabric, at);
@@ -245,17 +223,6 @@ impl State {
             self.schedule_tick(fabric);
         }
         at
-    }
-
-    fn way<B>(&self, fabric: &Fabric<B>, key: &Key) -> Way {
-        let ground = ground(fabric);
-        let way = ground.way(key.from, key.to, key.hash);
-        match key.reach {
-            Reach::Whole => way,
-            Reach::Router(count) if count <= way.routers => ground.until_router(&way, count),
-            Reach::Size(size) => ground.until_too_big(&way, size).unwrap_or(way),
-            Reach::Router(_) => way,
-        }
     }
 
     /// Brings a tunnel and its link in line with its way.

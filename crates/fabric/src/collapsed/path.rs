@@ -2,6 +2,7 @@
 
 use base::{Bandwidth, Bytes, IfaceId, LinkId, NodeId, Ratio, Span};
 
+use super::tunnel::{Key, Reach};
 use crate::config::{
     Jitter, JitterShape, LinkConfig, Loss, QueueConfig, QueueLimit, Rate, Reorder,
 };

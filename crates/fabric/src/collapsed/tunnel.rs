@@ -83,6 +83,29 @@ pub(super) struct Tunnel {
 }
 
 impl Tunnel {
+    /// Its link and all that depends on it are still to be fitted.
+    pub(super) fn new(key: Key, way: Way, stream: bool, now: Time) -> Self {
+        Self {
+            key,
+            way,
+            narrowest: 0,
+            capacity: None,
+            round_trip: Span::ZERO,
+            queue_time: Span::ZERO,
+            full_packet: 0,
+            stream,
+            name: None,
+            most: None,
+            closing: false,
+            last: now,
+            offered: 0,
+            measured: [0; 2],
+            counted: LinkStats::default(),
+            watched: Box::default(),
+            alive: true,
+        }
+    }
+
     /// Ends a period in which the flow has offered `offered` wire bytes since it was made.
     pub(super) fn measure(&mut self, offered: u64) {
         self.measured = [offered - self.offered, self.measured[0]];
