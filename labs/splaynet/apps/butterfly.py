@@ -45,7 +45,7 @@ HEADER = struct.Struct("!ccBxI")  # kind, tree or edge, number in the generation
 DATA, REPORT = b"D", b"R"
 VIA_A, VIA_B, AROUND = b"a", b"b", b"c"  # trees; with coding, the edge from s
 REPORT_EVERY = 0.02
-PATIENCE = 0.1  # seconds after which a report of missing packets is no longer about those on the way
+PATIENCE = 0.1  # seconds; what a report lacks for less long may be on its way
 PACE = 0.98  # of the links' rate, so that queues drain after a stall
 BURST = 0.03  # seconds that a stalled sender catches up with at most
 

@@ -14,7 +14,8 @@ Left out, as nodes do not fail here: successor lists, leaving, stored values.
 
 The members are those hosts of the lab (/etc/hosts) that --members matches. A member only uses this
 list to check answers. Each lookup is one line of JSON on the standard output:
-{"lookup": 3, "key": "9a0f…", "hops": 2, "ms": 71.3, "owner": "h4", "right": true, "tries": 1}
+{"lookup": 3, "key": "9a0f…", "path": ["h1", "h7", "h3"], "ms": 71.3, "owner": "h4",
+"right": true, "tries": 1}; the path is the origin and those that the request was forwarded to.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ DRIVER_PORT = 4001
 RETRY = 2.0  # seconds; far above any round trip of the labs, so that only losses are repeated
 STABILISE = 0.3
 FIX_FINGER = 0.02
+LASTING = 10  # fingers found as they were: all that are different, with dozens of nodes
 
 Message = dict[str, Any]
 Address = tuple[str, int]
@@ -174,16 +176,16 @@ class Node:
         key = int(message["key"], 16)
         if within(key, self.id, identifier(self.successor)):
             answer: Message = {"type": "answer", "serial": message["serial"]}
-            answer |= {"owner": self.successor, "hops": message["hops"]}
+            answer |= {"owner": self.successor, "path": message["path"] + [self.name]}
             answer |= {"tries": message["tries"]}
             self.wire.send((message["origin"], PORT), answer)
         else:
-            onward = message | {"hops": message["hops"] + 1}
+            onward = message | {"path": message["path"] + [self.name]}
             self.wire.send((self.preceding(key), PORT), onward)
 
     def lookup(self, key: int, via: str, answer: Callable[[Message], None]) -> None:
         """Finds the owner of a key."""
-        question: Message = {"type": "find", "key": f"{key:x}", "hops": 0, "origin": self.name}
+        question: Message = {"type": "find", "key": f"{key:x}", "path": [], "origin": self.name}
         self.wire.request((via, PORT), question, answer)
 
     def stabilise(self) -> None:
@@ -252,7 +254,7 @@ class Node:
             started = time.monotonic()
 
             def report(answer: Message) -> None:
-                line = {"lookup": number, "key": f"{key:040x}", "hops": answer["hops"]}
+                line = {"lookup": number, "key": f"{key:040x}", "path": answer["path"]}
                 line |= {"ms": round((time.monotonic() - started) * 1e3, 3)}
                 line |= {"owner": answer["owner"], "tries": answer["tries"]}
                 line |= {"right": answer["owner"] == owner(key, self.ring)}
@@ -298,7 +300,7 @@ def drive(options: argparse.Namespace) -> None:
 
     def ask(name: str, successor: str) -> None:
         def learn(state: Message) -> None:
-            if state["successor"] == successor and state["unchanged"] >= 2 * BITS.bit_length():
+            if state["successor"] == successor and state["unchanged"] >= LASTING:
                 ready.add(name)
             else:
                 wire.after(STABILISE, lambda: ask(name, successor))

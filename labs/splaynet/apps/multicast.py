@@ -12,8 +12,8 @@ that one copy takes on an access link.
     multicast.py node --nodes 20      hosts "h2" to "h21": receive all stripes, forward one
     multicast.py --self-test
 
-Stripe t is the blocks t, t + k, t + 2k, … of the file. Edges of trees are TCP connections that the
-parents open. A node writes one line of JSON when it has the file and has checked its hash:
+Stripe t is the blocks t, t + k, t + 2k, … of the file. Edges of trees are TCP connections, opened
+by the parents. A node writes one line of JSON when it has the file and has checked its hash:
 {"node": "h3", "seconds": 7.9, "bytes": 4000000, "right": true, …}; seconds count from the moment
 its first byte arrived, "clock" is the machine's monotonic clock then and "done" at the end.
 """
@@ -207,7 +207,8 @@ class Node:
 
 def self_test() -> None:
     """Every tree reaches everyone once, and nobody is an inner node of two."""
-    for nodes, trees, arity in [(20, 4, 4), (21, 4, 4), (7, 3, 3), (13, 2, 2), (40, 3, 4), (2, 1, 1)]:
+    shapes = [(20, 4, 4), (21, 4, 4), (7, 3, 3), (13, 2, 2), (40, 3, 4), (2, 1, 1)]
+    for nodes, trees, arity in shapes:
         forest = Forest(nodes, trees, arity)
         inner: list[int] = []
         for tree in range(trees):
