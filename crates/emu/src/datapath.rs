@@ -66,6 +66,8 @@ pub(crate) struct Batch {
     pub(crate) at: Time,
     /// Counters since the start, up and down of link 0, up and down of link 1, …
     pub(crate) links: Vec<(LinkStats, QueueLevel)>,
+    /// What the flows of the collapsed model have of the network.
+    pub(crate) shares: Vec<fabric::Share>,
     /// Packets delivered so far.
     pub(crate) delivered: u64,
 }
@@ -77,6 +79,8 @@ pub(crate) struct Report {
     pub(crate) lateness: Histogram,
     /// How long packets may have waited, at most, before they were stamped.
     pub(crate) ingress: Histogram,
+    /// From the arrival of a packet that told of a flow to all shares in force.
+    pub(crate) notices: Histogram,
     /// Packets (segments) delivered.
     pub(crate) delivered: u64,
     /// Writes to ports; segments written together count once.

@@ -5,6 +5,7 @@ mod ends;
 mod lab;
 mod load;
 mod message;
+mod recording;
 mod summary;
 mod verdict;
 

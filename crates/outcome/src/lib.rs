@@ -14,6 +14,7 @@ mod path;
 mod picture;
 mod schedule;
 mod sequence;
+mod shares;
 mod summary;
 mod tally;
 
@@ -24,6 +25,7 @@ pub use path::{Ideal, Paths, ip_header};
 pub use picture::topology;
 pub use schedule::{Change, Schedule, What, fabric};
 pub use sequence::{Arrived, Sequence};
+pub use shares::ShareLedger;
 pub use summary::{Ended, complete};
 pub use tally::Tally;
 

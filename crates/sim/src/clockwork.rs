@@ -1,7 +1,7 @@
 //! The engine that a plan's model asks for.
 
 use base::Time;
-use fabric::{LinkStats, QueueLevel};
+use fabric::{LinkStats, QueueLevel, Share};
 use lab::plan::{Event, Model, Plan};
 use outcome::FlowResult;
 use record::{FlowSample, Histogram, Transfer};
@@ -72,6 +72,14 @@ impl Clockwork {
 
     pub(crate) fn sample(&mut self, sink: &mut dyn FnMut(FlowSample)) {
         engine!(self, engine => engine.sample(sink));
+    }
+
+    /// The shares of the flows of the collapsed model; none in others.
+    pub(crate) fn shares(&self) -> Vec<Share> {
+        match self {
+            Self::Packets(engine) => engine.shares(),
+            Self::Rates(_) => Vec::new(),
+        }
     }
 
     pub(crate) fn transfers(&mut self, sink: &mut dyn FnMut(Transfer)) {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use base::{FlowId, LinkId, Time};
-use fabric::{LinkStats, NodeKind, Output, Packet, QueueLevel};
+use base::{FlowId, IfaceId, LinkId, Time};
+use fabric::{LinkStats, NodeKind, Output, Packet, QueueLevel, Share};
 use lab::plan::{Action, Event, Plan, Role};
 use outcome::{FlowResult, Schedule, What};
 use record::{FlowSample, Histogram, Transfer};
@@ -170,6 +170,18 @@ impl Simulation {
     pub fn queue_delays(&mut self) -> Vec<Histogram> {
         let sorted = outcome::queue_delays(&mut self.net.fabric, self.plan.links.len());
         self.original(&sorted)
+    }
+
+    /// The shares of the flows of the collapsed model, with interfaces as the given plan numbers
+    /// them.
+    pub fn shares(&self) -> Vec<Share> {
+        let mut original = vec![0; self.links.len()];
+        for (given, sorted) in self.links.iter().enumerate() {
+            original[*sorted] = given;
+        }
+        let iface = |id: IfaceId| IfaceId::at(original[id.index() / 2] * 2 + id.index() % 2);
+        let share = |s: Share| Share { from: iface(s.from), to: iface(s.to), ..s };
+        self.net.fabric.shares().map(share).collect()
     }
 
     fn original<T: Clone>(&self, sorted: &[T]) -> Vec<T> {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use base::{Bytes, Span, Time};
 use lab::plan::{MirrorTarget, Model, Plan};
-use outcome::{Ended, FlowLedger, LinkLedger, Start};
+use outcome::{Ended, FlowLedger, LinkLedger, ShareLedger, Start};
 use record::run::{Clock, Engine, EventRecord, RunRecord, Simulation as Took, Status};
 use record::{Level, Recorder, RecorderHandle, RecorderOptions, RunFolder};
 
@@ -93,6 +93,7 @@ pub fn run(
         engine,
         handle: recorder.handle(),
         links: LinkLedger::new(plan, recorder.handle()),
+        shares: ShareLedger::new(plan, recorder.handle()),
         flows: FlowLedger::new(plan),
         events: Vec::new(),
         started: Instant::now(),
@@ -119,6 +120,7 @@ struct Running<'a> {
     engine: Clockwork,
     handle: RecorderHandle,
     links: LinkLedger,
+    shares: ShareLedger,
     flows: FlowLedger,
     events: Vec<EventRecord>,
     started: Instant,
@@ -179,6 +181,7 @@ impl Running<'_> {
     fn sample(&mut self) {
         let now = self.engine.now();
         self.links.enter(now, self.engine.link_counters());
+        self.shares.enter(now, self.engine.shares());
         let (handle, flows) = (&self.handle, &mut self.flows);
         self.engine.sample(&mut |sample| {
             flows.enter(&sample);

@@ -280,7 +280,11 @@ impl Worker {
             if let Some(calls) = &mut self.calls {
                 calls.inject(at, iface, &packet);
             }
+            let computed = self.fabric.shares_computed();
             self.fabric.inject(at, iface, packet);
+            if self.fabric.shares_computed() != computed {
+                self.report.notices.record(self.now().since(at).as_nanos());
+            }
         }
     }
 
@@ -296,8 +300,9 @@ impl Worker {
 
     fn sample(&mut self, now: Time) {
         let links = outcome::link_counters(&mut self.fabric, self.plan.links.len());
+        let (shares, delivered) = (self.fabric.shares().collect(), self.report.delivered);
         // Nobody listens any more once the lab is being taken down.
-        let _ = self.outbox.send(Batch { at: now, links, delivered: self.report.delivered });
+        let _ = self.outbox.send(Batch { at: now, links, shares, delivered });
     }
 
     fn limit_realtime(&mut self, now: Time) {

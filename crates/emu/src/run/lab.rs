@@ -12,27 +12,28 @@ use std::sync::mpsc::{self, Receiver};
 use base::{NodeId, ProgramId, Span, Time};
 use lab::plan::{Action, Event, Plan, Role};
 use lab::routes::Routes;
-use outcome::{FlowLedger, LinkLedger, Schedule};
+use outcome::{FlowLedger, LinkLedger, Schedule, ShareLedger};
 use record::calls::CallWriter;
 use record::run::{EventRecord, RunRecord, Status};
-use record::{FlowSample, Level, Recorder, RecorderOptions, RunFolder};
+use record::{FlowSample, Level, Recorder, RunFolder};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::ends::flow_specs;
 use super::load::Meter;
 use super::message::{self, FromLab, ToLab};
+use super::recording::{captures, sink, start_recorder};
 use super::summary;
 use super::verdict;
-use crate::datapath::{Datapath, Report, Setup};
+use crate::datapath::{Batch, Datapath, Report, Setup};
 use crate::enclosure::{self, Enclosure, Engine, install_names};
-use crate::flow::{FlowEngine, FlowOptions, FlowResult, Observation};
+use crate::flow::{FlowEngine, FlowOptions, FlowResult};
 use crate::launch::LabSide;
 use crate::program::{ProgramEvent, Supervisor};
 use crate::uplink::{RESOLVER, Uplink};
 use crate::{Error, Result};
 
 /// From the start of the data path to the lab's time zero: what calibration takes.
-const LEAD: Span = Span::from_millis(60);
+pub(super) const LEAD: Span = Span::from_millis(60);
 
 /// How far ahead changes of the network are handed to the data path: long enough that computing
 /// routes is never late.
@@ -85,6 +86,17 @@ enum End {
     Failed(Error),
 }
 
+impl End {
+    /// The status to record, and what went wrong.
+    fn told(self) -> (Status, Option<Error>) {
+        match self {
+            Self::Complete => (Status::Finished, None),
+            Self::Interrupted => (Status::Interrupted, None),
+            Self::Failed(error) => (Status::Failed, Some(error)),
+        }
+    }
+}
+
 /// A lab that runs.
 struct Running {
     job: Job,
@@ -102,6 +114,7 @@ struct Running {
     flow_samples: Receiver<FlowSample>,
     schedule: Schedule,
     ledger: LinkLedger,
+    shares: ShareLedger,
     flow_ledger: FlowLedger,
     /// Events that took place.
     events: Vec<EventRecord>,
@@ -151,14 +164,7 @@ impl Running {
             calls,
         })?;
         let (samples, flow_samples) = mpsc::channel();
-        let handle = recorder.handle();
-        let sink = Box::new(move |seen| match seen {
-            Observation::Sample(sample) => {
-                let _ = samples.send(sample.clone());
-                handle.flow(sample);
-            }
-            Observation::Transfer(transfer) => handle.transfer(transfer),
-        });
+        let sink = sink(recorder.handle(), samples);
         let options = FlowOptions { origin, interval: plan.interval, seed: plan.seed };
         let flows = match flow_specs(&plan, &enclosure)? {
             specs if specs.is_empty() => None,
@@ -169,6 +175,7 @@ impl Running {
             channel,
             schedule: Schedule::new(Arc::clone(&plan)),
             ledger: LinkLedger::new(&plan, recorder.handle()),
+            shares: ShareLedger::new(&plan, recorder.handle()),
             flow_ledger: FlowLedger::new(&plan),
             enclosure,
             _uplink: uplink,
@@ -322,10 +329,15 @@ impl Running {
     /// Takes in counters and samples.
     fn drain(&mut self) {
         while let Some(batch) = self.datapath.batch() {
-            self.delivered = batch.delivered;
-            self.ledger.enter(batch.at, batch.links);
+            self.enter(batch);
         }
         self.flow_samples.try_iter().for_each(|sample| self.flow_ledger.enter(&sample));
+    }
+
+    fn enter(&mut self, batch: Batch) {
+        self.delivered = batch.delivered;
+        self.ledger.enter(batch.at, batch.links);
+        self.shares.enter(batch.at, batch.shares);
     }
 
     /// Whether the command asked to stop, or is gone.
@@ -333,8 +345,7 @@ impl Running {
         while !self.stopped {
             match hear(&mut self.channel) {
                 Heard::Nothing => break,
-                Heard::End => self.stopped = true,
-                Heard::Message(ToLab::Stop) => self.stopped = true,
+                Heard::End | Heard::Message(ToLab::Stop) => self.stopped = true,
                 Heard::Message(ToLab::Others(labs)) => self.meter.others(labs),
                 Heard::Message(ToLab::Start) => {}
             }
@@ -393,17 +404,14 @@ impl Running {
         };
         for batch in batches {
             self.ledger.enter(batch.at, batch.links);
+            self.shares.enter(batch.at, batch.shares);
         }
         self.flow_samples.try_iter().for_each(|sample| self.flow_ledger.enter(&sample));
         let (load, steal_s) = self.meter.finish(&report);
         let recorded = self.recorder.finish();
         let mut record = self.job.record;
         let mut failure;
-        (record.status, failure) = match end {
-            End::Complete => (Status::Finished, None),
-            End::Interrupted => (Status::Interrupted, None),
-            End::Failed(error) => (Status::Failed, Some(error)),
-        };
+        (record.status, failure) = end.told();
         let lost = report.calls.as_ref().map_or(0, |calls| calls.lost);
         let unrecorded = report.calls.as_mut().and_then(|calls| calls.error.take());
         if let Some(error) = recorded.error.or(unrecorded) {
@@ -559,37 +567,4 @@ fn enclose(
 
 fn warn_all(warnings: &mut Vec<String>, notices: &[impl Display]) {
     warnings.extend(notices.iter().map(ToString::to_string));
-}
-
-fn start_recorder(job: &Job, captures: Vec<String>) -> Result<Recorder> {
-    let options = RecorderOptions {
-        started_unix_ns: sys::clock::realtime() + LEAD.as_nanos(),
-        links: job.plan.links.iter().map(|link| link.name.clone()).collect(),
-        flows: job.plan.flows.iter().map(|flow| flow.name.clone()).collect(),
-        nodes: job.plan.nodes.iter().map(|node| node.name.clone()).collect(),
-        captures,
-        lossless: false,
-    };
-    Ok(Recorder::start(&job.folder, &options)?)
-}
-
-/// Which interface goes to which capture, which mirror too, and the captures' names.
-fn captures(
-    plan: &Plan,
-) -> (Vec<Option<record::CaptureId>>, Vec<Option<record::CaptureId>>, Vec<String>) {
-    let mut names = Vec::new();
-    let mut ifaces = vec![None; plan.ifaces.len()];
-    for id in &plan.captures {
-        let iface = &plan.ifaces[id.index()];
-        ifaces[id.index()] = Some(record::CaptureId(names.len() as u32));
-        names.push(format!("{}.{}", plan.nodes[iface.node.index()].name, iface.name));
-    }
-    let mirrors = plan.mirrors.iter().map(|mirror| {
-        (mirror.to == lab::plan::MirrorTarget::File).then(|| {
-            names.push(mirror.name.clone());
-            record::CaptureId(names.len() as u32 - 1)
-        })
-    });
-    let mirrors = mirrors.collect();
-    (ifaces, mirrors, names)
 }

@@ -1,0 +1,54 @@
+//! What of a run goes to the recorder.
+
+use std::sync::mpsc;
+
+use lab::plan::Plan;
+use record::{FlowSample, Recorder, RecorderHandle, RecorderOptions};
+
+use super::lab::{Job, LEAD};
+use crate::Result;
+use crate::flow::{FlowSink, Observation};
+
+/// Where observations of flows go: to the recorder, and samples to the ledger too.
+pub(super) fn sink(handle: RecorderHandle, samples: mpsc::Sender<FlowSample>) -> FlowSink {
+    Box::new(move |seen| match seen {
+        Observation::Sample(sample) => {
+            let _ = samples.send(sample.clone());
+            handle.flow(sample);
+        }
+        Observation::Transfer(transfer) => handle.transfer(transfer),
+    })
+}
+
+pub(super) fn start_recorder(job: &Job, captures: Vec<String>) -> Result<Recorder> {
+    let options = RecorderOptions {
+        started_unix_ns: sys::clock::realtime() + LEAD.as_nanos(),
+        links: job.plan.links.iter().map(|link| link.name.clone()).collect(),
+        flows: job.plan.flows.iter().map(|flow| flow.name.clone()).collect(),
+        nodes: job.plan.nodes.iter().map(|node| node.name.clone()).collect(),
+        captures,
+        lossless: false,
+    };
+    Ok(Recorder::start(&job.folder, &options)?)
+}
+
+/// Which interface goes to which capture, which mirror too, and the captures' names.
+pub(super) fn captures(
+    plan: &Plan,
+) -> (Vec<Option<record::CaptureId>>, Vec<Option<record::CaptureId>>, Vec<String>) {
+    let mut names = Vec::new();
+    let mut ifaces = vec![None; plan.ifaces.len()];
+    for id in &plan.captures {
+        let iface = &plan.ifaces[id.index()];
+        ifaces[id.index()] = Some(record::CaptureId(names.len() as u32));
+        names.push(format!("{}.{}", plan.nodes[iface.node.index()].name, iface.name));
+    }
+    let mirrors = plan.mirrors.iter().map(|mirror| {
+        (mirror.to == lab::plan::MirrorTarget::File).then(|| {
+            names.push(mirror.name.clone());
+            record::CaptureId(names.len() as u32 - 1)
+        })
+    });
+    let mirrors = mirrors.collect();
+    (ifaces, mirrors, names)
+}

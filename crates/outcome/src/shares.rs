@@ -1,0 +1,123 @@
+//! What the flows of the collapsed model have of the network becomes samples.
+
+use std::collections::BTreeMap;
+
+use base::{IfaceId, NodeId, Span, Time};
+use fabric::Share;
+use lab::plan::Plan;
+use record::{FlowKind, RecorderHandle, ShareSample};
+
+/// Rates from here on stand for links without limit, bit/s.
+const UNLIMITED: u64 = 1_000_000_000_000_000_000;
+
+/// A flow that comes back within this time may go on counting where it stopped.
+const REMEMBERED: Span = Span::from_secs(2);
+
+/// Turns shares into samples.
+#[derive(Debug)]
+pub struct ShareLedger {
+    recorder: RecorderHandle,
+    at: Time,
+    /// The node at each interface.
+    nodes: Vec<NodeId>,
+    seen: BTreeMap<(IfaceId, IfaceId, u32), Seen>,
+}
+
+/// A flow when it was last seen.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    at: Time,
+    sent: u64,
+}
+
+impl ShareLedger {
+    /// A ledger whose samples go to `recorder`.
+    pub fn new(plan: &Plan, recorder: RecorderHandle) -> Self {
+        let nodes = plan.ifaces.iter().map(|iface| iface.node).collect();
+        Self { recorder, at: Time::ZERO, nodes, seen: BTreeMap::new() }
+    }
+
+    /// Enters the shares of all flows as of `at`, with interfaces as the plan numbers them.
+    pub fn enter(&mut self, at: Time, shares: impl IntoIterator<Item = Share>) {
+        let interval = at.since(self.at);
+        self.at = at;
+        if !interval.is_positive() {
+            return;
+        }
+        let samples = shares.into_iter().map(|share| self.sample(at, interval, &share)).collect();
+        self.recorder.shares(samples);
+        self.seen.retain(|_, seen| at.since(seen.at) <= REMEMBERED);
+    }
+
+    fn sample(&mut self, at: Time, interval: Span, share: &Share) -> ShareSample {
+        let now = Seen { at, sent: share.sent };
+        let before = self.seen.insert((share.from, share.to, share.flow), now);
+        // Who was forgotten in between counts from zero again.
+        let sent = before.map(|seen| seen.sent).filter(|sent| *sent <= share.sent).unwrap_or(0);
+        let rate = share.share.bits_per_sec();
+        ShareSample {
+            at,
+            interval,
+            from: self.nodes[share.from.index()],
+            to: self.nodes[share.to.index()],
+            flow: share.flow,
+            kind: if share.stream { FlowKind::Stream } else { FlowKind::Datagram },
+            share: (rate < UNLIMITED).then_some(rate),
+            demand: share.most.map(base::Bandwidth::bits_per_sec),
+            sent_bytes: share.sent - sent,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::Bandwidth;
+    use record::{Recorder, RecorderOptions, RunFolder, shares};
+
+    use super::*;
+
+    #[test]
+    fn samples_count_within_their_interval() {
+        let plan = crate::tests::star();
+        let names: Vec<String> = plan.nodes.iter().map(|node| node.name.clone()).collect();
+        let node = |name: &str| NodeId::at(names.iter().position(|n| n == name).unwrap());
+        let parent = tempfile::tempdir().unwrap();
+        let folder = RunFolder::create(parent.path(), "shares").unwrap();
+        let options = RecorderOptions { nodes: names.clone(), ..RecorderOptions::default() };
+        let recorder = Recorder::start(&folder, &options).unwrap();
+        let mut ledger = ShareLedger::new(&plan, recorder.handle());
+        let second = |n| Time::ZERO + Span::from_secs(n);
+        let of = |sent| Share {
+            // Link 0 leads from the router to `a`, link 1 to `b`.
+            from: IfaceId(1),
+            to: IfaceId(3),
+            flow: 9,
+            stream: true,
+            share: Bandwidth::from_bits_per_sec(5_000_000),
+            most: None,
+            sent,
+        };
+        let free = Share {
+            stream: false,
+            share: Bandwidth::from_bits_per_sec(UNLIMITED),
+            most: Some(Bandwidth::from_bits_per_sec(77)),
+            flow: 10,
+            ..of(5)
+        };
+        ledger.enter(Time::ZERO, [of(0)]);
+        ledger.enter(second(1), [of(100), free]);
+        ledger.enter(second(2), [of(250)]);
+        // Gone, back before it is forgotten, and begun anew.
+        ledger.enter(second(3), []);
+        ledger.enter(second(4), [of(260)]);
+        ledger.enter(second(5), [of(40)]);
+        assert!(recorder.finish().error.is_none());
+        let rows = shares::read(&folder.file(shares::FILE), &names).unwrap();
+        let sent: Vec<_> = rows.iter().filter(|r| r.flow == 9).map(|r| r.sent_bytes).collect();
+        assert_eq!(sent, [100, 150, 10, 40]);
+        let (first, free) = (rows[0], rows[1]);
+        assert_eq!((first.from, first.to), (node("a"), node("b")));
+        assert_eq!((first.share, first.demand), (Some(5_000_000), None));
+        assert_eq!((free.kind, free.share, free.demand), (FlowKind::Datagram, None, Some(77)));
+    }
+}
