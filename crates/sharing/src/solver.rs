@@ -4,7 +4,7 @@ mod fill;
 mod state;
 
 use fill::Scratch;
-use state::{AT_CAP, FlowState, LinkState, Member, NOWHERE};
+use state::{AT_CAP, Filling, Flow, LinkState, NOWHERE, Paths, Phase, Reached, Standing};
 
 /// A link of a [`Solver`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,8 +28,17 @@ pub enum Bottleneck {
 /// Changes are collected; [`Solver::solve`] works them in.
 #[derive(Clone, Debug)]
 pub struct Solver {
+    // By link.
     links: Vec<LinkState>,
-    flows: Vec<FlowState>,
+    capacities: Vec<f64>,
+    reached: Vec<Reached>,
+    fillings: Vec<Filling>,
+    // By flow.
+    flows: Vec<Flow>,
+    standings: Vec<Standing>,
+    paths: Paths,
+    /// Of all flows.
+    hops: usize,
     free: Vec<u32>,
     alive: usize,
     /// Relative: two levels or loads that differ by less are equal.
@@ -65,7 +74,13 @@ impl Solver {
     pub fn with_tolerance(tolerance: f64) -> Self {
         Self {
             links: Vec::new(),
+            capacities: Vec::new(),
+            reached: Vec::new(),
+            fillings: Vec::new(),
             flows: Vec::new(),
+            standings: Vec::new(),
+            paths: Paths::default(),
+            hops: 0,
             free: Vec::new(),
             alive: 0,
             tolerance: tolerance.clamp(1e-9, 0.1),
@@ -84,23 +99,26 @@ impl Solver {
     /// At the 2³¹th link.
     pub fn add_link(&mut self, capacity: f64) -> LinkKey {
         assert!(self.links.len() < fill::CAP as usize, "fewer than 2³¹ links");
-        self.links.push(LinkState::new(capacity_of(capacity)));
+        self.links.push(LinkState::new());
+        self.capacities.push(capacity_of(capacity));
+        self.reached.push(Reached::default());
+        self.fillings.push(Filling::default());
         LinkKey(self.links.len() as u32 - 1)
     }
 
     /// Changes a link's capacity, bit/s.
     pub fn set_capacity(&mut self, link: LinkKey, capacity: f64) {
-        let state = &mut self.links[link.0 as usize];
+        let known = &mut self.capacities[link.0 as usize];
         let capacity = capacity_of(capacity);
-        if state.capacity.to_bits() != capacity.to_bits() {
-            state.capacity = capacity;
+        if known.to_bits() != capacity.to_bits() {
+            *known = capacity;
             self.mark_link(link.0);
         }
     }
 
     /// A link's capacity, bit/s.
     pub fn capacity(&self, link: LinkKey) -> f64 {
-        self.links[link.0 as usize].capacity
+        self.capacities[link.0 as usize]
     }
 
     /// The sum of the rates on a link as of the last [`Solver::solve`], bit/s.
@@ -123,7 +141,7 @@ impl Solver {
     /// The flows that a link limits.
     pub fn limited_by(&self, link: LinkKey) -> impl ExactSizeIterator<Item = FlowKey> {
         let state = &self.links[link.0 as usize];
-        state.members[..state.bound as usize].iter().map(|member| FlowKey(member.flow))
+        state.members[..state.bound as usize].iter().map(|flow| FlowKey(*flow))
     }
 
     /// Number of flows on a link (one that crosses it twice counts twice).
@@ -141,25 +159,30 @@ impl Solver {
     /// count as 10⁻¹², above 10¹² as 10¹²; a cap that is no number counts as 0.
     ///
     /// # Panics
-    /// If a link is unknown, and at the 2³¹th flow.
+    /// If a link is unknown, with 2¹⁶ links or more, and at the 2³¹th flow.
     pub fn add_flow(&mut self, path: &[LinkKey], weight: f64, cap: f64) -> FlowKey {
         let key = self.free.pop().unwrap_or_else(|| {
-            self.flows.push(FlowState::vacant());
+            self.flows.push(Flow::VACANT);
+            self.standings.push(Standing::NEW);
             let key = self.flows.len() - 1;
             assert!(key < fill::CAP as usize, "fewer than 2³¹ flows");
             key as u32
         });
-        let hops = path
-            .iter()
-            .enumerate()
-            .map(|(hop, link)| {
-                let members = &mut self.links[link.0 as usize].members;
-                members.push(Member { flow: key, hop: hop as u32 });
-                state::Hop { link: link.0, position: members.len() as u32 - 1 }
-            })
-            .collect();
-        self.flows[key as usize] = FlowState::new(hops, weight_of(weight), cap_of(cap));
+        let hops = u16::try_from(path.len()).expect("fewer than 2¹⁶ links");
+        let first = self.paths.take(path.len());
+        for (hop, link) in (first as usize..).zip(path) {
+            let state = &mut self.links[link.0 as usize];
+            state.weight = None;
+            self.paths.links[hop] = link.0;
+            self.paths.positions[hop] = state.members.len() as u32;
+            state.members.push(key);
+        }
+        let (weight, cap) = (weight_of(weight), cap_of(cap));
+        let (phase, dirty) = (Phase::Held, false);
+        self.flows[key as usize] = Flow { given: 0.0, weight, cap, first, hops, phase, dirty };
+        self.standings[key as usize] = Standing::NEW;
         self.alive += 1;
+        self.hops += path.len();
         self.mark_flow(key);
         FlowKey(key)
     }
@@ -173,13 +196,16 @@ impl Solver {
             return;
         }
         // A cap that does not bind may move where it still does not.
-        let slack = state.bottleneck != AT_CAP
-            && state.bottleneck != NOWHERE
-            && cap >= state.rate * (1.0 + self.tolerance);
+        let limited = !matches!(self.standings[flow.0 as usize].bottleneck, AT_CAP | NOWHERE);
+        let slack = limited && cap >= state.given * (1.0 + self.tolerance);
+        if !same {
+            for link in &self.paths.links[state.path()] {
+                self.links[*link as usize].weight = None;
+            }
+        }
         state.weight = weight;
         state.cap = cap;
         if !(same && slack) {
-            state.level = state.rate / weight;
             self.mark_flow(flow.0);
         }
     }
@@ -187,31 +213,31 @@ impl Solver {
     /// Takes a flow out.
     pub fn remove_flow(&mut self, flow: FlowKey) {
         self.set_bottleneck(flow.0, NOWHERE);
-        let rate = self.flows[flow.0 as usize].rate;
-        for hop in 0..self.flows[flow.0 as usize].hops.len() {
-            let state::Hop { link, position } = self.flows[flow.0 as usize].hops[hop];
+        let gone = self.flows[flow.0 as usize];
+        for hop in gone.path() {
+            let link = self.paths.links[hop];
+            self.remove_member(link, self.paths.positions[hop]);
             let state = &mut self.links[link as usize];
-            state.members.swap_remove(position as usize);
-            if let Some(moved) = state.members.get(position as usize) {
-                self.flows[moved.flow as usize].hops[moved.hop as usize].position = position;
-            }
-            let load = if state.members.is_empty() { 0.0 } else { state.load - rate };
+            let load = if state.members.is_empty() { 0.0 } else { state.load - gone.given };
             state.set_load(load, self.now);
             self.mark_link(link);
         }
-        self.flows[flow.0 as usize] = FlowState::vacant();
+        self.paths.give_back(&gone);
+        self.flows[flow.0 as usize] = Flow::VACANT;
+        self.standings[flow.0 as usize] = Standing::NEW;
         self.alive -= 1;
+        self.hops -= usize::from(gone.hops);
         self.free.push(flow.0);
     }
 
     /// A flow's rate as of the last [`Solver::solve`], bit/s.
     pub fn rate(&self, flow: FlowKey) -> f64 {
-        self.flows[flow.0 as usize].rate
+        self.flows[flow.0 as usize].given
     }
 
     /// What limits a flow as of the last [`Solver::solve`].
     pub fn bottleneck(&self, flow: FlowKey) -> Bottleneck {
-        match self.flows[flow.0 as usize].bottleneck {
+        match self.standings[flow.0 as usize].bottleneck {
             AT_CAP | NOWHERE => Bottleneck::Cap,
             link => Bottleneck::Link(LinkKey(link)),
         }
@@ -219,7 +245,7 @@ impl Solver {
 
     /// The links of a flow's path.
     pub fn path(&self, flow: FlowKey) -> impl Iterator<Item = LinkKey> {
-        self.flows[flow.0 as usize].hops.iter().map(|hop| LinkKey(hop.link))
+        self.paths.links[self.flows[flow.0 as usize].path()].iter().map(|link| LinkKey(*link))
     }
 
     /// Number of flows.
@@ -233,7 +259,7 @@ impl Solver {
     }
 
     /// Works in what changed since the last call; the flows whose rate is another one now, in the
-    /// order in which the changes reached them.
+    /// order in which the changes reached them or, where they reached too many, in that of keys.
     pub fn solve(&mut self) -> &[FlowKey] {
         self.changed.clear();
         if !self.dirty_links.is_empty() || !self.dirty_flows.is_empty() {

@@ -4,235 +4,307 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
-use super::state::{AT_CAP, Hop, LinkFill, NOWHERE};
+use super::state::{AT_CAP, Filling, NOWHERE, Phase, Reached};
 use super::{FlowKey, Solver};
 
-/// Levels are not negative, so that their bit patterns order as they do.
-type Entry = Reverse<(u64, u32)>;
+/// A level's bit pattern (levels are not negative, so that it orders as they do), and below it
+/// what binds there.
+type Entry = Reverse<u128>;
 
-/// Set in an entry's second part: it is a flow's cap, else a link.
+/// Set in an entry's lower part: it is a flow's cap, else a link.
 pub(super) const CAP: u32 = 1 << 31;
+
+/// Up to so many hops, further rounds cost nothing to speak of.
+const FEW: usize = 1_000;
 
 /// Lists kept from one refill to the next for their memory.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scratch {
-    epoch: u32,
     /// Flows that are refilled, in the order in which they were reached.
     active: Vec<u32>,
-    /// Links that they cross.
+    /// Links that they cross, and the sum of the numbers of flows there.
     touched: Vec<u32>,
-    /// Whose bottleneck condition the last round broke.
+    members: usize,
+    /// Whose bottleneck condition the last round broke; some more than once.
     broken: Vec<u32>,
     heap: Vec<Entry>,
+    /// Open flows of a link that is full.
+    open: Vec<u32>,
 }
 
 impl Solver {
     /// Refills what the collected changes reach.
     pub(super) fn refill(&mut self) {
-        self.scratch.epoch = self.scratch.epoch.wrapping_add(1).max(1);
         self.scratch.active.clear();
         self.scratch.touched.clear();
+        self.scratch.members = 0;
         self.seed();
-        let mut round = 0;
         loop {
-            round += 1;
-            self.fill(round);
+            if self.reaches_most() {
+                self.open_all();
+                self.fill();
+                break;
+            }
+            self.join_broken();
+            self.open_reached();
+            self.fill();
             self.find_broken();
             if self.scratch.broken.is_empty() {
                 break;
             }
-            self.join_broken();
         }
         self.commit();
+    }
+
+    /// Whether so much is reached that one round with everything costs less than the further ones
+    /// in which the rest would follow.
+    fn reaches_most(&self) -> bool {
+        // A round looks at all flows on the links of the refilled ones; those that come to them
+        // are known by their number alone.
+        let hops = self.scratch.members;
+        let flows = self.scratch.active.len() + self.scratch.broken.len();
+        let most = |reached: usize, all: usize| reached >= all / 8;
+        self.hops > FEW && (most(hops, self.hops) || most(flows, self.alive))
     }
 
     /// Flows that are refilled in any case: those that changed, and those bottlenecked at links
     /// that changed or that a changed flow crosses.
     fn seed(&mut self) {
         let mut broken = std::mem::take(&mut self.scratch.broken);
+        broken.clear();
         for index in 0..self.dirty_flows.len() {
-            let flow = self.dirty_flows[index];
-            let state = &mut self.flows[flow as usize];
-            state.dirty = false;
-            if !state.alive {
+            let key = self.dirty_flows[index];
+            let flow = &mut self.flows[key as usize];
+            flow.dirty = false;
+            // With so many of them, all flows are refilled.
+            if flow.phase == Phase::Vacant || self.hops > FEW && broken.len() > self.alive {
                 continue;
             }
-            broken.push(flow);
-            for hop in &state.hops {
-                let link = &self.links[hop.link as usize];
-                broken.extend(link.members[..link.bound as usize].iter().map(|m| m.flow));
+            broken.push(key);
+            for link in &self.paths.links[flow.path()] {
+                let link = &self.links[*link as usize];
+                broken.extend(&link.members[..link.bound as usize]);
             }
         }
         self.dirty_flows.clear();
         for index in 0..self.dirty_links.len() {
-            let link = &mut self.links[self.dirty_links[index] as usize];
+            let key = self.dirty_links[index] as usize;
+            let link = &mut self.links[key];
             link.dirty = false;
             // Below a lowered capacity, flows bottlenecked elsewhere suffer too.
-            let over = link.load > link.capacity * (1.0 + self.tolerance);
+            let over = link.load > self.capacities[key] * (1.0 + self.tolerance);
             let reached = if over { link.members.len() } else { link.bound as usize };
-            broken.extend(link.members[..reached].iter().map(|m| m.flow));
+            broken.extend(&link.members[..reached]);
         }
         self.dirty_links.clear();
         self.scratch.broken = broken;
-        self.join_broken();
     }
 
     fn join_broken(&mut self) {
         let mut broken = std::mem::take(&mut self.scratch.broken);
-        for flow in broken.drain(..) {
-            self.join(flow);
+        for key in broken.drain(..) {
+            self.join(key);
         }
         self.scratch.broken = broken;
     }
 
     fn join(&mut self, key: u32) {
-        let epoch = self.scratch.epoch;
         let flow = &mut self.flows[key as usize];
-        if flow.epoch == epoch {
+        if flow.active() {
             return;
         }
-        flow.epoch = epoch;
-        flow.frozen = 0;
+        flow.phase = Phase::Open;
         self.scratch.active.push(key);
-        for hop in &flow.hops {
-            let link = &mut self.links[hop.link as usize];
-            if link.fill.epoch != epoch {
-                link.fill = LinkFill { epoch, ..LinkFill::default() };
-                self.scratch.touched.push(hop.link);
+        let bottleneck = self.standings[key as usize].bottleneck;
+        for link in &self.paths.links[flow.path()] {
+            let reached = &mut self.reached[*link as usize];
+            if reached.active == 0 {
+                self.scratch.touched.push(*link);
+                self.scratch.members += self.links[*link as usize].members.len();
             }
-            link.fill.active += 1;
-            link.fill.active_bound += u32::from(flow.bottleneck == hop.link);
-            link.fill.returned += flow.rate;
-            link.fill.weight += flow.weight;
+            reached.active += 1;
+            reached.active_bound += u32::from(bottleneck == *link);
+            reached.returned += flow.given;
+            reached.weight += flow.weight;
         }
     }
 
-    /// One round: rates of the active flows from scratch.
-    fn fill(&mut self, round: u32) {
+    /// Opens the flows that were reached, for what the held ones leave.
+    fn open_reached(&mut self) {
+        for link in &self.scratch.touched {
+            let key = *link as usize;
+            let reached = &self.reached[key];
+            let held = self.links[key].load - reached.returned;
+            self.fillings[key] = Filling {
+                residual: (self.capacities[key] - held).max(0.0),
+                open_weight: reached.weight,
+                open: reached.active,
+                ..Filling::default()
+            };
+        }
+        for key in &self.scratch.active {
+            self.flows[*key as usize].phase = Phase::Open;
+        }
+    }
+
+    /// Opens all flows there are.
+    fn open_all(&mut self) {
+        let Scratch { active, touched, broken, .. } = &mut self.scratch;
+        broken.clear();
+        touched.clear();
+        for (key, link) in self.links.iter_mut().enumerate() {
+            if link.members.is_empty() {
+                continue;
+            }
+            touched.push(key as u32);
+            let flows = &self.flows;
+            let sum = || link.members.iter().map(|flow| flows[*flow as usize].weight).sum();
+            let weight = link.weight.unwrap_or_else(sum);
+            link.weight = Some(weight);
+            self.fillings[key] = Filling {
+                residual: self.capacities[key],
+                open_weight: weight,
+                open: link.members.len() as u32,
+                ..Filling::default()
+            };
+        }
+        active.clear();
+        for (key, flow) in self.flows.iter_mut().enumerate() {
+            if flow.phase != Phase::Vacant {
+                flow.phase = Phase::Open;
+                active.push(key as u32);
+            }
+        }
+    }
+
+    /// What may bind: the levels of links that are not lower later, and those of caps.
+    fn entries(&mut self) -> BinaryHeap<Entry> {
         let mut entries = std::mem::take(&mut self.scratch.heap);
         entries.clear();
         for key in &self.scratch.touched {
-            let link = &mut self.links[*key as usize];
-            let fill = &mut link.fill;
-            fill.residual = (link.capacity - (link.load - fill.returned)).max(0.0);
-            fill.open = fill.active;
-            fill.open_weight = fill.weight;
-            fill.peak = 0.0;
-            fill.filled = -1.0;
-            if link.capacity.is_finite() {
-                entries.push(Reverse(((fill.residual / fill.weight).to_bits(), *key)));
+            if self.capacities[*key as usize].is_finite() {
+                let filling = &self.fillings[*key as usize];
+                entries.push(entry(filling.residual / filling.open_weight, *key));
             }
         }
         for key in &self.scratch.active {
             let flow = &self.flows[*key as usize];
             // No link gives more than its capacity: most caps cannot bind.
-            let binds = flow.hops.iter().all(|h| flow.cap <= self.links[h.link as usize].capacity);
-            if binds {
-                entries.push(Reverse(((flow.cap / flow.weight).to_bits(), *key | CAP)));
+            let mut links = self.paths.links[flow.path()].iter();
+            if links.all(|link| flow.cap <= self.capacities[*link as usize]) {
+                entries.push(entry(flow.cap / flow.weight, *key | CAP));
             }
         }
-        let mut heap = BinaryHeap::from(entries);
+        BinaryHeap::from(entries)
+    }
+
+    /// One round: rates of the open flows from scratch.
+    fn fill(&mut self) {
+        let mut heap = self.entries();
         while let Some(mut least) = heap.peek_mut() {
-            let Reverse((bits, key)) = *least;
-            let level = f64::from_bits(bits);
+            let (level, key) = (f64::from_bits((least.0 >> 32) as u64), least.0 as u32);
             if key & CAP != 0 {
                 PeekMut::pop(least);
                 let flow = &self.flows[(key & !CAP) as usize];
-                if flow.frozen != round {
+                if flow.phase == Phase::Open {
                     let rate = flow.cap;
-                    self.freeze(key & !CAP, round, rate, level, AT_CAP);
+                    self.freeze(key & !CAP, rate, level, AT_CAP);
                 }
                 continue;
             }
-            let fill = &self.links[key as usize].fill;
-            if fill.open == 0 {
+            let filling = &self.fillings[key as usize];
+            if filling.open == 0 {
                 PeekMut::pop(least);
                 continue;
             }
-            let now = fill.residual.max(0.0) / fill.open_weight;
+            let now = filling.residual.max(0.0) / filling.open_weight;
             if now > level * (1.0 + 1e-12) {
-                *least = Reverse((now.to_bits(), key));
+                *least = entry(now, key);
                 continue;
             }
             PeekMut::pop(least);
-            self.fill_link(key, round);
+            self.fill_link(key);
         }
         self.scratch.heap = heap.into_vec();
     }
 
     /// A link is full: freezes its open flows at its level.
-    fn fill_link(&mut self, key: u32, round: u32) {
-        let epoch = self.scratch.epoch;
-        let members = std::mem::take(&mut self.links[key as usize].members);
+    fn fill_link(&mut self, key: u32) {
+        let mut open = std::mem::take(&mut self.scratch.open);
+        let members = &self.links[key as usize].members;
+        open.resize(members.len().max(open.len()), 0);
         // Summed here and not taken from the running differences, whose rounding may have added
         // up to more than what is left.
-        let (mut used, mut weight) = (0.0, 0.0);
-        for member in &members {
-            let flow = &self.flows[member.flow as usize];
-            if flow.epoch != epoch {
-                used += flow.rate;
-            } else if flow.frozen == round {
-                used += flow.next;
-            } else {
-                weight += flow.weight;
-            }
+        let (mut used, mut weight, mut count) = (0.0, 0.0, 0);
+        for member in members {
+            let flow = &self.flows[*member as usize];
+            let is_open = flow.phase == Phase::Open;
+            used += if is_open { 0.0 } else { flow.given };
+            weight += if is_open { flow.weight } else { 0.0 };
+            open[count] = *member;
+            count += usize::from(is_open);
         }
-        let level = (self.links[key as usize].capacity - used).max(0.0) / weight;
-        for member in &members {
-            let flow = &self.flows[member.flow as usize];
-            if flow.epoch == epoch && flow.frozen != round {
+        let level = (self.capacities[key as usize] - used).max(0.0) / weight;
+        for member in &open[..count] {
+            let flow = &self.flows[*member as usize];
+            // One that crosses the link twice is there twice.
+            if flow.phase == Phase::Open {
                 let rate = (flow.weight * level).min(flow.cap);
-                self.freeze(member.flow, round, rate, level, key);
+                self.freeze(*member, rate, level, key);
             }
         }
-        let link = &mut self.links[key as usize];
-        link.members = members;
-        link.fill.filled = level;
+        self.scratch.open = open;
+        let filling = &mut self.fillings[key as usize];
+        filling.peak = level;
+        filling.full = true;
     }
 
-    fn freeze(&mut self, key: u32, round: u32, rate: f64, level: f64, bottleneck: u32) {
+    fn freeze(&mut self, key: u32, rate: f64, level: f64, bottleneck: u32) {
         let flow = &mut self.flows[key as usize];
-        flow.frozen = round;
-        flow.next = rate;
-        flow.next_bottleneck = bottleneck;
-        for hop in &flow.hops {
-            let fill = &mut self.links[hop.link as usize].fill;
-            fill.residual -= rate;
-            fill.open -= 1;
-            fill.open_weight -= flow.weight;
-            fill.peak = fill.peak.max(level);
+        flow.phase = Phase::Frozen;
+        flow.given = rate;
+        self.standings[key as usize].next = bottleneck;
+        for link in &self.paths.links[flow.path()] {
+            let filling = &mut self.fillings[*link as usize];
+            filling.residual -= rate;
+            filling.open -= 1;
+            filling.open_weight -= flow.weight;
+            filling.peak = filling.peak.max(level);
         }
     }
 
     /// Collects the held flows whose bottleneck condition no longer holds.
     fn find_broken(&mut self) {
-        let epoch = self.scratch.epoch;
         let (above, below) = (1.0 + self.tolerance, 1.0 - self.tolerance);
         let broken = &mut self.scratch.broken;
+        let flows = &self.flows;
+        let held = |key: &&u32| flows[**key as usize].phase == Phase::Held;
         for key in &self.scratch.touched {
             let link = &self.links[*key as usize];
-            let fill = &link.fill;
-            let held = |m: &&super::Member| self.flows[m.flow as usize].epoch != epoch;
+            let reached = &self.reached[*key as usize];
+            let filling = &self.fillings[*key as usize];
             let (bound, others) = link.members.split_at(link.bound as usize);
-            let all_bound_active = fill.active_bound == link.bound;
-            if fill.filled >= 0.0 {
+            let all_bound_active = reached.active_bound == link.bound;
+            if filling.full {
                 // Held flows above the level take from the refilled ones, and those bottlenecked
                 // here below it may have more.
-                let most = fill.filled * above;
-                if fill.filled < link.level || link.bound == 0 {
-                    let rich = others.iter().filter(held);
-                    let rich = rich.filter(|m| self.flows[m.flow as usize].level > most);
-                    broken.extend(rich.map(|m| m.flow));
+                let most = filling.peak * above;
+                if filling.peak < link.level || link.bound == 0 {
+                    broken.extend(others.iter().filter(|key| {
+                        let flow = &flows[**key as usize];
+                        flow.phase == Phase::Held && flow.given > most * flow.weight
+                    }));
                 }
-                let differs = link.level > most || link.level < fill.filled * below;
+                let differs = link.level > most || link.level < filling.peak * below;
                 if !all_bound_active && differs {
-                    broken.extend(bound.iter().filter(held).map(|m| m.flow));
+                    broken.extend(bound.iter().filter(held));
                 }
             } else if !all_bound_active {
                 // Nobody is refilled up to this link's limit: is it still full, and nobody above?
-                let load = fill.active_load(link.capacity, link.load);
-                if load < link.capacity * below || fill.peak > link.level * above {
-                    broken.extend(bound.iter().filter(held).map(|m| m.flow));
+                let capacity = self.capacities[*key as usize];
+                let load = reached.load(capacity, link.load, filling.residual);
+                if load < capacity * below || filling.peak > link.level * above {
+                    broken.extend(bound.iter().filter(held));
                 }
             }
         }
@@ -241,37 +313,56 @@ impl Solver {
     /// Makes the refill's rates the rates.
     fn commit(&mut self) {
         let active = std::mem::take(&mut self.scratch.active);
+        let touched = std::mem::take(&mut self.scratch.touched);
+        for link in &touched {
+            self.fillings[*link as usize].residual = 0.0;
+        }
         let same = self.tolerance / 4.0;
         for key in &active {
             let flow = &mut self.flows[*key as usize];
-            let bottleneck = flow.next_bottleneck;
+            let standing = &mut self.standings[*key as usize];
+            flow.phase = Phase::Held;
+            let bottleneck = standing.next;
             debug_assert!(bottleneck != NOWHERE);
-            let change = flow.next - flow.rate;
-            if change.abs() > same * flow.next.max(flow.rate) || flow.rate > flow.cap {
-                flow.rate = flow.next;
-                flow.level = flow.rate / flow.weight;
-                for hop in 0..flow.hops.len() {
-                    let Hop { link, .. } = self.flows[*key as usize].hops[hop];
-                    self.add_load(link, change);
+            let change = flow.given - standing.rate;
+            if change.abs() > same * flow.given.max(standing.rate) || standing.rate > flow.cap {
+                standing.rate = flow.given;
+                for link in &self.paths.links[flow.path()] {
+                    // From here on its flows' changes, and their number.
+                    let filling = &mut self.fillings[*link as usize];
+                    filling.residual += change;
+                    filling.open += 1;
                 }
                 self.changed.push(FlowKey(*key));
+            } else {
+                flow.given = standing.rate;
             }
             self.set_bottleneck(*key, bottleneck);
         }
-        for key in &self.scratch.touched {
-            let link = &mut self.links[*key as usize];
-            if link.fill.filled >= 0.0 {
-                link.level = link.fill.filled;
+        for link in &touched {
+            let Filling { residual: change, open: changes, peak, full, .. } =
+                self.fillings[*link as usize];
+            if changes > 0 {
+                self.add_load(*link, change, changes);
             }
+            if full {
+                self.links[*link as usize].level = peak;
+            }
+            self.reached[*link as usize] = Reached::default();
         }
         self.scratch.active = active;
+        self.scratch.touched = touched;
     }
 }
 
-impl LinkFill {
+fn entry(level: f64, key: u32) -> Entry {
+    Reverse(u128::from(level.to_bits()) << 32 | u128::from(key))
+}
+
+impl Reached {
     /// A link's load with the refilled rates in place of the earlier ones.
-    fn active_load(&self, capacity: f64, load: f64) -> f64 {
-        let available = capacity - (load - self.returned);
-        load - self.returned + (available.max(0.0) - self.residual)
+    fn load(&self, capacity: f64, load: f64, residual: f64) -> f64 {
+        let held = load - self.returned;
+        held + ((capacity - held).max(0.0) - residual)
     }
 }

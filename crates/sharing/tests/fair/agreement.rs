@@ -1,6 +1,6 @@
 //! Random instances: the same shares as by definition, and what makes them fair.
 
-use super::instances::{Kind, draw};
+use super::instances::{Kind, draw, draw_large};
 use super::oracle::{difference, fill, fits, nobody_gains};
 
 /// How many instances: more with `NETARIUM_LONG=1`.
@@ -20,6 +20,17 @@ fn the_solver_gives_what_progressive_filling_gives() {
         worst = worst.max(difference);
     }
     eprintln!("{count} instances, relative difference up to {worst:.1e}");
+}
+
+#[test]
+fn large_networks_too() {
+    for number in 0..count(3, 400) {
+        for kind in [Kind::Any, Kind::Network, Kind::Greedy] {
+            let problem = draw_large(kind, number);
+            let difference = difference(&problem.solve(), &fill(&problem));
+            assert!(difference <= 1e-9, "{kind:?} {number}: {difference}");
+        }
+    }
 }
 
 #[test]

@@ -5,9 +5,7 @@ use sharing::{Demand, FlowKey, LinkKey, Problem, Solver};
 
 use super::agreement::count;
 use super::instances::{Dice, Kind};
-use super::oracle::{difference, fill, fits, nobody_gains};
-
-const LINKS: u64 = 12;
+use super::oracle::{difference, fill, fits, nobody_gains, same};
 
 /// A solver that follows a problem as it changes.
 struct Followed {
@@ -21,12 +19,12 @@ struct Followed {
 }
 
 impl Followed {
-    fn new(dice: &mut Dice) -> Self {
-        let capacities: Vec<f64> = (0..LINKS).map(|_| dice.capacity(Kind::Any, false)).collect();
+    fn new(dice: &mut Dice, links: u64) -> Self {
+        let capacities: Vec<f64> = (0..links).map(|_| dice.capacity(Kind::Any, false)).collect();
         let mut solver = Solver::new();
-        let links = capacities.iter().map(|c| solver.add_link(*c)).collect();
+        let links: Vec<LinkKey> = capacities.iter().map(|c| solver.add_link(*c)).collect();
         let problem = Problem { capacities, flows: Vec::new() };
-        let limited = vec![false; LINKS as usize];
+        let limited = vec![false; links.len()];
         Self { solver, links, keys: Vec::new(), problem, known: Vec::new(), limited }
     }
 
@@ -46,23 +44,25 @@ impl Followed {
                 self.solver.set_demand(self.keys[at], flow.weight, flow.cap);
             }
             3 => {
-                let link = dice.between(0, LINKS - 1) as usize;
+                let link = dice.between(0, self.links.len() as u64 - 1) as usize;
                 let capacity = dice.capacity(Kind::Any, whole);
                 self.problem.capacities[link] = capacity;
                 self.solver.set_capacity(self.links[link], capacity);
             }
-            _ => {
-                let flow = Demand {
-                    path: dice.path(Kind::Any, LINKS),
-                    weight: dice.weight(whole),
-                    cap: dice.cap(Kind::Any, whole),
-                };
-                let path: Vec<_> = flow.path.iter().map(|l| self.links[*l as usize]).collect();
-                self.keys.push(self.solver.add_flow(&path, flow.weight, flow.cap));
-                self.problem.flows.push(flow);
-                self.known.push(0.0);
-            }
+            _ => self.start(dice, whole),
         }
+    }
+
+    fn start(&mut self, dice: &mut Dice, whole: bool) {
+        let flow = Demand {
+            path: dice.path(Kind::Any, self.links.len() as u64),
+            weight: dice.weight(whole),
+            cap: dice.cap(Kind::Any, whole),
+        };
+        let path: Vec<_> = flow.path.iter().map(|l| self.links[*l as usize]).collect();
+        self.keys.push(self.solver.add_flow(&path, flow.weight, flow.cap));
+        self.problem.flows.push(flow);
+        self.known.push(0.0);
     }
 
     /// The rates now; whatever changed must have been told.
@@ -90,7 +90,7 @@ fn along_random_changes_the_shares_are_those_of_a_fresh_start() {
     let (mut worst, mut steps) = (0.0_f64, 0);
     for number in 0..sequences {
         let mut dice = Dice(RandomStream::new(number as u64, "changes"));
-        let mut followed = Followed::new(&mut dice);
+        let mut followed = Followed::new(&mut dice, 12);
         for _ in 0..dice.between(1, 40) {
             for _ in 0..dice.between(1, 3) {
                 followed.change(&mut dice);
@@ -108,6 +108,37 @@ fn along_random_changes_the_shares_are_those_of_a_fresh_start() {
         assert!(difference(&rates, &fill(&followed.problem)) <= TOLERANCE, "sequence {number}");
     }
     eprintln!("{sequences} sequences, {steps} steps, relative difference up to {worst:.1e}");
+}
+
+/// Where a change reaches a small part of the flows, and where it reaches most.
+#[test]
+fn large_networks_follow_changes_too() {
+    for number in 0..count(6, 300) {
+        let mut dice = Dice(RandomStream::new(number as u64, "large changes"));
+        let links = dice.between(5, 100);
+        let mut followed = Followed::new(&mut dice, links);
+        for _ in 0..dice.between(450, 700) {
+            let whole = dice.one_in(2);
+            followed.start(&mut dice, whole);
+        }
+        followed.solve();
+        for _ in 0..10 {
+            followed.change(&mut dice);
+            let rates = followed.solve();
+            let found = difference(&rates, &followed.problem.solve());
+            assert!(found <= TOLERANCE, "sequence {number}: {found}");
+        }
+        let rates = followed.solve();
+        assert!(difference(&rates, &fill(&followed.problem)) <= TOLERANCE, "sequence {number}");
+        for (link, key) in followed.links.iter().enumerate() {
+            let flows = followed.keys.iter().zip(&followed.problem.flows);
+            let rates = flows.map(|(key, flow)| {
+                let crossings = flow.path.iter().filter(|l| **l as usize == link).count();
+                followed.solver.rate(*key) * crossings as f64
+            });
+            same(&[followed.solver.load(*key)], &[rates.sum()], TOLERANCE);
+        }
+    }
 }
 
 const TOLERANCE: f64 = 1e-9;

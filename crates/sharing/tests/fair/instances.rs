@@ -18,8 +18,19 @@ pub(super) enum Kind {
 /// The instance of this number.
 pub(super) fn draw(kind: Kind, number: usize) -> Problem {
     let mut dice = Dice(RandomStream::new(number as u64, "instance"));
-    let links = dice.between(1, 12);
-    let flows = dice.between(1, 24);
+    let (links, flows) = (dice.between(1, 12), dice.between(1, 24));
+    draw_sized(kind, dice, links, flows)
+}
+
+/// The instance of this number with so many flows that changes to most of them are worked in by
+/// computing all anew.
+pub(super) fn draw_large(kind: Kind, number: usize) -> Problem {
+    let mut dice = Dice(RandomStream::new(number as u64, "large instance"));
+    let (links, flows) = (dice.between(5, 60), dice.between(450, 600));
+    draw_sized(kind, dice, links, flows)
+}
+
+fn draw_sized(kind: Kind, mut dice: Dice, links: u64, flows: u64) -> Problem {
     // Small whole numbers make equal levels; powers, great differences.
     let whole = dice.one_in(2);
     let equal = dice.one_in(3);
