@@ -16,6 +16,7 @@ mod results;
 mod run;
 mod stage;
 mod statistics;
+mod text;
 
 pub mod splaynet;
 
@@ -27,6 +28,7 @@ pub use results::{FigureResult, Ran, Results, Status};
 pub use run::Run;
 pub use stage::{Clock, Job, Model, Options, Outcome, Progress, Stage, reproduce};
 pub use statistics::{Moments, cdf, moments, quantile};
+pub use text::Tone;
 
 /// What a figure or a step of it comes to.
 pub type Result<T> = std::result::Result<T, Error>;

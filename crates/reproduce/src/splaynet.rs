@@ -1,5 +1,7 @@
 //! `SplayNet`: distributed user-space topology emulation.
 
+mod fig_3_5;
+mod fig_3_6b;
 mod fig_3_6c;
 mod fig_3_7;
 mod fig_3_8;
@@ -7,7 +9,13 @@ mod fig_3_8;
 use crate::{Figure, Paper};
 
 /// The figures, in the paper's order. Each is in a file of its own.
-const FIGURES: &[Figure] = &[fig_3_6c::FIGURE, fig_3_7::FIGURE, fig_3_8::FIGURE];
+const FIGURES: &[Figure] = &[
+    fig_3_5::FIGURE,
+    fig_3_6b::FIGURE,
+    fig_3_6c::FIGURE,
+    fig_3_7::FIGURE,
+    fig_3_8::FIGURE,
+];
 
 pub(crate) const PAPER: Paper = Paper {
     name: "splaynet",
