@@ -62,6 +62,10 @@ pub struct RunRecord {
     /// How late packets left, over all packets and links.
     #[serde(default)]
     pub lateness: Lateness,
+    /// In the collapsed model on the wall clock: from the arrival of a packet that told of a flow
+    /// (it starts, ends, or wants more) to all shares in force.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub notice_delay: Option<Distribution>,
     /// What the machine itself lost or was denied.
     #[serde(default)]
     pub host: HostFaults,

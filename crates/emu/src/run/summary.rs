@@ -45,6 +45,7 @@ pub(super) fn enter(record: &mut RunRecord, found: Found<'_>) {
         tolerance_ns: tolerance.as_nanos(),
         histogram: report.lateness.clone(),
     };
+    record.notice_delay = report.notices.distribution();
     record.host = found.host;
     record.programs = programs(found.plan, found.supervisor);
     if let Some(calls) = &report.calls
