@@ -28,7 +28,8 @@ pub(super) fn model(lab: &Table, sink: &mut Sink) -> Model {
         for entry in rest {
             diagnostic.also(&entry.key_at, "");
         }
-        if let Some(model) = lab.get("model") {
+        // Both stand at the same place when the command line sets them.
+        if let Some(model) = lab.get("model").filter(|model| model.at != first.key_at) {
             diagnostic.also(&model.at, "the model");
         }
         let those = if rest.is_empty() { "it" } else { "them" };
