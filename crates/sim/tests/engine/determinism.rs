@@ -10,6 +10,9 @@ use super::labs::{self, Ran, stepwise};
 
 const HEAD: &str = "[lab]\nname = \"golden\"\nduration = \"3 s\"\n";
 
+/// The models that move packets.
+const MODELS: [&str; 2] = ["hop", "collapsed"];
+
 /// Two ways between routers, lossy and jittery links, all kinds of traffic, and events.
 const BLOCKS: &[&str] = &[
     "[node.alice]",
@@ -45,8 +48,9 @@ const BLOCKS: &[&str] = &[
 const TAIL: &str = "[[at]]\ntime = \"1 s\"\nlink = [\"west\", \"north\"]\ndown = true\n\
                     [[at]]\ntime = \"2 s\"\nlink = [\"west\", \"north\"]\nup = true\n";
 
-fn plan(blocks: &[&str], seed: u64) -> Plan {
-    labs::plan(&format!("{HEAD}seed = {seed}\n{}\n{TAIL}", blocks.join("\n")))
+fn plan(model: &str, blocks: &[&str], seed: u64) -> Plan {
+    let blocks = blocks.join("\n");
+    labs::plan(&format!("{HEAD}model = \"{model}\"\nseed = {seed}\n{blocks}\n{TAIL}"))
 }
 
 /// A run to its end, looked at every so often.
@@ -63,7 +67,11 @@ fn numbers(ran: &Ran) -> BTreeMap<String, [Option<u64>; 4]> {
 
 #[test]
 fn the_order_of_the_lab_file_changes_nothing() {
-    let first = run(&plan(BLOCKS, 7), 30);
+    MODELS.iter().for_each(|model| in_any_order(model));
+}
+
+fn in_any_order(model: &str) {
+    let first = run(&plan(model, BLOCKS, 7), 30);
     assert!(first.processed > 10_000, "{}", first.processed);
     for flow in &first.results {
         assert!(flow.received_bytes > 10_000, "{}: {}", flow.name, flow.received_bytes);
@@ -74,7 +82,7 @@ fn the_order_of_the_lab_file_changes_nothing() {
     let halves: Vec<&str> =
         BLOCKS.iter().step_by(2).chain(BLOCKS.iter().skip(1).step_by(2)).copied().collect();
     for order in [BLOCKS.to_vec(), reversed, rotated, halves] {
-        let again = run(&plan(&order, 7), 30);
+        let again = run(&plan(model, &order, 7), 30);
         assert_eq!((again.hash, again.processed), (first.hash, first.processed), "{order:?}");
         assert_eq!(numbers(&again), numbers(&first));
     }
@@ -82,20 +90,25 @@ fn the_order_of_the_lab_file_changes_nothing() {
 
 #[test]
 fn looking_more_often_changes_nothing() {
-    let plan = plan(BLOCKS, 7);
-    let hash = run(&plan, 30).hash;
-    assert_eq!(run(&plan, 1).hash, hash);
-    assert_eq!(run(&plan, 1000).hash, hash);
+    for model in MODELS {
+        let plan = plan(model, BLOCKS, 7);
+        let hash = run(&plan, 30).hash;
+        assert_eq!(run(&plan, 1).hash, hash, "{model}");
+        assert_eq!(run(&plan, 1000).hash, hash, "{model}");
+    }
 }
 
 #[test]
 fn another_seed_is_another_run() {
-    assert_ne!(run(&plan(BLOCKS, 7), 3).hash, run(&plan(BLOCKS, 8), 3).hash);
+    for model in MODELS {
+        let hash = |seed| run(&plan(model, BLOCKS, seed), 3).hash;
+        assert_ne!(hash(7), hash(8), "{model}");
+    }
 }
 
 #[test]
 fn threads_do_not_disturb_each_other() {
-    let plan = plan(BLOCKS, 7);
+    let plan = plan("hop", BLOCKS, 7);
     let hash = run(&plan, 10).hash;
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..4).map(|_| scope.spawn(|| run(&plan, 10).hash)).collect();

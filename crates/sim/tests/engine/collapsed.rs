@@ -1,0 +1,170 @@
+//! The collapsed model with simulated TCP: shares as the solver gives them, and what comes of them.
+
+use base::{Bandwidth, RandomStream, Span, Time};
+use fabric::Share;
+use lab::plan::Plan;
+use lab::routes::Routes;
+use sharing::{Demand, Problem};
+use sim::Simulation;
+
+use super::labs;
+
+/// Payload of a full segment in a wire packet: time stamps, TCP, IPv4, Ethernet.
+const PAYLOAD: f64 = 1448.0 / 1538.0;
+
+/// Two routers with three hosts each; round trips of 24, 44 and 64 ms.
+fn dumbbell(settings: &str, flows: &str) -> Plan {
+    let mut text = format!("[lab]\nmodel = \"collapsed\"\nduration = \"20 s\"\n{settings}\n");
+    text += "[node.west]\nkind = \"router\"\n[node.east]\nkind = \"router\"\n\
+             [[link]]\nends = [\"west\", \"east\"]\nrate = \"12 Mbit/s\"\ndelay = \"10 ms\"\n";
+    for (host, delay) in [("a", 1), ("b", 11), ("c", 21)] {
+        for (side, router) in [("0", "west"), ("1", "east")] {
+            let delay = if side == "0" { delay } else { 1 };
+            text += &format!(
+                "[node.{host}{side}]\n[[link]]\nends = [\"{host}{side}\", \"{router}\"]\n\
+                 rate = \"100 Mbit/s\"\ndelay = \"{delay} ms\"\n"
+            );
+        }
+    }
+    labs::plan(&(text + flows))
+}
+
+fn bulk(host: &str) -> String {
+    format!(
+        "[[flow]]\nname = \"{host}\"\nfrom = \"{host}0\"\nto = \"{host}1\"\n\
+         control = \"cubic\"\n"
+    )
+}
+
+/// Mean goodput over the second half, in wire Mbit/s.
+fn rates(plan: &Plan) -> Vec<f64> {
+    let ran = labs::run(plan);
+    let half = Time::from_nanos(plan.duration.as_nanos() / 2);
+    let rate = |flow: &outcome::FlowResult| {
+        let samples = ran.samples.iter().filter(|s| s.flow == flow.id && s.at > half);
+        let bytes: u64 = samples.map(|sample| sample.received_bytes).sum();
+        bytes as f64 * 8.0 / (plan.duration.as_secs_f64() / 2.0) / 1e6 / PAYLOAD
+    };
+    ran.results.iter().map(rate).collect()
+}
+
+#[test]
+fn streams_get_shares_in_inverse_proportion_to_their_round_trips() {
+    let flows = ["a", "b", "c"].map(bulk).concat();
+    let weights = [1.0 / 24.0, 1.0 / 44.0, 1.0 / 64.0];
+    let sum: f64 = weights.iter().sum();
+    for (rate, weight) in rates(&dumbbell("", &flows)).iter().zip(weights) {
+        assert!((rate / (12.0 * weight / sum) - 1.0).abs() < 0.02, "{rate}");
+    }
+    for rate in rates(&dumbbell("sharing = \"max-min\"", &flows)) {
+        assert!((rate / 4.0 - 1.0).abs() < 0.02, "{rate}");
+    }
+    for rate in rates(&dumbbell("sharing = \"none\"", &flows)) {
+        assert!((rate / 12.0 - 1.0).abs() < 0.02, "{rate}");
+    }
+    let capped = rates(&dumbbell("window = \"16 KiB\"", &flows));
+    for (rate, round_trip) in capped.iter().zip([24.0f64, 44.0, 64.0]) {
+        let cap = 16_384.0 * 8.0 / round_trip / 1e3;
+        let share = cap.min(12.0 * (1.0 / round_trip) / sum);
+        assert!((rate / share - 1.0).abs() < 0.02, "{rate} of {share}");
+    }
+}
+
+#[test]
+fn parallel_connections_are_flows_of_their_own() {
+    let plan = dumbbell("", &(bulk("a") + "streams = 3\n" + &bulk("b").replace("b0", "a0")));
+    let rates = rates(&plan);
+    assert!((rates[0] / rates[1] / 3.0 - 1.0).abs() < 0.05, "{rates:?}");
+}
+
+/// The interfaces that a flow's packets leave through.
+fn hops(plan: &Plan, routes: &Routes, share: &Share) -> Vec<u32> {
+    let dest = plan.ifaces[share.to.index()].node;
+    let mut hops = vec![share.from];
+    loop {
+        let last = hops[hops.len() - 1];
+        let iface = &plan.ifaces[last.index()];
+        let node = plan.links[iface.link.index()].ends[1 - iface.sends.index()];
+        if node == dest {
+            return hops.into_iter().map(|hop| hop.0).collect();
+        }
+        let next = routes.next(node, share.to);
+        hops.push(match next.len() {
+            1 => next[0],
+            several => next[fabric::ecmp(share.flow, node, several)],
+        });
+    }
+}
+
+/// What the shares should be: solved from scratch.
+fn from_scratch(plan: &Plan, routes: &Routes, shares: &[Share]) -> Vec<f64> {
+    let delay = |hop: &u32| {
+        let iface = &plan.ifaces[*hop as usize];
+        plan.links[iface.link.index()].directions[iface.sends.index()].delay
+    };
+    let rate = |direction: usize| match &plan.links[direction / 2].directions[direction % 2].rate {
+        fabric::Rate::Constant(rate) => rate.bits_per_sec() as f64,
+        _ => f64::INFINITY,
+    };
+    let flows = shares.iter().map(|share| {
+        let path = hops(plan, routes, share);
+        let there = path.iter().map(delay).fold(Span::ZERO, |a, b| a + b);
+        let weight = sharing::tcp::weight(sharing::tcp::round_trip(there, there));
+        let most = |rate: Bandwidth| rate.bits_per_sec() as f64;
+        Demand { path, weight, cap: share.most.map_or(f64::INFINITY, most) }
+    });
+    Problem { flows: flows.collect(), capacities: (0..plan.links.len() * 2).map(rate).collect() }
+        .solve()
+}
+
+/// A tree of routers with hosts, and transfers that come and go.
+fn churn(seed: u64) -> Plan {
+    let mut random = RandomStream::new(seed, "lab");
+    let mut draw = |below: f64| (random.unit() * below) as u64;
+    let mut text = format!("[lab]\nmodel = \"collapsed\"\nduration = \"4 s\"\nseed = {seed}\n");
+    for router in 0..8u64 {
+        text += &format!("[node.r{router}]\nkind = \"router\"\n[node.h{router}]\n");
+        let mut links = vec![(format!("h{router}"), 20 + draw(80.0))];
+        if router > 0 {
+            links.push((format!("r{}", draw(router as f64)), 5 + draw(20.0)));
+        }
+        for (end, rate) in links {
+            let delay = 1 + draw(20.0);
+            text += &format!(
+                "[[link]]\nends = [\"{end}\", \"r{router}\"]\nrate = \"{rate} Mbit/s\"\n\
+                 delay = \"{delay} ms\"\n"
+            );
+        }
+    }
+    for flow in 0..30 {
+        let (from, step) = (draw(8.0), 1 + draw(7.0));
+        let (start, size) = (draw(3_000.0), 20 + draw(2_000.0));
+        text += &format!(
+            "[[flow]]\nname = \"f{flow}\"\nfrom = \"h{from}\"\nto = \"h{}\"\nstart = \"{start} ms\"\
+             \ncontrol = \"cubic\"\nsize = \"{size} kB\"\n",
+            (from + step) % 8
+        );
+    }
+    labs::plan(&text)
+}
+
+#[test]
+fn shares_are_those_of_the_solver_at_every_moment() {
+    let mut seen = 0;
+    for seed in 0..4 {
+        let plan = churn(seed);
+        let up = vec![true; plan.links.len()];
+        let routes = Routes::compute(&plan, &up);
+        let mut simulation = Simulation::try_new(&plan).unwrap();
+        for step in 1..200 {
+            simulation.advance(Time::ZERO + Span::from_millis(20) * step);
+            let shares = simulation.shares();
+            for (share, exact) in shares.iter().zip(from_scratch(&plan, &routes, &shares)) {
+                let given = share.share.bits_per_sec() as f64;
+                assert!((given - exact).abs() <= 1e-6 * exact + 1.0, "{given} for {exact}");
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 2_000, "{seen}");
+}
