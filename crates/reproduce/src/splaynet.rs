@@ -1,20 +1,28 @@
 //! `SplayNet`: distributed user-space topology emulation.
 
+mod fig_3_4;
+mod fig_3_4_4;
 mod fig_3_5;
 mod fig_3_6b;
 mod fig_3_6c;
 mod fig_3_7;
 mod fig_3_8;
+mod macro_benchmarks;
 
 use crate::{Figure, Paper};
 
 /// The figures, in the paper's order. Each is in a file of its own.
 const FIGURES: &[Figure] = &[
+    fig_3_4::FIGURE,
     fig_3_5::FIGURE,
     fig_3_6b::FIGURE,
     fig_3_6c::FIGURE,
     fig_3_7::FIGURE,
     fig_3_8::FIGURE,
+    macro_benchmarks::chord::FIGURE,
+    macro_benchmarks::multicast::FIGURE,
+    macro_benchmarks::coding::FIGURE,
+    fig_3_4_4::FIGURE,
 ];
 
 pub(crate) const PAPER: Paper = Paper {

@@ -1,0 +1,152 @@
+//! A file to twenty nodes over parallel n-ary trees.
+
+use serde::Deserialize;
+
+use super::{agree, lines};
+use crate::paper::lab_file;
+use crate::{
+    Axis, Clock, Evidence, Figure, Job, Line, Model, Plot, Result, Run, Stage, Style, Table, cdf,
+    moments, quantile,
+};
+
+pub(in crate::splaynet) const FIGURE: Figure = Figure {
+    id: "multicast",
+    title: "completion of a file's multicast over parallel trees",
+    takes: "30 s",
+    clocks: &[Clock::Wall],
+    files: &[lab_file!("splaynet/multicast.toml"), lab_file!("splaynet/apps/multicast.py")],
+    make,
+};
+
+/// Bytes of wire for a byte of payload: full segments with timestamps.
+const OVERHEAD: f64 = 1538.0 / 1448.0;
+
+/// What a node writes when it has the file.
+#[derive(Debug, Deserialize)]
+struct Completion {
+    node: String,
+    /// When, on the machine's clock, in seconds.
+    done: f64,
+    bytes: f64,
+    /// Processor time of its program since that began.
+    cpu: f64,
+    right: bool,
+}
+
+/// What the source writes.
+#[derive(Debug, Deserialize)]
+struct Source {
+    /// When it began, on the same clock.
+    clock: f64,
+    trees: u32,
+    /// Edges from the source to the farthest leaf.
+    depth: u32,
+}
+
+fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
+    let size = stage.size("\"3000000\"", "\"1000000\"");
+    let job = |(clock, model)| {
+        let job = Job::new("splaynet/multicast.toml", "multicast", clock).model(model);
+        job.set("program.node.env.SIZE", size).set("program.source.env.SIZE", size)
+    };
+    let jobs: Vec<Job> = stage.settings().into_iter().map(job).collect();
+    evidence(&stage.run(&jobs)?)
+}
+
+fn evidence(runs: &[Run]) -> Result<Evidence> {
+    let mut evidence = Evidence::default();
+    let (x, y) = (Axis::linear("completion in s"), Axis::linear("nodes in %"));
+    let mut plot = Plot::new("Completion of the file", x.from(0.0), y.from(0.0).to(100.0));
+    let heads = ["run", "first", "median", "last", "capacity's bound", "busiest program"];
+    let mut table = Table::new("Completion in s", &heads);
+    let mut times: Vec<(Model, Vec<f64>)> = Vec::new();
+    for run in runs {
+        let nodes: Vec<Completion> = lines(run, "node")?;
+        let source: Vec<Source> = lines(run, "source")?;
+        let begun = source[0].clock;
+        let took: Vec<f64> = nodes.iter().map(|node| node.done - begun).collect();
+        let bounds: Vec<f64> = nodes.iter().map(|node| bound(run, node)).collect();
+        judge(&mut evidence, run, &nodes, &took, &bounds);
+        let of = moments(&took);
+        let busy = nodes.iter().zip(&took).map(|(node, took)| node.cpu / took);
+        table.row([
+            run.label(),
+            format!("{:.3}", of.min),
+            format!("{:.3}", quantile(&took, 0.5).unwrap_or(f64::NAN)),
+            format!("{:.3}", of.max),
+            format!("{:.3}", moments(&bounds).min),
+            format!("{:.0} % of a core", busy.fold(0.0, f64::max) * 100.0),
+        ]);
+        if plot.lines.is_empty() {
+            let least = moments(&bounds).min;
+            let line = Line::new("capacity's bound", vec![(least, 0.0), (least, 100.0)]);
+            plot.lines.push(line.style(Style::Reference));
+            plot.note = format!(
+                "{} trees of at most {} edges from the source to a leaf",
+                source[0].trees, source[0].depth
+            );
+        }
+        plot.lines.push(Line::new(run.label(), cdf(&took)).style(Style::Steps));
+        times.extend(run.model.map(|model| (model, took)));
+    }
+    agree(&mut evidence, "median completion in s", 0.5, &times, 0.1);
+    agree(&mut evidence, "last completion in s", 1.0, &times, 0.1);
+    evidence.plots.push(plot);
+    evidence.tables.push(table);
+    evidence.note(
+        "The bound is the file's wire bytes over the rate of a host's link: a host receives every \
+         stripe over the same link, and its own uploads are as much again in the other direction.",
+    );
+    evidence.note(
+        "In hop, four to eight TCP flows share each host's queue: they lose packets, back off, and \
+         divide the link unevenly for a while, and acknowledgements wait behind data. Collapsed \
+         gives each flow its share at once and a queue of its own, and leaves acknowledgements \
+         out of the sharing (`acks = true` counts them).",
+    );
+    Ok(evidence)
+}
+
+/// The least time in which the file fits through a node's link.
+fn bound(run: &Run, node: &Completion) -> f64 {
+    let mut links = run.record.topology.links.iter();
+    let link = links.find(|link| link.ends.contains(&node.node));
+    let rate = link.and_then(|link| link.rate_bit_per_s.into_iter().flatten().min());
+    rate.map_or(0.0, |rate| node.bytes * OVERHEAD * 8.0 / rate as f64)
+}
+
+fn judge(evidence: &mut Evidence, run: &Run, nodes: &[Completion], took: &[f64], bounds: &[f64]) {
+    let label = run.label();
+    let receivers = run.record.programs.iter().filter(|p| p.name.starts_with("node.")).count();
+    let right = nodes.iter().filter(|node| node.right).count();
+    evidence.claim(
+        format!("nodes with the whole file, by its hash ({label})"),
+        "all",
+        format!("{right} of {receivers}"),
+        right == receivers,
+    );
+    let ratios: Vec<f64> = took.iter().zip(bounds).map(|(took, bound)| took / bound).collect();
+    let of = moments(&ratios);
+    evidence.claim(
+        format!("completion over the capacity's bound ({label})"),
+        "no less than 1; near it with parallel trees (Biersack et al.)",
+        format!("{:.3} to {:.3}", of.min, of.max),
+        of.min >= 1.0 && of.max <= 2.0,
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_programs_are_understood() {
+        let node = r#"{"node": "h10", "seconds": 6.65, "clock": 3.5, "done": 10.15,
+                      "bytes": 3000000, "forwarded": 3014656, "cpu": 0.27, "right": true}"#;
+        let node: Completion = serde_json::from_str(node).unwrap();
+        assert!(node.right && node.node == "h10" && (node.bytes - 3e6).abs() < 1e-9);
+        let source = r#"{"source": 7.5, "clock": 3.25, "trees": 4, "depth": 3}"#;
+        let source: Source = serde_json::from_str(source).unwrap();
+        assert_eq!((source.trees, source.depth), (4, 3));
+        assert!(serde_json::from_str::<Completion>(r#"{"listening": 4100}"#).is_err());
+    }
+}
