@@ -26,7 +26,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("sim", &["base", "topology", "fabric", "transport", "sharing", "lab", "record", "outcome"]),
     ("report", &["base", "topology", "lab", "record"]),
-    ("reproduce", &["base", "lab", "record", "report", "sharing", "sys"]),
+    ("reproduce", &["base", "fabric", "lab", "record", "report", "sharing", "sys"]),
     ("cli", &["base", "topology", "lab", "record", "emu", "sim", "report", "reproduce"]),
     ("bench", &["base", "fabric", "lab", "record", "sharing", "sim", "sys", "transport"]),
 ];

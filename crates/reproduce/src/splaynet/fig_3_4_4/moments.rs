@@ -51,11 +51,7 @@ pub(super) fn changes(plan: &Plan) -> Vec<Time> {
 
 /// The moments of a run at which the last change is at least `settled` ago, and some flow is live.
 /// `None` where the oracle has no answer.
-pub(super) fn moments(
-    plan: &Plan,
-    samples: &[ShareSample],
-    settled: Span,
-) -> Option<Vec<Moment>> {
+pub(super) fn moments(plan: &Plan, samples: &[ShareSample], settled: Span) -> Option<Vec<Moment>> {
     let mut oracle = Oracle::new(plan)?;
     let changes = changes(plan);
     let quiet = |at: Time| {

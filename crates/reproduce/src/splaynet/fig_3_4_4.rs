@@ -1,0 +1,261 @@
+//! Section 3.4.4: 150 nodes on an Internet-like topology, flows that come and go.
+
+mod moments;
+mod oracle;
+
+use std::collections::BTreeMap;
+
+use base::{FlowId, Span};
+use lab::Overrides;
+use lab::plan::Plan;
+use record::{RunFolder, ShareSample, shares};
+
+use crate::paper::lab_file;
+use crate::statistics::{Counted, rates};
+use crate::{
+    Axis, Clock, Error, Evidence, Figure, Job, Line, Model, Plot, Result, Run, Stage, Style, Table,
+    quantile,
+};
+use moments::{Moment, achieved, changes, life, moments, tcp_payload};
+
+pub(super) const FIGURE: Figure = Figure {
+    id: "3.4.4",
+    title: "150 nodes on an Internet-like topology: shares after each change, notice delay",
+    takes: "1 min",
+    clocks: &[Clock::Wall, Clock::Virtual],
+    files: &[lab_file!("splaynet/large.toml")],
+    make,
+};
+
+const LAB: &str = "splaynet/large.toml";
+
+/// So long after a change all shares have to be the new ones.
+const SETTLED: Span = Span::from_millis(100);
+/// By how much they may be off.
+const TOLERANCE: f64 = 0.01;
+/// The paper's mean notice delay, ms.
+const PAPER_NOTICE_MS: f64 = 7.36;
+
+/// A run with its lab and what its flows had.
+struct Observed<'a> {
+    run: &'a Run,
+    plan: Plan,
+    samples: Vec<ShareSample>,
+}
+
+fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
+    let duration = stage.size("32 s", "6 s");
+    let models = stage.models();
+    let mut jobs = Vec::new();
+    for clock in stage.clocks() {
+        for model in &models {
+            // The packet model has no shares: it is here for its rates, and one clock will do.
+            if *model == Model::Collapsed || clock == Clock::Virtual {
+                let job = Job::new(LAB, "large", clock).model(*model);
+                jobs.push(job.set("lab.duration", duration));
+            }
+        }
+    }
+    let runs = stage.run(&jobs)?;
+    let mut evidence = Evidence::default();
+    let collapsed = runs.iter().filter(|run| run.model == Some(Model::Collapsed));
+    let observed = collapsed.map(observe).collect::<Result<Vec<_>>>()?;
+    let mut errors = Plot::new(
+        "Largest error of a share, at samples at least 100 ms after the last change",
+        Axis::linear("time in s"),
+        Axis::log("relative error in %"),
+    );
+    for observed in &observed {
+        notices(&mut evidence, observed);
+        judge(&mut evidence, observed, &mut errors)?;
+    }
+    if let Some(first) = observed.first() {
+        let at = |seconds: f64| (seconds, TOLERANCE * 100.0);
+        let limit = Line::new("1 %", vec![at(0.0), at(first.run.record.elapsed_s)]);
+        errors.lines.push(limit.style(Style::Reference));
+        evidence.plots.push(errors);
+        evidence.plots.push(population(&first.plan));
+        achievements(&mut evidence, first, &runs)?;
+    }
+    Ok(evidence)
+}
+
+fn observe(run: &Run) -> Result<Observed<'_>> {
+    let path = run.folder.file(RunFolder::RESOLVED_LAB);
+    let lab = lab::load(&path, &Overrides::default());
+    let missing = |what: &str| Error::Missing {
+        run: run.folder.path().display().to_string(),
+        what: what.to_owned(),
+    };
+    let plan = lab.ok().and_then(|lab| lab.plans.into_iter().next());
+    let plan = plan.ok_or_else(|| missing("lab that can be read"))?;
+    let file = run.folder.file(shares::FILE);
+    if !file.is_file() {
+        return Err(missing("table shares"));
+    }
+    let names: Vec<String> = plan.nodes.iter().map(|node| node.name.clone()).collect();
+    let samples = shares::read(&file, &names)?;
+    Ok(Observed { run, plan, samples })
+}
+
+/// How long it took from the packet that started or ended a flow to all shares in force.
+fn notices(evidence: &mut Evidence, observed: &Observed<'_>) {
+    let Some(delay) = &observed.run.record.notice_delay else { return };
+    let ms = |ns: f64| ns / 1e6;
+    let text = format!(
+        "mean {:.3} ms, p99 {:.3} ms, max {:.3} ms over {} changes, one machine",
+        ms(delay.mean_ns),
+        ms(delay.p99_ns as f64),
+        ms(delay.max_ns as f64),
+        delay.count
+    );
+    evidence.claim(
+        format!(
+            "from a packet that changes the flows to all shares in force ({})",
+            label(observed)
+        ),
+        format!("mean {PAPER_NOTICE_MS} ms, 150 nodes on 60 machines"),
+        text,
+        ms(delay.mean_ns) <= PAPER_NOTICE_MS,
+    );
+}
+
+/// The shares beside the oracle's.
+fn judge(evidence: &mut Evidence, observed: &Observed<'_>, plot: &mut Plot) -> Result<()> {
+    let found = moments(&observed.plan, &observed.samples, SETTLED)
+        .ok_or_else(|| Error::Refused(format!("the oracle cannot tell the shares of {LAB}")))?;
+    let label = label(observed);
+    let live: usize = found.iter().map(|moment| moment.live).sum();
+    let missing: usize = found.iter().map(|moment| moment.missing).sum();
+    let strange: usize = found.iter().map(|moment| moment.strange).sum();
+    evidence.claim(
+        format!("the flows that are live by the lab file have shares, and no others ({label})"),
+        "every node knows all flows",
+        format!("{missing} of {live} missing, {strange} too many, in {} samples", found.len()),
+        live > 0 && missing == 0 && strange == 0,
+    );
+    let errors: Vec<f64> = found.iter().flat_map(|m| m.errors.iter().copied()).collect();
+    let worst = errors.iter().copied().fold(0.0, f64::max);
+    let tail = quantile(&errors, 0.99).unwrap_or(f64::INFINITY);
+    evidence.claim(
+        format!("shares 100 ms and more after a change, beside a solution from scratch ({label})"),
+        "not printed; wanted: within 1 %",
+        format!("max {} off, p99 {}, {} shares", percent(worst), percent(tail), errors.len()),
+        !errors.is_empty() && worst <= TOLERANCE,
+    );
+    let demands: Vec<f64> = found.iter().flat_map(|m| m.demands.iter().copied()).collect();
+    if let (Some(low), Some(mid), Some(high)) =
+        (quantile(&demands, 0.01), quantile(&demands, 0.5), quantile(&demands, 0.99))
+    {
+        evidence.note(format!(
+            "Flows of datagrams count with what they sent in periods of 50 ms, and some room above \
+             it: {mid:.2} times their true rate in the median, {low:.2} to {high:.2} times in 98 % \
+             of the samples ({label}). The oracle takes the measured rates."
+        ));
+    }
+    plot.lines.push(Line::new(label, found.iter().map(error_point).collect()).style(Style::Dots));
+    Ok(())
+}
+
+/// Errors below a bit/s in a Mbit/s are rounding.
+fn error_point(moment: &Moment) -> (f64, f64) {
+    (moment.at, moment.worst().max(1e-8) * 100.0)
+}
+
+/// How many flows are live, and how many changes there were.
+fn population(plan: &Plan) -> Plot {
+    let mut live = Vec::new();
+    for change in changes(plan) {
+        let alive = plan.flows.iter().filter(|flow| {
+            let (start, end) = life(flow, plan);
+            start <= change && change < end
+        });
+        live.push((change.as_secs_f64(), alive.count() as f64));
+    }
+    let (x, y) = (Axis::linear("time in s"), Axis::linear("flows").from(0.0));
+    let mut plot = Plot::new("Live flows", x, y);
+    plot.lines.push(Line::new("TCP and UDP, one way", live).style(Style::Steps));
+    plot
+}
+
+/// What TCP achieves beside its shares, in both models.
+fn achievements(evidence: &mut Evidence, first: &Observed<'_>, runs: &[Run]) -> Result<()> {
+    let payload = tcp_payload(&first.plan);
+    let heads = ["run", "flow seconds", "p10", "median", "p90", "mean"];
+    let mut table =
+        Table::new("TCP goodput as a part of what the flow's share has room for", &heads);
+    let mut plot = Plot::new(
+        "TCP goodput in whole seconds, as a part of the share's room",
+        Axis::linear("goodput / (share × payload of a full segment)").from(0.0).to(2.0),
+        Axis::linear("flow seconds in %"),
+    );
+    for run in runs {
+        let own = if run.model == Some(Model::Collapsed) { Some(observe(run)?) } else { None };
+        let shares = own.as_ref().unwrap_or(first);
+        let goodput = goodputs(run, &shares.plan)?;
+        let of = |flow: FlowId| goodput[flow.index()].clone();
+        let parts = achieved(&shares.plan, &shares.samples, payload, &of);
+        let parts: Vec<f64> = parts.into_iter().map(|(_, part)| part).collect();
+        let mean = crate::moments(&parts).mean;
+        let at = |q| quantile(&parts, q).unwrap_or(f64::NAN);
+        let numbers = [at(0.1), at(0.5), at(0.9), mean].map(|part| format!("{part:.3}"));
+        table.row([run.label(), parts.len().to_string()].into_iter().chain(numbers));
+        if run.model == Some(Model::Collapsed) {
+            evidence.claim(
+                format!("TCP goodput beside the shares, from 1 s after a start ({})", run.label()),
+                "flows get their share",
+                format!(
+                    "median {:.3} of the share's room, p10 {:.3}, p90 {:.3}",
+                    at(0.5),
+                    at(0.1),
+                    at(0.9)
+                ),
+                (0.9..=1.05).contains(&at(0.5)),
+            );
+        }
+        plot.lines.push(Line::new(run.label(), crate::cdf(&parts)));
+    }
+    if runs.iter().any(|run| run.model == Some(Model::Hop)) {
+        evidence.note(
+            "The packet model is set beside the shares of the collapsed one. There, CUBIC's flows \
+             find their rates at drop-tail queues: flows over several crowded links, or with long \
+             round trips, get less than the model says, others more.",
+        );
+    }
+    evidence.plots.push(plot);
+    evidence.tables.push(table);
+    Ok(())
+}
+
+/// The goodput of each flow in whole seconds.
+fn goodputs(run: &Run, plan: &Plan) -> Result<Vec<Vec<(f64, f64)>>> {
+    let table = run.table("flows")?;
+    let column = |name: &str| table.integers(name).unwrap_or_default();
+    let (times, lengths) = (column("time_ns"), column("interval_ns"));
+    let counts = column("received_bytes");
+    let mut samples: BTreeMap<String, Vec<Counted>> = BTreeMap::new();
+    for (row, name) in table.texts("flow").unwrap_or_default().into_iter().enumerate() {
+        let value = |column: &[Option<u64>]| column.get(row).copied().flatten().unwrap_or(0) as f64;
+        samples.entry(name).or_default().push(Counted {
+            end: value(&times) / 1e9,
+            length: value(&lengths) / 1e9,
+            count: value(&counts) * 8.0,
+        });
+    }
+    let of = |flow: &lab::plan::Flow| {
+        let own = samples.get(&flow.name).map_or(&[][..], Vec::as_slice);
+        rates(own, 1.0, run.record.elapsed_s)
+    };
+    Ok(plan.flows.iter().map(of).collect())
+}
+
+fn label(observed: &Observed<'_>) -> String {
+    observed.run.label()
+}
+
+fn percent(part: f64) -> String {
+    match part * 100.0 {
+        small if small < 0.001 => "less than 0.001 %".to_owned(),
+        some => format!("{some:.3} %"),
+    }
+}
