@@ -242,9 +242,13 @@ impl State {
             [(hop > 0).then_some((*iface, true)), Some((far, false))].into_iter().flatten()
         });
         tunnel.watched = seen.filter(|(iface, _)| fabric.links[iface.index()].watched).collect();
-        let from = fabric.links[tunnel.key.from.index()].watched;
+        // Drops are told where the queue is thought to be, or else where somebody looks.
+        let narrow = [tunnel.way.hops[joined.narrowest]];
+        let mut told = narrow.iter().chain(&*tunnel.way.hops);
+        let told = told.find(|iface| fabric.links[iface.index()].watched).copied();
         let link = &mut fabric.links[own + at];
-        link.watched = from;
+        link.watched = told.is_some();
+        link.from = told.unwrap_or(tunnel.key.from);
         link.mirrors = joined.mirrors;
         link.observed = link.watched || link.mirrors != 0;
         if link.up && !joined.up {

@@ -65,10 +65,19 @@ fn mirrors_copy_what_their_filters_say() {
     if !enclosed(test) || !installed(test, &["tshark", "curl", "python3", "ping"]) {
         return;
     }
+    for model in ["hop", "collapsed"] {
+        copies(
+            &TAPPED
+                .replace("name = \"tapped\"", &format!("name = \"tapped\", model = \"{model}\"")),
+        );
+    }
+}
+
+fn copies(lab: &str) {
     let bench = Bench::new();
     bench.write("listen.py", LISTEN);
     bench.write("page", &"All work and no play. ".repeat(200));
-    let run = bench.run(TAPPED).passed();
+    let run = bench.run(lab).passed();
     assert_eq!(run.stdout("curl").len(), 4400, "{}", run.story());
     let all = run.tshark("file.pcapng", "ip", &["ip.src", "tcp.port"]);
     assert!(all.len() > 8, "{all:?}");

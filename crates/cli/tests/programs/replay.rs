@@ -75,8 +75,14 @@ fn a_recorded_run_is_repeated_exactly() {
     if !enclosed("a_recorded_run_is_repeated_exactly") {
         return;
     }
+    for model in ["hop", "collapsed"] {
+        repeats(&LAB.replace("[lab]", &format!("[lab]\nmodel = \"{model}\"")));
+    }
+}
+
+fn repeats(lab: &str) {
     let bench = Bench::new();
-    let run = bench.run(LAB).passed();
+    let run = bench.run(lab).passed();
     let folder = run.folder();
     let folder = folder.to_str().unwrap();
     let output = bench.netarium(&["replay", folder, "--json"]);

@@ -86,8 +86,14 @@ fn routers_answer_for_hops_and_mtus() {
     if !enclosed(test) || !installed(test, &["traceroute", "ping", "tshark"]) {
         return;
     }
+    for model in ["hop", "collapsed"] {
+        answers(&LINE.replace("[lab]", &format!("[lab]\nmodel = \"{model}\"")));
+    }
+}
+
+fn answers(lab: &str) {
     let bench = Bench::new();
-    let run = bench.run(LINE).passed();
+    let run = bench.run(lab).passed();
     for (program, v6) in [("trace4", false), ("trace6", true), ("icmp", false)] {
         let said = run.stdout(program);
         let hops: Vec<&str> =
