@@ -8,6 +8,9 @@ use record::{FlowKind, ShareSample};
 
 use super::oracle::Oracle;
 
+/// A queue never takes longer to drain.
+const LONGEST_DRAIN: Span = Span::from_secs(5);
+
 /// Headers of a datagram on a link without overhead: IPv4 and UDP.
 const DATAGRAM_HEADERS: u64 = 28;
 
@@ -20,7 +23,10 @@ pub(super) struct Moment {
     pub(super) live: usize,
     /// How many of them had no share.
     pub(super) missing: usize,
-    /// Flows that had a share and are not live.
+    /// Flows that have ended but whose last packets are still in their queue: they count until
+    /// FIN or RST has left.
+    pub(super) draining: usize,
+    /// Other flows that had a share and are not live.
     pub(super) strange: usize,
     /// Relative error of each share.
     pub(super) errors: Vec<f64>,
@@ -100,6 +106,12 @@ fn moment(plan: &Plan, oracle: &mut Oracle<'_>, group: &[ShareSample]) -> Option
             sent_bytes: 0,
         });
     }
+    let live = flows.len();
+    let left = rows.into_values().flatten();
+    let (drain, strange): (Vec<_>, Vec<_>) =
+        left.partition(|row| row.sent_bytes > 0 && has_ended(plan, row));
+    shares.extend(drain.iter().map(|row| Some(row.share)));
+    flows.extend(&drain);
     let fair = oracle.shares(&flows)?;
     let error = |(share, fair): (&Option<Option<u64>>, &f64)| match share {
         Some(Some(share)) => Some((*share as f64 / fair - 1.0).abs()),
@@ -108,11 +120,22 @@ fn moment(plan: &Plan, oracle: &mut Oracle<'_>, group: &[ShareSample]) -> Option
     };
     Some(Moment {
         at: at.as_nanos() as f64 / 1e9,
-        live: flows.len(),
+        live,
         missing: shares.iter().filter(|share| share.is_none()).count(),
-        strange: rows.values().map(Vec::len).sum(),
+        draining: drain.len(),
+        strange: strange.len(),
         errors: shares.iter().zip(&fair).filter_map(error).collect(),
         demands,
+    })
+}
+
+/// Whether a flow between these nodes was to end within the seconds before.
+fn has_ended(plan: &Plan, row: &ShareSample) -> bool {
+    plan.flows.iter().any(|flow| {
+        let (_, end) = life(flow, plan);
+        (flow.from, flow.to) == (row.from, row.to)
+            && end <= row.at
+            && row.at.since(end) <= LONGEST_DRAIN
     })
 }
 
