@@ -73,6 +73,10 @@ pub(crate) enum Verb {
     #[command(after_help = "Examples:\n  netarium replay runs/dumbbell-1a2b3c\n  \
                             netarium replay runs/dumbbell-1a2b3c --json")]
     Replay(Replay),
+    /// Make the figures of a published evaluation and compare them with what was printed
+    #[command(after_help = "Examples:\n  netarium reproduce --list\n  \
+                            netarium reproduce splaynet 3.5 3.6b --clock virtual")]
+    Reproduce(Reproduce),
     /// Check a lab file without starting anything
     #[command(after_help = "Examples:\n  netarium check dumbbell.toml\n  \
                             netarium check wan.toml --resolved")]
@@ -237,6 +241,54 @@ pub(crate) struct Sweep {
 pub(crate) struct Replay {
     /// The folder of a run with `record = true`
     pub(crate) run: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Reproduce {
+    /// The paper
+    #[arg(required_unless_present = "list")]
+    pub(crate) paper: Option<String>,
+    /// Its figures; all without any
+    #[arg(value_name = "FIGURE")]
+    pub(crate) figures: Vec<String>,
+    /// List figures, what they show, and about how long they take
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// `wall`, `virtual` or `both`; by default both where the machine runs labs, else virtual
+    #[arg(long, hide_possible_values = true)]
+    pub(crate) clock: Option<WhichClock>,
+    /// `hop`, `collapsed` or, by default, `both`
+    #[arg(long, default_value = "both", hide_default_value = true, hide_possible_values = true)]
+    pub(crate) model: WhichModel,
+    /// Reduced sizes: to see that all works, not what the paper shows
+    #[arg(long)]
+    pub(crate) short: bool,
+    /// Folder for the results, reproduce-PAPER by default; other figures in it are kept
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Show no progress line
+    #[arg(long, env = "NETARIUM_NO_PROGRESS", hide_env = true)]
+    pub(crate) no_progress: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WhichClock {
+    /// The machine's: real kernels and programs
+    Wall,
+    /// The simulator's
+    Virtual,
+    /// Each run on both
+    Both,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WhichModel {
+    /// Packets cross every queue
+    Hop,
+    /// Packets cross their path at once, at their flow's share
+    Collapsed,
+    /// Each run with both
+    Both,
 }
 
 #[derive(Debug, Args)]

@@ -10,6 +10,7 @@ mod machine;
 mod progress;
 mod repeat;
 mod replay;
+mod reproduce;
 mod results;
 mod run;
 mod simulate;
@@ -117,6 +118,7 @@ fn dispatch(verb: &Verb, terminal: &Terminal) -> Verdict {
         Verb::Sim(args) => simulate::sim(args, terminal),
         Verb::Sweep(args) => sweep::sweep(args, terminal),
         Verb::Replay(args) => replay::replay(args, terminal),
+        Verb::Reproduce(args) => reproduce::reproduce(args, terminal),
         Verb::Check(args) => files::check(args, terminal),
         Verb::Ps => labs::ps(terminal),
         Verb::Exec(args) => labs::exec(args, terminal),

@@ -54,6 +54,24 @@ impl Line {
         self.bar.set_message(format!("{finished}/{total}{before}, ETA {left}"));
     }
 
+    /// Shows how far a figure of a paper is.
+    pub(crate) fn show_figure(&self, progress: &reproduce::Progress<'_>) {
+        self.bar.set_length(progress.total.max(1) as u64);
+        self.bar.set_position(progress.finished as u64);
+        let (finished, total) = (progress.finished, progress.total);
+        self.bar.set_message(format!(
+            "{}: {finished}/{total} runs, {} s, now {}",
+            progress.figure,
+            progress.elapsed.as_secs(),
+            progress.running.join(", ")
+        ));
+    }
+
+    /// Takes the line away while something is written.
+    pub(crate) fn hide(&self, write: impl FnOnce()) {
+        self.bar.suspend(write);
+    }
+
     /// Takes the line away.
     pub(crate) fn clear(&self) {
         self.bar.finish_and_clear();

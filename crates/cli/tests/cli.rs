@@ -13,6 +13,7 @@ const VERBS: &[&str] = &[
     "sim",
     "sweep",
     "replay",
+    "reproduce",
     "check",
     "ps",
     "exec",
