@@ -57,8 +57,8 @@ pub(crate) enum Color {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Run a lab: start its network and programs, record, judge
-    #[command(after_help = "Examples:\n  netarium run dumbbell.toml\n  \
+    /// Run labs: start their networks and programs, record, judge
+    #[command(after_help = "Examples:\n  netarium run wan.toml ring.toml --copies 2\n  \
                             netarium run wan.toml --seed 7 --set link.core.delay='100 ms'")]
     Run(Run),
     /// Run a lab of built-in flows on the virtual clock: exact, repeatable, fast
@@ -128,11 +128,18 @@ pub(crate) enum Verb {
     Man(Man),
 }
 
-/// What may be changed in a lab file without editing it.
-#[derive(Debug, Args)]
+/// A lab file, and what is changed in it without editing it.
+#[derive(Clone, Debug, Args)]
 pub(crate) struct Changes {
     /// The lab file
     pub(crate) lab: PathBuf,
+    #[command(flatten)]
+    pub(crate) edits: Edits,
+}
+
+/// What may be changed in a lab file without editing it.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Edits {
     /// Seed of every random choice, instead of the file's
     #[arg(long, value_name = "N", env = "NETARIUM_SEED", hide_env = true)]
     #[arg(allow_negative_numbers = true)]
@@ -150,8 +157,14 @@ pub(crate) struct Changes {
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
+    /// The lab file; several run at the same time, each on its own
+    #[arg(required = true, value_name = "LAB")]
+    pub(crate) labs: Vec<PathBuf>,
     #[command(flatten)]
-    pub(crate) changes: Changes,
+    pub(crate) edits: Edits,
+    /// Run each lab so many times at once
+    #[arg(long, value_name = "N", default_value = "1", hide_default_value = true)]
+    pub(crate) copies: std::num::NonZeroU16,
     /// Folder that the run folders are made in
     #[arg(
         long,
@@ -173,6 +186,9 @@ pub(crate) struct Run {
     /// Write no report.html
     #[arg(long)]
     pub(crate) no_report: bool,
+    /// Standard input is a socket that says when the lab begins
+    #[arg(long, hide = true)]
+    pub(crate) await_start: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

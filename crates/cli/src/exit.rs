@@ -41,6 +41,20 @@ impl Exit {
         }
     }
 
+    /// How a run ended, in words.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::Ok => "well",
+            Self::Untrusted => "not trusted",
+            Self::Expectation => "expectation failed",
+            Self::Program => "program failed",
+            Self::Usage => "lab is wrong",
+            Self::Machine => "machine lacks something",
+            Self::Interrupted => "interrupted",
+            Self::Bug | Self::Status(_) => "died",
+        }
+    }
+
     /// What a run's record says; a number without a meaning is our error.
     pub(crate) fn of_run(code: i32) -> Self {
         match code {

@@ -17,10 +17,10 @@ use crate::{Failure, Verdict, repeat};
 /// Reads and checks a lab; all that is wrong with it has been said when this fails.
 pub(crate) fn load(changes: &Changes, terminal: &Terminal) -> Result<Lab, Failure> {
     let overrides = Overrides {
-        seed: changes.seed,
-        duration: changes.duration,
-        name: changes.name.clone(),
-        set: changes.set.clone(),
+        seed: changes.edits.seed,
+        duration: changes.edits.duration,
+        name: changes.edits.name.clone(),
+        set: changes.edits.set.clone(),
         ..Overrides::default()
     };
     match lab::load(&changes.lab, &overrides) {

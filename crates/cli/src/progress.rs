@@ -39,6 +39,23 @@ impl Line {
         self.bar.set_message(virtual_text(progress));
     }
 
+    /// Shows how far labs are that run at once; they have begun `since`.
+    pub(crate) fn show_labs(
+        &self,
+        running: usize,
+        total: usize,
+        since: Option<Duration>,
+        longest: base::Span,
+    ) {
+        let (now, whole) = (since.unwrap_or_default().as_secs_f64(), longest.as_secs_f64());
+        self.bar.set_length(longest.as_nanos());
+        self.bar.set_position((now.min(whole) * 1e9) as u64);
+        self.bar.set_message(match since {
+            None => format!("{total} labs are being built"),
+            Some(_) => format!("{now:.1} of {whole:.1} s, {running} of {total} labs run"),
+        });
+    }
+
     /// Shows how far a sweep is.
     pub(crate) fn show_sweep(&self, progress: &sim::sweep::Progress) {
         self.bar.set_length(progress.total as u64);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use lab::plan::Plan;
 
-use crate::args::Changes;
+use crate::args::{Changes, Edits};
 
 /// The command that runs this plan again: same file, seed, changes and sweep values; `more` is
 /// what only the verb has.
@@ -17,9 +17,9 @@ pub(crate) fn command(
 ) -> String {
     let mut words = vec!["netarium".to_owned(), verb.to_owned(), quote_path(&changes.lab)];
     let swept = |field: &str| plan.sweep.iter().any(|(name, _)| name == field);
-    let kept = changes.set.iter().filter(|(field, _)| !swept(field));
+    let kept = changes.edits.set.iter().filter(|(field, _)| !swept(field));
     let set = kept.chain(&plan.sweep).filter(|(field, _)| field != sim::sweep::SEED);
-    words.extend(options(Some(plan.seed), changes, set));
+    words.extend(options(Some(plan.seed), &changes.edits, set));
     if runs != Path::new("runs") {
         words.extend(["--runs".to_owned(), quote_path(runs)]);
     }
@@ -28,23 +28,23 @@ pub(crate) fn command(
 }
 
 /// What was changed in the lab file, as options.
-pub(crate) fn changes(changes: &Changes) -> Vec<String> {
-    options(changes.seed, changes, changes.set.iter())
+pub(crate) fn changes(edits: &Edits) -> Vec<String> {
+    options(edits.seed, edits, edits.set.iter())
 }
 
 fn options<'a>(
     seed: Option<u64>,
-    changes: &Changes,
+    edits: &Edits,
     set: impl Iterator<Item = &'a (String, String)>,
 ) -> Vec<String> {
     let mut words = Vec::new();
     if let Some(seed) = seed {
         words.extend(["--seed".to_owned(), seed.to_string()]);
     }
-    if let Some(duration) = changes.duration {
+    if let Some(duration) = edits.duration {
         words.extend(["--duration".to_owned(), quote(&duration.to_string())]);
     }
-    if let Some(name) = &changes.name {
+    if let Some(name) = &edits.name {
         words.extend(["--name".to_owned(), quote(name)]);
     }
     for (field, value) in set {

@@ -123,7 +123,7 @@ fn tell(swept: &Swept, out: &Path, terminal: &Terminal) -> Result<(), Failure> {
 fn resume(args: &Sweep) -> String {
     let mut words = vec!["netarium".to_owned(), "sweep".to_owned()];
     words.push(repeat::quote_path(&args.changes.lab));
-    words.extend(repeat::changes(&args.changes));
+    words.extend(repeat::changes(&args.changes.edits));
     if let Some(out) = &args.out {
         words.extend(["--out".to_owned(), repeat::quote_path(out)]);
     }

@@ -10,4 +10,5 @@ mod faults {
     mod machine;
     mod programs;
     mod strangers;
+    mod together;
 }

@@ -9,6 +9,7 @@ mod programs {
     mod events;
     mod flows;
     mod impairments;
+    mod jobs;
     mod labs;
     mod lifecycle;
     mod mirrors;

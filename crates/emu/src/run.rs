@@ -238,7 +238,12 @@ fn attend(
             continue;
         }
         let mut line = String::new();
-        if lines.read_line(&mut line).map_err(Error::Channel)? == 0 {
+        let read = match lines.read_line(&mut line) {
+            // It was killed before it had heard everything.
+            Err(e) if e.kind() == ErrorKind::ConnectionReset => 0,
+            read => read.map_err(Error::Channel)?,
+        };
+        if read == 0 {
             return Ok(if asked > 1 { End::Insisted } else { End::Vanished });
         }
         match message::parse(&line) {

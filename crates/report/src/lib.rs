@@ -49,6 +49,22 @@ pub fn sweep_table(records: &[RunRecord]) -> String {
     terminal::render_sweep(records)
 }
 
+/// One of several labs that ran at once.
+#[derive(Clone, Debug)]
+pub struct LabRow {
+    /// What tells it from the others.
+    pub name: String,
+    /// Its record; `None` where it never began.
+    pub record: Option<RunRecord>,
+    /// How it ended, in a word or two.
+    pub ended: String,
+}
+
+/// Labs that ran at once side by side for a terminal: a row each, and why some are not trusted.
+pub fn labs_table(labs: &[LabRow]) -> String {
+    terminal::render_labs(labs)
+}
+
 /// What changed from run `a` to run `b`, as numbers.
 pub fn diff(a: &RunRecord, b: &RunRecord) -> Diff {
     diff::compare(a, b)

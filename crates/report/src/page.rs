@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use record::run::{Clock, Outcome, Status};
+use record::run::{Clock, HostLoad, Outcome, Status};
 use record::{RunRecord, run};
 
 use crate::format::{self, escape};
@@ -304,6 +304,9 @@ fn host_rows(rows: &mut Vec<(&str, String)>, record: &RunRecord) {
     let host = &record.host;
     rows.push(("processor time used", format::seconds(host.cpu_s)));
     rows.push(("stolen by the hypervisor", format::seconds(host.steal_s)));
+    if let Some(load) = &record.load {
+        load_rows(rows, load);
+    }
     rows.push((
         "dropped by the machine",
         format!("{} packets", format::count(host.dropped_packets)),
@@ -316,6 +319,22 @@ fn host_rows(rows: &mut Vec<(&str, String)>, record: &RunRecord) {
             format::count(host.records_lost)
         ),
     ));
+}
+
+/// How busy the machine was, and with what.
+fn load_rows(rows: &mut Vec<(&str, String)>, load: &HostLoad) {
+    let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    let seconds = |time: Option<f64>| time.map(format::seconds).unwrap_or_default();
+    let (busy, busiest) = (percent(load.busy), percent(load.busiest));
+    rows.push(("machine busy", format!("{busy}, {busiest} in the busiest second")));
+    rows.push(("other labs at once", load.other_labs.to_string()));
+    rows.push(("used by flows and records", format::seconds(load.flows_cpu_s)));
+    rows.push(("used by programs", seconds(load.programs_cpu_s)));
+    rows.push(("waited for a processor", seconds(load.cpu_wait_s)));
+    if load.suspended_s > 0.0 {
+        rows.push(("without real-time priority", format::seconds(load.suspended_s)));
+    }
+    rows.push(("programs waited for memory", seconds(load.memory_stall_s)));
 }
 
 fn facts(record: &RunRecord, rows: &[(&str, String)]) -> String {

@@ -1,11 +1,12 @@
 //! The summary for a terminal.
 
 use std::fmt::Write as _;
+use std::ops::Range;
 
 use record::run::{FlowSummary, Outcome, ProgramEnd, Slowdown, Status};
 use record::{Distribution, RunRecord};
 
-use crate::format;
+use crate::{LabRow, format};
 
 /// Rows of a section before the rest is only counted.
 const ROWS: usize = 20;
@@ -258,6 +259,44 @@ pub(crate) fn render_sweep(records: &[RunRecord]) -> String {
     out
 }
 
+/// One row a lab of those that ran at once: what its flows got, what was expected, whether to
+/// trust it, how it ended and where its results are; below, why some are not to be trusted.
+pub(crate) fn render_labs(labs: &[LabRow]) -> String {
+    let heads = ["lab", "ran", "goodput", "highest p99", "expected", "verdict", "ended", "run"];
+    let row = |lab: &LabRow| {
+        let mut cells = vec!["–".to_owned(); heads.len()];
+        cells[0].clone_from(&lab.name);
+        cells[6].clone_from(&lab.ended);
+        let Some(record) = &lab.record else { return cells };
+        cells[1] = format::seconds(record.elapsed_s);
+        if !record.flows.is_empty() {
+            cells[2] = format::rate(record.flows.iter().map(|f| f.goodput_bit_per_s).sum());
+        }
+        let p99 = record.flows.iter().filter_map(|flow| delay(flow).map(|(_, d)| d.p99_ns)).max();
+        cells[3] = p99.map_or_else(|| "–".to_owned(), format::nanos);
+        if !record.expectations.is_empty() {
+            let held = record.expectations.iter().filter(|e| e.outcome == Outcome::Passed).count();
+            cells[4] = format!("{held} of {}", record.expectations.len());
+        }
+        if let Some(verdict) = &record.verdict {
+            let word = if verdict.trusted { "trusted" } else { "NOT TRUSTED" };
+            word.clone_into(&mut cells[5]);
+        }
+        cells[7] = format!("{}-{}", record.name, record.id);
+        cells
+    };
+    let rows: Vec<Vec<String>> = labs.iter().map(row).collect();
+    let mut out = String::new();
+    grid_of(rows.len(), &mut out, &heads, &rows, 1..4);
+    for lab in labs {
+        let verdict = lab.record.as_ref().and_then(|record| record.verdict.as_ref());
+        if let Some(verdict) = verdict.filter(|verdict| !verdict.trusted) {
+            let _ = writeln!(out, "{}: NOT TRUSTED: {}", lab.name, verdict.reasons.join("; "));
+        }
+    }
+    out
+}
+
 /// Names of a sweep's columns about flows: two for each of a few, or some about all of them.
 fn flow_heads(record: &RunRecord) -> Vec<String> {
     if record.flows.len() > SWEEP_FLOWS {
@@ -330,11 +369,22 @@ fn expectations(out: &mut String, record: &RunRecord) {
 }
 
 /// Writes aligned columns; those in `numbers` to the right.
-fn grid(out: &mut String, heads: &[&str], rows: &[Vec<String>], numbers: std::ops::Range<usize>) {
+fn grid(out: &mut String, heads: &[&str], rows: &[Vec<String>], numbers: Range<usize>) {
+    grid_of(ROWS, out, heads, rows, numbers);
+}
+
+/// The same with another number of rows at most.
+fn grid_of(
+    most: usize,
+    out: &mut String,
+    heads: &[&str],
+    rows: &[Vec<String>],
+    numbers: Range<usize>,
+) {
     if rows.is_empty() {
         return;
     }
-    let shown = &rows[..rows.len().min(ROWS)];
+    let shown = &rows[..rows.len().min(most)];
     let width = |text: &str| text.chars().count();
     let mut widths: Vec<usize> = heads.iter().map(|h| width(h)).collect();
     for row in shown {

@@ -144,12 +144,14 @@ fn limit(seen: &Seen<'_>) -> String {
     if let Some(stall) = stall {
         facts.push(format!("programs waited {stall:.2} s for memory"));
     }
+    let most = load.busiest * cpus as f64 / 2.0;
     let advice = if datapath >= FULL {
         "the network carries more packets than one CPU can move: lower its rates"
+    } else if full && own * (f64::from(load.other_labs) + 1.0) < most {
+        // Even where all labs are like this one.
+        "end what else runs on the machine"
     } else if full && load.other_labs > 0 {
         "run fewer labs at once"
-    } else if full && own < load.busiest * cpus as f64 / 2.0 {
-        "end what else runs on the machine"
     } else if full {
         "lower the lab's rates or its number of programs, or use a machine with more CPUs"
     } else if stall.is_some() {
@@ -228,6 +230,8 @@ mod tests {
             "the machine's 2 CPUs were 99 % busy, 5 other labs ran, this lab used 0.35 CPUs, its \
              data path waited 0.80 s for a CPU; run fewer labs at once"
         );
+        let quiet = HostLoad { flows_cpu_s: 0.0, other_labs: 2, ..load.clone() };
+        assert!(told(&report, &quiet).ends_with("end what else runs on the machine"));
         let alone = HostLoad { busy: 0.4, other_labs: 0, cpu_wait_s: None, ..load.clone() };
         let text = told(&report, &alone);
         assert!(text.contains("100 % busy in the busiest second, 40 % on average"), "{text}");

@@ -301,6 +301,16 @@ fn record(folder: &RunFolder, trusted: bool) -> RunRecord {
         verdict: Some(Verdict { trusted, reasons: vec![reason.to_owned()] }),
         lateness,
         host: HostFaults { cpu_s: 1.9, steal_s: 0.02, ..HostFaults::default() },
+        load: Some(HostLoad {
+            busy: 0.41,
+            busiest: 0.97,
+            flows_cpu_s: 2.5,
+            programs_cpu_s: Some(0.75),
+            cpu_wait_s: Some(0.125),
+            suspended_s: 0.0,
+            other_labs: 3,
+            memory_stall_s: None,
+        }),
         topology: topology(),
         programs: programs(),
         events: vec![

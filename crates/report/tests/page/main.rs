@@ -217,6 +217,25 @@ fn the_terminal_table_aligns_and_ends_with_the_verdict() {
 }
 
 #[test]
+fn labs_that_ran_at_once_have_a_row_each() {
+    let (parent, _guard) = place();
+    let record = fixture::make(&parent, false).read_record().unwrap();
+    let row = |name: &str, record, ended: &str| report::LabRow {
+        name: name.to_owned(),
+        record,
+        ended: ended.to_owned(),
+    };
+    let mut labs = vec![row("a-2", None, "could not start")];
+    labs.extend((0..30).map(|_| row("a", Some(record.clone()), "not trusted")));
+    let text = report::labs_table(&labs);
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with("lab ") && lines[0].ends_with("run"), "{text}");
+    assert!(lines[1].starts_with("a-2 ") && lines[1].contains("could not start"), "{text}");
+    assert!(lines[31].ends_with(&format!("{}-{}", record.name, record.id)), "{text}");
+    assert_eq!(text.matches("a: NOT TRUSTED: ").count(), 30, "{text}");
+}
+
+#[test]
 fn a_sweep_shows_delays_and_sums_up_many_flows() {
     let (parent, _guard) = place();
     let mut record = fixture::make(&parent, true).read_record().unwrap();
