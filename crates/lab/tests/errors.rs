@@ -59,7 +59,7 @@ fn bad_input_is_refused_with_its_numbers() {
         ("workloads-at-odds", Code::Conflict),
         ("broken-workload-files", Code::BadTrace),
         ("collapsed-settings", Code::UnknownWord),
-        ("collapsed-without", Code::Conflict),
+        ("collapsed-without", Code::NoEffect),
         ("collapsed-impossible", Code::Conflict),
         ("collapsed-events", Code::Conflict),
     ];

@@ -12,7 +12,8 @@ use crate::validate::list_words;
 
 const KEYS: &[&str] = &["sharing", "window", "acks"];
 
-/// The model of the lab with its settings; settings of another model are refused.
+/// The model of the lab with its settings; settings of another model may stay, so that one file
+/// runs in each of them.
 pub(super) fn model(lab: &Table, sink: &mut Sink) -> Model {
     let other = match lab.text("model") {
         Some("collapsed") => return Model::Collapsed(law(lab)),
@@ -24,7 +25,7 @@ pub(super) fn model(lab: &Table, sink: &mut Sink) -> Model {
         let keys = list_words(present.iter().map(|entry| entry.key.as_str()));
         let belong = if rest.is_empty() { "belongs" } else { "belong" };
         let message = format!("{keys} {belong} to `model = \"collapsed\"`");
-        let diagnostic = sink.report(Code::Conflict, &first.key_at, message);
+        let diagnostic = sink.report(Code::NoEffect, &first.key_at, message);
         for entry in rest {
             diagnostic.also(&entry.key_at, "");
         }
