@@ -122,7 +122,14 @@ impl<B: Clone + 'static> Fabric<B> {
                 state.table.set_capacity(LinkKey(iface.0), capacity);
             }
             for at in 0..state.tunnels.len() {
-                if state.tunnels[at].alive && Ground::crosses(&state.tunnels[at].way, link) {
+                let tunnel = &state.tunnels[at];
+                // The way back may be another one, and counts for the round trip.
+                let stale = || {
+                    let ground = ground(fabric);
+                    Ground::crosses(&tunnel.way, link)
+                        || ground.round_trip(&tunnel.way, tunnel.key.hash) != tunnel.round_trip
+                };
+                if tunnel.alive && stale() {
                     state.fit(fabric, at);
                 }
             }
@@ -136,8 +143,9 @@ impl<B: Clone + 'static> Fabric<B> {
             for at in 0..state.tunnels.len() {
                 let tunnel = &state.tunnels[at];
                 if tunnel.alive {
-                    let way = ground(fabric).way_of(&tunnel.key);
-                    if way != tunnel.way {
+                    let (ground, hash) = (ground(fabric), tunnel.key.hash);
+                    let way = ground.way_of(&tunnel.key);
+                    if way != tunnel.way || ground.round_trip(&way, hash) != tunnel.round_trip {
                         state.account_one(fabric, at);
                         state.tunnels[at].way = way;
                         state.fit(fabric, at);
@@ -182,7 +190,7 @@ impl State {
         packet.ttl -= tunnel.way.routers.min(packet.ttl);
         tunnel.last = fabric.now;
         self.accounted = None;
-        if tunnel.name.is_none() && self.starts(at, part) {
+        if self.starts(at, part) {
             self.start(fabric, at, None);
         }
         let index = self.own + at;

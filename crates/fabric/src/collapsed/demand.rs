@@ -9,33 +9,31 @@ use crate::network::Fabric;
 use crate::packet::Part;
 
 impl State {
-    /// Whether a packet makes its flow take part in the sharing. Datagram flows do by what they
-    /// were seen to send in a whole period.
+    /// Whether a packet makes its flow take part in the sharing, as one that takes what it gets.
     pub(super) fn starts(&self, at: usize, part: Part) -> bool {
         let tunnel = &self.tunnels[at];
-        let counts = match part {
-            Part::Opening | Part::Data => true,
-            Part::Bare => self.law.acks,
-            Part::Datagram | Part::Closing | Part::Reset => false,
-        };
-        counts && tunnel.key.reach == Reach::Whole && tunnel.key.to.is_some()
+        matches!(part, Part::Opening | Part::Data)
+            && !tunnel.elastic
+            && tunnel.key.reach == Reach::Whole
+            && tunnel.key.to.is_some()
     }
 
-    /// A flow takes part from now on, with what it takes at most.
+    /// A flow takes part from now on; `most` is what it was seen to send, if it takes no more.
     pub(super) fn start<B: Clone + 'static>(
         &mut self,
         fabric: &mut Fabric<B>,
         at: usize,
         most: Option<base::Bandwidth>,
     ) {
+        self.end(fabric, at);
         let tunnel = &mut self.tunnels[at];
         let Some(to) = tunnel.key.to else { return };
         let flow = FlowName { sender: SENDER, number: self.names };
         self.names = self.names.wrapping_add(1);
         tunnel.name = Some(flow);
         tunnel.most = most;
-        tunnel.closing = false;
-        let (from, hash, windowed) = (tunnel.key.from, tunnel.key.hash, tunnel.stream);
+        tunnel.elastic = most.is_none();
+        let (from, hash, windowed) = (tunnel.key.from, tunnel.key.hash, tunnel.elastic);
         self.by_name.insert(flow, at as u32);
         self.announce(&Notice::Started { flow, from, to, hash, windowed, most }, at);
         self.solve(fabric);
@@ -46,8 +44,7 @@ impl State {
     fn end<B: Clone + 'static>(&mut self, fabric: &mut Fabric<B>, at: usize) {
         let tunnel = &mut self.tunnels[at];
         let Some(flow) = tunnel.name.take() else { return };
-        tunnel.most = None;
-        tunnel.closing = false;
+        (tunnel.most, tunnel.elastic, tunnel.closing) = (None, false, false);
         self.by_name.remove(&flow);
         fabric.links[self.own + at].observed =
             fabric.links[self.own + at].watched || fabric.links[self.own + at].mirrors != 0;
@@ -142,7 +139,7 @@ impl State {
     /// Whether what a flow has sent makes it take part though no single packet did.
     fn counts(&self, at: usize) -> bool {
         let tunnel = &self.tunnels[at];
-        !tunnel.stream
+        (!tunnel.stream || self.law.acks)
             && tunnel.key.reach == Reach::Whole
             && tunnel.key.to.is_some()
             && tunnel.measured[0] > 0
@@ -156,7 +153,7 @@ impl State {
         busy: bool,
     ) -> bool {
         let tunnel = &self.tunnels[at];
-        if !tunnel.stream {
+        if !tunnel.elastic {
             if tunnel.is_silent() {
                 self.end(fabric, at);
                 return false;

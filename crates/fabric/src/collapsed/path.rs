@@ -49,7 +49,8 @@ pub(super) struct Way {
 pub(super) struct Joined {
     /// The link that stands for it, at its full capacity.
     pub(super) config: LinkConfig,
-    /// The hop whose rate is the lowest; the first where none has one.
+    /// The hop where packets end that do not get through: the first out of service, or else the
+    /// one with the lowest rate.
     pub(super) narrowest: usize,
     pub(super) up: bool,
     /// Mirror sessions on it, as a mask.
@@ -161,6 +162,7 @@ impl Ground<'_> {
             })
             .unwrap_or(0);
         let narrow = &self.links[way.hops[narrowest].index()].config;
+        let down = links().position(|link| !link.up);
         let (jitter, mean_jitter) = jitter(configs());
         let mtus = configs().map(|config| config.mtu).filter(|mtu| mtu.is_positive());
         let config = LinkConfig {
@@ -174,9 +176,8 @@ impl Ground<'_> {
             queue: QueueConfig::default(),
             mtu: mtus.min().unwrap_or(Bytes::ZERO),
         };
-        let up = links().all(|link| link.up);
         let mirrors = links().fold(0, |mask, link| mask | link.mirrors);
-        Joined { config, narrowest, up, mirrors }
+        Joined { config, narrowest: down.unwrap_or(narrowest), up: down.is_none(), mirrors }
     }
 
     /// How long the queue of a way's narrowest link is, as the time that it takes to drain.

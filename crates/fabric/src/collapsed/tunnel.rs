@@ -52,7 +52,7 @@ pub(super) enum Reach {
 pub(super) struct Tunnel {
     pub(super) key: Key,
     pub(super) way: Way,
-    /// The position in `way` of the hop with the lowest rate.
+    /// The position in `way` of the hop at which what it drops is counted.
     pub(super) narrowest: usize,
     /// The lowest rate on the way.
     pub(super) capacity: Option<Bandwidth>,
@@ -62,6 +62,9 @@ pub(super) struct Tunnel {
     /// Wire bytes of the largest packet.
     pub(super) full_packet: u32,
     pub(super) stream: bool,
+    /// Whether it takes what it gets, as TCP that has something to send; otherwise it takes what
+    /// it was seen to send.
+    pub(super) elastic: bool,
     /// Its name while it takes part in the sharing.
     pub(super) name: Option<FlowName>,
     /// What it has announced to take at most.
@@ -94,6 +97,7 @@ impl Tunnel {
             queue_time: Span::ZERO,
             full_packet: 0,
             stream,
+            elastic: false,
             name: None,
             most: None,
             closing: false,
@@ -143,7 +147,7 @@ impl Tunnel {
 
     /// Whether so much waits that the flow wants more than it has announced.
     pub(super) fn wants_more(&self, backlog: usize) -> bool {
-        self.stream && self.most.is_some() && backlog >= BURST
+        self.elastic && self.most.is_some() && backlog >= BURST
     }
 
     /// The bucket's queue at this rate.

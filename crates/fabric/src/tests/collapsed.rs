@@ -225,7 +225,7 @@ fn changes_of_links_reach_the_flows_on_them() {
     fabric.set_up(ms(2_000), LinkId(0), false).unwrap();
     let outputs = run(&mut fabric, 2, &[greedy(1, 2_000, 2_100)], 2_200);
     assert_eq!((deliveries(&outputs).len(), fabric.holds()), (0, 0));
-    assert!(up(&mut fabric, 1).drops[DropReason::LinkDown.index()] > 160);
+    assert!(up(&mut fabric, 0).drops[DropReason::LinkDown.index()] > 160);
     fabric.set_up(ms(2_200), LinkId(0), true).unwrap();
     let outputs = run(&mut fabric, 2, &[greedy(1, 2_200, 3_000)], 3_000);
     assert!((rate(&outputs, 1, 2_300, 3_000) - 2.0).abs() < 0.05);
@@ -236,7 +236,10 @@ proptest! {
     /// capacity and a packet a flow in any 10 ms, once shares have followed the flows.
     #[test]
     fn packets_are_conserved_and_links_not_exceeded(
-        flows in prop::collection::vec((0u64..500, 1u64..1_000, 300u64..5_000, any::<bool>()), 1..8),
+        flows in prop::collection::vec(
+            (0u64..500, 1u64..1_000, 300u64..5_000, any::<bool>()),
+            1..8,
+        ),
         rates in prop::collection::vec(1u64..50, 1..4),
     ) {
         let links: Vec<LinkConfig> =
