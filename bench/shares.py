@@ -29,8 +29,6 @@ def sharing(table, repetitions, short):
     """Fair shares from scratch, and when one more flow joins."""
     many = 20_000 if short else 100_000
     for links, flows, joins in ((10_000, many, 0), (10_000, 10_000, 51), (1_000, 10_000, 51)):
-        # On few links nearly everybody's share changes: shown, and nothing asked of it.
-        limit = {"at_most": 1} if links == 10_000 else {}
         what = f"{flows:,} flows, {links:,} links"
         text = system(links, flows, joins)
         for _ in range(repetitions):
@@ -39,9 +37,11 @@ def sharing(table, repetitions, short):
                 "SimGrid", lambda: simulators.simulate("simgrid", "sharing", text=text))
             parts = {"from scratch": ("scratch_s", {})}
             if joins:
-                parts["one joins"] = ("join_s", limit)
+                # On few links nearly everybody's share changes, on many hardly anybody's.
+                parts["one joins"] = ("join_s", {"at_most": 1})
+                parts["one leaves"] = ("leave_s", {"at_most": 1})
             for part, (key, must) in parts.items():
-                if theirs:
+                if key in (theirs or ()):
                     table.peer("sharing", f"{what} SimGrid", part, "ms", theirs[key] * 1e3)
                 beside = (f"{what} SimGrid", part)
                 table.ours("sharing", what, part, "ms", ours[key] * 1e3, beside, **must)

@@ -5,12 +5,12 @@ use std::io::Read;
 use std::str::SplitAsciiWhitespace;
 use std::time::Instant;
 
-use ::sharing::{LinkKey, Solver};
+use ::sharing::{FlowKey, LinkKey, Solver};
 
 use crate::{Outcome, print};
 
 /// Reads a system from standard input (its format is told in `bench/peers/sharing.cc`), and prints
-/// how long its shares take from scratch, and when one flow joins.
+/// how long its shares take from scratch, when one flow joins, and when it leaves again.
 pub(crate) fn solve() -> Outcome {
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text)?;
@@ -23,28 +23,36 @@ pub(crate) fn solve() -> Outcome {
     }
     let flows = (0..flows).map(|_| path(&mut words)).collect::<Result<Vec<_>, _>>()?;
     let (first, later) = flows.split_at(flows.len().saturating_sub(joins));
-    let add = |solver: &mut Solver, path: &[LinkKey]| {
-        solver.add_flow(path, 1.0, f64::INFINITY);
-    };
+    let add = |solver: &mut Solver, path: &[LinkKey]| solver.add_flow(path, 1.0, f64::INFINITY);
     for flow in first {
         add(&mut solver, flow);
     }
-    let scratch = timed(&mut solver, |_| ());
+    let (scratch, ()) = timed(&mut solver, |_| ());
     let load: f64 = (0..links).map(|link| solver.load(LinkKey(link))).sum();
-    let mut joins: Vec<f64> =
-        later.iter().map(|flow| timed(&mut solver, |solver| add(solver, flow))).collect();
-    joins.sort_by(f64::total_cmp);
-    let join = joins.get(joins.len() / 2).copied().unwrap_or_default();
-    print(&format!("{{\"scratch_s\":{scratch:.9},\"join_s\":{join:.9},\"load\":{load:e}}}"));
+    let (mut joins, joined): (Vec<f64>, Vec<FlowKey>) =
+        later.iter().map(|flow| timed(&mut solver, |solver| add(solver, flow))).unzip();
+    let leave = |flow| timed(&mut solver, |solver| solver.remove_flow(flow)).0;
+    let mut leaves: Vec<f64> = joined.into_iter().map(leave).collect();
+    let (join, leave) = (median(&mut joins), median(&mut leaves));
+    print(&format!(
+        "{{\"scratch_s\":{scratch:.9},\"join_s\":{join:.9},\"leave_s\":{leave:.9},\
+         \"load\":{load:e}}}"
+    ));
     Ok(())
 }
 
-/// Seconds that a change and the shares after it take.
-fn timed(solver: &mut Solver, change: impl FnOnce(&mut Solver)) -> f64 {
+/// Seconds that a change and the shares after it take, and what it gives.
+fn timed<T>(solver: &mut Solver, change: impl FnOnce(&mut Solver) -> T) -> (f64, T) {
     let began = Instant::now();
-    change(solver);
+    let given = change(solver);
     black_box(solver.solve().len());
-    began.elapsed().as_secs_f64()
+    (began.elapsed().as_secs_f64(), given)
+}
+
+/// The upper one of an even number; of none, 0.
+fn median(seconds: &mut [f64]) -> f64 {
+    seconds.sort_by(f64::total_cmp);
+    seconds.get(seconds.len() / 2).copied().unwrap_or_default()
 }
 
 fn next<T: std::str::FromStr>(

@@ -217,9 +217,7 @@ impl Solver {
         for hop in gone.path() {
             let link = self.paths.links[hop];
             self.remove_member(link, self.paths.positions[hop]);
-            let state = &mut self.links[link as usize];
-            let load = if state.members.is_empty() { 0.0 } else { state.load - gone.given };
-            state.set_load(load, self.now);
+            self.add_load(link, -gone.given, 1);
             self.mark_link(link);
         }
         self.paths.give_back(&gone);

@@ -172,11 +172,6 @@ impl LinkState {
             turned: false,
         }
     }
-
-    pub(super) fn set_load(&mut self, load: f64, now: f64) {
-        self.offset += (self.load - load) * now;
-        self.load = load;
-    }
 }
 
 impl Solver {
@@ -238,16 +233,18 @@ impl Solver {
         }
     }
 
-    /// Adds the sum of several changes to a link's load, summing it anew now and then so that
-    /// rounding does not add up.
+    /// Adds the sum of several changes to a link's load, summing it anew now and then, and after a
+    /// great fall, so that rounding does not add up.
     pub(super) fn add_load(&mut self, link: u32, change: f64, additions: u32) {
         let state = &mut self.links[link as usize];
         state.additions = state.additions.saturating_add(additions);
         let mut load = state.load + change;
-        if state.additions as usize > 4 * state.members.len() + 64 {
+        let fell = load < state.load * 1e-3 || state.members.is_empty();
+        if fell || state.additions as usize > 4 * state.members.len() + 64 {
             state.additions = 0;
-            load = state.members.iter().map(|flow| self.flows[*flow as usize].given).sum();
+            load = state.members.iter().fold(0.0, |sum, key| sum + self.flows[*key as usize].given);
         }
-        state.set_load(load, self.now);
+        state.offset += (state.load - load) * self.now;
+        state.load = load;
     }
 }

@@ -81,11 +81,20 @@ fn datagrams_beyond_their_share_are_lost() {
 }
 
 #[test]
-fn acknowledgements_take_nothing() {
+fn acknowledgements() {
     // The way back is another link: two flows in opposite directions have one each.
     let (mut solver, [up, down]) = network([10e6, 10e6]);
-    let flows = [up, down].map(|link| solver.add_flow(&[link], 1.0, NO_CAP));
-    shares(&mut solver, flows, [10e6, 10e6]);
+    let [to, from] = [up, down].map(|link| solver.add_flow(&[link], 1.0, NO_CAP));
+    shares(&mut solver, [to, from], [10e6, 10e6]);
+    // Counted, they are flows of their own, at most a twentieth of what they acknowledge.
+    let [back, forth] = [down, up].map(|link| solver.add_flow(&[link], 1.0, 0.0));
+    for _ in 0..20 {
+        solver.set_demand(back, 1.0, solver.rate(to) / 20.0);
+        solver.set_demand(forth, 1.0, solver.rate(from) / 20.0);
+        solver.solve();
+    }
+    let (data, answer) = (10e6 / 1.05, 0.5e6 / 1.05);
+    shares(&mut solver, [to, from, back, forth], [data, data, answer, answer]);
 }
 
 #[test]

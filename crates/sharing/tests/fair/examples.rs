@@ -1,6 +1,7 @@
 //! Systems solved by hand, and what is told of changes.
 
-use sharing::{Bottleneck, Demand, Problem, Solver};
+use base::Span;
+use sharing::{Bottleneck, Demand, Problem, Solver, tcp};
 
 use super::oracle::{fill, same};
 
@@ -17,15 +18,29 @@ fn rates(capacities: &[f64], flows: &[(&[u32], f64, f64)]) -> Vec<f64> {
     rates
 }
 
+/// Figure 3.5 of `SplayNet`'s paper, which leaves windows out.
 #[test]
-fn the_rtt_aware_example() {
-    // A: 0→2 over 0–1, RTT 100 ms; B: 3→5 over 4–5, 300 ms; C: 0→5 over both, 300 ms (Mbit/s).
-    //   a + c = 2, a/c = 300/100, b + c = 4
-    let both = rates(
-        &[2.0, 4.0],
-        &[(&[0], 10.0, NO_CAP), (&[1], 10.0 / 3.0, NO_CAP), (&[0, 1], 10.0 / 3.0, NO_CAP)],
+fn the_worked_example_of_rtt_aware_sharing() {
+    // A: 0→2 over 0–1, RTT 100 ms; B: 3→5 over 4–5, 300 ms; C: 0→5 over both, 300 ms.
+    //   a + c = 2 Mbit/s, a/c = 300/100, b + c = 4 Mbit/s
+    let [near, far] = [100, 300].map(|ms| tcp::weight(Span::from_millis(ms)));
+    let (a, b, c) = ((&[0][..], near, NO_CAP), (&[1][..], far, NO_CAP), (&[0, 1][..], far, NO_CAP));
+    // To the last bit, and as each flow comes.
+    assert_eq!(rates(&[2e6, 4e6], &[a, b]), [2e6, 4e6]);
+    assert_eq!(rates(&[2e6, 4e6], &[a, b, c]), [1.5e6, 3.5e6, 0.5e6]);
+    let mut solver = Solver::new();
+    let links = [2e6, 4e6].map(|capacity| solver.add_link(capacity));
+    let keys = [a, b, c].map(|(path, weight, cap)| {
+        let path: Vec<_> = path.iter().map(|link| links[*link as usize]).collect();
+        let key = solver.add_flow(&path, weight, cap);
+        solver.solve();
+        key
+    });
+    same(&keys.map(|key| solver.rate(key)), &[1.5e6, 3.5e6, 0.5e6], 0.0);
+    assert_eq!(
+        keys.map(|key| solver.bottleneck(key)),
+        [0, 1, 0].map(|l| Bottleneck::Link(links[l]))
     );
-    same(&both, &[1.5, 3.5, 0.5], 1e-12);
 }
 
 #[test]
