@@ -1,7 +1,9 @@
 //! Runs of labs as child processes of the same program.
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{self, Command, ExitStatus, Stdio};
@@ -22,6 +24,8 @@ const LAST_LINES: usize = 12;
 pub(crate) struct Child {
     process: process::Child,
     ended: Option<ExitStatus>,
+    /// Where it says that its lab stands, and is told to begin.
+    starter: Option<UnixStream>,
     /// The command as a shell reads it.
     command: String,
     /// Where its two streams go: this path with `.out` and `.err`.
@@ -32,6 +36,28 @@ impl Child {
     /// Starts `program` with `words`. It leads a process group, so that the terminal's interrupt
     /// reaches it through us alone, and once.
     pub(crate) fn start(program: &Path, words: &[String], streams: PathBuf) -> Result<Self> {
+        Self::start_with(program, words, streams, Stdio::null())
+    }
+
+    /// The same with a `run` that begins only when it is told to: see [`Self::stands`].
+    pub(crate) fn hold(program: &Path, words: &[String], streams: PathBuf) -> Result<Self> {
+        let failed = |e| Error::io("start", program, e);
+        let (ours, theirs) = UnixStream::pair().map_err(failed)?;
+        ours.set_nonblocking(true).map_err(failed)?;
+        let mut words = words.to_owned();
+        words.push("--await-start".to_owned());
+        let stdin = Stdio::from(OwnedFd::from(theirs));
+        let mut child = Self::start_with(program, &words, streams, stdin)?;
+        child.starter = Some(ours);
+        Ok(child)
+    }
+
+    fn start_with(
+        program: &Path,
+        words: &[String],
+        streams: PathBuf,
+        stdin: Stdio,
+    ) -> Result<Self> {
         let create = |extension| {
             let path = streams.with_extension(extension);
             File::create(&path).map_err(|e| Error::io("create", &path, e))
@@ -42,12 +68,13 @@ impl Child {
         for name in ["NETARIUM_SEED", "NETARIUM_DURATION", "NETARIUM_NAME"] {
             command.env_remove(name);
         }
-        command.args(words).stdin(Stdio::null()).stdout(out).stderr(err).process_group(0);
+        command.args(words).stdin(stdin).stdout(out).stderr(err).process_group(0);
         let process = command.spawn().map_err(|e| Error::io("start", program, e))?;
-        let words = words.iter().map(|word| quote(word));
+        // Whoever repeats it has nothing to wait for.
+        let words = words.iter().filter(|word| *word != "--await-start").map(|word| quote(word));
         let command = std::iter::once("netarium".to_owned()).chain(words);
         let command = command.collect::<Vec<_>>().join(" ");
-        Ok(Self { process, ended: None, command, streams })
+        Ok(Self { process, ended: None, starter: None, command, streams })
     }
 
     /// Whether it is over.
@@ -57,6 +84,20 @@ impl Child {
             self.ended = ended.map_err(|e| Error::io("wait for", Path::new(&self.command), e))?;
         }
         Ok(self.ended.is_some())
+    }
+
+    /// Whether its lab stands and waits for the word to begin.
+    pub(crate) fn stands(&self) -> bool {
+        let waiting = self.starter.as_ref().map(|mut starter| starter.read(&mut [0]));
+        matches!(waiting, Some(Ok(1)))
+    }
+
+    /// Lets its lab begin.
+    pub(crate) fn begin(&self) {
+        if let Some(mut starter) = self.starter.as_ref() {
+            // One that is gone has ended, or will be found to have.
+            let _ = starter.write(&[1]);
+        }
     }
 
     /// Asks it to stop; asked again, it insists.
@@ -197,6 +238,24 @@ mod tests {
         let child = shell(dir.path(), "echo '{\"folder\":\"/x/y-1\"}'; exit 3");
         assert_eq!(child.finish().unwrap(), PathBuf::from("/x/y-1"));
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "streams are left");
+    }
+
+    #[test]
+    fn a_child_that_is_held_begins_when_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let script = "printf x >&0; dd bs=1 count=1 <&0 2>/dev/null >/dev/null; exit 9";
+        let words = ["-c".to_owned(), script.to_owned()];
+        let streams = dir.path().join("child");
+        let mut child = Child::hold(Path::new("/bin/sh"), &words, streams).unwrap();
+        let begun = Instant::now();
+        while !child.stands() {
+            assert!(begun.elapsed() < Duration::from_secs(50));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(!child.over().unwrap());
+        child.begin();
+        let told = child.finish().unwrap_err().text();
+        assert!(told.contains("code 9") && !told.contains("await"), "{told}");
     }
 
     #[test]

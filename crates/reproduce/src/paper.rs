@@ -63,6 +63,13 @@ pub fn papers() -> &'static [Paper] {
     PAPERS
 }
 
+impl Figure {
+    /// Whether it makes sense on one of these clocks.
+    pub fn suits(&self, clocks: &[Clock]) -> bool {
+        self.clocks.is_empty() || self.clocks.iter().any(|clock| clocks.contains(clock))
+    }
+}
+
 impl Paper {
     /// The paper of this name.
     pub fn named(name: &str) -> Option<&'static Self> {

@@ -87,6 +87,9 @@ pub struct Ran {
     pub folder: String,
     /// Whether its numbers are the network's, not the machine's.
     pub trusted: bool,
+    /// Whether it was made to meet the machine's limit, and trust was not expected.
+    #[serde(default)]
+    pub beyond_limit: bool,
     /// The reasons against trust, where there are any.
     #[serde(default)]
     pub reasons: Vec<String>,
@@ -102,7 +105,7 @@ impl FigureResult {
     pub(crate) fn judge(&mut self) {
         let (status, code) = if self.evidence.claims.iter().any(|claim| !claim.holds) {
             (Status::Differs, 1)
-        } else if self.runs.iter().any(|run| !run.trusted) {
+        } else if self.runs.iter().any(|run| !run.trusted && !run.beyond_limit) {
             (Status::Untrusted, 3)
         } else {
             (Status::Holds, 0)
@@ -166,6 +169,7 @@ impl From<&crate::Run> for Ran {
             model: run.model,
             folder: run.folder.path().display().to_string(),
             trusted,
+            beyond_limit: false,
             reasons: verdict.filter(|_| !trusted).map(|v| v.reasons).unwrap_or_default(),
             unmet: unmet.map(|expectation| expectation.text.clone()).collect(),
             repeat: run.record.repeat.clone(),

@@ -1,6 +1,7 @@
 //! `SplayNet`: distributed user-space topology emulation.
 
 mod fig_3_4;
+mod fig_3_4_3;
 mod fig_3_4_4;
 mod fig_3_5;
 mod fig_3_6b;
@@ -22,6 +23,7 @@ const FIGURES: &[Figure] = &[
     macro_benchmarks::chord::FIGURE,
     macro_benchmarks::multicast::FIGURE,
     macro_benchmarks::coding::FIGURE,
+    fig_3_4_3::FIGURE,
     fig_3_4_4::FIGURE,
 ];
 
