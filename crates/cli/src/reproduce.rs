@@ -18,7 +18,7 @@ use crate::{Failure, Verdict, repeat};
 
 pub(crate) fn reproduce(args: &Reproduce, terminal: &Terminal) -> Verdict {
     let paper = args.paper.as_deref().map(named).transpose()?;
-    let figures = match paper {
+    let mut figures = match paper {
         Some(paper) => chosen(paper, &args.figures)?,
         None => Vec::new(),
     };
@@ -38,6 +38,9 @@ pub(crate) fn reproduce(args: &Reproduce, terminal: &Terminal) -> Verdict {
         short: args.short,
         words: words(args),
     };
+    if args.figures.is_empty() {
+        figures = suited(figures, &options.clocks, terminal);
+    }
     let stop = interrupts()?;
     let line = Line::new(terminal.progress() && !args.no_progress);
     let result = ::reproduce::reproduce(
@@ -79,6 +82,21 @@ fn chosen(paper: &Paper, ids: &[String]) -> Result<Vec<&'static reproduce::Figur
         }
     }
     Ok(figures)
+}
+
+/// All figures that make sense on these clocks; the others are named.
+fn suited(
+    figures: Vec<&'static reproduce::Figure>,
+    clocks: &[Clock],
+    terminal: &Terminal,
+) -> Vec<&'static reproduce::Figure> {
+    let (suited, others): (Vec<_>, Vec<_>) =
+        figures.into_iter().partition(|figure| figure.suits(clocks));
+    if !others.is_empty() {
+        let others: Vec<&str> = others.iter().map(|figure| figure.id).collect();
+        terminal.talk(format!("left out, for they need another clock: {}", others.join(", ")));
+    }
+    suited
 }
 
 /// The clocks to run on; `both` unless the machine cannot run labs and nobody insisted.

@@ -360,8 +360,7 @@ fn path(line: &Line, place: impl Fn((f64, f64)) -> Option<(f64, f64)>) -> String
             continue;
         }
         let _ = match (line.style, last) {
-            (Style::Dots, _) => write!(path, "M{x:.1} {y:.1}h.01"),
-            (_, None) => write!(path, "M{x:.1} {y:.1}h.01"),
+            (Style::Dots, _) | (_, None) => write!(path, "M{x:.1} {y:.1}h.01"),
             (Style::Steps, Some(_)) => write!(path, "H{x:.1}V{y:.1}"),
             (_, Some(_)) => write!(path, "L{x:.1} {y:.1}"),
         };

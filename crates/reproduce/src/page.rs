@@ -108,8 +108,8 @@ fn claims(claims: &[Claim]) -> String {
             if claim.holds { ("good", "✓ holds") } else { ("bad", "✗ differs") };
         let _ = write!(
             out,
-            "<tr><td style=\"white-space:normal\">{}</td><td>{}</td><td>{}</td>\
-             <td class=\"{class}\">{word}</td></tr>",
+            "<tr><td style=\"white-space:normal\">{}</td><td>{}</td>\
+             <td style=\"min-width:120px\">{}</td><td class=\"{class}\">{word}</td></tr>",
             escape(&claim.what),
             escape(&claim.paper),
             escape(&claim.ours)

@@ -32,10 +32,9 @@ impl FigureResult {
             let _ = writeln!(out, "  {} {error}", paint(Tone::Bad, "could not be made:"));
         }
         for claim in &self.evidence.claims {
-            let mark = match claim.holds {
-                true => paint(Tone::Good, "holds  "),
-                false => paint(Tone::Bad, "differs"),
-            };
+            let (tone, word) =
+                if claim.holds { (Tone::Good, "holds  ") } else { (Tone::Bad, "differs") };
+            let mark = paint(tone, word);
             let _ = writeln!(out, "  {mark}  {}", claim.what);
             let (paper, here) = (paint(Tone::Aside, "paper:"), paint(Tone::Aside, "here:"));
             let _ = writeln!(out, "           {paper} {}   {here} {}", claim.paper, claim.ours);
