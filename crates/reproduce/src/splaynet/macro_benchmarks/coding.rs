@@ -151,7 +151,7 @@ fn evidence(runs: &[Run]) -> Result<Evidence> {
     evidence.note(
         "Theory, in rates of a link to each sink (Ahlswede et al.): 2 with coding; 1.5 without, by \
          a packing of three trees at half the rate each, one of them around the middle link; 1 \
-         where both trees need the middle link. Coding gives 1.1 % of it for coding vectors.",
+         where both trees need the middle link. Coding pays 1.1 % of its rate for coding vectors.",
     );
     evidence.note(
         "Every node is a host that relays, so each flow crosses one link and has it alone: both \
@@ -174,7 +174,7 @@ fn claims(evidence: &mut Evidence, outcomes: &[Outcome<'_>]) {
         evidence.claim(
             format!("goodput of {} ({})", one.scheme.text, one.run.label()),
             format!(
-                "{:.2} Mbit/s: {} link rates less pacing and headers",
+                "{:.2} Mbit/s: {} × a link's rate, less pacing and headers",
                 one.scheme.limit(),
                 one.scheme.gain
             ),
@@ -213,12 +213,13 @@ fn claims(evidence: &mut Evidence, outcomes: &[Outcome<'_>]) {
     );
 }
 
-/// Mbit/s of wire on both links into `t1`, from the first packet on.
+/// Mbit/s of wire on both links into `t1`, from the first packets of the file on; what hosts send
+/// before is far less.
 fn arriving(run: &Run) -> Result<Vec<(f64, f64)>> {
     let direct = run.link_rate("a-t1", Direction::Up, 0.25)?;
     let middle = run.link_rate("d-t1", Direction::Up, 0.25)?;
     let sum = direct.into_iter().zip(middle).map(|((at, a), (_, b))| (at, (a + b) / 1e6));
-    let busy: Vec<(f64, f64)> = sum.skip_while(|(_, rate)| *rate <= 0.0).collect();
+    let busy: Vec<(f64, f64)> = sum.skip_while(|(_, rate)| *rate < 1.0).collect();
     let begun = busy.first().map_or(0.0, |(at, _)| at - 0.125);
     Ok(busy.into_iter().map(|(at, rate)| (at - begun, rate)).collect())
 }
