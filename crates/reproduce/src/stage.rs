@@ -237,7 +237,9 @@ impl Stage<'_> {
                 let now: Vec<usize> = running.iter().filter(|r| stands(r)).map(|r| r.0).collect();
                 held.retain(|at| !now.contains(at) && running.iter().any(|(of, _)| of == at));
                 if held.is_empty() {
-                    running.iter().for_each(|(_, child)| child.begin());
+                    for (_, child) in &running {
+                        child.begin();
+                    }
                 }
             }
             if running.is_empty() {
