@@ -52,10 +52,13 @@ pub(crate) fn run(args: &Run, terminal: &Terminal) -> Verdict {
     terminal.talk(format!("{} labs at once, {longest} at most", wanted.len()));
     let mut all = All { jobs: Vec::new(), terminal, begun: None, asked: 0 };
     for (name, file, _) in wanted {
-        // Where one cannot be started, those before it end because their starters are dropped.
-        let failed = |e| Failure::machine(format!("cannot start {name}: {e}"));
-        let (child, starter) = start(args, &file, all.jobs.len(), &sender).map_err(failed)?;
-        all.jobs.push(Job::new(name, child, starter));
+        match start(args, &file, all.jobs.len(), &sender) {
+            Ok((child, starter)) => all.jobs.push(Job::new(name, child, starter)),
+            Err(error) => {
+                all.give_up();
+                return Err(Failure::machine(format!("cannot start {name}: {error}")));
+            }
+        }
     }
     let line = Line::new(terminal.progress() && !args.no_progress);
     let attended = all.attend(&news, longest, &line);
@@ -227,6 +230,15 @@ struct All<'a> {
 }
 
 impl All<'_> {
+    /// Ends jobs that have not begun, because not all could be started.
+    fn give_up(&mut self) {
+        self.jobs.iter().for_each(|job| job.end(1));
+        for job in &mut self.jobs {
+            // What it has to say is of no interest any more.
+            let _ = job.child.wait();
+        }
+    }
+
     /// Sees all jobs to their end.
     fn attend(
         &mut self,

@@ -157,7 +157,7 @@ fn name_limit(evidence: &mut Evidence, limit: &Crowd) {
             limit.copies,
             limit.copies - limit.trusted
         ),
-        "figures change with placement on busy machines",
+        "no limit is printed",
         format!("the verdict: {reason}"),
         named,
     );
@@ -205,7 +205,7 @@ fn claim(evidence: &mut Evidence, crowd: &Crowd, alone: &Seen) {
     let p99 = crowd.off(alone, |seen| seen.p99_ms);
     evidence.claim(
         format!("each of {} at once, against what it sees alone", crowd.copies),
-        "the same figures as alone",
+        "the same as alone, if placement regards the machines",
         format!(
             "goodput within {:.2} %, mean round trip within {mean:.3} ms, p99 within {p99:.3} ms",
             goodput * 100.0
