@@ -68,6 +68,8 @@ struct Crowd {
     /// Why one of them is not.
     reason: Option<String>,
     busy: f64,
+    /// Labs that ran at the same time and are none of these.
+    strangers: usize,
 }
 
 impl Crowd {
@@ -77,13 +79,15 @@ impl Crowd {
             let verdict = run.record.verdict.as_ref()?;
             Some(verdict.reasons.join("; "))
         });
-        let busy = runs.iter().filter_map(|run| Some(run.record.load.as_ref()?.busy));
+        let loads = || runs.iter().filter_map(|run| run.record.load.as_ref());
+        let others = loads().map(|load| load.other_labs as usize).max().unwrap_or(0);
         Ok(Self {
             copies: runs.len(),
             seen: runs.iter().map(Seen::of).collect::<Result<_>>()?,
             trusted: runs.iter().filter(|run| run.trusted()).count(),
             reason: reasons.next(),
-            busy: busy.fold(0.0, f64::max),
+            busy: loads().map(|load| load.busy).fold(0.0, f64::max),
+            strangers: (others + 1).saturating_sub(runs.len()),
         })
     }
 
@@ -193,6 +197,13 @@ fn evidence(crowds: &[Crowd]) -> Evidence {
             claim(&mut evidence, crowd, &alone);
         }
     }
+    for crowd in crowds.iter().filter(|crowd| crowd.strangers > 0) {
+        let (copies, strangers) = (crowd.copies, crowd.strangers);
+        evidence.note(format!(
+            "While {copies} ran at once, so did {strangers} that are none of these: on a \
+             machine of their own they would have had more of it."
+        ));
+    }
     evidence.tables.push(table);
     evidence.plots = plots(crowds, &alone);
     evidence
@@ -253,7 +264,7 @@ mod tests {
 
     fn crowd(seen: &[Seen], trusted: usize, reason: Option<&str>) -> Crowd {
         let reason = reason.map(str::to_owned);
-        Crowd { copies: seen.len(), seen: seen.to_vec(), trusted, reason, busy: 0.5 }
+        Crowd { copies: seen.len(), seen: seen.to_vec(), trusted, reason, busy: 0.5, strangers: 1 }
     }
 
     #[test]
@@ -262,6 +273,7 @@ mod tests {
         let same = crowd(&[seen(9.4, 26.1), seen(9.38, 26.5)], 2, None);
         let evidence_of = evidence(&[alone.clone(), same]);
         assert!(evidence_of.claims.iter().all(|claim| claim.holds), "{evidence_of:?}");
+        assert!(evidence_of.notes[1].contains("While 2 ran at once, so did 1 that"));
         assert_eq!((evidence_of.claims.len(), evidence_of.plots.len()), (1, 3));
         for other in [seen(9.2, 26.0), seen(9.4, 29.0)] {
             let crowd = crowd(&[seen(9.4, 26.0), other], 2, None);
