@@ -138,7 +138,8 @@ impl Axis {
         let first = self.from.unwrap_or((low / step + 1e-9).floor() * step);
         let last = match self.to {
             Some(to) if to > first => to,
-            _ => ((low + span) / step - 1e-6).ceil() * step,
+            // What passes a tick by a hair needs no further one.
+            _ => (((low + span) / step - 0.05).ceil() * step).max(low + span),
         };
         let start = (first / step - 1e-6).ceil();
         let count = ((last - start * step) / step + 1e-6).floor().max(0.0) as usize;

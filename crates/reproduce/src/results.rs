@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Clock, Error, Evidence, Model, Paper, Result};
 
+/// Use of the processors beyond which a run's reader is told of it.
+const BUSY: f64 = 0.8;
 const SCHEMA: &str = "netarium.reproduction/1";
 
 /// The results of a paper's figures.
@@ -93,6 +95,9 @@ pub struct Ran {
     /// The reasons against trust, where there are any.
     #[serde(default)]
     pub reasons: Vec<String>,
+    /// Share of the machine's processor time that anything used, 0 to 1; on the wall clock.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub busy: Option<f64>,
     /// Expectations of the lab that did not hold.
     #[serde(default)]
     pub unmet: Vec<String>,
@@ -111,6 +116,31 @@ impl FigureResult {
             (Status::Holds, 0)
         };
         (self.status, self.exit_code) = (status, code);
+    }
+
+    /// Notes what speaks against the runs.
+    pub(crate) fn doubt(&mut self) {
+        let mut notes = Vec::new();
+        for run in &self.runs {
+            let which = format!("{} ({})", run.name, crate::run::label(run.clock, run.model));
+            if !run.trusted && !run.beyond_limit {
+                notes.push(format!("Run {which} was not trusted: {}.", run.reasons.join("; ")));
+            }
+            for text in &run.unmet {
+                notes.push(format!("Run {which}: the lab expects `{text}`, which did not hold."));
+            }
+        }
+        let own = self.runs.iter().filter(|run| !run.beyond_limit);
+        let busiest = own.filter_map(|run| run.busy).fold(0.0, f64::max);
+        if busiest > BUSY {
+            notes.push(format!(
+                "The machine's processors were up to {:.0} % busy during runs on the wall clock. \
+                 What else they do delays kernels and programs, which is no lateness of the \
+                 emulation but in what is measured all the same.",
+                busiest * 100.0
+            ));
+        }
+        self.evidence.notes.append(&mut notes);
     }
 }
 
@@ -170,6 +200,7 @@ impl From<&crate::Run> for Ran {
             folder: run.folder.path().display().to_string(),
             trusted,
             beyond_limit: false,
+            busy: run.record.load.as_ref().map(|load| load.busy),
             reasons: verdict.filter(|_| !trusted).map(|v| v.reasons).unwrap_or_default(),
             unmet: unmet.map(|expectation| expectation.text.clone()).collect(),
             repeat: run.record.repeat.clone(),

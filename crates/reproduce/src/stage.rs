@@ -373,17 +373,7 @@ fn make(
             result.status = Status::Failed;
         }
     }
-    for run in &result.runs {
-        let which = format!("{} ({})", run.name, crate::run::label(run.clock, run.model));
-        if !run.trusted && !run.beyond_limit {
-            let note = format!("Run {which} was not trusted: {}.", run.reasons.join("; "));
-            result.evidence.notes.push(note);
-        }
-        for text in &run.unmet {
-            let note = format!("Run {which}: the lab expects `{text}`, which did not hold.");
-            result.evidence.notes.push(note);
-        }
-    }
+    result.doubt();
     Ok(Some(result))
 }
 

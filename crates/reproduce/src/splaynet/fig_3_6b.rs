@@ -66,7 +66,10 @@ fn evidence(settings: &[(Clock, Model)], calls: &[Calls]) -> Evidence {
         Axis::linear("measured less the paths' delays, in µs"),
         share(),
     );
-    "All five round trips together".clone_into(&mut pooled.note);
+    "All five round trips together, as far as the 5 ms that the paper allows"
+        .clone_into(&mut pooled.note);
+    let largest = calls.iter().flat_map(Calls::deviations_us).fold(0.0, f64::max);
+    pooled.x.to = (largest > 5000.0).then_some(5000.0);
     let heads = ["run", "round trip", "calls", "p50 µs", "p99 µs", "max µs", "max %"];
     let mut table = Table::new("Deviation from the round trip", &heads);
     let mut relative = Vec::new();
