@@ -85,6 +85,15 @@ class Decoder:
         return [self.rows[column][self.count :] for column in range(self.count)]
 
 
+def independent_vectors(count: int, dice: random.Random) -> list[bytes]:
+    """As many random coding vectors as a generation has packets, together of full rank."""
+    while True:
+        vectors = [bytes(dice.randrange(1, 256) for _ in range(count)) for _ in range(count)]
+        decoder = Decoder(count)
+        if all(decoder.add(vector) for vector in vectors):
+            return vectors
+
+
 def self_test() -> None:
     """The laws of the field, and decoding of random generations."""
     dice = random.Random(7)
@@ -108,6 +117,10 @@ def self_test() -> None:
             assert taken < count + 6, "dependent far too often"
         assert not decoder.add(random_combination(rows, dice)), "beyond full rank"
         assert decoder.packets() == packets
+        vectors = independent_vectors(count, dice)
+        drawn = Decoder(count)
+        assert all(drawn.add(combine(rows, list(vector))) for vector in vectors)
+        assert drawn.packets() == packets
         plain = Decoder(count)
         assert all(plain.add(row) for row in reversed(rows)) and plain.packets() == packets
 
