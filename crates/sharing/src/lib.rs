@@ -11,7 +11,9 @@
 //! first freezes its flows. [`Solver`] keeps the allocation while flows come and go and refills
 //! only what a change reaches: it starts from the flows at the links that the change touches,
 //! refills them with all others held, and adds those others whose bottleneck condition broke,
-//! until none did. The optimum being unique, what then holds everywhere is the optimum.
+//! until none did. The optimum being unique, what then holds everywhere is the optimum. Where a
+//! change reaches a great part of a large network, it refills all flows, which costs less than the
+//! rounds in which they would be added.
 //!
 //! **Senders.** In a decentralised emulation each sender keeps a [`FlowTable`], made from the
 //! topology and changed by [`Notice`]s alone: a flow has started, ended, or changed what it takes.

@@ -110,24 +110,29 @@ fn along_random_changes_the_shares_are_those_of_a_fresh_start() {
     eprintln!("{sequences} sequences, {steps} steps, relative difference up to {worst:.1e}");
 }
 
-/// Where a change reaches a small part of the flows, and where it reaches most.
+/// A network in which changes reach now few and now most of the flows, and ten of them.
+fn large(number: usize) -> Followed {
+    let mut dice = Dice(RandomStream::new(number as u64, "large changes"));
+    let links = dice.between(5, 100);
+    let mut followed = Followed::new(&mut dice, links);
+    for _ in 0..dice.between(450, 700) {
+        let whole = dice.one_in(2);
+        followed.start(&mut dice, whole);
+    }
+    followed.solve();
+    for _ in 0..10 {
+        followed.change(&mut dice);
+        let rates = followed.solve();
+        let found = difference(&rates, &followed.problem.solve());
+        assert!(found <= TOLERANCE, "sequence {number}: {found}");
+    }
+    followed
+}
+
 #[test]
 fn large_networks_follow_changes_too() {
-    for number in 0..count(6, 300) {
-        let mut dice = Dice(RandomStream::new(number as u64, "large changes"));
-        let links = dice.between(5, 100);
-        let mut followed = Followed::new(&mut dice, links);
-        for _ in 0..dice.between(450, 700) {
-            let whole = dice.one_in(2);
-            followed.start(&mut dice, whole);
-        }
-        followed.solve();
-        for _ in 0..10 {
-            followed.change(&mut dice);
-            let rates = followed.solve();
-            let found = difference(&rates, &followed.problem.solve());
-            assert!(found <= TOLERANCE, "sequence {number}: {found}");
-        }
+    for number in 0..count(6, 60) {
+        let mut followed = large(number);
         let rates = followed.solve();
         assert!(difference(&rates, &fill(&followed.problem)) <= TOLERANCE, "sequence {number}");
         for (link, key) in followed.links.iter().enumerate() {
@@ -139,6 +144,16 @@ fn large_networks_follow_changes_too() {
             let (load, sum) = (followed.solver.load(*key), carried.sum::<f64>());
             assert!((load - sum).abs() <= sum * TOLERANCE, "{number}: {load} {sum}");
         }
+    }
+}
+
+#[test]
+fn the_same_calls_give_the_same_bits() {
+    let [one, other] = [0, 0].map(large);
+    assert_eq!(one.solver.changed(), other.solver.changed());
+    for key in one.keys {
+        assert_eq!(one.solver.rate(key).to_bits(), other.solver.rate(key).to_bits());
+        assert_eq!(one.solver.bottleneck(key), other.solver.bottleneck(key));
     }
 }
 

@@ -132,3 +132,18 @@ fn what_a_link_carried_is_the_integral_of_its_load() {
     // 4 bit/s for 2 s, 10 for 1 s, 1 for 2 s.
     same(&[solver.carried(link)], &[20.0], 1e-12);
 }
+
+#[test]
+fn a_load_is_that_of_the_flows_that_are_left() {
+    // 10¹⁸ and a little differ by less than rounding does.
+    let mut solver = Solver::new();
+    let link = solver.add_link(NO_CAP);
+    let small = solver.add_flow(&[link], 1.0, 5.3);
+    let unlimited = solver.add_flow(&[link], 1.0, NO_CAP);
+    solver.solve();
+    same(&[solver.load(link)], &[Solver::UNLIMITED], 1e-12);
+    solver.remove_flow(unlimited);
+    same(&[solver.load(link)], &[5.3], 0.0);
+    solver.remove_flow(small);
+    same(&[solver.load(link)], &[0.0], 0.0);
+}
