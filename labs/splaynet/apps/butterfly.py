@@ -48,6 +48,8 @@ VIA_A, VIA_B, AROUND = b"a", b"b", b"c"  # trees; with coding, the edge from s
 AFRESH = COUNT  # instead of a packet's number: a combination drawn for it alone
 REPORT_EVERY = 0.02
 PATIENCE = 0.1  # seconds; what a report lacks for less long may be on its way
+AHEAD = 4  # packets that wait for one link while the other has none
+BACKLOG = 32  # steps; who waits behind more would be repeated once more before it is sent
 PACE = 0.98  # of the links' rate, so that queues drain after a stall
 BURST = 0.03  # seconds that a stalled sender catches up with at most
 
@@ -190,6 +192,8 @@ class Source:
         now = time.monotonic()
         for at in range(HEADER.size, len(report), 6):
             generation, have = struct.unpack_from("!IH", report, at)
+            if len(self.repairs) > BACKLOG:
+                break
             if now - self.sent.get(generation, now) < PATIENCE:
                 continue
             self.sent[generation] = now
@@ -213,8 +217,8 @@ class Source:
         while len(self.verdicts) < 2:
             while report := self.wire.receive(0):
                 self.learn(report)
-            # Both links are kept busy: what has no partner in its step waits for one.
-            while not all(waiting.values()):
+            # Both links are kept busy: what has no partner in its step waits for one, up to a few.
+            while not all(waiting.values()) and max(map(len, waiting.values())) < AHEAD:
                 step = self.repairs.pop(0) if self.repairs else next(first, None)
                 if step is None:
                     break
