@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::format::{escape, number};
 use crate::page::STYLE;
@@ -63,7 +63,15 @@ pub struct Line {
     #[serde(default)]
     pub style: Style,
     /// Its points. One that is not finite breaks the line.
+    #[serde(deserialize_with = "points")]
     pub points: Vec<(f64, f64)>,
+}
+
+/// JSON has no numbers that are not finite: they were written as `null`.
+fn points<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(f64, f64)>, D::Error> {
+    let points = Vec::<(Option<f64>, Option<f64>)>::deserialize(from)?;
+    let number = |value: Option<f64>| value.unwrap_or(f64::NAN);
+    Ok(points.into_iter().map(|(x, y)| (number(x), number(y))).collect())
 }
 
 /// How a line is drawn.
@@ -431,6 +439,15 @@ mod tests {
         assert!(svg.starts_with("<svg xmlns=") && svg.contains("ours") && svg.contains("--s0"));
         let csv = Figure::csv(&[figure(vec![(0.0, 9.25)])]);
         assert_eq!(csv.lines().nth(1), Some("\"A & B\",\"ours\",0,9.25"));
+    }
+
+    #[test]
+    fn gaps_survive_json() {
+        let gap = figure(vec![(0.0, 1.0), (1.0, f64::NAN), (2.0, 3.0)]);
+        let text = serde_json::to_string(&gap).unwrap();
+        let read: Figure = serde_json::from_str(&text).unwrap();
+        assert_eq!(read.html(), gap.html());
+        assert!(read.lines[0].points[1].1.is_nan());
     }
 
     #[test]

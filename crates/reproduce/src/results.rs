@@ -226,3 +226,56 @@ pub(crate) fn replace(path: &Path, contents: &[u8]) -> Result<()> {
     fs::write(&new, contents).map_err(|e| Error::io("write", &new, e))?;
     fs::rename(&new, path).map_err(|e| Error::io("write", path, e))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figure(holds: bool, trusted: bool) -> FigureResult {
+        let mut evidence = Evidence::default();
+        evidence.claim("what", "1", "1", holds);
+        let run = Ran { name: "<one>".to_owned(), trusted, ..Ran::default() };
+        FigureResult { id: "3.5".to_owned(), evidence, runs: vec![run], ..FigureResult::default() }
+    }
+
+    #[test]
+    fn the_worst_is_told() {
+        let judged = |holds, trusted| {
+            let mut figure = figure(holds, trusted);
+            figure.judge();
+            figure.doubt();
+            (figure.status, figure.exit_code, figure.evidence.notes.len())
+        };
+        assert_eq!(judged(true, true), (Status::Holds, 0, 0));
+        assert_eq!(judged(true, false), (Status::Untrusted, 3, 1));
+        assert_eq!(judged(false, false), (Status::Differs, 1, 1));
+    }
+
+    #[test]
+    fn a_busy_machine_and_unmet_expectations_are_noted() {
+        let mut figure = figure(true, true);
+        figure.runs[0].busy = Some(0.97);
+        figure.runs[0].unmet = vec!["flow.x.goodput > 1 Mbit/s".to_owned()];
+        figure.doubt();
+        let notes = figure.evidence.notes.join("\n");
+        assert!(notes.contains("97 %") && notes.contains("flow.x.goodput"), "{notes}");
+    }
+
+    #[test]
+    fn results_are_read_as_they_were_written_and_others_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let paper = &crate::splaynet::PAPER;
+        let mut results = Results::read(dir.path(), paper).unwrap();
+        results.figures.insert("3.5".to_owned(), figure(true, true));
+        results.write(dir.path(), paper).unwrap();
+        assert_eq!(Results::read(dir.path(), paper).unwrap(), results);
+        let page = fs::read_to_string(dir.path().join("index.html")).unwrap();
+        assert!(page.contains("&lt;one&gt;") && !page.contains("<one>"));
+        let other = Results { paper: "other".to_owned(), ..results };
+        other.write(dir.path(), paper).unwrap();
+        let error = Results::read(dir.path(), paper).unwrap_err();
+        assert!(error.text().contains("of other") && error.exit_code() == 2, "{}", error.text());
+        fs::write(dir.path().join("results.json"), "{").unwrap();
+        assert!(Results::read(dir.path(), paper).is_err());
+    }
+}

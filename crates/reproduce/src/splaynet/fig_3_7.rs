@@ -222,7 +222,7 @@ impl<'a> Observed<'a> {
             Axis::linear("time in s").from(0.0),
             Axis::linear("rate on the wire in Mbit/s").from(0.0).to(12.0),
         );
-        plot.note = "Received payload with its headers, each second.".to_owned();
+        "Received payload with its headers, each second.".clone_into(&mut plot.note);
         for (stream, (start, end)) in STREAMS.iter().zip(&self.times) {
             let mut rates = wire(self.run.flow_rate(stream, 1.0)?);
             rates.retain(|(at, _)| at + 0.5 > *start && at - 0.5 < *end);

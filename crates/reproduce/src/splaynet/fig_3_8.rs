@@ -76,7 +76,9 @@ fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
         let of = runs.iter().filter(|run| run.clock == clock && run.model == Some(model));
         let measured = lengths.iter().zip(of).map(|(length, run)| Measured::new(*length, run));
         let measured: Vec<Measured<'_>> = measured.collect::<Result<_>>()?;
-        measured.iter().for_each(|of| of.row(&mut table));
+        for of in &measured {
+            of.row(&mut table);
+        }
         claims(&measured, &mut evidence);
         if let Some(first) = measured.first() {
             let points = measured.iter().map(|of| (f64::from(of.length), of.mean)).collect();
