@@ -2,7 +2,7 @@
 
 import labs
 import simulators
-from machine import PROBE, last_json, run
+from machine import PROBE, Failure, last_json, run
 from networks import Mesh, permutation
 
 # What ns-3 puts around a packet on a point-to-point link; ours are told to cost the same.
@@ -163,10 +163,33 @@ def memory(table, repetitions, short):
             table.ours("sim-memory", "each", what, "B", mine["bytes_each"], *beside, at_most=limit)
 
 
+def models(table, repetitions, short):
+    """What a hop costs, and what a collapsed path saves: UDP over lines of routers."""
+    packets = 100_000 if short else 1_000_000
+    for _ in range(repetitions):
+        for links in (1, 4, 16):
+            lab = "".join(f'[node.n{n}]\nkind = "{"router" if 0 < n < links else "host"}"\n'
+                          for n in range(links + 1))
+            lab += "".join(link(f"n{n}", f"n{n + 1}", 1000, "1 ms", 1000) for n in range(links))
+            lab += (
+                f'[[flow]]\nfrom = "n0"\nto = "n{links}"\ntransport = "udp"\npacket = "1000 B"\n'
+                f'rate = "800 Mbit/s"\nsize = "{packets} kB"\n'
+            )
+            for model in ("hop", "collapsed"):
+                mine, record = labs.simulate(head("line", 60, f'model = "{model}"') + lab)
+                arrived = record["flows"][0]["received_bytes"] // 1000
+                if arrived != packets:
+                    raise Failure(f"{arrived} of {packets} packets arrived")
+                each = mine["cpu_s"] / packets * 1e9
+                what = f"{links} link{'s' if links > 1 else ''}, {model}"
+                table.ours("sim-models", what, "a packet", "ns", each)
+
+
 ROWS = {
     "sim-dumbbell": dumbbell,
     "sim-flow": one_flow,
     "sim-fat-tree": fat_tree,
     "sim-fluid": fluid,
     "sim-memory": memory,
+    "sim-models": models,
 }

@@ -144,9 +144,8 @@ impl FlowTable {
 
     /// What a flow that is about to start may have meanwhile: an even part of each link.
     pub fn entry(&self, links: impl IntoIterator<Item = LinkKey>) -> Bandwidth {
-        let even = |link: LinkKey| {
-            self.solver.capacity(link) / (self.solver.flows_on(link) + 1) as f64
-        };
+        let even =
+            |link: LinkKey| self.solver.capacity(link) / (self.solver.flows_on(link) + 1) as f64;
         bandwidth(links.into_iter().map(even).fold(f64::INFINITY, f64::min))
     }
 
