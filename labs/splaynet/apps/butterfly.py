@@ -47,11 +47,13 @@ DATA, REPORT = b"D", b"R"
 VIA_A, VIA_B, AROUND = b"a", b"b", b"c"  # trees; with coding, the edge from s
 AFRESH = COUNT  # instead of a packet's number: a combination drawn for it alone
 REPORT_EVERY = 0.02
-PATIENCE = 0.1  # seconds; what a report lacks for less long may be on its way
+PATIENCE = 0.3  # seconds that a repeated packet may be on its way
+SILENCE = 0.15  # seconds after which a sink takes what is missing for lost
+SLACK = 6  # generations; what is missing from older ones than that, on every way, is lost
 AHEAD = 4  # packets that wait for one link while the other has none
 BACKLOG = 32  # steps; who waits behind more would be repeated once more before it is sent
 PACE = 0.98  # of the links' rate, so that queues drain after a stall
-BURST = 0.03  # seconds that a stalled sender catches up with at most
+BURST = 0.06  # seconds that a stalled sender catches up with at most
 
 Step = list[tuple[str, bytes, int, int]]  # to whom, tree, generation, packet
 
@@ -159,7 +161,8 @@ class Source:
         self.dice = random.Random(f"coding {options.seed}")
         self.rows: tuple[int, list[bytes]] = (-1, [])
         self.factors: list[bytes] = []
-        self.sent: dict[int, float] = {}
+        self.passed = -1  # the newest generation that was sent as a whole
+        self.again: dict[int, float] = {}  # when a generation may be repeated once more
         self.repairs: list[Step] = []
         self.repeated = 0
         self.verdicts: dict[bytes, bool] = {}
@@ -168,7 +171,7 @@ class Source:
         """The file once."""
         for generation in range(self.total):
             yield from steps_of(self.scheme, generation)
-            self.sent[generation] = time.monotonic()
+            self.passed = generation
 
     def packet(self, tree: bytes, generation: int, number: int) -> bytes:
         """A packet of the file, or a random combination of its generation."""
@@ -194,9 +197,9 @@ class Source:
             generation, have = struct.unpack_from("!IH", report, at)
             if len(self.repairs) > BACKLOG:
                 break
-            if now - self.sent.get(generation, now) < PATIENCE:
+            if generation > self.passed or now < self.again.get(generation, now):
                 continue
-            self.sent[generation] = now
+            self.again[generation] = now + PATIENCE
             if self.scheme == "coding":
                 fresh = [("a", VIA_A, generation, AFRESH), ("b", VIA_B, generation, AFRESH)]
                 again = [fresh] * ((COUNT - have + 1) // 2)
@@ -303,12 +306,19 @@ class Sink:
         self.parts: dict[int, bytes] = {}
         self.packets = self.useless = 0
         self.verdict = 0
+        direct = {VIA_A} if node == "t1" else {VIA_B}
+        ways = {"coding": direct | {AROUND}, "trees": {VIA_A, VIA_B}}
+        ways["packing"] = {VIA_A, VIA_B, AROUND}
+        self.newest = dict.fromkeys(ways[options.scheme], -1)  # generation, by the way it came
+        self.heard = time.monotonic()
 
     def take(self, packet: bytes) -> None:
         """One packet of the file."""
-        _, _, number, generation = HEADER.unpack_from(packet)
+        _, way, number, generation = HEADER.unpack_from(packet)
         body = packet[HEADER.size :]
         self.packets += 1
+        self.newest[way] = max(self.newest[way], generation)
+        self.heard = time.monotonic()
         if generation in self.parts:
             self.useless += 1
         elif self.scheme == "coding":
@@ -332,9 +342,11 @@ class Sink:
             self.verdict = 1 if data == content(self.size, self.seed) else 2
 
     def report(self) -> bytes:
-        """What is missing, for s."""
+        """What is missing, for s. Ways keep the order: newer packets tell that older are lost."""
         report = HEADER.pack(REPORT, self.node[1:].encode(), self.verdict, 0)
-        lacking = (at for at in range(self.total) if at not in self.parts)
+        silent = self.packets > 0 and time.monotonic() - self.heard > SILENCE
+        due = self.total if silent else min(self.newest.values()) - SLACK
+        lacking = (at for at in range(due) if at not in self.parts)
         for generation, _ in zip(lacking, range(100)):
             if self.scheme == "coding":
                 have = self.decoders[generation].rank if generation in self.decoders else 0
