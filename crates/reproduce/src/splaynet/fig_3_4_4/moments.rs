@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use base::{Bytes, Direction, FlowId, NodeId, Span, Time};
+use base::{Bytes, Direction, NodeId, Span, Time};
 use lab::plan::{Flow, Plan, Traffic};
 use record::{FlowKind, ShareSample};
 
@@ -119,7 +119,7 @@ fn moment(plan: &Plan, oracle: &mut Oracle<'_>, group: &[ShareSample]) -> Option
         None => None,
     };
     Some(Moment {
-        at: at.as_nanos() as f64 / 1e9,
+        at: at.as_secs_f64(),
         live,
         missing: shares.iter().filter(|share| share.is_none()).count(),
         draining: drain.len(),
@@ -154,46 +154,163 @@ fn kind(flow: &Flow, overhead: Bytes) -> Option<(FlowKind, Option<u64>)> {
     }
 }
 
-/// What TCP flows achieved in whole seconds, as a part of the payload that their mean share has
-/// room for: seconds that begin at least one second after the flow did.
+/// What a TCP flow achieved in a whole second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Achieved {
+    /// Payload that arrived, bit/s.
+    pub(super) goodput: f64,
+    /// The payload that its mean share has room for, bit/s.
+    pub(super) room: f64,
+}
+
+/// What TCP flows achieved in whole seconds that begin at least one second after the flow did.
 pub(super) fn achieved(
     plan: &Plan,
     samples: &[ShareSample],
-    payload: f64,
-    goodput: &dyn Fn(FlowId) -> Vec<(f64, f64)>,
-) -> Vec<(f64, f64)> {
+    goodputs: &[Vec<(f64, f64)>],
+) -> Vec<Achieved> {
+    let payload = tcp_payload(plan);
     let mut shares: BTreeMap<Key, Vec<(f64, f64)>> = BTreeMap::new();
     for row in samples {
-        let middle = (row.at.as_nanos() as f64 - row.interval.as_nanos() as f64 / 2.0) / 1e9;
         let key = (row.from, row.to, row.kind);
-        shares.entry(key).or_default().extend(row.share.map(|share| (middle, share as f64)));
+        let share = row.share.map(|share| (row.at.as_secs_f64(), share as f64));
+        shares.entry(key).or_default().extend(share);
     }
-    let mut ratios = Vec::new();
-    for (index, flow) in plan.flows.iter().enumerate() {
+    let mut found = Vec::new();
+    for (flow, goodput) in plan.flows.iter().zip(goodputs) {
         let Some((FlowKind::Stream, _)) = kind(flow, plan.overhead) else { continue };
         let (start, end) = life(flow, plan);
-        let (from, until) = (start.as_nanos() as f64 / 1e9 + 1.0, end.as_nanos() as f64 / 1e9);
         let Some(own) = shares.get(&(flow.from, flow.to, FlowKind::Stream)) else { continue };
-        for (middle, rate) in goodput(FlowId(index as u32)) {
+        for (middle, goodput) in goodput {
             let (first, last) = (middle - 0.5, middle + 0.5);
             let within: Vec<f64> =
-                own.iter().filter(|(at, _)| (first..last).contains(at)).map(|s| s.1).collect();
-            if first < from || last > until || within.is_empty() {
-                continue;
+                own.iter().filter(|(at, _)| first < *at && *at <= last).map(|s| s.1).collect();
+            let whole = first >= start.as_secs_f64() + 1.0 && last <= end.as_secs_f64();
+            if whole && !within.is_empty() {
+                let mean = within.iter().sum::<f64>() / within.len() as f64;
+                found.push(Achieved { goodput: *goodput, room: mean * payload });
             }
-            let mean = within.iter().sum::<f64>() / within.len() as f64;
-            ratios.push((middle, rate / (mean * payload)));
         }
     }
-    ratios
+    found
 }
 
 /// Which part of a full segment's bytes on a link is TCP payload.
-pub(super) fn tcp_payload(plan: &Plan) -> f64 {
+fn tcp_payload(plan: &Plan) -> f64 {
     let headers = 20 + 20 + 12;
     let mtu = |link: &lab::plan::Link| {
         Direction::BOTH.map(|d| link.directions[d.index()].mtu.count()).into_iter().min()
     };
     let mtu = plan.links.iter().filter_map(mtu).min().unwrap_or(1500);
     mtu.saturating_sub(headers) as f64 / (mtu + plan.overhead.count()) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// Two streams share 10 Mbit/s for a second; the third flow's datagrams come later.
+    const LAB: &str = r#"
+        [lab]
+        model = "collapsed"
+        window = "off"
+        duration = "4 s"
+        interval = "50 ms"
+        [node.a]
+        [node.b]
+        [node.c]
+        [node.r]
+        kind = "router"
+        [[link]]
+        ends = ["a", "r"]
+        rate = "10 Mbit/s"
+        delay = "5 ms"
+        [[link]]
+        ends = ["r", "b"]
+        [[link]]
+        ends = ["r", "c"]
+        [[flow]]
+        from = "a"
+        to = "b"
+        [[flow]]
+        from = "a"
+        to = "c"
+        start = "1 s"
+        duration = "1 s"
+        [[flow]]
+        name = "udp"
+        from = "a"
+        to = "c"
+        transport = "udp"
+        rate = "1 Mbit/s"
+        packet = "434 B"
+        start = "3 s"
+    "#;
+
+    fn plan() -> Plan {
+        lab::parse("shares", LAB, Path::new(".")).unwrap().plans.swap_remove(0)
+    }
+
+    fn row(plan: &Plan, ms: u64, flow: usize, share: u64) -> ShareSample {
+        let flow = &plan.flows[flow];
+        let (kind, demand) = kind(flow, plan.overhead).unwrap();
+        ShareSample {
+            at: Time::ZERO + Span::from_millis(ms),
+            interval: plan.interval,
+            from: flow.from,
+            to: flow.to,
+            flow: 7,
+            kind,
+            share: Some(share),
+            demand,
+            sent_bytes: 100,
+        }
+    }
+
+    #[test]
+    fn shares_are_held_against_those_of_the_flows_that_live() {
+        let plan = plan();
+        let changes: Vec<_> = changes(&plan).iter().map(|at| at.as_nanos() / 1_000_000).collect();
+        assert_eq!(changes, [0, 1000, 2000, 3000, 4000]);
+        let demand = row(&plan, 0, 2, 0).demand;
+        // 434 B and 66 B of headers.
+        assert_eq!(demand, Some(1_152_073));
+        let silent = ShareSample { sent_bytes: 0, ..row(&plan, 2300, 1, 5_000_000) };
+        let samples = [
+            row(&plan, 50, 0, 1),
+            row(&plan, 500, 0, 10_000_000),
+            row(&plan, 1050, 0, 10_000_000),
+            row(&plan, 1100, 0, 5_000_000),
+            row(&plan, 1100, 1, 5_500_000),
+            row(&plan, 2150, 0, 5_000_000),
+            row(&plan, 2150, 1, 5_000_000),
+            row(&plan, 2300, 0, 10_000_000),
+            silent,
+            row(&plan, 3500, 0, 8_847_927),
+        ];
+        let found = moments(&plan, &samples, Span::from_millis(100)).unwrap();
+        let at: Vec<_> = found.iter().map(|m| (m.at * 1e3).round() as u64).collect();
+        assert_eq!(at, [500, 1100, 2150, 2300, 3500], "the others follow a change too soon");
+        let worst: Vec<_> = found.iter().map(|m| (m.worst() * 1e6).round() as u64).collect();
+        assert_eq!(worst, [0, 100_000, 0, 0, 0]);
+        let counts = |m: &Moment| [m.live, m.missing, m.draining, m.strange];
+        let counts: Vec<_> = found.iter().map(counts).collect();
+        let expected = [[1, 0, 0, 0], [2, 0, 0, 0], [1, 0, 1, 0], [1, 0, 0, 1], [2, 1, 0, 0]];
+        assert_eq!(counts, expected);
+    }
+
+    #[test]
+    fn goodput_is_set_beside_the_mean_share_of_the_same_second() {
+        let plan = plan();
+        let samples: Vec<_> = (1..=40)
+            .map(|step| row(&plan, step * 50, 0, if step < 30 { 10_000_000 } else { 5_000_000 }))
+            .collect();
+        let goodputs = [vec![(0.5, 9e6), (1.5, 7e6), (2.5, 1.0)], vec![], vec![]];
+        let found = achieved(&plan, &samples, &goodputs);
+        // The first second is too early, the third has no shares.
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!((found[0].goodput as u64, found[0].room as u64), (7_000_000, 6_825_747));
+    }
 }
