@@ -35,9 +35,8 @@ const LINK: f64 = 10.0;
 const WIRE: f64 = 1538.0 / 1448.0;
 /// The labs' sampling interval in seconds.
 const STEP: f64 = 0.1;
-/// How far from its share a stream's mean in a phase may be where shares are enforced.
-const ENFORCED: f64 = 0.03;
-/// The same where TCP finds them at a drop-tail queue, in phases that give it time.
+/// How far from its share a stream's mean in a phase may be where TCP finds it at a drop-tail
+/// queue, in phases that give it time.
 const FOUND: f64 = 0.2;
 /// So many seconds are time enough.
 const LONG: f64 = 30.0;
@@ -55,10 +54,13 @@ struct Scale {
     settle: f64,
     /// The shortest rest of a phase that counts, in seconds.
     least: f64,
+    /// How far from its share a stream's mean in a phase may be where shares are enforced: a
+    /// segment that is sent again holds up the payload behind it for a while.
+    allowed: f64,
 }
 
-const FULL: Scale = Scale { megabytes: 50.0, apart: 5.0, settle: 1.0, least: 1.0 };
-const SHORT: Scale = Scale { megabytes: 5.0, apart: 2.0, settle: 0.4, least: 0.5 };
+const FULL: Scale = Scale { megabytes: 50.0, apart: 5.0, settle: 1.0, least: 1.0, allowed: 0.03 };
+const SHORT: Scale = Scale { megabytes: 5.0, apart: 2.0, settle: 0.4, least: 0.5, allowed: 0.1 };
 
 fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
     let scale = stage.size(FULL, SHORT);
@@ -173,7 +175,7 @@ impl<'a> Observed<'a> {
         let paper = "10 | 5 5 | 3.3 3.3 3.3 | 5 5 | 10 Mbit/s";
         let label = label(self.run);
         if enforced(self.run) {
-            let holds = !texts.is_empty() && any.mean <= ENFORCED;
+            let holds = !texts.is_empty() && any.mean <= self.scale.allowed;
             let what = format!("{title}: shares in each phase ({label})");
             evidence.claim(what, paper, format!("{all}, {spread}"), holds);
         } else if let Some(long) = long {
@@ -267,7 +269,7 @@ fn evidence(runs: &[Run], scale: Scale) -> Result<Evidence> {
                 format!("{title}: all is delivered ({})", label(run)),
                 "after about 150 s",
                 format!("after {end:.1} s; {least:.1} s if the link is never idle"),
-                all && (0.99..=1.03).contains(&(end / least)),
+                all && (0.99..=1.05).contains(&(end / least)),
             );
             evidence.plots.push(observed.plot(title)?);
         }
