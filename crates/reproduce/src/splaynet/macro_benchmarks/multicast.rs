@@ -177,7 +177,7 @@ fn compare(evidence: &mut Evidence, times: &[(&Variant, Vec<f64>)]) {
             format!("{ours:.2} s, hop {a:.2} to {b:.2} s ({apart:+.0} % beside 100 packets)"),
             (a.min(b) * 0.9..=a.max(b) * 1.1).contains(&ours),
         );
-        agree(evidence, &format!("{what} completion in s with even shares"), at, &pair, 0.15);
+        agree(evidence, &format!("{what} completion in s with even shares"), at, &pair, 0.2);
     }
 }
 
