@@ -11,6 +11,12 @@ use super::oracle::Oracle;
 /// A queue never takes longer to drain.
 const LONGEST_DRAIN: Span = Span::from_secs(5);
 
+/// Senders of datagrams report so often what they have sent.
+const PERIOD: Span = Span::from_millis(50);
+
+/// About a full packet's bytes on a link.
+const LARGEST_PACKET: f64 = 1600.0;
+
 /// Headers of a datagram on a link without overhead: IPv4 and UDP.
 const DATAGRAM_HEADERS: u64 = 28;
 
@@ -46,10 +52,15 @@ pub(super) fn life(flow: &Flow, plan: &Plan) -> (Time, Time) {
     (flow.start, Time::ZERO + end.min(plan.duration))
 }
 
-/// All moments at which flows start or end, in order.
+/// All moments at which flows start or end, in order. That datagrams have ended shows only when a
+/// period has passed without them.
 pub(super) fn changes(plan: &Plan) -> Vec<Time> {
-    let lives = plan.flows.iter().map(|flow| life(flow, plan));
-    let mut changes: Vec<Time> = lives.flat_map(|(start, end)| [start, end]).collect();
+    let ends = |flow: &Flow| {
+        let (start, end) = life(flow, plan);
+        let paced = matches!(flow.traffic, Traffic::Paced { .. });
+        [start, if paced { end + PERIOD } else { end }]
+    };
+    let mut changes: Vec<Time> = plan.flows.iter().flat_map(ends).collect();
     changes.sort_unstable();
     changes.dedup();
     changes
@@ -109,7 +120,7 @@ fn moment(plan: &Plan, oracle: &mut Oracle<'_>, group: &[ShareSample]) -> Option
     let live = flows.len();
     let left = rows.into_values().flatten();
     let (drain, strange): (Vec<_>, Vec<_>) =
-        left.partition(|row| row.sent_bytes > 0 && has_ended(plan, row));
+        left.partition(|row| may_send(row) && has_ended(plan, row));
     shares.extend(drain.iter().map(|row| Some(row.share)));
     flows.extend(&drain);
     let fair = oracle.shares(&flows)?;
@@ -127,6 +138,14 @@ fn moment(plan: &Plan, oracle: &mut Oracle<'_>, group: &[ShareSample]) -> Option
         errors: shares.iter().zip(&fair).filter_map(error).collect(),
         demands,
     })
+}
+
+/// Whether a flow has sent something lately, or has so small a share that its next packet takes
+/// longer than a sampling interval.
+fn may_send(row: &ShareSample) -> bool {
+    let bytes = row.share.map(|share| share as f64 / 8.0 * row.interval.as_secs_f64());
+    let slow = bytes.is_some_and(|bytes| bytes < LARGEST_PACKET);
+    row.sent_bytes > 0 || (row.kind == FlowKind::Stream && slow)
 }
 
 /// Whether a flow between these nodes was to end within the seconds before.
@@ -273,7 +292,7 @@ mod tests {
     fn shares_are_held_against_those_of_the_flows_that_live() {
         let plan = plan();
         let changes: Vec<_> = changes(&plan).iter().map(|at| at.as_nanos() / 1_000_000).collect();
-        assert_eq!(changes, [0, 1000, 2000, 3000, 4000]);
+        assert_eq!(changes, [0, 1000, 2000, 3000, 4050]);
         let demand = row(&plan, 0, 2, 0).demand;
         // 434 B and 66 B of headers.
         assert_eq!(demand, Some(1_152_073));
