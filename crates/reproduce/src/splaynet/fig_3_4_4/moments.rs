@@ -292,7 +292,7 @@ mod tests {
     fn shares_are_held_against_those_of_the_flows_that_live() {
         let plan = plan();
         let changes: Vec<_> = changes(&plan).iter().map(|at| at.as_nanos() / 1_000_000).collect();
-        assert_eq!(changes, [0, 1000, 2000, 3000, 4050]);
+        assert_eq!(changes, [0, 1000, 2000, 3000, 4000, 4050]);
         let demand = row(&plan, 0, 2, 0).demand;
         // 434 B and 66 B of headers.
         assert_eq!(demand, Some(1_152_073));
