@@ -140,6 +140,9 @@ pub struct Entry {
     pub hosts: BTreeMap<String, i32>,
     /// Empty folders outside the lab that it used as mount points.
     pub mount_points: Vec<PathBuf>,
+    /// Whether it asks for real-time scheduling.
+    #[serde(default)]
+    pub realtime: bool,
 }
 
 /// What an entry's processes are doing.
@@ -176,6 +179,7 @@ impl Entry {
             started_unix: now.map_or(0, |d| d.as_secs()),
             hosts: BTreeMap::new(),
             mount_points: Vec::new(),
+            realtime: false,
         })
     }
 
@@ -370,13 +374,6 @@ impl Registry {
         Ok(listing)
     }
 
-    /// How many labs are registered. Cheap, because entries are not read: one that was killed
-    /// counts until it is swept.
-    pub fn count(&self) -> usize {
-        let files = fs::read_dir(&self.dir).into_iter().flatten().flatten();
-        files.filter(|file| file.path().extension().is_some_and(|e| e == "json")).count()
-    }
-
     /// Removes the entries of labs that are gone, with their mount points where these are empty,
     /// and returns them: their runs were killed.
     pub fn sweep(&self) -> Result<Vec<Entry>, RegistryError> {
@@ -489,7 +486,6 @@ mod tests {
         let second = registry.register(entry("ring", "0b0b0b", &child)).unwrap();
         assert_eq!(first.entry().name, "ring");
         assert_eq!(second.entry().name, "ring-2");
-        assert_eq!(registry.count(), 2);
         assert_eq!(registry.find("ring-2").unwrap().unwrap().id, "0b0b0b");
         assert_eq!(registry.find("0a0a0a").unwrap().unwrap().name, "ring");
         assert!(registry.find("star").unwrap().is_none());

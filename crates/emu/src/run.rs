@@ -139,7 +139,7 @@ pub fn run(
             return Err(error);
         }
     };
-    let mut usher = Usher { plan, folder: &folder, registration: None, others: None };
+    let mut usher = Usher { plan, folder: &folder, registration: None, entries: 0 };
     let ending = attend(&mut handle, options.starter.as_deref(), &mut usher, progress);
     drop(usher);
     handle.end();
@@ -277,8 +277,8 @@ struct Usher<'a> {
     plan: &'a Plan,
     folder: &'a RunFolder,
     registration: Option<(Registry, Registration)>,
-    /// Other labs, as the lab has been told.
-    others: Option<u32>,
+    /// Labs that were registered when the lab was told of them.
+    entries: usize,
 }
 
 impl Usher<'_> {
@@ -289,6 +289,7 @@ impl Usher<'_> {
         let entry = Entry::new(&self.plan.name, self.folder.id(), std::process::id(), init, path);
         let registered = entry.and_then(|mut entry| {
             entry.hosts = hosts;
+            entry.realtime = self.plan.realtime;
             let registry = Registry::open()?;
             let registration = registry.register(entry)?;
             Ok((registry, registration))
@@ -307,12 +308,24 @@ impl Usher<'_> {
 
     /// Tells the lab how many others there are, where it does not know yet.
     fn tell_others(&mut self, handle: &LabHandle) {
-        let count = self.registration.as_ref().map_or(1, |(registry, _)| registry.count());
-        let others = count.saturating_sub(1) as u32;
-        if self.others.replace(others) != Some(others) {
-            message::send(handle.channel(), &ToLab::Others(others));
+        let Some((registry, own)) = &self.registration else { return };
+        let count = entries(registry);
+        if self.entries == count {
+            return;
         }
+        self.entries = count;
+        // Reading them all is for when something has changed.
+        let live = registry.list().map(|listing| listing.live).unwrap_or_default();
+        let others = || live.iter().filter(|lab| lab.id != own.entry().id);
+        let realtime = others().filter(|lab| lab.realtime).count() as u32;
+        message::send(handle.channel(), &ToLab::Others { labs: others().count() as u32, realtime });
     }
+}
+
+/// How many files the registry has.
+fn entries(registry: &Registry) -> usize {
+    let files = std::fs::read_dir(registry.dir()).into_iter().flatten().flatten();
+    files.filter(|file| file.path().extension().is_some_and(|e| e == "json")).count()
 }
 
 /// SIGINT, SIGTERM and SIGHUP as bytes in a pipe, for as long as this lives.

@@ -346,7 +346,9 @@ impl Running {
             match hear(&mut self.channel) {
                 Heard::Nothing => break,
                 Heard::End | Heard::Message(ToLab::Stop) => self.stopped = true,
-                Heard::Message(ToLab::Others(labs)) => self.meter.others(labs),
+                Heard::Message(ToLab::Others { labs, realtime }) => {
+                    self.meter.others(labs, realtime);
+                }
                 Heard::Message(ToLab::Start) => {}
             }
         }
@@ -536,7 +538,7 @@ fn told_to_start(channel: &mut BufReader<UnixStream>, meter: &mut Meter) -> bool
     loop {
         match hear(channel) {
             Heard::Message(ToLab::Start) => return true,
-            Heard::Message(ToLab::Others(labs)) => meter.others(labs),
+            Heard::Message(ToLab::Others { labs, realtime }) => meter.others(labs, realtime),
             Heard::Message(ToLab::Stop) | Heard::End => return false,
             Heard::Nothing => {}
         }

@@ -47,9 +47,10 @@ pub(super) struct Meter {
     looks: Vec<CpuTimes>,
     next: Time,
     busiest: f64,
-    /// Other labs now, and the most so far.
-    others: u32,
+    /// The most other labs so far.
     most_others: u32,
+    /// Other labs that ask for real-time scheduling now.
+    rivals: u32,
     /// What the data path was told last.
     share: f64,
 }
@@ -63,15 +64,15 @@ impl Meter {
             looks: vec![start.machine],
             next: Time::ZERO + PERIOD,
             busiest: 0.0,
-            others: 0,
             most_others: 0,
+            rivals: 0,
             share: REALTIME_SHARE,
         }
     }
 
-    /// So many other labs run now.
-    pub(super) fn others(&mut self, labs: u32) {
-        self.others = labs;
+    /// So many other labs run now, and so many of them ask for real-time scheduling.
+    pub(super) fn others(&mut self, labs: u32, realtime: u32) {
+        self.rivals = realtime;
         self.most_others = self.most_others.max(labs);
     }
 
@@ -85,7 +86,7 @@ impl Meter {
         let look = CpuTimes::read().ok()?;
         self.enter(look);
         let before = self.looks.iter().rev().nth(1).copied().unwrap_or_default();
-        let share = allowance(look.since(before).busy_share(), self.others, sched::cpus());
+        let share = allowance(look.since(before).busy_share(), self.rivals, sched::cpus());
         let changed = (share - self.share).abs() > 1e-9;
         self.share = share;
         changed.then_some(share)
@@ -126,11 +127,11 @@ impl Meter {
 
 /// The share of a CPU from which on a data path does without real-time scheduling. Where the
 /// machine has time left, nobody goes short; where several labs fill it, each has its part.
-fn allowance(busy: f64, others: u32, cpus: usize) -> f64 {
-    if busy < FULL || others == 0 {
+fn allowance(busy: f64, rivals: u32, cpus: usize) -> f64 {
+    if busy < FULL || rivals == 0 {
         return REALTIME_SHARE;
     }
-    (TOGETHER * cpus as f64 / (f64::from(others) + 1.0)).min(REALTIME_SHARE)
+    (TOGETHER * cpus as f64 / (f64::from(rivals) + 1.0)).min(REALTIME_SHARE)
 }
 
 #[cfg(test)]
@@ -163,8 +164,9 @@ mod tests {
     #[test]
     fn the_most_others_are_kept() {
         let mut meter = Meter::start();
-        meter.others(3);
-        meter.others(1);
+        meter.others(3, 2);
+        meter.others(1, 0);
+        assert_eq!(meter.rivals, 0);
         let (load, steal) = meter.finish(&Report::default());
         assert_eq!(load.other_labs, 3);
         assert!((0.0..=1.0).contains(&load.busy) && load.busiest >= load.busy && steal >= 0.0);

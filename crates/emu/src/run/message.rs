@@ -26,8 +26,8 @@ pub(super) enum FromLab {
 pub(super) enum ToLab {
     /// Begin: the lab stands and waits for this.
     Start,
-    /// So many other labs of this user run now.
-    Others(u32),
+    /// So many other labs of this user run now, and so many of them ask for real-time scheduling.
+    Others { labs: u32, realtime: u32 },
     /// End now, in order.
     Stop,
 }
@@ -56,10 +56,8 @@ mod tests {
         assert!(!text.contains('\n'));
         assert_eq!(parse(&text), Some(message));
         assert_eq!(parse::<ToLab>("\"stop\"\n"), Some(ToLab::Stop));
-        assert_eq!(
-            parse(&serde_json::to_string(&ToLab::Others(3)).unwrap()),
-            Some(ToLab::Others(3))
-        );
+        let others = ToLab::Others { labs: 3, realtime: 1 };
+        assert_eq!(parse(&serde_json::to_string(&others).unwrap()), Some(others));
         assert_eq!(parse::<ToLab>("\"dance\""), None);
     }
 }
