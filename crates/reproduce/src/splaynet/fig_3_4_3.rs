@@ -23,8 +23,8 @@ const ATTEMPTS: usize = 3;
 const SETTLED_S: f64 = 3.0;
 /// How far a copy's goodput may be from what one has alone.
 const GOODPUT: f64 = 0.01;
-/// How far its round trips may be from what they take alone, in milliseconds: twice the lateness
-/// that the lab tolerates, because they go both ways.
+/// How far its round trips may be from what they take alone, in milliseconds. Stalls of a machine
+/// are as long.
 const ROUND_TRIP_MS: f64 = 2.0;
 
 /// What one copy got.
