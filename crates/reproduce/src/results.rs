@@ -89,6 +89,9 @@ pub struct Ran {
     pub folder: String,
     /// Whether its numbers are the network's, not the machine's.
     pub trusted: bool,
+    /// How often it was made: again while it was not trusted.
+    #[serde(default)]
+    pub tries: u32,
     /// Whether it was made to meet the machine's limit, and trust was not expected.
     #[serde(default)]
     pub beyond_limit: bool,
@@ -123,6 +126,9 @@ impl FigureResult {
         let mut notes = Vec::new();
         for run in &self.runs {
             let which = format!("{} ({})", run.name, crate::run::label(run.clock, run.model));
+            if run.trusted && run.tries > 1 {
+                notes.push(format!("Run {which} was trusted on attempt {}.", run.tries));
+            }
             if !run.trusted && !run.beyond_limit {
                 notes.push(format!("Run {which} was not trusted: {}.", run.reasons.join("; ")));
             }
@@ -199,6 +205,7 @@ impl From<&crate::Run> for Ran {
             model: run.model,
             folder: run.folder.path().display().to_string(),
             trusted,
+            tries: run.tries,
             beyond_limit: false,
             busy: run.record.load.as_ref().map(|load| load.busy),
             reasons: verdict.filter(|_| !trusted).map(|v| v.reasons).unwrap_or_default(),

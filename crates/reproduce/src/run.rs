@@ -19,6 +19,8 @@ pub struct Run {
     pub clock: Clock,
     /// How its network was modelled; `None` where the lab says it.
     pub model: Option<Model>,
+    /// How often it was made until it was trusted, or given up.
+    pub tries: u32,
     /// Its summary.
     pub record: RunRecord,
     /// Where everything is.

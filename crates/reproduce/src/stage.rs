@@ -19,6 +19,10 @@ use crate::{Error, Figure, FigureResult, Paper, Plot, Ran, Result, Results, Run,
 /// Between looks at running children.
 const PATIENCE: Duration = Duration::from_millis(20);
 
+/// A run on the wall clock that is not trusted is made again, so many times in all: stalls of a
+/// machine pass.
+const TRIES: u32 = 3;
+
 /// How a network is modelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -177,13 +181,18 @@ impl Stage<'_> {
     /// Makes runs: those on the virtual clock on all cores, then those on the wall clock one after
     /// the other. Results are in the order of the jobs.
     pub fn run(&mut self, jobs: &[Job]) -> Result<Vec<Run>> {
-        self.run_at_once(jobs, 1)
+        self.run_at_once(jobs, 1, TRIES)
     }
 
     /// The same with all runs on the wall clock at the same time: for those that leave the machine
-    /// mostly idle, or that are about being many. They begin when all networks stand.
+    /// mostly idle. They begin when all networks stand.
     pub fn run_together(&mut self, jobs: &[Job]) -> Result<Vec<Run>> {
-        self.run_at_once(jobs, usize::MAX)
+        self.run_at_once(jobs, usize::MAX, TRIES)
+    }
+
+    /// The same with whatever comes of it, trusted or not: for runs that are about being many.
+    pub fn run_together_once(&mut self, jobs: &[Job]) -> Result<Vec<Run>> {
+        self.run_at_once(jobs, usize::MAX, 1)
     }
 
     /// Takes runs for what they were made for: to meet the machine's limit. That they are not
@@ -193,13 +202,31 @@ impl Stage<'_> {
         self.ran.iter_mut().filter(|ran| met(ran)).for_each(|ran| ran.beyond_limit = true);
     }
 
-    fn run_at_once(&mut self, jobs: &[Job], at_once: usize) -> Result<Vec<Run>> {
+    fn run_at_once(&mut self, jobs: &[Job], at_once: usize, tries: u32) -> Result<Vec<Run>> {
         self.total += jobs.len();
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let mut runs: Vec<Option<Run>> = vec![None; jobs.len()];
         for (clock, limit) in [(Clock::Virtual, cores), (Clock::Wall, at_once)] {
             let of: Vec<usize> = (0..jobs.len()).filter(|i| jobs[*i].clock == clock).collect();
             self.batch(jobs, &of, limit, &mut runs)?;
+        }
+        for again in 2..=tries {
+            let late = |run: &Option<Run>| {
+                run.as_ref().is_some_and(|run| run.clock == Clock::Wall && !run.trusted())
+            };
+            let of: Vec<usize> = (0..jobs.len()).filter(|at| late(&runs[*at])).collect();
+            self.total += of.len();
+            let old: Vec<Option<Run>> = of.iter().map(|at| runs[*at].take()).collect();
+            self.batch(jobs, &of, at_once, &mut runs)?;
+            for run in old.into_iter().flatten() {
+                let folder = run.folder.path();
+                fs::remove_dir_all(folder).map_err(|e| Error::io("remove", folder, e))?;
+            }
+            for at in of {
+                if let Some(run) = &mut runs[at] {
+                    run.tries = again;
+                }
+            }
         }
         let runs: Vec<Run> = runs.into_iter().flatten().collect();
         self.ran.extend(runs.iter().map(Ran::from));
@@ -281,7 +308,8 @@ impl Stage<'_> {
 fn read(job: &Job, child: Child) -> Result<Run> {
     let folder = RunFolder::open(&child.finish()?)?;
     let record = folder.read_record()?;
-    Ok(Run { name: job.name.clone(), clock: job.clock, model: job.model, record, folder })
+    let (name, clock, model) = (job.name.clone(), job.clock, job.model);
+    Ok(Run { name, clock, model, tries: 1, record, folder })
 }
 
 fn runs_of(out: &Path, figure: &Figure) -> PathBuf {

@@ -12,6 +12,7 @@ pub mod process;
 pub mod sched;
 pub mod socket;
 pub mod sysctl;
+pub mod timer;
 pub mod tun;
 
 pub use error::Error;

@@ -6,11 +6,9 @@ use std::sync::{Arc, mpsc};
 
 use base::{Span, Time};
 use lab::plan::Precision;
+use sys::timer;
 
 use super::ports::Ports;
-
-/// `precision = "high"` spins for this long before a deadline.
-const SPIN: Span = Span::from_micros(60);
 
 /// The release grid of a busy lab.
 const GRID: Span = Span::from_micros(100);
@@ -76,9 +74,13 @@ impl Pace {
         self.late = Span::from_nanos(samples[samples.len() / 2]).min(EARLIEST);
     }
 
-    /// Takes note of how late a timer woke. The estimate follows the median by small steps: what
+    /// Takes note of how late the sleep for a moment `left` away ended, if it was the last one for
+    /// it. The estimate follows the median by small steps: what
     /// waking costs depends on how deeply an idle processor sleeps, which changes with the load.
-    pub(super) fn learn(&mut self, late: Span) {
+    pub(super) fn learn(&mut self, left: Span, late: Span) {
+        if timer::is_long(left) {
+            return;
+        }
         self.late = if late > self.late {
             (self.late + STEP).min(EARLIEST)
         } else {
@@ -117,8 +119,8 @@ impl Pace {
         let left = wake.since(now);
         match self.precision {
             Precision::Normal if self.gathers() => left,
-            Precision::Normal => left.saturating_sub(self.late),
-            Precision::High => left.saturating_sub(SPIN),
+            Precision::Normal => timer::leg(left, self.late),
+            Precision::High => timer::leg(left, timer::SPIN),
         }
     }
 
@@ -183,9 +185,13 @@ mod tests {
         for round in 0..4_000 {
             let stall = round % 10 == 0;
             let usual = 25_000 + round % 7 * 1_000;
-            pace.learn(Span::from_nanos(if stall { 4_000_000 } else { usual }));
+            let left = Span::from_micros(500);
+            pace.learn(left, Span::from_nanos(if stall { 4_000_000 } else { usual }));
         }
         assert!((26_000..32_000).contains(&pace.late.as_nanos()), "{}", pace.late);
+        let before = pace.late;
+        (0..1_000).for_each(|_| pace.learn(Span::from_millis(50), Span::from_micros(200)));
+        assert_eq!(pace.late, before);
     }
 
     #[test]
@@ -200,6 +206,6 @@ mod tests {
         let mut pace = Pace::new(Precision::Normal, Some(Span::from_micros(50)));
         pace.late = Span::from_micros(20);
         assert_eq!(pace.sleep(now, wake), Span::from_micros(300));
-        assert_eq!(Pace::new(Precision::High, None).sleep(now, wake), Span::from_micros(240));
+        assert_eq!(Pace::new(Precision::High, None).sleep(now, wake), Span::from_micros(200));
     }
 }

@@ -246,7 +246,7 @@ impl Worker {
         let timeout = self.pace.sleep(now, wake);
         self.ports.wait(timeout, ready);
         if timeout.is_positive() && ready.is_empty() {
-            self.pace.learn(self.now().since(now + timeout));
+            self.pace.learn(wake.since(now), self.now().since(now + timeout));
         }
         timeout.is_positive()
     }

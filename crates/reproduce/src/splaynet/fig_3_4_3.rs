@@ -156,7 +156,7 @@ fn gather(stage: &mut Stage<'_>, copies: usize) -> Result<Crowd> {
             Job::new("splaynet/concurrent.toml", name, Clock::Wall).set("lab.duration", duration)
         };
         let jobs: Vec<Job> = (1..=copies).map(job).collect();
-        let runs = stage.run_together(&jobs)?;
+        let runs = stage.run_together_once(&jobs)?;
         let crowd = Crowd { attempts: attempt, ..Crowd::of(&runs)? };
         let last = attempt == ATTEMPTS;
         // That even one is too many says something about the machine, not about many.

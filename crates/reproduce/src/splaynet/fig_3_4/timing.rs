@@ -2,11 +2,9 @@
 
 use base::Span;
 use sys::clock::monotonic;
-use sys::sched;
 use sys::socket::ReadyQueue;
+use sys::{sched, timer};
 
-/// `precision = "high"` spins for this long before a deadline.
-const SPIN: u64 = 60_000;
 /// The time slice that a data path asks for; shorter ones are scheduled sooner.
 const SLICE: u64 = 100_000;
 /// The lowest real-time priority is above all ordinary threads.
@@ -19,7 +17,7 @@ const MOST: u64 = 500;
 pub(super) enum Way {
     /// The wait of a data path for packets, with the least timer slack (1 ns).
     Sleep,
-    /// The same until shortly before the deadline, then looking at the clock.
+    /// A long sleep, a short one until shortly before the deadline, then looking at the clock.
     Hybrid,
     /// Looking at the clock all the time.
     Spin,
@@ -37,10 +35,10 @@ impl Way {
     }
 
     /// By how much a sleep ends before the deadline; `None`: there is none.
-    const fn early(self) -> Option<u64> {
+    const fn early(self) -> Option<Span> {
         match self {
-            Self::Sleep => Some(0),
-            Self::Hybrid => Some(SPIN),
+            Self::Sleep => Some(Span::ZERO),
+            Self::Hybrid => Some(timer::SPIN),
             Self::Spin => None,
         }
     }
@@ -138,8 +136,8 @@ impl Timer {
         Ok(Self { ports: ReadyQueue::try_new()?, ready: Vec::new() })
     }
 
-    fn sleep(&mut self, nanos: u64) -> Result<(), sys::Error> {
-        self.ports.wait(Some(nanos), &mut self.ready)
+    fn sleep(&mut self, length: Span) -> Result<(), sys::Error> {
+        self.ports.wait(Some(length.as_nanos()), &mut self.ready)
     }
 
     fn wait_often(&mut self, way: Way, expected: Span, each: Span) -> Result<Waits, sys::Error> {
@@ -149,19 +147,23 @@ impl Timer {
         for _ in 0..rounds {
             // Who never sleeps gets less than all time: the kernel stops real-time threads that
             // take 95 % of a second.
-            self.sleep(length / 10 + 20_000)?;
-            late.push(self.wait(way, length)?);
+            self.sleep(Span::from_nanos(length / 10 + 20_000))?;
+            late.push(self.wait(way, expected)?);
         }
         Ok(Waits::new(way, expected, late))
     }
 
     /// Waits and says by how much too long.
-    fn wait(&mut self, way: Way, length: u64) -> Result<u64, sys::Error> {
-        let due = monotonic() + length;
+    fn wait(&mut self, way: Way, expected: Span) -> Result<u64, sys::Error> {
+        let due = monotonic() + expected.as_nanos();
         if let Some(early) = way.early() {
-            let left = length.saturating_sub(early);
-            if left > 0 || way == Way::Sleep {
-                self.sleep(left)?;
+            let left = || Span::from_nanos(due.saturating_sub(monotonic()));
+            if way == Way::Hybrid && timer::is_long(expected) {
+                self.sleep(timer::leg(expected, early))?;
+            }
+            let rest = left().saturating_sub(early);
+            if rest.is_positive() || way == Way::Sleep {
+                self.sleep(rest)?;
             }
         }
         let mut now = monotonic();
