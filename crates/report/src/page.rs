@@ -189,6 +189,9 @@ fn plots(record: &RunRecord, samples: &Samples) -> String {
     };
     let received = flow("received_bytes", Fold::PerSecond, 8.0);
     add("Goodput of flows", "Payload that the receiver got", format::RATE, received);
+    let shares = samples.shares().map(|c| c.series(grid, Fold::Mean, 1.0)).unwrap_or_default();
+    let text = "What each flow between two nodes may send on the wire, by the collapsed model";
+    add("Shares", text, format::RATE, shares);
     let sent = busy(link("sent_bytes", Fold::PerSecond, 8.0));
     add("Throughput of links", "Wire bytes, overhead included", format::RATE, sent);
     let rtt = flow("rtt_ns", Fold::Mean, 1e-9);

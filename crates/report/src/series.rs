@@ -15,6 +15,7 @@ pub(crate) struct Samples {
     links: Option<Table>,
     flows: Option<Table>,
     transfers: Option<Table>,
+    shares: Option<Table>,
 }
 
 /// A transfer that was delivered whole.
@@ -96,6 +97,7 @@ impl Samples {
             links: read("links.parquet")?,
             flows: read("flows.parquet")?,
             transfers: read("transfers.parquet")?,
+            shares: read(record::shares::FILE)?,
         })
     }
 
@@ -133,6 +135,13 @@ impl Samples {
         let directions = table.texts("direction")?;
         let names = table.texts("link")?.into_iter().zip(directions);
         Columns::new(table, names.map(|(link, d)| link_key(&link, &d)).collect(), column)
+    }
+
+    /// The shares of emulated flows, keyed by the nodes that they run between.
+    pub(crate) fn shares(&self) -> Option<Columns> {
+        let table = self.shares.as_ref()?;
+        let ends = table.texts("from")?.into_iter().zip(table.texts("to")?);
+        Columns::new(table, ends.map(|(from, to)| format!("{from} → {to}")).collect(), "share_bps")
     }
 
     /// Dropped packets per second over all links, one series for each reason that occurred.
