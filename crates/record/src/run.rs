@@ -108,7 +108,7 @@ pub enum Clock {
 /// What a run on the virtual clock took.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Simulation {
-    /// `hop` or `fluid`, as in the lab file.
+    /// `hop`, `collapsed` or `fluid`, as in the lab file.
     pub model: String,
     /// Events that were processed.
     pub events: u64,

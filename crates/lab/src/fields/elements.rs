@@ -33,8 +33,9 @@ pub(crate) const LAB: Section = Section {
             Shape::Word(&["rtt-max-min", "max-min", "none"]),
             "rtt-max-min",
             "With `model = \"collapsed\"`: how flows share links. `rtt-max-min`: max-min fair, in \
-             inverse proportion to the round trips. `max-min`: alike. `none`: each flow has its \
-             path's capacity.",
+             inverse proportion to the round trips, so that links need realistic delays. \
+             `max-min`: max-min fair, all with the same weight. `none`: each flow has its path's \
+             capacity.",
         ),
         optional(
             "window",

@@ -54,7 +54,12 @@ pub(crate) const FLOW: Section = Section {
             "How UDP datagrams are spaced: equally, or as a Poisson process of the same mean rate.",
         ),
         optional("streams", Shape::Whole(1, 1024), "1", "Parallel TCP connections."),
-        optional("message", SOME_DATA, "", "Write messages of this size, without Nagle's delay."),
+        optional(
+            "message",
+            SOME_DATA,
+            "",
+            "Write messages of this size, each in segments of its own, without Nagle's delay.",
+        ),
         optional("request", DRAWN, "64 B", "Size of a request."),
         optional("response", DRAWN, "1 kB", "Size of a response."),
         optional("interval", TIME, "0 s", "From one request to the next, at least."),
