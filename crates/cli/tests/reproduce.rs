@@ -147,3 +147,25 @@ fn an_interrupt_ends_the_runs_too() {
     let results = json(&dir.path().join("reproduce-splaynet/results.json"));
     assert_eq!(results["figures"].as_object().unwrap().len(), 0);
 }
+
+#[test]
+fn every_lab_is_in_order_by_itself() {
+    let labs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../labs");
+    let mut checked = 0;
+    for paper in fs::read_dir(labs).unwrap() {
+        for file in fs::read_dir(paper.unwrap().path()).unwrap() {
+            let file = file.unwrap().path();
+            if file.extension().is_some_and(|extension| extension == "toml") {
+                let dir = tempfile::tempdir().unwrap();
+                for model in ["hop", "collapsed"] {
+                    let set = format!("lab.model={model}");
+                    let args = ["check", file.to_str().unwrap(), "--set", &set];
+                    let output = netarium(dir.path(), &args);
+                    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+                }
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked >= 10, "{checked} labs");
+}

@@ -9,7 +9,7 @@ use timing::{Scheduling, Waits, Way, measure};
 
 pub(super) const FIGURE: Figure = Figure {
     id: "3.4",
-    title: "Timer accuracy: deviation from expected sleeps of 0 to 100 ms",
+    title: "timer accuracy: deviation from expected sleeps of 0 to 100 ms",
     takes: "1 min",
     clocks: &[],
     files: &[],

@@ -210,6 +210,8 @@ fn achievements(evidence: &mut Evidence, first: &Observed<'_>, runs: &[Run]) -> 
         let numbers = [at(0.1), at(0.5), at(0.9), together].map(|part| format!("{part:.3}"));
         table.row([run.label(), parts.len().to_string()].into_iter().chain(numbers));
         if run.model == Some(Model::Collapsed) {
+            // What arrives in a second has left when shares were others, and larger while flows
+            // become more: together they may pass what the second's shares have room for.
             evidence.claim(
                 format!("TCP goodput beside the shares, from 1 s after a start ({})", run.label()),
                 "flows get their share",
@@ -218,7 +220,7 @@ fn achievements(evidence: &mut Evidence, first: &Observed<'_>, runs: &[Run]) -> 
                     together * 100.0,
                     at(0.5) * 100.0
                 ),
-                (0.9..=1.02).contains(&together) && (0.9..=1.05).contains(&at(0.5)),
+                (0.9..=1.08).contains(&together) && (0.9..=1.05).contains(&at(0.5)),
             );
         }
         plot.lines.push(Line::new(run.label(), crate::cdf(&parts)));
