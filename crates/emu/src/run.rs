@@ -9,6 +9,7 @@ mod recording;
 mod summary;
 mod verdict;
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -219,11 +220,10 @@ fn attend(
             Some(starter) if happened.get(2) == Some(&true) => starter.hear(),
             _ => Some(false),
         };
-        if said == Some(true) {
-            usher.begin(handle);
-        }
-        if said.is_none() {
-            starter = None;
+        match said {
+            Some(true) => usher.begin(handle),
+            Some(false) => {}
+            None => starter = None,
         }
         if happened[1] || said.is_none() {
             signals.clear();
@@ -247,22 +247,12 @@ fn attend(
             return Ok(if asked > 1 { End::Insisted } else { End::Vanished });
         }
         match message::parse(&line) {
-            Some(FromLab::Ready { hosts }) => {
-                usher.register(handle.pid(), hosts);
-                match starter {
-                    Some(starter) => starter.wants_to_begin(),
-                    None => usher.begin(handle),
-                }
-            }
+            Some(FromLab::Ready { hosts }) => usher.ready(handle, hosts, starter),
             Some(FromLab::Progress { now_ns, waiting_for, packets }) => {
                 usher.tell_others(handle);
-                progress(Progress {
-                    now: Time::from_nanos(now_ns),
-                    duration: usher.plan.duration,
-                    waiting_for,
-                    packets,
-                    name: usher.name().to_owned(),
-                });
+                let (now, duration) = (Time::from_nanos(now_ns), usher.plan.duration);
+                let name = usher.name().to_owned();
+                progress(Progress { now, duration, waiting_for, packets, name });
             }
             Some(FromLab::Failed { text, code }) => return Err(Error::Lab { text, code }),
             Some(FromLab::Finished) => return Ok(End::Finished),
@@ -270,6 +260,9 @@ fn attend(
         }
     }
 }
+
+/// Network namespaces of hosts, as descriptors of the lab's first process.
+type Hosts = BTreeMap<String, i32>;
 
 /// Brings a lab together with the other labs of its user: they do not notice each other, and use
 /// one machine.
@@ -282,8 +275,17 @@ struct Usher<'a> {
 }
 
 impl Usher<'_> {
+    /// The lab stands.
+    fn ready(&mut self, handle: &LabHandle, hosts: Hosts, starter: Option<&Starter>) {
+        self.register(handle.pid(), hosts);
+        match starter {
+            Some(starter) => starter.wants_to_begin(),
+            None => self.begin(handle),
+        }
+    }
+
     /// Lets other commands find the lab. A lab that cannot be registered runs all the same.
-    fn register(&mut self, init: u32, hosts: std::collections::BTreeMap<String, i32>) {
+    fn register(&mut self, init: u32, hosts: Hosts) {
         let path = self.folder.path();
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let entry = Entry::new(&self.plan.name, self.folder.id(), std::process::id(), init, path);

@@ -146,6 +146,7 @@ impl Running {
         let mut channel = BufReader::new(side.channel);
         let mut meter = Meter::start();
         let stopped = !told_to_start(&mut channel, &mut meter);
+        meter.restart();
         let (captures, mirror_captures, names) = captures(&plan);
         let recorder = start_recorder(&job, names)?;
         let enclosure = Arc::new(enclosure);

@@ -70,6 +70,12 @@ impl Meter {
         }
     }
 
+    /// Forgets what the machine did so far: the lab has waited until it may begin.
+    pub(super) fn restart(&mut self) {
+        self.start = Reading::take();
+        self.looks = vec![self.start.machine];
+    }
+
     /// So many other labs run now, and so many of them ask for real-time scheduling.
     pub(super) fn others(&mut self, labs: u32, realtime: u32) {
         self.rivals = realtime;
@@ -165,6 +171,7 @@ mod tests {
     fn the_most_others_are_kept() {
         let mut meter = Meter::start();
         meter.others(3, 2);
+        meter.restart();
         meter.others(1, 0);
         assert_eq!(meter.rivals, 0);
         let (load, steal) = meter.finish(&Report::default());
