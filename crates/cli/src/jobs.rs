@@ -10,7 +10,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use emu::registry::Registry;
@@ -18,13 +18,12 @@ use record::{RunFolder, RunRecord};
 use report::LabRow;
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::args::{Changes, Run};
 use crate::exit::Exit;
 use crate::progress::Line;
 use crate::terminal::{Style, Terminal};
-use crate::{Failure, Verdict, files, labs, repeat, run};
+use crate::{Failure, Verdict, files, interrupts, labs, repeat, run};
 
 /// The progress line is drawn this often.
 const ROUND: Duration = Duration::from_millis(200);
@@ -47,17 +46,18 @@ enum News {
 pub(crate) fn run(args: &Run, terminal: &Terminal) -> Verdict {
     let wanted = wanted(args, terminal)?;
     let (sender, news) = mpsc::channel();
-    listen(&sender)?;
+    let interrupted = sender.clone();
+    interrupts::each(move || {
+        // Nobody hears once all is over.
+        let _ = interrupted.send(News::Interrupted);
+    })?;
     let longest = wanted.iter().map(|(_, _, longest)| *longest).max().unwrap_or_default();
     terminal.talk(format!("{} labs at once, {longest} at most", wanted.len()));
     let mut all = All { jobs: Vec::new(), terminal, begun: None, asked: 0 };
     for (name, file, _) in wanted {
-        match start(args, &file, all.jobs.len(), &sender) {
-            Ok((child, starter)) => all.jobs.push(Job::new(name, child, starter)),
-            Err(error) => {
-                all.give_up();
-                return Err(Failure::machine(format!("cannot start {name}: {error}")));
-            }
+        if let Err(error) = all.add(args, &name, &file, &sender) {
+            all.give_up();
+            return Err(Failure::machine(format!("cannot start {name}: {error}")));
         }
     }
     let line = Line::new(terminal.progress() && !args.no_progress);
@@ -100,32 +100,8 @@ fn wanted(args: &Run, terminal: &Terminal) -> Result<Vec<(String, PathBuf, base:
     Ok(wanted)
 }
 
-/// From here on, signals that ask to end are news.
-fn listen(sender: &Sender<News>) -> Result<(), Failure> {
-    let failure = |e: io::Error| Failure::machine(format!("cannot take signals: {e}"));
-    let (mut read, write) = UnixStream::pair().map_err(failure)?;
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        let copy = write.try_clone().map_err(failure)?;
-        signal_hook::low_level::pipe::register(signal, copy).map_err(failure)?;
-    }
-    let sender = sender.clone();
-    thread::spawn(move || {
-        while read.read(&mut [0]).is_ok_and(|count| count > 0) {
-            if sender.send(News::Interrupted).is_err() {
-                break;
-            }
-        }
-    });
-    Ok(())
-}
-
 /// Starts a job: its process, and the way to tell it when to begin.
-fn start(
-    args: &Run,
-    file: &Path,
-    number: usize,
-    sender: &Sender<News>,
-) -> io::Result<(Child, UnixStream)> {
+fn start(args: &Run, file: &Path) -> io::Result<(Child, UnixStream)> {
     let (starter, theirs) = UnixStream::pair()?;
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["run", "--json", "--quiet", "--no-progress", "--await-start"]);
@@ -133,24 +109,7 @@ fn start(
     command.args(args.no_report.then_some("--no-report")).arg("--").arg(file);
     // The terminal's Ctrl-C is for this process, which tells the jobs.
     command.process_group(0).stdin(Stdio::from(OwnedFd::from(theirs)));
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    let stands = sender.clone();
-    let mut told = starter.try_clone()?;
-    thread::spawn(move || {
-        while told.read(&mut [0]).is_ok_and(|count| count > 0) {
-            let _ = stands.send(News::Stands(number));
-        }
-    });
-    let (out, err) = (child.stdout.take(), child.stderr.take());
-    let talk = lines(err, sender.clone(), move |line| News::Talked(number, line));
-    let said = lines(out, sender.clone(), move |line| News::Said(number, line));
-    let sender = sender.clone();
-    thread::spawn(move || {
-        for reader in [said, talk] {
-            let _ = reader.join();
-        }
-        let _ = sender.send(News::Over(number));
-    });
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     Ok((child, starter))
 }
 
@@ -169,8 +128,8 @@ fn lines(
     from: Option<impl Read + Send + 'static>,
     sender: Sender<News>,
     news: impl Fn(String) -> News + Send + 'static,
-) -> thread::JoinHandle<()> {
-    thread::spawn(move || {
+) -> io::Result<JoinHandle<()>> {
+    thread::Builder::new().spawn(move || {
         let lines = from.into_iter().flat_map(|from| BufReader::new(from).lines());
         for line in lines.map_while(Result::ok) {
             if sender.send(news(line)).is_err() {
@@ -197,6 +156,29 @@ struct Job {
 impl Job {
     fn new(name: String, child: Child, starter: UnixStream) -> Self {
         Self { name, child, starter, stands: false, folder: None, rows: Vec::new(), exit: None }
+    }
+
+    /// Makes news of what it says, under this number.
+    fn listen(&mut self, number: usize, sender: &Sender<News>) -> io::Result<()> {
+        let stands = sender.clone();
+        let mut told = self.starter.try_clone()?;
+        // A machine that runs out of threads is no error of ours.
+        thread::Builder::new().spawn(move || {
+            while told.read(&mut [0]).is_ok_and(|count| count > 0) {
+                let _ = stands.send(News::Stands(number));
+            }
+        })?;
+        let (out, err) = (self.child.stdout.take(), self.child.stderr.take());
+        let talk = lines(err, sender.clone(), move |line| News::Talked(number, line))?;
+        let said = lines(out, sender.clone(), move |line| News::Said(number, line))?;
+        let sender = sender.clone();
+        thread::Builder::new().spawn(move || {
+            for reader in [said, talk] {
+                let _ = reader.join();
+            }
+            let _ = sender.send(News::Over(number));
+        })?;
+        Ok(())
     }
 
     fn may_begin(&mut self) {
@@ -230,6 +212,19 @@ struct All<'a> {
 }
 
 impl All<'_> {
+    fn add(
+        &mut self,
+        args: &Run,
+        name: &str,
+        file: &Path,
+        sender: &Sender<News>,
+    ) -> io::Result<()> {
+        let (child, starter) = start(args, file)?;
+        let number = self.jobs.len();
+        self.jobs.push(Job::new(name.to_owned(), child, starter));
+        self.jobs[number].listen(number, sender)
+    }
+
     /// Ends jobs that have not begun, because not all could be started.
     fn give_up(&mut self) {
         self.jobs.iter().for_each(|job| job.end(1));

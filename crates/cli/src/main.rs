@@ -5,6 +5,7 @@ mod args;
 mod exit;
 mod files;
 mod generated;
+mod interrupts;
 mod jobs;
 mod labs;
 mod machine;

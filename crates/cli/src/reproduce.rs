@@ -7,14 +7,12 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use reproduce::{Clock, FigureResult, Model, Options, Outcome, Paper, Tone, papers};
 use serde_json::{Value, json};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 
 use crate::args::{Reproduce, WhichClock, WhichModel};
 use crate::exit::Exit;
 use crate::progress::Line;
 use crate::terminal::{Style, Terminal};
-use crate::{Failure, Verdict, repeat};
+use crate::{Failure, Verdict, interrupts, repeat};
 
 pub(crate) fn reproduce(args: &Reproduce, terminal: &Terminal) -> Verdict {
     let paper = args.paper.as_deref().map(named).transpose()?;
@@ -41,7 +39,11 @@ pub(crate) fn reproduce(args: &Reproduce, terminal: &Terminal) -> Verdict {
     if args.figures.is_empty() {
         figures = suited(figures, &options.clocks, terminal);
     }
-    let stop = interrupts()?;
+    let stop = Arc::new(AtomicUsize::new(0));
+    let asked = Arc::clone(&stop);
+    interrupts::each(move || {
+        asked.fetch_add(1, SeqCst);
+    })?;
     let line = Line::new(terminal.progress() && !args.no_progress);
     let result = ::reproduce::reproduce(
         paper,
@@ -66,7 +68,6 @@ fn named(name: &str) -> Result<&'static Paper, Failure> {
 }
 
 fn chosen(paper: &Paper, ids: &[String]) -> Result<Vec<&'static reproduce::Figure>, Failure> {
-    let Some(paper) = Paper::named(paper.name) else { return Ok(Vec::new()) };
     if ids.is_empty() {
         return Ok(paper.figures.iter().collect());
     }
@@ -148,24 +149,6 @@ fn words(args: &Reproduce) -> String {
         add(&format!("--out {}", repeat::quote_path(out)));
     }
     words
-}
-
-/// Counts the signals that ask for an end; each is handed on to the runs.
-fn interrupts() -> Result<Arc<AtomicUsize>, Failure> {
-    let count = Arc::new(AtomicUsize::new(0));
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
-        .map_err(|e| Failure::machine(format!("cannot take signals: {e}")))?;
-    let counter = Arc::clone(&count);
-    let listen = move || {
-        for _ in signals.forever() {
-            counter.fetch_add(1, SeqCst);
-        }
-    };
-    std::thread::Builder::new()
-        .name("signals".to_owned())
-        .spawn(listen)
-        .map_err(|e| Failure::machine(format!("cannot start a thread: {e}")))?;
-    Ok(count)
 }
 
 fn tell(figure: &FigureResult, terminal: &Terminal) {
