@@ -14,7 +14,6 @@ use crate::tree::{At, Data, Table};
 
 mod address;
 mod check;
-mod collapsed;
 mod events;
 mod expectations;
 mod filter;
@@ -22,6 +21,7 @@ mod flows;
 mod graphs;
 mod links;
 mod mirrors;
+mod models;
 mod names;
 mod nodes;
 mod programs;
@@ -112,7 +112,7 @@ fn settings(input: &Input<'_>, sink: &mut Sink) -> Plan {
         name: name.to_owned(),
         seed: lab.whole("seed").and_then(|seed| u64::try_from(seed).ok()).unwrap_or(1),
         duration: lab.span("duration").unwrap_or(Span::from_secs(60)),
-        model: collapsed::model(lab, sink),
+        model: models::model(lab, sink),
         overhead: overhead(lab, sink),
         routing: match lab.text("routing") {
             Some("hops") => Routing::Shortest(Metric::Hops),

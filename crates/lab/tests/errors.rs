@@ -60,6 +60,7 @@ fn bad_input_is_refused_with_its_numbers() {
         ("broken-workload-files", Code::BadTrace),
         ("collapsed-settings", Code::UnknownWord),
         ("collapsed-without", Code::NoEffect),
+        ("fluid-simplified", Code::NoEffect),
         ("collapsed-impossible", Code::Conflict),
         ("collapsed-events", Code::Conflict),
     ];

@@ -12,7 +12,7 @@ impl Compiler<'_> {
         self.refuse_unreachable();
         self.warn_about_isolated();
         self.refuse_endless_nothing();
-        self.check_collapsed();
+        self.check_model();
     }
 
     fn refuse_switches_without_routing(&mut self) {

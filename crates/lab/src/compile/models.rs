@@ -1,4 +1,5 @@
-//! `model = "collapsed"`: its settings, and what of a lab it cannot do or takes more simply.
+//! `model`: the settings of `"collapsed"`, and what of a lab simpler models than `"hop"` cannot do
+//! or take more simply.
 
 use base::{Direction, LinkId};
 use fabric::{Collapsed, Discipline, Jitter, JitterShape, LinkConfig, Loss, Rate, Sharing, Window};
@@ -54,7 +55,7 @@ fn law(lab: &Table) -> Collapsed {
     }
 }
 
-/// Something that links can have and whole paths cannot.
+/// Something that links can have and a model cannot.
 struct Rule {
     key: &'static str,
     code: Code,
@@ -65,7 +66,7 @@ struct Rule {
     help: &'static str,
 }
 
-const RULES: &[Rule] = &[
+const COLLAPSED: &[Rule] = &[
     Rule {
         key: "trace",
         code: Code::Conflict,
@@ -111,6 +112,42 @@ const RULES: &[Rule] = &[
     },
 ];
 
+/// Rates know no single packets.
+const FLUID: &[Rule] = &[
+    Rule {
+        key: "jitter",
+        code: Code::NoEffect,
+        has: |config| config.jitter.is_some(),
+        joins: None,
+        what: "delays are constant in `model = \"fluid\"`",
+        help: "use `model = \"hop\"`",
+    },
+    Rule {
+        key: "reorder",
+        code: Code::NoEffect,
+        has: |config| config.reorder.is_some(),
+        joins: None,
+        what: "`model = \"fluid\"` has no packets to reorder",
+        help: "use `model = \"hop\"`",
+    },
+    Rule {
+        key: "duplicate",
+        code: Code::NoEffect,
+        has: |config| config.duplicate.is_positive(),
+        joins: None,
+        what: "`model = \"fluid\"` has no packets to duplicate",
+        help: "use `model = \"hop\"`",
+    },
+    Rule {
+        key: "corrupt",
+        code: Code::NoEffect,
+        has: |config| config.corrupt.is_positive(),
+        joins: None,
+        what: "`model = \"fluid\"` has no packets to corrupt",
+        help: "use `model = \"hop\"`",
+    },
+];
+
 /// Whether jitter is anything but normal and independent.
 fn shaped(jitter: &Jitter) -> bool {
     !matches!(jitter.shape, JitterShape::Normal { .. }) || jitter.correlation.is_positive()
@@ -125,12 +162,16 @@ struct Found {
 
 impl Compiler<'_> {
     /// Each rule is reported once, however many links and events it is met at.
-    pub(super) fn check_collapsed(&mut self) {
-        if !matches!(self.plan.model, Model::Collapsed(_)) {
-            return;
-        }
-        self.refuse_foreign_routing();
-        for rule in RULES {
+    pub(super) fn check_model(&mut self) {
+        let rules = match self.plan.model {
+            Model::Hop => return,
+            Model::Fluid => FLUID,
+            Model::Collapsed(_) => {
+                self.refuse_foreign_routing();
+                COLLAPSED
+            }
+        };
+        for rule in rules {
             let Some(found) = self.links_with(rule).or_else(|| self.events_with(rule)) else {
                 continue;
             };
