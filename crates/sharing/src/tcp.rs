@@ -1,4 +1,4 @@
-//! What a TCP flow asks of the network by the RTT-aware model: its weight and its caps.
+//! What a TCP flow asks of the network by the RTT-aware model: its weight and its cap.
 //!
 //! The round trip is that of the path alone, both ways, without queueing.
 
@@ -21,12 +21,4 @@ pub fn weight(round_trip: Span) -> f64 {
 /// The most that a window lets through, bit/s: one window in each round trip.
 pub fn window_cap(window: Bytes, round_trip: Span) -> f64 {
     window.count() as f64 * 8.0 * weight(round_trip)
-}
-
-/// The most that Reno reaches with segments of this payload where the share `loss` of them is
-/// lost, bit/s; infinite without loss.
-///
-//= Mathis, Semke, Mahdavi and Ott 1997, eq. 3: √(3/2) segments in a round trip, over √loss
-pub fn loss_cap(segment: Bytes, round_trip: Span, loss: f64) -> f64 {
-    if loss > 0.0 { window_cap(segment, round_trip) * (1.5 / loss).sqrt() } else { f64::INFINITY }
 }

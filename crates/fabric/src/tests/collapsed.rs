@@ -200,6 +200,53 @@ fn a_packet_too_large_is_refused_in_front_of_the_link() {
     assert_eq!(up(&mut fabric, 0).drops[DropReason::TooBig.index()], 1);
 }
 
+/// Two hosts with a direct link each way round: `a` sends over the first, `b` back over the
+/// second, which is slower.
+fn asymmetric(there: &str, back: &str) -> Fabric<u32> {
+    let routes = Routes(BTreeMap::from([((0, 1), vec![IfaceId(0)]), ((1, 0), vec![IfaceId(3)])]));
+    let wire = |name: &str, delay: &str| Wire {
+        name: name.to_owned(),
+        ends: [NodeId(0), NodeId(1)],
+        directions: [link("10 Mbit/s", delay), link("10 Mbit/s", delay)],
+        up: true,
+    };
+    let law = Collapsed { window: Window::Fixed(Bytes::new(65_536)), ..GREEDY };
+    let network = Network {
+        nodes: vec![NodeKind::Edge; 2],
+        links: vec![wire("there", there), wire("back", back)],
+        overhead: Bytes::new(OVERHEAD),
+        collapsed: Some(law),
+    };
+    Fabric::try_new(&network, Box::new(routes), 1).unwrap()
+}
+
+#[test]
+fn the_way_back_counts_for_the_round_trip() {
+    let mut fabric = asymmetric("10 ms", "290 ms");
+    let outputs = run(&mut fabric, 1, &[greedy(1, 0, 4_000)], 4_000);
+    assert!((rate(&outputs, 1, 1_000, 4_000) - 1.748).abs() < 0.01);
+    // And when it changes.
+    fabric.configure(ms(4_000), LinkId(1), Direction::Down, link("10 Mbit/s", "140 ms")).unwrap();
+    let outputs = run(&mut fabric, 1, &[greedy(1, 4_000, 8_000)], 8_000);
+    assert!((rate(&outputs, 1, 5_000, 8_000) - 3.495).abs() < 0.02);
+}
+
+#[test]
+fn bare_segments_count_if_they_are_to() {
+    for acks in [false, true] {
+        let law = Collapsed { acks, window: Window::Auto, ..GREEDY };
+        let mut fabric = line_by(&[link("1 Mbit/s", "1 ms")], Some(law));
+        // 90 B on the wire every 3.6 ms are 200 kbit/s.
+        let bare = Sender { part: Part::Bare, every: 3_600, ..greedy(2, 0, 8_000) };
+        let data = Sender { every: 6_150, ..greedy(1, 0, 8_000) };
+        let outputs = run(&mut fabric, 1, &[data, bare], 8_000);
+        let (data, bare) = (rate(&outputs, 1, 1_000, 8_000), rate(&outputs, 2, 1_000, 8_000));
+        assert!((bare - 0.2).abs() < 0.01, "{bare}");
+        let left = if acks { 0.76..0.8 } else { 0.98..1.01 };
+        assert!(left.contains(&data), "{data} with acks = {acks}");
+    }
+}
+
 #[test]
 fn losses_join() {
     let lossy = LinkConfig {

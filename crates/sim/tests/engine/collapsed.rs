@@ -71,6 +71,19 @@ fn streams_get_shares_in_inverse_proportion_to_their_round_trips() {
 }
 
 #[test]
+fn what_a_stream_loses_by_losses_is_given_to_the_others() {
+    let flows = ["a", "b"].map(bulk).concat();
+    let mut plan = dumbbell("sharing = \"max-min\"", &flows);
+    let access = plan.link("a0-west").unwrap();
+    let lossy = fabric::Loss::Bernoulli("2 %".parse().unwrap());
+    plan.links[access.index()].directions[0].loss = lossy;
+    let rates = rates(&plan);
+    // Half of 12 Mbit/s each without losses; Mathis' square root law has the lossy one at 4.4.
+    assert!((2.0..5.5).contains(&rates[0]), "{rates:?}");
+    assert!((10.5..12.1).contains(&(rates[0] + rates[1])), "{rates:?}");
+}
+
+#[test]
 fn parallel_connections_are_flows_of_their_own() {
     let plan = dumbbell("", &(bulk("a") + "streams = 3\n" + &bulk("b").replace("b0", "a0")));
     let rates = rates(&plan);
