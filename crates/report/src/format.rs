@@ -1,7 +1,7 @@
 //! Numbers and names as people read them.
 
 /// Three significant digits, no exponent below 10^15, no trailing zeros after the point.
-pub fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();
     }
@@ -44,7 +44,7 @@ fn with_unit(value: f64, steps: &[Step]) -> String {
 }
 
 /// A data rate.
-pub fn rate(bit_per_s: f64) -> String {
+pub(crate) fn rate(bit_per_s: f64) -> String {
     with_unit(bit_per_s, RATE)
 }
 
@@ -62,12 +62,12 @@ pub(crate) fn nanos(ns: u64) -> String {
 }
 
 /// An amount of data.
-pub fn bytes(bytes: u64) -> String {
+pub(crate) fn bytes(bytes: u64) -> String {
     with_unit(bytes as f64, DATA)
 }
 
 /// A share from 0 to 1.
-pub fn share(share: f64) -> String {
+pub(crate) fn share(share: f64) -> String {
     format!("{} %", number(share * 100.0))
 }
 

@@ -14,20 +14,19 @@ mod page;
 mod paper;
 mod results;
 mod run;
+mod splaynet;
 mod stage;
 mod statistics;
 mod text;
 
-pub mod splaynet;
-
 pub use error::Error;
 pub use evidence::{Claim, Evidence, Plot, Table};
 pub use paper::{Figure, File, Paper, papers};
-pub use report::{Axis, Line, Scale, Style};
+pub use report::{Axis, Line, Style};
 pub use results::{FigureResult, Ran, Results, Status};
 pub use run::Run;
 pub use stage::{Clock, Job, Model, Options, Outcome, Progress, Stage, reproduce};
-pub use statistics::{Moments, cdf, moments, quantile};
+pub(crate) use statistics::{Moments, cdf, moments, quantile};
 pub use text::Tone;
 
 /// What a figure or a step of it comes to.

@@ -5,7 +5,6 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use record::RunFolder;
 use record::run::Outcome;
 use serde::{Deserialize, Serialize};
 
@@ -219,11 +218,6 @@ impl Ran {
     /// The run folder's report, relative to the folder of the results.
     pub(crate) fn report(&self) -> String {
         format!("{}/report.html", self.folder)
-    }
-
-    /// Reads the run anew.
-    pub fn folder(&self, out: &Path) -> Result<RunFolder> {
-        Ok(RunFolder::open(&out.join(&self.folder))?)
     }
 }
 

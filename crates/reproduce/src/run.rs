@@ -3,7 +3,7 @@
 use std::fs;
 
 use base::Direction;
-use record::run::{FlowSummary, LinkSummary, ProgramSummary};
+use record::run::{FlowSummary, LinkSummary};
 use record::table::Table;
 use record::{RunFolder, RunRecord};
 
@@ -49,12 +49,6 @@ impl Run {
         let is = |link: &&LinkSummary| link.name == name && link.direction == word(direction);
         let found = self.record.links.iter().find(is);
         found.ok_or_else(|| self.missing(format!("link {name} {}", word(direction))))
-    }
-
-    /// A program over the whole run.
-    pub fn program(&self, name: &str) -> Result<&ProgramSummary> {
-        let found = self.record.programs.iter().find(|program| program.name == name);
-        found.ok_or_else(|| self.missing(format!("program {name}")))
     }
 
     /// What a program wrote to standard output.

@@ -168,11 +168,6 @@ impl Stage<'_> {
         if self.options.short { short } else { full }
     }
 
-    /// Where a job finds the files of the figure: `labs/` in the folder of the results.
-    pub fn file(&self, path: &str) -> PathBuf {
-        self.options.out.join("labs").join(path)
-    }
-
     /// Whether the user wants an end: for figures that compute in process.
     pub fn check(&self) -> Result<()> {
         if self.stop.load(SeqCst) > 0 { Err(Error::Interrupted) } else { Ok(()) }
@@ -242,47 +237,30 @@ impl Stage<'_> {
         runs: &mut [Option<Run>],
     ) -> Result<()> {
         let mut waiting = of.iter().copied();
-        let mut running: Vec<(usize, Child)> = Vec::new();
-        let mut asked = 0;
-        // Those that begin together, as long as they do not stand.
         let together = limit > jobs.len() && of.iter().all(|at| jobs[*at].clock == Clock::Wall);
-        let mut held: Vec<usize> = if together { of.to_vec() } else { Vec::new() };
+        let mut going = Going::default();
+        if together {
+            going.held = of.to_vec();
+        }
         loop {
-            let interrupts = self.stop.load(SeqCst);
-            while asked < interrupts {
-                for (_, child) in &running {
-                    child.stop();
-                }
-                asked += 1;
-            }
-            while interrupts == 0 && running.len() < limit {
+            let stopped = going.stop(self.stop.load(SeqCst));
+            while !stopped && going.running.len() < limit {
                 let Some(index) = waiting.next() else { break };
-                running.push((index, self.start(&jobs[index], together)?));
-            }
-            if !held.is_empty() {
-                let stands = |(at, child): &(usize, Child)| held.contains(at) && child.stands();
-                let now: Vec<usize> = running.iter().filter(|r| stands(r)).map(|r| r.0).collect();
-                held.retain(|at| !now.contains(at) && running.iter().any(|(of, _)| of == at));
-                if held.is_empty() {
-                    for (_, child) in &running {
-                        child.begin();
+                match self.start(&jobs[index], together) {
+                    Ok(child) => going.running.push((index, child)),
+                    Err(error) => {
+                        going.failed = Some(error);
+                        break;
                     }
                 }
             }
-            if running.is_empty() {
-                return self.check();
+            going.begin_together();
+            if going.running.is_empty() {
+                return going.failed.map_or_else(|| self.check(), Err);
             }
-            let mut at = 0;
-            while at < running.len() {
-                if running[at].1.over()? {
-                    let (index, child) = running.swap_remove(at);
-                    runs[index] = Some(read(&jobs[index], child)?);
-                } else {
-                    at += 1;
-                }
-            }
+            going.collect(jobs, runs)?;
             let finished = self.ran.len() + runs.iter().flatten().count();
-            let names = running.iter().map(|(index, _)| jobs[*index].name.as_str()).collect();
+            let names = going.running.iter().map(|(index, _)| jobs[*index].name.as_str()).collect();
             (self.show)(&Progress {
                 figure: self.figure.id,
                 finished,
@@ -302,6 +280,64 @@ impl Stage<'_> {
         let streams = runs.join(format!("{}.stream", job.run_name()));
         let start = if held { Child::hold } else { Child::start };
         start(&self.options.program, &words, streams)
+    }
+}
+
+/// Runs that go on, each with its job's position.
+#[derive(Default)]
+struct Going {
+    running: Vec<(usize, Child)>,
+    /// Those that are to begin together, as long as they do not stand.
+    held: Vec<usize>,
+    /// How often they have been asked to stop.
+    asked: usize,
+    /// The first error.
+    failed: Option<Error>,
+}
+
+impl Going {
+    /// Asks all to stop as often as the user did, and once where one has failed; tells whether
+    /// they are to stop. Who is asked twice ends without order.
+    fn stop(&mut self, interrupts: usize) -> bool {
+        let wanted = interrupts.max(usize::from(self.failed.is_some()));
+        while self.asked < wanted {
+            self.running.iter().for_each(|(_, child)| child.stop());
+            self.asked += 1;
+        }
+        wanted > 0
+    }
+
+    /// Lets held runs begin once all of them stand.
+    fn begin_together(&mut self) {
+        if self.held.is_empty() {
+            return;
+        }
+        let stands = |(at, child): &&(usize, Child)| self.held.contains(at) && child.stands();
+        let now: Vec<usize> = self.running.iter().filter(stands).map(|run| run.0).collect();
+        let running = &self.running;
+        self.held.retain(|at| !now.contains(at) && running.iter().any(|(of, _)| of == at));
+        if self.held.is_empty() {
+            self.running.iter().for_each(|(_, child)| child.begin());
+        }
+    }
+
+    /// Takes in the runs that are over.
+    fn collect(&mut self, jobs: &[Job], runs: &mut [Option<Run>]) -> Result<()> {
+        let mut at = 0;
+        while at < self.running.len() {
+            if !self.running[at].1.over()? {
+                at += 1;
+                continue;
+            }
+            let (index, child) = self.running.swap_remove(at);
+            match read(&jobs[index], child) {
+                Ok(run) => runs[index] = Some(run),
+                Err(error) => {
+                    self.failed.get_or_insert(error);
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -438,8 +474,49 @@ fn write_plots(out: &Path, id: &str, plots: &[Plot]) -> Result<()> {
     for index in plots.len()..plots.len() + 20 {
         let _ = fs::remove_file(out.join(name(index)));
     }
-    if !plots.is_empty() {
-        replace(&out.join(format!("figure-{id}.csv")), Plot::csv(plots).as_bytes())?;
+    let points = out.join(format!("figure-{id}.csv"));
+    if plots.is_empty() {
+        let _ = fs::remove_file(points);
+    } else {
+        replace(&points, Plot::csv(plots).as_bytes())?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_one_fails_the_others_are_asked_to_stop_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str| dir.path().join(name).display().to_string();
+        let (told, ready) = (file("told"), file("ready"));
+        let failing = format!("until [ -e {ready} ]; do sleep 0.02; done; exit 9");
+        // Ends some time after it was asked, and writes down how often that was.
+        let patient = format!(
+            "n=0; trap 'n=$((n+1)); echo $n > {told}' TERM; : > {ready}; \
+             until [ $n -gt 0 ]; do sleep 0.02; done; sleep 0.2; sleep 0.2; exit 130"
+        );
+        let mut going = Going::default();
+        for (index, script) in [failing, patient].into_iter().enumerate() {
+            let streams = dir.path().join(format!("child{index}"));
+            let words = ["-c".to_owned(), script];
+            going
+                .running
+                .push((index, Child::start(Path::new("/bin/sh"), &words, streams).unwrap()));
+        }
+        let jobs = ["first", "second"].map(|name| Job::new("lab.toml", name, Clock::Virtual));
+        let begun = Instant::now();
+        while !going.running.is_empty() {
+            assert!(begun.elapsed() < Duration::from_secs(50));
+            // The user asks too, when they have been asked.
+            let interrupts = usize::from(going.failed.is_some());
+            going.stop(interrupts);
+            going.collect(&jobs, &mut [None, None]).unwrap();
+            std::thread::sleep(PATIENCE);
+        }
+        assert_eq!(fs::read_to_string(told).unwrap(), "1\n");
+        assert_eq!(going.failed.unwrap().exit_code(), 9);
+    }
 }

@@ -1,7 +1,7 @@
 //! Numbers about samples.
 
 /// The cumulative distribution: each value and the percentage of values that are no larger.
-pub fn cdf(values: &[f64]) -> Vec<(f64, f64)> {
+pub(crate) fn cdf(values: &[f64]) -> Vec<(f64, f64)> {
     let mut sorted: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
     sorted.sort_by(f64::total_cmp);
     let count = sorted.len() as f64;
@@ -10,7 +10,7 @@ pub fn cdf(values: &[f64]) -> Vec<(f64, f64)> {
 }
 
 /// The value that the share `quantile` (0 to 1) of the values does not exceed; `None` without any.
-pub fn quantile(values: &[f64], quantile: f64) -> Option<f64> {
+pub(crate) fn quantile(values: &[f64], quantile: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let rank = (quantile.clamp(0.0, 1.0) * sorted.len() as f64).ceil() as usize;
@@ -19,21 +19,21 @@ pub fn quantile(values: &[f64], quantile: f64) -> Option<f64> {
 
 /// Mean, spread and extremes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Moments {
+pub(crate) struct Moments {
     /// How many values there are.
-    pub count: usize,
+    pub(crate) count: usize,
     /// Arithmetic mean.
-    pub mean: f64,
+    pub(crate) mean: f64,
     /// Standard deviation of the values themselves (divided by their number).
-    pub deviation: f64,
+    pub(crate) deviation: f64,
     /// The smallest.
-    pub min: f64,
+    pub(crate) min: f64,
     /// The largest.
-    pub max: f64,
+    pub(crate) max: f64,
 }
 
 /// Mean, spread and extremes of values; all zero without any.
-pub fn moments(values: &[f64]) -> Moments {
+pub(crate) fn moments(values: &[f64]) -> Moments {
     if values.is_empty() {
         return Moments::default();
     }
