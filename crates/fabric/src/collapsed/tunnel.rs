@@ -14,7 +14,8 @@ pub(super) const PERIOD: Span = Span::from_millis(50);
 /// A stream that sends nothing for so long is over, unless it ends before.
 pub(super) const IDLE: Span = Span::from_secs(1);
 
-/// A flow that takes less than its share is given this much more than it was seen to send.
+/// A stream that takes less than its share is given this much more than it was seen to send, so
+/// that it can be told from one that fills its share.
 const HEADROOM: f64 = 1.1;
 
 /// A demand is announced again when it has changed by this share of it.
@@ -130,7 +131,8 @@ impl Tunnel {
     /// What it takes at most, by what it sent in the last two periods.
     pub(super) fn demand(&self) -> Bandwidth {
         let bytes = self.measured[0].max(self.measured[1]);
-        let bits = bytes as f64 * 8.0 / PERIOD.as_secs_f64() * HEADROOM;
+        let bits = bytes as f64 * 8.0 / PERIOD.as_secs_f64();
+        let bits = if self.elastic { bits * HEADROOM } else { bits };
         Bandwidth::from_bits_per_sec(bits as u64)
     }
 
