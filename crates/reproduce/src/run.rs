@@ -1,5 +1,6 @@
 //! A run that a figure is made of.
 
+use std::collections::BTreeMap;
 use std::fs;
 
 use base::Direction;
@@ -76,6 +77,20 @@ impl Run {
         self.rate(&table, "received_bytes", &is, step_s)
     }
 
+    /// The rates of all flows by their names, as [`Self::flow_rate`] has them.
+    pub fn flow_rates(&self, step_s: f64) -> Result<BTreeMap<String, Vec<(f64, f64)>>> {
+        let table = self.table("flows")?;
+        let flows = self.record.flows.iter();
+        let mut samples: BTreeMap<String, Vec<Counted>> =
+            flows.map(|flow| (flow.name.clone(), Vec::new())).collect();
+        let names = table.texts("flow").unwrap_or_default();
+        for (name, sample) in names.into_iter().zip(self.counted(&table, "received_bytes")?) {
+            samples.entry(name).or_default().push(sample);
+        }
+        let end = self.record.elapsed_s;
+        Ok(samples.into_iter().map(|(name, own)| (name, rates(&own, step_s, end))).collect())
+    }
+
     /// Wire bytes that a link sent in one direction, as [`Self::flow_rate`] has them.
     pub fn link_rate(
         &self,
@@ -121,20 +136,24 @@ impl Run {
         wanted: &[bool],
         step_s: f64,
     ) -> Result<Vec<(f64, f64)>> {
+        let rows = self.counted(table, column)?.into_iter().zip(wanted);
+        let samples: Vec<Counted> = rows.filter(|(_, is)| **is).map(|(row, _)| row).collect();
+        Ok(rates(&samples, step_s, self.record.elapsed_s))
+    }
+
+    /// A column of bytes in bits, row by row.
+    fn counted(&self, table: &Table, column: &str) -> Result<Vec<Counted>> {
         let times = self.integers(table, "time_ns")?;
         let lengths = self.integers(table, "interval_ns")?;
         let counts = self.integers(table, column)?;
         let seconds = |ns: Option<u64>| ns.unwrap_or_default() as f64 / 1e9;
-        let rows = times.into_iter().zip(lengths.into_iter().zip(counts)).zip(wanted);
-        let samples: Vec<Counted> = rows
-            .filter(|(_, is)| **is)
-            .map(|((time, (length, count)), _)| Counted {
-                end: seconds(time),
-                length: seconds(length),
-                count: count.unwrap_or_default() as f64 * 8.0,
-            })
-            .collect();
-        Ok(rates(&samples, step_s, self.record.elapsed_s))
+        let rows = times.into_iter().zip(lengths).zip(counts);
+        let row = |((time, length), count): ((_, _), Option<u64>)| Counted {
+            end: seconds(time),
+            length: seconds(length),
+            count: count.unwrap_or_default() as f64 * 8.0,
+        };
+        Ok(rows.map(row).collect())
     }
 
     fn integers(&self, table: &Table, column: &str) -> Result<Vec<Option<u64>>> {

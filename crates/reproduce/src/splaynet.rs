@@ -12,6 +12,9 @@ mod macro_benchmarks;
 
 use crate::{Figure, Paper};
 
+/// Payload of a full segment with timestamps, over its bytes on the wire.
+const PAYLOAD: f64 = 1448.0 / 1538.0;
+
 /// The figures, in the paper's order. Each is in a file of its own.
 const FIGURES: &[Figure] = &[
     fig_3_4::FIGURE,

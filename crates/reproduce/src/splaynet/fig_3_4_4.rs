@@ -3,15 +3,12 @@
 mod moments;
 mod oracle;
 
-use std::collections::BTreeMap;
-
 use base::Span;
 use lab::Overrides;
 use lab::plan::Plan;
 use record::{RunFolder, ShareSample, shares};
 
 use crate::paper::lab_file;
-use crate::statistics::{Counted, rates};
 use crate::{
     Axis, Clock, Error, Evidence, Figure, Job, Line, Model, Plot, Result, Run, Stage, Style, Table,
     quantile,
@@ -77,7 +74,7 @@ fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
         errors.lines.push(limit.style(Style::Reference));
         evidence.plots.push(errors);
         evidence.plots.push(population(&first.plan));
-        achievements(&mut evidence, first, &runs)?;
+        achievements(&mut evidence, &observed, &runs)?;
     }
     Ok(evidence)
 }
@@ -189,7 +186,7 @@ fn population(plan: &Plan) -> Plot {
 }
 
 /// What TCP achieves beside its shares, in both models.
-fn achievements(evidence: &mut Evidence, first: &Observed<'_>, runs: &[Run]) -> Result<()> {
+fn achievements(evidence: &mut Evidence, observed: &[Observed<'_>], runs: &[Run]) -> Result<()> {
     let heads = ["run", "flow seconds", "p10", "median", "p90", "all together"];
     let mut table =
         Table::new("TCP goodput as a part of what the flow's share has room for", &heads);
@@ -199,9 +196,12 @@ fn achievements(evidence: &mut Evidence, first: &Observed<'_>, runs: &[Run]) -> 
         Axis::linear("flow seconds in %"),
     );
     for run in runs {
-        let own = if run.model == Some(Model::Collapsed) { Some(observe(run)?) } else { None };
-        let shares = own.as_ref().unwrap_or(first);
-        let goodput = goodputs(run, &shares.plan)?;
+        let own = observed.iter().find(|of| std::ptr::eq(of.run, run));
+        let Some(shares) = own.or(observed.first()) else { continue };
+        let mut rates = run.flow_rates(1.0)?;
+        let flows = shares.plan.flows.iter();
+        let goodput: Vec<_> =
+            flows.map(|flow| rates.remove(&flow.name).unwrap_or_default()).collect();
         let found = achieved(&shares.plan, &shares.samples, &goodput);
         let sum = |of: fn(&Achieved) -> f64| found.iter().map(of).sum::<f64>();
         let together = sum(|of| of.goodput) / sum(|of| of.room);
@@ -235,28 +235,6 @@ fn achievements(evidence: &mut Evidence, first: &Observed<'_>, runs: &[Run]) -> 
     evidence.plots.push(plot);
     evidence.tables.push(table);
     Ok(())
-}
-
-/// The goodput of each flow in whole seconds.
-fn goodputs(run: &Run, plan: &Plan) -> Result<Vec<Vec<(f64, f64)>>> {
-    let table = run.table("flows")?;
-    let column = |name: &str| table.integers(name).unwrap_or_default();
-    let (times, lengths) = (column("time_ns"), column("interval_ns"));
-    let counts = column("received_bytes");
-    let mut samples: BTreeMap<String, Vec<Counted>> = BTreeMap::new();
-    for (row, name) in table.texts("flow").unwrap_or_default().into_iter().enumerate() {
-        let value = |column: &[Option<u64>]| column.get(row).copied().flatten().unwrap_or(0) as f64;
-        samples.entry(name).or_default().push(Counted {
-            end: value(&times) / 1e9,
-            length: value(&lengths) / 1e9,
-            count: value(&counts) * 8.0,
-        });
-    }
-    let of = |flow: &lab::plan::Flow| {
-        let own = samples.get(&flow.name).map_or(&[][..], Vec::as_slice);
-        rates(own, 1.0, run.record.elapsed_s)
-    };
-    Ok(plan.flows.iter().map(of).collect())
 }
 
 fn label(observed: &Observed<'_>) -> String {

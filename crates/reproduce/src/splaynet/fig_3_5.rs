@@ -3,6 +3,7 @@
 use base::{Bytes, Direction, Span};
 use sharing::{Demand, Problem, tcp};
 
+use super::PAYLOAD;
 use crate::paper::lab_file;
 use crate::{
     Axis, Clock, Evidence, Figure, Job, Line, Model, Plot, Result, Run, Stage, Style, Table,
@@ -19,8 +20,6 @@ pub(super) const FIGURE: Figure = Figure {
 };
 
 const LAB: &str = "splaynet/worked-example.toml";
-/// Payload of a full segment with timestamps, over its bytes on the wire.
-const PAYLOAD: f64 = 1448.0 / 1538.0;
 /// Capacities in Mbit/s: 0–1, 1–2, 1–3, 1–4, 4–5.
 const LINKS: [f64; 5] = [2.0, 4.0, 4.0, 4.0, 4.0];
 

@@ -1,5 +1,6 @@
 //! Figure 3.6c: one bulk TCP stream over 10 Mbit/s.
 
+use super::PAYLOAD;
 use crate::paper::lab_file;
 use crate::{
     Axis, Clock, Evidence, Figure, Job, Line, Model, Moments, Plot, Result, Run, Stage, Style,
@@ -16,8 +17,6 @@ pub(super) const FIGURE: Figure = Figure {
 };
 
 const LAB: &str = "splaynet/bulk.toml";
-/// Payload of a full segment with timestamps, over its bytes on the wire.
-const PAYLOAD: f64 = 1448.0 / 1538.0;
 const LINK_MBIT: f64 = 10.0;
 /// Slow start is over by then.
 const SETTLED_S: f64 = 2.0;

@@ -2,6 +2,7 @@
 
 mod phases;
 
+use super::PAYLOAD;
 use crate::paper::lab_file;
 use crate::{
     Axis, Clock, Evidence, Figure, Job, Line, Model, Plot, Result, Run, Stage, Style, Table,
@@ -31,8 +32,6 @@ const TOPOLOGIES: [(&str, &str, &str); 3] = [
 const STREAMS: [&str; 3] = ["stream-1", "stream-2", "stream-3"];
 /// The shared link, in Mbit/s.
 const LINK: f64 = 10.0;
-/// Wire bytes of a full segment (timestamps, Ethernet) over its payload.
-const WIRE: f64 = 1538.0 / 1448.0;
 /// The labs' sampling interval in seconds.
 const STEP: f64 = 0.1;
 /// How far from its share a stream's mean in a phase may be where TCP finds it at a drop-tail
@@ -95,7 +94,7 @@ impl Scale {
 
     /// When the last byte can be there at the earliest: the link is never idle.
     fn least_end(self) -> f64 {
-        STREAMS.len() as f64 * self.megabytes * 8.0 * WIRE / LINK
+        STREAMS.len() as f64 * self.megabytes * 8.0 / PAYLOAD / LINK
     }
 }
 
@@ -241,7 +240,7 @@ impl<'a> Observed<'a> {
 }
 
 fn wire(rates: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
-    rates.into_iter().map(|(at, rate)| (at, rate * WIRE / 1e6)).collect()
+    rates.into_iter().map(|(at, rate)| (at, rate / PAYLOAD / 1e6)).collect()
 }
 
 fn evidence(runs: &[Run], scale: Scale) -> Result<Evidence> {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use base::{Bytes, Direction, NodeId, Span, Time};
 use lab::plan::{Flow, Plan, Traffic};
 use record::{FlowKind, ShareSample};
+use sharing::Solver;
 
 use super::oracle::Oracle;
 
@@ -126,7 +127,7 @@ fn moment(plan: &Plan, oracle: &mut Oracle<'_>, group: &[ShareSample]) -> Option
     let fair = oracle.shares(&flows)?;
     let error = |(share, fair): (&Option<Option<u64>>, &f64)| match share {
         Some(Some(share)) => Some((*share as f64 / fair - 1.0).abs()),
-        Some(None) => Some(if fair.is_finite() { f64::INFINITY } else { 0.0 }),
+        Some(None) => Some(if *fair < Solver::UNLIMITED { f64::INFINITY } else { 0.0 }),
         None => None,
     };
     Some(Moment {

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use super::super::PAYLOAD;
 use super::{agree, lines};
 use crate::paper::lab_file;
 use crate::{
@@ -17,9 +18,6 @@ pub(in crate::splaynet) const FIGURE: Figure = Figure {
     files: &[lab_file!("splaynet/multicast.toml"), lab_file!("splaynet/apps/multicast.py")],
     make,
 };
-
-/// Bytes of wire for a byte of payload: full segments with timestamps.
-const OVERHEAD: f64 = 1538.0 / 1448.0;
 
 /// A way to run the lab.
 struct Variant {
@@ -186,7 +184,7 @@ fn bound(run: &Run, node: &Completion) -> f64 {
     let mut links = run.record.topology.links.iter();
     let link = links.find(|link| link.ends.contains(&node.node));
     let rate = link.and_then(|link| link.rate_bit_per_s.into_iter().flatten().min());
-    rate.map_or(0.0, |rate| node.bytes * OVERHEAD * 8.0 / rate as f64)
+    rate.map_or(0.0, |rate| node.bytes / PAYLOAD * 8.0 / rate as f64)
 }
 
 fn judge(
