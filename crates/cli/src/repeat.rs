@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use lab::plan::Plan;
+use report::format::shell_word;
 
 use crate::args::{Changes, Edits};
 
@@ -23,7 +24,7 @@ pub(crate) fn command(
     if runs != Path::new("runs") {
         words.extend(["--runs".to_owned(), quote_path(runs)]);
     }
-    words.extend(more.iter().map(|word| quote(word)));
+    words.extend(more.iter().map(|word| shell_word(word)));
     words.join(" ")
 }
 
@@ -42,41 +43,18 @@ fn options<'a>(
         words.extend(["--seed".to_owned(), seed.to_string()]);
     }
     if let Some(duration) = edits.duration {
-        words.extend(["--duration".to_owned(), quote(&duration.to_string())]);
+        words.extend(["--duration".to_owned(), shell_word(&duration.to_string())]);
     }
     if let Some(name) = &edits.name {
-        words.extend(["--name".to_owned(), quote(name)]);
+        words.extend(["--name".to_owned(), shell_word(name)]);
     }
     for (field, value) in set {
-        words.extend(["--set".to_owned(), quote(&format!("{field}={value}"))]);
+        words.extend(["--set".to_owned(), shell_word(&format!("{field}={value}"))]);
     }
     words
 }
 
 /// A path as a POSIX shell reads it back.
 pub(crate) fn quote_path(path: &Path) -> String {
-    quote(&path.display().to_string())
-}
-
-/// A word as a POSIX shell reads it back.
-fn quote(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,+@%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_survive_the_shell() {
-        assert_eq!(quote("link.core.rate=5"), "link.core.rate=5");
-        assert_eq!(quote("delay=10 ms"), "'delay=10 ms'");
-        assert_eq!(quote("it's"), "'it'\\''s'");
-        assert_eq!(quote(""), "''");
-    }
+    shell_word(&path.display().to_string())
 }

@@ -113,6 +113,16 @@ pub fn escape(text: &str) -> String {
     out
 }
 
+/// A word as a POSIX shell reads it back.
+pub fn shell_word(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
 /// A moment in UTC, as `2026-11-21 05:02:14 UTC`.
 pub fn utc(unix_ms: u64) -> String {
     let (days, rest) = (unix_ms / 86_400_000, unix_ms / 1000 % 86_400);
@@ -148,6 +158,14 @@ fn civil(mut days: u64) -> (u64, u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_survive_the_shell() {
+        assert_eq!(shell_word("link.core.rate=5"), "link.core.rate=5");
+        assert_eq!(shell_word("delay=10 ms"), "'delay=10 ms'");
+        assert_eq!(shell_word("it's"), "'it'\\''s'");
+        assert_eq!(shell_word(""), "''");
+    }
 
     #[test]
     fn quantities_read_as_people_write_them() {

@@ -8,6 +8,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{self, Command, ExitStatus, Stdio};
 
+use report::format::shell_word;
 use serde_json::Value;
 use sys::process::Signal;
 
@@ -71,7 +72,8 @@ impl Child {
         command.args(words).stdin(stdin).stdout(out).stderr(err).process_group(0);
         let process = command.spawn().map_err(|e| Error::io("start", program, e))?;
         // Whoever repeats it has nothing to wait for.
-        let words = words.iter().filter(|word| *word != "--await-start").map(|word| quote(word));
+        let words =
+            words.iter().filter(|word| *word != "--await-start").map(|word| shell_word(word));
         let command = std::iter::once("netarium".to_owned()).chain(words);
         let command = command.collect::<Vec<_>>().join(" ");
         Ok(Self { process, ended: None, starter: None, command, streams })
@@ -186,16 +188,6 @@ fn complaint(said: Option<&Value>, errors: &str, code: u8) -> String {
         parts.push(format!("the run ended with code {code}"));
     }
     parts.join("\n").trim_end().to_owned()
-}
-
-/// A word as a POSIX shell reads it back.
-fn quote(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,+@%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
-    }
 }
 
 #[cfg(test)]
