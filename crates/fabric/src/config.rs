@@ -119,6 +119,22 @@ pub enum Loss {
     },
 }
 
+impl Loss {
+    /// The share of packets that is lost in the long run, 0 to 1.
+    pub fn mean(&self) -> f64 {
+        match self {
+            Self::None => 0.0,
+            Self::Bernoulli(p) => p.as_f64(),
+            Self::GilbertElliott { p, r, loss_good, loss_bad } => {
+                let (p, r) = (p.as_f64(), r.as_f64());
+                // The chain starts in the good state, and stays there if it cannot leave.
+                let bad = if p > 0.0 { p / (p + r) } else { 0.0 };
+                loss_good.as_f64().mul_add(1.0 - bad, loss_bad.as_f64() * bad)
+            }
+        }
+    }
+}
+
 /// Packets held back so that later ones overtake them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reorder {

@@ -1,7 +1,7 @@
 //! The way of a flow's packets, and what they meet on it.
 
 use base::{IfaceId, NodeId};
-use fabric::{LinkConfig, Loss, Rate, Trace};
+use fabric::{LinkConfig, Rate};
 use lab::plan::Plan;
 use lab::routes::Routes;
 use sharing::LinkKey;
@@ -31,7 +31,7 @@ impl Wire {
         Self {
             capacity: capacity(&config.rate),
             delay: config.delay.as_secs_f64(),
-            loss: loss(&config.loss),
+            loss: config.loss.mean(),
         }
     }
 }
@@ -41,23 +41,7 @@ fn capacity(rate: &Rate) -> f64 {
     match rate {
         Rate::Unlimited => f64::INFINITY,
         Rate::Constant(rate) => rate.bits_per_sec() as f64,
-        Rate::Trace(trace) => {
-            let bytes = Trace::OPPORTUNITY.count() * trace.opportunities.len() as u64;
-            bytes as f64 * 8.0 / trace.period.as_secs_f64().max(1e-9)
-        }
-    }
-}
-
-/// The long-run loss.
-fn loss(loss: &Loss) -> f64 {
-    match loss {
-        Loss::None => 0.0,
-        Loss::Bernoulli(p) => p.as_f64(),
-        Loss::GilbertElliott { p, r, loss_good, loss_bad } => {
-            let (p, r) = (p.as_f64(), r.as_f64());
-            let bad = if p + r > 0.0 { p / (p + r) } else { 0.0 };
-            (1.0 - bad) * loss_good.as_f64() + bad * loss_bad.as_f64()
-        }
+        Rate::Trace(trace) => trace.mean().bits_per_sec() as f64,
     }
 }
 
