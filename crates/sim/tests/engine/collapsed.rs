@@ -1,5 +1,7 @@
 //! The collapsed model with simulated TCP: shares as the solver gives them, and what comes of them.
 
+use std::fmt::Write as _;
+
 use base::{Bandwidth, RandomStream, Span, Time};
 use fabric::Share;
 use lab::plan::Plan;
@@ -20,10 +22,12 @@ fn dumbbell(settings: &str, flows: &str) -> Plan {
     for (host, delay) in [("a", 1), ("b", 11), ("c", 21)] {
         for (side, router) in [("0", "west"), ("1", "east")] {
             let delay = if side == "0" { delay } else { 1 };
-            text += &format!(
+            write!(
+                text,
                 "[node.{host}{side}]\n[[link]]\nends = [\"{host}{side}\", \"{router}\"]\n\
                  rate = \"100 Mbit/s\"\ndelay = \"{delay} ms\"\n"
-            );
+            )
+            .unwrap();
         }
     }
     labs::plan(&(text + flows))
@@ -136,27 +140,31 @@ fn churn(seed: u64) -> Plan {
     let mut draw = |below: f64| (random.unit() * below) as u64;
     let mut text = format!("[lab]\nmodel = \"collapsed\"\nduration = \"4 s\"\nseed = {seed}\n");
     for router in 0..8u64 {
-        text += &format!("[node.r{router}]\nkind = \"router\"\n[node.h{router}]\n");
+        write!(text, "[node.r{router}]\nkind = \"router\"\n[node.h{router}]\n").unwrap();
         let mut links = vec![(format!("h{router}"), 20 + draw(80.0))];
         if router > 0 {
             links.push((format!("r{}", draw(router as f64)), 5 + draw(20.0)));
         }
         for (end, rate) in links {
             let delay = 1 + draw(20.0);
-            text += &format!(
+            write!(
+                text,
                 "[[link]]\nends = [\"{end}\", \"r{router}\"]\nrate = \"{rate} Mbit/s\"\n\
                  delay = \"{delay} ms\"\n"
-            );
+            )
+            .unwrap();
         }
     }
     for flow in 0..30 {
         let (from, step) = (draw(8.0), 1 + draw(7.0));
         let (start, size) = (draw(3_000.0), 20 + draw(2_000.0));
-        text += &format!(
+        write!(
+            text,
             "[[flow]]\nname = \"f{flow}\"\nfrom = \"h{from}\"\nto = \"h{}\"\nstart = \"{start} ms\"\
              \ncontrol = \"cubic\"\nsize = \"{size} kB\"\n",
             (from + step) % 8
-        );
+        )
+        .unwrap();
     }
     labs::plan(&text)
 }
