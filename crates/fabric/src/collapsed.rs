@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 use sharing::{FlowName, FlowTable, Law, LinkKey, Notice, Path, Sharing};
 
 pub use account::Share;
-use path::{End, Ground, constant};
+use path::{End, Topology, constant};
 use tunnel::{Key, PERIOD, Reach, Tunnel};
 
 use crate::config::{Collapsed, LinkConfig, QueueLimit, Rate};
@@ -93,8 +93,8 @@ impl<B: Clone + 'static> Fabric<B> {
 
     /// A packet sets out through `first`, the interface of a node that has a kernel or has made
     /// the packet.
-    pub(crate) fn set_out(&mut self, first: IfaceId, slot: Slot) {
-        self.collapsed(|fabric, state| state.set_out(fabric, first, slot));
+    pub(crate) fn depart(&mut self, first: IfaceId, slot: Slot) {
+        self.collapsed(|fabric, state| state.depart(fabric, first, slot));
     }
 
     /// The period ends.
@@ -106,7 +106,7 @@ impl<B: Clone + 'static> Fabric<B> {
     pub(crate) fn wake_tunnel(&mut self, index: usize) {
         self.collapsed(|fabric, state| {
             while let Some(slot) = fabric.links[index].arrive(fabric.now, &fabric.packets) {
-                state.land(fabric, index, slot);
+                state.arrive(fabric, index, slot);
             }
             state.look(fabric, index - state.own);
             fabric.reschedule(index);
@@ -114,22 +114,23 @@ impl<B: Clone + 'static> Fabric<B> {
     }
 
     /// A link's properties, or whether it is in service, are no longer what they were.
-    pub(crate) fn refit(&mut self, link: LinkId) {
+    pub(crate) fn reconfigure(&mut self, link: LinkId) {
         self.collapsed(|fabric, state| {
             for direction in Direction::BOTH {
                 let iface = IfaceId::at(link.index() * 2 + direction.index());
-                let capacity = ground(fabric).capacity(iface);
+                let capacity = topology(fabric).capacity(iface);
                 state.table.set_capacity(LinkKey(iface.0), capacity);
             }
             for at in 0..state.tunnels.len() {
                 let tunnel = &state.tunnels[at];
                 // The way back may be another one, and counts for the round trip.
                 let stale = || {
-                    let ground = ground(fabric);
-                    Ground::crosses(&tunnel.way, link)
-                        || ground.round_trip(&tunnel.way, tunnel.key.hash) != tunnel.round_trip
+                    let topology = topology(fabric);
+                    Topology::crosses(&tunnel.way, link)
+                        || topology.round_trip(&tunnel.way, tunnel.key.hash) != tunnel.round_trip
                 };
                 if tunnel.alive && stale() {
+                    state.account_one(fabric, at);
                     state.fit(fabric, at);
                 }
             }
@@ -143,9 +144,9 @@ impl<B: Clone + 'static> Fabric<B> {
             for at in 0..state.tunnels.len() {
                 let tunnel = &state.tunnels[at];
                 if tunnel.alive {
-                    let (ground, hash) = (ground(fabric), tunnel.key.hash);
-                    let way = ground.way_of(&tunnel.key);
-                    if way != tunnel.way || ground.round_trip(&way, hash) != tunnel.round_trip {
+                    let (topology, hash) = (topology(fabric), tunnel.key.hash);
+                    let way = topology.way_of(&tunnel.key);
+                    if way != tunnel.way || topology.round_trip(&way, hash) != tunnel.round_trip {
                         state.account_one(fabric, at);
                         state.tunnels[at].way = way;
                         state.fit(fabric, at);
@@ -158,13 +159,13 @@ impl<B: Clone + 'static> Fabric<B> {
 }
 
 /// What paths go through.
-fn ground<B>(fabric: &Fabric<B>) -> Ground<'_> {
+fn topology<B>(fabric: &Fabric<B>) -> Topology<'_> {
     let forwarding: &dyn Forwarding = &*fabric.forwarding;
-    Ground { nodes: &fabric.nodes, at: &fabric.at, links: &fabric.links, forwarding }
+    Topology { nodes: &fabric.nodes, at: &fabric.at, links: &fabric.links, forwarding }
 }
 
 impl State {
-    fn set_out<B: Clone + 'static>(&mut self, fabric: &mut Fabric<B>, first: IfaceId, slot: Slot) {
+    fn depart<B: Clone + 'static>(&mut self, fabric: &mut Fabric<B>, first: IfaceId, slot: Slot) {
         if fabric.links[first.index()].watched {
             let copy = fabric.packets.copy(slot);
             fabric.put_out(copy, What::Seen { iface: first, sent: true });
@@ -178,12 +179,16 @@ impl State {
         if ttl <= tunnel.way.routers {
             at = self.tunnel(fabric, Key { reach: Reach::Router(ttl.max(1)), ..key }, part);
         } else if mtu > 0 && size > mtu {
-            if ground(fabric).until_too_big(&tunnel.way, size).is_none() {
-                fabric.links[first.index()].verdicts.dropped.push((slot, DropReason::TooBig));
-                fabric.account(first.index());
+            let (topology, way) = (topology(fabric), &tunnel.way);
+            let blocked = topology.blocked(way, size).unwrap_or(0);
+            let link = way.hops[blocked].index();
+            if blocked == 0 || !topology.leads_to_router(way, blocked - 1) {
+                fabric.links[link].verdicts.dropped.push((slot, DropReason::TooBig));
+                fabric.account(link);
                 return;
             }
-            at = self.tunnel(fabric, Key { reach: Reach::Size(size), ..key }, part);
+            let reach = Reach::Mtu(fabric.links[link].mtu);
+            at = self.tunnel(fabric, Key { reach, ..key }, part);
         }
         let tunnel = &mut self.tunnels[at];
         let packet = fabric.packets.get_mut(slot);
@@ -199,7 +204,7 @@ impl State {
         fabric.reschedule(index);
     }
 
-    /// The position of a tunnel, which is dug where there is none.
+    /// The position of a tunnel, which is made where there is none.
     fn tunnel<B: Clone + 'static>(
         &mut self,
         fabric: &mut Fabric<B>,
@@ -209,11 +214,13 @@ impl State {
         if let Some(at) = self.by_key.get(&key) {
             return *at as usize;
         }
-        let way = ground(fabric).way_of(&key);
+        let way = topology(fabric).way_of(&key);
         let tunnel = Tunnel::new(key, way, part != Part::Datagram, fabric.now);
-        // Random streams are the flow's own: other flows change nothing for it.
+        // Random streams are the flow's own: other flows change nothing for it. The time keeps
+        // one that comes back from meeting the same fate again.
         let to = key.to.map_or(u32::MAX, |to| to.0);
-        let name = format!("path/{}/{to}/{:08x}", key.from.0, key.hash);
+        let (from, made) = (key.from.0, tunnel.made.as_nanos());
+        let name = format!("path/{from}/{to}/{:08x}/{:?}/{made}", key.hash, key.reach);
         let config = LinkConfig::default();
         let link = Link::new(key.from, &name, config, self.overhead, self.seed);
         let at = if let Some(at) = self.free.pop() {
@@ -237,12 +244,12 @@ impl State {
     fn fit<B: Clone + 'static>(&mut self, fabric: &mut Fabric<B>, at: usize) {
         let (own, now) = (self.own, fabric.now);
         let tunnel = &mut self.tunnels[at];
-        let ground = ground(fabric);
-        let joined = ground.join(&tunnel.way);
+        let topology = topology(fabric);
+        let joined = topology.join(&tunnel.way);
         tunnel.narrowest = joined.narrowest;
         tunnel.capacity = constant(&joined.config);
-        tunnel.round_trip = ground.round_trip(&tunnel.way, tunnel.key.hash);
-        tunnel.queue_time = ground.queue_time(&tunnel.way, joined.narrowest, self.overhead);
+        tunnel.round_trip = topology.round_trip(&tunnel.way, tunnel.key.hash);
+        tunnel.queue_time = topology.queue_time(&tunnel.way, joined.narrowest, self.overhead);
         let mtu = joined.config.mtu.count() as u32;
         tunnel.full_packet = self.overhead + if mtu > 0 { mtu } else { 1500 };
         let seen = tunnel.way.hops.iter().enumerate().flat_map(|(hop, iface)| {
@@ -323,7 +330,7 @@ impl State {
     }
 
     /// A packet has come to the end of its way.
-    fn land<B: Clone + 'static>(&mut self, fabric: &mut Fabric<B>, index: usize, slot: Slot) {
+    fn arrive<B: Clone + 'static>(&mut self, fabric: &mut Fabric<B>, index: usize, slot: Slot) {
         let tunnel = &self.tunnels[index - self.own];
         self.accounted = None;
         for (iface, sent) in &tunnel.watched {
@@ -381,6 +388,6 @@ impl<B: Clone + 'static> Fabric<B> {
             [only] => *only,
             several => several[crate::ecmp(hash, node, several.len())],
         };
-        self.set_out(first, slot);
+        self.depart(first, slot);
     }
 }

@@ -446,10 +446,16 @@ impl Link {
         (flying + self.queue.packets() * size_of::<Queued>()) as u64
     }
 
+    /// The queue's length and its peak since that was last taken.
+    pub(crate) fn queue_level(&self) -> QueueLevel {
+        let (packets, bytes) = (self.queue.packets() as u64, self.queue.bytes());
+        QueueLevel { packets, bytes, ..self.peak }
+    }
+
     /// The queue's length; forgets the peak.
     pub(crate) fn take_queue_level(&mut self) -> QueueLevel {
-        let (packets, bytes) = (self.queue.packets() as u64, self.queue.bytes());
-        let level = QueueLevel { packets, bytes, ..self.peak };
+        let level = self.queue_level();
+        let QueueLevel { packets, bytes, .. } = level;
         let peak_delay = Span::ZERO;
         self.peak =
             QueueLevel { packets, bytes, peak_packets: packets, peak_bytes: bytes, peak_delay };

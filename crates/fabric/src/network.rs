@@ -188,7 +188,7 @@ impl<B: Clone + 'static> Fabric<B> {
         packet.entered = self.now;
         let slot = self.packets.put(packet);
         if self.collapsed.is_some() {
-            return self.set_out(iface, slot);
+            return self.depart(iface, slot);
         }
         self.send(iface, slot, iface);
         self.forward_arrivals();
@@ -269,7 +269,7 @@ impl<B: Clone + 'static> Fabric<B> {
         check(&format!("link {}", link.0), &config)?;
         entry.configure(self.now, config, &mut self.packets);
         self.reschedule(index);
-        self.refit(link);
+        self.reconfigure(link);
         self.forward_arrivals();
         Ok(())
     }
@@ -290,7 +290,7 @@ impl<B: Clone + 'static> Fabric<B> {
                 entry.up = up;
             }
         }
-        self.refit(link);
+        self.reconfigure(link);
         Ok(())
     }
 

@@ -7,9 +7,6 @@ use fabric::Share;
 use lab::plan::Plan;
 use record::{FlowKind, RecorderHandle, ShareSample};
 
-/// Rates from here on stand for links without limit, bit/s.
-const UNLIMITED: u64 = 1_000_000_000_000_000_000;
-
 /// A flow that comes back within this time may go on counting where it stopped.
 const REMEMBERED: Span = Span::from_secs(2);
 
@@ -20,7 +17,7 @@ pub struct ShareLedger {
     at: Time,
     /// The node at each interface.
     nodes: Vec<NodeId>,
-    seen: BTreeMap<(IfaceId, IfaceId, u32), Seen>,
+    seen: BTreeMap<(IfaceId, IfaceId, u32, Time), Seen>,
 }
 
 /// A flow when it was last seen.
@@ -51,10 +48,8 @@ impl ShareLedger {
 
     fn sample(&mut self, at: Time, interval: Span, share: &Share) -> ShareSample {
         let now = Seen { at, sent: share.sent };
-        let before = self.seen.insert((share.from, share.to, share.flow), now);
-        // Who was forgotten in between counts from zero again.
-        let sent = before.map(|seen| seen.sent).filter(|sent| *sent <= share.sent).unwrap_or(0);
-        let rate = share.share.bits_per_sec();
+        let before = self.seen.insert((share.from, share.to, share.flow, share.since), now);
+        let sent = before.map_or(0, |seen| seen.sent);
         ShareSample {
             at,
             interval,
@@ -62,7 +57,7 @@ impl ShareLedger {
             to: self.nodes[share.to.index()],
             flow: share.flow,
             kind: if share.stream { FlowKind::Stream } else { FlowKind::Datagram },
-            share: (rate < UNLIMITED).then_some(rate),
+            share: share.share.map(base::Bandwidth::bits_per_sec),
             demand: share.most.map(base::Bandwidth::bits_per_sec),
             sent_bytes: share.sent - sent,
         }
@@ -93,13 +88,14 @@ mod tests {
             to: IfaceId(3),
             flow: 9,
             stream: true,
-            share: Bandwidth::from_bits_per_sec(5_000_000),
+            share: Some(Bandwidth::from_bits_per_sec(5_000_000)),
             most: None,
+            since: Time::ZERO,
             sent,
         };
         let free = Share {
             stream: false,
-            share: Bandwidth::from_bits_per_sec(UNLIMITED),
+            share: None,
             most: Some(Bandwidth::from_bits_per_sec(77)),
             flow: 10,
             ..of(5)
@@ -110,11 +106,11 @@ mod tests {
         // Gone, back before it is forgotten, and begun anew.
         ledger.enter(second(3), []);
         ledger.enter(second(4), [of(260)]);
-        ledger.enter(second(5), [of(40)]);
+        ledger.enter(second(5), [Share { since: second(4), ..of(270) }]);
         assert!(recorder.finish().error.is_none());
         let rows = shares::read(&folder.file(shares::FILE), &names).unwrap();
         let sent: Vec<_> = rows.iter().filter(|r| r.flow == 9).map(|r| r.sent_bytes).collect();
-        assert_eq!(sent, [100, 150, 10, 40]);
+        assert_eq!(sent, [100, 150, 10, 270]);
         let (first, free) = (rows[0], rows[1]);
         assert_eq!((first.from, first.to), (node("a"), node("b")));
         assert_eq!((first.share, first.demand), (Some(5_000_000), None));

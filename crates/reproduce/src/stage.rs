@@ -246,7 +246,7 @@ impl Stage<'_> {
             let stopped = going.stop(self.stop.load(SeqCst));
             while !stopped && going.running.len() < limit {
                 let Some(index) = waiting.next() else { break };
-                match self.start(&jobs[index], together) {
+                match self.start(&jobs[index]) {
                     Ok(child) => going.running.push((index, child)),
                     Err(error) => {
                         going.failed = Some(error);
@@ -254,7 +254,7 @@ impl Stage<'_> {
                     }
                 }
             }
-            going.begin_together();
+            going.let_begin();
             if going.running.is_empty() {
                 return going.failed.map_or_else(|| self.check(), Err);
             }
@@ -272,13 +272,14 @@ impl Stage<'_> {
         }
     }
 
-    fn start(&self, job: &Job, held: bool) -> Result<Child> {
+    fn start(&self, job: &Job) -> Result<Child> {
         let runs = runs_of(&self.options.out, self.figure);
         fs::create_dir_all(&runs).map_err(|e| Error::io("create", &runs, e))?;
         let words = job.words(&self.options.out, &runs);
         // The name may hold a dot, which is no extension.
         let streams = runs.join(format!("{}.stream", job.run_name()));
-        let start = if held { Child::hold } else { Child::start };
+        // A run on the wall clock that holds its end of our socket notices when we are killed.
+        let start = if job.clock == Clock::Wall { Child::hold } else { Child::start };
         start(&self.options.program, &words, streams)
     }
 }
@@ -307,10 +308,11 @@ impl Going {
         wanted > 0
     }
 
-    /// Lets held runs begin once all of them stand.
-    fn begin_together(&mut self) {
+    /// Lets runs begin that stand; those that are held, once all of them do.
+    fn let_begin(&mut self) {
         if self.held.is_empty() {
-            return;
+            let standing = self.running.iter().filter(|(_, child)| child.stands());
+            return standing.for_each(|(_, child)| child.begin());
         }
         let stands = |(at, child): &&(usize, Child)| self.held.contains(at) && child.stands();
         let now: Vec<usize> = self.running.iter().filter(stands).map(|run| run.0).collect();

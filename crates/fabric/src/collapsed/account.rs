@@ -1,6 +1,6 @@
 //! What crossed tunnels is counted on the network's own links.
 
-use base::{Bandwidth, IfaceId};
+use base::{Bandwidth, IfaceId, Time};
 use sharing::Sharing;
 
 use super::State;
@@ -18,11 +18,13 @@ pub struct Share {
     pub flow: u32,
     /// Whether it is one direction of a TCP connection.
     pub stream: bool,
-    /// Its share of its path.
-    pub share: Bandwidth,
+    /// Its share of its path; `None`: its path has no limit.
+    pub share: Option<Bandwidth>,
     /// The most that it takes; `None`: as much as it gets.
     pub most: Option<Bandwidth>,
-    /// Wire bytes that it has sent since it was first seen.
+    /// When it was first seen, or seen again after it had long been silent.
+    pub since: Time,
+    /// Wire bytes that it has sent since then.
     pub sent: u64,
 }
 
@@ -40,10 +42,11 @@ impl<B: Clone + 'static> Fabric<B> {
                     flow: tunnel.key.hash,
                     stream: tunnel.stream,
                     share: match state.law.sharing {
-                        Sharing::None => tunnel.capacity.unwrap_or(super::UNLIMITED),
-                        _ => state.table.share(name)?,
+                        Sharing::None => tunnel.capacity,
+                        _ => state.table.share(name).filter(|share| *share < super::UNLIMITED),
                     },
                     most: tunnel.most,
+                    since: tunnel.made,
                     sent: self.links[state.own + at].stats.sent_bytes,
                 })
             })
@@ -66,6 +69,7 @@ impl<B: Clone + 'static> Fabric<B> {
             for at in 0..state.tunnels.len() {
                 if state.tunnels[at].alive {
                     state.account_one(self, at);
+                    state.count_waiting(self, at);
                 }
             }
             state.accounted = Some(now);
@@ -113,13 +117,11 @@ impl State {
         let (links, tunnels) = fabric.links.split_at_mut(own);
         let link = &mut tunnels[at];
         link.settle(fabric.now, &mut fabric.packets);
-        let narrow = tunnel.way.hops[tunnel.narrowest.min(tunnel.way.hops.len() - 1)].index();
+        let narrow = tunnel.way.hops[tunnel.narrowest].index();
         let level = link.take_queue_level();
         let total = &mut self.levels[narrow];
-        total.packets += level.packets;
-        total.bytes += level.bytes;
-        total.peak_packets = total.peak_packets.max(total.packets).max(level.peak_packets);
-        total.peak_bytes = total.peak_bytes.max(total.bytes).max(level.peak_bytes);
+        total.peak_packets = total.peak_packets.max(level.peak_packets);
+        total.peak_bytes = total.peak_bytes.max(level.peak_bytes);
         total.peak_delay = total.peak_delay.max(level.peak_delay);
         if let Some(delays) = link.delays.take() {
             links[narrow].delays.get_or_insert_default().absorb(&delays);
@@ -141,5 +143,16 @@ impl State {
             }
         }
         fabric.reschedule(own + at);
+    }
+
+    /// Adds what waits in a tunnel to what waits at its narrowest link.
+    fn count_waiting<B: Clone + 'static>(&mut self, fabric: &Fabric<B>, at: usize) {
+        let tunnel = &self.tunnels[at];
+        let level = fabric.links[self.own + at].queue_level();
+        let total = &mut self.levels[tunnel.way.hops[tunnel.narrowest].index()];
+        total.packets += level.packets;
+        total.bytes += level.bytes;
+        total.peak_packets = total.peak_packets.max(total.packets);
+        total.peak_bytes = total.peak_bytes.max(total.bytes);
     }
 }

@@ -25,7 +25,7 @@ impl State {
         at: usize,
         most: Option<base::Bandwidth>,
     ) {
-        self.end(fabric, at);
+        self.withdraw(fabric, at);
         let tunnel = &mut self.tunnels[at];
         let Some(to) = tunnel.key.to else { return };
         let flow = FlowName { sender: SENDER, number: self.names };
@@ -42,15 +42,22 @@ impl State {
 
     /// A flow takes part no longer.
     fn end<B: Clone + 'static>(&mut self, fabric: &mut Fabric<B>, at: usize) {
+        if self.withdraw(fabric, at) {
+            self.solve(fabric);
+            self.set_rate(fabric, at);
+        }
+    }
+
+    /// The same before shares are computed anew; tells whether it took part.
+    fn withdraw<B>(&mut self, fabric: &mut Fabric<B>, at: usize) -> bool {
         let tunnel = &mut self.tunnels[at];
-        let Some(flow) = tunnel.name.take() else { return };
+        let Some(flow) = tunnel.name.take() else { return false };
         (tunnel.most, tunnel.elastic, tunnel.closing) = (None, false, false);
         self.by_name.remove(&flow);
-        fabric.links[self.own + at].observed =
-            fabric.links[self.own + at].watched || fabric.links[self.own + at].mirrors != 0;
+        let link = &mut fabric.links[self.own + at];
+        link.observed = link.watched || link.mirrors != 0;
         self.announce(&Notice::Ended { flow }, at);
-        self.solve(fabric);
-        self.set_rate(fabric, at);
+        true
     }
 
     /// A flow takes at most this from now on; tells whether that is news.

@@ -14,7 +14,7 @@ use crate::{Forwarding, NodeKind};
 const LONGEST: usize = 255;
 
 /// What the paths go through.
-pub(super) struct Ground<'a> {
+pub(super) struct Topology<'a> {
     pub(super) nodes: &'a [NodeKind],
     /// The node at each interface.
     pub(super) at: &'a [NodeId],
@@ -57,7 +57,7 @@ pub(super) struct Joined {
     pub(super) mirrors: u64,
 }
 
-impl Ground<'_> {
+impl Topology<'_> {
     /// The way of a flow that a node sends through `first`: to the next node with a kernel, or as
     /// far as routes lead.
     pub(super) fn way(&self, first: IfaceId, to: Option<IfaceId>, hash: u32) -> Way {
@@ -98,7 +98,7 @@ impl Ground<'_> {
         let way = self.way(key.from, key.to, key.hash);
         match key.reach {
             Reach::Router(count) if count <= way.routers => self.until_router(&way, count),
-            Reach::Size(size) => self.until_too_big(&way, size).unwrap_or(way),
+            Reach::Mtu(mtu) => self.until_mtu(&way, mtu).unwrap_or(way),
             Reach::Whole | Reach::Router(_) => way,
         }
     }
@@ -111,18 +111,24 @@ impl Ground<'_> {
         Way { hops: way.hops[..=last].into(), routers: count - 1, end }
     }
 
-    /// As far of `way` as a packet of `size` bytes gets: to the router in front of the first link
-    /// that does not take it. `None` if that is the first of all: no router is to blame.
-    pub(super) fn until_too_big(&self, way: &Way, size: u32) -> Option<Way> {
+    /// The first hop that does not take packets of `size` bytes.
+    pub(super) fn blocked(&self, way: &Way, size: u32) -> Option<usize> {
         let mtu = |hop: &IfaceId| self.links[hop.index()].mtu;
-        let blocked = way.hops.iter().position(|hop| mtu(hop) > 0 && size > mtu(hop))?;
-        let before = blocked.checked_sub(1)?;
+        way.hops.iter().position(|hop| mtu(hop) > 0 && size > mtu(hop))
+    }
+
+    /// As far of `way` as packets get that are larger than `mtu`: to the router in front of the
+    /// first link with no larger one. `None` if no router is to blame.
+    fn until_mtu(&self, way: &Way, mtu: u32) -> Option<Way> {
+        let blocked = self.blocked(way, mtu.saturating_add(1))?;
+        let before = blocked.checked_sub(1).filter(|hop| self.leads_to_router(way, *hop))?;
         let routers = (0..before).filter(|hop| self.leads_to_router(way, *hop)).count();
-        let end = End::Refused(Refusal::TooBig { mtu: mtu(&way.hops[blocked]) });
+        let mtu = self.links[way.hops[blocked].index()].mtu;
+        let end = End::Refused(Refusal::TooBig { mtu });
         Some(Way { hops: way.hops[..blocked].into(), routers: routers as u8, end })
     }
 
-    fn leads_to_router(&self, way: &Way, hop: usize) -> bool {
+    pub(super) fn leads_to_router(&self, way: &Way, hop: usize) -> bool {
         let node = self.at[way.hops[hop].index() ^ 1];
         self.nodes[node.index()] == NodeKind::Router
     }
@@ -224,19 +230,6 @@ fn ratio(p: f64) -> Ratio {
     Ratio::from_parts_per_billion((p * 1e9).round() as u64)
 }
 
-fn mean_loss(loss: &Loss) -> f64 {
-    match loss {
-        Loss::None => 0.0,
-        Loss::Bernoulli(p) => p.as_f64(),
-        Loss::GilbertElliott { p, r, loss_good, loss_bad } => {
-            let (p, r) = (p.as_f64(), r.as_f64());
-            // The chain starts in the good state, and stays there if it cannot leave.
-            let bad = if p > 0.0 { p / (p + r) } else { 0.0 };
-            loss_good.as_f64().mul_add(1.0 - bad, loss_bad.as_f64() * bad)
-        }
-    }
-}
-
 /// The mean of a link's jitter in nanoseconds.
 fn mean_jitter(config: &LinkConfig) -> f64 {
     match config.jitter.as_ref().map(|jitter| &jitter.shape) {
@@ -296,7 +289,7 @@ fn loss<'a>(laws: impl Iterator<Item = &'a Loss> + Clone) -> Loss {
     match (lossy.next(), lossy.next()) {
         (None, _) => Loss::None,
         (Some(only), None) => only.clone(),
-        _ => Loss::Bernoulli(ratio(any(laws.map(mean_loss)))),
+        _ => Loss::Bernoulli(ratio(any(laws.map(Loss::mean)))),
     }
 }
 

@@ -45,8 +45,8 @@ pub(super) enum Reach {
     Whole,
     /// To the router of this number, where their TTL ends.
     Router(u8),
-    /// To the router in front of a link that is too small for packets of this size.
-    Size(u32),
+    /// To the router in front of the first link with an MTU so small, in bytes.
+    Mtu(u32),
 }
 
 /// A flow in one direction. Its packets cross the link at the same position.
@@ -72,6 +72,8 @@ pub(super) struct Tunnel {
     pub(super) most: Option<Bandwidth>,
     /// It has sent its last.
     pub(super) closing: bool,
+    /// When it was made.
+    pub(super) made: Time,
     /// When it last sent.
     pub(super) last: Time,
     /// Wire bytes that it had sent at the beginning of the period.
@@ -102,6 +104,7 @@ impl Tunnel {
             name: None,
             most: None,
             closing: false,
+            made: now,
             last: now,
             offered: 0,
             measured: [0; 2],

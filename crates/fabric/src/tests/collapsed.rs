@@ -261,6 +261,66 @@ fn losses_join() {
 }
 
 #[test]
+fn a_flow_that_pauses_meets_no_old_fate() {
+    let lossy = LinkConfig {
+        loss: Loss::Bernoulli(Ratio::from_parts_per_billion(500_000_000)),
+        ..link("unlimited", "1 ms")
+    };
+    let mut fabric = path(&[lossy]);
+    (0..400).for_each(|at| fabric.inject(ms(2_000 * at), IfaceId(0), packet(1, 100, 1)));
+    let arrived = finish(&mut fabric).len();
+    // Five standard deviations.
+    assert!((150..=250).contains(&arrived), "{arrived}");
+}
+
+#[test]
+fn a_switch_tells_nobody_of_large_packets() {
+    let mut nodes = vec![NodeKind::Edge, NodeKind::Switch, NodeKind::Edge];
+    let small = LinkConfig { mtu: Bytes::new(1_000), ..link("unlimited", "1 ms") };
+    let wire = |name: &str, ends: [u32; 2], config: &LinkConfig| Wire {
+        name: name.to_owned(),
+        ends: ends.map(NodeId),
+        directions: [config.clone(), config.clone()],
+        up: true,
+    };
+    let links = vec![wire("a", [0, 1], &link("unlimited", "1 ms")), wire("b", [1, 2], &small)];
+    let network = |nodes: &[NodeKind]| Network {
+        nodes: nodes.to_vec(),
+        links: links.clone(),
+        overhead: Bytes::new(OVERHEAD),
+        collapsed: Some(GREEDY),
+    };
+    for (kind, refused) in [(NodeKind::Switch, 0), (NodeKind::Router, 1)] {
+        nodes[1] = kind;
+        let routes = Routes(BTreeMap::from([((1, 3), vec![IfaceId(2)])]));
+        let mut fabric = Fabric::try_new(&network(&nodes), Box::new(routes), 1).unwrap();
+        // Of any sizes: they share a tunnel to the router.
+        for size in 1_001..1_501 {
+            fabric.inject(ms(u64::from(size)), IfaceId(0), packet(1, size, 2));
+        }
+        let outputs = finish(&mut fabric);
+        assert_eq!(outputs.len(), refused * 500, "{kind:?}");
+        let drops = up(&mut fabric, 1).drops[DropReason::TooBig.index()];
+        assert_eq!(drops, if refused == 0 { 500 } else { 0 });
+    }
+}
+
+#[test]
+fn what_crossed_before_a_change_is_counted_where_it_was() {
+    let mut fabric = path(&[link("1 Mbit/s", "1 ms"), link("2 Mbit/s", "1 ms")]);
+    let flood = |from, until| Sender { part: Part::Datagram, ..greedy(1, from, until) };
+    run(&mut fabric, 2, &[flood(0, 5_000)], 5_000);
+    fabric.configure(ms(5_000), LinkId(0), Direction::Up, link("9 Mbit/s", "1 ms")).unwrap();
+    let full =
+        |fabric: &mut Fabric<u32>, link| up(fabric, link).drops[DropReason::QueueFull.index()];
+    let (first, second) = (full(&mut fabric, 0), full(&mut fabric, 1));
+    assert!(first > 1_000 && second == 0, "{first} {second}");
+    run(&mut fabric, 2, &[flood(5_000, 10_000)], 10_000);
+    assert_eq!(full(&mut fabric, 0), first);
+    assert!(full(&mut fabric, 1) > 1_000);
+}
+
+#[test]
 fn changes_of_links_reach_the_flows_on_them() {
     let mut fabric = path(&[link("10 Mbit/s", "1 ms"), link("10 Mbit/s", "1 ms")]);
     let mut outputs = run(&mut fabric, 2, &[greedy(1, 0, 1_000)], 1_000);

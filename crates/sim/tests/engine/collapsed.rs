@@ -181,7 +181,7 @@ fn shares_are_those_of_the_solver_at_every_moment() {
             simulation.advance(Time::ZERO + Span::from_millis(20) * step);
             let shares = simulation.shares();
             for (share, exact) in shares.iter().zip(from_scratch(&plan, &routes, &shares)) {
-                let given = share.share.bits_per_sec() as f64;
+                let given = share.share.unwrap().bits_per_sec() as f64;
                 assert!((given - exact).abs() <= 1e-6 * exact + 1.0, "{given} for {exact}");
                 seen += 1;
             }
