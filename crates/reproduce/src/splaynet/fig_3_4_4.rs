@@ -155,8 +155,8 @@ fn judge(evidence: &mut Evidence, observed: &Observed<'_>, plot: &mut Plot) -> R
         (quantile(&demands, 0.01), quantile(&demands, 0.5), quantile(&demands, 0.99))
     {
         evidence.note(format!(
-            "Flows of datagrams count with what they sent in periods of 50 ms, and some room above \
-             it: {mid:.2} times their true rate in the median, {low:.2} to {high:.2} times in 98 % \
+            "Flows of datagrams count with what they sent in the larger of two periods of 50 ms: \
+             {mid:.2} times their true rate in the median, {low:.2} to {high:.2} times in 98 % \
              of the samples ({label}). The oracle takes the measured rates."
         ));
     }
