@@ -103,7 +103,7 @@ pub fn write(socket: BorrowedFd<'_>, data: &[u8]) -> Result<Option<usize>> {
     count("send", sent)
 }
 
-/// Writes as [`write`], and ends a record if all of `data` was taken: what is written next never
+/// Writes as [`write()`], and ends a record if all of `data` was taken: what is written next never
 /// shares a TCP segment with it, however long it has to wait (`MSG_EOR`, which Linux's TCP heeds
 /// since 4.7; without it, small writes that wait for the congestion window are joined even with
 /// `TCP_NODELAY`).
