@@ -86,6 +86,17 @@ pub(super) enum Message {
     Finish,
 }
 
+impl Message {
+    /// Rows, lines or packets in it.
+    fn records(&self) -> u64 {
+        match self {
+            Self::Shares(samples) => samples.len() as u64,
+            Self::Batch(messages) => messages.iter().map(Self::records).sum(),
+            _ => 1,
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Shared {
     failed: AtomicBool,
@@ -242,8 +253,9 @@ impl RecorderHandle {
     }
 
     fn send(&self, message: Message) {
+        let records = message.records();
         if !self.deliver(message) {
-            self.shared.records_lost.fetch_add(1, Relaxed);
+            self.shared.records_lost.fetch_add(records, Relaxed);
         }
     }
 
@@ -285,7 +297,7 @@ fn run(mut writer: Writer, records: &Receiver<Message>, shared: &Shared) -> u64 
             if lost {
                 let counter =
                     if packet.is_some() { &shared.capture_drops } else { &shared.records_lost };
-                counter.fetch_add(1, Relaxed);
+                counter.fetch_add(message.records(), Relaxed);
             } else {
                 lost = fail(writer.take(message));
             }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::Path;
 
 use record::run::Outcome;
@@ -12,6 +12,8 @@ use crate::{Clock, Error, Evidence, Model, Paper, Result};
 
 /// Use of the processors beyond which a run's reader is told of it.
 const BUSY: f64 = 0.8;
+/// The largest `results.json` that is read.
+const LIMIT: u64 = 1 << 30;
 const SCHEMA: &str = "netarium.reproduction/1";
 
 /// The results of a paper's figures.
@@ -154,7 +156,11 @@ impl Results {
     pub fn read(out: &Path, paper: &Paper) -> Result<Self> {
         let path = out.join("results.json");
         let refuse = |reason: String| Error::Results { path: path.clone(), reason };
-        let text = match fs::read(&path) {
+        let read = |file: fs::File| {
+            let mut text = Vec::new();
+            file.take(LIMIT).read_to_end(&mut text).map(|_| text)
+        };
+        let text = match fs::File::open(&path).and_then(read) {
             Ok(text) => text,
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 let mut items = match fs::read_dir(out) {

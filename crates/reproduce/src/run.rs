@@ -1,15 +1,16 @@
 //! A run that a figure is made of.
 
-use std::collections::BTreeMap;
-use std::fs;
-
 use base::Direction;
 use record::run::{FlowSummary, LinkSummary};
 use record::table::Table;
 use record::{RunFolder, RunRecord};
+use std::collections::BTreeMap;
 
 use crate::statistics::{Counted, rates};
 use crate::{Clock, Error, Model, Result};
+
+/// What is read of a program's output.
+const OUTPUT_LIMIT: u64 = 64 << 20;
 
 /// A run: its record, and what is sampled in its folder.
 #[derive(Clone, Debug)]
@@ -54,8 +55,9 @@ impl Run {
 
     /// What a program wrote to standard output.
     pub fn output(&self, program: &str) -> Result<String> {
-        let path = self.folder.file(&format!("programs/{program}/stdout"));
-        let bytes = fs::read(&path).map_err(|e| Error::io("read", &path, e))?;
+        let name = format!("programs/{program}/stdout");
+        let bytes = self.folder.read_start(&name, OUTPUT_LIMIT)?;
+        let bytes = bytes.ok_or_else(|| self.missing(format!("program {program}")))?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 

@@ -14,6 +14,9 @@ const PAIRS_OF: usize = 64;
 /// Steal above this share of the run is worth a word even where lateness stayed low.
 const NOTABLE_STEAL: f64 = 0.02;
 
+/// Steal above this share of the run explains why packets were late.
+const GRAVE_STEAL: f64 = 0.05;
+
 /// Waiting for a CPU or for memory is worth a word above this share of the run.
 const NOTABLE_WAIT: f64 = 0.01;
 
@@ -147,6 +150,8 @@ fn limit(seen: &Seen<'_>) -> String {
     let most = load.busiest * cpus as f64 / 2.0;
     let advice = if datapath >= FULL {
         "the network carries more packets than one CPU can move: lower its rates"
+    } else if seen.faults.steal_s / elapsed > GRAVE_STEAL {
+        "the hypervisor gave the CPUs to others: run it when the machine's own host is quieter"
     } else if full && own * (f64::from(load.other_labs) + 1.0) < most {
         // Even where all labs are like this one.
         "end what else runs on the machine"
@@ -230,6 +235,9 @@ mod tests {
             "the machine's 2 CPUs were 99 % busy, 5 other labs ran, this lab used 0.35 CPUs, its \
              data path waited 0.80 s for a CPU; run fewer labs at once"
         );
+        let stolen = HostFaults { steal_s: 4.0, ..HostFaults::default() };
+        let text = limit(&seen(&report, &stolen, &load));
+        assert!(text.contains("the hypervisor gave the CPUs to others"), "{text}");
         let quiet = HostLoad { flows_cpu_s: 0.0, other_labs: 2, ..load.clone() };
         assert!(told(&report, &quiet).ends_with("end what else runs on the machine"));
         let alone = HostLoad { busy: 0.4, other_labs: 0, cpu_wait_s: None, ..load.clone() };
