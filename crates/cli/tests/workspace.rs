@@ -16,7 +16,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sharing", &["base"]),
     ("fabric", &["base", "wire", "topology", "sharing"]),
     ("transport", &["base"]),
-    ("lab", &["base", "wire", "topology", "fabric", "transport"]),
+    ("ratecontrol", &["base", "sharing"]),
+    ("lab", &["base", "wire", "topology", "fabric", "transport", "ratecontrol"]),
     ("sys", &["base"]),
     ("record", &["base", "wire", "topology", "fabric", "lab"]),
     ("outcome", &["base", "topology", "fabric", "lab", "transport", "record"]),
@@ -24,11 +25,27 @@ const ARROWS: &[(&str, &[&str])] = &[
         "emu",
         &["base", "wire", "topology", "fabric", "transport", "lab", "sys", "record", "outcome"],
     ),
-    ("sim", &["base", "topology", "fabric", "transport", "sharing", "lab", "record", "outcome"]),
+    (
+        "sim",
+        &[
+            "base",
+            "topology",
+            "fabric",
+            "transport",
+            "sharing",
+            "ratecontrol",
+            "lab",
+            "record",
+            "outcome",
+        ],
+    ),
     ("report", &["base", "topology", "lab", "record"]),
     ("reproduce", &["base", "fabric", "lab", "record", "report", "sharing", "sys"]),
     ("cli", &["base", "topology", "lab", "record", "emu", "sim", "report", "reproduce"]),
-    ("bench", &["base", "fabric", "lab", "record", "sharing", "sim", "sys", "transport"]),
+    (
+        "bench",
+        &["base", "fabric", "lab", "ratecontrol", "record", "sharing", "sim", "sys", "transport"],
+    ),
 ];
 
 /// Asynchronous runtimes have no place in the datapath or below it.

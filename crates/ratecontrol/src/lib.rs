@@ -1,0 +1,34 @@
+//! Explicit rate control: the network tells each session the rate at which it may send.
+//!
+//! **Problem.** Sessions join, leave and change their demands; each follows a fixed path. Every
+//! session is to send at its max-min fair rate, found by messages that travel along the paths,
+//! with as little state and work at the links as can be.
+//!
+//! **Actors.** A protocol is a [`RateController`]: it makes a [`Source`] and a [`Destination`] for
+//! each session and a [`Link`] for each direction of each link. All three are state machines that
+//! are told the time and the packet, and answer through an [`Outbox`]; whoever drives them moves
+//! the packets.
+//!
+//! ```text
+//! Join, Leave, Change → Source ──── Link 0 ──── Link 1 ──── … ──── Destination
+//!           Rate ←        ↑           ↑           ↑                     │ bounces
+//!                         └───────────┴───────────┴─────────────────────┘
+//! ```
+//!
+//! A packet that goes downstream is seen by link *i* before it enters that link's queue; one that
+//! goes upstream is seen by it after it has crossed the opposite direction: both times at the node
+//! where the link starts.
+#![forbid(unsafe_code)]
+
+mod controller;
+mod error;
+mod protocol;
+mod settings;
+
+pub use controller::{
+    Destination, Fate, Link, Measured, Outbox, RateController, Sending, SessionId, Source, State,
+    Towards, Visit,
+};
+pub use error::{Error, Result};
+pub use protocol::{Protocol, Visitor};
+pub use settings::{Pace, Settings};

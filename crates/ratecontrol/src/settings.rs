@@ -1,0 +1,87 @@
+//! What all protocols have in common to set.
+
+use base::{Bandwidth, Bytes, Ratio, Span};
+
+use crate::{Error, Result};
+
+/// Settings of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Share of a session's rate that its control packets may take (SLBN §II: about 1 %).
+    pub share: Ratio,
+    /// Bytes of a control packet on the wire.
+    pub packet: Bytes,
+    /// A random pause before each cycle, up to this share of the last cycle's time. Without it
+    /// sessions of equal round trips can move in lockstep and oscillate.
+    pub pause: Ratio,
+    /// Keys the pauses.
+    pub seed: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            share: Ratio::from_parts_per_billion(10_000_000),
+            packet: Bytes::new(64),
+            pause: Ratio::from_parts_per_billion(100_000_000),
+            seed: 1,
+        }
+    }
+}
+
+impl Settings {
+    /// Whether protocols can work with them.
+    pub fn check(&self) -> Result<()> {
+        let parts = self.share.parts_per_billion();
+        if parts == 0 || parts > 500_000_000 {
+            return Err(Error::Share { share: self.share });
+        }
+        if !(1..=9_000).contains(&self.packet.count()) {
+            return Err(Error::PacketSize { size: self.packet });
+        }
+        Ok(())
+    }
+
+    /// How a source spaces its control packets.
+    pub fn pace(&self) -> Pace {
+        Pace { share: self.share, packet: self.packet, pause: self.pause, seed: self.seed }
+    }
+
+    /// What a session of `rate` has left for data.
+    pub fn data_rate(&self, rate: Bandwidth) -> Bandwidth {
+        let control = self.share.of(rate.bits_per_sec());
+        Bandwidth::from_bits_per_sec(rate.bits_per_sec() - control)
+    }
+}
+
+/// Spaces a source's control packets so that they take their share of its rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    share: Ratio,
+    packet: Bytes,
+    pause: Ratio,
+    seed: u64,
+}
+
+impl Pace {
+    /// The least time from one control packet to the next at an assigned rate; an hour where the
+    /// rate is too small to tell.
+    pub fn gap(&self, rate: Bandwidth) -> Span {
+        const LONGEST: u64 = 3_600_000_000_000;
+        let budget = self.share.of(rate.bits_per_sec()).max(1);
+        let nanos = self.packet.count() * 8 * 1_000_000_000 / budget;
+        Span::from_nanos(nanos.min(LONGEST))
+    }
+
+    /// The pause of a session before its `cycle`th cycle, after one that took `last`.
+    pub fn pause(&self, session: u32, cycle: u64, last: Span) -> Span {
+        let most = self.pause.of(last.as_nanos());
+        // SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): a stream of its own for each session.
+        let mut x =
+            self.seed ^ u64::from(session).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ cycle << 32;
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^= x >> 31;
+        Span::from_nanos((u128::from(x) * u128::from(most) >> 64) as u64)
+    }
+}
