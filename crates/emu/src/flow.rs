@@ -227,6 +227,9 @@ fn check(spec: &FlowSpec<'_>) -> Result<()> {
             }
             Ok(())
         }
+        Traffic::Controlled { .. } => {
+            refuse("explicit rate control needs the virtual clock: `netarium sim`")
+        }
         Traffic::Rpc { request, response, tcp, .. } => {
             let empty = |sizes: &Sizes| matches!(sizes, Sizes::Fixed(Bytes::ZERO));
             if empty(request) || empty(response) {
@@ -283,7 +286,7 @@ fn negotiate_ecn(specs: &[FlowSpec<'_>]) -> Result<()> {
         Traffic::Bulk { tcp, .. } | Traffic::Transfers { tcp, .. } | Traffic::Rpc { tcp, .. } => {
             Some(tcp.ecn)
         }
-        Traffic::Paced { .. } => None,
+        Traffic::Paced { .. } | Traffic::Controlled { .. } => None,
     };
     let mut wishes = std::collections::BTreeMap::new();
     for spec in specs {

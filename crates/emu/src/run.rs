@@ -105,6 +105,9 @@ pub fn run(
     if plan.model == Model::Fluid {
         return Err(Error::VirtualOnly { what: "`model = \"fluid\"`" });
     }
+    if plan.is_rate_controlled() {
+        return Err(Error::VirtualOnly { what: "explicit rate control" });
+    }
     let facts = Facts::collect().map_err(Error::Facts)?;
     if let Some(refusal) = facts.namespaces {
         return Err(Error::NoNamespaces(refusal.text));

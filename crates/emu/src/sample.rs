@@ -63,6 +63,8 @@ fn empty() -> Plan {
         ifaces: Vec::new(),
         programs: Vec::new(),
         flows: Vec::new(),
+        control: None,
+        sessions: Vec::new(),
         events: Vec::new(),
         mirrors: Vec::new(),
         captures: Vec::new(),

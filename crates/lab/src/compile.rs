@@ -135,6 +135,8 @@ fn settings(input: &Input<'_>, sink: &mut Sink) -> Plan {
         ifaces: Vec::new(),
         programs: Vec::new(),
         flows: Vec::new(),
+        control: None,
+        sessions: Vec::new(),
         events: Vec::new(),
         mirrors: Vec::new(),
         captures: Vec::new(),

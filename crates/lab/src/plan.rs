@@ -14,6 +14,10 @@ use transport::workload::{Arrivals, Pattern, Sizes, Think};
 
 use crate::expect::Expectation;
 
+mod control;
+
+pub use control::{Control, Population, Session};
+
 /// One run's worth of a lab.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
@@ -55,6 +59,10 @@ pub struct Plan {
     pub programs: Vec<Program>,
     /// Built-in flows.
     pub flows: Vec<Flow>,
+    /// Explicit rate control, where any traffic is under it.
+    pub control: Option<Control>,
+    /// Populations of rate-controlled sessions.
+    pub sessions: Vec<Population>,
     /// What happens when, in time order.
     pub events: Vec<Event>,
     /// Mirror sessions.
@@ -318,6 +326,15 @@ pub enum Traffic {
         /// How they are spaced.
         pattern: Pattern,
     },
+    /// Datagrams at the rate that the lab's rate control assigns (virtual clock only).
+    Controlled {
+        /// The most that it can use; `None`: whatever it gets.
+        demand: Option<Bandwidth>,
+        /// Payload of a datagram.
+        packet: Bytes,
+        /// Payload to send in all; `None`: until the end.
+        size: Option<Bytes>,
+    },
     /// Requests over one TCP connection, each answered before the next is sent.
     Rpc {
         /// Payload of a request.
@@ -439,7 +456,9 @@ impl Flow {
     /// Whether it comes to an end by itself.
     pub fn is_finite(&self) -> bool {
         let amount = match &self.traffic {
-            Traffic::Bulk { size, .. } | Traffic::Paced { size, .. } => size.is_some(),
+            Traffic::Bulk { size, .. }
+            | Traffic::Paced { size, .. }
+            | Traffic::Controlled { size, .. } => size.is_some(),
             Traffic::Transfers { count, .. } | Traffic::Rpc { count, .. } => count.is_some(),
         };
         amount || self.duration.is_some()
@@ -455,6 +474,12 @@ impl Plan {
     /// The link called `name`.
     pub fn link(&self, name: &str) -> Option<LinkId> {
         self.links.iter().position(|l| l.name == name).map(LinkId::at)
+    }
+
+    /// Whether any traffic is under explicit rate control.
+    pub fn is_rate_controlled(&self) -> bool {
+        let controlled = |flow: &Flow| matches!(flow.traffic, Traffic::Controlled { .. });
+        !self.sessions.is_empty() || self.flows.iter().any(controlled)
     }
 
     /// The network as the fabric takes it; positions are the plan's.

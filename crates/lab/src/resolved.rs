@@ -13,6 +13,7 @@ use crate::plan::{
     Role, Routing,
 };
 
+mod control;
 mod flow;
 
 /// A key and its value as TOML.
@@ -41,6 +42,12 @@ pub fn resolved(plan: &Plan) -> String {
     }
     for program in &plan.programs {
         section(&mut out, "[[program]]", &self::program(plan, program));
+    }
+    if let Some(control) = &plan.control {
+        section(&mut out, "[control]", &control::control(plan, control));
+    }
+    for population in &plan.sessions {
+        section(&mut out, "[[sessions]]", &control::population(plan, population));
     }
     for flow in &plan.flows {
         section(&mut out, "[[flow]]", &flow::pairs(plan, flow));

@@ -184,6 +184,7 @@ fn kind(traffic: &Traffic, clock: Clock) -> String {
         Traffic::Bulk { tcp, streams, .. } => format!("{} x {streams}", control(tcp)),
         Traffic::Transfers { tcp, .. } => format!("transfers, {}", control(tcp)),
         Traffic::Paced { rate, .. } => format!("UDP {rate}"),
+        Traffic::Controlled { .. } => "UDP, rate-controlled".to_owned(),
         Traffic::Rpc { .. } => "RPC".to_owned(),
     }
 }

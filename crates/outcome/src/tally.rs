@@ -229,7 +229,7 @@ impl Tally {
         let again = Some(retransmits - reported.retransmits);
         match traffic {
             Traffic::Bulk { .. } => sample.retransmits = again,
-            Traffic::Paced { .. } => {
+            Traffic::Paced { .. } | Traffic::Controlled { .. } => {
                 // What was missing may still turn up: then this interval lost fewer than none.
                 sample.lost = Some(lost.saturating_sub(reported.lost));
                 sample.delay = delay;
@@ -279,7 +279,7 @@ impl Tally {
         let (tcp, udp, rpc, many) = match traffic {
             Traffic::Bulk { .. } => (true, false, false, false),
             Traffic::Transfers { .. } => (true, false, false, true),
-            Traffic::Paced { .. } => (false, true, false, false),
+            Traffic::Paced { .. } | Traffic::Controlled { .. } => (false, true, false, false),
             Traffic::Rpc { .. } => (true, false, true, false),
         };
         let (retransmits, datagrams) = (self.retransmits(), self.datagrams());

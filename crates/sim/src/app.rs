@@ -75,7 +75,9 @@ impl Spec {
     /// Whether it ends by itself.
     pub(crate) fn is_finite(&self) -> bool {
         let amount = match &self.traffic {
-            Traffic::Bulk { size, .. } | Traffic::Paced { size, .. } => size.is_some(),
+            Traffic::Bulk { size, .. }
+            | Traffic::Paced { size, .. }
+            | Traffic::Controlled { size, .. } => size.is_some(),
             Traffic::Rpc { count, .. } | Traffic::Transfers { count, .. } => count.is_some(),
         };
         amount || self.duration.is_some()
@@ -165,6 +167,7 @@ impl App {
                 Self::Transfers(Box::new(Transfers::open(scope, sizes, arrivals, *count)))
             }
             Traffic::Paced { .. } => Self::Paced(Box::new(Paced::open(scope))),
+            Traffic::Controlled { .. } => unreachable!("refused before the run"),
             Traffic::Rpc { .. } => Self::Rpc(Rpc::open(scope)),
         }
     }

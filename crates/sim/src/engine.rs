@@ -323,6 +323,12 @@ pub(crate) fn refuse(plan: &Plan) -> Result<()> {
     if plan.routing == lab::plan::Routing::None {
         return Err(Error::WallClockOnly { what: "routes by programs (`routing = \"none\"`)" });
     }
+    if let Some(population) = plan.sessions.first() {
+        return Err(Error::ImpossibleFlow {
+            flow: population.name.clone(),
+            why: "populations of sessions do not run beside flows without rate control".to_owned(),
+        });
+    }
     if plan.uplink {
         return Err(Error::WallClockOnly { what: "uplinks to the machine's own network" });
     }

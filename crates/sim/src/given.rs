@@ -137,6 +137,9 @@ impl Place<'_> {
             Traffic::Bulk { streams, .. } if !(1..=MAX_STREAMS).contains(streams) => {
                 self.refuse(format!("it must have 1 to {MAX_STREAMS} streams"))
             }
+            Traffic::Controlled { .. } => {
+                self.refuse("a rate-controlled flow does not run beside others yet")
+            }
             Traffic::Paced { packet, pattern, .. } => {
                 let largest = match pattern {
                     transport::workload::Pattern::Trace(trace) => {
@@ -163,7 +166,7 @@ impl Place<'_> {
             Traffic::Bulk { tcp, message, .. } => (tcp.clone(), message.is_some()),
             Traffic::Transfers { tcp, .. } => (tcp.clone(), false),
             Traffic::Rpc { tcp, .. } => (tcp.clone(), true),
-            Traffic::Paced { .. } => (Tcp::default(), false),
+            Traffic::Paced { .. } | Traffic::Controlled { .. } => (Tcp::default(), false),
         };
         let control = match &tcp.control {
             None => Control::Cubic,

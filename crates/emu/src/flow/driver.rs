@@ -285,6 +285,7 @@ impl Driver {
             Traffic::Transfers { .. } => {
                 Transfers::open(&slot.placed, &scope).map(|e| Box::new(e) as _)
             }
+            Traffic::Controlled { .. } => unreachable!("refused before the engine starts"),
             Traffic::Rpc { .. } => Rpc::open(&slot.placed, &scope).map(|e| Box::new(e) as _),
         };
         match opened {

@@ -1,6 +1,7 @@
 //! `[[flow]]`, written out.
 
 use base::{Bytes, Ratio};
+use ratecontrol::Protocol;
 use transport::workload::{Arrivals, DatagramTrace, Pattern, Sizes, Think};
 
 use super::{Pair, list, node_name, quantity, table, text};
@@ -13,7 +14,7 @@ pub(super) fn pairs(plan: &Plan, flow: &Flow) -> Vec<Pair> {
         ("from", text(node_name(plan, flow.from))),
         ("to", text(node_name(plan, flow.to))),
     ];
-    pairs.extend(traffic(&flow.traffic));
+    pairs.extend(traffic(&flow.traffic, plan.control.as_ref().map(|control| control.protocol)));
     let family = match flow.family {
         Family::V4 => "ipv4",
         Family::V6 => "ipv6",
@@ -25,8 +26,9 @@ pub(super) fn pairs(plan: &Plan, flow: &Flow) -> Vec<Pair> {
     pairs
 }
 
-fn traffic(traffic: &Traffic) -> Vec<Pair> {
-    let transport = if matches!(traffic, Traffic::Paced { .. }) { "udp" } else { "tcp" };
+fn traffic(traffic: &Traffic, protocol: Option<Protocol>) -> Vec<Pair> {
+    let datagrams = matches!(traffic, Traffic::Paced { .. } | Traffic::Controlled { .. });
+    let transport = if datagrams { "udp" } else { "tcp" };
     let mut pairs = vec![("transport", text(transport))];
     let number = |count: &Option<u64>| count.map(|count| ("count", count.to_string()));
     match traffic {
@@ -54,6 +56,12 @@ fn traffic(traffic: &Traffic) -> Vec<Pair> {
             }
             pairs.extend(size.map(|size| ("size", quantity(size))));
             pairs.push(("pattern", self::pattern(pattern)));
+        }
+        Traffic::Controlled { demand, packet, size } => {
+            pairs.extend(protocol.map(|protocol| ("control", text(protocol.name()))));
+            pairs.extend(demand.map(|demand| ("rate", quantity(demand))));
+            pairs.push(("packet", quantity(packet)));
+            pairs.extend(size.map(|size| ("size", quantity(size))));
         }
         Traffic::Rpc { request, response, count, interval, think, tcp } => {
             pairs.push(("request", sizes(request)));

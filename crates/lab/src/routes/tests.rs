@@ -39,6 +39,8 @@ fn plan(nodes: &[&str], links: &[(&str, &str, u64)]) -> Plan {
         ifaces: vec![],
         programs: vec![],
         flows: vec![],
+        control: None,
+        sessions: vec![],
         events: vec![],
         mirrors: vec![],
         captures: vec![],
