@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use crate::run::{SCHEMA, Status};
-use crate::{Error, RunRecord, shares, table};
+use crate::{Error, RunRecord, control, shares, table};
 
 /// `run.json` of 1,100 routers takes under 2 MB.
 const RECORD_LIMIT: u64 = 256 << 20;
@@ -123,7 +123,8 @@ impl RunFolder {
         if record.status != Status::Running {
             return Ok(false);
         }
-        for name in ["links.parquet", "flows.parquet", "transfers.parquet", shares::FILE] {
+        let tables = ["links.parquet", "flows.parquet", "transfers.parquet", shares::FILE];
+        for name in tables.into_iter().chain([control::FILE, control::SESSIONS_FILE]) {
             table::join_parts(&self.path.join(name))?;
         }
         record.status = Status::Killed;

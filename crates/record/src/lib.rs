@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod calls;
+pub mod control;
 mod error;
 mod folder;
 mod histogram;
@@ -16,6 +17,7 @@ pub mod sample;
 pub mod shares;
 pub mod table;
 
+pub use control::{ControlSample, SessionRow};
 pub use error::Error;
 pub use folder::RunFolder;
 pub use histogram::{Distribution, Histogram};

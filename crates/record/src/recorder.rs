@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use base::Time;
 
+use crate::control::{ControlSample, SessionRow};
 use crate::{Error, FlowSample, Level, LinkSample, PacketRecord, RunFolder, ShareSample, Transfer};
 
 mod writer;
@@ -68,6 +69,8 @@ pub(super) enum Message {
     Flow(Box<FlowSample>),
     Transfer(Transfer),
     Shares(Vec<ShareSample>),
+    Control(Box<ControlSample>),
+    Sessions(Vec<String>, Vec<SessionRow>),
     Packet {
         at: Time,
         capture: CaptureId,
@@ -91,6 +94,7 @@ impl Message {
     fn records(&self) -> u64 {
         match self {
             Self::Shares(samples) => samples.len() as u64,
+            Self::Sessions(_, rows) => rows.len() as u64,
             Self::Batch(messages) => messages.iter().map(Self::records).sum(),
             _ => 1,
         }
@@ -214,6 +218,19 @@ impl RecorderHandle {
     pub fn shares(&self, samples: Vec<ShareSample>) {
         if !samples.is_empty() {
             self.send(Message::Shares(samples));
+        }
+    }
+
+    /// Records how rate control did in a sampling interval.
+    pub fn control(&self, sample: ControlSample) {
+        self.send(Message::Control(Box::new(sample)));
+    }
+
+    /// Records rate-controlled sessions at the end of a run; `populations` are the names that the
+    /// rows refer to.
+    pub fn sessions(&self, populations: Vec<String>, rows: Vec<SessionRow>) {
+        if !rows.is_empty() {
+            self.send(Message::Sessions(populations, rows));
         }
     }
 

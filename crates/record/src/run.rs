@@ -50,6 +50,9 @@ pub struct RunRecord {
     /// What simulating took, on the virtual clock.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub simulation: Option<Simulation>,
+    /// What explicit rate control came to, where a lab has it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub control: Option<RateControl>,
     /// The values that a sweep chose.
     #[serde(default)]
     pub sweep: Vec<SweepValue>,
@@ -122,6 +125,55 @@ pub struct Simulation {
     pub speed_factor: f64,
     /// The most memory that the process held, where the system tells it.
     pub peak_memory_bytes: Option<u64>,
+}
+
+/// What explicit rate control came to. Errors are relative: 0.1 is 10 %.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RateControl {
+    /// The protocol's name, as in the lab file.
+    pub protocol: String,
+    /// Sessions that joined.
+    pub joined: u64,
+    /// Sessions that sent all that they had to send.
+    pub completed: u64,
+    /// Sessions that were there at the end.
+    pub present: u64,
+    /// How often a session changed its path.
+    pub rerouted: u64,
+    /// Mean |A − A*|/A* over the sessions at the last sample that had any: A is the assigned rate,
+    /// A* the fair one.
+    pub error: Option<f64>,
+    /// When a session last joined, left or changed its path, or a link changed.
+    pub last_change_s: f64,
+    /// From then until `error` was below 1 % for good, to a sampling interval; `None` if it did
+    /// not come to that.
+    pub convergence_s: Option<f64>,
+    /// The largest queue of any link, in data packets.
+    pub queue_max_packets: u64,
+    /// The same in wire bytes.
+    pub queue_max_bytes: u64,
+    /// Control packets' share of all wire bytes, summed over links.
+    pub control_share: f64,
+    /// Control packets that links lost, because the lab says so or because they were down.
+    pub lost: u64,
+    /// Directions of links that sessions cross.
+    pub links: u64,
+    /// Numbers that the protocol keeps at a link, at the end: the mean over these links.
+    pub link_numbers_mean: f64,
+    /// The most at any.
+    pub link_numbers_max: u64,
+    /// Memory that they take, mean.
+    pub link_bytes_mean: f64,
+    /// The most at any.
+    pub link_bytes_max: u64,
+    /// Memory of what a control packet carries for the protocol.
+    pub packet_bytes: u64,
+    /// Memory of sessions, their paths and what is under way for them, divided by their number;
+    /// what the fair rates are worked out with not counted.
+    pub session_bytes: f64,
+    /// Processor time of working out fair rates and errors, which is none of the protocol's.
+    pub oracle_s: f64,
 }
 
 /// How far a run came.

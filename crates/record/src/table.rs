@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical, ZstdLevel};
 use parquet::column::reader::ColumnReader;
-use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
+use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
@@ -34,6 +34,8 @@ pub enum Kind {
     Optional,
     /// Text.
     Text,
+    /// Real numbers, some missing.
+    Real,
 }
 
 /// A column's name, unit and kind.
@@ -48,6 +50,7 @@ pub struct Column {
     integers: Vec<i64>,
     present: Vec<i16>,
     texts: Vec<ByteArray>,
+    reals: Vec<f64>,
 }
 
 /// A cell of a row to be added.
@@ -59,6 +62,8 @@ pub enum Cell {
     Optional(Option<u64>),
     /// A text.
     Text(ByteArray),
+    /// A real number that may be missing.
+    Real(Option<f64>),
 }
 
 /// Rows in memory, column by column.
@@ -72,33 +77,38 @@ impl Column {
     /// A column without rows.
     pub fn new(name: &str, unit: &str, kind: Kind) -> Self {
         let (name, unit) = (name.to_owned(), unit.to_owned());
-        Self { name, unit, kind, integers: vec![], present: vec![], texts: vec![] }
+        Self { name, unit, kind, integers: vec![], present: vec![], texts: vec![], reals: vec![] }
     }
 
     fn clear(&mut self) {
         self.integers.clear();
         self.present.clear();
         self.texts.clear();
+        self.reals.clear();
     }
 
     fn append(&mut self, other: &mut Self) {
         self.integers.append(&mut other.integers);
         self.present.append(&mut other.present);
         self.texts.append(&mut other.texts);
+        self.reals.append(&mut other.reals);
     }
 
     fn schema(&self) -> Result<TypePtr, ParquetError> {
         let (physical, logical) = match self.kind {
-            Kind::Text => (Physical::BYTE_ARRAY, LogicalType::String),
-            Kind::Integer | Kind::Optional => (Physical::INT64, LogicalType::integer(64, false)),
+            Kind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+            Kind::Integer | Kind::Optional => {
+                (Physical::INT64, Some(LogicalType::integer(64, false)))
+            }
+            Kind::Real => (Physical::DOUBLE, None),
         };
         let repetition = match self.kind {
-            Kind::Optional => Repetition::OPTIONAL,
+            Kind::Optional | Kind::Real => Repetition::OPTIONAL,
             Kind::Integer | Kind::Text => Repetition::REQUIRED,
         };
         Type::primitive_type_builder(&self.name, physical)
             .with_repetition(repetition)
-            .with_logical_type(Some(logical))
+            .with_logical_type(logical)
             .build()
             .map(Arc::new)
     }
@@ -134,6 +144,10 @@ impl Table {
                     column.integers.extend(value.map(|v| v as i64));
                 }
                 (Kind::Text, Cell::Text(text)) => column.texts.push(text),
+                (Kind::Real, Cell::Real(value)) => {
+                    column.present.push(i16::from(value.is_some()));
+                    column.reals.extend(value);
+                }
                 (kind, cell) => panic!("{} holds {kind:?}, not {cell:?}", column.name),
             }
         }
@@ -144,7 +158,7 @@ impl Table {
     pub fn integers(&self, name: &str) -> Option<Vec<Option<u64>>> {
         let column = self.columns.iter().find(|c| c.name == name)?;
         match column.kind {
-            Kind::Text => None,
+            Kind::Text | Kind::Real => None,
             Kind::Integer => Some(column.integers.iter().map(|v| Some(*v as u64)).collect()),
             Kind::Optional => {
                 let mut values = column.integers.iter();
@@ -154,6 +168,14 @@ impl Table {
                 Some(column.present.iter().map(pick).collect())
             }
         }
+    }
+
+    /// The values of a column of real numbers, `None` where they are missing; `None` without it.
+    pub fn reals(&self, name: &str) -> Option<Vec<Option<f64>>> {
+        let column = self.columns.iter().find(|c| c.name == name && c.kind == Kind::Real)?;
+        let mut values = column.reals.iter().copied();
+        let pick = |present: &i16| if *present == 1 { values.next() } else { None };
+        Some(column.present.iter().map(pick).collect())
     }
 
     /// The values of a column of texts; `None` without it.
@@ -234,6 +256,10 @@ fn write_group<W: std::io::Write + Send>(
                 let present = Some(column.present.as_slice());
                 out.typed::<Int64Type>().write_batch(&column.integers, present, None)?;
             }
+            Kind::Real => {
+                let present = Some(column.present.as_slice());
+                out.typed::<DoubleType>().write_batch(&column.reals, present, None)?;
+            }
             Kind::Text => {
                 out.typed::<ByteArrayType>().write_batch(&column.texts, None, None)?;
             }
@@ -258,6 +284,7 @@ fn read(reader: &SerializedFileReader<File>) -> Result<Table, ParquetError> {
             (Physical::INT64, 0, 0) => Kind::Integer,
             (Physical::INT64, 1, 0) => Kind::Optional,
             (Physical::BYTE_ARRAY, 0, 0) => Kind::Text,
+            (Physical::DOUBLE, 1, 0) => Kind::Real,
             _ => return Err(ParquetError::General(format!("column {} is foreign", field.name()))),
         };
         columns.push(Column::new(field.name(), &unit(field.name()).unwrap_or_default(), kind));
@@ -288,6 +315,13 @@ fn read_column(reader: ColumnReader, rows: usize, into: &mut Column) -> Result<(
             while read < rows {
                 let present = Some(&mut into.present);
                 let (n, ..) = r.read_records(rows - read, present, None, &mut into.integers)?;
+                read += progress(n)?;
+            }
+        }
+        (ColumnReader::DoubleColumnReader(mut r), Kind::Real) => {
+            while read < rows {
+                let present = Some(&mut into.present);
+                let (n, ..) = r.read_records(rows - read, present, None, &mut into.reals)?;
                 read += progress(n)?;
             }
         }

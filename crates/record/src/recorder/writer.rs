@@ -13,8 +13,8 @@ use super::{FLUSH_EVERY, Message, RecorderOptions};
 use crate::folder::file_name;
 use crate::table::{Cell, Column, Kind, Table, join_parts, write_part};
 use crate::{
-    Distribution, DropReason, Error, FlowSample, Level, LinkSample, RunFolder, Transfer, pcapng,
-    shares,
+    Distribution, DropReason, Error, FlowSample, Level, LinkSample, RunFolder, Transfer, control,
+    pcapng, shares,
 };
 
 /// Rows after which a part of a table is written.
@@ -34,6 +34,8 @@ pub(super) struct Writer {
     flow_samples: Growing,
     transfers: Growing,
     shares: Growing,
+    control: Growing,
+    sessions: Growing,
     captures: Vec<Appended>,
     log: Appended,
     packets: u64,
@@ -69,6 +71,12 @@ impl Writer {
             flow_samples: Growing::new(folder.file("flows.parquet"), flow_columns(), true),
             transfers: Growing::new(folder.file("transfers.parquet"), transfer_columns(), false),
             shares: Growing::new(folder.file(shares::FILE), shares::columns(), false),
+            control: Growing::new(folder.file(control::FILE), control::sample_columns(), false),
+            sessions: Growing::new(
+                folder.file(control::SESSIONS_FILE),
+                control::session_columns(),
+                false,
+            ),
             captures: options.captures.iter().map(capture).collect::<Result<_, Error>>()?,
             log: Appended::create(folder.file("log.jsonl"))?,
             packets: 0,
@@ -100,6 +108,19 @@ impl Writer {
                 self.shares.rows.push(shares::row(sample, from, to));
                 self.shares.write_if_large()
             }),
+            Message::Control(sample) => {
+                self.control.rows.push(control::sample_row(&sample));
+                self.control.write_if_large()
+            }
+            Message::Sessions(populations, rows) => {
+                let names: Vec<ByteArray> =
+                    populations.iter().map(|name| ByteArray::from(name.as_str())).collect();
+                rows.iter().try_for_each(|row| {
+                    let name = name_of(&names, row.population as usize);
+                    self.sessions.rows.push(control::session_row(row, name));
+                    self.sessions.write_if_large()
+                })
+            }
             Message::Packet { at, capture, outbound, comment, bytes } => {
                 let Some(file) = self.captures.get_mut(capture.0 as usize) else { return Ok(()) };
                 let unix_ns = self.started_unix_ns.saturating_add(at.as_nanos());
@@ -129,7 +150,9 @@ impl Writer {
         self.link_samples.write_if_old()?;
         self.flow_samples.write_if_old()?;
         self.transfers.write_if_old()?;
-        self.shares.write_if_old()
+        self.shares.write_if_old()?;
+        self.control.write_if_old()?;
+        self.sessions.write_if_old()
     }
 
     /// Writes all that waits. Each file is tried; the first error is returned.
@@ -138,9 +161,14 @@ impl Writer {
         for capture in &mut self.captures {
             first = first.and(capture.flush());
         }
-        for table in
-            [&mut self.link_samples, &mut self.flow_samples, &mut self.transfers, &mut self.shares]
-        {
+        for table in [
+            &mut self.link_samples,
+            &mut self.flow_samples,
+            &mut self.transfers,
+            &mut self.shares,
+            &mut self.control,
+            &mut self.sessions,
+        ] {
             let written = table.write();
             let joined = join_parts(&table.path);
             first = first.and(written).and(joined);
