@@ -16,6 +16,7 @@
 mod collapsed;
 pub mod config;
 mod event;
+pub mod fifo;
 mod jitter;
 mod link;
 mod loss;
@@ -72,6 +73,24 @@ pub enum Error {
         link: String,
         /// What is wrong.
         what: &'static str,
+    },
+    /// An odd number of directions.
+    #[error("{directions} directions of links; each link has two")]
+    HalfLink {
+        /// How many there are.
+        directions: usize,
+    },
+    /// Packets that can't be.
+    #[error("data packets of {size}; they take 1 B to 1 MB")]
+    PacketSize {
+        /// The size.
+        size: Bytes,
+    },
+    /// A session's path that can't be.
+    #[error("a path of {hops} links; sessions take 1 to 255, 2^32 in all")]
+    PathLength {
+        /// Its links.
+        hops: usize,
     },
     /// A header overhead beyond 10,000 B.
     #[error("an overhead of {bytes} a packet is absurd")]

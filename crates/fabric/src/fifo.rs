@@ -1,0 +1,615 @@
+//! A lean network for very many sessions: FIFO links of constant rate and delay with unlimited
+//! queues, sessions on fixed paths that send data at set rates, and control packets that a driver
+//! handles at every node.
+//!
+//! Exact as [`crate::Fabric`] is, and deterministic, but built for memory bandwidth: a data packet
+//! costs no event. Time is cut into windows no longer than (nearly all) links' delays, so that
+//! what leaves such a link in one window arrives in a later one (conservative simulation with
+//! lookahead; D. Nicol, "The cost of conservative synchronization in parallel discrete event
+//! simulations", J. ACM 40(2), 1993). All data arrivals of a window are thus known at its start;
+//! sorted by link and time they run through each link in one go. Whatever is not data goes through
+//! an event queue in the order of time, and a link first takes the data that has arrived before.
+//!
+//! ```text
+//! source ─ paced data ─→ first link … ─→ windows (sorted batches) ─→ link ─→ windows …
+//! driver ─ control ────→ link, behind the data before it ─→ event queue ─→ Event::Arrived
+//! ```
+//!
+//! Where data is a [`Data::Fluid`], changes of rates travel instead of packets, each through the
+//! queues that it finds, and queues are integrated exactly from change to change. A link passes
+//! on what it receives as if it had not been the bottleneck: where sources overload a link, links
+//! behind it see more than they would.
+//!
+//! Equal times: at a link, batched data comes before what the event queue holds; within each,
+//! what was sent first.
+
+mod link;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod window;
+
+use base::{Bandwidth, Bytes, Span, Time};
+
+use crate::{Error, EventQueue};
+use link::{Link, Pool};
+use stream::{ENDLESS, NEVER, Stream};
+use window::{Arrival, Packet, Windows};
+
+/// One direction of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FifoLink {
+    /// Zero for no limit.
+    pub rate: Bandwidth,
+    /// Propagation.
+    pub delay: Span,
+}
+
+/// How data is modelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Data {
+    /// Packets of this size on the wire.
+    Packets {
+        /// 1 B to 1 MB.
+        size: Bytes,
+    },
+    /// Rates.
+    Fluid,
+}
+
+/// Which end of its session's path a control packet travels to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Towards {
+    /// Downstream.
+    Destination,
+    /// Upstream.
+    Source,
+}
+
+/// What a driver has to act on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event<M> {
+    /// A control packet is where link `hop` of its session's path starts. Downstream it is about
+    /// to enter that link (`hop` is the number of links at the destination); upstream it has
+    /// crossed its opposite direction.
+    Arrived {
+        /// Whose.
+        session: u32,
+        /// The place in the path.
+        hop: u8,
+        /// Where it goes.
+        towards: Towards,
+        /// What it carries.
+        message: M,
+    },
+    /// A time set with [`FifoNetwork::wake`] has come.
+    Wake(u64),
+    /// All data of a session has left its source.
+    Sent {
+        /// Whose.
+        session: u32,
+    },
+    /// All data of a session has arrived.
+    Delivered {
+        /// Whose.
+        session: u32,
+    },
+}
+
+/// What one direction of a link has carried and holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Level {
+    /// Everything that has arrived for it since the start.
+    pub arrived: Bytes,
+    /// Control packets among that.
+    pub control: Bytes,
+    /// What waits or is being transmitted.
+    pub backlog: Bytes,
+    /// The most that has waited since this was last taken.
+    pub peak: Bytes,
+}
+
+/// What waits in the event queue.
+#[derive(Clone, Copy, Debug)]
+enum Live {
+    /// A control packet, in [`FifoNetwork::flying`].
+    Control(u32),
+    /// A data packet that arrives for a link within the window in which it was sent.
+    Data(Packet),
+    /// A source sends.
+    Emit(u32),
+    /// A change of a fluid's rate arrives for a link.
+    Surge {
+        delta: i64,
+        session: u32,
+        hop: u8,
+        last: bool,
+    },
+    /// The last of a session has arrived.
+    Delivered(u32),
+    Wake(u64),
+}
+
+/// A control packet between two nodes.
+#[derive(Clone, Copy, Debug)]
+struct Flying<M> {
+    session: u32,
+    /// As in [`Event::Arrived`].
+    hop: u8,
+    towards: Towards,
+    era: u8,
+    message: M,
+}
+
+/// The path of a session.
+#[derive(Clone, Copy, Debug)]
+struct Path {
+    first: u32,
+    hops: u8,
+}
+
+/// The network. See the module's head.
+#[derive(Debug)]
+pub struct FifoNetwork<M> {
+    now: u64,
+    data: Data,
+    /// Bytes of a data packet.
+    size: u64,
+    links: Vec<Link>,
+    /// Bytes of control packets, by link.
+    control: Vec<u64>,
+    /// By link; only with fluids.
+    pools: Vec<Pool>,
+    paths: Vec<Path>,
+    /// The links of all paths.
+    hops: Vec<u32>,
+    streams: Vec<Stream>,
+    /// Up to when a fluid's amount is known; only with fluids.
+    since: Vec<u64>,
+    live: EventQueue<Live>,
+    flying: Vec<Flying<M>>,
+    free: Vec<u32>,
+    windows: Windows,
+    /// Arrivals of the present window, by link.
+    batch: Vec<Arrival>,
+    /// Whether a link has ever gone down.
+    outages: bool,
+    events: u64,
+    packet_hops: u64,
+}
+
+/// Windows span 2^10 ns to 2^24 ns.
+const WINDOW_BITS: std::ops::RangeInclusive<u32> = 10..=24;
+
+impl<M: Copy> FifoNetwork<M> {
+    /// A network of directed links: link *l* is `2l` one way and `2l + 1` the other.
+    ///
+    /// # Errors
+    /// With an odd number of directions, and with packets of no or more than 1 MB.
+    pub fn try_new(links: &[FifoLink], data: Data) -> Result<Self, Error> {
+        if links.len() % 2 == 1 {
+            return Err(Error::HalfLink { directions: links.len() });
+        }
+        let size = match data {
+            Data::Packets { size } => size.count(),
+            Data::Fluid => 1,
+        };
+        if !(1..=1_000_000).contains(&size) {
+            return Err(Error::PacketSize { size: Bytes::new(size) });
+        }
+        let bits = window_bits(links);
+        let pools = if data == Data::Fluid { links.len() } else { 0 };
+        Ok(Self {
+            now: 0,
+            data,
+            size,
+            links: links.iter().map(|link| Link::new(link, 1 << bits)).collect(),
+            control: vec![0; links.len()],
+            pools: vec![Pool::default(); pools],
+            paths: Vec::new(),
+            hops: Vec::new(),
+            streams: Vec::new(),
+            since: Vec::new(),
+            live: EventQueue::default(),
+            flying: Vec::new(),
+            free: Vec::new(),
+            windows: Windows::new(bits),
+            batch: Vec::new(),
+            outages: false,
+            events: 0,
+            packet_hops: 0,
+        })
+    }
+
+    /// Adds a session over directed links; sessions are numbered from 0.
+    ///
+    /// # Errors
+    /// If the path is empty, longer than 255 links, or names a link that isn't there; beyond 2³²
+    /// hops of all paths.
+    pub fn add_session(&mut self, path: &[u32]) -> Result<u32, Error> {
+        let hops = u8::try_from(path.len()).ok().filter(|hops| *hops > 0);
+        let hops = hops.ok_or(Error::PathLength { hops: path.len() })?;
+        if let Some(link) = path.iter().find(|link| **link as usize >= self.links.len()) {
+            return Err(Error::NoSuchLink { link: base::LinkId(link / 2) });
+        }
+        let first = u32::try_from(self.hops.len()).map_err(|_| Error::PathLength { hops: 0 })?;
+        let session = self.paths.len() as u32;
+        self.hops.extend_from_slice(path);
+        self.paths.push(Path { first, hops });
+        self.streams.push(Stream::NEW);
+        if self.data == Data::Fluid {
+            self.since.push(self.now);
+        }
+        Ok(session)
+    }
+
+    /// How far it is.
+    pub fn now(&self) -> Time {
+        Time::from_nanos(self.now)
+    }
+
+    /// The links of a session's path.
+    pub fn path(&self, session: u32) -> &[u32] {
+        let Path { first, hops } = self.paths[session as usize];
+        &self.hops[first as usize..][..usize::from(hops)]
+    }
+
+    /// Sets the rate at which a session's source sends data from now on.
+    pub fn set_rate(&mut self, session: u32, rate: Bandwidth) {
+        let (now, rate) = (self.now, rate.bits_per_sec());
+        let stream = &mut self.streams[session as usize];
+        if self.data == Data::Fluid {
+            let delta = stream.flow(now, rate, &mut self.since[session as usize]);
+            if stream.next != NEVER {
+                self.live.push(Time::from_nanos(stream.next), Live::Emit(session));
+            }
+            if delta != 0 {
+                self.surge(now, delta, session, 0, false);
+            }
+        } else if stream.pace(now, rate) {
+            self.live.push(Time::from_nanos(stream.next), Live::Emit(session));
+        }
+    }
+
+    /// Sets what a session has still to send, rounded up to whole packets. What has no amount
+    /// never ends.
+    pub fn set_amount(&mut self, session: u32, amount: Bytes) {
+        let left = match self.data {
+            Data::Packets { .. } => amount.count().div_ceil(self.size),
+            Data::Fluid => amount.count().saturating_mul(8),
+        };
+        self.streams[session as usize].left = left.clamp(1, ENDLESS - 1);
+    }
+
+    /// Sends a control packet of `size` bytes over link `hop` of a session's path, upstream in
+    /// the opposite direction. A packet for a link that is down is lost.
+    pub fn send(&mut self, session: u32, hop: u8, towards: Towards, size: u32, message: M) {
+        let Path { first, .. } = self.paths[session as usize];
+        let forward = self.hops[first as usize + usize::from(hop)];
+        let (link, at_hop) = match towards {
+            Towards::Destination => (forward, hop + 1),
+            Towards::Source => (forward ^ 1, hop),
+        };
+        self.settle(link, self.now);
+        let state = &mut self.links[link as usize];
+        if !state.up {
+            return;
+        }
+        self.control[link as usize] += u64::from(size);
+        self.packet_hops += 1;
+        let at = if self.data == Data::Fluid {
+            let pool = &mut self.pools[link as usize];
+            pool.run(self.now, state.rate());
+            pool.add(u64::from(size));
+            self.now + pool.wait(state.rate()) + state.delay
+        } else {
+            state.take(self.now, u64::from(size))
+        };
+        let flying = Flying { session, hop: at_hop, towards, era: state.era, message };
+        let slot = if let Some(slot) = self.free.pop() {
+            self.flying[slot as usize] = flying;
+            slot
+        } else {
+            self.flying.push(flying);
+            self.flying.len() as u32 - 1
+        };
+        self.live.push(Time::from_nanos(at), Live::Control(slot));
+    }
+
+    /// Asks for [`Event::Wake`] with this token.
+    pub fn wake(&mut self, at: Time, token: u64) {
+        self.live.push(at.max(self.now()), Live::Wake(token));
+    }
+
+    /// Changes one direction of a link. What waits leaves as it would have.
+    pub fn set_link(&mut self, link: u32, properties: &FifoLink) {
+        self.settle(link, self.now);
+        let window = self.windows.end() - self.windows.start();
+        let state = &mut self.links[link as usize];
+        if let Some(pool) = self.pools.get_mut(link as usize) {
+            pool.run(self.now, state.rate());
+        }
+        state.configure(properties, window);
+    }
+
+    /// Takes both directions of a link out of service, or puts them back. What is on it is lost.
+    pub fn set_up(&mut self, link: base::LinkId, up: bool) {
+        self.outages = true;
+        // Whoever has come off the link by now has come off it.
+        self.settle_all(self.now);
+        for direction in [2 * link.0, 2 * link.0 + 1] {
+            let state = &mut self.links[direction as usize];
+            if let Some(pool) = self.pools.get_mut(direction as usize) {
+                pool.run(self.now, state.rate());
+                pool.cut();
+            }
+            state.set_up(self.now, up);
+        }
+    }
+
+    /// Goes on to the next event, or to `until`.
+    pub fn next(&mut self, until: Time) -> Option<Event<M>> {
+        let until = until.as_nanos();
+        loop {
+            let end = self.windows.end();
+            let due = self.live.next_time().map_or(u64::MAX, Time::as_nanos);
+            if due < end && due <= until {
+                let (at, live) = self.live.pop_until(Time::from_nanos(due))?;
+                self.now = at.as_nanos();
+                self.events += 1;
+                if let Some(event) = self.happen(live) {
+                    return Some(event);
+                }
+            } else if end <= until && (due <= until || self.carries_data()) {
+                self.turn(due.min(until));
+            } else {
+                self.now = self.now.max(until);
+                return None;
+            }
+        }
+    }
+
+    /// What a direction of a link has carried. Begins a new peak.
+    pub fn take_level(&mut self, link: u32) -> Level {
+        let mut level = self.level(link);
+        let peak = match self.pools.get_mut(link as usize) {
+            Some(pool) => pool.take_peak(),
+            None => self.links[link as usize].take_peak(self.now),
+        };
+        level.peak = Bytes::new(peak);
+        level
+    }
+
+    /// As [`Self::take_level`], without a peak and without beginning one.
+    pub fn level(&mut self, link: u32) -> Level {
+        self.settle(link, self.now);
+        let state = &self.links[link as usize];
+        let (arrived, backlog) = match self.pools.get_mut(link as usize) {
+            Some(pool) => {
+                pool.run(self.now, state.rate());
+                (pool.arrived(), pool.backlog())
+            }
+            None => (state.arrived(), state.backlog(self.now)),
+        };
+        Level {
+            arrived: Bytes::new(arrived),
+            control: Bytes::new(self.control[link as usize]),
+            backlog: Bytes::new(backlog),
+            peak: Bytes::new(0),
+        }
+    }
+
+    /// Events of the event queue and links that data has crossed beside them, so far.
+    pub fn events(&self) -> u64 {
+        self.events + self.packet_hops
+    }
+
+    /// Links that packets have crossed, so far.
+    pub fn packet_hops(&self) -> u64 {
+        self.packet_hops
+    }
+
+    /// Bytes of memory in use.
+    pub fn memory(&self) -> u64 {
+        let links = self.links.capacity() * size_of::<Link>()
+            + self.control.capacity() * size_of::<u64>()
+            + self.pools.capacity() * size_of::<Pool>();
+        let sessions = self.paths.capacity() * size_of::<Path>()
+            + self.hops.capacity() * size_of::<u32>()
+            + self.streams.capacity() * size_of::<Stream>()
+            + self.since.capacity() * size_of::<u64>();
+        let waiting = self.live.len() * (size_of::<Live>() + size_of::<u64>())
+            + self.flying.capacity() * size_of::<Flying<M>>()
+            + self.batch.capacity() * size_of::<Arrival>()
+            + self.windows.memory();
+        (links + sessions + waiting) as u64
+    }
+
+    /// Whether data is on its way outside the event queue.
+    fn carries_data(&self) -> bool {
+        !(self.batch.is_empty() && self.windows.is_empty())
+    }
+
+    /// An event of the queue.
+    fn happen(&mut self, live: Live) -> Option<Event<M>> {
+        match live {
+            Live::Control(slot) => {
+                let Flying { session, hop, towards, era, message } = self.flying[slot as usize];
+                self.free.push(slot);
+                if self.outages && self.links[self.crossed(session, hop, towards)].era != era {
+                    return None;
+                }
+                return Some(Event::Arrived { session, hop, towards, message });
+            }
+            Live::Data(packet) => self.arrive(self.now, packet),
+            Live::Emit(session) => return self.emit(session),
+            Live::Surge { delta, session, hop, last } => {
+                self.surge(self.now, delta, session, hop, last);
+            }
+            Live::Delivered(session) => return Some(Event::Delivered { session }),
+            Live::Wake(token) => return Some(Event::Wake(token)),
+        }
+        None
+    }
+
+    /// The link that a packet has crossed to come to `hop`.
+    fn crossed(&self, session: u32, hop: u8, towards: Towards) -> usize {
+        let first = self.paths[session as usize].first as usize;
+        let link = match towards {
+            Towards::Destination => self.hops[first + usize::from(hop) - 1],
+            Towards::Source => self.hops[first + usize::from(hop)] ^ 1,
+        };
+        link as usize
+    }
+
+    /// A source's time has come: a packet, or the end of a fluid.
+    fn emit(&mut self, session: u32) -> Option<Event<M>> {
+        let now = self.now;
+        let stream = &mut self.streams[session as usize];
+        if stream.next != now {
+            return None;
+        }
+        if self.data == Data::Fluid {
+            let delta = -(stream.rate as i64);
+            stream.left = 0;
+            stream.rate = 0;
+            stream.next = NEVER;
+            self.surge(now, delta, session, 0, true);
+            return Some(Event::Sent { session });
+        }
+        let last = stream.sent(self.size * 8);
+        if !last {
+            self.live.push(Time::from_nanos(stream.next), Live::Emit(session));
+        }
+        self.arrive(now, Packet { session, hop: 0, last, era: 0 });
+        last.then_some(Event::Sent { session })
+    }
+
+    /// A data packet that the event queue held arrives for its link.
+    fn arrive(&mut self, at: u64, packet: Packet) {
+        let link =
+            self.hops[self.paths[packet.session as usize].first as usize + usize::from(packet.hop)];
+        self.settle(link, at);
+        self.cross(link, at, packet);
+    }
+
+    /// Lets a link take all data that has arrived by `until` and waits in the batch.
+    #[inline]
+    fn settle(&mut self, link: u32, until: u64) {
+        let state = &self.links[link as usize];
+        if state.next < state.end {
+            self.settle_some(link, until);
+        }
+    }
+
+    fn settle_some(&mut self, link: u32, until: u64) {
+        let start = self.windows.start();
+        let Link { mut next, end, .. } = self.links[link as usize];
+        let batch = std::mem::take(&mut self.batch);
+        while next < end {
+            let Arrival { offset, packet, .. } = batch[next as usize];
+            let at = start + u64::from(offset);
+            if at > until {
+                break;
+            }
+            next += 1;
+            self.cross(link, at, packet);
+        }
+        self.links[link as usize].next = next;
+        self.batch = batch;
+    }
+
+    /// Settles all links.
+    fn settle_all(&mut self, until: u64) {
+        let mut at = 0;
+        while let Some(arrival) = self.batch.get(at) {
+            let link = arrival.link;
+            at = self.links[link as usize].end as usize;
+            self.settle(link, until);
+        }
+    }
+
+    /// A data packet crosses a link.
+    #[inline]
+    fn cross(&mut self, link: u32, at: u64, packet: Packet) {
+        let Packet { session, hop, last, era } = packet;
+        let Path { first, hops } = self.paths[session as usize];
+        if self.outages && hop > 0 {
+            let came = self.hops[first as usize + usize::from(hop) - 1];
+            if self.links[came as usize].era != era {
+                return;
+            }
+        }
+        let state = &mut self.links[link as usize];
+        if !state.up {
+            return;
+        }
+        self.packet_hops += 1;
+        let arrives = state.take(at, self.size);
+        let (prompt, era) = (state.prompt, state.era);
+        let hop = hop + 1;
+        if hop == hops {
+            if last {
+                self.live.push(Time::from_nanos(arrives.max(self.now)), Live::Delivered(session));
+            }
+            return;
+        }
+        let next = self.hops[first as usize + usize::from(hop)];
+        let packet = Packet { session, hop, last, era };
+        // The end of a session is an event in its own time, so its last packet goes ahead of the
+        // batch on links whose far end is near.
+        let timely = hop + 1 < hops || last;
+        let early = prompt && arrives < self.windows.end();
+        if early || (timely && self.links[next as usize].prompt) {
+            self.live.push(Time::from_nanos(arrives.max(self.now)), Live::Data(packet));
+        } else {
+            self.windows.push(arrives, next, packet);
+        }
+    }
+
+    /// A change of a fluid's rate arrives for a link of its path.
+    fn surge(&mut self, at: u64, delta: i64, session: u32, hop: u8, last: bool) {
+        let Path { first, hops } = self.paths[session as usize];
+        let link = self.hops[first as usize + usize::from(hop)] as usize;
+        let state = &self.links[link];
+        let pool = &mut self.pools[link];
+        pool.run(at, state.rate());
+        let wait = if state.up { pool.wait(state.rate()) } else { 0 };
+        pool.change(delta);
+        let at = Time::from_nanos(at + wait + state.delay);
+        if hop + 1 < hops {
+            self.live.push(at, Live::Surge { delta, session, hop: hop + 1, last });
+        } else if last {
+            self.live.push(at, Live::Delivered(session));
+        }
+    }
+
+    /// Ends the present window and opens the next.
+    fn turn(&mut self, due: u64) {
+        self.settle_all(u64::MAX);
+        self.windows.turn(due, &mut self.batch);
+        self.now = self.now.max(self.windows.start());
+        let mut first = 0;
+        while let Some(Arrival { link, .. }) = self.batch.get(first).copied() {
+            let same = self.batch[first..].iter().take_while(|arrival| arrival.link == link);
+            let end = first + same.count();
+            let state = &mut self.links[link as usize];
+            (state.next, state.end) = (first as u32, end as u32);
+            first = end;
+        }
+    }
+}
+
+/// The window's length, as a power of two of nanoseconds: at most nearly all delays, those of links
+/// within a site not counted.
+fn window_bits(links: &[FifoLink]) -> u32 {
+    const NEAR: u64 = 1 << 14;
+    let delays = links.iter().map(|link| link.delay.as_nanos());
+    let mut delays: Vec<u64> = delays.filter(|delay| *delay >= NEAR).collect();
+    if delays.is_empty() {
+        return *WINDOW_BITS.start();
+    }
+    let low = delays.len() / 50;
+    let (_, delay, _) = delays.select_nth_unstable(low);
+    delay.ilog2().clamp(*WINDOW_BITS.start(), *WINDOW_BITS.end())
+}

@@ -1,0 +1,185 @@
+//! One direction of a link: a transmitter with an unlimited queue, and a wire.
+
+use super::FifoLink;
+
+/// What the engine touches for every packet, in one cache line.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+pub(super) struct Link {
+    /// When the transmitter has done all that it has taken, ns.
+    free: u64,
+    /// What division left over of the last transmission time, in units of 1/rate ns, so that the
+    /// long-run rate is exact.
+    remainder: u64,
+    /// Bit/s; 0 for no limit.
+    rate: u64,
+    /// ns.
+    pub(super) delay: u64,
+    /// Bytes of all that has arrived.
+    arrived: u64,
+    /// The longest that the queue has been since it was last asked, ns of transmission.
+    peak: u64,
+    /// This window's arrivals for the link that it has not taken yet.
+    pub(super) next: u32,
+    pub(super) end: u32,
+    pub(super) up: bool,
+    /// Whether what it sends may arrive within the same window.
+    pub(super) prompt: bool,
+    /// How often it has gone down, modulo 256.
+    pub(super) era: u8,
+}
+
+impl Link {
+    pub(super) fn new(link: &FifoLink, window: u64) -> Self {
+        let delay = link.delay.as_nanos();
+        Self {
+            free: 0,
+            remainder: 0,
+            rate: link.rate.bits_per_sec(),
+            delay,
+            arrived: 0,
+            peak: 0,
+            next: 0,
+            end: 0,
+            up: true,
+            prompt: delay < window,
+            era: 0,
+        }
+    }
+
+    /// Takes a packet at `at` and tells when it arrives at the far end.
+    #[inline]
+    pub(super) fn take(&mut self, at: u64, bytes: u64) -> u64 {
+        self.arrived += bytes;
+        if self.rate == 0 {
+            return at + self.delay;
+        }
+        let start = self.free.max(at);
+        // 64 bits hold 2.3 GB.
+        let work = bytes * 8 * 1_000_000_000;
+        let (nanos, remainder) = match work.checked_add(self.remainder) {
+            Some(work) => (work / self.rate, work % self.rate),
+            None => wide(work, self.remainder, self.rate),
+        };
+        self.remainder = remainder;
+        self.free = start + nanos;
+        self.peak = self.peak.max(start - at);
+        self.free + self.delay
+    }
+
+    /// Bytes that have arrived in all.
+    pub(super) fn arrived(&self) -> u64 {
+        self.arrived
+    }
+
+    /// Bytes that wait or are in transmission at `at`.
+    pub(super) fn backlog(&self, at: u64) -> u64 {
+        self.bytes_in(self.free.saturating_sub(at))
+    }
+
+    /// The most bytes that have waited since the last call.
+    pub(super) fn take_peak(&mut self, at: u64) -> u64 {
+        let peak = std::mem::replace(&mut self.peak, self.free.saturating_sub(at));
+        self.bytes_in(peak)
+    }
+
+    fn bytes_in(&self, nanos: u64) -> u64 {
+        let bits = u128::from(nanos) * u128::from(self.rate) / 1_000_000_000;
+        u64::try_from(bits / 8).unwrap_or(u64::MAX)
+    }
+
+    /// Goes on with other properties. What waits keeps the time of departure that it was given,
+    /// so the new rate serves what comes from now on.
+    pub(super) fn configure(&mut self, link: &FifoLink, window: u64) {
+        self.rate = link.rate.bits_per_sec();
+        self.remainder = 0;
+        self.delay = link.delay.as_nanos();
+        self.prompt = self.delay < window;
+    }
+
+    /// Goes out of service or returns; what was on it is lost.
+    pub(super) fn set_up(&mut self, at: u64, up: bool) {
+        if self.up && !up {
+            self.era = self.era.wrapping_add(1);
+            self.free = self.free.min(at);
+        }
+        self.up = up;
+    }
+}
+
+/// Near 2⁶⁴ bit/s.
+#[cold]
+fn wide(work: u64, remainder: u64, rate: u64) -> (u64, u64) {
+    let work = u128::from(work) + u128::from(remainder);
+    let rate = u128::from(rate);
+    ((work / rate) as u64, (work % rate) as u64)
+}
+
+/// One direction of a link that carries a fluid beside packets: rates come in, a queue grows by
+/// what exceeds the transmitter's, exactly, from change to change.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Pool {
+    /// The sum of the rates that arrive, bit/s.
+    inflow: u64,
+    /// Up to when the queue is known, ns.
+    known: u64,
+    /// What waits, in 10⁻⁹ bit.
+    work: u128,
+    /// The most that has waited since it was last asked.
+    peak: u128,
+    /// What has arrived in all, in 10⁻⁹ bit.
+    arrived: u128,
+}
+
+impl Pool {
+    /// Lets the queue run up to `at` on a transmitter of `rate` bit/s (0: no limit).
+    pub(super) fn run(&mut self, at: u64, rate: u64) {
+        let span = u128::from(at.saturating_sub(self.known));
+        self.known = self.known.max(at);
+        let (come, gone) = (span * u128::from(self.inflow), span * u128::from(rate));
+        self.arrived += come;
+        self.work = if rate == 0 { 0 } else { (self.work + come).saturating_sub(gone) };
+        self.peak = self.peak.max(self.work);
+    }
+
+    /// Changes what arrives by `delta` bit/s.
+    pub(super) fn change(&mut self, delta: i64) {
+        self.inflow = self.inflow.saturating_add_signed(delta);
+    }
+
+    /// Adds a packet.
+    pub(super) fn add(&mut self, bytes: u64) {
+        let work = u128::from(bytes) * 8_000_000_000;
+        self.work += work;
+        self.arrived += work;
+        self.peak = self.peak.max(self.work);
+    }
+
+    /// How long what arrives now takes to leave, ns.
+    pub(super) fn wait(&self, rate: u64) -> u64 {
+        if rate == 0 { 0 } else { (self.work / u128::from(rate)) as u64 }
+    }
+
+    pub(super) fn arrived(&self) -> u64 {
+        (self.arrived / 8_000_000_000) as u64
+    }
+
+    pub(super) fn backlog(&self) -> u64 {
+        (self.work / 8_000_000_000) as u64
+    }
+
+    pub(super) fn take_peak(&mut self) -> u64 {
+        (std::mem::replace(&mut self.peak, self.work) / 8_000_000_000) as u64
+    }
+
+    /// What was on the link is lost, and nothing arrives until it is told anew.
+    pub(super) fn cut(&mut self) {
+        self.work = 0;
+    }
+}
+
+impl Link {
+    pub(super) fn rate(&self) -> u64 {
+        self.rate
+    }
+}

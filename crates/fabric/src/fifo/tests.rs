@@ -1,0 +1,371 @@
+//! The lean network against a plain event-by-event one.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use base::{Bandwidth, Bytes, LinkId, RandomStream, Span, Time};
+use proptest::prelude::*;
+
+use super::{Data, Event, FifoLink, FifoNetwork, Level, Towards};
+use crate::config::Rate;
+use crate::pace::Pacer;
+
+const SIZE: u64 = 2_000;
+
+fn mbits(rate: u64) -> Bandwidth {
+    Bandwidth::from_mbits_per_sec(rate)
+}
+
+fn link(rate: Bandwidth, delay: Span) -> [FifoLink; 2] {
+    [FifoLink { rate, delay }; 2]
+}
+
+fn packets(links: &[FifoLink]) -> FifoNetwork<u64> {
+    FifoNetwork::try_new(links, Data::Packets { size: Bytes::new(SIZE) }).unwrap()
+}
+
+/// What a driver does, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    Rate { session: usize, rate: u64 },
+    Control { session: usize, upstream: bool, size: u32 },
+}
+
+/// A network with an event for each packet and link, on the fabric's own pacers.
+struct Plain {
+    links: Vec<(FifoLink, Pacer, u64)>,
+    paths: Vec<Vec<u32>>,
+    /// Rate, next emission, owed work: as the definition of [`FifoNetwork::set_rate`] says.
+    sources: Vec<(u64, Option<u64>, u128, u64)>,
+    heap: BinaryHeap<Reverse<(u64, u8, u64, Todo)>>,
+    sequence: u64,
+    log: Vec<(u64, usize, u8, bool, u64)>,
+    arrived: Vec<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Todo {
+    Step(Step),
+    Emit(usize),
+    Data(usize, usize),
+    Control(usize, u8, bool, u32),
+}
+
+impl Plain {
+    fn push(&mut self, at: u64, rank: u8, todo: Todo) {
+        self.sequence += 1;
+        self.heap.push(Reverse((at, rank, self.sequence, todo)));
+    }
+
+    fn take(&mut self, link: u32, at: u64, bytes: u32) -> u64 {
+        let (properties, pacer, free) = &mut self.links[link as usize];
+        self.arrived[link as usize] += u64::from(bytes);
+        let start = Time::from_nanos(at.max(*free));
+        *free = pacer.finish(start, bytes, bytes).as_nanos();
+        *free + properties.delay.as_nanos()
+    }
+
+    fn run(&mut self, until: u64) {
+        while let Some(Reverse((at, _, _, todo))) = self.heap.pop() {
+            if at > until {
+                break;
+            }
+            match todo {
+                Todo::Step(Step::Rate { session, rate }) => {
+                    let (old, next, owed, rest) = &mut self.sources[session];
+                    if let Some(next) = next {
+                        *owed = u128::from(*next - at) * u128::from(*old);
+                    }
+                    if rate != *old {
+                        *next = (rate > 0).then(|| at + owed.div_ceil(rate.into()) as u64);
+                        (*old, *rest) = (rate, 0);
+                        if let Some(next) = *next {
+                            self.push(next, 1, Todo::Emit(session));
+                        }
+                    }
+                }
+                Todo::Step(Step::Control { session, upstream, size }) => {
+                    let hop = if upstream { self.paths[session].len() as u8 } else { 0 };
+                    self.control(session, hop, upstream, size, at);
+                }
+                Todo::Emit(session) => {
+                    let (rate, next, _, rest) = &mut self.sources[session];
+                    if *next == Some(at) {
+                        let work = SIZE * 8_000_000_000 + *rest;
+                        *next = Some(at + work / *rate);
+                        *rest = work % *rate;
+                        let next = at + work / *rate;
+                        self.push(next, 1, Todo::Emit(session));
+                        self.push(at, 0, Todo::Data(session, 0));
+                    }
+                }
+                Todo::Data(session, hop) => {
+                    let link = self.paths[session][hop];
+                    let at = self.take(link, at, SIZE as u32);
+                    if hop + 1 < self.paths[session].len() {
+                        self.push(at, 0, Todo::Data(session, hop + 1));
+                    }
+                }
+                Todo::Control(session, hop, upstream, size) => {
+                    self.log.push((at, session, hop, upstream, u64::from(size)));
+                    self.control(session, hop, upstream, size, at);
+                }
+            }
+        }
+    }
+
+    fn control(&mut self, session: usize, hop: u8, upstream: bool, size: u32, at: u64) {
+        let path = &self.paths[session];
+        let (link, next) = match upstream {
+            true if hop == 0 => return,
+            true => (path[usize::from(hop) - 1] ^ 1, hop - 1),
+            false if usize::from(hop) == path.len() => return,
+            false => (path[usize::from(hop)], hop + 1),
+        };
+        let at = self.take(link, at, size);
+        self.push(at, 2, Todo::Control(session, next, upstream, size));
+    }
+}
+
+/// A random tree of routers with hosts, some links near and some far, sessions between hosts.
+fn instance(seed: u64) -> (Vec<FifoLink>, Vec<Vec<u32>>, Vec<(u64, Step)>) {
+    let mut dice = RandomStream::new(seed, "fifo");
+    let routers = 2 + dice.below(6) as usize;
+    let (mut links, mut parents) = (Vec::new(), vec![(0, 0)]);
+    // Odd rates and delays, so that no two packets meet at the same nanosecond but by chance.
+    for node in 1..routers + 8 {
+        let host = node >= routers;
+        let parent = dice.below(node.min(routers) as u64) as usize;
+        let (rate, delay) = match host {
+            true => (100_000_000 - dice.below(999_983), 1_000 + dice.below(7_919)),
+            false => (80_000_000 + dice.below(99_999_989), 300_000 + dice.below(9_699_690)),
+        };
+        let rate = Bandwidth::from_bits_per_sec(rate);
+        links.extend(link(rate, Span::from_nanos(delay)));
+        parents.push((parent, 2 * (node as u32 - 1)));
+    }
+    let up = |mut node: usize| {
+        let mut way = Vec::new();
+        while node != 0 {
+            way.push((node, parents[node].1));
+            node = parents[node].0;
+        }
+        way
+    };
+    let mut paths = Vec::new();
+    for _ in 0..1 + dice.below(12) {
+        let [a, b] = [(); 2].map(|()| routers + dice.below(8) as usize);
+        if a == b {
+            continue;
+        }
+        let (mut rise, mut fall) = (up(a), up(b));
+        while rise.last().is_some() && rise.last() == fall.last() {
+            rise.pop();
+            fall.pop();
+        }
+        let down = fall.iter().rev().map(|(_, link)| link + 1);
+        paths.push(rise.iter().map(|(_, link)| *link).chain(down).collect::<Vec<_>>());
+    }
+    let mut steps = Vec::new();
+    for session in 0..paths.len() {
+        for _ in 0..dice.below(8) {
+            let rate = [0, 1_000_003, 20_000_003, 60_000_011, 150_000_001][dice.below(5) as usize];
+            steps.push((dice.below(60_000_000), Step::Rate { session, rate }));
+        }
+        for _ in 0..dice.below(12) {
+            let (upstream, size) = (dice.below(2) == 0, 64 + dice.below(8) as u32);
+            let step = Step::Control { session, upstream, size };
+            steps.push((dice.below(60_000_000), step));
+        }
+    }
+    steps.sort_unstable();
+    (links, paths, steps)
+}
+
+const UNTIL: u64 = 90_000_000;
+
+fn plain(seed: u64) -> Plain {
+    let (links, paths, steps) = instance(seed);
+    let mut plain = Plain {
+        arrived: vec![0; links.len()],
+        sources: vec![(0, None, 0, 0); paths.len()],
+        links: links
+            .into_iter()
+            .map(|link| (link, Pacer::new(&Rate::Constant(link.rate)), 0))
+            .collect(),
+        paths,
+        heap: BinaryHeap::new(),
+        sequence: 0,
+        log: Vec::new(),
+    };
+    for (at, step) in steps {
+        plain.push(at, 1, Todo::Step(step));
+    }
+    plain.run(UNTIL);
+    plain
+}
+
+/// Drives the lean network through the same steps.
+fn lean(seed: u64) -> (Vec<(u64, usize, u8, bool, u64)>, Vec<u64>) {
+    let (links, paths, steps) = instance(seed);
+    let mut net: FifoNetwork<u64> = packets(&links);
+    for path in &paths {
+        net.add_session(path).unwrap();
+    }
+    let mut log = Vec::new();
+    for (token, (at, _)) in steps.iter().enumerate() {
+        net.wake(Time::from_nanos(*at), token as u64);
+    }
+    while let Some(event) = net.next(Time::from_nanos(UNTIL)) {
+        match event {
+            Event::Wake(token) => match steps[token as usize].1 {
+                Step::Rate { session, rate } => {
+                    net.set_rate(session as u32, Bandwidth::from_bits_per_sec(rate));
+                }
+                Step::Control { session, upstream: false, size } => {
+                    net.send(session as u32, 0, Towards::Destination, size, size.into());
+                }
+                Step::Control { session, size, .. } => {
+                    let hop = paths[session].len() as u8 - 1;
+                    net.send(session as u32, hop, Towards::Source, size, size.into());
+                }
+            },
+            Event::Arrived { session, hop, towards, message } => {
+                let upstream = towards == Towards::Source;
+                let at = net.now().as_nanos();
+                log.push((at, session as usize, hop, upstream, message));
+                let hops = paths[session as usize].len() as u8;
+                let size = message as u32;
+                match towards {
+                    Towards::Destination if hop < hops => {
+                        net.send(session, hop, towards, size, message);
+                    }
+                    Towards::Source if hop > 0 => {
+                        net.send(session, hop - 1, towards, size, message);
+                    }
+                    _ => {}
+                }
+            }
+            Event::Sent { .. } | Event::Delivered { .. } => panic!("no session ends"),
+        }
+    }
+    let arrived = (0..links.len() as u32).map(|link| net.level(link).arrived.count()).collect();
+    (log, arrived)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn batches_give_the_times_of_an_event_for_each_packet(seed in any::<u64>()) {
+        let plain = plain(seed);
+        let (log, arrived) = lean(seed);
+        prop_assert_eq!(log, plain.log);
+        prop_assert_eq!(arrived, plain.arrived);
+    }
+}
+
+/// Sums what a session's links and events show.
+fn drain(net: &mut FifoNetwork<u64>, until: Time) -> Vec<(u64, Event<u64>)> {
+    let mut log = Vec::new();
+    while let Some(event) = net.next(until) {
+        log.push((net.now().as_nanos(), event));
+    }
+    log
+}
+
+#[test]
+fn a_finite_session_ends_when_its_last_packet_arrives() {
+    let links = [
+        link(mbits(100), Span::from_micros(1)),
+        link(mbits(10), Span::from_millis(5)),
+        link(mbits(100), Span::from_micros(1)),
+    ];
+    for data in [Data::Packets { size: Bytes::new(SIZE) }, Data::Fluid] {
+        let mut net: FifoNetwork<u64> = FifoNetwork::try_new(&links.concat(), data).unwrap();
+        let session = net.add_session(&[0, 2, 4]).unwrap();
+        net.set_amount(session, Bytes::new(100 * SIZE));
+        net.set_rate(session, mbits(8));
+        let log = drain(&mut net, Time::from_nanos(1_000_000_000));
+        let [(sent, Event::Sent { .. }), (delivered, Event::Delivered { .. })] = log[..] else {
+            panic!("{log:?}");
+        };
+        // 99 spacings of 2 ms; a fluid takes the hundredth as well. Then 160 us, 1.6 ms and 160 us
+        // of transmission, which a fluid does not have.
+        let (first, rest) = match data {
+            Data::Packets { .. } => (198_000_000, 1_920_000 + 5_002_000),
+            Data::Fluid => (200_000_000, 5_002_000),
+        };
+        assert_eq!((sent, delivered - sent), (first, rest), "{data:?}");
+        assert_eq!(net.level(4).arrived, Bytes::new(100 * SIZE));
+    }
+}
+
+#[test]
+fn queues_of_fluids_and_packets_agree() {
+    // Two sessions of 8 Mbit/s on a link of 10: 6 Mbit/s wait, for half a second.
+    let mut links = vec![link(mbits(100), Span::from_micros(1)); 2];
+    links.push(link(mbits(10), Span::from_millis(5)));
+    links.push(link(mbits(100), Span::from_micros(1)));
+    for data in [Data::Packets { size: Bytes::new(500) }, Data::Fluid] {
+        let mut net: FifoNetwork<u64> = FifoNetwork::try_new(&links.concat(), data).unwrap();
+        for first in [0, 2] {
+            let session = net.add_session(&[first, 4, 6]).unwrap();
+            net.set_rate(session, mbits(8));
+            net.wake(Time::from_nanos(500_000_000), session.into());
+        }
+        for (_, event) in drain(&mut net, Time::from_nanos(500_000_000)) {
+            let Event::Wake(session) = event else { panic!("{event:?}") };
+            net.set_rate(session as u32, Bandwidth::from_bits_per_sec(0));
+        }
+        drain(&mut net, Time::from_nanos(500_200_000));
+        let Level { peak, backlog, .. } = net.take_level(4);
+        // 6 Mbit/s x 0.5 s = 375 kB, two packets more or less.
+        assert!(peak.count().abs_diff(375_000) < 1_200, "{data:?}: {peak}");
+        assert!(backlog.count().abs_diff(375_000) < 1_500, "{data:?}: {backlog}");
+        // 375 kB at 10 Mbit/s take 300 ms.
+        drain(&mut net, Time::from_nanos(800_300_000));
+        assert!(net.level(4).backlog.count() < 1_000, "{data:?}");
+        assert_eq!(net.take_level(6).peak.count(), 0, "{data:?}: the next link is faster");
+    }
+}
+
+#[test]
+fn what_is_on_a_failing_link_is_lost() {
+    let links = [
+        link(mbits(100), Span::from_micros(1)),
+        link(mbits(100), Span::from_millis(5)),
+        link(mbits(100), Span::from_micros(1)),
+    ]
+    .concat();
+    let mut net = packets(&links);
+    let session = net.add_session(&[0, 2, 4]).unwrap();
+    net.set_amount(session, Bytes::new(20 * SIZE));
+    net.set_rate(session, mbits(16));
+    net.send(session, 1, Towards::Destination, 64, 7);
+    // A packet each millisecond; each is on the second link from 0.16 to 5.3 ms after it left.
+    drain(&mut net, Time::from_nanos(8_000_000));
+    net.set_up(LinkId(1), false);
+    drain(&mut net, Time::from_nanos(10_500_000));
+    net.set_up(LinkId(1), true);
+    let log = drain(&mut net, Time::from_nanos(100_000_000));
+    assert_eq!(log.len(), 2, "sent and delivered: {log:?}");
+    // Those of 3 to 7 ms were on it, those of 8 to 10 ms found it down.
+    assert_eq!(net.level(4).arrived, Bytes::new(12 * SIZE));
+    net.set_up(LinkId(0), false);
+    net.send(session, 0, Towards::Destination, 64, 8);
+    assert_eq!(drain(&mut net, Time::from_nanos(200_000_000)), []);
+}
+
+#[test]
+fn networks_that_cannot_be_are_refused() {
+    let one = [FifoLink { rate: mbits(1), delay: Span::ZERO }];
+    assert!(FifoNetwork::<u64>::try_new(&one, Data::Fluid).is_err());
+    let size = Bytes::ZERO;
+    assert!(FifoNetwork::<u64>::try_new(&[], Data::Packets { size }).is_err());
+    let mut net = packets(&link(mbits(1), Span::ZERO));
+    assert!(net.add_session(&[]).is_err());
+    assert!(net.add_session(&[2]).is_err());
+    assert!(net.add_session(&[0; 256]).is_err());
+}
