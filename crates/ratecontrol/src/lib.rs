@@ -22,6 +22,7 @@
 
 mod controller;
 mod error;
+pub mod exchange;
 mod protocol;
 mod settings;
 
