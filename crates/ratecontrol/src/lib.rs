@@ -20,6 +20,7 @@
 //! where the link starts.
 #![forbid(unsafe_code)]
 
+pub mod cobb_gouda;
 mod controller;
 mod error;
 pub mod exchange;

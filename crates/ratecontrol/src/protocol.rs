@@ -69,8 +69,10 @@ impl Protocol {
 
     /// Does something with the protocol.
     pub fn run<V: Visitor>(self, visitor: V) -> Option<V::Output> {
-        let _ = visitor;
-        None
+        match self {
+            Self::CobbGouda => Some(visitor.visit::<crate::cobb_gouda::CobbGouda>()),
+            _ => None,
+        }
     }
 }
 
