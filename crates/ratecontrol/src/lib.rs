@@ -20,6 +20,7 @@
 //! where the link starts.
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod cobb_gouda;
 mod controller;
 mod error;
