@@ -164,6 +164,11 @@ pub enum QueueLimit {
     Bytes(Bytes),
 }
 
+impl QueueLimit {
+    /// No queue of a run gets this long.
+    pub const UNLIMITED: Self = Self::Bytes(Bytes::new(u64::MAX));
+}
+
 /// A queue discipline.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Discipline {

@@ -161,8 +161,11 @@ pub struct FifoNetwork<M> {
     /// By link; only with fluids.
     pools: Vec<Pool>,
     paths: Vec<Path>,
-    /// The links of all paths.
+    /// The links of all paths; behind the last of each, [`END`] and its session.
     hops: Vec<u32>,
+    /// By link: whether what it sends may arrive within the same window. Apart, since it is asked
+    /// of links that are not otherwise touched.
+    prompt: Vec<bool>,
     streams: Vec<Stream>,
     /// Up to when a fluid's amount is known; only with fluids.
     since: Vec<u64>,
@@ -177,6 +180,12 @@ pub struct FifoNetwork<M> {
     events: u64,
     packet_hops: u64,
 }
+
+/// Marks the end of a path.
+const END: u32 = 1 << 31;
+
+/// Arrivals whose memory is read ahead together, so that the waits for it overlap.
+const CHUNK: usize = 64;
 
 /// Windows span 2^10 ns to 2^24 ns.
 const WINDOW_BITS: std::ops::RangeInclusive<u32> = 10..=24;
@@ -203,7 +212,8 @@ impl<M: Copy> FifoNetwork<M> {
             now: 0,
             data,
             size,
-            links: links.iter().map(|link| Link::new(link, 1 << bits)).collect(),
+            links: links.iter().map(Link::new).collect(),
+            prompt: links.iter().map(|link| link.delay.as_nanos() >> bits == 0).collect(),
             control: vec![0; links.len()],
             pools: vec![Pool::default(); pools],
             paths: Vec::new(),
@@ -225,18 +235,20 @@ impl<M: Copy> FifoNetwork<M> {
     ///
     /// # Errors
     /// If the path is empty, longer than 255 links, or names a link that isn't there; beyond 2³²
-    /// hops of all paths.
+    /// hops of all paths and 2³¹ links.
     pub fn add_session(&mut self, path: &[u32]) -> Result<u32, Error> {
         let hops = u8::try_from(path.len()).ok().filter(|hops| *hops > 0);
         let hops = hops.ok_or(Error::PathLength { hops: path.len() })?;
         if let Some(link) = path.iter().find(|link| **link as usize >= self.links.len()) {
             return Err(Error::NoSuchLink { link: base::LinkId(link / 2) });
         }
-        let first = u32::try_from(self.hops.len()).map_err(|_| Error::PathLength { hops: 0 })?;
+        let first = u32::try_from(self.hops.len()).ok().filter(|first| *first < u32::MAX - 256);
+        let first = first.ok_or(Error::PathLength { hops: path.len() })?;
         let session = self.paths.len() as u32;
         self.hops.extend_from_slice(path);
+        self.hops.push(END | session);
         self.paths.push(Path { first, hops });
-        self.streams.push(Stream::NEW);
+        self.streams.push(Stream::new(path[0], first));
         if self.data == Data::Fluid {
             self.since.push(self.now);
         }
@@ -329,7 +341,8 @@ impl<M: Copy> FifoNetwork<M> {
         if let Some(pool) = self.pools.get_mut(link as usize) {
             pool.run(self.now, state.rate());
         }
-        state.configure(properties, window);
+        state.configure(properties);
+        self.prompt[link as usize] = state.delay < window;
     }
 
     /// Takes both directions of a link out of service, or puts them back. What is on it is lost.
@@ -413,6 +426,7 @@ impl<M: Copy> FifoNetwork<M> {
     pub fn memory(&self) -> u64 {
         let links = self.links.capacity() * size_of::<Link>()
             + self.control.capacity() * size_of::<u64>()
+            + self.prompt.capacity()
             + self.pools.capacity() * size_of::<Pool>();
         let sessions = self.paths.capacity() * size_of::<Path>()
             + self.hops.capacity() * size_of::<u32>()
@@ -478,26 +492,36 @@ impl<M: Copy> FifoNetwork<M> {
             return Some(Event::Sent { session });
         }
         let last = stream.sent(self.size * 8);
+        let Stream { link, place, .. } = *stream;
         if !last {
             self.live.push(Time::from_nanos(stream.next), Live::Emit(session));
         }
-        self.arrive(now, Packet { session, hop: 0, last, era: 0 });
+        self.settle(link, now);
+        self.cross(link, now, Packet { place, last, era: 0 });
         last.then_some(Event::Sent { session })
     }
 
     /// A data packet that the event queue held arrives for its link.
     fn arrive(&mut self, at: u64, packet: Packet) {
-        let link =
-            self.hops[self.paths[packet.session as usize].first as usize + usize::from(packet.hop)];
+        let link = self.hops[packet.place as usize];
+        if self.outages && self.is_stale(packet) {
+            return;
+        }
         self.settle(link, at);
         self.cross(link, at, packet);
+    }
+
+    /// Whether the link that a packet comes from has gone down since it was sent.
+    fn is_stale(&self, packet: Packet) -> bool {
+        let came = self.hops[packet.place as usize - 1];
+        self.links[came as usize].era != packet.era
     }
 
     /// Lets a link take all data that has arrived by `until` and waits in the batch.
     #[inline]
     fn settle(&mut self, link: u32, until: u64) {
-        let state = &self.links[link as usize];
-        if state.next < state.end {
+        let Link { next, end, .. } = self.links[link as usize];
+        if next < end {
             self.settle_some(link, until);
         }
     }
@@ -513,54 +537,65 @@ impl<M: Copy> FifoNetwork<M> {
                 break;
             }
             next += 1;
-            self.cross(link, at, packet);
+            if !(self.outages && self.is_stale(packet)) {
+                self.cross(link, at, packet);
+            }
         }
         self.links[link as usize].next = next;
         self.batch = batch;
     }
 
-    /// Settles all links.
+    /// Lets all links take what has arrived by `until`.
     fn settle_all(&mut self, until: u64) {
-        let mut at = 0;
-        while let Some(arrival) = self.batch.get(at) {
-            let link = arrival.link;
-            at = self.links[link as usize].end as usize;
-            self.settle(link, until);
+        let batch = std::mem::take(&mut self.batch);
+        let start = self.windows.start();
+        for (chunk, arrivals) in batch.chunks(CHUNK).enumerate() {
+            let mut read = 0;
+            for Arrival { link, packet, .. } in arrivals {
+                read ^= self.hops[packet.place as usize + 1] ^ self.links[*link as usize].next;
+            }
+            std::hint::black_box(read);
+            for (index, arrival) in (chunk * CHUNK..).zip(arrivals) {
+                let Arrival { offset, link, packet } = *arrival;
+                let state = &mut self.links[link as usize];
+                let at = start + u64::from(offset);
+                if state.next as usize != index || at > until {
+                    continue;
+                }
+                state.next += 1;
+                if !(self.outages && self.is_stale(packet)) {
+                    self.cross(link, at, packet);
+                }
+            }
         }
+        self.batch = batch;
     }
 
     /// A data packet crosses a link.
     #[inline]
     fn cross(&mut self, link: u32, at: u64, packet: Packet) {
-        let Packet { session, hop, last, era } = packet;
-        let Path { first, hops } = self.paths[session as usize];
-        if self.outages && hop > 0 {
-            let came = self.hops[first as usize + usize::from(hop) - 1];
-            if self.links[came as usize].era != era {
-                return;
-            }
-        }
+        let Packet { place, last, .. } = packet;
         let state = &mut self.links[link as usize];
         if !state.up {
             return;
         }
         self.packet_hops += 1;
         let arrives = state.take(at, self.size);
-        let (prompt, era) = (state.prompt, state.era);
-        let hop = hop + 1;
-        if hop == hops {
+        let packet = Packet { place: place + 1, last, era: state.era };
+        let next = self.hops[place as usize + 1];
+        if next & END != 0 {
             if last {
+                let session = next & !END;
                 self.live.push(Time::from_nanos(arrives.max(self.now)), Live::Delivered(session));
             }
             return;
         }
-        let next = self.hops[first as usize + usize::from(hop)];
-        let packet = Packet { session, hop, last, era };
-        // The end of a session is an event in its own time, so its last packet goes ahead of the
-        // batch on links whose far end is near.
-        let timely = hop + 1 < hops || last;
-        let early = prompt && arrives < self.windows.end();
-        if early || (timely && self.links[next as usize].prompt) {
+        // Behind a link with a near end, what comes in one window may leave in the same: such
+        // arrivals are events. At the end of a path nothing leaves; only that a session ends is an
+        // event.
+        let ends = !last && self.hops[place as usize + 2] & END != 0;
+        let here = arrives < self.windows.end();
+        if here || (!ends && self.prompt[next as usize]) {
             self.live.push(Time::from_nanos(arrives.max(self.now)), Live::Data(packet));
         } else {
             self.windows.push(arrives, next, packet);

@@ -23,26 +23,22 @@ pub(super) struct Link {
     pub(super) next: u32,
     pub(super) end: u32,
     pub(super) up: bool,
-    /// Whether what it sends may arrive within the same window.
-    pub(super) prompt: bool,
     /// How often it has gone down, modulo 256.
     pub(super) era: u8,
 }
 
 impl Link {
-    pub(super) fn new(link: &FifoLink, window: u64) -> Self {
-        let delay = link.delay.as_nanos();
+    pub(super) fn new(link: &FifoLink) -> Self {
         Self {
             free: 0,
             remainder: 0,
             rate: link.rate.bits_per_sec(),
-            delay,
+            delay: link.delay.as_nanos(),
             arrived: 0,
             peak: 0,
             next: 0,
             end: 0,
             up: true,
-            prompt: delay < window,
             era: 0,
         }
     }
@@ -90,11 +86,10 @@ impl Link {
 
     /// Goes on with other properties. What waits keeps the time of departure that it was given,
     /// so the new rate serves what comes from now on.
-    pub(super) fn configure(&mut self, link: &FifoLink, window: u64) {
+    pub(super) fn configure(&mut self, link: &FifoLink) {
         self.rate = link.rate.bits_per_sec();
         self.remainder = 0;
         self.delay = link.delay.as_nanos();
-        self.prompt = self.delay < window;
     }
 
     /// Goes out of service or returns; what was on it is lost.

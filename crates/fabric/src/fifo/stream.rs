@@ -15,13 +15,18 @@ pub(super) struct Stream {
     rest: u64,
     /// What is left to be sent: packets, or bits of a fluid. [`u64::MAX`] for no end.
     pub(super) left: u64,
+    /// Its first link, and where the list of all paths has it.
+    pub(super) link: u32,
+    pub(super) place: u32,
 }
 
 /// For ever.
 pub(super) const ENDLESS: u64 = u64::MAX;
 
 impl Stream {
-    pub(super) const NEW: Self = Self { rate: 0, next: NEVER, rest: 0, left: ENDLESS };
+    pub(super) const fn new(link: u32, place: u32) -> Self {
+        Self { rate: 0, next: NEVER, rest: 0, left: ENDLESS, link, place }
+    }
 
     /// Sends packets of `bits` at `rate` from `now` on; tells whether [`Stream::next`] is another.
     pub(super) fn pace(&mut self, now: u64, rate: u64) -> bool {

@@ -15,9 +15,8 @@ pub(super) struct Arrival {
 /// A data packet on its path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Packet {
-    pub(super) session: u32,
-    /// The place in the path of the link that it arrives for.
-    pub(super) hop: u8,
+    /// Where the list of all paths has the link that it arrives for.
+    pub(super) place: u32,
     /// Whether it is its session's last.
     pub(super) last: bool,
     /// How often the link that it comes from had gone down when it was sent.
@@ -166,18 +165,18 @@ mod tests {
             times in prop::collection::vec((1024u64..1 << 16, 0u32..5000), 0..2000),
         ) {
             let mut windows = Windows::new(10);
-            for (session, (at, link)) in times.iter().enumerate() {
-                let packet = Packet { session: session as u32, ..Packet::default() };
+            for (place, (at, link)) in times.iter().enumerate() {
+                let packet = Packet { place: place as u32, ..Packet::default() };
                 windows.push(*at, *link, packet);
             }
             let (mut seen, mut batch) = (0, Vec::new());
             while !windows.is_empty() {
                 windows.turn(u64::MAX, &mut batch);
                 prop_assert!(!batch.is_empty());
-                let order = |a: &Arrival| (a.link, a.offset, a.packet.session);
+                let order = |a: &Arrival| (a.link, a.offset, a.packet.place);
                 prop_assert!(batch.is_sorted_by_key(order));
                 for arrival in &batch {
-                    let (at, link) = times[arrival.packet.session as usize];
+                    let (at, link) = times[arrival.packet.place as usize];
                     prop_assert_eq!(windows.start() + u64::from(arrival.offset), at);
                     prop_assert_eq!(arrival.link, link);
                 }
