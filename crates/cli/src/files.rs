@@ -124,6 +124,7 @@ pub(crate) fn check(args: &Check, terminal: &Terminal) -> Verdict {
 fn next(plan: &Plan, file: &Path) -> String {
     let file = repeat::quote_path(file);
     match (plan.model, plan.programs.is_empty()) {
+        _ if plan.is_rate_controlled() => format!("next: netarium sim {file}"),
         (Model::Fluid, _) => format!("next: netarium sim {file}"),
         (Model::Hop | Model::Collapsed(_), true) => {
             format!("next: netarium sim {file}, or netarium run {file}")

@@ -14,6 +14,7 @@ use crate::tree::{At, Data, Table};
 
 mod address;
 mod check;
+mod control;
 mod events;
 mod expectations;
 mod filter;
@@ -27,9 +28,11 @@ mod nodes;
 mod programs;
 mod properties;
 mod queue;
+mod sessions;
 mod traffic;
 
 pub(crate) use names::fit_for_a_label;
+pub(crate) use queue::UNLIMITED;
 
 /// What compiling needs beside the tree.
 pub(crate) struct Input<'a> {
@@ -58,6 +61,9 @@ struct Places<'a> {
     links: Vec<At>,
     programs: Vec<At>,
     flows: Vec<At>,
+    /// The first mention of the rate control protocol.
+    protocol: Option<At>,
+    populations: Vec<At>,
     /// Fixed addresses by interface, each with its place.
     addresses: BTreeMap<IfaceId, Vec<(&'a str, At)>>,
     /// Groups of programs, and of flows, by the name that was given.
@@ -87,7 +93,9 @@ pub(crate) fn compile(input: &Input<'_>, files: &mut Files, sink: &mut Sink) -> 
     compiler.read_imports();
     compiler.read_links();
     compiler.read_programs();
+    compiler.read_control();
     compiler.read_flows();
+    compiler.read_sessions();
     compiler.read_mirrors();
     compiler.decide_namespaces();
     compiler.give_addresses();

@@ -3,11 +3,13 @@
 
 use base::{Bandwidth, Bytes, Span};
 
+mod control;
 mod elements;
 mod flow;
 mod link;
 mod networks;
 
+pub(crate) use control::{CONTROL, PROTOCOLS, SESSIONS};
 pub(crate) use elements::{AT, EXPECT, LAB, MIRROR, NODE, PROGRAM};
 pub(crate) use flow::FLOW;
 pub(crate) use link::{LINK, QUEUE_KINDS, SET};
@@ -125,6 +127,8 @@ pub(crate) const FILE: &[Top] = &[
     Top { key: "import", heading: "[[import]]", form: Form::Many(&IMPORT) },
     Top { key: "program", heading: "[[program]]", form: Form::Many(&PROGRAM) },
     Top { key: "flow", heading: "[[flow]]", form: Form::Many(&FLOW) },
+    Top { key: "control", heading: "[control]", form: Form::One(&CONTROL) },
+    Top { key: "sessions", heading: "[[sessions]]", form: Form::Many(&SESSIONS) },
     Top { key: "at", heading: "[[at]]", form: Form::Many(&AT) },
     Top { key: "mirror", heading: "[[mirror]]", form: Form::Many(&MIRROR) },
     Top { key: "expect", heading: "[[expect]]", form: Form::Many(&EXPECT) },

@@ -59,7 +59,7 @@ pub struct Plan {
     pub programs: Vec<Program>,
     /// Built-in flows.
     pub flows: Vec<Flow>,
-    /// Explicit rate control, where any traffic is under it.
+    /// `[control]`, if it is there or any traffic asks for it.
     pub control: Option<Control>,
     /// Populations of rate-controlled sessions.
     pub sessions: Vec<Population>,
@@ -479,7 +479,8 @@ impl Plan {
     /// Whether any traffic is under explicit rate control.
     pub fn is_rate_controlled(&self) -> bool {
         let controlled = |flow: &Flow| matches!(flow.traffic, Traffic::Controlled { .. });
-        !self.sessions.is_empty() || self.flows.iter().any(controlled)
+        let access = self.control.as_ref().is_some_and(|control| !control.access.is_empty());
+        access || !self.sessions.is_empty() || self.flows.iter().any(controlled)
     }
 
     /// The network as the fabric takes it; positions are the plan's.

@@ -8,6 +8,7 @@ use fabric::{
     Window,
 };
 
+use crate::compile::UNLIMITED;
 use crate::plan::{
     Action, Command, Event, Metric, MirrorTarget, Model, Plan, Precision, Program, Ready, Restart,
     Role, Routing,
@@ -293,6 +294,7 @@ fn loss(loss: &Loss) -> String {
 
 fn queue(queue: &QueueConfig) -> String {
     let limit = match queue.limit {
+        QueueLimit::UNLIMITED => text(UNLIMITED),
         QueueLimit::Packets(packets) => format!("\"{packets} packets\""),
         QueueLimit::Bytes(bytes) => quantity(bytes),
     };

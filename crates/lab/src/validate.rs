@@ -247,7 +247,11 @@ fn out_of_range(value: &Value, key: &str, min: &str, max: &str, sink: &mut Sink)
     let zero = text.parse::<Bandwidth>().is_ok_and(|rate| !rate.is_positive());
     let diagnostic =
         sink.report(Code::OutOfRange, &value.at, format!("`{key}` is out of range: {text}"));
-    if zero {
+    if zero && key == "demand" {
+        diagnostic.help(format!(
+            "a session that wants nothing sends nothing: at least {min}, or none for no limit"
+        ));
+    } else if zero {
         diagnostic.help(format!(
             "nothing would ever pass: at least {min}; to cut a link, say `state = \"down\"`"
         ));

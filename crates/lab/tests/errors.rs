@@ -63,6 +63,10 @@ fn bad_input_is_refused_with_its_numbers() {
         ("fluid-simplified", Code::NoEffect),
         ("collapsed-impossible", Code::Conflict),
         ("collapsed-events", Code::Conflict),
+        ("populations", Code::UnknownWord),
+        ("controlled-flows", Code::Conflict),
+        ("controlled-collapsed", Code::Conflict),
+        ("control-of-nothing", Code::NoEffect),
     ];
     for (name, code) in cases {
         let found = found(name);

@@ -4,7 +4,7 @@ use base::{IfaceId, NodeId};
 
 use super::Compiler;
 use crate::code::Code;
-use crate::plan::{Family, Role, Routing, Traffic};
+use crate::plan::{Family, Role, Routing, Session, Traffic};
 
 impl Compiler<'_> {
     pub(super) fn check(&mut self) {
@@ -13,6 +13,7 @@ impl Compiler<'_> {
         self.warn_about_isolated();
         self.refuse_endless_nothing();
         self.check_model();
+        self.check_control();
     }
 
     fn refuse_switches_without_routing(&mut self) {
@@ -45,6 +46,7 @@ impl Compiler<'_> {
 
     fn refuse_unreachable(&mut self) {
         let islands = self.islands();
+        self.refuse_unreachable_sessions(&islands);
         for index in 0..self.plan.flows.len() {
             let flow = &self.plan.flows[index];
             let (from, to) = (flow.from, flow.to);
@@ -65,6 +67,25 @@ impl Compiler<'_> {
                         .help("IPv6 needs an `mtu` of at least 1280 B (RFC 8200 §5)");
                 }
             }
+        }
+    }
+
+    /// One session says it for all of its population.
+    fn refuse_unreachable_sessions(&mut self, islands: &[usize]) {
+        for (population, at) in self.plan.sessions.iter().zip(&self.places.populations) {
+            let lost = |s: &&Session| {
+                !self.reaches(s.from, s.to, islands) || !self.reaches(s.to, s.from, islands)
+            };
+            let mut lost = population.sessions.iter().filter(lost);
+            let Some(first) = lost.next() else { continue };
+            let [a, b] = [first.from, first.to].map(|node| &self.plan.nodes[node.index()].name);
+            let more = match lost.count() {
+                0 => String::new(),
+                more => format!(" (and so for {more} more)"),
+            };
+            self.sink
+                .report(Code::Unreachable, at, format!("no way from `{a}` to `{b}`{more}"))
+                .help("link all routers of a population; hosts do not forward");
         }
     }
 

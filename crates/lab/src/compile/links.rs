@@ -10,7 +10,7 @@ use crate::diagnostic::suggest;
 use crate::plan::{Iface, Link, Metric, Role, Routing};
 use crate::tree::{At, Table, Value};
 
-const MOST_LINKS: usize = 1_000_000;
+const MOST_LINKS: usize = 2_000_000;
 
 /// What a link needs beside its name and properties.
 pub(super) struct Draft {

@@ -10,7 +10,7 @@ use crate::diagnostic::suggest;
 use crate::plan::{Node, Role, Routing};
 use crate::tree::{At, Value};
 
-const MOST_NODES: usize = 1_000_000;
+const MOST_NODES: usize = 2_000_000;
 
 impl Compiler<'_> {
     pub(super) fn read_nodes(&mut self) {

@@ -9,6 +9,9 @@ use crate::diagnostic::suggest;
 use crate::fields::QUEUE_KINDS;
 use crate::tree::{Table, Value};
 
+/// The limit of a queue without one.
+pub(crate) const UNLIMITED: &str = "unlimited";
+
 impl Compiler<'_> {
     /// Droptail with the larger of 1 bdp and 100 full-size packets.
     pub(super) fn default_queue(&self, config: &LinkConfig) -> QueueConfig {
@@ -32,7 +35,9 @@ impl Compiler<'_> {
     pub(super) fn queue(&mut self, value: &Value, config: &LinkConfig) -> QueueConfig {
         let empty = Table::default();
         let (kind, table) = match (value.text(), value.table()) {
-            (Some(text), _) if text.starts_with(|c: char| c.is_ascii_digit()) => {
+            (Some(text), _)
+                if text == UNLIMITED || text.starts_with(|c: char| c.is_ascii_digit()) =>
+            {
                 let limit = self.limit(value, config);
                 return QueueConfig {
                     limit: limit.unwrap_or_else(|| self.default_limit(config)),
@@ -52,7 +57,7 @@ impl Compiler<'_> {
         let limit = limit.unwrap_or(default_limit);
         let Some(discipline) = self.discipline(kind, table, limit, config) else {
             if value.text().is_some() {
-                let known = QUEUE_KINDS.kinds.iter().map(|kind| kind.0);
+                let known = QUEUE_KINDS.kinds.iter().map(|kind| kind.0).chain([UNLIMITED]);
                 let what = match kind {
                     "drr" | "policer" => "needs a table with its settings".to_owned(),
                     _ => suggest(kind, known, "kinds"),
@@ -134,9 +139,12 @@ impl Compiler<'_> {
         }
     }
 
-    /// `1 bdp`, `100 packets` or `64 KiB`.
+    /// `1 bdp`, `100 packets`, `64 KiB` or `unlimited`.
     fn limit(&mut self, value: &Value, config: &LinkConfig) -> Option<QueueLimit> {
         let text = value.text()?.trim();
+        if text == UNLIMITED {
+            return Some(QueueLimit::UNLIMITED);
+        }
         let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_'));
         let (number, unit) = text.split_at(split.unwrap_or(text.len()));
         let limit = match unit.trim() {
@@ -157,7 +165,8 @@ impl Compiler<'_> {
             } else {
                 self.sink.report(Code::Quantity, &value.at, format!("`{text}` is no queue limit"))
             };
-            diagnostic.help("write `\"1 bdp\"`, `\"100 packets\"` or `\"64 KiB\"`");
+            diagnostic
+                .help("write `\"1 bdp\"`, `\"100 packets\"`, `\"64 KiB\"` or `\"unlimited\"`");
         }
         limit
     }

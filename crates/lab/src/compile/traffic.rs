@@ -6,10 +6,9 @@ use base::{Bytes, Span};
 use transport::workload::{Arrivals, DatagramTrace, Pattern, SizeTable, Sizes, Think};
 
 use super::Compiler;
-use super::flows::family;
 use super::queue::mean_rate;
 use crate::code::Code;
-use crate::plan::{Family, Tcp, Traffic};
+use crate::plan::{Tcp, Traffic};
 use crate::tree::{At, Table, Value};
 use crate::validate::list_words;
 
@@ -55,8 +54,8 @@ impl Kind {
             Self::Transfers => &["rate", "packet", "pattern", "streams", "message"],
             Self::Rpc => &["rate", "packet", "pattern", "streams", "message", "size", "arrivals"],
             Self::Udp => &[
-                "streams", "message", "request", "response", "count", "interval", "control", "ecn",
-                "window", "arrivals", "think",
+                "streams", "message", "request", "response", "count", "interval", "ecn", "window",
+                "arrivals", "think",
             ],
         }
     }
@@ -77,7 +76,10 @@ impl Compiler<'_> {
             });
         }
         match kind {
-            Kind::Udp => self.paced(table, at),
+            Kind::Udp => match table.get("control") {
+                Some(control) => self.controlled(table, control),
+                None => self.paced(table, at),
+            },
             Kind::Rpc => Some(Traffic::Rpc {
                 request: self.drawn(table, "request", Bytes::new(64))?,
                 response: self.drawn(table, "response", Bytes::new(1000))?,
@@ -141,6 +143,7 @@ impl Compiler<'_> {
                 .report(Code::BadName, &value.at, format!("`{name}` is no congestion control"))
                 .help("such as `cubic`, `reno` or `bbr`, as the kernel names it");
         }
+        self.refuse_protocol_for_tcp(name, &value.at);
         Some(name.to_owned())
     }
 
@@ -169,7 +172,7 @@ impl Compiler<'_> {
         None
     }
 
-    fn sizes(&mut self, value: &Value) -> Option<Sizes> {
+    pub(super) fn sizes(&mut self, value: &Value) -> Option<Sizes> {
         if let Some(text) = value.text() {
             return text.parse().ok().map(Sizes::Fixed);
         }
@@ -354,14 +357,6 @@ impl Compiler<'_> {
                 None
             }
         }
-    }
-
-    /// What fits everywhere without fragments.
-    fn largest_datagram(&self, table: &Table) -> Bytes {
-        let mtus = self.plan.links.iter().flat_map(|link| link.directions.iter().map(|d| d.mtu));
-        let mtu = mtus.min().unwrap_or(Bytes::new(1500));
-        let headers = Bytes::new(if family(table) == Family::V6 { 48 } else { 28 });
-        mtu.saturating_sub(headers).max(Bytes::new(16))
     }
 }
 

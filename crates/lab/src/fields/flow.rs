@@ -6,7 +6,7 @@ use super::elements::NAMES;
 use super::{LONGEST, SOME_DATA, SOME_TIME, Section, Shape, TIME, optional, required};
 
 const DATAGRAM: Shape = Shape::Data(Bytes::new(16), Bytes::new(65_507));
-const DRAWN: Shape = Shape::Either(&[SOME_DATA, Shape::Table(&SIZES)]);
+pub(super) const DRAWN: Shape = Shape::Either(&[SOME_DATA, Shape::Table(&SIZES)]);
 /// More than any run comes to.
 const COUNT: Shape = Shape::Whole(1, 1_000_000_000);
 
@@ -16,7 +16,8 @@ pub(crate) const FLOW: Section = Section {
     doc: "Traffic without a program. TCP sends as fast as it goes; with `arrivals`, `think`, \
           `count` or a distribution of `size` it makes many transfers, each over a connection of \
           its own; with `request`, `response` or `interval` (or `count` or `think`, but no `size`) \
-          it exchanges messages over one connection. UDP sends at `rate`.",
+          it exchanges messages over one connection. UDP sends at `rate`, or with `control` at \
+          the rate that the network assigns.",
     fields: &[
         required("from", NAMES, "The sender; it opens the connection. May be a pattern or a list."),
         required("to", NAMES, "The receiver. As many as in `from` (joined in order), or one."),
@@ -26,7 +27,8 @@ pub(crate) const FLOW: Section = Section {
             "control",
             Shape::Text,
             "the kernel's; `cubic` in simulations",
-            "TCP congestion control, as the kernel names it.",
+            "TCP congestion control, as the kernel names it. With UDP the protocol of explicit \
+             rate control (see `[control]`) that assigns the flow's rate; none by default.",
         ),
         optional("ecn", Shape::Flag, "false", "Negotiate ECN (RFC 3168) for TCP."),
         optional(
@@ -45,7 +47,13 @@ pub(crate) const FLOW: Section = Section {
         ),
         optional("count", COUNT, "no end", "Number of transfers or requests."),
         optional("duration", SOME_TIME, "no end", "The flow ends after this."),
-        optional("rate", Shape::Rate, "", "Rate of UDP payload; required with UDP."),
+        optional(
+            "rate",
+            Shape::Rate,
+            "",
+            "Rate of UDP payload; required with UDP. With explicit rate control the most that the \
+             flow can use of the wire, by default whatever it gets.",
+        ),
         optional("packet", DATAGRAM, "the smallest MTU less headers", "Payload of a datagram."),
         optional(
             "pattern",

@@ -49,7 +49,7 @@ const QUEUE: Field = optional(
     Shape::Either(&[Shape::Text, Shape::Variant(&QUEUE_KINDS)]),
     "droptail",
     "What waits for the transmitter. A text is a kind (`\"codel\"`) or the limit of a droptail \
-     queue (`\"1 bdp\"`, `\"100 packets\"`, `\"64 KiB\"`).",
+     queue (`\"1 bdp\"`, `\"100 packets\"`, `\"64 KiB\"`, `\"unlimited\"`).",
 );
 
 const DIRECTION: Section = Section {
