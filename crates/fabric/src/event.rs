@@ -109,6 +109,12 @@ impl<T: Copy> EventQueue<T> {
         Some((Time::from_nanos(at), event))
     }
 
+    /// The next events, in order; some of them, and none right after the last of the known was
+    /// taken. For reading ahead what they need.
+    pub fn upcoming(&self) -> impl ExactSizeIterator<Item = &T> {
+        self.front.iter()
+    }
+
     /// How many events are pending.
     pub fn len(&self) -> usize {
         self.len

@@ -116,8 +116,11 @@ enum Live {
     Control(u32),
     /// A data packet that arrives for a link within the window in which it was sent.
     Data(Packet),
-    /// A source sends.
-    Emit(u32),
+    /// A source sends into its first link.
+    Emit {
+        session: u32,
+        link: u32,
+    },
     /// A change of a fluid's rate arrives for a link.
     Surge {
         delta: i64,
@@ -177,6 +180,8 @@ pub struct FifoNetwork<M> {
     batch: Vec<Arrival>,
     /// Whether a link has ever gone down.
     outages: bool,
+    /// So many of the next events have been read ahead.
+    known: usize,
     events: u64,
     packet_hops: u64,
 }
@@ -226,6 +231,7 @@ impl<M: Copy> FifoNetwork<M> {
             windows: Windows::new(bits),
             batch: Vec::new(),
             outages: false,
+            known: 0,
             events: 0,
             packet_hops: 0,
         })
@@ -248,7 +254,7 @@ impl<M: Copy> FifoNetwork<M> {
         self.hops.extend_from_slice(path);
         self.hops.push(END | session);
         self.paths.push(Path { first, hops });
-        self.streams.push(Stream::new(path[0], first));
+        self.streams.push(Stream::new(first, self.hops[first as usize + 1]));
         if self.data == Data::Fluid {
             self.since.push(self.now);
         }
@@ -269,17 +275,18 @@ impl<M: Copy> FifoNetwork<M> {
     /// Sets the rate at which a session's source sends data from now on.
     pub fn set_rate(&mut self, session: u32, rate: Bandwidth) {
         let (now, rate) = (self.now, rate.bits_per_sec());
+        let link = self.path(session)[0];
         let stream = &mut self.streams[session as usize];
         if self.data == Data::Fluid {
             let delta = stream.flow(now, rate, &mut self.since[session as usize]);
             if stream.next != NEVER {
-                self.live.push(Time::from_nanos(stream.next), Live::Emit(session));
+                self.live.push(Time::from_nanos(stream.next), Live::Emit { session, link });
             }
             if delta != 0 {
                 self.surge(now, delta, session, 0, false);
             }
         } else if stream.pace(now, rate) {
-            self.live.push(Time::from_nanos(stream.next), Live::Emit(session));
+            self.live.push(Time::from_nanos(stream.next), Live::Emit { session, link });
         }
     }
 
@@ -368,6 +375,11 @@ impl<M: Copy> FifoNetwork<M> {
             let due = self.live.next_time().map_or(u64::MAX, Time::as_nanos);
             if due < end && due <= until {
                 let (at, live) = self.live.pop_until(Time::from_nanos(due))?;
+                if self.known == 0 {
+                    self.read_ahead();
+                } else {
+                    self.known -= 1;
+                }
                 self.now = at.as_nanos();
                 self.events += 1;
                 if let Some(event) = self.happen(live) {
@@ -439,6 +451,24 @@ impl<M: Copy> FifoNetwork<M> {
         (links + sessions + waiting) as u64
     }
 
+    /// Reads what the next events need, so that the waits for it overlap.
+    fn read_ahead(&mut self) {
+        let mut read = 0;
+        for live in self.live.upcoming() {
+            read ^= match *live {
+                Live::Emit { session, link } => {
+                    self.links[link as usize].next ^ self.streams[session as usize].place
+                }
+                Live::Data(packet) => self.hops[packet.place as usize],
+                Live::Control(slot) => self.flying[slot as usize].session,
+                Live::Surge { session, .. } => self.paths[session as usize].first,
+                Live::Delivered(_) | Live::Wake(_) => 0,
+            };
+        }
+        std::hint::black_box(read);
+        self.known = self.live.upcoming().len();
+    }
+
     /// Whether data is on its way outside the event queue.
     fn carries_data(&self) -> bool {
         !(self.batch.is_empty() && self.windows.is_empty())
@@ -456,7 +486,7 @@ impl<M: Copy> FifoNetwork<M> {
                 return Some(Event::Arrived { session, hop, towards, message });
             }
             Live::Data(packet) => self.arrive(self.now, packet),
-            Live::Emit(session) => return self.emit(session),
+            Live::Emit { session, link } => return self.emit(session, link),
             Live::Surge { delta, session, hop, last } => {
                 self.surge(self.now, delta, session, hop, last);
             }
@@ -477,7 +507,7 @@ impl<M: Copy> FifoNetwork<M> {
     }
 
     /// A source's time has come: a packet, or the end of a fluid.
-    fn emit(&mut self, session: u32) -> Option<Event<M>> {
+    fn emit(&mut self, session: u32, link: u32) -> Option<Event<M>> {
         let now = self.now;
         let stream = &mut self.streams[session as usize];
         if stream.next != now {
@@ -492,23 +522,24 @@ impl<M: Copy> FifoNetwork<M> {
             return Some(Event::Sent { session });
         }
         let last = stream.sent(self.size * 8);
-        let Stream { link, place, .. } = *stream;
+        let Stream { place, second, .. } = *stream;
         if !last {
-            self.live.push(Time::from_nanos(stream.next), Live::Emit(session));
+            self.live.push(Time::from_nanos(stream.next), Live::Emit { session, link });
         }
         self.settle(link, now);
-        self.cross(link, now, Packet { place, last, era: 0 });
+        self.cross(link, now, Packet { place, last, era: 0 }, second);
         last.then_some(Event::Sent { session })
     }
 
     /// A data packet that the event queue held arrives for its link.
     fn arrive(&mut self, at: u64, packet: Packet) {
-        let link = self.hops[packet.place as usize];
+        let place = packet.place as usize;
+        let (link, next) = (self.hops[place], self.hops[place + 1]);
         if self.outages && self.is_stale(packet) {
             return;
         }
         self.settle(link, at);
-        self.cross(link, at, packet);
+        self.cross(link, at, packet, next);
     }
 
     /// Whether the link that a packet comes from has gone down since it was sent.
@@ -538,7 +569,8 @@ impl<M: Copy> FifoNetwork<M> {
             }
             next += 1;
             if !(self.outages && self.is_stale(packet)) {
-                self.cross(link, at, packet);
+                let behind = self.hops[packet.place as usize + 1];
+                self.cross(link, at, packet, behind);
             }
         }
         self.links[link as usize].next = next;
@@ -550,9 +582,11 @@ impl<M: Copy> FifoNetwork<M> {
         let batch = std::mem::take(&mut self.batch);
         let start = self.windows.start();
         for (chunk, arrivals) in batch.chunks(CHUNK).enumerate() {
+            let mut behind = [0; CHUNK];
             let mut read = 0;
-            for Arrival { link, packet, .. } in arrivals {
-                read ^= self.hops[packet.place as usize + 1] ^ self.links[*link as usize].next;
+            for (Arrival { link, packet, .. }, behind) in arrivals.iter().zip(&mut behind) {
+                *behind = self.hops[packet.place as usize + 1];
+                read ^= self.links[*link as usize].next;
             }
             std::hint::black_box(read);
             for (index, arrival) in (chunk * CHUNK..).zip(arrivals) {
@@ -564,16 +598,16 @@ impl<M: Copy> FifoNetwork<M> {
                 }
                 state.next += 1;
                 if !(self.outages && self.is_stale(packet)) {
-                    self.cross(link, at, packet);
+                    self.cross(link, at, packet, behind[index % CHUNK]);
                 }
             }
         }
         self.batch = batch;
     }
 
-    /// A data packet crosses a link.
+    /// A data packet crosses a link; `next` is what the list of paths has behind it.
     #[inline]
-    fn cross(&mut self, link: u32, at: u64, packet: Packet) {
+    fn cross(&mut self, link: u32, at: u64, packet: Packet, next: u32) {
         let Packet { place, last, .. } = packet;
         let state = &mut self.links[link as usize];
         if !state.up {
@@ -582,7 +616,6 @@ impl<M: Copy> FifoNetwork<M> {
         self.packet_hops += 1;
         let arrives = state.take(at, self.size);
         let packet = Packet { place: place + 1, last, era: state.era };
-        let next = self.hops[place as usize + 1];
         if next & END != 0 {
             if last {
                 let session = next & !END;

@@ -30,6 +30,10 @@ impl<T: Copy> Front<T> {
         (self.entries.capacity() * size_of::<Entry<T>>()) as u64
     }
 
+    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = &T> {
+        self.entries[self.head..].iter().map(|entry| &entry.event)
+    }
+
     pub(super) fn first(&self) -> Option<u64> {
         self.entries.get(self.head).map(|entry| entry.at)
     }

@@ -15,17 +15,18 @@ pub(super) struct Stream {
     rest: u64,
     /// What is left to be sent: packets, or bits of a fluid. [`u64::MAX`] for no end.
     pub(super) left: u64,
-    /// Its first link, and where the list of all paths has it.
-    pub(super) link: u32,
+    /// Where the list of all paths has its first link.
     pub(super) place: u32,
+    /// What that list has behind it.
+    pub(super) second: u32,
 }
 
 /// For ever.
 pub(super) const ENDLESS: u64 = u64::MAX;
 
 impl Stream {
-    pub(super) const fn new(link: u32, place: u32) -> Self {
-        Self { rate: 0, next: NEVER, rest: 0, left: ENDLESS, link, place }
+    pub(super) const fn new(place: u32, second: u32) -> Self {
+        Self { rate: 0, next: NEVER, rest: 0, left: ENDLESS, place, second }
     }
 
     /// Sends packets of `bits` at `rate` from `now` on; tells whether [`Stream::next`] is another.
