@@ -1,0 +1,85 @@
+//! RCP, the rate control protocol.
+//!
+//! Source: N. Dukkipati, M. Kobayashi, R. Zhang-Shen, N. McKeown, "Processor sharing flows in the
+//! Internet", IWQoS 2005; where it is silent, the authors' ns-2 queue (`rcp.cc.v4` and its
+//! defaults).
+//!
+//! **Problem.** Give all sessions through a link one rate, the same for all, without knowing how
+//! many there are: whatever rate fills the link and empties its queue.
+//!
+//! | packet | way | fields | what links do |
+//! |---|---|---|---|
+//! | `Packet` | there | lowest rate so far (at first the demand), the source's round trip, when sent | lower the rate to theirs, average the round trip |
+//! | `Packet` | back | as it arrived | nothing |
+//!
+//! **Where the paper is:**
+//! - §3.1, the algorithm's steps 1–2 (router keeps one R; packets carry the least of the path; the
+//!   destination returns it; sources report their round trips): `link.rs`, `visit`,
+//!   [`crate::closed_loop`].
+//! - §3.1, step 3, equation 1, R(t) = R(t−T)·\[1 + (T/d)·(α·(C − y) − β·q/d)/C\] and
+//!   T = min(T₀, d): `link.rs`, `measure`.
+//! - §3.2, d as a moving average over the traffic: `closed_loop/round_trip.rs`, with the gains of
+//!   `rcp.cc`.
+//! - §3.4, a source's first rate comes with the answer to its first packet (SYN): the source sends
+//!   nothing before it.
+//!
+//! Constants: α = 0.1, β = 1 (SLBN §IV); from the ns-2 code T₀ = 10 ms, R(0) = 5 % of C, at first
+//! d = 200 ms, R at most C and at least 10 bytes in d.
+//!
+//! Links keep four numbers, whatever the sessions.
+use base::{Bandwidth, Bytes, Span};
+
+use crate::closed_loop::{Bounce, ProbingSource};
+use crate::{Pace, RateController, Result, SessionId, Settings};
+
+mod link;
+mod packet;
+
+pub use link::Link;
+pub(crate) use link::{FIRST_ROUND_TRIP, FIRST_SHARE, bounded, gain};
+pub use packet::Packet;
+
+/// T₀: rates change at least so often.
+const INTERVAL: Span = Span::from_millis(10);
+
+/// The protocol.
+#[derive(Clone, Copy, Debug)]
+pub struct Rcp {
+    pace: Pace,
+}
+
+impl RateController for Rcp {
+    type Packet = Packet;
+    type Source = ProbingSource<Packet>;
+    type Link = Link;
+    type Destination = Bounce;
+
+    fn try_new(settings: &Settings) -> Result<Self> {
+        settings.check()?;
+        Ok(Self { pace: settings.pace() })
+    }
+
+    fn source(&self, session: SessionId, hops: u8) -> Result<Self::Source> {
+        ProbingSource::try_new(session, hops, self.pace)
+    }
+
+    fn link(&self, capacity: Bandwidth) -> Result<Self::Link> {
+        Link::try_new(capacity)
+    }
+
+    fn destination(&self, session: SessionId, hops: u8) -> Self::Destination {
+        Bounce::new(session, hops)
+    }
+
+    fn interval(&self) -> Option<Span> {
+        Some(INTERVAL)
+    }
+}
+
+/// `bytes` in `seconds`, in bit/s.
+pub(crate) fn rate_of(bytes: Bytes, seconds: f64) -> f64 {
+    bytes.count() as f64 * 8.0 / seconds
+}
+
+#[cfg(test)]
+mod tests;
