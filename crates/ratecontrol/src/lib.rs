@@ -21,11 +21,15 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod b_neck;
+pub mod bfyz;
+mod bounds;
 pub mod cobb_gouda;
 mod controller;
 mod error;
 pub mod exchange;
 mod protocol;
+mod session_table;
 mod settings;
 
 pub use controller::{

@@ -71,6 +71,8 @@ impl Protocol {
     pub fn run<V: Visitor>(self, visitor: V) -> Option<V::Output> {
         match self {
             Self::CobbGouda => Some(visitor.visit::<crate::cobb_gouda::CobbGouda>()),
+            Self::Bfyz => Some(visitor.visit::<crate::bfyz::Bfyz>()),
+            Self::BNeck => Some(visitor.visit::<crate::b_neck::BNeck>()),
             _ => None,
         }
     }

@@ -1,0 +1,162 @@
+//! A link's table of sessions, for protocols that keep state for each.
+//!
+//! Entries lie densely in one vector; a hash index with linear probing (Knuth, The Art of Computer
+//! Programming 3, 6.4, algorithms L and R) finds them. It exists because the tables' memory is
+//! measured, to the byte, and because most links carry few sessions: up to [`SCANNED`] of them have
+//! no index at all.
+
+#[cfg(test)]
+mod tests;
+
+/// Tables of up to so many sessions are searched from end to end.
+const SCANNED: usize = 8;
+
+/// Sessions, each with what a link knows about it.
+#[derive(Clone, Debug)]
+pub(crate) struct SessionTable<V> {
+    entries: Vec<(u32, V)>,
+    /// Places of entries, from 1; 0 is free. Empty, or a power of two at least twice the entries.
+    index: Vec<u32>,
+}
+
+impl<V> Default for SessionTable<V> {
+    fn default() -> Self {
+        Self { entries: Vec::new(), index: Vec::new() }
+    }
+}
+
+impl<V> SessionTable<V> {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Bytes that the table has allocated.
+    pub(crate) fn bytes(&self) -> usize {
+        self.entries.capacity() * size_of::<(u32, V)>() + self.index.capacity() * 4
+    }
+
+    /// All of them, in an order that depends only on what came and went before.
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = (u32, &V)> {
+        self.entries.iter().map(|(session, value)| (*session, value))
+    }
+
+    /// What is known about a session.
+    pub(crate) fn get_mut(&mut self, session: u32) -> Option<&mut V> {
+        let place = self.place(session)?;
+        Some(&mut self.entries[place].1)
+    }
+
+    /// Adds a session, or replaces what was known; returns what that was.
+    pub(crate) fn insert(&mut self, session: u32, value: V) -> Option<V> {
+        if let Some(known) = self.get_mut(session) {
+            return Some(std::mem::replace(known, value));
+        }
+        self.entries.push((session, value));
+        let len = self.entries.len();
+        if len > SCANNED {
+            if self.index.len() < 2 * len {
+                self.rebuild(4 * len);
+            } else {
+                self.enter(session, len as u32);
+            }
+        }
+        None
+    }
+
+    /// Removes a session.
+    pub(crate) fn remove(&mut self, session: u32) -> Option<V> {
+        if self.index.is_empty() {
+            let place = self.place(session)?;
+            let (_, value) = self.entries.swap_remove(place);
+            self.shrink();
+            return Some(value);
+        }
+        let slot = self.slot(session)?;
+        let place = self.index[slot] as usize - 1;
+        self.vacate(slot);
+        let last = self.entries.len() - 1;
+        if place != last {
+            let moved = self.entries[last].0;
+            let slot = self.slot(moved).expect("every entry is in the index");
+            self.index[slot] = place as u32 + 1;
+        }
+        let (_, value) = self.entries.swap_remove(place);
+        self.shrink();
+        Some(value)
+    }
+
+    fn place(&self, session: u32) -> Option<usize> {
+        if self.index.is_empty() {
+            return self.entries.iter().position(|(known, _)| *known == session);
+        }
+        self.slot(session).map(|slot| self.index[slot] as usize - 1)
+    }
+
+    /// Where a session's search starts: the upper bits of a multiplicative hash.
+    fn home(&self, session: u32) -> usize {
+        let bits = self.index.len().trailing_zeros();
+        (session.wrapping_mul(0x9e37_79b1) >> (u32::BITS - bits)) as usize
+    }
+
+    fn slot(&self, session: u32) -> Option<usize> {
+        let mask = self.index.len() - 1;
+        let mut slot = self.home(session);
+        loop {
+            match self.index[slot] {
+                0 => return None,
+                place if self.entries[place as usize - 1].0 == session => return Some(slot),
+                _ => slot = (slot + 1) & mask,
+            }
+        }
+    }
+
+    fn enter(&mut self, session: u32, place: u32) {
+        let mask = self.index.len() - 1;
+        let mut slot = self.home(session);
+        while self.index[slot] != 0 {
+            slot = (slot + 1) & mask;
+        }
+        self.index[slot] = place;
+    }
+
+    /// Frees a slot and moves up whatever a search would no longer find behind it.
+    fn vacate(&mut self, mut free: usize) {
+        let mask = self.index.len() - 1;
+        let mut slot = free;
+        loop {
+            slot = (slot + 1) & mask;
+            let place = self.index[slot];
+            if place == 0 {
+                break;
+            }
+            let home = self.home(self.entries[place as usize - 1].0);
+            if (slot.wrapping_sub(home) & mask) >= (slot.wrapping_sub(free) & mask) {
+                self.index[free] = place;
+                free = slot;
+            }
+        }
+        self.index[free] = 0;
+    }
+
+    fn rebuild(&mut self, slots: usize) {
+        self.index = vec![0; slots.next_power_of_two()];
+        for place in 0..self.entries.len() {
+            self.enter(self.entries[place].0, place as u32 + 1);
+        }
+    }
+
+    /// Gives memory back once three quarters of it lie idle.
+    fn shrink(&mut self) {
+        let len = self.entries.len();
+        if self.entries.capacity() > 4 * len.max(1) || len == 0 {
+            self.entries.shrink_to(2 * len);
+        }
+        if self.index.is_empty() {
+        } else if len <= SCANNED / 2 {
+            self.index = Vec::new();
+        } else if self.index.len() > 16 * len {
+            self.rebuild(4 * len);
+        }
+    }
+}
