@@ -2,6 +2,7 @@
 
 mod collapsed;
 mod disciplines;
+mod fifo;
 mod physics;
 mod queueing;
 

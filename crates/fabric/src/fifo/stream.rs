@@ -66,6 +66,12 @@ impl Stream {
         false
     }
 
+    /// Bits of a fluid that are left at `now`, where they were last counted at `since`.
+    pub(super) fn left_at(&self, now: u64, since: u64) -> u64 {
+        let sent = u128::from(now.saturating_sub(since)) * u128::from(self.rate);
+        self.left.saturating_sub((sent / 1_000_000_000) as u64)
+    }
+
     /// Flows at `rate` from `now` on; tells by how much the rate has changed.
     pub(super) fn flow(&mut self, now: u64, rate: u64, since: &mut u64) -> i64 {
         if self.left == 0 {

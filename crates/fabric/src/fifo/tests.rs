@@ -1,5 +1,4 @@
 //! The lean network against a plain event-by-event one.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -40,7 +39,7 @@ struct Plain {
     sources: Vec<(u64, Option<u64>, u128, u64)>,
     heap: BinaryHeap<Reverse<(u64, u8, u64, Todo)>>,
     sequence: u64,
-    log: Vec<(u64, usize, u8, bool, u64)>,
+    log: Vec<Seen>,
     arrived: Vec<u64>,
 }
 
@@ -117,19 +116,27 @@ impl Plain {
 
     fn control(&mut self, session: usize, hop: u8, upstream: bool, size: u32, at: u64) {
         let path = &self.paths[session];
-        let (link, next) = match upstream {
-            true if hop == 0 => return,
-            true => (path[usize::from(hop) - 1] ^ 1, hop - 1),
-            false if usize::from(hop) == path.len() => return,
-            false => (path[usize::from(hop)], hop + 1),
+        let place = usize::from(hop);
+        let (link, next) = if upstream {
+            let Some(next) = hop.checked_sub(1) else { return };
+            (path[place - 1] ^ 1, next)
+        } else {
+            let Some(link) = path.get(place) else { return };
+            (*link, hop + 1)
         };
         let at = self.take(link, at, size);
         self.push(at, 2, Todo::Control(session, next, upstream, size));
     }
 }
 
+/// Links, paths, and what happens when.
+type Instance = (Vec<FifoLink>, Vec<Vec<u32>>, Vec<(u64, Step)>);
+
+/// A control packet that arrived: when, its session, hop, whether upstream, and what it carries.
+type Seen = (u64, usize, u8, bool, u64);
+
 /// A random tree of routers with hosts, some links near and some far, sessions between hosts.
-fn instance(seed: u64) -> (Vec<FifoLink>, Vec<Vec<u32>>, Vec<(u64, Step)>) {
+fn instance(seed: u64) -> Instance {
     let mut dice = RandomStream::new(seed, "fifo");
     let routers = 2 + dice.below(6) as usize;
     let (mut links, mut parents) = (Vec::new(), vec![(0, 0)]);
@@ -137,9 +144,10 @@ fn instance(seed: u64) -> (Vec<FifoLink>, Vec<Vec<u32>>, Vec<(u64, Step)>) {
     for node in 1..routers + 8 {
         let host = node >= routers;
         let parent = dice.below(node.min(routers) as u64) as usize;
-        let (rate, delay) = match host {
-            true => (100_000_000 - dice.below(999_983), 1_000 + dice.below(7_919)),
-            false => (80_000_000 + dice.below(99_999_989), 300_000 + dice.below(9_699_690)),
+        let (rate, delay) = if host {
+            (100_000_000 - dice.below(999_983), 1_000 + dice.below(7_919))
+        } else {
+            (80_000_000 + dice.below(99_999_989), 300_000 + dice.below(9_699_690))
         };
         let rate = Bandwidth::from_bits_per_sec(rate);
         links.extend(link(rate, Span::from_nanos(delay)));
@@ -154,7 +162,7 @@ fn instance(seed: u64) -> (Vec<FifoLink>, Vec<Vec<u32>>, Vec<(u64, Step)>) {
         way
     };
     let mut paths = Vec::new();
-    for _ in 0..1 + dice.below(12) {
+    for _ in 0..=dice.below(12) {
         let [a, b] = [(); 2].map(|()| routers + dice.below(8) as usize);
         if a == b {
             continue;
@@ -207,7 +215,7 @@ fn plain(seed: u64) -> Plain {
 }
 
 /// Drives the lean network through the same steps.
-fn lean(seed: u64) -> (Vec<(u64, usize, u8, bool, u64)>, Vec<u64>) {
+fn lean(seed: u64) -> (Vec<Seen>, Vec<u64>) {
     let (links, paths, steps) = instance(seed);
     let mut net: FifoNetwork<u64> = packets(&links);
     for path in &paths {

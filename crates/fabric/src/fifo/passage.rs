@@ -1,0 +1,227 @@
+//! The way of data through the links: out of sources, in batches from window to window, and what
+//! the event queue holds.
+
+use base::Time;
+
+use super::link::Link;
+use super::stream::{NEVER, Stream};
+use super::window::{Arrival, Packet};
+use super::{CHUNK, Data, END, Event, FifoNetwork, Flying, Live, Path, Towards};
+
+impl<M: Copy> FifoNetwork<M> {
+    /// Reads what the next events need, so that the waits for it overlap.
+    pub(super) fn read_ahead(&mut self) {
+        let mut read = 0;
+        for live in self.live.upcoming() {
+            read ^= match *live {
+                Live::Emit { session, link } => {
+                    self.links[link as usize].next ^ self.streams[session as usize].place
+                }
+                Live::Data(packet) => self.hops[packet.place as usize],
+                Live::Control(slot) => self.flying[slot as usize].session,
+                Live::Surge { session, .. } => self.paths[session as usize].first,
+                Live::Delivered(_) | Live::Wake(_) => 0,
+            };
+        }
+        std::hint::black_box(read);
+        self.known = self.live.upcoming().len();
+    }
+
+    /// Whether data is on its way outside the event queue.
+    pub(super) fn carries_data(&self) -> bool {
+        !(self.batch.is_empty() && self.windows.is_empty())
+    }
+
+    /// An event of the queue.
+    pub(super) fn happen(&mut self, live: Live) -> Option<Event<M>> {
+        match live {
+            Live::Control(slot) => {
+                let Flying { session, hop, towards, era, message } = self.flying[slot as usize];
+                self.free.push(slot);
+                if self.outages && self.links[self.crossed(session, hop, towards)].era != era {
+                    return None;
+                }
+                return Some(Event::Arrived { session, hop, towards, message });
+            }
+            Live::Data(packet) => self.arrive(self.now, packet),
+            Live::Emit { session, link } => return self.emit(session, link),
+            Live::Surge { delta, session, hop, last } => {
+                self.surge(self.now, delta, session, hop, last);
+            }
+            Live::Delivered(session) => return Some(Event::Delivered { session }),
+            Live::Wake(token) => return Some(Event::Wake(token)),
+        }
+        None
+    }
+
+    /// The link that a packet has crossed to come to `hop`.
+    fn crossed(&self, session: u32, hop: u8, towards: Towards) -> usize {
+        let first = self.paths[session as usize].first as usize;
+        let link = match towards {
+            Towards::Destination => self.hops[first + usize::from(hop) - 1],
+            Towards::Source => self.hops[first + usize::from(hop)] ^ 1,
+        };
+        link as usize
+    }
+
+    /// A source's time has come: a packet, or the end of a fluid.
+    fn emit(&mut self, session: u32, link: u32) -> Option<Event<M>> {
+        let now = self.now;
+        let stream = &mut self.streams[session as usize];
+        if stream.next != now {
+            return None;
+        }
+        if self.data == Data::Fluid {
+            let delta = -(stream.rate as i64);
+            stream.left = 0;
+            stream.rate = 0;
+            stream.next = NEVER;
+            self.surge(now, delta, session, 0, true);
+            return Some(Event::Sent { session });
+        }
+        let last = stream.sent(self.size * 8);
+        let Stream { place, second, .. } = *stream;
+        if !last {
+            self.live.push(Time::from_nanos(stream.next), Live::Emit { session, link });
+        }
+        self.settle(link, now);
+        self.cross(link, now, Packet { place, last, era: 0 }, second);
+        last.then_some(Event::Sent { session })
+    }
+
+    /// A data packet that the event queue held arrives for its link.
+    fn arrive(&mut self, at: u64, packet: Packet) {
+        let place = packet.place as usize;
+        let (link, next) = (self.hops[place], self.hops[place + 1]);
+        if self.outages && self.is_stale(packet) {
+            return;
+        }
+        self.settle(link, at);
+        self.cross(link, at, packet, next);
+    }
+
+    /// Whether the link that a packet comes from has gone down since it was sent.
+    fn is_stale(&self, packet: Packet) -> bool {
+        let came = self.hops[packet.place as usize - 1];
+        self.links[came as usize].era != packet.era
+    }
+
+    /// Lets a link take all data that has arrived by `until` and waits in the batch.
+    #[inline]
+    pub(super) fn settle(&mut self, link: u32, until: u64) {
+        let Link { next, end, .. } = self.links[link as usize];
+        if next < end {
+            self.settle_some(link, until);
+        }
+    }
+
+    fn settle_some(&mut self, link: u32, until: u64) {
+        let start = self.windows.start();
+        let Link { mut next, end, .. } = self.links[link as usize];
+        let batch = std::mem::take(&mut self.batch);
+        while next < end {
+            let Arrival { offset, packet, .. } = batch[next as usize];
+            let at = start + u64::from(offset);
+            if at > until {
+                break;
+            }
+            next += 1;
+            if !(self.outages && self.is_stale(packet)) {
+                let behind = self.hops[packet.place as usize + 1];
+                self.cross(link, at, packet, behind);
+            }
+        }
+        self.links[link as usize].next = next;
+        self.batch = batch;
+    }
+
+    /// Lets all links take what has arrived by `until`.
+    pub(super) fn settle_all(&mut self, until: u64) {
+        let batch = std::mem::take(&mut self.batch);
+        let start = self.windows.start();
+        for (chunk, arrivals) in batch.chunks(CHUNK).enumerate() {
+            let mut behind = [0; CHUNK];
+            let mut read = 0;
+            for (Arrival { link, packet, .. }, behind) in arrivals.iter().zip(&mut behind) {
+                *behind = self.hops[packet.place as usize + 1];
+                read ^= self.links[*link as usize].next;
+            }
+            std::hint::black_box(read);
+            for (index, arrival) in (chunk * CHUNK..).zip(arrivals) {
+                let Arrival { offset, link, packet } = *arrival;
+                let state = &mut self.links[link as usize];
+                let at = start + u64::from(offset);
+                if state.next as usize != index || at > until {
+                    continue;
+                }
+                state.next += 1;
+                if !(self.outages && self.is_stale(packet)) {
+                    self.cross(link, at, packet, behind[index % CHUNK]);
+                }
+            }
+        }
+        self.batch = batch;
+    }
+
+    /// A data packet crosses a link; `next` is what the list of paths has behind it.
+    #[inline]
+    fn cross(&mut self, link: u32, at: u64, packet: Packet, next: u32) {
+        let Packet { place, last, .. } = packet;
+        let state = &mut self.links[link as usize];
+        if !state.up {
+            return;
+        }
+        self.packet_hops += 1;
+        let arrives = state.take(at, self.size);
+        let packet = Packet { place: place + 1, last, era: state.era };
+        if next & END != 0 {
+            if last {
+                let session = next & !END;
+                self.live.push(Time::from_nanos(arrives.max(self.now)), Live::Delivered(session));
+            }
+            return;
+        }
+        // Behind a link with a near end, what comes in one window may leave in the same: such
+        // arrivals are events. At the end of a path nothing leaves; only that a session ends is an
+        // event.
+        let ends = !last && self.hops[place as usize + 2] & END != 0;
+        let here = arrives < self.windows.end();
+        if here || (!ends && self.prompt[next as usize]) {
+            self.live.push(Time::from_nanos(arrives.max(self.now)), Live::Data(packet));
+        } else {
+            self.windows.push(arrives, next, packet);
+        }
+    }
+
+    /// A change of a fluid's rate arrives for a link of its path.
+    pub(super) fn surge(&mut self, at: u64, delta: i64, session: u32, hop: u8, last: bool) {
+        let Path { first, hops } = self.paths[session as usize];
+        let link = self.hops[first as usize + usize::from(hop)] as usize;
+        let state = &self.links[link];
+        let pool = &mut self.pools[link];
+        pool.run(at, state.rate());
+        let wait = if state.up { pool.wait(state.rate()) } else { 0 };
+        pool.change(delta);
+        let at = Time::from_nanos(at + wait + state.delay);
+        if hop + 1 < hops {
+            self.live.push(at, Live::Surge { delta, session, hop: hop + 1, last });
+        } else if last {
+            self.live.push(at, Live::Delivered(session));
+        }
+    }
+
+    /// Ends the present window and opens the next.
+    pub(super) fn turn(&mut self, due: u64) {
+        self.settle_all(u64::MAX);
+        self.windows.turn(due, &mut self.batch);
+        self.now = self.now.max(self.windows.start());
+        let mut first = 0;
+        while let Some(Arrival { link, .. }) = self.batch.get(first).copied() {
+            let same = self.batch[first..].iter().take_while(|arrival| arrival.link == link);
+            let end = first + same.count();
+            let state = &mut self.links[link as usize];
+            (state.next, state.end) = (first as u32, end as u32);
+            first = end;
+        }
+    }
+}
