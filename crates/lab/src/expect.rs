@@ -48,6 +48,8 @@ pub enum Subject {
     Program(ProgramId),
     /// The run.
     Run,
+    /// All rate-controlled sessions.
+    Control,
 }
 
 /// What is measured. Values come in the base unit of [`Measure::quantity`].
@@ -101,6 +103,13 @@ pub enum Measure {
     Duration,
     /// Whether the run is to be trusted: 1 or 0 (run).
     Trusted,
+    /// How far assigned rates are from the fair ones, relatively, as a mean over sessions without
+    /// sign (control).
+    Error,
+    /// Share of bottlenecks that are more than 5 % over their capacity (control).
+    Over,
+    /// From the last change until errors are below 1 % for good (control).
+    Convergence,
 }
 
 /// A statistic over samples.
@@ -226,8 +235,9 @@ impl Measure {
             | Self::Latency
             | Self::Runtime
             | Self::Lateness
-            | Self::Duration => Quantity::Time,
-            Self::Loss | Self::Utilisation => Quantity::Share,
+            | Self::Duration
+            | Self::Convergence => Quantity::Time,
+            Self::Loss | Self::Utilisation | Self::Error | Self::Over => Quantity::Share,
             Self::Sent | Self::Received | Self::Queue => Quantity::Data,
             Self::Retransmits
             | Self::Slowdown

@@ -13,15 +13,25 @@ use topology::shortest::{Adjacency, Arc, PathsTo};
 
 use crate::plan::{Metric, Plan, Role, Routing};
 
+mod paths;
+
+pub use paths::{Pair, Paths, flow_hash};
+
 /// Shortest paths while a given set of links is in service.
 #[derive(Debug)]
 pub struct Routes {
-    nodes: Vec<Place>,
-    ifaces: Vec<End>,
+    ground: Ground,
     /// Every interface at its own position, for sets of one.
     own: Vec<IfaceId>,
-    graph: Adjacency,
     towards: Vec<OnceLock<Table>>,
+}
+
+/// What routes are computed on: single-homed hosts are cut off.
+#[derive(Debug)]
+struct Ground {
+    nodes: Vec<Place>,
+    ifaces: Vec<End>,
+    graph: Adjacency,
 }
 
 /// Where a node stands.
@@ -67,6 +77,103 @@ impl Routes {
     /// # Panics
     /// If `link_up` is shorter than the plan's list of links.
     pub fn compute(plan: &Plan, link_up: &[bool]) -> Self {
+        let ground = Ground::of(plan, link_up);
+        let mut routes = Self {
+            own: (0..ground.ifaces.len()).map(IfaceId::at).collect(),
+            towards: (0..ground.graph.len()).map(|_| OnceLock::new()).collect(),
+            ground,
+        };
+        routes.fill(plan);
+        routes
+    }
+
+    /// Computes the tables that hosts' traffic will ask for.
+    fn fill(&mut self, plan: &Plan) {
+        for iface in plan.ifaces.iter().filter(|i| plan.nodes[i.node.index()].kind == Role::Host) {
+            let peer = self.ground.ifaces[iface_index(plan, iface)].peer;
+            if let Place::Core { row, transit: true } = self.ground.nodes[peer.index()] {
+                self.table(row);
+            }
+        }
+    }
+
+    fn table(&self, row: u32) -> &Table {
+        self.towards[row as usize]
+            .get_or_init(|| Table::from_paths(&self.ground.graph.paths_to(row), self.towards.len()))
+    }
+
+    /// The interfaces of `node` that lead to interface `dest` at equal cost, ascending; empty
+    /// where there is no way and where `dest` is the node's own.
+    pub fn next(&self, node: NodeId, dest: IfaceId) -> &[IfaceId] {
+        let end = self.ground.ifaces[dest.index()];
+        if node == end.node {
+            return &[];
+        }
+        let root = match self.ground.nodes[end.node.index()] {
+            Place::Core { row, transit: true } => row,
+            _ if !end.up => return &[],
+            _ if node == end.peer => return self.one(other_end(dest)),
+            _ => match self.ground.nodes[end.peer.index()] {
+                Place::Core { row, transit: true } => row,
+                _ => return &[],
+            },
+        };
+        match self.ground.nodes[node.index()] {
+            Place::Core { row, .. } => self.table(root).next(row, &self.own),
+            Place::Leaf(iface) => {
+                let own = self.ground.ifaces[iface.index()];
+                let Place::Core { row, transit } = self.ground.nodes[own.peer.index()] else {
+                    return &[];
+                };
+                let arrives =
+                    row == root || (transit && !self.table(root).next(row, &self.own).is_empty());
+                if own.up && arrives { self.one(iface) } else { &[] }
+            }
+        }
+    }
+
+    /// The path from `from` to interface `to`, as the interfaces that send into its links; `None`
+    /// where there is no way, empty where `to` is its own. `pick` chooses among equal ways.
+    pub fn path(
+        &self,
+        from: NodeId,
+        to: IfaceId,
+        mut pick: impl FnMut(NodeId, &[IfaceId]) -> IfaceId,
+    ) -> Option<Vec<IfaceId>> {
+        let dest = self.ground.ifaces[to.index()].node;
+        let (mut node, mut path) = (from, Vec::new());
+        while node != dest {
+            let way = match self.next(node, to) {
+                [] => return None,
+                [only] => *only,
+                several => pick(node, several),
+            };
+            path.push(way);
+            node = self.ground.ifaces[way.index()].peer;
+            // No shortest path visits a node twice.
+            if path.len() > self.ground.nodes.len() {
+                return None;
+            }
+        }
+        Some(path)
+    }
+
+    /// The sum of the links' delays on the (first) path from `from` to interface `to`, without
+    /// jitter and queues; `None` where there is no way.
+    pub fn path_delay(&self, from: NodeId, to: IfaceId) -> Option<Span> {
+        let path = self.path(from, to, |_, ways| ways[0])?;
+        let delays = path.iter().map(|iface| self.ground.ifaces[iface.index()].delay);
+        Some(delays.fold(Span::ZERO, Span::saturating_add))
+    }
+
+    fn one(&self, iface: IfaceId) -> &[IfaceId] {
+        std::slice::from_ref(&self.own[iface.index()])
+    }
+}
+
+impl Ground {
+    /// The ground while link *l* is in service iff `link_up[l]`.
+    fn of(plan: &Plan, link_up: &[bool]) -> Self {
         let ifaces: Vec<End> = plan
             .ifaces
             .iter()
@@ -96,79 +203,7 @@ impl Routes {
                 }
             })
             .collect();
-        let mut routes = Self {
-            graph: graph(plan, &nodes, &ifaces, rows as usize),
-            own: (0..ifaces.len()).map(IfaceId::at).collect(),
-            towards: (0..rows).map(|_| OnceLock::new()).collect(),
-            nodes,
-            ifaces,
-        };
-        routes.fill(plan);
-        routes
-    }
-
-    /// Computes the tables that hosts' traffic will ask for.
-    fn fill(&mut self, plan: &Plan) {
-        for iface in plan.ifaces.iter().filter(|i| plan.nodes[i.node.index()].kind == Role::Host) {
-            let peer = self.ifaces[iface_index(plan, iface)].peer;
-            if let Place::Core { row, transit: true } = self.nodes[peer.index()] {
-                self.table(row);
-            }
-        }
-    }
-
-    fn table(&self, row: u32) -> &Table {
-        self.towards[row as usize]
-            .get_or_init(|| Table::from_paths(&self.graph.paths_to(row), self.towards.len()))
-    }
-
-    /// The interfaces of `node` that lead to interface `dest` at equal cost, ascending; empty
-    /// where there is no way and where `dest` is the node's own.
-    pub fn next(&self, node: NodeId, dest: IfaceId) -> &[IfaceId] {
-        let end = self.ifaces[dest.index()];
-        if node == end.node {
-            return &[];
-        }
-        let root = match self.nodes[end.node.index()] {
-            Place::Core { row, transit: true } => row,
-            _ if !end.up => return &[],
-            _ if node == end.peer => return self.one(other_end(dest)),
-            _ => match self.nodes[end.peer.index()] {
-                Place::Core { row, transit: true } => row,
-                _ => return &[],
-            },
-        };
-        match self.nodes[node.index()] {
-            Place::Core { row, .. } => self.table(root).next(row, &self.own),
-            Place::Leaf(iface) => {
-                let own = self.ifaces[iface.index()];
-                let Place::Core { row, transit } = self.nodes[own.peer.index()] else { return &[] };
-                let arrives =
-                    row == root || (transit && !self.table(root).next(row, &self.own).is_empty());
-                if own.up && arrives { self.one(iface) } else { &[] }
-            }
-        }
-    }
-
-    /// The sum of the links' delays on the (first) path from `from` to interface `to`, without
-    /// jitter and queues; `None` where there is no way.
-    pub fn path_delay(&self, from: NodeId, to: IfaceId) -> Option<Span> {
-        let dest = self.ifaces[to.index()].node;
-        let (mut node, mut delay) = (from, Span::ZERO);
-        // No shortest path visits a node twice.
-        for _ in 0..=self.nodes.len() {
-            if node == dest {
-                return Some(delay);
-            }
-            let end = self.ifaces[self.next(node, to).first()?.index()];
-            delay = delay.saturating_add(end.delay);
-            node = end.peer;
-        }
-        None
-    }
-
-    fn one(&self, iface: IfaceId) -> &[IfaceId] {
-        std::slice::from_ref(&self.own[iface.index()])
+        Self { graph: graph(plan, &nodes, &ifaces, rows as usize), nodes, ifaces }
     }
 }
 

@@ -8,7 +8,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 mod all;
+mod search;
 pub use all::AllPaths;
+pub use search::Search;
 
 /// A one-way connection to a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

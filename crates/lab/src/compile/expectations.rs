@@ -44,7 +44,8 @@ impl Compiler<'_> {
                 at.clone(),
                 Code::BadExpectation,
                 "an expectation begins with what it is about".to_owned(),
-                "`flow.NAME`, `link.NAME.up`, `link.NAME.down`, `program.NAME` or `run`".to_owned(),
+                "`flow.NAME`, `link.NAME.up`, `link.NAME.down`, `program.NAME`, `run` or `control`"
+                    .to_owned(),
             ),
             ParseError::Name { at, kind, name, known } => (
                 at.clone(),

@@ -19,7 +19,7 @@ pub(crate) struct Names<'a> {
 pub(crate) enum ParseError {
     /// No comparison in it.
     NoComparison,
-    /// No `flow`, `link`, `program` or `run` in front.
+    /// No `flow`, `link`, `program`, `run` or `control` in front.
     Subject(Range<usize>),
     /// No flow, link or program has this name.
     Name { at: Range<usize>, kind: &'static str, name: String, known: Vec<String> },
@@ -99,11 +99,23 @@ const RUN: &[Row] = &[
     ("trusted", Measure::Trusted, SINGLE),
 ];
 
+const CONTROL: &[Row] = &[
+    ("error", Measure::Error, SERIES),
+    ("over", Measure::Over, SHARE),
+    ("queue", Measure::Queue, SERIES),
+    ("convergence", Measure::Convergence, SINGLE),
+];
+
 /// All metrics, for the reference page: (`flow.NAME`, measure, statistics; the first is meant
 /// where none is written, and is empty where that is the measure itself).
 pub(crate) fn catalogue() -> Vec<(&'static str, &'static str, Vec<&'static str>)> {
-    let subjects =
-        [("flow.NAME", FLOW), ("link.NAME.up", LINK), ("program.NAME", PROGRAM), ("run", RUN)];
+    let subjects = [
+        ("flow.NAME", FLOW),
+        ("link.NAME.up", LINK),
+        ("program.NAME", PROGRAM),
+        ("run", RUN),
+        ("control", CONTROL),
+    ];
     let words = |stats: &[(&'static str, Statistic)]| stats.iter().map(|s| s.0).collect();
     subjects
         .iter()
@@ -163,6 +175,10 @@ fn metric(text: &str, names: &Names<'_>) -> Result<Metric, ParseError> {
         "run" => {
             rows = RUN;
             Subject::Run
+        }
+        "control" => {
+            rows = CONTROL;
+            Subject::Control
         }
         _ => return Err(ParseError::Subject(0..kind.len())),
     };

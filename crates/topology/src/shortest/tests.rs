@@ -128,6 +128,25 @@ proptest! {
     }
 
     #[test]
+    fn searching_anew_finds_the_same_ways(graph in graphs(), alike in any::<bool>()) {
+        let mut graph = graph;
+        if alike {
+            let arcs = graph.outgoing.iter_mut().flatten().map(|arc| &mut arc.cost);
+            let costs = arcs.chain(graph.incoming.iter_mut().flatten().map(|arc| &mut arc.1));
+            costs.for_each(|cost| *cost = 3);
+        }
+        let (mut search, mut found) = (Search::new(&graph), Vec::new());
+        for dest in 0..graph.len() as u32 {
+            let paths = graph.paths_to(dest);
+            search.aim(dest);
+            for node in 0..graph.len() as u32 {
+                search.next_hops(node, &mut found);
+                prop_assert_eq!(&found[..], paths.next_hops(node));
+            }
+        }
+    }
+
+    #[test]
     fn every_next_hop_leads_on_at_the_stated_cost(graph in graphs(), dice in any::<u64>()) {
         for dest in 0..graph.len() as u32 {
             let paths = graph.paths_to(dest);
