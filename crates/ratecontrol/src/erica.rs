@@ -1,7 +1,7 @@
 //! ERICA, explicit rate indication for congestion avoidance.
 //!
 //! Source: S. Kalyanaraman, R. Jain, S. Fahmy, R. Goyal, B. Vandalore, "The ERICA switch algorithm
-//! for ABR traffic management in ATM networks", IEEE/ACM ToN 8(1), 2000.
+//! for ABR traffic management in ATM networks", IEEE/ACM Transactions on Networking 8(1), 2000.
 //!
 //! **Problem.** Give each virtual circuit (session) at least an equal share of the link, and share
 //! what some don't use among the others by the ratio of the link's load to its target.
@@ -12,10 +12,10 @@
 //! | [`Packet`] (backward RM) | back | the same | lower ER to the session's explicit rate |
 //!
 //! **Where the paper is:**
-//! - The basic algorithm, load factor z = input/target, FairShare = target/active VCs, VCShare =
-//!   CCR/z: `link.rs`, `measure` and `explicit_rate`.
+//! - The basic algorithm, load factor z = input/target, `FairShare` = target/active VCs, `VCShare`
+//!   = CCR/z: `link.rs`, `measure` and `explicit_rate`.
 //! - Fairness with `MaxAllocPrevious` and `MaxAllocCurrent` while z ≤ 1 + δ: the same.
-//! - Fairness when a session rises from below FairShare (it gets FairShare first): the same.
+//! - Fairness when a session rises from below `FairShare` (it gets that first): the same.
 //! - At most one explicit rate for a session in an interval: `Entry::given`.
 //! - Forward CCR and reverse ER (the latest CCR is used, feedback is written on the way back): `visit`.
 //! - Counting active VCs, those not heard of decaying by a factor: `table.rs`.

@@ -24,11 +24,15 @@ pub mod access;
 pub mod b_neck;
 pub mod bfyz;
 mod bounds;
+pub mod closed_loop;
 pub mod cobb_gouda;
 mod controller;
+pub mod erica;
 mod error;
 pub mod exchange;
+pub mod piqi_rcp;
 mod protocol;
+pub mod rcp;
 mod session_table;
 mod settings;
 

@@ -1,7 +1,7 @@
 //! PIQI-RCP, the proportional-integral queue-independent RCP.
 //!
 //! Source: S. Jain, D. Loguinov, "PIQI-RCP: design and analysis of rate-based explicit congestion
-//! control", IWQoS 2007.
+//! control", IEEE International Workshop on Quality of Service 2007.
 //!
 //! **Problem.** RCP overshoots when sessions of different round trips meet, as its one gain is
 //! made for their mean and reacts to the queue as well. Steer by the input alone, towards a little

@@ -73,6 +73,9 @@ impl Protocol {
             Self::CobbGouda => Some(visitor.visit::<crate::cobb_gouda::CobbGouda>()),
             Self::Bfyz => Some(visitor.visit::<crate::bfyz::Bfyz>()),
             Self::BNeck => Some(visitor.visit::<crate::b_neck::BNeck>()),
+            Self::PiqiRcp => Some(visitor.visit::<crate::piqi_rcp::PiqiRcp>()),
+            Self::Rcp => Some(visitor.visit::<crate::rcp::Rcp>()),
+            Self::Erica => Some(visitor.visit::<crate::erica::Erica>()),
             _ => None,
         }
     }

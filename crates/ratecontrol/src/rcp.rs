@@ -1,8 +1,8 @@
 //! RCP, the rate control protocol.
 //!
-//! Source: N. Dukkipati, M. Kobayashi, R. Zhang-Shen, N. McKeown, "Processor sharing flows in the
-//! Internet", IWQoS 2005; where it is silent, the authors' ns-2 queue (`rcp.cc.v4` and its
-//! defaults).
+//! Source: N. Dukkipati et al., "Processor sharing flows in the Internet", IEEE International
+//! Workshop on Quality of Service 2005; where it is silent, the authors' ns-2 queue (`rcp.cc.v4`
+//! and its defaults).
 //!
 //! **Problem.** Give all sessions through a link one rate, the same for all, without knowing how
 //! many there are: whatever rate fills the link and empties its queue.

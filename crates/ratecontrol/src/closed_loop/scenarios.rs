@@ -7,7 +7,7 @@ use crate::exchange::{Exchange, Wire};
 use crate::{Link, Measured, Outbox, RateController, SessionId, Settings, Towards, Visit};
 
 /// Long enough for all of them to come to rest.
-pub(crate) const LONG: Span = Span::from_secs(40);
+pub(crate) const LONG: Span = Span::from_secs(15);
 
 const MBIT: u64 = 1_000_000;
 const NO_LIMIT: Bandwidth = Bandwidth::from_bits_per_sec(1 << 56);
@@ -87,7 +87,7 @@ pub(crate) fn rush<R: RateController>() -> Rush {
         net.join(at(if session == 0 { 0 } else { 10_000 }), &[0], NO_LIMIT).unwrap();
     }
     let mut rush = Rush { peak: 0.0, last: 0.0 };
-    for millis in (10_000..60_000).step_by(5) {
+    for millis in (10_000..40_000).step_by(5) {
         net.run_until(at(millis)).unwrap();
         let rate = |id| net.rate(id).unwrap_or_default().bits_per_sec();
         let load: u64 = net.present().map(rate).sum();
