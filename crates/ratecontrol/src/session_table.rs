@@ -54,7 +54,7 @@ impl<V> SessionTable<V> {
         }
         self.entries.push((session, value));
         let len = self.entries.len();
-        if len > SCANNED {
+        if len > SCANNED || !self.index.is_empty() {
             if self.index.len() < 2 * len {
                 self.rebuild(4 * len);
             } else {
