@@ -35,6 +35,8 @@ mod protocol;
 pub mod rcp;
 mod session_table;
 mod settings;
+pub mod slbn;
+pub mod trial;
 
 pub use controller::{
     Destination, Fate, Link, Measured, Outbox, RateController, Sending, SessionId, Source, State,

@@ -70,6 +70,8 @@ impl Protocol {
     /// Does something with the protocol.
     pub fn run<V: Visitor>(self, visitor: V) -> Option<V::Output> {
         match self {
+            Self::Slbn => Some(visitor.visit::<crate::slbn::Slbn>()),
+            Self::SlbnLetter => Some(visitor.visit::<crate::slbn::Letter>()),
             Self::CobbGouda => Some(visitor.visit::<crate::cobb_gouda::CobbGouda>()),
             Self::Bfyz => Some(visitor.visit::<crate::bfyz::Bfyz>()),
             Self::BNeck => Some(visitor.visit::<crate::b_neck::BNeck>()),

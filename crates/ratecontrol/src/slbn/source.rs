@@ -1,0 +1,160 @@
+//! The source node (Figure 1), with pauses between cycles (§III).
+
+use std::marker::PhantomData;
+
+use base::{Bandwidth, Span, Time};
+
+use super::{Form, Kind, Packet, check_demand};
+use crate::{Error, Outbox, Pace, Result, SessionId, Towards};
+
+/// The shortest cycle: time must pass even where links have no delay and rates no end.
+const SHORTEST: Span = Span::from_nanos(1);
+
+/// Where the session's one packet is.
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    /// Not sent yet.
+    Fresh,
+    /// On its way.
+    Cycle,
+    /// Here, until the next cycle begins then.
+    Pause(Packet, Time),
+    /// Left with the session.
+    Gone,
+}
+
+/// The source of a session.
+///
+/// - *Leave in mid-cycle* waits for the packet to come back, as links have its session counted as
+///   that packet says; between cycles the packet is here and leaves at once.
+/// - *Change in mid-cycle* counts when the packet comes back; between cycles the next one begins
+///   at once. As each cycle takes a round trip, changes can add one early packet per round trip
+///   to what the pace allows.
+/// - A source that has left is done with: the same traffic joins again as another session.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<F> {
+    session: SessionId,
+    stage: Stage,
+    leaving: bool,
+    pace: Pace,
+    demand: u64,
+    rate: Option<u64>,
+    sent: Time,
+    cycles: u64,
+    form: PhantomData<F>,
+}
+
+impl<F: Form> Source<F> {
+    pub(super) fn new(session: SessionId, pace: Pace) -> Self {
+        Self {
+            session,
+            stage: Stage::Fresh,
+            leaving: false,
+            pace,
+            demand: 0,
+            rate: None,
+            sent: Time::ZERO,
+            cycles: 0,
+            form: PhantomData,
+        }
+    }
+
+    fn send(&mut self, now: Time, packet: Packet, out: &mut Outbox<Packet>) {
+        self.sent = now;
+        self.stage = Stage::Cycle;
+        out.send(self.session, 0, Towards::Destination, packet);
+    }
+
+    fn probe(&mut self, now: Time, ack: &Packet, out: &mut Outbox<Packet>) {
+        self.send(now, F::next(ack, self.demand), out);
+    }
+
+    //= slbn fig. 1 line 19
+    fn go(&mut self, ack: &Packet, out: &mut Outbox<Packet>) {
+        self.stage = Stage::Gone;
+        let leave = Packet { kind: Kind::Leave, ..*ack };
+        out.send(self.session, 0, Towards::Destination, leave);
+        out.gone = true;
+    }
+}
+
+impl<F: Form> crate::Source<Packet> for Source<F> {
+    //= slbn fig. 1 line 4
+    fn join(&mut self, now: Time, demand: Bandwidth, out: &mut Outbox<Packet>) -> Result<()> {
+        let rate = check_demand(demand)?;
+        if !matches!(self.stage, Stage::Fresh) {
+            return Err(Error::Session { session: self.session.0, what: "has joined before" });
+        }
+        self.demand = rate;
+        let (kind, latest) = (Kind::Join, None);
+        let join = Packet { kind, latest, before: 0, last: 0, rate, bottlenecks: 0 };
+        self.send(now, join, out);
+        Ok(())
+    }
+
+    //= slbn fig. 1 line 13
+    fn change(&mut self, now: Time, demand: Bandwidth, out: &mut Outbox<Packet>) -> Result<()> {
+        let demand = check_demand(demand)?;
+        if demand == self.demand || self.leaving {
+            return Ok(());
+        }
+        self.demand = demand;
+        if F::LOWERS_AT_ONCE && self.rate.is_some_and(|rate| rate > demand) {
+            self.rate = Some(demand);
+            out.rate = Some(Bandwidth::from_bits_per_sec(demand));
+        }
+        if let Stage::Pause(ack, _) = self.stage {
+            self.probe(now, &ack, out);
+        }
+        Ok(())
+    }
+
+    //= slbn fig. 1 line 9
+    fn leave(&mut self, _now: Time, out: &mut Outbox<Packet>) {
+        self.leaving = true;
+        match self.stage {
+            Stage::Fresh => {
+                self.stage = Stage::Gone;
+                out.gone = true;
+            }
+            Stage::Pause(ack, _) => self.go(&ack, out),
+            Stage::Cycle | Stage::Gone => {}
+        }
+    }
+
+    //= slbn fig. 1 line 17
+    fn receive(&mut self, now: Time, packet: Packet, out: &mut Outbox<Packet>) {
+        if !matches!(self.stage, Stage::Cycle) || packet.kind != Kind::ProbeAck {
+            return;
+        }
+        if self.leaving {
+            self.go(&packet, out);
+            return;
+        }
+        let rate = Bandwidth::from_bits_per_sec(F::assigned(&packet, self.demand));
+        self.rate = Some(rate.bits_per_sec());
+        out.rate = Some(rate);
+        self.cycles += 1;
+        let pause = self.pace.pause(self.session.0, self.cycles, now.since(self.sent));
+        let gap = self.pace.gap(rate).max(SHORTEST);
+        let next = (now + pause).max(self.sent + gap);
+        if next > now {
+            self.stage = Stage::Pause(packet, next);
+            out.wake = Some(next);
+        } else {
+            self.probe(now, &packet, out);
+        }
+    }
+
+    fn on_wake(&mut self, now: Time, out: &mut Outbox<Packet>) {
+        // The time that was asked for before a change began a cycle early means nothing now.
+        match self.stage {
+            Stage::Pause(ack, until) if until <= now => self.probe(now, &ack, out),
+            _ => {}
+        }
+    }
+
+    fn rate(&self) -> Option<Bandwidth> {
+        self.rate.map(Bandwidth::from_bits_per_sec)
+    }
+}
