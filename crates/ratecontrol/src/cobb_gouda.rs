@@ -30,7 +30,8 @@
 //! is offered what one more session could have. Even with empty queues about 3 % of random networks
 //! (2 to 30 links, 2 to 100 sessions over up to 8 of them) never settle: all sessions answer the
 //! same totals at once, and rates go round in a cycle; the others take 7 rounds in the median and
-//! 23 at most. The SLBN paper, too, found scenarios without convergence.
+//! 23 at most. The SLBN paper, too, found scenarios without convergence. Where a tenth of the
+//! sessions is replaced in each round, a fifth of the rates is off by 18 % or more either way.
 //!
 //! **Leaving and faults.** There is no Leave: who sends nothing is not counted in the next round.
 //! Likewise lost packets, dead sources and any wrong number in a link are forgotten after two
@@ -68,11 +69,7 @@ pub use link::Link;
 pub use packet::Packet;
 pub use source::Source;
 
-use crate::{Error, RateController, Result, SessionId, Settings};
-
-/// The highest rate that links can sum over 2³² sessions' counters without losing offers: offers
-/// are at most a capacity, and sums above the capacity offer nothing, so sums may saturate.
-const MOST: u64 = 1 << 56;
+use crate::{Error, RateController, Result, SessionId, Settings, bounds};
 
 /// The protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,30 +89,11 @@ impl CobbGouda {
     pub fn with_round(round: Span) -> Self {
         Self { round: Span::from_nanos(round.as_nanos().max(1)) }
     }
-
-    /// The length of a round.
-    pub fn round(&self) -> Span {
-        self.round
-    }
 }
 
 /// The number of the round at a time.
 fn round_at(now: Time, round: Span) -> u32 {
     u32::try_from(now.as_nanos() / round.as_nanos()).unwrap_or(u32::MAX)
-}
-
-fn capacity_of(capacity: Bandwidth) -> Result<u64> {
-    match capacity.bits_per_sec() {
-        bits @ 1..=MOST => Ok(bits),
-        _ => Err(Error::Capacity { capacity }),
-    }
-}
-
-fn demand_of(demand: Bandwidth) -> Result<u64> {
-    match demand.bits_per_sec() {
-        0 => Err(Error::Demand { demand }),
-        bits => Ok(bits.min(MOST)),
-    }
 }
 
 impl RateController for CobbGouda {
@@ -140,7 +118,7 @@ impl RateController for CobbGouda {
     }
 
     fn link(&self, capacity: Bandwidth) -> Result<Link> {
-        Ok(Link::new(capacity_of(capacity)?, self.round))
+        Ok(Link::new(bounds::capacity(capacity)?, self.round))
     }
 
     fn destination(&self, session: SessionId, hops: u8) -> Destination {

@@ -1,6 +1,6 @@
 //! What can't be.
 
-use base::{Bandwidth, Bytes, Ratio};
+use base::{Bandwidth, Bytes, Ratio, Span};
 
 /// Shorthand.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -60,5 +60,33 @@ pub enum Error {
     PacketSize {
         /// The size.
         size: Bytes,
+    },
+    /// A link's delay is too long.
+    #[error("a link with a delay of {delay}; it may be {most} at most")]
+    Delay {
+        /// The delay.
+        delay: Span,
+        /// The longest that is taken.
+        most: Span,
+    },
+    /// A path over a link whose capacity is 0.
+    #[error("link {link} of the path is down")]
+    Down {
+        /// The link.
+        link: u32,
+    },
+    /// No demand has this number, or it has been removed.
+    #[error("there is no demand {demand}")]
+    NoSuchDemand {
+        /// Its number.
+        demand: u64,
+    },
+    /// A distributed run that took more effort than it may.
+    #[error("rates have not settled after {cycles} cycles in {time} of virtual time")]
+    Unsettled {
+        /// Virtual time since the changes.
+        time: Span,
+        /// Control packets that came back to their sources meanwhile.
+        cycles: u64,
     },
 }

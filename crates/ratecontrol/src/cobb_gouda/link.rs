@@ -2,8 +2,8 @@
 
 use base::{Bandwidth, Span, Time};
 
-use super::{Packet, capacity_of, round_at};
-use crate::{Fate, Outbox, Result, State, Towards, Visit};
+use super::{Packet, round_at};
+use crate::{Fate, Outbox, Result, State, Towards, Visit, bounds};
 
 /// What a link counts in a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -102,7 +102,7 @@ impl crate::Link<Packet> for Link {
     }
 
     fn set_capacity(&mut self, _: Time, capacity: Bandwidth, _: &mut Outbox<Packet>) -> Result<()> {
-        self.capacity = capacity_of(capacity)?;
+        self.capacity = bounds::capacity(capacity)?;
         Ok(())
     }
 

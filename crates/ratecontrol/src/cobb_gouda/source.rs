@@ -2,8 +2,8 @@
 
 use base::{Bandwidth, Span, Time};
 
-use super::{Packet, demand_of, round_at};
-use crate::{Outbox, Result, SessionId, Towards};
+use super::{Packet, round_at};
+use crate::{Outbox, Result, SessionId, Towards, bounds};
 
 /// Where a session starts.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +69,7 @@ impl Source {
 
 impl crate::Source<Packet> for Source {
     fn join(&mut self, now: Time, demand: Bandwidth, out: &mut Outbox<Packet>) -> Result<()> {
-        self.demand = demand_of(demand)?;
+        self.demand = bounds::demand(demand)?;
         self.active = true;
         self.send(now, out);
         Ok(())
@@ -78,7 +78,7 @@ impl crate::Source<Packet> for Source {
     fn change(&mut self, _: Time, demand: Bandwidth, out: &mut Outbox<Packet>) -> Result<()> {
         let before = self.assigned();
         // Less takes effect at once, more waits for the next round.
-        self.demand = demand_of(demand)?;
+        self.demand = bounds::demand(demand)?;
         self.tell(before, out);
         Ok(())
     }

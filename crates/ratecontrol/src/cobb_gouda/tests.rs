@@ -211,7 +211,7 @@ fn pass(link: &mut Link, number: u32, sessions: u64, last: &mut Option<u64>) {
     let mut packets: Vec<Packet> = (0..sessions)
         .map(|_| Packet {
             last: last.unwrap_or(0),
-            rate: super::MOST,
+            rate: crate::bounds::MOST,
             round: number,
             last_limit: 0,
             limit: Packet::SOURCE,
