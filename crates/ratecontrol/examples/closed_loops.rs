@@ -1,7 +1,7 @@
 //! How RCP, PIQI-RCP and ERICA get to their rates: convergence, overshoot, queues, control
 //! packets; on an ideal network, where neither control packets nor data are ever delayed by queues.
 //!
-//! Prints, for one bottleneck: when the last rate came within 12 % of the oracle's (targets are 95 %
+//! Prints for one bottleneck: when the last rate came within 12 % of the oracle's (targets are 95 %
 //! of a link, and ERICA takes 10 % too much for right), the highest load, how long it was above
 //! 105 %, the queue that a fluid would have left, errors at the end as mean (10th, 90th
 //! percentile) in percent, and control packets of a session in the last second.

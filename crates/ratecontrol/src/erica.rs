@@ -6,10 +6,10 @@
 //! **Problem.** Give each virtual circuit (session) at least an equal share of the link, and share
 //! what some don't use among the others by the ratio of the link's load to its target.
 //!
-//! | packet | way | fields | what links do |
-//! |---|---|---|---|
-//! | [`Packet`] (forward RM) | there | CCR, ER (at first the demand), when sent | note the session's CCR |
-//! | [`Packet`] (backward RM) | back | the same | lower ER to the session's explicit rate |
+//! | [`Packet`] | fields | what links do |
+//! |---|---|---|
+//! | there (forward RM) | CCR, ER (at first the demand), when sent | note the session's CCR |
+//! | back (backward RM) | the same | lower ER to the session's explicit rate |
 //!
 //! **Where the paper is:**
 //! - The basic algorithm, load factor z = input/target, `FairShare` = target/active VCs, `VCShare`
@@ -17,10 +17,13 @@
 //! - Fairness with `MaxAllocPrevious` and `MaxAllocCurrent` while z ≤ 1 + δ: the same.
 //! - Fairness when a session rises from below `FairShare` (it gets that first): the same.
 //! - At most one explicit rate for a session in an interval: `Entry::given`.
-//! - Forward CCR and reverse ER (the latest CCR is used, feedback is written on the way back): `visit`.
+//! - Forward CCR and reverse ER (the latest CCR is used, feedback is written on the way back):
+//!   `visit`.
 //! - Counting active VCs, those not heard of decaying by a factor: `table.rs`.
 //!
-//! Constants: target 95 % of the capacity, δ = 0.1, averaging interval 5 ms, decay 0.9.
+//! Constants: target 95 % of the capacity, δ = 0.1, averaging interval 5 ms, decay 0.9. Loads up to
+//! 1 + δ are left alone, so that a link may stay 4.5 % above its capacity while nobody comes or
+//! goes; this is ERICA without the queue control of ERICA+.
 //!
 //! Links keep five numbers and a table with a row of six for each session.
 use base::{Bandwidth, Span};

@@ -8,10 +8,10 @@
 //! less than the capacity so that queues drain, and bound every session's gain by its own round
 //! trip.
 //!
-//! | packet | way | fields | what links do |
-//! |---|---|---|---|
-//! | [`Packet`] | there | lowest rate so far (at first the demand), the source's round trip, when sent | lower the rate to theirs for this round trip, average the round trip |
-//! | [`Packet`] | back | as it arrived | nothing |
+//! | [`Packet`] | fields | what links do |
+//! |---|---|---|
+//! | there | lowest rate so far, round trip, when sent | lower the rate by the trip, average it |
+//! | back | the same | nothing |
 //!
 //! **Where the paper is:**
 //! - The queue-independent integral law, R(n) = R(n−1)·\[1 + κ·e(n)\] with the relative error

@@ -7,10 +7,12 @@
 //! **Problem.** Give all sessions through a link one rate, the same for all, without knowing how
 //! many there are: whatever rate fills the link and empties its queue.
 //!
-//! | packet | way | fields | what links do |
-//! |---|---|---|---|
-//! | `Packet` | there | lowest rate so far (at first the demand), the source's round trip, when sent | lower the rate to theirs, average the round trip |
-//! | `Packet` | back | as it arrived | nothing |
+//! | [`Packet`] | fields | what links do |
+//! |---|---|---|
+//! | there | lowest rate so far, round trip, when sent | lower the rate, average the trip |
+//! | back | the same | nothing |
+//!
+//! The rate of a packet that a source sends is the session's demand.
 //!
 //! **Where the paper is:**
 //! - §3.1, the algorithm's steps 1–2 (router keeps one R; packets carry the least of the path; the

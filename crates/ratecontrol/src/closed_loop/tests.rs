@@ -139,3 +139,9 @@ fn the_first_round_trip_is_taken_whole_and_the_others_by_their_gain() {
     });
     assert!((mean.mean() - 0.025).abs() < 1e-12);
 }
+
+#[test]
+fn a_session_takes_little_memory() {
+    let ends = size_of::<ProbingSource<Packet>>() + size_of::<Bounce>();
+    assert!(ends <= 112, "{ends} bytes");
+}
