@@ -37,6 +37,7 @@ mod session_table;
 mod settings;
 pub mod slbn;
 pub mod trial;
+pub mod wan;
 
 pub use controller::{
     Destination, Fate, Link, Measured, Outbox, RateController, Sending, SessionId, Source, State,
