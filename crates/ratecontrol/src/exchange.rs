@@ -12,6 +12,8 @@
 //! told what a fluid at the assigned rates would bring: the integral of the sum of the rates of
 //! the sessions that cross the link, and a queue that grows by what exceeds its capacity.
 
+mod channels;
+mod faults;
 mod fluid;
 mod queue;
 #[cfg(test)]
@@ -23,6 +25,7 @@ use crate::{
     Destination as _, Error, Fate, Link as _, Outbox, RateController, Result, SessionId, Settings,
     Source as _, Towards, Visit,
 };
+use channels::{Channel, Signal};
 use fluid::Fluid;
 use queue::Queue;
 
@@ -55,6 +58,8 @@ pub struct Counters {
     pub cycles: u64,
     /// Packets lost on links.
     pub lost: u64,
+    /// Acknowledgements that reliable channels sent.
+    pub acknowledgements: u64,
 }
 
 struct Place<L> {
@@ -103,6 +108,8 @@ enum Event<P> {
     },
     /// A link at the source's own node sent it.
     Returned(u32, P),
+    /// Something of a reliable channel.
+    Signal(u32, Signal<P>),
 }
 
 /// The network, its sessions, and the machines of a protocol.
@@ -116,6 +123,8 @@ pub struct Exchange<R: RateController> {
     outbox: Outbox<R::Packet>,
     fluid: Option<Fluid>,
     loss: Option<(Ratio, RandomStream)>,
+    /// Two for each link, downstream and upstream, or none.
+    channels: Vec<Channel<R::Packet>>,
     counters: Counters,
 }
 
@@ -144,6 +153,7 @@ impl<R: RateController> Exchange<R> {
             outbox: Outbox::default(),
             fluid,
             loss: None,
+            channels: Vec::new(),
             counters: Counters::default(),
         })
     }
@@ -283,9 +293,8 @@ impl<R: RateController> Exchange<R> {
 
     /// The oracle's rates for the sessions that are present, bit/s.
     pub fn fair_rates(&self) -> Vec<(SessionId, f64)> {
-        let capacity = |place: &Place<_>| match place.up {
-            true => place.wire.capacity.bits_per_sec() as f64,
-            false => 0.0,
+        let capacity = |place: &Place<_>| {
+            if place.up { place.wire.capacity.bits_per_sec() as f64 } else { 0.0 }
         };
         let present: Vec<SessionId> = self.present().collect();
         let flows = present.iter().map(|id| {
@@ -359,6 +368,8 @@ impl<R: RateController> Exchange<R> {
                 self.sessions[session as usize].stage = Stage::Present;
                 self.tell(session, |source, now, out| source.join(now, demand, out))?;
             }
+            Event::Change(session, _) | Event::Leave(session)
+                if self.sessions[session as usize].stage == Stage::Gone => {}
             Event::Change(session, demand) => {
                 self.tell(session, |source, now, out| source.change(now, demand, out))?;
                 self.sessions[session as usize].demand = demand;
@@ -386,6 +397,7 @@ impl<R: RateController> Exchange<R> {
                 return self.crossed(visit, outages, packet);
             }
             Event::Returned(session, packet) => return self.returned(session, packet),
+            Event::Signal(channel, signal) => return self.signalled(channel, signal),
         }
         Ok(None)
     }
@@ -401,7 +413,12 @@ impl<R: RateController> Exchange<R> {
             self.counters.lost += 1;
             return Ok(None);
         }
-        if visit.hop == session.hops {
+        self.arrived(visit, packet)
+    }
+
+    /// A packet is at the node before its next link, or at its end.
+    fn arrived(&mut self, visit: Visit, packet: R::Packet) -> Result<Option<u32>> {
+        if visit.hop == self.sessions[visit.session.0 as usize].hops {
             let mut out = std::mem::take(&mut self.outbox);
             let session = &mut self.sessions[visit.session.0 as usize];
             session.destination.receive(self.now, packet, &mut out);
@@ -439,7 +456,11 @@ impl<R: RateController> Exchange<R> {
             Towards::Source => (hop - 1, hop - 1),
         };
         let first = self.sessions[session.0 as usize].first as usize;
-        let place = &self.links[self.paths[first + crossed as usize] as usize];
+        let link = self.paths[first + crossed as usize];
+        if !self.channels.is_empty() {
+            return self.entrust(link, Visit { hop, ..from }, packet);
+        }
+        let place = &self.links[link as usize];
         self.counters.crossings += 1;
         let lost = self.loss.as_mut().is_some_and(|(loss, dice)| dice.chance(*loss));
         if lost || !place.up {

@@ -33,6 +33,7 @@ pub mod exchange;
 pub mod piqi_rcp;
 mod protocol;
 pub mod rcp;
+pub mod reliable;
 mod session_table;
 mod settings;
 pub mod slbn;

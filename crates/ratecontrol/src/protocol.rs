@@ -72,6 +72,7 @@ impl Protocol {
         match self {
             Self::Slbn => Some(visitor.visit::<crate::slbn::Slbn>()),
             Self::SlbnLetter => Some(visitor.visit::<crate::slbn::Letter>()),
+            Self::SlbnEpochs => Some(visitor.visit::<crate::slbn::Epochs>()),
             Self::CobbGouda => Some(visitor.visit::<crate::cobb_gouda::CobbGouda>()),
             Self::Bfyz => Some(visitor.visit::<crate::bfyz::Bfyz>()),
             Self::BNeck => Some(visitor.visit::<crate::b_neck::BNeck>()),

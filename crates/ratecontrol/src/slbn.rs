@@ -55,6 +55,7 @@
 //! Everything else is shared.
 
 mod destination;
+pub mod epochs;
 mod form;
 mod link;
 mod packet;
@@ -67,6 +68,7 @@ use base::Bandwidth;
 use crate::{Error, Pace, RateController, Result, SessionId, Settings};
 
 pub use destination::Destination;
+pub use epochs::Epochs;
 pub use form::{Corrected, Form, Paper};
 pub use link::Link;
 pub use packet::{Kind, Packet};

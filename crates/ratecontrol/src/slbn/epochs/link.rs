@@ -1,0 +1,178 @@
+//! The two triples of a link and a packet's visit.
+
+use base::{Bandwidth, Span, Time};
+
+use super::super::{MOST_HOPS, check_capacity};
+use super::Packet;
+use crate::{Fate, Outbox, Result, State, Towards, Visit};
+
+/// What SLBN knows of a link's sessions. Sums wrap: what was added can always be taken out again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Triple {
+    /// BF: rates of the sessions that other links limit.
+    pub(super) others: i64,
+    /// NR: the sessions that this link limits.
+    pub(super) limited: i64,
+    /// N: all.
+    pub(super) sessions: i64,
+}
+
+impl Triple {
+    pub(super) fn add(&mut self, other: Self) {
+        self.others = self.others.wrapping_add(other.others);
+        self.limited = self.limited.wrapping_add(other.limited);
+        self.sessions = self.sessions.wrapping_add(other.sessions);
+    }
+
+    fn take(&mut self, other: Self) {
+        self.others = self.others.wrapping_sub(other.others);
+        self.limited = self.limited.wrapping_sub(other.limited);
+        self.sessions = self.sessions.wrapping_sub(other.sessions);
+    }
+
+    /// What a session has part in: of a rate that is limited elsewhere, or limited here.
+    pub(super) fn of(session: Option<u64>) -> Self {
+        Self {
+            others: session.unwrap_or(0) as i64,
+            limited: i64::from(session.is_none()),
+            sessions: 1,
+        }
+    }
+
+    /// shBW for one more session, which is taken to be limited here; 0 to `capacity`, whatever
+    /// the sums are.
+    fn share(&self, capacity: u64) -> u64 {
+        let sessions = self.sessions.max(0) as u64 + 1;
+        let limited = (self.limited.max(0) as u64 + 1).min(sessions);
+        let left = capacity.saturating_sub(self.others.max(0) as u64);
+        (left / limited).max(capacity / sessions)
+    }
+}
+
+/// One direction of a link.
+#[derive(Clone, Copy, Debug)]
+pub struct Link {
+    capacity: u64,
+    epoch: Span,
+    pub(super) in_force: Triple,
+    pub(super) counted: Triple,
+    /// The present epoch's number, modulo [`Packet::NUMBERS`].
+    number: u8,
+    /// When the present epoch ends; `None` before the first visit.
+    ends: Option<Time>,
+}
+
+/// Which triples contain a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    Nowhere,
+    InForce,
+    Both,
+}
+
+impl Link {
+    pub(super) fn try_new(capacity: Bandwidth, epoch: Span) -> Result<Self> {
+        Ok(Self {
+            capacity: check_capacity(capacity)?,
+            epoch,
+            in_force: Triple::default(),
+            counted: Triple::default(),
+            number: 0,
+            ends: None,
+        })
+    }
+
+    /// Ends the epoch if it is over; begins with nothing if the link has just started or nobody
+    /// has come for a whole epoch. `stamp` is the visiting packet's.
+    fn turn(&mut self, now: Time, stamp: Option<u8>) {
+        match self.ends {
+            Some(ends) if now < ends => {}
+            Some(ends) if now < ends + self.epoch => {
+                self.in_force = std::mem::take(&mut self.counted);
+                self.number = (self.number + 1) % Packet::NUMBERS;
+                self.ends = Some(ends + self.epoch);
+            }
+            _ => {
+                self.in_force = Triple::default();
+                self.counted = Triple::default();
+                // Stamps of the epochs before, at and after this one then mean "nowhere".
+                self.number = (stamp.unwrap_or(self.number) + 3) % Packet::NUMBERS;
+                self.ends = Some(now + self.epoch);
+            }
+        }
+    }
+
+    fn knows(&self, stamp: Option<u8>) -> Known {
+        match stamp.map(|stamp| (self.number + Packet::NUMBERS - stamp) % Packet::NUMBERS) {
+            Some(0) => Known::Both,
+            Some(1) => Known::InForce,
+            _ => Known::Nowhere,
+        }
+    }
+
+    /// bw and B after what the link has to offer.
+    fn offer(&self, hop: u8, packet: &mut Packet) {
+        let share = self.in_force.share(self.capacity);
+        let limited = packet.limit == hop || packet.rate > share;
+        if limited {
+            packet.rate = share;
+            packet.limit = hop;
+        }
+        packet.set_limited_at(hop, limited);
+    }
+}
+
+impl crate::Link<Packet> for Link {
+    fn visit(
+        &mut self,
+        now: Time,
+        visit: Visit,
+        packet: &mut Packet,
+        _out: &mut Outbox<Packet>,
+    ) -> Fate {
+        let hop = visit.hop;
+        debug_assert!(hop < MOST_HOPS, "sources refuse longer paths");
+        let upstream = visit.towards == Towards::Source;
+        let stamp = packet.stamp(hop);
+        self.turn(now, stamp);
+        let known = self.knows(stamp);
+        let elsewhere = |packet: &Packet, rate: u64| (!packet.is_limited_at(hop)).then_some(rate);
+        let old = Triple::of(elsewhere(packet, if upstream { packet.last } else { packet.older }));
+        if known != Known::Nowhere {
+            self.in_force.take(old);
+        }
+        if known == Known::Both {
+            self.counted.take(old);
+        }
+        if packet.leaves {
+            packet.set_stamp(hop, None);
+            return Fate::Forward;
+        }
+        self.offer(hop, packet);
+        let new = Triple::of(elsewhere(packet, packet.last));
+        self.in_force.add(new);
+        if upstream || known == Known::Both {
+            self.counted.add(new);
+            packet.set_stamp(hop, Some(self.number));
+        } else {
+            packet.set_stamp(hop, Some((self.number + Packet::NUMBERS - 1) % Packet::NUMBERS));
+        }
+        Fate::Forward
+    }
+
+    fn set_capacity(
+        &mut self,
+        _now: Time,
+        capacity: Bandwidth,
+        _out: &mut Outbox<Packet>,
+    ) -> Result<()> {
+        self.capacity = check_capacity(capacity)?;
+        Ok(())
+    }
+
+    /// Six integers, the epoch's number and when it ends.
+    fn state(&self) -> State {
+        let bytes = 2 * size_of::<Triple>() + size_of::<u8>() + size_of::<Time>();
+        State { numbers: 8, bytes: bytes as u64 }
+    }
+}
