@@ -11,7 +11,10 @@
 //! | there (forward RM) | CCR, ER (at first the demand), when sent | note the session's CCR |
 //! | back (backward RM) | the same | lower ER to the session's explicit rate |
 //!
-//! **Where the paper is:**
+//! The paper's text was not at hand: the algorithm is as the authors' related reports sum it up (ATM
+//! Forum 96-1172, arXiv cs/9809040), the constants below are the usual ones.
+//!
+//! **Where the protocol is:**
 //! - The basic algorithm, load factor z = input/target, `FairShare` = target/active VCs, `VCShare`
 //!   = CCR/z: `link.rs`, `measure` and `explicit_rate`.
 //! - Fairness with `MaxAllocPrevious` and `MaxAllocCurrent` while z ≤ 1 + δ: the same.

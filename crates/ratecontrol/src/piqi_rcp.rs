@@ -13,11 +13,11 @@
 //! | there | lowest rate so far, round trip, when sent | lower the rate by the trip, average it |
 //! | back | the same | nothing |
 //!
-//! **Where the paper is:**
+//! **Where the protocol is** (the first two as read below):
 //! - The queue-independent integral law, R(n) = R(n−1)·\[1 + κ·e(n)\] with the relative error
 //!   e(n) = (γC − y(n))/(γC), every T: `link.rs`, `measure`.
 //! - The proportional part, R·κᵢ·e(n), for each session's own κᵢ: `link.rs`, `visit`.
-//! - Equation 35, κ ≤ κ* = T/(T + RTT), with T = 5 ms (SLBN §IV): `link.rs`, `bound`.
+//! - Equation 35, κ ≤ κ* = T/(T + RTT), with T = 5 ms, both by SLBN §IV: `link.rs`, `bound`.
 //!
 //! Packets, sources, the first rate and the rate's bounds are those of [`crate::rcp`].
 //!

@@ -1,8 +1,8 @@
 //! RCP, the rate control protocol.
 //!
 //! Source: N. Dukkipati et al., "Processor sharing flows in the Internet", IEEE International
-//! Workshop on Quality of Service 2005; where it is silent, the authors' ns-2 queue (`rcp.cc.v4`
-//! and its defaults).
+//! Workshop on Quality of Service 2005. The paper's text was not at hand: its law and all constants
+//! but α and β are those of the authors' ns-2 code (`rcp.cc.v4`, `rcp-host.cc`, defaults).
 //!
 //! **Problem.** Give all sessions through a link one rate, the same for all, without knowing how
 //! many there are: whatever rate fills the link and empties its queue.
@@ -14,16 +14,16 @@
 //!
 //! The rate of a packet that a source sends is the session's demand.
 //!
-//! **Where the paper is:**
-//! - §3.1, the algorithm's steps 1–2 (router keeps one R; packets carry the least of the path; the
-//!   destination returns it; sources report their round trips): `link.rs`, `visit`,
+//! **Where the protocol is:**
+//! - The router keeps one R; packets carry the least of the path; the destination returns it;
+//!   sources report their round trips (`fill_in_feedback`): `link.rs`, `visit`;
 //!   [`crate::closed_loop`].
-//! - §3.1, step 3, equation 1, R(t) = R(t−T)·\[1 + (T/d)·(α·(C − y) − β·q/d)/C\] and
-//!   T = min(T₀, d): `link.rs`, `measure`.
-//! - §3.2, d as a moving average over the traffic: `closed_loop/round_trip.rs`, with the gains of
-//!   `rcp.cc`.
-//! - §3.4, a source's first rate comes with the answer to its first packet (SYN): the source sends
-//!   nothing before it.
+//! - R(t) = R(t−T)·\[1 + (T/d)·(α·(C − y) − β·q/d)/C\] with T = min(T₀, d) (`queue_timeout`,
+//!   mode 0): `link.rs`, `measure`.
+//! - d, a moving average over the traffic, and its gains (`rtt_moving_gain_`):
+//!   `closed_loop/round_trip.rs`; `link.rs`, `gain`.
+//! - A source's first rate comes with the answer to its first packet (SYN, SYNACK); it sends no data
+//!   before: [`crate::closed_loop`].
 //!
 //! Constants: α = 0.1, β = 1 (SLBN §IV); from the ns-2 code T₀ = 10 ms, R(0) = 5 % of C, at first
 //! d = 200 ms, R at most C and at least 10 bytes in d.

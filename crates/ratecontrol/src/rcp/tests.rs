@@ -19,7 +19,7 @@ fn packet(round_trip: u64) -> Packet {
 }
 
 #[test]
-fn the_law_is_equation_1() {
+fn the_rate_follows_input_and_queue() {
     let mut link = Link::try_new(mbits(100)).unwrap();
     assert_eq!(link.rate(), mbits(5));
     visit_there(&mut link, &mut packet(100));
