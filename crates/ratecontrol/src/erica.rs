@@ -11,8 +11,8 @@
 //! | there (forward RM) | CCR, ER (at first the demand), when sent | note the session's CCR |
 //! | back (backward RM) | the same | lower ER to the session's explicit rate |
 //!
-//! The paper's text was not at hand: the algorithm is as the authors' related reports sum it up (ATM
-//! Forum 96-1172, arXiv cs/9809040), the constants below are the usual ones.
+//! The paper's text was not at hand: the algorithm is as the authors' related reports sum it up
+//! (ATM Forum 96-1172, arXiv cs/9809040), the constants below are the usual ones.
 //!
 //! **Where the protocol is:**
 //! - The basic algorithm, load factor z = input/target, `FairShare` = target/active VCs, `VCShare`

@@ -22,8 +22,8 @@
 //!   mode 0): `link.rs`, `measure`.
 //! - d, a moving average over the traffic, and its gains (`rtt_moving_gain_`):
 //!   `closed_loop/round_trip.rs`; `link.rs`, `gain`.
-//! - A source's first rate comes with the answer to its first packet (SYN, SYNACK); it sends no data
-//!   before: [`crate::closed_loop`].
+//! - A source's first rate comes with the answer to its first packet (SYN, SYNACK); it sends no
+//!   data before: [`crate::closed_loop`].
 //!
 //! Constants: α = 0.1, β = 1 (SLBN §IV); from the ns-2 code T₀ = 10 ms, R(0) = 5 % of C, at first
 //! d = 200 ms, R at most C and at least 10 bytes in d.
