@@ -23,7 +23,7 @@
 //! use base::{Bandwidth, Span};
 //! use ratecontrol::wan::{Allocator, Central, Limit, Link, Network};
 //!
-//! let gbits = |rate| Bandwidth::from_mbits_per_sec(rate * 1_000);
+//! let gbits = |rate: u64| Bandwidth::from_mbits_per_sec(rate * 1_000);
 //! let link = |capacity, millis| Link { capacity, delay: Span::from_millis(millis) };
 //! // Amsterdam → Berlin → Copenhagen.
 //! let network = Network::try_new(&[link(gbits(10), 5), link(gbits(4), 4)])?;

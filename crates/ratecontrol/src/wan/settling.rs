@@ -101,11 +101,9 @@ impl Use {
 /// What limits each session, if the rates are max-min fair.
 pub(super) fn prove(capacities: &[u64], claims: &[Claim<'_>]) -> Option<Vec<Limit>> {
     let mut uses = vec![Use::default(); capacities.len()];
-    let links =
-        |claim: &Claim<'_>| claim.path.iter().map(|link| *link as usize).collect::<Vec<_>>();
     for claim in claims {
-        for link in links(claim) {
-            let used = &mut uses[link];
+        for link in claim.path {
+            let used = &mut uses[*link as usize];
             used.sum += u128::from(claim.rate);
             used.sessions += 1;
             used.most = used.most.max(claim.rate);
@@ -113,8 +111,9 @@ pub(super) fn prove(capacities: &[u64], claims: &[Claim<'_>]) -> Option<Vec<Limi
     }
     let tops = |used: &Use, rate: u64| rate + slack(used.most) >= used.most;
     for claim in claims {
-        for link in links(claim) {
-            uses[link].top += u64::from(tops(&uses[link], claim.rate));
+        for link in claim.path {
+            let used = &mut uses[*link as usize];
+            used.top += u64::from(tops(used, claim.rate));
         }
     }
     if uses.iter().zip(capacities).any(|(used, capacity)| used.is_over(*capacity)) {
