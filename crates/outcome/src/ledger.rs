@@ -6,6 +6,8 @@ use lab::expect::Subject;
 use lab::plan::Plan;
 use record::{DropReason, FlowSample, Histogram, LinkSample, RecorderHandle};
 
+use crate::crowd;
+
 /// Turns counters of links into samples.
 #[derive(Debug)]
 pub struct LinkLedger {
@@ -13,6 +15,10 @@ pub struct LinkLedger {
     at: Time,
     pub(crate) last: Vec<LinkStats>,
     pub(crate) queue_max_bytes: Vec<u64>,
+    /// Positions whose counters are told at all.
+    pub(crate) told: Vec<bool>,
+    /// Positions whose samples are recorded.
+    sampled: Vec<bool>,
     /// Positions whose samples are kept, because an expectation names them.
     named: Vec<bool>,
     pub(crate) kept: Vec<LinkSample>,
@@ -28,8 +34,11 @@ impl LinkLedger {
                 named[link.index() * 2 + direction.index()] = true;
             }
         }
+        let (told, sampled) = crowd::positions(plan, &named);
         Self {
             recorder,
+            told,
+            sampled,
             at: Time::ZERO,
             last: vec![LinkStats::default(); positions],
             queue_max_bytes: vec![0; positions],
@@ -41,8 +50,24 @@ impl LinkLedger {
     /// Enters the counters of all links as of `at`, counted since the start: up and down of link
     /// 0, up and down of link 1, … as [`link_counters`] gives them.
     pub fn enter(&mut self, at: Time, links: impl IntoIterator<Item = (LinkStats, QueueLevel)>) {
+        let positions = links.into_iter().enumerate().take(self.last.len());
+        self.enter_some(at, positions.map(|(at, (stats, level))| (at, stats, level)));
+    }
+
+    /// Whose counters are told, by position: hosts that are there for populations of sessions
+    /// alone keep their links to themselves.
+    pub fn told(&self) -> &[bool] {
+        &self.told
+    }
+
+    /// As [`Self::enter`], with positions: what is left out stays as it was.
+    pub fn enter_some(
+        &mut self,
+        at: Time,
+        links: impl IntoIterator<Item = (usize, LinkStats, QueueLevel)>,
+    ) {
         let interval = at.since(self.at);
-        for (position, (stats, level)) in links.into_iter().enumerate().take(self.last.len()) {
+        for (position, stats, level) in links {
             let peak = &mut self.queue_max_bytes[position];
             *peak = level.peak_bytes.max(*peak);
             let last = &self.last[position];
@@ -65,7 +90,9 @@ impl LinkLedger {
                 if self.named[position] {
                     self.kept.push(sample.clone());
                 }
-                self.recorder.link(sample);
+                if self.sampled[position] {
+                    self.recorder.link(sample);
+                }
             }
             self.last[position] = stats;
         }

@@ -7,6 +7,7 @@
 
 mod begin;
 mod capacity;
+mod crowd;
 mod flow;
 mod ledger;
 mod measure;

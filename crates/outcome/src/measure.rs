@@ -4,7 +4,7 @@ use base::{Direction, FlowId, LinkId, Span, Time};
 use lab::expect::{Measure, Metric, Statistic, Subject};
 use lab::plan::Plan;
 use record::run::{Clock, ProgramEnd, RunRecord};
-use record::{Distribution, FlowSample, Histogram, LinkSample};
+use record::{ControlSample, Distribution, FlowSample, Histogram, LinkSample};
 
 use crate::capacity;
 use crate::flow::FlowResult;
@@ -16,6 +16,7 @@ pub(crate) struct Measured<'a> {
     pub(crate) results: &'a [FlowResult],
     pub(crate) flow_samples: &'a [FlowSample],
     pub(crate) link_samples: &'a [LinkSample],
+    pub(crate) control: &'a [ControlSample],
     pub(crate) ended: Time,
 }
 
@@ -38,6 +39,7 @@ impl Measured<'_> {
                     _ => None,
                 }
             }
+            Subject::Control => self.control(metric),
             Subject::Run => match metric.measure {
                 // Nothing is late on a clock that waits.
                 Measure::Lateness if self.record.clock == Clock::Virtual => Some(0.0),
@@ -52,6 +54,22 @@ impl Measured<'_> {
                 _ => None,
             },
         }
+    }
+
+    fn control(&self, metric: &Metric) -> Option<f64> {
+        if metric.measure == Measure::Convergence {
+            return Some(self.record.control.as_ref()?.convergence_s? * 1e9);
+        }
+        let (from, to) = self.window(metric);
+        let samples =
+            self.control.iter().filter(|sample| within(sample.at, sample.interval, from, to));
+        let values = samples.filter_map(|sample| match metric.measure {
+            Measure::Error => sample.source.map(|errors| errors.mean_abs),
+            Measure::Over => sample.over,
+            Measure::Queue => Some(sample.queue_max_bytes.count() as f64),
+            _ => None,
+        });
+        statistic(values.collect(), metric.statistic)
     }
 
     fn window(&self, metric: &Metric) -> (Time, Time) {

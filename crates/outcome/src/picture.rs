@@ -2,14 +2,29 @@
 
 use base::Direction;
 use fabric::{Discipline, LinkConfig, Loss, QueueLimit, Rate};
-use lab::plan::{Plan, Role};
+use lab::plan::{Link, Node, Plan, Role};
 use record::run::{NodeRole, Topology, TopologyLink, TopologyNode};
 
-/// The picture of a plan's network; the same for the same seed.
+use crate::crowd::crowd;
+
+/// The picture of a plan's network; the same for the same seed. Hosts that are there for
+/// populations of sessions alone are left out.
 pub fn topology(plan: &Plan) -> Topology {
-    let links: Vec<[u32; 2]> = plan.links.iter().map(|link| link.ends.map(|end| end.0)).collect();
-    let places = topology::layout::place(plan.nodes.len(), &links, plan.seed);
-    let nodes = plan.nodes.iter().zip(places).map(|(node, [x, y])| TopologyNode {
+    let crowd = crowd(plan);
+    let mut numbers = vec![0; plan.nodes.len()];
+    let shown: Vec<&Node> =
+        plan.nodes.iter().zip(&crowd).filter(|(_, crowd)| !**crowd).map(|(node, _)| node).collect();
+    let mut next = 0;
+    for (number, crowd) in numbers.iter_mut().zip(&crowd) {
+        *number = next;
+        next += u32::from(!crowd);
+    }
+    let told: Vec<&Link> =
+        plan.links.iter().filter(|link| link.ends.iter().all(|end| !crowd[end.index()])).collect();
+    let links: Vec<[u32; 2]> =
+        told.iter().map(|link| link.ends.map(|end| numbers[end.index()])).collect();
+    let places = topology::layout::place(shown.len(), &links, plan.seed);
+    let nodes = shown.into_iter().zip(places).map(|(node, [x, y])| TopologyNode {
         name: node.name.clone(),
         role: match node.kind {
             Role::Host => NodeRole::Host,
@@ -20,7 +35,7 @@ pub fn topology(plan: &Plan) -> Topology {
         y,
         addresses: addresses(plan, node),
     });
-    let links = plan.links.iter().map(|link| {
+    let links = told.into_iter().map(|link| {
         let both = |pick: fn(&LinkConfig) -> String| {
             Direction::BOTH.map(|direction| pick(&link.directions[direction.index()]))
         };

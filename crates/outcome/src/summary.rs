@@ -8,7 +8,7 @@ use lab::plan::{Plan, Traffic};
 use record::run::{
     Clock, ExpectationRecord, FlowSummary, LinkSummary, Outcome, Slowdown, Status, Verdict,
 };
-use record::{DropReason, Histogram, RunRecord};
+use record::{ControlSample, DropReason, Histogram, RunRecord};
 
 use crate::flow::{self, FlowResult, Transfers};
 use crate::ledger::{FlowLedger, LinkLedger};
@@ -28,6 +28,8 @@ pub struct Ended<'a> {
     pub links: &'a LinkLedger,
     /// Samples of flows that expectations name.
     pub flows: &'a FlowLedger,
+    /// How rate control did at each sample; empty without it.
+    pub control: &'a [ControlSample],
     /// How long packets waited, in the order of [`LinkLedger`]; links beyond it say nothing.
     pub queue_delays: &'a [Histogram],
 }
@@ -50,6 +52,7 @@ pub fn complete(record: &mut RunRecord, ended: &Ended<'_>) {
         results: ended.results,
         flow_samples: &ended.flows.kept,
         link_samples: &ended.links.kept,
+        control: ended.control,
         ended: ended.at,
     };
     let check = |expectation: &expect::Expectation| {
@@ -89,6 +92,9 @@ fn links(ended: &Ended<'_>) -> Vec<LinkSummary> {
     let seconds = ended.at.as_secs_f64().max(1e-9);
     let mut summaries = Vec::with_capacity(plan.links.len() * 2);
     for (at, stats) in ended.links.last.iter().enumerate() {
+        if !ended.links.told[at] {
+            continue;
+        }
         let (link, direction) = (LinkId::at(at / 2), Direction::BOTH[at % 2]);
         let config = &plan.links[link.index()];
         let name = |end: usize| plan.nodes[config.ends[end].index()].name.clone();

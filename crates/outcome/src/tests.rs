@@ -65,7 +65,10 @@ fn transfers(plan: &Plan) -> RunRecord {
     };
     let mut record = begin(plan, start);
     let (at, results, links, flows) = (second(10), &results, &links, &flows);
-    complete(&mut record, &Ended { plan, at, results, links, flows, queue_delays: &[] });
+    complete(
+        &mut record,
+        &Ended { plan, at, results, links, flows, control: &[], queue_delays: &[] },
+    );
     record
 }
 

@@ -107,9 +107,9 @@ pub struct State {
 }
 
 /// A rate control protocol.
-pub trait RateController: Sized {
+pub trait RateController: Sized + 'static {
     /// What its control packets carry.
-    type Packet: Copy + Debug;
+    type Packet: Copy + Debug + 'static;
     /// Its source.
     type Source: Source<Self::Packet>;
     /// Its link.

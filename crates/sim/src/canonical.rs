@@ -111,6 +111,17 @@ impl Canonical {
             (flow.from, flow.to) = (numbers.node(flow.from), numbers.node(flow.to));
         }
         specs.sort_by(|a, b| a.name.cmp(&b.name));
+        for population in &mut sorted.sessions {
+            for session in &mut population.sessions {
+                session.from = numbers.node(session.from);
+                session.to = numbers.node(session.to);
+            }
+        }
+        sorted.sessions.sort_by(|a, b| a.name.cmp(&b.name));
+        if let Some(control) = &mut sorted.control {
+            control.access.iter_mut().for_each(|router| *router = numbers.node(*router));
+            control.access.sort_unstable();
+        }
         sorted.nodes = numbers.nodes.apply(&plan.nodes);
         sorted.links = numbers.links.apply(&plan.links);
         for node in &mut sorted.nodes {

@@ -1,17 +1,19 @@
 //! The engine that a plan's model asks for.
 
 use base::Time;
-use fabric::{LinkStats, QueueLevel, Share};
+use fabric::Share;
 use lab::plan::{Event, Model, Plan};
-use outcome::FlowResult;
-use record::{FlowSample, Histogram, Transfer};
+use outcome::{FlowResult, LinkLedger};
+use record::run::RateControl;
+use record::{ControlSample, FlowSample, Histogram, SessionRow, Transfer};
 
-use crate::{Result, Simulation, fluid};
+use crate::{Result, Simulation, fluid, sessions};
 
-/// A plan on the virtual clock, by packets or by rates.
+/// A plan on the virtual clock: by packets, by rates, or as sessions under rate control.
 pub(crate) enum Clockwork {
     Packets(Box<Simulation>),
     Rates(Box<fluid::Simulation>),
+    Sessions(sessions::Simulation),
 }
 
 /// Calls a method of whichever engine there is.
@@ -20,12 +22,16 @@ macro_rules! engine {
         match $self {
             Clockwork::Packets($engine) => $call,
             Clockwork::Rates($engine) => $call,
+            Clockwork::Sessions($engine) => $call,
         }
     };
 }
 
 impl Clockwork {
     pub(crate) fn try_new(plan: &Plan) -> Result<Self> {
+        if sessions::all_controlled(plan) {
+            return Ok(Self::Sessions(sessions::Simulation::try_new(plan)?));
+        }
         match plan.model {
             Model::Hop | Model::Collapsed(_) => {
                 Ok(Self::Packets(Box::new(Simulation::try_new(plan)?)))
@@ -62,12 +68,58 @@ impl Clockwork {
         engine!(self, engine => engine.memory())
     }
 
-    pub(crate) fn link_counters(&mut self) -> Vec<(LinkStats, QueueLevel)> {
-        engine!(self, engine => engine.link_counters())
+    /// Enters the counters of links as of now. Peaks begin anew.
+    pub(crate) fn enter_links(&mut self, ledger: &mut LinkLedger) {
+        let now = self.now();
+        match self {
+            Self::Packets(engine) => ledger.enter(now, engine.link_counters()),
+            Self::Rates(engine) => ledger.enter(now, engine.link_counters()),
+            Self::Sessions(engine) => {
+                let mut levels = Vec::new();
+                engine.levels(ledger.told(), |at, stats, level| levels.push((at, stats, level)));
+                ledger.enter_some(now, levels);
+            }
+        }
     }
 
     pub(crate) fn queue_delays(&mut self) -> Vec<Histogram> {
-        engine!(self, engine => engine.queue_delays())
+        match self {
+            Self::Packets(engine) => engine.queue_delays(),
+            Self::Rates(engine) => engine.queue_delays(),
+            Self::Sessions(_) => Vec::new(),
+        }
+    }
+
+    /// How rate control did since the last call, as of the last [`Self::enter_links`].
+    pub(crate) fn judge(&mut self) -> Option<ControlSample> {
+        match self {
+            Self::Sessions(engine) => engine.judge(),
+            Self::Packets(_) | Self::Rates(_) => None,
+        }
+    }
+
+    /// What rate control came to, with a row for each session and the names that they refer to.
+    pub(crate) fn control(&self) -> Option<(RateControl, Vec<String>, Vec<SessionRow>)> {
+        match self {
+            Self::Sessions(engine) => {
+                let (names, rows) = engine.sessions();
+                Some((engine.summary(), names, rows))
+            }
+            Self::Packets(_) | Self::Rates(_) => None,
+        }
+    }
+
+    /// What a reader of the results should know.
+    pub(crate) fn warnings(&self, plan: &Plan) -> Vec<String> {
+        let Self::Sessions(engine) = self else { return Vec::new() };
+        let warn = |(link, by): (base::LinkId, base::Bytes)| {
+            let name = &plan.links[link.index()].name;
+            format!(
+                "queues are unlimited under rate control: that of link `{name}` was longer than \
+                 the lab's limit by {by}"
+            )
+        };
+        engine.exceeded().map(warn).into_iter().collect()
     }
 
     pub(crate) fn sample(&mut self, sink: &mut dyn FnMut(FlowSample)) {
@@ -78,16 +130,24 @@ impl Clockwork {
     pub(crate) fn shares(&self) -> Vec<Share> {
         match self {
             Self::Packets(engine) => engine.shares(),
-            Self::Rates(_) => Vec::new(),
+            Self::Rates(_) | Self::Sessions(_) => Vec::new(),
         }
     }
 
     pub(crate) fn transfers(&mut self, sink: &mut dyn FnMut(Transfer)) {
-        engine!(self, engine => engine.transfers().for_each(sink));
+        match self {
+            Self::Packets(engine) => engine.transfers().for_each(sink),
+            Self::Rates(engine) => engine.transfers().for_each(sink),
+            Self::Sessions(_) => {}
+        }
     }
 
     pub(crate) fn happened(&mut self, sink: &mut dyn FnMut(Event)) {
-        engine!(self, engine => engine.happened().for_each(sink));
+        match self {
+            Self::Packets(engine) => engine.happened().for_each(sink),
+            Self::Rates(engine) => engine.happened().for_each(sink),
+            Self::Sessions(engine) => engine.happened(sink),
+        }
     }
 
     pub(crate) fn stop(&mut self) {

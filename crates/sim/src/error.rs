@@ -46,6 +46,15 @@ pub enum Error {
         /// What stands in the way.
         why: String,
     },
+    /// Rate-controlled sessions can't run over the lab's network.
+    #[error("rate-controlled sessions can't run here: {why}")]
+    Sessions {
+        /// What stands in the way.
+        why: String,
+    },
+    /// The rate control protocol refuses what the lab gives it.
+    #[error("rate control: {0}")]
+    RateControl(#[from] ratecontrol::Error),
     /// The network can't be built.
     #[error(transparent)]
     Fabric(#[from] fabric::Error),

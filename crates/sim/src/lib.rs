@@ -27,6 +27,7 @@ mod given;
 mod net;
 mod replay;
 pub mod run;
+pub mod sessions;
 pub mod sweep;
 
 pub use engine::Simulation;

@@ -8,7 +8,7 @@ use base::{Bytes, Span, Time};
 use lab::plan::{MirrorTarget, Model, Plan};
 use outcome::{Ended, FlowLedger, LinkLedger, ShareLedger, Start};
 use record::run::{Clock, Engine, EventRecord, RunRecord, Simulation as Took, Status};
-use record::{Level, Recorder, RecorderHandle, RecorderOptions, RunFolder};
+use record::{ControlSample, Level, Recorder, RecorderHandle, RecorderOptions, RunFolder};
 
 use crate::clockwork::Clockwork;
 use crate::{Error, Result};
@@ -95,6 +95,7 @@ pub fn run(
         links: LinkLedger::new(plan, recorder.handle()),
         shares: ShareLedger::new(plan, recorder.handle()),
         flows: FlowLedger::new(plan),
+        control: Vec::new(),
         events: Vec::new(),
         started: Instant::now(),
         next_news: NEWS,
@@ -122,6 +123,7 @@ struct Running<'a> {
     links: LinkLedger,
     shares: ShareLedger,
     flows: FlowLedger,
+    control: Vec<ControlSample>,
     events: Vec<EventRecord>,
     started: Instant,
     next_news: Duration,
@@ -180,7 +182,7 @@ impl Running<'_> {
 
     fn sample(&mut self) {
         let now = self.engine.now();
-        self.links.enter(now, self.engine.link_counters());
+        self.engine.enter_links(&mut self.links);
         self.shares.enter(now, self.engine.shares());
         let (handle, flows) = (&self.handle, &mut self.flows);
         self.engine.sample(&mut |sample| {
@@ -188,6 +190,10 @@ impl Running<'_> {
             handle.flow(sample);
         });
         self.engine.transfers(&mut |transfer| handle.transfer(transfer));
+        if let Some(sample) = self.engine.judge() {
+            self.handle.control(sample);
+            self.control.push(sample);
+        }
         let events = &mut self.events;
         self.engine.happened(&mut |event| {
             handle.log(event.at, Level::Info, "event", &event.text);
@@ -237,6 +243,11 @@ impl Running<'_> {
         });
         record.events = std::mem::take(&mut self.events);
         record.warnings = ignored(self.plan);
+        record.warnings.extend(self.engine.warnings(self.plan));
+        if let Some((control, names, rows)) = self.engine.control() {
+            record.control = Some(control);
+            self.handle.sessions(names, rows);
+        }
         record.status = match &end {
             End::Complete => Status::Finished,
             End::Interrupted => Status::Interrupted,
@@ -262,6 +273,7 @@ impl Running<'_> {
                 results: &results,
                 links: &self.links,
                 flows: &self.flows,
+                control: &self.control,
                 queue_delays: &queue_delays,
             },
         );

@@ -453,6 +453,7 @@ impl Running {
             results: &results,
             links: &self.ledger,
             flows: &self.flow_ledger,
+            control: &[],
             queue_delays: &report.queue_delays,
         };
         outcome::complete(&mut record, &ended);

@@ -1,0 +1,151 @@
+//! Events of the lab: links that change, fail and return, and sessions that find other ways.
+
+use base::{LinkId, NodeId};
+use lab::plan::{Action, Plan};
+use outcome::Outcome;
+use ratecontrol::RateController;
+
+use super::Play;
+use crate::sessions::cast::{NEVER, NONE, State};
+use crate::sessions::wires::wire;
+
+impl<R: RateController> Play<R> {
+    /// What is due of the lab's events.
+    pub(super) fn change(&mut self) {
+        let now = self.driver.net.now();
+        let Some(plan) = self.plan.clone() else { return };
+        while self.events.front().is_some_and(|event| event.at <= now) {
+            let Some(event) = self.events.pop_front() else { break };
+            self.changes += 1;
+            self.apply(&plan, &event.action);
+            self.happened.push(event);
+        }
+        if let Some(event) = self.events.front() {
+            self.driver.wake_for_change(event.at);
+        }
+    }
+
+    fn apply(&mut self, plan: &Plan, action: &Action) {
+        match action {
+            Action::Set { link, direction, config } => {
+                let name = &plan.links[link.index()].name;
+                // All were looked at before the run.
+                let Ok(new) = wire(name, config) else { return };
+                let directed = (2 * link.index() + direction.index()) as u32;
+                let old = std::mem::replace(&mut self.wires[directed as usize], new);
+                self.driver.net.set_link(directed, &new);
+                if new.rate != old.rate {
+                    let place = self.driver.place(directed);
+                    if place != NONE {
+                        self.tally.last_change = self.driver.net.now();
+                        self.oracle.set_capacity(place, super::oracle_capacity(new.rate));
+                        self.driver.set_capacity(directed, new.rate);
+                    }
+                }
+            }
+            Action::LinkDown(link) => self.serve(plan, &[*link], false),
+            Action::LinkUp(link) => self.serve(plan, &[*link], true),
+            Action::NodeDown(node) => {
+                self.node_up[node.index()] = false;
+                self.serve(plan, &links_of(plan, *node), false);
+            }
+            Action::NodeUp(node) => {
+                self.node_up[node.index()] = true;
+                self.serve(plan, &links_of(plan, *node), true);
+            }
+            Action::FlowStart(flow) => self.start_flow(flow.index()),
+            Action::FlowStop(flow) => {
+                self.leave((self.cast.flows + flow.index()) as u32, Outcome::Stopped);
+            }
+            Action::Stop(_) | Action::Kill(_) | Action::Start(_) => {}
+        }
+    }
+
+    /// Links go out of service or come back; one whose end is down stays out.
+    fn serve(&mut self, plan: &Plan, links: &[LinkId], up: bool) {
+        for link in links {
+            let ends = plan.links[link.index()].ends;
+            let up = up && ends.iter().all(|end| self.node_up[end.index()]);
+            if self.up[link.index()] != up {
+                self.up[link.index()] = up;
+                self.driver.net.set_up(*link, up);
+            }
+        }
+        self.reroute(plan, up);
+    }
+
+    /// Finds new paths: for whoever has lost his, and where something came back, for all. The old
+    /// path is left in order as far as packets still get through; what they do not reach keeps
+    /// what it had counted, until the protocol finds out, if it does.
+    fn reroute(&mut self, plan: &Plan, all: bool) {
+        let lost = |member: u32| {
+            let run = self.cast.members[member as usize].run;
+            let path = if run == NONE { &[] } else { self.driver.net.path(run) };
+            path.is_empty() || path.iter().any(|link| !self.up[*link as usize / 2])
+        };
+        let seeking: Vec<u32> = (0..self.cast.members.len() as u32)
+            .filter(|member| self.cast.members[*member as usize].state != State::Left)
+            .filter(|member| all || lost(*member))
+            .collect();
+        if seeking.is_empty() {
+            return;
+        }
+        let found = self.paths(plan, &self.up, &seeking);
+        for (member, path) in seeking.iter().zip(found.iter()) {
+            self.move_to(*member, path);
+        }
+    }
+
+    /// A member goes on over another path, or waits for one.
+    fn move_to(&mut self, member: u32, path: &[u32]) {
+        let entry = &self.cast.members[member as usize];
+        let (run, state) = (entry.run, entry.state);
+        let old = if run == NONE { &[] } else { self.driver.net.path(run) };
+        if old == path {
+            return;
+        }
+        // What the old path loses on the way is not sent again.
+        let left = if run == NONE { None } else { self.driver.net.left(run) };
+        if state == State::Present {
+            self.exit(member);
+        }
+        self.cast.members[member as usize].run = NONE;
+        if !path.is_empty() {
+            // It is as long and over such links as others; what is refused stays without a path.
+            if let Ok(run) = self.give_path(member, path)
+                && let Some(left) = left
+            {
+                self.driver.net.set_amount(run, left);
+            }
+        }
+        if state == State::Present {
+            self.tally.rerouted += u64::from(run != NONE);
+            self.enter(member);
+        }
+    }
+
+    /// A flow that has ended, or not begun, starts.
+    fn start_flow(&mut self, flow: usize) {
+        let member = (self.cast.flows + flow) as u32;
+        let Some(entry) = self.cast.members.get_mut(member as usize) else { return };
+        let (state, run) = (entry.state, entry.run);
+        if state == State::Left {
+            // Its old run stays with the protocol until that has done with it.
+            entry.state = State::Waiting;
+            entry.leave = NEVER;
+            entry.completed = NEVER;
+            entry.start = self.driver.net.now().as_nanos();
+            self.unfinished += 1;
+            if run != NONE {
+                let path = self.driver.net.path(run).to_vec();
+                let _ = self.give_path(member, &path);
+            }
+        }
+        self.join(member);
+    }
+}
+
+fn links_of(plan: &Plan, node: NodeId) -> Vec<LinkId> {
+    let ifaces = &plan.nodes[node.index()].ifaces;
+    ifaces.iter().map(|iface| plan.ifaces[iface.index()].link).collect()
+}
