@@ -42,6 +42,12 @@ impl<V> SessionTable<V> {
     }
 
     /// What is known about a session.
+    pub(crate) fn get(&self, session: u32) -> Option<&V> {
+        let place = self.place(session)?;
+        Some(&self.entries[place].1)
+    }
+
+    /// The same, to be changed.
     pub(crate) fn get_mut(&mut self, session: u32) -> Option<&mut V> {
         let place = self.place(session)?;
         Some(&mut self.entries[place].1)
@@ -152,8 +158,7 @@ impl<V> SessionTable<V> {
         if self.entries.capacity() > 4 * len.max(1) || len == 0 {
             self.entries.shrink_to(2 * len);
         }
-        if self.index.is_empty() {
-        } else if len <= SCANNED / 2 {
+        if len <= SCANNED / 2 {
             self.index = Vec::new();
         } else if self.index.len() > 16 * len {
             self.rebuild(4 * len);

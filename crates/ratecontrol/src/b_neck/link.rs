@@ -35,7 +35,7 @@ pub struct BNeckLink {
     sessions: SessionTable<Standing>,
     /// F. Each is below the share, so their sum is at most C.
     free: RateOrder,
-    /// Σ_F λ, bit/s.
+    /// The sum of their rates, bit/s.
     taken: u64,
     /// The idle ones of R; none is above the share.
     idle: RateOrder,
@@ -50,6 +50,12 @@ impl BNeckLink {
             taken: 0,
             idle: RateOrder::default(),
         })
+    }
+
+    /// Whether it knows no session.
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.sessions.len() + self.free.len() + self.idle.len() == 0 && self.taken == 0
     }
 
     /// |R|.
@@ -172,10 +178,11 @@ impl BNeckLink {
         self.idle.insert(rate, visit.session.0);
         if self.is_bottleneck() {
             *verdict = Verdict::Bottleneck;
-            for (session, standing) in self.sessions.iter() {
-                if !standing.free && session != visit.session.0 {
+            // All of R is idle.
+            for session in self.idle.sessions().filter(|idle| *idle != visit.session.0) {
+                if let Some(other) = self.sessions.get(session) {
                     let to = SessionId(session);
-                    out.send(to, standing.hop, Towards::Source, BNeckPacket::Bottleneck);
+                    out.send(to, other.hop, Towards::Source, BNeckPacket::Bottleneck);
                 }
             }
         }
@@ -205,7 +212,7 @@ impl BNeckLink {
         out: &mut Outbox<BNeckPacket>,
     ) -> Fate {
         let share = self.share();
-        let Some(standing) = self.sessions.get_mut(session).copied() else {
+        let Some(standing) = self.sessions.get(session).copied() else {
             return Fate::Absorb;
         };
         if standing.phase != Phase::Idle {
@@ -258,7 +265,7 @@ impl Link<BNeckPacket> for BNeckLink {
             }
             (Towards::Destination, BNeckPacket::Probe { rate, limiter }) => {
                 // Only a join brings a session to the link.
-                if self.sessions.get_mut(session).is_none() {
+                if self.sessions.get(session).is_none() {
                     return Fate::Absorb;
                 }
                 self.probe(visit, rate, limiter, out);
@@ -276,7 +283,7 @@ impl Link<BNeckPacket> for BNeckLink {
             }
             (Towards::Source, BNeckPacket::Update) => self.update(session),
             (Towards::Source, BNeckPacket::Bottleneck) => {
-                match self.sessions.get_mut(session).map(|standing| standing.phase) {
+                match self.sessions.get(session).map(|standing| standing.phase) {
                     Some(Phase::Idle) => Fate::Forward,
                     _ => Fate::Absorb,
                 }

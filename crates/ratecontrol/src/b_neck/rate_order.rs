@@ -36,6 +36,11 @@ impl RateOrder {
         self.runs.last()?.last().copied()
     }
 
+    /// All sessions, smallest rate first.
+    pub(super) fn sessions(&self) -> impl Iterator<Item = u32> {
+        self.runs.iter().flatten().map(|entry| entry.1)
+    }
+
     /// The run that holds, or would hold, an entry.
     fn run(&self, entry: (u64, u32)) -> usize {
         self.runs.partition_point(|run| run[0] <= entry).saturating_sub(1)
@@ -84,7 +89,7 @@ impl RateOrder {
     /// for them, stay in proportion to the sessions.
     fn join_runs(&mut self, at: usize) {
         let len = self.runs[at].len();
-        if len > 0 && len >= LONGEST / 4 {
+        if len >= LONGEST / 4 {
             return;
         }
         let room = |run: Option<&Vec<_>>| run.is_some_and(|run| run.len() + len <= LONGEST / 2);

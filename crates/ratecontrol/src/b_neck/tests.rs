@@ -1,8 +1,11 @@
-use base::{Bandwidth, Span, Time};
+use base::{Bandwidth, RandomStream, Span, Time};
 
-use super::BNeck;
+use super::{BNeck, BNeckPacket, Limiter};
 use crate::exchange::{Exchange, Wire};
-use crate::{Link as _, Outbox, RateController as _, SessionId, Settings, Source as _};
+use crate::trial::{SLACK, Step, TOLERANCE, Trial};
+use crate::{
+    Fate, Link as _, Outbox, RateController as _, SessionId, Settings, Source as _, Towards, Visit,
+};
 
 const MILLI: u64 = 1_000_000;
 
@@ -62,6 +65,87 @@ fn joins_leaves_and_changes_are_heard_of() {
     exchange.change(exchange.now(), short, NO_LIMIT).unwrap();
     rest(&mut exchange);
     assert_eq!(rates(&exchange), [50]);
+}
+
+fn assert_fair(exchange: &Exchange<BNeck>, seed: u64) {
+    for (id, fair) in exchange.fair_rates() {
+        let rate = exchange.rate(id).unwrap().bits_per_sec() as f64;
+        let off = (rate - fair).abs();
+        assert!(off <= TOLERANCE * fair + SLACK, "seed {seed}, {id:?}: {rate}, not {fair}");
+    }
+}
+
+#[test]
+fn random_networks_come_to_rest_at_the_oracles_rates() {
+    let instances = if cfg!(debug_assertions) { 400 } else { 10_000 };
+    let (mut packets, mut most, mut sessions) = (0, 0.0_f64, 0);
+    for seed in 0..instances {
+        let trial = Trial::draw(seed);
+        let mut exchange: Exchange<BNeck> = trial.exchange().unwrap();
+        exchange.run_until(trial.settled()).unwrap();
+        rest(&mut exchange);
+        assert_fair(&exchange, seed);
+        let sent = exchange.counters().packets;
+        packets += sent;
+        let joins = trial.steps.iter().filter(|(_, step)| matches!(step, Step::Join { .. }));
+        let joined = joins.count() as u64;
+        sessions += joined;
+        most = most.max(sent as f64 / joined as f64);
+
+        let present: Vec<SessionId> = exchange.present().collect();
+        for id in present {
+            exchange.leave(exchange.now(), id).unwrap();
+        }
+        rest(&mut exchange);
+        for link in 0..exchange.links() as u32 {
+            assert!(exchange.link(link).unwrap().is_empty(), "seed {seed}, link {link}");
+        }
+    }
+    let each = packets as f64 / sessions as f64;
+    eprintln!(
+        "{instances} instances, {sessions} sessions: {each:.1} packets a session until rest, \
+         {most:.1} in the worst instance"
+    );
+}
+
+#[test]
+fn capacities_that_change_while_packets_travel() {
+    let instances = if cfg!(debug_assertions) { 100 } else { 5_000 };
+    for seed in 0..instances {
+        let trial = Trial::draw(seed);
+        let mut exchange: Exchange<BNeck> = trial.exchange().unwrap();
+        let mut dice = RandomStream::new(seed, "capacities");
+        for step in 1..=8 {
+            let at = trial.settled().as_nanos() / 8 * step;
+            exchange.run_until(Time::from_nanos(at)).unwrap();
+            let link = dice.below(exchange.links() as u64) as usize;
+            let old = trial.wires[link].capacity.bits_per_sec();
+            let new = Bandwidth::from_bits_per_sec((old / 8).max(1) * (1 + dice.below(16)));
+            exchange.set_capacity(link as u32, new).unwrap();
+        }
+        exchange.run_until(trial.settled()).unwrap();
+        rest(&mut exchange);
+        assert_fair(&exchange, seed);
+    }
+}
+
+#[test]
+fn a_million_joins_at_one_instant() {
+    let protocol = BNeck::try_new(&Settings::default()).unwrap();
+    let mut link = protocol.link(Bandwidth::from_bits_per_sec(1 << 56)).unwrap();
+    let mut out = Outbox::default();
+    let mut offer = 0;
+    for session in 0..1_000_000 {
+        let visit = Visit { session: SessionId(session), hop: 0, towards: Towards::Destination };
+        let mut packet = BNeckPacket::Join { rate: 1 << 56, limiter: Limiter::Demand };
+        assert_eq!(link.visit(Time::ZERO, visit, &mut packet, &mut out), Fate::Forward);
+        if let BNeckPacket::Join { rate, .. } = packet {
+            offer = rate;
+        }
+    }
+    assert_eq!(offer, (1 << 56) / 1_000_000);
+    assert!(out.is_empty());
+    assert!(link.state().bytes <= 64 * 1_000_000);
 }
 
 #[test]

@@ -80,7 +80,7 @@ impl BfyzLink {
 
     /// Down: lowers the rate to the offer.
     fn probe(&mut self, session: u32, packet: &mut BfyzPacket) -> Fate {
-        let Some(record) = self.records.get_mut(session).copied() else {
+        let Some(record) = self.records.get(session).copied() else {
             return Fate::Absorb;
         };
         let offer = self.offer(record);
@@ -95,7 +95,7 @@ impl BfyzLink {
 
     /// Up: learns what the session got.
     fn ack(&mut self, session: u32, rate: u64) -> Fate {
-        let Some(record) = self.records.get_mut(session).copied() else {
+        let Some(record) = self.records.get(session).copied() else {
             return Fate::Absorb;
         };
         let offer = self.offer(record);

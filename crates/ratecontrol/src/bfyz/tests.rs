@@ -1,8 +1,11 @@
 use base::{Bandwidth, Span, Time};
 
-use super::Bfyz;
+use super::{Bfyz, BfyzPacket, Kind};
 use crate::exchange::{Exchange, Wire};
-use crate::{Link as _, Outbox, RateController as _, SessionId, Settings, Source as _};
+use crate::trial::Trial;
+use crate::{
+    Fate, Link as _, Outbox, RateController as _, SessionId, Settings, Source as _, Towards, Visit,
+};
 
 const NO_LIMIT: Bandwidth = Bandwidth::from_bits_per_sec(u64::MAX);
 
@@ -48,6 +51,25 @@ fn joins_leaves_and_changes_are_found_out() {
 }
 
 #[test]
+fn random_networks_reach_the_oracles_rates() {
+    let instances = if cfg!(debug_assertions) { 200 } else { 3_000 };
+    let (mut rounds, mut trips) = (Vec::new(), Vec::new());
+    for seed in 0..instances {
+        let outcome = Trial::draw(seed).run::<Bfyz>().unwrap();
+        assert!(outcome.right, "seed {seed}: {outcome:?}");
+        rounds.push(outcome.rounds);
+        trips.push(outcome.round_trips);
+    }
+    rounds.sort_unstable();
+    trips.sort_by(f64::total_cmp);
+    let (half, last) = (rounds.len() / 2, rounds.len() - 1);
+    eprintln!(
+        "{instances} instances: {} rounds in the median, {} at most; {:.1} round trips, {:.1}",
+        rounds[half], rounds[last], trips[half], trips[last]
+    );
+}
+
+#[test]
 fn cells_take_their_share_of_the_rate() {
     let mut exchange = exchange(&[10_000_000]);
     exchange.join(Time::ZERO, &[0], NO_LIMIT).unwrap();
@@ -89,6 +111,22 @@ fn memory_is_linear_in_the_sessions() {
         let each = state.bytes as f64 / sessions as f64;
         assert!((16.0..66.0).contains(&each), "{each} B a session for {sessions}");
     }
+}
+
+#[test]
+fn a_million_joins_at_one_instant() {
+    let protocol = Bfyz::try_new(&Settings::default()).unwrap();
+    let mut link = protocol.link(Bandwidth::from_bits_per_sec(1 << 56)).unwrap();
+    let mut out = Outbox::default();
+    let mut packet = BfyzPacket { kind: Kind::Join, rate: 0 };
+    for session in 0..1_000_000 {
+        packet.rate = 1 << 56;
+        let visit = Visit { session: SessionId(session), hop: 0, towards: Towards::Destination };
+        assert_eq!(link.visit(Time::ZERO, visit, &mut packet, &mut out), Fate::Forward);
+    }
+    assert_eq!(packet.rate, (1 << 56) / 1_000_000);
+    assert!(out.is_empty());
+    assert!(link.state().bytes <= 64 * 1_000_000);
 }
 
 #[test]

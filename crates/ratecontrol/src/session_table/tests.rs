@@ -22,8 +22,9 @@ proptest! {
             }
             prop_assert_eq!(table.len(), map.len());
         }
-        for (session, value) in &map {
-            prop_assert_eq!(table.get_mut(*session), Some(&mut value.clone()));
+        for session in (0..200_u32).map(|session| session.wrapping_mul(stride)) {
+            prop_assert_eq!(table.get(session), map.get(&session));
+            prop_assert_eq!(table.get_mut(session), map.get_mut(&session));
         }
         let mut listed: Vec<_> = table.iter().map(|(session, value)| (session, *value)).collect();
         listed.sort_unstable();
