@@ -1,15 +1,18 @@
 //! Runs a protocol on many random instances and compares its rates with the oracle's.
 //!
 //! `cargo run --release -p netarium-ratecontrol --example oracle_trials -- --count 100000
-//! --protocol slbn --first 0`
+//! --protocol slbn --first 0 --pause '10 %'`
 #![allow(clippy::print_stdout)] // what it is for
 
+use base::Ratio;
 use ratecontrol::trial::{Outcome, Trial};
 use ratecontrol::{Protocol, RateController, Visitor};
 
 struct Run {
     first: u64,
     count: u64,
+    /// Instead of what trials have.
+    pause: Option<Ratio>,
 }
 
 struct Tally {
@@ -23,7 +26,9 @@ impl Visitor for Run {
     fn visit<R: RateController>(self) -> Self::Output {
         let mut tally = Tally { outcomes: Vec::new(), failed: Vec::new() };
         for seed in self.first..self.first.saturating_add(self.count) {
-            let outcome = Trial::draw(seed).run::<R>()?;
+            let mut trial = Trial::draw(seed);
+            trial.settings.pause = self.pause.unwrap_or(trial.settings.pause);
+            let outcome = trial.run::<R>()?;
             if !outcome.right {
                 tally.failed.push(seed);
             }
@@ -35,13 +40,14 @@ impl Visitor for Run {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut protocol = Protocol::Slbn;
-    let mut run = Run { first: 0, count: 1_000 };
+    let mut run = Run { first: 0, count: 1_000, pause: None };
     let mut arguments = std::env::args().skip(1);
     while let Some(name) = arguments.next() {
         let value = arguments.next().ok_or("every option takes a value")?;
         match name.as_str() {
             "--count" => run.count = value.parse()?,
             "--first" => run.first = value.parse()?,
+            "--pause" => run.pause = Some(value.parse().map_err(|_| "no share")?),
             "--protocol" => protocol = value.parse().map_err(|()| "no such protocol")?,
             _ => return Err(format!("no option {name}").into()),
         }

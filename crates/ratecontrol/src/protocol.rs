@@ -74,11 +74,11 @@ impl Protocol {
             Self::SlbnLetter => Some(visitor.visit::<crate::slbn::Letter>()),
             Self::SlbnEpochs => Some(visitor.visit::<crate::slbn::Epochs>()),
             Self::CobbGouda => Some(visitor.visit::<crate::cobb_gouda::CobbGouda>()),
+            Self::Erica => Some(visitor.visit::<crate::erica::Erica>()),
+            Self::Rcp => Some(visitor.visit::<crate::rcp::Rcp>()),
+            Self::PiqiRcp => Some(visitor.visit::<crate::piqi_rcp::PiqiRcp>()),
             Self::Bfyz => Some(visitor.visit::<crate::bfyz::Bfyz>()),
             Self::BNeck => Some(visitor.visit::<crate::b_neck::BNeck>()),
-            Self::PiqiRcp => Some(visitor.visit::<crate::piqi_rcp::PiqiRcp>()),
-            Self::Rcp => Some(visitor.visit::<crate::rcp::Rcp>()),
-            Self::Erica => Some(visitor.visit::<crate::erica::Erica>()),
             _ => None,
         }
     }

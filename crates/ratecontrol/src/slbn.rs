@@ -60,6 +60,8 @@ mod form;
 mod link;
 mod packet;
 mod source;
+#[cfg(test)]
+mod tests;
 
 use std::marker::PhantomData;
 

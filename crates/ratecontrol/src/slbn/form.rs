@@ -32,11 +32,11 @@ pub trait Form: sealed::Sealed + Copy + std::fmt::Debug + 'static {
 }
 
 /// To the letter of the figures.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Paper;
 
 /// The form that converges.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrected;
 
 impl Form for Paper {

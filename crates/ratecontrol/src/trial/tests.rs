@@ -1,5 +1,11 @@
-use super::Trial;
-use crate::slbn::Slbn;
+use super::{Outcome, SLACK, Step, TOLERANCE, Trial, is_right};
+use crate::RateController;
+use crate::slbn::{Letter, Slbn};
+use base::Bandwidth;
+
+fn run<R: RateController>(seed: u64) -> Outcome {
+    Trial::draw(seed).run::<R>().unwrap()
+}
 
 #[test]
 fn a_seed_gives_one_trial() {
@@ -7,4 +13,45 @@ fn a_seed_gives_one_trial() {
     assert_eq!(first.steps, second.steps);
     assert_eq!(first.run::<Slbn>(), second.run::<Slbn>());
     assert_ne!(first.steps, Trial::draw(6).steps);
+}
+
+#[test]
+fn trials_are_of_many_kinds() {
+    let trials: Vec<Trial> = (0..400).map(Trial::draw).collect();
+    let has = |kind: fn(&Step) -> bool| {
+        let of = |trial: &&Trial| trial.steps.iter().any(|(_, step)| kind(step));
+        trials.iter().filter(of).count()
+    };
+    assert!(has(|step| matches!(step, Step::Leave { .. })) > 100);
+    assert!(has(|step| matches!(step, Step::Change { .. })) > 100);
+    let joins = |trial: &Trial| {
+        trial.steps.iter().filter(|(_, step)| matches!(step, Step::Join { .. })).count()
+    };
+    let sessions: Vec<usize> = trials.iter().map(joins).collect();
+    assert!(sessions.iter().all(|joins| (2..=200).contains(joins)));
+    assert!(sessions.iter().any(|joins| *joins > 190) && sessions.contains(&2));
+    let equal = |trial: &Trial| trial.wires.iter().all(|wire| wire.delay == trial.wires[0].delay);
+    assert!(trials.iter().filter(|trial| equal(trial)).count() > 100);
+}
+
+#[test]
+fn right_is_within_the_tolerance() {
+    let rate = |off: f64| Some(Bandwidth::from_bits_per_sec((1e12 + off) as u64));
+    let most = 1e12 * TOLERANCE + SLACK;
+    assert!(is_right(rate(most - 1.0), 1e12) && is_right(rate(1.0 - most), 1e12));
+    assert!(!is_right(rate(most + 1.0), 1e12) && !is_right(rate(-1.0 - most), 1e12));
+    assert!(!is_right(None, 1e12));
+}
+
+/// Why the corrected form is needed: small instances on which the letter never becomes right.
+#[test]
+fn the_letter_fails_where_the_corrected_form_does_not() {
+    // Sessions that join with finite demands and change nothing (9); that change them (73, 58);
+    // that have long been right in the corrected form when the last change is made (48).
+    for seed in [9, 48, 58, 73] {
+        assert!(!run::<Letter>(seed).right, "the letter on seed {seed}");
+        assert!(run::<Slbn>(seed).right, "the corrected form on seed {seed}");
+    }
+    let changes = Trial::draw(9).steps.iter().any(|(_, step)| !matches!(step, Step::Join { .. }));
+    assert!(!changes);
 }
