@@ -6,6 +6,7 @@ mod datagrams;
 mod events;
 mod memory;
 mod relay;
+mod sessions;
 mod sharing;
 mod stream;
 
@@ -19,6 +20,7 @@ netarium-bench relay SECONDS (between standard input and standard output)
 netarium-bench events LARGEST (a table: each queue, up to that many pending events)
 netarium-bench event QUEUE INCREMENTS PENDING (one of the table's numbers)
 netarium-bench memory flows|packets COUNT (bytes of each)
+netarium-bench sessions fifo|heap ROUTERS SESSIONS MILLISECONDS (events per second)
 netarium-bench sharing (seconds that the shares of a system on standard input take)";
 
 /// What can go wrong, in words for whoever reads the benchmark's output.
@@ -35,6 +37,9 @@ fn main() -> ExitCode {
         ["events", largest] => events::table(largest),
         ["event", queue, increments, pending] => events::one(queue, increments, pending),
         ["memory", what, count] => memory::each(what, count),
+        ["sessions", engine, routers, sessions, millis] => {
+            sessions::run(engine, routers, sessions, millis)
+        }
         ["sharing"] => sharing::solve(),
         ["relay", seconds] => relay::copy(seconds),
         _ => Err(USAGE.into()),

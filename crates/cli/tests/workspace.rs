@@ -44,7 +44,18 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("cli", &["base", "topology", "lab", "record", "emu", "sim", "report", "reproduce"]),
     (
         "bench",
-        &["base", "fabric", "lab", "ratecontrol", "record", "sharing", "sim", "sys", "transport"],
+        &[
+            "base",
+            "topology",
+            "fabric",
+            "lab",
+            "ratecontrol",
+            "record",
+            "sharing",
+            "sim",
+            "sys",
+            "transport",
+        ],
     ),
 ];
 
