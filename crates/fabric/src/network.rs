@@ -25,7 +25,7 @@ pub enum Output<B> {
         /// When it arrives.
         at: Time,
     },
-    /// A packet is addressed to a router itself.
+    /// A packet is addressed to a router, or to a switch's end of a link, itself.
     Local {
         /// The router.
         node: NodeId,
@@ -330,6 +330,12 @@ impl<B: Clone + 'static> Fabric<B> {
         self.take_tunnel_level(index).unwrap_or_else(|| self.links[index].take_queue_level())
     }
 
+    /// The queue's length now and its peak, which goes on.
+    pub fn queue_level(&mut self, link: LinkId, direction: Direction) -> QueueLevel {
+        let index = self.settle(link, direction);
+        self.links[index].queue_level()
+    }
+
     /// How long the packets that one direction sent had waited in its queue.
     pub fn queue_delays(&mut self, link: LinkId, direction: Direction) -> &QueueDelays {
         self.account_tunnels();
@@ -508,7 +514,8 @@ impl<B: Clone + 'static> Fabric<B> {
             }
             return;
         };
-        if router && self.at[to.index()] == node {
+        // Switches have no addresses, but their own ends of links can be meant.
+        if self.at[to.index()] == node {
             self.put_out(slot, What::Local(node));
             return;
         }

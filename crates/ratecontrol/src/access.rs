@@ -178,6 +178,8 @@ pub struct AccessRouter<K, P> {
     /// Sessions so far.
     joined: u32,
     buffered: u64,
+    /// Packets that wait in all queues.
+    waiting: usize,
     counters: Counters,
 }
 
@@ -199,6 +201,7 @@ impl<K: Copy + Ord, P> AccessRouter<K, P> {
             actions: VecDeque::new(),
             joined: 0,
             buffered: 0,
+            waiting: 0,
             counters: Counters::default(),
         })
     }
@@ -215,7 +218,10 @@ impl<K: Copy + Ord, P> AccessRouter<K, P> {
         let (policy, room) = (self.policy, self.policy.buffer.count() - self.buffered);
         let Some(flow) = self.flow(slot) else { return };
         match flow.enqueue(now, &policy, seen, packet, room) {
-            None => self.buffered += u64::from(seen.bytes),
+            None => {
+                self.buffered += u64::from(seen.bytes);
+                self.waiting += 1;
+            }
             Some(packet) => {
                 self.counters.dropped += 1;
                 self.actions.push_back(Action::Drop(packet));
@@ -296,6 +302,12 @@ impl<K: Copy + Ord, P> AccessRouter<K, P> {
         Bytes::new(self.buffered)
     }
 
+    /// Bytes of memory that records and the packets that wait take.
+    pub fn memory(&self) -> u64 {
+        let packets = self.waiting * size_of::<(Seen, P)>();
+        (self.flows.capacity() * size_of::<Option<Flow<K, P>>>() + packets) as u64
+    }
+
     fn flow(&mut self, slot: u32) -> Option<&mut Flow<K, P>> {
         self.flows.get_mut(slot as usize)?.as_mut()
     }
@@ -363,6 +375,7 @@ impl<K: Copy + Ord, P> AccessRouter<K, P> {
             match flow.step(now, &policy) {
                 Step::Release(bytes, packet) => {
                     self.buffered -= u64::from(bytes);
+                    self.waiting -= 1;
                     self.actions.push_back(Action::Release(packet));
                 }
                 Step::Change(demand) => {

@@ -1,5 +1,6 @@
 //! Applications: what flows do with the network. One kind a file.
 
+mod assigned;
 mod bulk;
 mod paced;
 mod rpc;
@@ -7,7 +8,7 @@ mod transfers;
 
 use std::sync::Arc;
 
-use base::{Bytes, RandomStream, Span, Time};
+use base::{Bandwidth, Bytes, RandomStream, Span, Time};
 use lab::plan::Traffic;
 use outcome::{Ideal, Tally};
 use record::Transfer;
@@ -166,8 +167,9 @@ impl App {
             Traffic::Transfers { sizes, arrivals, count, .. } => {
                 Self::Transfers(Box::new(Transfers::open(scope, sizes, arrivals, *count)))
             }
-            Traffic::Paced { .. } => Self::Paced(Box::new(Paced::open(scope))),
-            Traffic::Controlled { .. } => unreachable!("refused before the run"),
+            Traffic::Paced { .. } | Traffic::Controlled { .. } => {
+                Self::Paced(Box::new(Paced::open(scope)))
+            }
             Traffic::Rpc { .. } => Self::Rpc(Rpc::open(scope)),
         }
     }
@@ -206,9 +208,17 @@ impl App {
     /// The flow's duration is over: send no more.
     pub(crate) fn expire(&mut self, scope: &mut Scope<'_>) -> Progress {
         match self {
-            Self::Paced(app) => app.expire(),
+            Self::Paced(app) => app.expire(scope),
             _ => Progress::Cut(scope.now()),
         }
+    }
+
+    /// Rate control says what data may use; `None`: nothing, for now.
+    pub(crate) fn on_rate(&mut self, now: Time, rate: Option<Bandwidth>) -> Progress {
+        if let Self::Paced(app) = self {
+            app.on_rate(now, rate);
+        }
+        Progress::Going
     }
 
     /// Counts what the connections count.
@@ -234,7 +244,7 @@ impl App {
         match self {
             Self::Bulk(app) => app.close(scope),
             Self::Transfers(app) => app.close(scope),
-            Self::Paced(_) => {}
+            Self::Paced(app) => app.close(scope),
             Self::Rpc(app) => app.close(scope),
         }
     }

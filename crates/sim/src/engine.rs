@@ -10,6 +10,7 @@ use record::{FlowSample, Histogram, Transfer};
 
 use crate::app::News;
 use crate::canonical::Canonical;
+use crate::control::Control;
 use crate::flow::Flow;
 use crate::net::{Body, Net, Shared, Timer};
 use crate::{Error, Result, given};
@@ -53,6 +54,10 @@ impl Simulation {
         for node in sorted.plan.nodes.iter_mut().filter(|node| node.kind == Role::Router) {
             node.fabric = NodeKind::Router;
         }
+        // Those that act for hosts are asked about every packet.
+        for node in sorted.plan.control.iter().flat_map(|control| &control.access) {
+            sorted.plan.nodes[node.index()].fabric = NodeKind::Edge;
+        }
         let (routes, given) = given::flows(&sorted)?;
         let plan = Arc::new(sorted.plan);
         let routes = Arc::new(routes);
@@ -61,6 +66,10 @@ impl Simulation {
         let mut net = Net::new(fabric, routes, legs, plan.seed);
         net.pending = given.iter().filter(|(given, _)| given.spec.is_finite()).count();
         drop(sorted.specs);
+        if let Some(control) = Control::try_new(&plan, &given)? {
+            control.check(&net, &given)?;
+            net.set_control(control);
+        }
         let mut flows: Vec<Flow> = given.into_iter().map(|(given, _)| Flow::new(given)).collect();
         for flow in &mut flows {
             flow.arm(&mut net);
@@ -120,6 +129,7 @@ impl Simulation {
             if arrived {
                 self.net.now = self.net.fabric.now();
                 self.drain();
+                self.inform();
                 continue;
             }
             let at = change.min(timer);
@@ -136,6 +146,7 @@ impl Simulation {
                 self.fire();
             }
             self.drain();
+            self.inform();
         }
         false
     }
@@ -223,12 +234,17 @@ impl Simulation {
     /// Changes of the lab at the present time.
     fn change(&mut self, at: Time) {
         for mut change in self.schedule.changes(at) {
+            self.net.with_control(|control, net| control.on_change(net, &change.what));
             if let What::Service { forwarding, .. } = &mut change.what
                 && let Some(routes) = forwarding.take()
             {
                 self.net.reroute(*routes);
             }
+            let rerouted = matches!(change.what, What::Service { .. });
             change.apply(&mut self.net.fabric);
+            if rerouted {
+                self.net.with_control(Control::reroute);
+            }
         }
         for event in self.schedule.due(at) {
             self.changes += 1;
@@ -265,7 +281,18 @@ impl Simulation {
             Some(Timer::Flow(flow)) => {
                 self.flows[flow as usize].on_timer(&mut self.net, &mut self.transfers);
             }
+            Some(Timer::Control) => {
+                self.net.with_control(Control::on_timer);
+            }
             None => {}
+        }
+    }
+
+    /// Tells controlled flows their new rates.
+    fn inform(&mut self) {
+        while let Some(news) = self.net.with_control(|control, _| control.take_news()) {
+            let Some((flow, rate)) = news else { return };
+            self.flows[flow as usize].on_rate(&mut self.net, &mut self.transfers, rate);
         }
     }
 
@@ -273,6 +300,9 @@ impl Simulation {
     fn drain(&mut self) {
         while let Some(output) = self.net.fabric.poll() {
             match output {
+                Output::Deliver { iface, packet, .. } if self.net.passes(iface, &packet) => {
+                    self.net.with_control(|control, net| control.transit(net, iface, packet));
+                }
                 Output::Deliver { packet, .. } | Output::Local { packet, .. } => {
                     self.deliver(&packet);
                 }
@@ -302,6 +332,9 @@ impl Simulation {
                     self.net.flush(end);
                     self.net.rest(end.connection());
                 }
+            }
+            Body::Control { ticket } => {
+                self.net.with_control(|control, net| control.arrived(net, packet, ticket));
             }
             Body::Datagram { flow, sequence: [low, high] } => {
                 let payload = self.net.payload(flow, packet);

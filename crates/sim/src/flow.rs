@@ -1,6 +1,6 @@
 //! A flow over the whole run: when it runs, what it counts, how it ends.
 
-use base::{Span, Time};
+use base::{Bandwidth, Span, Time};
 use outcome::{Course, FlowResult, Outcome, Tally};
 use record::{FlowSample, Transfer};
 
@@ -147,6 +147,17 @@ impl Flow {
                 self.arm(net);
             }
         }
+    }
+
+    /// Rate control says what a flow's data may use; `None`: nothing, for now.
+    pub(crate) fn on_rate(
+        &mut self,
+        net: &mut Net,
+        transfers: &mut Vec<Transfer>,
+        rate: Option<Bandwidth>,
+    ) {
+        self.call(net, transfers, |app, scope| app.on_rate(scope.net.now, rate));
+        self.arm(net);
     }
 
     /// Gives a running flow its turn and deals with what comes of it.

@@ -137,9 +137,7 @@ impl Place<'_> {
             Traffic::Bulk { streams, .. } if !(1..=MAX_STREAMS).contains(streams) => {
                 self.refuse(format!("it must have 1 to {MAX_STREAMS} streams"))
             }
-            Traffic::Controlled { .. } => {
-                self.refuse("a rate-controlled flow does not run beside others yet")
-            }
+            Traffic::Controlled { packet, .. } => self.check_datagram(there, packet.count()),
             Traffic::Paced { packet, pattern, .. } => {
                 let largest = match pattern {
                     transport::workload::Pattern::Trace(trace) => {
@@ -147,18 +145,22 @@ impl Place<'_> {
                     }
                     _ => packet.count(),
                 };
-                let mtu = self.paths.mtu(self.flow.from, there);
-                let most = mtu.saturating_sub(ip_header(self.flow.family) + UDP_HEADER);
-                if largest > u64::from(most) {
-                    return self.refuse(format!(
-                        "datagrams of {largest} B do not fit its path, which takes {most} B of \
-                         payload; fragments are for the wall clock (`netarium run`)"
-                    ));
-                }
-                Ok(())
+                self.check_datagram(there, largest)
             }
             _ => Ok(()),
         }
+    }
+
+    fn check_datagram(&self, there: IfaceId, largest: u64) -> Result<()> {
+        let mtu = self.paths.mtu(self.flow.from, there);
+        let most = mtu.saturating_sub(ip_header(self.flow.family) + UDP_HEADER);
+        if largest > u64::from(most) {
+            return self.refuse(format!(
+                "datagrams of {largest} B do not fit its path, which takes {most} B of payload; \
+                 fragments are for the wall clock (`netarium run`)"
+            ));
+        }
+        Ok(())
     }
 
     fn config(&self, mut mss: u32) -> Result<Config> {

@@ -19,6 +19,7 @@ mod app;
 mod canonical;
 mod clockwork;
 mod connections;
+mod control;
 mod engine;
 mod error;
 mod flow;

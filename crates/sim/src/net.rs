@@ -9,6 +9,7 @@ use transport::tcp::{Config, Endpoint, Flags, Segment, Statistics};
 
 pub(crate) use crate::connections::State;
 use crate::connections::{Connection, Connections, End};
+use crate::control::{Control, Ticket};
 
 /// Hops that a packet may make.
 const TTL: u8 = 64;
@@ -19,6 +20,9 @@ pub(crate) const UDP_HEADER: u32 = 8;
 /// Marks the timers of flows; the others are those of connections' ends.
 const FLOW: u32 = 1 << 31;
 
+/// Marks the timer of rate control; no lab has so many flows.
+const CONTROL: u32 = u32::MAX;
+
 /// What a packet carries.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Body {
@@ -26,6 +30,8 @@ pub(crate) enum Body {
     Segment { end: EndId, segment: Segment },
     /// A datagram of a flow, by the halves of its number (which keep the alignment at 4).
     Datagram { flow: u32, sequence: [u32; 2] },
+    /// A control packet of explicit rate control, whose contents wait there.
+    Control { ticket: Ticket },
 }
 
 /// One end of a connection: twice the connection's number, plus 1 for the accepting end.
@@ -46,7 +52,12 @@ impl EndId {
         (self.0 & 1) as usize
     }
 
-    const fn peer(self) -> Self {
+    /// What no other end has.
+    pub(crate) const fn number(self) -> u32 {
+        self.0
+    }
+
+    pub(crate) const fn peer(self) -> Self {
         Self(self.0 ^ 1)
     }
 }
@@ -72,6 +83,7 @@ pub(crate) struct Leg {
 pub(crate) enum Timer {
     End(EndId),
     Flow(u32),
+    Control,
 }
 
 /// Forwarding that hosts and the fabric share.
@@ -99,6 +111,7 @@ pub(crate) struct Net {
     pub(crate) fired: u64,
     /// Flows with an end of their own that has not come.
     pub(crate) pending: usize,
+    control: Option<Box<Control>>,
 }
 
 impl Net {
@@ -119,7 +132,40 @@ impl Net {
             opened: 0,
             fired: 0,
             pending: 0,
+            control: None,
         }
+    }
+
+    /// Puts the network under rate control.
+    pub(crate) fn set_control(&mut self, control: Control) {
+        self.control = Some(Box::new(control));
+    }
+
+    /// Rate control, if the lab has it.
+    pub(crate) fn control(&self) -> Option<&Control> {
+        self.control.as_deref()
+    }
+
+    /// Gives rate control its turn, if the lab has it.
+    pub(crate) fn with_control<T>(
+        &mut self,
+        turn: impl FnOnce(&mut Control, &mut Self) -> T,
+    ) -> Option<T> {
+        let mut control = self.control.take()?;
+        let told = turn(&mut control, self);
+        self.control = Some(control);
+        Some(told)
+    }
+
+    /// Whether a packet that has come through an interface is to go on from there: it has reached
+    /// a router that acts for hosts, and is not for the router itself.
+    pub(crate) fn passes(&self, iface: IfaceId, packet: &Packet<Body>) -> bool {
+        self.control.as_ref().is_some_and(|control| control.takes(iface, packet))
+    }
+
+    /// Sets the timer of rate control.
+    pub(crate) fn arm_control(&mut self, at: Time) {
+        self.timers.push(at.max(self.now), CONTROL);
     }
 
     /// Opens a connection of a flow. `hash` tells it from the flow's others.
@@ -239,6 +285,12 @@ impl Net {
         send(&mut self.fabric, self.now, &leg, out, packet);
     }
 
+    /// Bytes on the wire of a flow's datagram beside its payload.
+    pub(crate) fn datagram_headers(&self, flow: u32) -> u32 {
+        let overhead = self.control.as_ref().map_or(0, |control| control.overhead());
+        u32::from(self.legs[flow as usize][0].header) + UDP_HEADER + overhead
+    }
+
     /// The payload of a flow's datagram.
     pub(crate) fn payload(&self, flow: u32, packet: &Packet<Body>) -> u32 {
         packet.last - u32::from(self.legs[flow as usize][0].header) - UDP_HEADER
@@ -260,6 +312,7 @@ impl Net {
         self.fired += 1;
         Some(match token & FLOW {
             0 => Timer::End(EndId(token)),
+            _ if token == CONTROL => Timer::Control,
             _ => Timer::Flow(token & !FLOW),
         })
     }
@@ -279,7 +332,9 @@ impl Net {
 
     /// Bytes that packets, connections and timers take.
     pub(crate) fn memory(&self) -> u64 {
-        self.fabric.memory().count() + self.timers.memory() + self.connections.memory()
+        let control = self.control.as_ref().map_or(0, |control| control.memory());
+        let packets = self.fabric.memory().count();
+        packets + self.timers.memory() + self.connections.memory() + control
     }
 }
 
@@ -297,7 +352,7 @@ pub(crate) struct Heard {
 
 /// The interface through which a host sends; without a route its first one, whose link drops what
 /// it cannot carry.
-fn first_hop(routes: &Routes, leg: &Leg, hash: u32) -> IfaceId {
+pub(crate) fn first_hop(routes: &Routes, leg: &Leg, hash: u32) -> IfaceId {
     match routes.next(leg.node, leg.to) {
         [] => leg.own,
         [only] => *only,
@@ -311,7 +366,7 @@ fn first_hop(routes: &Routes, leg: &Leg, hash: u32) -> IfaceId {
 fn packet(leg: &Leg, now: Time, body: Body, hash: u32, bytes: u32, ecn: Ecn) -> Packet<Body> {
     let part = match &body {
         Body::Segment { segment, .. } => part(segment),
-        Body::Datagram { .. } => Part::Datagram,
+        Body::Datagram { .. } | Body::Control { .. } => Part::Datagram,
     };
     Packet {
         body,

@@ -3,6 +3,7 @@
 
 mod engine {
     mod collapsed;
+    mod control;
     mod determinism;
     mod labs;
     mod network;

@@ -1,13 +1,15 @@
-//! Paced UDP: numbered datagrams by a source's schedule.
+//! UDP: numbered datagrams by a source's schedule, or at the rate that rate control assigns.
 
 use std::collections::VecDeque;
 
-use base::{Span, Time};
+use base::{Bandwidth, Span, Time};
 use lab::plan::Traffic;
 use outcome::{Arrived, Datagrams, Sequence, Tally};
 use transport::workload::Source;
 
+use super::assigned::Assigned;
 use super::{Progress, Scope};
+use crate::control::Control;
 use crate::net::mix;
 
 /// After the last datagram was sent, silence for so long means that nothing more will come.
@@ -20,10 +22,26 @@ const OVERDUE: Span = Span::from_secs(1);
 /// How finely it is known when datagrams were sent.
 const MARK: Span = Span::from_millis(1);
 
+/// When datagrams are sent.
+#[derive(Debug)]
+enum Law {
+    Own(Source),
+    Assigned(Assigned),
+}
+
+impl Law {
+    fn next(&mut self) -> Option<(Time, u32)> {
+        match self {
+            Self::Own(source) => source.next(),
+            Self::Assigned(assigned) => assigned.next(),
+        }
+    }
+}
+
 /// A sender and its receiver.
 #[derive(Debug)]
 pub(crate) struct Paced {
-    source: Source,
+    law: Law,
     /// Tells this run's datagrams from those of earlier ones.
     hash: u32,
     due: Option<(Time, u32)>,
@@ -41,17 +59,31 @@ pub(crate) struct Paced {
 
 impl Paced {
     pub(super) fn open(scope: &mut Scope<'_>) -> Self {
-        let Traffic::Paced { rate, packet, size, pattern } = &scope.given.spec.traffic else {
-            unreachable!("only flows of datagrams are opened as such")
-        };
-        let stream = scope.given.stream("datagrams");
         *scope.opened += 1;
+        let hash = mix(scope.given.hash, *scope.opened);
         let now = scope.now();
-        let mut source = Source::new(pattern.clone(), *rate, *packet, *size, now, stream);
-        let due = source.next();
+        let mut law = match &scope.given.spec.traffic {
+            Traffic::Paced { rate, packet, size, pattern } => {
+                let stream = scope.given.stream("datagrams");
+                Law::Own(Source::new(pattern.clone(), *rate, *packet, *size, now, stream))
+            }
+            Traffic::Controlled { demand, packet, size } => {
+                let flow = scope.given.flow;
+                let headers = scope.net.datagram_headers(flow);
+                // A demand is payload, as the rate of other datagrams; what is assigned is not.
+                let demand = demand.map_or(Bandwidth::MAX, |payload| {
+                    let settings = scope.net.control().map(Control::settings);
+                    Assigned::on_the_wire(payload, *packet, headers, settings)
+                });
+                scope.net.with_control(|control, net| control.join(net, flow, hash, demand));
+                Law::Assigned(Assigned::new(now, *packet, *size, headers))
+            }
+            _ => unreachable!("only flows of datagrams are opened as such"),
+        };
+        let due = law.next();
         Self {
-            source,
-            hash: mix(scope.given.hash, *scope.opened),
+            law,
+            hash,
             due,
             sent: 0,
             damaged: 0,
@@ -86,7 +118,10 @@ impl Paced {
             self.sent += 1;
             self.last_sent = now;
             self.remember(now);
-            self.due = self.source.next();
+            self.due = self.law.next();
+        }
+        if self.due.is_none() {
+            self.leave(scope);
         }
         if self.due.is_none() && now >= self.patience_ends() {
             let end = self.last_sent.max(self.last_arrival);
@@ -159,9 +194,10 @@ impl Paced {
         old.saturating_sub(self.sequence.next())
     }
 
-    pub(super) fn expire(&mut self) -> Progress {
+    pub(super) fn expire(&mut self, scope: &mut Scope<'_>) -> Progress {
         self.expired = self.due.is_some();
         self.due = None;
+        self.leave(scope);
         self.progress()
     }
 
@@ -176,6 +212,25 @@ impl Paced {
             damaged: self.damaged,
             ..Datagrams::default()
         });
+    }
+
+    /// Rate control says what data may use; `None`: nothing, for now.
+    pub(super) fn on_rate(&mut self, now: Time, rate: Option<Bandwidth>) {
+        if let (Law::Assigned(assigned), Some(due)) = (&mut self.law, &mut self.due) {
+            due.0 = assigned.set_rate(now, rate);
+        }
+    }
+
+    /// Nothing more will be sent: a session's share is others' from now on.
+    fn leave(&self, scope: &mut Scope<'_>) {
+        if let Law::Assigned(_) = self.law {
+            let flow = scope.given.flow;
+            scope.net.with_control(|control, net| control.leave(net, flow));
+        }
+    }
+
+    pub(super) fn close(&mut self, scope: &mut Scope<'_>) {
+        self.leave(scope);
     }
 
     /// From now on nothing is waited for.
