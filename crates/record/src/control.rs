@@ -65,6 +65,8 @@ pub struct ControlSample {
     pub queue_max_packets: u64,
     /// The same in wire bytes.
     pub queue_max_bytes: Bytes,
+    /// The longest time that any link needed to send what waited for it.
+    pub queue_max_time: Span,
     /// Wire bytes of control packets that came to links within the interval, summed over links.
     pub control_bytes: Bytes,
     /// Wire bytes of data, likewise.
@@ -114,12 +116,13 @@ pub(crate) fn sample_columns() -> Vec<Column> {
         real("bottlenecks_over"),
         integer("queue_max_packets", "packets"),
         integer("queue_max_bytes", "B"),
+        integer("queue_max_ns", "ns"),
         integer("control_bytes", "B"),
         integer("data_bytes", "B"),
     ]
 }
 
-pub(crate) fn sample_row(sample: &ControlSample) -> [Cell; 18] {
+pub(crate) fn sample_row(sample: &ControlSample) -> [Cell; 19] {
     let real = |errors: Option<Errors>, pick: fn(Errors) -> f64| Cell::Real(errors.map(pick));
     [
         Cell::Integer(sample.at.as_nanos()),
@@ -138,6 +141,7 @@ pub(crate) fn sample_row(sample: &ControlSample) -> [Cell; 18] {
         Cell::Real(sample.over),
         Cell::Integer(sample.queue_max_packets),
         Cell::Integer(sample.queue_max_bytes.count()),
+        Cell::Integer(sample.queue_max_time.as_nanos()),
         Cell::Integer(sample.control_bytes.count()),
         Cell::Integer(sample.data_bytes.count()),
     ]

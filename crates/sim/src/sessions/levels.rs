@@ -1,6 +1,6 @@
 //! What links carry and hold: read once a sample, for the table of links and for all together.
 
-use base::{Bytes, LinkId};
+use base::{Bytes, LinkId, Span};
 use fabric::fifo::{FifoLink, FifoNetwork, Level};
 use fabric::{LinkStats, QueueLevel};
 use lab::plan::Plan;
@@ -26,12 +26,13 @@ pub(super) struct Levels {
     exceeded: Option<(u32, u64)>,
 }
 
-/// Sums over links, and the largest queue.
+/// Sums over links, the largest queue and the one that takes longest to send.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Carried {
     pub(super) control: u64,
     pub(super) data: u64,
     pub(super) queue_bytes: u64,
+    pub(super) queue_time: Span,
 }
 
 impl Levels {
@@ -74,13 +75,14 @@ impl Levels {
         told: &[bool],
         sink: &mut dyn FnMut(usize, LinkStats, QueueLevel),
     ) {
-        let mut sum = Carried { queue_bytes: self.total.queue_bytes, ..Carried::default() };
+        let mut sum = Carried { control: 0, data: 0, ..self.total };
         for link in &self.links {
             let level = net.take_level(*link);
             let peak = level.peak.count();
             sum.control += level.control.count();
             sum.data += level.arrived.count() - level.control.count();
             sum.queue_bytes = sum.queue_bytes.max(peak);
+            sum.queue_time = sum.queue_time.max(time(&wires[*link as usize], level.peak));
             let limit = self.limits[*link as usize];
             if peak > limit && self.exceeded.is_none_or(|(_, by)| peak - limit > by) {
                 self.exceeded = Some((*link, peak - limit));
@@ -119,11 +121,7 @@ impl Levels {
             bytes: backlog,
             peak_packets: peak.div_ceil(self.packet),
             peak_bytes: peak,
-            peak_delay: if wire.rate.is_positive() {
-                wire.rate.time_for(level.peak)
-            } else {
-                base::Span::from_nanos(0)
-            },
+            peak_delay: time(wire, level.peak),
         };
         (stats, queue)
     }
@@ -133,10 +131,11 @@ impl Levels {
         let taken = Carried {
             control: self.total.control - self.seen.control,
             data: self.total.data - self.seen.data,
-            queue_bytes: self.total.queue_bytes,
+            ..self.total
         };
         self.seen = self.total;
         self.total.queue_bytes = 0;
+        self.total.queue_time = Span::ZERO;
         taken
     }
 
@@ -156,4 +155,9 @@ impl Levels {
             + self.original.len() * 4
             + self.limits.len() * 8) as u64
     }
+}
+
+/// How long a link takes to send what waits for it; links without a rate let nothing wait.
+fn time(wire: &FifoLink, waiting: Bytes) -> Span {
+    if wire.rate.is_positive() { wire.rate.time_for(waiting) } else { Span::ZERO }
 }

@@ -383,6 +383,7 @@ impl<R: RateController> Engine for Play<R> {
             over: judged.over,
             queue_max_packets: packets,
             queue_max_bytes: Bytes::new(carried.queue_bytes),
+            queue_max_time: carried.queue_time,
             control_bytes: Bytes::new(carried.control),
             data_bytes: Bytes::new(carried.data),
         })
