@@ -349,21 +349,27 @@ impl Simulation {
 }
 
 /// What only the wall clock has.
-pub(crate) fn refuse(plan: &Plan) -> Result<()> {
+pub(crate) fn refuse_wall_clock(plan: &Plan) -> Result<()> {
     if let Some(program) = plan.programs.first() {
         return Err(Error::Programs { program: program.name.clone() });
     }
     if plan.routing == lab::plan::Routing::None {
         return Err(Error::WallClockOnly { what: "routes by programs (`routing = \"none\"`)" });
     }
+    if plan.uplink {
+        return Err(Error::WallClockOnly { what: "uplinks to the machine's own network" });
+    }
+    Ok(())
+}
+
+/// What only the wall clock has, and populations, which have an engine of their own.
+pub(crate) fn refuse(plan: &Plan) -> Result<()> {
+    refuse_wall_clock(plan)?;
     if let Some(population) = plan.sessions.first() {
         return Err(Error::ImpossibleFlow {
             flow: population.name.clone(),
             why: "populations of sessions do not run beside flows without rate control".to_owned(),
         });
-    }
-    if plan.uplink {
-        return Err(Error::WallClockOnly { what: "uplinks to the machine's own network" });
     }
     Ok(())
 }

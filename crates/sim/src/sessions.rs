@@ -100,7 +100,7 @@ impl Simulation {
     /// # Errors
     /// If the plan has other traffic or other links than this takes, or a session no path.
     pub fn try_new(plan: &Plan) -> Result<Self> {
-        engine::refuse(plan)?;
+        engine::refuse_wall_clock(plan)?;
         let refuse = |why: &str| Err(Error::Sessions { why: why.to_owned() });
         if !all_controlled(plan) {
             return refuse("some of the lab's traffic is not rate-controlled");
