@@ -20,7 +20,7 @@
 //! | packet | way | what it does |
 //! |---|---|---|
 //! | `Join`, `Probe` | down | puts the session into R, gathers the least B and where it was found |
-//! | `Response` | up | carries the rate; links that no longer agree turn it into an order to probe again; one that turns out to be a bottleneck says so to all of R |
+//! | `Response` | up | carries the rate; who disagrees makes it an `Update`; a bottleneck tells R |
 //! | `Update` | up | probe again: your rate may change |
 //! | `Bottleneck` | up | your rate is final |
 //! | `SetBottleneck` | down | the rate is final: links where it is not the share move it to F |
@@ -37,15 +37,9 @@
 //! | packets | `packet` |
 //! | sets ordered by rate, which the paper takes for granted | `rate_order` |
 //!
-//! //= deviation: the source's own link is an ordinary link of the path; the source stands for a
-//! link of the capacity of its demand.
-//! //= deviation: `API.Rate` tells every rate that all links agreed to, not only final ones:
-//! otherwise a session would be mute until its part of the network is at rest.
-//! //= deviation: a `SetBottleneck` is confirmed only by a bottleneck that has its session in R.
-//! //= deviation: rates are whole bits per second, rounded down. A link's share may then stay when
-//! a session moves to F; those at the share probe again all the same, as that is how the link
-//! learns that it has become a bottleneck.
-//! //= deviation: a link's capacity can change; it does what a join (less) or a leave (more) does.
+//! **Deviations**, each marked where it is made: the source is a link as wide as its demand; rates
+//! are told before they are final; bottlenecks confirm only sessions of R; whole bits per
+//! second; capacities that change.
 //!
 //! Packets of a session must neither be lost nor overtake each other.
 

@@ -37,14 +37,8 @@
 //! | fields of a cell | `packet` |
 //! | minimum cell rates (its second half) | none: the seam has no minimum rates |
 //!
-//! //= deviation: the link's record changes when a cell comes back, not when it goes out, so that
-//! no one is offered what another still sends.
-//! //= deviation: a session that comes back with just the rate that this link had offered stays
-//! limited here even if the offer has grown since; else the growth would be handed to the others
-//! for a cycle.
-//! //= deviation: the offer is never below C/N, which every session may have whatever the others do;
-//! it keeps records of rates that are no longer true from starving newcomers.
-//! //= deviation: rates are whole bits per second, rounded down.
+//! **Deviations**, each marked where it is made: what has not come back is not recorded; a session
+//! that gets what it was offered stays limited; no offer is below C/N; whole bits per second.
 
 mod destination;
 mod link;

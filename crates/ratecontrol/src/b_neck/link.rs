@@ -67,6 +67,7 @@ impl BNeckLink {
     fn share(&self) -> u64 {
         match self.restricted() as u64 {
             0 => u64::MAX,
+            //= deviation: rounded down to whole bit/s.
             restricted => self.capacity.saturating_sub(self.taken) / restricted,
         }
     }
@@ -219,9 +220,12 @@ impl BNeckLink {
             return Fate::Absorb;
         }
         if standing.free {
+            //= deviation: a bottleneck confirms only what it limits, not those of F.
             return Fate::Forward;
         }
         if standing.rate < share {
+            //= deviation: rounded down, the share may stay as it is. Those that have it probe again
+            //= all the same: that is how the link learns that it has become a bottleneck.
             self.wake_at(share, out);
             self.idle.remove(standing.rate, session);
             self.free.insert(standing.rate, session);
@@ -298,6 +302,7 @@ impl Link<BNeckPacket> for BNeckLink {
         capacity: Bandwidth,
         out: &mut Outbox<BNeckPacket>,
     ) -> Result<()> {
+        //= deviation: capacities can change; less does what a join does, more a leave.
         let new = bounds::capacity(capacity)?;
         if new > self.capacity {
             let share = self.share();

@@ -17,6 +17,8 @@ enum Phase {
 }
 
 /// A session's source.
+//= deviation: the first link of the path is a link like the others; the source stands for one
+//= of the capacity of its demand.
 #[derive(Clone, Copy, Debug)]
 pub struct BNeckSource {
     session: SessionId,
@@ -60,6 +62,8 @@ impl BNeckSource {
             return;
         }
         self.phase = Phase::Idle;
+        //= deviation: `API.Rate` tells what all links agreed to, not only what is final; else a
+        //= session would be mute until its part of the network is at rest.
         let rate = Bandwidth::from_bits_per_sec(rate);
         if self.rate != Some(rate) {
             self.rate = Some(rate);

@@ -61,6 +61,8 @@ impl BfyzLink {
         }
         let rest = u128::from(self.capacity).saturating_sub(sum) as u64;
         // The session itself is one of those that are left and of all.
+        //= deviation: never below C/N, which every session may have whatever the others do: records
+        //= of rates that are no longer true would starve newcomers. Rounded down to whole bit/s.
         (rest / (sessions - count)).max(self.capacity / sessions)
     }
 
@@ -85,6 +87,8 @@ impl BfyzLink {
         };
         let offer = self.offer(record);
         packet.rate = packet.rate.min(offer);
+        //= deviation: the record changes when the cell comes back, not now: nobody is
+        //= offered what another still sends.
         if record.is_limited_here()
             && let Some(kept) = self.records.get_mut(session)
         {
@@ -99,6 +103,8 @@ impl BfyzLink {
             return Fate::Absorb;
         };
         let offer = self.offer(record);
+        //= deviation: a session that comes back with just what it was offered stays limited here
+        //= even if the offer has grown since; else the others would be handed the growth for a cycle.
         let new = if rate >= offer || record == Record::limited_here(rate) {
             Record::limited_here(rate)
         } else {
