@@ -27,11 +27,13 @@
 //! next one already and is not counted; they believe to have fewer sessions than they have, offer
 //! too much, queues grow, and more packets are late: the errors of several hundred percent that the
 //! SLBN paper reports. Sessions that join within one round don't know of one another either: each
-//! is offered what one more session could have. Even with empty queues about 3 % of random networks
-//! (2 to 30 links, 2 to 100 sessions over up to 8 of them) never settle: all sessions answer the
-//! same totals at once, and rates go round in a cycle; the others take 7 rounds in the median and
-//! 23 at most. The SLBN paper, too, found scenarios without convergence. Where a tenth of the
-//! sessions is replaced in each round, a fifth of the rates is off by 18 % or more either way.
+//! is offered what one more session could have.
+//!
+//! **With empty queues** 978 of 1,000 random networks (2 to 30 links, 2 to 100 sessions over up to
+//! 8 of them) settle, after 7 rounds in the median, 18 in 99 of 100 cases and 59 at most. In the
+//! others all sessions answer the same totals at once, and rates go round in a cycle for ever; the
+//! SLBN paper, too, found scenarios without convergence. Where a tenth of the sessions is replaced
+//! in each round, a fifth of the rates is off by 18 % or more, either way.
 //!
 //! **Leaving and faults.** There is no Leave: who sends nothing is not counted in the next round.
 //! Likewise lost packets, dead sources and any wrong number in a link are forgotten after two
