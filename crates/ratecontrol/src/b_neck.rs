@@ -26,8 +26,8 @@
 //! | `SetBottleneck` | down | the rate is final: links where it is not the share move it to F |
 //! | `Leave` | down | forgets the session |
 //!
-//! **Section map.** Reconstructed from the published descriptions, the paper's figure not being at
-//! hand; names of states, sets and packets are the paper's.
+//! **Section map.** The paper's figure was not at hand: the tasks are reconstructed from what is
+//! known of its packets, states and sets, whose names are the paper's, and held to the oracle.
 //!
 //! | paper | here |
 //! |---|---|

@@ -104,7 +104,7 @@ impl BfyzLink {
         };
         let offer = self.offer(record);
         //= deviation: a session that comes back with just what it was offered stays limited here
-        //= even if the offer has grown since; else the others would be handed the growth for a cycle.
+        //= even if the offer has grown since; else the others would get the growth for a cycle.
         let new = if rate >= offer || record == Record::limited_here(rate) {
             Record::limited_here(rate)
         } else {
