@@ -15,10 +15,11 @@
 //! Frames are handed up as they come, not in order: each session has one packet under way, so
 //! order means nothing between packets, and a lost one holds up no others.
 //!
-//! **Costs.** An acknowledgement for each frame and buffers at every node: at most [`Sender::WINDOW`]
-//! frames under way and all that waits behind them, up to a packet of each session that crosses the
-//! link. That is the state per session that SLBN got rid of. And a source that dies
-//! without Leave stays counted: nothing was lost. Neither does a node that loses its memory recover.
+//! **Costs.** An acknowledgement for each frame and buffers at every node: at most
+//! [`Sender::WINDOW`] frames under way and all that waits behind them, up to a packet of each
+//! session that crosses the link. That is the state per session that SLBN got rid of. And a source
+//! that dies without Leave stays counted: nothing was lost. Nor does a node recover that loses its
+//! memory. For both there are [`crate::slbn::epochs`].
 
 mod receiver;
 mod sender;

@@ -137,6 +137,6 @@ impl<R: RateController> Exchange<R> {
 
     fn delay(&self, channel: u32) -> base::Span {
         let wire = &self.links[channel as usize / 2].wire;
-        if channel % 2 == 0 { wire.delay } else { wire.back }
+        if channel.is_multiple_of(2) { wire.delay } else { wire.back }
     }
 }

@@ -40,12 +40,13 @@
 //! sums are nonsense.
 //!
 //! **Rules at a source.** A cycle that has not returned after the retransmission time (smoothed
-//! round trip and its deviation as for TCP, doubled each time, at most *T*/2 unless the round
-//! trip itself is longer) is repeated from the state of the last packet that returned; returns of
-//! earlier attempts only improve the measurement. Cycles start at least every *T*/2, even
-//! where the share for control packets would allow fewer (64 B at 1 %: below 102 kbit/s), as each
-//! link must be visited upstream in each epoch. After 4 *T* without a return the source
-//! starts as if it joined: its stamps would soon be ambiguous.
+//! round trip and its deviation as for TCP, but at least twice the round trip; doubled each time,
+//! at most *T*/2 unless round trips are longer) is repeated from the state of the last packet
+//! that returned; returns of earlier attempts only improve the measurement. Cycles start at least
+//! every *T*/2, even where the share for control packets would allow fewer (64 B at 1 %: below
+//! 102 kbit/s), as each link must be visited upstream in each epoch. After 4 *T* without a return
+//! the source starts as if it joined: its stamps would soon be ambiguous. It sends at its last
+//! rate until it gets another.
 //!
 //! **What goes wrong meanwhile, and for how long.** Take the last lost packet, dead source or
 //! restarted link.
@@ -56,13 +57,13 @@
 //! - *Late, not lost*: both attempts visit; the same as above.
 //! - *Silent for an epoch*: taken out at its end; the next visit finds the stamp old, rule 3.
 //! - *Silent for long*: a stamp is ambiguous after six epochs; the source drops it after four.
-//!   If a packet should be under way for so long, it is not counted in one epoch and is in the next.
+//!   Should a packet be under way for so long, it is missed in one epoch and counted in the next.
 //! - *Dead*: counted last in epoch *k*, gone from the triple in force at the end of *k* + 1.
 //! - *Restarted link*: rule 6; within a cycle all have joined again. If the first packet is a Join
 //!   (no stamp), sessions may be taken for counted and are counted in the next epoch.
 //!
-//! **Why it converges.** Let packets of abandoned cycles be gone at a link in epoch *k*, and nothing
-//! be lost from there on. Every live session visits the link upstream in epoch *k* + 1. Whatever
+//! **Why it converges.** Let packets of abandoned cycles be gone at a link in epoch *k*, and
+//! nothing be lost from there on. Every live session visits the link upstream in epoch *k* + 1. Whatever
 //! its stamp is, after the first such visit it is *k* + 1 and the count contains its contribution
 //! once; each later visit replaces it exactly. So at the start of *k* + 2 the triple in force is
 //! the sum over the live sessions, and stays so: by rules 1 and 3 it is SLBN's from there on, bit
@@ -70,7 +71,14 @@
 //!
 //! **Costs.** Six integers a link instead of three, the epoch's number and its end; three bits a
 //! hop and 8 bytes in packets; a cycle every *T*/2 from slow sessions. While packets are being
-//! lost the double counts of rule 4 make rates a little low rather than high.
+//! lost, double counts make rates too low on the whole rather than too high. In the example
+//! `control_loss` (up to eight crossings each way) the mean error is 2 % at a loss of 1 % and 9 %
+//! at 5 %, where plain SLBN errs by 22 % and 52 % after twelve seconds and goes on from there.
+//!
+//! **Beside reliable channels** ([`crate::reliable`]). These keep the error below 0.5 % at the same
+//! losses, for twice the crossings and buffers at every node, but neither reclaim dead sources nor
+//! survive a restart. Both together do all: 0.4 % and 1.3 %. Where losses are rare, epochs alone
+//! are enough.
 //!
 //! **Epoch.** [`Epochs::EPOCH`] is 1 s: longer than two cycles where round trips (queues included)
 //! stay below 0.4 s, as they do on terrestrial networks, and room for several repetitions. Over
@@ -107,6 +115,7 @@ impl Epochs {
 
     /// The same with epochs of `epoch` (at least 1 ms): more than twice the longest cycle, its
     /// round trip with all queues included.
+    #[must_use]
     pub fn with_epoch(self, epoch: Span) -> Self {
         Self { epoch: epoch.max(Span::from_millis(1)), ..self }
     }

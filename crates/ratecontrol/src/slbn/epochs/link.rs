@@ -82,6 +82,11 @@ impl Link {
         })
     }
 
+    /// (BF, NR, N) in force; negative while lost packets mislead them.
+    pub fn integers(&self) -> (i64, i64, i64) {
+        (self.in_force.others, self.in_force.limited, self.in_force.sessions)
+    }
+
     /// Ends the epoch if it is over; begins with nothing if the link has just started or nobody
     /// has come for a whole epoch. `stamp` is the visiting packet's.
     fn turn(&mut self, now: Time, stamp: Option<u8>) {

@@ -43,7 +43,8 @@ impl RoundTrip {
     /// How long to wait for the attempt after `tries` failed ones: twice as long each time up to
     /// `most`, but always longer than round trips are.
     fn patience(&self, tries: u32, most: u64) -> Span {
-        let slack = (4 * self.deviation).max(self.smooth / 4).max(Self::LEAST_SLACK);
+        // More generous than TCP: a needless repetition misleads links, a late one only waits.
+        let slack = (4 * self.deviation).max(self.smooth).max(Self::LEAST_SLACK);
         let first = if self.smooth == 0 { most } else { self.smooth + slack };
         Span::from_nanos(first.saturating_mul(1 << tries.min(16)).min(most.max(first)))
     }
