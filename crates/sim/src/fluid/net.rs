@@ -245,7 +245,7 @@ impl Net {
     fn find_datagrams_way(&mut self, id: u32) {
         let (flow, hash) = self.senders[id as usize];
         let ends = &self.ends[flow as usize];
-        let way = route(&self.plan, &self.routes, ends.nodes[0], ends.addresses[1], hash);
+        let way = route(&self.routes, ends.nodes[0], ends.addresses[1], hash);
         self.links.reroute(self.now, id, way.map(|way| way.links));
     }
 

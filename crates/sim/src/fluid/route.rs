@@ -2,7 +2,6 @@
 
 use base::{IfaceId, NodeId};
 use fabric::{LinkConfig, Rate};
-use lab::plan::Plan;
 use lab::routes::Routes;
 use sharing::LinkKey;
 
@@ -47,32 +46,15 @@ fn capacity(rate: &Rate) -> f64 {
 
 /// The way of packets with this hash; `None` where there is none. Where several next hops are
 /// equal, the choice is that of packets: a host's, then the fabric's.
-pub(super) fn route(
-    plan: &Plan,
-    routes: &Routes,
-    from: NodeId,
-    to: IfaceId,
-    hash: u32,
-) -> Option<Route> {
-    let dest = plan.ifaces[to.index()].node;
-    let mut node = from;
-    let mut links = Vec::with_capacity(8);
-    while node != dest {
-        let next = match routes.next(node, to) {
-            [] => return None,
-            [only] => *only,
-            several if node == from => {
-                several[((u64::from(mix(hash, node.0)) * several.len() as u64) >> 32) as usize]
-            }
-            several => several[fabric::ecmp(hash, node, several.len())],
+pub(super) fn route(routes: &Routes, from: NodeId, to: IfaceId, hash: u32) -> Option<Route> {
+    let pick = |node, ways: &[IfaceId]| {
+        let at = if node == from {
+            ((u64::from(mix(hash, from.0)) * ways.len() as u64) >> 32) as usize
+        } else {
+            fabric::ecmp(hash, node, ways.len())
         };
-        links.push(LinkKey(next.0));
-        let iface = &plan.ifaces[next.index()];
-        node = plan.links[iface.link.index()].ends[1 - iface.sends.index()];
-        // No shortest path visits a node twice.
-        if links.len() > plan.nodes.len() {
-            return None;
-        }
-    }
-    Some(Route { links: links.into() })
+        ways[at]
+    };
+    let path = routes.path(from, to, pick)?;
+    Some(Route { links: path.into_iter().map(|iface| LinkKey(iface.0)).collect() })
 }

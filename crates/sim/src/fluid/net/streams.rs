@@ -68,7 +68,7 @@ impl Net {
         let hash = |side: usize| crate::net::mix(stream.hash, side as u32);
         let way = |from: usize, to: usize| {
             let (node, address) = (ends.nodes[from], ends.addresses[to]);
-            route(&self.plan, &self.routes, node, address, hash(from))
+            route(&self.routes, node, address, hash(from))
         };
         let (forth, back) = (way(here, there), way(there, here));
         let segment = ends.manner.segment_bits();
