@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use record::{RunFolder, RunRecord};
 
+mod control;
 mod diff;
 mod document;
 mod figure;

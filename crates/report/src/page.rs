@@ -8,7 +8,7 @@ use record::{RunRecord, run};
 use crate::format::{self, escape};
 use crate::plot::{self, LINES, Plot};
 use crate::series::{Fold, Grid, Samples, Series, largest, link_key, styled, told_apart};
-use crate::{Document, terminal, topology};
+use crate::{Document, control, terminal, topology};
 
 /// What is shown of the resolved lab at most, in bytes.
 pub(crate) const LAB_LIMIT: u64 = 1 << 20;
@@ -24,6 +24,12 @@ pub(crate) fn render(record: &RunRecord, samples: &Samples, lab: Option<&str>) -
     page.push(&head);
     page.section("Expectations", &expectations(record));
     page.section("Network", &topology::render(record));
+    let control = control::figures(samples.control.as_ref(), samples.sessions.as_ref());
+    let words: String = control::lines(record)
+        .iter()
+        .map(|(_, line)| format!("<p>{}.</p>", escape(line)))
+        .collect();
+    page.section("Rate control", &(words + &control));
     page.section("Over time", &plots(record, samples));
     let flows = table(terminal::flow_rows(record), terminal::FLOW_NUMBERS);
     page.section("Flows", &flows);

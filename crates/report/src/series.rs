@@ -16,6 +16,8 @@ pub(crate) struct Samples {
     flows: Option<Table>,
     transfers: Option<Table>,
     shares: Option<Table>,
+    pub(crate) control: Option<Table>,
+    pub(crate) sessions: Option<Table>,
 }
 
 /// A transfer that was delivered whole.
@@ -98,6 +100,8 @@ impl Samples {
             flows: read("flows.parquet")?,
             transfers: read("transfers.parquet")?,
             shares: read(record::shares::FILE)?,
+            control: read(record::control::FILE)?,
+            sessions: read(record::control::SESSIONS_FILE)?,
         })
     }
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 use record::run::{FlowSummary, Outcome, ProgramEnd, Slowdown, Status};
 use record::{Distribution, RunRecord};
 
-use crate::{LabRow, format};
+use crate::{LabRow, control, format};
 
 /// Rows of a section before the rest is only counted.
 const ROWS: usize = 20;
@@ -39,7 +39,7 @@ pub(crate) fn render(record: &RunRecord) -> String {
             format::count(d.count)
         );
     }
-    for (name, value) in simulation(record) {
+    for (name, value) in control::lines(record).into_iter().chain(simulation(record)) {
         let _ = writeln!(out, "{name:8} {value}");
     }
     match &record.verdict {

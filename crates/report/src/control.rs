@@ -1,0 +1,165 @@
+//! What explicit rate control came to: plots over time, completion by size, and lines for the
+//! terminal.
+
+use record::RunRecord;
+use record::run::RateControl;
+use record::table::Table;
+
+use crate::figure::{Axis, Figure, Line, Style};
+use crate::format;
+
+/// Points of completion times in the page at most; beyond them every so many is shown.
+const DOTS: usize = 2000;
+
+/// The figures of a run under rate control.
+pub(crate) fn figures(samples: Option<&Table>, sessions: Option<&Table>) -> String {
+    let mut out = String::new();
+    if let Some(table) = samples {
+        let errors = [
+            ("source", "Error at sources", "(assigned − fair) / fair, over sessions with a rate"),
+            ("bottleneck", "Error at bottlenecks", "(sum of rates − capacity) / capacity"),
+        ];
+        for (prefix, title, text) in errors {
+            out.extend(error(table, prefix, title, text).map(|figure| figure.html()));
+        }
+        out.extend(queue(table).map(|figure| figure.html()));
+    }
+    out.extend(sessions.and_then(completion).map(|figure| figure.html()));
+    if out.is_empty() { out } else { format!("<div class=\"plots\">{out}</div>") }
+}
+
+fn times(table: &Table) -> Option<Vec<f64>> {
+    let seconds = |at: Option<u64>| at.map_or(f64::NAN, |at| at as f64 / 1e9);
+    Some(table.integers("time_ns")?.into_iter().map(seconds).collect())
+}
+
+fn error(table: &Table, prefix: &str, title: &str, text: &str) -> Option<Figure> {
+    let at = times(table)?;
+    let line = |column: &str, label: &str| {
+        let values = table.reals(&format!("{prefix}_error_{column}"))?;
+        let percent = |value: Option<f64>| value.map_or(f64::NAN, |value| value * 100.0);
+        let points = at.iter().copied().zip(values.into_iter().map(percent)).collect();
+        Some(Line::new(label, points))
+    };
+    let mut figure = Figure::new(title, Axis::linear("time, s"), Axis::linear("error, %"))
+        .line(line("mean", "mean")?)
+        .line(line("p10", "10th percentile")?.style(Style::Reference))
+        .line(line("p90", "90th percentile")?.style(Style::Reference));
+    text.clone_into(&mut figure.note);
+    let drawn = figure.lines.iter().flat_map(|line| &line.points).any(|(_, y)| y.is_finite());
+    drawn.then_some(figure)
+}
+
+fn queue(table: &Table) -> Option<Figure> {
+    let packets = table.integers("queue_max_packets")?.into_iter();
+    let packets = packets.map(|packets| packets.map_or(f64::NAN, |packets| packets as f64));
+    let points: Vec<(f64, f64)> = times(table)?.into_iter().zip(packets).collect();
+    let mut figure =
+        Figure::new("Largest queue", Axis::linear("time, s"), Axis::linear("packets").from(0.0))
+            .line(Line::new("of any link within the interval", points));
+    "In data packets".clone_into(&mut figure.note);
+    Some(figure)
+}
+
+/// Completion times by size; `None` where no session had a size and sent it.
+fn completion(table: &Table) -> Option<Figure> {
+    let columns = ["start_ns", "size_bytes", "completed_ns"].map(|name| table.integers(name));
+    let [Some(starts), Some(sizes), Some(ends)] = columns else { return None };
+    let all: Vec<(f64, f64)> = starts
+        .into_iter()
+        .zip(sizes)
+        .zip(ends)
+        .filter_map(|((start, size), end)| {
+            Some((size? as f64 / 1e3, end?.saturating_sub(start?) as f64 / 1e9))
+        })
+        .collect();
+    let step = all.len().div_ceil(DOTS).max(1);
+    let points: Vec<(f64, f64)> = all.iter().copied().step_by(step).collect();
+    if points.is_empty() {
+        return None;
+    }
+    let mut figure = Figure::new("Completion by size", Axis::log("size, kB"), Axis::log("time, s"))
+        .line(Line::new("sessions", points).style(Style::Dots));
+    figure.note = match step {
+        1 => "From joining until the last byte had arrived".to_owned(),
+        _ => format!("From joining until the last byte had arrived; one session of {step}"),
+    };
+    Some(figure)
+}
+
+/// Lines for the terminal and the page's table.
+pub(crate) fn lines(record: &RunRecord) -> Vec<(&'static str, String)> {
+    let Some(control) = &record.control else { return Vec::new() };
+    vec![("control", sessions(control)), ("", convergence(control)), ("", costs(control))]
+}
+
+fn sessions(control: &RateControl) -> String {
+    let mut text = format!(
+        "{}: {} sessions joined, {} there at the end",
+        control.protocol,
+        format::count(control.joined),
+        format::count(control.present)
+    );
+    if control.completed > 0 {
+        text += &format!(", {} complete", format::count(control.completed));
+    }
+    if control.rerouted > 0 {
+        text += &format!(", {} rerouted", format::count(control.rerouted));
+    }
+    text
+}
+
+fn convergence(control: &RateControl) -> String {
+    let error = control.error.map_or_else(|| "unknown".to_owned(), format::share);
+    let settled = control.convergence_s.map_or_else(
+        || "not below 1 % in the end".to_owned(),
+        |seconds| format!("below 1 % {} after the last change", format::seconds(seconds)),
+    );
+    format!(
+        "mean error {error} at the end, {settled}; largest queue {} packets ({})",
+        format::count(control.queue_max_packets),
+        format::bytes(control.queue_max_bytes)
+    )
+}
+
+fn costs(control: &RateControl) -> String {
+    format!(
+        "{} of bytes are control ({} lost); a link keeps {} numbers ({}; at most {} and {}), a \
+         packet carries {}, a session takes {}; fair rates took {}",
+        format::share(control.control_share),
+        format::count(control.lost),
+        format::number(control.link_numbers_mean),
+        format::bytes(control.link_bytes_mean.round() as u64),
+        format::count(control.link_numbers_max),
+        format::bytes(control.link_bytes_max),
+        format::bytes(control.packet_bytes),
+        format::bytes(control.session_bytes.round() as u64),
+        format::seconds(control.oracle_s)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_tell_what_came_of_it() {
+        assert!(lines(&RunRecord::default()).is_empty());
+        let control = RateControl {
+            protocol: "slbn".to_owned(),
+            joined: 1500,
+            present: 900,
+            error: Some(0.004),
+            convergence_s: Some(0.25),
+            link_numbers_mean: 3.0,
+            ..RateControl::default()
+        };
+        let record = RunRecord { control: Some(control.clone()), ..RunRecord::default() };
+        let text: String = lines(&record).into_iter().map(|(_, line)| line + "\n").collect();
+        for part in ["slbn: 1500 sessions", "0.4 %", "below 1 % 250 ms after", "3 numbers"] {
+            assert!(text.contains(part), "{text}");
+        }
+        let open = RateControl { convergence_s: None, ..control };
+        assert!(convergence(&open).contains("not below 1 %"));
+    }
+}
