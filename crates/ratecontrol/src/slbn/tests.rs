@@ -318,7 +318,7 @@ fn capacities_change() {
 #[test]
 fn the_largest_rates_of_many_sessions_settle() {
     let mut exchange = chain::<Slbn>(&[MOST_RATE, MOST_RATE - 1]);
-    let path = |session: u32| if session % 2 == 0 { [1, 0] } else { [0, 1] };
+    let path = |session: u32| if session.is_multiple_of(2) { [1, 0] } else { [0, 1] };
     let join = |session| exchange.join(ms(0), &path(session), bits(MOST_RATE)).unwrap();
     let sessions: Vec<SessionId> = (0..600).map(join).collect();
     exchange.run_until(ms(100)).unwrap();

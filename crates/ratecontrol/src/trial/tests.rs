@@ -55,3 +55,20 @@ fn the_letter_fails_where_the_corrected_form_does_not() {
     let changes = Trial::draw(9).steps.iter().any(|(_, step)| !matches!(step, Step::Join { .. }));
     assert!(!changes);
 }
+
+#[test]
+fn the_letter_is_right_where_all_want_everything() {
+    let endless = |step: &Step| match step {
+        Step::Join { demand, .. } | Step::Change { demand, .. } => {
+            demand.bits_per_sec() == u64::MAX
+        }
+        Step::Leave { .. } => true,
+    };
+    let small = (0..120).filter(|seed| {
+        let steps = Trial::draw(*seed).steps;
+        steps.len() <= 40 && steps.iter().all(|(_, step)| endless(step))
+    });
+    let outcomes: Vec<(u64, bool)> = small.map(|seed| (seed, run::<Letter>(seed).right)).collect();
+    assert!(outcomes.len() > 10, "{}", outcomes.len());
+    assert!(outcomes.iter().all(|(_, right)| *right), "{outcomes:?}");
+}
