@@ -58,7 +58,8 @@
 //! - *Silent for an epoch*: taken out at its end; the next visit finds the stamp old, rule 3.
 //! - *Silent for long*: a stamp is ambiguous after six epochs; the source drops it after four.
 //!   Should a packet be under way for so long, it is missed in one epoch and counted in the next.
-//! - *Dead*: counted last in epoch *k*, gone from the triple in force at the end of *k* + 1.
+//! - *Dead*: counted last in epoch *k*, gone from the triple in force at the first visit after the
+//!   end of *k* + 1: at most 2 *T* and a gap between visits.
 //! - *Restarted link*: rule 6; within a cycle all have joined again. If the first packet is a Join
 //!   (no stamp), sessions may be taken for counted and are counted in the next epoch.
 //!
@@ -72,8 +73,8 @@
 //! **Costs.** Six integers a link instead of three, the epoch's number and its end; three bits a
 //! hop and 8 bytes in packets; a cycle every *T*/2 from slow sessions. While packets are being
 //! lost, double counts make rates too low on the whole rather than too high. In the example
-//! `control_loss` (up to eight crossings each way) the mean error is 2 % at a loss of 1 % and 9 %
-//! at 5 %, where plain SLBN errs by 22 % and 52 % after twelve seconds and goes on from there.
+//! `control_loss` (paths of up to six links, ten seconds of churn) the mean error is 2 % at a loss
+//! of 1 % and 9 % at 5 %; plain SLBN errs by 22 % and 52 %, and more the longer it goes on.
 //!
 //! **Beside reliable channels** ([`crate::reliable`]). These keep the error below 0.5 % at the same
 //! losses, for twice the crossings and buffers at every node, but neither reclaim dead sources nor
