@@ -32,7 +32,7 @@ use base::{Bandwidth, Bytes, Direction, IfaceId, LinkId, NodeId, RandomStream, R
 use fabric::{Packet, Part};
 use lab::plan::{Control as Spec, Model, Plan, Traffic};
 use outcome::What;
-use ratecontrol::{Measured, Protocol, SessionId, Settings};
+use ratecontrol::{Measured, Protocol, SessionId};
 
 use crate::app::Given;
 use crate::given::Placed;
@@ -142,7 +142,7 @@ impl Control {
             sessions: BTreeMap::new(),
             flows: BTreeMap::new(),
             numbered: 0,
-            gateways: Gateways::try_new(plan, spec)?,
+            gateways: Gateways::try_new(plan, spec, flows)?,
             dice: BTreeMap::new(),
             seed: plan.seed,
             offered: BTreeMap::new(),
@@ -151,11 +151,6 @@ impl Control {
             lost: 0,
             spec: spec.clone(),
         }))
-    }
-
-    /// How the lab sets the protocol.
-    pub(crate) fn settings(&self) -> &Settings {
-        &self.spec.settings
     }
 
     /// Whether a packet that has come through an interface is to be given to [`Self::transit`].

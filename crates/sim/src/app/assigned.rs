@@ -1,7 +1,6 @@
 //! Datagrams at the rate that rate control assigns.
 
 use base::{Bandwidth, Bytes, Span, Time};
-use ratecontrol::Settings;
 
 /// Spaces datagrams so that they take what data may use, headers included. A change of the rate
 /// counts at once, for what the last datagram still owes too.
@@ -31,21 +30,6 @@ impl Assigned {
             debt: 0,
             settled: now,
         }
-    }
-
-    /// The rate to ask for so that data may carry this much payload.
-    pub(super) fn on_the_wire(
-        payload: Bandwidth,
-        packet: Bytes,
-        headers: u32,
-        settings: Option<&Settings>,
-    ) -> Bandwidth {
-        let packet = u128::from(packet.count().max(1));
-        let data = u128::from(payload.bits_per_sec()) * (packet + u128::from(headers));
-        let share = settings.map_or(0, |settings| settings.share.parts_per_billion());
-        let left = u128::from(1_000_000_000 - share.min(999_999_999));
-        let rate = data.div_ceil(packet).saturating_mul(1_000_000_000).div_ceil(left);
-        Bandwidth::from_bits_per_sec(u64::try_from(rate).unwrap_or(u64::MAX))
     }
 
     /// The next datagram: when it is due, and its payload; [`Time::MAX`] while there is no rate.
@@ -110,18 +94,5 @@ mod tests {
         assert_eq!(source.set_rate(at(1_500), None), Time::MAX);
         assert_eq!(source.set_rate(at(9_000), mbits(16)), at(9_250));
         assert_eq!(source.next(), None);
-    }
-
-    #[test]
-    fn a_demand_of_payload_is_asked_for_with_headers_and_control() {
-        let settings = Settings::default();
-        let demand = Assigned::on_the_wire(
-            Bandwidth::from_mbits_per_sec(9),
-            Bytes::new(900),
-            100,
-            Some(&settings),
-        );
-        let data = settings.data_rate(demand).bits_per_sec();
-        assert!((9_999_999..=10_000_001).contains(&data), "{data}");
     }
 }

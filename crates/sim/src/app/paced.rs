@@ -9,7 +9,6 @@ use transport::workload::Source;
 
 use super::assigned::Assigned;
 use super::{Progress, Scope};
-use crate::control::Control;
 use crate::net::mix;
 
 /// After the last datagram was sent, silence for so long means that nothing more will come.
@@ -70,11 +69,7 @@ impl Paced {
             Traffic::Controlled { demand, packet, size } => {
                 let flow = scope.given.flow;
                 let headers = scope.net.datagram_headers(flow);
-                // A demand is payload, as the rate of other datagrams; what is assigned is not.
-                let demand = demand.map_or(Bandwidth::MAX, |payload| {
-                    let settings = scope.net.control().map(Control::settings);
-                    Assigned::on_the_wire(payload, *packet, headers, settings)
-                });
+                let demand = demand.unwrap_or(Bandwidth::MAX);
                 scope.net.with_control(|control, net| control.join(net, flow, hash, demand));
                 Law::Assigned(Assigned::new(now, *packet, *size, headers))
             }

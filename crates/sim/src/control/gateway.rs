@@ -5,7 +5,7 @@
 //! host's own link to its router is no part of the path, since nobody could hold its packets back;
 //! a flow that it limits uses less than its rate, and its demand follows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base::{Bandwidth, IfaceId, NodeId, Time};
 use fabric::Packet;
@@ -16,6 +16,7 @@ use transport::tcp::Flags;
 
 use super::route::Places;
 use crate::Result;
+use crate::given::Placed;
 use crate::net::{Body, Net};
 
 /// Marks flows of datagrams; the others are ends of connections.
@@ -32,17 +33,20 @@ struct Gateway {
 /// All access routers of a lab.
 pub(super) struct Gateways {
     all: BTreeMap<NodeId, Gateway>,
+    /// Flows that are under rate control by themselves, which a router knows by their Joins.
+    controlled: BTreeSet<u32>,
 }
 
 impl Gateways {
-    pub(super) fn try_new(plan: &Plan, spec: &Spec) -> Result<Self> {
+    pub(super) fn try_new(plan: &Plan, spec: &Spec, flows: &[Placed]) -> Result<Self> {
         let mut all = BTreeMap::new();
         for node in spec.access.iter().filter(|node| plan.nodes[node.index()].kind == Role::Router)
         {
             let router = Router::try_new(&spec.settings, Policy::default())?;
             all.insert(*node, Gateway { router, sessions: BTreeMap::new() });
         }
-        Ok(Self { all })
+        let controlled = flows.iter().filter(|(given, _)| super::is_controlled(given));
+        Ok(Self { all, controlled: controlled.map(|(given, _)| given.flow).collect() })
     }
 
     pub(super) fn contains(&self, node: NodeId) -> bool {
@@ -59,6 +63,7 @@ impl Gateways {
         iface: IfaceId,
         mut packet: Packet<Body>,
     ) -> Option<(IfaceId, u32)> {
+        let plain = !self.is_controlled(&packet.body);
         let (gateway, to) = (self.all.get_mut(&node)?, packet.to?);
         // What the lab's routers do with packets that have gone too far.
         packet.ttl = packet.ttl.checked_sub(1).filter(|ttl| *ttl > 0)?;
@@ -70,6 +75,7 @@ impl Gateways {
             gateway.router.returning(net.now, back, seen);
         }
         if places.serves(iface)
+            && plain
             && let Some(key) = key(&packet.body, false)
         {
             let hash = packet.flow;
@@ -79,6 +85,10 @@ impl Gateways {
         net.fabric.originate(net.now, node, packet);
         // A FIN or RST may have ended the session of the other direction.
         Some((to, 0))
+    }
+
+    fn is_controlled(&self, body: &Body) -> bool {
+        matches!(body, Body::Datagram { flow, .. } if self.controlled.contains(flow))
     }
 
     pub(super) fn enter(&mut self, node: NodeId, local: SessionId, session: u32) {
