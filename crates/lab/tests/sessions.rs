@@ -6,6 +6,7 @@ use std::path::Path;
 use base::{Bandwidth, Bytes, Direction, Ratio, Span, Time};
 use fabric::{QueueLimit, Rate};
 use lab::plan::{Plan, Population, Role, Session, Traffic};
+use lab::routes::{Pair, Paths};
 use lab::{Code, Overrides, parse_with, resolved};
 use ratecontrol::Protocol;
 
@@ -62,9 +63,12 @@ fn named(plan: &Plan, population: &Population) -> Vec<(String, String, Session)>
     population.sessions.iter().map(|s| (name(s.from), name(s.to), *s)).collect()
 }
 
+/// Names of the ends, start, leave, size.
+type Drawn = (String, String, Time, Option<Time>, Option<Bytes>);
+
 /// The same without the nodes' numbers.
-fn drawn(plan: &Plan, name: &str) -> Vec<(String, String, Time, Option<Time>, Option<Bytes>)> {
-    let population = plan.sessions.iter().find(|p| p.name == name).unwrap();
+fn drawn(plan: &Plan, name: &str) -> Vec<Drawn> {
+    let population = plan.sessions.iter().find(|p| p.name == name).expect("it is in the lab");
     let all = named(plan, population).into_iter();
     all.map(|(from, to, s)| (from, to, s.start, s.leave, s.size)).collect()
 }
@@ -228,4 +232,29 @@ fn impossible_populations_are_refused() {
     assert_eq!(first(codes(&format!("{RING}{FIRST}{FIRST}"))), Code::Duplicate);
     let apart = "[node.r9]\nkind = \"router\"\n[node.h]\n[[link]]\nends = [\"h\", \"r9\"]\n";
     assert_eq!(first(codes(&format!("{RING}{apart}{FIRST}"))), Code::Unreachable);
+}
+
+/// Routers of a Topology Zoo file, hosts at every one of them.
+#[test]
+fn imported_routers_have_places() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let text = "
+        [[import]]
+        file = \"files/backbone.gml\"
+        link = { rate = \"1 Gbit/s\", queue = \"unlimited\" }
+        [[sessions]]
+        name = \"all\"
+        count = 11
+        routers = \"*\"
+        hosts = 1
+    ";
+    let plan =
+        parse_with("lab.toml", text, &folder, &Overrides::default()).unwrap().plans.remove(0);
+    let routers = plan.nodes.iter().filter(|node| node.kind == Role::Router).count();
+    assert_eq!((routers, plan.nodes.len()), (11, 22));
+    assert!(plan.node("kansas-city-p1").is_some());
+    let pair = |s: &Session| Pair { from: s.from, to: s.to, hash: 0 };
+    let pairs: Vec<Pair> = plan.sessions[0].sessions.iter().map(pair).collect();
+    let paths = Paths::compute(&plan, &vec![true; plan.links.len()], &pairs);
+    assert!(paths.iter().all(|path| path.len() >= 3), "two hosts' links and the backbone's");
 }

@@ -269,7 +269,9 @@ impl<'a> Compiler<'a> {
 
     fn draw_sessions(&mut self, drawings: &[Drawing<'_>]) {
         let mut places = Places::default();
-        drawings.iter().for_each(|drawing| places.add(&drawing.rules));
+        for drawing in drawings {
+            places.add(&drawing.rules);
+        }
         let mut drawn: Vec<(usize, Vec<Drawn>)> = Vec::new();
         for drawing in drawings {
             let rules = &drawing.rules;

@@ -60,8 +60,8 @@ proptest! {
         for (pair, path) in pairs.iter().zip(paths.iter()) {
             let pick = |node, ways: &[IfaceId]| ways[fabric::ecmp(hash, node, ways.len())];
             let walk = |to: &IfaceId| routes.path(pair.from, *to, pick);
-            let walks = plan.nodes[pair.to.index()].ifaces.iter();
-            let expected = walks.filter_map(walk).next().unwrap_or_default();
+            let mut walks = plan.nodes[pair.to.index()].ifaces.iter();
+            let expected = walks.find_map(walk).unwrap_or_default();
             let found: Vec<IfaceId> = path.iter().map(|link| IfaceId(*link)).collect();
             prop_assert_eq!(found, expected, "{:?}", pair);
         }
