@@ -1,9 +1,8 @@
 //! Random instances on which a protocol has to reach the oracle's rates.
 //!
 //! A [`Trial`] is a network and a timetable of sessions that join, leave and change their demands,
-//! all drawn from a seed. [`Trial::run`] runs a protocol on it over an
-//! [`Exchange`](crate::exchange::Exchange) and waits, once the last change is made, until every
-//! rate is right and stays so.
+//! all drawn from a seed. [`Trial::run`] runs a protocol on it over an [`Exchange`] and waits, once
+//! the last change is made, until every rate is right and stays so.
 //!
 //! **Right** means within a relative 10⁻⁶ and [`SLACK`] bit/s of the oracle's rate. The slack is
 //! for integer division: a link's share is rounded down by less than 1 bit/s, but what a session

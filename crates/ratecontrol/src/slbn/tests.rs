@@ -285,6 +285,13 @@ fn what_cannot_be_is_refused() {
 }
 
 #[test]
+fn machines_and_packets_are_small() {
+    assert_eq!(size_of::<Packet>(), 40);
+    assert_eq!(size_of::<Link<Corrected>>(), 32, "three integers and the capacity");
+    assert!(size_of::<super::Source<Corrected>>() <= 160);
+}
+
+#[test]
 fn the_longest_path_works() {
     let capacities: Vec<u64> = (0..64).map(|hop| 1_000_000_000 - hop).collect();
     let mut exchange = chain::<Slbn>(&capacities);
