@@ -78,7 +78,7 @@ impl<F: Form> Link<F> {
             //= slbn fig. 2 line 22
             //= slbn fig. 2 line 37
             self.saturated = self.saturated.wrapping_add(packet.last);
-            self.limited -= 1;
+            self.limited = self.limited.saturating_sub(1);
         }
     }
 

@@ -333,6 +333,16 @@ fn the_largest_rates_of_many_sessions_settle() {
     assert!(rates(&exchange, &sessions).iter().all(|rate| rate.abs_diff(fair) <= 600));
 }
 
+#[test]
+fn a_crowd_may_join_in_one_nanosecond() {
+    let mut exchange = chain::<Slbn>(&[1_000_000_000_000]);
+    let join = |_| exchange.join(Time::from_nanos(1), &[0], ENDLESS).unwrap();
+    let sessions: Vec<SessionId> = (0..40_000).map(join).collect();
+    exchange.run_until(ms(5)).unwrap();
+    assert!(rates(&exchange, &sessions).iter().all(|rate| *rate == 25_000_000));
+    assert_eq!(exchange.link(0).unwrap().integers(), (0, 40_000, 40_000));
+}
+
 /// What a session has in a link's sums.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Counted {
