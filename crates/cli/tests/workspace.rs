@@ -40,7 +40,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("report", &["base", "topology", "lab", "record"]),
-    ("reproduce", &["base", "fabric", "lab", "record", "report", "sharing", "sys"]),
+    (
+        "reproduce",
+        &["base", "fabric", "lab", "ratecontrol", "record", "report", "sharing", "sys"],
+    ),
     ("cli", &["base", "topology", "lab", "record", "emu", "sim", "report", "reproduce"]),
     (
         "bench",

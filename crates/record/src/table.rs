@@ -212,6 +212,12 @@ impl Table {
         read(&reader).map_err(|e| Error::table(path, e))
     }
 
+    /// Writes a whole table: readers see the file's old contents or the new, never a part.
+    pub fn write(&self, path: &Path) -> Result<(), Error> {
+        let bytes = self.encode().map_err(|e| Error::table(path, e))?;
+        write_atomic(path, &bytes)
+    }
+
     /// Writes a Parquet file with these rows in one group.
     fn encode(&self) -> Result<Vec<u8>, ParquetError> {
         let mut writer = writer(Vec::new(), &self.columns)?;
@@ -354,8 +360,7 @@ pub(crate) fn write_part(path: &Path, number: u32, rows: &Table) -> Result<(), E
     let folder = parts_folder(path);
     fs::create_dir_all(&folder).map_err(|e| Error::io("create", &folder, e))?;
     let part = folder.join(format!("{number:06}.parquet"));
-    let bytes = rows.encode().map_err(|e| Error::table(&part, e))?;
-    write_atomic(&part, &bytes)
+    rows.write(&part)
 }
 
 /// Joins the parts of the table at `path` into it and removes them. Without parts it does

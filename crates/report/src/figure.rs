@@ -65,6 +65,10 @@ pub struct Line {
     /// Its points. One that is not finite breaks the line.
     #[serde(deserialize_with = "points")]
     pub points: Vec<(f64, f64)>,
+    /// How far values spread about each point, from low to high; empty where that is not told.
+    /// Drawn as a band behind the lines.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "points")]
+    pub spread: Vec<(f64, f64)>,
 }
 
 /// JSON has no numbers that are not finite: they were written as `null`.
@@ -196,7 +200,14 @@ impl Range {
 impl Line {
     /// A line from point to point.
     pub fn new(label: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
-        Self { label: label.into(), style: Style::Line, points }
+        Self { label: label.into(), points, ..Self::default() }
+    }
+
+    /// The same line with a band from low to high at each of its points.
+    #[must_use]
+    pub fn spread(mut self, spread: Vec<(f64, f64)>) -> Self {
+        self.spread = spread;
+        self
     }
 
     /// The same line drawn in another way.
@@ -282,16 +293,24 @@ impl Figure {
         out
     }
 
-    /// All points as comma-separated values: plot, line, x, y.
+    /// All points as comma-separated values: plot, line, x, y, and where a line of any of the
+    /// figures has a band, its ends: low, high.
     pub fn csv(figures: &[Self]) -> String {
-        let mut out = String::from("plot,line,x,y\n");
+        let lines = || figures.iter().flat_map(|figure| &figure.lines);
+        let bands = lines().any(|line| !line.spread.is_empty());
+        let mut out = String::from("plot,line,x,y");
+        out.push_str(if bands { ",low,high\n" } else { "\n" });
         let quote = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
         for figure in figures {
             let plot = quote(&figure.title);
             for line in &figure.lines {
                 let label = quote(&line.label);
-                for (x, y) in &line.points {
-                    let _ = writeln!(out, "{plot},{label},{x},{y}");
+                for (index, (x, y)) in line.points.iter().enumerate() {
+                    let _ = write!(out, "{plot},{label},{x},{y}");
+                    let _ = match line.spread.get(index) {
+                        Some((low, high)) => writeln!(out, ",{low},{high}"),
+                        None => writeln!(out, "{}", if bands { ",," } else { "" }),
+                    };
                 }
             }
         }
@@ -317,7 +336,9 @@ impl Figure {
         let points = self.lines.iter().flat_map(|line| line.points.iter());
         let x =
             self.x.range(points.clone().map(|point| point.0), if width > 400.0 { 6 } else { 4 });
-        let y = self.y.range(points.map(|point| point.1), 5);
+        let spread = self.lines.iter().flat_map(|line| &line.spread);
+        let ends = spread.flat_map(|(low, high)| [*low, *high]);
+        let y = self.y.range(points.map(|point| point.1).chain(ends), 5);
         let (x0, x1) = (MARGIN.left, width - MARGIN.right);
         let (y0, y1) = (HEIGHT - MARGIN.bottom, MARGIN.top);
         let at_x = |value: f64| x0 + (x1 - x0) * x.place(value);
@@ -338,6 +359,14 @@ impl Figure {
              viewBox=\"{left} {top} {wide} {high}\">"
         );
         let place = |(a, b): (f64, f64)| (x.drawn(a) && y.drawn(b)).then(|| (at_x(a), at_y(b)));
+        let banded = self.lines.iter().zip(self.classes()).filter(|(l, _)| !l.spread.is_empty());
+        for (line, class) in banded {
+            let band = band(line, place);
+            // The class names a colour of lines; a band is filled with it.
+            let colour = class.split(' ').find(|word| word.starts_with('s')).unwrap_or("ink");
+            let _ =
+                write!(out, "<path class=\"band\" style=\"fill:var(--{colour})\" d=\"{band}\"/>");
+        }
         for (line, class) in self.lines.iter().zip(self.classes()) {
             let path = path(line, place);
             let _ = write!(
@@ -375,6 +404,31 @@ fn path(line: &Line, place: impl Fn((f64, f64)) -> Option<(f64, f64)>) -> String
         };
         last = Some((x, y));
     }
+    path
+}
+
+/// The outline of a line's band, in pieces where a point or an end is not drawn.
+fn band(line: &Line, place: impl Fn((f64, f64)) -> Option<(f64, f64)>) -> String {
+    let mut path = String::new();
+    let mut piece: Vec<[(f64, f64); 2]> = Vec::new();
+    let close = |piece: &mut Vec<[(f64, f64); 2]>, path: &mut String| {
+        let there = piece.iter().map(|ends| ends[0]);
+        let back = piece.iter().rev().map(|ends| ends[1]);
+        for (index, (x, y)) in there.chain(back).enumerate() {
+            let _ = write!(path, "{}{x:.1} {y:.1}", if index == 0 { 'M' } else { 'L' });
+        }
+        if !piece.is_empty() {
+            path.push('Z');
+        }
+        piece.clear();
+    };
+    for ((x, _), (low, high)) in line.points.iter().zip(&line.spread) {
+        match (place((*x, *low)), place((*x, *high))) {
+            (Some(low), Some(high)) => piece.push([low, high]),
+            _ => close(&mut piece, &mut path),
+        }
+    }
+    close(&mut piece, &mut path);
     path
 }
 
@@ -439,6 +493,23 @@ mod tests {
         assert!(svg.starts_with("<svg xmlns=") && svg.contains("ours") && svg.contains("--s0"));
         let csv = Figure::csv(&[figure(vec![(0.0, 9.25)])]);
         assert_eq!(csv.lines().nth(1), Some("\"A & B\",\"ours\",0,9.25"));
+    }
+
+    #[test]
+    fn bands_are_drawn_and_told() {
+        let points = vec![(0.0, 1.0), (1.0, 2.0), (2.0, f64::NAN), (3.0, 4.0)];
+        let spread = vec![(0.5, 1.5), (1.0, 30.0), (f64::NAN, f64::NAN), (3.0, 5.0)];
+        let mut with = figure(vec![(0.0, 1.0)]);
+        with.lines[0] = Line::new("ours", points).spread(spread);
+        let outline = band(&with.lines[0], |(x, y)| y.is_finite().then_some((x, y)));
+        assert_eq!(outline, "M0.0 0.5L1.0 1.0L1.0 30.0L0.0 1.5ZM3.0 3.0L3.0 5.0Z");
+        let svg = with.svg();
+        assert!(svg.contains("class=\"band\" style=\"fill:var(--s0)\"") && svg.contains(">30<"));
+        let csv = Figure::csv(&[with]);
+        let rows: Vec<&str> = csv.lines().collect();
+        assert_eq!(rows[0], "plot,line,x,y,low,high");
+        assert_eq!(rows[1], "\"A & B\",\"ours\",0,1,0.5,1.5");
+        assert_eq!(rows[5], "\"A & B\",\"limit\",0,9.5,,");
     }
 
     #[test]

@@ -46,6 +46,9 @@ pub enum Error {
         /// What it should have.
         what: String,
     },
+    /// A protocol of explicit rate control refuses what it is given.
+    #[error(transparent)]
+    RateControl(#[from] ratecontrol::Error),
     /// A call of the system failed.
     #[error(transparent)]
     System(#[from] sys::Error),

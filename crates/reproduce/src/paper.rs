@@ -1,6 +1,6 @@
 //! Papers and their figures.
 
-use crate::{Clock, Evidence, Result, Stage, splaynet};
+use crate::{Clock, Evidence, Result, Stage, slbn, splaynet};
 
 /// A published evaluation.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ pub(crate) use lab_file;
 
 /// All papers.
 pub fn papers() -> &'static [Paper] {
-    const PAPERS: &[Paper] = &[splaynet::PAPER];
+    const PAPERS: &[Paper] = &[splaynet::PAPER, slbn::PAPER];
     PAPERS
 }
 

@@ -61,7 +61,8 @@ impl Run {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// One of the run's tables: `flows`, `links`, `transfers`, `shares`.
+    /// One of the run's tables: `flows`, `links`, `transfers`, `shares`, `control`,
+    /// `sessions`.
     pub fn table(&self, name: &str) -> Result<Table> {
         let path = self.folder.file(&format!("{name}.parquet"));
         if !path.is_file() {
@@ -158,11 +159,17 @@ impl Run {
         Ok(rows.map(row).collect())
     }
 
-    fn integers(&self, table: &Table, column: &str) -> Result<Vec<Option<u64>>> {
+    /// The values of a column of integers.
+    pub(crate) fn integers(&self, table: &Table, column: &str) -> Result<Vec<Option<u64>>> {
         table.integers(column).ok_or_else(|| self.missing(format!("column {column}")))
     }
 
-    fn missing(&self, what: String) -> Error {
+    /// The values of a column of real numbers.
+    pub(crate) fn reals(&self, table: &Table, column: &str) -> Result<Vec<Option<f64>>> {
+        table.reals(column).ok_or_else(|| self.missing(format!("column {column}")))
+    }
+
+    pub(crate) fn missing(&self, what: String) -> Error {
         Error::Missing { run: self.folder.path().display().to_string(), what }
     }
 }

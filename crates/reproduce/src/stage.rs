@@ -463,7 +463,8 @@ fn write_files(out: &Path, figure: &Figure) -> Result<()> {
     Ok(())
 }
 
-/// `figure-3.7.svg`, `figure-3.7-2.svg` …, and the points of all in `figure-3.7.csv`.
+/// `figure-3.7.svg`, `figure-3.7-2.svg` …, and the points of all in `figure-3.7.csv` and
+/// `figure-3.7.parquet`.
 fn write_plots(out: &Path, id: &str, plots: &[Plot]) -> Result<()> {
     let name = |index: usize| match index {
         0 => format!("figure-{id}.svg"),
@@ -477,12 +478,14 @@ fn write_plots(out: &Path, id: &str, plots: &[Plot]) -> Result<()> {
         let _ = fs::remove_file(out.join(name(index)));
     }
     let points = out.join(format!("figure-{id}.csv"));
+    let table = out.join(format!("figure-{id}.parquet"));
     if plots.is_empty() {
         let _ = fs::remove_file(points);
-    } else {
-        replace(&points, Plot::csv(plots).as_bytes())?;
+        let _ = fs::remove_file(table);
+        return Ok(());
     }
-    Ok(())
+    replace(&points, Plot::csv(plots).as_bytes())?;
+    Ok(crate::points::table(plots).write(&table)?)
 }
 
 #[cfg(test)]

@@ -112,7 +112,7 @@ fn plot(scheduling: Scheduling, waits: &[Waits]) -> Plot {
         let point = |w: &Waits| (w.expected.as_nanos() as f64 / 1e6, value(w).max(LEAST_US));
         of.map(point).collect::<Vec<_>>()
     };
-    let line = |label: String, style, points| Line { label, style, points };
+    let line = |label: String, style, points| Line::new(label, points).style(style);
     let mut lines = Vec::new();
     for way in Way::ALL {
         let median = points(way, &|w| w.quantile(0.5));

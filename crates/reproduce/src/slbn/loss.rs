@@ -1,0 +1,147 @@
+//! Beyond the paper: control packets get lost. SLBN keeps the only copy of a session's state in its
+//! packet; with epochs, links count anew what is there.
+
+use super::accuracy::{self, Where};
+use super::course::{Course, amount, bottleneck};
+use super::{EPOCHS, Rival, SLBN};
+use crate::paper::lab_file;
+use crate::{Axis, Clock, Evidence, Figure, Job, Result, Stage, Table};
+
+pub(super) const FIGURE: Figure = Figure {
+    id: "loss",
+    title: "beyond the paper: SLBN where control packets get lost, with epochs and without",
+    takes: "5 min",
+    clocks: &[Clock::Virtual],
+    files: &[lab_file!("slbn/loss.toml")],
+    make,
+};
+
+const LAB: &str = "slbn/loss.toml";
+/// Loss of control packets on each link, in %.
+const LOSSES: [u32; 3] = [0, 1, 5];
+/// From here on nobody comes or goes, and epochs have counted anew.
+const SETTLED_S: f64 = 5.0;
+/// With epochs, the mean amount of errors at sources then, in %.
+const SMALL: f64 = 10.0;
+/// By how much bottlenecks may be over in the mean, in %.
+const OVER: f64 = 5.0;
+
+fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
+    let mut jobs = Vec::new();
+    let mut labels = Vec::new();
+    for rival in [SLBN, EPOCHS] {
+        for loss in LOSSES {
+            jobs.push(sized(stage, rival, loss));
+            labels.push((rival, loss));
+        }
+    }
+    let runs = stage.run(&jobs)?;
+    let read = runs.iter().zip(&labels);
+    let courses: Vec<Course> = read
+        .map(|(run, (rival, loss))| Course::read(run, format!("{}, {loss} % lost", rival.1)))
+        .collect::<Result<_>>()?;
+    let all: Vec<&Course> = courses.iter().collect();
+    let mut evidence = Evidence::default();
+    let end = courses.first().map_or(0.0, Course::end);
+    for (title, whose) in
+        [("Errors at sources", Where::Sources), ("Errors at bottlenecks", Where::Bottlenecks)]
+    {
+        let mut plot = accuracy::plot(title, &all, whose, Some((-100.0, 60.0)), (0.0, end));
+        // Six bands on top of each other hide the lines.
+        plot.lines.iter_mut().for_each(|line| line.spread.clear());
+        plot.note = "Means.".to_owned();
+        evidence.plots.push(plot);
+    }
+    let axis = Axis::log("ms to send the longest queue");
+    evidence.plots.push(accuracy::over_time("Longest queue", axis, &all, |m| m.queue_ms));
+    evidence.tables.push(settled(&courses));
+    evidence.tables.push(accuracy::table(&all, &[1.0, 2.0, 3.0, 4.0, end]));
+    claims(&mut evidence, &labels, &courses);
+    evidence.note(
+        "The paper leaves lost packets to “classical techniques”. Without any, a session whose \
+         packet is lost keeps its rate for ever, and its links what they had counted of it. With \
+         epochs, a source sends its packet again, and links replace their sums once in an epoch by \
+         what they have counted in it.",
+    );
+    Ok(evidence)
+}
+
+fn sized(stage: &Stage<'_>, rival: Rival, loss: u32) -> Job {
+    let job = Job::new(LAB, format!("{}-{loss}", rival.0), Clock::Virtual)
+        .set("control.protocol", rival.0)
+        .set("control.loss", format!("{loss} %"));
+    if !stage.short() {
+        return job;
+    }
+    super::smaller(job)
+        .set("sessions.first.count", "1000")
+        .set("sessions.first.leave_count", "500")
+        .set("sessions.second.count", "500")
+}
+
+fn settled(courses: &[Course]) -> Table {
+    let heads = ["run", "lost", "sources", "bottlenecks", "state"];
+    let title = format!(
+        "After {SETTLED_S} s, in the mean: amount of the errors at sources and errors at \
+         bottlenecks in %; numbers that a link keeps"
+    );
+    let mut table = Table::new(title, &heads);
+    for course in courses {
+        let after = (SETTLED_S, course.end());
+        let mean =
+            |value: Option<[f64; 3]>| value.map_or("–".to_owned(), |v| format!("{:.2}", v[1]));
+        table.row([
+            course.label.clone(),
+            course.sum.lost.to_string(),
+            mean(course.range(after, amount)),
+            mean(course.range(after, bottleneck)),
+            course.sum.link_numbers_max.to_string(),
+        ]);
+    }
+    table
+}
+
+fn claims(evidence: &mut Evidence, labels: &[(Rival, u32)], courses: &[Course]) {
+    for ((rival, loss), course) in labels.iter().zip(courses) {
+        let after = (SETTLED_S, course.end());
+        let (Some([_, error, most]), Some([_, links, over])) =
+            (course.range(after, amount), course.range(after, bottleneck))
+        else {
+            continue;
+        };
+        let told = format!("{error:.2} % (at most {most:.2} %), bottlenecks {links:+.2} %");
+        let what = format!("errors after the changes ({})", course.label);
+        match (*rival == EPOCHS, loss) {
+            (false, 0) => evidence.claim(what, "the exact rates", told, error < 1.0),
+            (false, _) => evidence.claim(
+                what,
+                format!("not in the paper (expected: state is lost, above {SMALL} %)"),
+                told,
+                error > SMALL,
+            ),
+            (true, _) => evidence.claim(
+                what,
+                format!("not in the paper (expected: at most {SMALL} %, links {OVER} % over)"),
+                told,
+                most <= SMALL && over <= OVER,
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::course::tests::course;
+    use super::*;
+
+    #[test]
+    fn epochs_must_keep_errors_small_and_their_lack_shows() {
+        let labels = [(SLBN, 0), (SLBN, 5), (EPOCHS, 5), (EPOCHS, 5)];
+        let runs = [(0.1, 0.0, 0), (40.0, -30.0, 0), (3.0, 1.0, 0), (3.0, 6.0, 0)];
+        let runs: Vec<Course> = runs.iter().map(|sample| course("a", &[*sample; 60])).collect();
+        let mut evidence = Evidence::default();
+        claims(&mut evidence, &labels, &runs);
+        let holds: Vec<bool> = evidence.claims.iter().map(|claim| claim.holds).collect();
+        assert_eq!(holds, [true, true, true, false]);
+    }
+}
