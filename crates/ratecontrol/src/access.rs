@@ -12,12 +12,12 @@
 //!
 //! | seen | done | where |
 //! |---|---|---|
-//! | SYN, or the first packet of a flow without a record (§II: "when they detect a new flow") | Join | here |
-//! | SYN with another initial sequence number on the same key: the ports are used again | Leave, Join | here |
-//! | FIN both ways, or RST | Leave at once; the record lingers, so that what comes late joins nothing | `flow.rs` |
+//! | SYN, or a packet of a flow without a record ("when they detect a new flow") | Join | here |
+//! | SYN with another initial sequence number: the ports are used again | Leave, Join | here |
+//! | FIN both ways, or RST | Leave at once; the record lingers for what comes late | `flow.rs` |
 //! | FIN this way only | Leave after [`Policy::linger`] | `flow.rs` |
-//! | nothing for [`Policy::idle`] (§II: "an inactivity timer for each flow") | Leave | `flow.rs` |
-//! | less used than assigned (§II: "significantly lower than the rate assigned") | Change down | `usage.rs` |
+//! | nothing for [`Policy::idle`] ("an inactivity timer for each flow") | Leave | `flow.rs` |
+//! | less used than assigned ("significantly lower") | Change down | `usage.rs` |
 //! | packets that wait for the shaper | Change up | `usage.rs` |
 //! | more flows than [`Policy::flows`] | the packet passes unshaped, and is counted | here |
 //!

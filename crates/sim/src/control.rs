@@ -162,7 +162,7 @@ impl Control {
     /// Whether the paths of all controlled flows are such as the protocol can describe.
     pub(crate) fn check(&self, net: &Net, flows: &[Placed]) -> Result<()> {
         for (given, legs) in flows.iter().filter(|(given, _)| is_controlled(given)) {
-            let links = self.places.from_leg(&net.routes, &legs[0], legs[0].to, given.hash);
+            let links = self.places.path_of_leg(&net.routes, &legs[0], legs[0].to, given.hash);
             let hops = links.map_or(1, |links| links.len());
             self.plane.check(hops).map_err(|cause| Error::ImpossibleFlow {
                 flow: given.name.to_string(),

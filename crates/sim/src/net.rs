@@ -141,11 +141,6 @@ impl Net {
         self.control = Some(Box::new(control));
     }
 
-    /// Rate control, if the lab has it.
-    pub(crate) fn control(&self) -> Option<&Control> {
-        self.control.as_deref()
-    }
-
     /// Gives rate control its turn, if the lab has it.
     pub(crate) fn with_control<T>(
         &mut self,

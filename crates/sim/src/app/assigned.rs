@@ -77,22 +77,22 @@ mod tests {
         Time::ZERO + Span::from_micros(micros)
     }
 
-    fn mbits(rate: u64) -> Option<Bandwidth> {
-        Some(Bandwidth::from_mbits_per_sec(rate))
+    fn mbits(rate: u64) -> Bandwidth {
+        Bandwidth::from_mbits_per_sec(rate)
     }
 
     #[test]
     fn datagrams_take_what_they_weigh() {
         let mut source = Assigned::new(at(0), Bytes::new(900), Some(Bytes::new(2_000)), 100);
         assert_eq!(source.next(), Some((Time::MAX, 900)));
-        assert_eq!(source.set_rate(at(500), mbits(8)), at(500));
+        assert_eq!(source.set_rate(at(500), Some(mbits(8))), at(500));
         // 1,000 B at 8 Mbit/s.
         assert_eq!(source.next(), Some((at(1_500), 900)));
         // Half of it is paid, and the other half takes half as long.
-        assert_eq!(source.set_rate(at(1_000), mbits(16)), at(1_250));
+        assert_eq!(source.set_rate(at(1_000), Some(mbits(16))), at(1_250));
         assert_eq!(source.next(), Some((at(1_750), 200)));
         assert_eq!(source.set_rate(at(1_500), None), Time::MAX);
-        assert_eq!(source.set_rate(at(9_000), mbits(16)), at(9_250));
+        assert_eq!(source.set_rate(at(9_000), Some(mbits(16))), at(9_250));
         assert_eq!(source.next(), None);
     }
 }

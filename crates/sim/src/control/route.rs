@@ -74,14 +74,14 @@ impl Places {
         match wanted.from {
             From::Flow(flow) => {
                 let leg = &net.legs[flow as usize][0];
-                self.from_leg(&net.routes, leg, wanted.to, wanted.hash)
+                self.path_of_leg(&net.routes, leg, wanted.to, wanted.hash)
             }
-            From::Router(node) => self.from_router(&net.routes, node, wanted, Vec::new()),
+            From::Router(node) => self.walk(&net.routes, node, wanted.to, wanted.hash, Vec::new()),
         }
     }
 
     /// The path from a side of a flow.
-    pub(super) fn from_leg(
+    pub(super) fn path_of_leg(
         &self,
         routes: &Routes,
         leg: &Leg,
@@ -97,16 +97,6 @@ impl Places {
             node = self.peer(out);
         }
         self.walk(routes, node, to, hash, links)
-    }
-
-    fn from_router(
-        &self,
-        routes: &Routes,
-        node: NodeId,
-        wanted: &Wanted,
-        links: Vec<u32>,
-    ) -> Option<Arc<[u32]>> {
-        self.walk(routes, node, wanted.to, wanted.hash, links)
     }
 
     fn walk(

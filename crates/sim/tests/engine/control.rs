@@ -18,12 +18,13 @@ fn dumbbell(hosts: usize, rest: &str) -> String {
     for host in 0..hosts {
         // Round trips of 24, 44, 64 ms …
         let delay = 1 + 10 * host;
-        lab += &format!(
+        let host = format!(
             "[node.a{host}]\n[node.b{host}]\n[[link]]\nname = \"in{host}\"\n\
              ends = [\"a{host}\", \"r1\"]\nrate = \"100 Mbit/s\"\ndelay = \"{delay} ms\"\n\
              [[link]]\nname = \"out{host}\"\nends = [\"r2\", \"b{host}\"]\n\
              rate = \"100 Mbit/s\"\ndelay = \"1 ms\"\n"
         );
+        lab += &host;
     }
     lab + rest
 }
@@ -90,7 +91,6 @@ fn every_protocol_shares_a_link() {
         // ERICA and PIQI-RCP aim below the capacity, closed loops swing.
         let exact = matches!(protocol.name(), "slbn" | "slbn-letter" | "bfyz" | "b-neck");
         let tolerance = if exact { 0.005 } else { 0.2 };
-        println!("{protocol}: {one:.3} {other:.3} Mbit/s");
         if protocol == ratecontrol::Protocol::CobbGouda {
             // It errs, as the paper says (§IV) and its head explains; but it does assign rates.
             assert!(one > 0.5 && other > 0.5, "{one} and {other}");
@@ -211,7 +211,10 @@ const TCP: [&str; 3] = ["f0", "f1", "f2"];
 fn tcp(access: &str) -> Plan {
     let flows = (0..3).map(|host| {
         let name = TCP[host];
-        format!("[[flow]]\nname = \"{name}\"\nfrom = \"a{host}\"\nto = \"b{host}\"\ncontrol = \"cubic\"\n")
+        format!(
+            "[[flow]]\nname = \"{name}\"\nfrom = \"a{host}\"\nto = \"b{host}\"\n\
+             control = \"cubic\"\n"
+        )
     });
     plan(&dumbbell(3, &(access.to_owned() + &flows.collect::<String>())))
 }
@@ -237,7 +240,6 @@ fn with_queue(plan: &Plan) -> ([f64; 3], u64) {
 fn access_routers_make_cubic_fair_and_queues_short() {
     let (plain, queued) = with_queue(&tcp(""));
     let (fair, short) = with_queue(&tcp("[control]\naccess = [\"r1\"]\n"));
-    println!("plain {plain:?}, {queued} packets; access {fair:?}, {short} packets");
     // 1,448 of 1,500 B are payload; 1 % is for control.
     for rate in fair {
         near(rate, 10.0 / 3.0 * 0.99 * 1448.0 / 1500.0, 0.03);
