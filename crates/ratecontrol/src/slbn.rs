@@ -55,7 +55,8 @@
 //! in short, its source limits the session like one more link, which the letter's doesn't.
 //! Everything else is shared. Of small [trials](crate::trial) the letter reaches the oracle's rates
 //! on all (219 of 219) where sessions want everything, on 189 of 211 where some demands are finite
-//! and stay, and on 39 of 97 where such demands change. The corrected form reaches them on all.
+//! and stay, and on 39 of 97 where such demands change. The corrected form reaches
+//! them on all of 100,000: in one round of cycles in the median, four in 99.9 %, 29 at most.
 
 mod destination;
 pub mod epochs;
