@@ -1,6 +1,8 @@
 //! What explicit rate control came to: plots over time, completion by size, and lines for the
 //! terminal.
 
+use std::fmt::Write as _;
+
 use record::RunRecord;
 use record::run::RateControl;
 use record::table::Table;
@@ -35,16 +37,17 @@ fn times(table: &Table) -> Option<Vec<f64>> {
 
 fn error(table: &Table, prefix: &str, title: &str, text: &str) -> Option<Figure> {
     let at = times(table)?;
-    let line = |column: &str, label: &str| {
+    let percents = |column: &str| -> Option<Vec<f64>> {
         let values = table.reals(&format!("{prefix}_error_{column}"))?;
-        let percent = |value: Option<f64>| value.map_or(f64::NAN, |value| value * 100.0);
-        let points = at.iter().copied().zip(values.into_iter().map(percent)).collect();
-        Some(Line::new(label, points))
+        Some(
+            values.into_iter().map(|value| value.map_or(f64::NAN, |value| value * 100.0)).collect(),
+        )
     };
-    let mut figure = Figure::new(title, Axis::linear("time, s"), Axis::linear("error, %"))
-        .line(line("mean", "mean")?)
-        .line(line("p10", "10th percentile")?.style(Style::Reference))
-        .line(line("p90", "90th percentile")?.style(Style::Reference));
+    let points = at.into_iter().zip(percents("mean")?).collect();
+    let spread = percents("p10")?.into_iter().zip(percents("p90")?).collect();
+    let line = Line::new("mean, and from the 10th to the 90th percentile", points).spread(spread);
+    let mut figure =
+        Figure::new(title, Axis::linear("time, s"), Axis::linear("error, %")).line(line);
     text.clone_into(&mut figure.note);
     let drawn = figure.lines.iter().flat_map(|line| &line.points).any(|(_, y)| y.is_finite());
     drawn.then_some(figure)
@@ -101,10 +104,10 @@ fn sessions(control: &RateControl) -> String {
         format::count(control.present)
     );
     if control.completed > 0 {
-        text += &format!(", {} complete", format::count(control.completed));
+        let _ = write!(text, ", {} complete", format::count(control.completed));
     }
     if control.rerouted > 0 {
-        text += &format!(", {} rerouted", format::count(control.rerouted));
+        let _ = write!(text, ", {} rerouted", format::count(control.rerouted));
     }
     text
 }

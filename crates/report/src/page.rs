@@ -25,10 +25,10 @@ pub(crate) fn render(record: &RunRecord, samples: &Samples, lab: Option<&str>) -
     page.section("Expectations", &expectations(record));
     page.section("Network", &topology::render(record));
     let control = control::figures(samples.control.as_ref(), samples.sessions.as_ref());
-    let words: String = control::lines(record)
-        .iter()
-        .map(|(_, line)| format!("<p>{}.</p>", escape(line)))
-        .collect();
+    let mut words = String::new();
+    for (_, line) in control::lines(record) {
+        let _ = write!(words, "<p>{}.</p>", escape(&line));
+    }
     page.section("Rate control", &(words + &control));
     page.section("Over time", &plots(record, samples));
     let flows = table(terminal::flow_rows(record), terminal::FLOW_NUMBERS);
