@@ -262,6 +262,16 @@ impl<M: Copy> FifoNetwork<M> {
         Ok(session)
     }
 
+    /// Makes room for so many sessions with so many links in all their paths.
+    pub fn reserve(&mut self, sessions: usize, hops: usize) {
+        self.paths.reserve_exact(sessions);
+        self.streams.reserve_exact(sessions);
+        self.hops.reserve_exact(hops);
+        if self.data == Data::Fluid {
+            self.since.reserve_exact(sessions);
+        }
+    }
+
     /// How far it is.
     pub fn now(&self) -> Time {
         Time::from_nanos(self.now)
@@ -278,6 +288,9 @@ impl<M: Copy> FifoNetwork<M> {
         let (now, rate) = (self.now, rate.bits_per_sec());
         let link = self.path(session)[0];
         let stream = &mut self.streams[session as usize];
+        if stream.rate == rate {
+            return;
+        }
         if self.data == Data::Fluid {
             let delta = stream.flow(now, rate, &mut self.since[session as usize]);
             if stream.next != NEVER {
@@ -453,15 +466,19 @@ impl<M: Copy> FifoNetwork<M> {
             + self.control.capacity() * size_of::<u64>()
             + self.prompt.capacity()
             + self.pools.capacity() * size_of::<Pool>();
+        let data = self.batch.capacity() * size_of::<Arrival>() + self.windows.memory();
+        (links + data) as u64 + self.session_memory()
+    }
+
+    /// Bytes of memory that sessions take: paths, senders' states and control packets.
+    pub fn session_memory(&self) -> u64 {
         let sessions = self.paths.capacity() * size_of::<Path>()
             + self.hops.capacity() * size_of::<u32>()
             + self.streams.capacity() * size_of::<Stream>()
             + self.since.capacity() * size_of::<u64>();
         let waiting = self.live.len() * (size_of::<Live>() + size_of::<u64>())
-            + self.flying.capacity() * size_of::<Flying<M>>()
-            + self.batch.capacity() * size_of::<Arrival>()
-            + self.windows.memory();
-        (links + sessions + waiting) as u64
+            + self.flying.capacity() * size_of::<Flying<M>>();
+        (sessions + waiting) as u64
     }
 }
 

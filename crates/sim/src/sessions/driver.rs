@@ -36,8 +36,6 @@ struct Run<S> {
     source: S,
     /// When its source's timer is due, ns.
     due: u64,
-    /// Bit/s; [`NEVER`] before it is assigned one.
-    rate: u64,
     /// Whose it is.
     member: u32,
     phase: Phase,
@@ -143,7 +141,9 @@ impl<R: RateController> Driver<R> {
         self.flows = first;
     }
 
-    pub(super) fn reserve(&mut self, sessions: usize) {
+    /// Makes room for so many sessions with so many links in all their paths.
+    pub(super) fn reserve(&mut self, sessions: usize, hops: usize) {
+        self.net.reserve(sessions, hops);
         self.runs.reserve_exact(sessions);
         self.destinations.reserve_exact(sessions);
     }
@@ -176,7 +176,6 @@ impl<R: RateController> Driver<R> {
         self.runs.push(Run {
             source: self.protocol.source(id, hops)?,
             due: NEVER,
-            rate: NEVER,
             member,
             phase: Phase::Idle,
         });
@@ -218,13 +217,13 @@ impl<R: RateController> Driver<R> {
         self.runs[run as usize].phase = Phase::Leaving;
         self.trace.note(self.net.now(), What::Leave, run, 0);
         self.pace(run, Bandwidth::from_bits_per_sec(0));
-        self.source(run, |source, now, out| source.leave(now, out));
+        self.source(run, R::Source::leave);
         self.settle();
     }
 
     /// The rate that a run is assigned, bit/s.
     pub(super) fn rate(&self, run: u32) -> Option<u64> {
-        Some(self.runs[run as usize].rate).filter(|rate| *rate != NEVER)
+        self.runs[run as usize].source.rate().map(Bandwidth::bits_per_sec)
     }
 
     /// The capacity of a directed link is another one.
@@ -279,7 +278,7 @@ impl<R: RateController> Driver<R> {
         let run = &mut self.runs[session as usize];
         if run.due == now.as_nanos() && run.phase != Phase::Gone {
             run.due = NEVER;
-            self.source(session, |source, now, out| source.on_wake(now, out));
+            self.source(session, R::Source::on_wake);
             self.settle();
         }
     }
@@ -382,9 +381,7 @@ impl<R: RateController> Driver<R> {
         }
         if let Some(rate) = self.out.rate.take()
             && run.phase == Phase::Active
-            && run.rate != rate.bits_per_sec()
         {
-            run.rate = rate.bits_per_sec();
             self.trace.note(now, What::Rate, session, rate.bits_per_sec());
             self.pace(session, self.settings.data_rate(rate));
         }
@@ -422,7 +419,7 @@ impl<R: RateController> Driver<R> {
 
     /// What links hold for the protocol: the sums and the largest of numbers and bytes.
     pub(super) fn state(&self) -> ([u64; 2], [u64; 2]) {
-        let states = self.machines.iter().map(|machine| machine.state());
+        let states = self.machines.iter().map(R::Link::state);
         states.fold(([0; 2], [0; 2]), |(sums, most), state| {
             let [numbers, bytes] = [state.numbers, state.bytes];
             ([sums[0] + numbers, sums[1] + bytes], [most[0].max(numbers), most[1].max(bytes)])
@@ -432,7 +429,8 @@ impl<R: RateController> Driver<R> {
     /// Bytes of what sessions take here, machines of links not counted.
     pub(super) fn session_memory(&self) -> u64 {
         let runs = self.runs.capacity() * size_of::<Run<R::Source>>();
-        (runs + self.destinations.capacity() * size_of::<R::Destination>()) as u64
+        let destinations = self.destinations.capacity() * size_of::<R::Destination>();
+        self.net.session_memory() + (runs + destinations) as u64
     }
 
     /// Bytes of what links take here.

@@ -47,8 +47,6 @@ pub(super) struct Play<R: RateController> {
     changes: u64,
     protocol: &'static str,
     tally: Counts,
-    /// The network's memory before there were sessions.
-    bare: u64,
     last_sample: Time,
 }
 
@@ -73,10 +71,8 @@ impl<R: RateController> Play<R> {
         let cast = Cast::new(&plan, &flows);
         let (packet, data) = super::wires::data(&plan, &cast)?;
         let net = FifoNetwork::try_new(&wires, data)?;
-        let bare = net.memory();
         let settings = &control.settings;
         let mut driver = Driver::try_new(settings, net, wires.len(), (plan.seed, control.loss))?;
-        driver.reserve(cast.members.len());
         driver.watch(cast.flows as u32);
         let meters = flows
             .iter()
@@ -99,7 +95,6 @@ impl<R: RateController> Play<R> {
             changes: 0,
             protocol: control.protocol.name(),
             tally: Counts::default(),
-            bare,
             last_sample: Time::ZERO,
         };
         for (link, up) in play.up.iter().enumerate() {
@@ -124,8 +119,10 @@ impl<R: RateController> Play<R> {
     /// Gives every member its first path.
     fn place(&mut self, plan: &Plan) -> Result<()> {
         let everyone: Vec<u32> = (0..self.cast.members.len() as u32).collect();
+        let found = self.paths(plan, &self.up, &everyone);
+        self.driver.reserve(everyone.len(), found.iter().map(<[u32]>::len).sum());
         let mut astray = Vec::new();
-        for (member, path) in everyone.iter().zip(self.paths(plan, &self.up, &everyone).iter()) {
+        for (member, path) in everyone.iter().zip(found.iter()) {
             if path.is_empty() {
                 astray.push(*member);
             } else {
@@ -186,7 +183,7 @@ impl<R: RateController> Play<R> {
         while self.cast.due().is_some_and(|at| at <= now) {
             let code = self.cast.agenda[self.cast.next];
             self.cast.next += 1;
-            if code % 2 == 0 {
+            if code.is_multiple_of(2) {
                 self.join(code / 2);
             } else {
                 self.leave(code / 2, Outcome::Expired);
@@ -291,10 +288,10 @@ impl<R: RateController> Play<R> {
         self.driver.rated = rated;
     }
 
-    /// What the protocol's sessions take, links not counted.
+    /// What sessions take: machines, paths, control packets, and what is known of them. Links and
+    /// data under way are not counted.
     fn session_bytes(&self) -> u64 {
-        let network = self.driver.net.memory().saturating_sub(self.bare);
-        network + self.driver.session_memory() + self.cast.memory()
+        self.driver.session_memory() + self.cast.memory()
     }
 }
 
@@ -335,7 +332,8 @@ impl<R: RateController> Engine for Play<R> {
 
     fn memory(&self) -> u64 {
         let fair = self.cast.members.len() as u64 * Oracle::SESSION;
-        self.bare + self.session_bytes() + self.driver.link_memory() + self.levels.memory() + fair
+        let network = self.driver.net.memory() - self.driver.net.session_memory();
+        network + self.session_bytes() + self.driver.link_memory() + self.levels.memory() + fair
     }
 
     fn levels(&mut self, told: &[bool], sink: &mut dyn FnMut(usize, LinkStats, QueueLevel)) {

@@ -197,21 +197,24 @@ fn leavers_give_their_share_to_those_who_stay() {
 
 #[test]
 fn epochs_outlive_the_loss_of_control_packets() {
-    let people = population("p", 60, "");
+    // By then plain SLBN has lost every session's only packet: nobody hears of those who
+    // leave.
+    let people = population("p", 120, "leave = [\"1800 ms\", \"1900 ms\"]\nleave_count = 70");
     let [epochs, plain] = ["slbn-epochs", "slbn"].map(|protocol| {
         let text = stubs(protocol, "fluid", &people)
             .replace("[control]", "[control]\nloss = \"1 %\"")
-            .replace("\"2 s\"", "\"4 s\"");
+            .replace("\"2 s\"", "\"8 s\"");
         run(&text)
     });
     assert!(epochs.control.lost > 20, "{:?}", epochs.control);
-    assert_eq!(epochs.last().assigned, 60);
+    assert_eq!(epochs.last().assigned, 50);
     let error = |ran: &Ran| {
         let late = &ran.samples[ran.samples.len() - 20..];
         late.iter().map(|sample| sample.source.unwrap().mean_abs).sum::<f64>() / 20.0
     };
-    assert!(error(&epochs) < 0.1, "{}", error(&epochs));
-    assert!(error(&plain) > 2.0 * error(&epochs), "{} {}", error(&plain), error(&epochs));
+    // A fifth of all cycles is lost, over ten links there and back.
+    assert!(error(&epochs) < 0.15, "{}", error(&epochs));
+    assert!(error(&plain) > 0.3, "{}", error(&plain));
 }
 
 #[test]
@@ -276,4 +279,15 @@ fn what_this_engine_cannot_do_is_refused() {
     refused(&dumbbell("slbn", "hop", &mixed), "differ in size");
     let tcp = flows + "[[flow]]\nfrom = \"b\"\nto = \"d\"\n";
     refused(&dumbbell("slbn", "hop", &tcp), "not rate-controlled");
+}
+
+#[test]
+fn a_session_takes_little_memory() {
+    let people = population("p", 900, "");
+    for model in ["hop", "fluid"] {
+        let ran = run(&stubs("slbn", model, &people));
+        // Machine, path, sender and results; a control packet and two events under way.
+        let bytes = ran.control.session_bytes;
+        assert!(bytes < 500.0, "{model}: {bytes} B");
+    }
 }
