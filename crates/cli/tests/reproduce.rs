@@ -79,13 +79,29 @@ fn figures_are_made_shown_and_kept() {
 }
 
 #[test]
+fn experiments_with_sessions_are_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = ["reproduce", "slbn", "2a", "--clock", "virtual", "--short"];
+    let output = netarium(dir.path(), &args);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{said}{}", err(&output));
+    let out = dir.path().join("reproduce-slbn");
+    let points = fs::read_to_string(out.join("figure-2a.csv")).unwrap();
+    assert!(points.starts_with("plot,line,x,y,low,high\n"), "{points}");
+    assert!(points.contains("\"Figure 8: errors at bottlenecks\",\"BFYZ\","), "{points}");
+    for extension in ["svg", "parquet"] {
+        assert!(out.join(format!("figure-2a.{extension}")).is_file());
+    }
+}
+
+#[test]
 fn what_cannot_be_made_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("mine")).unwrap();
     fs::write(dir.path().join("mine/thesis.tex"), "").unwrap();
     let cases: &[(&[&str], &str)] = &[
         (&["reproduce"], "required"),
-        (&["reproduce", "other"], "splaynet"),
+        (&["reproduce", "other"], "splaynet, slbn"),
         (&["reproduce", "splaynet", "9.9"], "3.6b"),
         (&["reproduce", "splaynet", "3.5", "--clock", "virtual", "--out", "mine"], "--out"),
     ];
@@ -148,6 +164,15 @@ fn an_interrupt_ends_the_runs_too() {
     assert_eq!(results["figures"].as_object().unwrap().len(), 0);
 }
 
+/// What figures set in a lab, or what makes it small enough to be checked here.
+fn settings(lab: &Path) -> &'static [&'static str] {
+    if lab.ends_with("slbn/million.toml") {
+        return &["sessions.all.count=10000"];
+    }
+    let sessions = fs::read_to_string(lab).unwrap().contains("[[sessions]]");
+    if sessions { &["control.protocol=bfyz"] } else { &["lab.model=hop", "lab.model=collapsed"] }
+}
+
 #[test]
 fn every_lab_is_in_order_by_itself() {
     let labs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../labs");
@@ -157,9 +182,8 @@ fn every_lab_is_in_order_by_itself() {
             let file = file.unwrap().path();
             if file.extension().is_some_and(|extension| extension == "toml") {
                 let dir = tempfile::tempdir().unwrap();
-                for model in ["hop", "collapsed"] {
-                    let set = format!("lab.model={model}");
-                    let args = ["check", file.to_str().unwrap(), "--set", &set];
+                for set in settings(&file) {
+                    let args = ["check", file.to_str().unwrap(), "--set", set];
                     let output = netarium(dir.path(), &args);
                     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
                 }
@@ -167,5 +191,5 @@ fn every_lab_is_in_order_by_itself() {
             }
         }
     }
-    assert!(checked >= 10, "{checked} labs");
+    assert!(checked >= 18, "{checked} labs");
 }

@@ -44,7 +44,7 @@ fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
     evidence.plots.push(queues);
     evidence.tables.push(accuracy::table(&all, &TABLE_S));
     evidence.tables.push(accuracy::cost(&all));
-    claims(&mut evidence, &runs);
+    claims(&mut evidence, &runs, stage.short());
     evidence.note(
         "A prototype with a random network of its own, SLBN: mean error at sources 31 % at 300 ms, \
          8 % at 600 ms, 3.5 % at 1 s; bottlenecks never over in the mean; largest queue 5,972 \
@@ -55,14 +55,16 @@ fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
 
 fn sized(stage: &Stage<'_>, rival: Rival) -> Job {
     let job = job(stage, LAB, rival);
-    if stage.short() { job.set("sessions.all.count", "3000") } else { job }
+    if stage.short() { job.set("sessions.all.count", "2000") } else { job }
 }
 
-fn claims(evidence: &mut Evidence, runs: &[Course]) {
+fn claims(evidence: &mut Evidence, runs: &[Course], short: bool) {
     let (Some(slbn), Some(bfyz)) = (of(runs, SLBN), of(runs, BFYZ)) else { return };
     accuracy::as_accurate(evidence, slbn, bfyz);
     let always = (0.0, slbn.end());
-    for run in [slbn, bfyz] {
+    // Few sessions in a small network tell nothing of how BFYZ fares in a large one.
+    let told = if short { vec![slbn] } else { vec![slbn, bfyz] };
+    for run in told {
         accuracy::not_over(evidence, run, always, "no notable overshoot");
         let off = |moment: &&super::course::Moment| amount(moment).is_some_and(|e| e >= REACHED);
         let last = run.moments.iter().filter(off).map(|moment| moment.at).fold(0.0, f64::max);
@@ -82,6 +84,9 @@ fn claims(evidence: &mut Evidence, runs: &[Course]) {
             format!("{end:+.2} % of the capacity"),
             end >= -UNUSED,
         );
+    }
+    if short {
+        return;
     }
     let mean = |run: &Course| run.range((0.0, JOINED_S), bottleneck).map(|range| range[1]);
     if let (Some(mine), Some(theirs)) = (mean(slbn), mean(bfyz)) {
@@ -104,7 +109,7 @@ mod tests {
         let quick = [(30.0, -4.0, 9), (8.0, -3.0, 9), (0.5, -1.0, 9)];
         let runs = [course(SLBN.1, &quick), course(BFYZ.1, &[(30.0, -2.0, 9), (8.0, 6.0, 9)])];
         let mut evidence = Evidence::default();
-        claims(&mut evidence, &runs);
+        claims(&mut evidence, &runs, false);
         let holds: Vec<bool> = evidence.claims.iter().map(|claim| claim.holds).collect();
         assert_eq!(holds, [true, true, true, true, false, false, true, true]);
     }

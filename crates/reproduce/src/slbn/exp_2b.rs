@@ -44,7 +44,7 @@ fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
     evidence.plots.push(queues);
     evidence.tables.push(accuracy::table(&all, &[1.0, 2.0, 9.0, 9.2, 9.4, 9.6, 9.8, 10.0, 10.6]));
     evidence.tables.push(accuracy::cost(&all));
-    claims(&mut evidence, &runs);
+    claims(&mut evidence, &runs, stage.short());
     evidence.note(
         "Data is a fluid here: its queues are integrated exactly, and what single packets do to \
          each other is left out. A queue's length is the time that its link needs to send it; the \
@@ -62,12 +62,12 @@ fn sized(stage: &Stage<'_>, rival: Rival) -> Job {
     if !stage.short() {
         return job;
     }
-    job.set("sessions.first.count", "2000")
-        .set("sessions.first.leave_count", "1000")
-        .set("sessions.second.count", "1000")
+    job.set("sessions.first.count", "1000")
+        .set("sessions.first.leave_count", "500")
+        .set("sessions.second.count", "500")
 }
 
-fn claims(evidence: &mut Evidence, runs: &[Course]) {
+fn claims(evidence: &mut Evidence, runs: &[Course], short: bool) {
     let (Some(slbn), Some(bfyz)) = (of(runs, SLBN), of(runs, BFYZ)) else { return };
     let changing = (CHURN_S.0 + ONSET_S, CHURN_S.1);
     let second = (CHURN_S.0, slbn.end());
@@ -80,15 +80,18 @@ fn claims(evidence: &mut Evidence, runs: &[Course]) {
         );
     }
     accuracy::not_over(evidence, slbn, second, "no significant overshoot");
-    accuracy::not_over(evidence, bfyz, second, "higher than SLBN's, always below 5 %");
-    let most = |run: &Course| run.range(second, bottleneck).map(|range| range[2]);
-    if let (Some(mine), Some(theirs)) = (most(slbn), most(bfyz)) {
-        evidence.claim(
-            "largest mean error at bottlenecks, SLBN beside BFYZ",
-            "BFYZ's is higher",
-            format!("{mine:+.2} beside {theirs:+.2} %"),
-            theirs >= mine,
-        );
+    // Few sessions in a small network tell nothing of how BFYZ fares in a large one.
+    if !short {
+        accuracy::not_over(evidence, bfyz, second, "higher than SLBN's, always below 5 %");
+        let most = |run: &Course| run.range(second, bottleneck).map(|range| range[2]);
+        if let (Some(mine), Some(theirs)) = (most(slbn), most(bfyz)) {
+            evidence.claim(
+                "largest mean error at bottlenecks, SLBN beside BFYZ",
+                "BFYZ's is higher",
+                format!("{mine:+.2} beside {theirs:+.2} %"),
+                theirs >= mine,
+            );
+        }
     }
     let longest = slbn.between(second.0, second.1).map(|m| m.queue_ms).fold(0.0, f64::max);
     evidence.claim(
@@ -112,13 +115,13 @@ mod tests {
         samples[95].1 = 3.0;
         let bfyz = course(BFYZ.1, &samples);
         let mut evidence = Evidence::default();
-        claims(&mut evidence, &[slbn, bfyz]);
+        claims(&mut evidence, &[slbn, bfyz], false);
         let wrong: Vec<_> = evidence.claims.iter().filter(|claim| !claim.holds).collect();
         assert!(wrong.is_empty() && evidence.claims.len() == 5, "{wrong:?}");
         samples[95] = (9.0, 7.0, 4_000);
         let moved = course(SLBN.1, &samples);
         let mut evidence = Evidence::default();
-        claims(&mut evidence, &[moved, course(BFYZ.1, &[(0.0, 0.0, 0); 100])]);
+        claims(&mut evidence, &[moved, course(BFYZ.1, &[(0.0, 0.0, 0); 100])], false);
         let holds: Vec<bool> = evidence.claims.iter().map(|claim| claim.holds).collect();
         assert_eq!(holds, [false, false, true, false, false]);
     }

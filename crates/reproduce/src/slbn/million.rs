@@ -18,7 +18,7 @@ pub(super) const FIGURE: Figure = Figure {
 const LAB: &str = "slbn/million.toml";
 /// Sessions, and those of the short form.
 const SESSIONS: u64 = 1_000_000;
-const FEW: u64 = 10_000;
+const FEW: u64 = 4_000;
 /// Errors at the end, mean amount in %.
 const REACHED: f64 = 2.0;
 
