@@ -64,6 +64,8 @@ struct Places<'a> {
     /// The first mention of the rate control protocol.
     protocol: Option<At>,
     populations: Vec<At>,
+    /// From here on links are those of hosts that populations bring.
+    drawn_links: usize,
     /// Fixed addresses by interface, each with its place.
     addresses: BTreeMap<IfaceId, Vec<(&'a str, At)>>,
     /// Groups of programs, and of flows, by the name that was given.

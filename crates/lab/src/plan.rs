@@ -16,7 +16,7 @@ use crate::expect::Expectation;
 
 mod control;
 
-pub use control::{Control, Population, Session};
+pub use control::{Control, Drawing, Population, Session};
 
 /// One run's worth of a lab.
 #[derive(Clone, Debug, PartialEq)]

@@ -21,7 +21,8 @@ mod flow;
 type Pair = (&'static str, String);
 
 /// The plan as a lab file; reading it gives the same plan (but for the swept values, which are
-/// fixed in it and listed in its head).
+/// fixed in it and listed in its head). Populations keep the rules that they are drawn by, which
+/// bring the same hosts again: one by one they would make a text of a kilobyte a session.
 pub fn resolved(plan: &Plan) -> String {
     let mut out =
         String::from("# Resolved by netarium: defaults, addresses and choices written out.\n");
@@ -29,16 +30,20 @@ pub fn resolved(plan: &Plan) -> String {
         line(&mut out, &format!("# sweep: {path} = {}", value.replace('\n', " ")));
     }
     section(&mut out, "[lab]", &lab(plan));
-    for (index, node) in plan.nodes.iter().enumerate() {
+    let brought = control::brought(plan);
+    let named = plan.nodes.iter().zip(&brought).filter(|(_, brought)| !**brought);
+    for (node, _) in named {
         let kind = match node.kind {
             Role::Host => "host",
             Role::Router => "router",
             Role::Switch => "switch",
         };
         section(&mut out, &format!("[node.{}]", node.name), &[("kind", text(kind))]);
-        debug_assert!(plan.nodes[index].name == node.name);
     }
     for index in 0..plan.links.len() {
+        if plan.links[index].ends.iter().any(|end| brought[end.index()]) {
+            continue;
+        }
         section(&mut out, "[[link]]", &link(plan, index));
     }
     for program in &plan.programs {

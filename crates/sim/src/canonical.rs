@@ -112,6 +112,7 @@ impl Canonical {
         }
         specs.sort_by(|a, b| a.name.cmp(&b.name));
         for population in &mut sorted.sessions {
+            population.drawing = None;
             for session in &mut population.sessions {
                 session.from = numbers.node(session.from);
                 session.to = numbers.node(session.to);

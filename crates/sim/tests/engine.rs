@@ -5,6 +5,7 @@ mod engine {
     mod collapsed;
     mod control;
     mod determinism;
+    mod drawn;
     mod labs;
     mod network;
     mod runs;

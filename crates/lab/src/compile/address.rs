@@ -1,7 +1,8 @@
 //! Addresses: a subnet for every layer-2 segment, an address for every interface on it.
 //!
 //! A segment is a link, or links joined by switches. Subnets come from 10.0.0.0/8 and
-//! `fd6e:6574::/32`, in the order of the links, around those that the lab fixes.
+//! `fd6e:6574::/32`, in the order of the links, around those that the lab fixes. The hosts that
+//! populations bring take what all others leave: theirs are the same once those are fixed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -137,20 +138,28 @@ impl Compiler<'_> {
             all.filter(|fixed| fixed.address.is_ipv4() == is_v4).collect()
         };
         // Fixed subnets first, so that the others keep clear of them.
-        let mut reserved: Vec<(Subnet, At)> = Vec::new();
+        let mut reserved = BTreeMap::new();
         let mut subnets: Vec<Option<Subnet>> = vec![None; segments.len()];
         for (segment, subnet) in segments.iter().zip(&mut subnets) {
             *subnet = self.fixed_subnet(&fixed_on(segment), &mut reserved);
         }
-        let mut reserved: Vec<Subnet> = reserved.into_iter().map(|(subnet, _)| subnet).collect();
-        reserved.sort_by_key(|subnet| subnet.start);
+        let mut reserved: Vec<Subnet> = reserved.into_values().map(|(subnet, _)| subnet).collect();
         let mut cursor = POOL_V4.start;
+        let brought = segments.partition_point(|segment| {
+            self.plan.ifaces[segment[0].index()].link.index() < self.places.drawn_links
+        });
         for (index, segment) in segments.iter().enumerate() {
+            if index == brought {
+                reserved = subnets[..brought].iter().copied().flatten().collect();
+                reserved.sort_by_key(|subnet| subnet.start);
+                cursor = POOL_V4.start;
+            }
             let subnet = match subnets[index] {
                 Some(subnet) => Some(subnet),
                 None if is_v4 => free_v4(segment.len(), &mut cursor, &reserved),
                 None => Some(free_v6(index, &reserved)),
             };
+            subnets[index] = subnet;
             if let Some(subnet) = subnet {
                 self.fill(segment, subnet, &fixed_on(segment), is_v4);
             } else {
@@ -168,7 +177,7 @@ impl Compiler<'_> {
     fn fixed_subnet(
         &mut self,
         fixed: &[&Fixed],
-        reserved: &mut Vec<(Subnet, At)>,
+        reserved: &mut BTreeMap<u128, (Subnet, At)>,
     ) -> Option<Subnet> {
         let first = fixed.first()?;
         let subnet = Subnet::of(first.address, first.prefix);
@@ -184,14 +193,17 @@ impl Compiler<'_> {
                     .help("interfaces that a link or switch joins share one subnet");
             }
         }
-        if let Some((_, at)) = reserved.iter().find(|(other, _)| other.overlaps(subnet)) {
+        // They are disjoint: the last that begins before the end lies behind all others.
+        let near = reserved.range(..=subnet.end()).next_back();
+        if let Some((_, (_, at))) = near.filter(|(_, (other, _))| other.overlaps(subnet)) {
             let message = format!("{}/{} overlaps another segment", first.address, first.prefix);
             self.sink
                 .report(Code::AddressClash, &first.at, message)
                 .also(at, "the other segment")
                 .help("each link, or group of links around switches, has a subnet of its own");
+        } else {
+            reserved.insert(subnet.start, (subnet, first.at.clone()));
         }
-        reserved.push((subnet, first.at.clone()));
         Some(subnet)
     }
 
@@ -269,9 +281,7 @@ fn free_v4(hosts: usize, cursor: &mut u128, reserved: &[Subnet]) -> Option<Subne
         if subnet.end() > POOL_V4.end() {
             return None;
         }
-        // The last that begins before the end: all others lie before it or after us.
-        let near = reserved.partition_point(|other| other.start <= subnet.end());
-        if let Some(other) = reserved[..near].iter().rev().find(|other| other.overlaps(subnet)) {
+        if let Some(other) = overlapping(subnet, reserved) {
             start = (other.end() + 1).next_multiple_of(step);
         } else {
             *cursor = subnet.end() + 1;
@@ -284,10 +294,17 @@ fn free_v4(hosts: usize, cursor: &mut u128, reserved: &[Subnet]) -> Option<Subne
 fn free_v6(index: usize, reserved: &[Subnet]) -> Subnet {
     let at = |index: u128| Subnet { start: POOL_V6 | (index << 64), prefix: 64 };
     let mut number = index as u128;
-    while reserved.iter().any(|other| other.overlaps(at(number))) && number < 1 << 32 {
+    while overlapping(at(number), reserved).is_some() && number < 1 << 32 {
         number += 1 << 24;
     }
     at(number)
+}
+
+/// The last of `reserved` that overlaps `subnet`; they are disjoint and ascending.
+fn overlapping(subnet: Subnet, reserved: &[Subnet]) -> Option<Subnet> {
+    // Of those that begin before the end, the last lies behind all others.
+    let near = reserved.partition_point(|other| other.start <= subnet.end());
+    reserved[..near].last().copied().filter(|other| other.overlaps(subnet))
 }
 
 fn find(joined: &mut [usize], link: usize) -> usize {

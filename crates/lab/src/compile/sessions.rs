@@ -8,31 +8,24 @@ use fabric::{Discipline, LinkConfig, QueueConfig, QueueLimit, Rate};
 use super::Compiler;
 use super::links::Draft;
 use crate::code::Code;
-use crate::plan::{Population, Role, Session};
+use crate::plan::{Drawing, Population, Role, Session};
 use crate::tree::{At, Table, Value};
 
 mod draw;
 
-use draw::{Drawn, Places, Rules};
+use draw::{Drawn, Places};
 
 const MOST_SESSIONS: usize = 2_000_000;
 const MOST_PLACES: u64 = 10_000_000;
 
 /// A population that is yet to be drawn.
-struct Drawing<'a> {
+struct Undrawn<'a> {
     at: At,
     table: &'a Table,
     /// Its position in the plan.
     index: usize,
-    rules: Rules,
-    link: HostLink,
-}
-
-/// What the links of hosts are like.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct HostLink {
-    rate: Bandwidth,
-    delay: Span,
+    name: String,
+    rules: Drawing,
 }
 
 impl<'a> Compiler<'a> {
@@ -43,24 +36,21 @@ impl<'a> Compiler<'a> {
             let index = self.plan.sessions.len();
             let packet = table.bytes("packet").unwrap_or(Bytes::new(1500));
             self.places.populations.push(at.clone());
-            self.plan.sessions.push(Population { name: name.clone(), packet, sessions: vec![] });
+            let population =
+                Population { name: name.clone(), packet, sessions: vec![], drawing: None };
+            self.plan.sessions.push(population);
             if let Some(each) = table.entry("each") {
                 self.refuse_drawing(table, &each.key_at);
                 self.plan.sessions[index].sessions = self.listed(&each.value);
-            } else if let Some(rules) = self.rules(name, table, &at) {
-                let link = HostLink {
-                    rate: table
-                        .bandwidth("host_rate")
-                        .unwrap_or(Bandwidth::from_mbits_per_sec(100)),
-                    delay: table.span("host_delay").unwrap_or(Span::from_micros(1)),
-                };
-                drawings.push(Drawing { at, table, index, rules, link });
+            } else if let Some(rules) = self.rules(table, &at) {
+                drawings.push(Undrawn { at, table, index, name, rules });
             }
         }
         // Whose turn it is must not depend on the order of the file.
-        drawings.sort_by(|a, b| a.rules.name.cmp(&b.rules.name));
+        drawings.sort_by(|a, b| a.name.cmp(&b.name));
+        self.places.drawn_links = self.plan.links.len();
         if self.agree_on_links(&drawings) && self.fit(&drawings) {
-            self.draw_sessions(&drawings);
+            self.draw_sessions(drawings);
         }
     }
 
@@ -129,7 +119,7 @@ impl<'a> Compiler<'a> {
         diagnostic.help(format!("nobody leaves before {start}, when the last one starts"));
     }
 
-    fn rules(&mut self, name: String, table: &'a Table, at: &At) -> Option<Rules> {
+    fn rules(&mut self, table: &Table, at: &At) -> Option<Drawing> {
         for (key, what) in [("count", "how many"), ("routers", "the routers of their hosts")] {
             if table.get(key).is_none() {
                 self.sink
@@ -146,17 +136,26 @@ impl<'a> Compiler<'a> {
         {
             self.refuse_leave(value, start.1, table);
         }
-        let sizes = match table.get("size") {
+        let size = match table.get("size") {
             Some(value) => Some(self.sizes(value)?),
             None => None,
         };
         let demand = table.get("demand").and_then(|value| self.demand(value));
         let count = whole("count")?;
-        let leavers = self.leavers(table, count);
-        let hosts = whole("hosts").unwrap_or(200);
+        let leave_count = self.leavers(table, count);
         let known = !routers.is_empty();
-        let rules = Rules { name, count, routers, hosts, start, leave, leavers, sizes, demand };
-        known.then_some(rules)
+        known.then_some(Drawing {
+            count,
+            routers,
+            hosts: whole("hosts").unwrap_or(200),
+            host_rate: table.bandwidth("host_rate").unwrap_or(Bandwidth::from_mbits_per_sec(100)),
+            host_delay: table.span("host_delay").unwrap_or(Span::from_micros(1)),
+            start,
+            leave,
+            leave_count,
+            size,
+            demand,
+        })
     }
 
     fn leavers(&mut self, table: &Table, count: u32) -> u32 {
@@ -219,24 +218,25 @@ impl<'a> Compiler<'a> {
     }
 
     /// A host has one link, whichever population it serves.
-    fn agree_on_links(&mut self, drawings: &[Drawing<'_>]) -> bool {
-        let mut first: BTreeMap<NodeId, &Drawing<'_>> = BTreeMap::new();
+    fn agree_on_links(&mut self, drawings: &[Undrawn<'_>]) -> bool {
+        let mut first: BTreeMap<NodeId, &Undrawn<'_>> = BTreeMap::new();
+        let kind = |drawing: &Undrawn<'_>| (drawing.rules.host_rate, drawing.rules.host_delay);
         for drawing in drawings {
             for router in &drawing.rules.routers {
                 let known = first.entry(*router).or_insert(drawing);
-                if known.link == drawing.link {
+                if kind(known) == kind(drawing) {
                     continue;
                 }
                 let name = &self.plan.nodes[router.index()].name;
                 let message = format!("hosts on `{name}` would have links of two kinds");
-                let link = |d: &Drawing<'_>| {
+                let link = |d: &Undrawn<'_>| {
                     let keys = ["host_rate", "host_delay"];
                     let own = keys.iter().find_map(|key| d.table.get(key));
                     own.map_or_else(|| d.at.clone(), |value| value.at.clone())
                 };
                 self.sink
                     .report(Code::Conflict, &link(drawing), message)
-                    .also(&link(known), format!("as sessions `{}` want it", known.rules.name))
+                    .also(&link(known), format!("as sessions `{}` want it", known.name))
                     .help("the same `host_rate` and `host_delay` on the same routers");
                 return false;
             }
@@ -245,7 +245,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// Whether memory is bounded and every source finds a place.
-    fn fit(&mut self, drawings: &[Drawing<'_>]) -> bool {
+    fn fit(&mut self, drawings: &[Undrawn<'_>]) -> bool {
         let listed: usize = self.plan.sessions.iter().map(|p| p.sessions.len()).sum();
         let (mut sessions, mut places) = (listed, 0);
         for drawing in drawings {
@@ -267,13 +267,13 @@ impl<'a> Compiler<'a> {
         true
     }
 
-    fn draw_sessions(&mut self, drawings: &[Drawing<'_>]) {
+    fn draw_sessions(&mut self, drawings: Vec<Undrawn<'_>>) {
         let mut places = Places::default();
-        for drawing in drawings {
+        for drawing in &drawings {
             places.add(&drawing.rules);
         }
-        let mut drawn: Vec<(usize, Vec<Drawn>)> = Vec::new();
-        for drawing in drawings {
+        let mut drawn: Vec<Vec<Drawn>> = Vec::new();
+        for drawing in &drawings {
             let rules = &drawing.rules;
             let all = rules.routers.len() as u64 * u64::from(rules.hosts);
             let free = places.free(rules);
@@ -281,23 +281,25 @@ impl<'a> Compiler<'a> {
                 self.refuse_crowd(drawing, all, free);
                 return;
             }
-            drawn.push((drawing.index, draw::draw(rules, self.plan.seed, &mut places)));
+            drawn.push(draw::draw(&drawing.name, rules, self.plan.seed, &mut places));
         }
         // Nobody would look at more than the mistakes.
-        if self.sink.has_errors() || !self.add_hosts(drawings, &mut places) {
+        if self.sink.has_errors() || !self.add_hosts(&drawings, &mut places) {
             return;
         }
-        for (index, drawn) in drawn {
+        for (Undrawn { index, rules, .. }, drawn) in drawings.into_iter().zip(drawn) {
             let session = |d: Drawn| {
                 let (from, to) = (places.host(d.from)?, places.host(d.to)?);
                 let Drawn { start, leave, size, demand, .. } = d;
                 Some(Session { from, to, start, leave, size, demand })
             };
-            self.plan.sessions[index].sessions = drawn.into_iter().filter_map(session).collect();
+            let population = &mut self.plan.sessions[index];
+            population.sessions = drawn.into_iter().filter_map(session).collect();
+            population.drawing = Some(rules);
         }
     }
 
-    fn refuse_crowd(&mut self, drawing: &Drawing<'_>, all: u64, free: u64) {
+    fn refuse_crowd(&mut self, drawing: &Undrawn<'_>, all: u64, free: u64) {
         let rules = &drawing.rules;
         let count = drawing.table.get("count").map_or(&drawing.at, |value| &value.at);
         let message = match free {
@@ -316,8 +318,8 @@ impl<'a> Compiler<'a> {
     }
 
     /// Makes nodes of the places that are used; `false` when one could not be.
-    fn add_hosts(&mut self, drawings: &[Drawing<'_>], places: &mut Places) -> bool {
-        let mut owner: BTreeMap<NodeId, &Drawing<'_>> = BTreeMap::new();
+    fn add_hosts(&mut self, drawings: &[Undrawn<'_>], places: &mut Places) -> bool {
+        let mut owner: BTreeMap<NodeId, &Undrawn<'_>> = BTreeMap::new();
         for drawing in drawings {
             for router in &drawing.rules.routers {
                 owner.entry(*router).or_insert(drawing);
@@ -328,7 +330,7 @@ impl<'a> Compiler<'a> {
             let name = format!("{}-p{}", self.plan.nodes[router.index()].name, number + 1);
             let Some(host) = self.add_node(&name, Role::Host, &drawing.at) else { return false };
             self.plan.nodes[host.index()].declared = (0, 0);
-            let config = drawing.link.config();
+            let config = host_link(&drawing.rules);
             let draft = Draft {
                 ends: [host, router],
                 directions: [config.clone(), config],
@@ -344,18 +346,16 @@ impl<'a> Compiler<'a> {
     }
 }
 
-impl HostLink {
-    fn config(self) -> LinkConfig {
-        LinkConfig {
-            rate: Rate::Constant(self.rate),
-            delay: self.delay,
-            queue: QueueConfig {
-                discipline: Discipline::DropTail,
-                limit: QueueLimit::UNLIMITED,
-                ecn: false,
-            },
-            mtu: Bytes::new(1500),
-            ..LinkConfig::default()
-        }
+fn host_link(rules: &Drawing) -> LinkConfig {
+    LinkConfig {
+        rate: Rate::Constant(rules.host_rate),
+        delay: rules.host_delay,
+        queue: QueueConfig {
+            discipline: Discipline::DropTail,
+            limit: QueueLimit::UNLIMITED,
+            ecn: false,
+        },
+        mtu: Bytes::new(1500),
+        ..LinkConfig::default()
     }
 }

@@ -1,7 +1,8 @@
 //! Explicit rate control: the protocol of a lab, and populations of sessions.
 
-use base::{Bandwidth, Bytes, NodeId, Ratio, Time};
+use base::{Bandwidth, Bytes, NodeId, Ratio, Span, Time};
 use ratecontrol::{Protocol, Settings};
+use transport::workload::Sizes;
 
 /// The protocol that gives controlled traffic its rates; all of a lab has the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +18,7 @@ pub struct Control {
 }
 
 /// Many sessions, measured together.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Population {
     /// Its name, unique among populations.
     pub name: String,
@@ -25,6 +26,34 @@ pub struct Population {
     pub packet: Bytes,
     /// Its sessions, in the order in which they were drawn or listed.
     pub sessions: Vec<Session>,
+    /// What they were drawn by; `None`: they were listed.
+    pub drawing: Option<Drawing>,
+}
+
+/// What sessions are drawn by, beside the lab's seed and the population's name; it brings hosts,
+/// each with one link.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Drawing {
+    /// How many sessions.
+    pub count: u32,
+    /// Routers that hosts hang on, ascending, each once.
+    pub routers: Vec<NodeId>,
+    /// Places for hosts at each router.
+    pub hosts: u32,
+    /// Rate of the hosts' links.
+    pub host_rate: Bandwidth,
+    /// Delay of the hosts' links.
+    pub host_delay: Span,
+    /// When the first and the last can join.
+    pub start: (Time, Time),
+    /// When the first and the last can leave; `None`: nobody does.
+    pub leave: Option<(Time, Time)>,
+    /// How many of `count` leave.
+    pub leave_count: u32,
+    /// Data on the wire of a session; `None`: without end.
+    pub size: Option<Sizes>,
+    /// The least and the most that a session can demand; `None`: whatever it gets.
+    pub demand: Option<(Bandwidth, Bandwidth)>,
 }
 
 /// A session: data from one node to another at the rate that the network assigns.

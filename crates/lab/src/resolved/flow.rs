@@ -89,7 +89,7 @@ fn think(think: Think) -> String {
     }
 }
 
-fn sizes(sizes: &Sizes) -> String {
+pub(super) fn sizes(sizes: &Sizes) -> String {
     match sizes {
         Sizes::Fixed(size) => quantity(size),
         Sizes::Exponential(mean) => table(&[("exponential", quantity(mean))]),

@@ -3,23 +3,8 @@
 use std::collections::BTreeMap;
 
 use base::{Bandwidth, Bytes, NodeId, RandomStream, Span, Time};
-use transport::workload::Sizes;
 
-/// What is drawn for a population.
-pub(super) struct Rules {
-    pub(super) name: String,
-    pub(super) count: u32,
-    /// Ascending, each once.
-    pub(super) routers: Vec<NodeId>,
-    /// Places at each router.
-    pub(super) hosts: u32,
-    pub(super) start: (Time, Time),
-    pub(super) leave: Option<(Time, Time)>,
-    /// How many of `count` leave.
-    pub(super) leavers: u32,
-    pub(super) sizes: Option<Sizes>,
-    pub(super) demand: Option<(Bandwidth, Bandwidth)>,
-}
+use crate::plan::Drawing;
 
 /// A router's place by its number, from 0.
 pub(super) type Place = (NodeId, u32);
@@ -51,7 +36,7 @@ pub(super) struct Places {
 
 impl Places {
     /// Makes room for a population's.
-    pub(super) fn add(&mut self, rules: &Rules) {
+    pub(super) fn add(&mut self, rules: &Drawing) {
         for router in &rules.routers {
             let slots = self.slots.entry(*router).or_default();
             let hosts = slots.len().max(rules.hosts as usize);
@@ -60,7 +45,7 @@ impl Places {
     }
 
     /// Places among a population's that are no source's.
-    pub(super) fn free(&self, rules: &Rules) -> u64 {
+    pub(super) fn free(&self, rules: &Drawing) -> u64 {
         let own = rules.routers.iter().filter_map(|router| self.slots.get(router));
         let free = own.flat_map(|slots| slots.iter().take(rules.hosts as usize));
         free.filter(|slot| !slot.source).count() as u64
@@ -89,8 +74,8 @@ impl Places {
 /// two in all.
 ///
 /// Each property has a random stream of its own, so that changing one leaves the others.
-pub(super) fn draw(rules: &Rules, seed: u64, places: &mut Places) -> Vec<Drawn> {
-    let stream = |what| RandomStream::new(seed, &format!("sessions/{}/{what}", rules.name));
+pub(super) fn draw(name: &str, rules: &Drawing, seed: u64, places: &mut Places) -> Vec<Drawn> {
+    let stream = |what| RandomStream::new(seed, &format!("sessions/{name}/{what}"));
     let (mut from, mut to) = (stream("from"), stream("to"));
     let (mut start, mut leave) = (stream("start"), stream("leave"));
     let (mut size, mut demand) = (stream("size"), stream("demand"));
@@ -121,7 +106,7 @@ pub(super) fn draw(rules: &Rules, seed: u64, places: &mut Places) -> Vec<Drawn> 
             to: target,
             start: moment(rules.start, &mut start),
             leave: left.filter(|_| leaves),
-            size: rules.sizes.as_ref().map(|sizes| Bytes::new(sizes.draw(&mut size).max(1))),
+            size: rules.size.as_ref().map(|sizes| Bytes::new(sizes.draw(&mut size).max(1))),
             demand: rules.demand.map(|(least, most)| {
                 let (least, most) = (least.bits_per_sec(), most.bits_per_sec());
                 Bandwidth::from_bits_per_sec(least + demand.below(most - least + 1))
@@ -132,8 +117,8 @@ pub(super) fn draw(rules: &Rules, seed: u64, places: &mut Places) -> Vec<Drawn> 
 }
 
 /// Which of the sessions leave: all sets of as many are equally likely (Knuth, TAOCP 2, 3.4.2 S).
-fn leavers(rules: &Rules, random: &mut RandomStream) -> Vec<bool> {
-    let mut wanted = rules.leavers;
+fn leavers(rules: &Drawing, random: &mut RandomStream) -> Vec<bool> {
+    let mut wanted = rules.leave_count;
     let chosen = (0..rules.count).map(|index| {
         let chosen = random.below(u64::from(rules.count - index)) < u64::from(wanted);
         wanted -= u32::from(chosen);
