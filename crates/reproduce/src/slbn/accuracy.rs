@@ -40,7 +40,7 @@ pub(super) fn plot(
     let y = within.map_or(Axis::linear(what), |(from, to)| Axis::linear(what).from(from).to(to));
     let x = Axis::linear("time in s").from(times.0).to(times.1);
     let mut plot = Plot::new(title, x, y);
-    plot.note = "Lines are means, bands reach from the 10th to the 90th percentile.".to_owned();
+    "Lines are means, bands reach from the 10th to the 90th percentile.".clone_into(&mut plot.note);
     for course in courses {
         let samples = course.between(times.0, times.1);
         let samples: Vec<(f64, Option<Spread>)> =

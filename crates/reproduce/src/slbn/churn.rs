@@ -65,8 +65,7 @@ fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
         let measured = runs.iter().zip(&rates).filter_map(|(run, n)| Measured::new(run, *n));
         all.push((rival, measured.collect::<Vec<Measured>>()));
     }
-    let mut evidence = Evidence::default();
-    evidence.plots = plots(&all);
+    let mut evidence = Evidence { plots: plots(&all), ..Evidence::default() };
     evidence.tables.push(table(&all));
     claims(&mut evidence, &all);
     evidence.note(format!(

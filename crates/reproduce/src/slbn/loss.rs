@@ -49,7 +49,7 @@ fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
         let mut plot = accuracy::plot(title, &all, whose, Some((-100.0, 60.0)), (0.0, end));
         // Six bands on top of each other hide the lines.
         plot.lines.iter_mut().for_each(|line| line.spread.clear());
-        plot.note = "Means.".to_owned();
+        "Means.".clone_into(&mut plot.note);
         evidence.plots.push(plot);
     }
     let axis = Axis::log("ms to send the longest queue");

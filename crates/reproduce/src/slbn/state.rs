@@ -77,9 +77,11 @@ impl Visitor for Crowd {
     type Output = Result<Held>;
 
     fn visit<R: RateController>(self) -> Result<Held> {
-        let wire = Wire::new(Bandwidth::from_mbits_per_sec(100_000), Span::from_millis(5));
+        // No more, as some protocols begin with a share of the capacity for everybody, and a
+        // percent of that is for control packets.
+        let wire = Wire::new(Bandwidth::from_mbits_per_sec(100), Span::from_millis(5));
         let mut network = Exchange::<R>::try_new(&Settings::default(), &[wire])?;
-        let demand = Bandwidth::from_mbits_per_sec(200_000);
+        let demand = Bandwidth::from_mbits_per_sec(200);
         for _ in 0..self.0 {
             network.join(Time::ZERO, &[0], demand)?;
         }
@@ -115,8 +117,7 @@ fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
         }
         all.push(of);
     }
-    let mut evidence = Evidence::default();
-    evidence.plots = plots(sizes, &all);
+    let mut evidence = Evidence { plots: plots(sizes, &all), ..Evidence::default() };
     evidence.tables.push(table(sizes, &all));
     claims(&mut evidence, sizes, &all);
     evidence.note(
