@@ -82,6 +82,8 @@ pub enum Event<M> {
         towards: Towards,
         /// What it carries.
         message: M,
+        /// That link; `None` at the destination.
+        link: Option<u32>,
     },
     /// A time set with [`FifoNetwork::wake`] has come.
     Wake(u64),
@@ -125,8 +127,7 @@ enum Live {
     /// A change of a fluid's rate arrives for a link.
     Surge {
         delta: i64,
-        session: u32,
-        hop: u8,
+        place: u32,
         last: bool,
     },
     /// The last of a session has arrived.
@@ -138,11 +139,21 @@ enum Live {
 #[derive(Clone, Copy, Debug)]
 struct Flying<M> {
     session: u32,
+    /// Where the list of all paths has the session's first link.
+    first: u32,
+    /// The link whose start it travels to, or what the list of paths has at the end.
+    next: u32,
     /// As in [`Event::Arrived`].
     hop: u8,
     towards: Towards,
     era: u8,
     message: M,
+}
+
+impl<M> Flying<M> {
+    fn link(&self) -> Option<u32> {
+        (self.next & END == 0).then_some(self.next)
+    }
 }
 
 /// The path of a session.
@@ -160,8 +171,6 @@ pub struct FifoNetwork<M> {
     /// Bytes of a data packet.
     size: u64,
     links: Vec<Link>,
-    /// Bytes of control packets, by link.
-    control: Vec<u64>,
     /// By link; only with fluids.
     pools: Vec<Pool>,
     paths: Vec<Path>,
@@ -183,6 +192,10 @@ pub struct FifoNetwork<M> {
     outages: bool,
     /// So many of the next events have been read ahead.
     known: usize,
+    /// Whether they have been since the last event.
+    fresh: bool,
+    /// The session that the last event was about, and where its path begins.
+    here: (u32, u32),
     events: u64,
     packet_hops: u64,
 }
@@ -220,8 +233,7 @@ impl<M: Copy> FifoNetwork<M> {
             size,
             links: links.iter().map(Link::new).collect(),
             prompt: links.iter().map(|link| link.delay.as_nanos() >> bits == 0).collect(),
-            control: vec![0; links.len()],
-            pools: vec![Pool::default(); pools],
+            pools: links[..pools].iter().map(Pool::new).collect(),
             paths: Vec::new(),
             hops: Vec::new(),
             streams: Vec::new(),
@@ -233,6 +245,8 @@ impl<M: Copy> FifoNetwork<M> {
             batch: Vec::new(),
             outages: false,
             known: 0,
+            fresh: false,
+            here: (u32::MAX, 0),
             events: 0,
             packet_hops: 0,
         })
@@ -296,8 +310,9 @@ impl<M: Copy> FifoNetwork<M> {
             if stream.next != NEVER {
                 self.live.push(Time::from_nanos(stream.next), Live::Emit { session, link });
             }
+            let place = stream.place;
             if delta != 0 {
-                self.surge(now, delta, session, 0, false);
+                self.surge(now, delta, place, false);
             }
         } else if stream.pace(now, rate) {
             self.live.push(Time::from_nanos(stream.next), Live::Emit { session, link });
@@ -329,28 +344,34 @@ impl<M: Copy> FifoNetwork<M> {
     /// Sends a control packet of `size` bytes over link `hop` of a session's path, upstream in
     /// the opposite direction. A packet for a link that is down is lost.
     pub fn send(&mut self, session: u32, hop: u8, towards: Towards, size: u32, message: M) {
-        let Path { first, .. } = self.paths[session as usize];
-        let forward = self.hops[first as usize + usize::from(hop)];
-        let (link, at_hop) = match towards {
-            Towards::Destination => (forward, hop + 1),
-            Towards::Source => (forward ^ 1, hop),
+        let first = self.first(session);
+        let place = first as usize + usize::from(hop);
+        let (forward, behind) = (self.hops[place], self.hops[place + 1]);
+        let (link, hop, next) = match towards {
+            Towards::Destination => (forward, hop + 1, behind),
+            Towards::Source => (forward ^ 1, hop, forward),
         };
-        self.settle(link, self.now);
-        let state = &mut self.links[link as usize];
-        if !state.up {
-            return;
+        let mut era = 0;
+        if self.outages {
+            let state = &self.links[link as usize];
+            if !state.is_up() {
+                return;
+            }
+            era = state.era();
         }
-        self.control[link as usize] += u64::from(size);
         self.packet_hops += 1;
         let at = if self.data == Data::Fluid {
             let pool = &mut self.pools[link as usize];
-            pool.run(self.now, state.rate());
+            pool.run(self.now);
             pool.add(u64::from(size));
-            self.now + pool.wait(state.rate()) + state.delay
+            self.now + pool.wait() + pool.delay
         } else {
+            self.settle(link, self.now);
+            let state = &mut self.links[link as usize];
+            state.count_control(u64::from(size));
             state.take(self.now, u64::from(size))
         };
-        let flying = Flying { session, hop: at_hop, towards, era: state.era, message };
+        let flying = Flying { session, first, next, hop, towards, era, message };
         let slot = if let Some(slot) = self.free.pop() {
             self.flying[slot as usize] = flying;
             slot
@@ -361,21 +382,42 @@ impl<M: Copy> FifoNetwork<M> {
         self.live.push(Time::from_nanos(at), Live::Control(slot));
     }
 
+    /// Where the list of all paths has a session's first link.
+    fn first(&self, session: u32) -> u32 {
+        if self.here.0 == session {
+            return self.here.1;
+        }
+        self.paths[session as usize].first
+    }
+
+    /// The next control packets: session, hop and link as in [`Event::Arrived`], for reading ahead
+    /// what the driver needs for them. Each is told once, or not at all.
+    pub fn upcoming(&self) -> impl Iterator<Item = (u32, u8, Option<u32>)> {
+        let known = self.live.upcoming().take(if self.fresh { self.known } else { 0 });
+        known.filter_map(|live| match live {
+            Live::Control(slot) => {
+                let flying = &self.flying[*slot as usize];
+                Some((flying.session, flying.hop, flying.link()))
+            }
+            _ => None,
+        })
+    }
+
     /// Asks for [`Event::Wake`] with this token.
     pub fn wake(&mut self, at: Time, token: u64) {
         self.live.push(at.max(self.now()), Live::Wake(token));
     }
 
-    /// Changes one direction of a link. What waits leaves as it would have.
+    /// Changes one direction of a link. What waits leaves as it would have; a fluid goes on at the
+    /// new rate.
     pub fn set_link(&mut self, link: u32, properties: &FifoLink) {
         self.settle(link, self.now);
         let window = self.windows.end() - self.windows.start();
-        let state = &mut self.links[link as usize];
+        self.links[link as usize].configure(properties);
+        self.prompt[link as usize] = properties.delay.as_nanos() < window;
         if let Some(pool) = self.pools.get_mut(link as usize) {
-            pool.run(self.now, state.rate());
+            pool.configure(self.now, properties);
         }
-        state.configure(properties);
-        self.prompt[link as usize] = state.delay < window;
     }
 
     /// Takes both directions of a link out of service, or puts them back. What is on it is lost.
@@ -384,12 +426,10 @@ impl<M: Copy> FifoNetwork<M> {
         // Whoever has come off the link by now has come off it.
         self.settle_all(self.now);
         for direction in [2 * link.0, 2 * link.0 + 1] {
-            let state = &mut self.links[direction as usize];
+            self.links[direction as usize].set_up(self.now, up);
             if let Some(pool) = self.pools.get_mut(direction as usize) {
-                pool.run(self.now, state.rate());
-                pool.cut();
+                pool.cut(self.now);
             }
-            state.set_up(self.now, up);
         }
     }
 
@@ -401,7 +441,8 @@ impl<M: Copy> FifoNetwork<M> {
             let due = self.live.next_time().map_or(u64::MAX, Time::as_nanos);
             if due < end && due <= until {
                 let (at, live) = self.live.pop_until(Time::from_nanos(due))?;
-                if self.known == 0 {
+                self.fresh = self.known == 0;
+                if self.fresh {
                     self.read_ahead();
                 } else {
                     self.known -= 1;
@@ -433,18 +474,17 @@ impl<M: Copy> FifoNetwork<M> {
 
     /// As [`Self::take_level`], without a peak and without beginning one.
     pub fn level(&mut self, link: u32) -> Level {
-        self.settle(link, self.now);
-        let state = &self.links[link as usize];
-        let (arrived, backlog) = match self.pools.get_mut(link as usize) {
-            Some(pool) => {
-                pool.run(self.now, state.rate());
-                (pool.arrived(), pool.backlog())
-            }
-            None => (state.arrived(), state.backlog(self.now)),
+        let [arrived, control, backlog] = if let Some(pool) = self.pools.get_mut(link as usize) {
+            pool.run(self.now);
+            [pool.arrived(), pool.control, pool.backlog()]
+        } else {
+            self.settle(link, self.now);
+            let state = &self.links[link as usize];
+            [state.arrived(), state.control(), state.backlog(self.now)]
         };
         Level {
             arrived: Bytes::new(arrived),
-            control: Bytes::new(self.control[link as usize]),
+            control: Bytes::new(control),
             backlog: Bytes::new(backlog),
             peak: Bytes::new(0),
         }
@@ -463,7 +503,6 @@ impl<M: Copy> FifoNetwork<M> {
     /// Bytes of memory in use.
     pub fn memory(&self) -> u64 {
         let links = self.links.capacity() * size_of::<Link>()
-            + self.control.capacity() * size_of::<u64>()
             + self.prompt.capacity()
             + self.pools.capacity() * size_of::<Pool>();
         let data = self.batch.capacity() * size_of::<Arrival>() + self.windows.memory();

@@ -44,7 +44,13 @@ impl Settings {
 
     /// How a source spaces its control packets.
     pub fn pace(&self) -> Pace {
-        Pace { share: self.share, packet: self.packet, pause: self.pause, seed: self.seed }
+        let parts = |ratio: Ratio| ratio.parts_per_billion().min(u32::MAX.into()) as u32;
+        Pace {
+            share: parts(self.share),
+            packet: self.packet.count().min(u32::MAX.into()) as u32,
+            pause: parts(self.pause),
+            seed: (self.seed ^ self.seed >> 32) as u32,
+        }
     }
 
     /// What a session of `rate` has left for data.
@@ -57,10 +63,11 @@ impl Settings {
 /// Spaces a source's control packets so that they take their share of its rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    share: Ratio,
-    packet: Bytes,
-    pause: Ratio,
-    seed: u64,
+    // Small, since every source has one. Shares are in 10⁻⁹.
+    share: u32,
+    packet: u32,
+    pause: u32,
+    seed: u32,
 }
 
 impl Pace {
@@ -68,20 +75,21 @@ impl Pace {
     /// rate is too small to tell.
     pub fn gap(&self, rate: Bandwidth) -> Span {
         const LONGEST: u64 = 3_600_000_000_000;
-        let budget = self.share.of(rate.bits_per_sec()).max(1);
-        let nanos = self.packet.count() * 8 * 1_000_000_000 / budget;
+        let share = Ratio::from_parts_per_billion(self.share.into());
+        let budget = share.of(rate.bits_per_sec()).max(1);
+        let nanos = u64::from(self.packet) * 8 * 1_000_000_000 / budget;
         Span::from_nanos(nanos.min(LONGEST))
     }
 
     /// The pause of a session before its `cycle`th cycle, after one that took `last`.
     pub fn pause(&self, session: u32, cycle: u64, last: Span) -> Span {
-        let most = self.pause.of(last.as_nanos());
+        let most = Ratio::from_parts_per_billion(self.pause.into()).of(last.as_nanos());
         // SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): a stream of its own for each session.
-        let mut x =
-            self.seed ^ u64::from(session).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ cycle << 32;
+        let key = u64::from(session).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut x = u64::from(self.seed) ^ key ^ (cycle << 32);
         x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         x ^= x >> 31;
-        Span::from_nanos((u128::from(x) * u128::from(most) >> 64) as u64)
+        Span::from_nanos(((u128::from(x) * u128::from(most)) >> 64) as u64)
     }
 }

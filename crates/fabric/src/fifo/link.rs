@@ -17,15 +17,18 @@ pub(super) struct Link {
     pub(super) delay: u64,
     /// Bytes of all that has arrived.
     arrived: u64,
+    /// Bytes of control packets in all, and above them, in [`ERA`], how often the link has gone
+    /// down or come back, modulo 256.
+    control: u64,
     /// The longest that the queue has been since it was last asked, ns of transmission.
     peak: u64,
     /// This window's arrivals for the link that it has not taken yet.
     pub(super) next: u32,
     pub(super) end: u32,
-    pub(super) up: bool,
-    /// How often it has gone down, modulo 256.
-    pub(super) era: u8,
 }
+
+/// Where the era is.
+const ERA: u32 = 56;
 
 impl Link {
     pub(super) fn new(link: &FifoLink) -> Self {
@@ -36,10 +39,9 @@ impl Link {
             delay: link.delay.as_nanos(),
             arrived: 0,
             peak: 0,
+            control: 0,
             next: 0,
             end: 0,
-            up: true,
-            era: 0,
         }
     }
 
@@ -94,11 +96,32 @@ impl Link {
 
     /// Goes out of service or returns; what was on it is lost.
     pub(super) fn set_up(&mut self, at: u64, up: bool) {
-        if self.up && !up {
-            self.era = self.era.wrapping_add(1);
+        if self.is_up() != up {
+            self.control = self.control.wrapping_add(1 << ERA);
+        }
+        if !up {
             self.free = self.free.min(at);
         }
-        self.up = up;
+    }
+
+    /// How often it has gone down or come back, modulo 256: what was sent in an era arrives in it
+    /// or not at all.
+    pub(super) fn era(&self) -> u8 {
+        (self.control >> ERA) as u8
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.era().is_multiple_of(2)
+    }
+
+    /// Counts a control packet among what arrives.
+    pub(super) fn count_control(&mut self, bytes: u64) {
+        self.control += bytes;
+    }
+
+    /// Bytes of control packets in all.
+    pub(super) fn control(&self) -> u64 {
+        self.control & ((1 << ERA) - 1)
     }
 }
 
@@ -111,30 +134,62 @@ fn wide(work: u64, remainder: u64, rate: u64) -> (u64, u64) {
 }
 
 /// One direction of a link that carries a fluid beside packets: rates come in, a queue grows by
-/// what exceeds the transmitter's, exactly, from change to change.
-#[derive(Clone, Copy, Debug, Default)]
+/// what exceeds the transmitter's, exactly to 10⁻⁶ bit, from change to change. What the engine
+/// touches for every change, in one cache line.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub(super) struct Pool {
     /// The sum of the rates that arrive, bit/s.
     inflow: u64,
+    /// Bit/s; 0 for no limit.
+    rate: u64,
+    /// ns.
+    pub(super) delay: u64,
     /// Up to when the queue is known, ns.
     known: u64,
-    /// What waits, in 10⁻⁹ bit.
-    work: u128,
-    /// The most that has waited since it was last asked.
-    peak: u128,
-    /// What has arrived in all, in 10⁻⁹ bit.
-    arrived: u128,
+    /// What waits, in 2^10 × 10⁻⁹ bit.
+    work: u64,
+    /// The most that has waited since it was last asked, likewise.
+    peak: u64,
+    /// What has arrived in all, in 2^20 × 10⁻⁹ bit.
+    arrived: u64,
+    /// Bytes of control packets in all.
+    pub(super) control: u64,
 }
 
+/// 10⁻⁹ bit in a byte.
+const BYTE: u128 = 8_000_000_000;
+
 impl Pool {
-    /// Lets the queue run up to `at` on a transmitter of `rate` bit/s (0: no limit).
-    pub(super) fn run(&mut self, at: u64, rate: u64) {
+    pub(super) fn new(link: &FifoLink) -> Self {
+        Self {
+            inflow: 0,
+            rate: link.rate.bits_per_sec(),
+            delay: link.delay.as_nanos(),
+            known: 0,
+            work: 0,
+            peak: 0,
+            arrived: 0,
+            control: 0,
+        }
+    }
+
+    /// Lets the queue run up to `at`.
+    pub(super) fn run(&mut self, at: u64) {
         let span = u128::from(at.saturating_sub(self.known));
         self.known = self.known.max(at);
-        let (come, gone) = (span * u128::from(self.inflow), span * u128::from(rate));
-        self.arrived += come;
-        self.work = if rate == 0 { 0 } else { (self.work + come).saturating_sub(gone) };
-        self.peak = self.peak.max(self.work);
+        let come = span * u128::from(self.inflow);
+        self.arrived += (come >> 20) as u64;
+        if self.rate == 0 {
+            self.work = 0;
+        } else if self.inflow >= self.rate {
+            let more = (span * u128::from(self.inflow - self.rate)) >> 10;
+            self.work = self.work.saturating_add(u64::try_from(more).unwrap_or(u64::MAX));
+            self.peak = self.peak.max(self.work);
+        } else if self.work > 0 {
+            let less = (span * u128::from(self.rate - self.inflow)) >> 10;
+            self.work = self.work.saturating_sub(u64::try_from(less).unwrap_or(u64::MAX));
+        }
     }
 
     /// Changes what arrives by `delta` bit/s.
@@ -142,39 +197,47 @@ impl Pool {
         self.inflow = self.inflow.saturating_add_signed(delta);
     }
 
-    /// Adds a packet.
+    /// Adds a control packet.
     pub(super) fn add(&mut self, bytes: u64) {
-        let work = u128::from(bytes) * 8_000_000_000;
-        self.work += work;
-        self.arrived += work;
+        let work = bytes * BYTE as u64;
+        self.control += bytes;
+        self.arrived += work >> 20;
+        self.work += work >> 10;
         self.peak = self.peak.max(self.work);
     }
 
     /// How long what arrives now takes to leave, ns.
-    pub(super) fn wait(&self, rate: u64) -> u64 {
-        if rate == 0 { 0 } else { (self.work / u128::from(rate)) as u64 }
+    pub(super) fn wait(&self) -> u64 {
+        match (self.work, self.rate) {
+            (0, _) | (_, 0) => 0,
+            (work, rate) if work >> 54 == 0 => (work << 10) / rate,
+            (work, rate) => ((u128::from(work) << 10) / u128::from(rate)) as u64,
+        }
     }
 
     pub(super) fn arrived(&self) -> u64 {
-        (self.arrived / 8_000_000_000) as u64
+        ((u128::from(self.arrived) << 20).div_ceil(BYTE)) as u64
     }
 
     pub(super) fn backlog(&self) -> u64 {
-        (self.work / 8_000_000_000) as u64
+        ((u128::from(self.work) << 10) / BYTE) as u64
     }
 
     pub(super) fn take_peak(&mut self) -> u64 {
-        (std::mem::replace(&mut self.peak, self.work) / 8_000_000_000) as u64
+        let peak = std::mem::replace(&mut self.peak, self.work);
+        ((u128::from(peak) << 10) / BYTE) as u64
     }
 
-    /// What was on the link is lost, and nothing arrives until it is told anew.
-    pub(super) fn cut(&mut self) {
+    /// Goes on with other properties; what waits is served at the new rate.
+    pub(super) fn configure(&mut self, at: u64, link: &FifoLink) {
+        self.run(at);
+        self.rate = link.rate.bits_per_sec();
+        self.delay = link.delay.as_nanos();
+    }
+
+    /// What waits is lost.
+    pub(super) fn cut(&mut self, at: u64) {
+        self.run(at);
         self.work = 0;
-    }
-}
-
-impl Link {
-    pub(super) fn rate(&self) -> u64 {
-        self.rate
     }
 }

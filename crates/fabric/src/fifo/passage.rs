@@ -6,11 +6,13 @@ use base::Time;
 use super::link::Link;
 use super::stream::{NEVER, Stream};
 use super::window::{Arrival, Packet};
-use super::{CHUNK, Data, END, Event, FifoNetwork, Flying, Live, Path, Towards};
+use super::{CHUNK, Data, END, Event, FifoNetwork, Flying, Live, Towards};
 
 impl<M: Copy> FifoNetwork<M> {
-    /// Reads what the next events need, so that the waits for it overlap.
+    /// Reads what the next events need, so that the waits for it overlap: first what names the
+    /// rest.
     pub(super) fn read_ahead(&mut self) {
+        let fluid = self.data == Data::Fluid;
         let mut read = 0;
         for live in self.live.upcoming() {
             read ^= match *live {
@@ -19,8 +21,28 @@ impl<M: Copy> FifoNetwork<M> {
                 }
                 Live::Data(packet) => self.hops[packet.place as usize],
                 Live::Control(slot) => self.flying[slot as usize].session,
-                Live::Surge { session, .. } => self.paths[session as usize].first,
+                Live::Surge { place, .. } => self.hops[place as usize],
                 Live::Delivered(_) | Live::Wake(_) => 0,
+            };
+        }
+        for live in self.live.upcoming() {
+            let link = match *live {
+                Live::Control(slot) => {
+                    let Flying { first, hop, towards, .. } = self.flying[slot as usize];
+                    let place = first as usize + usize::from(hop);
+                    match towards {
+                        Towards::Destination => self.hops[place],
+                        // It goes on over the link before, backwards.
+                        Towards::Source => self.hops[place.saturating_sub(1)] ^ 1,
+                    }
+                }
+                Live::Surge { place, .. } if fluid => self.hops[place as usize],
+                _ => continue,
+            };
+            read ^= if fluid {
+                self.pools.get(link as usize).map_or(0, |pool| pool.delay as u32)
+            } else {
+                self.links.get(link as usize).map_or(0, |link| link.next)
             };
         }
         std::hint::black_box(read);
@@ -36,18 +58,19 @@ impl<M: Copy> FifoNetwork<M> {
     pub(super) fn happen(&mut self, live: Live) -> Option<Event<M>> {
         match live {
             Live::Control(slot) => {
-                let Flying { session, hop, towards, era, message } = self.flying[slot as usize];
+                let flying = self.flying[slot as usize];
+                let Flying { session, first, hop, towards, era, message, .. } = flying;
                 self.free.push(slot);
-                if self.outages && self.links[self.crossed(session, hop, towards)].era != era {
+                if self.outages && self.links[self.crossed(first, hop, towards)].era() != era {
                     return None;
                 }
-                return Some(Event::Arrived { session, hop, towards, message });
+                self.here = (session, first);
+                let link = flying.link();
+                return Some(Event::Arrived { session, hop, towards, message, link });
             }
             Live::Data(packet) => self.arrive(self.now, packet),
             Live::Emit { session, link } => return self.emit(session, link),
-            Live::Surge { delta, session, hop, last } => {
-                self.surge(self.now, delta, session, hop, last);
-            }
+            Live::Surge { delta, place, last } => self.surge(self.now, delta, place, last),
             Live::Delivered(session) => return Some(Event::Delivered { session }),
             Live::Wake(token) => return Some(Event::Wake(token)),
         }
@@ -55,11 +78,11 @@ impl<M: Copy> FifoNetwork<M> {
     }
 
     /// The link that a packet has crossed to come to `hop`.
-    fn crossed(&self, session: u32, hop: u8, towards: Towards) -> usize {
-        let first = self.paths[session as usize].first as usize;
+    fn crossed(&self, first: u32, hop: u8, towards: Towards) -> usize {
+        let place = first as usize + usize::from(hop);
         let link = match towards {
-            Towards::Destination => self.hops[first + usize::from(hop) - 1],
-            Towards::Source => self.hops[first + usize::from(hop)] ^ 1,
+            Towards::Destination => self.hops[place - 1],
+            Towards::Source => self.hops[place] ^ 1,
         };
         link as usize
     }
@@ -76,7 +99,8 @@ impl<M: Copy> FifoNetwork<M> {
             stream.left = 0;
             stream.rate = 0;
             stream.next = NEVER;
-            self.surge(now, delta, session, 0, true);
+            let place = stream.place;
+            self.surge(now, delta, place, true);
             return Some(Event::Sent { session });
         }
         let last = stream.sent(self.size * 8);
@@ -103,12 +127,15 @@ impl<M: Copy> FifoNetwork<M> {
     /// Whether the link that a packet comes from has gone down since it was sent.
     fn is_stale(&self, packet: Packet) -> bool {
         let came = self.hops[packet.place as usize - 1];
-        self.links[came as usize].era != packet.era
+        self.links[came as usize].era() != packet.era
     }
 
     /// Lets a link take all data that has arrived by `until` and waits in the batch.
     #[inline]
     pub(super) fn settle(&mut self, link: u32, until: u64) {
+        if self.batch.is_empty() {
+            return;
+        }
         let Link { next, end, .. } = self.links[link as usize];
         if next < end {
             self.settle_some(link, until);
@@ -168,12 +195,12 @@ impl<M: Copy> FifoNetwork<M> {
     fn cross(&mut self, link: u32, at: u64, packet: Packet, next: u32) {
         let Packet { place, last, .. } = packet;
         let state = &mut self.links[link as usize];
-        if !state.up {
+        if !state.is_up() {
             return;
         }
         self.packet_hops += 1;
         let arrives = state.take(at, self.size);
-        let packet = Packet { place: place + 1, last, era: state.era };
+        let packet = Packet { place: place + 1, last, era: state.era() };
         if next & END != 0 {
             if last {
                 let session = next & !END;
@@ -193,20 +220,19 @@ impl<M: Copy> FifoNetwork<M> {
         }
     }
 
-    /// A change of a fluid's rate arrives for a link of its path.
-    pub(super) fn surge(&mut self, at: u64, delta: i64, session: u32, hop: u8, last: bool) {
-        let Path { first, hops } = self.paths[session as usize];
-        let link = self.hops[first as usize + usize::from(hop)] as usize;
-        let state = &self.links[link];
-        let pool = &mut self.pools[link];
-        pool.run(at, state.rate());
-        let wait = if state.up { pool.wait(state.rate()) } else { 0 };
+    /// A change of a fluid's rate arrives for the link that the list of paths has at `place`.
+    pub(super) fn surge(&mut self, at: u64, delta: i64, place: u32, last: bool) {
+        let (link, behind) = (self.hops[place as usize], self.hops[place as usize + 1]);
+        let pool = &mut self.pools[link as usize];
+        pool.run(at);
+        let lost = self.outages && !self.links[link as usize].is_up();
+        let wait = if lost { 0 } else { pool.wait() };
         pool.change(delta);
-        let at = Time::from_nanos(at + wait + state.delay);
-        if hop + 1 < hops {
-            self.live.push(at, Live::Surge { delta, session, hop: hop + 1, last });
+        let at = Time::from_nanos(at + wait + pool.delay);
+        if behind & END == 0 {
+            self.live.push(at, Live::Surge { delta, place: place + 1, last });
         } else if last {
-            self.live.push(at, Live::Delivered(session));
+            self.live.push(at, Live::Delivered(behind & !END));
         }
     }
 

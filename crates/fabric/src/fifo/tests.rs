@@ -239,7 +239,9 @@ fn lean(seed: u64) -> (Vec<Seen>, Vec<u64>) {
                     net.send(session as u32, hop, Towards::Source, size, size.into());
                 }
             },
-            Event::Arrived { session, hop, towards, message } => {
+            Event::Arrived { session, hop, towards, message, link } => {
+                let path = net.path(session);
+                assert_eq!(link, path.get(usize::from(hop)).copied());
                 let upstream = towards == Towards::Source;
                 let at = net.now().as_nanos();
                 log.push((at, session as usize, hop, upstream, message));

@@ -36,11 +36,14 @@ pub struct Source<F> {
     session: SessionId,
     stage: Stage,
     leaving: bool,
+    /// Whether it has been given a rate, which may be 0.
+    assigned: bool,
     pace: Pace,
     demand: u64,
-    rate: Option<u64>,
+    /// Bit/s.
+    rate: u64,
     sent: Time,
-    cycles: u64,
+    cycles: u32,
     form: PhantomData<F>,
 }
 
@@ -50,9 +53,10 @@ impl<F: Form> Source<F> {
             session,
             stage: Stage::Fresh,
             leaving: false,
+            assigned: false,
             pace,
             demand: 0,
-            rate: None,
+            rate: 0,
             sent: Time::ZERO,
             cycles: 0,
             form: PhantomData,
@@ -99,8 +103,8 @@ impl<F: Form> crate::Source<Packet> for Source<F> {
             return Ok(());
         }
         self.demand = demand;
-        if F::LOWERS_AT_ONCE && self.rate.is_some_and(|rate| rate > demand) {
-            self.rate = Some(demand);
+        if F::LOWERS_AT_ONCE && self.rate > demand {
+            self.rate = demand;
             out.rate = Some(Bandwidth::from_bits_per_sec(demand));
         }
         if let Stage::Pause(ack, _) = self.stage {
@@ -132,10 +136,12 @@ impl<F: Form> crate::Source<Packet> for Source<F> {
             return;
         }
         let rate = Bandwidth::from_bits_per_sec(F::assigned(&packet, self.demand));
-        self.rate = Some(rate.bits_per_sec());
+        self.assigned = true;
+        self.rate = rate.bits_per_sec();
         out.rate = Some(rate);
-        self.cycles += 1;
-        let pause = self.pace.pause(self.session.0, self.cycles, now.since(self.sent));
+        self.cycles = self.cycles.wrapping_add(1);
+        let cycle = u64::from(self.cycles);
+        let pause = self.pace.pause(self.session.0, cycle, now.since(self.sent));
         let gap = self.pace.gap(rate).max(SHORTEST);
         let next = (now + pause).max(self.sent + gap);
         if next > now {
@@ -155,6 +161,6 @@ impl<F: Form> crate::Source<Packet> for Source<F> {
     }
 
     fn rate(&self) -> Option<Bandwidth> {
-        self.rate.map(Bandwidth::from_bits_per_sec)
+        self.assigned.then_some(Bandwidth::from_bits_per_sec(self.rate))
     }
 }

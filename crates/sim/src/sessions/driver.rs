@@ -61,6 +61,14 @@ enum Local<P> {
     Receive(u32, P),
 }
 
+/// A machine at its link.
+#[derive(Debug)]
+struct Post<L> {
+    /// The directed link.
+    link: u32,
+    machine: L,
+}
+
 /// What links that look at their traffic have been told.
 #[derive(Debug)]
 struct Gauge {
@@ -76,9 +84,7 @@ pub(super) struct Driver<R: RateController> {
     pub(super) net: FifoNetwork<R::Packet>,
     /// The machine of each directed link, [`NONE`] where no session ever crossed it.
     places: Vec<u32>,
-    /// The directed link of each machine.
-    pub(super) crossed: Vec<u32>,
-    machines: Vec<R::Link>,
+    machines: Vec<Post<R::Link>>,
     runs: Vec<Run<R::Source>>,
     destinations: Vec<R::Destination>,
     out: Outbox<R::Packet>,
@@ -120,7 +126,6 @@ impl<R: RateController> Driver<R> {
             settings: *settings,
             net,
             places: vec![NONE; directions],
-            crossed: Vec::new(),
             machines: Vec::new(),
             runs: Vec::new(),
             destinations: Vec::new(),
@@ -155,8 +160,7 @@ impl<R: RateController> Driver<R> {
             return Ok(false);
         }
         *place = self.machines.len() as u32;
-        self.machines.push(self.protocol.link(capacity(rate))?);
-        self.crossed.push(link);
+        self.machines.push(Post { link, machine: self.protocol.link(capacity(rate))? });
         if let Some(gauge) = &mut self.gauge {
             gauge.seen.push(0);
         }
@@ -231,7 +235,7 @@ impl<R: RateController> Driver<R> {
         let place = self.places[link as usize];
         if place != NONE {
             let now = self.net.now();
-            let machine = &mut self.machines[place as usize];
+            let machine = &mut self.machines[place as usize].machine;
             // What no protocol can take the lab has refused.
             let _ = machine.set_capacity(now, capacity(rate), &mut self.out);
             self.take_sends();
@@ -245,9 +249,10 @@ impl<R: RateController> Driver<R> {
         while *turns > 0 {
             *turns -= 1;
             let Some(event) = self.net.next(until) else { return (true, None) };
+            self.read_ahead();
             match event {
-                Event::Arrived { session, hop, towards, message } => {
-                    self.on_arrived(session, hop, towards, message);
+                Event::Arrived { session, hop, towards, message, link } => {
+                    self.on_arrived((session, hop, towards), link, message);
                 }
                 Event::Wake(AGENDA) => return (false, Some(News::Agenda)),
                 Event::Wake(CHANGE) => return (false, Some(News::Change)),
@@ -283,37 +288,58 @@ impl<R: RateController> Driver<R> {
         }
     }
 
+    /// Reads what the next control packets need, so that the waits for it overlap.
     #[inline]
-    fn on_arrived(&mut self, session: u32, hop: u8, towards: fifo::Towards, packet: R::Packet) {
-        if self.dice.chance(self.loss) {
+    fn read_ahead(&self) {
+        let mut read = 0;
+        for (session, hop, link) in self.net.upcoming() {
+            match link {
+                Some(link) => {
+                    let place = self.places[link as usize];
+                    read ^= self.machines.get(place as usize).map_or(0, |post| post.link);
+                    if hop == 0 {
+                        read ^= self.runs[session as usize].member;
+                    }
+                }
+                None => read ^= self.runs[session as usize].member,
+            }
+        }
+        std::hint::black_box(read);
+    }
+
+    #[inline]
+    fn on_arrived(
+        &mut self,
+        (session, hop, towards): (u32, u8, fifo::Towards),
+        link: Option<u32>,
+        packet: R::Packet,
+    ) {
+        if self.loss.is_positive() && self.dice.chance(self.loss) {
             self.lost += 1;
             return;
         }
-        match towards {
-            fifo::Towards::Source => self.visit(session, hop, Towards::Source, packet),
-            fifo::Towards::Destination => {
-                if usize::from(hop) < self.net.path(session).len() {
-                    self.visit(session, hop, Towards::Destination, packet);
-                } else {
-                    let now = self.net.now();
-                    let destination = &mut self.destinations[session as usize];
-                    destination.receive(now, packet, &mut self.out);
-                    self.take_sends();
-                }
-            }
+        let towards = match towards {
+            fifo::Towards::Source => Towards::Source,
+            fifo::Towards::Destination => Towards::Destination,
+        };
+        if let Some(link) = link {
+            let visit = Visit { session: SessionId(session), hop, towards };
+            self.visit(visit, link, packet);
+        } else {
+            let now = self.net.now();
+            self.destinations[session as usize].receive(now, packet, &mut self.out);
+            self.take_sends();
         }
         self.settle();
     }
 
     /// A packet visits a link's machine.
     #[inline]
-    fn visit(&mut self, session: u32, hop: u8, towards: Towards, mut packet: R::Packet) {
-        let link = self.net.path(session)[usize::from(hop)];
-        let machine = &mut self.machines[self.places[link as usize] as usize];
-        let visit = Visit { session: SessionId(session), hop, towards };
+    fn visit(&mut self, visit: Visit, link: u32, mut packet: R::Packet) {
+        let Post { machine, .. } = &mut self.machines[self.places[link as usize] as usize];
         let fate = machine.visit(self.net.now(), visit, &mut packet, &mut self.out);
         if fate == Fate::Forward {
-            self.pass_on(session, hop, towards, packet);
+            self.pass_on(visit.session.0, visit.hop, visit.towards, packet);
         }
         if !self.out.sends.is_empty() {
             self.take_sends();
@@ -351,7 +377,9 @@ impl<R: RateController> Driver<R> {
         while let Some(local) = self.local.pop_front() {
             match local {
                 Local::Visit(session, packet) => {
-                    self.visit(session, 0, Towards::Destination, packet);
+                    let link = self.net.path(session)[0];
+                    let (session, towards) = (SessionId(session), Towards::Destination);
+                    self.visit(Visit { session, hop: 0, towards }, link, packet);
                 }
                 Local::Receive(session, packet) => {
                     if self.runs[session as usize].phase != Phase::Gone {
@@ -403,8 +431,7 @@ impl<R: RateController> Driver<R> {
     fn measure(&mut self) {
         let Some(gauge) = &mut self.gauge else { return };
         let now = self.net.now();
-        let machines = self.machines.iter_mut().zip(&self.crossed).zip(&mut gauge.seen);
-        for ((machine, link), seen) in machines {
+        for (Post { link, machine }, seen) in self.machines.iter_mut().zip(&mut gauge.seen) {
             let level = self.net.level(*link);
             let arrived = level.arrived.count();
             let measured = Measured {
@@ -417,9 +444,14 @@ impl<R: RateController> Driver<R> {
         self.net.wake(now + gauge.interval, MEASURE);
     }
 
+    /// Links that have a machine.
+    pub(super) fn links(&self) -> usize {
+        self.machines.len()
+    }
+
     /// What links hold for the protocol: the sums and the largest of numbers and bytes.
     pub(super) fn state(&self) -> ([u64; 2], [u64; 2]) {
-        let states = self.machines.iter().map(R::Link::state);
+        let states = self.machines.iter().map(|post| post.machine.state());
         states.fold(([0; 2], [0; 2]), |(sums, most), state| {
             let [numbers, bytes] = [state.numbers, state.bytes];
             ([sums[0] + numbers, sums[1] + bytes], [most[0].max(numbers), most[1].max(bytes)])
@@ -435,7 +467,7 @@ impl<R: RateController> Driver<R> {
 
     /// Bytes of what links take here.
     pub(super) fn link_memory(&self) -> u64 {
-        let machines = self.machines.len() * size_of::<R::Link>();
-        (machines + self.places.len() * 4 + self.crossed.capacity() * 4) as u64
+        let machines = self.machines.capacity() * size_of::<Post<R::Link>>();
+        (machines + self.places.len() * size_of::<u32>()) as u64
     }
 }

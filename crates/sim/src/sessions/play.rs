@@ -400,7 +400,7 @@ impl<R: RateController> Engine for Play<R> {
 
     fn summary(&self) -> RateControl {
         let tally = &self.tally;
-        let links = self.driver.crossed.len() as u64;
+        let links = self.driver.links() as u64;
         let ([numbers, bytes], [numbers_max, bytes_max]) = self.driver.state();
         let mean = |sum: u64, count: u64| sum as f64 / count.max(1) as f64;
         let [control, data] = self.levels.totals();
