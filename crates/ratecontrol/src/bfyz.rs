@@ -20,7 +20,7 @@
 //! |---|---|---|
 //! | `Join` | enters the session, limited here; lowers the rate to the offer | becomes `Ack` |
 //! | `Probe` | lowers the rate to the offer | becomes `Ack` |
-//! | `Ack` | – | the rate is the session's: below the offer, it is saturated at that rate |
+//! | `Ack` | – | lowers the rate to the offer; below it, the session is saturated at that rate |
 //! | `Leave` | removes the session | – |
 //!
 //! Cycles follow one another as long as the session lives, spaced so that they take their share

@@ -97,12 +97,14 @@ impl BfyzLink {
         Fate::Forward
     }
 
-    /// Up: learns what the session got.
-    fn ack(&mut self, session: u32, rate: u64) -> Fate {
+    /// Up: lowers the rate to what the offer is by now and learns what the session got.
+    fn ack(&mut self, session: u32, packet: &mut BfyzPacket) -> Fate {
         let Some(record) = self.records.get(session).copied() else {
             return Fate::Absorb;
         };
         let offer = self.offer(record);
+        packet.rate = packet.rate.min(offer);
+        let rate = packet.rate;
         //= deviation: a session that comes back with just what it was offered stays limited here
         //= even if the offer has grown since; else the others would get the growth for a cycle.
         let new = if rate >= offer || record == Record::limited_here(rate) {
@@ -144,7 +146,7 @@ impl Link<BfyzPacket> for BfyzLink {
                 }
                 Fate::Forward
             }
-            (Towards::Source, Kind::Ack) => self.ack(session, packet.rate),
+            (Towards::Source, Kind::Ack) => self.ack(session, packet),
             _ => Fate::Absorb,
         }
     }

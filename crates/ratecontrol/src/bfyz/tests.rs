@@ -51,6 +51,18 @@ fn joins_leaves_and_changes_are_found_out() {
 }
 
 #[test]
+fn sessions_that_join_at_once_do_not_get_more_than_there_is() {
+    let mut exchange = exchange(&[90_000_000, 100_000_000]);
+    for _ in 0..20 {
+        exchange.join(Time::ZERO, &[0, 1], NO_LIMIT).unwrap();
+    }
+    // A cycle takes 4 ms: these are the first rates.
+    exchange.run_until(Time::ZERO + Span::from_micros(4_100)).unwrap();
+    let rates: Vec<_> = exchange.present().filter_map(|id| exchange.rate(id)).collect();
+    assert_eq!(rates, [Bandwidth::from_bits_per_sec(4_500_000); 20]);
+}
+
+#[test]
 fn random_networks_reach_the_oracles_rates() {
     let instances = if cfg!(debug_assertions) { 200 } else { 3_000 };
     let (mut rounds, mut trips) = (Vec::new(), Vec::new());
