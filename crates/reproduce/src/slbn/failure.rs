@@ -22,7 +22,7 @@ const BACK_S: f64 = 5.0;
 /// Two epochs later links have counted anew.
 const RECOVERED_S: f64 = 2.5;
 /// The mean amount of errors at sources by then, in %.
-const SMALL: f64 = 2.0;
+const SMALL: f64 = 5.0;
 
 fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
     let jobs: Vec<(Rival, Job)> =
