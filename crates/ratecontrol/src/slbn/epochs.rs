@@ -34,19 +34,24 @@
 //! 6. A link that heard nothing for an epoch, or has just started, forgets all and takes a number
 //!    three ahead of the first stamp that it sees, so that stamps from before mean "neither".
 //!
-//! So there is no Join: it is the packet without stamps. All sums wrap and are clamped where they
-//! are read (BF ≥ 0, 1 ≤ NR ≤ N): adding and taking out stay inverse to each other
-//! whatever the order, nothing overflows, and shares are within 0 and the capacity even while
-//! sums are nonsense.
+//! So there is no Join: it is the packet without stamps. On its way to the destination a link that
+//! it is new to marks it but leaves bw, as SLBN's Join does: were bw lowered, all links behind the
+//! bottleneck would have the session down for using nothing for a cycle, and offer others what it
+//! is about to use. Two thousand sessions that join within half a second would overload some
+//! links by half, for good: the queues make cycles longer than epochs. All sums wrap
+//! and are clamped where they are read (BF ≥ 0, 1 ≤ NR ≤ N): adding and taking out stay inverse to
+//! each other whatever the order, nothing overflows, and shares are within 0 and the capacity even
+//! while sums are nonsense.
 //!
 //! **Rules at a source.** A cycle that has not returned after the retransmission time (smoothed
-//! round trip and its deviation as for TCP, but at least twice the round trip; doubled each time,
-//! at most *T*/2 unless round trips are longer) is repeated from the state of the last packet
-//! that returned; returns of earlier attempts only improve the measurement. Cycles start at least
-//! every *T*/2, even where the share for control packets would allow fewer (64 B at 1 %: below
-//! 102 kbit/s), as each link must be visited upstream in each epoch. After 4 *T* without a return
-//! the source starts as if it joined: its stamps would soon be ambiguous. It sends at its last
-//! rate until it gets another.
+//! round trip and its deviation as for TCP, but at least twice the round trip, and *T*/10 more than
+//! it: queues that are just filling are no losses; doubled each time, at most *T*/2 unless round
+//! trips are longer) is repeated from the state of the last packet that returned; returns of
+//! earlier attempts only improve the measurement, and lower the rate if theirs is lower. Cycles
+//! start at least every *T*/2, even where the share for control packets would allow fewer (64 B at
+//! 1 %: below 102 kbit/s), as each link must be visited upstream in each epoch. After 4 *T* without
+//! a return the source starts as if it joined: its stamps would soon be ambiguous. It sends at its
+//! last rate until it gets another.
 //!
 //! **What goes wrong meanwhile, and for how long.** Take the last lost packet, dead source or
 //! restarted link.

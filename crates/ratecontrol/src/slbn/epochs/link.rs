@@ -115,12 +115,16 @@ impl Link {
         }
     }
 
-    /// bw and B after what the link has to offer.
-    fn offer(&self, hop: u8, packet: &mut Packet) {
+    /// bw and B after what the link has to offer. A session that is `new` here, on its way to
+    /// the destination, keeps bw as SLBN's Join does: links behind this one then take it for one
+    /// of theirs too until it returns, instead of for one that uses nothing.
+    fn offer(&self, hop: u8, new: bool, packet: &mut Packet) {
         let share = self.in_force.share(self.capacity);
         let limited = packet.limit == hop || packet.rate > share;
         if limited {
-            packet.rate = share;
+            if !new {
+                packet.rate = share;
+            }
             packet.limit = hop;
         }
         packet.set_limited_at(hop, limited);
@@ -153,7 +157,7 @@ impl crate::Link<Packet> for Link {
             packet.set_stamp(hop, None);
             return Fate::Forward;
         }
-        self.offer(hop, packet);
+        self.offer(hop, known == Known::Nowhere && !upstream, packet);
         let new = Triple::of(elsewhere(packet, packet.last));
         self.in_force.add(new);
         if upstream || known == Known::Both {

@@ -27,9 +27,6 @@ struct RoundTrip {
 }
 
 impl RoundTrip {
-    /// Below this, queues of a few packets would look like losses.
-    const LEAST_SLACK: u64 = 5_000_000;
-
     fn learn(&mut self, sample: Span) {
         let sample = sample.as_nanos().clamp(1, u64::MAX / 16);
         if self.smooth == 0 {
@@ -41,10 +38,11 @@ impl RoundTrip {
     }
 
     /// How long to wait for the attempt after `tries` failed ones: twice as long each time up to
-    /// `most`, but always longer than round trips are.
+    /// `most`, but always longer than round trips are, by a fifth of `most` if not more.
     fn patience(&self, tries: u32, most: u64) -> Span {
-        // More generous than TCP: a needless repetition misleads links, a late one only waits.
-        let slack = (4 * self.deviation).max(self.smooth).max(Self::LEAST_SLACK);
+        // A needless repetition misleads links, which overload each other: queues grow, and more
+        // packets look lost. A late one only waits, so queues that are just filling must not count.
+        let slack = (4 * self.deviation).max(self.smooth).max(most / 5);
         let first = if self.smooth == 0 { most } else { self.smooth + slack };
         Span::from_nanos(first.saturating_mul(1 << tries.min(16)).min(most.max(first)))
     }
@@ -123,6 +121,15 @@ impl Source {
         out.wake = Some(self.deadline);
     }
 
+    /// Sends more slowly at once if what came back late asks for that; links are told by cycles.
+    fn lower(&mut self, rate: u64, out: &mut Outbox<Packet>) {
+        let rate = Bandwidth::from_bits_per_sec(rate);
+        if !self.leaving && self.rate.is_some_and(|old| rate < old) {
+            self.rate = Some(rate);
+            out.rate = Some(rate);
+        }
+    }
+
     /// Ends the session.
     fn finish(&mut self, now: Time, out: &mut Outbox<Packet>) {
         let packet = Packet { sent: now, leaves: true, ..self.packet };
@@ -191,6 +198,7 @@ impl crate::Source<Packet> for Source {
             // The attempt after it was sent too early, and is perhaps waited for too briefly.
             self.deadline = self.deadline.max(self.sent + self.patience());
             out.wake = Some(self.deadline);
+            self.lower(packet.rate, out);
             return;
         }
         self.heard = self.sent;
