@@ -10,6 +10,7 @@ from pathlib import Path
 import event_queue
 import labs
 import peers
+import ratecontrol
 import shares
 import virtual
 from figures import Goodput, exact, percentile
@@ -328,4 +329,5 @@ ROWS = {
     "events": event_queue.events,
     **shares.ROWS,
     **virtual.ROWS,
+    **ratecontrol.ROWS,
 }

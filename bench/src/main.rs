@@ -8,6 +8,7 @@ mod memory;
 mod relay;
 mod sessions;
 mod sharing;
+mod state;
 mod stream;
 
 use std::process::ExitCode;
@@ -21,6 +22,7 @@ netarium-bench events LARGEST (a table: each queue, up to that many pending even
 netarium-bench event QUEUE INCREMENTS PENDING (one of the table's numbers)
 netarium-bench memory flows|packets COUNT (bytes of each)
 netarium-bench sessions fifo|heap ROUTERS SESSIONS MILLISECONDS (events per second)
+netarium-bench state PROTOCOL SESSIONS (what a link keeps for them)
 netarium-bench sharing (seconds that the shares of a system on standard input take)";
 
 /// What can go wrong, in words for whoever reads the benchmark's output.
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         ["sessions", engine, routers, sessions, millis] => {
             sessions::run(engine, routers, sessions, millis)
         }
+        ["state", protocol, sessions] => state::of_link(protocol, sessions),
         ["sharing"] => sharing::solve(),
         ["relay", seconds] => relay::copy(seconds),
         _ => Err(USAGE.into()),

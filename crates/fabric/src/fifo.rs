@@ -276,11 +276,14 @@ impl<M: Copy> FifoNetwork<M> {
         Ok(session)
     }
 
-    /// Makes room for so many sessions with so many links in all their paths.
+    /// Makes room for so many sessions with so many links in all their paths, each with a control
+    /// packet.
     pub fn reserve(&mut self, sessions: usize, hops: usize) {
+        self.flying.reserve_exact(sessions);
+        self.free.reserve_exact(sessions);
         self.paths.reserve_exact(sessions);
         self.streams.reserve_exact(sessions);
-        self.hops.reserve_exact(hops);
+        self.hops.reserve_exact(hops + sessions);
         if self.data == Data::Fluid {
             self.since.reserve_exact(sessions);
         }

@@ -158,7 +158,18 @@ pub(super) struct Pool {
 }
 
 /// 10⁻⁹ bit in a byte.
-const BYTE: u128 = 8_000_000_000;
+const BYTE: u64 = 8_000_000_000;
+
+/// Whole bytes in `count` times 2^`scale` × 10⁻⁹ bit.
+fn bytes(count: u64, scale: u32) -> u64 {
+    // An eighth of both sides: nearly all fits 64 bits, where the division is a multiplication.
+    let scale = scale - 3;
+    if count.leading_zeros() >= scale {
+        (count << scale) / (BYTE >> 3)
+    } else {
+        ((u128::from(count) << scale) / u128::from(BYTE >> 3)) as u64
+    }
+}
 
 impl Pool {
     pub(super) fn new(link: &FifoLink) -> Self {
@@ -199,7 +210,7 @@ impl Pool {
 
     /// Adds a control packet.
     pub(super) fn add(&mut self, bytes: u64) {
-        let work = bytes * BYTE as u64;
+        let work = bytes * BYTE;
         self.control += bytes;
         self.arrived += work >> 20;
         self.work += work >> 10;
@@ -216,16 +227,16 @@ impl Pool {
     }
 
     pub(super) fn arrived(&self) -> u64 {
-        ((u128::from(self.arrived) << 20).div_ceil(BYTE)) as u64
+        // Rounded up, as what was cut off is a fraction of a bit.
+        bytes(self.arrived, 20) + u64::from(self.arrived > 0)
     }
 
     pub(super) fn backlog(&self) -> u64 {
-        ((u128::from(self.work) << 10) / BYTE) as u64
+        bytes(self.work, 10)
     }
 
     pub(super) fn take_peak(&mut self) -> u64 {
-        let peak = std::mem::replace(&mut self.peak, self.work);
-        ((u128::from(peak) << 10) / BYTE) as u64
+        bytes(std::mem::replace(&mut self.peak, self.work), 10)
     }
 
     /// Goes on with other properties; what waits is served at the new rate.
