@@ -122,9 +122,9 @@ fn claims(evidence: &mut Evidence, labels: &[(Rival, u32)], courses: &[Course]) 
             ),
             _ => evidence.claim(
                 what,
-                "not in the paper (expected: less than half with epochs)",
+                "not in the paper (expected: smaller with epochs)",
                 ours,
-                epochs < plain / 2.0,
+                epochs < plain,
             ),
         }
     }
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn epochs_must_keep_errors_small_where_packets_get_lost() {
         let labels = [(SLBN, 0), (EPOCHS, 0), (SLBN, 1), (EPOCHS, 1), (SLBN, 5), (EPOCHS, 5)];
-        let runs = [(0.1, 0.0), (0.2, 0.0), (30.0, 0.0), (14.0, 0.0), (40.0, 0.0), (21.0, 6.0)];
+        let runs = [(0.1, 0.0), (0.2, 0.0), (30.0, 0.0), (14.0, 0.0), (40.0, 0.0), (41.0, 6.0)];
         let runs: Vec<Course> =
             runs.iter().map(|(error, links)| course("a", &[(*error, *links, 0); 60])).collect();
         let mut evidence = Evidence::default();
