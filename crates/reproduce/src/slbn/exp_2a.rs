@@ -55,7 +55,7 @@ fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
 
 fn sized(stage: &Stage<'_>, rival: Rival) -> Job {
     let job = job(stage, LAB, rival);
-    if stage.short() { job.set("sessions.all.count", "2000") } else { job }
+    if stage.short() { job.set("sessions.all.count", "3000") } else { job }
 }
 
 fn claims(evidence: &mut Evidence, runs: &[Course], short: bool) {
