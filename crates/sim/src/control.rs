@@ -109,8 +109,9 @@ pub(crate) struct Control {
 }
 
 /// Whether links of a protocol forget sessions that no packet tells them of any more.
-const fn forgets(protocol: Protocol) -> bool {
-    matches!(protocol, Protocol::SlbnEpochs | Protocol::Rcp | Protocol::PiqiRcp)
+pub(crate) const fn forgets(protocol: Protocol) -> bool {
+    use Protocol::{CobbGouda, Erica, PiqiRcp, Rcp, SlbnEpochs};
+    matches!(protocol, SlbnEpochs | CobbGouda | Erica | Rcp | PiqiRcp)
 }
 
 fn is_controlled(given: &Given) -> bool {

@@ -14,10 +14,11 @@
 //! - A session sends data from its first assigned rate on, at what control packets leave of the
 //!   rate. It leaves when all is sent, and is complete when all has arrived; what a failing link
 //!   lost is not sent again.
-//! - When links fail or return, sessions take the new shortest paths at once: the old path is left
-//!   in order as far as packets get through, and the session joins over the new one as another.
-//!   Links that the old session's packets do not reach keep what it had counted there. Protocols
-//!   that cannot reclaim that (SLBN without epochs) leave capacity unused from then on.
+//! - When links fail or return, sessions take the new shortest paths at once and join there as
+//!   others. What the old path's links hold of a session goes with its Leave, as far as that gets.
+//!   Links of protocols without soft state would keep the rest for ever, as the packet that knows
+//!   what to take back may be lost. With these all links forget all and everybody joins again, as
+//!   in the packet engine; sessions whose path has not changed send at their old rate meanwhile.
 //! - Protocols that look at traffic have all links measured at the same moments.
 //!
 //! A session takes a few hundred bytes: its source's machine, its path, its state as a sender, and

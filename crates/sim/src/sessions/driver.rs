@@ -1,9 +1,9 @@
 //! Moves the packets of a protocol's machines over the network.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use base::{Bandwidth, RandomStream, Ratio, Span, Time};
-use fabric::fifo::{self, Event, FifoNetwork};
+use fabric::fifo::{self, Event, FifoLink, FifoNetwork};
 use ratecontrol::{
     Destination as _, Fate, Link as _, Measured, Outbox, RateController, SessionId, Settings,
     Source, Towards, Visit,
@@ -87,6 +87,10 @@ pub(super) struct Driver<R: RateController> {
     machines: Vec<Post<R::Link>>,
     runs: Vec<Run<R::Source>>,
     destinations: Vec<R::Destination>,
+    /// Runs whose packets mean nothing any more; empty until [`Self::forget`].
+    forgotten: Vec<bool>,
+    /// Rates at which runs send that have not been assigned one yet, bit/s.
+    carried: BTreeMap<u32, u64>,
     out: Outbox<R::Packet>,
     local: VecDeque<Local<R::Packet>>,
     gauge: Option<Gauge>,
@@ -129,6 +133,8 @@ impl<R: RateController> Driver<R> {
             machines: Vec::new(),
             runs: Vec::new(),
             destinations: Vec::new(),
+            forgotten: Vec::new(),
+            carried: BTreeMap::new(),
             out: Outbox::default(),
             local: VecDeque::new(),
             gauge,
@@ -170,6 +176,12 @@ impl<R: RateController> Driver<R> {
     /// The machine of a directed link that has one.
     pub(super) fn place(&self, link: u32) -> u32 {
         self.places[link as usize]
+    }
+
+    /// A machine.
+    #[cfg(test)]
+    pub(super) fn link(&self, place: u32) -> &R::Link {
+        &self.machines[place as usize].machine
     }
 
     /// A run for a member over a path whose links have machines. Tells its number.
@@ -225,9 +237,39 @@ impl<R: RateController> Driver<R> {
         self.settle();
     }
 
-    /// The rate that a run is assigned, bit/s.
+    /// All links forget all sessions, and those that have joined are over. Whoever is still
+    /// there joins by another run. `wires` are the links as they are.
+    pub(super) fn forget(&mut self, wires: &[FifoLink]) {
+        for post in &mut self.machines {
+            // The protocol took this rate, or refused it when it changed.
+            if let Ok(fresh) = self.protocol.link(capacity(wires[post.link as usize].rate)) {
+                post.machine = fresh;
+            }
+        }
+        self.forgotten.resize(self.runs.len(), false);
+        for run in 0..self.runs.len() as u32 {
+            let phase = &mut self.runs[run as usize].phase;
+            if *phase == Phase::Idle {
+                continue;
+            }
+            if std::mem::replace(phase, Phase::Gone) == Phase::Active {
+                self.pace(run, Bandwidth::from_bits_per_sec(0));
+            }
+            self.forgotten[run as usize] = true;
+        }
+    }
+
+    /// A run that has joined sends as another one did until it is assigned a rate.
+    pub(super) fn carry_on(&mut self, run: u32, rate: u64) {
+        self.carried.insert(run, rate);
+        let data = self.settings.data_rate(Bandwidth::from_bits_per_sec(rate));
+        self.pace(run, data);
+    }
+
+    /// The rate that a run is assigned or carries on with, bit/s.
     pub(super) fn rate(&self, run: u32) -> Option<u64> {
-        self.runs[run as usize].source.rate().map(Bandwidth::bits_per_sec)
+        let assigned = self.runs[run as usize].source.rate().map(Bandwidth::bits_per_sec);
+        assigned.or_else(|| self.carried.get(&run).copied())
     }
 
     /// The capacity of a directed link is another one.
@@ -316,6 +358,9 @@ impl<R: RateController> Driver<R> {
     ) {
         if self.loss.is_positive() && self.dice.chance(self.loss) {
             self.lost += 1;
+            return;
+        }
+        if self.forgotten.get(session as usize) == Some(&true) {
             return;
         }
         let towards = match towards {
@@ -410,6 +455,9 @@ impl<R: RateController> Driver<R> {
         if let Some(rate) = self.out.rate.take()
             && run.phase == Phase::Active
         {
+            if !self.carried.is_empty() {
+                self.carried.remove(&session);
+            }
             self.trace.note(now, What::Rate, session, rate.bits_per_sec());
             self.pace(session, self.settings.data_rate(rate));
         }

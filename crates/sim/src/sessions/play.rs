@@ -46,6 +46,8 @@ pub(super) struct Play<R: RateController> {
     unfinished: u64,
     changes: u64,
     protocol: &'static str,
+    /// Whether links forget by themselves what no packet tells them of any more.
+    forgets: bool,
     tally: Counts,
     last_sample: Time,
 }
@@ -94,6 +96,7 @@ impl<R: RateController> Play<R> {
             happened: Vec::new(),
             changes: 0,
             protocol: control.protocol.name(),
+            forgets: crate::control::forgets(control.protocol),
             tally: Counts::default(),
             last_sample: Time::ZERO,
         };

@@ -1,0 +1,88 @@
+//! Links that fail and return in mid-run: what rates, queues and links' sums come to.
+
+use ratecontrol::RateController;
+use ratecontrol::slbn::Slbn;
+
+use super::*;
+use crate::canonical::Canonical;
+use crate::sessions::play::Play;
+use crate::sessions::{Cue, Engine as _};
+
+const DOWN: u64 = 2000;
+const UP: u64 = 5000;
+
+/// A hundred sessions on a ring of five routers with a chord, one of whose links fails and returns.
+fn ring(protocol: &str, more: &str) -> String {
+    let routers = ["r0", "r1", "r2", "r3", "r4"];
+    let nodes: String =
+        routers.iter().map(|name| format!("[node.{name}]\nkind = \"router\"\n")).collect();
+    let ends = [("r0", "r1"), ("r1", "r2"), ("r2", "r3"), ("r3", "r4"), ("r4", "r0"), ("r0", "r2")];
+    format!(
+        "[lab]\nduration = \"8 s\"\ninterval = \"100 ms\"\nmodel = \"fluid\"\nseed = 3\n\
+         [control]\nprotocol = \"{protocol}\"\n{nodes}{}\
+         [[sessions]]\nname = \"p\"\ncount = 100\nrouters = \"r*\"\nhosts = 40\n\
+         host_rate = \"100 Mbit/s\"\nhost_delay = \"1 us\"\nstart = [\"0 s\", \"200 ms\"]\n{more}\n\
+         [[at]]\ntime = \"{DOWN} ms\"\nlink = \"r0-r1\"\ndown = true\n\
+         [[at]]\ntime = \"{UP} ms\"\nlink = \"r0-r1\"\nup = true\n",
+        links("100 Mbit/s", &ends)
+    )
+}
+
+#[test]
+fn rates_are_fair_again_soon_after_a_failure_and_a_return() {
+    // Epochs forget within three, and the others rejoin within some round trips.
+    for (protocol, within) in [("slbn", 500), ("slbn-epochs", 2900), ("bfyz", 500), ("b-neck", 500)]
+    {
+        let ran = run(&ring(protocol, ""));
+        assert!(ran.control.rerouted > 10, "{protocol} {:?}", ran.control);
+        for event in [DOWN, UP] {
+            let settled = Time::ZERO + Span::from_millis(event + within);
+            let next = Time::ZERO + Span::from_millis(event + UP - DOWN);
+            let late = |sample: &&ControlSample| sample.at >= settled && sample.at < next;
+            let mut late = ran.samples.iter().filter(late).peekable();
+            assert!(late.peek().is_some());
+            for sample in late {
+                let error = sample.source.unwrap().mean_abs;
+                assert!(error < 0.01 && sample.assigned == 100, "{protocol} {sample:?}");
+            }
+        }
+        assert!(ran.control.queue_max_packets < 500, "{protocol} {:?}", ran.control);
+    }
+}
+
+/// A lab under a protocol of which more is known than an engine shows.
+fn play<R: RateController>(text: &str) -> Play<R> {
+    let plan = plans(text);
+    let control = plan.control.clone().unwrap();
+    let Canonical { plan, specs, links, flows } = Canonical::new(&plan);
+    Play::try_new(Cue { plan, flows: specs, flow_ids: flows, link_ids: links, control }).unwrap()
+}
+
+#[test]
+fn three_integers_of_all_links_survive_failures() {
+    let text = ring("slbn", "leave = [\"7 s\", \"7.2 s\"]\nleave_count = 99");
+    let mut play: Play<Slbn> = play(&text);
+    play.advance_at_most(Time::ZERO + Span::from_millis(6900), u64::MAX);
+    let counted = play.links(|link| link.integers().2);
+    let present = play.present();
+    assert!(counted.len() > 100 && present.iter().sum::<u64>() > 300, "{present:?}");
+    assert_eq!(counted, present);
+    play.advance_at_most(Time::ZERO + Span::from_secs(8), u64::MAX);
+    let last = play.present();
+    assert!(last.iter().sum::<u64>() > 0);
+    for (integers, present) in play.links(|link| link.integers()).into_iter().zip(last) {
+        match integers {
+            (0, 0, 0) => assert_eq!(present, 0),
+            // Limited here, or at the rate that its host's link leaves it.
+            (0, 1, 1) | (100_000_000, 0, 1) => assert_eq!(present, 1),
+            other => panic!("{other:?} for {present}"),
+        }
+    }
+}
+
+#[test]
+fn sessions_of_a_size_send_the_rest_of_it_over_new_paths() {
+    let ran = run(&ring("slbn", "size = \"2 MB\"").replace("2000 ms", "250 ms"));
+    assert!(ran.control.rerouted > 5, "{:?}", ran.control);
+    assert_eq!((ran.control.completed, ran.control.present), (100, 0), "{:?}", ran.control);
+}
