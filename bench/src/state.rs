@@ -27,7 +27,7 @@ impl Visitor for Crowd {
 /// Prints the state of a link that `sessions` sessions of `protocol` cross.
 pub(crate) fn of_link(protocol: &str, sessions: &str) -> Outcome {
     let protocol: Protocol = protocol.parse().map_err(|()| format!("no protocol {protocol}"))?;
-    let state = protocol.run(Crowd(sessions.parse()?)).ok_or("no such protocol")??;
+    let state = protocol.run(Crowd(sessions.parse()?))?;
     let State { numbers, bytes } = state;
     crate::print(&format!(
         "{{\"protocol\": \"{protocol}\", \"numbers\": {numbers}, \"bytes\": {bytes}}}"

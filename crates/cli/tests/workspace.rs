@@ -40,10 +40,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("report", &["base", "topology", "lab", "record"]),
-    (
-        "reproduce",
-        &["base", "fabric", "lab", "ratecontrol", "record", "report", "sharing", "sys"],
-    ),
+    ("reproduce", &["base", "fabric", "lab", "ratecontrol", "record", "report", "sharing", "sys"]),
     ("cli", &["base", "topology", "lab", "record", "emu", "sim", "report", "reproduce"]),
     (
         "bench",

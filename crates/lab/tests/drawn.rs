@@ -1,5 +1,6 @@
 //! A lab with drawn populations, written out: the same plan from rules, without their hosts.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use lab::plan::{Plan, Role};
@@ -101,12 +102,12 @@ proptest! {
     ) {
         let (network, two, all) = NETWORKS[network];
         let mut text = format!("[lab]\nduration = \"2 s\"\nseed = {seed}\n{network}");
-        text += &format!("[[sessions]]\nname = \"{}\"\nrouters = {all}\n{one}", names[0]);
+        write!(text, "[[sessions]]\nname = \"{}\"\nrouters = {all}\n{one}", names[0]).unwrap();
         if let Some(other) = &other {
-            text += &format!("[[sessions]]\nname = \"{}\"\nrouters = {two}\n{other}", names[1]);
+            write!(text, "[[sessions]]\nname = \"{}\"\nrouters = {two}\n{other}", names[1]).unwrap();
         }
         if let Some(control) = control {
-            text += &format!("[control]\nprotocol = \"{control}\"\nloss = \"0.5 %\"\n");
+            write!(text, "[control]\nprotocol = \"{control}\"\nloss = \"0.5 %\"\n").unwrap();
         }
         let plan = read(&text, &examples()).remove(0);
         let written = repeats(&plan);

@@ -187,14 +187,14 @@ fn main() -> Result<()> {
     for scenario in one_bottleneck() {
         println!("{}", scenario.name);
         for protocol in protocols {
-            let text = protocol.run(Settle(&scenario)).transpose()?.unwrap_or_default();
+            let text = protocol.run(Settle(&scenario))?;
             println!("  {:<9} {text}", protocol.name());
         }
     }
     let scenario = churn();
     println!("{}: errors in %, mean (10th, 90th percentile)", scenario.name);
     for protocol in protocols {
-        let text = protocol.run(Churn(&scenario)).transpose()?.unwrap_or_default();
+        let text = protocol.run(Churn(&scenario))?;
         println!("  {:<9} {text}", protocol.name());
     }
     Ok(())

@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             _ => return Err(format!("no option {name}").into()),
         }
     }
-    let tally = protocol.run(run).ok_or("this protocol is not there")??;
+    let tally = protocol.run(run)?;
     report(protocol, &tally);
     Ok(())
 }

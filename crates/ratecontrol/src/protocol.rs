@@ -68,18 +68,17 @@ impl Protocol {
     }
 
     /// Does something with the protocol.
-    pub fn run<V: Visitor>(self, visitor: V) -> Option<V::Output> {
+    pub fn run<V: Visitor>(self, visitor: V) -> V::Output {
         match self {
-            Self::Slbn => Some(visitor.visit::<crate::slbn::Slbn>()),
-            Self::SlbnLetter => Some(visitor.visit::<crate::slbn::Letter>()),
-            Self::SlbnEpochs => Some(visitor.visit::<crate::slbn::Epochs>()),
-            Self::CobbGouda => Some(visitor.visit::<crate::cobb_gouda::CobbGouda>()),
-            Self::Erica => Some(visitor.visit::<crate::erica::Erica>()),
-            Self::Rcp => Some(visitor.visit::<crate::rcp::Rcp>()),
-            Self::PiqiRcp => Some(visitor.visit::<crate::piqi_rcp::PiqiRcp>()),
-            Self::Bfyz => Some(visitor.visit::<crate::bfyz::Bfyz>()),
-            Self::BNeck => Some(visitor.visit::<crate::b_neck::BNeck>()),
-            _ => None,
+            Self::Slbn => visitor.visit::<crate::slbn::Slbn>(),
+            Self::SlbnLetter => visitor.visit::<crate::slbn::Letter>(),
+            Self::SlbnEpochs => visitor.visit::<crate::slbn::Epochs>(),
+            Self::CobbGouda => visitor.visit::<crate::cobb_gouda::CobbGouda>(),
+            Self::Erica => visitor.visit::<crate::erica::Erica>(),
+            Self::Rcp => visitor.visit::<crate::rcp::Rcp>(),
+            Self::PiqiRcp => visitor.visit::<crate::piqi_rcp::PiqiRcp>(),
+            Self::Bfyz => visitor.visit::<crate::bfyz::Bfyz>(),
+            Self::BNeck => visitor.visit::<crate::b_neck::BNeck>(),
         }
     }
 }

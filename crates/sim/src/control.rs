@@ -132,10 +132,7 @@ impl Control {
         }
         let capacities = plan.links.iter().flat_map(|link| link.directions.iter().map(capacity));
         let build = Build { settings: &spec.settings, capacities: capacities.collect() };
-        let plane = spec
-            .protocol
-            .run(build)
-            .ok_or_else(|| Error::Sessions { why: format!("{} is not there", spec.protocol) })??;
+        let plane = spec.protocol.run(build)?;
         Ok(Some(Self {
             measured_at: plane.interval().map_or(Time::MAX, |interval| Time::ZERO + interval),
             plane,

@@ -111,11 +111,7 @@ impl Simulation {
         };
         let Canonical { plan, specs, links, flows } = Canonical::new(plan);
         let cue = Cue { plan, flows: specs, flow_ids: flows, link_ids: links, control };
-        let protocol = cue.control.protocol;
-        match protocol.run(cue) {
-            Some(engine) => engine.map(Self),
-            None => refuse(&format!("there is no protocol `{protocol}` yet")),
-        }
+        cue.control.protocol.run(cue).map(Self)
     }
 
     /// How far it is.

@@ -28,7 +28,7 @@ struct Undrawn<'a> {
     rules: Drawing,
 }
 
-impl<'a> Compiler<'a> {
+impl Compiler<'_> {
     pub(super) fn read_sessions(&mut self) {
         let mut drawings = Vec::new();
         for (at, table) in self.entries("sessions") {

@@ -79,7 +79,7 @@
 //! hop and 8 bytes in packets; a cycle every *T*/2 from slow sessions. While packets are being
 //! lost, double counts make rates too low on the whole rather than too high. In the example
 //! `control_loss` (paths of up to six links, ten seconds of churn) the mean error is 2 % at a loss
-//! of 1 % and 9 % at 5 %; plain SLBN errs by 22 % and 52 %, and more the longer it goes on.
+//! of 1 % and 10 % at 5 %; plain SLBN errs by 22 % and 52 %, and more the longer it goes on.
 //!
 //! **Beside reliable channels** ([`crate::reliable`]). These keep the error below 0.5 % at the same
 //! losses, for twice the crossings and buffers at every node, but neither reclaim dead sources nor

@@ -110,8 +110,7 @@ fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
         let mut of = Measured { protocol, states: Vec::new(), packet: 0 };
         for size in sizes {
             stage.check()?;
-            let Some(held) = protocol.run(Crowd(*size)) else { continue };
-            let held = held?;
+            let held = protocol.run(Crowd(*size))?;
             of.states.push(held.state);
             of.packet = held.packet;
         }
@@ -196,7 +195,7 @@ mod tests {
         let sizes = [10, 300];
         let mut all = Vec::new();
         for protocol in Protocol::ALL {
-            let held = sizes.map(|size| protocol.run(Crowd(size)).unwrap().unwrap());
+            let held = sizes.map(|size| protocol.run(Crowd(size)).unwrap());
             let states = held.iter().map(|held| held.state).collect();
             all.push(Measured { protocol, states, packet: held[0].packet });
         }

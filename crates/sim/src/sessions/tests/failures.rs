@@ -13,9 +13,8 @@ const UP: u64 = 5000;
 
 /// A hundred sessions on a ring of five routers with a chord, one of whose links fails and returns.
 fn ring(protocol: &str, more: &str) -> String {
-    let routers = ["r0", "r1", "r2", "r3", "r4"];
-    let nodes: String =
-        routers.iter().map(|name| format!("[node.{name}]\nkind = \"router\"\n")).collect();
+    let router = |name: &str| format!("[node.{name}]\nkind = \"router\"\n");
+    let nodes = ["r0", "r1", "r2", "r3", "r4"].map(router).concat();
     let ends = [("r0", "r1"), ("r1", "r2"), ("r2", "r3"), ("r3", "r4"), ("r4", "r0"), ("r0", "r2")];
     format!(
         "[lab]\nduration = \"8 s\"\ninterval = \"100 ms\"\nmodel = \"fluid\"\nseed = 3\n\
@@ -70,7 +69,7 @@ fn three_integers_of_all_links_survive_failures() {
     play.advance_at_most(Time::ZERO + Span::from_secs(8), u64::MAX);
     let last = play.present();
     assert!(last.iter().sum::<u64>() > 0);
-    for (integers, present) in play.links(|link| link.integers()).into_iter().zip(last) {
+    for (integers, present) in play.links(ratecontrol::slbn::Link::integers).into_iter().zip(last) {
         match integers {
             (0, 0, 0) => assert_eq!(present, 0),
             // Limited here, or at the rate that its host's link leaves it.
