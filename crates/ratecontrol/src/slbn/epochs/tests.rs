@@ -257,6 +257,26 @@ fn a_leave_that_is_lost_is_an_ordinary_death() {
     assert_eq!((worst(&exchange), misled(&exchange)), (None, vec![]));
 }
 
+/// Else each of a crowd finds all of the wide link free, and what they are told sums up to more.
+#[test]
+fn links_behind_the_bottleneck_reserve_a_share_for_joiners() {
+    let protocol = Epochs::try_new(&Settings::default()).unwrap();
+    let [mut narrow, mut wide] =
+        [10, 100].map(|rate| protocol.link(Bandwidth::from_bits_per_sec(rate)).unwrap());
+    let mut packet = Packet::joining(1000);
+    let mut out = Outbox::default();
+    let mut cross = |link: &mut super::Link, hop, towards| {
+        let visit = Visit { session: SessionId(1), hop, towards };
+        link.visit(Time::ZERO, visit, &mut packet, &mut out);
+        link.integers()
+    };
+    assert_eq!(cross(&mut narrow, 0, Towards::Destination), (0, 1, 1));
+    assert_eq!(cross(&mut wide, 1, Towards::Destination), (0, 1, 1));
+    cross(&mut wide, 1, Towards::Source);
+    assert_eq!(cross(&mut narrow, 0, Towards::Source), (0, 1, 1));
+    assert_eq!((packet.rate, packet.limit), (10, 0));
+}
+
 proptest! {
     /// Whatever packets come, shares stay within the capacity and nothing overflows.
     #[test]
