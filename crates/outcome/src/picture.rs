@@ -77,14 +77,12 @@ fn words(config: &LinkConfig) -> String {
         words.push(config.delay.to_string());
     }
     if config.rate != Rate::Unlimited {
-        words.push(format!(
-            "{} of {}",
-            discipline(&config.queue.discipline),
-            match config.queue.limit {
-                QueueLimit::Packets(packets) => format!("{packets} packets"),
-                QueueLimit::Bytes(bytes) => bytes.to_string(),
-            }
-        ));
+        let discipline = discipline(&config.queue.discipline);
+        words.push(match config.queue.limit {
+            QueueLimit::UNLIMITED => format!("{discipline} without limit"),
+            QueueLimit::Packets(packets) => format!("{discipline} of {packets} packets"),
+            QueueLimit::Bytes(bytes) => format!("{discipline} of {bytes}"),
+        });
     }
     match &config.loss {
         Loss::None => {}
