@@ -367,7 +367,7 @@ impl<M: Copy> FifoNetwork<M> {
             let pool = &mut self.pools[link as usize];
             pool.run(self.now);
             pool.add(u64::from(size));
-            self.now + pool.wait() + pool.delay
+            self.now.saturating_add(pool.wait()).saturating_add(pool.delay)
         } else {
             self.settle(link, self.now);
             let state = &mut self.links[link as usize];
@@ -450,7 +450,9 @@ impl<M: Copy> FifoNetwork<M> {
                 } else {
                     self.known -= 1;
                 }
-                self.now = at.as_nanos();
+                // Where a link's delay has become shorter than a window, what was on its way to it
+                // may be taken up late.
+                self.now = self.now.max(at.as_nanos());
                 self.events += 1;
                 if let Some(event) = self.happen(live) {
                     return Some(event);

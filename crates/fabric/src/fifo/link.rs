@@ -50,7 +50,7 @@ impl Link {
     pub(super) fn take(&mut self, at: u64, bytes: u64) -> u64 {
         self.arrived += bytes;
         if self.rate == 0 {
-            return at + self.delay;
+            return at.saturating_add(self.delay);
         }
         let start = self.free.max(at);
         // 64 bits hold 2.3 GB.
@@ -60,9 +60,9 @@ impl Link {
             None => wide(work, self.remainder, self.rate),
         };
         self.remainder = remainder;
-        self.free = start + nanos;
+        self.free = start.saturating_add(nanos);
         self.peak = self.peak.max(start - at);
-        self.free + self.delay
+        self.free.saturating_add(self.delay)
     }
 
     /// Bytes that have arrived in all.
@@ -139,8 +139,9 @@ fn wide(work: u64, remainder: u64, rate: u64) -> (u64, u64) {
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(super) struct Pool {
-    /// The sum of the rates that arrive, bit/s.
-    inflow: u64,
+    /// The sum of the rates that arrive, bit/s. Where a link behind a queue gets faster or fails,
+    /// the end of a rate can arrive before its beginning: the sum is below zero in between.
+    inflow: i64,
     /// Bit/s; 0 for no limit.
     rate: u64,
     /// ns.
@@ -151,7 +152,7 @@ pub(super) struct Pool {
     work: u64,
     /// The most that has waited since it was last asked, likewise.
     peak: u64,
-    /// What has arrived in all, in 2^20 × 10⁻⁹ bit.
+    /// What has arrived in all but control packets, in 2^20 × 10⁻⁹ bit.
     arrived: u64,
     /// Bytes of control packets in all.
     pub(super) control: u64,
@@ -189,31 +190,30 @@ impl Pool {
     pub(super) fn run(&mut self, at: u64) {
         let span = u128::from(at.saturating_sub(self.known));
         self.known = self.known.max(at);
-        let come = span * u128::from(self.inflow);
-        self.arrived += (come >> 20) as u64;
+        let inflow = self.inflow.max(0) as u64;
+        let come = (span * u128::from(inflow)) >> 20;
+        self.arrived = self.arrived.saturating_add(u64::try_from(come).unwrap_or(u64::MAX));
         if self.rate == 0 {
             self.work = 0;
-        } else if self.inflow >= self.rate {
-            let more = (span * u128::from(self.inflow - self.rate)) >> 10;
+        } else if inflow >= self.rate {
+            let more = (span * u128::from(inflow - self.rate)) >> 10;
             self.work = self.work.saturating_add(u64::try_from(more).unwrap_or(u64::MAX));
             self.peak = self.peak.max(self.work);
         } else if self.work > 0 {
-            let less = (span * u128::from(self.rate - self.inflow)) >> 10;
+            let less = (span * u128::from(self.rate - inflow)) >> 10;
             self.work = self.work.saturating_sub(u64::try_from(less).unwrap_or(u64::MAX));
         }
     }
 
     /// Changes what arrives by `delta` bit/s.
     pub(super) fn change(&mut self, delta: i64) {
-        self.inflow = self.inflow.saturating_add_signed(delta);
+        self.inflow = self.inflow.wrapping_add(delta);
     }
 
     /// Adds a control packet.
     pub(super) fn add(&mut self, bytes: u64) {
-        let work = bytes * BYTE;
         self.control += bytes;
-        self.arrived += work >> 20;
-        self.work += work >> 10;
+        self.work = self.work.saturating_add((bytes * BYTE) >> 10);
         self.peak = self.peak.max(self.work);
     }
 
@@ -222,13 +222,16 @@ impl Pool {
         match (self.work, self.rate) {
             (0, _) | (_, 0) => 0,
             (work, rate) if work >> 54 == 0 => (work << 10) / rate,
-            (work, rate) => ((u128::from(work) << 10) / u128::from(rate)) as u64,
+            (work, rate) => {
+                let nanos = (u128::from(work) << 10) / u128::from(rate);
+                u64::try_from(nanos).unwrap_or(u64::MAX)
+            }
         }
     }
 
     pub(super) fn arrived(&self) -> u64 {
         // Rounded up, as what was cut off is a fraction of a bit.
-        bytes(self.arrived, 20) + u64::from(self.arrived > 0)
+        self.control + bytes(self.arrived, 20) + u64::from(self.arrived > 0)
     }
 
     pub(super) fn backlog(&self) -> u64 {

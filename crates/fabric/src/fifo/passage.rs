@@ -210,10 +210,9 @@ impl<M: Copy> FifoNetwork<M> {
         }
         // Behind a link with a near end, what comes in one window may leave in the same: such
         // arrivals are events. At the end of a path nothing leaves; only that a session ends is an
-        // event.
+        // event. So is what a slow link holds back beyond all windows that are kept.
         let ends = !last && self.hops[place as usize + 2] & END != 0;
-        let here = arrives < self.windows.end();
-        if here || (!ends && self.prompt[next as usize]) {
+        if !self.windows.hold(arrives) || (!ends && self.prompt[next as usize]) {
             self.live.push(Time::from_nanos(arrives.max(self.now)), Live::Data(packet));
         } else {
             self.windows.push(arrives, next, packet);
@@ -228,7 +227,7 @@ impl<M: Copy> FifoNetwork<M> {
         let lost = self.outages && !self.links[link as usize].is_up();
         let wait = if lost { 0 } else { pool.wait() };
         pool.change(delta);
-        let at = Time::from_nanos(at + wait + pool.delay);
+        let at = Time::from_nanos(at.saturating_add(wait).saturating_add(pool.delay));
         if behind & END == 0 {
             self.live.push(at, Live::Surge { delta, place: place + 1, last });
         } else if last {

@@ -91,7 +91,9 @@ impl Stream {
             NEVER
         } else {
             let work = u128::from(self.left) * 1_000_000_000 - u128::from(self.rest);
-            now + u64::try_from(work.div_ceil(u128::from(rate))).unwrap_or(NEVER / 2)
+            let nanos = u64::try_from(work.div_ceil(u128::from(rate))).unwrap_or(NEVER);
+            // Beyond all runs it need not be planned.
+            now.saturating_add(nanos)
         };
         delta
     }

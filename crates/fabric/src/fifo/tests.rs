@@ -369,6 +369,63 @@ fn what_is_on_a_failing_link_is_lost() {
 }
 
 #[test]
+fn links_of_fluids_count_control_packets_exactly() {
+    let links = [link(mbits(100), Span::from_micros(1)), link(mbits(100), Span::from_millis(1))];
+    let mut net: FifoNetwork<u64> = FifoNetwork::try_new(&links.concat(), Data::Fluid).unwrap();
+    let session = net.add_session(&[0, 2]).unwrap();
+    // A packet takes no whole number of the units that fluids are counted in.
+    for number in 0..100_000 {
+        net.send(session, 1, Towards::Source, 64, number);
+    }
+    let Level { arrived, control, .. } = net.level(3);
+    assert_eq!((arrived, control), (Bytes::new(6_400_000), Bytes::new(6_400_000)));
+}
+
+#[test]
+fn changes_of_fluids_that_overtake_others_leave_nothing_behind() {
+    let links = [
+        link(mbits(100), Span::from_micros(1)),
+        link(mbits(10), Span::from_millis(5)),
+        link(mbits(100), Span::from_micros(1)),
+    ];
+    let mut net: FifoNetwork<u64> = FifoNetwork::try_new(&links.concat(), Data::Fluid).unwrap();
+    let [first, second] = [0; 2].map(|_| net.add_session(&[0, 2, 4]).unwrap());
+    net.set_rate(first, mbits(90));
+    drain(&mut net, Time::from_nanos(500_000_000));
+    // Its beginning waits behind 4 s of the first one's; its end finds an empty queue.
+    net.set_rate(second, mbits(8));
+    drain(&mut net, Time::from_nanos(600_000_000));
+    net.set_up(LinkId(1), false);
+    for session in [first, second] {
+        net.set_rate(session, Bandwidth::from_bits_per_sec(0));
+    }
+    drain(&mut net, Time::from_nanos(10_000_000_000));
+    let before = net.level(4).arrived;
+    drain(&mut net, Time::from_nanos(20_000_000_000));
+    assert_eq!(net.level(4).arrived, before);
+}
+
+#[test]
+fn links_far_slower_than_windows_hold_packets_back_in_little_memory() {
+    // Windows of a microsecond; 625 packets take 1,000 s.
+    let links = [
+        link(mbits(100), Span::from_micros(1)),
+        link(Bandwidth::from_bits_per_sec(10_000), Span::from_micros(1)),
+        link(mbits(100), Span::from_micros(1)),
+    ];
+    let mut net = packets(&links.concat());
+    let session = net.add_session(&[0, 2, 4]).unwrap();
+    net.set_amount(session, Bytes::new(625 * SIZE));
+    net.set_rate(session, mbits(100));
+    drain(&mut net, Time::from_nanos(100_100_000));
+    assert_eq!(net.level(2).backlog.count().div_ceil(SIZE), 625);
+    assert!(net.memory() < 16 << 20, "{}", net.memory());
+    let log = drain(&mut net, Time::from_nanos(1_001_000_000_000));
+    assert_eq!(log.len(), 1, "delivered: {log:?}");
+    assert_eq!(net.level(4).arrived, Bytes::new(625 * SIZE));
+}
+
+#[test]
 fn networks_that_cannot_be_are_refused() {
     let one = [FifoLink { rate: mbits(1), delay: Span::ZERO }];
     assert!(FifoNetwork::<u64>::try_new(&one, Data::Fluid).is_err());

@@ -40,6 +40,9 @@ pub(super) struct Windows {
 /// Vectors kept for later windows.
 const SPARE: usize = 16;
 
+/// Windows after the present one, at most.
+const AHEAD: u64 = 1 << 16;
+
 impl Windows {
     pub(super) fn new(bits: u32) -> Self {
         Self { bits, ..Self::default() }
@@ -54,7 +57,13 @@ impl Windows {
         self.index << self.bits
     }
 
-    /// Adds an arrival after the present window.
+    /// Whether a time is after the present window, and not too far ahead to be kept.
+    #[inline]
+    pub(super) fn hold(&self, at: u64) -> bool {
+        (at >> self.bits).wrapping_sub(self.index + 1) < AHEAD
+    }
+
+    /// Adds an arrival at a time that windows [hold](Self::hold).
     #[inline]
     pub(super) fn push(&mut self, at: u64, link: u32, packet: Packet) {
         let ahead = ((at >> self.bits) - self.index - 1) as usize;
