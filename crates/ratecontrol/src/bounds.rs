@@ -4,22 +4,22 @@ use base::Bandwidth;
 
 use crate::{Error, Result};
 
-/// The highest capacity and demand, bit/s: 256 of them fit 64 bits.
-pub(crate) const MOST: u64 = 1 << 56;
+/// The highest capacity and demand, bit/s: 256 of them fit 64 bits. Stands for no limit too.
+pub const MOST_RATE: u64 = 1 << 56;
 
 /// A link's capacity, bit/s.
 pub(crate) fn capacity(capacity: Bandwidth) -> Result<u64> {
     match capacity.bits_per_sec() {
-        bits @ 1..=MOST => Ok(bits),
+        bits @ 1..=MOST_RATE => Ok(bits),
         _ => Err(Error::Capacity { capacity }),
     }
 }
 
-/// A session's demand, bit/s; what is above [`MOST`] is as good as no limit.
+/// A session's demand, bit/s; what is above [`MOST_RATE`] is as good as no limit.
 pub(crate) fn demand(demand: Bandwidth) -> Result<u64> {
     match demand.bits_per_sec() {
         0 => Err(Error::Demand { demand }),
-        bits => Ok(bits.min(MOST)),
+        bits => Ok(bits.min(MOST_RATE)),
     }
 }
 

@@ -23,7 +23,7 @@ use base::{Bandwidth, RandomStream, Ratio, Span, Time};
 
 use crate::{
     Destination as _, Error, Fate, Link as _, Outbox, RateController, Result, SessionId, Settings,
-    Source as _, Towards, Visit,
+    Source as _, Towards, Visit, bounds,
 };
 use channels::{Channel, Signal};
 use fluid::Fluid;
@@ -169,7 +169,7 @@ impl<R: RateController> Exchange<R> {
     /// [`Error::Path`] for a path that is empty or too long, [`Error::NoSuchLink`],
     /// [`Error::Loop`], [`Error::Demand`]. The session does not exist then.
     pub fn join(&mut self, at: Time, path: &[u32], demand: Bandwidth) -> Result<SessionId> {
-        check_demand(demand)?;
+        bounds::demand(demand)?;
         let hops = self.check_path(path)?;
         let id = SessionId(self.sessions.len() as u32);
         let source = self.protocol.source(id, hops)?;
@@ -198,7 +198,7 @@ impl<R: RateController> Exchange<R> {
     /// # Errors
     /// [`Error::Demand`], and [`Error::Session`] if it is unknown or not there at the time.
     pub fn change(&mut self, at: Time, session: SessionId, demand: Bandwidth) -> Result<()> {
-        check_demand(demand)?;
+        bounds::demand(demand)?;
         let at = self.check_present(at, session)?;
         self.queue.push(at, Event::Change(session.0, demand));
         Ok(())
@@ -578,12 +578,5 @@ impl<R: RateController> Exchange<R> {
             return wrong("has left then");
         }
         Ok(at)
-    }
-}
-
-fn check_demand(demand: Bandwidth) -> Result<()> {
-    match demand.bits_per_sec() {
-        0 => Err(Error::Demand { demand }),
-        _ => Ok(()),
     }
 }

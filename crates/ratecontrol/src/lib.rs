@@ -40,6 +40,7 @@ pub mod slbn;
 pub mod trial;
 pub mod wan;
 
+pub use bounds::MOST_RATE;
 pub use controller::{
     Destination, Fate, Link, Measured, Outbox, RateController, Sending, SessionId, Source, State,
     Towards, Visit,

@@ -71,6 +71,7 @@ use std::marker::PhantomData;
 
 use base::Bandwidth;
 
+use crate::bounds::{capacity as check_capacity, demand as check_demand};
 use crate::{Error, Pace, RateController, Result, SessionId, Settings};
 
 pub use destination::Destination;
@@ -82,9 +83,6 @@ pub use source::Source;
 
 /// The most links of a path: one bit of [`Packet::bottlenecks`] each.
 pub const MOST_HOPS: u8 = 64;
-
-/// The largest capacity of a link, bit/s, and the most that a session can demand.
-pub const MOST_RATE: u64 = 1 << 56;
 
 /// SLBN in the form `F`.
 #[derive(Clone, Copy, Debug)]
@@ -129,16 +127,4 @@ fn check_hops(hops: u8) -> Result<()> {
         return Ok(());
     }
     Err(Error::Path { hops: hops.into(), most: MOST_HOPS.into() })
-}
-
-fn check_capacity(capacity: Bandwidth) -> Result<u64> {
-    let bits = capacity.bits_per_sec();
-    if (1..=MOST_RATE).contains(&bits) { Ok(bits) } else { Err(Error::Capacity { capacity }) }
-}
-
-fn check_demand(demand: Bandwidth) -> Result<u64> {
-    match demand.bits_per_sec() {
-        0 => Err(Error::Demand { demand }),
-        bits => Ok(bits.min(MOST_RATE)),
-    }
 }

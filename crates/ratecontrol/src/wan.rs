@@ -59,8 +59,7 @@ use base::{Bandwidth, Span};
 pub use central::Central;
 pub use distributed::{Distributed, Effort, Run};
 
-use crate::slbn::MOST_RATE;
-use crate::{Error, Result};
+use crate::{Error, MOST_RATE, Result};
 
 /// The longest delay of a link.
 const LONGEST: Span = Span::from_secs(3_600);

@@ -1,7 +1,7 @@
 use base::{Bandwidth, Span, Time};
 
 use super::*;
-use crate::bounds::MOST;
+use crate::MOST_RATE;
 use crate::rcp::Packet;
 use crate::{Error, Settings};
 
@@ -88,7 +88,7 @@ fn demands_bound_the_rate() {
     assert!(matches!(nothing, Err(Error::Demand { .. })));
     assert!(out.is_empty());
     source.join(at(0), Bandwidth::from_bits_per_sec(u64::MAX), &mut out).unwrap();
-    assert_eq!(out.sends[0].packet.rate, MOST);
+    assert_eq!(out.sends[0].packet.rate, MOST_RATE);
     source.receive(at(10), answer(5_000, at(0)), &mut out);
     let mut out = Outbox::default();
     source.change(at(11), Bandwidth::from_bits_per_sec(2_000), &mut out).unwrap();

@@ -211,7 +211,7 @@ fn pass(link: &mut Link, number: u32, sessions: u64, last: &mut Option<u64>) {
     let mut packets: Vec<Packet> = (0..sessions)
         .map(|_| Packet {
             last: last.unwrap_or(0),
-            rate: crate::bounds::MOST,
+            rate: crate::MOST_RATE,
             round: number,
             last_limit: 0,
             limit: Packet::SOURCE,

@@ -11,8 +11,8 @@ use std::marker::PhantomData;
 
 use base::{Bandwidth, Time};
 
-use super::{Form, Kind, Packet, check_capacity};
-use crate::{Fate, Outbox, Result, State, Towards, Visit};
+use super::{Form, Kind, Packet};
+use crate::{Fate, Outbox, Result, State, Towards, Visit, bounds};
 
 /// One direction of a link: three integers beside its capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct Link<F> {
 impl<F: Form> Link<F> {
     //= slbn fig. 2 line 2
     pub(super) fn try_new(capacity: Bandwidth) -> Result<Self> {
-        let capacity = check_capacity(capacity)?;
+        let capacity = bounds::capacity(capacity)?;
         Ok(Self { capacity, saturated: 0, limited: 0, sessions: 0, form: PhantomData })
     }
 
@@ -117,7 +117,7 @@ impl<F: Form> crate::Link<Packet> for Link<F> {
         capacity: Bandwidth,
         _out: &mut Outbox<Packet>,
     ) -> Result<()> {
-        self.capacity = check_capacity(capacity)?;
+        self.capacity = bounds::capacity(capacity)?;
         Ok(())
     }
 

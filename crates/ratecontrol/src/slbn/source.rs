@@ -4,8 +4,8 @@ use std::marker::PhantomData;
 
 use base::{Bandwidth, Span, Time};
 
-use super::{Form, Kind, Packet, check_demand};
-use crate::{Error, Outbox, Pace, Result, SessionId, Towards};
+use super::{Form, Kind, Packet};
+use crate::{Error, Outbox, Pace, Result, SessionId, Towards, bounds};
 
 /// The shortest cycle: time must pass even where links have no delay and rates no end.
 const SHORTEST: Span = Span::from_nanos(1);
@@ -85,7 +85,7 @@ impl<F: Form> Source<F> {
 impl<F: Form> crate::Source<Packet> for Source<F> {
     //= slbn fig. 1 line 4
     fn join(&mut self, now: Time, demand: Bandwidth, out: &mut Outbox<Packet>) -> Result<()> {
-        let rate = check_demand(demand)?;
+        let rate = bounds::demand(demand)?;
         if !matches!(self.stage, Stage::Fresh) {
             return Err(Error::Session { session: self.session.0, what: "has joined before" });
         }
@@ -98,7 +98,7 @@ impl<F: Form> crate::Source<Packet> for Source<F> {
 
     //= slbn fig. 1 line 13
     fn change(&mut self, now: Time, demand: Bandwidth, out: &mut Outbox<Packet>) -> Result<()> {
-        let demand = check_demand(demand)?;
+        let demand = bounds::demand(demand)?;
         if demand == self.demand || self.leaving {
             return Ok(());
         }

@@ -4,11 +4,12 @@ use base::{Bandwidth, Bytes, RandomStream, Ratio, Span, Time};
 use proptest::prelude::*;
 
 use super::link::Link;
-use super::{Controller, Corrected, Form, Kind, Letter, MOST_RATE, Packet, Paper, Slbn};
+use super::{Controller, Corrected, Form, Kind, Letter, Packet, Paper, Slbn};
 use crate::exchange::{Exchange, Wire};
 use crate::trial::{Step, Trial};
 use crate::{
-    Error, Link as _, Outbox, RateController, SessionId, Settings, Source as _, Towards, Visit,
+    Error, Link as _, MOST_RATE, Outbox, RateController, SessionId, Settings, Source as _, Towards,
+    Visit,
 };
 
 const ENDLESS: Bandwidth = Bandwidth::from_bits_per_sec(u64::MAX);

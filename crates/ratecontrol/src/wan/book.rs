@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use base::Bandwidth;
 
 use super::{DemandId, Limit, Link, Network, Share, check_capacity};
-use crate::slbn::{MOST_HOPS, MOST_RATE};
-use crate::{Error, Result};
+use crate::slbn::MOST_HOPS;
+use crate::{Error, Result, bounds};
 
 /// A demand, and what the allocator knows it by.
 #[derive(Clone, Debug)]
@@ -36,10 +36,7 @@ impl<H> Book<H> {
 
     /// What can be asked for: more is as good as no limit.
     pub(super) fn check_demand(demand: Bandwidth) -> Result<Bandwidth> {
-        match demand.bits_per_sec() {
-            0 => Err(Error::Demand { demand }),
-            bits => Ok(Bandwidth::from_bits_per_sec(bits.min(MOST_RATE))),
-        }
+        bounds::demand(demand).map(Bandwidth::from_bits_per_sec)
     }
 
     pub(super) fn check_path(&self, path: &[u32]) -> Result<()> {

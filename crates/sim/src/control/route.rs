@@ -11,7 +11,7 @@ use super::{From, Wanted};
 use crate::net::{Leg, Net, first_hop};
 
 /// The most that a session can be assigned, which stands for links without a rate too.
-const UNLIMITED: Bandwidth = Bandwidth::from_bits_per_sec(1 << 56);
+const UNLIMITED: Bandwidth = Bandwidth::from_bits_per_sec(ratecontrol::MOST_RATE);
 
 /// What rate control shares of one direction of a link.
 pub(super) fn capacity(config: &LinkConfig) -> Bandwidth {
