@@ -300,7 +300,8 @@ impl<M: Copy> FifoNetwork<M> {
         &self.hops[first as usize..][..usize::from(hops)]
     }
 
-    /// Sets the rate at which a session's source sends data from now on.
+    /// Sets the rate at which a session's source sends data from now on, at most a packet each
+    /// nanosecond.
     pub fn set_rate(&mut self, session: u32, rate: Bandwidth) {
         let (now, rate) = (self.now, rate.bits_per_sec());
         let link = self.path(session)[0];

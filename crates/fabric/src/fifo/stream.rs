@@ -61,7 +61,8 @@ impl Stream {
         }
         let work = u128::from(bits) * 1_000_000_000 + u128::from(self.rest);
         let rate = u128::from(self.rate.max(1));
-        self.next += (work / rate) as u64;
+        // Time has no shorter steps.
+        self.next += ((work / rate) as u64).max(1);
         self.rest = (work % rate) as u64;
         false
     }
