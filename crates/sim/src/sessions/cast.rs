@@ -1,14 +1,11 @@
 //! Who takes part: sessions of populations and rate-controlled flows, in canonical order.
 
-use base::{Bandwidth, Bytes, NodeId, Time};
+use base::{Bandwidth, Bytes, NodeId, Span, Time};
 use lab::plan::{Flow, Plan, Traffic};
 
 /// No time, no amount, no demand, no number.
 pub(super) const NEVER: u64 = u64::MAX;
 pub(super) const NONE: u32 = u32::MAX;
-
-/// What a session that demands nothing in particular asks for: the most that protocols take.
-const UNLIMITED: u64 = 1 << 56;
 
 /// A session of the lab. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug)]
@@ -45,9 +42,9 @@ pub(super) enum State {
 }
 
 impl Member {
-    /// What it asks for.
+    /// What it asks for: the most that protocols take if it demands nothing in particular.
     pub(super) fn demand(&self) -> Bandwidth {
-        Bandwidth::from_bits_per_sec(self.demand.min(UNLIMITED))
+        Bandwidth::from_bits_per_sec(self.demand.min(ratecontrol::MOST_RATE))
     }
 
     /// What it can use at most, for the oracle, bit/s.
@@ -64,6 +61,8 @@ pub(super) struct Cast {
     pub(super) members: Vec<Member>,
     /// Where the flows' members begin: one each, in the order of the canonical plan.
     pub(super) flows: usize,
+    /// How long each flow sends once it has started, ns.
+    durations: Vec<u64>,
     /// What a data packet of each group has on the wire.
     pub(super) packets: Vec<Bytes>,
     /// Joins and leaves in time order: twice the member's number, and one more for a leave.
@@ -118,6 +117,8 @@ impl Cast {
         // Datagrams are of one size, the last one too.
         let datagrams = size.map(|size| size.count().div_ceil(packet.count().max(1)));
         let start = flow.start.as_nanos();
+        let duration = flow.duration.map_or(NEVER, Span::as_nanos);
+        self.durations.push(duration);
         self.packets.push(Bytes::new(packet.count() + headers));
         self.members.push(Member {
             from: flow.from,
@@ -125,7 +126,7 @@ impl Cast {
             group: self.names.len() as u32,
             run: NONE,
             start,
-            leave: flow.duration.map_or(NEVER, |span| start.saturating_add(span.as_nanos())),
+            leave: start.saturating_add(duration),
             completed: NEVER,
             size: datagrams.map_or(NEVER, |n| n.saturating_mul(packet.count() + headers)),
             demand: demand.map_or(NEVER, Bandwidth::bits_per_sec),
@@ -133,6 +134,23 @@ impl Cast {
             state: State::Waiting,
         });
         self.names.push(flow.name.clone());
+    }
+
+    /// A flow's member that is not there starts now, and leaves when its time is over again.
+    pub(super) fn restart(&mut self, member: u32, now: Time) {
+        let Some(flow) = (member as usize).checked_sub(self.flows) else { return };
+        let leave = now.as_nanos().saturating_add(self.durations[flow]);
+        let entry = &mut self.members[member as usize];
+        (entry.state, entry.completed) = (State::Waiting, NEVER);
+        (entry.start, entry.leave) = (now.as_nanos(), leave);
+        let code = 2 * member + 1;
+        let mut ahead = self.agenda.split_off(self.next);
+        ahead.retain(|other| *other != code);
+        if leave != NEVER {
+            let later = ahead.iter().position(|other| self.at(*other) > leave);
+            ahead.insert(later.unwrap_or(ahead.len()), code);
+        }
+        self.agenda.extend(ahead);
     }
 
     /// When an entry of the agenda is due.

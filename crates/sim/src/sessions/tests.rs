@@ -290,3 +290,20 @@ fn a_session_takes_little_memory() {
 }
 
 mod failures;
+
+#[test]
+fn a_flow_that_starts_again_takes_a_way_that_is_open_and_ends_in_its_time() {
+    let sides =
+        [("a", "x"), ("b", "x"), ("x", "y"), ("x", "z"), ("z", "y"), ("y", "c"), ("y", "d")];
+    let events = "[[at]]\ntime = \"300 ms\"\nflow = \"ac\"\nstop = true\n\
+                  [[at]]\ntime = \"400 ms\"\nlink = \"x-y\"\ndown = true\n\
+                  [[at]]\ntime = \"500 ms\"\nflow = \"ac\"\nstart = true\n";
+    let flows = flow("a", "c", "duration = \"1 s\"") + &flow("b", "d", "start = \"2 s\"");
+    let ran = run(&(nodes("slbn", "fluid") + &links("10 Mbit/s", &sides) + &flows + events));
+    let [again, late] = &ran.rows[..] else { panic!("{:?}", ran.rows) };
+    assert_eq!(again.left, Some(Time::ZERO + Span::from_millis(1500)), "{again:?}");
+    assert_eq!((again.hops, again.rate.is_some()), (4, true), "{again:?}");
+    // Whatever others do, it comes when its time has come.
+    assert_eq!(late.start, Some(Time::ZERO + Span::from_secs(2)), "{late:?}");
+    assert!(late.rate.is_some(), "{late:?}");
+}

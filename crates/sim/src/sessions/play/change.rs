@@ -8,7 +8,7 @@ use outcome::Outcome;
 use ratecontrol::RateController;
 
 use super::Play;
-use crate::sessions::cast::{NEVER, NONE, State};
+use crate::sessions::cast::{NONE, State};
 use crate::sessions::wires::wire;
 
 impl<R: RateController> Play<R> {
@@ -55,7 +55,7 @@ impl<R: RateController> Play<R> {
                 self.node_up[node.index()] = true;
                 self.serve(plan, &links_of(plan, *node), true);
             }
-            Action::FlowStart(flow) => self.start_flow(flow.index()),
+            Action::FlowStart(flow) => self.start_flow(plan, flow.index()),
             Action::FlowStop(flow) => {
                 self.leave((self.cast.flows + flow.index()) as u32, Outcome::Stopped);
             }
@@ -168,21 +168,27 @@ impl<R: RateController> Play<R> {
     }
 
     /// A flow that has ended, or not begun, starts.
-    fn start_flow(&mut self, flow: usize) {
+    fn start_flow(&mut self, plan: &Plan, flow: usize) {
         let member = (self.cast.flows + flow) as u32;
-        let Some(entry) = self.cast.members.get_mut(member as usize) else { return };
-        let (state, run) = (entry.state, entry.run);
+        let Some(state) = self.cast.members.get(member as usize).map(|entry| entry.state) else {
+            return;
+        };
+        if state == State::Present {
+            return;
+        }
+        self.cast.restart(member, self.driver.net.now());
         if state == State::Left {
-            // Its old run stays with the protocol until that has done with it.
-            entry.state = State::Waiting;
-            entry.leave = NEVER;
-            entry.completed = NEVER;
-            entry.start = self.driver.net.now().as_nanos();
+            // Its old run stays with the protocol until that has done with it, and its old path
+            // may be gone.
             self.unfinished += 1;
-            if run != NONE {
-                let path = self.driver.net.path(run).to_vec();
-                let _ = self.give_path(member, &path);
+            self.cast.members[member as usize].run = NONE;
+            let found = self.paths(plan, &self.up, &[member]);
+            if !found.path(0).is_empty() {
+                let _ = self.give_path(member, found.path(0));
             }
+        }
+        if let Some(at) = self.cast.due() {
+            self.driver.wake_for_agenda(at);
         }
         self.join(member);
     }
