@@ -72,13 +72,14 @@ pub struct Pace {
 
 impl Pace {
     /// The least time from one control packet to the next at an assigned rate; an hour where the
-    /// rate is too small to tell.
+    /// rate is too small to tell. Never none: time must pass even where links have no delay and
+    /// rates no end.
     pub fn gap(&self, rate: Bandwidth) -> Span {
         const LONGEST: u64 = 3_600_000_000_000;
         let share = Ratio::from_parts_per_billion(self.share.into());
         let budget = share.of(rate.bits_per_sec()).max(1);
         let nanos = u64::from(self.packet) * 8 * 1_000_000_000 / budget;
-        Span::from_nanos(nanos.min(LONGEST))
+        Span::from_nanos(nanos.clamp(1, LONGEST))
     }
 
     /// The pause of a session before its `cycle`th cycle, after one that took `last`.

@@ -217,3 +217,26 @@ fn the_oracle_sees_who_is_there() {
     let fair = exchange.fair_rates();
     assert_eq!(fair, [(first, 5e6), (second, 3e6)]);
 }
+
+/// One session over a link without delay, and as fast as there is.
+struct Timeless;
+
+impl crate::Visitor for Timeless {
+    type Output = u64;
+
+    fn visit<R: RateController>(self) -> u64 {
+        let wire = Wire::new(Bandwidth::from_bits_per_sec(crate::MOST_RATE), Span::ZERO);
+        let mut exchange = Exchange::<R>::try_new(&Settings::default(), &[wire]).unwrap();
+        exchange.join(Time::ZERO, &[0], Bandwidth::MAX).unwrap();
+        exchange.run_until(Time::from_nanos(1_000)).unwrap();
+        exchange.counters().cycles
+    }
+}
+
+#[test]
+fn time_passes_where_nothing_takes_any() {
+    for protocol in crate::Protocol::ALL {
+        let cycles = protocol.run(Timeless);
+        assert!((1..=1_002).contains(&cycles), "{protocol}: {cycles}");
+    }
+}

@@ -2,13 +2,10 @@
 
 use std::marker::PhantomData;
 
-use base::{Bandwidth, Span, Time};
+use base::{Bandwidth, Time};
 
 use super::{Form, Kind, Packet};
 use crate::{Error, Outbox, Pace, Result, SessionId, Towards, bounds};
-
-/// The shortest cycle: time must pass even where links have no delay and rates no end.
-const SHORTEST: Span = Span::from_nanos(1);
 
 /// Where the session's one packet is.
 #[derive(Clone, Copy, Debug)]
@@ -142,8 +139,7 @@ impl<F: Form> crate::Source<Packet> for Source<F> {
         self.cycles = self.cycles.wrapping_add(1);
         let cycle = u64::from(self.cycles);
         let pause = self.pace.pause(self.session.0, cycle, now.since(self.sent));
-        let gap = self.pace.gap(rate).max(SHORTEST);
-        let next = (now + pause).max(self.sent + gap);
+        let next = (now + pause).max(self.sent + self.pace.gap(rate));
         if next > now {
             self.stage = Stage::Pause(packet, next);
             out.wake = Some(next);
