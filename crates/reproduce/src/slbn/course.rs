@@ -20,6 +20,8 @@ pub(super) struct Moment {
     /// Seconds since the start.
     pub(super) at: f64,
     pub(super) sessions: u64,
+    /// Those among them that have a rate.
+    pub(super) assigned: u64,
     /// Of the sessions that have a rate: assigned over fair, less one.
     pub(super) source: Option<Spread>,
     /// Of the links that limit sessions: sum of the rates over capacity, less one.
@@ -47,7 +49,8 @@ impl Course {
     pub(super) fn read(run: &Run, label: impl Into<String>) -> Result<Self> {
         let table = run.table("control")?;
         let whole = |name| run.integers(&table, name);
-        let [at, sessions] = [whole("time_ns")?, whole("sessions")?];
+        let at = whole("time_ns")?;
+        let [sessions, assigned] = [whole("sessions")?, whole("assigned")?];
         let [queue, waited] = [whole("queue_max_packets")?, whole("queue_max_ns")?];
         let spread = |which: &str| -> Result<Vec<Option<Spread>>> {
             let column = |part| run.reals(&table, &format!("{which}_error_{part}"));
@@ -70,6 +73,7 @@ impl Course {
         let moment = |row| Moment {
             at: number(&at, row) as f64 / 1e9,
             sessions: number(&sessions, row),
+            assigned: number(&assigned, row),
             source: source[row],
             bottleneck: bottleneck[row],
             over: over[row].map(|share| share * 100.0),
@@ -139,6 +143,20 @@ pub(super) fn amount(moment: &Moment) -> Option<f64> {
     moment.source.map(|spread| spread.amount)
 }
 
+/// The mean amount of the errors of all sessions, in %: one without a rate is off by all of its
+/// fair rate.
+pub(super) fn amount_of_all(moment: &Moment) -> Option<f64> {
+    let without = moment.sessions.saturating_sub(moment.assigned) as f64;
+    let off = moment.source.map_or(0.0, |spread| spread.amount * moment.assigned as f64);
+    (moment.sessions > 0).then(|| without.mul_add(100.0, off) / moment.sessions as f64)
+}
+
+/// The sessions without a rate, in % of all.
+pub(super) fn rateless(moment: &Moment) -> Option<f64> {
+    let without = moment.sessions.saturating_sub(moment.assigned) as f64;
+    (moment.sessions > 0).then(|| without * 100.0 / moment.sessions as f64)
+}
+
 /// The mean error at bottlenecks, in %.
 pub(super) fn bottleneck(moment: &Moment) -> Option<f64> {
     moment.bottleneck.map(|spread| spread.mean)
@@ -161,6 +179,7 @@ pub(super) mod tests {
             Moment {
                 at: (index + 1) as f64 / 10.0,
                 sessions: 10,
+                assigned: 10,
                 source: Some(spread(*source)),
                 bottleneck: Some(spread(*link)),
                 over: Some(0.0),
@@ -185,7 +204,8 @@ pub(super) mod tests {
         let sample = ControlSample {
             at: Time::from_nanos(20_000_000),
             interval: Span::from_millis(20),
-            sessions: 7,
+            sessions: 8,
+            assigned: 6,
             source: Some(errors),
             over: Some(0.25),
             queue_max_packets: 12,
@@ -200,12 +220,18 @@ pub(super) mod tests {
         let name = "run".to_owned();
         let run = Run { name, clock: Clock::Virtual, model: None, tries: 1, record, folder };
         let course = Course::read(&run, "SLBN").unwrap();
-        let moment = course.moments[0];
+        let moment = &course.moments[0];
         let source = moment.source.unwrap();
         assert!((source.mean + 2.0).abs() < 1e-9 && (source.high - 30.0).abs() < 1e-9);
         assert_eq!((moment.bottleneck, moment.over, moment.queue), (None, Some(25.0), 12));
         assert!((moment.at - 0.02).abs() < 1e-12 && (moment.queue_ms - 1.92).abs() < 1e-9);
         assert_eq!(course.sum.joined, 7);
+        let all = amount_of_all(moment).unwrap();
+        assert!((all - (6.0 * 5.0 + 2.0 * 100.0) / 8.0).abs() < 1e-9, "{all}");
+        assert_eq!(rateless(moment), Some(25.0));
+        let nobody = Moment { assigned: 0, source: None, ..*moment };
+        assert_eq!(amount_of_all(&nobody), Some(100.0));
+        assert_eq!(amount_of_all(&Moment { sessions: 0, ..nobody }), None);
     }
 
     #[test]
