@@ -248,7 +248,8 @@ impl Control {
             let (id, direction) = (LinkId(link / 2), Direction::BOTH[link as usize % 2]);
             let offered = net.fabric.stats(id, direction).offered_bytes;
             let backlog = Bytes::new(net.fabric.queue_level(id, direction).bytes);
-            let before = self.offered.insert(link, offered).unwrap_or(0);
+            // What it had before a session came says nothing about this interval.
+            let Some(before) = self.offered.insert(link, offered) else { continue };
             let arrived = Bytes::new(offered - before);
             self.plane.measure(net.now, link, &Measured { interval, arrived, backlog });
         }

@@ -104,13 +104,10 @@ pub(super) struct Driver<R: RateController> {
     pub(super) rated: Vec<(Time, u32, u64)>,
 }
 
-/// What protocols take for a link's capacity where it has no limit.
-const NO_LIMIT: u64 = 1 << 56;
-
 /// A link's rate as a capacity: zero is no limit.
 pub(super) fn capacity(rate: Bandwidth) -> Bandwidth {
     let rate = rate.bits_per_sec();
-    Bandwidth::from_bits_per_sec(if rate == 0 { NO_LIMIT } else { rate })
+    Bandwidth::from_bits_per_sec(if rate == 0 { ratecontrol::MOST_RATE } else { rate })
 }
 
 impl<R: RateController> Driver<R> {
@@ -168,7 +165,7 @@ impl<R: RateController> Driver<R> {
         *place = self.machines.len() as u32;
         self.machines.push(Post { link, machine: self.protocol.link(capacity(rate))? });
         if let Some(gauge) = &mut self.gauge {
-            gauge.seen.push(0);
+            gauge.seen.push(self.net.level(link).arrived.count());
         }
         Ok(true)
     }
