@@ -291,7 +291,9 @@ impl Control {
         self.run(net);
     }
 
-    /// Begins a session, or as much of it as there can be without a path.
+    /// Begins a session, or as much of it as there can be without a path. With a path that the
+    /// protocol's packets can't describe a plain flow passes as without rate control; a controlled
+    /// one, which such a path was found for when a link failed, pauses.
     fn start(&mut self, net: &Net, wanted: Wanted) {
         let session = self.numbered;
         self.numbered += 1;
@@ -309,20 +311,16 @@ impl Control {
             let short = matches!(wanted.owner, Owner::Gateway(..));
             let route = Route { links: Arc::clone(links), short };
             if self.plane.join(net.now, session, route, wanted.demand).is_err() {
-                self.refuse(net, wanted.owner);
-                return;
+                match wanted.owner {
+                    // It waits for another path.
+                    Owner::Flow(flow) => self.news.push_back((flow, None)),
+                    Owner::Gateway(node, local) => {
+                        return self.gateways.refuse(net.now, node, local);
+                    }
+                }
             }
         }
         self.sessions.insert(session, Live { wanted, links });
-    }
-
-    /// A path that the protocol's packets can't describe: a plain flow passes as without rate
-    /// control; a controlled one, which such a path was found for when a link failed, pauses.
-    fn refuse(&mut self, net: &Net, owner: Owner) {
-        match owner {
-            Owner::Flow(flow) => self.news.push_back((flow, None)),
-            Owner::Gateway(node, local) => self.gateways.refuse(net.now, node, local),
-        }
     }
 
     /// Does what a gateway wants done. `to` is where the packet that it has just got goes.

@@ -168,6 +168,53 @@ fn a_flow_without_a_path_pauses() {
 }
 
 #[test]
+fn a_flow_whose_path_got_too_long_waits_for_another() {
+    let mut lab = String::from(
+        "[[at]]\ntime = \"5 s\"\nlink = \"core\"\ndown = true\n\
+         [[at]]\ntime = \"10 s\"\nlink = \"core\"\nup = true\n",
+    );
+    // A way round of more links than a packet describes.
+    for hop in 0..=70 {
+        let name = |hop: u32| match hop {
+            0 => "r1".to_owned(),
+            71 => "r2".to_owned(),
+            hop => format!("c{hop}"),
+        };
+        let (from, to) = (name(hop), name(hop + 1));
+        if hop < 70 {
+            lab += &format!("[node.{to}]\nkind = \"router\"\n");
+        }
+        lab += &format!(
+            "[[link]]\nname = \"round{hop}\"\nends = [\"{from}\", \"{to}\"]\n\
+             rate = \"10 Mbit/s\"\ndelay = \"1 ms\"\n"
+        );
+    }
+    for protocol in ["slbn", "slbn-epochs"] {
+        let flow = controlled(0, &format!("control = \"{protocol}\"\npacket = \"1000 B\""));
+        let ran = run(&plan(&dumbbell(1, &(lab.clone() + &flow))));
+        near(goodput(&ran, 0, 2, 5), 10.0 * DATA, 0.002);
+        assert!(goodput(&ran, 0, 6, 10) == 0.0, "{protocol}");
+        near(goodput(&ran, 0, 12, 20), 10.0 * DATA, 0.002);
+    }
+}
+
+#[test]
+fn traffic_before_the_first_session_is_not_measured() {
+    let before = "[[flow]]\nname = \"plain\"\nfrom = \"a1\"\nto = \"b1\"\ntransport = \"udp\"\n\
+                  rate = \"9 Mbit/s\"\nduration = \"9 s\"\n";
+    for protocol in ["rcp", "erica"] {
+        let flow = format!(
+            "control = \"{protocol}\"\npacket = \"1000 B\"\nstart = \"10 s\"\nduration = \"5 s\""
+        );
+        let with = |before: &str| {
+            let ran = run(&plan(&dumbbell(2, &(before.to_owned() + &controlled(0, &flow)))));
+            goodput(&ran, ran.results.len() - 1, 10, 12)
+        };
+        near(with(before), with(""), 0.01);
+    }
+}
+
+#[test]
 fn epochs_survive_lost_control_packets() {
     let flow = "control = \"slbn-epochs\"\npacket = \"1000 B\"";
     let flows = controlled(0, flow) + &controlled(1, flow);
