@@ -111,7 +111,11 @@ impl Clockwork {
 
     /// What a reader of the results should know.
     pub(crate) fn warnings(&self, plan: &Plan) -> Vec<String> {
-        let Self::Sessions(engine) = self else { return Vec::new() };
+        let engine = match self {
+            Self::Packets(engine) => return engine.warnings(),
+            Self::Rates(_) => return Vec::new(),
+            Self::Sessions(engine) => engine,
+        };
         let warn = |(link, by): (base::LinkId, base::Bytes)| {
             let name = &plan.links[link.index()].name;
             format!(

@@ -350,7 +350,7 @@ impl Control {
                     }
                 }
                 Action::Release(packet) => net.fabric.originate(net.now, node, packet),
-                // Its host finds out by itself, as with any full queue.
+                // Its host finds out by itself, as with any full queue; the router counts it.
                 Action::Drop(_) => {}
             }
         }
@@ -406,6 +406,15 @@ impl Control {
             entered: net.now,
         };
         net.fabric.inject(net.now, IfaceId(link), packet);
+    }
+
+    /// What a reader of the results should know; `plan` is that of [`Self::try_new`].
+    pub(crate) fn warnings(&self, plan: &Plan) -> Vec<String> {
+        let mut warnings = self.gateways.warnings(plan);
+        if self.lost > 0 {
+            warnings.push(format!("{} control packets were lost to `loss`", self.lost));
+        }
+        warnings
     }
 
     /// Bytes that it takes.

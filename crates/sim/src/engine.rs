@@ -107,6 +107,11 @@ impl Simulation {
         self.net.pending == 0 && self.finite && self.next_change == Time::MAX
     }
 
+    /// What a reader of the results should know of rate control: packets that it lost or dropped.
+    pub fn warnings(&self) -> Vec<String> {
+        self.net.warnings(&self.plan)
+    }
+
     /// Runs up to and including `until`, or to the event with which it is done.
     pub fn advance(&mut self, until: Time) {
         self.advance_at_most(until, u64::MAX);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use base::{IfaceId, NodeId, Time};
 use fabric::{Ecn, EventQueue, Fabric, Forwarding, Packet, Part};
+use lab::plan::Plan;
 use lab::routes::Routes;
 use transport::tcp::{Config, Endpoint, Flags, Segment, Statistics};
 
@@ -139,6 +140,11 @@ impl Net {
     /// Puts the network under rate control.
     pub(crate) fn set_control(&mut self, control: Control) {
         self.control = Some(Box::new(control));
+    }
+
+    /// What rate control has to say of what it did; `plan` is the sorted one.
+    pub(crate) fn warnings(&self, plan: &Plan) -> Vec<String> {
+        self.control.as_ref().map_or_else(Vec::new, |control| control.warnings(plan))
     }
 
     /// Gives rate control its turn, if the lab has it.

@@ -137,6 +137,29 @@ impl Gateways {
         woken
     }
 
+    /// What routers did to packets, for a reader of the results.
+    pub(super) fn warnings(&self, plan: &Plan) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for (node, gateway) in &self.all {
+            let (name, counters) = (&plan.nodes[node.index()].name, gateway.router.counters());
+            if counters.unshaped > 0 {
+                warnings.push(format!(
+                    "access router `{name}`: {} packets passed unshaped, with more than {} flows \
+                     at once",
+                    counters.unshaped,
+                    Policy::default().flows
+                ));
+            }
+            if counters.dropped > 0 {
+                warnings.push(format!(
+                    "access router `{name}`: {} packets were dropped at their flow's shaper",
+                    counters.dropped
+                ));
+            }
+        }
+        warnings
+    }
+
     /// Bytes of records and of packets that wait.
     pub(super) fn memory(&self) -> u64 {
         self.all.values().map(|gateway| gateway.router.memory()).sum()

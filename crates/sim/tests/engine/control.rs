@@ -220,6 +220,7 @@ fn epochs_survive_lost_control_packets() {
     let flows = controlled(0, flow) + &controlled(1, flow);
     let lossy = dumbbell(2, &("[control]\nloss = \"1 %\"\n".to_owned() + &flows));
     let ran = run(&plan(&lossy));
+    assert!(ran.warnings[0].ends_with("control packets were lost to `loss`"), "{:?}", ran.warnings);
     for flow in [0, 1] {
         near(goodput(&ran, flow, 5, 20), 5.0 * DATA, 0.03);
     }
@@ -319,6 +320,19 @@ fn access_routers_end_sessions_of_closed_connections() {
     assert_eq!(ran.transfers.len(), 16);
     // Sessions that stayed would leave it a seventeenth.
     near(goodput(&ran, 1, 10, 20), 10.0 * 0.99 * 1448.0 / 1500.0, 0.06);
+}
+
+#[test]
+fn what_access_routers_drop_is_told() {
+    let flow = controlled(0, "rate = \"20 Mbit/s\"\npacket = \"1000 B\"");
+    let lab = |control: &str| plan(&dumbbell(1, &(control.to_owned() + &flow)));
+    let ran = run(&lab("[control]\naccess = [\"r1\"]\n"));
+    let [warning] = ran.warnings.as_slice() else { panic!("{:?}", ran.warnings) };
+    let count = warning.strip_prefix("access router `r1`: ").unwrap();
+    let count = count.strip_suffix(" packets were dropped at their flow's shaper").unwrap();
+    // Half of 2,500 packets a second.
+    near(count.parse().unwrap(), 20.0 * 1250.0, 0.05);
+    assert!(run(&lab("")).warnings.is_empty());
 }
 
 #[test]

@@ -29,6 +29,7 @@ pub(crate) struct Ran {
     /// Whether there was nothing more to wait for.
     pub(crate) done: bool,
     pub(crate) memory: u64,
+    pub(crate) warnings: Vec<String>,
 }
 
 /// Runs a plan with the samples that it asks for.
@@ -55,6 +56,7 @@ pub(crate) fn stepwise(plan: &Plan, step: Span) -> Ran {
     transfers.extend(simulation.transfers());
     Ran {
         samples,
+        warnings: simulation.warnings(),
         transfers,
         events: simulation.happened().collect(),
         links: simulation.link_counters().into_iter().map(|(stats, _)| stats).collect(),
