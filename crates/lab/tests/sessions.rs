@@ -201,6 +201,15 @@ fn flows_name_the_protocol_and_access_routers_change_plain_ones() {
     assert!(plan.is_rate_controlled());
     let traffic = Traffic::Controlled { demand: None, packet: Bytes::new(1472), size: None };
     assert_eq!(plan.flows[0].traffic, traffic);
+    // The two take as much on the wire, which labs of sessions ask for.
+    for (overhead, frame) in [("", 1538), ("overhead = \"none\"\n[[generate]]", 1500)] {
+        let ring =
+            if overhead.is_empty() { RING.into() } else { RING.replace("[[generate]]", overhead) };
+        let plan =
+            read(&format!("{ring}[[sessions]]\nname = \"all\"\ncount = 5\nrouters = \"r*\"\n"));
+        assert_eq!(plan.sessions[0].packet, Bytes::new(frame));
+        assert_eq!(plan.overhead + Bytes::new(28 + 1472), Bytes::new(frame));
+    }
     let access = read(&format!("{RING}{flow}[control]\naccess = [\"r1\", \"r?\"]\n"));
     assert_eq!(access.control.as_ref().unwrap().access.len(), 5);
     assert!(access.is_rate_controlled());

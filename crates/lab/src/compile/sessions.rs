@@ -34,7 +34,9 @@ impl Compiler<'_> {
         for (at, table) in self.entries("sessions") {
             let Some(name) = self.population_name(table) else { continue };
             let index = self.plan.sessions.len();
-            let packet = table.bytes("packet").unwrap_or(Bytes::new(1500));
+            // As large as a controlled flow's, which fills the default MTU.
+            let full = Bytes::new(1500).saturating_add(self.plan.overhead);
+            let packet = table.bytes("packet").unwrap_or(full);
             self.places.populations.push(at.clone());
             let population =
                 Population { name: name.clone(), packet, sessions: vec![], drawing: None };

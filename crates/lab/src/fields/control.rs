@@ -110,7 +110,12 @@ pub(crate) const SESSIONS: Section = Section {
             "no limit",
             "The most that a session can use: all the same, or uniformly between two rates.",
         ),
-        optional("packet", PACKET, "1500 B", "A data packet on the wire."),
+        optional(
+            "packet",
+            PACKET,
+            "1500 B and `overhead`",
+            "A data packet on the wire; by default as large as a controlled flow's.",
+        ),
         optional(
             "each",
             Shape::List(&Shape::Table(&EACH)),
