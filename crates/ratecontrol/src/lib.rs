@@ -27,6 +27,7 @@ mod bounds;
 pub mod closed_loop;
 pub mod cobb_gouda;
 mod controller;
+pub mod crowd;
 pub mod erica;
 mod error;
 pub mod exchange;

@@ -2,11 +2,8 @@
 //!
 //! Sessions join one link at once and each gets a first rate; then the link is looked at.
 
-use std::mem::size_of;
-
-use base::{Bandwidth, Span, Time};
-use ratecontrol::exchange::{Exchange, Wire};
-use ratecontrol::{Protocol, RateController, Settings, State, Visitor};
+use ratecontrol::crowd::{Crowd, Held};
+use ratecontrol::{Protocol, State};
 
 use crate::{Axis, Error, Evidence, Figure, Line, Plot, Result, Stage, Table};
 
@@ -21,9 +18,6 @@ pub(super) const FIGURE: Figure = Figure {
 
 const SESSIONS: [u32; 5] = [100, 1_000, 10_000, 100_000, 1_000_000];
 const FEW: [u32; 3] = [100, 1_000, 10_000];
-/// Looked at in such steps until all sessions have a rate, and at most for so long.
-const STEP_MS: u64 = 20;
-const PATIENCE_MS: u64 = 5_000;
 /// The numbers that SLBN keeps.
 const THREE: u64 = 3;
 
@@ -64,38 +58,6 @@ impl Growth {
     }
 }
 
-/// A link under a protocol.
-struct Held {
-    state: State,
-    packet: usize,
-}
-
-/// So many sessions over one link.
-struct Crowd(u32);
-
-impl Visitor for Crowd {
-    type Output = Result<Held>;
-
-    fn visit<R: RateController>(self) -> Result<Held> {
-        // No more, as some protocols begin with a share of the capacity for everybody, and a
-        // percent of that is for control packets.
-        let wire = Wire::new(Bandwidth::from_mbits_per_sec(100), Span::from_millis(5));
-        let mut network = Exchange::<R>::try_new(&Settings::default(), &[wire])?;
-        let demand = Bandwidth::from_mbits_per_sec(200);
-        for _ in 0..self.0 {
-            network.join(Time::ZERO, &[0], demand)?;
-        }
-        for step in 1..=PATIENCE_MS / STEP_MS {
-            network.run_until(Time::ZERO + Span::from_millis(step * STEP_MS))?;
-            if network.present().all(|session| network.rate(session).is_some()) {
-                let state = network.link(0).map(ratecontrol::Link::state).unwrap_or_default();
-                return Ok(Held { state, packet: size_of::<R::Packet>() });
-            }
-        }
-        Err(Error::Refused(format!("{} sessions got no rate in {PATIENCE_MS} ms", self.0)))
-    }
-}
-
 /// A protocol with all numbers of sessions.
 struct Measured {
     protocol: Protocol,
@@ -110,7 +72,7 @@ fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
         let mut of = Measured { protocol, states: Vec::new(), packet: 0 };
         for size in sizes {
             stage.check()?;
-            let held = protocol.run(Crowd(*size))?;
+            let held = held(protocol, *size)?;
             of.states.push(held.state);
             of.packet = held.packet;
         }
@@ -125,6 +87,14 @@ fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
          in memory, not on the wire.",
     );
     Ok(evidence)
+}
+
+/// What a link holds for so many sessions, once each has a rate.
+fn held(protocol: Protocol, sessions: u32) -> Result<Held> {
+    let patience = Crowd::PATIENCE;
+    protocol.run(Crowd(sessions))?.ok_or_else(|| {
+        Error::Refused(format!("{protocol}: some of {sessions} sessions got no rate in {patience}"))
+    })
 }
 
 fn plots(sizes: &[u32], all: &[Measured]) -> Vec<Plot> {
@@ -195,7 +165,7 @@ mod tests {
         let sizes = [10, 300];
         let mut all = Vec::new();
         for protocol in Protocol::ALL {
-            let held = sizes.map(|size| protocol.run(Crowd(size)).unwrap());
+            let held = sizes.map(|size| held(protocol, size).unwrap());
             let states = held.iter().map(|held| held.state).collect();
             all.push(Measured { protocol, states, packet: held[0].packet });
         }
