@@ -11,9 +11,9 @@
 
 use base::{Bandwidth, RandomStream, Span, Time};
 use ratecontrol::exchange::{Exchange, Wire};
-use ratecontrol::{Protocol, RateController, Result, Settings, Visitor};
+use ratecontrol::{MOST_RATE, Protocol, RateController, Result, Settings, Visitor};
 
-const NO_LIMIT: Bandwidth = Bandwidth::from_bits_per_sec(1 << 56);
+const NO_LIMIT: Bandwidth = Bandwidth::from_bits_per_sec(MOST_RATE);
 const STEP: u64 = 5;
 
 fn at(millis: u64) -> Time {

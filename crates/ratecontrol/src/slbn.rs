@@ -71,7 +71,6 @@ use std::marker::PhantomData;
 
 use base::Bandwidth;
 
-use crate::bounds::{capacity as check_capacity, demand as check_demand};
 use crate::{Error, Pace, RateController, Result, SessionId, Settings};
 
 pub use destination::Destination;

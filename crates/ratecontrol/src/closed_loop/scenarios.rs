@@ -4,13 +4,15 @@ use base::{Bandwidth, Bytes, Span, Time};
 use proptest::prelude::*;
 
 use crate::exchange::{Exchange, Wire};
-use crate::{Link, Measured, Outbox, RateController, SessionId, Settings, Towards, Visit};
+use crate::{
+    Link, MOST_RATE, Measured, Outbox, RateController, SessionId, Settings, Towards, Visit,
+};
 
 /// Long enough for all of them to come to rest.
 pub(crate) const LONG: Span = Span::from_secs(15);
 
 const MBIT: u64 = 1_000_000;
-const NO_LIMIT: Bandwidth = Bandwidth::from_bits_per_sec(1 << 56);
+const NO_LIMIT: Bandwidth = Bandwidth::from_bits_per_sec(MOST_RATE);
 
 /// Rates over oracle's rates.
 #[derive(Debug)]

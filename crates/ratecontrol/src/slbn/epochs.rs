@@ -87,9 +87,9 @@
 //! are enough.
 //!
 //! **Epoch.** [`Epochs::EPOCH`] is 1 s: longer than two cycles where round trips (queues included)
-//! stay below 0.4 s, as they do on terrestrial networks, and room for several repetitions. Over
-//! satellites take [`Epochs::with_epoch`] and four round trips. Too short an epoch loses sessions
-//! from the count (links are overbooked); a longer one only delays the repair.
+//! stay below 0.4 s, as they do on terrestrial networks, and room for several repetitions. Too
+//! short an epoch, as it is over several satellites, loses sessions from the count (links are
+//! overbooked); a longer one only delays the repair.
 
 mod destination;
 mod link;
@@ -112,24 +112,12 @@ use crate::{Pace, RateController, Result, SessionId, Settings};
 #[derive(Clone, Copy, Debug)]
 pub struct Epochs {
     pace: Pace,
-    epoch: Span,
 }
 
 impl Epochs {
-    /// An epoch unless another is set.
+    /// How long links count: more than twice the longest cycle, its round trip with all queues
+    /// included.
     pub const EPOCH: Span = Span::from_secs(1);
-
-    /// The same with epochs of `epoch` (at least 1 ms): more than twice the longest cycle, its
-    /// round trip with all queues included.
-    #[must_use]
-    pub fn with_epoch(self, epoch: Span) -> Self {
-        Self { epoch: epoch.max(Span::from_millis(1)), ..self }
-    }
-
-    /// How long links count.
-    pub fn epoch(&self) -> Span {
-        self.epoch
-    }
 }
 
 impl RateController for Epochs {
@@ -140,16 +128,16 @@ impl RateController for Epochs {
 
     fn try_new(settings: &Settings) -> Result<Self> {
         settings.check()?;
-        Ok(Self { pace: settings.pace(), epoch: Self::EPOCH })
+        Ok(Self { pace: settings.pace() })
     }
 
     fn source(&self, session: SessionId, hops: u8) -> Result<Source> {
         super::check_hops(hops)?;
-        Ok(Source::new(session, self.pace, self.epoch))
+        Ok(Source::new(session, self.pace, Self::EPOCH))
     }
 
     fn link(&self, capacity: Bandwidth) -> Result<Link> {
-        Link::try_new(capacity, self.epoch)
+        Link::try_new(capacity, Self::EPOCH)
     }
 
     fn destination(&self, session: SessionId, hops: u8) -> Destination {

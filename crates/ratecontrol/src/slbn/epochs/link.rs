@@ -2,9 +2,9 @@
 
 use base::{Bandwidth, Span, Time};
 
-use super::super::{MOST_HOPS, check_capacity};
+use super::super::MOST_HOPS;
 use super::Packet;
-use crate::{Fate, Outbox, Result, State, Towards, Visit};
+use crate::{Fate, Outbox, Result, State, Towards, Visit, bounds};
 
 /// What SLBN knows of a link's sessions. Sums wrap: what was added can always be taken out again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,7 +73,7 @@ enum Known {
 impl Link {
     pub(super) fn try_new(capacity: Bandwidth, epoch: Span) -> Result<Self> {
         Ok(Self {
-            capacity: check_capacity(capacity)?,
+            capacity: bounds::capacity(capacity)?,
             epoch,
             in_force: Triple::default(),
             counted: Triple::default(),
@@ -175,7 +175,7 @@ impl crate::Link<Packet> for Link {
         capacity: Bandwidth,
         _out: &mut Outbox<Packet>,
     ) -> Result<()> {
-        self.capacity = check_capacity(capacity)?;
+        self.capacity = bounds::capacity(capacity)?;
         Ok(())
     }
 

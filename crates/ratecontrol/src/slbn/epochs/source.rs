@@ -2,9 +2,8 @@
 
 use base::{Bandwidth, Span, Time};
 
-use super::super::check_demand;
 use super::Packet;
-use crate::{Error, Outbox, Pace, Result, SessionId, Towards};
+use crate::{Error, Outbox, Pace, Result, SessionId, Towards, bounds};
 
 /// What a source waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,7 +147,7 @@ impl Source {
 
 impl crate::Source<Packet> for Source {
     fn join(&mut self, now: Time, demand: Bandwidth, out: &mut Outbox<Packet>) -> Result<()> {
-        let demand = check_demand(demand)?;
+        let demand = bounds::demand(demand)?;
         if self.phase != Phase::Idle {
             return Err(Error::Session { session: self.session.0, what: "has joined before" });
         }
@@ -160,7 +159,7 @@ impl crate::Source<Packet> for Source {
     }
 
     fn change(&mut self, now: Time, demand: Bandwidth, out: &mut Outbox<Packet>) -> Result<()> {
-        let demand = check_demand(demand)?;
+        let demand = bounds::demand(demand)?;
         if demand == self.demand || self.leaving {
             return Ok(());
         }
