@@ -42,7 +42,7 @@ impl Visitor for Crowd {
         }
         let mut until = Time::ZERO;
         while until < Time::ZERO + Self::PATIENCE {
-            until = until + Self::STEP;
+            until += Self::STEP;
             network.run_until(until)?;
             if network.present().all(|session| network.rate(session).is_some()) {
                 let state = network.link(0).map(Link::state).unwrap_or_default();

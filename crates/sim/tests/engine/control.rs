@@ -182,12 +182,14 @@ fn a_flow_whose_path_got_too_long_waits_for_another() {
         };
         let (from, to) = (name(hop), name(hop + 1));
         if hop < 70 {
-            lab += &format!("[node.{to}]\nkind = \"router\"\n");
+            let node = format!("[node.{to}]\nkind = \"router\"\n");
+            lab += &node;
         }
-        lab += &format!(
+        let link = format!(
             "[[link]]\nname = \"round{hop}\"\nends = [\"{from}\", \"{to}\"]\n\
              rate = \"10 Mbit/s\"\ndelay = \"1 ms\"\n"
         );
+        lab += &link;
     }
     for protocol in ["slbn", "slbn-epochs"] {
         let flow = controlled(0, &format!("control = \"{protocol}\"\npacket = \"1000 B\""));
