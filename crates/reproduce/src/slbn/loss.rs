@@ -59,9 +59,9 @@ fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
     claims(&mut evidence, &labels, &courses);
     evidence.note(
         "The paper leaves lost packets to “classical techniques”. Without any, a session whose \
-         packet is lost keeps its rate for ever, or never gets one, and its links what they had counted of it. With \
-         epochs, a source sends its packet again, and links replace their sums once in an epoch by \
-         what they have counted in it.",
+         packet is lost keeps its rate for ever, or never gets one, and its links what they had \
+         counted of it. With epochs, a source sends its packet again, and links replace their \
+         sums once in an epoch by what they have counted in it.",
     );
     Ok(evidence)
 }
