@@ -101,7 +101,8 @@ codes! {
         "In a distribution of sizes that is written out, sizes rise and shares do not fall, and \
          the last share is 100 %. In a trace of datagrams, moments do not decrease.",
     TooFewPlaces "lab::E0033" "too few places for sessions":
-        "Every source of a session has a place of its own at a router, over all populations, and no session goes to itself. More `hosts`, more `routers`, or fewer sessions.",
+        "Every source of a session has a place of its own at a router, over all populations, and \
+         no session goes to itself. More `hosts`, more `routers`, or fewer sessions.",
     Unchecked "lab::W0001" "not checked":
         "The shell line is too clever to tell which program it runs, so whether that exists shows when it starts.",
     Isolated "lab::W0002" "a node without links":

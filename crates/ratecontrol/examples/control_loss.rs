@@ -3,9 +3,9 @@
 //! 400 sessions on a network of hosts, edge routers and a ring of core routers join within half a
 //! second; from then on each second 20 leave and 20 others join. Every crossing of a link loses a
 //! control packet with the probability of the row. From 2 s to 12 s rates are compared with the
-//! oracle's every 50 ms; a session that has no rate (yet) errs by 100 %. Numbers and bytes are those
-//! of the link that holds most: a packet in a channel's buffer counts as one number. Then loss and
-//! churn end and one source in ten dies without Leave.
+//! oracle's every 50 ms; a session that has no rate (yet) errs by 100 %. Numbers and bytes are
+//! those of the link that holds most: a packet in a channel's buffer counts as one number. Then
+//! loss and churn end and one source in ten dies without Leave.
 //!
 //! `cargo run --release -p netarium-ratecontrol --example control_loss`
 #![expect(clippy::print_stdout)]

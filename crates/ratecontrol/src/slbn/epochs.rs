@@ -69,11 +69,11 @@
 //!   (no stamp), sessions may be taken for counted and are counted in the next epoch.
 //!
 //! **Why it converges.** Let packets of abandoned cycles be gone at a link in epoch *k*, and
-//! nothing be lost from there on. Every live session visits the link upstream in epoch *k* + 1. Whatever
-//! its stamp is, after the first such visit it is *k* + 1 and the count contains its contribution
-//! once; each later visit replaces it exactly. So at the start of *k* + 2 the triple in force is
-//! the sum over the live sessions, and stays so: by rules 1 and 3 it is SLBN's from there on, bit
-//! for bit. That is at most 3 *T* after the last event.
+//! nothing be lost from there on. Every live session visits the link upstream in epoch *k* + 1.
+//! Whatever its stamp is, after the first such visit it is *k* + 1 and the count contains its
+//! contribution once; each later visit replaces it exactly. So at the start of *k* + 2 the triple
+//! in force is the sum over the live sessions, and stays so: by rules 1 and 3 it is SLBN's from
+//! there on, bit for bit. That is at most 3 *T* after the last event.
 //!
 //! **Costs.** Six integers a link instead of three, the epoch's number and its end; three bits a
 //! hop and 8 bytes in packets; a cycle every *T*/2 from slow sessions. While packets are being
