@@ -15,7 +15,7 @@
 //! **Messages.** There is one, [`Packet`]:
 //! | way | carries | at a link | at the end |
 //! |---|---|---|---|
-//! | to the destination | last round's rate and limiting link; this round's least offer and its link | lowers the offer to what it has | the destination turns it round |
+//! | to the destination | last round's rate and limiting link; this round's least offer and its link | lowers the offer | bounces |
 //! | to the source | the same, final | counts the session: limited here, or limited elsewhere at its rate | the source takes the offer as its rate |
 //!
 //! A link offers from what it counted in the *last* round: with capacity C, N sessions, NR of them
