@@ -261,17 +261,18 @@ fn a_killed_run_keeps_the_parts_that_were_written() {
         }
         handle.link(link_sample(step));
     }
-    let parts = folder.file("links.parquet.parts");
-    while fs::read_dir(&parts).map_or(0, Iterator::count) < 2 {
+    let parts = ["000000.parquet", "000001.parquet"];
+    let parts = parts.map(|part| Path::new("links.parquet.parts").join(part));
+    // A part has its name once it is whole.
+    while !parts.iter().all(|part| folder.path().join(part).exists()) {
         std::thread::yield_now();
     }
     // A kill leaves everything as it is now: copy it aside.
     let copy = parent.path().join("killed-copied");
     fs::create_dir_all(copy.join("links.parquet.parts")).unwrap();
     fs::copy(folder.file("run.json"), copy.join("run.json")).unwrap();
-    for part in ["000000.parquet", "000001.parquet"] {
-        let inside = Path::new("links.parquet.parts").join(part);
-        fs::copy(folder.path().join(&inside), copy.join(&inside)).unwrap();
+    for part in &parts {
+        fs::copy(folder.path().join(part), copy.join(part)).unwrap();
     }
     recorder.finish();
 
