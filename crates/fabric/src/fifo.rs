@@ -300,11 +300,6 @@ impl<M: Copy> FifoNetwork<M> {
         &self.hops[first as usize..][..usize::from(hops)]
     }
 
-    /// The rate at which a session's source sends data.
-    pub fn rate(&self, session: u32) -> Bandwidth {
-        Bandwidth::from_bits_per_sec(self.streams[session as usize].rate)
-    }
-
     /// Sets the rate at which a session's source sends data from now on, at most a packet each
     /// nanosecond.
     pub fn set_rate(&mut self, session: u32, rate: Bandwidth) {

@@ -465,12 +465,6 @@ impl<R: RateController> Driver<R> {
 
     /// A run sends data at this rate.
     fn pace(&mut self, run: u32, rate: Bandwidth) {
-        // Rates that have settled go on moving by a bit/s, as links divide whole numbers. What is
-        // less than a millionth changes no queue, and sparing the network it halves its work.
-        let [known, wanted] = [self.net.rate(run), rate].map(Bandwidth::bits_per_sec);
-        if wanted > 0 && known.abs_diff(wanted) <= known >> 20 {
-            return;
-        }
         self.net.set_rate(run, rate);
         let member = self.runs[run as usize].member;
         if member >= self.flows {
