@@ -196,7 +196,10 @@ pub struct FifoNetwork<M> {
     fresh: bool,
     /// The session that the last event was about, and where its path begins.
     here: (u32, u32),
+    /// Taken from the event queue.
     events: u64,
+    /// Arrivals taken from batches.
+    batched: u64,
     packet_hops: u64,
 }
 
@@ -248,6 +251,7 @@ impl<M: Copy> FifoNetwork<M> {
             fresh: false,
             here: (u32::MAX, 0),
             events: 0,
+            batched: 0,
             packet_hops: 0,
         })
     }
@@ -496,9 +500,9 @@ impl<M: Copy> FifoNetwork<M> {
         }
     }
 
-    /// Events of the event queue and links that data has crossed beside them, so far.
+    /// Events of the event queue and arrivals taken from batches, so far.
     pub fn events(&self) -> u64 {
-        self.events + self.packet_hops
+        self.events + self.batched
     }
 
     /// Links that packets have crossed, so far.

@@ -153,6 +153,7 @@ impl<M: Copy> FifoNetwork<M> {
                 break;
             }
             next += 1;
+            self.batched += 1;
             if !(self.outages && self.is_stale(packet)) {
                 let behind = self.hops[packet.place as usize + 1];
                 self.cross(link, at, packet, behind);
@@ -182,6 +183,7 @@ impl<M: Copy> FifoNetwork<M> {
                     continue;
                 }
                 state.next += 1;
+                self.batched += 1;
                 if !(self.outages && self.is_stale(packet)) {
                     self.cross(link, at, packet, behind[index % CHUNK]);
                 }

@@ -261,6 +261,8 @@ fn lean(seed: u64) -> (Vec<Seen>, Vec<u64>) {
         }
     }
     let arrived = (0..links.len() as u32).map(|link| net.level(link).arrived.count()).collect();
+    // Each hop is one event or one arrival of a batch; other events are steps and emissions.
+    assert!(net.events() >= log.len() as u64, "{} events", net.events());
     (log, arrived)
 }
 
