@@ -1,0 +1,80 @@
+//! Prefixes: how BGP names sets of addresses.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// An IPv4 or IPv6 prefix. Bits behind the length are kept as they were sent (RFC 4271 §4.3 calls
+/// them irrelevant); [`Prefix::masked`] clears them, and comparisons want that done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Prefix {
+    /// Address bits, and how many count (at most 32).
+    V4(u32, u8),
+    /// Address bits, and how many count (at most 128).
+    V6(u128, u8),
+}
+
+impl Prefix {
+    /// Number of leading bits that count.
+    pub const fn length(self) -> u8 {
+        match self {
+            Self::V4(_, length) | Self::V6(_, length) => length,
+        }
+    }
+
+    /// The address with all bits that were sent.
+    pub const fn address(self) -> IpAddr {
+        match self {
+            Self::V4(bits, _) => IpAddr::V4(Ipv4Addr::from_bits(bits)),
+            Self::V6(bits, _) => IpAddr::V6(Ipv6Addr::from_bits(bits)),
+        }
+    }
+
+    /// The same prefix with the bits behind its length cleared.
+    #[must_use]
+    pub const fn masked(self) -> Self {
+        match self {
+            Self::V4(bits, length) => {
+                let mask = (u32::MAX as u64) << (32 - length as u64);
+                Self::V4(bits & mask as u32, length)
+            }
+            Self::V6(_, 0) => Self::V6(0, 0),
+            Self::V6(bits, length) => Self::V6(bits & u128::MAX << (128 - length as u32), length),
+        }
+    }
+
+    /// Whether `other` lies within this prefix (or is it). Both masked.
+    pub fn covers(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::V4(_, length), Self::V4(bits, longer)) => {
+                length <= longer && Self::V4(bits, length).masked() == self
+            }
+            (Self::V6(_, length), Self::V6(bits, longer)) => {
+                length <= longer && Self::V6(bits, length).masked() == self
+            }
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address(), self.length())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn covers_what_lies_within() {
+        let ten = Prefix::V4(0x0a00_0000, 8);
+        assert!(ten.covers(Prefix::V4(0x0a01_0200, 24)));
+        assert!(!ten.covers(Prefix::V4(0x0b01_0200, 24)));
+        assert!(Prefix::V4(0, 0).covers(ten));
+        assert!(Prefix::V6(0, 0).covers(Prefix::V6(1, 128)));
+        assert!(!Prefix::V6(0, 0).covers(ten));
+        assert_eq!(Prefix::V4(0x0aff_ffff, 8).masked(), ten);
+        assert_eq!(ten.to_string(), "10.0.0.0/8");
+    }
+}

@@ -1,0 +1,63 @@
+//! A TCP segment, taken out of whatever carried it.
+
+use std::net::SocketAddr;
+
+use base::Time;
+
+/// Which stream of clones a segment came by: VLAN, ERSPAN session, VNI, GRE key, outer source and
+/// interface, interned. Two routers' clones of the same addresses are never one connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MirrorId(pub u32);
+
+/// What the TCP checksum says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checksum {
+    /// It is right.
+    Right,
+    /// It is wrong, and what is wrong is not the sender's offload.
+    Wrong,
+    /// The segment was cut short, or its sender left the sum to hardware behind the tap.
+    Unknown,
+}
+
+/// Flags of a segment (RFC 9293 §3.1).
+#[expect(missing_docs, reason = "the names are the RFC's")]
+pub mod flags {
+    pub const FIN: u8 = 1;
+    pub const SYN: u8 = 2;
+    pub const RST: u8 = 4;
+    pub const PSH: u8 = 8;
+    pub const ACK: u8 = 16;
+}
+
+/// One segment of a TCP connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment<'a> {
+    /// When it was captured, since 1970.
+    pub time: Time,
+    /// The stream of clones that it belongs to.
+    pub mirror: MirrorId,
+    /// Sender.
+    pub source: SocketAddr,
+    /// Receiver.
+    pub destination: SocketAddr,
+    /// Sequence number of the first octet (of the SYN, if there is one).
+    pub sequence: u32,
+    /// Next sequence number that the sender expects, if ACK is set.
+    pub acknowledgment: u32,
+    /// FIN to ACK, as in [`flags`].
+    pub flags: u8,
+    /// Octets that were captured.
+    pub payload: &'a [u8],
+    /// Octets behind `payload` that were on the wire but not captured.
+    pub missing: u32,
+    /// What the checksum says.
+    pub checksum: Checksum,
+}
+
+impl Segment<'_> {
+    /// Whether all of `flags` are set.
+    pub const fn has(&self, flags: u8) -> bool {
+        self.flags & flags == flags
+    }
+}
