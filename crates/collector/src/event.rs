@@ -150,6 +150,31 @@ pub enum Event<'a> {
     },
     /// Something is missing.
     Gap(Gap),
+    /// How the session's messages are to be read was inferred, or what had been inferred was
+    /// refuted and is now otherwise: `peering` says how. Only where an OPEN was not seen.
+    Reading(Reading),
+}
+
+/// How sure an inference is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Confidence {
+    /// The bytes said nothing in time: what nearly all speakers do was taken.
+    Assumed,
+    /// The bytes fit other readings too, but less plausibly; or an earlier session was so.
+    Likely,
+    /// The bytes fit no other reading.
+    Proved,
+}
+
+/// That an inference was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// When.
+    pub time: Time,
+    /// How sure its weakest part is.
+    pub confidence: Confidence,
+    /// UPDATEs of this session that went on under another reading: 0 for the first inference.
+    pub otherwise: u64,
 }
 
 /// Who wants to know: the archive, the routes, the live feed, the account of integrity. Calls come

@@ -27,7 +27,9 @@ pub mod frame;
 pub mod segment;
 pub mod stream;
 
-pub use event::{Event, Gap, GapCause, Peering, PeeringId, Reason, Sender, Sink, State};
+pub use event::{
+    Confidence, Event, Gap, GapCause, Peering, PeeringId, Reading, Reason, Sender, Sink, State,
+};
 pub use frame::{Frame, LinkType};
 pub use segment::{Checksum, MirrorId, Segment};
 pub use stream::{Close, Connection, ConnectionId, End, Hole, Receiver};
