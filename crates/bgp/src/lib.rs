@@ -15,6 +15,7 @@
 //! |---|---|
 //! | framing: marker, length, type (RFC 4271 §4.1) | [`message`] |
 //! | what two speakers agreed on (RFC 5492, 6793, 7911, 8654) | [`negotiated`] |
+//! | archive records (RFC 6396, 6397, 8050) | [`mrt`] |
 //! | address families, prefixes, AS numbers | [`family`], [`prefix`], [`asn`] |
 #![forbid(unsafe_code)]
 
@@ -22,6 +23,7 @@ pub mod asn;
 mod error;
 pub mod family;
 pub mod message;
+pub mod mrt;
 pub mod negotiated;
 pub mod prefix;
 

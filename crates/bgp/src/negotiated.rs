@@ -46,6 +46,8 @@ const KNOWN: [(u16, u8); 22] = [
 impl Families {
     /// No family.
     pub const NONE: Self = Self(0);
+    /// All families that are known here.
+    pub const ALL: Self = Self((1 << KNOWN.len()) - 1);
 
     fn bit(family: Family) -> u32 {
         let pair = (family.afi.0, family.safi.0);
