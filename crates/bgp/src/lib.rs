@@ -20,12 +20,18 @@
 #![forbid(unsafe_code)]
 
 pub mod asn;
+pub mod attribute;
+pub mod capability;
+mod cursor;
 mod error;
 pub mod family;
 pub mod message;
 pub mod mrt;
 pub mod negotiated;
+pub mod nlri;
+pub mod open;
 pub mod prefix;
+pub mod update;
 
 pub use asn::Asn;
 pub use error::Error;

@@ -1,5 +1,7 @@
 //! Messages: the header that all types share (RFC 4271 §4.1).
 
+use crate::{Error, Result};
+
 /// Sixteen octets of all ones begin each message.
 pub const MARKER: [u8; 16] = [0xff; 16];
 /// Bytes of the header: marker, length, type.
@@ -65,6 +67,28 @@ impl<'a> Message<'a> {
     pub fn body(self) -> &'a [u8] {
         &self.0[HEADER..]
     }
+}
+
+/// The whole message of a type with a body. Fails if it takes more than `limit` octets.
+pub fn encode(kind: MessageType, body: &[u8], limit: usize) -> Result<Vec<u8>> {
+    let size = HEADER + body.len();
+    let limit = limit.min(MAX_EXTENDED);
+    if size > limit {
+        return Err(Error::Long { field: "message", size, limit });
+    }
+    let mut message = Vec::with_capacity(size);
+    message.extend_from_slice(&MARKER);
+    message.extend_from_slice(&(size as u16).to_be_bytes());
+    message.push(kind.0);
+    message.extend_from_slice(body);
+    Ok(message)
+}
+
+/// A KEEPALIVE: nothing but the header.
+pub const fn keepalive() -> [u8; HEADER] {
+    let mut message = [0xff; HEADER];
+    (message[16], message[17], message[18]) = (0, HEADER as u8, MessageType::KEEPALIVE.0);
+    message
 }
 
 #[cfg(test)]
