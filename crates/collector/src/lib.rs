@@ -26,6 +26,7 @@ pub mod event;
 pub mod frame;
 pub mod segment;
 pub mod stream;
+pub mod text;
 
 pub use event::{
     Confidence, Event, Gap, GapCause, Peering, PeeringId, Reading, Reason, Sender, Sink, State,

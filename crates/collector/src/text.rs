@@ -1,0 +1,4 @@
+//! Messages and archive records as text.
+
+pub mod bgpdump;
+mod digits;
