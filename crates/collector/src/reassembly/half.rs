@@ -1,0 +1,427 @@
+//! One direction of a connection: sequence numbers (RFC 9293 §3.4) to bytes in order.
+
+use base::Time;
+
+use super::framing::Framing;
+use super::store::Store;
+use super::{Listener, Settings, Statistics};
+use crate::{Close, Receiver, Segment};
+
+/// Where a direction is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Nothing of it was seen.
+    Unseen,
+    /// Bytes came, and nobody knows yet whether earlier ones will.
+    Settling {
+        since: Time,
+    },
+    Running,
+    Closed,
+}
+
+/// Segments from far outside the window that follow each other.
+#[derive(Debug)]
+struct Stray {
+    first: u32,
+    run: u32,
+    bytes: Vec<u8>,
+}
+
+impl Stray {
+    const NONE: Self = Self { first: 0, run: 0, bytes: Vec::new() };
+    /// So many in a row are no accident: the capture was blind for longer than the window.
+    const ENOUGH: u32 = 3;
+}
+
+/// Positions begin here, so that bytes from before the first one seen have one too.
+const ORIGIN: u64 = 1 << 32;
+
+/// One direction.
+#[derive(Debug)]
+pub(super) struct Half {
+    stage: Stage,
+    /// Position of the next byte in order; its lower half is the sequence number.
+    next: u64,
+    /// Sequence number of the SYN.
+    pub(super) initial: Option<u32>,
+    /// Highest position that the other end acknowledged.
+    acknowledged: u64,
+    store: Store,
+    framing: Framing,
+    /// Behind the last byte that is known to have been sent.
+    sent: u64,
+    /// Position of the FIN.
+    fin: Option<u64>,
+    /// A reset was seen; segments that it overtook may still come.
+    reset: Option<Time>,
+    /// Since when bytes are missing that others follow, or that were acknowledged.
+    waiting: Option<Time>,
+    stray: Stray,
+}
+
+impl Half {
+    pub(super) const fn new() -> Self {
+        Self {
+            stage: Stage::Unseen,
+            next: 0,
+            initial: None,
+            acknowledged: 0,
+            sent: 0,
+            store: Store::new(),
+            framing: Framing::aligned(Time::from_nanos(0)),
+            fin: None,
+            reset: None,
+            waiting: None,
+            stray: Stray::NONE,
+        }
+    }
+
+    pub(super) const fn is_closed(&self) -> bool {
+        matches!(self.stage, Stage::Closed)
+    }
+
+    pub(super) const fn is_unseen(&self) -> bool {
+        matches!(self.stage, Stage::Unseen)
+    }
+
+    /// No byte of it was handed out: its SYN may still come.
+    pub(super) const fn is_fresh(&self) -> bool {
+        matches!(self.stage, Stage::Unseen | Stage::Settling { .. })
+    }
+
+    /// Whether the other end may only now send its SYN.
+    pub(super) const fn may_follow_syn(&self) -> bool {
+        self.initial.is_some() || self.is_fresh()
+    }
+
+    /// Something is to be done when time has passed.
+    pub(super) const fn is_waiting(&self) -> bool {
+        self.waiting.is_some()
+            || self.reset.is_some()
+            || matches!(self.stage, Stage::Settling { .. })
+    }
+
+    /// Bytes of memory that it holds.
+    pub(super) const fn memory(&self) -> usize {
+        self.store.memory() + self.framing.memory()
+    }
+
+    /// Position of a sequence number: the one nearest to what comes next.
+    const fn position(&self, sequence: u32) -> u64 {
+        let distance = sequence.wrapping_sub(self.next as u32) as i32;
+        self.next.wrapping_add_signed(distance as i64)
+    }
+
+    /// Whether `sequence` can belong to this connection.
+    pub(super) fn in_window(&self, sequence: u32, settings: &Settings) -> bool {
+        match self.stage {
+            Stage::Unseen => true,
+            _ => self.position(sequence).abs_diff(self.next) <= settings.window.count(),
+        }
+    }
+
+    /// The SYN of this direction: its stream begins behind it.
+    pub(super) fn synchronise<R: Receiver>(
+        &mut self,
+        time: Time,
+        initial: u32,
+        to: &mut Listener<'_, R>,
+    ) {
+        self.initial = Some(initial);
+        match self.stage {
+            Stage::Unseen => self.next = ORIGIN + u64::from(initial.wrapping_add(1)),
+            Stage::Settling { .. } => self.next = self.position(initial.wrapping_add(1)),
+            Stage::Running | Stage::Closed => return,
+        }
+        self.acknowledged = self.acknowledged.max(self.next);
+        self.stage = Stage::Running;
+        self.framing = Framing::aligned(time);
+        self.drain(time, to);
+    }
+
+    /// The other end expects `sequence` next.
+    #[inline]
+    pub(super) fn acknowledge(&mut self, time: Time, sequence: u32, settings: &Settings) {
+        if matches!(self.stage, Stage::Unseen | Stage::Closed) {
+            return;
+        }
+        let position = self.position(sequence);
+        // The FIN has a sequence number too.
+        let fin = u64::from(self.fin.is_some());
+        if position > self.acknowledged && position <= self.next + settings.window.count() {
+            self.acknowledged = position;
+            if position > self.next + fin && self.waiting.is_none() {
+                self.waiting = Some(time);
+            }
+        }
+    }
+
+    /// Payload, FIN and RST of a segment.
+    #[inline]
+    pub(super) fn segment<R: Receiver>(
+        &mut self,
+        segment: &Segment<'_>,
+        sequence: u32,
+        settings: &Settings,
+        count: &mut Statistics,
+        to: &mut Listener<'_, R>,
+    ) {
+        let plain = self.stage == Stage::Running && self.store.is_empty();
+        if plain && sequence == self.next as u32 && segment.missing == 0 {
+            self.next += segment.payload.len() as u64;
+            self.waiting = (self.acknowledged > self.next).then_some(segment.time);
+            self.framing.data(segment.time, segment.payload, to);
+            return;
+        }
+        if segment.payload.is_empty() && segment.missing == 0 {
+            return;
+        }
+        match self.stage {
+            Stage::Closed => return,
+            Stage::Unseen => {
+                self.stage = Stage::Settling { since: segment.time };
+                self.next = ORIGIN + u64::from(sequence);
+                self.acknowledged = self.next;
+            }
+            Stage::Running if !self.in_window(sequence, settings) => {
+                count.out_of_window += 1;
+                self.stray(segment, sequence, count, to);
+                return;
+            }
+            Stage::Running | Stage::Settling { .. } => {}
+        }
+        self.keep(segment, sequence, settings, count, to);
+    }
+
+    /// Stores what is not in order, and hands out what is.
+    fn keep<R: Receiver>(
+        &mut self,
+        segment: &Segment<'_>,
+        sequence: u32,
+        settings: &Settings,
+        count: &mut Statistics,
+        to: &mut Listener<'_, R>,
+    ) {
+        let (mut at, mut bytes) = (self.position(sequence), segment.payload);
+        let end = at + bytes.len() as u64 + u64::from(segment.missing);
+        self.sent = self.sent.max(end);
+        if end > self.next && self.waiting.is_none() && segment.missing > 0 {
+            self.waiting = Some(segment.time);
+        }
+        let settling = matches!(self.stage, Stage::Settling { .. });
+        if at < self.next && !settling {
+            let old = (self.next - at).min(bytes.len() as u64);
+            count.duplicate_bytes += old;
+            bytes = &bytes[old as usize..];
+            at += old;
+        }
+        if bytes.is_empty() {
+            return;
+        }
+        if at > self.next {
+            count.out_of_order += 1;
+        }
+        let found = self.store.insert(at, segment.time, bytes, settings.overlap);
+        count.duplicate_bytes += found.duplicate;
+        count.conflicting_bytes += found.conflicting;
+        if settling {
+            self.settle(segment.time, settings, to);
+            return;
+        }
+        if at <= self.next {
+            self.drain(segment.time, to);
+        } else if self.waiting.is_none() {
+            self.waiting = Some(segment.time);
+        }
+        if self.store.memory() as u64 > settings.out_of_order.count() {
+            self.give_up(segment.time, count, to);
+        }
+    }
+
+    /// Hands out what is in order now. `time` is when the byte came that the rest waited for.
+    fn drain<R: Receiver>(&mut self, time: Time, to: &mut Listener<'_, R>) {
+        while let Some(piece) = self.store.take(self.next) {
+            let old = (self.next - piece.at).min(piece.bytes.len() as u64) as usize;
+            self.next += (piece.bytes.len() - old) as u64;
+            self.framing.data(time.max(piece.time), &piece.bytes[old..], to);
+        }
+        self.waiting = self.is_behind().then_some(time);
+    }
+
+    /// Ends settling when enough has come, or time has passed.
+    fn settle<R: Receiver>(&mut self, now: Time, settings: &Settings, to: &mut Listener<'_, R>) {
+        let Stage::Settling { since } = self.stage else { return };
+        let enough = self.store.len() >= settings.settle_segments;
+        if enough || now.since(since) >= settings.settle {
+            self.begin(since, to);
+        }
+    }
+
+    /// The stream begins with the first byte that came.
+    fn begin<R: Receiver>(&mut self, since: Time, to: &mut Listener<'_, R>) {
+        self.stage = Stage::Running;
+        self.next = self.store.first().unwrap_or(self.next);
+        self.acknowledged = self.acknowledged.max(self.next);
+        self.framing = Framing::searching(since);
+        self.drain_lost(to);
+        self.waiting = self.is_behind().then_some(since);
+    }
+
+    /// Hands out what follows `next`, each piece at its own time: nothing held it back but the
+    /// collector.
+    fn drain_lost<R: Receiver>(&mut self, to: &mut Listener<'_, R>) {
+        while let Some(piece) = self.store.take(self.next) {
+            let old = (self.next - piece.at).min(piece.bytes.len() as u64) as usize;
+            self.next += (piece.bytes.len() - old) as u64;
+            self.framing.data(piece.time, &piece.bytes[old..], to);
+        }
+    }
+
+    /// The first hole will not be filled any more.
+    fn give_up<R: Receiver>(
+        &mut self,
+        now: Time,
+        count: &mut Statistics,
+        to: &mut Listener<'_, R>,
+    ) {
+        let end = self.store.first().unwrap_or_else(|| self.last_known());
+        let missing = end.saturating_sub(self.next);
+        if missing > 0 {
+            count.holes += 1;
+            count.missing_bytes += missing;
+            self.framing.hole(now, missing, self.acknowledged >= end, to);
+            self.next = end;
+        }
+        self.drain_lost(to);
+        self.waiting = self.is_behind().then_some(now);
+    }
+
+    /// Behind the last byte that somebody is known to have sent.
+    fn last_known(&self) -> u64 {
+        let known = self.sent.max(self.acknowledged);
+        self.fin.map_or(known, |fin| fin.max(self.next))
+    }
+
+    /// Bytes are known of that have not been handed out.
+    fn is_behind(&self) -> bool {
+        !self.store.is_empty() || self.last_known() > self.next
+    }
+
+    /// A segment from far outside the window: alone it is nothing, several in a row say that the
+    /// capture was blind for longer than the window.
+    fn stray<R: Receiver>(
+        &mut self,
+        segment: &Segment<'_>,
+        sequence: u32,
+        count: &mut Statistics,
+        to: &mut Listener<'_, R>,
+    ) {
+        let stray = &mut self.stray;
+        if stray.run == 0 || sequence != stray.first.wrapping_add(stray.bytes.len() as u32) {
+            *stray = Stray { first: sequence, ..Stray::NONE };
+        }
+        stray.bytes.extend_from_slice(segment.payload);
+        stray.run += 1;
+        if stray.run < Stray::ENOUGH {
+            return;
+        }
+        let Stray { first, bytes, .. } = std::mem::replace(stray, Stray::NONE);
+        while !self.store.is_empty() {
+            self.give_up(segment.time, count, to);
+        }
+        let missing = u64::from(first.wrapping_sub(self.next as u32));
+        count.holes += 1;
+        count.missing_bytes += missing;
+        self.framing.hole(segment.time, missing, false, to);
+        self.next += missing + bytes.len() as u64;
+        (self.acknowledged, self.sent) = (self.next, self.next);
+        (self.waiting, self.fin) = (None, None);
+        self.framing.data(segment.time, &bytes, to);
+    }
+
+    /// FIN at `sequence`.
+    pub(super) fn finish(&mut self, time: Time, sequence: u32, settings: &Settings) {
+        if matches!(self.stage, Stage::Unseen) {
+            self.stage = Stage::Running;
+            self.next = ORIGIN + u64::from(sequence);
+            self.acknowledged = self.next;
+        }
+        if self.is_closed() || !self.in_window(sequence, settings) {
+            return;
+        }
+        let position = self.position(sequence);
+        self.fin = Some(position);
+        if position > self.next && self.waiting.is_none() {
+            self.waiting = Some(time);
+        }
+    }
+
+    /// Whether a receiver would take a reset at `sequence` (RFC 5961 §3.2 asks for exactly the
+    /// next one, which is not known here to the byte while bytes are missing).
+    pub(super) fn takes_reset(&self, sequence: u32, settings: &Settings) -> bool {
+        let ahead = self.position(sequence).wrapping_sub(self.next);
+        let limit = if self.is_behind() { settings.window.count() } else { 0xffff };
+        self.is_unseen() || ahead <= limit
+    }
+
+    /// Whether a segment brings bytes that the stream did not have when it ended.
+    pub(super) fn is_news(&self, segment: &Segment<'_>) -> bool {
+        let end = self.position(segment.sequence) + segment.payload.len() as u64;
+        self.fin.is_none() && end > self.next && !segment.payload.is_empty()
+    }
+
+    /// RST; what it overtook may still come.
+    pub(super) fn reset(&mut self, time: Time) {
+        if !self.is_closed() {
+            self.reset.get_or_insert(time);
+        }
+    }
+
+    /// Whether the direction has ended by now, and how. Gives up what is waited for in vain.
+    pub(super) fn advance<R: Receiver>(
+        &mut self,
+        now: Time,
+        settings: &Settings,
+        count: &mut Statistics,
+        to: &mut Listener<'_, R>,
+    ) -> Option<Close> {
+        self.settle(now, settings, to);
+        if let Some(since) = self.waiting {
+            let end = self.store.first().unwrap_or(self.next + 1);
+            let proven = self.acknowledged >= end;
+            let patience = if proven { settings.settle } else { settings.patience };
+            if now.since(since) >= patience {
+                self.give_up(now, count, to);
+            }
+        }
+        if self.is_closed() {
+            return None;
+        }
+        if self.fin.is_some_and(|fin| fin <= self.next) {
+            return Some(Close::Finished);
+        }
+        let overdue = |since: Time| now.since(since) >= settings.settle;
+        self.reset.filter(|since| overdue(*since)).map(|_| Close::Reset)
+    }
+
+    /// Hands out whatever there is and says nothing more will come.
+    pub(super) fn close<R: Receiver>(
+        &mut self,
+        now: Time,
+        count: &mut Statistics,
+        to: &mut Listener<'_, R>,
+    ) {
+        if let Stage::Settling { since } = self.stage {
+            self.begin(since, to);
+        }
+        if self.stage == Stage::Running {
+            while self.is_behind() {
+                self.give_up(now, count, to);
+            }
+            self.framing.end(now, to);
+        }
+        self.stage = Stage::Closed;
+        (self.waiting, self.reset) = (None, None);
+    }
+}

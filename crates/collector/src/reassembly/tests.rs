@@ -1,0 +1,350 @@
+//! Reassembly against a model that shares no code with it: which bytes of a stream were captured,
+//! and so which messages are wholly there.
+
+use std::net::SocketAddr;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::MirrorId;
+
+/// What a receiver was told.
+#[derive(Debug, Default)]
+struct Log {
+    messages: Vec<(End, Vec<u8>)>,
+    holes: Vec<(End, Hole)>,
+    closes: Vec<(End, Close)>,
+    opened: usize,
+    ended: usize,
+}
+
+impl Receiver for Log {
+    fn opened(&mut self, _: Time, _: ConnectionId, _: &Connection) {
+        self.opened += 1;
+    }
+    fn message(&mut self, _: Time, _: ConnectionId, from: End, bytes: &[u8]) {
+        self.messages.push((from, bytes.to_vec()));
+    }
+    fn hole(&mut self, _: ConnectionId, from: End, hole: &Hole) {
+        self.holes.push((from, *hole));
+    }
+    fn closed(&mut self, _: Time, _: ConnectionId, from: End, close: Close) {
+        self.closes.push((from, close));
+    }
+    fn ended(&mut self, _: Time, _: ConnectionId) {
+        self.ended += 1;
+    }
+}
+
+const PEER: &str = "10.0.0.1:40000";
+const ROUTER: &str = "10.0.0.2:179";
+
+/// A segment from the peer, at a millisecond.
+fn from_peer(ms: u64, sequence: u32, flags: u8, payload: &[u8]) -> Segment<'_> {
+    Segment {
+        time: Time::from_nanos(ms * 1_000_000),
+        mirror: MirrorId(0),
+        source: PEER.parse::<SocketAddr>().unwrap(),
+        destination: ROUTER.parse::<SocketAddr>().unwrap(),
+        sequence,
+        acknowledgment: 0,
+        flags,
+        payload,
+        missing: 0,
+        checksum: Checksum::Right,
+    }
+}
+
+fn from_router(ms: u64, sequence: u32, acknowledgment: u32, flags: u8) -> Segment<'static> {
+    let peer = from_peer(ms, sequence, flags | ACK, &[]);
+    Segment { source: peer.destination, destination: peer.source, acknowledgment, ..peer }
+}
+
+fn message(kind: u8, body: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0xff; 16];
+    bytes.extend_from_slice(&(19 + body.len() as u16).to_be_bytes());
+    bytes.push(kind);
+    bytes.extend_from_slice(body);
+    bytes
+}
+
+fn keepalive() -> Vec<u8> {
+    message(4, &[])
+}
+
+/// An UPDATE with ORIGIN, a community attribute of `communities` and one prefix.
+fn update(communities: &[u32], prefix: [u8; 3]) -> Vec<u8> {
+    let mut attributes = vec![0x40, 1, 1, 0];
+    if !communities.is_empty() {
+        attributes.extend_from_slice(&[0xd0, 8]);
+        attributes.extend_from_slice(&(communities.len() as u16 * 4).to_be_bytes());
+        communities.iter().for_each(|c| attributes.extend_from_slice(&c.to_be_bytes()));
+    }
+    let mut body = vec![0, 0];
+    body.extend_from_slice(&(attributes.len() as u16).to_be_bytes());
+    body.extend_from_slice(&attributes);
+    body.push(24);
+    body.extend_from_slice(&prefix);
+    message(2, &body)
+}
+
+fn run(segments: &[Segment<'_>]) -> (Log, Statistics) {
+    let mut reassembler = Reassembler::default();
+    let mut log = Log::default();
+    for segment in segments {
+        reassembler.segment(segment, &mut log);
+    }
+    reassembler.end(&mut log);
+    assert_eq!(reassembler.memory(), 0);
+    assert_eq!(log.opened, log.ended);
+    (log, *reassembler.statistics())
+}
+
+fn payloads(log: &Log) -> Vec<Vec<u8>> {
+    log.messages.iter().map(|(_, bytes)| bytes.clone()).collect()
+}
+
+#[test]
+fn a_stream_across_the_end_of_sequence_numbers() {
+    let stream = [keepalive(), update(&[1, 2], [1, 2, 3]), keepalive()].concat();
+    let initial = u32::MAX - 10;
+    let mut segments = vec![from_peer(0, initial, SYN, &[])];
+    for (number, piece) in stream.chunks(7).enumerate() {
+        let at = initial.wrapping_add(1 + number as u32 * 7);
+        segments.push(from_peer(1 + number as u64, at, ACK, piece));
+    }
+    let end = initial.wrapping_add(1 + stream.len() as u32);
+    segments.push(from_peer(99, end, ACK | FIN, &[]));
+    let (log, statistics) = run(&segments);
+    assert_eq!(payloads(&log).concat(), stream);
+    assert_eq!((log.holes.len(), statistics.holes), (0, 0));
+    assert_eq!(log.closes[0], (End::Low, Close::Finished));
+}
+
+#[test]
+fn a_retransmitted_syn_is_no_new_connection_and_a_fresh_one_is() {
+    let first = keepalive();
+    let second = update(&[], [9, 9, 9]);
+    let (log, _) = run(&[
+        from_peer(0, 100, SYN, &[]),
+        from_peer(1, 100, SYN, &[]),
+        from_peer(2, 101, ACK, &first),
+        from_peer(3, 5_000_000, SYN, &[]),
+        from_peer(4, 120, ACK, &first),
+        from_peer(5, 5_000_001, ACK, &second),
+    ]);
+    assert_eq!(payloads(&log), [first.clone(), first, second]);
+    assert_eq!(log.opened, 2);
+    assert!(log.closes.contains(&(End::Low, Close::Replaced)));
+}
+
+#[test]
+fn an_acknowledged_hole_is_the_mirrors_and_is_not_waited_for() {
+    let stream = [keepalive(), keepalive(), update(&[7], [1, 1, 1]), keepalive()].concat();
+    let mut reassembler = Reassembler::default();
+    let mut log = Log::default();
+    let behind = &stream[38..];
+    for segment in [
+        from_peer(0, 0, SYN, &[]),
+        from_router(0, 0, 1, SYN),
+        from_peer(1, 1, ACK, &stream[..19]),
+        from_peer(2, 39, ACK, behind),
+        from_router(3, 1, 1 + stream.len() as u32, 0),
+    ] {
+        reassembler.segment(&segment, &mut log);
+    }
+    assert_eq!(log.messages.len(), 1);
+    reassembler.advance(Time::from_nanos(400_000_000), &mut log);
+    assert_eq!(log.messages.len(), 3);
+    let (from, hole) = log.holes[0];
+    assert_eq!((from, hole.missing, hole.skipped), (End::Low, 19, 0));
+    assert!(hole.acknowledged && hole.resynchronised);
+}
+
+#[test]
+fn communities_of_all_ones_are_no_marker() {
+    let ones = update(&[0xffff_ffff; 9], [1, 2, 3]);
+    let stream = [keepalive(), ones.clone(), ones, keepalive()].concat();
+    // The hole takes the first of the two UPDATEs' header, so its communities are searched.
+    let (log, _) = run(&[
+        from_peer(0, 0, SYN, &[]),
+        from_peer(1, 1, ACK, &stream[..19]),
+        from_peer(2, 45, ACK, &stream[44..]),
+    ]);
+    let expected = [&stream[..19], &stream[19 + 75 - 8..]].map(<[u8]>::to_vec);
+    assert_eq!(payloads(&log)[0], expected[0]);
+    assert_eq!(log.messages.len(), 3, "{:?}", log.holes);
+}
+
+#[test]
+fn a_reset_counts_only_where_a_receiver_would_take_it() {
+    let far = run(&[
+        from_peer(0, 0, SYN, &[]),
+        from_peer(1, 1, ACK, &keepalive()),
+        from_peer(2, 0x4000_0000, RST, &[]),
+        from_peer(3, 20, ACK, &keepalive()),
+    ]);
+    assert_eq!(far.0.messages.len(), 2);
+    assert!(!far.0.closes.contains(&(End::Low, Close::Reset)));
+    let near = run(&[
+        from_peer(0, 0, SYN, &[]),
+        from_peer(1, 1, ACK, &keepalive()),
+        from_peer(2, 20, RST, &[]),
+        from_peer(1000, 20, SYN, &[]),
+    ]);
+    assert!(near.0.closes.contains(&(End::Low, Close::Reset)), "{:?}", near.0.closes);
+}
+
+#[test]
+fn a_flood_of_syns_stays_within_its_limits_and_spares_sessions() {
+    let settings = Settings { connections: 100, ..Settings::default() };
+    let mut reassembler = Reassembler::new(settings);
+    let mut log = Log::default();
+    reassembler.segment(&from_peer(0, 0, SYN, &[]), &mut log);
+    reassembler.segment(&from_peer(0, 1, ACK, &keepalive()), &mut log);
+    for number in 0..10_000u32 {
+        let mut flood = from_peer(1, number, SYN, &[]);
+        flood.source = SocketAddr::new([11, 0, (number >> 8) as u8, number as u8].into(), 1);
+        reassembler.segment(&flood, &mut log);
+        let junk = [b'x'; 1000];
+        flood = Segment { sequence: number + 5000, flags: ACK, payload: &junk, ..flood };
+        reassembler.segment(&flood, &mut log);
+    }
+    reassembler.segment(&from_peer(2, 20, ACK, &keepalive()), &mut log);
+    assert_eq!(log.messages.len(), 2);
+    assert!(reassembler.memory() < 100 * 3000);
+    assert!(log.opened - log.ended <= 100);
+}
+
+#[test]
+fn memory_has_a_limit() {
+    let settings = Settings {
+        memory: Bytes::new(1 << 20),
+        out_of_order: Bytes::new(256 << 10),
+        ..Settings::default()
+    };
+    let mut reassembler = Reassembler::new(settings);
+    let mut log = Log::default();
+    let junk = [0; 1400];
+    for number in 0..20_000u32 {
+        let mut segment = from_peer(u64::from(number) / 100, 0, ACK, &junk);
+        segment.source = SocketAddr::new([11, 0, 0, (number % 50) as u8].into(), 1);
+        segment.sequence = number / 50 * 3000;
+        reassembler.segment(&segment, &mut log);
+        assert!(reassembler.memory() <= (1 << 20) + 70_000);
+    }
+}
+
+/// What is done to a stream on its way.
+#[derive(Clone, Debug)]
+struct Damage {
+    cuts: Vec<usize>,
+    lost: Vec<bool>,
+    swaps: Vec<usize>,
+    repeated: Vec<bool>,
+    syn: bool,
+    initial: u32,
+}
+
+fn damage() -> impl Strategy<Value = Damage> {
+    (
+        prop::collection::vec(1usize..90, 200),
+        prop::collection::vec(prop::bool::weighted(0.06), 200),
+        prop::collection::vec(prop_oneof![8 => Just(0usize), 1 => 1usize..8], 200),
+        prop::collection::vec(prop::bool::weighted(0.1), 200),
+        any::<bool>(),
+        any::<u32>(),
+    )
+        .prop_map(|(cuts, lost, swaps, repeated, syn, initial)| Damage {
+            cuts,
+            lost,
+            swaps,
+            repeated,
+            syn,
+            initial,
+        })
+}
+
+fn messages() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let communities = prop::collection::vec(prop_oneof![any::<u32>(), Just(u32::MAX)], 0..20);
+    let one = prop_oneof![
+        2 => Just(keepalive()),
+        5 => (communities, any::<[u8; 3]>()).prop_map(|(c, prefix)| update(&c, prefix)),
+    ];
+    prop::collection::vec(one, 1..60)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// Whatever is wholly there is recovered, in order; nothing else is; each loss is reported.
+    #[test]
+    fn what_is_there_comes_out_and_nothing_else(messages in messages(), damage in damage()) {
+        let stream = messages.concat();
+        let mut present = vec![false; stream.len()];
+        let mut pieces = Vec::new();
+        let (mut at, mut number) = (0, 0);
+        while at < stream.len() {
+            let length = damage.cuts[number % 200].min(stream.len() - at);
+            // The first and the last always come: what is beyond them nobody can miss.
+            let edge = at == 0 || at + length == stream.len();
+            if edge || !damage.lost[number % 200] {
+                pieces.push((at, length));
+                present[at..at + length].fill(true);
+                if damage.repeated[number % 200] {
+                    pieces.push((at, length));
+                }
+            }
+            at += length;
+            number += 1;
+        }
+        for at in 0..pieces.len() {
+            let with = (at + damage.swaps[at % 200]).min(pieces.len() - 1);
+            pieces.swap(at, with);
+        }
+        let begins = damage.initial.wrapping_add(1);
+        let mut segments = Vec::new();
+        if damage.syn {
+            segments.push(from_peer(0, damage.initial, SYN, &[]));
+        }
+        segments.extend(pieces.iter().enumerate().map(|(number, (at, length))| {
+            let sequence = begins.wrapping_add(*at as u32);
+            from_peer(number as u64 / 4, sequence, ACK, &stream[*at..at + length])
+        }));
+        let mut expected = Vec::new();
+        let (mut at, mut kept) = (0, 0);
+        for message in &messages {
+            if present[at..at + message.len()].iter().all(|there| *there) {
+                expected.push(message.clone());
+                kept += message.len();
+            }
+            at += message.len();
+        }
+        let (log, statistics) = run(&segments);
+        prop_assert_eq!(payloads(&log), expected);
+        let missing = present.iter().filter(|there| !**there).count() as u64;
+        prop_assert_eq!(statistics.missing_bytes, missing);
+        let told: u64 = log.holes.iter().map(|(_, hole)| hole.missing + hole.skipped).sum();
+        prop_assert_eq!(told, (stream.len() - kept) as u64);
+    }
+
+    #[test]
+    fn anything_may_come(
+        segments in prop::collection::vec(
+            (any::<u8>(), 0u32..3000, any::<u32>(), prop::collection::vec(any::<u8>(), 0..60),
+             any::<bool>(), 0u64..100_000), 0..80)
+    ) {
+        let made: Vec<Segment<'_>> = segments
+            .iter()
+            .map(|(flags, sequence, acknowledgment, payload, router, ms)| {
+                let mut segment = from_peer(*ms, *sequence, *flags, payload);
+                segment.acknowledgment = *acknowledgment % 5000;
+                if *router {
+                    std::mem::swap(&mut segment.source, &mut segment.destination);
+                }
+                segment
+            })
+            .collect();
+        run(&made);
+    }
+}
