@@ -22,8 +22,10 @@
 //! Times are those of the capture, in nanoseconds since 1970 (`base::Time`), never of a clock.
 #![forbid(unsafe_code)]
 
+pub mod archive;
 pub mod event;
 pub mod frame;
+pub mod reassembly;
 pub mod segment;
 pub mod stream;
 pub mod text;
