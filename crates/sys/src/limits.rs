@@ -27,6 +27,33 @@ pub fn realtime_priority() -> Result<u64> {
     Ok(limit.rlim_max)
 }
 
+/// Lets a write beyond the limit of file sizes fail with `EFBIG`, instead of ending the process
+/// with SIGXFSZ, unless the process already handles that signal.
+pub fn ignore_file_size_signal() -> Result<()> {
+    // SAFETY: an all-zero sigaction is a valid one (the default action).
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: only the present action is asked for, and `action` has room for it.
+    let result = unsafe { libc::sigaction(libc::SIGXFSZ, std::ptr::null(), &raw mut action) };
+    check("sigaction(SIGXFSZ)", result)?;
+    if action.sa_sigaction == libc::SIG_DFL {
+        action.sa_sigaction = libc::SIG_IGN;
+        // SAFETY: `action` outlives the call; ignoring a signal runs no code of ours.
+        let result =
+            unsafe { libc::sigaction(libc::SIGXFSZ, &raw const action, std::ptr::null_mut()) };
+        check("sigaction(SIGXFSZ)", result)?;
+    }
+    Ok(())
+}
+
+/// Limits the size of files that this process writes, in bytes.
+pub fn limit_file_size(bytes: u64) -> Result<()> {
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: `limit` outlives the call.
+    let result = unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) };
+    check("setrlimit(RLIMIT_FSIZE)", result)?;
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     #[test]

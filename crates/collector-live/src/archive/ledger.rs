@@ -1,0 +1,213 @@
+//! Two lists beside the files, one JSON object a line: what there is, and what is missing.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use base::Time;
+use serde::{Deserialize, Serialize};
+
+use super::layout::Kind;
+use crate::{Error, Result};
+
+/// The list of finished files.
+pub const MANIFEST: &str = "MANIFEST";
+
+/// The list of what is known to be missing.
+pub const GAPS: &str = "GAPS";
+
+/// A finished file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Path within the collector's folder.
+    pub file: String,
+    /// What it holds.
+    #[serde(with = "kind")]
+    pub kind: Kind,
+    /// How many records.
+    pub records: u64,
+    /// Time of the first record in microseconds since 1970.
+    pub first_us: Option<u64>,
+    /// Time of the last record.
+    pub last_us: Option<u64>,
+    /// Bytes of MRT.
+    pub content: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// SHA-256 of the file.
+    pub sha256: String,
+}
+
+mod kind {
+    use serde::{Deserialize, Deserializer, Serializer, de};
+
+    use super::Kind;
+
+    pub(super) fn serialize<S: Serializer>(kind: &Kind, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(match kind {
+            Kind::Updates => "updates",
+            Kind::Routes => "routes",
+        })
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Kind, D::Error> {
+        match <&str>::deserialize(from)? {
+            "updates" => Ok(Kind::Updates),
+            "routes" => Ok(Kind::Routes),
+            other => Err(de::Error::unknown_variant(other, &["updates", "routes"])),
+        }
+    }
+}
+
+/// Something that the archive ought to hold and does not, or may not. Times are microseconds
+/// since 1970, of the capture's clock.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(tag = "loss", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Loss {
+    /// A file ended in the middle of a record after a crash: what followed `at` was cut off.
+    TornTail {
+        /// The file, without suffix.
+        file: String,
+        /// Bytes that were kept.
+        at: u64,
+        /// Bytes that were cut off.
+        bytes: u64,
+        /// The last record that was kept.
+        since_us: Option<u64>,
+    },
+    /// No collector ran here, or it was killed: nothing is known of the time between.
+    Down {
+        /// The last record before.
+        since_us: u64,
+        /// The first record after.
+        until_us: u64,
+        /// It had been stopped in order; otherwise records after `since_us` may have been lost.
+        stopped: bool,
+    },
+    /// The disk took nothing.
+    NotWritten {
+        /// The last record before.
+        since_us: u64,
+        /// The last record that is missing.
+        until_us: u64,
+        /// Records that are missing.
+        records: u64,
+        /// Their bytes.
+        bytes: u64,
+        /// What the kernel said.
+        cause: String,
+    },
+    /// The capture's clock made a step that is too large to be filled with empty files.
+    ClockStep {
+        /// Before it.
+        since_us: u64,
+        /// Behind it.
+        until_us: u64,
+    },
+    /// A file of routes was not complete when the collector ended.
+    UnfinishedRoutes {
+        /// The file, without suffix.
+        file: String,
+    },
+}
+
+/// Microseconds since 1970.
+pub(super) fn micros(time: Time) -> u64 {
+    time.as_nanos() / 1_000
+}
+
+/// A file of lines that is only ever appended to, by whole lines.
+pub(super) struct Ledger {
+    path: PathBuf,
+    file: File,
+}
+
+impl Ledger {
+    /// Opens the list; half a line at its end goes.
+    pub(super) fn open(path: PathBuf) -> Result<Self> {
+        let file = OpenOptions::new().read(true).append(true).create(true).open(&path);
+        let mut ledger = Self { file: file.map_err(|e| Error::file("open", &path, e))?, path };
+        ledger.mend()?;
+        Ok(ledger)
+    }
+
+    fn mend(&mut self) -> Result<()> {
+        let mut work = || {
+            let length = self.file.seek(SeekFrom::End(0))?;
+            let mut end = length;
+            let mut block = [0_u8; 4096];
+            while end > 0 {
+                let start = end.saturating_sub(block.len() as u64);
+                let part = &mut block[..(end - start) as usize];
+                self.file.seek(SeekFrom::Start(start))?;
+                self.file.read_exact(part)?;
+                if let Some(at) = part.iter().rposition(|byte| *byte == b'\n') {
+                    end = start + at as u64 + 1;
+                    break;
+                }
+                end = start;
+            }
+            if end < length { self.file.set_len(end) } else { Ok(()) }
+        };
+        work().map_err(|e| Error::file("mend", &self.path, e))
+    }
+
+    /// All lines that can be read.
+    pub(super) fn lines<T: for<'a> Deserialize<'a>>(&self) -> Result<Vec<T>> {
+        read(&self.path)
+    }
+
+    /// Appends one line and waits until the disk has it.
+    pub(super) fn append(&mut self, line: &impl Serialize) -> Result<()> {
+        let mut work = || {
+            let mut text = serde_json::to_vec(line)?;
+            text.push(b'\n');
+            let length = self.file.metadata()?.len();
+            if let Err(error) = self.file.write_all(&text) {
+                // A full disk may have taken half of it.
+                self.file.set_len(length)?;
+                return Err(error);
+            }
+            self.file.sync_data()
+        };
+        work().map_err(|e| Error::file("append to", &self.path, e))
+    }
+}
+
+/// The lines of `MANIFEST` ([`Entry`]) or `GAPS` ([`Loss`]); none if there is no such file.
+pub fn read<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<Vec<T>> {
+    match fs::read(path) {
+        Ok(text) => {
+            let lines = text.split_inclusive(|byte| *byte == b'\n');
+            Ok(lines.filter_map(|line| serde_json::from_slice(line).ok()).collect())
+        }
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(e) => Err(Error::file("read", path, e)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_a_line_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(GAPS);
+        let loss = Loss::Down { since_us: 1, until_us: 2, stopped: false };
+        for tail in [String::new(), "{\"loss\":".to_owned(), "x".repeat(10_000)] {
+            let mut ledger = Ledger::open(path.clone()).unwrap();
+            ledger.append(&loss).unwrap();
+            let mut text = fs::read(&path).unwrap();
+            text.extend(tail.bytes());
+            fs::write(&path, text).unwrap();
+        }
+        let ledger = Ledger::open(path.clone()).unwrap();
+        assert_eq!(ledger.lines::<Loss>().unwrap(), vec![loss; 3]);
+        assert!(fs::read(&path).unwrap().ends_with(b"}\n"));
+        fs::write(&path, "x".repeat(10_000)).unwrap();
+        assert_eq!(Ledger::open(path.clone()).unwrap().lines::<Loss>().unwrap(), []);
+        assert_eq!(fs::metadata(&path).unwrap().len(), 0);
+    }
+}

@@ -1,0 +1,74 @@
+//! A file of routes in the making.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use base::Time;
+
+use super::finish::{Sealed, Shared, lock, partial_path, plain_path, remove};
+use super::layout::Kind;
+use super::scan::{self, Extent};
+use super::store::Store;
+use crate::{Error, Result};
+
+/// A file of routes that is being written, on any thread, beside the updates. It appears when it
+/// is complete; one that is dropped before leaves nothing.
+pub struct Snapshot {
+    shared: Arc<Shared>,
+    name: String,
+    path: PathBuf,
+    file: BufWriter<File>,
+    extent: Extent,
+}
+
+impl Snapshot {
+    pub(super) fn create(store: &Store, time: Time) -> Result<Self> {
+        let shared = Arc::clone(&store.shared);
+        let name = store.free_name(Kind::Routes, time);
+        let path = partial_path(&shared.folder, &name);
+        let create = || {
+            if let Some(parent) = path.parent() {
+                fs::create_dir_all(parent)?;
+            }
+            File::create_new(&path)
+        };
+        let file = create().map_err(|e| Error::file("create", &path, e))?;
+        let file = BufWriter::with_capacity(1 << 18, file);
+        Ok(Self { shared, name, path, file, extent: Extent::default() })
+    }
+
+    /// Appends whole records.
+    ///
+    /// # Errors
+    /// If the disk does not take them: the snapshot is of no use then.
+    pub fn append(&mut self, records: &[u8]) -> Result<()> {
+        self.extent.append(scan::whole(records));
+        self.file.write_all(records).map_err(|e| Error::file("write", &self.path, e))
+    }
+
+    /// All routes were written.
+    ///
+    /// # Errors
+    /// If the disk does not take them.
+    pub fn finish(mut self) -> Result<()> {
+        let plain = plain_path(&self.shared.folder, &self.name, Kind::Routes);
+        let written = self.file.flush().and_then(|()| self.file.get_ref().sync_all());
+        let renamed = written.and_then(|()| fs::rename(&self.path, &plain));
+        renamed.map_err(|e| Error::file("write", &self.path, e))?;
+        let name = std::mem::take(&mut self.name);
+        let sealed = Sealed { name, kind: Kind::Routes, extent: self.extent };
+        self.shared.waiting.fetch_add(1, Ordering::Relaxed);
+        lock(&self.shared.routes).push(sealed);
+        Ok(())
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        // What cannot be removed now is removed by the next collector.
+        let _ = remove(&self.path);
+    }
+}

@@ -1,0 +1,441 @@
+//! The file of the present interval, and what becomes of records while it takes none.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::SyncSender;
+use std::time::{Duration, Instant};
+
+use base::{Span, Time};
+use rustix::io::Errno;
+
+use super::finish::{self, Sealed, Shared, finished_path, lock, partial_path, plain_path};
+use super::layout::Kind;
+use super::ledger::{Loss, micros};
+use super::recovery::Recovery;
+use super::scan::{self, Extent};
+use super::{Options, Status, hand_over};
+
+/// Intervals without any record that are filled with empty files: a week of five minutes. A longer
+/// silence is the clock's doing.
+const EMPTY: u64 = 2_016;
+
+/// A clock that goes back by less (or by less than an interval) changes no file.
+const SLACK: Span = Span::from_secs(3_600);
+
+/// How long a disk that takes nothing is left alone.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The file that is written.
+struct Current {
+    name: String,
+    path: PathBuf,
+    file: File,
+    extent: Extent,
+    /// A part of a record stands behind the whole ones.
+    torn: bool,
+}
+
+/// Why the disk takes nothing.
+struct Trouble {
+    cause: String,
+    tried: Instant,
+}
+
+/// Records that the disk did not take.
+struct Unwritten {
+    since: Time,
+    until: Time,
+    records: u64,
+    bytes: u64,
+    cause: String,
+}
+
+pub(super) struct Store {
+    pub options: Options,
+    pub shared: Arc<Shared>,
+    queue: Option<SyncSender<Sealed>>,
+    syncer: Option<SyncSender<Vec<File>>>,
+    current: Option<Current>,
+    /// Complete files that are about to be handed over.
+    sealed: Vec<Sealed>,
+    /// The folder of the present file has a new name in it.
+    new_name: bool,
+    start: Time,
+    begun: bool,
+    /// A file of the collector before, which may be of the present interval.
+    resume: Option<Sealed>,
+    /// The collector before was stopped in order.
+    stopped: bool,
+    /// The last record that was written.
+    previous: Option<Time>,
+    /// Records of the buffer that the disk did not take at once.
+    pending: u64,
+    trouble: Option<Trouble>,
+    unwritten: Option<Unwritten>,
+    status: Status,
+}
+
+impl Store {
+    pub(super) fn new(
+        options: Options,
+        shared: Arc<Shared>,
+        queue: SyncSender<Sealed>,
+        syncer: SyncSender<Vec<File>>,
+        mut recovery: Recovery,
+    ) -> Self {
+        let is_updates = |sealed: &Sealed| sealed.kind == Kind::Updates;
+        let resume = recovery.plain.iter().rposition(is_updates);
+        let resume = resume.map(|at| recovery.plain.remove(at));
+        let mut store = Self {
+            options,
+            shared,
+            queue: Some(queue),
+            syncer: Some(syncer),
+            current: None,
+            sealed: Vec::new(),
+            new_name: false,
+            start: Time::ZERO,
+            begun: false,
+            resume,
+            stopped: recovery.stopped,
+            previous: recovery.last,
+            pending: 0,
+            trouble: None,
+            unwritten: None,
+            status: Status::default(),
+        };
+        for sealed in recovery.plain {
+            store.hand_over(sealed);
+        }
+        store
+    }
+
+    /// Records from the first time up to, and without, the second belong to the present file.
+    pub(super) fn bounds(&self) -> (Time, Time) {
+        let interval = self.options.interval.as_nanos();
+        let start = self.start.as_nanos();
+        let from = start.saturating_sub(interval.max(SLACK.as_nanos()));
+        (Time::from_nanos(from), Time::from_nanos(start.saturating_add(interval)))
+    }
+
+    pub(super) fn status(&self) -> Status {
+        let mut status = self.status.clone();
+        status.files = self.shared.finished.load(Ordering::Relaxed);
+        status.bytes = self.shared.bytes.load(Ordering::Relaxed);
+        status.waiting = self.shared.waiting.load(Ordering::Relaxed);
+        let own = self.trouble.as_ref().map(|trouble| trouble.cause.clone());
+        status.trouble = own.or_else(|| lock(&self.shared.trouble).clone());
+        status
+    }
+
+    fn interval_start(&self, time: Time) -> Time {
+        Time::from_nanos(time.as_nanos() - time.as_nanos() % self.options.interval.as_nanos())
+    }
+
+    /// Changes to the file of the interval of `time`. Records that are still in `buffer` belong to
+    /// an interval that is over; they are lost.
+    pub(super) fn turn(&mut self, buffer: &mut Vec<u8>, time: Time, is_record: bool) {
+        if !buffer.is_empty() {
+            self.write_now(buffer);
+        }
+        self.give_up(buffer);
+        let start = self.interval_start(time);
+        if self.begun {
+            self.seal();
+            self.bridge(start, time);
+        } else {
+            self.begin(start, time, is_record);
+        }
+        self.begun = true;
+        self.start = start;
+        if self.current.is_none() {
+            self.open();
+        }
+        self.release();
+    }
+
+    /// The first record: states how long nobody collected, and continues a file of its interval.
+    fn begin(&mut self, start: Time, time: Time, is_record: bool) {
+        if let Some(previous) = self.previous
+            && time > previous
+            && is_record
+        {
+            let until_us = micros(time);
+            let since_us = micros(previous);
+            self.state(&Loss::Down { since_us, until_us, stopped: self.stopped });
+        }
+        let Some(sealed) = self.resume.take() else { return };
+        let name = self.options.layout.path(Kind::Updates, start, self.options.interval);
+        if !is_part_of(&sealed.name, &name) {
+            return self.hand_over(sealed);
+        }
+        let path = plain_path(&self.shared.folder, &sealed.name, Kind::Updates);
+        match OpenOptions::new().append(true).open(&path) {
+            Ok(file) => {
+                let Sealed { name, extent, .. } = sealed;
+                self.current = Some(Current { name, path, file, extent, torn: false });
+            }
+            Err(_) => self.hand_over(sealed),
+        }
+    }
+
+    /// Fills the time between the file that was sealed and the one that begins at `start`.
+    fn bridge(&mut self, start: Time, time: Time) {
+        let interval = self.options.interval.as_nanos();
+        let next = self.start.as_nanos().saturating_add(interval);
+        let between = start.as_nanos().saturating_sub(next) / interval;
+        if start < self.start || between > EMPTY {
+            let since = self.previous.unwrap_or(self.start);
+            self.state(&Loss::ClockStep { since_us: micros(since), until_us: micros(time) });
+            return;
+        }
+        for number in 0..between {
+            self.start = Time::from_nanos(next + number * interval);
+            if !self.open() {
+                return;
+            }
+            self.seal();
+        }
+    }
+
+    /// Makes the file of the present interval.
+    fn open(&mut self) -> bool {
+        let name = self.free_name(Kind::Updates, self.start);
+        let path = plain_path(&self.shared.folder, &name, Kind::Updates);
+        let create = || {
+            if let Some(parent) = path.parent() {
+                fs::create_dir_all(parent)?;
+            }
+            OpenOptions::new().append(true).create_new(true).open(&path)
+        };
+        match create() {
+            Ok(file) => {
+                let extent = Extent::default();
+                self.current = Some(Current { name, path, file, extent, torn: false });
+                self.new_name = true;
+                true
+            }
+            Err(cause) => {
+                self.trouble(&cause);
+                false
+            }
+        }
+    }
+
+    /// A name that no file has: further parts of the same interval are numbered.
+    pub(super) fn free_name(&self, kind: Kind, time: Time) -> String {
+        let folder = &self.shared.folder;
+        let is_taken = |name: &str| {
+            finished_path(folder, name).is_some()
+                || plain_path(folder, name, kind).exists()
+                || partial_path(folder, name).exists()
+        };
+        let first = self.options.layout.path(kind, time, self.options.interval);
+        if !is_taken(&first) {
+            return first;
+        }
+        let mut parts = (2_u64..).map(|part| format!("{first}-{part}"));
+        parts.find(|name| !is_taken(name)).unwrap_or(first)
+    }
+
+    /// Nothing more goes to the present file. It is handed over by [`Self::release`] when the next
+    /// one is there: while a collector runs there is always one, so that a kill leaves its mark.
+    fn seal(&mut self) {
+        if let Some(Current { name, extent, .. }) = self.current.take() {
+            self.sealed.push(Sealed { name, kind: Kind::Updates, extent });
+        }
+    }
+
+    fn release(&mut self) {
+        for sealed in std::mem::take(&mut self.sealed) {
+            self.hand_over(sealed);
+        }
+    }
+
+    fn hand_over(&mut self, sealed: Sealed) {
+        let Some(queue) = &self.queue else { return };
+        if let Some(waited) = hand_over(queue, &self.shared, sealed) {
+            self.status.waits += 1;
+            self.status.waited += waited;
+        }
+    }
+
+    /// Writes the records of `buffer`, of which `records` are new and the last is of `last`. What
+    /// the disk does not take stays, up to a limit.
+    pub(super) fn write(&mut self, buffer: &mut Vec<u8>, records: u64) {
+        self.pending += records;
+        let wait = self.trouble.as_ref().is_some_and(|t| t.tried.elapsed() < PAUSE);
+        if !wait {
+            self.write_now(buffer);
+        }
+        if buffer.len() > self.options.hold {
+            self.give_up(buffer);
+        }
+    }
+
+    fn write_now(&mut self, buffer: &mut Vec<u8>) {
+        // A file that may not grow any more is followed by another part.
+        for _ in 0..2 {
+            if self.current.is_none() && !self.open() {
+                return;
+            }
+            let Some(current) = &mut self.current else { return };
+            let before = current.extent.bytes;
+            let result = current.append(buffer);
+            let taken = current.extent.bytes - before;
+            self.account(buffer, taken as usize);
+            let Err(cause) = result else {
+                self.trouble = None;
+                self.release();
+                return self.settle();
+            };
+            let is_full = Errno::from_io_error(&cause) == Some(Errno::FBIG);
+            let has_records = self.current.as_ref().is_some_and(|c| c.extent.records > 0);
+            self.trouble(&cause);
+            if !is_full || !has_records {
+                return;
+            }
+            self.seal();
+        }
+    }
+
+    /// The first `taken` bytes of `buffer` are written.
+    fn account(&mut self, buffer: &mut Vec<u8>, taken: usize) {
+        let all = taken == buffer.len();
+        let records = if all { self.pending } else { scan::whole(&buffer[..taken]).records };
+        self.status.records += records;
+        self.status.content += taken as u64;
+        self.pending -= records.min(self.pending);
+        if let Some(last) = self.current.as_ref().and_then(|current| current.extent.last) {
+            self.previous = Some(self.previous.map_or(last, |previous| previous.max(last)));
+        }
+        buffer.drain(..taken);
+    }
+
+    fn trouble(&mut self, cause: &io::Error) {
+        self.trouble = Some(Trouble { cause: cause.to_string(), tried: Instant::now() });
+    }
+
+    /// The records of `buffer` are lost.
+    fn give_up(&mut self, buffer: &mut Vec<u8>) {
+        if buffer.is_empty() {
+            return;
+        }
+        let extent = scan::whole(buffer);
+        let (Some(first), Some(last)) = (extent.first, extent.last) else {
+            buffer.clear();
+            return;
+        };
+        let since = self.previous.unwrap_or(first).min(first);
+        let cause = self.trouble.as_ref().map(|t| t.cause.clone()).unwrap_or_default();
+        let unwritten = self.unwritten.get_or_insert(Unwritten {
+            since,
+            until: last,
+            records: 0,
+            bytes: 0,
+            cause,
+        });
+        unwritten.until = unwritten.until.max(last);
+        unwritten.records += extent.records;
+        unwritten.bytes += buffer.len() as u64;
+        self.status.lost += extent.records;
+        self.pending = 0;
+        buffer.clear();
+    }
+
+    /// The disk takes records again: what was lost meanwhile is stated.
+    fn settle(&mut self) {
+        let Some(unwritten) = self.unwritten.take() else { return };
+        let loss = Loss::NotWritten {
+            since_us: micros(unwritten.since),
+            until_us: micros(unwritten.until),
+            records: unwritten.records,
+            bytes: unwritten.bytes,
+            cause: unwritten.cause.clone(),
+        };
+        if finish::state(&self.shared, &loss).is_err() {
+            self.unwritten = Some(unwritten);
+        }
+    }
+
+    fn state(&mut self, loss: &Loss) {
+        if let Err(error) = finish::state(&self.shared, loss) {
+            self.trouble(&io::Error::other(error));
+        }
+    }
+
+    /// Has another thread ask the disk to keep what was written.
+    pub(super) fn sync(&mut self) {
+        let (Some(current), Some(syncer)) = (&self.current, &self.syncer) else { return };
+        let folder = current.path.parent().filter(|_| self.new_name);
+        let folder = folder.and_then(|folder| File::open(folder).ok());
+        let files = current.file.try_clone().into_iter().chain(folder).collect();
+        // If it is still busy with the last time, the next time will do.
+        if syncer.try_send(files).is_ok() {
+            self.new_name = false;
+        }
+    }
+
+    /// Writes what is left and hands everything over to be finished.
+    pub(super) fn close(&mut self, buffer: &mut Vec<u8>) {
+        if !buffer.is_empty() {
+            self.write_now(buffer);
+        }
+        self.give_up(buffer);
+        self.settle();
+        self.seal();
+        self.release();
+        if let Some(sealed) = self.resume.take() {
+            self.hand_over(sealed);
+        }
+    }
+
+    /// Nothing more is handed over.
+    pub(super) fn hang_up(&mut self) {
+        self.queue = None;
+        self.syncer = None;
+    }
+}
+
+impl Current {
+    /// Appends as many records of `buffer` as the disk takes, whole ones only.
+    fn append(&mut self, buffer: &[u8]) -> io::Result<()> {
+        if self.torn {
+            self.file.set_len(self.extent.bytes)?;
+            self.torn = false;
+        }
+        let mut written = 0;
+        let result = loop {
+            match self.file.write(&buffer[written..]) {
+                Ok(0) if written < buffer.len() => break Err(ErrorKind::WriteZero.into()),
+                Ok(count) => written += count,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => break Err(e),
+            }
+            if written == buffer.len() {
+                break Ok(());
+            }
+        };
+        let taken = scan::whole(&buffer[..written]);
+        self.extent.append(taken);
+        if taken.bytes < written as u64 {
+            self.torn = true;
+            if self.file.set_len(self.extent.bytes).is_ok() {
+                self.torn = false;
+            }
+        }
+        result
+    }
+}
+
+/// Whether `name` is `first` or one of its further parts.
+fn is_part_of(name: &str, first: &str) -> bool {
+    match name.strip_prefix(first) {
+        Some("") => true,
+        Some(rest) => rest.strip_prefix('-').is_some_and(|n| n.parse::<u64>().is_ok()),
+        None => false,
+    }
+}
