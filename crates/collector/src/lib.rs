@@ -23,6 +23,9 @@
 #![forbid(unsafe_code)]
 
 pub mod archive;
+pub mod capture;
+pub mod decapsulate;
+mod error;
 pub mod event;
 pub mod frame;
 pub mod reassembly;
@@ -30,6 +33,7 @@ pub mod segment;
 pub mod stream;
 pub mod text;
 
+pub use error::Error;
 pub use event::{
     Confidence, Event, Gap, GapCause, Peering, PeeringId, Reading, Reason, Sender, Sink, State,
 };

@@ -4,7 +4,7 @@
 //! foreign bytes, nothing allocates but the builders of whole packets.
 #![forbid(unsafe_code)]
 
-mod checksum;
+pub mod checksum;
 mod fragment;
 mod header;
 pub mod icmp;
