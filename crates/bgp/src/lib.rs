@@ -16,11 +16,13 @@
 //! | framing: marker, length, type (RFC 4271 §4.1) | [`message`] |
 //! | what two speakers agreed on (RFC 5492, 6793, 7911, 8654) | [`negotiated`] |
 //! | archive records (RFC 6396, 6397, 8050) | [`mrt`] |
+//! | monitoring by a router (RFC 7854, 8671, 9069) | [`bmp`] |
 //! | address families, prefixes, AS numbers | [`family`], [`prefix`], [`asn`] |
 #![forbid(unsafe_code)]
 
 pub mod asn;
 pub mod attribute;
+pub mod bmp;
 pub mod capability;
 mod cursor;
 mod error;

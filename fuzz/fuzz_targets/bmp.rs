@@ -1,0 +1,31 @@
+//! Any bytes are packets of BMP and damage, and every byte is one of them.
+#![no_main]
+
+use bgp::bmp::{Body, Reader, Step};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    // The first byte says how large the pieces are that the rest comes in.
+    let Some((&size, bytes)) = bytes.split_first() else { return };
+    let (mut reader, mut from, mut to) = (Reader::new(), 0, 0);
+    loop {
+        match reader.next(&bytes[from..to], to == bytes.len()) {
+            Step::Packet(packet) => {
+                from += packet.bytes.len();
+                match packet.parse() {
+                    Ok(Body::Statistics(_, all)) => drop(all.count()),
+                    Ok(Body::PeerUp(_, up)) => drop(up.information.count()),
+                    Ok(Body::Initiation(all) | Body::Termination(all)) => drop(all.count()),
+                    _ => {}
+                }
+            }
+            Step::Need(need) => {
+                assert!(need > to - from && to < bytes.len());
+                to = bytes.len().min(to + 1 + usize::from(size));
+            }
+            Step::Damaged(damage) => from += damage.skipped,
+            Step::End => break,
+        }
+    }
+    assert_eq!(from, bytes.len());
+});

@@ -1,0 +1,31 @@
+//! Any bytes are archive records and damage, and every byte is one of them.
+#![no_main]
+
+use bgp::mrt::{Body, Reader, Step};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    // The first byte says how large the pieces are that the rest comes in.
+    let Some((&size, bytes)) = bytes.split_first() else { return };
+    let (mut reader, mut from, mut to) = (Reader::new(), 0, 0);
+    loop {
+        match reader.next(&bytes[from..to], to == bytes.len()) {
+            Step::Record(record) => {
+                from += record.bytes.len();
+                match record.parse() {
+                    Ok(Body::Rib(rib)) => drop(rib.entries().count()),
+                    Ok(Body::PeerIndexTable(table)) => drop(table.peers().count()),
+                    Ok(Body::GeoPeerTable(table)) => drop(table.peers().count()),
+                    _ => {}
+                }
+            }
+            Step::Need(need) => {
+                assert!(need > to - from && to < bytes.len());
+                to = bytes.len().min(to + 1 + usize::from(size));
+            }
+            Step::Damaged(damage) => from += damage.skipped,
+            Step::End => break,
+        }
+    }
+    assert_eq!(from, bytes.len());
+});
