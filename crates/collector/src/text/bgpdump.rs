@@ -7,10 +7,10 @@
 //!
 //! Habits that are kept: fields that a record is too short for are zero; at most 8,192 prefixes
 //! of a list are shown; the wide AS path replaces the narrow one as bgpdump does it; preference
-//! and metric of IPv4 routes in `MP_REACH_NLRI` are signed; withdrawals of the deprecated type `BGP`
-//! show the peer's address in place of the prefix's. Records on which bgpdump ends with a
+//! and metric of IPv4 routes in `MP_REACH_NLRI` are signed; withdrawals of the deprecated type
+//! `BGP` show the peer's address in place of the prefix's. Records on which bgpdump ends with a
 //! failed assertion (an attribute that comes twice, a peer that is not in the index) show the
-//! first of the two, or nothing, and the next record goes on.
+//! last of the two, or nothing, and the next record goes on.
 
 mod attributes;
 mod octets;
@@ -25,6 +25,13 @@ use table::Peers;
 
 /// Prefixes of one list that are shown.
 const MAX_PREFIXES: usize = 8192;
+
+/// Bytes in which lines are put together.
+const BLOCK: usize = 8192;
+/// Bytes of a joint that are copied at once.
+const STEP: usize = 32;
+/// Longest joint that is copied in steps.
+const SHORT_JOINT: usize = 1024;
 
 /// Which addresses are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +48,7 @@ pub struct Renderer {
     prefix: Vec<u8>,
     /// The tail of a line and the head of the next.
     joint: Vec<u8>,
+    block: Vec<u8>,
     ended: bool,
 }
 
@@ -264,29 +272,23 @@ impl Renderer {
         out: &mut Vec<u8>,
     ) {
         self.joint.extend_from_slice(&self.head);
-        let start = out.len();
         out.extend_from_slice(&self.head);
         let mut list = Octets(prefixes);
-        let mut count = 0;
-        while !list.is_empty() && count < MAX_PREFIXES {
+        let mut left = MAX_PREFIXES;
+        if family == AddressFamily::V4 && !add_path && self.joint.len() <= SHORT_JOINT {
+            left = self.short_lines(&mut list, end, out);
+        }
+        while !list.is_empty() && left > 0 {
             let path_id = if add_path { list.u32() } else { 0 };
             let length = list.u8();
             let octets = usize::from(length).div_ceil(8);
             if list.0.len() < octets {
                 break;
             }
-            count += 1;
-            let prefix = list.take(octets).0;
+            left -= 1;
             let end = if add_path { b'|' } else { end };
-            let path_id = match (family, prefix) {
-                (AddressFamily::V4, _) if octets <= 4 => {
-                    let mut address = [0; 4];
-                    address[..octets].copy_from_slice(prefix);
-                    digits::ipv4_prefix(address, length, end, out);
-                    path_id
-                }
-                _ => long_prefix(prefix, length, path_id, (family, end), out),
-            };
+            let prefix = list.take(octets).0;
+            let path_id = write_prefix(prefix, length, path_id, (family, end), out);
             if add_path {
                 digits::decimal(u64::from(path_id), out);
             }
@@ -294,7 +296,48 @@ impl Renderer {
         }
         // The head behind the last line belongs to no line.
         out.truncate(out.len() - self.head.len());
-        debug_assert!(count > 0 || out.len() == start, "no prefix, no text");
+    }
+
+    /// The lines of IPv4 prefixes, up to the first that is none: what nearly all lines are. They
+    /// are put together in a block of fixed size, in steps of fixed size. Answers how many more
+    /// prefixes may be shown.
+    fn short_lines(&mut self, list: &mut Octets<'_>, end: u8, out: &mut Vec<u8>) -> usize {
+        let joint = self.joint.len();
+        self.joint.resize(joint.next_multiple_of(STEP), 0);
+        self.block.resize(BLOCK, 0);
+        let longest = digits::IPV4_PREFIX + self.joint.len();
+        let (mut at, mut left) = (0, MAX_PREFIXES);
+        while let Some((length, rest)) = list.0.split_first() {
+            let octets = usize::from(*length).div_ceil(8);
+            if octets > 4 || rest.len() < octets || left == 0 {
+                break;
+            }
+            let mut address = [0; 4];
+            if let Some(four) = rest.first_chunk::<4>() {
+                let kept = u32::from_be_bytes(*four)
+                    & !(u32::MAX.checked_shr(octets as u32 * 8).unwrap_or(0));
+                address = kept.to_be_bytes();
+            } else {
+                address[..octets].copy_from_slice(&rest[..octets]);
+            }
+            list.0 = &rest[octets..];
+            left -= 1;
+            if at + longest > BLOCK {
+                out.extend_from_slice(&self.block[..at]);
+                at = 0;
+            }
+            at += digits::ipv4_prefix(address, *length, end, &mut self.block[at..]);
+            let room = &mut self.block[at..at + self.joint.len()];
+            for (to, from) in
+                room.as_chunks_mut::<STEP>().0.iter_mut().zip(self.joint.as_chunks::<STEP>().0)
+            {
+                *to = *from;
+            }
+            at += joint;
+        }
+        out.extend_from_slice(&self.block[..at]);
+        self.joint.truncate(joint);
+        left
     }
 
     /// The deprecated type `BGP` of MRT.
@@ -321,7 +364,10 @@ impl Renderer {
                 self.begin(&envelope, "W", AddressFamily::V4);
                 for length in lengths(withdrawn.0) {
                     out.extend_from_slice(&self.head);
-                    digits::ipv4_prefix([peer[0], peer[1], peer[2], peer[3]], length, b'\n', out);
+                    digits::ipv4([peer[0], peer[1], peer[2], peer[3]], out);
+                    out.push(b'/');
+                    digits::decimal(u64::from(length), out);
+                    out.push(b'\n');
                 }
                 self.begin(&envelope, "A", AddressFamily::V4);
                 self.joint.clear();
@@ -361,7 +407,7 @@ fn lengths(prefixes: &[u8]) -> impl Iterator<Item = u8> {
         let length = list.0.first().copied()?;
         let octets = 1 + usize::from(length).div_ceil(8);
         let prefix = list.take(octets).0;
-        // As in `long_prefix`.
+        // As in `write_prefix`.
         let shown = prefix.get(17).copied().unwrap_or(length);
         (prefix.len() == octets).then_some(shown)
     };
@@ -381,9 +427,9 @@ fn multiprotocol(reach: &Reach<'_>, family: AddressFamily) -> Columns {
     }
 }
 
-/// An IPv6 prefix, or one whose length is more than its family has: the octets that are too many
-/// take the places of its length and of its path identifier (which is the answer).
-fn long_prefix(
+/// A prefix. If its length is more than an address has, the octets that are too many take the
+/// places of its length and of its path identifier (which is the answer).
+fn write_prefix(
     octets: &[u8],
     length: u8,
     path_id: u32,

@@ -1,9 +1,9 @@
 //! Numbers and addresses as text, appended to bytes: what each line of every format is made of.
 
 /// Each octet in decimal with a dot behind it, and how many bytes that is.
-static OCTETS: [([u8; 4], u8); 256] = octets();
+static OCTETS: [([u8; 4], u32); 256] = octets();
 
-const fn octets() -> [([u8; 4], u8); 256] {
+const fn octets() -> [([u8; 4], u32); 256] {
     let mut table = [([b'.'; 4], 0); 256];
     let mut octet = 0;
     while octet < 256 {
@@ -17,6 +17,19 @@ const fn octets() -> [([u8; 4], u8); 256] {
             ([last, b'.', b'.', b'.'], 2)
         };
         octet += 1;
+    }
+    table
+}
+
+/// Two decimal digits of each number below 100.
+static PAIRS: [[u8; 2]; 100] = pairs();
+
+const fn pairs() -> [[u8; 2]; 100] {
+    let mut table = [[0; 2]; 100];
+    let mut number = 0;
+    while number < 100 {
+        table[number] = [b'0' + (number / 10) as u8, b'0' + (number % 10) as u8];
+        number += 1;
     }
     table
 }
@@ -41,16 +54,20 @@ pub(super) fn decimal(value: u64, out: &mut Vec<u8>) {
     if value < 256 {
         let (digits, length) = OCTETS[value as usize];
         out.extend_from_slice(&digits);
-        out.truncate(out.len() - 5 + usize::from(length));
+        out.truncate(out.len() - 5 + length as usize);
         return;
     }
     let mut digits = [0; 20];
     let mut at = digits.len();
     let mut rest = value;
-    while rest > 0 {
+    while rest > 9 {
+        at -= 2;
+        digits[at..at + 2].copy_from_slice(&PAIRS[(rest % 100) as usize]);
+        rest /= 100;
+    }
+    if rest > 0 {
         at -= 1;
-        digits[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
+        digits[at] = b'0' + rest as u8;
     }
     out.extend_from_slice(&digits[at..]);
 }
@@ -77,34 +94,38 @@ pub(super) fn hex(octets: &[u8], out: &mut Vec<u8>) {
 #[inline]
 pub(super) fn ipv4(address: [u8; 4], out: &mut Vec<u8>) {
     let mut text = [0; 16];
-    let length = dotted(address, &mut text, 0);
-    out.extend_from_slice(&text);
-    out.truncate(out.len() - text.len() + length - 1);
-}
-
-/// Writes `192.0.2.1.` at `at`; answers where it ends.
-#[inline]
-fn dotted<const N: usize>(address: [u8; 4], text: &mut [u8; N], mut at: usize) -> usize {
+    let mut at = 0;
     for octet in address {
-        let (digits, length) = OCTETS[usize::from(octet)];
-        text[at..at + 4].copy_from_slice(&digits);
-        at += usize::from(length);
+        at += dotted(octet, &mut text, at);
     }
-    at
+    out.extend_from_slice(&text);
+    out.truncate(out.len() - text.len() + at - 1);
 }
 
-/// `192.0.2.0/24`, and one byte more.
+/// Writes `192.` at `at`; answers how many bytes that is.
 #[inline]
-pub(super) fn ipv4_prefix(address: [u8; 4], length: u8, end: u8, out: &mut Vec<u8>) {
-    let mut text = [0; 32];
-    let mut at = dotted(address, &mut text, 0);
-    text[at - 1] = b'/';
-    let (digits, count) = OCTETS[usize::from(length)];
+fn dotted(octet: u8, text: &mut [u8], at: usize) -> usize {
+    let (digits, length) = OCTETS[usize::from(octet)];
     text[at..at + 4].copy_from_slice(&digits);
-    at += usize::from(count);
+    length as usize
+}
+
+/// Room that [`ipv4_prefix`] needs.
+pub(super) const IPV4_PREFIX: usize = 20;
+
+/// Writes `192.0.2.0/24` and `end` at `at`, where there is room for [`IPV4_PREFIX`] bytes;
+/// answers where it ends.
+#[inline]
+pub(super) fn ipv4_prefix(address: [u8; 4], length: u8, end: u8, text: &mut [u8]) -> usize {
+    let text = &mut text[..IPV4_PREFIX];
+    let mut at = 0;
+    for octet in address {
+        at += dotted(octet, text, at);
+    }
+    text[at - 1] = b'/';
+    at += dotted(length, text, at);
     text[at - 1] = end;
-    out.extend_from_slice(&text);
-    out.truncate(out.len() - text.len() + at);
+    at
 }
 
 /// How the zeros of an IPv6 address are left out.
@@ -186,7 +207,11 @@ mod tests {
         }
         assert_eq!(text(|out| hex(&[0, 0x1f, 0xff], out)), ">001fff");
         assert_eq!(text(|out| ipv4([1, 20, 255, 0], out)), ">1.20.255.0");
-        assert_eq!(text(|out| ipv4_prefix([10, 0, 0, 0], 8, b'|', out)), ">10.0.0.0/8|");
+        let mut text = [0; IPV4_PREFIX];
+        let length = ipv4_prefix([10, 0, 0, 0], 8, b'|', &mut text);
+        assert_eq!(&text[..length], b"10.0.0.0/8|");
+        let length = ipv4_prefix([192, 168, 255, 255], 255, b'|', &mut text);
+        assert_eq!(&text[..length], b"192.168.255.255/255|");
     }
 
     #[test]
