@@ -28,6 +28,22 @@ pub enum Error {
         /// What is wrong with that, and what would be right.
         wrong: &'static str,
     },
+    /// Something that must be there is not.
+    #[error("{field} is missing; all there is ends at byte {at}")]
+    Missing {
+        /// What it is.
+        field: &'static str,
+        /// Where it was looked for last.
+        at: usize,
+    },
+    /// Something that may be there once is there again.
+    #[error("{field} at byte {at}: it was there before")]
+    Twice {
+        /// What it is.
+        field: &'static str,
+        /// Where it is again.
+        at: usize,
+    },
     /// Something does not fit into its length field.
     #[error("{field} takes {size} bytes, {limit} fit")]
     Long {
@@ -38,4 +54,30 @@ pub enum Error {
         /// Bytes that its length field can tell.
         limit: usize,
     },
+}
+
+impl Error {
+    /// Where it went wrong; `None` for what was to be written.
+    pub const fn at(&self) -> Option<usize> {
+        match *self {
+            Self::Short { at, .. }
+            | Self::Value { at, .. }
+            | Self::Missing { at, .. }
+            | Self::Twice { at, .. } => Some(at),
+            Self::Long { .. } => None,
+        }
+    }
+
+    /// The same of bytes that begin at byte `by` of something larger.
+    #[must_use]
+    pub fn behind(mut self, by: usize) -> Self {
+        match &mut self {
+            Self::Short { at, .. }
+            | Self::Value { at, .. }
+            | Self::Missing { at, .. }
+            | Self::Twice { at, .. } => *at += by,
+            Self::Long { .. } => {}
+        }
+        self
+    }
 }

@@ -31,9 +31,12 @@ pub mod message;
 pub mod mrt;
 pub mod negotiated;
 pub mod nlri;
+pub mod notification;
 pub mod open;
 pub mod prefix;
+pub mod route_refresh;
 pub mod update;
+pub mod verdict;
 
 pub use asn::Asn;
 pub use error::Error;

@@ -1,9 +1,14 @@
 //! UPDATE: routes that are withdrawn, attributes, routes that are announced (RFC 4271 §4.3).
 
-use crate::attribute::{Attributes, MpUnreach, code};
+mod walk;
+
+use crate::attribute::{self, Attribute, Attributes, MpUnreach, code};
 use crate::cursor::Cursor;
-use crate::nlri::Prefixes;
-use crate::{Afi, Family, Negotiated, Result};
+use crate::message::{self, HEADER, MAX, MAX_EXTENDED};
+use crate::nlri::{self, Nlri, Prefixes};
+use crate::{Afi, Error, Family, MessageType, Negotiated, Result};
+
+pub use walk::{Visitor, walk, walk_told};
 
 /// Where the parts of an UPDATE are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,5 +79,86 @@ impl<'a> Update<'a> {
         }
         let unreach = MpUnreach::parse(first.value, &Negotiated::default(), 0).ok()?;
         unreach.nlri.is_empty().then_some(unreach.family)
+    }
+}
+
+/// An UPDATE to be sent in a session that agreed on `negotiated`.
+#[derive(Clone, Debug)]
+pub struct UpdateBuilder {
+    negotiated: Negotiated,
+    withdrawn: Vec<u8>,
+    attributes: Vec<u8>,
+    announced: Vec<u8>,
+}
+
+impl UpdateBuilder {
+    /// An empty one: the end of the table of IPv4 unicast.
+    pub const fn new(negotiated: Negotiated) -> Self {
+        Self { negotiated, withdrawn: Vec::new(), attributes: Vec::new(), announced: Vec::new() }
+    }
+
+    /// Withdraws an IPv4 prefix. Fails if the message has no room for it.
+    pub fn withdraw(&mut self, nlri: &Nlri) -> Result<&mut Self> {
+        let start = self.withdrawn.len();
+        nlri::encode(nlri, &mut self.withdrawn);
+        if let Err(error) = self.fits() {
+            self.withdrawn.truncate(start);
+            return Err(error);
+        }
+        Ok(self)
+    }
+
+    /// Appends an attribute. Fails if the message has no room for it.
+    pub fn attribute(&mut self, attribute: &Attribute<'_>) -> Result<&mut Self> {
+        let start = self.attributes.len();
+        attribute.encode(&self.negotiated, &mut self.attributes)?;
+        self.checked(start)
+    }
+
+    /// Appends an attribute as it is. Fails if the message has no room for it.
+    pub fn raw_attribute(&mut self, flags: u8, code: u8, value: &[u8]) -> Result<&mut Self> {
+        let start = self.attributes.len();
+        attribute::encode(flags, code, value, &mut self.attributes)?;
+        self.checked(start)
+    }
+
+    fn checked(&mut self, start: usize) -> Result<&mut Self> {
+        if let Err(error) = self.fits() {
+            self.attributes.truncate(start);
+            return Err(error);
+        }
+        Ok(self)
+    }
+
+    /// Announces an IPv4 prefix. Fails if the message has no room for it.
+    pub fn announce(&mut self, nlri: &Nlri) -> Result<&mut Self> {
+        let start = self.announced.len();
+        nlri::encode(nlri, &mut self.announced);
+        if let Err(error) = self.fits() {
+            self.announced.truncate(start);
+            return Err(error);
+        }
+        Ok(self)
+    }
+
+    fn limit(&self) -> usize {
+        if self.negotiated.extended_message { MAX_EXTENDED } else { MAX }
+    }
+
+    fn fits(&self) -> Result<()> {
+        let fields = self.withdrawn.len() + self.attributes.len() + self.announced.len();
+        let (size, limit) = (HEADER + 4 + fields, self.limit());
+        if size > limit { Err(Error::Long { field: "UPDATE", size, limit }) } else { Ok(()) }
+    }
+
+    /// The whole message.
+    pub fn build(&self) -> Result<Vec<u8>> {
+        let mut body = Vec::with_capacity(self.limit() - HEADER);
+        body.extend_from_slice(&(self.withdrawn.len() as u16).to_be_bytes());
+        body.extend_from_slice(&self.withdrawn);
+        body.extend_from_slice(&(self.attributes.len() as u16).to_be_bytes());
+        body.extend_from_slice(&self.attributes);
+        body.extend_from_slice(&self.announced);
+        message::encode(MessageType::UPDATE, &body, self.limit())
     }
 }
