@@ -26,6 +26,7 @@
 //! | 16, 17 | 3 | [`Body::Snapshot`] | RFC 6396 appendix B.3.2 |
 //! | all others | | [`Body::Opaque`] | |
 
+mod announce;
 mod bgp4mp;
 mod fields;
 mod old;
@@ -34,6 +35,7 @@ mod table_dump;
 mod table_dump_v2;
 pub mod write;
 
+pub use announce::announcement;
 pub use bgp4mp::{Entry, Form, MessageRecord, Session, Snapshot, StateChange};
 pub use old::Old;
 pub use reader::{Cause, Damage, Reader, Records, Step};
@@ -157,4 +159,3 @@ impl<'a> Body<'a> {
         })
     }
 }
-
