@@ -29,6 +29,7 @@ mod error;
 pub mod event;
 pub mod frame;
 pub mod reassembly;
+pub mod rib;
 pub mod segment;
 pub mod stream;
 pub mod text;

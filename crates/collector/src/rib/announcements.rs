@@ -1,0 +1,141 @@
+//! Announcements: what the prefixes of one UPDATE have in common.
+
+use base::Time;
+
+/// What a route says, and since when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Announcement {
+    /// The attribute set.
+    pub(super) attributes: u32,
+    /// When it was announced, to [`TICK`].
+    ticks: u64,
+    /// The generation of the peering's routes that it belongs to: two, which take turns.
+    pub(super) generation: bool,
+}
+
+/// Nanoseconds between two times that an announcement can tell apart.
+const TICK: u64 = 100_000;
+
+impl Announcement {
+    /// One of `time`.
+    pub(super) const fn new(attributes: u32, time: Time, generation: bool) -> Self {
+        Self { attributes, ticks: time.as_nanos() / TICK, generation }
+    }
+
+    /// When it was announced.
+    pub(super) const fn time(self) -> Time {
+        Time::from_nanos(self.ticks * TICK)
+    }
+
+    const fn pack(self, uses: u16) -> Packed {
+        // 47 bits of ticks reach to the year 2415.
+        let high = (self.ticks >> 32) as u16 & 0x7fff | (self.generation as u16) << 15;
+        Packed { attributes: self.attributes, low: self.ticks as u32, high, uses }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Packed {
+    attributes: u32,
+    low: u32,
+    high: u16,
+    uses: u16,
+}
+
+/// All announcements, numbered; numbers are given out again.
+#[derive(Debug)]
+pub(super) struct Announcements {
+    all: Vec<Packed>,
+    /// The first free number; those that follow are in `attributes`.
+    free: u32,
+    live: usize,
+}
+
+const NONE: u32 = u32::MAX;
+
+impl Default for Announcements {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Announcements {
+    /// None.
+    pub(super) const fn new() -> Self {
+        Self { all: Vec::new(), free: NONE, live: 0 }
+    }
+
+    /// A number for `announcement`, which no route has yet.
+    pub(super) fn add(&mut self, announcement: Announcement) -> u32 {
+        self.live += 1;
+        let packed = announcement.pack(0);
+        if self.free == NONE {
+            super::push(&mut self.all, packed);
+            return self.all.len() as u32 - 1;
+        }
+        let number = self.free;
+        self.free = self.all[number as usize].attributes;
+        self.all[number as usize] = packed;
+        number
+    }
+
+    /// What `number` stands for.
+    #[inline]
+    pub(super) fn get(&self, number: u32) -> Announcement {
+        let Packed { attributes, low, high, .. } = self.all[number as usize];
+        let ticks = u64::from(high & 0x7fff) << 32 | u64::from(low);
+        Announcement { attributes, ticks, generation: high >> 15 != 0 }
+    }
+
+    /// Whether `number` is in use for `announcement` and `routes` more may have it.
+    pub(super) fn may_take(&self, number: u32, announcement: Announcement, routes: usize) -> bool {
+        self.all.get(number as usize).is_some_and(|packed| {
+            packed.uses > 0
+                && usize::from(packed.uses) + routes <= usize::from(u16::MAX)
+                && self.get(number) == announcement
+        })
+    }
+
+    /// `routes` more have `number`.
+    pub(super) fn hold(&mut self, number: u32, routes: u16) {
+        self.all[number as usize].uses += routes;
+    }
+
+    /// One route less has `number`. If it was the last, the number is free, and the answer is the
+    /// attribute set that has one use less.
+    #[inline]
+    pub(super) fn release(&mut self, number: u32) -> Option<u32> {
+        let packed = &mut self.all[number as usize];
+        packed.uses -= 1;
+        if packed.uses > 0 {
+            return None;
+        }
+        let attributes = packed.attributes;
+        self.remove(number);
+        Some(attributes)
+    }
+
+    /// Frees `number`, which no route has.
+    fn remove(&mut self, number: u32) {
+        self.all[number as usize] = Packed { attributes: self.free, low: 0, high: 0, uses: 0 };
+        self.free = number;
+        self.live -= 1;
+        if self.live == 0 {
+            *self = Self::new();
+        }
+    }
+
+    /// Frees `number` if no route has it: `true` if so.
+    pub(super) fn remove_unused(&mut self, number: u32) -> bool {
+        let unused = self.all[number as usize].uses == 0;
+        if unused {
+            self.remove(number);
+        }
+        unused
+    }
+
+    /// Bytes allocated.
+    pub(super) const fn memory(&self) -> usize {
+        self.all.capacity() * size_of::<Packed>()
+    }
+}

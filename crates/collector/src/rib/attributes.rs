@@ -1,0 +1,330 @@
+//! Attribute sets: what announcements say, each set kept once.
+
+use bgp::attribute::{AsPath, LogicalPath, MpReach};
+
+use super::interner::Interner;
+
+const AS_PATH: u8 = 2;
+const AGGREGATOR: u8 = 7;
+const MP_REACH: u8 = 14;
+const MP_UNREACH: u8 = 15;
+const AS4_PATH: u8 = 17;
+const AS4_AGGREGATOR: u8 = 18;
+/// Flag of an attribute whose length has two octets (RFC 4271 §4.3).
+const EXTENDED_LENGTH: u8 = 0x10;
+
+/// A path attribute as it was sent.
+#[derive(Clone, Copy)]
+struct Raw<'a> {
+    code: u8,
+    bytes: &'a [u8],
+    value: &'a [u8],
+}
+
+/// The path attributes of a field, as far as their lengths hold.
+struct Walk<'a>(&'a [u8]);
+
+impl<'a> Iterator for Walk<'a> {
+    type Item = Raw<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Raw<'a>> {
+        let (header, length) = match *self.0 {
+            [flags, _, high, low, ..] if flags & EXTENDED_LENGTH != 0 => {
+                (4, usize::from(high) << 8 | usize::from(low))
+            }
+            [_, _, length, ..] => (3, usize::from(length)),
+            _ => return None,
+        };
+        let (bytes, rest) = self.0.split_at_checked(header + length)?;
+        self.0 = rest;
+        Some(Raw { code: bytes[1], bytes, value: &bytes[header..] })
+    }
+}
+
+/// Whether most routes have a value of this attribute that is their own: such come first.
+const fn varies(code: u8) -> bool {
+    matches!(code, 1..=5)
+}
+
+/// All attribute sets.
+///
+/// A set is kept in two parts: the attributes that vary from route to route, up to the first that
+/// does not; and the rest, which many sets share. Attributes keep the order and the form in which
+/// they were sent, but the NLRI of `MP_REACH_NLRI` is left out as in RFC 6396 §4.3.4.
+#[derive(Debug)]
+pub(super) struct AttributeSets {
+    /// Flags, number of the tail, announced NLRI where [`HAS_NLRI`], head.
+    sets: Interner,
+    tails: Interner,
+    record: Vec<u8>,
+    rest: Vec<u8>,
+}
+
+const FOUR_OCTET_AS: u8 = 1;
+const HAS_NLRI: u8 = 2;
+const FIXED: usize = 5;
+const NO_TAIL: u32 = u32::MAX;
+
+/// One attribute set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct AttributeSet<'a> {
+    /// AS numbers have four octets.
+    pub(super) four_octet_as: bool,
+    /// The NLRI as it was announced, where that is more than the key of the route.
+    pub(super) nlri: Option<&'a [u8]>,
+    head: &'a [u8],
+    tail: &'a [u8],
+}
+
+/// What is to be kept of an UPDATE.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Given<'a> {
+    /// The path attributes.
+    pub(super) attributes: &'a [u8],
+    /// AS numbers have four octets.
+    pub(super) four_octet_as: bool,
+    /// The routes are those of `MP_REACH_NLRI`, whose next hop is this; otherwise the attribute
+    /// is not about them.
+    pub(super) reach: Option<MpReach<'a>>,
+    /// The NLRI, if the key of the route does not hold all of it.
+    pub(super) nlri: Option<&'a [u8]>,
+}
+
+impl Default for AttributeSets {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl AttributeSets {
+    /// None.
+    pub(super) const fn new() -> Self {
+        Self { sets: Interner::new(), tails: Interner::new(), record: Vec::new(), rest: Vec::new() }
+    }
+
+    /// The number of a set. A new one is to be held or given back.
+    pub(super) fn intern(&mut self, given: &Given<'_>) -> u32 {
+        self.record.clear();
+        let flags = u8::from(given.four_octet_as) * FOUR_OCTET_AS;
+        self.record.push(if given.nlri.is_some() { flags | HAS_NLRI } else { flags });
+        self.record.extend_from_slice(&NO_TAIL.to_le_bytes());
+        if let Some(nlri) = given.nlri {
+            self.record.extend_from_slice(&(nlri.len() as u16).to_le_bytes());
+            self.record.extend_from_slice(nlri);
+        }
+        self.rest.clear();
+        let mut at_head = true;
+        for raw in Walk(given.attributes) {
+            at_head &= varies(raw.code);
+            let part = if at_head { &mut self.record } else { &mut self.rest };
+            match (raw.code, given.reach) {
+                (MP_UNREACH, _) | (MP_REACH, None) => {}
+                (MP_REACH, Some(reach)) => {
+                    let length = reach.next_hop.len().min(254) as u8;
+                    let flags = raw.bytes[0] & !EXTENDED_LENGTH;
+                    part.extend_from_slice(&[flags, MP_REACH, length + 1, length]);
+                    part.extend_from_slice(&reach.next_hop[..usize::from(length)]);
+                }
+                _ => part.extend_from_slice(raw.bytes),
+            }
+        }
+        if self.rest.is_empty() {
+            return self.sets.intern(&self.record).0;
+        }
+        let (tail, _) = self.tails.intern(&self.rest);
+        self.record[1..FIXED].copy_from_slice(&tail.to_le_bytes());
+        let (number, new) = self.sets.intern(&self.record);
+        if new {
+            self.tails.hold(tail);
+        }
+        number
+    }
+
+    /// One announcement more has set `number`.
+    pub(super) fn hold(&mut self, number: u32) {
+        self.sets.hold(number);
+    }
+
+    /// One announcement less has set `number`.
+    pub(super) fn release(&mut self, number: u32) {
+        if self.sets.release(number) {
+            let tail = self.tail(number);
+            self.sets.remove_unused(number);
+            if tail != NO_TAIL && self.tails.release(tail) {
+                self.tails.remove_unused(tail);
+            }
+        }
+    }
+
+    fn tail(&self, number: u32) -> u32 {
+        let record = self.sets.get(number);
+        u32::from_le_bytes([record[1], record[2], record[3], record[4]])
+    }
+
+    /// Set `number`.
+    pub(super) fn get(&self, number: u32) -> AttributeSet<'_> {
+        let record = self.sets.get(number);
+        let four_octet_as = record[0] & FOUR_OCTET_AS != 0;
+        let (mut nlri, mut head) = (None, &record[FIXED..]);
+        if record[0] & HAS_NLRI != 0 {
+            let length = usize::from(u16::from_le_bytes([head[0], head[1]]));
+            nlri = Some(&head[2..2 + length]);
+            head = &head[2 + length..];
+        }
+        let tail = match self.tail(number) {
+            NO_TAIL => &[][..],
+            tail => self.tails.get(tail),
+        };
+        AttributeSet { four_octet_as, nlri, head, tail }
+    }
+
+    /// How many sets there are.
+    pub(super) const fn len(&self) -> usize {
+        self.sets.len()
+    }
+
+    /// Bytes allocated.
+    pub(super) fn memory(&self) -> usize {
+        let scratch = self.record.capacity() + self.rest.capacity();
+        self.sets.memory() + self.tails.memory() + scratch
+    }
+}
+
+impl AttributeSet<'_> {
+    fn raw(&self) -> impl Iterator<Item = Raw<'_>> {
+        Walk(self.head).chain(Walk(self.tail))
+    }
+
+    /// Appends the attributes as a table dump has them (RFC 6396 §4.3.4): AS numbers with four
+    /// octets, what speakers of two octets handed on put together (RFC 6793 §4.2.3).
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        if self.four_octet_as {
+            out.extend_from_slice(self.head);
+            out.extend_from_slice(self.tail);
+            return;
+        }
+        let find = |code| self.raw().find(|raw| raw.code == code).map(|raw| raw.value);
+        let trans = find(AGGREGATOR).is_some_and(|value| value.starts_with(&[0x5b, 0xa0]));
+        let aggregator = find(AS4_AGGREGATOR).filter(|value| value.len() == 8 && trans);
+        // Another AGGREGATOR than AS_TRANS says that the newer attributes are stale.
+        let stale = !trans && find(AGGREGATOR).is_some();
+        for raw in self.raw() {
+            match (raw.code, raw.value) {
+                (AS_PATH, value) => match AsPath::parse(value, false, 0) {
+                    Ok(path) => {
+                        let newer = find(AS4_PATH).filter(|_| !stale);
+                        let newer = newer.and_then(|value| AsPath::parse(value, true, 0).ok());
+                        append(out, raw.bytes[0], AS_PATH, &widened(path, newer));
+                    }
+                    Err(_) => out.extend_from_slice(raw.bytes),
+                },
+                (AGGREGATOR, [high, low, address @ ..]) if address.len() == 4 => {
+                    let mut wide = vec![0, 0, *high, *low];
+                    wide.extend_from_slice(address);
+                    append(out, raw.bytes[0], AGGREGATOR, aggregator.unwrap_or(&wide));
+                }
+                (AS4_PATH | AS4_AGGREGATOR, _) => {}
+                _ => out.extend_from_slice(raw.bytes),
+            }
+        }
+    }
+}
+
+fn widened(path: AsPath<'_>, newer: Option<AsPath<'_>>) -> Vec<u8> {
+    let mut value = Vec::new();
+    for segment in LogicalPath::new(path, newer).segments() {
+        value.extend_from_slice(&[segment.kind as u8, segment.asns.len() as u8]);
+        value.extend(segment.asns.flat_map(|asn| asn.0.to_be_bytes()));
+    }
+    value
+}
+
+fn append(out: &mut Vec<u8>, flags: u8, code: u8, value: &[u8]) {
+    match u8::try_from(value.len()) {
+        Ok(length) => out.extend_from_slice(&[flags & !EXTENDED_LENGTH, code, length]),
+        Err(_) => {
+            out.extend_from_slice(&[flags | EXTENDED_LENGTH, code]);
+            out.extend_from_slice(&(value.len() as u16).to_be_bytes());
+        }
+    }
+    out.extend_from_slice(value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ORIGIN: [u8; 4] = [0x40, 1, 1, 0];
+    const NEXT_HOP: [u8; 7] = [0x40, 3, 4, 192, 0, 2, 1];
+    const COMMUNITY: [u8; 7] = [0xc0, 8, 4, 0, 1, 0, 2];
+
+    fn given(attributes: &[u8], four_octet_as: bool) -> Given<'_> {
+        Given { attributes, four_octet_as, reach: None, nlri: None }
+    }
+
+    fn written(sets: &AttributeSets, number: u32) -> Vec<u8> {
+        let mut out = Vec::new();
+        sets.get(number).write(&mut out);
+        out
+    }
+
+    #[test]
+    fn equal_sets_are_one_and_go_with_their_last_use() {
+        let mut sets = AttributeSets::new();
+        let path = [0x40, 2, 6, 2, 1, 0, 0, 0xfd, 0xe8];
+        let whole = [&ORIGIN[..], &path, &NEXT_HOP, &COMMUNITY].concat();
+        let number = sets.intern(&given(&whole, true));
+        sets.hold(number);
+        assert_eq!(sets.intern(&given(&whole, true)), number);
+        assert_eq!(written(&sets, number), whole);
+        let shorter = [&ORIGIN[..], &NEXT_HOP, &COMMUNITY].concat();
+        let other = sets.intern(&given(&shorter, true));
+        sets.hold(other);
+        assert_eq!((sets.len(), sets.tails.len()), (2, 1));
+        sets.release(number);
+        assert_eq!(written(&sets, other), shorter);
+        sets.release(other);
+        assert_eq!((sets.len(), sets.tails.len(), sets.sets.memory()), (0, 0, 0));
+    }
+
+    #[test]
+    fn attributes_out_of_order_keep_their_order() {
+        let mut sets = AttributeSets::new();
+        let whole = [&COMMUNITY[..], &NEXT_HOP, &ORIGIN].concat();
+        let number = sets.intern(&given(&whole, true));
+        assert_eq!(written(&sets, number), whole);
+    }
+
+    #[test]
+    fn next_hops_of_other_families_stay_without_their_nlri() {
+        let mut sets = AttributeSets::new();
+        let mut value = vec![0, 2, 1, 16];
+        value.extend([0x20; 16]);
+        value.extend([0, 8, 0x2a]);
+        let reach = MpReach::parse(&value, &bgp::Negotiated::default(), 0).unwrap();
+        let attribute = [&[0x90, 14, 0, value.len() as u8][..], &value].concat();
+        let whole = [&attribute[..], &ORIGIN].concat();
+        let number = sets.intern(&Given { reach: Some(reach), ..given(&whole, true) });
+        let expected = [&[0x80, 14, 17, 16][..], &[0x20; 16], &ORIGIN].concat();
+        assert_eq!(written(&sets, number), expected);
+        let without = sets.intern(&given(&whole, true));
+        assert_eq!(written(&sets, without), ORIGIN);
+    }
+
+    #[test]
+    fn two_octets_become_four_and_what_was_handed_on_is_put_together() {
+        let mut sets = AttributeSets::new();
+        let path = [0x40, 2, 8, 2, 3, 0, 10, 0x5b, 0xa0, 0x5b, 0xa0];
+        let newer = [0xc0, 17, 10, 2, 2, 0, 3, 0, 1, 0, 3, 0, 2];
+        let aggregator = [0xc0, 7, 6, 0x5b, 0xa0, 192, 0, 2, 9];
+        let newer_aggregator = [0xc0, 18, 8, 0, 3, 0, 2, 192, 0, 2, 9];
+        let whole = [&path[..], &aggregator, &newer, &newer_aggregator].concat();
+        let number = sets.intern(&given(&whole, false));
+        let expected = [
+            &[0x40, 2, 16, 2, 1, 0, 0, 0, 10, 2, 2, 0, 3, 0, 1, 0, 3, 0, 2][..],
+            &[0xc0, 7, 8, 0, 3, 0, 2, 192, 0, 2, 9],
+        ];
+        assert_eq!(written(&sets, number), expected.concat());
+    }
+}

@@ -1,0 +1,343 @@
+//! What UPDATEs and ends of sessions do to routes.
+
+use base::Time;
+use bgp::attribute::{MpReach, MpUnreach, code};
+use bgp::nlri::{Prefixes, Routes};
+use bgp::update::Update;
+use bgp::{Family, Negotiated};
+
+use super::Rib;
+use super::announcements::Announcement;
+use super::attributes::Given;
+use super::peer::Peer;
+use super::table::Table;
+use crate::{PeeringId, Reason};
+
+/// What an UPDATE says of routes, by family.
+struct Parts<'a> {
+    reach: Option<MpReach<'a>>,
+    unreach: Option<MpUnreach<'a>>,
+}
+
+impl<'a> Parts<'a> {
+    fn new(update: &Update<'a>, negotiated: &Negotiated) -> Self {
+        let mut parts = Self { reach: None, unreach: None };
+        for raw in update.attributes().map_while(|raw| raw.ok()) {
+            match raw.code {
+                code::MP_REACH_NLRI if parts.reach.is_none() => {
+                    parts.reach = MpReach::parse(raw.value, negotiated, 0).ok();
+                }
+                code::MP_UNREACH_NLRI if parts.unreach.is_none() => {
+                    parts.unreach = MpUnreach::parse(raw.value, negotiated, 0).ok();
+                }
+                _ => {}
+            }
+        }
+        parts
+    }
+}
+
+/// Routes of one family in an UPDATE.
+#[derive(Clone, Copy)]
+struct Field<'a> {
+    family: Family,
+    add_path: bool,
+    bytes: &'a [u8],
+}
+
+impl<'a> Field<'a> {
+    fn of(family: Family, bytes: &'a [u8], negotiated: &Negotiated) -> Self {
+        Self { family, add_path: negotiated.add_path.contains(family), bytes }
+    }
+
+    const fn prefixes(&self) -> Prefixes<'a> {
+        Prefixes::new(self.bytes, self.family.afi, self.add_path)
+    }
+
+    const fn routes(&self) -> Routes<'a> {
+        Routes::new(self.bytes, self.family, self.add_path)
+    }
+}
+
+impl Rib {
+    fn table_of(&mut self, family: Family, add_path: bool) -> usize {
+        let same = |table: &Table| table.family == family && table.add_path == add_path;
+        self.tables.iter().position(same).unwrap_or_else(|| {
+            self.tables.push(Table::new(family, add_path));
+            self.tables.len() - 1
+        })
+    }
+
+    /// An UPDATE of the neighbour.
+    pub(super) fn update(&mut self, peer: &mut Peer, time: Time, body: &[u8]) {
+        self.counts.updates += 1;
+        let negotiated = peer.peering.from_peer;
+        let Ok(update) = Update::parse(body) else {
+            self.counts.ignored += 1;
+            return;
+        };
+        if let Some(family) = update.end_of_rib() {
+            self.end_of_rib(peer, family);
+            return;
+        }
+        let Parts { reach, unreach } = Parts::new(&update, &negotiated);
+        let plain = |bytes| Field::of(Family::IPV4_UNICAST, bytes, &negotiated);
+        self.withdraw(peer, plain(update.withdrawn));
+        if let Some(unreach) = unreach {
+            self.withdraw(peer, Field::of(unreach.family, unreach.nlri, &negotiated));
+        }
+        let mut given = Given {
+            attributes: update.attributes,
+            four_octet_as: negotiated.four_octet_as,
+            reach: None,
+            nlri: None,
+        };
+        self.announce(peer, time, plain(update.announced), &given);
+        if let Some(reach) = reach {
+            given.reach = Some(reach);
+            let field = Field::of(reach.family, reach.nlri, &negotiated);
+            self.announce(peer, time, field, &given);
+        }
+    }
+
+    fn announce(&mut self, peer: &mut Peer, time: Time, field: Field<'_>, given: &Given<'_>) {
+        if field.bytes.is_empty() {
+            return;
+        }
+        let at = self.table_of(field.family, field.add_path);
+        if !self.tables[at].has_prefixes() {
+            self.announce_others(peer, time, field, given);
+            return;
+        }
+        let id = peer.peering.id;
+        let (number, set) = self.announcement(peer, at, time, given, field.bytes.len());
+        let of = peer.table(at);
+        let (mut hint, mut taken) = (of.hint, 0);
+        for nlri in field.prefixes().map_while(|nlri| nlri.ok()) {
+            let table = &mut self.tables[at];
+            let Some(prefix) = table.intern(&nlri, hint) else { break };
+            hint = prefix + 1;
+            let old = of.routes.set(prefix, number);
+            match old {
+                Some(old) if old == number => continue,
+                Some(_) => {}
+                None => table.hold(prefix),
+            }
+            taken += 1;
+            if old.is_some() || self.snapshot.is_some() {
+                self.replaced(at, prefix, id, old);
+            }
+        }
+        of.hint = hint;
+        self.counts.announced += u64::from(taken);
+        self.settle(number, set, taken);
+        peer.last = number;
+    }
+
+    /// An announcement for at most `routes` routes: the last one, if that says the same.
+    fn announcement(
+        &mut self,
+        peer: &mut Peer,
+        at: usize,
+        time: Time,
+        given: &Given<'_>,
+        routes: usize,
+    ) -> (u32, u32) {
+        let set = self.attributes.intern(given);
+        let announcement = Announcement::new(set, time, peer.table(at).generation);
+        if self.announcements.may_take(peer.last, announcement, routes) {
+            return (peer.last, set);
+        }
+        self.attributes.hold(set);
+        (self.announcements.add(announcement), set)
+    }
+
+    /// `routes` have announcement `number` now.
+    fn settle(&mut self, number: u32, set: u32, routes: u16) {
+        self.announcements.hold(number, routes);
+        if self.announcements.remove_unused(number) {
+            self.attributes.release(set);
+        }
+    }
+
+    fn announce_others(
+        &mut self,
+        peer: &mut Peer,
+        time: Time,
+        field: Field<'_>,
+        given: &Given<'_>,
+    ) {
+        let at = self.table_of(field.family, field.add_path);
+        for route in field.routes().map_while(|route| route.ok()) {
+            let Some((key, whole)) = self.tables[at].intern_other(route.path_id, route.bytes)
+            else {
+                return;
+            };
+            let given = Given { nlri: (!whole).then_some(route.bytes), ..*given };
+            let (number, set) = self.announcement(peer, at, time, &given, 1);
+            let old = peer.table(at).routes.set(key, number);
+            let new = old != Some(number);
+            if old.is_none() {
+                self.tables[at].hold(key);
+            }
+            if new {
+                self.replaced(at, key, peer.peering.id, old);
+            }
+            self.counts.announced += u64::from(new);
+            self.settle(number, set, u16::from(new));
+            peer.last = number;
+        }
+    }
+
+    fn withdraw(&mut self, peer: &mut Peer, field: Field<'_>) {
+        if field.bytes.is_empty() {
+            return;
+        }
+        let at = self.table_of(field.family, field.add_path);
+        if self.tables[at].has_prefixes() {
+            for nlri in field.prefixes().map_while(|nlri| nlri.ok()) {
+                let hint = peer.table(at).hint;
+                if let Some(number) = self.tables[at].find(&nlri, hint) {
+                    peer.table(at).hint = number + 1;
+                    self.take(peer, at, number);
+                }
+            }
+        } else {
+            for route in field.routes().map_while(|route| route.ok()) {
+                if let Some(number) = self.tables[at].find_other(route.path_id, route.bytes) {
+                    self.take(peer, at, number);
+                }
+            }
+        }
+    }
+
+    /// The route `number` of `peer` goes.
+    fn take(&mut self, peer: &mut Peer, at: usize, number: u32) {
+        let Some(old) = peer.table(at).routes.clear(number) else { return };
+        self.counts.withdrawn += 1;
+        self.replaced(at, number, peer.peering.id, Some(old));
+        self.free(at, number);
+    }
+
+    /// The announcement that a route had is no longer that.
+    fn replaced(&mut self, at: usize, number: u32, peering: PeeringId, old: Option<u32>) {
+        if let Some(snapshot) = &mut self.snapshot {
+            if snapshot.keep(at, number, peering, old) {
+                return;
+            }
+        }
+        if let Some(old) = old {
+            self.release(old);
+        }
+    }
+
+    /// One route less has an announcement.
+    pub(super) fn release(&mut self, announcement: u32) {
+        if let Some(set) = self.announcements.release(announcement) {
+            self.attributes.release(set);
+        }
+    }
+
+    /// One route less has a prefix.
+    fn free(&mut self, at: usize, number: u32) {
+        if self.tables[at].release(number) {
+            match &mut self.snapshot {
+                Some(snapshot) => snapshot.unused.push((at, number)),
+                None => self.tables[at].remove_unused(number),
+            }
+        }
+    }
+
+    /// All routes of `peer` in a table go.
+    fn clear(&mut self, peer: &mut Peer, at: usize) {
+        let of = peer.table(at);
+        of.stale_until = None;
+        let routes = std::mem::take(&mut of.routes);
+        for (number, _) in routes.iter() {
+            self.free(at, number);
+        }
+        self.counts.withdrawn += routes.len() as u64;
+        let unwanted = match &mut self.snapshot {
+            Some(snapshot) => snapshot.keep_all(at, peer.peering.id, routes),
+            None => Some(routes),
+        };
+        for (_, announcement) in unwanted.iter().flat_map(|routes| routes.iter()) {
+            self.release(announcement);
+        }
+    }
+
+    /// The stale routes of `peer` in a table go.
+    fn clear_stale(&mut self, peer: &mut Peer, at: usize) {
+        let of = peer.table(at);
+        if of.stale_until.take().is_none() {
+            return;
+        }
+        let generation = of.generation;
+        let stale = |announcement| self.announcements.get(announcement).generation != generation;
+        let numbers: Vec<u32> =
+            of.routes.iter().filter(|route| stale(route.1)).map(|route| route.0).collect();
+        for number in numbers {
+            self.take(peer, at, number);
+        }
+    }
+
+    fn end_of_rib(&mut self, peer: &mut Peer, family: Family) {
+        for at in 0..self.tables.len() {
+            if self.tables[at].family == family {
+                self.clear_stale(peer, at);
+            }
+        }
+    }
+
+    /// The session ended: routes go, or stay as stale ones for as long as was agreed.
+    pub(super) fn lost(&mut self, peer: &mut Peer, time: Time, why: Reason) {
+        for at in 0..peer.tables.len() {
+            let Some(until) = peer.stale_until(self.tables[at].family, time, why) else {
+                self.clear(peer, at);
+                continue;
+            };
+            // What was stale already is not kept for another time (RFC 4724 §4.2).
+            self.clear_stale(peer, at);
+            let of = peer.table(at);
+            of.generation = !of.generation;
+            of.stale_until = Some(until);
+            self.expect(until);
+        }
+    }
+
+    /// A session is established.
+    pub(super) fn restarted(&mut self, peer: &mut Peer, time: Time) {
+        for at in 0..peer.tables.len() {
+            if peer.table(at).stale_until.is_none() {
+                continue;
+            }
+            match peer.stale_again(self.tables[at].family, time) {
+                Some(until) => {
+                    peer.table(at).stale_until = Some(until);
+                    self.expect(until);
+                }
+                None => self.clear_stale(peer, at),
+            }
+        }
+    }
+
+    fn expect(&mut self, until: Time) {
+        self.deadline = Some(self.deadline.map_or(until, |deadline| deadline.min(until)));
+    }
+
+    /// Stale routes whose time is over go.
+    pub(super) fn expire(&mut self, now: Time) {
+        self.deadline = None;
+        for at in 0..self.peers.len() {
+            let Some(mut peer) = self.peers[at].take() else { continue };
+            for table in 0..peer.tables.len() {
+                match peer.table(table).stale_until {
+                    Some(until) if until <= now => self.clear_stale(&mut peer, table),
+                    Some(until) => self.expect(until),
+                    None => {}
+                }
+            }
+            self.peers[at] = Some(peer);
+        }
+    }
+}

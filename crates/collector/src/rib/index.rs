@@ -1,0 +1,138 @@
+//! An open-addressing index from hashes to dense numbers: four bytes a slot.
+
+/// Finds numbers by hash. What a number stands for is stored by the caller, who compares.
+///
+/// A slot holds the number and, in the bits that no number needs yet, bits of its hash, so that
+/// nearly every comparison is with what is looked for.
+#[derive(Debug)]
+pub(super) struct Index {
+    slots: Vec<u32>,
+    used: usize,
+    /// Bits of a slot that hold the number.
+    bits: u32,
+}
+
+const FREE: u32 = u32::MAX;
+/// Slots of an index that holds anything.
+const LEAST: usize = 16;
+
+/// Spreads `value` over all bits of the answer.
+pub(super) fn mix(value: u64) -> u64 {
+    let product = u128::from(value ^ 0x9e37_79b9_7f4a_7c15) * 0xd6e8_feb8_6659_fd93;
+    (product >> 64) as u64 ^ product as u64
+}
+
+impl Index {
+    /// Of nothing.
+    pub(super) const fn new() -> Self {
+        Self { slots: Vec::new(), used: 0, bits: 0 }
+    }
+
+    fn home(&self, hash: u64) -> usize {
+        ((hash >> 32) * self.slots.len() as u64 >> 32) as usize
+    }
+
+    fn number(&self, slot: u32) -> u32 {
+        slot & ((1 << self.bits) - 1)
+    }
+
+    fn slot(&self, hash: u64, number: u32) -> u32 {
+        (hash as u32) << self.bits | number
+    }
+
+    /// The number with `hash` for which `same` holds.
+    #[inline]
+    pub(super) fn find(&self, hash: u64, mut same: impl FnMut(u32) -> bool) -> Option<u32> {
+        if self.slots.is_empty() {
+            return None;
+        }
+        let tag = self.slot(hash, 0);
+        let mask = (1 << self.bits) - 1;
+        let mut at = self.home(hash);
+        loop {
+            let slot = self.slots[at];
+            if slot == FREE {
+                return None;
+            }
+            if slot & !mask == tag && same(slot & mask) {
+                return Some(slot & mask);
+            }
+            at += 1;
+            if at == self.slots.len() {
+                at = 0;
+            }
+        }
+    }
+
+    /// Whether `number` fits without [`Index::rebuild`].
+    pub(super) fn has_room_for(&self, number: u32) -> bool {
+        // At most 5/6 full: runs stay short, and one slot is always free.
+        (self.used + 1) * 6 <= self.slots.len() * 5 && u64::from(number) + 1 < 1 << self.bits
+    }
+
+    /// Adds `number`, for which there is room and which is not there.
+    pub(super) fn insert(&mut self, hash: u64, number: u32) {
+        let slot = self.slot(hash, number);
+        let mut at = self.home(hash);
+        while self.slots[at] != FREE {
+            at += 1;
+            if at == self.slots.len() {
+                at = 0;
+            }
+        }
+        self.slots[at] = slot;
+        self.used += 1;
+    }
+
+    /// Starts anew with room to grow; `all` are the numbers below `limit` with their hashes.
+    pub(super) fn rebuild(&mut self, limit: u32, all: impl Iterator<Item = (u64, u32)>) {
+        let size = (self.used * 5 / 3).max(LEAST);
+        // Room for twice as many numbers before the tags have to shrink.
+        self.bits = (34 - limit.leading_zeros()).clamp(8, 31);
+        self.slots = Vec::new();
+        self.slots.resize(size, FREE);
+        self.used = 0;
+        for (hash, number) in all {
+            self.insert(hash, number);
+        }
+    }
+
+    /// Takes `number` out; `hash_of` says the hash of any number that is in.
+    pub(super) fn remove(&mut self, hash: u64, number: u32, hash_of: impl Fn(u32) -> u64) {
+        let size = self.slots.len();
+        let wanted = self.slot(hash, number);
+        let mut at = self.home(hash);
+        while self.slots[at] != wanted {
+            if self.slots[at] == FREE {
+                return;
+            }
+            at = (at + 1) % size;
+        }
+        self.used -= 1;
+        // What follows in the run moves up, unless that would put it before its home.
+        let mut next = at;
+        loop {
+            next = (next + 1) % size;
+            let slot = self.slots[next];
+            if slot == FREE {
+                break;
+            }
+            let home = self.home(hash_of(self.number(slot)));
+            if (next + size - home) % size >= (next + size - at) % size {
+                self.slots[at] = slot;
+                at = next;
+            }
+        }
+        self.slots[at] = FREE;
+    }
+
+    /// Bytes allocated.
+    pub(super) fn memory(&self) -> usize {
+        self.slots.capacity() * size_of::<u32>()
+    }
+
+    /// Whether so few slots are used that a rebuild would give memory back.
+    pub(super) fn is_sparse(&self) -> bool {
+        self.slots.len() > 4096 && self.used * 4 < self.slots.len()
+    }
+}

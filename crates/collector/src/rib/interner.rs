@@ -1,0 +1,325 @@
+//! Byte strings, each kept once, numbered and counted: attribute sets, and keys of any length.
+
+use std::hash::Hasher;
+
+use rustc_hash::FxHasher;
+
+use super::index::{Index, mix};
+
+/// Distinct byte strings of at most 65,535 octets. They lie in chunks; what is given back is
+/// garbage until the emptiest chunk is evacuated, so that memory follows what is in use.
+#[derive(Debug)]
+pub(super) struct Interner {
+    chunks: Vec<Chunk>,
+    /// The chunk that is written to.
+    open: usize,
+    /// Chunks without anything.
+    spare: Vec<u32>,
+    entries: Vec<Entry>,
+    /// The first entry to use again; those that follow are in `place`.
+    free: u32,
+    held: usize,
+    index: Index,
+    live: usize,
+    garbage: usize,
+}
+
+/// Records: number of the string, its length, the string; padded to [`GRANULE`].
+#[derive(Debug, Default)]
+struct Chunk {
+    bytes: Vec<u8>,
+    live: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    /// Chunk and, in granules, the offset in it.
+    place: u32,
+    uses: u32,
+}
+
+const NONE: u32 = u32::MAX;
+/// Instead of uses: an entry that is free.
+const UNUSED: u32 = u32::MAX;
+const GRANULE: usize = 2;
+const CHUNK: usize = GRANULE << 16;
+const HEADER: usize = 6;
+/// Garbage that is not worth a move.
+const TOLERATED: usize = 4 * CHUNK;
+
+fn hash(bytes: &[u8]) -> u64 {
+    let mut hasher = FxHasher::default();
+    hasher.write(bytes);
+    mix(hasher.finish())
+}
+
+const fn size(length: usize) -> usize {
+    (HEADER + length).next_multiple_of(GRANULE)
+}
+
+impl Interner {
+    /// Of nothing.
+    pub(super) const fn new() -> Self {
+        Self {
+            chunks: Vec::new(),
+            open: 0,
+            spare: Vec::new(),
+            entries: Vec::new(),
+            free: NONE,
+            held: 0,
+            index: Index::new(),
+            live: 0,
+            garbage: 0,
+        }
+    }
+
+    fn record(&self, place: u32) -> &[u8] {
+        &self.chunks[(place >> 16) as usize].bytes[(place & 0xffff) as usize * GRANULE..]
+    }
+
+    /// The string that `number`, which is in use, stands for.
+    #[inline]
+    pub(super) fn get(&self, number: u32) -> &[u8] {
+        let record = self.record(self.entries[number as usize].place);
+        let length = usize::from(u16::from_le_bytes([record[4], record[5]]));
+        &record[HEADER..HEADER + length]
+    }
+
+    /// The number of `bytes`, if it has one.
+    pub(super) fn find(&self, bytes: &[u8]) -> Option<u32> {
+        self.index.find(hash(bytes), |number| self.get(number) == bytes)
+    }
+
+    /// The number of `bytes`, and whether it is new: then nothing uses it yet. What is beyond
+    /// 65,535 octets is cut.
+    pub(super) fn intern(&mut self, bytes: &[u8]) -> (u32, bool) {
+        let bytes = &bytes[..bytes.len().min(usize::from(u16::MAX))];
+        let hash = hash(bytes);
+        if let Some(number) = self.index.find(hash, |number| self.get(number) == bytes) {
+            return (number, false);
+        }
+        let number = if self.free == NONE { self.entries.len() as u32 } else { self.free };
+        if !self.index.has_room_for(number) {
+            self.rebuild();
+        }
+        let place = self.write(number, bytes);
+        let entry = Entry { place, uses: 0 };
+        if number == self.free {
+            self.free = self.entries[number as usize].place;
+            self.entries[number as usize] = entry;
+        } else {
+            super::push(&mut self.entries, entry);
+        }
+        self.index.insert(hash, number);
+        self.held += 1;
+        (number, true)
+    }
+
+    fn rebuild(&mut self) {
+        let mut index = std::mem::replace(&mut self.index, Index::new());
+        let all = 0..self.entries.len() as u32;
+        let used = all.filter(|number| self.entries[*number as usize].uses != UNUSED);
+        let hashes = used.map(|number| (hash(self.get(number)), number));
+        index.rebuild(self.entries.len() as u32 + 1, hashes);
+        self.index = index;
+    }
+
+    fn write(&mut self, number: u32, bytes: &[u8]) -> u32 {
+        let size = size(bytes.len());
+        if self.chunks.get(self.open).is_none_or(|chunk| chunk.bytes.len() + size > CHUNK) {
+            self.open = match self.spare.pop() {
+                Some(chunk) => chunk as usize,
+                None => {
+                    self.chunks.push(Chunk::default());
+                    self.chunks.len() - 1
+                }
+            };
+        }
+        let chunk = &mut self.chunks[self.open];
+        let at = chunk.bytes.len();
+        chunk.bytes.extend_from_slice(&number.to_le_bytes());
+        chunk.bytes.extend_from_slice(&(bytes.len() as u16).to_le_bytes());
+        chunk.bytes.extend_from_slice(bytes);
+        chunk.bytes.resize(at + size, 0);
+        chunk.live += size;
+        self.live += size;
+        (self.open as u32) << 16 | (at / GRANULE) as u32
+    }
+
+    /// One use more of `number`.
+    #[inline]
+    pub(super) fn hold(&mut self, number: u32) {
+        self.entries[number as usize].uses += 1;
+    }
+
+    /// One use less of `number`: `true` if it was the last. The string stays until
+    /// [`Interner::remove_unused`].
+    #[inline]
+    pub(super) fn release(&mut self, number: u32) -> bool {
+        let uses = &mut self.entries[number as usize].uses;
+        *uses -= 1;
+        *uses == 0
+    }
+
+    /// Gives `number` back, if nothing uses it.
+    pub(super) fn remove_unused(&mut self, number: u32) {
+        // A number may be gone with all others already.
+        let Some(&Entry { place, uses: 0 }) = self.entries.get(number as usize) else { return };
+        let bytes = self.get(number);
+        let (hash_of_it, size) = (hash(bytes), size(bytes.len()));
+        let mut index = std::mem::replace(&mut self.index, Index::new());
+        index.remove(hash_of_it, number, |other| hash(self.get(other)));
+        self.index = index;
+        self.entries[number as usize] = Entry { place: self.free, uses: UNUSED };
+        self.free = number;
+        self.held -= 1;
+        if self.held == 0 {
+            *self = Self::new();
+            return;
+        }
+        self.live -= size;
+        self.garbage += size;
+        self.chunks[(place >> 16) as usize].live -= size;
+        while self.garbage > TOLERATED.max(self.live / 4) {
+            self.evacuate();
+        }
+        if self.index.is_sparse() {
+            self.rebuild();
+        }
+    }
+
+    /// Empties the chunk with the least in it.
+    fn evacuate(&mut self) {
+        let full = self
+            .chunks
+            .iter()
+            .enumerate()
+            .filter(|(at, chunk)| *at != self.open && !chunk.bytes.is_empty());
+        let Some((victim, _)) = full.min_by_key(|(_, chunk)| chunk.live) else {
+            self.garbage = 0;
+            return;
+        };
+        let bytes = std::mem::take(&mut self.chunks[victim].bytes);
+        let live = std::mem::take(&mut self.chunks[victim].live);
+        self.live -= live;
+        self.garbage = self.garbage.saturating_sub(bytes.len() - live);
+        let mut at = 0;
+        while let Some(header) = bytes[at..].first_chunk::<HEADER>() {
+            let number = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
+            let length = usize::from(u16::from_le_bytes([header[4], header[5]]));
+            let place = (victim as u32) << 16 | (at / GRANULE) as u32;
+            let entry = self.entries[number as usize];
+            if entry.uses != UNUSED && entry.place == place {
+                let start = at + HEADER;
+                let moved = self.write(number, &bytes[start..start + length]);
+                self.entries[number as usize].place = moved;
+            }
+            at += size(length);
+        }
+        self.spare.push(victim as u32);
+    }
+
+    /// All strings and their numbers.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &[u8])> {
+        let all = 0..self.entries.len() as u32;
+        let used = all.filter(|number| self.entries[*number as usize].uses != UNUSED);
+        used.map(|number| (number, self.get(number)))
+    }
+
+    /// Whether `number` stands for a string.
+    pub(super) fn holds(&self, number: u32) -> bool {
+        self.entries.get(number as usize).is_some_and(|entry| entry.uses != UNUSED)
+    }
+
+    /// How many strings there are.
+    pub(super) const fn len(&self) -> usize {
+        self.held
+    }
+
+    /// Bytes allocated.
+    pub(super) fn memory(&self) -> usize {
+        let chunks: usize = self.chunks.iter().map(|chunk| chunk.bytes.capacity()).sum();
+        let tables = self.chunks.capacity() * size_of::<Chunk>()
+            + self.spare.capacity() * size_of::<u32>()
+            + self.entries.capacity() * size_of::<Entry>();
+        chunks + tables + self.index.memory()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn text(number: u16) -> Vec<u8> {
+        vec![number as u8; usize::from(number) * 37 % 3000]
+            .into_iter()
+            .chain(number.to_be_bytes())
+            .collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+        #[test]
+        fn agrees_with_a_map(steps in prop::collection::vec((0_u8..5, 0_u16..900), 1..6000)) {
+            let mut interner = Interner::new();
+            let mut model = BTreeMap::<u16, (u32, u32)>::new();
+            for (kind, value) in steps {
+                if kind < 3 {
+                    let (number, new) = interner.intern(&text(value));
+                    interner.hold(number);
+                    prop_assert_eq!(new, !model.contains_key(&value));
+                    model.entry(value).or_insert((number, 0)).1 += 1;
+                } else if let Some((number, uses)) = model.get_mut(&value) {
+                    *uses -= 1;
+                    prop_assert_eq!(interner.release(*number), *uses == 0);
+                    if *uses == 0 {
+                        interner.remove_unused(*number);
+                        model.remove(&value);
+                    }
+                }
+                prop_assert_eq!(interner.len(), model.len());
+            }
+            for (value, (number, _)) in &model {
+                prop_assert_eq!(interner.find(&text(*value)), Some(*number));
+                prop_assert_eq!(interner.get(*number), &text(*value)[..]);
+            }
+            prop_assert_eq!(interner.iter().count(), model.len());
+        }
+    }
+
+    #[test]
+    fn memory_follows_what_is_in_use() {
+        let mut interner = Interner::new();
+        let mut numbers = Vec::new();
+        let mut highest = 0;
+        for round in 0..20_u32 {
+            for value in 0..20_000_u32 {
+                let (number, _) =
+                    interner.intern(&(round * 20_000 + value).to_be_bytes().repeat(12));
+                interner.hold(number);
+                numbers.push(number);
+            }
+            // Every seventh stays for another round.
+            for (at, number) in std::mem::take(&mut numbers).into_iter().enumerate() {
+                if at % 7 == 0 && at < 20_000 {
+                    numbers.push(number);
+                } else if interner.release(number) {
+                    interner.remove_unused(number);
+                }
+            }
+            highest = highest.max(interner.memory());
+        }
+        assert!(highest < 4 << 20, "{highest} bytes for 1.3 MB of strings");
+        numbers.sort_unstable();
+        for number in numbers {
+            if interner.release(number) {
+                interner.remove_unused(number);
+            }
+        }
+        assert_eq!((interner.len(), interner.memory()), (0, 0));
+    }
+}

@@ -1,0 +1,185 @@
+//! Keys of one length, numbered densely: what prefixes are called inside.
+
+use super::index::{Index, mix};
+
+/// Distinct keys of `N` octets: length in bits, address, and path identifier where the table has
+/// them. Numbers that are given back are given out again.
+#[derive(Debug)]
+pub(super) struct Keys<const N: usize> {
+    keys: Vec<[u8; N]>,
+    /// Routes of each key over all peerings; once at the maximum, the key is never given back.
+    uses: Vec<u16>,
+    /// The first number to give out again; those that follow are in their keys.
+    free: u32,
+    live: usize,
+    index: Index,
+}
+
+const NONE: u32 = u32::MAX;
+/// In place of a length in bits: a number that is free.
+const UNUSED: u8 = 0xff;
+
+fn hash<const N: usize>(key: &[u8; N]) -> u64 {
+    let mut hash = 0;
+    for part in key.chunks(8) {
+        let mut bytes = [0; 8];
+        bytes[..part.len()].copy_from_slice(part);
+        hash = mix(hash ^ u64::from_le_bytes(bytes));
+    }
+    hash
+}
+
+impl<const N: usize> Keys<N> {
+    /// None.
+    pub(super) const fn new() -> Self {
+        let index = Index::new();
+        Self { keys: Vec::new(), uses: Vec::new(), free: NONE, live: 0, index }
+    }
+
+    /// The number of `key`; `hint` is tried first.
+    #[inline]
+    pub(super) fn find(&self, key: &[u8; N], hint: u32) -> Option<u32> {
+        if self.keys.get(hint as usize) == Some(key) {
+            return Some(hint);
+        }
+        self.index.find(hash(key), |number| self.keys[number as usize] == *key)
+    }
+
+    /// The number of `key`, a new one if it has none. `hint` is tried first.
+    #[inline]
+    pub(super) fn intern(&mut self, key: &[u8; N], hint: u32) -> u32 {
+        match self.find(key, hint) {
+            Some(number) => number,
+            None => self.add(key),
+        }
+    }
+
+    fn add(&mut self, key: &[u8; N]) -> u32 {
+        let number = if self.free == NONE { self.keys.len() as u32 } else { self.free };
+        if !self.index.has_room_for(number) {
+            self.rebuild();
+        }
+        if number == self.free {
+            let place = &mut self.keys[number as usize];
+            self.free = u32::from_le_bytes([place[1], place[2], place[3], place[4]]);
+            *place = *key;
+        } else {
+            super::push(&mut self.keys, *key);
+            super::push(&mut self.uses, 0);
+        }
+        self.index.insert(hash(key), number);
+        self.live += 1;
+        number
+    }
+
+    fn rebuild(&mut self) {
+        let limit = self.keys.len() as u32 + 1;
+        let used = self.keys.iter().enumerate().filter(|(_, key)| key[0] != UNUSED);
+        self.index.rebuild(limit, used.map(|(number, key)| (hash(key), number as u32)));
+    }
+
+    /// One more route has key `number`.
+    #[inline]
+    pub(super) fn hold(&mut self, number: u32) {
+        let uses = &mut self.uses[number as usize];
+        *uses = uses.saturating_add(1);
+    }
+
+    /// One route less has key `number`: `true` if that was the last.
+    #[inline]
+    pub(super) fn release(&mut self, number: u32) -> bool {
+        let uses = &mut self.uses[number as usize];
+        if *uses != u16::MAX {
+            *uses -= 1;
+        }
+        *uses == 0
+    }
+
+    /// Gives `number` back, if no route has it.
+    pub(super) fn remove_unused(&mut self, number: u32) {
+        let at = number as usize;
+        // A number may be gone with all others already.
+        let Some(&key) = self.keys.get(at) else { return };
+        if self.uses[at] > 0 || key[0] == UNUSED {
+            return;
+        }
+        let keys = &self.keys;
+        self.index.remove(hash(&key), number, |other| hash(&keys[other as usize]));
+        let place = &mut self.keys[at];
+        *place = [0; N];
+        place[0] = UNUSED;
+        place[1..5].copy_from_slice(&self.free.to_le_bytes());
+        self.free = number;
+        self.live -= 1;
+        if self.live == 0 {
+            *self = Self::new();
+        } else if self.index.is_sparse() {
+            self.rebuild();
+        }
+    }
+
+    /// The key that `number` stands for, if it stands for one.
+    pub(super) fn get(&self, number: u32) -> Option<&[u8; N]> {
+        self.keys.get(number as usize).filter(|key| key[0] != UNUSED)
+    }
+
+    /// All keys and their numbers, in the order of numbers.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &[u8; N])> {
+        let all = self.keys.iter().enumerate();
+        all.filter(|(_, key)| key[0] != UNUSED).map(|(number, key)| (number as u32, key))
+    }
+
+    /// How many there are.
+    pub(super) const fn len(&self) -> usize {
+        self.live
+    }
+
+    /// Bytes allocated.
+    pub(super) fn memory(&self) -> usize {
+        self.keys.capacity() * N + self.uses.capacity() * size_of::<u16>() + self.index.memory()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn key(number: u16) -> [u8; 5] {
+        let [a, b] = number.to_be_bytes();
+        [16, a, b, 0, 0]
+    }
+
+    proptest! {
+        #[test]
+        fn agree_with_a_map(steps in prop::collection::vec((any::<bool>(), 0_u16..600), 1..3000)) {
+            let mut keys = Keys::<5>::new();
+            let mut model = BTreeMap::<u16, (u32, u16)>::new();
+            for (add, value) in steps {
+                if add {
+                    let number = keys.intern(&key(value), u32::from(value));
+                    keys.hold(number);
+                    let known = model.entry(value).or_insert((number, 0));
+                    prop_assert_eq!(known.0, number);
+                    known.1 += 1;
+                } else if let Some((number, uses)) = model.get_mut(&value) {
+                    *uses -= 1;
+                    prop_assert_eq!(keys.release(*number), *uses == 0);
+                    if *uses == 0 {
+                        keys.remove_unused(*number);
+                        model.remove(&value);
+                    }
+                }
+                prop_assert_eq!(keys.len(), model.len());
+            }
+            for value in 0..600 {
+                let found = keys.find(&key(value), 0);
+                prop_assert_eq!(found, model.get(&value).map(|known| known.0));
+            }
+            prop_assert_eq!(keys.iter().count(), model.len());
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! The routes of one peering in one table: from numbers of prefixes to announcements.
+
+/// A sparse array from prefix numbers to announcements, in pages of 256.
+///
+/// Prefixes that were announced together have neighbouring numbers, so a page knows few
+/// announcements: it names each by one octet as long as that pays.
+#[derive(Debug, Default)]
+pub(super) struct Routes {
+    groups: Vec<Option<Box<Group>>>,
+    count: usize,
+}
+
+const PAGE: usize = 256;
+const PAGES: usize = 64;
+
+#[derive(Debug)]
+struct Group {
+    pages: [Page; PAGES],
+    count: usize,
+}
+
+/// Nothing, or a header word (kind, and routes in use) and then, by kind:
+/// few: pairs of slot and announcement; coded: 64 words of four codes each (0 for none), and the
+/// announcements that codes from 1 on stand for; plain: 256 announcements.
+#[derive(Debug, Default)]
+struct Page(Vec<u32>);
+
+const FEW: u32 = 0;
+const CODED: u32 = 1;
+const PLAIN: u32 = 2;
+const NONE: u32 = u32::MAX;
+/// Most pairs of a page of few.
+const PAIRS: usize = 32;
+/// Where the announcements of a coded page begin.
+const CODES: usize = 1 + PAGE / 4;
+/// Most announcements of a coded page: above, a plain one is as small.
+const CODED_MAX: usize = 190;
+
+impl Page {
+    fn kind(&self) -> u32 {
+        self.0[0] & 3
+    }
+
+    fn code(&self, slot: usize) -> usize {
+        (self.0[1 + slot / 4] >> (slot % 4 * 8) & 0xff) as usize
+    }
+
+    fn set_code(&mut self, slot: usize, code: usize) {
+        let (word, shift) = (&mut self.0[1 + slot / 4], slot % 4 * 8);
+        *word = *word & !(0xff << shift) | (code as u32) << shift;
+    }
+
+    #[inline]
+    fn get(&self, slot: usize) -> Option<u32> {
+        if self.0.is_empty() {
+            return None;
+        }
+        match self.kind() {
+            FEW => self.pair(slot).map(|at| self.0[at + 1]),
+            CODED => match self.code(slot) {
+                0 => None,
+                code => Some(self.0[CODES + code - 1]),
+            },
+            _ => Some(self.0[1 + slot]).filter(|announcement| *announcement != NONE),
+        }
+    }
+
+    fn pair(&self, slot: usize) -> Option<usize> {
+        let at = self.0[1..].chunks(2).position(|pair| pair[0] == slot as u32)?;
+        Some(1 + at * 2)
+    }
+
+    #[inline]
+    fn set(&mut self, slot: usize, announcement: u32) -> Option<u32> {
+        if self.0.is_empty() {
+            self.0.reserve_exact(1 + 2 * 4);
+            self.0.push(FEW);
+        }
+        let old = match self.kind() {
+            FEW => self.set_pair(slot, announcement),
+            CODED => self.set_coded(slot, announcement),
+            _ => Some(std::mem::replace(&mut self.0[1 + slot], announcement)),
+        };
+        let old = old.filter(|old| *old != NONE);
+        if old.is_none() {
+            self.0[0] += 4;
+        }
+        old
+    }
+
+    fn set_pair(&mut self, slot: usize, announcement: u32) -> Option<u32> {
+        if let Some(at) = self.pair(slot) {
+            return Some(std::mem::replace(&mut self.0[at + 1], announcement));
+        }
+        if self.0.len() == 1 + PAIRS * 2 {
+            self.encode();
+            return self.set_coded(slot, announcement);
+        }
+        if self.0.len() == self.0.capacity() {
+            self.0.reserve_exact(2 * 8);
+        }
+        self.0.extend_from_slice(&[slot as u32, announcement]);
+        None
+    }
+
+    /// The announcements that are set, by slot.
+    fn values(&self) -> impl Iterator<Item = (usize, u32)> {
+        (0..PAGE).filter_map(|slot| Some((slot, self.get(slot)?)))
+    }
+
+    /// Makes it a coded page without garbage, or a plain one if too much is different.
+    fn encode(&mut self) {
+        let mut distinct: Vec<u32> = self.values().map(|(_, value)| value).collect();
+        distinct.sort_unstable();
+        distinct.dedup();
+        let mut page = Vec::new();
+        if distinct.len() > CODED_MAX - CODED_MAX / 5 {
+            page.reserve_exact(1 + PAGE);
+            page.push(self.0[0] & !3 | PLAIN);
+            page.resize(1 + PAGE, NONE);
+            for (slot, value) in self.values() {
+                page[1 + slot] = value;
+            }
+            self.0 = page;
+            return;
+        }
+        page.reserve_exact(CODES + distinct.len() + 8);
+        page.push(self.0[0] & !3 | CODED);
+        page.resize(CODES, 0);
+        page.extend_from_slice(&distinct);
+        let mut coded = Self(page);
+        for (slot, value) in self.values() {
+            let code = distinct.binary_search(&value).map_or(0, |at| at + 1);
+            coded.set_code(slot, code);
+        }
+        *self = coded;
+    }
+
+    fn set_coded(&mut self, slot: usize, announcement: u32) -> Option<u32> {
+        // An announcement's prefixes come one after the other: it is the last code, or new here.
+        if self.0.len() == CODES || self.0.last() != Some(&announcement) {
+            if self.0.len() == CODES + CODED_MAX {
+                self.encode();
+                if self.kind() == PLAIN {
+                    return Some(std::mem::replace(&mut self.0[1 + slot], announcement));
+                }
+            }
+            if self.0.len() == self.0.capacity() {
+                self.0.reserve_exact(8);
+            }
+            self.0.push(announcement);
+        }
+        let old = self.get(slot);
+        self.set_code(slot, self.0.len() - CODES);
+        old
+    }
+
+    fn clear(&mut self, slot: usize) -> Option<u32> {
+        let old = self.get(slot)?;
+        match self.kind() {
+            FEW => {
+                if let Some(at) = self.pair(slot) {
+                    let last = self.0.len() - 2;
+                    self.0.swap(at, last);
+                    self.0.swap(at + 1, last + 1);
+                    self.0.truncate(last);
+                }
+            }
+            CODED => self.set_code(slot, 0),
+            _ => self.0[1 + slot] = NONE,
+        }
+        self.0[0] -= 4;
+        if self.0[0] >> 2 == 0 {
+            self.0 = Vec::new();
+        }
+        Some(old)
+    }
+}
+
+impl Routes {
+    fn page(&self, number: u32) -> Option<&Page> {
+        let group = self.groups.get(number as usize / (PAGE * PAGES))?.as_deref()?;
+        Some(&group.pages[number as usize / PAGE % PAGES])
+    }
+
+    /// The announcement of prefix `number`.
+    #[inline]
+    pub(super) fn get(&self, number: u32) -> Option<u32> {
+        self.page(number)?.get(number as usize % PAGE)
+    }
+
+    /// Whether there are routes in the page of prefix `number`.
+    pub(super) fn has_page(&self, number: u32) -> bool {
+        self.page(number).is_some_and(|page| !page.0.is_empty())
+    }
+
+    /// Says that `announcement` is that of prefix `number`; answers with the one before.
+    #[inline]
+    pub(super) fn set(&mut self, number: u32, announcement: u32) -> Option<u32> {
+        let at = number as usize / (PAGE * PAGES);
+        if at >= self.groups.len() {
+            self.groups.reserve_exact(at + 1 - self.groups.len());
+            self.groups.resize_with(at + 1, || None);
+        }
+        let group = self.groups[at].get_or_insert_with(|| {
+            Box::new(Group { pages: std::array::from_fn(|_| Page::default()), count: 0 })
+        });
+        let page = &mut group.pages[number as usize / PAGE % PAGES];
+        let old = page.set(number as usize % PAGE, announcement);
+        if old.is_none() {
+            group.count += 1;
+            self.count += 1;
+        }
+        old
+    }
+
+    /// Takes prefix `number` out; answers with its announcement.
+    pub(super) fn clear(&mut self, number: u32) -> Option<u32> {
+        let place = self.groups.get_mut(number as usize / (PAGE * PAGES))?;
+        let group = place.as_deref_mut()?;
+        let old = group.pages[number as usize / PAGE % PAGES].clear(number as usize % PAGE)?;
+        group.count -= 1;
+        if group.count == 0 {
+            *place = None;
+        }
+        self.count -= 1;
+        Some(old)
+    }
+
+    /// Prefixes and announcements, in the order of numbers.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, u32)> {
+        let groups = self.groups.iter().enumerate();
+        let pages = groups.flat_map(|(at, group)| {
+            let pages = group.iter().flat_map(|group| group.pages.iter().enumerate());
+            pages.map(move |(page, content)| ((at * PAGES + page) * PAGE, content))
+        });
+        let full = pages.filter(|(_, page)| !page.0.is_empty());
+        full.flat_map(|(first, page)| {
+            page.values().map(move |(slot, value)| ((first + slot) as u32, value))
+        })
+    }
+
+    /// How many routes there are.
+    pub(super) const fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Bytes allocated.
+    pub(super) fn memory(&self) -> usize {
+        let groups = self.groups.iter().flatten();
+        let pages = groups.flat_map(|group| &group.pages);
+        let words: usize = pages.map(|page| page.0.capacity()).sum();
+        words * size_of::<u32>()
+            + self.groups.capacity() * size_of::<Option<Box<Group>>>()
+            + self.groups.iter().flatten().count() * size_of::<Group>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn agree_with_a_map(
+            spread in prop::sample::select(vec![40_u32, 300, 1000, 100_000]),
+            steps in prop::collection::vec((0_u8..5, any::<u32>(), any::<u16>()), 1..3000),
+        ) {
+            let mut routes = Routes::default();
+            let mut model = BTreeMap::new();
+            for (kind, number, announcement) in steps {
+                let number = number % spread;
+                if kind == 0 {
+                    prop_assert_eq!(routes.clear(number), model.remove(&number));
+                } else {
+                    let value = u32::from(announcement) >> (kind * 3);
+                    prop_assert_eq!(routes.set(number, value), model.insert(number, value));
+                }
+                prop_assert_eq!(routes.get(number), model.get(&number).copied());
+                prop_assert_eq!(routes.len(), model.len());
+            }
+            prop_assert!(routes.iter().eq(model.iter().map(|(number, value)| (*number, *value))));
+            for number in model.into_keys() {
+                routes.clear(number);
+            }
+            prop_assert_eq!((routes.len(), routes.iter().count()), (0, 0));
+        }
+    }
+}

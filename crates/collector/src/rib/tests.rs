@@ -1,0 +1,296 @@
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+
+use bgp::mrt;
+use bgp::nlri::{self, Nlri};
+use bgp::{Asn, MARKER, Message, Negotiated, Prefix};
+use proptest::prelude::*;
+
+use super::*;
+use crate::{Gap, GapCause, MirrorId};
+
+mod restarts;
+
+/// A peering; even ones send no path identifiers.
+pub(super) fn peering(number: u32) -> Peering {
+    let families = if number % 2 == 1 {
+        [Family::IPV4_UNICAST, Family::IPV6_UNICAST].into_iter().collect()
+    } else {
+        bgp::negotiated::Families::NONE
+    };
+    let negotiated =
+        Negotiated { four_octet_as: true, extended_message: false, add_path: families };
+    Peering {
+        id: PeeringId(number),
+        mirror: MirrorId(0),
+        peer: IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0000 + number)),
+        peer_as: Asn(65_000 + number),
+        peer_id: number,
+        local: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        local_as: Asn(64_512),
+        local_id: 1,
+        from_peer: negotiated,
+        from_local: negotiated,
+        certain: true,
+        session: 0,
+    }
+}
+
+pub(super) const fn at(milliseconds: u64) -> Time {
+    Time::from_nanos(1_500_000_000_000_000_000 + milliseconds * 1_000_000)
+}
+
+pub(super) fn message(kind: MessageType, body: &[u8]) -> Vec<u8> {
+    let mut bytes = MARKER.to_vec();
+    bytes.extend_from_slice(&(19 + body.len() as u16).to_be_bytes());
+    bytes.push(kind.0);
+    bytes.extend_from_slice(body);
+    bytes
+}
+
+fn field(bytes: &[u8]) -> Vec<u8> {
+    [&(bytes.len() as u16).to_be_bytes()[..], bytes].concat()
+}
+
+/// Attributes whose content is all in one number.
+fn attributes(number: u8) -> Vec<u8> {
+    let mut bytes = vec![0x40, 1, 1, 0, 0x40, 2, 6, 2, 1, 0, 0, 0xff, number];
+    bytes.extend([0x40, 3, 4, 192, 0, 2, 1]);
+    if number % 3 > 0 {
+        bytes.extend([0xc0, 8, 4, 0, 1, 0, number % 3]);
+    }
+    bytes
+}
+
+fn encoded(routes: &[Nlri]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    routes.iter().for_each(|route| nlri::encode(route, &mut bytes));
+    bytes
+}
+
+/// The body of an UPDATE; IPv6 routes go into `MP_REACH_NLRI` and `MP_UNREACH_NLRI`.
+pub(super) fn update(withdrawn: &[Nlri], announced: &[Nlri], number: u8) -> Vec<u8> {
+    let split = |routes: &[Nlri]| -> (Vec<Nlri>, Vec<Nlri>) {
+        routes.iter().partition(|route| matches!(route.prefix, Prefix::V4(..)))
+    };
+    let ((gone, gone6), (new, new6)) = (split(withdrawn), split(announced));
+    let mut all = Vec::new();
+    if !gone6.is_empty() {
+        let value = [&[0, 2, 1][..], &encoded(&gone6)].concat();
+        all.extend([0x90, 15]);
+        all.extend(field(&value));
+    }
+    if !announced.is_empty() {
+        all.extend(attributes(number));
+    }
+    if !new6.is_empty() {
+        let value = [&[0, 2, 1, 16][..], &[0x20; 16], &[0], &encoded(&new6)].concat();
+        all.extend([0x90, 14]);
+        all.extend(field(&value));
+    }
+    [field(&encoded(&gone)), field(&all), encoded(&new)].concat()
+}
+
+pub(super) fn send(rib: &mut Rib, peer: &Peering, time: Time, kind: MessageType, body: &[u8]) {
+    let bytes = message(kind, body);
+    let message = Message::split(&bytes).unwrap();
+    rib.event(peer, &Event::Message { time, from: Sender::Peer, message });
+}
+
+pub(super) fn state(rib: &mut Rib, peer: &Peering, time: Time, new: State, reason: Reason) {
+    let old = if new == State::Established { State::OpenConfirm } else { State::Established };
+    rib.event(peer, &Event::State { time, old, new, reason });
+}
+
+/// Peer, prefix and path to attributes and time in seconds.
+type Model = BTreeMap<(u32, Nlri), (u8, u32)>;
+
+/// What a file of table dump says, checked for its form on the way.
+fn read(bytes: &[u8]) -> Model {
+    let mut model = Model::new();
+    let mut peers = Vec::new();
+    let (mut rest, mut sequences, mut last) = (bytes, 0, None);
+    while !rest.is_empty() {
+        let length = u32::from_be_bytes(*rest[8..].first_chunk().unwrap()) as usize;
+        let (record, behind) = rest.split_at(mrt::HEADER + length);
+        let record = mrt::Record::of(record).unwrap();
+        rest = behind;
+        match record.parse().unwrap() {
+            mrt::Body::PeerIndexTable(table) => {
+                assert!(peers.is_empty());
+                peers = table.peers().map(|peer| peer.unwrap()).collect();
+            }
+            mrt::Body::Rib(rib) => {
+                assert_eq!(rib.sequence, sequences);
+                sequences += 1;
+                let mut prefixes = nlri::Prefixes::new(rib.nlri, rib.family.afi, false);
+                let prefix = prefixes.next().unwrap().unwrap().prefix;
+                let place = (rib.family, rib.add_path, prefix);
+                if let Some((family, add_path, before)) = last {
+                    let same = (family, add_path) == (rib.family, rib.add_path);
+                    assert!(!same || before < prefix, "out of order");
+                }
+                last = Some(place);
+                for entry in rib.entries() {
+                    let entry = entry.unwrap();
+                    let number = peers[usize::from(entry.peer)].id;
+                    let route = Nlri { path_id: entry.path_id, prefix };
+                    let set = entry.attributes[12];
+                    let old = model.insert((number, route), (set, entry.originated));
+                    assert_eq!(old, None, "written twice");
+                }
+            }
+            other => panic!("unexpected {other:?}"),
+        }
+    }
+    model
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Update { peer: u32, withdrawn: Vec<(u8, u8)>, announced: Vec<(u8, u8)>, set: u8 },
+    Lost(u32),
+    Begin,
+    Write(usize),
+}
+
+fn route(peer: u32, (number, kind): (u8, u8)) -> Nlri {
+    let path_id = (peer % 2 == 1).then_some(u32::from(kind % 3));
+    let prefix = if kind % 8 == 0 {
+        Prefix::V6(0x2001 << 112 | u128::from(number) << 80, 48)
+    } else {
+        Prefix::V4(u32::from(number) << 16 | 0x1000_0000, 16 + kind % 2 * 8)
+    };
+    Nlri { path_id, prefix }
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let some = || prop::collection::vec((any::<u8>(), any::<u8>()), 0..6);
+    let step = prop_oneof![
+        20 => (0_u32..6, some(), some(), any::<u8>()).prop_map(
+            |(peer, withdrawn, announced, set)| Step::Update { peer, withdrawn, announced, set }
+        ),
+        1 => (0_u32..6).prop_map(Step::Lost),
+        2 => Just(Step::Begin),
+        6 => (0_usize..900).prop_map(Step::Write),
+    ];
+    prop::collection::vec(step, 1..400)
+}
+
+/// All routes, by a snapshot without interruption.
+fn dumped(rib: &mut Rib) -> Model {
+    let mut out = Vec::new();
+    assert!(rib.begin_snapshot(at(0), 1, b"all"));
+    assert!(rib.write_snapshot(usize::MAX, &mut out));
+    read(&out)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+    #[test]
+    fn routes_and_snapshots_agree_with_a_map(steps in steps()) {
+        let mut rib = Rib::new();
+        let mut model = Model::new();
+        let (mut expected, mut file) = (None, Vec::new());
+        for (number, step) in steps.into_iter().enumerate() {
+            let time = at(number as u64 * 700);
+            let seconds = (time.as_nanos() / 1_000_000_000) as u32;
+            match step {
+                Step::Update { peer, withdrawn, announced, set } => {
+                    let list = |routes: Vec<(u8, u8)>| -> Vec<Nlri> {
+                        routes.into_iter().map(|one| route(peer, one)).collect()
+                    };
+                    let (withdrawn, announced) = (list(withdrawn), list(announced));
+                    let body = update(&withdrawn, &announced, set);
+                    send(&mut rib, &peering(peer), time, MessageType::UPDATE, &body);
+                    for one in withdrawn {
+                        model.remove(&(peer, one));
+                    }
+                    for one in announced {
+                        model.insert((peer, one), (set, seconds));
+                    }
+                }
+                Step::Lost(peer) => {
+                    state(&mut rib, &peering(peer), time, State::Idle, Reason::Reset);
+                    model.retain(|key, _| key.0 != peer);
+                }
+                Step::Begin => {
+                    if rib.begin_snapshot(time, 1, b"") {
+                        prop_assert!(expected.is_none());
+                        expected = Some(model.clone());
+                    }
+                }
+                Step::Write(budget) => {
+                    if let Some(instant) = &expected {
+                        if rib.write_snapshot(budget, &mut file) {
+                            prop_assert_eq!(&read(&file), instant);
+                            (expected, file) = (None, Vec::new());
+                        }
+                    }
+                }
+            }
+            prop_assert_eq!(rib.len(), model.len());
+        }
+        rib.cancel_snapshot();
+        prop_assert_eq!(dumped(&mut rib), model);
+        for peer in 0..6 {
+            state(&mut rib, &peering(peer), at(1_000_000), State::Idle, Reason::Reset);
+        }
+        prop_assert_eq!((rib.len(), rib.prefixes(), rib.attribute_sets()), (0, 0, 0));
+        let memory = rib.memory();
+        prop_assert_eq!((memory.announcements, memory.snapshot), (0, 0));
+    }
+}
+
+#[test]
+fn equal_attributes_are_kept_once_for_all_peers() {
+    let mut rib = Rib::new();
+    let routes: Vec<Nlri> = (0..200)
+        .map(|number| Nlri { path_id: None, prefix: Prefix::V4(number << 8, 24) })
+        .collect();
+    for peer in [0, 2, 4] {
+        let body = update(&[], &routes, 7);
+        send(&mut rib, &peering(peer), at(5), MessageType::UPDATE, &body);
+    }
+    assert_eq!((rib.len(), rib.prefixes(), rib.attribute_sets()), (600, 200, 1));
+    assert_eq!(rib.len_of(PeeringId(2)), 200);
+    assert_eq!(rib.counts().announced, 600);
+}
+
+#[test]
+fn a_gap_makes_a_table_incomplete() {
+    let mut rib = Rib::new();
+    let peer = peering(0);
+    state(&mut rib, &peer, at(0), State::Established, Reason::Seen);
+    assert!(rib.peerings().all(|peer| peer.complete && peer.established));
+    let gap = |from| {
+        let (since, until, cause) = (at(1), at(2), GapCause::Mirror);
+        Event::Gap(Gap { since, until, from, cause, missing: 1, skipped: 0 })
+    };
+    rib.event(&peer, &gap(Sender::Local));
+    assert!(rib.peerings().all(|peer| peer.complete));
+    rib.event(&peer, &gap(Sender::Peer));
+    assert!(rib.peerings().all(|peer| !peer.complete));
+    state(&mut rib, &peer, at(3), State::Idle, Reason::Reset);
+    state(&mut rib, &peer, at(4), State::Established, Reason::Inferred);
+    assert!(rib.peerings().all(|peer| !peer.complete && peer.established));
+}
+
+/// What does not parse is ignored as far as it does not, without panic.
+#[test]
+fn torn_updates_do_no_harm() {
+    let routes: Vec<Nlri> = (0..20).map(|number| route(1, (number, number))).collect();
+    let body = update(&routes[..10], &routes[10..], 7);
+    for peer in [0, 1] {
+        for length in 0..body.len() {
+            let mut rib = Rib::new();
+            send(&mut rib, &peering(peer), at(0), MessageType::UPDATE, &body[..length]);
+            let mut flipped = body.clone();
+            flipped[length] ^= 0x55;
+            send(&mut rib, &peering(peer), at(1), MessageType::UPDATE, &flipped);
+            let mut out = Vec::new();
+            rib.begin_snapshot(at(2), 0, b"");
+            assert!(rib.write_snapshot(usize::MAX, &mut out));
+        }
+    }
+}
