@@ -10,6 +10,7 @@
 
 mod framing;
 mod half;
+mod history;
 mod store;
 mod table;
 #[cfg(test)]
@@ -57,6 +58,8 @@ pub struct Settings {
     pub embryonic: Span,
     /// Which of two overlapping segments wins.
     pub overlap: Overlap,
+    /// So many bytes that were handed out are kept, to notice a retransmission that differs.
+    pub history: Bytes,
 }
 
 impl Default for Settings {
@@ -72,6 +75,7 @@ impl Default for Settings {
             idle: Span::from_secs(24 * 3600),
             embryonic: Span::from_secs(60),
             overlap: Overlap::First,
+            history: Bytes::new(16 << 10),
         }
     }
 }
@@ -337,7 +341,8 @@ impl Reassembler {
             ends.swap(0, 1);
         }
         let connection = Connection { mirror: segment.mirror, ends, opener };
-        let number = self.table.insert(Flow::new(key, segment.time));
+        let number =
+            self.table.insert(Flow::new(key, segment.time, self.settings.history.count() as usize));
         self.statistics.connections += 1;
         receiver.opened(segment.time, ConnectionId(number), &connection);
         number

@@ -90,21 +90,23 @@ impl Recorder {
         mrt::write::bgp4mp(self.settings.microseconds)
     }
 
-    fn head(&mut self, peering: &Peering) -> &Head {
-        let kind = self.kind();
-        let index = peering.id.index();
+    /// Makes sure that there is a head of `peering` as it is. Its addresses never change.
+    #[inline]
+    fn prepare(&mut self, peering: &Peering) {
+        let systems = (peering.peer_as, peering.local_as);
+        let head = self.heads.get(peering.id.index()).and_then(Option::as_ref);
+        if head.is_none_or(|head| (head.session.peer_as, head.session.local_as) != systems) {
+            self.make(peering);
+        }
+    }
+
+    #[cold]
+    fn make(&mut self, peering: &Peering) {
+        let (index, kind) = (peering.id.index(), self.kind());
         if index >= self.heads.len() {
             self.heads.resize(index + 1, None);
         }
-        let head = &mut self.heads[index];
-        let is_current = head.is_some_and(|head| {
-            (head.session.peer_as, head.session.local_as) == (peering.peer_as, peering.local_as)
-                && (head.session.peer, head.session.local) == (peering.peer, peering.local)
-        });
-        if !is_current {
-            *head = None;
-        }
-        head.get_or_insert_with(|| Head::new(session(peering), kind))
+        self.heads[index] = Some(Head::new(session(peering), kind));
     }
 
     #[inline]
@@ -119,21 +121,23 @@ impl Recorder {
             local: from == Sender::Local,
             add_path: !negotiated.add_path.is_empty() && has_path_ids(message, negotiated),
         };
-        let microseconds = self.settings.microseconds;
+        self.prepare(peering);
+        let Some(head) = &self.heads[peering.id.index()] else { return };
         let which = usize::from(form.four_octet_as);
-        let head = self.head(peering);
-        let (mut bytes, length) = (head.bytes[which], head.length[which]);
+        let (length, start) = (head.length[which], self.bytes.len());
+        self.bytes.reserve(HEAD_MAX + message.bytes().len());
+        self.bytes.extend_from_slice(&head.bytes[which]);
         let nanos = time.as_nanos();
         let (seconds, nanos) = (nanos / 1_000_000_000, nanos % 1_000_000_000);
         let body = length - mrt::HEADER + message.bytes().len();
+        let bytes = &mut self.bytes[start..start + HEAD_MAX];
         bytes[..4].copy_from_slice(&(seconds as u32).to_be_bytes());
         bytes[6..8].copy_from_slice(&form.subtype().to_be_bytes());
         bytes[8..12].copy_from_slice(&(body as u32).to_be_bytes());
-        if microseconds {
+        if self.settings.microseconds {
             bytes[12..16].copy_from_slice(&(nanos as u32 / 1000).to_be_bytes());
         }
-        self.bytes.reserve(length + message.bytes().len());
-        self.bytes.extend_from_slice(&bytes[..length]);
+        self.bytes.truncate(start + length);
         self.bytes.extend_from_slice(message.bytes());
         self.records += 1;
         self.last = time;

@@ -3,6 +3,7 @@
 use base::Time;
 
 use super::framing::Framing;
+use super::history::History;
 use super::store::Store;
 use super::{Listener, Settings, Statistics};
 use crate::{Close, Receiver, Segment};
@@ -49,6 +50,7 @@ pub(super) struct Half {
     acknowledged: u64,
     store: Store,
     framing: Framing,
+    history: History,
     /// Behind the last byte that is known to have been sent.
     sent: u64,
     /// Position of the FIN.
@@ -61,7 +63,7 @@ pub(super) struct Half {
 }
 
 impl Half {
-    pub(super) const fn new() -> Self {
+    pub(super) const fn new(history: usize) -> Self {
         Self {
             stage: Stage::Unseen,
             next: 0,
@@ -70,6 +72,7 @@ impl Half {
             sent: 0,
             store: Store::new(),
             framing: Framing::aligned(Time::from_nanos(0)),
+            history: History::new(history),
             fin: None,
             reset: None,
             waiting: None,
@@ -104,7 +107,7 @@ impl Half {
 
     /// Bytes of memory that it holds.
     pub(super) const fn memory(&self) -> usize {
-        self.store.memory() + self.framing.memory()
+        self.store.memory() + self.framing.memory() + self.history.memory()
     }
 
     /// Position of a sequence number: the one nearest to what comes next.
@@ -130,14 +133,15 @@ impl Half {
     ) {
         self.initial = Some(initial);
         match self.stage {
-            Stage::Unseen => self.next = ORIGIN + u64::from(initial.wrapping_add(1)),
-            Stage::Settling { .. } => self.next = self.position(initial.wrapping_add(1)),
+            Stage::Unseen => self.jump(ORIGIN + u64::from(initial.wrapping_add(1))),
+            Stage::Settling { .. } => self.jump(self.position(initial.wrapping_add(1))),
             Stage::Running | Stage::Closed => return,
         }
         self.acknowledged = self.acknowledged.max(self.next);
         self.stage = Stage::Running;
         self.framing = Framing::aligned(time);
-        self.drain(time, to);
+        self.drain(Some(time), to);
+        self.waiting = self.is_behind().then_some(time);
     }
 
     /// The other end expects `sequence` next.
@@ -169,7 +173,7 @@ impl Half {
     ) {
         let plain = self.stage == Stage::Running && self.store.is_empty();
         if plain && sequence == self.next as u32 && segment.missing == 0 {
-            self.next += segment.payload.len() as u64;
+            self.pass(segment.payload);
             self.waiting = (self.acknowledged > self.next).then_some(segment.time);
             self.framing.data(segment.time, segment.payload, to);
             return;
@@ -181,7 +185,7 @@ impl Half {
             Stage::Closed => return,
             Stage::Unseen => {
                 self.stage = Stage::Settling { since: segment.time };
-                self.next = ORIGIN + u64::from(sequence);
+                self.jump(ORIGIN + u64::from(sequence));
                 self.acknowledged = self.next;
             }
             Stage::Running if !self.in_window(sequence, settings) => {
@@ -213,7 +217,9 @@ impl Half {
         if at < self.next && !settling {
             let old = (self.next - at).min(bytes.len() as u64);
             count.duplicate_bytes += old;
-            bytes = &bytes[old as usize..];
+            let (known, fresh) = bytes.split_at(old as usize);
+            count.conflicting_bytes += self.history.differing(at, known, self.next);
+            bytes = fresh;
             at += old;
         }
         if bytes.is_empty() {
@@ -230,7 +236,8 @@ impl Half {
             return;
         }
         if at <= self.next {
-            self.drain(segment.time, to);
+            self.drain(Some(segment.time), to);
+            self.waiting = self.is_behind().then_some(segment.time);
         } else if self.waiting.is_none() {
             self.waiting = Some(segment.time);
         }
@@ -239,14 +246,28 @@ impl Half {
         }
     }
 
-    /// Hands out what is in order now. `time` is when the byte came that the rest waited for.
-    fn drain<R: Receiver>(&mut self, time: Time, to: &mut Listener<'_, R>) {
+    /// `bytes` are the next ones in order.
+    #[inline]
+    fn pass(&mut self, bytes: &[u8]) {
+        self.history.push(self.next, bytes);
+        self.next += bytes.len() as u64;
+    }
+
+    /// What comes next is at `position`, whatever came before.
+    fn jump(&mut self, position: u64) {
+        self.next = position;
+        self.history.begin(position);
+    }
+
+    /// Hands out what is in order now. `awaited` is when the byte came that the rest waited for;
+    /// without one nothing held the pieces back but the collector, and each has its own time.
+    fn drain<R: Receiver>(&mut self, awaited: Option<Time>, to: &mut Listener<'_, R>) {
         while let Some(piece) = self.store.take(self.next) {
             let old = (self.next - piece.at).min(piece.bytes.len() as u64) as usize;
-            self.next += (piece.bytes.len() - old) as u64;
-            self.framing.data(time.max(piece.time), &piece.bytes[old..], to);
+            self.pass(&piece.bytes[old..]);
+            let time = awaited.map_or(piece.time, |awaited| awaited.max(piece.time));
+            self.framing.data(time, &piece.bytes[old..], to);
         }
-        self.waiting = self.is_behind().then_some(time);
     }
 
     /// Ends settling when enough has come, or time has passed.
@@ -261,21 +282,11 @@ impl Half {
     /// The stream begins with the first byte that came.
     fn begin<R: Receiver>(&mut self, since: Time, to: &mut Listener<'_, R>) {
         self.stage = Stage::Running;
-        self.next = self.store.first().unwrap_or(self.next);
+        self.jump(self.store.first().unwrap_or(self.next));
         self.acknowledged = self.acknowledged.max(self.next);
         self.framing = Framing::searching(since);
-        self.drain_lost(to);
+        self.drain(None, to);
         self.waiting = self.is_behind().then_some(since);
-    }
-
-    /// Hands out what follows `next`, each piece at its own time: nothing held it back but the
-    /// collector.
-    fn drain_lost<R: Receiver>(&mut self, to: &mut Listener<'_, R>) {
-        while let Some(piece) = self.store.take(self.next) {
-            let old = (self.next - piece.at).min(piece.bytes.len() as u64) as usize;
-            self.next += (piece.bytes.len() - old) as u64;
-            self.framing.data(piece.time, &piece.bytes[old..], to);
-        }
     }
 
     /// The first hole will not be filled any more.
@@ -291,9 +302,9 @@ impl Half {
             count.holes += 1;
             count.missing_bytes += missing;
             self.framing.hole(now, missing, self.acknowledged >= end, to);
-            self.next = end;
+            self.jump(end);
         }
-        self.drain_lost(to);
+        self.drain(None, to);
         self.waiting = self.is_behind().then_some(now);
     }
 
@@ -334,7 +345,8 @@ impl Half {
         count.holes += 1;
         count.missing_bytes += missing;
         self.framing.hole(segment.time, missing, false, to);
-        self.next += missing + bytes.len() as u64;
+        self.jump(self.next + missing);
+        self.pass(&bytes);
         (self.acknowledged, self.sent) = (self.next, self.next);
         (self.waiting, self.fin) = (None, None);
         self.framing.data(segment.time, &bytes, to);
@@ -344,7 +356,7 @@ impl Half {
     pub(super) fn finish(&mut self, time: Time, sequence: u32, settings: &Settings) {
         if matches!(self.stage, Stage::Unseen) {
             self.stage = Stage::Running;
-            self.next = ORIGIN + u64::from(sequence);
+            self.jump(ORIGIN + u64::from(sequence));
             self.acknowledged = self.next;
         }
         if self.is_closed() || !self.in_window(sequence, settings) {

@@ -66,10 +66,10 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    pub(super) const fn new(key: Key, time: Time) -> Self {
+    pub(super) const fn new(key: Key, time: Time, history: usize) -> Self {
         Self {
             key,
-            halves: [Half::new(), Half::new()],
+            halves: [Half::new(history), Half::new(history)],
             last: time,
             candidate: None,
             proven: false,

@@ -196,6 +196,22 @@ fn a_reset_counts_only_where_a_receiver_would_take_it() {
 }
 
 #[test]
+fn a_retransmission_that_differs_changes_nothing_and_is_counted() {
+    let sent = update(&[1, 2, 3], [1, 2, 3]);
+    let mut other = sent.clone();
+    other[40] ^= 1;
+    let (log, statistics) = run(&[
+        from_peer(0, 0, SYN, &[]),
+        from_peer(1, 1, ACK, &sent),
+        from_peer(2, 1, ACK, &sent),
+        from_peer(3, 1, ACK, &other),
+    ]);
+    assert_eq!(payloads(&log), [sent.clone()]);
+    assert_eq!(statistics.duplicate_bytes, 2 * sent.len() as u64);
+    assert_eq!(statistics.conflicting_bytes, 1);
+}
+
+#[test]
 fn a_flood_of_syns_stays_within_its_limits_and_spares_sessions() {
     let settings = Settings { connections: 100, ..Settings::default() };
     let mut reassembler = Reassembler::new(settings);
