@@ -58,7 +58,7 @@ pub enum Sender {
 }
 
 /// States of the finite state machine (RFC 4271 §8.2.2), numbered as in MRT (RFC 6396 §4.4.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the names are the RFC's")]
 pub enum State {
     Idle = 1,

@@ -31,6 +31,7 @@ pub mod frame;
 pub mod reassembly;
 pub mod rib;
 pub mod segment;
+pub mod session;
 pub mod stream;
 pub mod text;
 
