@@ -1,18 +1,38 @@
 //! Path attributes (RFC 4271 §5): their framing, and typed values.
 
 pub mod aggregator;
+pub mod aigp;
 pub mod as_path;
+pub mod attr_set;
+pub mod bgp_ls;
+pub mod bgpsec;
 pub mod community;
+pub mod extended_community;
+pub mod ipv6_extended_community;
 pub mod mp_reach;
+pub mod pmsi_tunnel;
+pub mod prefix_sid;
+pub mod sfp;
+pub mod tunnel_encapsulation;
 
 use std::net::Ipv4Addr;
 
 use crate::{Asn, Error, Negotiated, Result};
 
 pub use aggregator::Aggregator;
+pub use aigp::Aigp;
 pub use as_path::{AsPath, AsPathBuf, LogicalPath, SegmentKind};
+pub use attr_set::AttrSet;
+pub use bgp_ls::BgpLs;
+pub use bgpsec::Bgpsec;
 pub use community::{Communities, Community, LargeCommunities, LargeCommunity};
+pub use extended_community::{ExtendedCommunities, ExtendedCommunity};
+pub use ipv6_extended_community::{Ipv6ExtendedCommunities, Ipv6ExtendedCommunity};
 pub use mp_reach::{MpReach, MpUnreach, NextHop};
+pub use pmsi_tunnel::PmsiTunnel;
+pub use prefix_sid::PrefixSid;
+pub use sfp::Sfp;
+pub use tunnel_encapsulation::TunnelEncapsulation;
 
 /// Flags of an attribute (RFC 4271 §4.3).
 #[expect(missing_docs, reason = "the names are the RFC's")]
@@ -265,10 +285,30 @@ pub enum Attribute<'a> {
     As4Path(AsPath<'a>),
     /// Who aggregated the route, in four octets (RFC 6793).
     As4Aggregator(Aggregator),
+    /// Extended communities (RFC 4360).
+    ExtendedCommunities(ExtendedCommunities<'a>),
+    /// The tunnel of a multicast service (RFC 6514).
+    PmsiTunnel(PmsiTunnel<'a>),
+    /// Tunnels to the next hop, and segment routing policies (RFC 9012, 9830).
+    TunnelEncapsulation(TunnelEncapsulation<'a>),
+    /// Extended communities with IPv6 addresses (RFC 5701).
+    Ipv6ExtendedCommunities(Ipv6ExtendedCommunities<'a>),
+    /// Accumulated IGP metric (RFC 7311).
+    Aigp(Aigp<'a>),
+    /// What a link-state route says (RFC 9552).
+    BgpLs(BgpLs<'a>),
     /// Large communities (RFC 8092).
     LargeCommunities(LargeCommunities<'a>),
+    /// A signed path (RFC 8205).
+    Bgpsec(Bgpsec<'a>),
     /// The AS above which the route must only go down (RFC 9234).
     OnlyToCustomer(Asn),
+    /// Service functions on the way (RFC 9015).
+    Sfp(Sfp<'a>),
+    /// Segments of prefixes and services (RFC 8669, 9252).
+    PrefixSid(PrefixSid<'a>),
+    /// Attributes of a customer's route (RFC 6368).
+    AttrSet(AttrSet<'a>),
     /// Anything else, deprecated attributes among it: opaque.
     Unknown(RawAttribute<'a>),
 }
@@ -326,9 +366,33 @@ impl<'a> Attribute<'a> {
             code::AS4_AGGREGATOR => Aggregator::parse(value, true).map(Self::As4Aggregator),
             code::LARGE_COMMUNITIES => LargeCommunities::parse(value).map(Self::LargeCommunities),
             code::ONLY_TO_CUSTOMER => word(value).map(|asn| Self::OnlyToCustomer(Asn(asn))),
-            _ => Some(Self::Unknown(raw)),
+            _ => return Self::decode_rich(raw).map_err(|error| error.behind(raw.value_at())),
         };
         decoded.ok_or_else(|| malformed(&raw))
+    }
+
+    /// Attributes that have more than one level; errors count from the start of the value.
+    fn decode_rich(raw: RawAttribute<'a>) -> Result<Self> {
+        let RawAttribute { value, .. } = raw;
+        Ok(match raw.code {
+            code::EXTENDED_COMMUNITIES => {
+                Self::ExtendedCommunities(ExtendedCommunities::parse(value)?)
+            }
+            code::PMSI_TUNNEL => Self::PmsiTunnel(PmsiTunnel::parse(value)?),
+            code::TUNNEL_ENCAPSULATION => {
+                Self::TunnelEncapsulation(TunnelEncapsulation::parse(value)?)
+            }
+            code::IPV6_EXTENDED_COMMUNITIES => {
+                Self::Ipv6ExtendedCommunities(Ipv6ExtendedCommunities::parse(value)?)
+            }
+            code::AIGP => Self::Aigp(Aigp::parse(value)?),
+            code::BGP_LS => Self::BgpLs(BgpLs::parse(value)?),
+            code::BGPSEC_PATH => Self::Bgpsec(Bgpsec::parse(value)?),
+            code::SFP => Self::Sfp(Sfp::parse(value)?),
+            code::PREFIX_SID => Self::PrefixSid(PrefixSid::parse(value)?),
+            code::ATTR_SET => Self::AttrSet(AttrSet::parse(value)?),
+            _ => Self::Unknown(raw),
+        })
     }
 
     /// Its type code.
@@ -348,7 +412,17 @@ impl<'a> Attribute<'a> {
             Self::MpUnreach(_) => code::MP_UNREACH_NLRI,
             Self::As4Path(_) => code::AS4_PATH,
             Self::As4Aggregator(_) => code::AS4_AGGREGATOR,
+            Self::ExtendedCommunities(_) => code::EXTENDED_COMMUNITIES,
+            Self::PmsiTunnel(_) => code::PMSI_TUNNEL,
+            Self::TunnelEncapsulation(_) => code::TUNNEL_ENCAPSULATION,
+            Self::Ipv6ExtendedCommunities(_) => code::IPV6_EXTENDED_COMMUNITIES,
+            Self::Aigp(_) => code::AIGP,
+            Self::BgpLs(_) => code::BGP_LS,
             Self::LargeCommunities(_) => code::LARGE_COMMUNITIES,
+            Self::Bgpsec(_) => code::BGPSEC_PATH,
+            Self::Sfp(_) => code::SFP,
+            Self::PrefixSid(_) => code::PREFIX_SID,
+            Self::AttrSet(_) => code::ATTR_SET,
             Self::OnlyToCustomer(_) => code::ONLY_TO_CUSTOMER,
             Self::Unknown(raw) => raw.code,
         }
@@ -378,6 +452,16 @@ impl<'a> Attribute<'a> {
             Self::Communities(list) => to.extend_from_slice(list.bytes()),
             Self::LargeCommunities(list) => to.extend_from_slice(list.bytes()),
             Self::ClusterList(list) => to.extend_from_slice(list.bytes()),
+            Self::ExtendedCommunities(list) => to.extend_from_slice(list.bytes()),
+            Self::PmsiTunnel(tunnel) => tunnel.encode(to),
+            Self::TunnelEncapsulation(tunnels) => to.extend_from_slice(tunnels.bytes()),
+            Self::Ipv6ExtendedCommunities(list) => to.extend_from_slice(list.bytes()),
+            Self::Aigp(aigp) => to.extend_from_slice(aigp.bytes()),
+            Self::BgpLs(properties) => to.extend_from_slice(properties.bytes()),
+            Self::Bgpsec(path) => to.extend_from_slice(path.bytes()),
+            Self::Sfp(path) => to.extend_from_slice(path.bytes()),
+            Self::PrefixSid(sid) => to.extend_from_slice(sid.bytes()),
+            Self::AttrSet(set) => to.extend_from_slice(set.bytes()),
             Self::MpReach(reach) => reach.encode(to),
             Self::MpUnreach(unreach) => unreach.encode(to),
             Self::OnlyToCustomer(asn) => to.extend(asn.0.to_be_bytes()),

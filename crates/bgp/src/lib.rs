@@ -27,6 +27,7 @@ pub mod capability;
 mod cursor;
 mod error;
 pub mod family;
+mod fields;
 pub mod message;
 pub mod mrt;
 pub mod negotiated;

@@ -1,7 +1,20 @@
 //! Network layer reachability information: the prefixes and routes that an UPDATE announces or
 //! withdraws (RFC 4271 §4.3, RFC 4760 §5, path identifiers: RFC 7911 §3).
 
+pub mod bgp_ls;
+mod destination;
+pub mod evpn;
+pub mod flowspec;
+pub mod labelled;
+pub mod mcast_vpn;
+pub mod route_target;
+pub mod sr_policy;
+pub mod vpls;
+pub mod vpn;
+
 use crate::{Afi, Error, Family, Prefix, Result, Safi};
+
+pub use destination::{Destination, destinations};
 
 /// A prefix, and which of several paths to it is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
