@@ -47,33 +47,6 @@ impl<'a> Prefixes<'a> {
     pub const fn at(&self) -> usize {
         self.at
     }
-
-    #[cold]
-    #[inline(never)]
-    fn fail(&mut self, at: usize) -> Error {
-        self.at = self.bytes.len();
-        let have = self.bytes.len() - at;
-        if self.add_path && have < 4 {
-            return Error::Short { field: "path identifier", at, need: 4, have };
-        }
-        let at = at + if self.add_path { 4 } else { 0 };
-        let limit = if self.v6 { 128 } else { 32 };
-        match self.bytes.get(at) {
-            None => Error::Short { field: "prefix length", at, need: 1, have: 0 },
-            Some(&length) if length > limit => Error::Value {
-                field: "prefix length",
-                at,
-                value: length.into(),
-                wrong: if limit == 32 { "more than 32" } else { "more than 128" },
-            },
-            Some(&length) => Error::Short {
-                field: "prefix",
-                at,
-                need: 1 + usize::from(length.div_ceil(8)),
-                have: self.bytes.len() - at,
-            },
-        }
-    }
 }
 
 impl Iterator for Prefixes<'_> {
@@ -81,23 +54,53 @@ impl Iterator for Prefixes<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let start = self.at;
-        if start >= self.bytes.len() {
+        let (bytes, start) = (self.bytes, self.at);
+        if start >= bytes.len() {
             return None;
         }
-        let mut at = start;
-        let mut path_id = None;
-        if self.add_path {
-            let Some(id) = self.bytes[at..].first_chunk() else {
-                return Some(Err(self.fail(start)));
-            };
-            path_id = Some(u32::from_be_bytes(*id));
-            at += 4;
-        }
-        let found = if self.v6 { v6(self.bytes, at) } else { v4(self.bytes, at) };
-        let Some((prefix, next)) = found else { return Some(Err(self.fail(start))) };
+        let Some((nlri, next)) = nlri(bytes, start, self.v6, self.add_path) else {
+            self.at = bytes.len();
+            return Some(Err(wrong(&bytes[start..], start, self.v6, self.add_path)));
+        };
         self.at = next;
-        Some(Ok(Nlri { path_id, prefix }))
+        Some(Ok(nlri))
+    }
+}
+
+#[inline]
+fn nlri(bytes: &[u8], mut at: usize, is_v6: bool, add_path: bool) -> Option<(Nlri, usize)> {
+    let mut path_id = None;
+    if add_path {
+        path_id = Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?));
+        at += 4;
+    }
+    let (prefix, next) = if is_v6 { v6(bytes, at)? } else { v4(bytes, at)? };
+    Some((Nlri { path_id, prefix }, next))
+}
+
+/// Why there is no prefix at the start of `rest`.
+#[cold]
+#[inline(never)]
+fn wrong(mut rest: &[u8], mut at: usize, is_v6: bool, add_path: bool) -> Error {
+    if add_path {
+        let have = rest.len();
+        let Some(behind) = rest.get(4..) else {
+            return Error::Short { field: "path identifier", at, need: 4, have };
+        };
+        (rest, at) = (behind, at + 4);
+    }
+    let limit = if is_v6 { 128 } else { 32 };
+    let have = rest.len();
+    match rest.first() {
+        None => Error::Short { field: "prefix length", at, need: 1, have },
+        Some(&length) if length > limit => {
+            let wrong = if is_v6 { "more than 128" } else { "more than 32" };
+            Error::Value { field: "prefix length", at, value: length.into(), wrong }
+        }
+        Some(&length) => {
+            let need = 1 + usize::from(length.div_ceil(8));
+            Error::Short { field: "prefix", at, need, have }
+        }
     }
 }
 
@@ -140,14 +143,12 @@ pub(crate) fn v6(bytes: &[u8], at: usize) -> Option<(Prefix, usize)> {
         return None;
     }
     let rest = &bytes[at + 1..];
-    let word = match rest.first_chunk::<16>() {
-        Some(octets) => u128::from_be_bytes(*octets),
-        None => {
-            let mut octets = [0; 16];
-            octets[..size].copy_from_slice(&rest[..size]);
-            u128::from_be_bytes(octets)
-        }
-    };
+    let octets = rest.first_chunk::<16>().copied().unwrap_or_else(|| {
+        let mut octets = [0; 16];
+        octets[..size].copy_from_slice(&rest[..size]);
+        octets
+    });
+    let word = u128::from_be_bytes(octets);
     let sent = if size == 0 { 0 } else { u128::MAX << (128 - 8 * size) };
     Some((Prefix::V6(word & sent, length), end))
 }

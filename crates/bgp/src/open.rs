@@ -65,7 +65,7 @@ impl<'a> Open<'a> {
     /// The capabilities in order, typed; those that do not fit end the list.
     pub fn capabilities(&self) -> impl Iterator<Item = Capability<'a>> + use<'a> {
         self.raw_capabilities()
-            .map_while(|raw| raw.ok())
+            .map_while(Result::ok)
             .map(|(code, value, _)| Capability::decode(code, value))
     }
 
@@ -131,7 +131,7 @@ fn capability<'a>(cursor: &mut Cursor<'a>) -> Result<(u8, &'a [u8])> {
 }
 
 /// Optional parameters of an OPEN: type, value, and where the value begins in the body.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Parameters<'a> {
     cursor: Cursor<'a>,
     extended: bool,

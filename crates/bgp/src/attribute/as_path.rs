@@ -124,21 +124,15 @@ impl<'a> AsPath<'a> {
     /// The path of `bytes`, whose AS numbers have four octets or two. Errors as RFC 7606 §7.2 has
     /// them: segment types that nobody defined, segments that do not end with the path, segments
     /// without an AS. Errors call the first byte `at`.
-    #[inline]
     pub fn parse(bytes: &'a [u8], four_octet_as: bool, at: usize) -> Result<Self> {
-        let shift = if four_octet_as { 2 } else { 1 };
-        let mut rest = bytes;
-        while let [kind, count, behind @ ..] = rest {
-            let size = usize::from(*count) << shift;
-            if kind.wrapping_sub(1) > 3 || *count == 0 || behind.len() < size {
-                break;
-            }
-            rest = &behind[size..];
-        }
-        if rest.is_empty() {
-            return Ok(Self { bytes, four: four_octet_as });
-        }
-        Err(wrong(rest, at + bytes.len() - rest.len(), shift))
+        Self::well_formed(bytes, four_octet_as).ok_or_else(|| wrong(bytes, four_octet_as, at))
+    }
+
+    /// The same without a reason.
+    #[inline]
+    pub(crate) fn well_formed(bytes: &'a [u8], four_octet_as: bool) -> Option<Self> {
+        let rest = behind_segments(bytes, four_octet_as);
+        rest.is_empty().then_some(Self { bytes, four: four_octet_as })
     }
 
     /// As it was sent.
@@ -212,9 +206,25 @@ impl<'a> AsPath<'a> {
     }
 }
 
+/// What is left of a path behind its last segment that is right.
+#[inline]
+fn behind_segments(mut rest: &[u8], four: bool) -> &[u8] {
+    let shift = if four { 2 } else { 1 };
+    while let [kind, count, behind @ ..] = rest {
+        let size = usize::from(*count) << shift;
+        if kind.wrapping_sub(1) > 3 || *count == 0 || behind.len() < size {
+            break;
+        }
+        rest = &behind[size..];
+    }
+    rest
+}
+
 #[cold]
 #[inline(never)]
-fn wrong(rest: &[u8], at: usize, shift: u32) -> Error {
+fn wrong(bytes: &[u8], four: bool, at: usize) -> Error {
+    let rest = behind_segments(bytes, four);
+    let at = at + bytes.len() - rest.len();
     let have = rest.len();
     match *rest {
         [kind @ (0 | 5..), ..] => {
@@ -227,7 +237,7 @@ fn wrong(rest: &[u8], at: usize, shift: u32) -> Error {
             Error::Value { field: "path segment length", at: at + 1, value: 0, wrong }
         }
         [_, count, ..] => {
-            let need = 2 + (usize::from(count) << shift);
+            let need = 2 + (usize::from(count) << if four { 2 } else { 1 });
             Error::Short { field: "path segment", at, need, have }
         }
     }

@@ -1,16 +1,18 @@
 //! One pass over an UPDATE: each attribute typed and checked as RFC 7606 wants it, each prefix
 //! visited.
+#![expect(clippy::inline_always, reason = "nothing that is framed goes through memory")]
 
 use std::net::Ipv4Addr;
 
 use super::Update;
 use crate::attribute::mp_reach::next_hop_fits;
 use crate::attribute::{
-    Attribute, MpReach, MpUnreach, RawAttribute, SegmentKind, code, expected_flags, flags, name,
+    Attribute, MpReach, MpUnreach, RawAttribute, SegmentKind, Then, code, expected_flags, flags,
+    frame, name, unframed,
 };
-use crate::nlri::{Nlri, Prefixes, Route, Routes};
+use crate::nlri::{Nlri, Prefixes, Route, Routes, v4};
 use crate::verdict::{Action, Problem, Relation, of_malformed, subcode};
-use crate::{Error, Family, Negotiated};
+use crate::{Afi, Error, Family, Negotiated};
 
 /// Who wants to know what an UPDATE says. Calls come in the order of the bytes; what is malformed
 /// comes as [`Attribute::Unknown`] and as a problem. Attributes that are there again are problems
@@ -77,6 +79,21 @@ pub fn walk_told<V: Visitor>(
     walk.action
 }
 
+/// Shows an attribute and looks at its content.
+struct Show<'a, 'w, 'v, V> {
+    walk: &'w mut Walk<'v, V>,
+    raw: RawAttribute<'a>,
+}
+
+impl<'a, V: Visitor> Then<'a, ()> for Show<'a, '_, '_, V> {
+    #[inline(always)]
+    fn then(self, attribute: Attribute<'a>) {
+        let Self { walk, raw } = self;
+        walk.visitor.attribute(&raw, &attribute);
+        walk.content(raw, &attribute);
+    }
+}
+
 struct Walk<'v, V> {
     negotiated: Negotiated,
     relation: Relation,
@@ -98,19 +115,24 @@ impl<V: Visitor> Walk<'_, V> {
     #[inline]
     fn update(&mut self, update: &Update<'_>) {
         if !update.withdrawn.is_empty() {
-            self.prefixes::<false>(Family::IPV4_UNICAST, update.withdrawn(&self.negotiated), 2, 0);
+            self.plain::<false>(update.withdrawn, 2);
         }
-        let mut attributes = update.attributes();
-        while let Some(raw) = attributes.next() {
-            match raw {
-                Ok(raw) => self.attribute(raw),
+        // Framed by hand: errors of an iterator would keep what is framed in memory.
+        let (mut rest, mut at, mut seen) = (update.attributes, update.attributes_at(), 0);
+        while !rest.is_empty() {
+            let Some((raw, behind)) = frame(rest, at) else {
                 // The length of the field still says where the prefixes are (RFC 7606 §4).
-                Err(error) => self.problem(Action::TreatAsWithdraw, subcode::LIST, 0, error),
-            }
+                let error = unframed(rest, at);
+                self.problem(Action::TreatAsWithdraw, subcode::LIST, 0, error);
+                break;
+            };
+            at += rest.len() - behind.len();
+            rest = behind;
+            self.attribute(raw, &mut seen);
         }
+        self.seen = seen;
         if !update.announced.is_empty() {
-            let at = update.announced_at();
-            self.prefixes::<true>(Family::IPV4_UNICAST, update.announced(&self.negotiated), at, 0);
+            self.plain::<true>(update.announced, update.announced_at());
         }
         let plain = !update.announced.is_empty();
         let needed = if plain { bit(1) | bit(2) | bit(3) } else { bit(1) | bit(2) };
@@ -122,35 +144,45 @@ impl<V: Visitor> Walk<'_, V> {
         }
     }
 
-    #[inline]
-    fn attribute(&mut self, raw: RawAttribute<'_>) {
+    #[inline(always)]
+    fn attribute(&mut self, raw: RawAttribute<'_>, seen: &mut u64) {
         let code = raw.code;
         let seen = match code {
-            0..64 => &mut self.seen,
+            0..64 => seen,
             _ => &mut self.seen_high[usize::from(code >> 6) - 1],
         };
-        let bit = 1 << (code & 63);
+        let bit = bit(code & 63);
         if *seen & bit != 0 {
-            return self.twice(&raw);
+            return self.twice(raw);
         }
         *seen |= bit;
         let expected = expected_flags(code);
         let given = raw.flags & (flags::OPTIONAL | flags::TRANSITIVE);
         if expected != Some(given) && (expected.is_some() || given & flags::OPTIONAL == 0) {
-            return self.flags(&raw, expected);
+            return self.flags(raw, expected);
         }
-        match Attribute::decode(raw, &self.negotiated) {
+        let negotiated = self.negotiated;
+        if Attribute::decode_common(raw, negotiated, Show { walk: self, raw }).is_none() {
+            self.any(raw);
+        }
+    }
+
+    /// Attributes that are not common, and those that are not well-formed.
+    #[cold]
+    #[inline(never)]
+    fn any(&mut self, raw: RawAttribute<'_>) {
+        match Attribute::decode_any(raw, self.negotiated) {
             Ok(attribute) => {
                 self.visitor.attribute(&raw, &attribute);
-                self.content(&raw, &attribute);
+                self.content(raw, &attribute);
             }
-            Err(error) => self.malformed(&raw, error),
+            Err(error) => self.malformed(raw, error),
         }
     }
 
     /// What the value of an attribute must be beside well-formed.
-    #[inline]
-    fn content(&mut self, raw: &RawAttribute<'_>, attribute: &Attribute<'_>) {
+    #[inline(always)]
+    fn content(&mut self, raw: RawAttribute<'_>, attribute: &Attribute<'_>) {
         match attribute {
             Attribute::AsPath(path) => {
                 if path.has_zero() {
@@ -160,11 +192,9 @@ impl<V: Visitor> Walk<'_, V> {
                     self.first_as(raw, attribute);
                 }
             }
-            Attribute::NextHop(address) => {
-                if !is_host(*address) {
-                    let wrong = "not the address of a host";
-                    self.value(raw, Action::TreatAsWithdraw, subcode::NEXT_HOP, wrong);
-                }
+            Attribute::NextHop(address) if !is_host(*address) => {
+                let wrong = "not the address of a host";
+                self.value(raw, Action::TreatAsWithdraw, subcode::NEXT_HOP, wrong);
             }
             Attribute::MpReach(reach) => self.reach(raw, reach),
             Attribute::MpUnreach(unreach) => self.unreach(raw, unreach),
@@ -187,7 +217,7 @@ impl<V: Visitor> Walk<'_, V> {
         }
     }
 
-    fn reach(&mut self, raw: &RawAttribute<'_>, reach: &MpReach<'_>) {
+    fn reach(&mut self, raw: RawAttribute<'_>, reach: &MpReach<'_>) {
         if !next_hop_fits(reach.family, reach.next_hop.len()) {
             let (field, at) = ("next hop length", raw.value_at() + 3);
             let value = reach.next_hop.len() as u64;
@@ -202,7 +232,7 @@ impl<V: Visitor> Walk<'_, V> {
         }
     }
 
-    fn unreach(&mut self, raw: &RawAttribute<'_>, unreach: &MpUnreach<'_>) {
+    fn unreach(&mut self, raw: RawAttribute<'_>, unreach: &MpUnreach<'_>) {
         let at = raw.value_at() + 3;
         match unreach.prefixes() {
             Some(prefixes) => self.prefixes::<false>(unreach.family, prefixes, at, raw.code),
@@ -210,7 +240,31 @@ impl<V: Visitor> Walk<'_, V> {
         }
     }
 
-    #[inline]
+    /// Prefixes of IPv4 unicast in their own field.
+    #[inline(always)]
+    fn plain<const REACH: bool>(&mut self, field: &[u8], at: usize) {
+        let family = Family::IPV4_UNICAST;
+        if self.negotiated.add_path.contains(family) {
+            return self.prefixes::<REACH>(family, Prefixes::new(field, Afi::IPV4, true), at, 0);
+        }
+        let mut next = 0;
+        while next < field.len() {
+            let Some((prefix, end)) = v4(field, next) else {
+                // Goes on where it went wrong, to say why.
+                let rest = Prefixes::new(&field[next..], Afi::IPV4, false);
+                return self.prefixes::<REACH>(family, rest, at + next, 0);
+            };
+            let nlri = Nlri { path_id: None, prefix };
+            if REACH {
+                self.visitor.announced(family, nlri);
+            } else {
+                self.visitor.withdrawn(family, nlri);
+            }
+            next = end;
+        }
+    }
+
+    #[inline(never)]
     fn prefixes<const REACH: bool>(
         &mut self,
         family: Family,
@@ -264,7 +318,7 @@ impl<V: Visitor> Walk<'_, V> {
     /// The value is none that the attribute may have.
     #[cold]
     #[inline(never)]
-    fn value(&mut self, raw: &RawAttribute<'_>, action: Action, subcode: u8, wrong: &'static str) {
+    fn value(&mut self, raw: RawAttribute<'_>, action: Action, subcode: u8, wrong: &'static str) {
         let field = name(raw.code).unwrap_or("attribute");
         let value = raw.value.iter().take(8).fold(0, |value, octet| value << 8 | u64::from(*octet));
         let error = Error::Value { field, at: raw.value_at(), value, wrong };
@@ -273,7 +327,7 @@ impl<V: Visitor> Walk<'_, V> {
 
     #[cold]
     #[inline(never)]
-    fn twice(&mut self, raw: &RawAttribute<'_>) {
+    fn twice(&mut self, raw: RawAttribute<'_>) {
         let action = match raw.code {
             code::MP_REACH_NLRI | code::MP_UNREACH_NLRI => Action::SessionReset,
             _ => Action::AttributeDiscard,
@@ -286,8 +340,8 @@ impl<V: Visitor> Walk<'_, V> {
     /// know and nobody does.
     #[cold]
     #[inline(never)]
-    fn flags(&mut self, raw: &RawAttribute<'_>, expected: Option<u8>) {
-        self.visitor.attribute(raw, &Attribute::Unknown(*raw));
+    fn flags(&mut self, raw: RawAttribute<'_>, expected: Option<u8>) {
+        self.visitor.attribute(&raw, &Attribute::Unknown(raw));
         let (at, value) = (raw.at, raw.flags.into());
         if expected.is_none() {
             let wrong = "well-known, and the type code is not";
@@ -306,8 +360,8 @@ impl<V: Visitor> Walk<'_, V> {
 
     #[cold]
     #[inline(never)]
-    fn malformed(&mut self, raw: &RawAttribute<'_>, error: Error) {
-        self.visitor.attribute(raw, &Attribute::Unknown(*raw));
+    fn malformed(&mut self, raw: RawAttribute<'_>, error: Error) {
+        self.visitor.attribute(&raw, &Attribute::Unknown(raw));
         let external = matches!(self.relation, Relation::External(_));
         let action = match raw.code {
             code::LOCAL_PREF | code::ORIGINATOR_ID | code::CLUSTER_LIST if external => {
@@ -326,7 +380,7 @@ impl<V: Visitor> Walk<'_, V> {
 
     /// Attributes that only some neighbours may send (RFC 7606 §7.5, 7.9, 7.10, RFC 6793 §4.1).
     #[inline]
-    fn sender(&mut self, raw: &RawAttribute<'_>) {
+    fn sender(&mut self, raw: RawAttribute<'_>) {
         let stray = match raw.code {
             code::AS4_PATH | code::AS4_AGGREGATOR => self.negotiated.four_octet_as,
             code::LOCAL_PREF | code::ORIGINATOR_ID | code::CLUSTER_LIST => {
@@ -342,7 +396,7 @@ impl<V: Visitor> Walk<'_, V> {
 
     /// What the path must begin with (RFC 4271 §6.3, RFC 5065 §5.1).
     #[cold]
-    fn first_as(&mut self, raw: &RawAttribute<'_>, attribute: &Attribute<'_>) {
+    fn first_as(&mut self, raw: RawAttribute<'_>, attribute: &Attribute<'_>) {
         let Attribute::AsPath(path) = attribute else { return };
         let mut segments = path.segments();
         let first = segments.next();
