@@ -9,6 +9,7 @@ pub mod namespace;
 pub mod netlink;
 pub mod packet;
 pub mod process;
+pub mod ring;
 pub mod sched;
 pub mod socket;
 pub mod sysctl;
