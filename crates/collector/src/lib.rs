@@ -17,6 +17,7 @@
 //! | decapsulation | [`Frame`] | [`Segment`] | `decapsulate` |
 //! | reassembly and framing | [`Segment`] | calls of a [`Receiver`] | `reassembly` |
 //! | sessions | calls of a [`Receiver`] | [`Event`] to a [`Sink`] | `session` |
+//! | or archives and BMP instead | bytes | [`Event`] to a [`Sink`] | [`input`] |
 //! | archive, routes, feed, integrity | [`Event`] | records, routes, text | `archive`, `rib`, ... |
 //!
 //! Times are those of the capture, in nanoseconds since 1970 (`base::Time`), never of a clock.
@@ -28,6 +29,7 @@ pub mod decapsulate;
 mod error;
 pub mod event;
 pub mod frame;
+pub mod input;
 pub mod reassembly;
 pub mod rib;
 pub mod segment;

@@ -67,11 +67,6 @@ impl<'a> Statistics<'a> {
     pub(super) const fn new(count: u32, bytes: &'a [u8]) -> Self {
         Self { left: count, bytes }
     }
-
-    /// How many there are (still), by the packet.
-    pub const fn count(&self) -> u32 {
-        self.left
-    }
 }
 
 impl<'a> Iterator for Statistics<'a> {

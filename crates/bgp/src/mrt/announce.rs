@@ -16,17 +16,19 @@ const OPTIONAL: u8 = 0x80;
 ///
 /// `nlri` is without path identifier. IPv4 unicast stands in the message itself where it has a
 /// `NEXT_HOP`, all else in `MP_REACH_NLRI`, whose next hop the table tells there or, for writers
-/// that leave it out, in `NEXT_HOP`. `out` is left as it was if attributes cannot be framed, no
-/// next hop is there or all takes more than 65,535 octets.
+/// that leave it out, in `NEXT_HOP` or apart from the attributes (`next_hop`). `out` is left as it
+/// was if attributes cannot be framed, no next hop is there (BIRD has such routes of its own) or
+/// all takes more than 65,535 octets.
 pub fn announcement(
     out: &mut Vec<u8>,
     family: Family,
     path_id: Option<u32>,
     nlri: &[u8],
     attributes: &[u8],
+    next_hop: Option<&[u8]>,
 ) -> Result<()> {
     let start = out.len();
-    let written = write(out, family, path_id, nlri, attributes);
+    let written = write(out, family, path_id, nlri, attributes, next_hop);
     if written.is_err() {
         out.truncate(start);
     }
@@ -39,6 +41,7 @@ fn write(
     path_id: Option<u32>,
     nlri: &[u8],
     attributes: &[u8],
+    next_hop: Option<&[u8]>,
 ) -> Result<()> {
     let start = out.len();
     out.extend_from_slice(&MARKER);
@@ -66,7 +69,7 @@ fn write(
     let id = id.as_ref().map_or(&[][..], |id| &id[..]);
     let plain = family == Family::IPV4_UNICAST && v4.is_some();
     if !plain {
-        let next_hop = mp.and_then(mp_reach_next_hop).or(v4).ok_or(Error::Short {
+        let next_hop = mp.and_then(mp_reach_next_hop).or(v4).or(next_hop).ok_or(Error::Short {
             field: "next hop",
             at: 0,
             need: 4,
@@ -117,7 +120,7 @@ mod tests {
 
     fn update(family: Family, id: Option<u32>, nlri: &[u8], attributes: &[u8]) -> Vec<u8> {
         let mut out = vec![7];
-        announcement(&mut out, family, id, nlri, attributes).unwrap();
+        announcement(&mut out, family, id, nlri, attributes, None).unwrap();
         let message = Message::split(&out[1..]).unwrap();
         assert_eq!(message.bytes().len(), out.len() - 1);
         message.body().to_vec()
@@ -150,7 +153,7 @@ mod tests {
     #[test]
     fn a_route_without_next_hop_is_none() {
         let mut out = vec![7];
-        let wrong = announcement(&mut out, Family::IPV6_UNICAST, None, &[0], &ORIGIN);
+        let wrong = announcement(&mut out, Family::IPV6_UNICAST, None, &[0], &ORIGIN, None);
         assert!(wrong.is_err());
         assert_eq!(out, [7]);
     }

@@ -1,0 +1,396 @@
+//! Archive records as events.
+
+use std::net::IpAddr;
+
+use base::Time;
+use bgp::mrt::{
+    Body, Damage, Form, MessageRecord, Old, Peer, PeerIndexTable, Reader, Record, Rib, Session,
+    StateChange, Step, announcement, kind,
+};
+use bgp::negotiated::Families;
+use bgp::{Asn, Family, HEADER, MARKER, Message, Negotiated};
+use rustc_hash::FxHashMap;
+
+use super::{Counts, learn, peering};
+use crate::{Event, Gap, GapCause, MirrorId, Peering, PeeringId, Reason, Sender, Sink, State};
+
+/// Reads archives. Several files may come one after the other: peerings stay the same.
+///
+/// The subtype of a record says how its message is to be read, so that is certain. Peerings are
+/// told apart by the peer's address and AS, and by the router's address where records know it (a
+/// table does not: its peers are those of the updates with that address and AS). Routes of tables
+/// become UPDATEs with one prefix each ([`announcement`]), at the time of their record: messages
+/// that nobody sent in this form. What a session's end takes away, its state change says.
+#[derive(Debug)]
+pub struct Input {
+    mirror: MirrorId,
+    reader: Reader,
+    first: u32,
+    peerings: Vec<Peering>,
+    by_peer: FxHashMap<IpAddr, Vec<usize>>,
+    /// The last record's session, which is nearly always the next one's.
+    last: Option<(Session, usize)>,
+    /// Peerings by their number in the last peer index table.
+    table: Vec<usize>,
+    scratch: Vec<u8>,
+    counts: Counts,
+}
+
+impl Input {
+    /// Events of this input are told to come from `mirror`, and its peerings are numbered from
+    /// `first` on.
+    pub fn new(mirror: MirrorId, first: PeeringId) -> Self {
+        Self {
+            mirror,
+            reader: Reader::new(),
+            first: first.0,
+            peerings: Vec::new(),
+            by_peer: FxHashMap::default(),
+            last: None,
+            table: Vec::new(),
+            scratch: Vec::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Reads as many whole records as `bytes` hold. Returns how many bytes these took, and how
+    /// many there must be from there on to go on; 0 where `end` says that this is the end of the
+    /// file, and another may follow.
+    pub fn read(&mut self, bytes: &[u8], end: bool, sink: &mut impl Sink) -> (usize, usize) {
+        let mut at = 0;
+        loop {
+            match self.reader.next(&bytes[at..], end) {
+                Step::Record(record) => {
+                    at += record.bytes.len();
+                    self.record(&record, sink);
+                }
+                Step::Damaged(Damage { skipped, .. }) => {
+                    at += skipped;
+                    self.counts.damaged += skipped as u64;
+                }
+                Step::Need(need) => return (at, need),
+                Step::End => {
+                    self.reader = Reader::new();
+                    return (at, 0);
+                }
+            }
+        }
+    }
+
+    /// What was read until now.
+    pub const fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// The peerings that were met, in the order of their numbers.
+    pub fn peerings(&self) -> &[Peering] {
+        &self.peerings
+    }
+
+    /// Reads one record.
+    pub fn record(&mut self, record: &Record<'_>, sink: &mut impl Sink) {
+        self.counts.records += 1;
+        let time = record.time;
+        match record.parse() {
+            Ok(Body::Message(message)) => self.message(time, &message, sink),
+            Ok(Body::StateChange(change)) => self.state_change(time, &change, sink),
+            Ok(Body::PeerIndexTable(table)) => self.peer_index_table(&table),
+            Ok(Body::Rib(rib)) => self.rib(time, &rib, sink),
+            Ok(Body::TableDump(dump)) => {
+                let (family, nlri) = of_prefix(dump.prefix);
+                let at = self.table_peer(dump.peer, dump.peer_as);
+                self.peerings[at].from_peer = reading(dump.four_octet_as);
+                let nlri = &nlri[..];
+                self.route(time, at, &Route { family, nlri, ..Route::of(dump.attributes) }, sink);
+            }
+            Ok(Body::Entry(entry)) => {
+                let Some(at) = self.at(&entry.session, false) else { return };
+                let family = Family { afi: entry.afi, safi: entry.safi };
+                self.peerings[at].from_peer = reading(false);
+                let (nlri, next_hop) = (entry.nlri, Some(entry.next_hop));
+                let route = Route { family, nlri, next_hop, ..Route::of(entry.attributes) };
+                self.route(time, at, &route, sink);
+            }
+            Ok(Body::Old(old)) => self.old(time, &old, sink),
+            Ok(_) => self.counts.other += 1,
+            Err(_) => self.counts.undecodable += 1,
+        }
+    }
+
+    #[inline]
+    fn message(&mut self, time: Time, record: &MessageRecord<'_>, sink: &mut impl Sink) {
+        let Some(at) = self.at(&record.session, record.form.four_octet_as) else { return };
+        let Form { local, .. } = record.form;
+        let from = if local { Sender::Local } else { Sender::Peer };
+        let peering = &mut self.peerings[at];
+        match from {
+            Sender::Peer => peering.from_peer = record.form.negotiated(),
+            Sender::Local => peering.from_local = record.form.negotiated(),
+        }
+        match record.message() {
+            Some(message) => {
+                self.counts.messages += 1;
+                learn(peering, from, message);
+                sink.event(peering, &Event::Message { time, from, message });
+            }
+            None => {
+                self.counts.undecodable += 1;
+                sink.event(peering, &undecodable(time, from, record.bytes.len()));
+            }
+        }
+    }
+
+    fn state_change(&mut self, time: Time, change: &StateChange, sink: &mut impl Sink) {
+        let Some(at) = self.at(&change.session, change.four_octet_as) else { return };
+        self.state(time, at, change.old, change.new, sink);
+    }
+
+    fn state(&mut self, time: Time, at: usize, old: u16, new: u16, sink: &mut impl Sink) {
+        let (Some(old), Some(new)) = (state(old), state(new)) else {
+            self.counts.undecodable += 1;
+            return;
+        };
+        if old == new {
+            self.counts.other += 1;
+            return;
+        }
+        self.counts.states += 1;
+        let peering = &mut self.peerings[at];
+        sink.event(peering, &Event::State { time, old, new, reason: Reason::Seen });
+        if old == State::Established {
+            peering.session += 1;
+        }
+    }
+
+    fn peer_index_table(&mut self, table: &PeerIndexTable<'_>) {
+        self.table.clear();
+        for peer in table.peers() {
+            let Ok(Peer { address, asn, id, .. }) = peer else {
+                self.counts.undecodable += 1;
+                return;
+            };
+            let at = self.table_peer(address, asn);
+            self.peerings[at].peer_id = id;
+            self.table.push(at);
+        }
+    }
+
+    fn rib(&mut self, time: Time, rib: &Rib<'_>, sink: &mut impl Sink) {
+        for entry in rib.entries() {
+            let Ok(entry) = entry else {
+                self.counts.undecodable += 1;
+                return;
+            };
+            let Some(&at) = self.table.get(usize::from(entry.peer)) else {
+                self.counts.unattributed += 1;
+                continue;
+            };
+            let peering = &mut self.peerings[at];
+            peering.from_peer = reading(true);
+            if entry.path_id.is_some() {
+                peering.from_peer.add_path = Families::NONE.with(rib.family);
+            }
+            let (family, nlri, path_id) = (rib.family, rib.nlri, entry.path_id);
+            let route = Route { family, nlri, path_id, ..Route::of(entry.attributes) };
+            self.route(time, at, &route, sink);
+        }
+    }
+
+    fn route(&mut self, time: Time, at: usize, route: &Route<'_>, sink: &mut impl Sink) {
+        let Route { family, path_id, nlri, attributes, next_hop } = *route;
+        self.scratch.clear();
+        let written = announcement(&mut self.scratch, family, path_id, nlri, attributes, next_hop);
+        let message = written.ok().and_then(|()| Message::split(&self.scratch));
+        let Some(message) = message else {
+            self.counts.undecodable += 1;
+            return;
+        };
+        self.counts.routes += 1;
+        let from = Sender::Peer;
+        sink.event(&self.peerings[at], &Event::Message { time, from, message });
+    }
+
+    fn old(&mut self, time: Time, old: &Old<'_>, sink: &mut impl Sink) {
+        match *old {
+            Old::Message { subtype, peer_as, peer, local_as, local, body } => {
+                // Subtype 2 says again what its writer preferred.
+                let kind = Old::message_type(subtype).filter(|_| subtype != 2);
+                let (Some(kind), Ok(length)) = (kind, u16::try_from(body.len() + HEADER)) else {
+                    self.counts.other += 1;
+                    return;
+                };
+                let mut bytes = std::mem::take(&mut self.scratch);
+                bytes.clear();
+                bytes.extend_from_slice(&MARKER);
+                bytes.extend_from_slice(&length.to_be_bytes());
+                bytes.push(kind.0);
+                bytes.extend_from_slice(body);
+                let session = Session::new(peer_as, local_as, peer, local);
+                let form = Form::default();
+                self.message(time, &MessageRecord { session, form, bytes: &bytes }, sink);
+                self.scratch = bytes;
+            }
+            Old::StateChange { peer_as, peer, old, new } => {
+                let at = self.table_peer(peer, peer_as);
+                self.state(time, at, old, new, sink);
+            }
+            Old::Sync { .. } => self.counts.other += 1,
+        }
+    }
+
+    /// The peering of a peer whose records do not know the router.
+    fn table_peer(&mut self, address: IpAddr, asn: Asn) -> usize {
+        let known = self.by_peer.get(&address).into_iter().flatten().copied();
+        let same = known.filter(|at| same_as(self.peerings[*at].peer_as, asn)).last();
+        let at = same.unwrap_or_else(|| self.insert(address, asn));
+        refine(&mut self.peerings[at].peer_as, asn);
+        at
+    }
+
+    #[inline]
+    fn at(&mut self, session: &Session, four_octet_as: bool) -> Option<usize> {
+        match self.last {
+            Some((last, at)) if last == *session => Some(at),
+            _ => self.find(session, four_octet_as),
+        }
+    }
+
+    #[cold]
+    fn find(&mut self, session: &Session, four_octet_as: bool) -> Option<usize> {
+        if session.peer.is_unspecified() {
+            // BIRD and Zebra forget the address with the connection.
+            let mut same = (0..self.peerings.len())
+                .filter(|at| same_as(self.peerings[*at].peer_as, session.peer_as));
+            let only =
+                same.next().filter(|_| session.peer_as != Asn::ZERO && same.next().is_none());
+            self.counts.unattributed += u64::from(only.is_none());
+            return only;
+        }
+        let known = self.by_peer.get(&session.peer).into_iter().flatten().copied();
+        let same = known
+            .filter(|at| {
+                let peering = &self.peerings[*at];
+                let local = peering.local == session.local
+                    || peering.local.is_unspecified()
+                    || session.local.is_unspecified();
+                local && same_as(peering.peer_as, session.peer_as)
+            })
+            .last();
+        let at = same.unwrap_or_else(|| self.insert(session.peer, session.peer_as));
+        let peering = &mut self.peerings[at];
+        if !session.local.is_unspecified() {
+            peering.local = session.local;
+        }
+        refine(&mut peering.peer_as, session.peer_as);
+        if four_octet_as || !is_known(peering.local_as) {
+            refine(&mut peering.local_as, session.local_as);
+        }
+        self.last = Some((*session, at));
+        Some(at)
+    }
+
+    fn insert(&mut self, address: IpAddr, asn: Asn) -> usize {
+        let at = self.peerings.len();
+        let mut peering = peering(self.mirror, self.first + at as u32, address, asn);
+        peering.certain = true;
+        self.peerings.push(peering);
+        self.by_peer.entry(address).or_default().push(at);
+        at
+    }
+}
+
+/// A route of a table.
+struct Route<'a> {
+    family: Family,
+    path_id: Option<u32>,
+    nlri: &'a [u8],
+    attributes: &'a [u8],
+    next_hop: Option<&'a [u8]>,
+}
+
+impl<'a> Route<'a> {
+    /// The default route, until more is said.
+    const fn of(attributes: &'a [u8]) -> Self {
+        let family = Family::IPV4_UNICAST;
+        Self { family, path_id: None, nlri: &[0], attributes, next_hop: None }
+    }
+}
+
+/// How a record of a table is to be read.
+const fn reading(four_octet_as: bool) -> Negotiated {
+    Negotiated { four_octet_as, extended_message: true, add_path: Families::NONE }
+}
+
+/// A record with AS numbers of two octets has [`Asn::TRANS`] for larger ones, some have 0.
+fn same_as(known: Asn, told: Asn) -> bool {
+    known == told
+        || !is_known(known)
+        || !is_known(told)
+        || known == Asn::TRANS && told.0 > 0xffff
+        || told == Asn::TRANS && known.0 > 0xffff
+}
+
+fn is_known(asn: Asn) -> bool {
+    asn != Asn::ZERO
+}
+
+/// Takes over an AS number that says more.
+fn refine(known: &mut Asn, told: Asn) {
+    if !is_known(*known) || *known == Asn::TRANS && told.0 > 0xffff {
+        *known = told;
+    }
+}
+
+/// Quagga's Clearing (7) and Deleted (8) are Idle to everyone else.
+const fn state(number: u16) -> Option<State> {
+    Some(match number {
+        1 | 7 | 8 => State::Idle,
+        2 => State::Connect,
+        3 => State::Active,
+        4 => State::OpenSent,
+        5 => State::OpenConfirm,
+        6 => State::Established,
+        _ => return None,
+    })
+}
+
+fn undecodable(time: Time, from: Sender, length: usize) -> Event<'static> {
+    let cause = GapCause::Undecodable;
+    let skipped = length as u64;
+    Event::Gap(Gap { since: time, until: time, from, cause, missing: 0, skipped })
+}
+
+/// A prefix as in an UPDATE.
+fn of_prefix(prefix: bgp::Prefix) -> (Family, Vec<u8>) {
+    let mut nlri = vec![prefix.length()];
+    let octets = usize::from(prefix.length()).div_ceil(8);
+    match prefix.address() {
+        IpAddr::V4(address) => {
+            nlri.extend_from_slice(&address.octets()[..octets]);
+            (Family::IPV4_UNICAST, nlri)
+        }
+        IpAddr::V6(address) => {
+            nlri.extend_from_slice(&address.octets()[..octets]);
+            (Family::IPV6_UNICAST, nlri)
+        }
+    }
+}
+
+/// Whether bytes begin like an archive: a header of a type that holds BGP.
+pub fn is_archive(bytes: &[u8]) -> bool {
+    let Some(&[_, _, _, _, high, low, 0, subtype, ..]) = bytes.first_chunk::<12>() else {
+        return false;
+    };
+    let kinds = [
+        kind::BGP,
+        kind::BGP4PLUS,
+        kind::TABLE_DUMP,
+        kind::TABLE_DUMP_V2,
+        kind::BGP4MP,
+        kind::BGP4MP_ET,
+    ];
+    subtype <= 12 && kinds.contains(&u16::from_be_bytes([high, low]))
+}
+
+#[cfg(test)]
+mod tests;
