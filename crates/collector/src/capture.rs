@@ -14,6 +14,9 @@
 
 mod pcap;
 mod pcapng;
+#[cfg(test)]
+mod tests;
+pub mod write;
 
 use base::Time;
 

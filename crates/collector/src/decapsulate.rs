@@ -20,6 +20,8 @@ mod layer;
 mod mirror;
 mod offload;
 mod sequence;
+#[cfg(test)]
+pub(crate) mod tests;
 mod tunnel;
 
 use std::net::SocketAddr;

@@ -28,6 +28,7 @@ pub mod capture;
 pub mod decapsulate;
 mod error;
 pub mod event;
+pub mod filter;
 pub mod frame;
 pub mod input;
 pub mod reassembly;

@@ -1,0 +1,241 @@
+//! A classic BPF program that keeps what the collector cannot use away from it, in the kernel.
+//!
+//! # What it lets through
+//!
+//! Ethernet frames with TCP from or to the ports of BGP, in IPv4 or IPv6, with up to two VLAN tags
+//! (where the kernel takes the outer tag away, it is one less); and whatever tunnels are asked
+//! for, whole. Nothing that the [`crate::decapsulate`] reads is held back; some that it does not
+//! is let through: tunnels are not looked into, and IPv6 with extension headers passes.
+//!
+//! # Source
+//!
+//! S. McCanne, V. Jacobson, "The BSD Packet Filter", USENIX Winter 1993; Linux
+//! `Documentation/networking/filter.rst`.
+
+#[cfg(test)]
+mod tests;
+
+use crate::decapsulate::Tunnels;
+
+/// One instruction, as `SO_ATTACH_FILTER` takes it (`struct sock_filter`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Instruction {
+    /// Operation.
+    pub code: u16,
+    /// Instructions to skip if a condition holds.
+    pub jt: u8,
+    /// Instructions to skip if it does not.
+    pub jf: u8,
+    /// Operand.
+    pub k: u32,
+}
+
+/// What is to pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// TCP ports of BGP.
+    pub ports: Vec<u16>,
+    /// Encapsulations that are to pass.
+    pub tunnels: Tunnels,
+    /// Fragments of TCP too: the ports are in the first one only.
+    pub fragments: bool,
+    /// Bytes of each frame that are kept.
+    pub snap: u32,
+}
+
+impl Default for Wanted {
+    fn default() -> Self {
+        let tunnels = Tunnels::none();
+        Self { ports: vec![179], tunnels, fragments: true, snap: 262_144 }
+    }
+}
+
+/// Operations of the machine that are used here.
+mod op {
+    pub(super) const LOAD: u16 = 0x00;
+    pub(super) const LOAD_16: u16 = 0x28;
+    pub(super) const LOAD_16_INDEXED: u16 = 0x48;
+    pub(super) const LOAD_8_INDEXED: u16 = 0x50;
+    pub(super) const LOAD_32_INDEXED: u16 = 0x40;
+    pub(super) const LOAD_X: u16 = 0x01;
+    pub(super) const AND: u16 = 0x54;
+    pub(super) const SHIFT_LEFT: u16 = 0x64;
+    pub(super) const ADD_X: u16 = 0x0c;
+    pub(super) const TO_X: u16 = 0x07;
+    pub(super) const JUMP: u16 = 0x05;
+    pub(super) const IF_EQUAL: u16 = 0x15;
+    pub(super) const IF_GREATER: u16 = 0x25;
+    pub(super) const IF_ANY: u16 = 0x45;
+    pub(super) const RETURN: u16 = 0x06;
+}
+
+/// Ethernet types of VLAN tags that [`crate::decapsulate`] knows.
+const TAGS: [u32; 4] = [0x8100, 0x88a8, 0x9100, 0x9200];
+/// IPv6 next headers behind which TCP may be: its other extension headers.
+const EXTENSIONS: [u32; 7] = [0, 43, 51, 60, 135, 139, 140];
+
+/// A place in the program that is jumped to before it is known.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    FirstTag,
+    SecondTag,
+    Type,
+    V4,
+    V6,
+    Ports,
+    Udp,
+    Accept,
+    Refuse,
+}
+
+/// A program in the making.
+#[derive(Default)]
+struct Program {
+    code: Vec<Instruction>,
+    jumps: Vec<(usize, Place)>,
+    places: Vec<(Place, usize)>,
+}
+
+impl Program {
+    fn push(&mut self, code: u16, k: u32) {
+        self.code.push(Instruction { code, jt: 0, jf: 0, k });
+    }
+
+    fn here(&mut self, place: Place) {
+        self.places.push((place, self.code.len()));
+    }
+
+    fn jump(&mut self, place: Place) {
+        self.jumps.push((self.code.len(), place));
+        self.push(op::JUMP, 0);
+    }
+
+    /// Jumps of conditions reach 255 instructions; unconditional ones reach all.
+    fn jump_if(&mut self, condition: u16, k: u32, place: Place) {
+        self.code.push(Instruction { code: condition, jt: 0, jf: 1, k });
+        self.jump(place);
+    }
+
+    fn jump_if_one_of(&mut self, all: impl IntoIterator<Item = u32>, place: Place) {
+        for k in all {
+            self.jump_if(op::IF_EQUAL, k, place);
+        }
+    }
+
+    fn finish(mut self) -> Vec<Instruction> {
+        for (at, place) in self.jumps {
+            let target = self.places.iter().find(|(other, _)| *other == place);
+            let target = target.expect("all places are in the program").1;
+            self.code[at].k = (target - at - 1) as u32;
+        }
+        self.code
+    }
+}
+
+/// The program. It has about `2 * ports + 2 * UDP ports + 100` instructions; Linux takes 4,096.
+pub fn program(wanted: &Wanted) -> Vec<Instruction> {
+    let mut program = Program::default();
+    // X is how far the tags move all that follows.
+    program.push(op::LOAD_X, 0);
+    program.push(op::LOAD_16, 12);
+    program.jump_if_one_of(TAGS, Place::FirstTag);
+    program.jump(Place::Type);
+    program.here(Place::FirstTag);
+    program.push(op::LOAD_X, 4);
+    program.push(op::LOAD_16, 16);
+    program.jump_if_one_of(TAGS, Place::SecondTag);
+    program.jump(Place::Type);
+    program.here(Place::SecondTag);
+    program.push(op::LOAD_X, 8);
+    program.push(op::LOAD_16, 20);
+    // A third tag is looked for nowhere: what has one may be anything.
+    program.jump_if_one_of(TAGS, Place::Accept);
+    program.here(Place::Type);
+    program.jump_if(op::IF_EQUAL, 0x0800, Place::V4);
+    program.jump_if(op::IF_EQUAL, 0x86dd, Place::V6);
+    if wanted.tunnels.mpls {
+        program.jump_if_one_of([0x8847, 0x8848], Place::Accept);
+    }
+    if wanted.tunnels.pppoe {
+        program.jump_if(op::IF_EQUAL, 0x8864, Place::Accept);
+    }
+    // A length instead of a type: LLC with SNAP may carry IP.
+    program.code.push(Instruction { code: op::IF_GREATER, jt: 3, jf: 0, k: 0x05ff });
+    program.push(op::LOAD_32_INDEXED, 14);
+    program.jump_if(op::IF_EQUAL, 0xaaaa_0300, Place::Accept);
+    program.jump(Place::Refuse);
+    v4(&mut program, wanted);
+    v6(&mut program, wanted);
+    program.here(Place::Ports);
+    for at in [14, 16] {
+        program.push(op::LOAD_16_INDEXED, at);
+        program.jump_if_one_of(wanted.ports.iter().copied().map(u32::from), Place::Accept);
+    }
+    program.jump(Place::Refuse);
+    program.here(Place::Udp);
+    program.push(op::LOAD_16_INDEXED, 16);
+    program.jump_if_one_of(wanted.tunnels.udp_ports().map(u32::from), Place::Accept);
+    program.here(Place::Refuse);
+    program.push(op::RETURN, 0);
+    program.here(Place::Accept);
+    program.push(op::RETURN, wanted.snap);
+    program.finish()
+}
+
+/// Protocols that pass whatever they carry.
+fn whole(tunnels: &Tunnels) -> impl Iterator<Item = u32> {
+    let ip = tunnels.ip.then_some([4, 41]).into_iter().flatten();
+    ip.chain(tunnels.gre.then_some(47)).chain(tunnels.mpls.then_some(137))
+}
+
+/// IPv4 at `x + 14`. X becomes such that the transport header is at `x + 14`.
+fn v4(program: &mut Program, wanted: &Wanted) {
+    program.here(Place::V4);
+    let udp = wanted.tunnels.udp_ports().next().is_some();
+    program.push(op::LOAD_8_INDEXED, 23);
+    program.jump_if_one_of(whole(&wanted.tunnels), Place::Accept);
+    // Behind an authentication header there may be TCP.
+    program.jump_if(op::IF_EQUAL, 51, Place::Accept);
+    let protocols = if udp { &[6, 17][..] } else { &[6] };
+    for protocol in protocols {
+        // Past the jump below.
+        program.code.push(Instruction { code: op::IF_EQUAL, jt: 0, jf: 9, k: *protocol });
+        program.push(op::LOAD_16_INDEXED, 20);
+        let (bits, place) = match wanted.fragments {
+            true => (0x3fff, Place::Accept),
+            false => (0x1fff, Place::Refuse),
+        };
+        program.jump_if(op::IF_ANY, bits, place);
+        program.push(op::LOAD_8_INDEXED, 14);
+        program.push(op::AND, 0xf);
+        program.push(op::SHIFT_LEFT, 2);
+        program.push(op::ADD_X, 0);
+        program.push(op::TO_X, 0);
+        program.jump(if *protocol == 6 { Place::Ports } else { Place::Udp });
+    }
+    program.jump(Place::Refuse);
+}
+
+/// IPv6 at `x + 14`.
+fn v6(program: &mut Program, wanted: &Wanted) {
+    program.here(Place::V6);
+    program.push(op::LOAD_8_INDEXED, 20);
+    program.jump_if_one_of(whole(&wanted.tunnels), Place::Accept);
+    program.jump_if_one_of(EXTENSIONS, Place::Accept);
+    if wanted.fragments {
+        program.jump_if(op::IF_EQUAL, 44, Place::Accept);
+    }
+    let transports: &[(u32, Place)] = match wanted.tunnels.udp_ports().next() {
+        Some(_) => &[(6, Place::Ports), (17, Place::Udp)],
+        None => &[(6, Place::Ports)],
+    };
+    for (protocol, place) in transports {
+        // The transport header is 40 bytes behind the IP header.
+        program.code.push(Instruction { code: op::IF_EQUAL, jt: 0, jf: 4, k: *protocol });
+        program.push(op::LOAD, 40);
+        program.push(op::ADD_X, 0);
+        program.push(op::TO_X, 0);
+        program.jump(*place);
+    }
+    program.jump(Place::Refuse);
+}
