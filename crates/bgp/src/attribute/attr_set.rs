@@ -47,10 +47,24 @@ impl<'a> AttrSet<'a> {
         Attributes::new(self.0.get(4..).unwrap_or_default(), 4)
     }
 
-    /// The customer's attributes, typed; their AS numbers have four octets (RFC 6368 §5).
+    /// Whether AS numbers of the set have four octets, as they should (RFC 6368 §5): `false` only
+    /// if that makes no sense and two octets do, as some routers send them.
+    pub fn four_octet_as(self) -> bool {
+        let decodes = |four_octet_as| {
+            let negotiated = Negotiated { four_octet_as, ..Negotiated::default() };
+            let wide =
+                |raw: &RawAttribute<'_>| matches!(raw.code, code::AS_PATH | code::AGGREGATOR);
+            let mut raw = self.attributes().flatten().filter(wide);
+            raw.all(|raw| Attribute::decode(raw, &negotiated).is_ok())
+        };
+        decodes(true) || !decodes(false)
+    }
+
+    /// The customer's attributes, typed.
     pub fn typed(self) -> impl Iterator<Item = Result<Attribute<'a>>> {
-        let four = Negotiated { four_octet_as: true, ..Negotiated::default() };
-        self.attributes().map(move |raw| Attribute::decode(raw?, &four))
+        let four_octet_as = self.four_octet_as();
+        let negotiated = Negotiated { four_octet_as, ..Negotiated::default() };
+        self.attributes().map(move |raw| Attribute::decode(raw?, &negotiated))
     }
 
     /// Appends the value of an attribute: the AS, and attributes that are encoded already.
@@ -99,7 +113,10 @@ mod tests {
         let set = AttrSet::parse(&value).unwrap();
         assert_eq!(set.origin(), Asn(65001));
         let typed: Vec<_> = set.typed().map(|attribute| attribute.unwrap().code()).collect();
-        assert_eq!(typed, [1, 5]);
+        assert_eq!((typed, set.four_octet_as()), (vec![1, 5], true));
+        let short = [0, 0, 0xfd, 0xe9, 0x40, 2, 4, 2, 1, 0x15, 0xb3];
+        let set = AttrSet::parse(&short).unwrap();
+        assert!(!set.four_octet_as() && set.typed().all(|attribute| attribute.is_ok()));
         assert!(check(&[0, 0, 0, 1, 0x80, code::MP_UNREACH_NLRI, 3, 0, 1, 1]).is_err());
         assert!(check(&value[..3]).is_err());
         assert!(check(&value[..14]).is_err());

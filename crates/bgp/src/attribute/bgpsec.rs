@@ -11,11 +11,7 @@ const HOP: usize = 6;
 
 /// The value of attribute 33: ASes on the way, and one or two blocks of signatures over them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Bgpsec<'a> {
-    value: &'a [u8],
-    hops: &'a [[u8; HOP]],
-    blocks: &'a [u8],
-}
+pub struct Bgpsec<'a>(&'a [u8]);
 
 /// An AS on the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -51,12 +47,11 @@ impl<'a> Bgpsec<'a> {
     pub fn parse(value: &'a [u8]) -> Result<Self> {
         let mut cursor = Cursor::new(value, 0);
         let path = part(&mut cursor, "secure path length")?;
-        let (hops, rest) = path.rest().as_chunks();
+        let (hops, rest) = path.rest().as_chunks::<HOP>();
         if !rest.is_empty() || hops.is_empty() {
             let size = path.left() as u64;
             return Err(path.wrong("secure path", size, "no whole segments of 6 octets"));
         }
-        let blocks = cursor.rest();
         let mut count = 0;
         while !cursor.is_empty() {
             let block = SignatureBlock::read(&mut cursor)?;
@@ -69,12 +64,14 @@ impl<'a> Bgpsec<'a> {
         if count == 0 || count > 2 {
             return Err(cursor.wrong("signature blocks", count, "not one or two"));
         }
-        Ok(Self { value, hops, blocks })
+        Ok(Self(value))
     }
 
     /// The ASes on the way, nearest first.
     pub fn hops(self) -> impl ExactSizeIterator<Item = Hop> + 'a {
-        self.hops.iter().map(|[count, flags, a, b, c, d]| Hop {
+        let path = part(&mut Cursor::new(self.0, 0), "secure path").ok();
+        let hops = path.map_or(&[][..], |path| path.rest().as_chunks::<HOP>().0);
+        hops.iter().map(|[count, flags, a, b, c, d]| Hop {
             count: *count,
             flags: *flags,
             asn: Asn(u32::from_be_bytes([*a, *b, *c, *d])),
@@ -83,13 +80,15 @@ impl<'a> Bgpsec<'a> {
 
     /// The blocks of signatures.
     pub fn blocks(self) -> impl Iterator<Item = SignatureBlock<'a>> {
-        let mut cursor = Cursor::new(self.blocks, 0);
+        let mut cursor = Cursor::new(self.0, 0);
+        // The path, which is no block.
+        let _ = part(&mut cursor, "secure path");
         std::iter::from_fn(move || SignatureBlock::read(&mut cursor).ok())
     }
 
     /// The value as it is sent.
     pub const fn bytes(self) -> &'a [u8] {
-        self.value
+        self.0
     }
 
     /// Appends the value of an attribute with these ASes, and these blocks: each an algorithm

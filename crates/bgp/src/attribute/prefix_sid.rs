@@ -249,7 +249,9 @@ mod tests {
             PrefixSidPart::Other(200, &[1]),
         ];
         let mut value = Vec::new();
-        parts.iter().for_each(|part| part.encode(&mut value).unwrap());
+        for part in &parts {
+            part.encode(&mut value).unwrap();
+        }
         let read = PrefixSid::parse(&value).unwrap();
         assert!(read.parts().eq(parts));
         assert_eq!(

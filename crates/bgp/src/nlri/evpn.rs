@@ -290,7 +290,9 @@ fn put_route(out: &mut Vec<u8>, route: &EvpnRoute<'_>) {
             out.extend(mac.0);
             put_sized_address(out, *address);
             put_label(out, *label);
-            second_label.iter().for_each(|label| put_label(out, *label));
+            if let Some(label) = second_label {
+                put_label(out, *label);
+            }
         }
         EvpnRoute::InclusiveMulticast { tag, originator } => {
             out.extend(tag.to_be_bytes());

@@ -65,14 +65,17 @@ impl RouteTarget {
     }
 }
 
-/// `65000:rt:65000:1/96`; a part of a target in hexadecimal digits; `default` for all.
+/// `65000:rt:65000:1/96`; a part of a target in hexadecimal digits, `*` for none of
+/// it; `default` for all.
 impl fmt::Display for RouteTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(origin) = self.origin() else { return f.write_str("default") };
         if let Some(target) = self.target() {
             return write!(f, "{origin}:{target}/96");
         }
-        let target = Hex(&self.bytes[4..usize::from(self.bits).div_ceil(8)]);
-        write!(f, "{origin}:0x{target}/{}", self.bits)
+        match &self.bytes[4..usize::from(self.bits).div_ceil(8)] {
+            [] => write!(f, "{origin}:*/{}", self.bits),
+            target => write!(f, "{origin}:0x{}/{}", Hex(target), self.bits),
+        }
     }
 }

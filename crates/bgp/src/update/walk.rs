@@ -10,7 +10,7 @@ use crate::attribute::{
     Attribute, MpReach, MpUnreach, RawAttribute, SegmentKind, Then, code, expected_flags, flags,
     frame, name, unframed,
 };
-use crate::nlri::{Nlri, Prefixes, Route, Routes, v4};
+use crate::nlri::{Destination, Nlri, Prefixes, Route, Routes, v4};
 use crate::verdict::{Action, Problem, Relation, of_malformed, subcode};
 use crate::{Afi, Error, Family, Negotiated};
 
@@ -289,12 +289,31 @@ impl<V: Visitor> Walk<'_, V> {
         attribute: u8,
     ) {
         for route in routes {
-            match route {
-                Ok(route) if REACH => self.visitor.announced_route(family, route),
-                Ok(route) => self.visitor.withdrawn_route(family, route),
+            let route = match route {
+                Ok(route) => route,
                 Err(error) => return self.network(attribute, error.behind(at)),
+            };
+            if let Err(error) = Destination::decode(&route, family) {
+                self.route(family, attribute, error.behind(at));
+            }
+            if REACH {
+                self.visitor.announced_route(family, route);
+            } else {
+                self.visitor.withdrawn_route(family, route);
             }
         }
+    }
+
+    /// A route that ends where it says, but is malformed (RFC 7606 §3 j; of link state only that
+    /// one is discarded, RFC 9552 §8.2.2).
+    #[cold]
+    #[inline(never)]
+    fn route(&mut self, family: Family, attribute: u8, error: Error) {
+        let action = match family.afi {
+            Afi::BGP_LS => Action::TreatAsWithdraw,
+            _ => Action::FamilyDisable,
+        };
+        self.problem(action, subcode::OPTIONAL, attribute, error);
     }
 
     /// Prefixes that cannot be told apart (RFC 7606 §5.3, 3 j).
