@@ -18,6 +18,7 @@
 //! | reassembly and framing | [`Segment`] | calls of a [`Receiver`] | `reassembly` |
 //! | sessions | calls of a [`Receiver`] | [`Event`] to a [`Sink`] | `session` |
 //! | or archives and BMP instead | bytes | [`Event`] to a [`Sink`] | [`input`] |
+//! | monitoring stations | [`Event`] | bytes of BMP | [`export`] |
 //! | archive, routes, feed, integrity | [`Event`] | records, routes, text | `archive`, `rib`, ... |
 //!
 //! Times are those of the capture, in nanoseconds since 1970 (`base::Time`), never of a clock.
@@ -29,6 +30,7 @@ pub mod decapsulate;
 mod error;
 pub mod event;
 pub mod filter;
+pub mod export;
 pub mod frame;
 pub mod input;
 pub mod reassembly;

@@ -339,3 +339,6 @@ impl Input {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

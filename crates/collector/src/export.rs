@@ -1,0 +1,3 @@
+//! Events for others to read in protocols of their own.
+
+pub mod bmp;

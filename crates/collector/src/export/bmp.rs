@@ -1,0 +1,352 @@
+//! Events as BMP: a collector of clones looks to stations like a router that monitors itself.
+
+mod open;
+
+use base::Time;
+use bgp::bmp::{
+    Down, PeerHeader, PeerUp, Statistic, Tlv, Tlvs, Value, information, peer_flags, peer_type,
+    write,
+};
+use bgp::{Message, MessageType};
+
+use crate::{Event, Gap, Peering, PeeringId, Reason, Sender, Sink, State};
+
+/// Types of the statistics that a collector tells of a peer: of the registry's experimental range,
+/// since no router counts such things.
+pub mod statistic {
+    /// Gaps (32-bit counter).
+    pub const GAPS: u16 = 65531;
+    /// Bytes of streams that were never seen (64-bit gauge).
+    pub const MISSING: u16 = 65532;
+    /// Bytes that were seen and belong to no whole message (64-bit gauge).
+    pub const SKIPPED: u16 = 65533;
+}
+
+/// Events of the state machine that Peer Down names (RFC 4271 §8.1.3, §8.1.5).
+const HOLD_TIMER_EXPIRES: u16 = 10;
+const OPEN_COLLISION_DUMP: u16 = 23;
+/// Part of a Termination: why (RFC 7854 §4.5), and that the operator wants it so.
+const TERMINATION_REASON: u16 = 1;
+const ADMINISTRATIVELY_CLOSED: [u8; 2] = [0, 0];
+/// Said in Peer Up of an OPEN that is not the one that was sent.
+const NOT_CAPTURED: [&str; 2] = [
+    "received OPEN was not captured: inferred from messages",
+    "sent OPEN was not captured: inferred from messages",
+];
+
+/// What to tell, and for how long it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Who speaks (`sysName`).
+    pub name: String,
+    /// What speaks (`sysDescr`).
+    pub description: String,
+    /// What the router sent too, as post-policy Adj-RIB-Out (RFC 8671).
+    pub local_messages: bool,
+    /// Bytes that are kept for stations that have not yet taken them. Up to twice as many are
+    /// held.
+    pub limit: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            name: "netarium".to_owned(),
+            description: "netarium passive route collector".to_owned(),
+            local_messages: false,
+            limit: 16 << 20,
+        }
+    }
+}
+
+/// How far a station has read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cursor(u64);
+
+/// The station was so slow that what it has not read is gone. End its connection: when it comes
+/// again, it is told what is up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overrun {
+    /// Bytes that it misses.
+    pub missing: u64,
+}
+
+/// What is known of a peering.
+#[derive(Debug, Default)]
+struct Peer {
+    peering: Option<Peering>,
+    /// Time of the Peer Up, while it is up.
+    up: Option<Time>,
+    /// OPENs of the peer and of the router, as they were captured.
+    opens: [Option<Vec<u8>>; 2],
+    notification: Option<(Sender, Vec<u8>)>,
+    /// Peers of other routers with the same address are told apart by it; 0 for the first.
+    distinguisher: u64,
+    gaps: u32,
+    missing: u64,
+    skipped: u64,
+}
+
+/// Keeps one stream for all stations: who is up, and the packets of late.
+///
+/// A station that connects gets a [`Exporter::greeting`] of its own, then what the shared stream
+/// holds from there on ([`Exporter::unread`]). UPDATEs are told as they were captured, flagged
+/// where their AS numbers have two octets. Peer Up holds the captured OPENs; one that was not
+/// captured is made from what is known (AS, identifier, how messages are read), and a string in
+/// the packet says so. TCP ports are told as 0: not known. A peer whose address another router's
+/// peer had first is a local instance with a distinguisher of its own.
+#[derive(Debug)]
+pub struct Exporter {
+    settings: Settings,
+    peers: Vec<Peer>,
+    bytes: Vec<u8>,
+    /// Position in the stream of the first of `bytes`.
+    start: u64,
+}
+
+impl Exporter {
+    /// Nothing told yet.
+    pub const fn new(settings: Settings) -> Self {
+        Self { settings, peers: Vec::new(), bytes: Vec::new(), start: 0 }
+    }
+
+    /// Appends what a station is told first: who speaks, and a Peer Up for each session that is
+    /// up. To add the tables of that instant, call [`Exporter::table`] before any other event.
+    pub fn greeting(&self, out: &mut Vec<u8>) -> bgp::Result<Cursor> {
+        let name = Tlv { kind: information::SYS_NAME, value: self.settings.name.as_bytes() };
+        let value = self.settings.description.as_bytes();
+        write::initiation(out, &[Tlv { kind: information::SYS_DESCR, value }, name])?;
+        for peer in &self.peers {
+            if let (Some(peering), Some(time)) = (&peer.peering, peer.up) {
+                peer.write_up(out, peering, time);
+            }
+        }
+        Ok(Cursor(self.end()))
+    }
+
+    /// Appends the table of a peering: UPDATEs as the peer may have sent them, and as
+    /// [`Peering::from_peer`] reads them. End-of-RIB markers are UPDATEs too, and the caller's.
+    /// Does nothing for sessions that are not up.
+    pub fn table<'a>(
+        &self,
+        out: &mut Vec<u8>,
+        id: PeeringId,
+        time: Time,
+        updates: impl IntoIterator<Item = &'a [u8]>,
+    ) {
+        let Some(peer) = self.peers.get(id.index()) else { return };
+        let (Some(peering), Some(_)) = (&peer.peering, peer.up) else { return };
+        let header = peer.header(peering, time, Sender::Peer);
+        for update in updates {
+            write::route_monitoring(out, &header, update);
+        }
+    }
+
+    /// What a station at `cursor` has not read: send some, and call [`Cursor::advance`] by that.
+    pub fn unread(&self, cursor: Cursor) -> Result<&[u8], Overrun> {
+        match cursor.0.checked_sub(self.start) {
+            Some(read) => Ok(self.bytes.get(read as usize..).unwrap_or_default()),
+            None => Err(Overrun { missing: self.start - cursor.0 }),
+        }
+    }
+
+    /// Appends the last packet of a connection that is ended on purpose. Only between packets.
+    pub fn termination(out: &mut Vec<u8>) -> bgp::Result<()> {
+        let value = &ADMINISTRATIVELY_CLOSED;
+        write::termination(out, &[Tlv { kind: TERMINATION_REASON, value }])
+    }
+
+    /// Tells the gaps of each session that is up. To be called every now and then.
+    pub fn statistics(&mut self, time: Time) -> bgp::Result<()> {
+        for peer in &self.peers {
+            let (Some(peering), Some(_)) = (&peer.peering, peer.up) else { continue };
+            let header = peer.header(peering, time, Sender::Peer);
+            let all = [
+                Statistic { kind: statistic::GAPS, value: Value::Counter(peer.gaps) },
+                Statistic { kind: statistic::MISSING, value: Value::Gauge(peer.missing) },
+                Statistic { kind: statistic::SKIPPED, value: Value::Gauge(peer.skipped) },
+            ];
+            write::statistics(&mut self.bytes, &header, &all)?;
+        }
+        self.forget();
+        Ok(())
+    }
+
+    /// Position in the stream of what will be told next.
+    fn end(&self) -> u64 {
+        self.start + self.bytes.len() as u64
+    }
+
+    fn forget(&mut self) {
+        if self.bytes.len() > self.settings.limit.saturating_mul(2) {
+            let old = self.bytes.len() - self.settings.limit;
+            self.bytes.drain(..old);
+            self.start += old as u64;
+        }
+    }
+
+    /// The place of a peering, with what is now known of it.
+    fn peer(&mut self, peering: &Peering) -> usize {
+        let at = peering.id.index();
+        if at >= self.peers.len() {
+            self.peers.resize_with(at + 1, Peer::default);
+        }
+        if self.peers[at].peering.is_none() {
+            let same = self.peers.iter().filter_map(|peer| peer.peering);
+            if same.into_iter().any(|other| other.peer == peering.peer) {
+                self.peers[at].distinguisher = u64::from(peering.id.0) + 1;
+            }
+        }
+        self.peers[at].peering = Some(*peering);
+        at
+    }
+
+    fn up(&mut self, at: usize, time: Time) {
+        let peer = &mut self.peers[at];
+        if peer.up.is_none()
+            && let Some(peering) = peer.peering
+        {
+            peer.up = Some(time);
+            peer.write_up(&mut self.bytes, &peering, time);
+        }
+    }
+
+    fn down(&mut self, at: usize, time: Time, reason: Reason) {
+        let peer = &mut self.peers[at];
+        if peer.up.take().is_some()
+            && let Some(peering) = &peer.peering
+        {
+            let header = peer.header(peering, time, Sender::Peer);
+            write::peer_down(&mut self.bytes, &header, &peer.reason(reason));
+        }
+        peer.opens = [None, None];
+        peer.notification = None;
+    }
+
+    #[inline]
+    fn message(&mut self, at: usize, time: Time, from: Sender, message: Message<'_>) {
+        match message.kind() {
+            MessageType::UPDATE => {
+                if from == Sender::Local && !self.settings.local_messages {
+                    return;
+                }
+                self.up(at, time);
+                let peer = &self.peers[at];
+                let Some(peering) = &peer.peering else { return };
+                let header = peer.header(peering, time, from);
+                write::route_monitoring(&mut self.bytes, &header, message.bytes());
+            }
+            MessageType::OPEN => {
+                self.peers[at].opens[which(from)] = Some(message.bytes().to_vec());
+            }
+            MessageType::NOTIFICATION => {
+                self.peers[at].notification = Some((from, message.bytes().to_vec()));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Sink for Exporter {
+    fn event(&mut self, peering: &Peering, event: &Event<'_>) {
+        let at = self.peer(peering);
+        match *event {
+            Event::Message { time, from, message } => self.message(at, time, from, message),
+            Event::State { time, new: State::Established, .. } => self.up(at, time),
+            Event::State { time, old, new, reason } => {
+                if old == State::Established || new == State::Idle {
+                    self.down(at, time, reason);
+                }
+            }
+            Event::Gap(Gap { missing, skipped, .. }) => {
+                let peer = &mut self.peers[at];
+                peer.gaps = peer.gaps.saturating_add(1);
+                peer.missing += missing;
+                peer.skipped += skipped;
+            }
+            Event::Reading(_) => {}
+        }
+        self.forget();
+    }
+}
+
+impl Cursor {
+    /// After `sent` bytes of [`Exporter::unread`] were sent.
+    pub const fn advance(&mut self, sent: usize) {
+        self.0 += sent as u64;
+    }
+}
+
+/// Place in [`Peer::opens`].
+const fn which(from: Sender) -> usize {
+    match from {
+        Sender::Peer => 0,
+        Sender::Local => 1,
+    }
+}
+
+impl Peer {
+    #[inline]
+    fn header(&self, peering: &Peering, time: Time, from: Sender) -> PeerHeader {
+        let mut header = PeerHeader::global(time, peering.peer, peering.peer_as, peering.peer_id);
+        if self.distinguisher != 0 {
+            header.kind = peer_type::LOCAL;
+            header.distinguisher = self.distinguisher;
+        }
+        let reading = match from {
+            Sender::Peer => peering.from_peer,
+            Sender::Local => {
+                header.flags |= peer_flags::ADJ_RIB_OUT | peer_flags::POST_POLICY;
+                peering.from_local
+            }
+        };
+        if !reading.four_octet_as {
+            header.flags |= peer_flags::TWO_OCTET_AS;
+        }
+        header
+    }
+
+    fn write_up(&self, out: &mut Vec<u8>, peering: &Peering, time: Time) {
+        let mut said = Vec::new();
+        let opens = [Sender::Peer, Sender::Local].map(|from| {
+            let captured = self.opens[which(from)].clone();
+            captured.unwrap_or_else(|| {
+                let text = NOT_CAPTURED[which(from)];
+                said.extend(information::STRING.to_be_bytes());
+                said.extend((text.len() as u16).to_be_bytes());
+                said.extend_from_slice(text.as_bytes());
+                open::inferred(peering, from, self.opens[which(from) ^ 1].as_deref())
+            })
+        });
+        let up = PeerUp {
+            local: peering.local,
+            local_port: 0,
+            remote_port: 0,
+            sent: &opens[1],
+            received: &opens[0],
+            information: Tlvs::new(&said),
+        };
+        let header = self.header(peering, time, Sender::Peer);
+        write::peer_up(out, &header, &up);
+    }
+
+    /// What Peer Down says for `reason`.
+    fn reason(&self, reason: Reason) -> Down<'_> {
+        match (reason, &self.notification) {
+            (Reason::Notification(Sender::Local, ..), Some((Sender::Local, bytes))) => {
+                Down::LocalNotification(bytes)
+            }
+            (Reason::Notification(Sender::Peer, ..), Some((Sender::Peer, bytes))) => {
+                Down::RemoteNotification(bytes)
+            }
+            (Reason::HoldTimeExpired, _) => Down::LocalEvent(HOLD_TIMER_EXPIRES),
+            (Reason::Collision, _) => Down::LocalEvent(OPEN_COLLISION_DUMP),
+            (Reason::Forgotten, _) => Down::Deconfigured,
+            (Reason::Notification(Sender::Local, ..) | Reason::Replaced, _) => Down::LocalEvent(0),
+            _ => Down::RemoteClosed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
