@@ -15,7 +15,7 @@ use super::connection::{Conn, NOWHERE};
 use crate::{ConnectionId, Reason, Sink, State};
 
 /// Behind the hold time: what may still be on its way through reassembly.
-const GRACE: Span = Span::from_secs(30);
+const GRACE: Span = Span::from_secs(40);
 
 impl<S: Sink> Sessions<S> {
     /// The hold time of a connection; `None` if it has none, or a long one if it is not known.

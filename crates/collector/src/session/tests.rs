@@ -8,7 +8,7 @@ use bgp::capability::Capability;
 use bgp::open::OpenBuilder;
 use bgp::{Asn, Family, MARKER};
 
-use super::{Sessions, Settings};
+use super::{Learned, Sessions, Settings};
 use crate::{Close, Connection, ConnectionId, End, Event, Hole, MirrorId, Peering, Receiver, Sink};
 
 mod one_sided;
