@@ -18,4 +18,12 @@ pub enum Error {
         /// What the file says.
         version: u16,
     },
+    /// A line of JSON that stands for no record or event.
+    #[error("{field}: {wrong}")]
+    Line {
+        /// The member.
+        field: &'static str,
+        /// What is wrong with it, or that it is not there.
+        wrong: &'static str,
+    },
 }
