@@ -1,2 +1,123 @@
-//! What is collected, live: HTTP, WebSocket and BMP for whoever asks.
+//! What is collected, live, for whoever asks: a WebSocket that RIS Live's clients understand, the
+//! same as a stream over HTTP, routes and peers as JSON, metrics for Prometheus, and BMP sessions
+//! to monitoring stations.
+//!
+//! | path | what |
+//! |---|---|
+//! | `/v1/ws/` | WebSocket with RIS Live's messages |
+//! | `/v1/stream/` | the same as server-sent events, or as JSON Lines with `?format=json` |
+//! | `/v1/peers`, `/v1/routes?prefix=…` | peerings, routes |
+//! | `/metrics` | Prometheus' text format |
+//!
+//! Everything here reads what the collector put up; a slow reader loses events, and is told.
 #![forbid(unsafe_code)]
+
+mod hub;
+mod metrics;
+mod query;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod websocket;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use axum::Router;
+use axum::routing::get;
+use collector_live::Board;
+use collector_live::feed::Watch;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use hub::Hub;
+
+/// Why nothing can be served.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The address cannot be listened at.
+    #[error("cannot listen at {address}: {cause}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        cause: std::io::Error,
+    },
+    /// A thread or the runtime cannot be started.
+    #[error("cannot start to serve: {0}")]
+    Start(#[from] std::io::Error),
+}
+
+/// A server that runs until it is dropped.
+#[derive(Debug)]
+pub struct Server {
+    /// Where it listens: with the port that the kernel chose if none was asked for.
+    pub address: SocketAddr,
+    stop: watch::Sender<bool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// What all requests see.
+#[derive(Clone, Debug)]
+struct Shared {
+    hub: Arc<Hub>,
+    board: Board,
+    /// Set when the server ends: connections that have no end of their own then end too.
+    stop: watch::Receiver<bool>,
+}
+
+impl Server {
+    /// Serves events and status of the collector called `host` at `address`.
+    pub fn start(
+        address: SocketAddr,
+        host: &str,
+        events: Watch,
+        board: Board,
+    ) -> Result<Self, Error> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let listener = runtime
+            .block_on(TcpListener::bind(address))
+            .map_err(|cause| Error::Listen { address, cause })?;
+        let address = listener.local_addr()?;
+        let (stop, stopped) = watch::channel(false);
+        let hub = Arc::new(Hub::new(host, Arc::clone(&events.lost)));
+        let shared = Shared { hub: Arc::clone(&hub), board, stop: stopped.clone() };
+        let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
+        let render = named("feed").spawn(move || hub.run(&events.batches))?;
+        let http = named("http").spawn(move || {
+            let mut stopped = stopped;
+            let end = async move {
+                let _ = stopped.changed().await;
+            };
+            let serve = axum::serve(listener, router(shared)).with_graceful_shutdown(end);
+            // An error of the listener itself ends the server, and the collector goes on.
+            let _ = runtime.block_on(async { serve.await });
+        })?;
+        Ok(Self { address, stop, threads: vec![render, http] })
+    }
+}
+
+impl Drop for Server {
+    /// Ends connections. The collector's end of the feed must be gone by then: its reader ends
+    /// with it.
+    fn drop(&mut self) {
+        let _ = self.stop.send(true);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn router(shared: Shared) -> Router {
+    Router::new()
+        .route("/", get(query::index))
+        .route("/metrics", get(metrics::metrics))
+        .route("/v1/peers", get(query::peers))
+        .route("/v1/ws", get(websocket::upgrade))
+        .route("/v1/ws/", get(websocket::upgrade))
+        .route("/v1/stream", get(stream::stream))
+        .route("/v1/stream/", get(stream::stream))
+        .with_state(shared)
+}

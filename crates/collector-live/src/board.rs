@@ -1,0 +1,111 @@
+//! What a running collector tells of itself, and questions to it.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use base::Time;
+use collector::decapsulate::Counters;
+use collector::reassembly::Statistics;
+use collector::rib::{Counts, Memory, PeerRoutes, Rib};
+use collector::{Peering, State};
+
+/// The state of a collector at an instant.
+#[derive(Clone, Debug, Default)]
+pub struct Status {
+    /// Time of the capture.
+    pub time: Time,
+    /// What became of frames.
+    pub frames: Counters,
+    /// Packets that the kernel had no room for.
+    pub kernel_drops: u64,
+    /// What became of segments.
+    pub streams: Statistics,
+    /// Bytes of memory that wait for their turn in a stream.
+    pub waiting: usize,
+    /// All peerings, their states, and their routes where these are kept.
+    pub peerings: Vec<(Peering, State, Option<PeerRoutes>)>,
+    /// What became of routes.
+    pub routes: Counts,
+    /// What routes take.
+    pub memory: Memory,
+    /// Records that were archived.
+    pub records: u64,
+    /// Bytes that were archived, before compression.
+    pub archived: u64,
+}
+
+/// A question to the routes of a running collector.
+pub type Question = Box<dyn FnOnce(&Rib) + Send>;
+
+/// Questions that wait at most.
+const QUESTIONS: usize = 64;
+
+#[derive(Default)]
+struct Inner {
+    status: Mutex<Arc<Status>>,
+    questions: Mutex<VecDeque<Question>>,
+}
+
+/// Where a collector puts its status up and finds questions, shared with whoever serves them.
+#[derive(Clone, Default)]
+pub struct Board(Arc<Inner>);
+
+impl std::fmt::Debug for Board {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Board").field(&self.status()).finish()
+    }
+}
+
+/// What others left half done under a lock is whole: each change is one assignment.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Board {
+    /// The last status that was put up.
+    pub fn status(&self) -> Arc<Status> {
+        Arc::clone(&lock(&self.0.status))
+    }
+
+    /// Puts a status up.
+    pub fn publish(&self, status: Status) {
+        *lock(&self.0.status) = Arc::new(status);
+    }
+
+    /// Leaves a question; false if too many wait.
+    pub fn ask(&self, question: Question) -> bool {
+        let mut questions = lock(&self.0.questions);
+        let room = questions.len() < QUESTIONS;
+        if room {
+            questions.push_back(question);
+        }
+        room
+    }
+
+    /// Answers what was asked since the last time.
+    pub fn answer(&self, rib: &Rib) {
+        let questions = std::mem::take(&mut *lock(&self.0.questions));
+        questions.into_iter().for_each(|question| question(rib));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn questions_are_answered_once_and_only_so_many_wait() {
+        let board = Board::default();
+        let (send, receive) = channel();
+        let asked = (0..100).filter(|_| {
+            let send = send.clone();
+            board.ask(Box::new(move |rib| send.send(rib.len()).unwrap()))
+        });
+        assert_eq!(asked.count(), QUESTIONS);
+        board.answer(&Rib::new());
+        board.answer(&Rib::new());
+        assert_eq!(receive.try_iter().count(), QUESTIONS);
+    }
+}

@@ -1,0 +1,157 @@
+//! Real clients against a real server.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::time::Duration;
+
+use base::Time;
+use bgp::{Asn, Message, Negotiated};
+use collector::{Event, MirrorId, Peering, PeeringId, Sender, Sink};
+use collector_live::Board;
+use collector_live::board::Status;
+use collector_live::feed::{Feed, feed};
+use futures_util::{SinkExt, StreamExt};
+use serde_json::Value;
+use tokio_tungstenite::tungstenite;
+
+use super::*;
+
+fn peering() -> Peering {
+    Peering {
+        id: PeeringId(0),
+        mirror: MirrorId(0),
+        peer: Ipv4Addr::new(10, 0, 0, 1).into(),
+        peer_as: Asn(65001),
+        peer_id: 0,
+        local: Ipv4Addr::new(10, 0, 0, 2).into(),
+        local_as: Asn(65000),
+        local_id: 0,
+        from_peer: Negotiated { four_octet_as: true, ..Negotiated::default() },
+        from_local: Negotiated { four_octet_as: true, ..Negotiated::default() },
+        certain: true,
+        session: 0,
+    }
+}
+
+/// An UPDATE that announces 192.0.2.0/24 and 198.51.100.0/24 by 65001 65002.
+fn update() -> Vec<u8> {
+    let mut body = vec![0, 0, 0, 25];
+    body.extend_from_slice(&[0x40, 1, 1, 0]);
+    body.extend_from_slice(&[0x40, 2, 10, 2, 2, 0, 0, 0xfd, 0xe9, 0, 0, 0xfd, 0xea]);
+    body.extend_from_slice(&[0x40, 3, 4, 10, 0, 0, 1]);
+    body[3] = (body.len() - 4) as u8;
+    body.extend_from_slice(&[24, 192, 0, 2, 24, 198, 51, 100]);
+    let mut bytes = vec![0xff; 16];
+    bytes.extend_from_slice(&(19 + body.len() as u16).to_be_bytes());
+    bytes.push(2);
+    bytes.extend_from_slice(&body);
+    bytes
+}
+
+fn announce(feed: &mut Feed, milliseconds: u64) {
+    let bytes = update();
+    let message = Message::split(&bytes).unwrap();
+    let time = Time::from_nanos(1_700_000_000_000_000_000 + milliseconds * 1_000_000);
+    feed.event(&peering(), &Event::Message { time, from: Sender::Peer, message });
+    feed.flush();
+}
+
+fn start(board: &Board) -> (Server, Feed) {
+    let (feed, watch) = feed();
+    let any = (Ipv4Addr::LOCALHOST, 0).into();
+    let server = Server::start(any, "rrc99.example", watch, board.clone()).unwrap();
+    (server, feed)
+}
+
+fn get(server: &Server, path: &str) -> String {
+    let mut stream = TcpStream::connect(server.address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn a_client_of_ris_live_is_told_what_it_asked_for() {
+    let (server, mut feed) = start(&Board::default());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let url = format!("ws://{}/v1/ws/?client=test", server.address);
+        let (mut socket, _) = tokio_tungstenite::connect_async(url).await.unwrap();
+        let subscribe = r#"{"type": "ris_subscribe", "data": {"prefix": "192.0.2.0/24",
+            "socketOptions": {"acknowledge": true}}}"#;
+        socket.send(tungstenite::Message::text(subscribe)).await.unwrap();
+        let mut next = async || -> Value {
+            let message = socket.next().await.unwrap().unwrap();
+            serde_json::from_str(message.to_text().unwrap()).unwrap()
+        };
+        assert_eq!(next().await["type"], "ris_subscribe_ok");
+        announce(&mut feed, 5);
+        let message = next().await;
+        assert_eq!(message["type"], "ris_message");
+        let data = &message["data"];
+        assert_eq!((&data["peer"], &data["host"]), (&"10.0.0.1".into(), &"rrc99.example".into()));
+        assert_eq!(data["path"], serde_json::json!([65001, 65002]));
+        assert_eq!(data["announcements"][0]["prefixes"].as_array().unwrap().len(), 2);
+    });
+    drop(feed);
+}
+
+#[test]
+fn a_stream_has_one_message_a_line_and_ends_with_the_collector() {
+    let (server, mut feed) = start(&Board::default());
+    let mut stream = TcpStream::connect(server.address).unwrap();
+    write!(stream, "GET /v1/stream/?format=json&type=UPDATE HTTP/1.0\r\nHost: x\r\n\r\n").unwrap();
+    // The head of the response says that the client listens.
+    let mut first = [0; 1];
+    stream.read_exact(&mut first).unwrap();
+    for at in 0..3 {
+        announce(&mut feed, at);
+    }
+    drop(feed);
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let lines: Vec<&str> = answer.lines().filter(|line| line.starts_with('{')).collect();
+    assert_eq!(lines.len(), 3, "{answer}");
+    assert!(lines.iter().all(|line| line.contains("198.51.100.0/24")));
+}
+
+#[test]
+fn a_wrong_subscription_is_told() {
+    let (server, feed) = start(&Board::default());
+    let answer = get(&server, "/v1/stream/?prefix=nonsense");
+    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+    drop(feed);
+}
+
+#[test]
+fn metrics_say_what_was_put_up() {
+    let board = Board::default();
+    let (server, feed) = start(&board);
+    board.publish(Status {
+        kernel_drops: 7,
+        peerings: vec![(peering(), collector::State::Established, None)],
+        ..Status::default()
+    });
+    let answer = get(&server, "/metrics");
+    assert!(answer.contains("\nnetarium_kernel_drops_total 7\n"), "{answer}");
+    let peer = r#"netarium_peer_established{peer="10.0.0.1",peer_as="65001",local="10.0.0.2""#;
+    assert!(answer.contains(peer), "{answer}");
+    let peers = get(&server, "/v1/peers");
+    assert!(peers.contains(r#""state":"Established""#), "{peers}");
+    drop(feed);
+}
+
+#[test]
+fn a_server_ends_although_clients_stay() {
+    let (server, feed) = start(&Board::default());
+    let mut stream = TcpStream::connect(server.address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    write!(stream, "GET /v1/stream/ HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut first = [0; 1];
+    stream.read_exact(&mut first).unwrap();
+    drop(feed);
+    drop(server);
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).unwrap();
+}
