@@ -8,7 +8,7 @@ use bgp::{Afi, Family, Negotiated, Safi};
 use libfuzzer_sys::fuzz_target;
 
 /// Families whose routes are typed, and one that nobody knows.
-const FAMILIES: [(u16, u8); 22] = [
+const FAMILIES: [(u16, u8); 23] = [
     (1, 1),
     (2, 1),
     (1, 4),
@@ -28,6 +28,7 @@ const FAMILIES: [(u16, u8); 22] = [
     (25, 70),
     (25, 65),
     (25, 133),
+    (31, 9),
     (16388, 71),
     (16388, 72),
     (77, 77),

@@ -11,6 +11,7 @@ impl Afi {
     pub const IPV4: Self = Self(1);
     pub const IPV6: Self = Self(2);
     pub const L2VPN: Self = Self(25);
+    pub const SERVICE_CHAIN: Self = Self(31);
     pub const BGP_LS: Self = Self(16388);
 }
 
@@ -24,6 +25,7 @@ impl Safi {
     pub const MULTICAST: Self = Self(2);
     pub const LABELLED: Self = Self(4);
     pub const MCAST_VPN: Self = Self(5);
+    pub const SERVICE_CHAIN: Self = Self(9);
     pub const VPLS: Self = Self(65);
     pub const EVPN: Self = Self(70);
     pub const BGP_LS: Self = Self(71);

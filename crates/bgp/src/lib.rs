@@ -15,6 +15,8 @@
 //! |---|---|
 //! | framing: marker, length, type (RFC 4271 §4.1) | [`message`] |
 //! | what two speakers agreed on (RFC 5492, 6793, 7911, 8654) | [`negotiated`] |
+//! | routes of each family, typed (RFC 8277 to 9830) | [`nlri`], [`nlri::Destination`] |
+//! | attributes, typed | [`attribute`] |
 //! | archive records (RFC 6396, 6397, 8050) | [`mrt`] |
 //! | monitoring by a router (RFC 7854, 8671, 9069) | [`bmp`] |
 //! | address families, prefixes, AS numbers | [`family`], [`prefix`], [`asn`] |

@@ -8,6 +8,7 @@ pub mod flowspec;
 pub mod labelled;
 pub mod mcast_vpn;
 pub mod route_target;
+pub mod service_chain;
 pub mod sr_policy;
 pub mod vpls;
 pub mod vpn;
@@ -193,7 +194,8 @@ impl Layout {
             (Afi::IPV4 | Afi::IPV6, Safi::ROUTE_TARGET) => Self::Bits(96),
             (Afi::IPV4 | Afi::IPV6, Safi::SR_POLICY) => Self::Bits(192),
             (Afi::L2VPN, Safi::EVPN) | (Afi::IPV4 | Afi::IPV6, Safi::MCAST_VPN) => Self::TypeLength,
-            (Afi::BGP_LS, Safi::BGP_LS | Safi::BGP_LS_VPN) => Self::WideTypeLength,
+            (Afi::BGP_LS, Safi::BGP_LS | Safi::BGP_LS_VPN)
+            | (Afi::SERVICE_CHAIN, Safi::SERVICE_CHAIN) => Self::WideTypeLength,
             (Afi::L2VPN, Safi::VPLS) => Self::WideLength,
             (Afi::IPV4 | Afi::IPV6 | Afi::L2VPN, Safi::FLOWSPEC | Safi::FLOWSPEC_VPN) => {
                 Self::FlowLength

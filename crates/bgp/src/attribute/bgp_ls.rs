@@ -42,6 +42,8 @@ pub enum PropertyValue<'a> {
     Number(u64),
     /// Numbers of so many octets each, high octet first.
     Numbers(usize, &'a [u8]),
+    /// Kinds, and for each how many SIDs (RFC 8814).
+    Depths(&'a [[u8; 2]]),
     /// A bandwidth in bytes a second.
     Bandwidth(f32),
     /// Eight bandwidths in bytes a second, by priority.
@@ -117,6 +119,7 @@ fn read_sid(bytes: &[u8]) -> Option<u32> {
 enum Shape {
     Number,
     Numbers(usize),
+    Pairs,
     Bandwidth,
     Bandwidths,
     Address,
@@ -132,8 +135,8 @@ enum Shape {
 /// Type, name and shape.
 const KNOWN: [(u16, &str, Shape); 65] = [
     (263, "mt", Shape::Numbers(2)),
-    (266, "node-msd", Shape::Numbers(2)),
-    (267, "link-msd", Shape::Numbers(2)),
+    (266, "node-msd", Shape::Pairs),
+    (267, "link-msd", Shape::Pairs),
     (1024, "node-flags", Shape::Number),
     (1025, "opaque-node", Shape::Opaque),
     (1026, "node-name", Shape::Text),
@@ -227,6 +230,9 @@ impl<'a> Property<'a> {
             Shape::Numbers(size) if value.len().is_multiple_of(size) => {
                 PropertyValue::Numbers(size, value)
             }
+            Shape::Pairs if value.len().is_multiple_of(2) => {
+                PropertyValue::Depths(value.as_chunks().0)
+            }
             Shape::Bandwidth => {
                 PropertyValue::Bandwidth(f32::from_be_bytes(value.try_into().ok()?))
             }
@@ -266,7 +272,11 @@ impl<'a> Property<'a> {
                 let metric = cursor.u32("metric").ok()?;
                 PropertyValue::Locator(flags, algorithm, metric, Tlvs::parse(cursor.rest()).ok()?)
             }
-            Shape::Number | Shape::Numbers(_) | Shape::Bandwidths | Shape::Opaque => return None,
+            Shape::Number
+            | Shape::Numbers(_)
+            | Shape::Pairs
+            | Shape::Bandwidths
+            | Shape::Opaque => return None,
         })
     }
 }
@@ -288,6 +298,9 @@ impl fmt::Display for PropertyValue<'_> {
                         number.iter().fold(0, |number, octet| number << 8 | u64::from(*octet))
                     }),
                 )
+            }
+            Self::Depths(pairs) => {
+                write_list(f, ",", pairs.iter().map(|[kind, depth]| format!("{kind}:{depth}")))
             }
             Self::Bandwidth(rate) => rate.fmt(f),
             Self::Bandwidths(rates) => {
@@ -355,6 +368,7 @@ mod tests {
             tlv(1026, b"core-1"),
             tlv(1028, &[10, 0, 0, 1]),
             tlv(1089, &[0x4c, 0xee, 0x6b, 0x28]),
+            tlv(266, &[1, 10, 2, 4]),
             tlv(1095, &[0, 0, 10]),
             tlv(1096, &[0, 0, 0, 1, 0, 0, 0, 2]),
             tlv(1099, &[0x30, 1, 0, 0, 0, 0x5d, 0xc1]),
@@ -367,7 +381,8 @@ mod tests {
         .concat();
         assert_eq!(
             BgpLs::parse(&value).unwrap().to_string(),
-            "node-name \"core-1\"; router-id 10.0.0.1; max-bandwidth 125000000; igp-metric 10; \
+            "node-name \"core-1\"; router-id 10.0.0.1; max-bandwidth 125000000; \
+             node-msd 1:10,2:4; igp-metric 10; \
              srlg 1,2; adjacency-sid 24001 flags 0x30 weight 1; \
              lan-adjacency-sid 24001 flags 0x30 weight 1 neighbor 010203040506; \
              sr-capabilities 16000+8000; \

@@ -8,6 +8,7 @@ use super::flowspec::Flowspec;
 use super::labelled::Labelled;
 use super::mcast_vpn::McastVpn;
 use super::route_target::RouteTarget;
+use super::service_chain::ServiceChain;
 use super::sr_policy::SrPolicy;
 use super::vpls::Vpls;
 use super::vpn::Vpn;
@@ -36,6 +37,8 @@ pub enum Destination<'a> {
     McastVpn(McastVpn<'a>),
     /// Membership in a route target.
     RouteTarget(RouteTarget),
+    /// Service function chain.
+    ServiceChain(ServiceChain<'a>),
     /// Segment routing policy.
     SrPolicy(SrPolicy),
     /// Virtual private LAN.
@@ -65,6 +68,9 @@ impl<'a> Destination<'a> {
             Safi::SR_POLICY if inet => Self::SrPolicy(SrPolicy::read(read)?),
             Safi::FLOWSPEC if inet => Self::Flowspec(Flowspec::read(read, afi, false)?),
             Safi::FLOWSPEC_VPN if inet => Self::Flowspec(Flowspec::read(read, afi, true)?),
+            Safi::SERVICE_CHAIN if afi == Afi::SERVICE_CHAIN => {
+                Self::ServiceChain(ServiceChain::read(read)?)
+            }
             Safi::EVPN if afi == Afi::L2VPN => Self::Evpn(Evpn::read(read)?),
             Safi::VPLS if afi == Afi::L2VPN => Self::Vpls(Vpls::read(read)?),
             Safi::BGP_LS if afi == Afi::BGP_LS => Self::LinkState(LinkState::read(read, false)?),
@@ -89,6 +95,7 @@ impl<'a> Destination<'a> {
             Self::LinkState(state) => state.encode(out),
             Self::McastVpn(route) => route.encode(out),
             Self::RouteTarget(target) => target.encode(out),
+            Self::ServiceChain(route) => route.encode(out),
             Self::SrPolicy(policy) => policy.encode(out),
             Self::Vpls(route) => route.encode(out),
             Self::Opaque(bytes) => {
@@ -110,6 +117,7 @@ impl fmt::Display for Destination<'_> {
             Self::LinkState(state) => state.fmt(f),
             Self::McastVpn(route) => route.fmt(f),
             Self::RouteTarget(target) => target.fmt(f),
+            Self::ServiceChain(route) => route.fmt(f),
             Self::SrPolicy(policy) => policy.fmt(f),
             Self::Vpls(route) => route.fmt(f),
             Self::Opaque(bytes) => write!(f, "0x{}", Hex(bytes)),

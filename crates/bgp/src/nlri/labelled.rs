@@ -54,18 +54,18 @@ impl<'a> Labels<'a> {
         Err(Error::Value { field: "label stack", at: 0, value, wrong: "not a multiple of 3" })
     }
 
-    /// The stack that ends at the bottom bit, or at what a withdrawal has in its place (some
-    /// speakers send all zeros there).
-    pub(super) fn read(cursor: &mut Cursor<'a>) -> Result<Self> {
-        let all = cursor.rest();
-        let mut count = 0;
-        loop {
-            let raw = cursor.u24("label")?;
-            count += 3;
-            if raw & 1 != 0 || raw == Label::WITHDRAWN.0 || raw == 0 {
-                return Ok(Self(&all[..count]));
-            }
-        }
+    /// The stack at the start of `bits` bits, of which `others` belong to no label. It ends at the
+    /// bottom bit, or at what a withdrawal has in its place (some speakers send all zeros there).
+    /// Without either it is one label: speakers that can do no more need not set the bit (RFC 8277
+    /// §2.2).
+    pub(super) fn read(cursor: &mut Cursor<'a>, bits: u8, others: u8) -> Result<Self> {
+        let most = usize::from(bits.saturating_sub(others)) / 24;
+        let bottom = Self(cursor.rest())
+            .iter()
+            .take(most)
+            .position(|label| label.is_bottom() || label == Label::WITHDRAWN || label.0 == 0);
+        let count = bottom.map_or(1, |at| at + 1);
+        cursor.take(3 * count, "label").map(Self)
     }
 
     /// The entries, outermost first.
@@ -98,7 +98,7 @@ pub struct Labelled<'a> {
 impl<'a> Labelled<'a> {
     pub(crate) fn read(cursor: &mut Cursor<'a>, afi: Afi) -> Result<Self> {
         let bits = cursor.u8("length of a labelled prefix")?;
-        let labels = Labels::read(cursor)?;
+        let labels = Labels::read(cursor, bits, 0)?;
         let bits = without(cursor, bits, 8 * labels.0.len())?;
         Ok(Self { labels, prefix: cursor.prefix(afi, bits, "labelled prefix")? })
     }
@@ -130,5 +130,26 @@ pub(super) fn put_bits(out: &mut Vec<u8>, bits: usize) -> Result<()> {
 impl fmt::Display for Labelled<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} label {}", self.prefix, self.labels)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(bytes: &[u8]) -> String {
+        Labelled::read(&mut Cursor::new(bytes, 0), Afi::IPV4).unwrap().to_string()
+    }
+
+    #[test]
+    fn the_stack_ends_at_its_bottom() {
+        assert_eq!(told(&[48, 0, 0x06, 0x41, 10, 0, 1]), "10.0.1.0/24 label 100");
+        let two = [72, 0, 0x06, 0x40, 0, 0x0c, 0x81, 10, 0, 1];
+        assert_eq!(told(&two), "10.0.1.0/24 label 100/200");
+        assert_eq!(told(&[48, 0x80, 0, 0, 10, 0, 1]), "10.0.1.0/24 label 524288");
+        // No bottom bit at all: one label.
+        assert_eq!(told(&[48, 0, 0x06, 0x40, 10, 0, 2]), "10.0.2.0/24 label 100");
+        assert!(Labelled::read(&mut Cursor::new(&[16, 0, 0, 1], 0), Afi::IPV4).is_err());
+        assert!(Labelled::read(&mut Cursor::new(&[48, 0, 0], 0), Afi::IPV4).is_err());
     }
 }

@@ -101,7 +101,7 @@ pub struct Vpn<'a> {
 impl<'a> Vpn<'a> {
     pub(crate) fn read(cursor: &mut Cursor<'a>, afi: Afi, labelled: bool) -> Result<Self> {
         let bits = cursor.u8("length of a VPN prefix")?;
-        let labels = if labelled { Labels::read(cursor)? } else { Labels::NONE };
+        let labels = if labelled { Labels::read(cursor, bits, 64)? } else { Labels::NONE };
         let bits = without(cursor, bits, 8 * labels.bytes().len() + 64)?;
         let distinguisher = RouteDistinguisher::read(cursor)?;
         Ok(Self { labels, distinguisher, prefix: cursor.prefix(afi, bits, "VPN prefix")? })

@@ -13,7 +13,7 @@ const fn family(afi: Afi, safi: Safi) -> Family {
     Family { afi, safi }
 }
 
-const FAMILIES: [Family; 22] = [
+const FAMILIES: [Family; 23] = [
     family(Afi::IPV4, Safi::UNICAST),
     family(Afi::IPV6, Safi::UNICAST),
     family(Afi::IPV4, Safi::LABELLED),
@@ -32,6 +32,7 @@ const FAMILIES: [Family; 22] = [
     family(Afi::IPV6, Safi::FLOWSPEC_VPN),
     family(Afi::L2VPN, Safi::EVPN),
     family(Afi::L2VPN, Safi::VPLS),
+    family(Afi::SERVICE_CHAIN, Safi::SERVICE_CHAIN),
     family(Afi::L2VPN, Safi::FLOWSPEC),
     family(Afi::BGP_LS, Safi::BGP_LS),
     family(Afi::BGP_LS, Safi::BGP_LS_VPN),
@@ -74,6 +75,55 @@ fn routes_are_named_as_operators_name_them() {
     let targets = family(Afi::IPV4, Safi::ROUTE_TARGET);
     assert_eq!(round(targets, &Destination::RouteTarget(target)), "65000:rt:65000:7/96");
     assert_eq!(round(targets, &Destination::RouteTarget(RouteTarget::DEFAULT)), "default");
+}
+
+#[test]
+fn private_lans_and_service_chains() {
+    let distinguisher = RouteDistinguisher::from(Distinguisher::Address([10, 0, 0, 1].into(), 7));
+    let base = 800_000 << 4;
+    let block = Vpls::Block { distinguisher, edge: 3, offset: 1, size: 8, base };
+    let vpls = family(Afi::L2VPN, Safi::VPLS);
+    let text = round(vpls, &Destination::Vpls(block));
+    assert_eq!(text, "10.0.0.1:7 ve 3 block 1 size 8 base 800000");
+    let edge = Vpls::Edge { distinguisher, address: [10, 0, 0, 2].into() };
+    assert_eq!(round(vpls, &Destination::Vpls(edge)), "10.0.0.1:7 10.0.0.2");
+    let chain = family(Afi::SERVICE_CHAIN, Safi::SERVICE_CHAIN);
+    let instance = ServiceChain::Instance { distinguisher, function: 4 };
+    let text = round(chain, &Destination::ServiceChain(instance));
+    assert_eq!(text, "10.0.0.1:7 function 4");
+    let path = ServiceChain::Path { distinguisher, path: 9 };
+    assert_eq!(round(chain, &Destination::ServiceChain(path)), "10.0.0.1:7 path 9");
+}
+
+#[test]
+fn multicast_vpn_routes_of_all_types() {
+    let distinguisher = RouteDistinguisher::from(Distinguisher::As2(65000, 1));
+    let originator = "10.0.0.1".parse().unwrap();
+    let (source, group) = ("10.0.0.9".parse().ok(), "232.1.1.1".parse().ok());
+    let source_as = Asn(65000);
+    let key = [2, 12, 0, 0, 0xfd, 0xe8, 0, 0, 0, 1, 0, 0, 0xfd, 0xe8];
+    let shared = McastVpn::Join { shared: true, distinguisher, source_as, source, group };
+    let tree = McastVpn::Join { shared: false, distinguisher, source_as, source, group };
+    let routes = [
+        (McastVpn::IntraAs { distinguisher, originator }, "65000:1 [1]:[10.0.0.1]"),
+        (McastVpn::InterAs { distinguisher, source_as }, "65000:1 [2]:[65000]"),
+        (
+            McastVpn::Selective { distinguisher, source, group: None, originator },
+            "65000:1 [3]:[10.0.0.9]:[*]:[10.0.0.1]",
+        ),
+        (McastVpn::Leaf { key: &key, originator }, "[4]:[020c0000fde8000000010000fde8]:[10.0.0.1]"),
+        (
+            McastVpn::SourceActive { distinguisher, source, group },
+            "65000:1 [5]:[10.0.0.9]:[232.1.1.1]",
+        ),
+        (shared, "65000:1 [6]:[65000]:[10.0.0.9]:[232.1.1.1]"),
+        (tree, "65000:1 [7]:[65000]:[10.0.0.9]:[232.1.1.1]"),
+        (McastVpn::Other { kind: 9, bytes: &[1] }, "[9]:[01]"),
+    ];
+    for (route, text) in routes {
+        let shown = round(family(Afi::IPV4, Safi::MCAST_VPN), &Destination::McastVpn(route));
+        assert_eq!(shown, text);
+    }
 }
 
 #[test]
@@ -177,6 +227,10 @@ fn flow_specifications_are_read_and_written() {
     let flow = Flowspec::parse(Afi::IPV6, None, &six).unwrap();
     let text = round(family(Afi::IPV6, Safi::FLOWSPEC), &Destination::Flowspec(flow));
     assert_eq!(text, "flow6 { dst ::1234:5678:9a00:0/104 offset 64; }");
+    // The same behind its first 65 bits.
+    let odd = [1, 104, 65, 0x24, 0x68, 0xac, 0xf1, 0x34];
+    let shifted = Flowspec::parse(Afi::IPV6, None, &odd).unwrap();
+    assert_eq!(shifted.to_string(), "flow6 { dst ::1234:5678:9a00:0/104 offset 65; }");
     let mut again = Vec::new();
     flow.components().for_each(|component| component.encode(Afi::IPV6, &mut again));
     assert_eq!(again, six);
@@ -236,7 +290,7 @@ proptest! {
         // Headers that often fit what follows, so that more than framing is reached.
         bytes.extend(match family.safi {
             Safi::EVPN | Safi::MCAST_VPN => vec![kind, length.min(small.len() as u8)],
-            Safi::BGP_LS | Safi::BGP_LS_VPN => vec![0, kind, 0, length.min(small.len() as u8)],
+            Safi::BGP_LS | Safi::BGP_LS_VPN | Safi::SERVICE_CHAIN => vec![0, kind, 0, length.min(small.len() as u8)],
             Safi::VPLS => vec![0, if kind < 7 { 12 } else { 17 }],
             _ => Vec::new(),
         });
