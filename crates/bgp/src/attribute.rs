@@ -556,3 +556,6 @@ fn encode_with(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

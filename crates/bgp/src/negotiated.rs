@@ -49,6 +49,9 @@ impl Families {
     /// All families that are known here.
     pub const ALL: Self = Self((1 << KNOWN.len()) - 1);
 
+    /// All families that a set can hold.
+    pub const EVERY: Self = Self((1 << KNOWN.len()) - 1);
+
     fn bit(family: Family) -> u32 {
         let pair = (family.afi.0, family.safi.0);
         KNOWN.iter().position(|known| *known == pair).map_or(0, |at| 1 << at)

@@ -287,3 +287,6 @@ pub fn encode(nlri: &Nlri, to: &mut Vec<u8>) {
         Prefix::V6(bits, _) => to.extend_from_slice(&bits.to_be_bytes()[..size.min(16)]),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -234,3 +234,6 @@ impl OpenBuilder {
         crate::message::encode(MessageType::OPEN, &body, crate::message::MAX)
     }
 }
+
+#[cfg(test)]
+mod tests;

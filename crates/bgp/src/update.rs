@@ -162,3 +162,6 @@ impl UpdateBuilder {
         message::encode(MessageType::UPDATE, &body, self.limit())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -277,3 +277,6 @@ pub(crate) const fn of_malformed(attribute: u8) -> Action {
         _ => Action::TreatAsWithdraw,
     }
 }
+
+#[cfg(test)]
+mod tests;

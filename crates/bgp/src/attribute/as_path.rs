@@ -338,3 +338,6 @@ impl AsPathBuf {
         AsPath { bytes: &self.0, four: true }
     }
 }
+
+#[cfg(test)]
+mod tests;

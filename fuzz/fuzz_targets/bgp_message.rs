@@ -1,0 +1,82 @@
+//! Messages of any type are parsed, decoded, walked and judged without a panic; a message is
+//! accepted where nothing is wrong and only there, and both ways to read prefixes agree.
+#![no_main]
+
+use bgp::attribute::{Attribute, LogicalPath};
+use bgp::negotiated::Families;
+use bgp::notification::Notification;
+use bgp::open::Open;
+use bgp::route_refresh::RouteRefresh;
+use bgp::update::{Update, Visitor, walk};
+use bgp::verdict::{Action, Relation, judge_message};
+use bgp::{Family, Message, MessageType, Negotiated};
+use libfuzzer_sys::fuzz_target;
+
+#[derive(Default)]
+struct Count(usize);
+
+impl Visitor for Count {
+    fn announced(&mut self, family: Family, _: bgp::nlri::Nlri) {
+        self.0 += usize::from(family == Family::IPV4_UNICAST);
+    }
+}
+
+fn update(body: &[u8], negotiated: &Negotiated) {
+    let mut count = Count::default();
+    walk(body, negotiated, &mut count);
+    let Ok(update) = Update::parse(body) else { return };
+    let _ = update.end_of_rib();
+    let plain = update.announced(negotiated).filter(Result::is_ok).count();
+    assert!(plain <= count.0);
+    let mut path = None;
+    for raw in update.attributes().filter_map(Result::ok) {
+        let Ok(attribute) = Attribute::decode(raw, negotiated) else { continue };
+        match (&attribute, path) {
+            (Attribute::AsPath(found), _) => path = Some(*found),
+            (Attribute::As4Path(found), Some(path)) => {
+                let logical = LogicalPath::new(path, Some(*found));
+                let hops: usize = logical.segments().map(|segment| segment.hops()).sum();
+                assert_eq!(hops, path.hops());
+            }
+            _ => {}
+        }
+        let mut bytes = Vec::new();
+        let _ = attribute.encode(negotiated, &mut bytes);
+    }
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((&[way, kind], body)) = bytes.split_first_chunk() else { return };
+    let negotiated = Negotiated {
+        four_octet_as: way & 1 != 0,
+        extended_message: way & 2 != 0,
+        add_path: if way & 4 != 0 { Families::EVERY } else { Families::NONE },
+    };
+    let kind = MessageType(kind);
+    let Ok(message) = bgp::message::encode(kind, body, bgp::message::MAX_EXTENDED) else { return };
+    let message = Message::split(&message).expect("it was encoded");
+    let relation = if way & 8 != 0 { Relation::External(None) } else { Relation::Unknown };
+    let verdict = judge_message(message, &negotiated, relation);
+    assert_eq!(verdict.action == Action::Accept, verdict.problems.is_empty());
+    match kind {
+        MessageType::OPEN => {
+            if let Ok(open) = Open::parse(body) {
+                let _ = (open.capabilities().count(), Negotiated::between(&open, &open));
+            }
+        }
+        MessageType::UPDATE => update(body, &negotiated),
+        MessageType::NOTIFICATION => {
+            if let Ok(notification) = Notification::parse(body) {
+                let _ = (notification.communication(), notification.hard_reset());
+            }
+        }
+        MessageType::ROUTE_REFRESH => {
+            if let Ok(refresh) = RouteRefresh::parse(body) {
+                for filters in refresh.filters().filter_map(Result::ok) {
+                    let _ = filters.prefixes().map(Iterator::count);
+                }
+            }
+        }
+        _ => {}
+    }
+});
