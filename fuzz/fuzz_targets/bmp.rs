@@ -13,9 +13,9 @@ fuzz_target!(|bytes: &[u8]| {
             Step::Packet(packet) => {
                 from += packet.bytes.len();
                 match packet.parse() {
-                    Ok(Body::Statistics(_, all)) => drop(all.count()),
-                    Ok(Body::PeerUp(_, up)) => drop(up.information.count()),
-                    Ok(Body::Initiation(all) | Body::Termination(all)) => drop(all.count()),
+                    Ok(Body::Statistics(_, all)) => drop(all.iter().count()),
+                    Ok(Body::PeerUp(_, up)) => drop(up.information.iter().count()),
+                    Ok(Body::Initiation(all) | Body::Termination(all)) => drop(all.iter().count()),
                     _ => {}
                 }
             }

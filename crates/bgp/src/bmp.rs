@@ -127,7 +127,7 @@ impl<'a> Packet<'a> {
     #[inline]
     pub fn split(bytes: &'a [u8]) -> Option<Self> {
         let header = bytes.first_chunk::<HEADER>()?;
-        let length = reader::length(header);
+        let length = reader::length(*header);
         if header[0] != VERSION || length < HEADER {
             return None;
         }

@@ -109,11 +109,11 @@ fn read(bytes: &[u8], size: usize) -> (Vec<Packet<'_>>, usize, Option<Cause>) {
 /// The packet, written from what it means.
 fn again(packet: &Packet<'_>) -> Vec<u8> {
     let mut out = Vec::new();
-    let whole = |tlvs: Tlvs<'_>| tlvs.map(Result::unwrap).count();
+    let whole = |tlvs: Tlvs<'_>| tlvs.iter().map(Result::unwrap).count();
     match packet.parse().unwrap() {
         Body::RouteMonitoring(peer, update) => write::route_monitoring(&mut out, &peer, update),
         Body::Statistics(peer, all) => {
-            let all: Vec<_> = all.map(Result::unwrap).collect();
+            let all: Vec<_> = all.iter().map(Result::unwrap).collect();
             write::statistics(&mut out, &peer, &all).unwrap();
         }
         Body::PeerDown(peer, down) => write::peer_down(&mut out, &peer, &down),
@@ -122,15 +122,15 @@ fn again(packet: &Packet<'_>) -> Vec<u8> {
             write::peer_up(&mut out, &peer, &up);
         }
         Body::Initiation(tlvs) => {
-            let tlvs: Vec<_> = tlvs.map(Result::unwrap).collect();
+            let tlvs: Vec<_> = tlvs.iter().map(Result::unwrap).collect();
             write::initiation(&mut out, &tlvs).unwrap();
         }
         Body::Termination(tlvs) => {
-            let tlvs: Vec<_> = tlvs.map(Result::unwrap).collect();
+            let tlvs: Vec<_> = tlvs.iter().map(Result::unwrap).collect();
             write::termination(&mut out, &tlvs).unwrap();
         }
         Body::RouteMirroring(peer, tlvs) => {
-            let tlvs: Vec<_> = tlvs.map(Result::unwrap).collect();
+            let tlvs: Vec<_> = tlvs.iter().map(Result::unwrap).collect();
             write::route_mirroring(&mut out, &peer, &tlvs).unwrap();
         }
         other => panic!("{other:?}"),
@@ -206,8 +206,8 @@ proptest! {
         let (packets, ..) = read(&bytes, 50);
         for packet in packets {
             match packet.parse() {
-                Ok(Body::Statistics(_, all)) => { all.count(); }
-                Ok(Body::RouteMirroring(_, all) | Body::Initiation(all)) => { all.count(); }
+                Ok(Body::Statistics(_, all)) => { all.iter().count(); }
+                Ok(Body::RouteMirroring(_, all) | Body::Initiation(all)) => { all.iter().count(); }
                 _ => {}
             }
         }

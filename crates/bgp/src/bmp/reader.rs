@@ -48,7 +48,7 @@ impl Reader {
                 _ => Step::Need(HEADER),
             };
         };
-        if self.lost || !plausible(header) {
+        if self.lost || !plausible(*header) {
             return self.search(bytes, end);
         }
         match Packet::split(bytes) {
@@ -57,7 +57,7 @@ impl Reader {
                 Step::Packet(packet)
             }
             None if end => self.skip(bytes.len(), Cause::Torn),
-            None => Step::Need(length(header)),
+            None => Step::Need(length(*header)),
         }
     }
 
@@ -72,13 +72,11 @@ impl Reader {
         self.lost = true;
         for at in first..bytes.len() {
             let need = match chain(&bytes[at..]) {
-                Chain::None => continue,
                 Chain::Sure => None,
                 Chain::Ends(true) if end => None,
-                Chain::Ends(_) if end => continue,
-                Chain::Ends(_) => Some(2 * HEADER),
-                Chain::Need(_) if end => continue,
-                Chain::Need(need) => Some(need),
+                Chain::Ends(_) if !end => Some(2 * HEADER),
+                Chain::Need(need) if !end => Some(need),
+                Chain::None | Chain::Ends(_) | Chain::Need(_) => continue,
             };
             self.lost = need.is_some();
             return match (at, need) {
@@ -101,7 +99,7 @@ enum Chain {
 }
 
 fn chain(bytes: &[u8]) -> Chain {
-    let Some(header) = bytes.first_chunk() else { return Chain::Need(HEADER) };
+    let Some(&header) = bytes.first_chunk() else { return Chain::Need(HEADER) };
     if !plausible(header) {
         return Chain::None;
     }
@@ -110,7 +108,7 @@ fn chain(bytes: &[u8]) -> Chain {
         None => Chain::Need(length + HEADER),
         Some([]) => Chain::Ends(true),
         Some(rest) => match rest.first_chunk() {
-            Some(next) if plausible(next) => Chain::Sure,
+            Some(next) if plausible(*next) => Chain::Sure,
             Some(_) => Chain::None,
             None => Chain::Ends(false),
         },
@@ -118,11 +116,11 @@ fn chain(bytes: &[u8]) -> Chain {
 }
 
 /// Bytes of the whole packet, by its header.
-pub(super) fn length(header: &[u8; HEADER]) -> usize {
+pub(super) fn length(header: [u8; HEADER]) -> usize {
     u32::from_be_bytes([header[1], header[2], header[3], header[4]]) as usize
 }
 
-fn plausible(header: &[u8; HEADER]) -> bool {
+fn plausible(header: [u8; HEADER]) -> bool {
     // Types that are not known here stay opaque while their numbers are small.
     let least = match header[5] {
         kind::INITIATION | kind::TERMINATION => HEADER,

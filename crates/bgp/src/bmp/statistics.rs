@@ -59,29 +59,28 @@ impl Statistic<'_> {
 /// All of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Statistics<'a> {
-    left: u32,
+    count: u32,
     bytes: &'a [u8],
 }
 
 impl<'a> Statistics<'a> {
     pub(super) const fn new(count: u32, bytes: &'a [u8]) -> Self {
-        Self { left: count, bytes }
+        Self { count, bytes }
     }
-}
 
-impl<'a> Iterator for Statistics<'a> {
-    type Item = Result<Statistic<'a>>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.left = self.left.checked_sub(1)?;
-        let mut fields = Fields::new(self.bytes);
-        let statistic =
-            tlv(&mut fields).map(|tlv| Statistic { kind: tlv.kind, value: value(tlv.value) });
-        if statistic.is_err() {
-            self.left = 0;
-        }
-        self.bytes = fields.rest();
-        Some(statistic)
+    /// One after the other. It ends behind the first that does not fit.
+    pub fn iter(self) -> impl Iterator<Item = Result<Statistic<'a>>> + use<'a> {
+        let (mut left, mut rest) = (self.count, self.bytes);
+        std::iter::from_fn(move || {
+            left = left.checked_sub(1)?;
+            let mut fields = Fields::new(rest);
+            let tlv = tlv(&mut fields);
+            if tlv.is_err() {
+                left = 0;
+            }
+            rest = fields.rest();
+            Some(tlv.map(|tlv| Statistic { kind: tlv.kind, value: value(tlv.value) }))
+        })
     }
 }
 

@@ -29,7 +29,7 @@ pub struct Tlv<'a> {
 pub struct Tlvs<'a>(&'a [u8]);
 
 impl<'a> Tlvs<'a> {
-    /// In `bytes`; what is wrong with them, iterating says.
+    /// In `bytes`; what is wrong with them, [`Tlvs::iter`] says.
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
@@ -41,22 +41,22 @@ impl<'a> Tlvs<'a> {
 
     /// The value of the first of type `kind`.
     pub fn first(self, kind: u16) -> Option<&'a [u8]> {
-        let mut whole = self.map_while(Result::ok);
+        let mut whole = self.iter().map_while(Result::ok);
         whole.find(|tlv| tlv.kind == kind).map(|tlv| tlv.value)
     }
-}
 
-impl<'a> Iterator for Tlvs<'a> {
-    type Item = Result<Tlv<'a>>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.0.is_empty() {
-            return None;
-        }
-        let mut fields = Fields::new(self.0);
-        let tlv = tlv(&mut fields);
-        self.0 = if tlv.is_ok() { fields.rest() } else { &[] };
-        Some(tlv)
+    /// One after the other. It ends behind the first that does not fit.
+    pub fn iter(self) -> impl Iterator<Item = Result<Tlv<'a>>> + use<'a> {
+        let mut rest = self.0;
+        std::iter::from_fn(move || {
+            if rest.is_empty() {
+                return None;
+            }
+            let mut fields = Fields::new(rest);
+            let tlv = tlv(&mut fields);
+            rest = if tlv.is_ok() { fields.rest() } else { &[] };
+            Some(tlv)
+        })
     }
 }
 

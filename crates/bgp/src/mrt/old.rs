@@ -1,4 +1,4 @@
-//! Types 5 (`BGP`) and 9 (`BGP4PLUS`), as MRTd wrote them until 2000 (RFC 6396 appendix B.2).
+//! Types 5 (`BGP`) and 9 (`BGP4PLUS`), as `MRTd` wrote them until 2000 (RFC 6396 appendix B.2).
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ use crate::{Asn, MessageType, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Old<'a> {
     /// A message from the peer (`MSG_BGP_UPDATE`, `_OPEN`, `_NOTIFY`, `_KEEPALIVE`), or
-    /// one that MRTd preferred (`MSG_BGP_PREF_UPDATE`).
+    /// one that `MRTd` preferred (`MSG_BGP_PREF_UPDATE`).
     Message {
         /// The subtype.
         subtype: u16,

@@ -1,7 +1,5 @@
 //! Framing: records out of bytes, and how to go on where the framing is damaged.
 
-use std::ops::RangeInclusive;
-
 use base::Time;
 
 use super::{HEADER, Record, is_extended, kind};
@@ -56,7 +54,7 @@ pub enum Cause {
 ///
 /// A header is believed if its type is known and its length possible, or if its time fits and
 /// another header follows. If the bytes behind a record are no header, the record itself is in
-/// doubt: when headers chain out of its middle, its length field lies (MRTd in 2000 left out half
+/// doubt: when headers chain out of its middle, its length field lies (`MRTd` in 2000 left out half
 /// of such fields now and then). To see that, hand in more than one record at a time where there
 /// is more.
 #[derive(Clone, Debug, Default)]
@@ -88,10 +86,8 @@ impl Reader {
         {
             let total = total(header);
             if let Some((found, behind)) = bytes.split_at_checked(total)
-                && possible(header).contains(&total)
-                && behind
-                    .first_chunk()
-                    .is_none_or(|next| possible(next).contains(&self::total(next)))
+                && is_possible(header)
+                && behind.first_chunk().is_none_or(is_possible)
                 && let Some(record) = record(header, found)
             {
                 self.last = Some(seconds(header));
@@ -116,8 +112,8 @@ impl Reader {
             return self.search(bytes, end);
         }
         let total = total(header);
-        let known = possible(header).contains(&total);
-        if !known && !(self.is_near(header) && total <= LIMIT) {
+        let known = is_possible(header);
+        if !(known || self.is_near(header) && total <= LIMIT) {
             return self.search(bytes, end);
         }
         if bytes.len() < total {
@@ -142,14 +138,14 @@ impl Reader {
         }
         self.last = Some(seconds(header));
         self.offset += total as u64;
-        // A type with microseconds and no room for them is not possible, see `possible`.
+        // A type with microseconds and no room for them is not possible, see `is_possible`.
         record(header, found).map_or(Step::End, Step::Record)
     }
 
     /// Whether a header may stand behind a record: of a known type, or at a fitting time.
     fn follows(&self, header: &[u8; HEADER]) -> bool {
         let total = total(header);
-        possible(header).contains(&total) || self.is_near(header) && total <= LIMIT
+        is_possible(header) || self.is_near(header) && total <= LIMIT
     }
 
     fn is_near(&self, header: &[u8; HEADER]) -> bool {
@@ -203,7 +199,7 @@ impl Reader {
                 return if end { Chain::None } else { Chain::Need(next + HEADER - at) };
             };
             let total = total(header);
-            if total > LIMIT || !possible(header).contains(&total) {
+            if total > LIMIT || !is_possible(header) {
                 return Chain::None;
             }
             near &= self.is_near(header);
@@ -227,7 +223,7 @@ impl Reader {
                     return false;
                 };
                 let length = self::total(header);
-                if length > LIMIT || !possible(header).contains(&length) {
+                if length > LIMIT || !is_possible(header) {
                     return false;
                 }
                 next += length;
@@ -258,9 +254,9 @@ pub(super) fn total(header: &[u8; HEADER]) -> usize {
     HEADER.saturating_add(length as usize)
 }
 
-/// How long a record of a known type may be, header included. Empty for types that nobody writes.
+/// Whether the type is known and the length is one that its records can have.
 #[inline]
-fn possible(header: &[u8; HEADER]) -> RangeInclusive<usize> {
+fn is_possible(header: &[u8; HEADER]) -> bool {
     let kind = u16::from_be_bytes([header[4], header[5]]);
     let subtype = u16::from_be_bytes([header[6], header[7]]);
     let (subtypes, least, most) = match kind {
@@ -271,9 +267,9 @@ fn possible(header: &[u8; HEADER]) -> RangeInclusive<usize> {
         kind::BGP | kind::BGP4PLUS => (0..=7, 2, LIMIT),
         kind::ISIS_ET | kind::OSPFV3_ET => (0..=0, 4, LIMIT),
         kind::OSPFV2 | kind::ISIS | kind::OSPFV3 => (0..=0, 1, LIMIT),
-        _ => (1..=0, 1, 0),
+        _ => return false,
     };
-    if subtypes.contains(&subtype) { HEADER + least..=most } else { 1..=0 }
+    subtypes.contains(&subtype) && (HEADER + least..=most).contains(&total(header))
 }
 
 /// A record of `bytes`, which are as long as `header` says; `None` if it has no room for its

@@ -186,7 +186,7 @@ impl Rib {
     /// Begins it. `nlri` is the prefix as in an UPDATE, without path identifier. IPv4 and IPv6
     /// unicast and multicast have their own subtypes, all others are `RIB_GENERIC`. With
     /// `add_path` each entry has a path identifier (RFC 8050 §4.1; in `RIB_GENERIC_ADDPATH` too,
-    /// as GoBGP and OpenBGPD do, not as the RFC has it).
+    /// as `GoBGP` and `OpenBGPD` do, not as the RFC has it).
     pub fn open(
         out: &mut Vec<u8>,
         time: Time,

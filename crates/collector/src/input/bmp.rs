@@ -172,7 +172,7 @@ impl Input {
             }
             Ok(Body::RouteMirroring(peer, parts)) => self.mirrored(&peer, parts, sink),
             Ok(Body::Statistics(_, statistics)) => {
-                self.counts.statistics += statistics.filter(Result::is_ok).count() as u64;
+                self.counts.statistics += statistics.iter().flatten().count() as u64;
             }
             Ok(Body::Initiation(tlvs)) => {
                 let name = tlvs.first(information::SYS_NAME).unwrap_or_default();
@@ -303,7 +303,7 @@ impl Input {
         }
         let (entry, time) = self.entry(peer);
         let (entry, from) = (*entry, Sender::Peer);
-        for part in parts {
+        for part in parts.iter() {
             let Ok(part) = part else {
                 self.counts.undecodable += 1;
                 return;

@@ -127,17 +127,14 @@ impl Input {
             Sender::Peer => peering.from_peer = record.form.negotiated(),
             Sender::Local => peering.from_local = record.form.negotiated(),
         }
-        match record.message() {
-            Some(message) => {
-                self.counts.messages += 1;
-                learn(peering, from, message);
-                sink.event(peering, &Event::Message { time, from, message });
-            }
-            None => {
-                self.counts.undecodable += 1;
-                sink.event(peering, &undecodable(time, from, record.bytes.len()));
-            }
-        }
+        let Some(message) = record.message() else {
+            self.counts.undecodable += 1;
+            sink.event(peering, &undecodable(time, from, record.bytes.len()));
+            return;
+        };
+        self.counts.messages += 1;
+        learn(peering, from, message);
+        sink.event(peering, &Event::Message { time, from, message });
     }
 
     fn state_change(&mut self, time: Time, change: &StateChange, sink: &mut impl Sink) {
@@ -190,8 +187,8 @@ impl Input {
             if entry.path_id.is_some() {
                 peering.from_peer.add_path = Families::NONE.with(rib.family);
             }
-            let (family, nlri, path_id) = (rib.family, rib.nlri, entry.path_id);
-            let route = Route { family, nlri, path_id, ..Route::of(entry.attributes) };
+            let (family, path_id, nlri) = (rib.family, entry.path_id, rib.nlri);
+            let route = Route { family, path_id, nlri, ..Route::of(entry.attributes) };
             self.route(time, at, &route, sink);
         }
     }
@@ -241,7 +238,9 @@ impl Input {
     /// The peering of a peer whose records do not know the router.
     fn table_peer(&mut self, address: IpAddr, asn: Asn) -> usize {
         let known = self.by_peer.get(&address).into_iter().flatten().copied();
-        let same = known.filter(|at| same_as(self.peerings[*at].peer_as, asn)).last();
+        let same = known
+            .filter(|at| same_as(self.peerings[*at].peer_as, asn))
+            .max_by_key(|at| self.peerings[*at].peer_as == asn);
         let at = same.unwrap_or_else(|| self.insert(address, asn));
         refine(&mut self.peerings[at].peer_as, asn);
         at
@@ -275,7 +274,10 @@ impl Input {
                     || session.local.is_unspecified();
                 local && same_as(peering.peer_as, session.peer_as)
             })
-            .last();
+            .max_by_key(|at| {
+                let peering = &self.peerings[*at];
+                (peering.peer_as == session.peer_as, peering.local == session.local)
+            });
         let at = same.unwrap_or_else(|| self.insert(session.peer, session.peer_as));
         let peering = &mut self.peerings[at];
         if !session.local.is_unspecified() {

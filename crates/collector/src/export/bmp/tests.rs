@@ -114,7 +114,7 @@ fn opens_that_were_not_captured_read_messages_alike() {
     tell(&mut exporter, &expected, 5, Sender::Peer, &update);
     let stream = packets(exporter.unread(Cursor(0)).unwrap());
     let Body::PeerUp(_, up) = stream[0] else { panic!("{stream:?}") };
-    let texts: Vec<_> = up.information.map(|tlv| tlv.unwrap().value).collect();
+    let texts: Vec<_> = up.information.iter().map(|tlv| tlv.unwrap().value).collect();
     assert_eq!(texts, NOT_CAPTURED.map(str::as_bytes));
     let open = |bytes| Open::parse(Message::split(bytes).unwrap().body()).unwrap();
     let (received, sent) = (open(up.received), open(up.sent));
@@ -175,7 +175,7 @@ fn gaps_are_counted() {
     exporter.statistics(time(3)).unwrap();
     let stream = packets(exporter.unread(Cursor(0)).unwrap());
     let Body::Statistics(_, statistics) = stream[1] else { panic!("{stream:?}") };
-    let values: Vec<_> = statistics.map(|one| one.unwrap().value).collect();
+    let values: Vec<_> = statistics.iter().map(|one| one.unwrap().value).collect();
     assert_eq!(values, [Value::Counter(2), Value::Gauge(200), Value::Gauge(40)]);
 }
 
