@@ -30,7 +30,7 @@ use base::Time;
 
 use crate::{Checksum, Frame, MirrorId, Segment};
 pub use fragment::FragmentLimits;
-use fragment::Fragments;
+use fragment::{Beginning, Fragments};
 use ip::{Ip, protocol};
 use layer::Layer;
 use mirror::Mirrors;
@@ -182,17 +182,38 @@ impl Decapsulator {
         self.tags.clear();
         self.tags.push(Tag::Interface(frame.interface));
         self.tunnel = None;
-        if let Err(skip) = self.frame(frame, out) {
-            let counters = &mut self.counters;
-            match skip {
-                Skip::Foreign => counters.foreign += 1,
-                Skip::OtherPort => counters.other_ports += 1,
-                Skip::Link => counters.unknown_links += 1,
-                Skip::Truncated => counters.truncated += 1,
-                Skip::Malformed => counters.malformed += 1,
-                Skip::Deep => counters.deep += 1,
-                Skip::Mirrors => counters.mirrors_refused += 1,
-                Skip::Fragment => {}
+        match self.frame(frame, out) {
+            Ok(()) => {}
+            Err(Skip::Fragment) => self.beginnings(frame.time, out),
+            Err(skip) => self.count(skip),
+        }
+    }
+
+    fn count(&mut self, skip: Skip) {
+        let counters = &mut self.counters;
+        match skip {
+            Skip::Foreign => counters.foreign += 1,
+            Skip::OtherPort => counters.other_ports += 1,
+            Skip::Link => counters.unknown_links += 1,
+            Skip::Truncated => counters.truncated += 1,
+            Skip::Malformed => counters.malformed += 1,
+            Skip::Deep => counters.deep += 1,
+            Skip::Mirrors => counters.mirrors_refused += 1,
+            Skip::Fragment => {}
+        }
+    }
+
+    /// Reads what is there of datagrams that were given up.
+    fn beginnings(&mut self, time: Time, out: &mut impl FnMut(&Segment<'_>)) {
+        while let Some(beginning) = self.fragments.beginning() {
+            let Beginning { within, source, destination, protocol, bytes, missing, .. } = beginning;
+            (self.tags, self.tunnel) = (within.tags, within.tunnel);
+            let payload = Packet { bytes: &bytes, cut: missing };
+            let mut ip = Ip { source, destination, protocol, payload, part: None, damaged: false };
+            let read = ip::extensions(&mut ip)
+                .and_then(|()| self.carried(time, &ip, within.depth, out));
+            if let Err(skip) = read {
+                self.count(skip);
             }
         }
     }
@@ -229,8 +250,11 @@ impl Decapsulator {
         self.sequences.losses(tell);
     }
 
-    /// Nothing more comes: what may still have come late is lost now.
-    pub fn end(&mut self) {
+    /// Nothing more comes: what may still have come late is lost now. Gives `out` the segments
+    /// in the beginnings of datagrams whose other fragments did not come.
+    pub fn end(&mut self, time: Time, out: &mut impl FnMut(&Segment<'_>)) {
+        self.fragments.end(&mut self.counters);
+        self.beginnings(time, out);
         self.sequences.end();
     }
 
@@ -255,8 +279,15 @@ impl Decapsulator {
         if !self.wanted(&ip) {
             return Err(Skip::Foreign);
         }
+        if part.offset == 0 && ip.payload.cut > 0 {
+            // It will never be whole: what was captured of it is all there is.
+            let mut ip = Ip { part: None, ..ip };
+            ip::extensions(&mut ip)?;
+            return self.carried(time, &ip, depth, out);
+        }
         let (limits, counters) = (&self.settings.fragments, &mut self.counters);
-        let whole = self.fragments.add(time, &self.tags, &ip, part, limits, counters);
+        let within = (&self.tags[..], self.tunnel, depth);
+        let whole = self.fragments.add(time, within, &ip, part, limits, counters);
         let Some(whole) = whole else { return Err(Skip::Fragment) };
         let payload = Packet { bytes: &whole.bytes, cut: 0 };
         let mut ip = Ip { protocol: whole.protocol, payload, part: None, ..ip };

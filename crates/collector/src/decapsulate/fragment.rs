@@ -6,7 +6,7 @@ use base::{Span, Time};
 use rustc_hash::FxHashMap;
 
 use super::ip::{Ip, Part};
-use super::{Counters, Tag};
+use super::{Counters, Tag, TunnelId};
 
 /// Longest datagram.
 const LENGTH_MAX: u32 = 65_535;
@@ -18,13 +18,14 @@ const OVERHEAD: usize = 128;
 pub struct FragmentLimits {
     /// Memory, in bytes.
     pub bytes: usize,
-    /// How long a datagram may take, by the capture's time (RFC 8200 §4.5: 60 s).
+    /// How long a datagram may take, by the capture's time. A receiver waits for a minute
+    /// (RFC 8200 §4.5); fragments that were cloned follow each other at once.
     pub time: Span,
 }
 
 impl Default for FragmentLimits {
     fn default() -> Self {
-        Self { bytes: 4 << 20, time: Span::from_secs(60) }
+        Self { bytes: 4 << 20, time: Span::from_secs(2) }
     }
 }
 
@@ -51,6 +52,8 @@ struct Datagram {
     have: u32,
     /// Fragments overlapped: nothing of it is used (RFC 5722 §3).
     refused: bool,
+    tunnel: Option<TunnelId>,
+    depth: u8,
 }
 
 /// A datagram that became whole.
@@ -59,9 +62,32 @@ pub(super) struct Whole {
     pub(super) bytes: Vec<u8>,
 }
 
+/// The beginning of a datagram whose end did not come.
+#[derive(Debug)]
+pub(super) struct Beginning {
+    since: Time,
+    pub(super) within: Within,
+    pub(super) source: IpAddr,
+    pub(super) destination: IpAddr,
+    pub(super) protocol: u8,
+    pub(super) bytes: Vec<u8>,
+    /// At least so much is missing.
+    pub(super) missing: u32,
+}
+
+/// What a datagram was found in.
+#[derive(Debug)]
+pub(super) struct Within {
+    pub(super) tags: Vec<Tag>,
+    pub(super) tunnel: Option<TunnelId>,
+    pub(super) depth: u8,
+}
+
 /// Incomplete datagrams.
 #[derive(Debug, Default)]
 pub(super) struct Fragments {
+    /// Datagrams that were given up and are still to be read as far as they are there.
+    beginnings: Vec<Beginning>,
     datagrams: FxHashMap<Key, Datagram>,
     bytes: usize,
     /// When the oldest one began, or before.
@@ -73,7 +99,7 @@ impl Fragments {
     pub(super) fn add(
         &mut self,
         time: Time,
-        tags: &[Tag],
+        (tags, tunnel, depth): (&[Tag], Option<TunnelId>, u8),
         ip: &Ip<'_>,
         part: Part,
         limits: &FragmentLimits,
@@ -107,6 +133,8 @@ impl Fragments {
             protocol: None,
             have: 0,
             refused: false,
+            tunnel,
+            depth,
         });
         match datagram.add(part, bytes, ip.protocol) {
             Added::Doubled => counters.fragments_doubled += 1,
@@ -131,24 +159,20 @@ impl Fragments {
         self.datagrams.values().map(|datagram| datagram.pieces.len() as u64).sum()
     }
 
+    /// A datagram that was given up.
+    pub(super) fn beginning(&mut self) -> Option<Beginning> {
+        self.beginnings.pop()
+    }
+
+    /// Gives up all.
+    pub(super) fn end(&mut self, counters: &mut Counters) {
+        self.give_up(counters, |_| true);
+    }
+
     fn expire(&mut self, time: Time, limits: &FragmentLimits, counters: &mut Counters) {
-        if self.datagrams.is_empty() || time.since(self.oldest) <= limits.time {
-            return;
+        if !self.datagrams.is_empty() && time.since(self.oldest) > limits.time {
+            self.give_up(counters, |since| time.since(since) > limits.time);
         }
-        let mut freed = 0;
-        let mut oldest = time;
-        self.datagrams.retain(|_, datagram| {
-            let stays = time.since(datagram.since) <= limits.time;
-            if stays {
-                oldest = oldest.min(datagram.since);
-            } else {
-                freed += datagram.size();
-                counters.fragments_expired += datagram.pieces.len() as u64;
-            }
-            stays
-        });
-        self.oldest = oldest;
-        self.bytes = self.bytes.saturating_sub(freed);
     }
 
     /// Forgets the older half: a flood then costs each of its fragments a constant time.
@@ -160,17 +184,28 @@ impl Fragments {
         }
         let middle = begins.len() / 2;
         let limit = *begins.select_nth_unstable(middle).1;
-        let mut freed = 0;
-        self.datagrams.retain(|_, datagram| {
-            let stays = datagram.since > limit;
-            if !stays {
-                freed += datagram.size();
-                counters.fragments_expired += datagram.pieces.len() as u64;
-            }
-            stays
-        });
-        self.bytes = self.bytes.saturating_sub(freed);
+        self.give_up(counters, |since| since <= limit);
         true
+    }
+
+    /// Gives up datagrams by the time at which they began.
+    fn give_up(&mut self, counters: &mut Counters, old: impl Fn(Time) -> bool) {
+        let mut oldest: Option<Time> = None;
+        let (bytes, beginnings) = (&mut self.bytes, &mut self.beginnings);
+        let start = beginnings.len();
+        self.datagrams.retain(|key, datagram| {
+            if old(datagram.since) {
+                *bytes = bytes.saturating_sub(datagram.size());
+                counters.fragments_expired += datagram.pieces.len() as u64;
+                beginnings.extend(datagram.beginning(key));
+                return false;
+            }
+            oldest = Some(oldest.map_or(datagram.since, |oldest| oldest.min(datagram.since)));
+            true
+        });
+        self.oldest = oldest.unwrap_or_default();
+        // The map has no order of its own; the last one is taken first.
+        beginnings[start..].sort_by_key(|beginning| std::cmp::Reverse(beginning.since));
     }
 }
 
@@ -215,6 +250,24 @@ impl Datagram {
         }
         self.pieces.insert(at, (part.offset, bytes.into()));
         Added::Piece
+    }
+
+    /// What is there of it without a hole, from its first byte on.
+    fn beginning(&mut self, key: &Key) -> Option<Beginning> {
+        let protocol = self.protocol.filter(|_| !self.refused)?;
+        let furthest = self.pieces.last().map(|(at, piece)| at + piece.len() as u32);
+        let mut bytes = Vec::new();
+        for (at, piece) in &self.pieces {
+            if *at as usize != bytes.len() {
+                break;
+            }
+            bytes.extend_from_slice(piece);
+        }
+        let end = self.length.or(furthest).unwrap_or_default();
+        let missing = end.saturating_sub(bytes.len() as u32).max(1);
+        let within = Within { tags: key.tags.clone(), tunnel: self.tunnel, depth: self.depth };
+        let (source, destination, since) = (key.source, key.destination, self.since);
+        Some(Beginning { since, within, source, destination, protocol, bytes, missing })
     }
 
     /// What it is counted as.

@@ -50,8 +50,7 @@ fn each_encapsulation_gives_the_same_segment() {
     for (from, to) in ends() {
         for payload in [&payload[..], &[]] {
             let packet = packet(from, to, 5_000, payload);
-            let expected =
-                (from, to, 5_000, 777, 0x18, payload.to_vec(), 0, Checksum::Right);
+            let expected = (from, to, 5_000, 777, 0x18, payload.to_vec(), 0, Checksum::Right);
             for (name, link, data) in all(&packet) {
                 let mut decapsulator = new();
                 let got = take(&mut decapsulator, &frame(link, &data));
@@ -114,10 +113,7 @@ fn what_carried_a_segment_is_its_mirror() {
     assert_eq!(mirror(&vlan(0x88a8, 10, &back)), ids[1], "both directions are one mirror");
     assert_eq!(mirror(&plain(&encapsulate::vxlan(2, &plain(&back)))), ids[4]);
     let described = decapsulator.mirrors()[6].to_string();
-    assert_eq!(
-        described,
-        "interface 0, tunnel 192.0.2.1 – 198.51.100.9, ERSPAN session 2, VLAN 5"
-    );
+    assert_eq!(described, "interface 0, tunnel 192.0.2.1 – 198.51.100.9, ERSPAN session 2, VLAN 5");
     assert_eq!(decapsulator.mirrors()[1].segments, 2);
     let settings = Settings { merge: true, ..Settings::default() };
     let mut merged = Decapsulator::new(settings);
@@ -134,7 +130,10 @@ fn mirrors_are_bounded() {
     let (from, to) = ends()[0];
     let mut decapsulator = Decapsulator::new(Settings { mirrors: 3, ..Settings::default() });
     for tag in 1..=9 {
-        take(&mut decapsulator, &frame(LinkType::ETHERNET, &vlan(0x8100, tag, &packet(from, to, 1, b""))));
+        take(
+            &mut decapsulator,
+            &frame(LinkType::ETHERNET, &vlan(0x8100, tag, &packet(from, to, 1, b""))),
+        );
     }
     assert_eq!((decapsulator.mirrors().len(), decapsulator.counters().mirrors_refused), (3, 6));
 }
@@ -204,8 +203,7 @@ fn with_sum(sum: u16, sequence: u32) -> Vec<u8> {
 #[test]
 fn offload_is_not_damage() {
     let mut decapsulator = new();
-    let mut verdict =
-        |data: &[u8]| take(&mut decapsulator, &frame(LinkType::ETHERNET, data))[0].7;
+    let mut verdict = |data: &[u8]| take(&mut decapsulator, &frame(LinkType::ETHERNET, data))[0].7;
     let (from, to) = ends()[0];
     let octets = [from.ip(), to.ip()].map(|ip| match ip {
         std::net::IpAddr::V4(ip) => ip.octets(),
@@ -306,6 +304,40 @@ fn overlapping_fragments_give_nothing() {
     }
     assert_eq!(decapsulator.counters().fragments_overlapping, 1);
     assert_eq!(decapsulator.counters().fragments_pending, 0);
+}
+
+#[test]
+fn the_beginning_of_an_incomplete_datagram_is_read() {
+    let payload: Vec<u8> = (0..1_000).map(|i| (i * 7) as u8).collect();
+    for (from, to) in ends() {
+        let whole = packet(from, to, 4, &payload);
+        let pieces = fragments(&whole, 512);
+        let tunnel: Vec<_> = fragments(&encapsulate::vxlan(1, &plain(&whole)), 512);
+        for (pieces, inner) in [(pieces, 32), (tunnel, 32 + 14 + 16 + whole.len() - 1_032)] {
+            let have = 1_024 - inner;
+            let give = |decapsulator: &mut Decapsulator| {
+                for piece in pieces[..2].iter().rev() {
+                    assert!(take(decapsulator, &frame(LinkType::RAW, piece)).is_empty());
+                }
+            };
+            // When the input ends, and when another fragment comes much later.
+            let mut decapsulator = new();
+            give(&mut decapsulator);
+            let mut got = Vec::new();
+            decapsulator.end(Time::ZERO, &mut |segment| got.push(kept(segment)));
+            let mut other = new();
+            give(&mut other);
+            let time = Time::from_nanos(1_800_000_000_000_000_000);
+            let late = Frame { time, ..frame(LinkType::RAW, &pieces[1]) };
+            got.extend(take(&mut other, &late));
+            assert_eq!(got.len(), 2);
+            for (_, _, sequence, _, _, seen, missing, checksum) in got {
+                assert_eq!((sequence, checksum), (4, Checksum::Unknown));
+                assert_eq!(seen, payload[..have.min(1_000)]);
+                assert!(missing >= 1);
+            }
+        }
+    }
 }
 
 #[test]

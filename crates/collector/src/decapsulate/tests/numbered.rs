@@ -27,7 +27,7 @@ fn a_loss_is_told_once_the_window_has_passed() {
     assert_eq!(lost(&mut decapsulator), 2);
     assert_eq!(lost(&mut decapsulator), 0);
     give(&mut decapsulator, [100, 102]);
-    decapsulator.end();
+    decapsulator.end(Time::ZERO, &mut |_| {});
     assert_eq!(lost(&mut decapsulator), 1);
     let tunnel = &decapsulator.tunnels()[0];
     assert_eq!((tunnel.lost, tunnel.late, tunnel.doubled, tunnel.restarts), (3, 1, 0, 0));
@@ -41,7 +41,7 @@ fn numbers_wrap_and_begin_anew() {
     let start = u32::MAX - 99;
     give(&mut decapsulator, (0..200).map(|i| start.wrapping_add(i)));
     give(&mut decapsulator, 50_000_000..50_000_010);
-    decapsulator.end();
+    decapsulator.end(Time::ZERO, &mut |_| {});
     assert_eq!(lost(&mut decapsulator), 0);
     assert_eq!(decapsulator.tunnels()[0].restarts, 1);
 }
@@ -50,7 +50,7 @@ fn numbers_wrap_and_begin_anew() {
 fn a_long_loss_is_counted_to_the_packet() {
     let mut decapsulator = new();
     give(&mut decapsulator, (0..5).chain(1_005..1_100));
-    decapsulator.end();
+    decapsulator.end(Time::ZERO, &mut |_| {});
     assert_eq!(lost(&mut decapsulator), 1_000);
 }
 
@@ -74,7 +74,7 @@ proptest! {
         order.sort_by_key(|(place, _)| *place);
         let mut decapsulator = new();
         give(&mut decapsulator, order.into_iter().map(|(_, number)| number + 7));
-        decapsulator.end();
+        decapsulator.end(Time::ZERO, &mut |_| {});
         prop_assert_eq!(lost(&mut decapsulator), gone);
     }
 }
