@@ -135,7 +135,13 @@ impl<V: Visitor> Walk<'_, V> {
             self.plain::<true>(update.announced, update.announced_at());
         }
         let plain = !update.announced.is_empty();
-        let needed = if plain { bit(1) | bit(2) | bit(3) } else { bit(1) | bit(2) };
+        let mut needed = bit(code::ORIGIN) | bit(code::AS_PATH);
+        if plain {
+            needed |= bit(code::NEXT_HOP);
+        }
+        if self.relation == Relation::Internal {
+            needed |= bit(code::LOCAL_PREF);
+        }
         if (plain || self.reaches) && self.seen & needed != needed {
             self.missing(needed, update.announced_at());
         }
@@ -440,11 +446,11 @@ impl<V: Visitor> Walk<'_, V> {
         self.value(raw, Action::TreatAsWithdraw, subcode::AS_PATH, wrong);
     }
 
-    /// Attributes without which routes cannot be (RFC 7606 §3 d, RFC 4760 §3).
+    /// Attributes without which routes cannot be (RFC 7606 §3 d, RFC 4760 §3, RFC 4271 §5).
     #[cold]
     #[inline(never)]
     fn missing(&mut self, needed: u64, at: usize) {
-        for attribute in [code::ORIGIN, code::AS_PATH, code::NEXT_HOP] {
+        for attribute in [code::ORIGIN, code::AS_PATH, code::NEXT_HOP, code::LOCAL_PREF] {
             if needed & !self.seen & bit(attribute) != 0 {
                 let field = name(attribute).unwrap_or("attribute");
                 let error = Error::Missing { field, at };

@@ -96,6 +96,8 @@ fn some_attributes_are_not_for_strangers() {
     let external = Relation::External(None);
     assert_eq!(with(&local_pref, Relation::Unknown).action, Action::Accept);
     assert_eq!(with(&local_pref, Relation::Internal).action, Action::Accept);
+    assert_eq!(with(&[], Relation::Unknown).action, Action::Accept);
+    assert_eq!(with(&[], Relation::Internal).problems[0].attribute, Some(5));
     assert_eq!(with(&local_pref, external).action, Action::AttributeDiscard);
     assert_eq!(with(&short, Relation::Internal).action, Action::TreatAsWithdraw);
     assert_eq!(with(&short, external).action, Action::AttributeDiscard);
@@ -116,7 +118,7 @@ fn paths_begin_with_the_sender() {
     assert_eq!(told(PATH, Relation::External(Some(Asn(1)))), Action::Accept);
     assert_eq!(told(PATH, Relation::External(Some(Asn(2)))), Action::TreatAsWithdraw);
     let empty = [0x40, 2, 0];
-    assert_eq!(told(&empty, Relation::Internal), Action::Accept);
+    assert_eq!(told(&empty, Relation::Unknown), Action::Accept);
     assert_eq!(told(&empty, Relation::External(Some(Asn(1)))), Action::TreatAsWithdraw);
     let confederation = [0x40, 2, 8, 3, 1, 0, 9, 2, 1, 0, 1];
     assert_eq!(told(&confederation, Relation::External(None)), Action::TreatAsWithdraw);
