@@ -33,6 +33,7 @@ pub mod export;
 pub mod filter;
 pub mod frame;
 pub mod input;
+pub mod integrity;
 pub mod reassembly;
 pub mod rib;
 pub mod segment;

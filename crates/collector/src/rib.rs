@@ -202,10 +202,11 @@ impl Rib {
         if of.stale_until.is_none() {
             return 0;
         }
-        let stale = of.routes.iter().filter(|(_, announcement)| {
-            self.announcements.get(*announcement).generation != of.generation
+        let mut stale = 0;
+        of.routes.visit(|_, announcement| {
+            stale += usize::from(self.announcements.get(announcement).generation != of.generation);
         });
-        stale.count()
+        stale
     }
 
     /// Routes of a peering; 0 if it was not met.

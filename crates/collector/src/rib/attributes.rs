@@ -42,9 +42,10 @@ impl<'a> Iterator for Walk<'a> {
     }
 }
 
-/// Whether most routes have a value of this attribute that is their own: such come first.
+/// Whether most sets, or all of a peering, have a value of this attribute that is their own: it
+/// is the path, a next hop, or what stands before them.
 const fn varies(code: u8) -> bool {
-    matches!(code, 1..=5)
+    matches!(code, 1..=3 | MP_REACH)
 }
 
 /// All attribute sets.
@@ -54,17 +55,23 @@ const fn varies(code: u8) -> bool {
 /// they were sent, but the NLRI of `MP_REACH_NLRI` is left out as in RFC 6396 §4.3.4.
 #[derive(Debug)]
 pub(super) struct AttributeSets {
-    /// Flags, number of the tail, announced NLRI where [`HAS_NLRI`], head.
+    /// Flags and number of the tail, announced NLRI where [`HAS_NLRI`], head.
     sets: Interner,
     tails: Interner,
     record: Vec<u8>,
     rest: Vec<u8>,
 }
 
-const FOUR_OCTET_AS: u8 = 1;
-const HAS_NLRI: u8 = 2;
-const FIXED: usize = 5;
-const NO_TAIL: u32 = u32::MAX;
+const FOUR_OCTET_AS: u32 = 1 << 31;
+const HAS_NLRI: u32 = 1 << 30;
+const FIXED: usize = 4;
+/// No attributes in the tail; also masks the number of the tail.
+const NO_TAIL: u32 = HAS_NLRI - 1;
+
+/// Flags and number of the tail of a record.
+fn word(record: &[u8]) -> u32 {
+    record.first_chunk().map_or(NO_TAIL, |word| u32::from_le_bytes(*word))
+}
 
 /// One attribute set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +96,8 @@ pub(super) struct Given<'a> {
     pub(super) reach: Option<MpReach<'a>>,
     /// The NLRI, if the key of the route does not hold all of it.
     pub(super) nlri: Option<&'a [u8]>,
+    /// Attributes that are not to be kept: where they begin in the field.
+    pub(super) discarded: &'a [usize],
 }
 
 impl Default for AttributeSets {
@@ -106,16 +115,21 @@ impl AttributeSets {
     /// The number of a set. A new one is to be held or given back.
     pub(super) fn intern(&mut self, given: &Given<'_>) -> u32 {
         self.record.clear();
-        let flags = u8::from(given.four_octet_as) * FOUR_OCTET_AS;
-        self.record.push(if given.nlri.is_some() { flags | HAS_NLRI } else { flags });
-        self.record.extend_from_slice(&NO_TAIL.to_le_bytes());
+        let mut flags = if given.four_octet_as { FOUR_OCTET_AS } else { 0 };
+        flags |= if given.nlri.is_some() { HAS_NLRI } else { 0 };
+        self.record.extend_from_slice(&(flags | NO_TAIL).to_le_bytes());
         if let Some(nlri) = given.nlri {
             self.record.extend_from_slice(&(nlri.len() as u16).to_le_bytes());
             self.record.extend_from_slice(nlri);
         }
         self.rest.clear();
-        let mut at_head = true;
+        let (mut at_head, mut at) = (true, 0);
         for raw in Walk(given.attributes) {
+            let start = at;
+            at += raw.bytes.len();
+            if given.discarded.contains(&start) {
+                continue;
+            }
             at_head &= varies(raw.code);
             let part = if at_head { &mut self.record } else { &mut self.rest };
             match (raw.code, given.reach) {
@@ -133,7 +147,7 @@ impl AttributeSets {
             return self.sets.intern(&self.record).0;
         }
         let (tail, _) = self.tails.intern(&self.rest);
-        self.record[1..FIXED].copy_from_slice(&tail.to_le_bytes());
+        self.record[..FIXED].copy_from_slice(&(flags | tail).to_le_bytes());
         let (number, new) = self.sets.intern(&self.record);
         if new {
             self.tails.hold(tail);
@@ -149,7 +163,7 @@ impl AttributeSets {
     /// One announcement less has set `number`.
     pub(super) fn release(&mut self, number: u32) {
         if self.sets.release(number) {
-            let tail = self.tail(number);
+            let tail = word(self.sets.get(number)) & NO_TAIL;
             self.sets.remove_unused(number);
             if tail != NO_TAIL && self.tails.release(tail) {
                 self.tails.remove_unused(tail);
@@ -157,22 +171,18 @@ impl AttributeSets {
         }
     }
 
-    fn tail(&self, number: u32) -> u32 {
-        let record = self.sets.get(number);
-        u32::from_le_bytes([record[1], record[2], record[3], record[4]])
-    }
-
     /// Set `number`.
     pub(super) fn get(&self, number: u32) -> AttributeSet<'_> {
         let record = self.sets.get(number);
-        let four_octet_as = record[0] & FOUR_OCTET_AS != 0;
+        let word = word(record);
+        let four_octet_as = word & FOUR_OCTET_AS != 0;
         let (mut nlri, mut head) = (None, &record[FIXED..]);
-        if record[0] & HAS_NLRI != 0 {
+        if word & HAS_NLRI != 0 {
             let length = usize::from(u16::from_le_bytes([head[0], head[1]]));
             nlri = Some(&head[2..2 + length]);
             head = &head[2 + length..];
         }
-        let tail = match self.tail(number) {
+        let tail = match word & NO_TAIL {
             NO_TAIL => &[][..],
             tail => self.tails.get(tail),
         };
@@ -260,7 +270,7 @@ mod tests {
     const COMMUNITY: [u8; 7] = [0xc0, 8, 4, 0, 1, 0, 2];
 
     fn given(attributes: &[u8], four_octet_as: bool) -> Given<'_> {
-        Given { attributes, four_octet_as, reach: None, nlri: None }
+        Given { attributes, four_octet_as, reach: None, nlri: None, discarded: &[] }
     }
 
     fn written(sets: &AttributeSets, number: u32) -> Vec<u8> {

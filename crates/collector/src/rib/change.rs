@@ -1,10 +1,11 @@
 //! What UPDATEs and ends of sessions do to routes.
 
 use base::Time;
-use bgp::attribute::{MpReach, MpUnreach, code};
+use bgp::attribute::{MpReach, MpUnreach, RawAttribute, code};
 use bgp::nlri::{Prefixes, Routes};
 use bgp::update::Update;
-use bgp::{Family, Negotiated};
+use bgp::verdict::{Action, Verdict, judge};
+use bgp::{Error, Family, Negotiated};
 
 use super::Rib;
 use super::announcements::Announcement;
@@ -59,6 +60,22 @@ impl<'a> Field<'a> {
     }
 }
 
+/// The attributes that a router goes on without: where they begin in the field.
+fn discarded(update: &Update<'_>, verdict: &Verdict) -> Vec<usize> {
+    let problems =
+        verdict.problems.iter().filter(|problem| problem.action == Action::AttributeDiscard);
+    let mut found = Vec::new();
+    for problem in problems {
+        let (Error::Short { at, .. } | Error::Value { at, .. }) = problem.error else { continue };
+        let place = |raw: &RawAttribute<'_>| raw.at..=raw.value_at() + raw.value.len();
+        let mut attributes = update.attributes().map_while(|raw| raw.ok());
+        let culprit =
+            attributes.find(|raw| Some(raw.code) == problem.attribute && place(raw).contains(&at));
+        found.extend(culprit.map(|raw| raw.at - update.attributes_at()));
+    }
+    found
+}
+
 impl Rib {
     fn table_of(&mut self, family: Family, add_path: bool) -> usize {
         let same = |table: &Table| table.family == family && table.add_path == add_path;
@@ -72,6 +89,7 @@ impl Rib {
     pub(super) fn update(&mut self, peer: &mut Peer, time: Time, body: &[u8]) {
         self.counts.updates += 1;
         let negotiated = peer.peering.from_peer;
+        let verdict = judge(body, &negotiated);
         let Ok(update) = Update::parse(body) else {
             self.counts.ignored += 1;
             return;
@@ -80,22 +98,34 @@ impl Rib {
             self.end_of_rib(peer, family);
             return;
         }
+        if verdict.action > Action::TreatAsWithdraw {
+            self.counts.ignored += 1;
+            return;
+        }
         let Parts { reach, unreach } = Parts::new(&update, &negotiated);
         let plain = |bytes| Field::of(Family::IPV4_UNICAST, bytes, &negotiated);
         self.withdraw(peer, plain(update.withdrawn));
         if let Some(unreach) = unreach {
             self.withdraw(peer, Field::of(unreach.family, unreach.nlri, &negotiated));
         }
+        let discarded = discarded(&update, &verdict);
         let mut given = Given {
             attributes: update.attributes,
             four_octet_as: negotiated.four_octet_as,
             reach: None,
             nlri: None,
+            discarded: &discarded,
         };
+        let reachable = reach.map(|reach| Field::of(reach.family, reach.nlri, &negotiated));
+        if verdict.action == Action::TreatAsWithdraw {
+            self.counts.treated_as_withdraw += 1;
+            self.withdraw(peer, plain(update.announced));
+            reachable.into_iter().for_each(|field| self.withdraw(peer, field));
+            return;
+        }
         self.announce(peer, time, plain(update.announced), &given);
-        if let Some(reach) = reach {
-            given.reach = Some(reach);
-            let field = Field::of(reach.family, reach.nlri, &negotiated);
+        if let Some(field) = reachable {
+            given.reach = reach;
             self.announce(peer, time, field, &given);
         }
     }
@@ -253,16 +283,14 @@ impl Rib {
         let of = peer.table(at);
         of.stale_until = None;
         let routes = std::mem::take(&mut of.routes);
-        for (number, _) in routes.iter() {
-            self.free(at, number);
-        }
+        routes.visit(|number, _| self.free(at, number));
         self.counts.withdrawn += routes.len() as u64;
         let unwanted = match &mut self.snapshot {
             Some(snapshot) => snapshot.keep_all(at, peer.peering.id, routes),
             None => Some(routes),
         };
-        for (_, announcement) in unwanted.iter().flat_map(|routes| routes.iter()) {
-            self.release(announcement);
+        if let Some(routes) = unwanted {
+            routes.visit(|_, announcement| self.release(announcement));
         }
     }
 
@@ -274,8 +302,12 @@ impl Rib {
         }
         let generation = of.generation;
         let stale = |announcement| self.announcements.get(announcement).generation != generation;
-        let numbers: Vec<u32> =
-            of.routes.iter().filter(|route| stale(route.1)).map(|route| route.0).collect();
+        let mut numbers = Vec::new();
+        of.routes.visit(|number, announcement| {
+            if stale(announcement) {
+                numbers.push(number);
+            }
+        });
         for number in numbers {
             self.take(peer, at, number);
         }

@@ -137,6 +137,10 @@ impl Interner {
         }
         let chunk = &mut self.chunks[self.open];
         let at = chunk.bytes.len();
+        if at + size > chunk.bytes.capacity() {
+            let wanted = (2 * chunk.bytes.capacity()).clamp(at + size, CHUNK.max(at + size));
+            chunk.bytes.reserve_exact(wanted - at);
+        }
         chunk.bytes.extend_from_slice(&number.to_le_bytes());
         chunk.bytes.extend_from_slice(&(bytes.len() as u16).to_le_bytes());
         chunk.bytes.extend_from_slice(bytes);

@@ -103,37 +103,52 @@ impl Page {
         None
     }
 
-    /// The announcements that are set, by slot.
-    fn values(&self) -> impl Iterator<Item = (usize, u32)> {
-        (0..PAGE).filter_map(|slot| Some((slot, self.get(slot)?)))
+    /// Calls `each` with the slots that are set and their announcements.
+    fn visit(&self, mut each: impl FnMut(usize, u32)) {
+        match self.0.first().map(|header| header & 3) {
+            None => {}
+            Some(FEW) => {
+                self.0[1..].chunks_exact(2).for_each(|pair| each(pair[0] as usize, pair[1]))
+            }
+            Some(CODED) => {
+                let (codes, announcements) = self.0[1..].split_at(PAGE / 4);
+                let codes = codes.iter().flat_map(|word| word.to_le_bytes());
+                for (slot, code) in codes.enumerate().filter(|(_, code)| *code != 0) {
+                    each(slot, announcements[usize::from(code) - 1]);
+                }
+            }
+            Some(_) => {
+                let all = self.0[1..].iter().enumerate();
+                all.filter(|(_, value)| **value != NONE)
+                    .for_each(|(slot, value)| each(slot, *value));
+            }
+        }
     }
 
     /// Makes it a coded page without garbage, or a plain one if too much is different.
     fn encode(&mut self) {
-        let mut distinct: Vec<u32> = self.values().map(|(_, value)| value).collect();
+        let mut values = Vec::with_capacity(PAGE);
+        self.visit(|slot, value| values.push((slot, value)));
+        let mut distinct: Vec<u32> = values.iter().map(|(_, value)| *value).collect();
         distinct.sort_unstable();
         distinct.dedup();
-        let mut page = Vec::new();
+        let used = self.0[0] & !3;
         if distinct.len() > CODED_MAX - CODED_MAX / 5 {
-            page.reserve_exact(1 + PAGE);
-            page.push(self.0[0] & !3 | PLAIN);
-            page.resize(1 + PAGE, NONE);
-            for (slot, value) in self.values() {
-                page[1 + slot] = value;
-            }
+            let mut page = vec![NONE; 1 + PAGE];
+            page[0] = used | PLAIN;
+            values.into_iter().for_each(|(slot, value)| page[1 + slot] = value);
             self.0 = page;
             return;
         }
-        page.reserve_exact(CODES + distinct.len() + 8);
-        page.push(self.0[0] & !3 | CODED);
+        let mut page = Vec::with_capacity(CODES + distinct.len() + 8);
+        page.push(used | CODED);
         page.resize(CODES, 0);
         page.extend_from_slice(&distinct);
-        let mut coded = Self(page);
-        for (slot, value) in self.values() {
+        *self = Self(page);
+        for (slot, value) in values {
             let code = distinct.binary_search(&value).map_or(0, |at| at + 1);
-            coded.set_code(slot, code);
+            self.set_code(slot, code);
         }
-        *self = coded;
     }
 
     fn set_coded(&mut self, slot: usize, announcement: u32) -> Option<u32> {
@@ -227,17 +242,15 @@ impl Routes {
         Some(old)
     }
 
-    /// Prefixes and announcements, in the order of numbers.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, u32)> {
-        let groups = self.groups.iter().enumerate();
-        let pages = groups.flat_map(|(at, group)| {
+    /// Calls `each` with prefixes and announcements.
+    pub(super) fn visit(&self, mut each: impl FnMut(u32, u32)) {
+        for (at, group) in self.groups.iter().enumerate() {
             let pages = group.iter().flat_map(|group| group.pages.iter().enumerate());
-            pages.map(move |(page, content)| ((at * PAGES + page) * PAGE, content))
-        });
-        let full = pages.filter(|(_, page)| !page.0.is_empty());
-        full.flat_map(|(first, page)| {
-            page.values().map(move |(slot, value)| ((first + slot) as u32, value))
-        })
+            for (page, content) in pages {
+                let first = (at * PAGES + page) * PAGE;
+                content.visit(|slot, value| each((first + slot) as u32, value));
+            }
+        }
     }
 
     /// How many routes there are.
@@ -284,11 +297,14 @@ mod tests {
                 prop_assert_eq!(routes.get(number), model.get(&number).copied());
                 prop_assert_eq!(routes.len(), model.len());
             }
-            prop_assert!(routes.iter().eq(model.iter().map(|(number, value)| (*number, *value))));
+            let mut all = BTreeMap::new();
+            routes.visit(|number, value| assert_eq!(all.insert(number, value), None));
+            prop_assert_eq!(&all, &model);
             for number in model.into_keys() {
                 routes.clear(number);
             }
-            prop_assert_eq!((routes.len(), routes.iter().count()), (0, 0));
+            prop_assert_eq!(routes.len(), 0);
+            routes.visit(|number, _| panic!("{number} is still there"));
         }
     }
 }

@@ -409,9 +409,7 @@ impl Rib {
             self.release(announcement);
         }
         for routes in snapshot.cleared.into_values() {
-            for (_, announcement) in routes.iter() {
-                self.release(announcement);
-            }
+            routes.visit(|_, announcement| self.release(announcement));
         }
         for (table, number) in snapshot.unused {
             self.tables[table].remove_unused(number);

@@ -276,6 +276,41 @@ fn a_gap_makes_a_table_incomplete() {
     assert!(rib.peerings().all(|peer| !peer.complete && peer.established));
 }
 
+/// What a router should do about malformed attributes (RFC 7606 §7) happens to the routes.
+#[test]
+fn verdicts_are_honoured() {
+    let mut rib = Rib::new();
+    let (peer, routes) = (peering(0), [route(0, (1, 1)), route(0, (2, 1))]);
+    let good = update(&[], &routes, 6);
+    send(&mut rib, &peer, at(0), MessageType::UPDATE, &good);
+    assert_eq!((rib.len(), rib.counts().treated_as_withdraw), (2, 0));
+    let mut wrong_origin = update(&[], &routes[..1], 6);
+    wrong_origin[7] = 9;
+    send(&mut rib, &peer, at(1), MessageType::UPDATE, &wrong_origin);
+    assert_eq!((rib.len(), rib.counts().treated_as_withdraw), (1, 1));
+    let mut all = attributes(9);
+    let whole = all.clone();
+    all.extend([0xc0, 7, 3, 1, 2, 3]);
+    let body = [vec![0, 0], field(&all), encoded(&routes[..1])].concat();
+    send(&mut rib, &peer, at(2), MessageType::UPDATE, &body);
+    assert_eq!(rib.len(), 2);
+    let discarded = rib.attributes.intern(&attributes::Given {
+        attributes: &whole,
+        four_octet_as: true,
+        reach: None,
+        nlri: None,
+        discarded: &[],
+    });
+    let mut sets = Vec::new();
+    for peer in rib.peers() {
+        let routes = &peer.tables[0].routes;
+        routes.visit(|_, one| sets.push(rib.announcements.get(one).attributes));
+    }
+    assert!(sets.contains(&discarded));
+    send(&mut rib, &peer, at(3), MessageType::UPDATE, &[0, 9, 0, 0]);
+    assert_eq!((rib.len(), rib.counts().ignored), (2, 1));
+}
+
 /// What does not parse is ignored as far as it does not, without panic.
 #[test]
 fn torn_updates_do_no_harm() {
