@@ -98,7 +98,7 @@ impl Renderer {
         let body = Octets(record.body);
         match record.kind {
             5 => self.old_type(seconds, record.subtype, body, out),
-            12 => self.table_dump(seconds, record.subtype, body, out),
+            12 => table::table_dump(seconds, record.subtype, body, out),
             13 if record.subtype == 1 => self.peers = Some(Peers::read(body)),
             13 => self.table_dump_v2(seconds, record.subtype, body, out),
             16 => self.bgp4mp((seconds, None), record.subtype, body, out),

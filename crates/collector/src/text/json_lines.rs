@@ -112,7 +112,7 @@ fn write_body(body: &Body<'_>, out: &mut Vec<u8>) {
             named("from", &names::SENDERS, sender, out);
             write_form(message.form, out);
             match message.message() {
-                Some(whole) => message::write(whole, &message.form.negotiated(), out),
+                Some(whole) => message::write(whole, message.form.negotiated(), out),
                 None => json::text("error", "no message of the length that it says", out),
             }
         }
@@ -159,7 +159,7 @@ fn write_old(old: &Old<'_>, out: &mut Vec<u8>) {
             let session = Session::new(peer_as, local_as, peer, local);
             write_session(&session, out);
             if let Some(kind) = Old::message_type(subtype) {
-                message::write_content(kind, body, &Negotiated::default(), out);
+                message::write_content(kind, body, Negotiated::default(), out);
             }
         }
         Old::StateChange { peer_as, peer, old, new } => {
@@ -167,7 +167,11 @@ fn write_old(old: &Old<'_>, out: &mut Vec<u8>) {
             json::number("peer_as", peer_as.0, out);
             write_states(old, new, out);
         }
-        _ => {}
+        Old::Sync { view, file } => {
+            json::number("view", view, out);
+            json::key("file", out);
+            json::string(file, out);
+        }
     }
 }
 
@@ -185,7 +189,7 @@ fn write_table_dump(dump: &TableDump<'_>, out: &mut Vec<u8>) {
         bgp::Prefix::V4(..) => Family::IPV4_UNICAST,
         bgp::Prefix::V6(..) => Family::IPV6_UNICAST,
     };
-    attribute::write_dumped(dump.attributes, family, &negotiated, out);
+    attribute::write_dumped(dump.attributes, family, negotiated, out);
 }
 
 fn write_peers(table: &PeerIndexTable<'_>, out: &mut Vec<u8>) {
@@ -223,7 +227,7 @@ fn write_rib(rib: &Rib<'_>, out: &mut Vec<u8>) {
         if let Some(path_id) = entry.path_id {
             json::number("path_id", path_id, out);
         }
-        attribute::write_dumped(entry.attributes, rib.family, &negotiated, out);
+        attribute::write_dumped(entry.attributes, rib.family, negotiated, out);
         out.push(b'}');
     };
     json::array("routes", rib.entries().map_while(Result::ok), out, entry);
@@ -272,8 +276,8 @@ pub fn event(peering: &Peering, event: &Event<'_>, out: &mut Vec<u8>) {
         Event::Message { from, message, .. } => {
             named("from", &names::SENDERS, from, out);
             let negotiated = match from {
-                Sender::Peer => &peering.from_peer,
-                Sender::Local => &peering.from_local,
+                Sender::Peer => peering.from_peer,
+                Sender::Local => peering.from_local,
             };
             message::write(message, negotiated, out);
             json::hex("raw", message.bytes(), out);

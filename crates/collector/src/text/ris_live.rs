@@ -70,14 +70,14 @@ const fn shown(family: Family) -> bool {
 
 impl<'a> Routes<'a> {
     /// What can be read of an UPDATE: nothing of attributes that are damaged.
-    fn read(body: &'a [u8], negotiated: &Negotiated) -> Self {
+    fn read(body: &'a [u8], negotiated: Negotiated) -> Self {
         let mut routes = Self::default();
         let Ok(update) = Update::parse(body) else { return routes };
         let (mut path, mut as4_path): (Option<AsPath<'a>>, Option<AsPath<'a>>) = (None, None);
         let mut as4_aggregator = None;
         for raw in update.attributes() {
             let Ok(raw) = raw else { break };
-            match Attribute::decode(raw, negotiated) {
+            match Attribute::decode(raw, &negotiated) {
                 Ok(Attribute::AsPath(value)) => path = Some(value),
                 Ok(Attribute::As4Path(value)) => as4_path = Some(value),
                 Ok(Attribute::Communities(value)) => routes.communities = Some(value),
@@ -101,8 +101,8 @@ impl<'a> Routes<'a> {
             routes.aggregator = as4_aggregator.or(routes.aggregator);
         }
         routes.path = path.map(|path| LogicalPath::new(path, as4_path));
-        routes.withdrawn = Some(update.withdrawn(negotiated));
-        routes.announced = Some(update.announced(negotiated));
+        routes.withdrawn = Some(update.withdrawn(&negotiated));
+        routes.announced = Some(update.announced(&negotiated));
         routes.reach = routes.reach.filter(|reach| shown(reach.family));
         routes.unreach = routes.unreach.filter(|unreach| shown(unreach.family));
         routes
@@ -121,7 +121,7 @@ impl<'a> Routes<'a> {
     }
 
     fn segments(&self) -> impl Iterator<Item = Segment<'a>> {
-        self.path.clone().into_iter().flat_map(|path| path.segments())
+        self.path.into_iter().flat_map(|path| path.segments())
     }
 
     fn write(&self, out: &mut Vec<u8>) {
@@ -208,7 +208,7 @@ impl<'a> Notice<'a> {
                 let content = match (message.kind(), from) {
                     (MessageType::OPEN, from) => Content::Open(Open::parse(body).ok()?, from),
                     (MessageType::UPDATE, Sender::Peer) => {
-                        Content::Update(Box::new(Routes::read(body, &peering.from_peer)))
+                        Content::Update(Box::new(Routes::read(body, peering.from_peer)))
                     }
                     (MessageType::NOTIFICATION, Sender::Peer) => {
                         Content::Notification(Notification::parse(body).ok()?)

@@ -54,57 +54,51 @@ impl Peers {
     }
 }
 
-impl Renderer {
-    /// `TABLE_DUMP`: one route in a record.
-    pub(super) fn table_dump(
-        &mut self,
-        seconds: u32,
-        subtype: u16,
-        mut body: Octets<'_>,
-        out: &mut Vec<u8>,
-    ) {
-        body.u32();
-        let mut prefix = [0; 16];
-        let mut peer = [0; 16];
-        let wide = matches!(subtype, 2 | 4);
-        let address = |body: &mut Octets<'_>| {
-            let mut address = [0; 16];
-            if wide {
-                address = body.array();
-            } else {
-                address[..4].copy_from_slice(&body.array::<4>());
-            }
-            address
-        };
-        if !(1..=4).contains(&subtype) {
-            return;
+/// `TABLE_DUMP`: one route in a record.
+pub(super) fn table_dump(seconds: u32, subtype: u16, mut body: Octets<'_>, out: &mut Vec<u8>) {
+    body.u32();
+    let mut prefix = [0; 16];
+    let mut peer = [0; 16];
+    let wide = matches!(subtype, 2 | 4);
+    let address = |body: &mut Octets<'_>| {
+        let mut address = [0; 16];
+        if wide {
+            address = body.array();
+        } else {
+            address[..4].copy_from_slice(&body.array::<4>());
         }
-        prefix.copy_from_slice(&address(&mut body));
-        let length = body.u8();
-        body.u8();
-        body.u32();
-        peer.copy_from_slice(&address(&mut body));
-        let width = if subtype > 2 { 4 } else { 2 };
-        let asn = body.asn(width);
-        let attributes = Attributes::read(&mut body, width);
-        // Of subtype 4 the addresses are shown as if they were IPv4.
-        let family = if subtype == 2 { AddressFamily::V6 } else { AddressFamily::V4 };
-        head("TABLE_DUMP", (seconds, None), "B", out);
-        family.write(peer, out);
-        out.push(b'|');
-        digits::decimal(u64::from(asn), out);
-        out.push(b'|');
-        family.write(prefix, out);
-        out.push(b'/');
-        digits::decimal(u64::from(length), out);
-        out.push(b'|');
-        let columns = match attributes.announced[1][0] {
-            Some(reach) => Columns::AllV6(reach.next_hop),
-            None => attributes.plain(),
-        };
-        attributes.columns(columns, out);
+        address
+    };
+    if !(1..=4).contains(&subtype) {
+        return;
     }
+    prefix.copy_from_slice(&address(&mut body));
+    let length = body.u8();
+    body.u8();
+    body.u32();
+    peer.copy_from_slice(&address(&mut body));
+    let width = if subtype > 2 { 4 } else { 2 };
+    let asn = body.asn(width);
+    let attributes = Attributes::read(&mut body, width);
+    // Of subtype 4 the addresses are shown as if they were IPv4.
+    let family = if subtype == 2 { AddressFamily::V6 } else { AddressFamily::V4 };
+    head("TABLE_DUMP", (seconds, None), "B", out);
+    family.write(peer, out);
+    out.push(b'|');
+    digits::decimal(u64::from(asn), out);
+    out.push(b'|');
+    family.write(prefix, out);
+    out.push(b'/');
+    digits::decimal(u64::from(length), out);
+    out.push(b'|');
+    let columns = match attributes.announced[1][0] {
+        Some(reach) => Columns::AllV6(reach.next_hop),
+        None => attributes.plain(),
+    };
+    attributes.columns(columns, out);
+}
 
+impl Renderer {
     /// Unicast routes of `TABLE_DUMP_V2`.
     pub(super) fn table_dump_v2(
         &mut self,

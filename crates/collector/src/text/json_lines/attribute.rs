@@ -10,10 +10,10 @@ use bgp::{Family, Negotiated, Result};
 use super::{digits, json, write_routes};
 
 /// The member `attributes`.
-pub(super) fn write_list(list: Attributes<'_>, negotiated: &Negotiated, out: &mut Vec<u8>) {
+pub(super) fn write_list(list: Attributes<'_>, negotiated: Negotiated, out: &mut Vec<u8>) {
     let raw = list.map_while(Result::ok);
     json::array("attributes", raw, out, |raw, out| {
-        write_one(&raw, Attribute::decode(raw, negotiated), out);
+        write_one(&raw, Attribute::decode(raw, &negotiated), out);
     });
 }
 
@@ -21,7 +21,7 @@ pub(super) fn write_list(list: Attributes<'_>, negotiated: &Negotiated, out: &mu
 pub(super) fn write_dumped(
     bytes: &[u8],
     family: Family,
-    negotiated: &Negotiated,
+    negotiated: Negotiated,
     out: &mut Vec<u8>,
 ) {
     let raw = Attributes::new(bytes, 0).map_while(Result::ok);
@@ -29,7 +29,7 @@ pub(super) fn write_dumped(
         let decoded = if raw.code == code::MP_REACH_NLRI {
             MpReach::parse_dumped(raw.value, family, raw.value_at()).map(Attribute::MpReach)
         } else {
-            Attribute::decode(raw, negotiated)
+            Attribute::decode(raw, &negotiated)
         };
         write_one(&raw, decoded, out);
     });

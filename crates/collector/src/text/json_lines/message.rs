@@ -11,7 +11,7 @@ use bgp::{Family, capability};
 use super::{Message, MessageType, Negotiated, attribute, json, write_routes};
 
 /// The type and content of a message, as members.
-pub(super) fn write(message: Message<'_>, negotiated: &Negotiated, out: &mut Vec<u8>) {
+pub(super) fn write(message: Message<'_>, negotiated: Negotiated, out: &mut Vec<u8>) {
     write_content(message.kind(), message.body(), negotiated, out);
 }
 
@@ -19,7 +19,7 @@ pub(super) fn write(message: Message<'_>, negotiated: &Negotiated, out: &mut Vec
 pub(super) fn write_content(
     kind: MessageType,
     body: &[u8],
-    negotiated: &Negotiated,
+    negotiated: Negotiated,
     out: &mut Vec<u8>,
 ) {
     match kind.name() {
@@ -48,7 +48,7 @@ pub(super) fn write_content(
     }
 }
 
-fn write_update(update: &Update<'_>, negotiated: &Negotiated, out: &mut Vec<u8>) {
+fn write_update(update: &Update<'_>, negotiated: Negotiated, out: &mut Vec<u8>) {
     let family = Family::IPV4_UNICAST;
     let add_path = negotiated.add_path.contains(family);
     for (key, bytes) in [("withdrawn", update.withdrawn), ("announced", update.announced)] {
@@ -61,8 +61,8 @@ fn write_update(update: &Update<'_>, negotiated: &Negotiated, out: &mut Vec<u8>)
     }
 }
 
-fn write_verdict(body: &[u8], negotiated: &Negotiated, out: &mut Vec<u8>) {
-    let verdict = judge(body, negotiated);
+fn write_verdict(body: &[u8], negotiated: Negotiated, out: &mut Vec<u8>) {
+    let verdict = judge(body, &negotiated);
     if verdict.action == Action::Accept {
         return;
     }

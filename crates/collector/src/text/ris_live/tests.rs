@@ -31,7 +31,7 @@ fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Withdraws 10.9.0.0/16 and announces 10.1.2.0/24 and 2001:db8:7::/48 over 64500 3333 {7 8}.
+/// Withdraws a prefix and announces one of each family, over 64500 3333 {7 8}.
 fn update() -> Vec<u8> {
     let mut attributes = vec![0x40, 1, 1, 0, 0x40, 2, 20, 2, 2, 0, 0, 0xfb, 0xf4];
     attributes.extend([0, 0, 13, 5, 1, 2, 0, 0, 0, 8, 0, 0, 0, 7]);
