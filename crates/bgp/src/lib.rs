@@ -18,7 +18,7 @@
 //! | who speaks, and what they can do (RFC 4271 §4.2, 5492, 9072) | [`open`], [`capability`] |
 //! | routes and their attributes, in one pass or in parts (RFC 4271 §4.3) | [`update`] |
 //! | what a router should do about a message (RFC 7606) | [`verdict`] |
-//! | ends and refreshes (RFC 4271 §4.5, 9003; 2918, 7313, 5291) | [`notification`], [`route_refresh`] |
+//! | ends and refreshes (RFC 4271 §4.5; 2918, 7313) | [`notification`], [`route_refresh`] |
 //! | routes of each family, typed (RFC 8277 to 9830) | [`nlri`], [`nlri::Destination`] |
 //! | attributes, typed | [`attribute`] |
 //! | archive records (RFC 6396, 6397, 8050) | [`mrt`] |
