@@ -57,7 +57,8 @@ fuzz_target!(|bytes: &[u8]| {
         let _ = destination.to_string();
         let mut again = Vec::new();
         destination.encode(&mut again).expect("it fitted before");
-        assert_eq!(again.len(), route.bytes.len());
+        // Lengths of flow specifications may take two octets where one would do.
+        assert!(again.len() <= route.bytes.len());
         let mut reread = destinations(family, &again, false).flatten();
         assert_eq!(
             reread.next().map(|read| read.1),

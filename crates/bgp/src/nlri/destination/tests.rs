@@ -300,7 +300,8 @@ proptest! {
             let _ = destination.to_string();
             let mut again = Vec::new();
             destination.encode(&mut again).unwrap();
-            prop_assert_eq!(again.len(), route.bytes.len());
+            // Lengths of flow specifications may take two octets where one would do.
+            prop_assert!(again.len() <= route.bytes.len());
             let reread = destinations(family, &again, false).next();
             if let Some(reread) = reread {
                 prop_assert_eq!(reread.unwrap().1, destination);
