@@ -5,9 +5,10 @@
 use std::fs;
 use std::path::Path;
 
-use bgp::attribute::{Attribute, RawAttribute};
+use bgp::attribute::{self, Attribute, RawAttribute};
 use bgp::nlri::destinations;
 use bgp::update::Update;
+use bgp::verdict::{Action, judge};
 use bgp::{Family, Message, MessageType, Negotiated};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -187,6 +188,39 @@ fn signed_paths() {
     let lines = different("bgpsec_invalid_signature_block_length.pcap");
     let wrong = "signature block length at byte 57: 1 is less than the length field takes";
     assert!(lines.contains(&format!("malformed 33: {wrong}")), "{lines:#?}");
+}
+
+/// What a router should do about an UPDATE with one more attribute.
+fn judged(code: u8, value: &[u8]) -> Action {
+    let flags = attribute::expected_flags(code).unwrap();
+    let mut attributes = Vec::new();
+    attribute::encode(0x40, 1, &[0], &mut attributes).unwrap();
+    attribute::encode(0x40, 2, &[], &mut attributes).unwrap();
+    attribute::encode(0x40, 3, &[10, 0, 0, 1], &mut attributes).unwrap();
+    attribute::encode(flags, code, value, &mut attributes).unwrap();
+    let mut body = vec![0, 0];
+    body.extend((attributes.len() as u16).to_be_bytes());
+    body.extend(attributes);
+    body.extend([8, 11]);
+    judge(&body, &Negotiated::default()).action
+}
+
+#[test]
+fn malformed_attributes_and_routes_have_a_verdict() {
+    assert_eq!(judged(26, &[1, 0, 11, 0, 0, 0, 0, 0, 0, 0, 9]), Action::Accept);
+    assert_eq!(judged(26, &[1, 0, 10, 0, 0, 0, 0, 0, 0, 9]), Action::AttributeDiscard);
+    assert_eq!(judged(40, &[1, 0, 6, 0, 0, 0, 0, 0, 9]), Action::AttributeDiscard);
+    assert_eq!(judged(29, &[4, 2, 0, 9, 1]), Action::AttributeDiscard);
+    for (code, value) in [(16, &[0; 9][..]), (25, &[0; 21]), (22, &[0; 3]), (128, &[0; 3])] {
+        assert_eq!(judged(code, value), Action::TreatAsWithdraw, "{code}");
+    }
+    assert_eq!(judged(33, &[0, 1]), Action::TreatAsWithdraw);
+    // A withdrawn EVPN route of type 2, and one that is too short to be one.
+    let mut route = vec![0, 25, 70, 2, 33];
+    route.extend([0; 22]);
+    route.extend([48, 2, 0, 0, 0, 0, 1, 0, 0, 0, 0]);
+    assert_eq!(judged(15, &route), Action::Accept);
+    assert_eq!(judged(15, &[0, 25, 70, 2, 4, 0, 0, 0, 0]), Action::FamilyDisable);
 }
 
 #[test]

@@ -287,10 +287,11 @@ proptest! {
     ) {
         let family = FAMILIES[family];
         let mut bytes = if add_path { vec![0, 0, 0, 1] } else { Vec::new() };
+        let fits = length.min(small.len() as u8);
         // Headers that often fit what follows, so that more than framing is reached.
         bytes.extend(match family.safi {
-            Safi::EVPN | Safi::MCAST_VPN => vec![kind, length.min(small.len() as u8)],
-            Safi::BGP_LS | Safi::BGP_LS_VPN | Safi::SERVICE_CHAIN => vec![0, kind, 0, length.min(small.len() as u8)],
+            Safi::EVPN | Safi::MCAST_VPN => vec![kind, fits],
+            Safi::BGP_LS | Safi::BGP_LS_VPN | Safi::SERVICE_CHAIN => vec![0, kind, 0, fits],
             Safi::VPLS => vec![0, if kind < 7 { 12 } else { 17 }],
             _ => Vec::new(),
         });
