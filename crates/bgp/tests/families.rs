@@ -14,7 +14,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 /// Lines for what each UPDATE of a capture says, those in one segment: a marker begins it.
-fn told(name: &str, negotiated: &Negotiated) -> Vec<String> {
+fn told(name: &str, negotiated: Negotiated) -> Vec<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/bgp/tcpdump");
     let bytes = fs::read(folder.join(name)).unwrap();
     let mut lines = Vec::new();
@@ -33,11 +33,11 @@ fn told(name: &str, negotiated: &Negotiated) -> Vec<String> {
     lines
 }
 
-fn update(body: &[u8], negotiated: &Negotiated, lines: &mut Vec<String>) {
+fn update(body: &[u8], negotiated: Negotiated, lines: &mut Vec<String>) {
     let Ok(update) = Update::parse(body) else { return };
     for raw in update.attributes() {
         let Ok(raw) = raw else { return lines.push("framing".into()) };
-        match Attribute::decode(raw, negotiated) {
+        match Attribute::decode(raw, &negotiated) {
             Ok(attribute) => typed(raw, attribute, negotiated, lines),
             Err(error) => lines.push(format!("malformed {}: {error}", raw.code)),
         }
@@ -47,11 +47,11 @@ fn update(body: &[u8], negotiated: &Negotiated, lines: &mut Vec<String>) {
 fn typed(
     raw: RawAttribute<'_>,
     attribute: Attribute<'_>,
-    negotiated: &Negotiated,
+    negotiated: Negotiated,
     lines: &mut Vec<String>,
 ) {
     let mut again = Vec::new();
-    attribute.encode(negotiated, &mut again).unwrap();
+    attribute.encode(&negotiated, &mut again).unwrap();
     assert!(again.ends_with(raw.value), "{attribute:?} is written as it was read");
     let line = match attribute {
         Attribute::MpReach(reach) => {
@@ -82,7 +82,7 @@ fn typed(
 fn routes(
     family: Family,
     nlri: &[u8],
-    negotiated: &Negotiated,
+    negotiated: Negotiated,
     sign: &str,
     lines: &mut Vec<String>,
 ) {
@@ -101,7 +101,7 @@ fn routes(
 
 /// What a capture says, told once each, with AS numbers of two octets.
 fn different(name: &str) -> Vec<String> {
-    let mut lines = told(name, &Negotiated::default());
+    let mut lines = told(name, Negotiated::default());
     let mut seen = std::collections::BTreeSet::new();
     lines.retain(|line| seen.insert(line.clone()));
     lines
@@ -110,25 +110,25 @@ fn different(name: &str) -> Vec<String> {
 #[test]
 fn labelled_routes() {
     let four = Negotiated { four_octet_as: true, ..Negotiated::default() };
-    let lines = told("bgp-lu-multiple-labels.pcap", &four);
+    let lines = told("bgp-lu-multiple-labels.pcap", four);
     let announced = "+ 30.1.1.1/32 label 100/101/102/103";
     assert_eq!(lines, [announced, announced, "- 30.1.1.1/32 label 524288"]);
-    let lines = told("bgp-aigp.pcap", &Negotiated::default());
+    let lines = told("bgp-aigp.pcap", Negotiated::default());
     assert_eq!(lines, ["aigp Some(2000)", "+ 172.16.21.4/32 label 300096"]);
-    let lines = told("bgp-aigp-2.pcap", &Negotiated::default());
+    let lines = told("bgp-aigp-2.pcap", Negotiated::default());
     assert_eq!(lines, ["+ 123.1.1.0/24 label 20", "aigp Some(4294967295)"]);
 }
 
 #[test]
 fn ethernet_vpns() {
-    let lines = told("bgp-encap.pcap", &Negotiated::default());
+    let lines = told("bgp-encap.pcap", Negotiated::default());
     let route = "+ 4.4.4.4:4 [2]:[0]:[48]:[02:06:0a:0e:fa:f3]";
     assert_eq!(lines, ["rt:65000:101 encapsulation:vxlan", route]);
 }
 
 #[test]
 fn layer_three_vpns_with_a_customers_attributes() {
-    let lines = told("bgp_vpn_attrset.pcap", &Negotiated::default());
+    let lines = told("bgp_vpn_attrset.pcap", Negotiated::default());
     let expected = [
         "rt:300:300",
         "set of 65001",
@@ -176,7 +176,7 @@ fn multicast_vpns_and_their_tunnels() {
 #[test]
 fn signed_paths() {
     let four = Negotiated { four_octet_as: true, ..Negotiated::default() };
-    let lines = told("bgp-bgpsec.pcap", &four);
+    let lines = told("bgp-bgpsec.pcap", four);
     let routes = lines.iter().filter(|line| line.starts_with("+ 1.0.")).count();
     let paths: Vec<_> = lines.iter().filter(|line| line.starts_with("bgpsec")).collect();
     assert_eq!(routes, paths.len());
@@ -230,7 +230,7 @@ fn malformed_captures_are_told_without_a_panic() {
         let name = entry.unwrap().file_name();
         for four_octet_as in [false, true] {
             let negotiated = Negotiated { four_octet_as, ..Negotiated::default() };
-            told(name.to_str().unwrap(), &negotiated);
+            told(name.to_str().unwrap(), negotiated);
         }
     }
 }
@@ -260,7 +260,7 @@ proptest! {
         let negotiated = Negotiated::default();
         if let Ok(attribute) = Attribute::decode(raw, &negotiated) {
             prop_assert_eq!(attribute.code(), code);
-            typed(raw, attribute, &negotiated, &mut Vec::new());
+            typed(raw, attribute, negotiated, &mut Vec::new());
         }
     }
 }
