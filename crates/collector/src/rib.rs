@@ -25,10 +25,12 @@
 mod announcements;
 mod attributes;
 mod change;
+mod diff;
 mod index;
 mod interner;
 mod keys;
 mod peer;
+mod query;
 mod routes;
 mod snapshot;
 mod table;
@@ -40,6 +42,9 @@ use base::Time;
 use bgp::{Family, MessageType};
 
 use crate::{Event, Peering, PeeringId, Reason, Sender, Sink, State};
+
+pub use diff::Change;
+pub use query::{Destination, PathPattern, Query, Route, Scope, Tag, path_text};
 
 use announcements::Announcements;
 use attributes::AttributeSets;

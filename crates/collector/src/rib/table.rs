@@ -134,6 +134,14 @@ impl Table {
         keys.find(&self.scratch)
     }
 
+    /// The number of an opaque route by its key.
+    pub(super) fn find_key(&self, path_id: Option<u32>, key: &[u8]) -> Option<u32> {
+        let Store::Other(keys) = &self.keys else { return None };
+        let id = path_id.map(u32::to_be_bytes);
+        let id = id.as_ref().map_or(&[][..], |id| id);
+        keys.find(&[id, key].concat())
+    }
+
     /// The number of an opaque route, and whether its key holds all of `nlri`.
     pub(super) fn intern_other(&mut self, id: Option<u32>, nlri: &[u8]) -> Option<(u32, bool)> {
         let whole = self.fill(id, nlri);

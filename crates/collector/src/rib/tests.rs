@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{Gap, GapCause, MirrorId};
 
+mod queries;
 mod restarts;
 
 /// A peering; even ones send no path identifiers.
@@ -172,7 +173,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         ),
         1 => (0_u32..6).prop_map(Step::Lost),
         2 => Just(Step::Begin),
-        6 => (0_usize..900).prop_map(Step::Write),
+        4 => (0_usize..900).prop_map(Step::Write),
     ];
     prop::collection::vec(step, 1..400)
 }

@@ -1,0 +1,318 @@
+//! Questions about routes.
+
+use base::Time;
+use bgp::attribute::{
+    AsPath, Attribute, Attributes, Communities, Community, LargeCommunity, NextHop, SegmentKind,
+};
+use bgp::mrt::mp_reach_next_hop;
+use bgp::nlri::Nlri;
+use bgp::{Asn, Family, Negotiated, Prefix};
+use regex::Regex;
+
+use super::Rib;
+use super::attributes::AttributeSet;
+use super::peer::Peer;
+use super::table::{Key, Table};
+use crate::{Peering, PeeringId};
+
+/// Which prefixes are asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scope {
+    /// All, and routes of other families too.
+    #[default]
+    All,
+    /// This one.
+    Exact(Prefix),
+    /// The longest that covers this one (an address is a prefix of 32 or 128 bits), of those with
+    /// a route that is asked for.
+    Longest(Prefix),
+    /// This one and those within it.
+    MoreSpecific(Prefix),
+    /// This one and those that cover it.
+    LessSpecific(Prefix),
+}
+
+/// A community that a route is to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tag {
+    /// RFC 1997.
+    Plain(Community),
+    /// RFC 8092.
+    Large(LargeCommunity),
+}
+
+/// A question: all that is given has to hold.
+#[derive(Clone, Debug, Default)]
+pub struct Query {
+    /// Prefixes.
+    pub scope: Scope,
+    /// Family; all if `None`.
+    pub family: Option<Family>,
+    /// Peerings; all if `None`.
+    pub peerings: Option<Vec<PeeringId>>,
+    /// Pattern of the AS path.
+    pub path: Option<PathPattern>,
+    /// A community.
+    pub community: Option<Tag>,
+    /// The AS that the route comes from.
+    pub origin: Option<Asn>,
+    /// Most routes to answer with; all if `None`.
+    pub limit: Option<usize>,
+}
+
+/// A regular expression over AS paths as routers print them: numbers with blanks in between,
+/// `{1,2}` for a set, `(1 2)` and `[1,2]` for confederations. `_` stands for what can be between
+/// two numbers, or for either end, as in Cisco's.
+#[derive(Clone, Debug)]
+pub struct PathPattern(Regex);
+
+impl PathPattern {
+    /// Fails if the expression is none, or would take too much memory.
+    pub fn new(pattern: &str) -> Result<Self, regex::Error> {
+        let mut plain = String::with_capacity(pattern.len() + 16);
+        let (mut escaped, mut class) = (false, false);
+        for character in pattern.chars() {
+            match character {
+                '_' if !escaped && !class => {
+                    plain.push_str(r"(?:^|$|[ ,{}()\[\]])");
+                    continue;
+                }
+                '[' if !escaped => class = true,
+                ']' if !escaped => class = false,
+                _ => {}
+            }
+            escaped = character == '\\' && !escaped;
+            plain.push(character);
+        }
+        regex::RegexBuilder::new(&plain).size_limit(1 << 20).build().map(Self)
+    }
+
+    /// Whether a path, in the form that [`path_text`] gives it, matches.
+    pub fn matches(&self, path: &str) -> bool {
+        self.0.is_match(path)
+    }
+}
+
+/// A path as routers print it.
+pub fn path_text(path: AsPath<'_>) -> String {
+    let mut text = String::new();
+    for segment in path.segments() {
+        if !text.is_empty() {
+            text.push(' ');
+        }
+        let (open, between, close) = match segment.kind {
+            SegmentKind::Sequence => ("", " ", ""),
+            SegmentKind::Set => ("{", ",", "}"),
+            SegmentKind::ConfedSequence => ("(", " ", ")"),
+            SegmentKind::ConfedSet => ("[", ",", "]"),
+        };
+        text.push_str(open);
+        for (at, asn) in segment.asns.enumerate() {
+            text.push_str(if at == 0 { "" } else { between });
+            text.push_str(&asn.to_string());
+        }
+        text.push_str(close);
+    }
+    text
+}
+
+/// What a route is to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Destination {
+    /// A prefix.
+    Prefix(Prefix),
+    /// An NLRI of another family, as it was announced.
+    Other(Vec<u8>),
+}
+
+/// A route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Who announced it.
+    pub peering: Peering,
+    /// Its family.
+    pub family: Family,
+    /// What it is to.
+    pub destination: Destination,
+    /// Its path identifier, if the session has such.
+    pub path_id: Option<u32>,
+    /// When it was announced so, to 100 µs.
+    pub since: Time,
+    /// The session that announced it has ended; it stays until the neighbour is back.
+    pub stale: bool,
+    /// Path attributes as in a table dump (RFC 6396 §4.3.4): AS numbers of four octets.
+    pub attributes: Vec<u8>,
+}
+
+impl Route {
+    /// Its attributes, decoded; those that are malformed are left out, and so is `MP_REACH_NLRI`:
+    /// see [`Route::next_hop`].
+    pub fn attributes(&self) -> impl Iterator<Item = Attribute<'_>> {
+        let negotiated = Negotiated { four_octet_as: true, ..Negotiated::default() };
+        let all = Attributes::new(&self.attributes, 0).map_while(|raw| raw.ok());
+        all.filter_map(move |raw| Attribute::decode(raw, &negotiated).ok())
+    }
+
+    /// The AS path; empty if there is none.
+    pub fn path(&self) -> AsPath<'_> {
+        let path = self.attributes().find_map(|attribute| match attribute {
+            Attribute::AsPath(path) => Some(path),
+            _ => None,
+        });
+        path.unwrap_or(AsPath::EMPTY)
+    }
+
+    /// The next hop; that of `MP_REACH_NLRI` if there is one.
+    pub fn next_hop(&self) -> NextHop<'_> {
+        let mut next_hop = NextHop::None;
+        for raw in Attributes::new(&self.attributes, 0).map_while(|raw| raw.ok()) {
+            match (raw.code, raw.value) {
+                (bgp::attribute::code::MP_REACH_NLRI, value) => {
+                    return mp_reach_next_hop(value).map_or(NextHop::None, NextHop::new);
+                }
+                (bgp::attribute::code::NEXT_HOP, value) => next_hop = NextHop::new(value),
+                _ => {}
+            }
+        }
+        next_hop
+    }
+
+    /// Its communities (RFC 1997).
+    pub fn communities(&self) -> impl Iterator<Item = Community> + '_ {
+        let found = self.attributes().find_map(|attribute| match attribute {
+            Attribute::Communities(communities) => Some(communities),
+            _ => None,
+        });
+        found.into_iter().flat_map(|communities: Communities<'_>| communities.iter())
+    }
+
+    fn has(&self, tag: Tag) -> bool {
+        match tag {
+            Tag::Plain(wanted) => self.communities().any(|community| community == wanted),
+            Tag::Large(wanted) => self.attributes().any(|attribute| match attribute {
+                Attribute::LargeCommunities(all) => all.iter().any(|one| one == wanted),
+                _ => false,
+            }),
+        }
+    }
+
+    fn fits(&self, query: &Query) -> bool {
+        query.origin.is_none_or(|origin| self.path().origin() == Some(origin))
+            && query.community.is_none_or(|tag| self.has(tag))
+            && query.path.as_ref().is_none_or(|path| path.matches(&path_text(self.path())))
+    }
+}
+
+impl Table {
+    /// The numbers of the prefixes in `scope`, with the prefixes; not in order.
+    fn within(&self, scope: Scope) -> Vec<(Nlri, u32)> {
+        if let Scope::Exact(wanted) | Scope::Longest(wanted) | Scope::LessSpecific(wanted) = scope {
+            if !self.add_path {
+                let least = if matches!(scope, Scope::Exact(_)) { wanted.length() } else { 0 };
+                let lengths = (least..=wanted.length())
+                    .map(|length| Nlri { path_id: None, prefix: shortened(wanted, length) });
+                return lengths.filter_map(|nlri| Some((nlri, self.find(&nlri, 0)?))).collect();
+            }
+        }
+        let is_in = |prefix: Prefix| match scope {
+            Scope::All => true,
+            Scope::Exact(wanted) => prefix == wanted.masked(),
+            Scope::MoreSpecific(wanted) => wanted.masked().covers(prefix),
+            Scope::Longest(wanted) | Scope::LessSpecific(wanted) => prefix.covers(wanted.masked()),
+        };
+        let prefixes = self.iter().filter_map(|(number, key)| match key {
+            Key::Prefix(nlri) if is_in(nlri.prefix) => Some((nlri, number)),
+            _ => None,
+        });
+        prefixes.collect()
+    }
+}
+
+const fn shortened(prefix: Prefix, length: u8) -> Prefix {
+    match prefix {
+        Prefix::V4(bits, _) => Prefix::V4(bits, length).masked(),
+        Prefix::V6(bits, _) => Prefix::V6(bits, length).masked(),
+    }
+}
+
+impl Rib {
+    /// The routes that `query` asks for, by family, prefix, path identifier and peering. Looks for
+    /// prefixes within another, and for all with path identifiers, take a pass over the prefixes
+    /// of the family; the others do not.
+    pub fn query(&self, query: &Query) -> Vec<Route> {
+        let mut routes = Vec::new();
+        let limit = query.limit.unwrap_or(usize::MAX);
+        let mut found = Vec::new();
+        for (at, table) in self.tables.iter().enumerate() {
+            if query.family.is_some_and(|family| family != table.family) {
+                continue;
+            }
+            if table.has_prefixes() {
+                let prefixes = table.within(query.scope).into_iter();
+                found.extend(prefixes.map(|(nlri, number)| (table.family, nlri, at, number)));
+            } else if query.scope == Scope::All {
+                for (number, _) in table.iter() {
+                    self.answer(at, number, query, limit, &mut routes);
+                }
+            }
+        }
+        let longest = matches!(query.scope, Scope::Longest(_));
+        found.sort_unstable_by_key(|(family, nlri, at, _)| {
+            let length = if longest { u8::MAX - nlri.prefix.length() } else { 0 };
+            (*family, length, nlri.prefix, *at, nlri.path_id)
+        });
+        for (family, nlri, at, number) in found {
+            // Of each family the first prefix with an answer is the longest.
+            let answered = routes.last().is_some_and(|route: &Route| {
+                route.family == family && route.destination != Destination::Prefix(nlri.prefix)
+            });
+            if !(longest && answered) {
+                self.answer(at, number, query, limit, &mut routes);
+            }
+        }
+        routes
+    }
+
+    fn answer(&self, at: usize, number: u32, query: &Query, limit: usize, to: &mut Vec<Route>) {
+        for peer in self.peers() {
+            let wanted = query.peerings.as_ref();
+            if wanted.is_some_and(|wanted| !wanted.contains(&peer.peering.id)) {
+                continue;
+            }
+            if let Some(route) = self.route(peer, at, number) {
+                if to.len() < limit && route.fits(query) {
+                    to.push(route);
+                }
+            }
+        }
+    }
+
+    pub(super) fn set_of(&self, announcement: u32) -> AttributeSet<'_> {
+        self.attributes.get(self.announcements.get(announcement).attributes)
+    }
+
+    /// The route of `peer` to `number`, if it has one.
+    pub(super) fn route(&self, peer: &Peer, at: usize, number: u32) -> Option<Route> {
+        let (table, of) = (&self.tables[at], peer.tables.get(at)?);
+        let announcement = of.routes.get(number)?;
+        let set = self.set_of(announcement);
+        let announcement = self.announcements.get(announcement);
+        let (destination, path_id) = match table.key(number)? {
+            Key::Prefix(Nlri { prefix, path_id }) => (Destination::Prefix(prefix), path_id),
+            Key::Other(path_id, key) => {
+                (Destination::Other(set.nlri.unwrap_or(key).to_vec()), path_id)
+            }
+        };
+        let mut attributes = Vec::new();
+        set.write(&mut attributes);
+        Some(Route {
+            peering: peer.peering,
+            family: table.family,
+            destination,
+            path_id,
+            since: announcement.time(),
+            stale: of.stale_until.is_some() && announcement.generation != of.generation,
+            attributes,
+        })
+    }
+}
