@@ -318,16 +318,11 @@ impl<S: Sink> Sessions<S> {
         };
         self.next_id += 1;
         let slot = Slot::new(pair, peering, heard);
-        let at = match self.free.pop() {
-            Some(at) => {
-                self.slots[at as usize] = slot;
-                at
-            }
-            None => {
-                self.slots.push(slot);
-                (self.slots.len() - 1) as u32
-            }
-        };
+        let at = self.free.pop().unwrap_or(self.slots.len() as u32);
+        match self.slots.get_mut(at as usize) {
+            Some(free) => *free = slot,
+            None => self.slots.push(slot),
+        }
         self.pairs.insert(pair, at);
         for address in [pair.low, pair.high] {
             *self.addresses.entry((pair.mirror, address)).or_default() += 1;

@@ -5,7 +5,7 @@
 //! UPDATEs decides the rest ([`super::structure`]); and what they do not decide in time is assumed
 //! as nearly all speakers do it: four octets (if the one OPEN offers them, so does the other in
 //! practice), no path identifiers. UPDATEs are checked on after a question is decided: all at
-//! first, then each sixteenth, and a decision that is refuted is turned around.
+//! first, then each sixty-fourth, and a decision that is refuted is turned around.
 
 use bgp::negotiated::Families;
 use bgp::{Family, Negotiated};
@@ -21,7 +21,7 @@ const STRONG: i32 = 2 * DECIDED;
 /// UPDATEs that are checked after the first decision, before checks become rare.
 const CHECKED: u32 = 256;
 /// One UPDATE in this many is checked from then on.
-const RARELY: u32 = 16;
+const RARELY: u32 = 64;
 
 /// One question.
 #[derive(Clone, Copy, Debug)]
@@ -257,7 +257,7 @@ impl Inference {
 }
 
 /// Whether an UPDATE with this evidence can be read as `negotiated` says.
-pub(super) fn is_readable(evidence: &Evidence, negotiated: &Negotiated) -> bool {
+pub(super) fn is_readable(evidence: &Evidence, negotiated: Negotiated) -> bool {
     evidence.four_octet.is_none_or(|points| points.allows(negotiated.four_octet_as))
         && evidence
             .add_path()

@@ -288,8 +288,8 @@ fn check_readable<S: Sink>(
     evidence: Option<&Evidence>,
 ) {
     let negotiated = match from {
-        Sender::Peer => &slot.peering.from_peer,
-        Sender::Local => &slot.peering.from_local,
+        Sender::Peer => slot.peering.from_peer,
+        Sender::Local => slot.peering.from_local,
     };
     if evidence.is_some_and(|evidence| inference::is_readable(evidence, negotiated)) {
         return;

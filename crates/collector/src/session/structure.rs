@@ -189,8 +189,7 @@ fn item(family: Family, bytes: &[u8]) -> Item {
         (Afi::IPV4, Safi::UNICAST | Safi::MULTICAST) => bits(0..=32),
         (Afi::IPV6, Safi::UNICAST | Safi::MULTICAST) => bits(0..=128),
         (Afi::IPV4 | Afi::IPV6, Safi::LABELLED) => bits(24..=255),
-        (Afi::IPV4 | Afi::IPV6, Safi::MPLS_VPN) => bits(88..=255),
-        (Afi::IPV4, Safi::MCAST_MPLS_VPN) => bits(88..=255),
+        (Afi::IPV4 | Afi::IPV6, Safi::MPLS_VPN | Safi::MCAST_MPLS_VPN) => bits(88..=255),
         (Afi::IPV4, Safi::ROUTE_TARGET) => bits(0..=96),
         (Afi::IPV4 | Afi::IPV6, Safi::SR_POLICY) if first == 96 || first == 192 => bits(0..=192),
         (Afi::IPV4 | Afi::IPV6, Safi::SR_POLICY) => None,
@@ -269,10 +268,11 @@ mod tests {
 
     #[test]
     fn tells_readings_apart() {
+        type Row<'a> = (&'a [u8], &'a [u8], Option<i32>, Option<i32>);
         let one = [24, 10, 0, 1];
         let two = [24, 10, 0, 1, 24, 10, 0, 2];
         let with_id = [0, 0, 0, 1, 24, 10, 0, 1];
-        let table: [(&[u8], &[u8], Option<i32>, Option<i32>); 8] = [
+        let table: [Row<'_>; 8] = [
             // Path, NLRI; four octets?, path identifiers?
             (&[2, 2, 0xfd, 0xe9, 0xfd, 0xea], &one, Some(-10), Some(-10)),
             (&[2, 1, 0, 0, 0xfd, 0xe9], &one, Some(10), Some(-10)),

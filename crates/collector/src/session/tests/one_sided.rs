@@ -30,10 +30,11 @@ fn infer(open: Option<&[u8]>, updates: &[Vec<u8>]) -> String {
 
 #[test]
 fn readings_are_found_and_told() {
+    type Row<'a> = (&'a str, Option<&'a [u8]>, &'a [Vec<u8>], &'a str);
     let (two, four) = (|nlri: &[u8]| update(2, 7018, nlri), |nlri: &[u8]| update(4, 7018, nlri));
     let (old, new, paths) = (open(1, &[]), open4(1), offers_paths(1));
     let nothing = message(2, &[0, 0, 0, 0]);
-    let table: [(&str, Option<&[u8]>, &[Vec<u8>], &str); 9] = [
+    let table: [Row<'_>; 9] = [
         ("two octets are all it can", Some(&old), &[two(&PREFIX)], "Proved four false paths false"),
         ("two octets after all", Some(&new), &[two(&TWO)], "Proved four false paths false"),
         ("four octets", Some(&new), &[four(&TWO)], "Proved four true paths false"),
