@@ -164,7 +164,8 @@ pub struct Rib<'a> {
     pub nlri: &'a [u8],
     /// The path identifier of all entries, where it stands before the prefix (RFC 8050 §4.2).
     pub path_id: Option<u32>,
-    /// Each entry has a path identifier (RFC 8050 §4.1; `GoBGP` and `OpenBGPD` in `RIB_GENERIC` too).
+    /// Each entry has a path identifier (RFC 8050 §4.1; `GoBGP` and `OpenBGPD` in `RIB_GENERIC`
+    /// too).
     pub add_path: bool,
     /// How many entries there are, by the record.
     pub count: u16,
