@@ -15,6 +15,7 @@
 mod hub;
 mod metrics;
 mod query;
+mod stations;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use hub::Hub;
+pub use stations::Stations;
 
 /// Why nothing can be served.
 #[derive(Debug, thiserror::Error)]

@@ -155,3 +155,33 @@ fn a_server_ends_although_clients_stay() {
     let mut rest = Vec::new();
     stream.read_to_end(&mut rest).unwrap();
 }
+
+#[test]
+fn a_station_is_told_from_the_start_to_the_end() {
+    let station = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = station.local_addr().unwrap().to_string();
+    let (mut feed, watch) = feed();
+    let stations = Stations::start(&[address], "rrc99", watch).unwrap();
+    let (mut stream, _) = station.accept().unwrap();
+    let established = Event::State {
+        time: Time::from_nanos(1),
+        old: collector::State::OpenConfirm,
+        new: collector::State::Established,
+        reason: collector::Reason::Seen,
+    };
+    feed.event(&peering(), &established);
+    announce(&mut feed, 1);
+    drop(feed);
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    drop(stations);
+    // Version 3, length, type: Initiation, Peer Up, Route Monitoring, Termination (RFC 7854 §4.1).
+    let (mut at, mut types) = (0, Vec::new());
+    while at < bytes.len() {
+        assert_eq!(bytes[at], 3);
+        types.push(bytes[at + 5]);
+        at += u32::from_be_bytes(bytes[at + 1..at + 5].try_into().unwrap()) as usize;
+    }
+    assert_eq!(types, [4, 3, 0, 5]);
+    assert!(bytes.windows(update().len()).any(|window| window == update()));
+}

@@ -1,0 +1,184 @@
+//! BMP sessions to monitoring stations (RFC 7854 §3.2): the collector connects, the station
+//! listens.
+
+use std::io::{self, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use base::Time;
+use collector::Sink;
+use collector::export::bmp::{Cursor, Exporter, Settings};
+use collector_live::feed::Watch;
+
+use crate::Error;
+
+/// The first wait before a station is tried again; it doubles up to [`RETRY_MAX`].
+const RETRY: Duration = Duration::from_millis(500);
+/// RFC 7854 §3.2 asks for at most 720 s; nobody wants to miss that much.
+const RETRY_MAX: Duration = Duration::from_secs(30);
+/// How long a station may take nothing.
+const STUCK: Duration = Duration::from_secs(60);
+/// How often counters are told.
+const STATISTICS: Duration = Duration::from_secs(60);
+
+struct Inner {
+    exporter: Mutex<Exporter>,
+    news: Condvar,
+    /// No more events will come.
+    over: AtomicBool,
+}
+
+impl Inner {
+    /// A thread that panicked did not leave the stream between packets half written: they are
+    /// appended whole.
+    fn exporter(&self) -> MutexGuard<'_, Exporter> {
+        self.exporter.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Connections to stations, until dropped.
+pub struct Stations {
+    inner: Arc<Inner>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Stations {
+    /// Tells the stations at `addresses` (`host:port`) everything that comes by `events`, from
+    /// the collector called `name`. Stations that are not there are tried again and again; one
+    /// that connects late is told who is up, and from then on what is said.
+    pub fn start(addresses: &[String], name: &str, events: Watch) -> Result<Self, Error> {
+        let settings = Settings { name: name.to_owned(), ..Settings::default() };
+        let inner = Arc::new(Inner {
+            exporter: Mutex::new(Exporter::new(settings)),
+            news: Condvar::new(),
+            over: AtomicBool::new(false),
+        });
+        let named = |name: String| std::thread::Builder::new().name(name);
+        let tell = Arc::clone(&inner);
+        let mut threads = vec![named("bmp".to_owned()).spawn(move || tell_all(&tell, &events))?];
+        for address in addresses {
+            let (inner, address) = (Arc::clone(&inner), address.clone());
+            let thread = named(format!("bmp {address}"));
+            threads.push(thread.spawn(move || keep_connected(&inner, &address))?);
+        }
+        Ok(Self { inner, threads })
+    }
+}
+
+impl Drop for Stations {
+    /// Ends when all stations have what there is, or are stuck. The collector's end of the feed
+    /// must be gone by then.
+    fn drop(&mut self) {
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+        self.inner.news.notify_all();
+    }
+}
+
+impl std::fmt::Debug for Stations {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stations").field("threads", &self.threads.len()).finish_non_exhaustive()
+    }
+}
+
+fn tell_all(inner: &Inner, events: &Watch) {
+    let mut told = Instant::now();
+    let mut time = Time::ZERO;
+    for batch in &events.batches {
+        let mut exporter = inner.exporter();
+        for (peering, event) in batch.events() {
+            exporter.event(peering, &event);
+            if let collector::Event::Message { time: at, .. } = event {
+                time = time.max(at);
+            }
+        }
+        if told.elapsed() >= STATISTICS {
+            told = Instant::now();
+            // Counters that do not fit are told the next time.
+            let _ = exporter.statistics(time);
+        }
+        drop(exporter);
+        inner.news.notify_all();
+    }
+    inner.over.store(true, Ordering::SeqCst);
+    inner.news.notify_all();
+}
+
+fn keep_connected(inner: &Inner, address: &str) {
+    let mut wait = RETRY;
+    while !inner.over.load(Ordering::SeqCst) {
+        let began = Instant::now();
+        match connect(address).and_then(|stream| serve(inner, stream)) {
+            // Everything was told.
+            Ok(()) => return,
+            // Whoever was there for a while is looked for again at once.
+            Err(_) if began.elapsed() > RETRY_MAX => wait = RETRY,
+            Err(_) => {}
+        }
+        let until = Instant::now() + wait;
+        while Instant::now() < until && !inner.over.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        wait = (wait * 2).min(RETRY_MAX);
+    }
+}
+
+fn connect(address: &str) -> io::Result<TcpStream> {
+    let mut refused = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in address.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, Duration::from_secs(5)) {
+            Ok(stream) => {
+                stream.set_write_timeout(Some(STUCK))?;
+                stream.set_nodelay(true)?;
+                return Ok(stream);
+            }
+            Err(error) => refused = error,
+        }
+    }
+    Err(refused)
+}
+
+/// Sends everything until the collector ends.
+fn serve(inner: &Inner, mut stream: TcpStream) -> io::Result<()> {
+    let invalid = |error: bgp::Error| io::Error::new(io::ErrorKind::InvalidData, error);
+    let mut bytes = Vec::new();
+    let mut cursor = inner.exporter().greeting(&mut bytes).map_err(invalid)?;
+    stream.write_all(&bytes)?;
+    loop {
+        let over = inner.over.load(Ordering::SeqCst);
+        if !take(inner, &mut cursor, &mut bytes)? {
+            if over {
+                bytes.clear();
+                Exporter::termination(&mut bytes).map_err(invalid)?;
+                return stream.write_all(&bytes);
+            }
+            continue;
+        }
+        stream.write_all(&bytes)?;
+    }
+}
+
+/// Copies what the station has not read; false if there is nothing after a while.
+fn take(inner: &Inner, cursor: &mut Cursor, bytes: &mut Vec<u8>) -> io::Result<bool> {
+    let exporter = inner.exporter();
+    let wait = Duration::from_millis(200);
+    let quiet = |exporter: &mut Exporter| {
+        !inner.over.load(Ordering::SeqCst) && exporter.unread(*cursor).is_ok_and(<[u8]>::is_empty)
+    };
+    let (exporter, _) = inner
+        .news
+        .wait_timeout_while(exporter, wait, quiet)
+        .unwrap_or_else(PoisonError::into_inner);
+    let unread = exporter.unread(*cursor).map_err(|overrun| {
+        let text = format!("the station is {} bytes behind", overrun.missing);
+        io::Error::new(io::ErrorKind::TimedOut, text)
+    })?;
+    bytes.clear();
+    bytes.extend_from_slice(unread);
+    cursor.advance(bytes.len());
+    Ok(!bytes.is_empty())
+}
