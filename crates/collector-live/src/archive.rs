@@ -115,8 +115,6 @@ pub struct Archive {
     store: Store,
     /// Records that are not written yet; whole ones but for the one in the making.
     buffer: Vec<u8>,
-    /// Time of the last record in `buffer`.
-    last: Option<Time>,
     /// Records in `buffer`.
     records: u64,
     /// Records earlier than this, and not before `from`, belong to the present file.
@@ -173,7 +171,6 @@ impl Archive {
         Ok(Self {
             store,
             buffer: Vec::with_capacity(CHUNK + (CHUNK >> 3)),
-            last: None,
             records: 0,
             end: Time::ZERO,
             from: Time::ZERO,
@@ -187,12 +184,11 @@ impl Archive {
     /// the file of their interval; one that comes late goes to the present file.
     #[inline]
     pub fn at(&mut self, time: Time) -> &mut Vec<u8> {
-        if time >= self.end || time < self.from {
+        if !self.covers(time) {
             self.turn(time, true);
         } else if self.buffer.len() >= CHUNK {
             self.flush();
         }
-        self.last = Some(time);
         self.records += 1;
         &mut self.buffer
     }
@@ -200,16 +196,35 @@ impl Archive {
     /// The capture's clock says `now`: files whose interval is over are finished, with or without
     /// records in them. Without a first record there is no file.
     pub fn advance(&mut self, now: Time) {
-        if self.end > Time::ZERO && now >= self.end {
+        if self.is_over(now) {
             self.turn(now, false);
         }
     }
 
+    /// Whether the present file's interval is over at `now`.
+    pub(crate) fn is_over(&self, now: Time) -> bool {
+        self.end > Time::ZERO && now >= self.end
+    }
+
+    /// Whether a record of `time` goes to the present file.
+    #[inline]
+    pub(crate) fn covers(&self, time: Time) -> bool {
+        time < self.end && time >= self.from
+    }
+
     /// Hands all records to the kernel, and asks it from time to time to have them on disk.
     pub fn flush(&mut self) {
-        if !self.buffer.is_empty() {
-            self.store.write(&mut self.buffer, self.records);
-            self.records = 0;
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let records = std::mem::take(&mut self.records);
+        self.take(&mut buffer, records);
+        self.buffer = buffer;
+    }
+
+    /// As [`Self::flush`] for whole records in a buffer of the caller, of which `records` are new.
+    /// What the disk does not take stays there.
+    pub(crate) fn take(&mut self, buffer: &mut Vec<u8>, records: u64) {
+        if !buffer.is_empty() {
+            self.store.write(buffer, records);
         }
         if let Sync::Every(span) = self.store.options.sync
             && self.synced.elapsed() >= span.to_std()
@@ -219,12 +234,23 @@ impl Archive {
         }
     }
 
+    /// Changes to the file of `time`. What is left in `buffer` belongs to an interval that is over.
+    pub(crate) fn turn_with(&mut self, buffer: &mut Vec<u8>, time: Time, is_record: bool) {
+        self.store.turn(buffer, time, is_record);
+        (self.from, self.end) = self.store.bounds();
+    }
+
     #[cold]
     fn turn(&mut self, time: Time, is_record: bool) {
         self.flush();
-        // What the disk did not take by now belongs to an interval that is over.
-        self.store.turn(&mut self.buffer, time, is_record);
-        (self.from, self.end) = self.store.bounds();
+        let mut buffer = std::mem::take(&mut self.buffer);
+        self.turn_with(&mut buffer, time, is_record);
+        self.buffer = buffer;
+    }
+
+    /// States in [`GAPS`] what others found missing.
+    pub fn state(&mut self, loss: &Loss) {
+        self.store.state(loss);
     }
 
     /// What was found missing when the archive was opened.
@@ -256,7 +282,13 @@ impl Archive {
     /// If files are left unfinished: the next collector that opens the archive finishes them.
     pub fn close(mut self) -> Result<Status> {
         self.flush();
-        self.store.close(&mut self.buffer);
+        let mut buffer = std::mem::take(&mut self.buffer);
+        self.close_with(&mut buffer)
+    }
+
+    /// As [`Self::close`], with whole records that the disk did not take yet.
+    pub(crate) fn close_with(mut self, buffer: &mut Vec<u8>) -> Result<Status> {
+        self.store.close(buffer);
         let left = self.stop();
         let status = self.store.status();
         match (left, &status.trouble) {

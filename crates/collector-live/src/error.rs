@@ -66,6 +66,30 @@ pub enum Error {
         /// What the kernel refused.
         cause: sys::Error,
     },
+    /// An interface cannot be listened to, or no longer.
+    #[error("cannot capture on `{interface}`: {cause}")]
+    Interface {
+        /// The interface.
+        interface: String,
+        /// What the kernel says.
+        cause: sys::Error,
+    },
+    /// An interface whose packets begin in a way that is not known.
+    #[error("cannot capture on `{interface}`: its hardware type {hardware} is not known")]
+    Link {
+        /// The interface.
+        interface: String,
+        /// `ARPHRD_*` of `linux/if_arp.h`.
+        hardware: u16,
+    },
+    /// A socket cannot be had, or fails.
+    #[error("cannot listen at {address}: {cause}")]
+    Address {
+        /// Where.
+        address: std::net::SocketAddr,
+        /// The kernel's answer.
+        cause: io::Error,
+    },
     /// The kernel refused something else.
     #[error(transparent)]
     Kernel(#[from] sys::Error),

@@ -3,10 +3,20 @@
 #![forbid(unsafe_code)]
 
 pub mod archive;
+pub mod board;
 mod error;
+pub mod feed;
+pub mod input;
+pub mod live;
+pub mod pipeline;
+pub mod writer;
 
 pub use archive::Archive;
+pub use board::Board;
 pub use error::Error;
+pub use input::Input;
+pub use pipeline::Pipeline;
+pub use writer::Writer;
 
 /// What this crate's functions return.
 pub type Result<T> = std::result::Result<T, Error>;

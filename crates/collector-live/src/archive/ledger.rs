@@ -105,6 +105,17 @@ pub enum Loss {
         /// Behind it.
         until_us: u64,
     },
+    /// The capture says that it lost packets.
+    Captured {
+        /// When it last said that all was well.
+        since_us: u64,
+        /// When it said so.
+        until_us: u64,
+        /// The interface.
+        interface: u32,
+        /// How many packets.
+        packets: u64,
+    },
     /// A file of routes was not complete when the collector ended.
     UnfinishedRoutes {
         /// The file, without suffix.

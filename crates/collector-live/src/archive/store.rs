@@ -361,7 +361,7 @@ impl Store {
         }
     }
 
-    fn state(&mut self, loss: &Loss) {
+    pub(super) fn state(&mut self, loss: &Loss) {
         if let Err(error) = finish::state(&self.shared, loss) {
             self.trouble(&io::Error::other(error));
         }

@@ -76,6 +76,11 @@ impl Recorder {
         self.bytes.clear();
     }
 
+    /// Whole records that were written and not taken, to be taken.
+    pub const fn buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
     /// Records that were ever written.
     pub const fn records(&self) -> u64 {
         self.records

@@ -1,0 +1,330 @@
+//! Packets as they arrive: rings on interfaces, and sockets that routers send tunnels to.
+
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use base::{Span, Time};
+use collector::filter::{self, Wanted};
+use collector::{Frame, LinkType};
+use sys::ring::{Instruction, Options, Packet, Ring, Tag};
+
+use crate::input::{Captures, Item, Progress};
+use crate::{Error, Result};
+
+/// How often the kernel is asked what it dropped.
+const ASK: Duration = Duration::from_secs(1);
+
+/// An interface that is listened to.
+pub struct Interface {
+    name: String,
+    ring: Ring,
+    number: u32,
+    link: LinkType,
+    /// Loopback shows each packet twice: as it is sent, and as it is received.
+    is_loopback: bool,
+    dropped: u64,
+    asked: Instant,
+    retagged: Vec<u8>,
+}
+
+impl Interface {
+    /// Listens to the interface `name` of this network namespace; its packets are told to come
+    /// from interface `number`. What is not wanted is left out by the kernel; `options` says all
+    /// but that.
+    ///
+    /// # Errors
+    /// If there is no such interface, or capturing is not allowed ([`Error::is_denied`]).
+    pub fn open(name: &str, number: u32, wanted: &Wanted, options: &Options) -> Result<Self> {
+        let program = filter::program(wanted);
+        let program = program.iter().map(|step| Instruction {
+            code: step.code,
+            jump_true: step.jt,
+            jump_false: step.jf,
+            operand: step.k,
+        });
+        let mut options = options.clone();
+        options.filter = program.collect();
+        let ring = Ring::open(name, &options).map_err(|error| refused(name, error))?;
+        let (link, is_loopback) = match ring.link() {
+            hardware::ETHERNET => (LinkType::ETHERNET, false),
+            hardware::LOOPBACK => (LinkType::ETHERNET, true),
+            other => return Err(Error::Link { interface: name.to_owned(), hardware: other }),
+        };
+        let name = name.to_owned();
+        let asked = Instant::now();
+        let retagged = Vec::new();
+        Ok(Self { name, ring, number, link, is_loopback, dropped: 0, asked, retagged })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Packets that the kernel dropped until now.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// Hands over a block of packets, if one comes within `wait`.
+    ///
+    /// # Errors
+    /// If the interface is down or gone.
+    pub fn step(&mut self, wait: Duration, each: &mut impl FnMut(Item<'_>)) -> Result<Progress> {
+        let gone = |cause| Error::Interface { interface: self.name.clone(), cause };
+        let mut progress = Progress::Waiting;
+        if let Some(mut block) = self.ring.next_block(wait).map_err(gone)? {
+            progress = Progress::More;
+            while let Some(packet) = block.next_packet() {
+                if self.is_loopback && packet.outgoing {
+                    continue;
+                }
+                each(Item::Frame(frame(self.link, self.number, &packet, &mut self.retagged)));
+            }
+        }
+        if self.asked.elapsed() >= ASK {
+            self.ask(each)?;
+        }
+        Ok(progress)
+    }
+
+    /// Asks the kernel what it dropped since it was last asked.
+    ///
+    /// # Errors
+    /// If it does not say.
+    pub fn ask(&mut self, each: &mut impl FnMut(Item<'_>)) -> Result<()> {
+        self.asked = Instant::now();
+        let dropped = self.ring.statistics()?.drops;
+        if dropped > self.dropped {
+            let packets = dropped - self.dropped;
+            each(Item::Dropped { interface: self.number, packets });
+            self.dropped = dropped;
+        }
+        Ok(())
+    }
+}
+
+/// `ARPHRD_*` of `linux/if_arp.h`.
+mod hardware {
+    pub(super) const ETHERNET: u16 = 1;
+    pub(super) const LOOPBACK: u16 = 772;
+}
+
+/// The frame of a packet, with the tag that the interface took off put back.
+#[inline]
+fn frame<'a>(
+    link: LinkType,
+    interface: u32,
+    packet: &Packet<'a>,
+    retagged: &'a mut Vec<u8>,
+) -> Frame<'a> {
+    /// Addresses, in front of the tag.
+    const ADDRESSES: usize = 12;
+    const TAG: u32 = 4;
+    let time = Time::from_nanos(packet.time);
+    let plain = Frame { time, link, interface, data: packet.data, length: packet.length };
+    let Some(Tag { protocol, control }) = packet.tag else { return plain };
+    let Some((addresses, rest)) = packet.data.split_at_checked(ADDRESSES) else { return plain };
+    retagged.clear();
+    retagged.extend_from_slice(addresses);
+    retagged.extend(protocol.to_be_bytes());
+    retagged.extend(control.to_be_bytes());
+    retagged.extend_from_slice(rest);
+    Frame { data: retagged, length: packet.length + TAG, ..plain }
+}
+
+fn refused(name: &str, cause: sys::Error) -> Error {
+    const ENODEV: i32 = 19;
+    match cause.errno() {
+        Some(ENODEV) => Error::NoInterface(name.to_owned()),
+        _ if cause.is_denied() => Error::Denied { interface: name.to_owned(), cause },
+        _ => Error::Interface { interface: name.to_owned(), cause },
+    }
+}
+
+/// A socket that routers send VXLAN, Geneve or TZSP to.
+pub struct Tunnel {
+    socket: UdpSocket,
+    local: SocketAddr,
+    number: u32,
+    buffer: Vec<u8>,
+}
+
+/// Bytes of the headers that stand for what the kernel took off: IPv6 and UDP.
+const HEADERS: usize = 48;
+/// Datagrams that are taken before others have their turn.
+const BATCH: usize = 256;
+
+impl Tunnel {
+    /// Listens at `address`; packets are told to come from interface `number`.
+    ///
+    /// # Errors
+    /// If the address is taken or not ours.
+    pub fn bind(address: SocketAddr, number: u32) -> Result<Self> {
+        let refused = |cause| Error::Address { address, cause };
+        let socket = UdpSocket::bind(address).map_err(refused)?;
+        let local = socket.local_addr().map_err(refused)?;
+        Ok(Self { socket, local, number, buffer: vec![0; HEADERS + (1 << 16)] })
+    }
+
+    /// Where it listens.
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Hands over datagrams that are there, and waits up to `wait` if there are none.
+    ///
+    /// # Errors
+    /// If the socket fails.
+    pub fn step(&mut self, wait: Duration, each: &mut impl FnMut(Item<'_>)) -> Result<Progress> {
+        let local = self.local;
+        let failed = |cause| Error::Address { address: local, cause };
+        // A wait of nothing would be one without end.
+        let wait = wait.max(Duration::from_micros(1));
+        self.socket.set_nonblocking(false).map_err(failed)?;
+        self.socket.set_read_timeout(Some(wait)).map_err(failed)?;
+        for count in 0..BATCH {
+            let (length, from) = match self.socket.recv_from(&mut self.buffer[HEADERS..]) {
+                Ok(received) => received,
+                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                    return Ok(if count == 0 { Progress::Waiting } else { Progress::More });
+                }
+                Err(e) if e.kind() == ErrorKind::Interrupted => continue,
+                Err(e) => return Err(failed(e)),
+            };
+            if count == 0 {
+                self.socket.set_nonblocking(true).map_err(failed)?;
+            }
+            let (link, start) = wrap(&mut self.buffer, length, from, local);
+            let data = &self.buffer[start..HEADERS + length];
+            each(Item::Frame(Frame {
+                time: Time::from_nanos(sys::clock::realtime()),
+                link,
+                interface: self.number,
+                data,
+                length: data.len() as u32,
+            }));
+        }
+        Ok(Progress::More)
+    }
+}
+
+/// Puts IP and UDP headers in front of a payload, as they came, so that a router's address tells
+/// its clones from others'. Answers where they begin.
+fn wrap(buffer: &mut [u8], length: usize, from: SocketAddr, to: SocketAddr) -> (LinkType, usize) {
+    const UDP: u8 = 17;
+    let udp = (8 + length) as u16;
+    let at = HEADERS - 8;
+    buffer[at..at + 2].copy_from_slice(&from.port().to_be_bytes());
+    buffer[at + 2..at + 4].copy_from_slice(&to.port().to_be_bytes());
+    buffer[at + 4..at + 6].copy_from_slice(&udp.to_be_bytes());
+    // No checksum (RFC 768): the kernel has checked it.
+    buffer[at + 6..at + 8].fill(0);
+    let (source, target) = (from.ip().to_canonical(), to.ip().to_canonical());
+    if let (IpAddr::V4(source), IpAddr::V4(target)) = (source, target) {
+        let start = at - 20;
+        let header = &mut buffer[start..at];
+        header.fill(0);
+        header[0] = 0x45;
+        header[2..4].copy_from_slice(&(udp.saturating_add(20)).to_be_bytes());
+        (header[8], header[9]) = (64, UDP);
+        header[12..16].copy_from_slice(&source.octets());
+        header[16..20].copy_from_slice(&target.octets());
+        let sum: u32 = header.chunks_exact(2).map(|w| u32::from(w[0]) << 8 | u32::from(w[1])).sum();
+        let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+        header[10..12].copy_from_slice(&sum.to_be_bytes());
+        return (LinkType::IPV4, start);
+    }
+    let octets = |address: IpAddr| match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    };
+    let header = &mut buffer[..at];
+    header[..4].copy_from_slice(&[0x60, 0, 0, 0]);
+    header[4..6].copy_from_slice(&udp.to_be_bytes());
+    (header[6], header[7]) = (UDP, 64);
+    header[8..24].copy_from_slice(&octets(source));
+    header[24..40].copy_from_slice(&octets(target));
+    (LinkType::IPV6, 0)
+}
+
+/// Where packets come from.
+pub enum Source {
+    /// Files and pipes.
+    Captures(Captures),
+    /// An interface.
+    Interface(Interface),
+    /// A socket that tunnels end at.
+    Tunnel(Tunnel),
+}
+
+impl Source {
+    fn step(&mut self, wait: Duration, each: &mut impl FnMut(Item<'_>)) -> Result<Progress> {
+        match self {
+            Self::Captures(captures) => captures.step(wait, each),
+            Self::Interface(interface) => interface.step(wait, each),
+            Self::Tunnel(tunnel) => tunnel.step(wait, each),
+        }
+    }
+
+    /// Whether its packets are those of this moment.
+    const fn is_live(&self) -> bool {
+        !matches!(self, Self::Captures(_))
+    }
+}
+
+/// Who does something with packets.
+pub trait Handler {
+    /// A packet, or what there is to say instead.
+    fn item(&mut self, item: Item<'_>);
+    /// All packets up to now were handed over: what they led to may be written. `now` is the time
+    /// of the clock where packets are live and none waits.
+    fn pause(&mut self, now: Option<Time>);
+}
+
+/// The longest that nothing is done.
+const WAIT: Duration = Duration::from_millis(50);
+/// Packets that the kernel holds back for others to come with them are at most this old.
+const LAG: Span = Span::from_millis(50);
+
+/// Hands packets of all sources to `handler` until they end, or `stop` is set.
+///
+/// # Errors
+/// If a source fails.
+pub fn run(sources: &mut [Source], handler: &mut impl Handler, stop: &AtomicBool) -> Result<()> {
+    let mut ended = vec![false; sources.len()];
+    let is_live = sources.iter().any(Source::is_live);
+    // With several sources nobody may keep the others waiting for long.
+    let share = match sources.len() {
+        0 | 1 => WAIT,
+        count => Duration::from_millis(2) / count as u32,
+    };
+    while !stop.load(Ordering::Relaxed) && ended.contains(&false) {
+        let mut is_idle = true;
+        for (source, ended) in sources.iter_mut().zip(&mut ended).filter(|(_, ended)| !**ended) {
+            match source.step(share, &mut |item| handler.item(item))? {
+                Progress::More => is_idle = false,
+                Progress::Waiting => {}
+                Progress::End => *ended = true,
+            }
+        }
+        let now = Time::from_nanos(sys::clock::realtime().saturating_sub(LAG.as_nanos()));
+        handler.pause((is_live && is_idle).then_some(now));
+    }
+    for source in sources {
+        if let Source::Interface(interface) = source {
+            // What waits in the ring was captured, and the kernel's last word on what was not.
+            while interface.step(Duration::ZERO, &mut |item| handler.item(item))? == Progress::More
+            {
+            }
+            interface.ask(&mut |item| handler.item(item))?;
+        }
+    }
+    handler.pause(None);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
