@@ -6,7 +6,7 @@
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::{Error, Result, check};
@@ -134,16 +134,10 @@ struct Request {
     features: u32,
 }
 
-/// `struct tpacket_block_desc` with `tpacket_hdr_v1`.
-#[repr(C)]
-struct BlockHeader {
-    version: u32,
-    private: u32,
-    status: AtomicU32,
-    packets: u32,
-    first: u32,
-    length: u32,
-}
+/// Where fields of a block's header are (`struct tpacket_block_desc`, `tpacket_hdr_v1`).
+const BLOCK_STATUS: usize = 8;
+const BLOCK_PACKETS: usize = 12;
+const BLOCK_FIRST: usize = 16;
 
 /// `struct tpacket3_hdr`.
 #[repr(C)]
@@ -255,14 +249,18 @@ impl Ring {
     /// # Errors
     /// `ENETDOWN` or `ENODEV` if the interface went down or away.
     pub fn next_block(&mut self, wait: Duration) -> Result<Option<Block<'_>>> {
-        if self.header().status.load(Ordering::Acquire) & STATUS_USER == 0 {
+        let is_ours = |ring: &Self| ring.status().load(Ordering::Acquire) & STATUS_USER != 0;
+        if !is_ours(self) {
             self.wait(wait)?;
-            if self.header().status.load(Ordering::Acquire) & STATUS_USER == 0 {
+            if !is_ours(self) {
                 return Ok(None);
             }
         }
-        let header = self.header();
-        let (left, at) = (header.packets, header.first as usize);
+        let field = |at: usize| {
+            let bytes = self.bytes().get(at..).and_then(<[u8]>::first_chunk);
+            bytes.map_or(0, |bytes| u32::from_ne_bytes(*bytes))
+        };
+        let (left, at) = (field(BLOCK_PACKETS), field(BLOCK_FIRST) as usize);
         Ok(Some(Block { ring: self, at, left }))
     }
 
@@ -308,11 +306,13 @@ impl Ring {
         Ok(self.statistics)
     }
 
-    fn header(&self) -> &BlockHeader {
-        // SAFETY: `next` is less than `blocks`, so the header lies in the mapping, which is page
-        // aligned and lives as long as `self`. The kernel writes to it, but for `status`, only
-        // while `status` says that the block is its own.
-        unsafe { &*self.memory.as_ptr().add(self.next * self.block).cast::<BlockHeader>() }
+    /// Whose the present block is.
+    fn status(&self) -> &AtomicU32 {
+        // SAFETY: `next` is less than `blocks`, so the field lies in the mapping.
+        let field = unsafe { self.memory.add(self.next * self.block + BLOCK_STATUS) };
+        // SAFETY: the mapping and its blocks begin at pages, so the field is aligned; it lives as
+        // long as `self`, and we and the kernel both use it as an atomic.
+        unsafe { AtomicU32::from_ptr(field.cast().as_ptr()) }
     }
 
     /// Bytes of the present block, which must be ours.
@@ -327,8 +327,7 @@ impl Ring {
     }
 
     fn give_back(&mut self) {
-        fence(Ordering::Release);
-        self.header().status.store(0, Ordering::Release);
+        self.status().store(0, Ordering::Release);
         self.next = (self.next + 1) % self.blocks;
     }
 }
@@ -379,13 +378,12 @@ impl Block<'_> {
         let start = at + usize::from(header.link_header);
         let data = bytes.get(start..start + header.captured as usize)?;
         let kind = bytes.get(at + size_of::<PacketHeader>() + PACKET_TYPE).copied();
-        let tag = (header.status & STATUS_VLAN != 0).then(|| Tag {
-            protocol: match header.status & STATUS_VLAN_TPID {
-                0 => libc::ETH_P_8021Q as u16,
-                _ => header.tag_protocol,
-            },
-            control: header.tag_control as u16,
-        });
+        let protocol = match header.status & STATUS_VLAN_TPID {
+            0 => libc::ETH_P_8021Q as u16,
+            _ => header.tag_protocol,
+        };
+        let has_tag = header.status & STATUS_VLAN != 0;
+        let tag = has_tag.then_some(Tag { protocol, control: header.tag_control as u16 });
         Some(Packet {
             time: u64::from(header.seconds) * 1_000_000_000 + u64::from(header.nanos),
             data,

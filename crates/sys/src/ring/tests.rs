@@ -53,7 +53,7 @@ fn packets_come_in_order_and_drops_are_counted() {
         assert_eq!(ring.link(), libc::ARPHRD_LOOPBACK);
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         send(&socket, 0..300);
-        assert_eq!(receive(&mut ring), Vec::from_iter(0..300));
+        assert_eq!(receive(&mut ring), (0..300).collect::<Vec<_>>());
         assert_eq!(ring.statistics().unwrap(), Statistics { packets: 600, drops: 0, freezes: 0 });
         // Four blocks hold fewer; what is there is in order, and the rest is counted.
         send(&socket, 0..20_000);
