@@ -9,8 +9,8 @@
 //!
 //! # Source
 //!
-//! S. McCanne, V. Jacobson, "The BSD Packet Filter", USENIX Winter 1993; Linux
-//! `Documentation/networking/filter.rst`.
+//! "The BSD Packet Filter: A New Architecture for User-level Packet Capture", USENIX Winter 1993;
+//! Linux `Documentation/networking/filter.rst`.
 
 #[cfg(test)]
 mod tests;
@@ -201,10 +201,8 @@ fn v4(program: &mut Program, wanted: &Wanted) {
         // Past the jump below.
         program.code.push(Instruction { code: op::IF_EQUAL, jt: 0, jf: 9, k: *protocol });
         program.push(op::LOAD_16_INDEXED, 20);
-        let (bits, place) = match wanted.fragments {
-            true => (0x3fff, Place::Accept),
-            false => (0x1fff, Place::Refuse),
-        };
+        let (bits, place) =
+            if wanted.fragments { (0x3fff, Place::Accept) } else { (0x1fff, Place::Refuse) };
         program.jump_if(op::IF_ANY, bits, place);
         program.push(op::LOAD_8_INDEXED, 14);
         program.push(op::AND, 0xf);

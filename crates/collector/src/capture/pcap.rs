@@ -98,15 +98,16 @@ impl Pcap {
     /// How long the record at the beginning of `bytes` says it is.
     #[inline]
     pub(super) fn record(&self, bytes: &[u8]) -> Record {
+        let Some(head) = bytes.first_chunk::<RECORD_HEADER>() else { return Record::Unseen };
         if bytes.len() < self.header {
             return Record::Unseen;
         }
-        let captured = self.order.u32(bytes, 8);
-        let fraction = self.order.u32(bytes, 4);
+        let captured = self.order.u32(head, 8);
+        let fraction = self.order.u32(head, 4);
         // Some writers put a fraction of more than a second, some a length that was cut: one
         // of the two is let pass.
         let odd = u64::from(fraction) * u64::from(self.unit) >= 1_000_000_000
-            && captured > self.order.u32(bytes, 12);
+            && captured > self.order.u32(head, 12);
         if captured > self.limit || odd || fraction >= 1_000_000_000 {
             return Record::Impossible;
         }

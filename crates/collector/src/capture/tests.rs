@@ -119,7 +119,7 @@ fn what_is_no_capture_is_refused() {
     assert_eq!(read(b"GET / HTTP/1.1", 4), Err(Error::NoCapture { magic: *b"GET " }));
     assert_eq!(
         read(b"GET / and some more bytes", 100).unwrap_err().to_string(),
-        concat!("no capture: it begins with [47, 45, 54, 20], which is neither pcap nor pcapng")
+        "no capture: it begins with [47, 45, 54, 20], which is neither pcap nor pcapng"
     );
     let mut file = plain(0).0;
     file[4] = 3;
@@ -147,7 +147,9 @@ fn joined_files_are_one_input() {
     let told = read(&[&file[..], &file].concat(), 11).unwrap();
     assert_eq!(told.frames.len(), 6);
     let mut second = expected.clone();
-    second.iter_mut().for_each(|frame| frame.2 = 1);
+    for frame in &mut second {
+        frame.2 = 1;
+    }
     assert_eq!(told.frames[3..], second);
 }
 
@@ -193,9 +195,10 @@ fn block(big: bool, kind: u32, body: &[u8]) -> Vec<u8> {
 fn fields(big: bool, values: &[(u64, usize)]) -> Vec<u8> {
     let mut body = Vec::new();
     for (value, size) in values {
-        match big {
-            true => body.extend(&value.to_be_bytes()[8 - size..]),
-            false => body.extend(&value.to_le_bytes()[..*size]),
+        if big {
+            body.extend(&value.to_be_bytes()[8 - size..]);
+        } else {
+            body.extend(&value.to_le_bytes()[..*size]);
         }
     }
     body
@@ -215,8 +218,13 @@ fn interface(big: bool, link: u64, resolution: u64, offset: u64) -> Vec<u8> {
 
 fn packet(big: bool, interface: u64, ticks: u64, data: &[u8], options: &[(u64, usize)]) -> Vec<u8> {
     let length = data.len() as u64;
-    let head =
-        [(interface, 4), (ticks >> 32, 4), (ticks & 0xffff_ffff, 4), (length, 4), (length + 7, 4)];
+    let head = [
+        (interface, 4),
+        (ticks >> 32, 4),
+        (u64::from(ticks as u32), 4),
+        (length, 4),
+        (length + 7, 4),
+    ];
     let padding = vec![0; data.len().next_multiple_of(4) - data.len()];
     let body = [&fields(big, &head)[..], data, &padding, &fields(big, options)].concat();
     block(big, 6, &body)
@@ -231,10 +239,10 @@ fn interfaces_and_sections_of_pcapng_have_their_own_clocks() {
             interface(big, 1, 6, 0),
             interface(big, 101, 9, 0),
             block(big, 0x0bad, &[7; 100]),
-            interface(big, 113, 0x80 | 20, 10),
+            interface(big, 113, 0x80 | 0x14, 10),
             packet(big, 0, seconds * 1_000_000 + 5, b"micro", &[]),
             packet(big, 1, seconds * 1_000_000_000 + 5, b"nano", &[]),
-            packet(big, 2, (seconds - 10) << 20 | 1 << 19, b"binary", &[]),
+            packet(big, 2, ((seconds - 10) << 20) | (1 << 19), b"binary", &[]),
         ]
         .concat();
         // Another section, in the other order of bytes.

@@ -137,10 +137,8 @@ pub(super) fn descend<'a>(
     for _ in 0..STEPS_MAX {
         let bytes = packet.bytes;
         (layer, packet.bytes) = match layer {
-            Layer::Ip => return Ok(packet),
-            Layer::Type(ether::IPV4 | ether::IPV6) => return Ok(packet),
-            Layer::Ethernet => ethernet(bytes)?,
-            Layer::Type(ether::BRIDGED) => ethernet(bytes)?,
+            Layer::Ip | Layer::Type(ether::IPV4 | ether::IPV6) => return Ok(packet),
+            Layer::Ethernet | Layer::Type(ether::BRIDGED) => ethernet(bytes)?,
             Layer::Type(
                 ether::VLAN | ether::SERVICE_VLAN | ether::OLD_QINQ | ether::OLD_QINQ_2,
             ) => {

@@ -54,7 +54,12 @@ fn each_encapsulation_gives_the_same_segment() {
             for (name, link, data) in all(&packet) {
                 let mut decapsulator = new();
                 let got = take(&mut decapsulator, &frame(link, &data));
-                assert_eq!(got, [expected.clone()], "{name}: {:?}", decapsulator.counters());
+                assert_eq!(
+                    got,
+                    std::slice::from_ref(&expected),
+                    "{name}: {:?}",
+                    decapsulator.counters()
+                );
             }
         }
     }

@@ -191,7 +191,7 @@ fn geneve<'a>(bytes: &'a [u8], tags: &mut Vec<Tag>) -> Result<(Layer, &'a [u8]),
     Ok((Layer::Type(head as u16), rest))
 }
 
-/// TaZmen Sniffer Protocol: version, type, protocol, tagged fields up to an end tag.
+/// The TZSP header: version, type, protocol, tagged fields up to an end tag.
 fn tzsp(bytes: &[u8]) -> Result<(Layer, &[u8]), Skip> {
     const ETHERNET: u16 = 1;
     let protocol = u16_at(bytes, 2).ok_or(Skip::Truncated)?;

@@ -114,7 +114,7 @@ fn qinq(outer: u16, packet: &[u8]) -> Vec<u8> {
 }
 
 fn labels(bottom: u32, packet: &[u8]) -> Vec<u8> {
-    let label = |label: u32, last: u32| (label << 12 | last << 8 | 64).to_be_bytes();
+    let label = |label: u32, last: u32| ((label << 12) | (last << 8) | 64).to_be_bytes();
     join(&[&label(16_000, 0), &label(24_001, 0), &label(bottom, 1), packet])
 }
 
@@ -207,7 +207,7 @@ pub(crate) fn fragments(packet: &[u8], most: usize) -> Vec<Vec<u8>> {
         let (place, more) = ((at * most) as u16, u16::from(at < last));
         if head == 20 {
             let (from, to) = addresses_4(packet);
-            return ip4(from, to, packet[9], place / 8 | more << 13, piece);
+            return ip4(from, to, packet[9], (place / 8) | (more << 13), piece);
         }
         let (from, to) = addresses_6(packet);
         let header = join(&[&[packet[6], 0], &(place | more).to_be_bytes(), &[0, 1, 2, 3]]);
@@ -221,6 +221,7 @@ pub(crate) const PSEUDOWIRE: u32 = 300;
 pub(crate) const PSEUDOWIRE_WORD: u32 = 301;
 
 /// `packet` in each encapsulation: name, link type, frame.
+#[expect(clippy::too_many_lines, reason = "a table")]
 pub(crate) fn all(packet: &[u8]) -> Vec<(&'static str, LinkType, Vec<u8>)> {
     let frame = plain(packet);
     let kind = ether_type(packet).to_be_bytes();
