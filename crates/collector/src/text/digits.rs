@@ -54,7 +54,7 @@ pub(super) fn decimal(value: u64, out: &mut Vec<u8>) {
     if value < 256 {
         let (digits, length) = OCTETS[value as usize];
         out.extend_from_slice(&digits);
-        out.truncate(out.len() - 5 + length as usize);
+        out.truncate(out.len() + length as usize - 5);
         return;
     }
     let mut digits = [0; 20];
@@ -205,6 +205,9 @@ mod tests {
             assert_eq!(text(|out| decimal(value, out)), format!(">{value}"));
             assert_eq!(text(|out| padded(value, 6, out)), format!(">{value:06}"));
         }
+        let mut alone = Vec::new();
+        decimal(7, &mut alone);
+        assert_eq!(alone, b"7");
         assert_eq!(text(|out| hex(&[0, 0x1f, 0xff], out)), ">001fff");
         assert_eq!(text(|out| ipv4([1, 20, 255, 0], out)), ">1.20.255.0");
         let mut text = [0; IPV4_PREFIX];
