@@ -210,8 +210,8 @@ impl Decapsulator {
             (self.tags, self.tunnel) = (within.tags, within.tunnel);
             let payload = Packet { bytes: &bytes, cut: missing };
             let mut ip = Ip { source, destination, protocol, payload, part: None, damaged: false };
-            let read = ip::extensions(&mut ip)
-                .and_then(|()| self.carried(time, &ip, within.depth, out));
+            let read =
+                ip::extensions(&mut ip).and_then(|()| self.carried(time, &ip, within.depth, out));
             if let Err(skip) = read {
                 self.count(skip);
             }

@@ -389,7 +389,8 @@ proptest! {
         let mut bytes = if next {
             let packets = frames(8);
             let packets = packets.iter().map(|data| packet(false, 0, 1, data, &[]));
-            [section(false), interface(false, 1, 6, 0)].into_iter().chain(packets).flatten().collect()
+            let head = [section(false), interface(false, 1, 6, 0)];
+            head.into_iter().chain(packets).flatten().collect()
         } else {
             plain(8).0
         };

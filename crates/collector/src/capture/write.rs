@@ -156,7 +156,8 @@ impl Wrapper {
         let (from, to) = alike(from, to);
         let mut line = self.line(time, from, to, out);
         let side = usize::from(from > to);
-        let ends = [SocketAddr::new(from, line.ports[side]), SocketAddr::new(to, line.ports[1 - side])];
+        let ends =
+            [SocketAddr::new(from, line.ports[side]), SocketAddr::new(to, line.ports[1 - side])];
         for payload in bytes.chunks(SEGMENT_MAX) {
             let flags = ACK | PSH;
             let (sequence, acknowledgment) = (line.next[side], line.next[1 - side]);
@@ -184,7 +185,8 @@ impl Wrapper {
         };
         let mut line = *line;
         let side = usize::from(from > to);
-        let ends = [SocketAddr::new(from, line.ports[side]), SocketAddr::new(to, line.ports[1 - side])];
+        let ends =
+            [SocketAddr::new(from, line.ports[side]), SocketAddr::new(to, line.ports[1 - side])];
         let steps: &[(usize, u8)] =
             if reset { &[(0, RST | ACK)] } else { &[(0, FIN | ACK), (1, FIN | ACK), (0, ACK)] };
         for (who, flags) in steps {
