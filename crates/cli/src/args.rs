@@ -1,5 +1,7 @@
 //! What the command line accepts.
 
+pub(crate) mod collect;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -77,6 +79,10 @@ pub(crate) enum Verb {
     #[command(after_help = "Examples:\n  netarium reproduce --list\n  \
                             netarium reproduce splaynet 3.5 3.6b --clock virtual")]
     Reproduce(Reproduce),
+    /// Collect BGP passively from cloned packets, and archive it
+    #[command(after_help = "Examples:\n  netarium collect --read span.pcap --out archive\n  \
+                            netarium collect --interface eth1 --out archive --serve 127.0.0.1:8080")]
+    Collect(Box<collect::Collect>),
     /// Check a lab file without starting anything
     #[command(after_help = "Examples:\n  netarium check dumbbell.toml\n  \
                             netarium check wan.toml --resolved")]

@@ -1,7 +1,9 @@
 //! The `netarium` command: arguments, terminal output, exit codes. No logic.
 #![forbid(unsafe_code)]
 
+mod archives;
 mod args;
+mod collect;
 mod exit;
 mod files;
 mod generated;
@@ -121,6 +123,7 @@ fn dispatch(verb: &Verb, terminal: &Terminal) -> Verdict {
         Verb::Sweep(args) => sweep::sweep(args, terminal),
         Verb::Replay(args) => replay::replay(args, terminal),
         Verb::Reproduce(args) => reproduce::reproduce(args, terminal),
+        Verb::Collect(args) => collect::collect(args, terminal),
         Verb::Check(args) => files::check(args, terminal),
         Verb::Ps => labs::ps(terminal),
         Verb::Exec(args) => labs::exec(args, terminal),

@@ -84,6 +84,20 @@ impl Line {
         ));
     }
 
+    /// Shows what a collector has come to.
+    pub(crate) fn show_collected(&self, status: &collector_live::board::Status) {
+        let up =
+            status.peerings.iter().filter(|(_, state, _)| *state == collector::State::Established);
+        self.bar.set_message(format!(
+            "{} packets, {} messages, {} of {} peers established, {} octets missing",
+            status.frames.frames,
+            status.streams.messages,
+            up.count(),
+            status.peerings.len(),
+            status.streams.missing_bytes,
+        ));
+    }
+
     /// Takes the line away while something is written.
     pub(crate) fn hide(&self, write: impl FnOnce()) {
         self.bar.suspend(write);

@@ -35,6 +35,7 @@ use store::Store;
 
 pub use compress::Compression;
 pub use layout::{Kind, Layout, rfc3339};
+pub(crate) use ledger::micros;
 pub use ledger::{Entry, GAPS, Loss, MANIFEST, read as read_ledger};
 pub use snapshot::Snapshot;
 
@@ -249,8 +250,8 @@ impl Archive {
     }
 
     /// States in [`GAPS`] what others found missing.
-    pub fn state(&mut self, loss: &Loss) {
-        self.store.state(loss);
+    pub fn state(&mut self, losses: &[Loss]) {
+        self.store.state(losses);
     }
 
     /// What was found missing when the archive was opened.

@@ -101,6 +101,15 @@ impl Error {
         Self::File { action, path: path.as_ref().to_owned(), cause }
     }
 
+    /// Whether it is the machine that is in the way, not what was asked for.
+    pub fn is_machine(&self) -> bool {
+        match self {
+            Self::Denied { .. } | Self::Interface { .. } | Self::Kernel(_) | Self::Locked(_) => true,
+            Self::File { cause, .. } => cause.kind() != io::ErrorKind::NotFound,
+            _ => false,
+        }
+    }
+
     /// Whether the kernel said that we may not.
     pub fn is_denied(&self) -> bool {
         match self {

@@ -7,6 +7,7 @@
 mod captures;
 mod decompress;
 mod format;
+mod records;
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
@@ -23,6 +24,8 @@ use decompress::Unpacked;
 
 pub use captures::{Captures, Item, Progress};
 pub use format::Format;
+pub(crate) use records::words;
+pub use records::{Read, records};
 
 /// Bytes that are read at once: they stay in the second-level cache until they are used.
 const WINDOW: usize = 256 << 10;

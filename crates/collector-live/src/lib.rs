@@ -4,9 +4,11 @@
 
 pub mod archive;
 pub mod board;
+pub mod convert;
 mod error;
 pub mod feed;
 pub mod input;
+pub mod job;
 pub mod live;
 pub mod pipeline;
 pub mod writer;

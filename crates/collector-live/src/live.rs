@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use base::{Span, Time};
 use collector::filter::{self, Wanted};
 use collector::{Frame, LinkType};
+pub use sys::ring::Options as RingOptions;
 use sys::ring::{Instruction, Options, Packet, Ring, Tag};
 
 use crate::input::{Captures, Item, Progress};

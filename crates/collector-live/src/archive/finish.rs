@@ -250,9 +250,9 @@ fn digest(path: &Path) -> io::Result<Finished> {
     }
 }
 
-/// States a loss.
-pub(super) fn state(shared: &Shared, loss: &Loss) -> Result<()> {
-    lock(&shared.gaps).append(loss)
+/// States losses.
+pub(super) fn state(shared: &Shared, losses: &[Loss]) -> Result<()> {
+    lock(&shared.gaps).append_all(losses)
 }
 
 /// Nothing is left half-done by whoever panics with one of our locks.

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use base::Time;
@@ -116,6 +117,25 @@ pub enum Loss {
         /// How many packets.
         packets: u64,
     },
+    /// Bytes of a peer's stream are not in the archive.
+    Stream {
+        /// The last time at which all was well.
+        since_us: u64,
+        /// The first time at which all was well again.
+        until_us: u64,
+        /// The peer's address.
+        peer: IpAddr,
+        /// Its AS; 0 if that is not known.
+        peer_as: u32,
+        /// Whose bytes they are.
+        from: String,
+        /// Why they are not there.
+        cause: String,
+        /// Bytes that were never seen.
+        missing: u64,
+        /// Bytes that were seen and belong to no whole message.
+        skipped: u64,
+    },
     /// A file of routes was not complete when the collector ended.
     UnfinishedRoutes {
         /// The file, without suffix.
@@ -124,7 +144,7 @@ pub enum Loss {
 }
 
 /// Microseconds since 1970.
-pub(super) fn micros(time: Time) -> u64 {
+pub(crate) fn micros(time: Time) -> u64 {
     time.as_nanos() / 1_000
 }
 
@@ -171,9 +191,17 @@ impl Ledger {
 
     /// Appends one line and waits until the disk has it.
     pub(super) fn append(&mut self, line: &impl Serialize) -> Result<()> {
+        self.append_all(std::slice::from_ref(line))
+    }
+
+    /// Appends lines and waits until the disk has them.
+    pub(super) fn append_all(&mut self, lines: &[impl Serialize]) -> Result<()> {
         let mut work = || {
-            let mut text = serde_json::to_vec(line)?;
-            text.push(b'\n');
+            let mut text = Vec::new();
+            for line in lines {
+                serde_json::to_writer(&mut text, line)?;
+                text.push(b'\n');
+            }
             let length = self.file.metadata()?.len();
             if let Err(error) = self.file.write_all(&text) {
                 // A full disk may have taken half of it.

@@ -46,7 +46,7 @@ pub(super) fn recover(shared: &Shared) -> Result<Recovery> {
     let stated: HashSet<Loss> = lock(&shared.gaps).lines::<Loss>()?.into_iter().collect();
     let mut lost = |loss: Loss| {
         if !stated.contains(&loss) {
-            finish::state(shared, &loss)?;
+            finish::state(shared, std::slice::from_ref(&loss))?;
         }
         recovery.losses.push(loss);
         Result::Ok(())

@@ -165,7 +165,7 @@ impl Store {
         {
             let until_us = micros(time);
             let since_us = micros(previous);
-            self.state(&Loss::Down { since_us, until_us, stopped: self.stopped });
+            self.state(&[Loss::Down { since_us, until_us, stopped: self.stopped }]);
         }
         let Some(sealed) = self.resume.take() else { return };
         let name = self.options.layout.path(Kind::Updates, start, self.options.interval);
@@ -189,7 +189,7 @@ impl Store {
         let between = start.as_nanos().saturating_sub(next) / interval;
         if start < self.start || between > EMPTY {
             let since = self.previous.unwrap_or(self.start);
-            self.state(&Loss::ClockStep { since_us: micros(since), until_us: micros(time) });
+            self.state(&[Loss::ClockStep { since_us: micros(since), until_us: micros(time) }]);
             return;
         }
         for number in 0..between {
@@ -356,13 +356,13 @@ impl Store {
             bytes: unwritten.bytes,
             cause: unwritten.cause.clone(),
         };
-        if finish::state(&self.shared, &loss).is_err() {
+        if finish::state(&self.shared, std::slice::from_ref(&loss)).is_err() {
             self.unwritten = Some(unwritten);
         }
     }
 
-    pub(super) fn state(&mut self, loss: &Loss) {
-        if let Err(error) = finish::state(&self.shared, loss) {
+    pub(super) fn state(&mut self, losses: &[Loss]) {
+        if let Err(error) = finish::state(&self.shared, losses) {
             self.trouble(&io::Error::other(error));
         }
     }

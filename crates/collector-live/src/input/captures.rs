@@ -121,6 +121,11 @@ pub struct Captures {
 const APART: u32 = 1 << 16;
 
 impl Captures {
+    /// A single capture, which is open already.
+    pub fn of(input: Input) -> Self {
+        Self { open: vec![Capture::new(input, 0)], later: Vec::new(), follow: false }
+    }
+
     /// Opens captures; `-` is standard input. Files whose times do not overlap are read one after
     /// another, others together, the earliest packet first. With `apart`, each input is a tap of
     /// its own: its interfaces get numbers that no other input has. Otherwise all inputs are parts

@@ -117,8 +117,8 @@ impl Recorder {
     #[inline]
     fn message(&mut self, peering: &Peering, time: Time, from: Sender, message: Message<'_>) {
         let negotiated = match from {
-            Sender::Peer => &peering.from_peer,
-            Sender::Local if self.settings.local_messages => &peering.from_local,
+            Sender::Peer => peering.from_peer,
+            Sender::Local if self.settings.local_messages => peering.from_local,
             Sender::Local => return,
         };
         let form = Form {
@@ -178,7 +178,7 @@ fn session(peering: &Peering) -> mrt::Session {
 }
 
 /// Whether the prefixes of an UPDATE carry path identifiers: those of its family do.
-fn has_path_ids(message: Message<'_>, negotiated: &Negotiated) -> bool {
+fn has_path_ids(message: Message<'_>, negotiated: Negotiated) -> bool {
     message.kind() == MessageType::UPDATE
         && family(message.body()).is_some_and(|family| negotiated.add_path.contains(family))
 }

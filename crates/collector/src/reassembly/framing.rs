@@ -245,12 +245,11 @@ fn judge(bytes: &[u8]) -> Candidate {
     let body = &bytes[HEADER..length.min(bytes.len())];
     let fits = match kind {
         MessageType::OPEN => length >= 29 && body.first().is_none_or(|version| *version == 4),
-        MessageType::UPDATE => length >= 23,
+        MessageType::UPDATE | MessageType::ROUTE_REFRESH => length >= 23,
         MessageType::NOTIFICATION => {
             length >= 21 && body.first().is_none_or(|c| (1..9).contains(c))
         }
         MessageType::KEEPALIVE => length == HEADER,
-        MessageType::ROUTE_REFRESH => length >= 23,
         _ => false,
     };
     if !fits {

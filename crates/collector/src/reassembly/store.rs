@@ -67,9 +67,9 @@ impl Store {
 
     /// Takes the piece out that begins at or before `next`.
     pub(super) fn take(&mut self, next: u64) -> Option<Piece> {
-        self.pieces.pop_front_if(|piece| piece.at <= next).inspect(|piece| {
-            self.memory -= piece.bytes.len() + PIECE;
-        })
+        let piece = self.pieces.front().filter(|piece| piece.at <= next)?;
+        self.memory -= piece.bytes.len() + PIECE;
+        self.pieces.pop_front()
     }
 
     /// Keeps what is not there yet of `bytes`; `overlap` says who wins where both are.

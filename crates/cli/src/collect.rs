@@ -1,0 +1,292 @@
+//! `collect`: the collector itself.
+
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use base::{Bytes, Span};
+use bgp::Asn;
+use collector::decapsulate::{Tunnels, Verify};
+use collector::filter::Wanted;
+use collector_live::archive::{self, Compression};
+use collector_live::input::{Captures, Format, Input};
+use collector_live::job::{self, Settings, Summary};
+use collector_live::live::{Interface, RingOptions, Source, Tunnel};
+use collector_live::{Error, feed};
+use serde_json::json;
+
+use crate::args::collect::{Collect, CollectRun, Compress, Layout};
+use crate::exit::Exit;
+use crate::progress::Line;
+use crate::terminal::Terminal;
+use crate::{Failure, Verdict, archives, interrupts};
+
+pub(crate) fn collect(args: &Collect, terminal: &Terminal) -> Verdict {
+    match &args.verb {
+        None => run(&args.run, terminal),
+        Some(verb) => archives::archives(verb, terminal),
+    }
+}
+
+/// What the machine denies is not what the user mistyped.
+pub(crate) fn failure(error: &Error) -> Failure {
+    if error.is_denied() {
+        return Failure::caused(Exit::Machine, error).help(
+            "capturing takes CAP_NET_RAW: run it as root, or \
+             `setcap cap_net_raw+ep $(command -v netarium)`",
+        );
+    }
+    let exit = if error.is_machine() { Exit::Machine } else { Exit::Usage };
+    Failure::caused(exit, error)
+}
+
+fn quantity<T: FromStr>(option: &str, text: &str) -> Result<T, Failure>
+where
+    T::Err: std::fmt::Display,
+{
+    text.parse().map_err(|e| Failure::usage(format!("--{option}: {e}")))
+}
+
+fn run(args: &CollectRun, terminal: &Terminal) -> Verdict {
+    if args.read.is_empty() && args.interface.is_empty() && args.listen.is_empty() {
+        return Err(Failure::usage("nothing to collect from").help(
+            "give --read FILE, --interface IF or --listen ADDRESS:PORT, as in \
+             `netarium collect --read span.pcap --out archive`",
+        ));
+    }
+    let mut settings = settings(args)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let asked = Arc::clone(&stop);
+    interrupts::each(move || asked.store(true, Ordering::SeqCst))?;
+    let server = serve(args, &mut settings, terminal)?;
+    let stations = stations(args, &mut settings)?;
+    let (line, board) = (Line::new(terminal.progress()), settings.board.clone());
+    let over = Arc::new(AtomicBool::new(false));
+    let watch = watch(args, &stop, &over, move || line.show_collected(&board.status()))?;
+    let live = args.read.is_empty();
+    let summary =
+        if live { from_network(args, settings, &stop) } else { from_files(args, settings, &stop) };
+    over.store(true, Ordering::SeqCst);
+    let _ = watch.join();
+    drop((server, stations));
+    let summary = summary.map_err(|e| failure(&e))?;
+    report(&summary, args, terminal)?;
+    let interrupted = stop.load(Ordering::SeqCst) && !live && args.duration.is_none();
+    Ok(if interrupted { Exit::Interrupted } else { Exit::Ok })
+}
+
+/// Ends the collector when its time is over, and shows how far it is.
+fn watch(
+    args: &CollectRun,
+    stop: &Arc<AtomicBool>,
+    over: &Arc<AtomicBool>,
+    show: impl Fn() + Send + 'static,
+) -> Result<std::thread::JoinHandle<()>, Failure> {
+    let limit = args.duration.as_deref().map(|text| quantity::<Span>("duration", text));
+    let limit = limit.transpose()?.map(Span::to_std);
+    let (stop, over, start) = (Arc::clone(stop), Arc::clone(over), std::time::Instant::now());
+    let work = move || {
+        while !over.load(Ordering::SeqCst) {
+            if limit.is_some_and(|limit| start.elapsed() >= limit) {
+                stop.store(true, Ordering::SeqCst);
+            }
+            if start.elapsed() > Duration::from_secs(2) {
+                show();
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    };
+    let thread = std::thread::Builder::new().name("watch".to_owned());
+    thread.spawn(work).map_err(|e| Failure::machine(format!("cannot start a thread: {e}")))
+}
+
+fn settings(args: &CollectRun) -> Result<Settings, Failure> {
+    let (interval, tables, compression) = match args.layout {
+        Layout::Ris => ("5 min", "8 h", Compression::Gzip(6)),
+        Layout::Routeviews => ("15 min", "2 h", Compression::Bzip2),
+    };
+    let mut settings = Settings::default();
+    let pipeline = &mut settings.pipeline;
+    pipeline.decapsulate.ports.clone_from(&args.port);
+    if args.no_checksums {
+        pipeline.decapsulate.verify = Verify::Never;
+    }
+    let memory: Bytes = quantity("memory", &args.memory)?;
+    pipeline.reassembly.memory = memory;
+    pipeline.sessions.routers = args.router.iter().map(|(address, _)| *address).collect();
+    let systems = args.router.iter().filter_map(|(address, asn)| Some((*address, Asn((*asn)?))));
+    pipeline.sessions.systems = systems.collect();
+    pipeline.learn = if args.read.is_empty() { 0 } else { 256 };
+    settings.records.local_messages = args.local_messages;
+    settings.routes = args.serve.is_some() || !args.bmp.is_empty();
+    if let Some(folder) = &args.out {
+        let options = archive::Options {
+            collector: args.name.clone(),
+            layout: match args.layout {
+                Layout::Ris => archive::Layout::Ris,
+                Layout::Routeviews => archive::Layout::RouteViews,
+            },
+            interval: quantity("rotate", args.rotate.as_deref().unwrap_or(interval))?,
+            compression: match args.compress {
+                None => compression,
+                Some(Compress::None) => Compression::None,
+                Some(Compress::Gz) => Compression::Gzip(6),
+                Some(Compress::Bz2) => Compression::Bzip2,
+                Some(Compress::Zst) => Compression::Zstd(3),
+            },
+            ..archive::Options::default()
+        };
+        settings.archive = Some((folder.clone(), options));
+        settings.snapshots = quantity("snapshot", args.snapshot.as_deref().unwrap_or(tables))?;
+    }
+    Ok(settings)
+}
+
+fn serve(
+    args: &CollectRun,
+    settings: &mut Settings,
+    terminal: &Terminal,
+) -> Result<Option<serve::Server>, Failure> {
+    let Some(address) = args.serve else { return Ok(None) };
+    let (feed, watch) = feed::feed();
+    let server = serve::Server::start(address, &args.name, watch, settings.board.clone())
+        .map_err(|e| Failure::caused(Exit::Machine, &e))?;
+    terminal.talk(format!("serving at http://{0}/ (RIS Live at ws://{0}/v1/ws/)", server.address));
+    settings.feeds.push(feed);
+    Ok(Some(server))
+}
+
+fn stations(
+    args: &CollectRun,
+    settings: &mut Settings,
+) -> Result<Option<serve::Stations>, Failure> {
+    if args.bmp.is_empty() {
+        return Ok(None);
+    }
+    let (feed, watch) = feed::feed();
+    let stations = serve::Stations::start(&args.bmp, &args.name, watch)
+        .map_err(|e| Failure::caused(Exit::Machine, &e))?;
+    settings.feeds.push(feed);
+    Ok(Some(stations))
+}
+
+fn from_network(
+    args: &CollectRun,
+    settings: Settings,
+    stop: &AtomicBool,
+) -> collector_live::Result<Summary> {
+    let tunnels = if args.tunnels { Tunnels::all() } else { Tunnels::none() };
+    let wanted = Wanted { ports: args.port.clone(), tunnels, ..Wanted::default() };
+    let options = RingOptions::default();
+    let mut sources = Vec::new();
+    for name in &args.interface {
+        let number = sources.len() as u32;
+        sources.push(Source::Interface(Interface::open(name, number, &wanted, &options)?));
+    }
+    for address in &args.listen {
+        sources.push(Source::Tunnel(Tunnel::bind(*address, sources.len() as u32)?));
+    }
+    job::packets(settings, sources, stop)
+}
+
+fn from_files(
+    args: &CollectRun,
+    settings: Settings,
+    stop: &AtomicBool,
+) -> collector_live::Result<Summary> {
+    let mut inputs = Vec::new();
+    for path in &args.read {
+        let mut input = Input::open(path, args.follow)?;
+        match input.format()? {
+            Format::Mrt | Format::Bmp => inputs.push(input),
+            _ => {}
+        }
+    }
+    if inputs.len() == args.read.len() {
+        return job::records(settings, inputs, stop);
+    }
+    let captures = Captures::open(&args.read, args.follow, false)?;
+    job::packets(settings, vec![Source::Captures(captures)], stop)
+}
+
+/// Says what came of it: the summary on stderr, the account on stdout.
+fn report(summary: &Summary, args: &CollectRun, terminal: &Terminal) -> Result<(), Failure> {
+    let status = &summary.status;
+    for trouble in &summary.troubles {
+        terminal.error(format!("warning: {trouble}"));
+    }
+    let more = summary.trouble_count - summary.troubles.len() as u64;
+    if more > 0 {
+        terminal.error(format!("warning: {more} more of this kind"));
+    }
+    for loss in &summary.recovered {
+        terminal.error(format!("note: the collector before left this: {}", json!(loss)));
+    }
+    if terminal.json {
+        let (streams, frames) = (&status.streams, &status.frames);
+        let archive = summary.archive.as_ref().map(|archive| {
+            json!({
+                "folder": args.out,
+                "records": archive.records,
+                "bytes": archive.content,
+                "files": archive.files,
+                "compressed_bytes": archive.bytes,
+                "lost_records": archive.lost,
+                "waited_for_compression": archive.waited.as_secs_f64(),
+            })
+        });
+        terminal.object(&json!({
+            "schema": "netarium.collect/1",
+            "frames": frames.frames,
+            "segments": frames.segments,
+            "bad_checksums": frames.bad_checksums,
+            "kernel_drops": status.kernel_drops,
+            "connections": streams.connections,
+            "messages": streams.messages,
+            "stream_bytes": streams.payload_bytes,
+            "duplicate_bytes": streams.duplicate_bytes,
+            "conflicting_bytes": streams.conflicting_bytes,
+            "missing_bytes": streams.missing_bytes,
+            "skipped_bytes": streams.skipped_bytes,
+            "gaps": summary.gaps,
+            "peerings": status.peerings.len(),
+            "routes": status.routes.announced,
+            "archive": archive,
+            "integrity": summary.integrity,
+            "troubles": summary.trouble_count,
+        }))?;
+        return Ok(());
+    }
+    terminal.data(&summary.table)?;
+    terminal.talk(said(summary));
+    if let (Some(folder), Some(archive)) = (&args.out, &summary.archive) {
+        terminal.talk(format!(
+            "archived {} records in {} files under {}\nask it: netarium collect show peers {}",
+            archive.records,
+            archive.files,
+            folder.display(),
+            folder.display(),
+        ));
+    }
+    Ok(())
+}
+
+fn said(summary: &Summary) -> String {
+    let (status, streams) = (&summary.status, &summary.status.streams);
+    let lost = match (streams.missing_bytes, status.kernel_drops) {
+        (0, 0) => "nothing is missing".to_owned(),
+        (missing, drops) => {
+            format!(
+                "{missing} octets are missing in {} holes, {drops} packets dropped",
+                streams.holes
+            )
+        }
+    };
+    format!(
+        "{} packets, {} messages of {} peerings; {lost}",
+        status.frames.frames,
+        streams.messages,
+        status.peerings.len(),
+    )
+}

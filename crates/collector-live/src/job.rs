@@ -1,0 +1,303 @@
+//! One collector at work: packets, archives or BMP in; archive, routes, account and feeds out.
+
+mod sinks;
+mod tables;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use base::{Span, Time};
+use collector::integrity::{Capture, Integrity};
+use collector::rib::Rib;
+use collector::{MirrorId, PeeringId, input};
+
+use crate::archive::{self, Archive, Loss};
+use crate::board::{Board, Status};
+use crate::feed::Feed;
+use crate::input::{Fill, Format, Input, Item};
+use crate::live::{self, Handler, Source};
+use crate::pipeline::{self, Pipeline};
+use crate::{Result, Writer};
+use sinks::Sinks;
+use tables::Tables;
+
+/// What is collected, and what becomes of it.
+#[derive(Debug, Default)]
+pub struct Settings {
+    /// How packets are read.
+    pub pipeline: pipeline::Settings,
+    /// What is written, and how.
+    pub records: collector::archive::Settings,
+    /// Folder of the archive and how it is written; without one nothing is archived.
+    pub archive: Option<(PathBuf, archive::Options)>,
+    /// Time between snapshots of all routes, aligned as files are; zero for none.
+    pub snapshots: Span,
+    /// Routes are kept, also without snapshots.
+    pub routes: bool,
+    /// Who reads along.
+    pub feeds: Vec<Feed>,
+    /// Where status is put up and questions are found.
+    pub board: Board,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// At the end.
+    pub status: Status,
+    /// The archive.
+    pub archive: Option<archive::Status>,
+    /// What was found missing when the archive was opened.
+    pub recovered: Vec<Loss>,
+    /// What is wrong with inputs, in words; the first [`TROUBLES`].
+    pub troubles: Vec<String>,
+    /// All of it.
+    pub trouble_count: u64,
+    /// Gaps of all peerings.
+    pub gaps: u64,
+    /// The account of integrity (`netarium.integrity/1`).
+    pub integrity: serde_json::Value,
+    /// The same for people.
+    pub table: String,
+}
+
+/// Troubles that are kept in words.
+pub const TROUBLES: usize = 20;
+
+/// How often status is put up.
+const STATUS: Duration = Duration::from_millis(500);
+/// How often hours that are over, and the account, are written beside the archive.
+const ACCOUNT: Duration = Duration::from_secs(60);
+
+/// A collector while it runs.
+struct Job {
+    pipeline: Pipeline<Sinks>,
+    board: Board,
+    tables: Tables,
+    archived: bool,
+    published: Instant,
+    accounted: Instant,
+    kernel_drops: u64,
+    counted: Capture,
+    summary: Summary,
+}
+
+impl Job {
+    fn new(settings: Settings) -> Result<Self> {
+        let mut summary = Summary::default();
+        let mut writer = None;
+        let mut name = String::new();
+        if let Some((folder, options)) = settings.archive {
+            name.clone_from(&options.collector);
+            let archive = Archive::open(&folder, options)?;
+            summary.recovered = archive.recovered().to_vec();
+            writer = Some(Writer::new(archive, settings.records));
+        }
+        let archived = writer.is_some();
+        let snapshots = archived && settings.snapshots > Span::ZERO;
+        let sinks = Sinks {
+            writer,
+            rib: (settings.routes || snapshots).then(Rib::new),
+            integrity: Integrity::new(collector::integrity::Settings::default()),
+            feeds: settings.feeds,
+            gaps: 0,
+            unstated: Vec::new(),
+            now: Time::ZERO,
+        };
+        sinks.inherit_account()?;
+        let interval = if snapshots { settings.snapshots } else { Span::ZERO };
+        Ok(Self {
+            pipeline: Pipeline::new(settings.pipeline, sinks),
+            board: settings.board,
+            tables: Tables::new(interval, &name),
+            archived,
+            published: Instant::now(),
+            accounted: Instant::now(),
+            kernel_drops: 0,
+            counted: Capture::default(),
+            summary,
+        })
+    }
+
+    fn trouble(&mut self, error: &dyn std::fmt::Display) {
+        self.summary.trouble_count += 1;
+        if self.summary.troubles.len() < TROUBLES {
+            self.summary.troubles.push(error.to_string());
+        }
+    }
+
+    /// Tells the account what became of packets since the last time.
+    fn account(&mut self, now: Time) {
+        let frames = self.pipeline.decapsulator().counters();
+        let streams = *self.pipeline.reassembler().statistics();
+        let mut lost = 0;
+        self.pipeline.decapsulator_mut().losses(&mut |loss| lost += loss.packets);
+        let total = Capture {
+            frames: frames.frames,
+            bytes: streams.payload_bytes,
+            dropped: self.kernel_drops,
+            mirror_lost: self.counted.mirror_lost + lost,
+            bad_checksums: frames.bad_checksums,
+            unreadable: frames.malformed + frames.truncated + frames.unknown_links,
+        };
+        self.counted = total;
+        self.pipeline.sink_mut().integrity.capture(now, total);
+    }
+
+    fn publish(&mut self, now: Time) {
+        self.published = Instant::now();
+        self.account(now);
+        let (board, status) = (self.board.clone(), self.status());
+        board.publish(status);
+    }
+
+    fn status(&self) -> Status {
+        let sinks = self.pipeline.sessions().sink();
+        let routes: Vec<_> = sinks.rib.iter().flat_map(Rib::peerings).collect();
+        let of = |id: PeeringId| routes.iter().find(|routes| routes.peering.id == id).cloned();
+        let peerings = self.pipeline.sessions().peerings();
+        let archive = sinks.writer.as_ref().map(|writer| writer.archive().status());
+        Status {
+            time: self.pipeline.now(),
+            frames: self.pipeline.decapsulator().counters(),
+            kernel_drops: self.kernel_drops,
+            streams: *self.pipeline.reassembler().statistics(),
+            waiting: self.pipeline.reassembler().memory(),
+            peerings: peerings.map(|(p, state)| (*p, state, of(p.id))).collect(),
+            routes: sinks.rib.as_ref().map(Rib::counts).unwrap_or_default(),
+            memory: sinks.rib.as_ref().map(Rib::memory).unwrap_or_default(),
+            records: archive.as_ref().map_or(0, |archive| archive.records),
+            archived: archive.as_ref().map_or(0, |archive| archive.content),
+        }
+    }
+
+    /// What is due besides packets.
+    fn tend(&mut self, now: Time) {
+        let sinks = self.pipeline.sink_mut();
+        sinks.advance(now);
+        if let Err(error) = self.tables.tend(now, sinks) {
+            self.trouble(&error);
+        }
+        let sinks = self.pipeline.sink_mut();
+        if let Some(rib) = &sinks.rib {
+            self.board.answer(rib);
+        }
+        if self.published.elapsed() >= STATUS {
+            self.publish(now);
+        }
+        if self.archived && self.accounted.elapsed() >= ACCOUNT {
+            self.accounted = Instant::now();
+            if let Err(error) = self.pipeline.sink_mut().write_account(false) {
+                self.trouble(&error);
+            }
+        }
+    }
+
+    fn finish(mut self) -> Result<Summary> {
+        self.pipeline.finish();
+        let now = self.pipeline.now();
+        self.account(now);
+        let sinks = self.pipeline.sink_mut();
+        sinks.advance(now);
+        let account = (sinks.integrity.json(), sinks.integrity.table());
+        if let Err(error) = self.tables.finish(sinks) {
+            self.trouble(&error);
+        }
+        if self.archived
+            && let Err(error) = self.pipeline.sink_mut().write_account(true)
+        {
+            self.trouble(&error);
+        }
+        self.summary.status = self.status();
+        self.board.publish(self.summary.status.clone());
+        let sinks = self.pipeline.into_sink();
+        self.summary.gaps = sinks.gaps;
+        (self.summary.integrity, self.summary.table) = account;
+        self.summary.archive = sinks.writer.map(Writer::close).transpose()?;
+        if let Some(archive) = &self.summary.archive {
+            self.summary.status.records = archive.records;
+            self.summary.status.archived = archive.content;
+        }
+        Ok(self.summary)
+    }
+}
+
+impl Handler for Job {
+    #[inline]
+    fn item(&mut self, item: Item<'_>) {
+        match item {
+            Item::Frame(frame) => self.pipeline.frame(&frame),
+            Item::Dropped { packets, .. } => self.kernel_drops += packets,
+            Item::Trouble(error) => self.trouble(error),
+        }
+    }
+
+    fn pause(&mut self, now: Option<Time>) {
+        if let Some(now) = now {
+            self.pipeline.advance(now);
+            self.pipeline.sink_mut().flush();
+        }
+        let now = self.pipeline.now();
+        self.tend(now);
+    }
+}
+
+/// Collects from packets until all sources have ended, or `stop` is set.
+///
+/// # Errors
+/// If the archive cannot be written, or a source fails. What was collected until then is archived.
+pub fn packets(settings: Settings, mut sources: Vec<Source>, stop: &AtomicBool) -> Result<Summary> {
+    let mut job = Job::new(settings)?;
+    let ran = live::run(&mut sources, &mut job, stop);
+    let summary = job.finish()?;
+    ran.map(|()| summary)
+}
+
+/// Collects from archive files or recorded BMP, one after the other.
+///
+/// # Errors
+/// If the archive cannot be written, or an input cannot be read.
+pub fn records(settings: Settings, inputs: Vec<Input>, stop: &AtomicBool) -> Result<Summary> {
+    let mut job = Job::new(settings)?;
+    let mirror = MirrorId(0);
+    let mut archive = input::mrt::Input::new(mirror, PeeringId(0));
+    let mut first = 0;
+    for mut input in inputs {
+        if input.format()? == Format::Mrt {
+            each(&mut job, &mut input, stop, |bytes, end, sinks| archive.read(bytes, end, sinks))?;
+            first = archive.peerings().len() as u32;
+        } else {
+            let mut station = input::bmp::Input::new(mirror, PeeringId(first));
+            each(&mut job, &mut input, stop, |bytes, end, sinks| station.read(bytes, end, sinks))?;
+            first += station.peerings().len() as u32;
+        }
+    }
+    job.finish()
+}
+
+/// Reads an input to its end.
+fn each(
+    job: &mut Job,
+    input: &mut Input,
+    stop: &AtomicBool,
+    mut read: impl FnMut(&[u8], bool, &mut Sinks) -> (usize, usize),
+) -> Result<()> {
+    while !stop.load(Ordering::Relaxed) {
+        let end = input.is_ended();
+        let (used, need) = read(input.unread(), end, job.pipeline.sink_mut());
+        input.consume(used);
+        let now = job.pipeline.sink_mut().now;
+        job.pipeline.advance(now);
+        job.tend(now);
+        if end && used == 0 {
+            break;
+        }
+        if used == 0 && input.fill(need, Duration::from_millis(50))? == Fill::End {
+            let (used, _) = read(input.unread(), true, job.pipeline.sink_mut());
+            input.consume(used);
+            break;
+        }
+    }
+    Ok(())
+}

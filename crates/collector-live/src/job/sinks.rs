@@ -1,0 +1,182 @@
+//! Everyone who is told what happens.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use base::Time;
+use collector::integrity::{Finished, Integrity};
+use collector::rib::Rib;
+use collector::{Event, Gap, Peering, Sink};
+
+use crate::archive::{Loss, micros};
+use crate::feed::Feed;
+use crate::{Error, Result, Writer};
+
+/// Hours of the account that are over, a line each, beside the archive's files.
+pub(crate) const ACCOUNT: &str = "INTEGRITY";
+/// The hours that are not over; taken over by the next collector if this one is killed.
+const CURRENT: &str = "INTEGRITY.now";
+
+/// Gaps that wait to be written; more than that at a time are counted in the account alone.
+const GAPS: usize = 10_000;
+
+/// All of them, in the order in which they are told.
+pub(super) struct Sinks {
+    pub(super) writer: Option<Writer>,
+    pub(super) rib: Option<Rib>,
+    pub(super) integrity: Integrity,
+    pub(super) feeds: Vec<Feed>,
+    /// How many gaps there were.
+    pub(super) gaps: u64,
+    /// Those that the archive has not stated yet.
+    pub(super) unstated: Vec<Loss>,
+    /// The latest time that was told.
+    pub(super) now: Time,
+}
+
+impl Sink for Sinks {
+    #[inline]
+    fn event(&mut self, peering: &Peering, event: &Event<'_>) {
+        if let Some(writer) = &mut self.writer {
+            writer.event(peering, event);
+        }
+        if let Some(rib) = &mut self.rib {
+            rib.event(peering, event);
+        }
+        self.integrity.event(peering, event);
+        for feed in &mut self.feeds {
+            feed.event(peering, event);
+        }
+        match event {
+            Event::Message { time, .. } | Event::State { time, .. } => {
+                self.now = self.now.max(*time);
+            }
+            Event::Gap(gap) => self.gap(peering, gap),
+            Event::Reading(_) => {}
+        }
+    }
+}
+
+impl Sinks {
+    #[cold]
+    fn gap(&mut self, peering: &Peering, gap: &Gap) {
+        self.gaps += 1;
+        if self.writer.is_some() && self.unstated.len() < GAPS {
+            self.unstated.push(Loss::Stream {
+                since_us: micros(gap.since),
+                until_us: micros(gap.until),
+                peer: peering.peer,
+                peer_as: peering.peer_as.0,
+                from: format!("{:?}", gap.from).to_lowercase(),
+                cause: format!("{:?}", gap.cause).to_lowercase(),
+                missing: gap.missing,
+                skipped: gap.skipped,
+            });
+        }
+    }
+
+    /// Hands on what waits for more to come with it.
+    pub(super) fn flush(&mut self) {
+        if let Some(writer) = &mut self.writer {
+            writer.flush();
+        }
+        self.feeds.iter_mut().for_each(Feed::flush);
+    }
+
+    /// Time passes.
+    pub(super) fn advance(&mut self, now: Time) {
+        if let Some(writer) = &mut self.writer {
+            writer.advance(now);
+            if !self.unstated.is_empty() {
+                writer.archive_mut().state(&self.unstated);
+                self.unstated.clear();
+            }
+        }
+        if let Some(rib) = &mut self.rib {
+            rib.advance(now);
+        }
+        self.integrity.advance(now);
+    }
+
+    fn folder(&self) -> Option<PathBuf> {
+        self.writer.as_ref().map(|writer| writer.archive().folder().to_owned())
+    }
+
+    /// Writes the account beside the archive: hours that are over for good, the others so that
+    /// they outlive a kill. At the end (`last`) all hours are over.
+    ///
+    /// # Errors
+    /// If the disk does not take it.
+    pub(super) fn write_account(&mut self, last: bool) -> Result<()> {
+        let Some(folder) = self.folder() else { return Ok(()) };
+        let over: Vec<Finished> = self.integrity.finished().collect();
+        let current = lines(self.integrity.hours().map(|(peering, hour, seen)| Finished {
+            peering: *peering,
+            hour,
+            seen: seen.clone(),
+        }));
+        let failed = |e| Error::file("write", &folder.join(ACCOUNT), e);
+        let mut over = lines(over.into_iter());
+        if last {
+            over.push_str(&current);
+        }
+        append(&folder.join(ACCOUNT), &over).map_err(failed)?;
+        if last {
+            remove(&folder.join(CURRENT)).map_err(failed)
+        } else {
+            replace(&folder.join(CURRENT), &current).map_err(failed)
+        }
+    }
+
+    /// Takes over what a collector that was killed knew of its last hours.
+    ///
+    /// # Errors
+    /// If it cannot be read or written.
+    pub(super) fn inherit_account(&self) -> Result<()> {
+        let Some(folder) = self.folder() else { return Ok(()) };
+        let current = folder.join(CURRENT);
+        let work = || match fs::read_to_string(&current) {
+            Ok(text) => {
+                append(&folder.join(ACCOUNT), &text)?;
+                remove(&current)
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(e) => Err(e),
+        };
+        work().map_err(|e| Error::file("take over", &current, e))
+    }
+}
+
+fn lines(hours: impl Iterator<Item = Finished>) -> String {
+    hours.map(|hour| hour.json().to_string() + "\n").collect()
+}
+
+fn append(path: &Path, text: &str) -> io::Result<()> {
+    if text.is_empty() {
+        return Ok(());
+    }
+    let mut file = OpenOptions::new().append(true).create(true).open(path)?;
+    let length = file.metadata()?.len();
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_data());
+    written.or_else(|error| {
+        // Half a line would spoil the next one.
+        file.set_len(length)?;
+        Err(error)
+    })
+}
+
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let partial = path.with_extension("part");
+    let mut file = File::create(&partial)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_data()?;
+    fs::rename(&partial, path)
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
+    }
+}
