@@ -174,10 +174,10 @@ impl Watch {
     }
 
     fn message(&mut self, time: Time, from: Sender, message: Message<'_>) {
-        if message.kind() == MessageType::OPEN {
-            if let Ok(open) = Open::parse(message.body()) {
-                self.proposed[usize::from(from == Sender::Local)] = Some(open.hold_time);
-            }
+        if message.kind() == MessageType::OPEN
+            && let Ok(open) = Open::parse(message.body())
+        {
+            self.proposed[usize::from(from == Sender::Local)] = Some(open.hold_time);
         }
         if from == Sender::Peer {
             self.alive = self.alive.max(time);

@@ -25,6 +25,7 @@
 mod announcements;
 mod attributes;
 mod change;
+mod column;
 mod diff;
 mod index;
 mod interner;
@@ -63,6 +64,8 @@ pub struct Rib {
     /// When the first stale routes run out.
     deadline: Option<Time>,
     counts: Counts,
+    /// Prefixes of the UPDATE that is read.
+    numbers: Vec<u32>,
 }
 
 /// What a [`Rib`] has done.
@@ -122,14 +125,6 @@ impl PeerRoutes {
     pub fn total(&self) -> usize {
         self.routes.iter().map(|routes| routes.2).sum()
     }
-}
-
-/// Appends to a vector that grows by eighths, for what is large and long-lived.
-fn push<T>(to: &mut Vec<T>, value: T) {
-    if to.len() == to.capacity() {
-        to.reserve_exact(to.len() / 8 + 16);
-    }
-    to.push(value);
 }
 
 impl Rib {

@@ -2,6 +2,8 @@
 
 use base::Time;
 
+use super::column::Column;
+
 /// What a route says, and since when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Announcement {
@@ -45,7 +47,7 @@ struct Packed {
 /// All announcements, numbered; numbers are given out again.
 #[derive(Debug)]
 pub(super) struct Announcements {
-    all: Vec<Packed>,
+    all: Column<Packed>,
     /// The first free number; those that follow are in `attributes`.
     free: u32,
     live: usize,
@@ -62,7 +64,7 @@ impl Default for Announcements {
 impl Announcements {
     /// None.
     pub(super) const fn new() -> Self {
-        Self { all: Vec::new(), free: NONE, live: 0 }
+        Self { all: Column::new(), free: NONE, live: 0 }
     }
 
     /// A number for `announcement`, which no route has yet.
@@ -70,7 +72,7 @@ impl Announcements {
         self.live += 1;
         let packed = announcement.pack(0);
         if self.free == NONE {
-            super::push(&mut self.all, packed);
+            self.all.push(packed);
             return self.all.len() as u32 - 1;
         }
         let number = self.free;
@@ -91,7 +93,7 @@ impl Announcements {
     pub(super) fn may_take(&self, number: u32, announcement: Announcement, routes: usize) -> bool {
         self.all.get(number as usize).is_some_and(|packed| {
             packed.uses > 0
-                && usize::from(packed.uses) + routes <= usize::from(u16::MAX)
+                && u16::try_from(usize::from(packed.uses) + routes).is_ok()
                 && self.get(number) == announcement
         })
     }
@@ -135,7 +137,7 @@ impl Announcements {
     }
 
     /// Bytes allocated.
-    pub(super) const fn memory(&self) -> usize {
-        self.all.capacity() * size_of::<Packed>()
+    pub(super) fn memory(&self) -> usize {
+        self.all.memory()
     }
 }

@@ -58,6 +58,8 @@ pub(super) struct AttributeSets {
     /// Flags and number of the tail, announced NLRI where [`HAS_NLRI`], head.
     sets: Interner,
     tails: Interner,
+    /// The tail that came last: it often comes again.
+    last_tail: u32,
     record: Vec<u8>,
     rest: Vec<u8>,
 }
@@ -109,11 +111,55 @@ impl Default for AttributeSets {
 impl AttributeSets {
     /// None.
     pub(super) const fn new() -> Self {
-        Self { sets: Interner::new(), tails: Interner::new(), record: Vec::new(), rest: Vec::new() }
+        Self {
+            sets: Interner::new(),
+            tails: Interner::new(),
+            last_tail: NO_TAIL,
+            record: Vec::new(),
+            rest: Vec::new(),
+        }
     }
 
-    /// The number of a set. A new one is to be held or given back.
-    pub(super) fn intern(&mut self, given: &Given<'_>) -> u32 {
+    /// The number of a set; `hint` is tried first. A new one is to be held or given back.
+    pub(super) fn intern(&mut self, given: &Given<'_>, hint: u32) -> u32 {
+        let flags = self.split(given);
+        if self.is_record(hint) {
+            return hint;
+        }
+        if self.rest.is_empty() {
+            return self.sets.intern(&self.record).0;
+        }
+        let last = Some(self.last_tail).filter(|last| self.tails.holds(*last));
+        let tail = match last.filter(|last| self.tails.get(*last) == self.rest) {
+            Some(last) => last,
+            None => self.tails.intern(&self.rest).0,
+        };
+        self.last_tail = tail;
+        self.record[..FIXED].copy_from_slice(&(flags | tail).to_le_bytes());
+        let (number, new) = self.sets.intern(&self.record);
+        if new {
+            self.tails.hold(tail);
+        }
+        number
+    }
+
+    /// Whether `number` is the set of which record and rest hold the parts.
+    fn is_record(&self, number: u32) -> bool {
+        if !self.sets.holds(number) {
+            return false;
+        }
+        let record = self.sets.get(number);
+        record[FIXED..] == self.record[FIXED..]
+            && word(record) & !NO_TAIL == word(&self.record) & !NO_TAIL
+            && match word(record) & NO_TAIL {
+                NO_TAIL => self.rest.is_empty(),
+                tail => self.tails.get(tail) == self.rest,
+            }
+    }
+
+    /// Puts what is given into a record without the number of a tail, and the tail; the answer is
+    /// the flags of the record.
+    fn split(&mut self, given: &Given<'_>) -> u32 {
         self.record.clear();
         let mut flags = if given.four_octet_as { FOUR_OCTET_AS } else { 0 };
         flags |= if given.nlri.is_some() { HAS_NLRI } else { 0 };
@@ -143,16 +189,7 @@ impl AttributeSets {
                 _ => part.extend_from_slice(raw.bytes),
             }
         }
-        if self.rest.is_empty() {
-            return self.sets.intern(&self.record).0;
-        }
-        let (tail, _) = self.tails.intern(&self.rest);
-        self.record[..FIXED].copy_from_slice(&(flags | tail).to_le_bytes());
-        let (number, new) = self.sets.intern(&self.record);
-        if new {
-            self.tails.hold(tail);
-        }
-        number
+        flags
     }
 
     /// One announcement more has set `number`.
@@ -251,12 +288,11 @@ fn widened(path: AsPath<'_>, newer: Option<AsPath<'_>>) -> Vec<u8> {
 }
 
 fn append(out: &mut Vec<u8>, flags: u8, code: u8, value: &[u8]) {
-    match u8::try_from(value.len()) {
-        Ok(length) => out.extend_from_slice(&[flags & !EXTENDED_LENGTH, code, length]),
-        Err(_) => {
-            out.extend_from_slice(&[flags | EXTENDED_LENGTH, code]);
-            out.extend_from_slice(&(value.len() as u16).to_be_bytes());
-        }
+    if let Ok(length) = u8::try_from(value.len()) {
+        out.extend_from_slice(&[flags & !EXTENDED_LENGTH, code, length])
+    } else {
+        out.extend_from_slice(&[flags | EXTENDED_LENGTH, code]);
+        out.extend_from_slice(&(value.len() as u16).to_be_bytes());
     }
     out.extend_from_slice(value);
 }
@@ -284,12 +320,12 @@ mod tests {
         let mut sets = AttributeSets::new();
         let path = [0x40, 2, 6, 2, 1, 0, 0, 0xfd, 0xe8];
         let whole = [&ORIGIN[..], &path, &NEXT_HOP, &COMMUNITY].concat();
-        let number = sets.intern(&given(&whole, true));
+        let number = sets.intern(&given(&whole, true), 0);
         sets.hold(number);
-        assert_eq!(sets.intern(&given(&whole, true)), number);
+        assert_eq!(sets.intern(&given(&whole, true), 0), number);
         assert_eq!(written(&sets, number), whole);
         let shorter = [&ORIGIN[..], &NEXT_HOP, &COMMUNITY].concat();
-        let other = sets.intern(&given(&shorter, true));
+        let other = sets.intern(&given(&shorter, true), 0);
         sets.hold(other);
         assert_eq!((sets.len(), sets.tails.len()), (2, 1));
         sets.release(number);
@@ -302,7 +338,7 @@ mod tests {
     fn attributes_out_of_order_keep_their_order() {
         let mut sets = AttributeSets::new();
         let whole = [&COMMUNITY[..], &NEXT_HOP, &ORIGIN].concat();
-        let number = sets.intern(&given(&whole, true));
+        let number = sets.intern(&given(&whole, true), 0);
         assert_eq!(written(&sets, number), whole);
     }
 
@@ -315,10 +351,10 @@ mod tests {
         let reach = MpReach::parse(&value, &bgp::Negotiated::default(), 0).unwrap();
         let attribute = [&[0x90, 14, 0, value.len() as u8][..], &value].concat();
         let whole = [&attribute[..], &ORIGIN].concat();
-        let number = sets.intern(&Given { reach: Some(reach), ..given(&whole, true) });
+        let number = sets.intern(&Given { reach: Some(reach), ..given(&whole, true) }, 0);
         let expected = [&[0x80, 14, 17, 16][..], &[0x20; 16], &ORIGIN].concat();
         assert_eq!(written(&sets, number), expected);
-        let without = sets.intern(&given(&whole, true));
+        let without = sets.intern(&given(&whole, true), 0);
         assert_eq!(written(&sets, without), ORIGIN);
     }
 
@@ -330,7 +366,7 @@ mod tests {
         let aggregator = [0xc0, 7, 6, 0x5b, 0xa0, 192, 0, 2, 9];
         let newer_aggregator = [0xc0, 18, 8, 0, 3, 0, 2, 192, 0, 2, 9];
         let whole = [&path[..], &aggregator, &newer, &newer_aggregator].concat();
-        let number = sets.intern(&given(&whole, false));
+        let number = sets.intern(&given(&whole, false), 0);
         let expected = [
             &[0x40, 2, 16, 2, 1, 0, 0, 0, 10, 2, 2, 0, 3, 0, 1, 0, 3, 0, 2][..],
             &[0xc0, 7, 8, 0, 3, 0, 2, 192, 0, 2, 9],

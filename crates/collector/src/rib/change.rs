@@ -21,15 +21,15 @@ struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    fn new(update: &Update<'a>, negotiated: &Negotiated) -> Self {
+    fn new(update: &Update<'a>, negotiated: Negotiated) -> Self {
         let mut parts = Self { reach: None, unreach: None };
-        for raw in update.attributes().map_while(|raw| raw.ok()) {
+        for raw in update.attributes().map_while(std::result::Result::ok) {
             match raw.code {
                 code::MP_REACH_NLRI if parts.reach.is_none() => {
-                    parts.reach = MpReach::parse(raw.value, negotiated, 0).ok();
+                    parts.reach = MpReach::parse(raw.value, &negotiated, 0).ok();
                 }
                 code::MP_UNREACH_NLRI if parts.unreach.is_none() => {
-                    parts.unreach = MpUnreach::parse(raw.value, negotiated, 0).ok();
+                    parts.unreach = MpUnreach::parse(raw.value, &negotiated, 0).ok();
                 }
                 _ => {}
             }
@@ -47,7 +47,7 @@ struct Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    fn of(family: Family, bytes: &'a [u8], negotiated: &Negotiated) -> Self {
+    fn of(family: Family, bytes: &'a [u8], negotiated: Negotiated) -> Self {
         Self { family, add_path: negotiated.add_path.contains(family), bytes }
     }
 
@@ -68,7 +68,7 @@ fn discarded(update: &Update<'_>, verdict: &Verdict) -> Vec<usize> {
     for problem in problems {
         let (Error::Short { at, .. } | Error::Value { at, .. }) = problem.error else { continue };
         let place = |raw: &RawAttribute<'_>| raw.at..=raw.value_at() + raw.value.len();
-        let mut attributes = update.attributes().map_while(|raw| raw.ok());
+        let mut attributes = update.attributes().map_while(std::result::Result::ok);
         let culprit =
             attributes.find(|raw| Some(raw.code) == problem.attribute && place(raw).contains(&at));
         found.extend(culprit.map(|raw| raw.at - update.attributes_at()));
@@ -102,11 +102,11 @@ impl Rib {
             self.counts.ignored += 1;
             return;
         }
-        let Parts { reach, unreach } = Parts::new(&update, &negotiated);
-        let plain = |bytes| Field::of(Family::IPV4_UNICAST, bytes, &negotiated);
+        let Parts { reach, unreach } = Parts::new(&update, negotiated);
+        let plain = |bytes| Field::of(Family::IPV4_UNICAST, bytes, negotiated);
         self.withdraw(peer, plain(update.withdrawn));
         if let Some(unreach) = unreach {
-            self.withdraw(peer, Field::of(unreach.family, unreach.nlri, &negotiated));
+            self.withdraw(peer, Field::of(unreach.family, unreach.nlri, negotiated));
         }
         let discarded = discarded(&update, &verdict);
         let mut given = Given {
@@ -116,11 +116,13 @@ impl Rib {
             nlri: None,
             discarded: &discarded,
         };
-        let reachable = reach.map(|reach| Field::of(reach.family, reach.nlri, &negotiated));
+        let reachable = reach.map(|reach| Field::of(reach.family, reach.nlri, negotiated));
         if verdict.action == Action::TreatAsWithdraw {
             self.counts.treated_as_withdraw += 1;
             self.withdraw(peer, plain(update.announced));
-            reachable.into_iter().for_each(|field| self.withdraw(peer, field));
+            if let Some(field) = reachable {
+                self.withdraw(peer, field);
+            }
             return;
         }
         self.announce(peer, time, plain(update.announced), &given);
@@ -142,23 +144,25 @@ impl Rib {
         let id = peer.peering.id;
         let (number, set) = self.announcement(peer, at, time, given, field.bytes.len());
         let of = peer.table(at);
-        let (mut hint, mut taken) = (of.hint, 0);
-        for nlri in field.prefixes().map_while(|nlri| nlri.ok()) {
-            let table = &mut self.tables[at];
-            let Some(prefix) = table.intern(&nlri, hint) else { break };
-            hint = prefix + 1;
+        // Numbers first, routes then: look-ups in large tables do not wait for one another.
+        let mut numbers = std::mem::take(&mut self.numbers);
+        numbers.clear();
+        self.tables[at].intern(field.prefixes(), of.hint, &mut numbers);
+        of.hint = numbers.last().map_or(0, |last| last + 1);
+        let mut taken = 0;
+        for &prefix in &numbers {
             let old = of.routes.set(prefix, number);
             match old {
                 Some(old) if old == number => continue,
                 Some(_) => {}
-                None => table.hold(prefix),
+                None => self.tables[at].hold(prefix),
             }
             taken += 1;
             if old.is_some() || self.snapshot.is_some() {
                 self.replaced(at, prefix, id, old);
             }
         }
-        of.hint = hint;
+        self.numbers = numbers;
         self.counts.announced += u64::from(taken);
         self.settle(number, set, taken);
         peer.last = number;
@@ -173,7 +177,8 @@ impl Rib {
         given: &Given<'_>,
         routes: usize,
     ) -> (u32, u32) {
-        let set = self.attributes.intern(given);
+        let set = self.attributes.intern(given, peer.next_set);
+        peer.next_set = set + 1;
         let announcement = Announcement::new(set, time, peer.table(at).generation);
         if self.announcements.may_take(peer.last, announcement, routes) {
             return (peer.last, set);
@@ -198,7 +203,7 @@ impl Rib {
         given: &Given<'_>,
     ) {
         let at = self.table_of(field.family, field.add_path);
-        for route in field.routes().map_while(|route| route.ok()) {
+        for route in field.routes().map_while(std::result::Result::ok) {
             let Some((key, whole)) = self.tables[at].intern_other(route.path_id, route.bytes)
             else {
                 return;
@@ -225,7 +230,7 @@ impl Rib {
         }
         let at = self.table_of(field.family, field.add_path);
         if self.tables[at].has_prefixes() {
-            for nlri in field.prefixes().map_while(|nlri| nlri.ok()) {
+            for nlri in field.prefixes().map_while(std::result::Result::ok) {
                 let hint = peer.table(at).hint;
                 if let Some(number) = self.tables[at].find(&nlri, hint) {
                     peer.table(at).hint = number + 1;
@@ -233,7 +238,7 @@ impl Rib {
                 }
             }
         } else {
-            for route in field.routes().map_while(|route| route.ok()) {
+            for route in field.routes().map_while(std::result::Result::ok) {
                 if let Some(number) = self.tables[at].find_other(route.path_id, route.bytes) {
                     self.take(peer, at, number);
                 }
@@ -251,10 +256,10 @@ impl Rib {
 
     /// The announcement that a route had is no longer that.
     fn replaced(&mut self, at: usize, number: u32, peering: PeeringId, old: Option<u32>) {
-        if let Some(snapshot) = &mut self.snapshot {
-            if snapshot.keep(at, number, peering, old) {
-                return;
-            }
+        if let Some(snapshot) = &mut self.snapshot
+            && snapshot.keep(at, number, peering, old)
+        {
+            return;
         }
         if let Some(old) = old {
             self.release(old);

@@ -29,7 +29,7 @@ impl Index {
     }
 
     fn home(&self, hash: u64) -> usize {
-        ((hash >> 32) * self.slots.len() as u64 >> 32) as usize
+        (((hash >> 32) * self.slots.len() as u64) >> 32) as usize
     }
 
     fn number(&self, slot: u32) -> u32 {

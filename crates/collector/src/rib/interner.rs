@@ -4,6 +4,7 @@ use std::hash::Hasher;
 
 use rustc_hash::FxHasher;
 
+use super::column::Column;
 use super::index::{Index, mix};
 
 /// Distinct byte strings of at most 65,535 octets. They lie in chunks; what is given back is
@@ -15,7 +16,7 @@ pub(super) struct Interner {
     open: usize,
     /// Chunks without anything.
     spare: Vec<u32>,
-    entries: Vec<Entry>,
+    entries: Column<Entry>,
     /// The first entry to use again; those that follow are in `place`.
     free: u32,
     held: usize,
@@ -64,7 +65,7 @@ impl Interner {
             chunks: Vec::new(),
             open: 0,
             spare: Vec::new(),
-            entries: Vec::new(),
+            entries: Column::new(),
             free: NONE,
             held: 0,
             index: Index::new(),
@@ -108,7 +109,7 @@ impl Interner {
             self.free = self.entries[number as usize].place;
             self.entries[number as usize] = entry;
         } else {
-            super::push(&mut self.entries, entry);
+            self.entries.push(entry);
         }
         self.index.insert(hash, number);
         self.held += 1;
@@ -127,12 +128,11 @@ impl Interner {
     fn write(&mut self, number: u32, bytes: &[u8]) -> u32 {
         let size = size(bytes.len());
         if self.chunks.get(self.open).is_none_or(|chunk| chunk.bytes.len() + size > CHUNK) {
-            self.open = match self.spare.pop() {
-                Some(chunk) => chunk as usize,
-                None => {
-                    self.chunks.push(Chunk::default());
-                    self.chunks.len() - 1
-                }
+            self.open = if let Some(chunk) = self.spare.pop() {
+                chunk as usize
+            } else {
+                self.chunks.push(Chunk::default());
+                self.chunks.len() - 1
             };
         }
         let chunk = &mut self.chunks[self.open];
@@ -245,7 +245,7 @@ impl Interner {
         let chunks: usize = self.chunks.iter().map(|chunk| chunk.bytes.capacity()).sum();
         let tables = self.chunks.capacity() * size_of::<Chunk>()
             + self.spare.capacity() * size_of::<u32>()
-            + self.entries.capacity() * size_of::<Entry>();
+            + self.entries.memory();
         chunks + tables + self.index.memory()
     }
 }

@@ -1,14 +1,15 @@
 //! Keys of one length, numbered densely: what prefixes are called inside.
 
+use super::column::Column;
 use super::index::{Index, mix};
 
 /// Distinct keys of `N` octets: length in bits, address, and path identifier where the table has
 /// them. Numbers that are given back are given out again.
 #[derive(Debug)]
 pub(super) struct Keys<const N: usize> {
-    keys: Vec<[u8; N]>,
+    all: Column<[u8; N]>,
     /// Routes of each key over all peerings; once at the maximum, the key is never given back.
-    uses: Vec<u16>,
+    uses: Column<u16>,
     /// The first number to give out again; those that follow are in their keys.
     free: u32,
     live: usize,
@@ -33,16 +34,16 @@ impl<const N: usize> Keys<N> {
     /// None.
     pub(super) const fn new() -> Self {
         let index = Index::new();
-        Self { keys: Vec::new(), uses: Vec::new(), free: NONE, live: 0, index }
+        Self { all: Column::new(), uses: Column::new(), free: NONE, live: 0, index }
     }
 
     /// The number of `key`; `hint` is tried first.
     #[inline]
     pub(super) fn find(&self, key: &[u8; N], hint: u32) -> Option<u32> {
-        if self.keys.get(hint as usize) == Some(key) {
+        if self.all.get(hint as usize) == Some(key) {
             return Some(hint);
         }
-        self.index.find(hash(key), |number| self.keys[number as usize] == *key)
+        self.index.find(hash(key), |number| self.all[number as usize] == *key)
     }
 
     /// The number of `key`, a new one if it has none. `hint` is tried first.
@@ -55,17 +56,17 @@ impl<const N: usize> Keys<N> {
     }
 
     fn add(&mut self, key: &[u8; N]) -> u32 {
-        let number = if self.free == NONE { self.keys.len() as u32 } else { self.free };
+        let number = if self.free == NONE { self.all.len() as u32 } else { self.free };
         if !self.index.has_room_for(number) {
             self.rebuild();
         }
         if number == self.free {
-            let place = &mut self.keys[number as usize];
+            let place = &mut self.all[number as usize];
             self.free = u32::from_le_bytes([place[1], place[2], place[3], place[4]]);
             *place = *key;
         } else {
-            super::push(&mut self.keys, *key);
-            super::push(&mut self.uses, 0);
+            self.all.push(*key);
+            self.uses.push(0);
         }
         self.index.insert(hash(key), number);
         self.live += 1;
@@ -73,8 +74,8 @@ impl<const N: usize> Keys<N> {
     }
 
     fn rebuild(&mut self) {
-        let limit = self.keys.len() as u32 + 1;
-        let used = self.keys.iter().enumerate().filter(|(_, key)| key[0] != UNUSED);
+        let limit = self.all.len() as u32 + 1;
+        let used = self.all.iter().enumerate().filter(|(_, key)| key[0] != UNUSED);
         self.index.rebuild(limit, used.map(|(number, key)| (hash(key), number as u32)));
     }
 
@@ -99,13 +100,13 @@ impl<const N: usize> Keys<N> {
     pub(super) fn remove_unused(&mut self, number: u32) {
         let at = number as usize;
         // A number may be gone with all others already.
-        let Some(&key) = self.keys.get(at) else { return };
+        let Some(&key) = self.all.get(at) else { return };
         if self.uses[at] > 0 || key[0] == UNUSED {
             return;
         }
-        let keys = &self.keys;
-        self.index.remove(hash(&key), number, |other| hash(&keys[other as usize]));
-        let place = &mut self.keys[at];
+        let all = &self.all;
+        self.index.remove(hash(&key), number, |other| hash(&all[other as usize]));
+        let place = &mut self.all[at];
         *place = [0; N];
         place[0] = UNUSED;
         place[1..5].copy_from_slice(&self.free.to_le_bytes());
@@ -120,12 +121,12 @@ impl<const N: usize> Keys<N> {
 
     /// The key that `number` stands for, if it stands for one.
     pub(super) fn get(&self, number: u32) -> Option<&[u8; N]> {
-        self.keys.get(number as usize).filter(|key| key[0] != UNUSED)
+        self.all.get(number as usize).filter(|key| key[0] != UNUSED)
     }
 
     /// All keys and their numbers, in the order of numbers.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &[u8; N])> {
-        let all = self.keys.iter().enumerate();
+        let all = self.all.iter().enumerate();
         all.filter(|(_, key)| key[0] != UNUSED).map(|(number, key)| (number as u32, key))
     }
 
@@ -136,7 +137,7 @@ impl<const N: usize> Keys<N> {
 
     /// Bytes allocated.
     pub(super) fn memory(&self) -> usize {
-        self.keys.capacity() * N + self.uses.capacity() * size_of::<u16>() + self.index.memory()
+        self.all.memory() + self.uses.memory() + self.index.memory()
     }
 }
 

@@ -25,6 +25,8 @@ pub(super) struct Peer {
     pub(super) tables: Vec<PeerTable>,
     /// The announcement that came last.
     pub(super) last: u32,
+    /// The attribute set that probably comes next.
+    pub(super) next_set: u32,
     restart: Restart,
     /// The router can do graceful restart, by notification too; `None` if its OPEN was not seen.
     local: Option<(bool, bool)>,
@@ -95,6 +97,7 @@ impl Peer {
             complete: false,
             tables: Vec::new(),
             last: u32::MAX,
+            next_set: 0,
             restart: Restart::default(),
             local: None,
         }

@@ -149,7 +149,7 @@ impl Route {
     /// see [`Route::next_hop`].
     pub fn attributes(&self) -> impl Iterator<Item = Attribute<'_>> {
         let negotiated = Negotiated { four_octet_as: true, ..Negotiated::default() };
-        let all = Attributes::new(&self.attributes, 0).map_while(|raw| raw.ok());
+        let all = Attributes::new(&self.attributes, 0).map_while(std::result::Result::ok);
         all.filter_map(move |raw| Attribute::decode(raw, &negotiated).ok())
     }
 
@@ -165,7 +165,7 @@ impl Route {
     /// The next hop; that of `MP_REACH_NLRI` if there is one.
     pub fn next_hop(&self) -> NextHop<'_> {
         let mut next_hop = NextHop::None;
-        for raw in Attributes::new(&self.attributes, 0).map_while(|raw| raw.ok()) {
+        for raw in Attributes::new(&self.attributes, 0).map_while(std::result::Result::ok) {
             match (raw.code, raw.value) {
                 (bgp::attribute::code::MP_REACH_NLRI, value) => {
                     return mp_reach_next_hop(value).map_or(NextHop::None, NextHop::new);
@@ -206,13 +206,13 @@ impl Route {
 impl Table {
     /// The numbers of the prefixes in `scope`, with the prefixes; not in order.
     fn within(&self, scope: Scope) -> Vec<(Nlri, u32)> {
-        if let Scope::Exact(wanted) | Scope::Longest(wanted) | Scope::LessSpecific(wanted) = scope {
-            if !self.add_path {
-                let least = if matches!(scope, Scope::Exact(_)) { wanted.length() } else { 0 };
-                let lengths = (least..=wanted.length())
-                    .map(|length| Nlri { path_id: None, prefix: shortened(wanted, length) });
-                return lengths.filter_map(|nlri| Some((nlri, self.find(&nlri, 0)?))).collect();
-            }
+        if let Scope::Exact(wanted) | Scope::Longest(wanted) | Scope::LessSpecific(wanted) = scope
+            && !self.add_path
+        {
+            let least = if matches!(scope, Scope::Exact(_)) { wanted.length() } else { 0 };
+            let lengths = (least..=wanted.length())
+                .map(|length| Nlri { path_id: None, prefix: shortened(wanted, length) });
+            return lengths.filter_map(|nlri| Some((nlri, self.find(&nlri, 0)?))).collect();
         }
         let is_in = |prefix: Prefix| match scope {
             Scope::All => true,
@@ -279,10 +279,11 @@ impl Rib {
             if wanted.is_some_and(|wanted| !wanted.contains(&peer.peering.id)) {
                 continue;
             }
-            if let Some(route) = self.route(peer, at, number) {
-                if to.len() < limit && route.fits(query) {
-                    to.push(route);
-                }
+            if let Some(route) = self.route(peer, at, number)
+                && to.len() < limit
+                && route.fits(query)
+            {
+                to.push(route);
             }
         }
     }

@@ -73,7 +73,7 @@ impl Page {
     #[inline]
     fn set(&mut self, slot: usize, announcement: u32) -> Option<u32> {
         if self.0.is_empty() {
-            self.0.reserve_exact(1 + 2 * 4);
+            self.0.reserve_exact(1 + 2 * 8);
             self.0.push(FEW);
         }
         let old = match self.kind() {
@@ -97,7 +97,7 @@ impl Page {
             return self.set_coded(slot, announcement);
         }
         if self.0.len() == self.0.capacity() {
-            self.0.reserve_exact(2 * 8);
+            self.0.reserve_exact(self.0.len() - 1);
         }
         self.0.extend_from_slice(&[slot as u32, announcement]);
         None
@@ -108,7 +108,7 @@ impl Page {
         match self.0.first().map(|header| header & 3) {
             None => {}
             Some(FEW) => {
-                self.0[1..].chunks_exact(2).for_each(|pair| each(pair[0] as usize, pair[1]))
+                self.0[1..].chunks_exact(2).for_each(|pair| each(pair[0] as usize, pair[1]));
             }
             Some(CODED) => {
                 let (codes, announcements) = self.0[1..].split_at(PAGE / 4);
@@ -136,11 +136,13 @@ impl Page {
         if distinct.len() > CODED_MAX - CODED_MAX / 5 {
             let mut page = vec![NONE; 1 + PAGE];
             page[0] = used | PLAIN;
-            values.into_iter().for_each(|(slot, value)| page[1 + slot] = value);
+            for (slot, value) in values {
+                page[1 + slot] = value;
+            }
             self.0 = page;
             return;
         }
-        let mut page = Vec::with_capacity(CODES + distinct.len() + 8);
+        let mut page = Vec::with_capacity(CODES + distinct.len() + 12);
         page.push(used | CODED);
         page.resize(CODES, 0);
         page.extend_from_slice(&distinct);
@@ -161,7 +163,7 @@ impl Page {
                 }
             }
             if self.0.len() == self.0.capacity() {
-                self.0.reserve_exact(8);
+                self.0.reserve_exact(12);
             }
             self.0.push(announcement);
         }

@@ -291,10 +291,12 @@ impl Snapshot {
         order.take(number);
         if let Some(Key::Prefix(nlri)) = table.key(number) {
             // All paths to a prefix are one record.
-            while table.add_path {
-                let Some(next) = order.peek(table) else { break };
-                let same = |key: &Key<'_>| matches!(key, Key::Prefix(other) if other.prefix == nlri.prefix);
-                if !table.key(next).as_ref().is_some_and(same) {
+            while let Some(next) = order.peek(table).filter(|_| table.add_path) {
+                let same = matches!(
+                    table.key(next),
+                    Some(Key::Prefix(other)) if other.prefix == nlri.prefix
+                );
+                if !same {
                     break;
                 }
                 self.entries(rib, &mut order, next, &mut entries);

@@ -1,6 +1,6 @@
 //! The prefixes of one family, numbered: what routes of all peerings are about.
 
-use bgp::nlri::Nlri;
+use bgp::nlri::{Nlri, Prefixes};
 use bgp::{Afi, Family, Prefix, Safi};
 
 use super::interner::Interner;
@@ -42,6 +42,22 @@ fn v6(bits: u128, length: u8) -> [u8; 17] {
     let mut key = [length; 17];
     key[1..].copy_from_slice(&bits.to_be_bytes());
     key
+}
+
+#[inline]
+fn v4_of(nlri: Nlri) -> Option<[u8; 5]> {
+    match nlri.prefix.masked() {
+        Prefix::V4(bits, length) => Some(v4(bits, length)),
+        Prefix::V6(..) => None,
+    }
+}
+
+#[inline]
+fn v6_of(nlri: Nlri) -> Option<[u8; 17]> {
+    match nlri.prefix.masked() {
+        Prefix::V6(bits, length) => Some(v6(bits, length)),
+        Prefix::V4(..) => None,
+    }
 }
 
 fn with_path<const N: usize, const M: usize>(key: [u8; N], path: Option<u32>) -> [u8; M] {
@@ -98,33 +114,42 @@ impl Table {
     /// The number of a prefix; `hint` is tried first.
     #[inline]
     pub(super) fn find(&self, nlri: &Nlri, hint: u32) -> Option<u32> {
-        match (&self.keys, nlri.prefix.masked()) {
-            (Store::V4(keys), Prefix::V4(bits, length)) => keys.find(&v4(bits, length), hint),
-            (Store::V6(keys), Prefix::V6(bits, length)) => keys.find(&v6(bits, length), hint),
-            (Store::V4Path(keys), Prefix::V4(bits, length)) => {
-                keys.find(&with_path(v4(bits, length), nlri.path_id), hint)
-            }
-            (Store::V6Path(keys), Prefix::V6(bits, length)) => {
-                keys.find(&with_path(v6(bits, length), nlri.path_id), hint)
-            }
-            _ => None,
+        match &self.keys {
+            Store::V4(keys) => keys.find(&v4_of(*nlri)?, hint),
+            Store::V6(keys) => keys.find(&v6_of(*nlri)?, hint),
+            Store::V4Path(keys) => keys.find(&with_path(v4_of(*nlri)?, nlri.path_id), hint),
+            Store::V6Path(keys) => keys.find(&with_path(v6_of(*nlri)?, nlri.path_id), hint),
+            Store::Other(_) => None,
         }
     }
 
-    /// The number of a prefix, a new one if it has none. `None` if it is of another family.
-    #[inline]
-    pub(super) fn intern(&mut self, nlri: &Nlri, hint: u32) -> Option<u32> {
-        Some(match (&mut self.keys, nlri.prefix.masked()) {
-            (Store::V4(keys), Prefix::V4(bits, length)) => keys.intern(&v4(bits, length), hint),
-            (Store::V6(keys), Prefix::V6(bits, length)) => keys.intern(&v6(bits, length), hint),
-            (Store::V4Path(keys), Prefix::V4(bits, length)) => {
-                keys.intern(&with_path(v4(bits, length), nlri.path_id), hint)
+    /// Appends the numbers of `prefixes` as far as they can be read, new ones for those that have
+    /// none. `hint` is tried first; then, what follows the last.
+    pub(super) fn intern(&mut self, prefixes: Prefixes<'_>, hint: u32, to: &mut Vec<u32>) {
+        fn each<const N: usize>(
+            keys: &mut Keys<N>,
+            prefixes: Prefixes<'_>,
+            mut hint: u32,
+            to: &mut Vec<u32>,
+            key: impl Fn(Nlri) -> Option<[u8; N]>,
+        ) {
+            for nlri in prefixes.map_while(|nlri| key(nlri.ok()?)) {
+                let number = keys.intern(&nlri, hint);
+                hint = number + 1;
+                to.push(number);
             }
-            (Store::V6Path(keys), Prefix::V6(bits, length)) => {
-                keys.intern(&with_path(v6(bits, length), nlri.path_id), hint)
+        }
+        match &mut self.keys {
+            Store::V4(keys) => each(keys, prefixes, hint, to, v4_of),
+            Store::V6(keys) => each(keys, prefixes, hint, to, v6_of),
+            Store::V4Path(keys) => {
+                each(keys, prefixes, hint, to, |nlri| Some(with_path(v4_of(nlri)?, nlri.path_id)))
             }
-            _ => return None,
-        })
+            Store::V6Path(keys) => {
+                each(keys, prefixes, hint, to, |nlri| Some(with_path(v6_of(nlri)?, nlri.path_id)))
+            }
+            Store::Other(_) => {}
+        }
     }
 
     /// The number of an opaque route, if it has one.
@@ -329,7 +354,11 @@ mod tests {
             for path_id in [None, Some(7)] {
                 let mut table = Table::new(family, path_id.is_some());
                 let nlri = Nlri { path_id, prefix };
-                let number = table.intern(&nlri, 0).unwrap();
+                let (mut bytes, mut numbers) = (Vec::new(), Vec::new());
+                bgp::nlri::encode(&nlri, &mut bytes);
+                let prefixes = Prefixes::new(&bytes, family.afi, path_id.is_some());
+                table.intern(prefixes, 0, &mut numbers);
+                let number = numbers[0];
                 table.hold(number);
                 assert_eq!(table.key(number), Some(Key::Prefix(nlri)));
                 assert_eq!(table.find(&nlri, 9), Some(number));

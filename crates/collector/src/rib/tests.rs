@@ -57,7 +57,7 @@ fn field(bytes: &[u8]) -> Vec<u8> {
 fn attributes(number: u8) -> Vec<u8> {
     let mut bytes = vec![0x40, 1, 1, 0, 0x40, 2, 6, 2, 1, 0, 0, 0xff, number];
     bytes.extend([0x40, 3, 4, 192, 0, 2, 1]);
-    if number % 3 > 0 {
+    if !number.is_multiple_of(3) {
         bytes.extend([0xc0, 8, 4, 0, 1, 0, number % 3]);
     }
     bytes
@@ -65,7 +65,9 @@ fn attributes(number: u8) -> Vec<u8> {
 
 fn encoded(routes: &[Nlri]) -> Vec<u8> {
     let mut bytes = Vec::new();
-    routes.iter().for_each(|route| nlri::encode(route, &mut bytes));
+    for route in routes {
+        nlri::encode(route, &mut bytes);
+    }
     bytes
 }
 
@@ -222,12 +224,11 @@ proptest! {
                     }
                 }
                 Step::Write(budget) => {
-                    if let Some(instant) = &expected {
-                        if rib.write_snapshot(budget, &mut file) {
+                    if let Some(instant) = &expected
+                        && rib.write_snapshot(budget, &mut file) {
                             prop_assert_eq!(&read(&file), instant);
                             (expected, file) = (None, Vec::new());
                         }
-                    }
                 }
             }
             prop_assert_eq!(rib.len(), model.len());
@@ -256,6 +257,39 @@ fn equal_attributes_are_kept_once_for_all_peers() {
     assert_eq!((rib.len(), rib.prefixes(), rib.attribute_sets()), (600, 200, 1));
     assert_eq!(rib.len_of(PeeringId(2)), 200);
     assert_eq!(rib.counts().announced, 600);
+}
+
+/// Many peerings with routes of their own, all changed and all lost, again and again: what is
+/// given back is used again.
+#[test]
+fn memory_is_bounded_by_what_there_is() {
+    let mut rib = Rib::new();
+    let mut highest = Vec::new();
+    for round in 0..4_u32 {
+        for set in 0..3 {
+            for peer in (0..40).step_by(2) {
+                let list = |base: u32| -> Vec<Nlri> {
+                    let numbers = (0..40).map(|number| base + number * 16 + round % 2);
+                    let prefixes = numbers.map(|number| Prefix::V4(peer << 24 | number << 8, 24));
+                    prefixes.map(|prefix| Nlri { path_id: None, prefix }).collect()
+                };
+                for part in 0..25 {
+                    let body = update(&[], &list(part * 1024), (set + part as u8) % 7);
+                    let time = at(u64::from(round * 100 + part));
+                    send(&mut rib, &peering(peer), time, MessageType::UPDATE, &body);
+                }
+            }
+        }
+        assert_eq!(rib.len(), 20_000);
+        highest.push(rib.memory().total());
+        for peer in (0..40).step_by(2) {
+            let time = at(u64::from(round * 100 + 50));
+            state(&mut rib, &peering(peer), time, State::Idle, Reason::HoldTimeExpired);
+        }
+        assert_eq!((rib.len(), rib.prefixes(), rib.attribute_sets()), (0, 0, 0));
+        assert!(rib.memory().total() < 40_000, "{:?}", rib.memory());
+    }
+    assert!(highest[3] <= highest[0] + highest[0] / 10, "{highest:?}");
 }
 
 #[test]
@@ -295,13 +329,14 @@ fn verdicts_are_honoured() {
     let body = [vec![0, 0], field(&all), encoded(&routes[..1])].concat();
     send(&mut rib, &peer, at(2), MessageType::UPDATE, &body);
     assert_eq!(rib.len(), 2);
-    let discarded = rib.attributes.intern(&attributes::Given {
+    let given = attributes::Given {
         attributes: &whole,
         four_octet_as: true,
         reach: None,
         nlri: None,
         discarded: &[],
-    });
+    };
+    let discarded = rib.attributes.intern(&given, 0);
     let mut sets = Vec::new();
     for peer in rib.peers() {
         let routes = &peer.tables[0].routes;
