@@ -1,5 +1,6 @@
 //! One collector at work: packets, archives or BMP in; archive, routes, account and feeds out.
 
+mod learned;
 mod sinks;
 mod tables;
 
@@ -19,6 +20,7 @@ use crate::input::{Fill, Format, Input, Item};
 use crate::live::{self, Handler, Source};
 use crate::pipeline::{self, Pipeline};
 use crate::{Result, Writer};
+use learned::Memory;
 use sinks::Sinks;
 use tables::Tables;
 
@@ -75,6 +77,7 @@ struct Job {
     pipeline: Pipeline<Sinks>,
     board: Board,
     tables: Tables,
+    memory: Memory,
     archived: bool,
     published: Instant,
     accounted: Instant,
@@ -86,12 +89,13 @@ struct Job {
 impl Job {
     fn new(settings: Settings) -> Result<Self> {
         let mut summary = Summary::default();
-        let mut writer = None;
+        let (mut writer, mut memory) = (None, Memory::default());
         let mut name = String::new();
         if let Some((folder, options)) = settings.archive {
             name.clone_from(&options.collector);
             let archive = Archive::open(&folder, options)?;
             summary.recovered = archive.recovered().to_vec();
+            memory = Memory::open(archive.folder())?;
             writer = Some(Writer::new(archive, settings.records));
         }
         let archived = writer.is_some();
@@ -104,6 +108,7 @@ impl Job {
             gaps: 0,
             unstated: Vec::new(),
             now: Time::ZERO,
+            asked: Time::ZERO,
         };
         sinks.inherit_account()?;
         let interval = if snapshots { settings.snapshots } else { Span::ZERO };
@@ -111,6 +116,7 @@ impl Job {
             pipeline: Pipeline::new(settings.pipeline, sinks),
             board: settings.board,
             tables: Tables::new(interval, &name),
+            memory,
             archived,
             published: Instant::now(),
             accounted: Instant::now(),
@@ -172,8 +178,25 @@ impl Job {
         }
     }
 
+    /// Teaches sessions of streams of clones that are new what was known of them.
+    fn teach(&mut self) {
+        let (decapsulator, sessions) = self.pipeline.first_and_last();
+        self.memory.teach(decapsulator.mirrors(), sessions);
+    }
+
+    /// Writes the account and what was learned beside the archive.
+    fn keep(&mut self, last: bool) {
+        let mirrors = self.pipeline.decapsulator().mirrors();
+        let saved = self.memory.save(mirrors, self.pipeline.sessions());
+        let written = self.pipeline.sink_mut().write_account(last);
+        if let Err(error) = saved.and(written) {
+            self.trouble(&error);
+        }
+    }
+
     /// What is due besides packets.
     fn tend(&mut self, now: Time) {
+        self.teach();
         let sinks = self.pipeline.sink_mut();
         sinks.advance(now);
         if let Err(error) = self.tables.tend(now, sinks) {
@@ -188,9 +211,7 @@ impl Job {
         }
         if self.archived && self.accounted.elapsed() >= ACCOUNT {
             self.accounted = Instant::now();
-            if let Err(error) = self.pipeline.sink_mut().write_account(false) {
-                self.trouble(&error);
-            }
+            self.keep(false);
         }
     }
 
@@ -204,10 +225,8 @@ impl Job {
         if let Err(error) = self.tables.finish(sinks) {
             self.trouble(&error);
         }
-        if self.archived
-            && let Err(error) = self.pipeline.sink_mut().write_account(true)
-        {
-            self.trouble(&error);
+        if self.archived {
+            self.keep(true);
         }
         self.summary.status = self.status();
         self.board.publish(self.summary.status.clone());
@@ -228,7 +247,11 @@ impl Handler for Job {
     fn item(&mut self, item: Item<'_>) {
         match item {
             Item::Frame(frame) => self.pipeline.frame(&frame),
-            Item::Dropped { packets, .. } => self.kernel_drops += packets,
+            Item::Dropped { interface, packets } => {
+                self.kernel_drops += packets;
+                let now = self.pipeline.now();
+                self.pipeline.sink_mut().dropped(now, interface, packets);
+            }
             Item::Trouble(error) => self.trouble(error),
         }
     }

@@ -139,6 +139,11 @@ impl<S: Sink> Pipeline<S> {
         &mut self.decapsulator
     }
 
+    /// The first step to be asked, and the third to be told.
+    pub fn first_and_last(&mut self) -> (&Decapsulator, &mut Sessions<S>) {
+        (&self.decapsulator, &mut self.sessions)
+    }
+
     /// The second step.
     pub fn reassembler(&self) -> &Reassembler {
         &self.reassembler

@@ -33,6 +33,8 @@ pub(super) struct Sinks {
     pub(super) unstated: Vec<Loss>,
     /// The latest time that was told.
     pub(super) now: Time,
+    /// When the capture last said that it dropped packets.
+    pub(super) asked: Time,
 }
 
 impl Sink for Sinks {
@@ -73,6 +75,15 @@ impl Sinks {
                 missing: gap.missing,
                 skipped: gap.skipped,
             });
+        }
+    }
+
+    /// The capture says that it dropped packets since it last said so.
+    pub(super) fn dropped(&mut self, now: Time, interface: u32, packets: u64) {
+        let since = std::mem::replace(&mut self.asked, now);
+        if self.writer.is_some() && self.unstated.len() < GAPS {
+            let (since_us, until_us) = (micros(since), micros(now));
+            self.unstated.push(Loss::Captured { since_us, until_us, interface, packets });
         }
     }
 
