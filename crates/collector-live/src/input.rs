@@ -25,7 +25,7 @@ use decompress::Unpacked;
 pub use captures::{Captures, Item, Progress};
 pub use format::Format;
 pub(crate) use records::words;
-pub use records::{Read, records};
+pub use records::{Piece, records};
 
 /// Bytes that are read at once: they stay in the second-level cache until they are used.
 const WINDOW: usize = 256 << 10;

@@ -57,7 +57,7 @@ impl Form {
             }
             Target::Pcapng => {
                 let link = LinkType::ETHERNET;
-                let interface = Interface { link, snap: SNAP, ..Interface::default() };
+                let interface = Interface { link, name: None, snap: SNAP, dropped: 0 };
                 write::pcapng_header(&[interface], &mut out);
                 Maker::Capture { wrapper: write::Wrapper::new(), is_ng: true }
             }
@@ -163,11 +163,8 @@ impl Sink for Form {
             Maker::Bmp(exporter, _) => exporter.event(peering, event),
             Maker::Capture { wrapper, is_ng } => {
                 let out = &mut self.out;
-                let is_ng = *is_ng;
-                segments(wrapper, peering, event, &mut |frame| match is_ng {
-                    true => write::pcapng_frame(frame, out),
-                    false => write::pcap_frame(frame, out),
-                });
+                let write = if *is_ng { write::pcapng_frame } else { write::pcap_frame };
+                segments(wrapper, peering, event, &mut |frame| write(frame, out));
             }
         }
         if self.waiting() >= CHUNK {

@@ -12,7 +12,7 @@ use collector::{MirrorId, PeeringId};
 
 use super::Summary;
 use super::form::Form;
-use crate::input::{Captures, Fill, Format, Input, Item, Progress, Read, records, words};
+use crate::input::{Captures, Fill, Format, Input, Item, Piece, Progress, records, words};
 use crate::pipeline::{self, Pipeline};
 use crate::{Error, Result};
 
@@ -97,7 +97,7 @@ fn archive(
     let as_they_are = form.takes_records();
     records(&mut input, &mut || go_on(stop), &mut |read| {
         match read {
-            Read::Record(record) => {
+            Piece::Record(record) => {
                 summary.read += 1;
                 if as_they_are {
                     form.record(&record);
@@ -105,10 +105,10 @@ fn archive(
                     reader.record(&record, form);
                 }
             }
-            Read::Damage(damage) => {
+            Piece::Damage(damage) => {
                 summary.trouble(format!("{}: {}", path.display(), words(&damage)));
             }
-            Read::Broken(error) => summary.trouble(error),
+            Piece::Broken(error) => summary.trouble(error),
         }
         if form.is_over() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
@@ -170,9 +170,8 @@ fn lines(
     loop {
         let unread = input.unread();
         let found = unread[looked..].iter().position(|byte| *byte == b'\n').map(|at| looked + at);
-        let found = found.or_else(|| {
-            (input.is_ended() && !unread.is_empty()).then_some(unread.len())
-        });
+        let found =
+            found.or_else(|| (input.is_ended() && !unread.is_empty()).then_some(unread.len()));
         let Some(length) = found else {
             if input.is_ended() || go_on(stop).is_break() {
                 return Ok(());

@@ -10,7 +10,7 @@ use crate::{Error, Result};
 
 /// What an archive file holds next.
 #[derive(Debug)]
-pub enum Read<'a> {
+pub enum Piece<'a> {
     /// A whole record.
     Record(Record<'a>),
     /// Bytes that belong to no record.
@@ -30,7 +30,7 @@ const WAIT: Duration = Duration::from_millis(50);
 pub fn records(
     input: &mut Input,
     pause: &mut impl FnMut() -> ControlFlow<()>,
-    each: &mut impl FnMut(Read<'_>) -> ControlFlow<()>,
+    each: &mut impl FnMut(Piece<'_>) -> ControlFlow<()>,
 ) -> Result<()> {
     let mut reader = Reader::new();
     loop {
@@ -39,8 +39,8 @@ pub fn records(
         let mut at = 0;
         let need = loop {
             let (read, used) = match reader.next(&unread[at..], end) {
-                Step::Record(record) => (Read::Record(record), record.bytes.len()),
-                Step::Damaged(damage) => (Read::Damage(damage), damage.skipped),
+                Step::Record(record) => (Piece::Record(record), record.bytes.len()),
+                Step::Damaged(damage) => (Piece::Damage(damage), damage.skipped),
                 Step::Need(need) => break Some(need),
                 Step::End => break None,
             };
@@ -58,7 +58,7 @@ pub fn records(
             Ok(Fill::More | Fill::End | Fill::Waiting) => {}
             Ok(Fill::Restarted) => reader = Reader::new(),
             Err(error @ Error::Damaged { .. }) => {
-                if each(Read::Broken(error)).is_break() {
+                if each(Piece::Broken(error)).is_break() {
                     return Ok(());
                 }
             }
