@@ -37,8 +37,9 @@ pub(super) fn recover(shared: &Shared) -> Result<Recovery> {
     look(&shared.folder, "", DEPTH, &mut found)?;
     let mut recovery = Recovery { stopped: found.plain.is_empty(), ..Recovery::default() };
     let listed = lock(&shared.manifest).lines::<Entry>()?;
-    let last = listed.iter().rev().find(|entry| entry.kind == Kind::Updates);
-    recovery.last = last.and_then(|entry| entry.last_us).map(from_micros);
+    // Files without records, as a kill may leave one, say nothing of what was before them.
+    let mut updates = listed.iter().rev().filter(|entry| entry.kind == Kind::Updates);
+    recovery.last = updates.find_map(|entry| entry.last_us).map(from_micros);
     let listed: HashSet<&str> = listed.iter().map(|entry| entry.file.as_str()).collect();
     for path in &found.packed {
         finish::remove(path)?;

@@ -157,6 +157,24 @@ fn the_next_collector_continues_the_file() {
 }
 
 #[test]
+fn an_empty_file_does_not_hide_a_loss() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut archive = Archive::open(folder.path(), options()).unwrap();
+    put(&mut archive, 10, 1);
+    archive.close().unwrap();
+    // Killed twice: with a file that had no record yet, and before the next record.
+    fs::write(folder.path().join("2024.02/.updates.20240229.2355.open"), b"").unwrap();
+    Archive::open(folder.path(), options()).unwrap().close().unwrap();
+    let mut archive = Archive::open(folder.path(), options()).unwrap();
+    put(&mut archive, 400, 2);
+    archive.close().unwrap();
+    let [Loss::Down { since_us, until_us, .. }] = gaps(folder.path())[..] else {
+        panic!("{:?}", gaps(folder.path()));
+    };
+    assert_eq!((since_us, until_us), ((START + 10) * 1_000_000, (START + 400) * 1_000_000));
+}
+
+#[test]
 fn a_finished_file_is_not_made_twice() {
     let folder = tempfile::tempdir().unwrap();
     let mut archive = Archive::open(folder.path(), options()).unwrap();
