@@ -9,7 +9,7 @@ use base::{Span, Time};
 use collector::filter::{self, Wanted};
 use collector::{Frame, LinkType};
 pub use sys::ring::Options as RingOptions;
-use sys::ring::{Instruction, Options, Packet, Ring, Tag};
+use sys::ring::{self, Instruction, Options, Packet, Ring, Tag};
 
 use crate::input::{Captures, Item, Progress};
 use crate::{Error, Result};
@@ -38,21 +38,16 @@ impl Interface {
     /// # Errors
     /// If there is no such interface, or capturing is not allowed ([`Error::is_denied`]).
     pub fn open(name: &str, number: u32, wanted: &Wanted, options: &Options) -> Result<Self> {
-        let program = filter::program(wanted);
-        let program = program.iter().map(|step| Instruction {
-            code: step.code,
-            jump_true: step.jt,
-            jump_false: step.jf,
-            operand: step.k,
-        });
-        let mut options = options.clone();
-        options.filter = program.collect();
-        let ring = Ring::open(name, &options).map_err(|error| refused(name, error))?;
-        let (link, is_loopback) = match ring.link() {
+        let (link, is_loopback) = match ring::link_of(name).map_err(|error| refused(name, error))? {
             hardware::ETHERNET => (LinkType::ETHERNET, false),
             hardware::LOOPBACK => (LinkType::ETHERNET, true),
+            hardware::NONE => (LinkType::RAW, false),
             other => return Err(Error::Link { interface: name.to_owned(), hardware: other }),
         };
+        let wanted = Wanted { bare: link == LinkType::RAW, ..wanted.clone() };
+        let mut options = options.clone();
+        options.filter = instructions(&wanted);
+        let ring = Ring::open(name, &options).map_err(|error| refused(name, error))?;
         let name = name.to_owned();
         let asked = Instant::now();
         let retagged = Vec::new();
@@ -111,6 +106,18 @@ impl Interface {
 mod hardware {
     pub(super) const ETHERNET: u16 = 1;
     pub(super) const LOOPBACK: u16 = 772;
+    /// No link-layer header: TUN devices.
+    pub(super) const NONE: u16 = 65534;
+}
+
+fn instructions(wanted: &Wanted) -> Vec<Instruction> {
+    let of = |step: &filter::Instruction| Instruction {
+        code: step.code,
+        jump_true: step.jt,
+        jump_false: step.jf,
+        operand: step.k,
+    };
+    filter::program(wanted).iter().map(of).collect()
 }
 
 /// The frame of a packet, with the tag that the interface took off put back.

@@ -2,8 +2,8 @@
 //!
 //! # What it lets through
 //!
-//! Ethernet frames with TCP from or to the ports of BGP, in IPv4 or IPv6, with up to two VLAN tags
-//! (where the kernel takes the outer tag away, it is one less); and whatever tunnels are asked
+//! Frames of Ethernet, or bare packets, with TCP from or to the ports of BGP, in IPv4 or IPv6, with
+//! up to two VLAN tags (where the kernel takes the outer tag away, it is one less); and whatever tunnels are asked
 //! for, whole. Nothing that the [`crate::decapsulate`] reads is held back; some that it does not
 //! is let through: tunnels are not looked into, and IPv6 with extension headers passes.
 //!
@@ -41,12 +41,21 @@ pub struct Wanted {
     pub fragments: bool,
     /// Bytes of each frame that are kept.
     pub snap: u32,
+    /// Frames begin with the IP header, as those of TUN devices do; else they are Ethernet's.
+    pub bare: bool,
+}
+
+impl Wanted {
+    /// Where the IP header begins in a frame without tags.
+    fn network(&self) -> u32 {
+        if self.bare { 0 } else { 14 }
+    }
 }
 
 impl Default for Wanted {
     fn default() -> Self {
         let tunnels = Tunnels::none();
-        Self { ports: vec![179], tunnels, fragments: true, snap: 262_144 }
+        Self { ports: vec![179], tunnels, fragments: true, snap: 262_144, bare: false }
     }
 }
 
@@ -54,12 +63,14 @@ impl Default for Wanted {
 mod op {
     pub(super) const LOAD: u16 = 0x00;
     pub(super) const LOAD_16: u16 = 0x28;
+    pub(super) const LOAD_8: u16 = 0x30;
     pub(super) const LOAD_16_INDEXED: u16 = 0x48;
     pub(super) const LOAD_8_INDEXED: u16 = 0x50;
     pub(super) const LOAD_32_INDEXED: u16 = 0x40;
     pub(super) const LOAD_X: u16 = 0x01;
     pub(super) const AND: u16 = 0x54;
     pub(super) const SHIFT_LEFT: u16 = 0x64;
+    pub(super) const SHIFT_RIGHT: u16 = 0x74;
     pub(super) const ADD_X: u16 = 0x0c;
     pub(super) const TO_X: u16 = 0x07;
     pub(super) const JUMP: u16 = 0x05;
@@ -135,7 +146,41 @@ impl Program {
 /// The program. It has about `2 * ports + 2 * UDP ports + 100` instructions; Linux takes 4,096.
 pub fn program(wanted: &Wanted) -> Vec<Instruction> {
     let mut program = Program::default();
-    // X is how far the tags move all that follows.
+    if wanted.bare {
+        version(&mut program);
+    } else {
+        ethernet(&mut program, wanted);
+    }
+    v4(&mut program, wanted);
+    v6(&mut program, wanted);
+    program.here(Place::Ports);
+    for at in [0, 2] {
+        program.push(op::LOAD_16_INDEXED, wanted.network() + at);
+        program.jump_if_one_of(wanted.ports.iter().copied().map(u32::from), Place::Accept);
+    }
+    program.jump(Place::Refuse);
+    program.here(Place::Udp);
+    program.push(op::LOAD_16_INDEXED, wanted.network() + 2);
+    program.jump_if_one_of(wanted.tunnels.udp_ports().map(u32::from), Place::Accept);
+    program.here(Place::Refuse);
+    program.push(op::RETURN, 0);
+    program.here(Place::Accept);
+    program.push(op::RETURN, wanted.snap);
+    program.finish()
+}
+
+/// The version of IP, where frames begin with it.
+fn version(program: &mut Program) {
+    program.push(op::LOAD_X, 0);
+    program.push(op::LOAD_8, 0);
+    program.push(op::SHIFT_RIGHT, 4);
+    program.jump_if(op::IF_EQUAL, 4, Place::V4);
+    program.jump_if(op::IF_EQUAL, 6, Place::V6);
+    program.jump(Place::Refuse);
+}
+
+/// What is in an Ethernet frame. X is how far the tags move all that follows.
+fn ethernet(program: &mut Program, wanted: &Wanted) {
     program.push(op::LOAD_X, 0);
     program.push(op::LOAD_16, 12);
     program.jump_if_one_of(TAGS, Place::FirstTag);
@@ -164,22 +209,6 @@ pub fn program(wanted: &Wanted) -> Vec<Instruction> {
     program.push(op::LOAD_32_INDEXED, 14);
     program.jump_if(op::IF_EQUAL, 0xaaaa_0300, Place::Accept);
     program.jump(Place::Refuse);
-    v4(&mut program, wanted);
-    v6(&mut program, wanted);
-    program.here(Place::Ports);
-    for at in [14, 16] {
-        program.push(op::LOAD_16_INDEXED, at);
-        program.jump_if_one_of(wanted.ports.iter().copied().map(u32::from), Place::Accept);
-    }
-    program.jump(Place::Refuse);
-    program.here(Place::Udp);
-    program.push(op::LOAD_16_INDEXED, 16);
-    program.jump_if_one_of(wanted.tunnels.udp_ports().map(u32::from), Place::Accept);
-    program.here(Place::Refuse);
-    program.push(op::RETURN, 0);
-    program.here(Place::Accept);
-    program.push(op::RETURN, wanted.snap);
-    program.finish()
 }
 
 /// Protocols that pass whatever they carry.
@@ -188,11 +217,12 @@ fn whole(tunnels: &Tunnels) -> impl Iterator<Item = u32> {
     ip.chain(tunnels.gre.then_some(47)).chain(tunnels.mpls.then_some(137))
 }
 
-/// IPv4 at `x + 14`. X becomes such that the transport header is at `x + 14`.
+/// IPv4, `x` further than [`Wanted::network`]. X becomes such that the transport header is there.
 fn v4(program: &mut Program, wanted: &Wanted) {
     program.here(Place::V4);
+    let network = wanted.network();
     let udp = wanted.tunnels.udp_ports().next().is_some();
-    program.push(op::LOAD_8_INDEXED, 23);
+    program.push(op::LOAD_8_INDEXED, network + 9);
     program.jump_if_one_of(whole(&wanted.tunnels), Place::Accept);
     // Behind an authentication header there may be TCP.
     program.jump_if(op::IF_EQUAL, 51, Place::Accept);
@@ -200,11 +230,11 @@ fn v4(program: &mut Program, wanted: &Wanted) {
     for protocol in protocols {
         // Past the jump below.
         program.code.push(Instruction { code: op::IF_EQUAL, jt: 0, jf: 9, k: *protocol });
-        program.push(op::LOAD_16_INDEXED, 20);
+        program.push(op::LOAD_16_INDEXED, network + 6);
         let (bits, place) =
             if wanted.fragments { (0x3fff, Place::Accept) } else { (0x1fff, Place::Refuse) };
         program.jump_if(op::IF_ANY, bits, place);
-        program.push(op::LOAD_8_INDEXED, 14);
+        program.push(op::LOAD_8_INDEXED, network);
         program.push(op::AND, 0xf);
         program.push(op::SHIFT_LEFT, 2);
         program.push(op::ADD_X, 0);
@@ -214,10 +244,10 @@ fn v4(program: &mut Program, wanted: &Wanted) {
     program.jump(Place::Refuse);
 }
 
-/// IPv6 at `x + 14`.
+/// IPv6, `x` further than [`Wanted::network`].
 fn v6(program: &mut Program, wanted: &Wanted) {
     program.here(Place::V6);
-    program.push(op::LOAD_8_INDEXED, 20);
+    program.push(op::LOAD_8_INDEXED, wanted.network() + 6);
     program.jump_if_one_of(whole(&wanted.tunnels), Place::Accept);
     program.jump_if_one_of(EXTENSIONS, Place::Accept);
     if wanted.fragments {

@@ -442,6 +442,31 @@ fn set<T>(
     Ok(())
 }
 
+/// What link-layer headers an interface has, as `ARPHRD_*` of `linux/if_arp.h`: for those who must
+/// know it before they can filter.
+///
+/// # Errors
+/// `ENODEV` if there is no such interface.
+pub fn link_of(name: &str) -> Result<u16> {
+    // SAFETY: an all-zero ifreq is a valid one.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().take(15).zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
+    // SAFETY: takes integers only.
+    let fd = check("socket(AF_UNIX)", unsafe { libc::socket(libc::AF_UNIX, kind, 0) })?;
+    // SAFETY: the kernel has just given us this descriptor.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let pointer = &raw mut request;
+    // SAFETY: the pointer is to a whole ifreq, which outlives the call.
+    let result =
+        unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCGIFHWADDR as libc::Ioctl, pointer) };
+    check("ioctl(SIOCGIFHWADDR)", result)?;
+    // SAFETY: the kernel has written this variant.
+    Ok(unsafe { request.ifr_ifru.ifru_hwaddr }.sa_family)
+}
+
 /// Attaches a filter, and locks it: nobody who gets hold of the socket sees more.
 fn attach(fd: &OwnedFd, filter: &[Instruction]) -> Result<()> {
     let Ok(length) = u16::try_from(filter.len()) else {

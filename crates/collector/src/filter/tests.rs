@@ -159,6 +159,25 @@ fn frames_that_end_too_early_do_not_pass() {
 }
 
 #[test]
+fn bare_packets_pass_as_framed_ones_do() {
+    for tunnels in [Tunnels::none(), Tunnels::all()] {
+        let framed = Wanted { tunnels, ..Wanted::default() };
+        let bare = program(&Wanted { bare: true, ..framed.clone() });
+        let framed = program(&framed);
+        for (from, to) in [179, 80].into_iter().flat_map(ends) {
+            let inner = plain(&packet(from, to, 1, b""));
+            let whole = packet(from, to, 1, b"payload");
+            let pieces = fragments(&packet(from, to, 1, &[1; 600]), 256);
+            let tunnelled = [encapsulate::vxlan(1, &inner), encapsulate::erspan_2(1, 1, &inner)];
+            for packet in pieces.into_iter().chain(tunnelled).chain([whole]) {
+                assert_eq!(run(&bare, &packet) > 0, run(&framed, &plain(&packet)) > 0);
+            }
+        }
+    }
+    assert_eq!(run(&program(&Wanted { bare: true, ..Wanted::default() }), &[]), 0);
+}
+
+#[test]
 fn programs_are_as_the_kernel_wants_them() {
     for ports in [0, 1, 500] {
         for tunnels in [Tunnels::none(), Tunnels::all()] {

@@ -51,6 +51,7 @@ fn packets_come_in_order_and_drops_are_counted() {
     alone("packets_come_in_order", || {
         let mut ring = Ring::open("lo", &options()).unwrap();
         assert_eq!(ring.link(), libc::ARPHRD_LOOPBACK);
+        assert_eq!(link_of("lo").unwrap(), ring.link());
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         send(&socket, 0..300);
         assert_eq!(receive(&mut ring), (0..300).collect::<Vec<_>>());
