@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
 
 /// An IPv4 or IPv6 prefix. Bits behind the length are kept as they were sent (RFC 4271 §4.3 calls
 /// them irrelevant); [`Prefix::masked`] clears them, and comparisons want that done.
@@ -62,6 +63,46 @@ impl fmt::Display for Prefix {
     }
 }
 
+/// Why a text is no prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ParsePrefixError {
+    /// What stands before the slash.
+    #[error("no address; a prefix is written like 192.0.2.0/24 or 2001:db8::/32")]
+    Address,
+    /// What stands behind it.
+    #[error("no length from 0 to {0}")]
+    Length(u8),
+    /// Bits behind the length.
+    #[error("bits behind the length are set; the prefix would be {0}")]
+    HostBits(Prefix),
+}
+
+/// `192.0.2.0/24`; an address alone is a prefix of its full length.
+impl FromStr for Prefix {
+    type Err = ParsePrefixError;
+
+    fn from_str(text: &str) -> Result<Self, ParsePrefixError> {
+        let (address, length) = match text.split_once('/') {
+            Some((address, length)) => (address, Some(length)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| ParsePrefixError::Address)?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let wrong = ParsePrefixError::Length(most);
+        let length = length.map_or(Ok(most), |length| length.parse().map_err(|_| wrong))?;
+        if length > most {
+            return Err(wrong);
+        }
+        let prefix = match address {
+            IpAddr::V4(address) => Self::V4(address.to_bits(), length),
+            IpAddr::V6(address) => Self::V6(address.to_bits(), length),
+        };
+        let masked = prefix.masked();
+        if masked == prefix { Ok(prefix) } else { Err(ParsePrefixError::HostBits(masked)) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,5 +117,17 @@ mod tests {
         assert!(!Prefix::V6(0, 0).covers(ten));
         assert_eq!(Prefix::V4(0x0aff_ffff, 8).masked(), ten);
         assert_eq!(ten.to_string(), "10.0.0.0/8");
+    }
+
+    #[test]
+    fn reads_what_it_writes() {
+        for text in ["10.0.0.0/8", "0.0.0.0/0", "2001:db8::/32", "::/0", "192.0.2.1/32"] {
+            assert_eq!(text.parse::<Prefix>().unwrap().to_string(), text);
+        }
+        assert_eq!("192.0.2.1".parse(), Ok(Prefix::V4(0xc000_0201, 32)));
+        let masked = Prefix::V4(0x0a00_0000, 8);
+        assert_eq!("10.0.0.1/8".parse::<Prefix>(), Err(ParsePrefixError::HostBits(masked)));
+        assert_eq!("10.0.0.0/33".parse::<Prefix>(), Err(ParsePrefixError::Length(32)));
+        assert_eq!("ten/8".parse::<Prefix>(), Err(ParsePrefixError::Address));
     }
 }

@@ -112,6 +112,7 @@ fn settings(args: &CollectRun) -> Result<Settings, Failure> {
     if args.no_checksums {
         pipeline.decapsulate.verify = Verify::Never;
     }
+    pipeline.decapsulate.merge = args.merge;
     let memory: Bytes = quantity("memory", &args.memory)?;
     pipeline.reassembly.memory = memory;
     pipeline.sessions.routers = args.router.iter().map(|(address, _)| *address).collect();
@@ -178,7 +179,11 @@ fn from_network(
 ) -> collector_live::Result<Summary> {
     let tunnels = if args.tunnels { Tunnels::all() } else { Tunnels::none() };
     let wanted = Wanted { ports: args.port.clone(), tunnels, ..Wanted::default() };
-    let options = RingOptions::default();
+    let options = RingOptions {
+        fanout: args.fanout,
+        hardware_time: args.hardware_time,
+        ..RingOptions::default()
+    };
     let mut sources = Vec::new();
     for name in &args.interface {
         let number = sources.len() as u32;

@@ -117,6 +117,7 @@ fn router(shared: Shared) -> Router {
         .route("/", get(query::index))
         .route("/metrics", get(metrics::metrics))
         .route("/v1/peers", get(query::peers))
+        .route("/v1/routes", get(query::routes))
         .route("/v1/ws", get(websocket::upgrade))
         .route("/v1/ws/", get(websocket::upgrade))
         .route("/v1/stream", get(stream::stream))

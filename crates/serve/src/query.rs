@@ -1,9 +1,16 @@
 //! Peerings and routes, as JSON.
 
-use axum::extract::State;
+use std::time::Duration;
+
+use axum::extract::{Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use bgp::Prefix;
+use collector::rib::{PathPattern, Query as Question, Rib, Scope};
+use collector::text::json_lines;
+use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 
 use crate::Shared;
 
@@ -42,4 +49,85 @@ pub(crate) async fn peers(State(shared): State<Shared>) -> Response {
         .collect();
     let time = status.time.as_secs_f64();
     json(StatusCode::OK, &json!({"schema": "netarium.peers/1", "time": time, "peers": peers}))
+}
+
+/// What `/v1/routes` is asked.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Parameters {
+    /// A prefix, or an address for its longest match.
+    prefix: String,
+    /// More specific ones too.
+    #[serde(default)]
+    more: bool,
+    /// Less specific ones too.
+    #[serde(default)]
+    less: bool,
+    /// A pattern of the AS path.
+    path: Option<String>,
+    /// Only of this neighbour.
+    peer: Option<std::net::IpAddr>,
+}
+
+/// Routes in one answer, so that nobody stops the collector for long.
+const ROUTES: usize = 10_000;
+/// How long the collector may be busy with packets.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub(crate) async fn routes(
+    State(shared): State<Shared>,
+    Query(parameters): Query<Parameters>,
+) -> Response {
+    let wrong = |text: String| json(StatusCode::BAD_REQUEST, &json!({"error": text}));
+    let question = match question(&parameters) {
+        Ok(question) => question,
+        Err(text) => return wrong(text),
+    };
+    let (send, receive) = oneshot::channel();
+    let asked = shared.board.ask(Box::new(move |rib| {
+        // Who asked may be gone.
+        let _ = send.send(answer(rib, question, parameters.peer));
+    }));
+    let answered = tokio::time::timeout(PATIENCE, receive).await;
+    match answered {
+        Ok(Ok(body)) if asked => {
+            ([(header::CONTENT_TYPE, "application/json")], body).into_response()
+        }
+        _ => {
+            let text = "the collector keeps no routes, or is too busy to answer";
+            json(StatusCode::SERVICE_UNAVAILABLE, &json!({"error": text}))
+        }
+    }
+}
+
+fn question(parameters: &Parameters) -> Result<Question, String> {
+    let text = &parameters.prefix;
+    let is_address = !text.contains('/');
+    let prefix: Prefix = text.parse().map_err(|e| format!("prefix `{text}`: {e}"))?;
+    let scope = match (parameters.more, parameters.less, is_address) {
+        (true, true, _) => return Err("`more` or `less`, not both".to_owned()),
+        (true, false, _) => Scope::MoreSpecific(prefix),
+        (false, true, _) => Scope::LessSpecific(prefix),
+        (false, false, true) => Scope::Longest(prefix),
+        (false, false, false) => Scope::Exact(prefix),
+    };
+    let path = parameters.path.as_deref().map(PathPattern::new).transpose();
+    let path = path.map_err(|e| format!("path: {e}"))?;
+    Ok(Question { scope, path, limit: Some(ROUTES), ..Question::default() })
+}
+
+fn answer(rib: &Rib, mut question: Question, peer: Option<std::net::IpAddr>) -> Vec<u8> {
+    if let Some(peer) = peer {
+        let of = rib.peerings().filter(|routes| routes.peering.peer == peer);
+        question.peerings = Some(of.map(|routes| routes.peering.id).collect());
+    }
+    let mut out = b"{\"schema\":\"netarium.routes/1\",\"routes\":[".to_vec();
+    for (at, route) in rib.query(&question).iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        json_lines::route(route, &mut out);
+    }
+    out.extend_from_slice(b"]}\n");
+    out
 }

@@ -163,6 +163,9 @@ fn a_station_is_told_from_the_start_to_the_end() {
     let (mut feed, watch) = feed();
     let stations = Stations::start(&[address], "rrc99", watch).unwrap();
     let (mut stream, _) = station.accept().unwrap();
+    // Whoever has begun to be told misses nothing from then on.
+    let mut bytes = vec![0; 6];
+    stream.read_exact(&mut bytes).unwrap();
     let established = Event::State {
         time: Time::from_nanos(1),
         old: collector::State::OpenConfirm,
@@ -172,7 +175,6 @@ fn a_station_is_told_from_the_start_to_the_end() {
     feed.event(&peering(), &established);
     announce(&mut feed, 1);
     drop(feed);
-    let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).unwrap();
     drop(stations);
     // Version 3, length, type: Initiation, Peer Up, Route Monitoring, Termination (RFC 7854 §4.1).
@@ -184,4 +186,43 @@ fn a_station_is_told_from_the_start_to_the_end() {
     }
     assert_eq!(types, [4, 3, 0, 5]);
     assert!(bytes.windows(update().len()).any(|window| window == update()));
+}
+
+#[test]
+fn routes_are_those_of_the_running_collector() {
+    let board = Board::default();
+    let (server, feed) = start(&board);
+    let mut rib = collector::rib::Rib::new();
+    let established = Event::State {
+        time: Time::from_nanos(1),
+        old: collector::State::OpenConfirm,
+        new: collector::State::Established,
+        reason: collector::Reason::Seen,
+    };
+    rib.event(&peering(), &established);
+    let bytes = update();
+    let message = Message::split(&bytes).unwrap();
+    let time = Time::from_nanos(2);
+    rib.event(&peering(), &Event::Message { time, from: Sender::Peer, message });
+    let over = std::sync::atomic::AtomicBool::new(false);
+    let (longest, wrong) = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(std::sync::atomic::Ordering::SeqCst) {
+                board.answer(&rib);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let answers = (
+            get(&server, "/v1/routes?prefix=192.0.2.77"),
+            get(&server, "/v1/routes?prefix=192.0.2.77/24"),
+        );
+        over.store(true, std::sync::atomic::Ordering::SeqCst);
+        answers
+    });
+    let body = longest.lines().last().unwrap();
+    let value: Value = serde_json::from_str(body).unwrap_or_else(|_| panic!("{longest}"));
+    assert_eq!(value["routes"][0]["prefix"], "192.0.2.0/24");
+    assert_eq!(value["routes"][0]["peer"], "10.0.0.1");
+    assert!(wrong.starts_with("HTTP/1.1 400") && wrong.contains("192.0.2.0/24"), "{wrong}");
+    drop(feed);
 }

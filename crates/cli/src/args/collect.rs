@@ -26,6 +26,16 @@ pub(crate) struct CollectRun {
     /// Interface that the clones arrive at; may be repeated
     #[arg(long, value_name = "IF")]
     pub(crate) interface: Vec<String>,
+    /// Share the interface's connections with the other collectors of this group on this machine,
+    /// each of which has a --name of its own
+    #[arg(long, value_name = "GROUP", requires = "interface")]
+    pub(crate) fanout: Option<u16>,
+    /// Take the times of packets from the interface's clock where it has one
+    #[arg(long, requires = "interface")]
+    pub(crate) hardware_time: bool,
+    /// Take all streams of clones for one: a segment that two routers cloned counts once
+    #[arg(long)]
+    pub(crate) merge: bool,
     /// Address to listen at for clones in VXLAN (port 4789) or TZSP (port 37008)
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) listen: Vec<SocketAddr>,

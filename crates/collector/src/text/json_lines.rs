@@ -24,6 +24,7 @@ use bgp::nlri::{Destination, Routes};
 use bgp::{Family, Message, MessageType, Negotiated};
 
 use super::{digits, json};
+use crate::rib;
 use crate::{Confidence, Event, GapCause, Peering, Reason, Sender, State};
 pub use read::{EventLine, Line, parse};
 
@@ -301,6 +302,36 @@ pub fn event(peering: &Peering, event: &Event<'_>, out: &mut Vec<u8>) {
         }
     }
     out.extend_from_slice(b"}\n");
+}
+
+/// Appends a route, as an object without a line's end: whose it is, since when, its attributes.
+pub fn route(route: &rib::Route, out: &mut Vec<u8>) {
+    out.push(b'{');
+    json::address_member("peer", route.peering.peer, out);
+    json::number("peer_as", route.peering.peer_as.0, out);
+    json::address_member("local", route.peering.local, out);
+    json::number("mirror", route.peering.mirror.0, out);
+    json::key("family", out);
+    json::family(route.family, out);
+    json::key("prefix", out);
+    match &route.destination {
+        rib::Destination::Prefix(prefix) => json::prefix(*prefix, out),
+        rib::Destination::Other(nlri) => {
+            match Routes::new(nlri, route.family, false).next() {
+                Some(Ok(route_of_family)) => write_route(&route_of_family, route.family, out),
+                _ => out.extend_from_slice(b"null"),
+            }
+        }
+    }
+    if let Some(path_id) = route.path_id {
+        json::number("path_id", path_id, out);
+    }
+    json::key("since", out);
+    json::time(route.since, 6, out);
+    json::flag("stale", route.stale, out);
+    let negotiated = Negotiated { four_octet_as: true, ..Negotiated::default() };
+    attribute::write_dumped(&route.attributes, route.family, negotiated, out);
+    out.push(b'}');
 }
 
 fn write_reason(reason: Reason, out: &mut Vec<u8>) {
