@@ -248,7 +248,7 @@ fn report(summary: &Summary, args: &CollectRun, terminal: &Terminal) -> Result<(
             "bad_checksums": frames.bad_checksums,
             "kernel_drops": status.kernel_drops,
             "connections": streams.connections,
-            "messages": streams.messages,
+            "messages": status.messages,
             "stream_bytes": streams.payload_bytes,
             "duplicate_bytes": streams.duplicate_bytes,
             "conflicting_bytes": streams.conflicting_bytes,
@@ -291,7 +291,7 @@ fn said(summary: &Summary) -> String {
     format!(
         "{} packets, {} messages of {} peerings; {lost}",
         status.frames.frames,
-        streams.messages,
+        status.messages,
         status.peerings.len(),
     )
 }

@@ -91,7 +91,7 @@ impl Line {
         self.bar.set_message(format!(
             "{} packets, {} messages, {} of {} peers established, {} octets missing",
             status.frames.frames,
-            status.streams.messages,
+            status.messages,
             up.count(),
             status.peerings.len(),
             status.streams.missing_bytes,

@@ -24,6 +24,8 @@ pub struct Status {
     pub waiting: usize,
     /// All peerings, their states, and their routes where these are kept.
     pub peerings: Vec<(Peering, State, Option<PeerRoutes>)>,
+    /// Messages of all peerings.
+    pub messages: u64,
     /// What became of routes.
     pub routes: Counts,
     /// What routes take.

@@ -1,7 +1,7 @@
 //! One collector at work: packets, archives or BMP in; archive, routes, account and feeds out.
 
-mod learned;
-mod sinks;
+pub(crate) mod learned;
+pub(crate) mod sinks;
 mod tables;
 
 use std::path::PathBuf;
@@ -105,6 +105,8 @@ impl Job {
             rib: (settings.routes || snapshots).then(Rib::new),
             integrity: Integrity::new(collector::integrity::Settings::default()),
             feeds: settings.feeds,
+            peerings: Vec::new(),
+            messages: 0,
             gaps: 0,
             unstated: Vec::new(),
             now: Time::ZERO,
@@ -162,7 +164,7 @@ impl Job {
         let sinks = self.pipeline.sessions().sink();
         let routes: Vec<_> = sinks.rib.iter().flat_map(Rib::peerings).collect();
         let of = |id: PeeringId| routes.iter().find(|routes| routes.peering.id == id).cloned();
-        let peerings = self.pipeline.sessions().peerings();
+        let peerings = sinks.peerings.iter().flatten();
         let archive = sinks.writer.as_ref().map(|writer| writer.archive().status());
         Status {
             time: self.pipeline.now(),
@@ -170,7 +172,8 @@ impl Job {
             kernel_drops: self.kernel_drops,
             streams: *self.pipeline.reassembler().statistics(),
             waiting: self.pipeline.reassembler().memory(),
-            peerings: peerings.map(|(p, state)| (*p, state, of(p.id))).collect(),
+            peerings: peerings.map(|(p, state)| (*p, *state, of(p.id))).collect(),
+            messages: sinks.messages,
             routes: sinks.rib.as_ref().map(Rib::counts).unwrap_or_default(),
             memory: sinks.rib.as_ref().map(Rib::memory).unwrap_or_default(),
             records: archive.as_ref().map_or(0, |archive| archive.records),

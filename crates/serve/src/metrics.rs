@@ -50,7 +50,7 @@ pub(crate) async fn metrics(State(shared): State<Shared>) -> Response {
         ("malformed_frames", "Packets that contradict themselves.", frames.malformed),
         ("bad_checksums", "Segments with a wrong checksum: ignored.", frames.bad_checksums),
         ("snapped_segments", "Segments that were captured in part.", frames.snapped),
-        ("bgp_messages", "Whole BGP messages.", streams.messages),
+        ("bgp_messages", "Whole BGP messages.", status.messages),
         ("stream_bytes", "Octets of payload.", streams.payload_bytes),
         ("duplicate_bytes", "Octets that had come before.", streams.duplicate_bytes),
         (

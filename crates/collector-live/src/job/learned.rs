@@ -143,7 +143,7 @@ impl Memory {
     /// # Errors
     /// If the disk does not take it; what was there stays.
     pub(super) fn save<S: Sink>(&self, mirrors: &[Mirror], sessions: &Sessions<S>) -> Result<()> {
-        let Some(path) = &self.path else { return Ok(()) };
+        let Some(path) = self.path.as_ref().filter(|_| !mirrors.is_empty()) else { return Ok(()) };
         let fresh: Vec<Line> =
             sessions.learned().filter_map(|learned| Line::new(&learned, mirrors)).collect();
         let is_known = |old: &&Line| {

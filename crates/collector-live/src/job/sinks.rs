@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use base::Time;
 use collector::integrity::{Finished, Integrity};
 use collector::rib::Rib;
-use collector::{Event, Gap, Peering, Sink};
+use collector::{Event, Gap, Peering, Sink, State};
 
 use crate::archive::{Loss, micros};
 use crate::feed::Feed;
@@ -16,7 +16,7 @@ use crate::{Error, Result, Writer};
 /// Hours of the account that are over, a line each, beside the archive's files.
 pub(crate) const ACCOUNT: &str = "INTEGRITY";
 /// The hours that are not over; taken over by the next collector if this one is killed.
-const CURRENT: &str = "INTEGRITY.now";
+pub(crate) const CURRENT: &str = "INTEGRITY.now";
 
 /// Gaps that wait to be written; more than that at a time are counted in the account alone.
 const GAPS: usize = 10_000;
@@ -27,6 +27,10 @@ pub(super) struct Sinks {
     pub(super) rib: Option<Rib>,
     pub(super) integrity: Integrity,
     pub(super) feeds: Vec<Feed>,
+    /// Peerings as they were with their last change of state, by number.
+    pub(super) peerings: Vec<Option<(Peering, State)>>,
+    /// How many messages there were.
+    pub(super) messages: u64,
     /// How many gaps there were.
     pub(super) gaps: u64,
     /// Those that the archive has not stated yet.
@@ -51,8 +55,16 @@ impl Sink for Sinks {
             feed.event(peering, event);
         }
         match event {
-            Event::Message { time, .. } | Event::State { time, .. } => {
+            Event::Message { time, .. } => {
                 self.now = self.now.max(*time);
+                self.messages += 1;
+                if self.peerings.get(peering.id.index()).is_none_or(Option::is_none) {
+                    self.meet(peering, State::Idle);
+                }
+            }
+            Event::State { time, new, .. } => {
+                self.now = self.now.max(*time);
+                self.meet(peering, *new);
             }
             Event::Gap(gap) => self.gap(peering, gap),
             Event::Reading(_) => {}
@@ -61,6 +73,15 @@ impl Sink for Sinks {
 }
 
 impl Sinks {
+    #[cold]
+    fn meet(&mut self, peering: &Peering, state: State) {
+        let index = peering.id.index();
+        if index >= self.peerings.len() {
+            self.peerings.resize(index + 1, None);
+        }
+        self.peerings[index] = Some((*peering, state));
+    }
+
     #[cold]
     fn gap(&mut self, peering: &Peering, gap: &Gap) {
         self.gaps += 1;

@@ -316,12 +316,10 @@ pub fn route(route: &rib::Route, out: &mut Vec<u8>) {
     json::key("prefix", out);
     match &route.destination {
         rib::Destination::Prefix(prefix) => json::prefix(*prefix, out),
-        rib::Destination::Other(nlri) => {
-            match Routes::new(nlri, route.family, false).next() {
-                Some(Ok(route_of_family)) => write_route(&route_of_family, route.family, out),
-                _ => out.extend_from_slice(b"null"),
-            }
-        }
+        rib::Destination::Other(nlri) => match Routes::new(nlri, route.family, false).next() {
+            Some(Ok(route_of_family)) => write_route(&route_of_family, route.family, out),
+            _ => out.extend_from_slice(b"null"),
+        },
     }
     if let Some(path_id) = route.path_id {
         json::number("path_id", path_id, out);
