@@ -228,10 +228,12 @@ impl Store {
     /// A name that no file has: further parts of the same interval are numbered.
     pub(super) fn free_name(&self, kind: Kind, time: Time) -> String {
         let folder = &self.shared.folder;
+        // Another thread may move a file on meanwhile: looking in the order in which files move,
+        // none is missed.
         let is_taken = |name: &str| {
-            finished_path(folder, name).is_some()
+            partial_path(folder, name).exists()
                 || plain_path(folder, name, kind).exists()
-                || partial_path(folder, name).exists()
+                || finished_path(folder, name).is_some()
         };
         let first = self.options.layout.path(kind, time, self.options.interval);
         if !is_taken(&first) {
