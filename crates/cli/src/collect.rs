@@ -166,7 +166,7 @@ fn stations(
         return Ok(None);
     }
     let (feed, watch) = feed::feed();
-    let stations = serve::Stations::start(&args.bmp, &args.name, watch)
+    let stations = serve::Stations::start(&args.bmp, &args.name, watch, &settings.board)
         .map_err(|e| Failure::caused(Exit::Machine, &e))?;
     settings.feeds.push(feed);
     Ok(Some(stations))

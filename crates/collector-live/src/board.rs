@@ -1,6 +1,7 @@
 //! What a running collector tells of itself, and questions to it.
 
 use std::collections::VecDeque;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::Time;
@@ -41,11 +42,14 @@ pub type Question = Box<dyn FnOnce(&Rib) + Send>;
 
 /// Questions that wait at most.
 const QUESTIONS: usize = 64;
+/// Pieces of a table that wait for their reader.
+const PIECES: usize = 4;
 
 #[derive(Default)]
 struct Inner {
     status: Mutex<Arc<Status>>,
     questions: Mutex<VecDeque<Question>>,
+    tables: Mutex<Vec<SyncSender<Vec<u8>>>>,
 }
 
 /// Where a collector puts its status up and finds questions, shared with whoever serves them.
@@ -82,6 +86,19 @@ impl Board {
             questions.push_back(question);
         }
         room
+    }
+
+    /// Asks for all routes as they are at one instant: pieces of a `TABLE_DUMP_V2` file (RFC 6396
+    /// §4.3), whole records each, until the channel ends. Whoever reads slowly slows only this.
+    pub fn table(&self) -> Receiver<Vec<u8>> {
+        let (send, receive) = sync_channel(PIECES);
+        lock(&self.0.tables).push(send);
+        receive
+    }
+
+    /// Who asked for all routes since the last time.
+    pub(crate) fn take_tables(&self) -> Vec<SyncSender<Vec<u8>>> {
+        std::mem::take(&mut *lock(&self.0.tables))
     }
 
     /// Answers what was asked since the last time.

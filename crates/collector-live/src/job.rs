@@ -202,7 +202,7 @@ impl Job {
         self.teach();
         let sinks = self.pipeline.sink_mut();
         sinks.advance(now);
-        if let Err(error) = self.tables.tend(now, sinks) {
+        if let Err(error) = self.tables.tend(now, sinks, &self.board) {
             self.trouble(&error);
         }
         let sinks = self.pipeline.sink_mut();

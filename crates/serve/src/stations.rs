@@ -4,13 +4,18 @@
 use std::io::{self, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use base::Time;
-use collector::Sink;
+use bgp::message::{MAX, encode};
+use bgp::{Family, MessageType};
 use collector::export::bmp::{Cursor, Exporter, Settings};
+use collector::input::mrt;
+use collector::{Event, MirrorId, Peering, PeeringId, Sink};
+use collector_live::Board;
 use collector_live::feed::Watch;
 
 use crate::Error;
@@ -47,9 +52,14 @@ pub struct Stations {
 
 impl Stations {
     /// Tells the stations at `addresses` (`host:port`) everything that comes by `events`, from
-    /// the collector called `name`. Stations that are not there are tried again and again; one
-    /// that connects late is told who is up, and from then on what is said.
-    pub fn start(addresses: &[String], name: &str, events: Watch) -> Result<Self, Error> {
+    /// the collector called `name`. Stations that are not there are tried again and again; each
+    /// is told who is up, all their routes, and from then on what is said.
+    pub fn start(
+        addresses: &[String],
+        name: &str,
+        events: Watch,
+        board: &Board,
+    ) -> Result<Self, Error> {
         let settings = Settings { name: name.to_owned(), ..Settings::default() };
         let inner = Arc::new(Inner {
             exporter: Mutex::new(Exporter::new(settings)),
@@ -61,8 +71,9 @@ impl Stations {
         let mut threads = vec![named("bmp".to_owned()).spawn(move || tell_all(&tell, &events))?];
         for address in addresses {
             let (inner, address) = (Arc::clone(&inner), address.clone());
+            let board = board.clone();
             let thread = named(format!("bmp {address}"));
-            threads.push(thread.spawn(move || keep_connected(&inner, &address))?);
+            threads.push(thread.spawn(move || keep_connected(&inner, &address, &board))?);
         }
         Ok(Self { inner, threads })
     }
@@ -108,11 +119,11 @@ fn tell_all(inner: &Inner, events: &Watch) {
     inner.news.notify_all();
 }
 
-fn keep_connected(inner: &Inner, address: &str) {
+fn keep_connected(inner: &Inner, address: &str, board: &Board) {
     let mut wait = RETRY;
     while !inner.over.load(Ordering::SeqCst) {
         let began = Instant::now();
-        match connect(address).and_then(|stream| serve(inner, stream)) {
+        match connect(address).and_then(|stream| serve(inner, stream, board)) {
             // Everything was told.
             Ok(()) => return,
             // Whoever was there for a while is looked for again at once.
@@ -143,23 +154,89 @@ fn connect(address: &str) -> io::Result<TcpStream> {
 }
 
 /// Sends everything until the collector ends.
-fn serve(inner: &Inner, mut stream: TcpStream) -> io::Result<()> {
+fn serve(inner: &Inner, mut stream: TcpStream, board: &Board) -> io::Result<()> {
     let invalid = |error: bgp::Error| io::Error::new(io::ErrorKind::InvalidData, error);
     let mut bytes = Vec::new();
     let mut cursor = inner.exporter().greeting(&mut bytes).map_err(invalid)?;
     stream.write_all(&bytes)?;
+    send_table(inner, &mut stream, board)?;
     loop {
         let over = inner.over.load(Ordering::SeqCst);
-        if !take(inner, &mut cursor, &mut bytes)? {
-            if over {
-                bytes.clear();
-                Exporter::termination(&mut bytes).map_err(invalid)?;
-                return stream.write_all(&bytes);
-            }
-            continue;
+        if take(inner, &mut cursor, &mut bytes)? {
+            stream.write_all(&bytes)?;
+        } else if over {
+            bytes.clear();
+            Exporter::termination(&mut bytes).map_err(invalid)?;
+            return stream.write_all(&bytes);
         }
+    }
+}
+
+/// Sends all routes as they are by now. What happened since the greeting comes again afterwards,
+/// in order, so in the end the station knows what is so.
+fn send_table(inner: &Inner, stream: &mut TcpStream, board: &Board) -> io::Result<()> {
+    let pieces = board.table();
+    let mut input = mrt::Input::new(MirrorId(0), PeeringId(0));
+    let mut ended: Vec<(PeeringId, Family)> = Vec::new();
+    loop {
+        let piece = match pieces.recv_timeout(Duration::from_millis(200)) {
+            Ok(piece) => piece,
+            Err(RecvTimeoutError::Timeout) if !inner.over.load(Ordering::SeqCst) => continue,
+            Err(_) => break,
+        };
+        let mut table = Table { exporter: inner.exporter(), bytes: Vec::new(), told: &mut ended };
+        input.read(&piece, false, &mut table);
+        let bytes = std::mem::take(&mut table.bytes);
+        drop(table);
         stream.write_all(&bytes)?;
     }
+    let mut bytes = Vec::new();
+    for (id, family) in ended {
+        inner.exporter().table(&mut bytes, id, Time::ZERO, &end_of_rib(family));
+    }
+    stream.write_all(&bytes)
+}
+
+/// Announcements of a table dump into packets of the station's stream.
+struct Table<'a> {
+    exporter: MutexGuard<'a, Exporter>,
+    bytes: Vec<u8>,
+    told: &'a mut Vec<(PeeringId, Family)>,
+}
+
+impl Sink for Table<'_> {
+    fn event(&mut self, peering: &Peering, event: &Event<'_>) {
+        let Event::Message { time, message, .. } = *event else { return };
+        let Some(id) = self.exporter.find(peering.peer, peering.peer_as) else { return };
+        self.exporter.table(&mut self.bytes, id, time, message.bytes());
+        let family = bgp::update::Update::parse(message.body()).ok().and_then(|update| {
+            if !update.announced.is_empty() {
+                return Some(Family::IPV4_UNICAST);
+            }
+            update.attributes().map_while(Result::ok).find_map(|raw| {
+                let is_reach = raw.code == bgp::attribute::code::MP_REACH_NLRI;
+                let head = is_reach.then(|| raw.value.first_chunk::<3>()).flatten()?;
+                let afi = bgp::Afi(u16::from_be_bytes([head[0], head[1]]));
+                Some(Family { afi, safi: bgp::Safi(head[2]) })
+            })
+        });
+        if let Some(family) = family.filter(|family| self.told.last() != Some(&(id, *family))) {
+            if !self.told.contains(&(id, family)) {
+                self.told.push((id, family));
+            }
+        }
+    }
+}
+
+/// The End-of-RIB marker of a family (RFC 4724 §2).
+fn end_of_rib(family: Family) -> Vec<u8> {
+    let mut body = vec![0, 0, 0, 0];
+    if family != Family::IPV4_UNICAST {
+        let [high, low] = family.afi.0.to_be_bytes();
+        body[3] = 6;
+        body.extend_from_slice(&[0x80, 15, 3, high, low, family.safi.0]);
+    }
+    encode(MessageType::UPDATE, &body, MAX).expect("ten octets fit into a message")
 }
 
 /// Copies what the station has not read; false if there is nothing after a while.

@@ -161,7 +161,7 @@ fn a_station_is_told_from_the_start_to_the_end() {
     let station = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = station.local_addr().unwrap().to_string();
     let (mut feed, watch) = feed();
-    let stations = Stations::start(&[address], "rrc99", watch).unwrap();
+    let stations = Stations::start(&[address], "rrc99", watch, &Board::default()).unwrap();
     let (mut stream, _) = station.accept().unwrap();
     // Whoever has begun to be told misses nothing from then on.
     let mut bytes = vec![0; 6];

@@ -2,12 +2,14 @@
 
 mod open;
 
+use std::net::IpAddr;
+
 use base::Time;
 use bgp::bmp::{
     Down, PeerHeader, PeerUp, Statistic, Tlv, Tlvs, Value, information, peer_flags, peer_type,
     write,
 };
-use bgp::{Message, MessageType};
+use bgp::{Asn, Message, MessageType};
 
 use crate::{Event, Gap, Peering, PeeringId, Reason, Sender, Sink, State};
 
@@ -124,22 +126,22 @@ impl Exporter {
         Ok(Cursor(self.end()))
     }
 
-    /// Appends the table of a peering: UPDATEs as the peer may have sent them, and as
-    /// [`Peering::from_peer`] reads them. End-of-RIB markers are UPDATEs too, and the caller's.
-    /// Does nothing for sessions that are not up.
-    pub fn table<'a>(
-        &self,
-        out: &mut Vec<u8>,
-        id: PeeringId,
-        time: Time,
-        updates: impl IntoIterator<Item = &'a [u8]>,
-    ) {
+    /// Appends one UPDATE of the table of a peering, whose AS numbers have four octets, and whose
+    /// prefixes have path identifiers where the session's have. End-of-RIB markers are UPDATEs
+    /// too, and the caller's. Does nothing for sessions that are not up.
+    pub fn table(&self, out: &mut Vec<u8>, id: PeeringId, time: Time, update: &[u8]) {
         let Some(peer) = self.peers.get(id.index()) else { return };
         let (Some(peering), Some(_)) = (&peer.peering, peer.up) else { return };
-        let header = peer.header(peering, time, Sender::Peer);
-        for update in updates {
-            write::route_monitoring(out, &header, update);
-        }
+        let mut header = peer.header(peering, time, Sender::Peer);
+        header.flags &= !peer_flags::TWO_OCTET_AS;
+        write::route_monitoring(out, &header, update);
+    }
+
+    /// The session of a neighbour that is up, by what a table dump tells of it.
+    pub fn find(&self, peer: IpAddr, asn: Asn) -> Option<PeeringId> {
+        let up = self.peers.iter().filter(|peer| peer.up.is_some());
+        let mut peerings = up.filter_map(|peer| peer.peering.as_ref());
+        peerings.find(|known| (known.peer, known.peer_as) == (peer, asn)).map(|known| known.id)
     }
 
     /// What a station at `cursor` has not read: send some, and call [`Cursor::advance`] by that.

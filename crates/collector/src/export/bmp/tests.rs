@@ -135,9 +135,10 @@ fn each_station_has_a_stream_of_its_own() {
     early.advance(taken);
     let mut greeting = Vec::new();
     let late = exporter.greeting(&mut greeting).unwrap();
-    let table = [&update[..], &update[..]];
-    exporter.table(&mut greeting, peering.id, time(2), table);
-    exporter.table(&mut greeting, PeeringId(9), time(2), table);
+    let id = exporter.find(peering.peer, peering.peer_as).unwrap();
+    for id in [id, id, PeeringId(9)] {
+        exporter.table(&mut greeting, id, time(2), &update);
+    }
     let told = packets(&greeting);
     assert!(matches!(
         told[..],
