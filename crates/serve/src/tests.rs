@@ -226,3 +226,65 @@ fn routes_are_those_of_the_running_collector() {
     assert!(wrong.starts_with("HTTP/1.1 400") && wrong.contains("192.0.2.0/24"), "{wrong}");
     drop(feed);
 }
+
+#[test]
+fn a_station_that_comes_late_is_told_all_routes() {
+    use collector_live::input::Captures;
+    use collector_live::job::{self, Settings};
+    use collector_live::live::Source;
+
+    let capture =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/bgp/pcap/addpath-extmsg-as4-v6-md5.pcap");
+    // Its first half, before sessions end; followed, so that the collector stays at its end.
+    let folder = tempfile::tempdir().unwrap();
+    let half = folder.path().join("half.pcap");
+    let whole = std::fs::read(capture).unwrap();
+    std::fs::write(&half, &whole[..whole.len() / 2]).unwrap();
+    let board = Board::default();
+    let settings = Settings { routes: true, board: board.clone(), ..Settings::default() };
+    let (mut feed, watch) = feed();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let types = std::thread::scope(|scope| {
+        let captures = Captures::open(&[half.clone()], true, false).unwrap();
+        let job = scope.spawn(|| job::packets(settings, vec![Source::Captures(captures)], &stop));
+        let mut before = 0;
+        while before == 0 || board.status().routes.announced != before {
+            before = board.status().routes.announced;
+            std::thread::sleep(Duration::from_millis(1200));
+        }
+        let station = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = station.local_addr().unwrap().to_string();
+        let established = Event::State {
+            time: Time::from_nanos(1),
+            old: collector::State::OpenConfirm,
+            new: collector::State::Established,
+            reason: collector::Reason::Seen,
+        };
+        // A session that has routes, as the feed told of it.
+        let status = board.status();
+        let routes = status.peerings.iter().filter_map(|(_, _, routes)| routes.as_ref());
+        let routes = routes.max_by_key(|routes| routes.total()).unwrap();
+        let (up, expected) = (routes.peering, routes.total());
+        assert!(expected > 1000, "{expected}");
+        feed.event(&up, &established);
+        feed.flush();
+        std::thread::sleep(Duration::from_millis(100));
+        let stations = Stations::start(&[address], "rrc99", watch, &board).unwrap();
+        let (mut stream, _) = station.accept().unwrap();
+        let (mut bytes, mut types) = (Vec::new(), Vec::new());
+        while types.iter().filter(|kind| **kind == 0).count() < expected {
+            let mut header = [0; 6];
+            stream.read_exact(&mut header).unwrap();
+            bytes.resize(u32::from_be_bytes(header[1..5].try_into().unwrap()) as usize - 6, 0);
+            stream.read_exact(&mut bytes).unwrap();
+            types.push(header[5]);
+        }
+        stop.store(true, std::sync::atomic::Ordering::SeqCst);
+        job.join().unwrap().unwrap();
+        drop(feed);
+        drop(stream);
+        drop(stations);
+        types
+    });
+    assert_eq!(types[0], 4);
+}
