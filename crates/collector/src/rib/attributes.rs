@@ -289,7 +289,7 @@ fn widened(path: AsPath<'_>, newer: Option<AsPath<'_>>) -> Vec<u8> {
 
 fn append(out: &mut Vec<u8>, flags: u8, code: u8, value: &[u8]) {
     if let Ok(length) = u8::try_from(value.len()) {
-        out.extend_from_slice(&[flags & !EXTENDED_LENGTH, code, length])
+        out.extend_from_slice(&[flags & !EXTENDED_LENGTH, code, length]);
     } else {
         out.extend_from_slice(&[flags | EXTENDED_LENGTH, code]);
         out.extend_from_slice(&(value.len() as u16).to_be_bytes());

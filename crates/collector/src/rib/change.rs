@@ -147,7 +147,7 @@ impl Rib {
         // Numbers first, routes then: look-ups in large tables do not wait for one another.
         let mut numbers = std::mem::take(&mut self.numbers);
         numbers.clear();
-        self.tables[at].intern(field.prefixes(), of.hint, &mut numbers);
+        self.tables[at].intern(field.prefixes(), of.hint, &mut of.block, &mut numbers);
         of.hint = numbers.last().map_or(0, |last| last + 1);
         let mut taken = 0;
         for &prefix in &numbers {
@@ -287,6 +287,7 @@ impl Rib {
     fn clear(&mut self, peer: &mut Peer, at: usize) {
         let of = peer.table(at);
         of.stale_until = None;
+        self.tables[at].give_back(&mut of.block);
         let routes = std::mem::take(&mut of.routes);
         routes.visit(|number, _| self.free(at, number));
         self.counts.withdrawn += routes.len() as u64;

@@ -8,11 +8,15 @@
 pub(super) struct Index {
     slots: Vec<u32>,
     used: usize,
+    /// Slots that are not free: used ones and [`GONE`] ones.
+    filled: usize,
     /// Bits of a slot that hold the number.
     bits: u32,
 }
 
 const FREE: u32 = u32::MAX;
+/// A number was here; what is looked for may be behind it.
+const GONE: u32 = u32::MAX - 1;
 /// Slots of an index that holds anything.
 const LEAST: usize = 16;
 
@@ -25,15 +29,11 @@ pub(super) fn mix(value: u64) -> u64 {
 impl Index {
     /// Of nothing.
     pub(super) const fn new() -> Self {
-        Self { slots: Vec::new(), used: 0, bits: 0 }
+        Self { slots: Vec::new(), used: 0, filled: 0, bits: 0 }
     }
 
     fn home(&self, hash: u64) -> usize {
         (((hash >> 32) * self.slots.len() as u64) >> 32) as usize
-    }
-
-    fn number(&self, slot: u32) -> u32 {
-        slot & ((1 << self.bits) - 1)
     }
 
     fn slot(&self, hash: u64, number: u32) -> u32 {
@@ -54,7 +54,7 @@ impl Index {
             if slot == FREE {
                 return None;
             }
-            if slot & !mask == tag && same(slot & mask) {
+            if slot & !mask == tag && slot != GONE && same(slot & mask) {
                 return Some(slot & mask);
             }
             at += 1;
@@ -67,21 +67,22 @@ impl Index {
     /// Whether `number` fits without [`Index::rebuild`].
     pub(super) fn has_room_for(&self, number: u32) -> bool {
         // At most 5/6 full: runs stay short, and one slot is always free.
-        (self.used + 1) * 6 <= self.slots.len() * 5 && u64::from(number) + 1 < 1 << self.bits
+        (self.filled + 1) * 6 <= self.slots.len() * 5 && u64::from(number) + 2 < 1 << self.bits
     }
 
     /// Adds `number`, for which there is room and which is not there.
     pub(super) fn insert(&mut self, hash: u64, number: u32) {
         let slot = self.slot(hash, number);
         let mut at = self.home(hash);
-        while self.slots[at] != FREE {
+        while self.slots[at] < GONE {
             at += 1;
             if at == self.slots.len() {
                 at = 0;
             }
         }
-        self.slots[at] = slot;
+        self.filled += usize::from(self.slots[at] == FREE);
         self.used += 1;
+        self.slots[at] = slot;
     }
 
     /// Starts anew with room to grow; `all` are the numbers below `limit` with their hashes.
@@ -91,14 +92,14 @@ impl Index {
         self.bits = (34 - limit.leading_zeros()).clamp(8, 31);
         self.slots = Vec::new();
         self.slots.resize(size, FREE);
-        self.used = 0;
+        (self.used, self.filled) = (0, 0);
         for (hash, number) in all {
             self.insert(hash, number);
         }
     }
 
-    /// Takes `number` out; `hash_of` says the hash of any number that is in.
-    pub(super) fn remove(&mut self, hash: u64, number: u32, hash_of: impl Fn(u32) -> u64) {
+    /// Takes `number` out.
+    pub(super) fn remove(&mut self, hash: u64, number: u32) {
         let size = self.slots.len();
         let wanted = self.slot(hash, number);
         let mut at = self.home(hash);
@@ -106,24 +107,16 @@ impl Index {
             if self.slots[at] == FREE {
                 return;
             }
-            at = (at + 1) % size;
+            at = if at + 1 == size { 0 } else { at + 1 };
         }
         self.used -= 1;
-        // What follows in the run moves up, unless that would put it before its home.
-        let mut next = at;
-        loop {
-            next = (next + 1) % size;
-            let slot = self.slots[next];
-            if slot == FREE {
-                break;
-            }
-            let home = self.home(hash_of(self.number(slot)));
-            if (next + size - home) % size >= (next + size - at) % size {
-                self.slots[at] = slot;
-                at = next;
-            }
+        let next = if at + 1 == size { 0 } else { at + 1 };
+        if self.slots[next] == FREE {
+            self.slots[at] = FREE;
+            self.filled -= 1;
+        } else {
+            self.slots[at] = GONE;
         }
-        self.slots[at] = FREE;
     }
 
     /// Bytes allocated.
@@ -134,5 +127,27 @@ impl Index {
     /// Whether so few slots are used that a rebuild would give memory back.
     pub(super) fn is_sparse(&self) -> bool {
         self.slots.len() > 4096 && self.used * 4 < self.slots.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Hashes of which all bits are set look like slots that are not in use.
+    #[test]
+    fn removed_numbers_are_not_found_whatever_the_hash_is() {
+        let mut index = Index::new();
+        index.rebuild(4, std::iter::empty());
+        for number in 0..3 {
+            index.insert(u64::MAX, number);
+        }
+        index.remove(u64::MAX, 1);
+        let mut seen = Vec::new();
+        let found = index.find(u64::MAX, |number| {
+            seen.push(number);
+            number == 2
+        });
+        assert_eq!((found, seen), (Some(2), vec![0, 2]));
     }
 }

@@ -171,9 +171,7 @@ impl Interner {
         let Some(&Entry { place, uses: 0 }) = self.entries.get(number as usize) else { return };
         let bytes = self.get(number);
         let (hash_of_it, size) = (hash(bytes), size(bytes.len()));
-        let mut index = std::mem::replace(&mut self.index, Index::new());
-        index.remove(hash_of_it, number, |other| hash(self.get(other)));
-        self.index = index;
+        self.index.remove(hash_of_it, number);
         self.entries[number as usize] = Entry { place: self.free, uses: UNUSED };
         self.free = number;
         self.held -= 1;
@@ -184,7 +182,7 @@ impl Interner {
         self.live -= size;
         self.garbage += size;
         self.chunks[(place >> 16) as usize].live -= size;
-        while self.garbage > TOLERATED.max(self.live / 4) {
+        while self.garbage > TOLERATED.max(self.live / 3) {
             self.evacuate();
         }
         if self.index.is_sparse() {

@@ -14,6 +14,18 @@ pub(super) struct Keys<const N: usize> {
     free: u32,
     live: usize,
     index: Index,
+    /// How often all numbers were given back.
+    epoch: u32,
+}
+
+/// Numbers that are kept for the new prefixes of one peering. Whoever brings a table fills pages
+/// of its own, whatever others bring at the same time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Block {
+    next: u32,
+    end: u32,
+    size: u32,
+    epoch: u32,
 }
 
 const NONE: u32 = u32::MAX;
@@ -34,7 +46,7 @@ impl<const N: usize> Keys<N> {
     /// None.
     pub(super) const fn new() -> Self {
         let index = Index::new();
-        Self { all: Column::new(), uses: Column::new(), free: NONE, live: 0, index }
+        Self { all: Column::new(), uses: Column::new(), free: NONE, live: 0, index, epoch: 0 }
     }
 
     /// The number of `key`; `hint` is tried first.
@@ -46,31 +58,65 @@ impl<const N: usize> Keys<N> {
         self.index.find(hash(key), |number| self.all[number as usize] == *key)
     }
 
-    /// The number of `key`, a new one if it has none. `hint` is tried first.
+    /// The number of `key`, a new one out of `block` if it has none. `hint` is tried first.
     #[inline]
-    pub(super) fn intern(&mut self, key: &[u8; N], hint: u32) -> u32 {
+    pub(super) fn intern(&mut self, key: &[u8; N], hint: u32, block: &mut Block) -> u32 {
         match self.find(key, hint) {
             Some(number) => number,
-            None => self.add(key),
+            None => self.add(key, block),
         }
     }
 
-    fn add(&mut self, key: &[u8; N]) -> u32 {
-        let number = if self.free == NONE { self.all.len() as u32 } else { self.free };
+    fn add(&mut self, key: &[u8; N], block: &mut Block) -> u32 {
+        if block.epoch != self.epoch {
+            *block = Block { epoch: self.epoch, ..Block::default() };
+        }
+        if block.next == block.end && self.free == NONE {
+            self.reserve(block);
+        }
+        let number = if block.next < block.end { block.next } else { self.free };
         if !self.index.has_room_for(number) {
             self.rebuild();
         }
-        if number == self.free {
-            let place = &mut self.all[number as usize];
-            self.free = u32::from_le_bytes([place[1], place[2], place[3], place[4]]);
-            *place = *key;
+        let place = &mut self.all[number as usize];
+        if block.next < block.end {
+            block.next += 1;
         } else {
-            self.all.push(*key);
-            self.uses.push(0);
+            self.free = u32::from_le_bytes([place[1], place[2], place[3], place[4]]);
         }
+        *place = *key;
         self.index.insert(hash(key), number);
         self.live += 1;
         number
+    }
+
+    /// Numbers in a row: each block of a peering has twice as many as the one before.
+    fn reserve(&mut self, block: &mut Block) {
+        block.size = (block.size * 2).clamp(4, 256);
+        block.next = self.all.len() as u32;
+        block.end = block.next + block.size;
+        for _ in 0..block.size {
+            let mut unused = [0; N];
+            unused[0] = UNUSED;
+            self.all.push(unused);
+            self.uses.push(0);
+        }
+    }
+
+    /// What is left of a block may go to others.
+    pub(super) fn give_back(&mut self, block: &mut Block) {
+        let Block { next, end, epoch, .. } = std::mem::take(block);
+        if epoch == self.epoch {
+            (next..end).for_each(|number| self.set_free(number));
+        }
+    }
+
+    fn set_free(&mut self, number: u32) {
+        let place = &mut self.all[number as usize];
+        *place = [0; N];
+        place[0] = UNUSED;
+        place[1..5].copy_from_slice(&self.free.to_le_bytes());
+        self.free = number;
     }
 
     fn rebuild(&mut self) {
@@ -104,16 +150,11 @@ impl<const N: usize> Keys<N> {
         if self.uses[at] > 0 || key[0] == UNUSED {
             return;
         }
-        let all = &self.all;
-        self.index.remove(hash(&key), number, |other| hash(&all[other as usize]));
-        let place = &mut self.all[at];
-        *place = [0; N];
-        place[0] = UNUSED;
-        place[1..5].copy_from_slice(&self.free.to_le_bytes());
-        self.free = number;
+        self.index.remove(hash(&key), number);
+        self.set_free(number);
         self.live -= 1;
         if self.live == 0 {
-            *self = Self::new();
+            *self = Self { epoch: self.epoch.wrapping_add(1), ..Self::new() };
         } else if self.index.is_sparse() {
             self.rebuild();
         }
@@ -158,10 +199,12 @@ mod tests {
         #[test]
         fn agree_with_a_map(steps in prop::collection::vec((any::<bool>(), 0_u16..600), 1..3000)) {
             let mut keys = Keys::<5>::new();
+            let mut blocks = [Block::default(); 3];
             let mut model = BTreeMap::<u16, (u32, u16)>::new();
             for (add, value) in steps {
                 if add {
-                    let number = keys.intern(&key(value), u32::from(value));
+                    let block = &mut blocks[usize::from(value) % 3];
+                    let number = keys.intern(&key(value), u32::from(value), block);
                     keys.hold(number);
                     let known = model.entry(value).or_insert((number, 0));
                     prop_assert_eq!(known.0, number);
@@ -171,6 +214,9 @@ mod tests {
                     prop_assert_eq!(keys.release(*number), *uses == 0);
                     if *uses == 0 {
                         keys.remove_unused(*number);
+                        if value % 7 == 0 {
+                            keys.give_back(&mut blocks[usize::from(value) % 3]);
+                        }
                         model.remove(&value);
                     }
                 }

@@ -5,6 +5,7 @@ use bgp::capability::Capability;
 use bgp::open::Open;
 use bgp::{Family, Message};
 
+use super::keys::Block;
 use super::routes::Routes;
 use crate::{Peering, Reason, Sender};
 
@@ -38,6 +39,8 @@ pub(super) struct PeerTable {
     pub(super) routes: Routes,
     /// The prefix that probably comes next.
     pub(super) hint: u32,
+    /// Numbers for its new prefixes.
+    pub(super) block: Block,
     /// Announcements of the present session have it.
     pub(super) generation: bool,
     /// Routes of the other generation are there, and until when.

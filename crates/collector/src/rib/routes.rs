@@ -73,7 +73,7 @@ impl Page {
     #[inline]
     fn set(&mut self, slot: usize, announcement: u32) -> Option<u32> {
         if self.0.is_empty() {
-            self.0.reserve_exact(1 + 2 * 8);
+            self.0.reserve_exact(1 + 2 * 4);
             self.0.push(FEW);
         }
         let old = match self.kind() {

@@ -4,7 +4,7 @@ use bgp::nlri::{Nlri, Prefixes};
 use bgp::{Afi, Family, Prefix, Safi};
 
 use super::interner::Interner;
-use super::keys::Keys;
+use super::keys::{Block, Keys};
 
 /// All prefixes of a family, with path identifiers or without.
 #[derive(Debug)]
@@ -124,29 +124,36 @@ impl Table {
     }
 
     /// Appends the numbers of `prefixes` as far as they can be read, new ones for those that have
-    /// none. `hint` is tried first; then, what follows the last.
-    pub(super) fn intern(&mut self, prefixes: Prefixes<'_>, hint: u32, to: &mut Vec<u32>) {
+    /// none, out of `block`. `hint` is tried first; then, what follows the last.
+    pub(super) fn intern(
+        &mut self,
+        prefixes: Prefixes<'_>,
+        hint: u32,
+        block: &mut Block,
+        to: &mut Vec<u32>,
+    ) {
         fn each<const N: usize>(
             keys: &mut Keys<N>,
             prefixes: Prefixes<'_>,
-            mut hint: u32,
+            (mut hint, block): (u32, &mut Block),
             to: &mut Vec<u32>,
             key: impl Fn(Nlri) -> Option<[u8; N]>,
         ) {
             for nlri in prefixes.map_while(|nlri| key(nlri.ok()?)) {
-                let number = keys.intern(&nlri, hint);
+                let number = keys.intern(&nlri, hint, block);
                 hint = number + 1;
                 to.push(number);
             }
         }
+        let hint = (hint, block);
         match &mut self.keys {
             Store::V4(keys) => each(keys, prefixes, hint, to, v4_of),
             Store::V6(keys) => each(keys, prefixes, hint, to, v6_of),
             Store::V4Path(keys) => {
-                each(keys, prefixes, hint, to, |nlri| Some(with_path(v4_of(nlri)?, nlri.path_id)))
+                each(keys, prefixes, hint, to, |nlri| Some(with_path(v4_of(nlri)?, nlri.path_id)));
             }
             Store::V6Path(keys) => {
-                each(keys, prefixes, hint, to, |nlri| Some(with_path(v6_of(nlri)?, nlri.path_id)))
+                each(keys, prefixes, hint, to, |nlri| Some(with_path(v6_of(nlri)?, nlri.path_id)));
             }
             Store::Other(_) => {}
         }
@@ -235,6 +242,17 @@ impl Table {
     #[inline]
     pub(super) fn release(&mut self, number: u32) -> bool {
         each!(&mut self.keys, keys => keys.release(number))
+    }
+
+    /// What is left of a peering's block may go to others.
+    pub(super) fn give_back(&mut self, block: &mut Block) {
+        match &mut self.keys {
+            Store::V4(keys) => keys.give_back(block),
+            Store::V4Path(keys) => keys.give_back(block),
+            Store::V6(keys) => keys.give_back(block),
+            Store::V6Path(keys) => keys.give_back(block),
+            Store::Other(_) => {}
+        }
     }
 
     /// Gives `number` back, if no route has it.
@@ -357,7 +375,7 @@ mod tests {
                 let (mut bytes, mut numbers) = (Vec::new(), Vec::new());
                 bgp::nlri::encode(&nlri, &mut bytes);
                 let prefixes = Prefixes::new(&bytes, family.afi, path_id.is_some());
-                table.intern(prefixes, 0, &mut numbers);
+                table.intern(prefixes, 0, &mut Block::default(), &mut numbers);
                 let number = numbers[0];
                 table.hold(number);
                 assert_eq!(table.key(number), Some(Key::Prefix(nlri)));
