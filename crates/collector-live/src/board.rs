@@ -104,7 +104,9 @@ impl Board {
     /// Answers what was asked since the last time.
     pub fn answer(&self, rib: &Rib) {
         let questions = std::mem::take(&mut *lock(&self.0.questions));
-        questions.into_iter().for_each(|question| question(rib));
+        for question in questions {
+            question(rib);
+        }
     }
 }
 

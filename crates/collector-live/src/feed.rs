@@ -66,13 +66,11 @@ impl Batch {
     }
 
     fn push(&mut self, peering: &Peering, event: &Event<'_>) {
-        let index = match self.peerings.iter().rposition(|known| known == peering) {
-            Some(index) => index as u32,
-            None => {
-                self.peerings.push(*peering);
-                self.peerings.len() as u32 - 1
-            }
-        };
+        let known = self.peerings.iter().rposition(|known| known == peering);
+        let index = known.unwrap_or_else(|| {
+            self.peerings.push(*peering);
+            self.peerings.len() - 1
+        }) as u32;
         let kept = match *event {
             Event::Message { time, from, message } => {
                 let start = self.bytes.len() as u32;

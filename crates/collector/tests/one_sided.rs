@@ -1,5 +1,6 @@
 //! Real sessions with one direction and the OPENs taken away: what is inferred is the truth, and
 //! no UPDATE goes on under another reading.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::collections::BTreeMap;
 use std::fs;

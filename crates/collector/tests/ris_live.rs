@@ -1,4 +1,5 @@
 //! Our feed as bgpkit-parser reads it, beside what it makes of the same records of the archive.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::fs;
 use std::io::Read;

@@ -42,7 +42,7 @@ pub(crate) async fn peers(State(shared): State<Shared>) -> Response {
                 "state": format!("{state:?}"),
                 "certain": peering.certain,
                 "sessions": peering.session + 1,
-                "routes": routes.as_ref().map(|routes| routes.total()),
+                "routes": routes.as_ref().map(collector::rib::PeerRoutes::total),
                 "complete": routes.as_ref().map(|routes| routes.complete),
             })
         })

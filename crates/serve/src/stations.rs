@@ -220,10 +220,8 @@ impl Sink for Table<'_> {
                 Some(Family { afi, safi: bgp::Safi(head[2]) })
             })
         });
-        if let Some(family) = family.filter(|family| self.told.last() != Some(&(id, *family))) {
-            if !self.told.contains(&(id, family)) {
-                self.told.push((id, family));
-            }
+        if let Some(family) = family.filter(|family| !self.told.contains(&(id, *family))) {
+            self.told.push((id, family));
         }
     }
 }

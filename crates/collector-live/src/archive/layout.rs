@@ -18,7 +18,7 @@ pub enum Kind {
 pub enum Layout {
     /// RIPE RIS: `YYYY.MM/updates.YYYYMMDD.HHMM`, `YYYY.MM/bview.YYYYMMDD.HHMM`.
     Ris,
-    /// RouteViews: `bgpdata/YYYY.MM/UPDATES/updates.YYYYMMDD.HHMM`,
+    /// `RouteViews`: `bgpdata/YYYY.MM/UPDATES/updates.YYYYMMDD.HHMM`,
     /// `bgpdata/YYYY.MM/RIBS/rib.YYYYMMDD.HHMM`.
     RouteViews,
     /// Relative paths with `%Y %m %d %H %M %S`.
@@ -45,7 +45,7 @@ impl Layout {
             (Self::Custom { updates, .. }, Kind::Updates) => return format(updates, start),
             (Self::Custom { routes, .. }, Kind::Routes) => return format(routes, start),
         };
-        let seconds = if interval.as_nanos() % (60 * SECOND) == 0 { "" } else { "%S" };
+        let seconds = if interval.as_nanos().is_multiple_of(60 * SECOND) { "" } else { "%S" };
         format(&format!("{folder}/{name}.%Y%m%d.%H%M{seconds}"), start)
     }
 

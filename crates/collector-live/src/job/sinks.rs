@@ -148,12 +148,13 @@ impl Sinks {
             hour,
             seen: seen.clone(),
         }));
-        let failed = |e| Error::file("write", &folder.join(ACCOUNT), e);
+        let path = folder.join(ACCOUNT);
+        let failed = |e| Error::file("write", &path, e);
         let mut over = lines(over.into_iter());
         if last {
             over.push_str(&current);
         }
-        append(&folder.join(ACCOUNT), &over).map_err(failed)?;
+        append(&path, &over).map_err(failed)?;
         if last {
             remove(&folder.join(CURRENT)).map_err(failed)
         } else {

@@ -105,7 +105,9 @@ impl Tables {
                 if readers.iter().all(|(_, has_piece)| *has_piece) && !self.is_last {
                     self.piece.clear();
                     self.is_last = rib.write_snapshot(BUDGET, &mut self.piece);
-                    readers.iter_mut().for_each(|(_, has_piece)| *has_piece = false);
+                    for (_, has_piece) in &mut readers {
+                        *has_piece = false;
+                    }
                 }
                 readers.retain_mut(|(to, has_piece)| {
                     if *has_piece {

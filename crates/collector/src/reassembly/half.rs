@@ -377,10 +377,12 @@ impl Half {
         self.is_unseen() || ahead <= limit
     }
 
-    /// Whether a segment brings bytes that the stream did not have when it ended.
-    pub(super) fn is_news(&self, segment: &Segment<'_>) -> bool {
+    /// Whether a segment brings bytes that the stream did not have when it ended: behind its end,
+    /// or from so far before it that nobody repeats them.
+    pub(super) fn is_news(&self, segment: &Segment<'_>, settings: &Settings) -> bool {
         let end = self.position(segment.sequence) + segment.payload.len() as u64;
-        self.fin.is_none() && end > self.next && !segment.payload.is_empty()
+        let elsewhere = end > self.next || !self.in_window(segment.sequence, settings);
+        elsewhere && !segment.payload.is_empty()
     }
 
     /// RST; what it overtook may still come.

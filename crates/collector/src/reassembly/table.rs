@@ -150,6 +150,13 @@ impl Table {
         self.append(number, list);
     }
 
+    /// A flow has brought a message: it goes to the other list, if it is not there.
+    pub(super) fn prove(&mut self, number: u32) {
+        if !self.get(number).proven {
+            self.touch(number, |flow| flow.proven = true);
+        }
+    }
+
     /// The flow to part with first, if there is one.
     pub(super) fn oldest(&self, proven: bool) -> Option<u32> {
         self.ends[usize::from(proven)].map(|(oldest, _)| oldest)

@@ -78,7 +78,7 @@ fn update(communities: &[u32], prefix: [u8; 3]) -> Vec<u8> {
     if !communities.is_empty() {
         attributes.extend_from_slice(&[0xd0, 8]);
         attributes.extend_from_slice(&(communities.len() as u16 * 4).to_be_bytes());
-        communities.iter().for_each(|c| attributes.extend_from_slice(&c.to_be_bytes()));
+        attributes.extend(communities.iter().flat_map(|community| community.to_be_bytes()));
     }
     let mut body = vec![0, 0];
     body.extend_from_slice(&(attributes.len() as u16).to_be_bytes());
@@ -206,7 +206,7 @@ fn a_retransmission_that_differs_changes_nothing_and_is_counted() {
         from_peer(2, 1, ACK, &sent),
         from_peer(3, 1, ACK, &other),
     ]);
-    assert_eq!(payloads(&log), [sent.clone()]);
+    assert_eq!(payloads(&log), std::slice::from_ref(&sent));
     assert_eq!(statistics.duplicate_bytes, 2 * sent.len() as u64);
     assert_eq!(statistics.conflicting_bytes, 1);
 }
@@ -248,6 +248,41 @@ fn memory_has_a_limit() {
         segment.sequence = number / 50 * 3000;
         reassembler.segment(&segment, &mut log);
         assert!(reassembler.memory() <= (1 << 20) + 70_000);
+    }
+}
+
+#[test]
+fn connections_that_prove_themselves_late_can_be_forgotten() {
+    let settings = Settings { connections: 3, ..Settings::default() };
+    let mut reassembler = Reassembler::new(settings);
+    let mut log = Log::default();
+    let whole = keepalive();
+    for number in 0..40u32 {
+        // In mid-stream, so that the message comes out only when time has passed.
+        let mut middle = from_peer(u64::from(number) * 90, 1000, ACK, &whole);
+        middle.source = SocketAddr::new([11, 0, 0, (number % 5) as u8].into(), number as u16);
+        reassembler.segment(&middle, &mut log);
+        reassembler.advance(middle.time + Span::from_millis(u64::from(number % 3) * 150), &mut log);
+    }
+    reassembler.end(&mut log);
+    assert_eq!((log.messages.len(), log.opened, log.ended), (40, 40, 40));
+}
+
+#[test]
+fn bytes_behind_a_fin_are_of_another_connection() {
+    let (one, other) = (keepalive(), update(&[3], [3, 3, 3]));
+    let begin = [
+        from_peer(0, 0, SYN, &[]),
+        from_peer(1, 1, ACK | FIN, &one),
+        // Late, but of the old stream.
+        from_peer(900, 1, ACK, &one),
+    ];
+    for sequence in [40, 0x5000_0000, 0xb000_0000] {
+        // Its SYN was lost.
+        let middle = from_peer(1500, sequence, ACK, &other);
+        let (log, _) = run(&[&begin[..], &[middle]].concat());
+        assert_eq!(payloads(&log), [one.clone(), other.clone()], "{sequence}");
+        assert_eq!(log.opened, 2);
     }
 }
 
