@@ -34,6 +34,7 @@ use ledger::Ledger;
 use store::Store;
 
 pub use compress::Compression;
+pub(crate) use finish::{FULL, OPEN, PACKED, PARTIAL};
 pub use layout::{Kind, Layout, rfc3339};
 pub(crate) use ledger::micros;
 pub use ledger::{Entry, GAPS, Loss, MANIFEST, read as read_ledger};

@@ -90,6 +90,9 @@ pub enum Error {
         /// The kernel's answer.
         cause: io::Error,
     },
+    /// A question to an archive that is none.
+    #[error("{0}")]
+    Question(String),
     /// The kernel refused something else.
     #[error(transparent)]
     Kernel(#[from] sys::Error),

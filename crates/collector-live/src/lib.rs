@@ -4,6 +4,7 @@
 
 pub mod archive;
 pub mod board;
+pub mod check;
 pub mod convert;
 mod error;
 pub mod feed;
@@ -11,6 +12,7 @@ pub mod input;
 pub mod job;
 pub mod live;
 pub mod pipeline;
+pub mod query;
 pub mod writer;
 
 pub use archive::Archive;

@@ -50,10 +50,10 @@ pub(super) struct Shared {
 }
 
 /// Endings of hidden names: updates, routes, routes that are not complete, half-compressed.
-pub(super) const OPEN: &str = "open";
-pub(super) const FULL: &str = "full";
-pub(super) const PARTIAL: &str = "partial";
-pub(super) const PACKED: &str = "packed";
+pub(crate) const OPEN: &str = "open";
+pub(crate) const FULL: &str = "full";
+pub(crate) const PARTIAL: &str = "partial";
+pub(crate) const PACKED: &str = "packed";
 
 /// The hidden name of a file without compression. Updates may be appended to it; routes never are.
 pub(super) fn plain_path(folder: &Path, name: &str, kind: Kind) -> PathBuf {

@@ -1,0 +1,404 @@
+//! Routes at an instant: the latest table before it, and what was said since.
+
+mod show;
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use base::Time;
+use bgp::Prefix;
+use bgp::attribute::{Attribute, Attributes, flags};
+use collector::input::mrt;
+use collector::rib::{Change, Destination, PathPattern, Query, Rib, Route, Scope, Tag, path_text};
+use collector::{MirrorId, PeeringId};
+
+use super::Archives;
+use super::census::each;
+use super::files::{Found, Shelf};
+use super::interest::Interest;
+use super::moment::moment_text;
+use crate::archive::{Kind, Loss};
+use crate::{Error, Result};
+
+/// A question.
+#[derive(Clone, Debug)]
+pub struct Question {
+    prefix: Prefix,
+    is_address: bool,
+    /// Prefixes within it too.
+    pub more: bool,
+    /// Prefixes that cover it too.
+    pub less: bool,
+    /// The instant; the end of the archive if there is none.
+    pub at: Option<Time>,
+    /// What changed until then, instead of what was.
+    pub diff: Option<Time>,
+    /// Routes of this neighbour only.
+    pub peer: Option<IpAddr>,
+    path: Option<PathPattern>,
+    community: Option<Tag>,
+}
+
+impl Question {
+    /// Of a prefix, or of an address for its longest match.
+    ///
+    /// # Errors
+    /// If it is neither.
+    pub fn new(text: &str) -> Result<Self> {
+        let wrong = || {
+            Error::Question(format!(
+                "`{text}` is neither a prefix like 192.0.2.0/24 nor an address"
+            ))
+        };
+        let (address, length) = match text.split_once('/') {
+            Some((address, length)) => (address, Some(length.parse::<u8>().map_err(|_| wrong())?)),
+            None => (text, None),
+        };
+        let prefix = match address.parse::<IpAddr>().map_err(|_| wrong())? {
+            IpAddr::V4(address) => Prefix::V4(address.to_bits(), length.unwrap_or(32)),
+            IpAddr::V6(address) => Prefix::V6(address.to_bits(), length.unwrap_or(128)),
+        };
+        let longest = if matches!(prefix, Prefix::V4(..)) { 32 } else { 128 };
+        if prefix.length() > longest {
+            return Err(wrong());
+        }
+        if prefix.masked() != prefix {
+            let right = prefix.masked();
+            let text = format!("`{text}` has bits behind its length; is it {right} that you mean?");
+            return Err(Error::Question(text));
+        }
+        Ok(Self {
+            prefix,
+            is_address: length.is_none(),
+            more: false,
+            less: false,
+            at: None,
+            diff: None,
+            peer: None,
+            path: None,
+            community: None,
+        })
+    }
+
+    /// Only routes whose AS path matches.
+    ///
+    /// # Errors
+    /// If that is no regular expression.
+    pub fn path(&mut self, pattern: &str) -> Result<()> {
+        let wrong = |e: &dyn std::fmt::Display| Error::Question(format!("the path's pattern: {e}"));
+        self.path = Some(PathPattern::new(pattern).map_err(|e| wrong(&e))?);
+        Ok(())
+    }
+
+    /// Only routes with a community: `64500:1`, or a large one, `64500:1:2`.
+    ///
+    /// # Errors
+    /// If that is none.
+    pub fn community(&mut self, text: &str) -> Result<()> {
+        let wrong = || {
+            Error::Question(format!(
+                "`{text}` is no community: write 64500:1, or 64500:1:2 for a large one"
+            ))
+        };
+        let parts: Option<Vec<u32>> = text.split(':').map(|part| part.parse().ok()).collect();
+        self.community = Some(match parts.as_deref() {
+            Some(&[high, low]) if high <= 0xffff && low <= 0xffff => {
+                Tag::Plain(bgp::attribute::Community(high << 16 | low))
+            }
+            Some(&[global, one, two]) => {
+                Tag::Large(bgp::attribute::LargeCommunity { global, local: [one, two] })
+            }
+            _ => return Err(wrong()),
+        });
+        Ok(())
+    }
+
+    #[cfg(test)]
+    pub(super) const fn prefix(&self) -> Prefix {
+        self.prefix
+    }
+
+    fn scopes(&self) -> Vec<Scope> {
+        let prefix = self.prefix;
+        let mut scopes =
+            vec![if self.is_address { Scope::Longest(prefix) } else { Scope::Exact(prefix) }];
+        scopes.extend(self.more.then_some(Scope::MoreSpecific(prefix)));
+        scopes.extend(self.less.then_some(Scope::LessSpecific(prefix)));
+        scopes
+    }
+
+    /// The routes that are asked for, each once.
+    fn ask(&self, rib: &Rib, filtered: bool) -> Vec<Route> {
+        let mut routes: Vec<Route> = Vec::new();
+        for (at, scope) in self.scopes().into_iter().enumerate() {
+            let before = routes.len();
+            let query = Query {
+                scope,
+                path: self.path.clone().filter(|_| filtered),
+                community: self.community.filter(|_| filtered),
+                ..Query::default()
+            };
+            for route in rib.query(&query) {
+                let same = |known: &Route| {
+                    (known.peering.id, known.family, &known.destination, known.path_id)
+                        == (route.peering.id, route.family, &route.destination, route.path_id)
+                };
+                if self.is_of(&route) && (at == 0 || !routes[..before].iter().any(same)) {
+                    routes.push(route);
+                }
+            }
+        }
+        routes.sort_by(|one, other| {
+            let key = |route: &Route| (route.family, route.destination.clone());
+            key(one).cmp(&key(other))
+        });
+        routes
+    }
+
+    fn is_of(&self, route: &Route) -> bool {
+        self.peer.is_none_or(|peer| peer == route.peering.peer)
+    }
+
+    /// Whether a route has the path and the community that are asked for.
+    fn fits(&self, route: &Route) -> bool {
+        let path = self.path.as_ref();
+        self.is_of(route)
+            && path.is_none_or(|pattern| pattern.matches(&path_text(route.path())))
+            && self.community.is_none_or(|tag| match tag {
+                Tag::Plain(wanted) => route.communities().any(|one| one == wanted),
+                Tag::Large(wanted) => route.attributes().any(|attribute| {
+                    matches!(attribute, Attribute::LargeCommunities(all)
+                        if all.iter().any(|one| one == wanted))
+                }),
+            })
+    }
+}
+
+/// What was found in one archive.
+#[derive(Debug)]
+struct Origin {
+    /// Its folder.
+    folder: String,
+    /// The table that it began with.
+    table: Option<Time>,
+    /// The last record that was heeded.
+    last: Option<Time>,
+    /// What limits the answer.
+    notes: Vec<String>,
+}
+
+/// The answer.
+#[derive(Debug)]
+pub struct Routes {
+    at: Option<Time>,
+    diff: Option<Time>,
+    sources: Vec<Origin>,
+    routes: Vec<Route>,
+    changes: Vec<Change>,
+}
+
+impl Routes {
+    /// The routes that were found.
+    pub fn found(&self) -> &[Route] {
+        &self.routes
+    }
+}
+
+/// Answers `question` from archives.
+///
+/// # Errors
+/// If a file cannot be read.
+pub fn routes(archives: &Archives, question: &Question) -> Result<Routes> {
+    let mut answer = Routes {
+        at: question.at,
+        diff: question.diff,
+        sources: Vec::new(),
+        routes: Vec::new(),
+        changes: Vec::new(),
+    };
+    let before = rebuild(archives, question, question.at, &mut answer.sources)?;
+    let Some(until) = question.diff else {
+        answer.routes = question.ask(&before, true);
+        return Ok(answer);
+    };
+    let mut sources = Vec::new();
+    let after = rebuild(archives, question, Some(until), &mut sources)?;
+    for source in sources {
+        let notes = source.notes.into_iter();
+        let known = answer.sources.iter_mut().find(|known| known.folder == source.folder);
+        if let Some(known) = known {
+            known.last = source.last;
+            let new: Vec<String> = notes.filter(|note| !known.notes.contains(note)).collect();
+            known.notes.extend(new);
+        }
+    }
+    // What is the longest match may itself be another: whatever either instant answers with counts.
+    let both = [&before, &after].map(|rib| question.ask(rib, false));
+    let asked: BTreeSet<Destination> =
+        both.into_iter().flatten().map(|route| route.destination).collect();
+    before.diff(&after, &mut |change| {
+        let is_asked = |route: &Route| asked.contains(&route.destination) && question.fits(route);
+        let wanted = match &change {
+            Change::Added(route) | Change::Removed(route) => is_asked(route),
+            Change::Changed(old, new) => {
+                (is_asked(old) || is_asked(new)) && sorted(old) != sorted(new)
+            }
+        };
+        if wanted {
+            answer.changes.push(change);
+        }
+    });
+    Ok(answer)
+}
+
+/// The attributes of a route by their codes: a table need not have them in the order in which they
+/// were announced.
+pub(super) fn sorted(route: &Route) -> Vec<(u8, u8, &[u8])> {
+    let all = Attributes::new(&route.attributes, 0).map_while(|raw| raw.ok());
+    let mut sorted: Vec<_> =
+        all.map(|raw| (raw.code, raw.flags & !flags::EXTENDED_LENGTH, raw.value)).collect();
+    sorted.sort_unstable();
+    sorted
+}
+
+/// The routes of all archives at an instant, as far as the question is about them.
+fn rebuild(
+    archives: &Archives,
+    question: &Question,
+    at: Option<Time>,
+    sources: &mut Vec<Origin>,
+) -> Result<Rib> {
+    let interest = Interest { scopes: question.scopes(), peer: question.peer };
+    let at = at.unwrap_or(Time::MAX);
+    let mut rib = Rib::new();
+    let mut first = 0;
+    for (number, shelf) in archives.shelves.iter().enumerate() {
+        let mut source = Source {
+            interest: &interest,
+            at,
+            reader: mrt::Input::new(MirrorId(number as u32), PeeringId(first)),
+            found: Origin {
+                folder: shelf.folder.display().to_string(),
+                table: None,
+                last: None,
+                notes: Vec::new(),
+            },
+        };
+        source.read(shelf, &mut rib)?;
+        first += source.reader.peerings().len() as u32;
+        sources.push(source.found);
+    }
+    if at != Time::MAX {
+        rib.advance(at);
+    }
+    Ok(rib)
+}
+
+/// An archive that routes are taken from.
+struct Source<'a> {
+    interest: &'a Interest,
+    at: Time,
+    reader: mrt::Input,
+    found: Origin,
+}
+
+impl Source<'_> {
+    fn read(&mut self, shelf: &Shelf, rib: &mut Rib) -> Result<()> {
+        let at = self.at;
+        let is_before = |file: &&Found| file.start.is_none_or(|start| start <= at);
+        let table = shelf.readable(Kind::Routes).rev().find(is_before);
+        if let Some(file) = table {
+            self.table(file, rib)?;
+        }
+        let files: Vec<&Found> = shelf.readable(Kind::Updates).collect();
+        let since = self.found.table;
+        for (number, file) in files.iter().enumerate() {
+            let next = files.get(number + 1).and_then(|next| next.start);
+            let is_old = since.zip(next).is_some_and(|(since, next)| next <= since);
+            if is_old || !is_before(file) {
+                continue;
+            }
+            self.updates(file, rib)?;
+        }
+        self.notes(shelf, &files)
+    }
+
+    fn table(&mut self, file: &Found, rib: &mut Rib) -> Result<()> {
+        let Self { interest, reader, found, at } = self;
+        let mut time = file.start;
+        each(file, &mut found.notes, &mut |record| {
+            let is_start = *time.get_or_insert(record.time) <= *at;
+            if is_start {
+                interest.routes(record, &mut |part| reader.record(part, rib));
+            }
+        })?;
+        found.table = time.filter(|time| *time <= *at);
+        Ok(())
+    }
+
+    fn updates(&mut self, file: &Found, rib: &mut Rib) -> Result<()> {
+        let Self { interest, reader, found, at } = self;
+        let since = found.table.unwrap_or(Time::ZERO);
+        let last = &mut found.last;
+        each(file, &mut found.notes, &mut |record| {
+            if record.time >= since && record.time <= *at {
+                *last = (*last).max(Some(record.time));
+                if interest.wants(record) {
+                    reader.record(record, rib);
+                }
+            }
+        })
+    }
+
+    /// What the answer cannot know.
+    fn notes(&mut self, shelf: &Shelf, files: &[&Found]) -> Result<()> {
+        let found = &mut self.found;
+        if found.table.is_none() {
+            let begin = files.first().and_then(|file| file.start);
+            let begin = begin.map_or_else(String::new, |time| format!(" ({})", moment_text(time)));
+            found.notes.push(format!(
+                "there is no table of routes before that time: routes that were announced before \
+                 the archive's first file{begin} are missing"
+            ));
+        }
+        let end = found.last.or(found.table);
+        if self.at != Time::MAX && end.is_none_or(|end| end < self.at) {
+            let at = moment_text(self.at);
+            found.notes.push(match end {
+                None => format!("the archive has nothing from before {at}"),
+                Some(end) => format!(
+                    "the last record before {at} is of {}: what came after it is not here",
+                    moment_text(end)
+                ),
+            });
+        }
+        let from = found.table.unwrap_or(Time::ZERO).as_nanos() / 1000;
+        let to = self.at.as_nanos() / 1000;
+        for loss in super::gaps::losses(shelf)? {
+            let (since, until) = super::gaps::times(&loss);
+            let overlaps = since.is_some_and(|since| since <= to)
+                && until.or(since).is_some_and(|until| until >= from);
+            let of_all = !matches!(loss, Loss::Stream { .. } | Loss::UnfinishedRoutes { .. });
+            if overlaps && (of_all || self.interest.loses(&loss)) {
+                found
+                    .notes
+                    .push(format!("routes may be out of date: {}", super::gaps::words(&loss)));
+            }
+        }
+        const MOST: usize = 20;
+        if found.notes.len() > MOST {
+            let rest = found.notes.len() - MOST;
+            found.notes.truncate(MOST);
+            found.notes.push(format!("and {rest} more; `show gaps` has them all"));
+        }
+        Ok(())
+    }
+}
+
+impl Interest {
+    /// Whether a loss takes away something that is asked for.
+    fn loses(&self, loss: &Loss) -> bool {
+        matches!(loss, Loss::Stream { peer, from, .. }
+            if from == "peer" && self.peer.is_none_or(|wanted| wanted == *peer))
+    }
+}

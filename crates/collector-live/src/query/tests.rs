@@ -1,0 +1,312 @@
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use base::{Span, Time};
+use bgp::mrt::Records;
+use collector::input::mrt;
+use collector::rib::{Query, Rib, Route, Scope};
+use collector::{MirrorId, PeeringId};
+
+use super::*;
+use crate::archive::{self, Compression, GAPS, Layout};
+use crate::input::Captures;
+use crate::job::{self, Settings};
+use crate::live::Source;
+
+fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/bgp").join(name)
+}
+
+fn collected(folder: &Path, layout: Layout) -> archive::Options {
+    let _ = fs::create_dir_all(folder);
+    archive::Options {
+        collector: "rc".to_owned(),
+        layout,
+        interval: Span::from_secs(2),
+        compression: Compression::Gzip(1),
+        ..archive::Options::default()
+    }
+}
+
+/// An archive of the capture with ADD-PATH, as a collector makes it.
+fn collect(folder: &Path) {
+    let options = collected(folder, Layout::Ris);
+    let archive = Some((folder.to_owned(), options));
+    let settings = Settings { archive, ..Settings::default() };
+    let capture = data("pcap/addpath-extmsg-as4-v6-md5.pcap");
+    let source = Source::Captures(Captures::open(&[capture], false, false).unwrap());
+    job::packets(settings, vec![source], &AtomicBool::new(false)).unwrap();
+}
+
+/// An archive of the router's own dump of the same sessions: files of two seconds, tables each
+/// four.
+fn dump(folder: &Path, layout: Layout) {
+    const TABLE: u64 = 4_000_000_000;
+    let bytes = fs::read(data("pcap/addpath-extmsg-as4-v6-md5.bird-truth.mrt")).unwrap();
+    let mut archive = archive::Archive::open(folder, collected(folder, layout)).unwrap();
+    let mut reader = mrt::Input::new(MirrorId(0), PeeringId(0));
+    let mut rib = Rib::new();
+    let mut next = u64::MAX;
+    for record in Records::new(&bytes).flatten() {
+        let now = record.time.as_nanos();
+        if now >= next {
+            let time = Time::from_nanos(now / TABLE * TABLE);
+            let mut records = Vec::new();
+            assert!(rib.begin_snapshot(time, 0, b"test"));
+            while !rib.write_snapshot(1 << 20, &mut records) {}
+            let mut snapshot = archive.snapshot(time).unwrap();
+            snapshot.append(&records).unwrap();
+            snapshot.finish().unwrap();
+        }
+        next = (now / TABLE + 1) * TABLE;
+        reader.record(&record, &mut rib);
+        archive.at(record.time).extend_from_slice(record.bytes);
+    }
+    archive.close().unwrap();
+}
+
+fn open(path: &Path) -> Archives {
+    Archives::open(&[path.to_owned()]).unwrap()
+}
+
+/// Prefix, path identifier, neighbour, attributes.
+type Told = (String, Option<u32>, String, String);
+
+/// What tells a route from another one.
+fn told(route: &Route) -> Told {
+    let (prefix, attributes) = (&route.destination, routes::sorted(route));
+    let peer = route.peering.peer.to_string();
+    (format!("{prefix:?}"), route.path_id, peer, format!("{attributes:?}"))
+}
+
+/// All routes of the capture at an instant, by the router's own dump of all sessions.
+fn truth(at: Time, scope: Scope) -> Vec<Told> {
+    let bytes = fs::read(data("pcap/addpath-extmsg-as4-v6-md5.bird-truth.mrt")).unwrap();
+    let mut reader = mrt::Input::new(MirrorId(0), PeeringId(0));
+    let mut rib = Rib::new();
+    for record in Records::new(&bytes).flatten().filter(|record| record.time <= at) {
+        reader.record(&record, &mut rib);
+    }
+    let mut routes: Vec<_> =
+        rib.query(&Query { scope, ..Query::default() }).iter().map(told).collect();
+    routes.sort();
+    routes
+}
+
+/// Times between the first record and the last.
+fn instants(archives: &Archives) -> Vec<Time> {
+    let starts = archives.shelves[0].files.iter().filter_map(|file| file.start);
+    starts.map(|start| start + Span::from_millis(1500)).collect()
+}
+
+#[test]
+fn routes_of_an_instant_are_those_that_the_router_had() {
+    let folder = tempfile::tempdir().unwrap();
+    dump(folder.path(), Layout::Ris);
+    let archives = open(folder.path());
+    assert_eq!(archives.shelves.len(), 1);
+    let tables = archives.shelves[0].readable(crate::archive::Kind::Routes).count();
+    assert!(tables >= 2, "{tables}");
+    let (mut some, mut with_table) = (0, 0);
+    for at in instants(&archives) {
+        for text in ["0.0.0.0/0", "::/0"] {
+            let mut question = Question::new(text).unwrap();
+            (question.at, question.more) = (Some(at), true);
+            let answer = routes(&archives, &question).unwrap();
+            let mut found: Vec<_> = answer.found().iter().map(told).collect();
+            found.sort();
+            let all = Scope::MoreSpecific(question.prefix());
+            assert_eq!(found.len(), truth(at, all).len(), "{text} at {at:?}");
+            for (found, truth) in found.iter().zip(truth(at, all)) {
+                assert_eq!(*found, truth, "{text} at {at:?}");
+            }
+            some += usize::from(!found.is_empty());
+            with_table += usize::from(answer.json()["archives"][0]["table"].is_number());
+        }
+    }
+    assert!(some >= 4 && with_table >= 4, "{some} {with_table}");
+}
+
+#[test]
+fn single_prefixes_are_found_in_all_ways() {
+    let folder = tempfile::tempdir().unwrap();
+    dump(folder.path(), Layout::RouteViews);
+    let archives = open(folder.path());
+    let at = instants(&archives);
+    // The instant with most routes.
+    let all = |at: &Time| truth(*at, Scope::All).len();
+    let at = *at.iter().max_by_key(|at| all(at)).unwrap();
+    let mut question = Question::new("0.0.0.0/0").unwrap();
+    (question.at, question.more) = (Some(at), true);
+    let every = routes(&archives, &question).unwrap();
+    let one = every.found()[0].clone();
+    let collector::rib::Destination::Prefix(prefix) = one.destination else { panic!() };
+    for (text, more, less) in [
+        (prefix.to_string(), false, false),
+        (prefix.address().to_string(), false, false),
+        (prefix.to_string(), true, true),
+        (prefix.address().to_string(), false, true),
+    ] {
+        let mut question = Question::new(&text).unwrap();
+        (question.at, question.more, question.less) = (Some(at), more, less);
+        question.peer = Some(one.peering.peer);
+        let path = collector::rib::path_text(one.path());
+        question.path(&format!("^{path}$")).unwrap();
+        let answer = routes(&archives, &question).unwrap();
+        assert!(answer.found().iter().any(|route| told(route) == told(&one)), "{text}");
+        assert!(answer.found().iter().all(|route| route.peering.peer == one.peering.peer));
+        question.path("_999999_").unwrap();
+        assert!(routes(&archives, &question).unwrap().is_empty());
+    }
+    let table = every.table();
+    assert!(table.contains(&prefix.to_string()) && table.contains("next hop"), "{table}");
+}
+
+#[test]
+fn what_changed_between_two_instants_is_what_both_say() {
+    let folder = tempfile::tempdir().unwrap();
+    dump(folder.path(), Layout::Ris);
+    let archives = open(folder.path());
+    let instants = instants(&archives);
+    let mut changes = 0;
+    for pair in instants.windows(2) {
+        let mut question = Question::new("0.0.0.0/0").unwrap();
+        question.more = true;
+        let mut at = |at| {
+            question.at = Some(at);
+            routes(&archives, &question).unwrap().found().iter().map(told).collect::<Vec<_>>()
+        };
+        let (before, after) = (at(pair[0]), at(pair[1]));
+        (question.at, question.diff) = (Some(pair[0]), Some(pair[1]));
+        let answer = routes(&archives, &question).unwrap();
+        let json = answer.json();
+        let count = |what: &str| {
+            let all = json["changes"].as_array().unwrap().iter();
+            all.filter(|change| change["change"] == what).count()
+        };
+        let key = |route: &Told| (route.0.clone(), route.1, route.2.clone());
+        let only = |one: &[Told], other: &[Told]| {
+            let others: std::collections::HashSet<_> = other.iter().map(key).collect();
+            one.iter().filter(|route| !others.contains(&key(route))).count()
+        };
+        assert_eq!(count("added"), only(&after, &before));
+        assert_eq!(count("removed"), only(&before, &after));
+        let both: std::collections::HashSet<_> = before.iter().collect();
+        let new = after.iter().filter(|route| !both.contains(route)).count();
+        assert_eq!(count("changed"), new - only(&after, &before));
+        changes += json["changes"].as_array().unwrap().len();
+    }
+    assert!(changes > 0);
+}
+
+#[test]
+fn archives_without_our_lists_are_answered_from() {
+    let archives = open(&data("mrt/ris.rrc06.updates.1427846400.gz"));
+    let all = peers(&archives, None).unwrap();
+    let json = all.json();
+    let peers = json["collectors"][0]["peers"].as_array().unwrap();
+    assert!(!peers.is_empty());
+    let announced: u64 = peers.iter().filter_map(|peer| peer["announced"].as_u64()).sum();
+    assert!(announced > 100, "{announced}");
+    assert!(peers[0]["inferred"].is_null());
+    assert!(all.table().contains("no account of integrity"));
+    let gaps = gaps(&archives, None).unwrap();
+    assert!(gaps.table().contains("nobody can say"), "{}", gaps.table());
+    let question = Question::new("0.0.0.0/0").unwrap();
+    let notes: Vec<String> = routes(&archives, &question).unwrap().notes().collect();
+    assert!(notes.iter().any(|note| note.contains("no table of routes")), "{notes:?}");
+}
+
+#[test]
+fn peers_are_counted_as_the_router_counts_them() {
+    let folder = tempfile::tempdir().unwrap();
+    collect(folder.path());
+    let archives = open(folder.path());
+    let json = peers(&archives, None).unwrap().json();
+    let peers_found = json["collectors"][0]["peers"].as_array().unwrap();
+    let sum = |name: &str| peers_found.iter().filter_map(|peer| peer[name].as_u64()).sum::<u64>();
+    let truth = open(&data("pcap/addpath-extmsg-as4-v6-md5.bird-truth.mrt"));
+    let other = peers(&truth, None).unwrap().json();
+    let other = other["collectors"][0]["peers"].as_array().unwrap().clone();
+    let truth = |name: &str| other.iter().filter_map(|peer| peer[name].as_u64()).sum::<u64>();
+    assert!(sum("announced") > 10_000);
+    assert_eq!(sum("announced"), truth("announced"));
+    assert_eq!(sum("withdrawn"), truth("withdrawn"));
+    assert_eq!(json["collectors"][0]["accounted"], true);
+    let peer = peers_found[0]["peer"].as_str().unwrap().parse().unwrap();
+    let one = peers(&archives, Some(peer)).unwrap();
+    assert_eq!(one.json()["collectors"][0]["peers"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn quiet_is_told_from_blind() {
+    let folder = tempfile::tempdir().unwrap();
+    collect(folder.path());
+    let rc = folder.path().join("rc");
+    let line = |hour: &str, verdict: &str, count: u64| {
+        format!(
+            "{{\"hour\":\"{hour}\",\"peer\":\"192.0.2.1\",\"peer_as\":64500,\
+             \"local\":\"192.0.2.2\",\"verdict\":\"{verdict}\",\"blind_seconds\":{count},\
+             \"gaps\":{{\"mirror\":{{\"count\":{count},\"missing\":100,\"skipped\":3}}}}}}\n"
+        )
+    };
+    let noon = "2026-11-21T12:00Z";
+    let lines = [
+        line("2026-11-21T11:00Z", "quiet", 0),
+        line(noon, "whole", 0),
+        line(noon, "blind", 7),
+        line("2026-11-21T13:00Z", "whole", 0),
+    ];
+    fs::write(rc.join("INTEGRITY"), lines.concat() + "half a li").unwrap();
+    let start = moment("2026-11-21T13:10:00Z").unwrap().as_nanos() / 1000;
+    let down = format!(
+        "{{\"loss\":\"down\",\"since_us\":{start},\"until_us\":{},\"stopped\":false}}\n",
+        start + 60_000_000
+    );
+    fs::write(rc.join(GAPS), down).unwrap();
+    let archives = open(folder.path());
+    let gaps = gaps(&archives, None).unwrap();
+    let json = gaps.json();
+    let collector = &json["collectors"][0];
+    let hours = collector["hours"].as_array().unwrap();
+    let verdicts: Vec<&str> = hours.iter().map(|hour| hour["verdict"].as_str().unwrap()).collect();
+    assert_eq!(verdicts, ["quiet", "holes", "holes"]);
+    assert_eq!(hours[1]["gaps"]["mirror"]["count"], 7);
+    assert_eq!(hours[1]["gaps"]["mirror"]["missing"], 200);
+    assert_eq!(hours[2]["collector_down_seconds"], 60);
+    assert_eq!(collector["bad_lines"], 1);
+    let table = gaps.table();
+    assert!(!table.contains("2026-11-21T11:00Z") && table.contains(noon), "{table}");
+    assert!(table.contains("the collector died") && table.contains("1 quiet"), "{table}");
+}
+
+#[test]
+fn files_that_should_be_there_are_missed() {
+    let folder = tempfile::tempdir().unwrap();
+    for minute in [0, 5, 10, 25, 30] {
+        fs::write(folder.path().join(format!("updates.20261121.12{minute:02}")), "").unwrap();
+    }
+    let gaps = gaps(&open(folder.path()), None).unwrap();
+    let absent = gaps.json()["collectors"][0]["absent"].clone();
+    let at = |text: &str| moment(text).unwrap().as_nanos() as f64 / 1e9;
+    let (since, until) = (at("2026-11-21 12:15"), at("2026-11-21 12:25"));
+    assert_eq!(absent, serde_json::json!([{ "since": since, "until": until }]));
+}
+
+#[test]
+fn what_is_no_question_is_refused() {
+    for wrong in ["", "x", "10.0.0.0/33", "10.0.0.0/x", "10.0.0.1/8", "2001:db8::/129", "/8"] {
+        let error = Question::new(wrong).unwrap_err();
+        assert!(error.to_string().contains(wrong), "{error}");
+    }
+    let mut question = Question::new("2001:db8::1").unwrap();
+    assert!(question.path("(").is_err());
+    for wrong in ["", "1", "65536:1", "1:2:3:4", "a:b"] {
+        assert!(question.community(wrong).is_err(), "{wrong}");
+    }
+    assert!(question.community("64500:1").is_ok() && question.community("64500:1:2").is_ok());
+    let folder = tempfile::tempdir().unwrap();
+    assert!(Archives::open(&[folder.path().to_owned()]).is_err());
+    assert!(Archives::open(&[folder.path().join("nothing")]).is_err());
+}
