@@ -295,12 +295,15 @@ impl Reassembler {
         let mut to = Listener { receiver, id, from, messages: 0, skipped: 0 };
         let held = held(flow);
         flow.halves[from.index()].synchronise(time, initial, &mut to);
-        flow.proven |= to.messages > 0;
         self.memory = self.memory + self::held(flow) - held;
         self.statistics.messages += to.messages;
+        if to.messages > 0 {
+            self.table.prove(number);
+        }
     }
 
-    /// Whether a segment shows that another connection has these addresses now.
+    /// Whether a segment shows that another connection has these addresses now: its SYN and what
+    /// fits that, or bytes from an end that had closed.
     fn is_replaced(&mut self, number: u32, from: End, segment: &Segment<'_>) -> bool {
         /// How far behind its SYN the first segment of a new connection may lie.
         const FIRST: u32 = 1 << 20;
@@ -311,8 +314,9 @@ impl Reassembler {
             if flow.dead || (half.is_closed() && !repeated) {
                 return !repeated;
             }
-        } else if flow.dead {
-            return half.is_news(segment) && segment.time > flow.last + self.settings.settle;
+        } else if half.is_closed() {
+            let late = segment.time > flow.last + self.settings.settle;
+            return late && half.is_news(segment, &self.settings);
         }
         let Some(candidate) = flow.candidate else { return false };
         let begins = candidate.initial.wrapping_add(1);
@@ -397,10 +401,12 @@ impl Reassembler {
             if close.is_some() {
                 half.close(now, &mut self.statistics, &mut to);
             }
-            flow.proven |= to.messages > 0;
             self.memory = self.memory + self::held(flow) - held;
             self.statistics.messages += to.messages;
             self.statistics.skipped_bytes += to.skipped;
+            if to.messages > 0 {
+                self.table.prove(number);
+            }
             if let Some(close) = close {
                 receiver.closed(now, id, from, close);
             }

@@ -157,9 +157,9 @@ impl<S: Sink> Sessions<S> {
         if conn.spoke[from.index()] {
             return;
         }
-        let middle = conn.connection.opener.is_none()
-            && kind != MessageType::OPEN
-            && !conn.open.contains(&true);
+        // Whoever refuses a connection does it with a NOTIFICATION, before any OPEN.
+        let refuses = kind == MessageType::NOTIFICATION && conn.connection.opener.is_some();
+        let middle = kind != MessageType::OPEN && !refuses;
         let early = conn.early[from.index()].take().or_else(|| {
             let (since, missing, skipped) = (conn.opened.min(time), 0, 0);
             let (acknowledged, resynchronised) = (false, true);
