@@ -44,7 +44,22 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("collector-live", &["base", "bgp", "collector", "sys"]),
     ("serve", &["base", "bgp", "collector", "collector-live"]),
     ("report", &["base", "topology", "lab", "record"]),
-    ("reproduce", &["base", "fabric", "lab", "ratecontrol", "record", "report", "sharing", "sys"]),
+    (
+        "reproduce",
+        &[
+            "base",
+            "bgp",
+            "collector",
+            "collector-live",
+            "fabric",
+            "lab",
+            "ratecontrol",
+            "record",
+            "report",
+            "sharing",
+            "sys",
+        ],
+    ),
     (
         "cli",
         &[

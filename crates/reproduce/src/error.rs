@@ -49,6 +49,9 @@ pub enum Error {
     /// A protocol of explicit rate control refuses what it is given.
     #[error(transparent)]
     RateControl(#[from] ratecontrol::Error),
+    /// The collector failed.
+    #[error(transparent)]
+    Collector(#[from] collector_live::Error),
     /// A call of the system failed.
     #[error(transparent)]
     System(#[from] sys::Error),

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod child;
+mod collector;
 mod error;
 mod evidence;
 mod page;

@@ -1,6 +1,6 @@
 //! Papers and their figures.
 
-use crate::{Clock, Evidence, Result, Stage, slbn, splaynet};
+use crate::{Clock, Evidence, Result, Stage, collector, slbn, splaynet};
 
 /// A published evaluation.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ pub struct File {
     /// Its path below the folder `labs`, such as `splaynet/star.toml`.
     pub path: &'static str,
     /// What is in it.
-    pub text: &'static str,
+    pub bytes: &'static [u8],
 }
 
 /// A [`File`] from `labs/`, given its path there: `lab_file!("splaynet/worked-example.toml")`.
@@ -51,7 +51,7 @@ macro_rules! lab_file {
     ($path:literal) => {
         $crate::File {
             path: $path,
-            text: include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../labs/", $path)),
+            bytes: include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../labs/", $path)),
         }
     };
 }
@@ -59,7 +59,7 @@ pub(crate) use lab_file;
 
 /// All papers.
 pub fn papers() -> &'static [Paper] {
-    const PAPERS: &[Paper] = &[splaynet::PAPER, slbn::PAPER];
+    const PAPERS: &[Paper] = &[splaynet::PAPER, slbn::PAPER, collector::PAPER];
     PAPERS
 }
 

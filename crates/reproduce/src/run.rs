@@ -80,6 +80,14 @@ impl Run {
         self.rate(&table, "received_bytes", &is, step_s)
     }
 
+    /// Payload that a flow's sender sent, as [`Self::flow_rate`] has it.
+    pub fn flow_sent_rate(&self, flow: &str, step_s: f64) -> Result<Vec<(f64, f64)>> {
+        self.flow(flow)?;
+        let table = self.table("flows")?;
+        let is = rows_of(&table, "flow", flow);
+        self.rate(&table, "sent_bytes", &is, step_s)
+    }
+
     /// The rates of all flows by their names, as [`Self::flow_rate`] has them.
     pub fn flow_rates(&self, step_s: f64) -> Result<BTreeMap<String, Vec<(f64, f64)>>> {
         let table = self.table("flows")?;

@@ -158,6 +158,23 @@ impl Stage<'_> {
         clocks.iter().flat_map(|clock| models.iter().map(|model| (*clock, *model))).collect()
     }
 
+    /// This program, for programs of labs that call it.
+    pub fn program(&self) -> &Path {
+        &self.options.program
+    }
+
+    /// A folder of the figure's own beside its runs, absolute and made if it is not there.
+    pub fn scratch(&self, name: &str) -> Result<PathBuf> {
+        let folder = runs_of(&self.options.out, self.figure).join(name);
+        fs::create_dir_all(&folder).map_err(|e| Error::io("create", &folder, e))?;
+        folder.canonicalize().map_err(|e| Error::io("find", &folder, e))
+    }
+
+    /// A file of the figure's, as it was written beside the results.
+    pub fn file(&self, path: &str) -> PathBuf {
+        self.options.out.join("labs").join(path)
+    }
+
     /// Whether smaller sizes are enough, to see that all works.
     pub fn short(&self) -> bool {
         self.options.short
@@ -458,7 +475,7 @@ fn write_files(out: &Path, figure: &Figure) -> Result<()> {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(|e| Error::io("create", folder, e))?;
         }
-        fs::write(&path, file.text).map_err(|e| Error::io("write", &path, e))?;
+        fs::write(&path, file.bytes).map_err(|e| Error::io("write", &path, e))?;
     }
     Ok(())
 }

@@ -1,8 +1,8 @@
-# Reads the capture $TABLE into an archive in $OUT/table, whose first session speakers replay.
+# Reads the capture $TABLE into an archive in $TABLES/table, whose first session speakers replay.
 set -eu
-mkdir -p "$OUT"
-[ ! -e "$OUT/table" ] || exit 0
-rm -rf "$OUT/reading"
-"${NETARIUM:-netarium}" collect --read "$TABLE" --out "$OUT/reading" --compress none \
+mkdir -p "$TABLES"
+[ ! -e "$TABLES/table" ] || exit 0
+rm -rf "$TABLES/reading"
+"${NETARIUM:-netarium}" collect --read "$TABLE" --out "$TABLES/reading" --compress none \
     --snapshot "0 s"
-mv "$OUT/reading" "$OUT/table"
+mv "$TABLES/reading" "$TABLES/table"
