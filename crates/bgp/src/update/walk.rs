@@ -69,6 +69,7 @@ pub fn walk_told<V: Visitor>(
         visitor,
         seen: 0,
         seen_high: [0; 3],
+        plain: false,
         reaches: false,
         action: Action::Accept,
     };
@@ -102,6 +103,8 @@ struct Walk<'v, V> {
     seen: u64,
     /// The other type codes.
     seen_high: [u64; 3],
+    /// Prefixes without `MP_REACH_NLRI`.
+    plain: bool,
     /// `MP_REACH_NLRI` with routes.
     reaches: bool,
     action: Action,
@@ -114,6 +117,7 @@ const fn bit(code: u8) -> u64 {
 impl<V: Visitor> Walk<'_, V> {
     #[inline]
     fn update(&mut self, update: &Update<'_>) {
+        self.plain = !update.announced.is_empty();
         if !update.withdrawn.is_empty() {
             self.plain::<false>(update.withdrawn, 2);
         }
@@ -134,7 +138,7 @@ impl<V: Visitor> Walk<'_, V> {
         if !update.announced.is_empty() {
             self.plain::<true>(update.announced, update.announced_at());
         }
-        let plain = !update.announced.is_empty();
+        let plain = self.plain;
         let mut needed = bit(code::ORIGIN) | bit(code::AS_PATH);
         if plain {
             needed |= bit(code::NEXT_HOP);
@@ -198,7 +202,8 @@ impl<V: Visitor> Walk<'_, V> {
                     self.first_as(raw, attribute);
                 }
             }
-            Attribute::NextHop(address) if !is_host(*address) => {
+            // It says nothing about what MP_REACH_NLRI announces (RFC 4760 §3).
+            Attribute::NextHop(address) if !is_host(*address) && self.plain => {
                 let wrong = "not the address of a host";
                 self.value(raw, Action::TreatAsWithdraw, subcode::NEXT_HOP, wrong);
             }
@@ -446,10 +451,14 @@ impl<V: Visitor> Walk<'_, V> {
         self.value(raw, Action::TreatAsWithdraw, subcode::AS_PATH, wrong);
     }
 
-    /// Attributes without which routes cannot be (RFC 7606 §3 d, RFC 4760 §3, RFC 4271 §5).
+    /// Attributes without which routes cannot be (RFC 7606 §3 d, RFC 4760 §3, RFC 4271 §5). Where
+    /// a path is signed there is no other (RFC 8205 §4.1).
     #[cold]
     #[inline(never)]
-    fn missing(&mut self, needed: u64, at: usize) {
+    fn missing(&mut self, mut needed: u64, at: usize) {
+        if self.seen & bit(code::BGPSEC_PATH) != 0 {
+            needed &= !bit(code::AS_PATH);
+        }
         for attribute in [code::ORIGIN, code::AS_PATH, code::NEXT_HOP, code::LOCAL_PREF] {
             if needed & !self.seen & bit(attribute) != 0 {
                 let field = name(attribute).unwrap_or("attribute");

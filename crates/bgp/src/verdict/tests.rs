@@ -40,6 +40,23 @@ fn good_updates_are_accepted() {
 }
 
 #[test]
+fn other_families_need_no_next_hop_and_signed_paths_no_other() {
+    let nowhere = [0x40, 3, 4, 0, 0, 0, 0];
+    let reach = [&[0x80, 14, 26, 0, 2, 1, 16][..], &[0x20; 16], &[0, 32, 0x20, 1, 0xd, 0xb8]];
+    let reach = reach.concat();
+    let verdict =
+        |attributes: &[&[u8]], announced| judge(&body(&[], attributes, announced), &two());
+    assert_eq!(verdict(&[ORIGIN, PATH, &nowhere, &reach], &[]).action, Action::Accept);
+    assert_eq!(verdict(&[ORIGIN, PATH, &nowhere], TEN).action, Action::TreatAsWithdraw);
+    let secure =
+        [&[0x80, 33, 36, 0, 8, 1, 0, 0, 0, 0, 1, 0, 28, 1][..], &[7; 20], &[0, 4], &[9; 1]];
+    let signed = verdict(&[ORIGIN, &secure.concat(), &reach], &[]);
+    let lacks = signed.problems.iter().any(|problem| problem.notification == (3, 3));
+    assert!(!lacks, "{signed:?}");
+    assert_eq!(verdict(&[ORIGIN, &reach], &[]).action, Action::TreatAsWithdraw);
+}
+
+#[test]
 fn each_attribute_has_its_action() {
     use Action::{AttributeDiscard, FamilyDisable, SessionReset, TreatAsWithdraw};
     let cases: &[(&str, &[u8], Action, u8)] = &[
