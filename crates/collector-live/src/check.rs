@@ -85,7 +85,7 @@ pub struct Report {
 pub fn check(paths: &[PathBuf]) -> Result<Report> {
     let mut report = Report::default();
     for shelf in shelves(paths)? {
-        Check::new(&shelf, &mut report)?.run()?;
+        Check::new(&shelf, &mut report)?.run();
     }
     Ok(report)
 }
@@ -151,7 +151,7 @@ impl<'a> Check<'a> {
         Ok(())
     }
 
-    fn run(mut self) -> Result<()> {
+    fn run(mut self) {
         let shelf = self.shelf;
         let mut present = HashSet::new();
         let updates: Vec<usize> = (0..shelf.files.len())
@@ -193,7 +193,6 @@ impl<'a> Check<'a> {
             let path = shelf.folder.join(name);
             self.find(&path, Wrong::Absent, "it is listed, and not there");
         }
-        Ok(())
     }
 
     fn file(&mut self, at: usize, next: Option<Time>) {

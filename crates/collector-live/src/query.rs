@@ -25,6 +25,7 @@ pub use gaps::{Gaps, gaps};
 pub use moment::{moment, moment_text};
 pub use peers::{Peers, peers};
 pub use routes::{Question, Routes, routes};
+pub(crate) use table::hex;
 
 /// Archives that were found: one for each collector.
 #[derive(Debug)]

@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 use super::Wrong;
 use crate::Result;
 use crate::input::{Input, Piece, records, words};
+use crate::query::hex;
 
 /// What a file holds.
 #[derive(Debug, Default)]
@@ -91,5 +92,5 @@ pub(super) fn digest(path: &Path) -> io::Result<(u64, String)> {
             }
         }
     }
-    Ok((bytes, hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()))
+    Ok((bytes, hex(&hash.finalize())))
 }

@@ -202,14 +202,13 @@ impl Tally {
             Ok(Body::TableDump(dump)) => {
                 let is =
                     |peer: &bgp::mrt::Peer| (peer.address, peer.asn) == (dump.peer, dump.peer_as);
-                match self.routes.iter_mut().find(|(peer, _)| is(peer)) {
-                    Some((_, count)) => *count += 1,
-                    None => {
-                        let (address, asn) = (dump.peer, dump.peer_as);
-                        let four_octet_as = dump.four_octet_as;
-                        let peer = bgp::mrt::Peer { address, asn, id: 0, four_octet_as };
-                        self.routes.push((peer, 1));
-                    }
+                if let Some((_, count)) = self.routes.iter_mut().find(|(peer, _)| is(peer)) {
+                    *count += 1;
+                } else {
+                    let (address, asn) = (dump.peer, dump.peer_as);
+                    let four_octet_as = dump.four_octet_as;
+                    let peer = bgp::mrt::Peer { address, asn, id: 0, four_octet_as };
+                    self.routes.push((peer, 1));
                 }
             }
             _ => {}

@@ -129,7 +129,7 @@ fn shelf<'a>(shelves: &'a mut Vec<Shelf>, folder: &Path) -> &'a mut Shelf {
     &mut shelves[at]
 }
 
-/// A folder without the parts that the layouts of RIS and RouteViews add to it.
+/// A folder without the parts that the layouts of RIS and `RouteViews` add to it.
 fn undated(folder: &Path) -> &Path {
     let is_month = |name: &str| {
         let name = name.as_bytes();
@@ -207,7 +207,7 @@ fn sniff(path: &Path, name: &str) -> Result<Option<Found>> {
             PARTIAL | PACKED => State::Partial,
             _ => return Ok(None),
         };
-        found.name = own.to_owned();
+        own.clone_into(&mut found.name);
         (found.kind, found.start) = dated(own).unwrap_or((Kind::Updates, None));
         if matches!(state, FULL | PARTIAL) {
             found.kind = Kind::Routes;
@@ -247,8 +247,8 @@ fn dated(name: &str) -> Option<(Kind, Option<Time>)> {
     })
 }
 
-/// `YYYYMMDD.HHMM` or with seconds, as RIS and RouteViews have it; seconds since 1970 as
-/// BGPStream's caches do. Further parts of an interval are numbered: `-2`.
+/// `YYYYMMDD.HHMM` or with seconds, as RIS and `RouteViews` have it; seconds since 1970 as
+/// `BGPStream`'s caches do. Further parts of an interval are numbered: `-2`.
 fn time(text: &str) -> Option<Time> {
     let text = text.split('-').next()?;
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());

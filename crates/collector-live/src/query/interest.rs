@@ -58,7 +58,7 @@ impl Interest {
                 }
                 message.message().is_some_and(|whole| {
                     whole.kind() != MessageType::UPDATE
-                        || self.wants_update(whole.body(), &message.form.negotiated())
+                        || self.wants_update(whole.body(), message.form.negotiated())
                 })
             }
             // A change of state may name no peer: the reader knows whose it is.
@@ -68,9 +68,9 @@ impl Interest {
         }
     }
 
-    fn wants_update(&self, body: &[u8], negotiated: &Negotiated) -> bool {
+    fn wants_update(&self, body: &[u8], negotiated: Negotiated) -> bool {
         let mut search = Search { interest: self, found: false };
-        walk(body, negotiated, &mut search);
+        walk(body, &negotiated, &mut search);
         search.found || Update::parse(body).is_ok_and(|update| update.end_of_rib().is_some())
     }
 

@@ -193,14 +193,14 @@ pub struct Routes {
     at: Option<Time>,
     diff: Option<Time>,
     sources: Vec<Origin>,
-    routes: Vec<Route>,
+    found: Vec<Route>,
     changes: Vec<Change>,
 }
 
 impl Routes {
     /// The routes that were found.
     pub fn found(&self) -> &[Route] {
-        &self.routes
+        &self.found
     }
 }
 
@@ -213,12 +213,12 @@ pub fn routes(archives: &Archives, question: &Question) -> Result<Routes> {
         at: question.at,
         diff: question.diff,
         sources: Vec::new(),
-        routes: Vec::new(),
+        found: Vec::new(),
         changes: Vec::new(),
     };
     let before = rebuild(archives, question, question.at, &mut answer.sources)?;
     let Some(until) = question.diff else {
-        answer.routes = question.ask(&before, true);
+        answer.found = question.ask(&before, true);
         return Ok(answer);
     };
     let mut sources = Vec::new();
@@ -254,7 +254,7 @@ pub fn routes(archives: &Archives, question: &Question) -> Result<Routes> {
 /// The attributes of a route by their codes: a table need not have them in the order in which they
 /// were announced.
 pub(super) fn sorted(route: &Route) -> Vec<(u8, u8, &[u8])> {
-    let all = Attributes::new(&route.attributes, 0).map_while(|raw| raw.ok());
+    let all = Attributes::new(&route.attributes, 0).map_while(std::result::Result::ok);
     let mut sorted: Vec<_> =
         all.map(|raw| (raw.code, raw.flags & !flags::EXTENDED_LENGTH, raw.value)).collect();
     sorted.sort_unstable();
@@ -293,6 +293,9 @@ fn rebuild(
     }
     Ok(rib)
 }
+
+/// Notes of an archive that are told.
+const MOST: usize = 20;
 
 /// An archive that routes are taken from.
 struct Source<'a> {
@@ -385,7 +388,6 @@ impl Source<'_> {
                     .push(format!("routes may be out of date: {}", super::gaps::words(&loss)));
             }
         }
-        const MOST: usize = 20;
         if found.notes.len() > MOST {
             let rest = found.notes.len() - MOST;
             found.notes.truncate(MOST);

@@ -1,5 +1,7 @@
 //! Columns for people.
 
+use std::fmt::Write;
+
 /// Lines with columns that are as wide as what is in them; numbers stand to the right.
 pub(super) fn columns(head: &[&str], rows: &[Vec<String>]) -> String {
     let mut widths: Vec<usize> = head.iter().map(|name| name.len()).collect();
@@ -27,6 +29,14 @@ pub(super) fn columns(head: &[&str], rows: &[Vec<String>]) -> String {
         text.push('\n');
     }
     text
+}
+
+/// Octets as digits.
+pub(crate) fn hex(octets: &[u8]) -> String {
+    octets.iter().fold(String::new(), |mut text, octet| {
+        let _ = write!(text, "{octet:02x}");
+        text
+    })
 }
 
 #[cfg(test)]

@@ -104,18 +104,17 @@ impl Collector {
         if !rows.is_empty() {
             text.push_str(&columns(&HEAD, &rows));
         }
-        match &self.account {
-            None => text.push_str(
+        if self.account.is_some() {
+            let all: u64 = self.verdicts().values().sum();
+            let parts = self.verdicts().into_iter();
+            let parts: Vec<String> =
+                parts.map(|(verdict, count)| format!("{count} {verdict}")).collect();
+            let _ = writeln!(text, "{all} hours of peers: {}", parts.join(", "));
+        } else {
+            text.push_str(
                 "no account of integrity lies beside these files: whether a peer was quiet or the \
                  collector blind, nobody can say\n",
-            ),
-            Some(_) => {
-                let all: u64 = self.verdicts().values().sum();
-                let parts = self.verdicts().into_iter();
-                let parts: Vec<String> =
-                    parts.map(|(verdict, count)| format!("{count} {verdict}")).collect();
-                let _ = writeln!(text, "{all} hours of peers: {}", parts.join(", "));
-            }
+            );
         }
         for loss in &self.losses {
             let _ = writeln!(text, "{}", words(loss));

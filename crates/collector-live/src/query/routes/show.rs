@@ -9,13 +9,13 @@ use collector::rib::{Change, Destination, Route, path_text};
 use serde_json::{Value, json};
 
 use super::super::moment::{moment_text, unix};
-use super::super::table::columns;
+use super::super::table::{columns, hex};
 use super::Routes;
 
 fn destination(route: &Route) -> String {
     match &route.destination {
         Destination::Prefix(prefix) => prefix.to_string(),
-        Destination::Other(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+        Destination::Other(bytes) => hex(bytes),
     }
 }
 
@@ -25,9 +25,10 @@ fn next_hop(route: &Route) -> Option<String> {
         NextHop::V4(address) | NextHop::VpnV4(_, address) => address.to_string(),
         NextHop::V4Pair(one, other) => format!("{one},{other}"),
         NextHop::V6(address) | NextHop::VpnV6(_, address) => address.to_string(),
-        NextHop::V6Pair(global, local) => format!("{global},{local}"),
-        NextHop::VpnV6Pair([(_, global), (_, local)]) => format!("{global},{local}"),
-        NextHop::Unknown(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+        NextHop::V6Pair(global, local) | NextHop::VpnV6Pair([(_, global), (_, local)]) => {
+            format!("{global},{local}")
+        }
+        NextHop::Unknown(bytes) => hex(bytes),
     })
 }
 
@@ -60,7 +61,7 @@ fn route(route: &Route) -> Value {
                     Origin::Igp => "IGP",
                     Origin::Egp => "EGP",
                     Origin::Incomplete => "INCOMPLETE",
-                })
+                });
             }
             Attribute::MultiExitDisc(metric) => object["med"] = json!(metric),
             Attribute::LocalPref(preference) => object["local_pref"] = json!(preference),
@@ -102,7 +103,7 @@ fn row(mark: &str, route: &Route) -> Vec<String> {
 impl Routes {
     /// Whether there is no route, or no change.
     pub fn is_empty(&self) -> bool {
-        self.routes.is_empty() && self.changes.is_empty()
+        self.found.is_empty() && self.changes.is_empty()
     }
 
     /// What limits the answer, by archive.
@@ -138,7 +139,7 @@ impl Routes {
             object["until"] = json!(unix(until));
             object["changes"] = changes.collect();
         } else {
-            object["routes"] = self.routes.iter().map(route).collect();
+            object["routes"] = self.found.iter().map(route).collect();
         }
         object
     }
@@ -148,7 +149,7 @@ impl Routes {
         let head =
             ["", "prefix", "id", "peer", "AS", "since", "next hop", "AS path", "communities"];
         let mut rows = Vec::new();
-        for route in &self.routes {
+        for route in &self.found {
             rows.push(row(if route.stale { "stale" } else { "" }, route));
         }
         for change in &self.changes {
@@ -174,7 +175,7 @@ impl Routes {
             head.iter().zip(&kept).filter(|(_, kept)| **kept).map(|(name, _)| *name).collect();
         rows.iter_mut().for_each(cut);
         let mut text = columns(&head, &rows);
-        let count = self.routes.len() + self.changes.len();
+        let count = self.found.len() + self.changes.len();
         let noun = if self.diff.is_some() { "change" } else { "route" };
         let _ = writeln!(text, "{count} {noun}{}", if count == 1 { "" } else { "s" });
         text
