@@ -137,9 +137,9 @@ pub(crate) enum ShowWhat {
 
 #[derive(Debug, Args)]
 pub(crate) struct Archive {
-    /// Folder of the archive, or one of its files
-    #[arg(value_name = "ARCHIVE")]
-    pub(crate) archive: PathBuf,
+    /// Folders of archives, or files of them
+    #[arg(value_name = "ARCHIVE", required = true)]
+    pub(crate) archives: Vec<PathBuf>,
     /// Only this peer
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) peer: Option<IpAddr>,
