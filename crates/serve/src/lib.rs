@@ -24,6 +24,7 @@ mod websocket;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::routing::get;
@@ -93,22 +94,44 @@ impl Server {
             let end = async move {
                 let _ = stopped.changed().await;
             };
+            let mut stop = shared.stop.clone();
             let serve = axum::serve(listener, router(shared)).with_graceful_shutdown(end);
-            // An error of the listener itself ends the server, and the collector goes on.
-            let _ = runtime.block_on(async { serve.await });
+            runtime.block_on(async {
+                tokio::select! {
+                    // An error of the listener itself ends the server, and the collector goes on.
+                    _ = serve => {}
+                    // A client that takes nothing does not see its connection end.
+                    () = async {
+                        let _ = stop.changed().await;
+                        tokio::time::sleep(GRACE / 2).await;
+                    } => {}
+                }
+            });
         })?;
         Ok(Self { address, stop, threads: vec![render, http] })
     }
 }
 
 impl Drop for Server {
-    /// Ends connections. The collector's end of the feed must be gone by then: its reader ends
-    /// with it.
+    /// Ends connections. The reader of the feed ends with the collector's end of it.
     fn drop(&mut self) {
         let _ = self.stop.send(true);
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
+        join(&mut self.threads);
+    }
+}
+
+/// How long those who are connected may take to see the end.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Waits for threads to end. One that cannot, since somebody takes nothing of what it sends or
+/// the feed that it reads goes on, keeps nobody: it ends with that or with the process.
+fn join(threads: &mut Vec<JoinHandle<()>>) {
+    let until = Instant::now() + GRACE;
+    while threads.iter().any(|thread| !thread.is_finished()) && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    for thread in threads.drain(..).filter(JoinHandle::is_finished) {
+        let _ = thread.join();
     }
 }
 

@@ -46,7 +46,6 @@ impl Inner {
 
 /// Connections to stations, until dropped.
 pub struct Stations {
-    inner: Arc<Inner>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -75,18 +74,15 @@ impl Stations {
             let thread = named(format!("bmp {address}"));
             threads.push(thread.spawn(move || keep_connected(&inner, &address, &board))?);
         }
-        Ok(Self { inner, threads })
+        Ok(Self { threads })
     }
 }
 
 impl Drop for Stations {
-    /// Ends when all stations have what there is, or are stuck. The collector's end of the feed
-    /// must be gone by then.
+    /// Ends when all stations have what there is; those that do not take it in time, or that
+    /// are not there, are left.
     fn drop(&mut self) {
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
-        self.inner.news.notify_all();
+        crate::join(&mut self.threads);
     }
 }
 

@@ -156,6 +156,46 @@ fn a_server_ends_although_clients_stay() {
     stream.read_to_end(&mut rest).unwrap();
 }
 
+/// Fails if `drop` waits for what never comes.
+fn ends(drop: impl FnOnce() + Send + 'static) {
+    let (done, over) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        drop();
+        let _ = done.send(());
+    });
+    over.recv_timeout(Duration::from_secs(60)).unwrap();
+}
+
+#[test]
+fn a_server_ends_although_a_client_reads_nothing_and_the_feed_goes_on() {
+    let (server, mut feed) = start(&Board::default());
+    let mut stream = TcpStream::connect(server.address).unwrap();
+    write!(stream, "GET /v1/stream/ HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    stream.read_exact(&mut [0; 1]).unwrap();
+    // More than sockets hold.
+    for at in 0..100_000 {
+        announce(&mut feed, at);
+    }
+    ends(move || drop(server));
+    drop((feed, stream));
+}
+
+#[test]
+fn stations_that_read_nothing_are_left() {
+    let station = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = station.local_addr().unwrap().to_string();
+    let (mut feed, watch) = feed();
+    let stations = Stations::start(&[address], "rrc99", watch, &Board::default()).unwrap();
+    let (mut stream, _) = station.accept().unwrap();
+    stream.read_exact(&mut [0; 6]).unwrap();
+    for at in 0..100_000 {
+        announce(&mut feed, at);
+    }
+    drop(feed);
+    ends(move || drop(stations));
+    drop(stream);
+}
+
 #[test]
 fn a_station_is_told_from_the_start_to_the_end() {
     let station = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
