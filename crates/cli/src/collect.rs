@@ -65,12 +65,15 @@ fn run(args: &CollectRun, terminal: &Terminal) -> Verdict {
     let over = Arc::new(AtomicBool::new(false));
     let watch = watch(args, &stop, &over, move || line.show_collected(&board.status()))?;
     let live = args.read.is_empty();
-    let summary =
-        if live { from_network(args, settings, &stop) } else { from_files(args, settings, &stop) };
+    let summary = if live {
+        from_network(args, settings, &stop).map_err(|e| failure(&e))
+    } else {
+        from_files(args, settings, &stop)
+    };
     over.store(true, Ordering::SeqCst);
     let _ = watch.join();
     drop((server, stations));
-    let summary = summary.map_err(|e| failure(&e))?;
+    let summary = summary?;
     report(&summary, args, terminal)?;
     let interrupted = stop.load(Ordering::SeqCst) && !live && args.duration.is_none();
     Ok(if interrupted { Exit::Interrupted } else { Exit::Ok })
@@ -199,20 +202,40 @@ fn from_files(
     args: &CollectRun,
     settings: Settings,
     stop: &AtomicBool,
-) -> collector_live::Result<Summary> {
+) -> Result<Summary, Failure> {
     let mut inputs = Vec::new();
+    let mut records = 0;
     for path in &args.read {
-        let mut input = Input::open(path, args.follow)?;
-        match input.format()? {
-            Format::Mrt | Format::Bmp => inputs.push(input),
-            _ => {}
+        let mut input = Input::open(path, args.follow).map_err(|e| failure(&e))?;
+        match input.format().map_err(|e| failure(&e))? {
+            Format::Mrt | Format::Bmp => records += 1,
+            Format::Capture | Format::Empty => {}
+            Format::Json | Format::Unknown => {
+                return Err(Failure::usage(format!(
+                    "{}: not a capture, MRT or BMP",
+                    path.display()
+                ))
+                .help("`netarium collect convert` reads JSON Lines too"));
+            }
         }
+        inputs.push(input);
     }
-    if inputs.len() == args.read.len() {
-        return job::records(settings, inputs, stop);
+    if records == inputs.len() {
+        return job::records(settings, inputs, stop).map_err(|e| failure(&e));
     }
-    let captures = Captures::open(&args.read, args.follow, false)?;
-    job::packets(settings, vec![Source::Captures(captures)], stop)
+    if records > 0 {
+        return Err(Failure::usage("captures and records cannot be merged by time")
+            .help("collect them one after the other into the same --out"));
+    }
+    // What was read of a pipe to know its format cannot be read again.
+    let are_files = args.read.iter().all(|path| path.is_file());
+    let captures = if are_files {
+        drop(inputs);
+        Captures::open(&args.read, args.follow, false).map_err(|e| failure(&e))?
+    } else {
+        Captures::of(inputs)
+    };
+    job::packets(settings, vec![Source::Captures(captures)], stop).map_err(|e| failure(&e))
 }
 
 /// Says what came of it: the summary on stderr, the account on stdout.

@@ -63,7 +63,7 @@ fn packets(
     summary: &mut Summary,
     stop: &AtomicBool,
 ) -> Result<Form> {
-    let mut captures = Captures::of(input);
+    let mut captures = Captures::of(vec![input]);
     let mut pipeline = Pipeline::new(pipeline::Settings { learn: LEARN, ..settings }, form);
     let mut dropped = 0;
     while !stop.load(Ordering::Relaxed) && !pipeline.sink_mut().is_over() {

@@ -121,11 +121,6 @@ pub struct Captures {
 const APART: u32 = 1 << 16;
 
 impl Captures {
-    /// A single capture, which is open already.
-    pub fn of(input: Input) -> Self {
-        Self { open: vec![Capture::new(input, 0)], later: Vec::new(), follow: false }
-    }
-
     /// Opens captures; `-` is standard input. Files whose times do not overlap are read one after
     /// another, others together, the earliest packet first. With `apart`, each input is a tap of
     /// its own: its interfaces get numbers that no other input has. Otherwise all inputs are parts
@@ -164,6 +159,12 @@ impl Captures {
         }
         captures.later.sort_by_key(|later| std::cmp::Reverse(later.first));
         Ok(captures)
+    }
+
+    /// Captures that are open already, such as pipes: parts of one capture, merged by time.
+    pub fn of(inputs: Vec<Input>) -> Self {
+        let open = inputs.into_iter().map(|input| Capture::new(input, 0)).collect();
+        Self { open, later: Vec::new(), follow: false }
     }
 
     /// Hands over packets that are there, and waits up to `wait` if there are none.
