@@ -72,11 +72,6 @@ impl Carrier {
         }
     }
 
-    /// Whether a packet comes in several frames.
-    pub(crate) const fn is_fragmented(self) -> bool {
-        matches!(self, Self::Fragments | Self::FragmentsInIp6)
-    }
-
     /// The frames of a packet, the `number`th one, at the VLAN `mirror`.
     pub(crate) fn frames(self, packet: &[u8], number: u32, mirror: u16) -> Vec<Vec<u8>> {
         let kind = kind(packet);
@@ -99,7 +94,8 @@ impl Carrier {
             Self::Tzsp => outer(17, &udp(37008, &[&[1, 0, 0, 1, 10, 1, 200, 0, 1][..], &frame()])),
             Self::Gre => outer(47, &[&[0, 0], &kind.to_be_bytes()[..], packet].concat()),
             Self::GreKey => {
-                let head = [&[0x30, 0, 0x65, 0x58, 0, 0, 0, 99][..], &number.to_be_bytes()].concat();
+                let head =
+                    [&[0x30, 0, 0x65, 0x58, 0, 0, 0, 99][..], &number.to_be_bytes()].concat();
                 outer(47, &[&head[..], &frame()].concat())
             }
             Self::Erspan2 => {
@@ -184,7 +180,8 @@ fn fragments(packet: &[u8], number: u32) -> Vec<Vec<u8>> {
             fragment[10..12].copy_from_slice(&sum.to_be_bytes());
         } else {
             fragment[4..6].copy_from_slice(&(piece.len() as u16 + 8).to_be_bytes());
-            fragment.extend([std::mem::replace(&mut fragment[6], 44), 0]);
+            let next = std::mem::replace(&mut fragment[6], 44);
+            fragment.extend([next, 0]);
             fragment.extend(((at * PIECE) as u16 | more).to_be_bytes());
             fragment.extend(number.to_be_bytes());
         }
@@ -217,19 +214,15 @@ impl Format {
 
     /// The beginning of a file.
     pub(crate) fn begin(self, link: u32) -> Vec<u8> {
-        match self {
-            Self::Pcapng => {
-                let section = [0x0a0d_0d0a, 28, 0x1a2b_3c4d, 1, u32::MAX, u32::MAX, 28];
-                // Times in nanoseconds.
-                let interface = [1, 32, link, 0, 0x0001_0009, 9, 0, 32];
-                self.numbers(&[&section[..], &interface].concat())
-            }
-            _ => {
-                let magic = if self == Self::Nanoseconds { 0xa1b2_3c4d } else { 0xa1b2_c3d4 };
-                let version = if self == Self::BigEndian { 0x0002_0004 } else { 0x0004_0002 };
-                self.numbers(&[magic, version, 0, 0, 262_144, link])
-            }
+        if self == Self::Pcapng {
+            let section = [0x0a0d_0d0a, 28, 0x1a2b_3c4d, 1, u32::MAX, u32::MAX, 28];
+            // Times in nanoseconds.
+            let interface = [1, 32, link, 0, 0x0001_0009, 9, 0, 32];
+            return self.numbers(&[&section[..], &interface].concat());
         }
+        let magic = if self == Self::Nanoseconds { 0xa1b2_3c4d } else { 0xa1b2_c3d4 };
+        let version = if self == Self::BigEndian { 0x0002_0004 } else { 0x0004_0002 };
+        self.numbers(&[magic, version, 0, 0, 262_144, link])
     }
 
     /// One frame, of which the last `cut` bytes were not captured.

@@ -137,14 +137,18 @@ pub(crate) fn read(path: &Path, most: usize) -> Original {
 impl Original {
     /// Puts the streams together: nothing is missing in them.
     fn assemble(&mut self) {
-        for packet in &self.packets {
+        for packet in self.packets.iter().filter(|packet| !packet.payload.is_empty()) {
             let stream = self.streams.entry((packet.connection, packet.side)).or_default();
             let (at, end) = (packet.offset as usize, packet.offset as usize + packet.payload.len());
-            assert!(packet.payload.is_empty() || at <= stream.bytes.len(), "a hole at {at}");
+            assert!(at <= stream.bytes.len(), "a hole at {at}");
             if end > stream.bytes.len() {
-                let fresh = stream.bytes.len() - at;
-                stream.bytes.extend_from_slice(&packet.payload[fresh..]);
+                let known = stream.bytes.len() - at;
+                stream.bytes.extend_from_slice(&packet.payload[known..]);
             }
+        }
+        let ways = self.packets.iter().map(|packet| (packet.connection, packet.side));
+        for way in ways {
+            self.streams.entry(way).or_default();
         }
         for stream in self.streams.values_mut() {
             let mut at = 0;

@@ -355,7 +355,8 @@ impl Half {
     /// FIN at `sequence`.
     pub(super) fn finish(&mut self, time: Time, sequence: u32, settings: &Settings) {
         if matches!(self.stage, Stage::Unseen) {
-            self.stage = Stage::Running;
+            // It may have overtaken the last bytes.
+            self.stage = Stage::Settling { since: time };
             self.jump(ORIGIN + u64::from(sequence));
             self.acknowledged = self.next;
         }
@@ -412,7 +413,8 @@ impl Half {
         if self.is_closed() {
             return None;
         }
-        if self.fin.is_some_and(|fin| fin <= self.next) {
+        let running = self.stage == Stage::Running;
+        if running && self.fin.is_some_and(|fin| fin <= self.next) {
             return Some(Close::Finished);
         }
         let overdue = |since: Time| now.since(since) >= settings.settle;

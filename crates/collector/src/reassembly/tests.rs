@@ -269,6 +269,15 @@ fn connections_that_prove_themselves_late_can_be_forgotten() {
 }
 
 #[test]
+fn a_fin_may_overtake_the_only_bytes() {
+    let only = update(&[3], [3, 3, 3]);
+    let end = 5 + only.len() as u32;
+    let (log, statistics) = run(&[from_peer(0, end, ACK | FIN, &[]), from_peer(1, 5, ACK, &only)]);
+    assert_eq!(payloads(&log), [only]);
+    assert_eq!(statistics.missing_bytes, 0);
+}
+
+#[test]
 fn bytes_behind_a_fin_are_of_another_connection() {
     let (one, other) = (keepalive(), update(&[3], [3, 3, 3]));
     let begin = [

@@ -1,0 +1,224 @@
+//! Traffic that means no good: it costs bounded memory, and sessions beside it do not notice.
+
+use std::net::SocketAddr;
+
+use base::RandomStream;
+use collector_live::pipeline::Settings;
+
+use crate::collect::{Outcome, collect, settings};
+use crate::damage::{Damaged, Plan, damage};
+use crate::data;
+use crate::encapsulate::{Carrier, Format};
+use crate::judge::archived;
+use crate::oracle::{Way, expect};
+use crate::packet::{ACK, FIN, Original, Packet, RST, SYN, read};
+
+/// A segment from nowhere to a router's port 179.
+fn stranger(time: u64, from: SocketAddr, to: SocketAddr, flags: u8, payload: &[u8]) -> Packet {
+    Packet {
+        time,
+        from,
+        to,
+        flags,
+        window: 512,
+        options: Vec::new(),
+        payload: payload.to_vec(),
+        connection: usize::MAX,
+        side: 0,
+        offset: 0,
+        acked: 0,
+        kept: None,
+        flipped: None,
+        mirror: 0,
+    }
+}
+
+/// Real sessions among strangers.
+fn crowd(real: &Damaged, strangers: &[Packet], settings: Settings) -> Outcome {
+    let mut out = Format::Nanoseconds.begin(1);
+    let mut all: Vec<(u64, Vec<u8>)> = real
+        .packets
+        .iter()
+        .map(|packet| (packet.time, packet.wire(real.initial(packet))))
+        .collect();
+    // Sequence numbers of strangers are their offsets.
+    let foreign = strangers.iter().map(|packet| (packet.time, packet.wire([0, 0])));
+    all.extend(foreign);
+    all.sort_by_key(|(time, _)| *time);
+    for (time, wire) in all {
+        for frame in Carrier::Ethernet.frames(&wire, 0, 0) {
+            Format::Nanoseconds.frame(&mut out, time, &frame, 0);
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("crowd.pcap");
+    std::fs::write(&path, out).unwrap();
+    collect(&[path], settings)
+}
+
+fn sessions() -> (Original, Damaged) {
+    let original = read(&data("pcap/addpath-extmsg-as4-v6-md5.pcap"), usize::MAX);
+    let damaged = damage(&original, &Plan::default());
+    (original, damaged)
+}
+
+/// The real sessions' messages are all there, in order, without a gap.
+fn unharmed(original: &Original, real: &Damaged, outcome: &Outcome) {
+    let told = outcome.told();
+    for (way, connections) in expect(original, real) {
+        let messages: Vec<&Vec<u8>> = told[&way].iter().filter_map(crate::judge::message).collect();
+        let expected: Vec<&Vec<u8>> =
+            connections[0].messages.iter().map(|(_, bytes)| bytes).collect();
+        assert_eq!(
+            told[&way].len(),
+            expected.len(),
+            "{way:?} {:?}",
+            told[&way].iter().rev().take(3).collect::<Vec<_>>()
+        );
+        assert!(messages == expected, "{way:?}");
+    }
+    archived(outcome).unwrap();
+}
+
+/// Ways of real sessions.
+fn ways(outcome: &Outcome) -> Vec<Way> {
+    outcome.told().into_keys().collect()
+}
+
+#[test]
+fn a_flood_of_syns() {
+    let (original, real) = sessions();
+    let (first, last) = (real.packets[0].time, real.packets[real.packets.len() - 1].time);
+    let router = real.packets[0].to;
+    let mut dice = RandomStream::new(1, "flood");
+    let count = 100_000;
+    let flood = (0..count).map(|number| {
+        let time = first + (last - first) * number / count;
+        let address =
+            u32::from_be_bytes([11, (number >> 16) as u8, (number >> 8) as u8, number as u8]);
+        let from = SocketAddr::new(
+            match router {
+                SocketAddr::V4(_) => std::net::Ipv4Addr::from_bits(address).into(),
+                SocketAddr::V6(_) => std::net::Ipv6Addr::from_bits(address.into()).into(),
+            },
+            dice.below(65_536) as u16,
+        );
+        let mut packet = stranger(time, from, router, SYN, &[]);
+        packet.offset = dice.bits() & 0xffff_ffff;
+        packet
+    });
+    let flood: Vec<Packet> = flood.collect();
+    let mut limited = settings();
+    limited.reassembly.connections = 1024;
+    let outcome = crowd(&real, &flood, limited);
+    unharmed(&original, &real, &outcome);
+    assert_eq!(ways(&outcome).len(), 6);
+    assert!(outcome.statistics.connections > 100_000);
+    assert!(outcome.statistics.evicted > 90_000, "{:?}", outcome.statistics);
+    assert!(outcome.peak_memory < 1 << 20, "{}", outcome.peak_memory);
+}
+
+#[test]
+fn other_protocols_on_the_port_of_bgp() {
+    let (original, real) = sessions();
+    let start = real.packets[0].time;
+    let router: SocketAddr = "10.9.1.1:179".parse().unwrap();
+    let mut dice = RandomStream::new(2, "foreign");
+    let mut foreign = Vec::new();
+    for client in 0..60_u64 {
+        let from: SocketAddr = format!("10.66.0.{client}:{}", 40_000 + client).parse().unwrap();
+        let mut offset = dice.bits() & 0xffff_ffff;
+        for number in 0..400_u64 {
+            let payload: Vec<u8> = match client % 4 {
+                0 => {
+                    b"GET /index.html HTTP/1.1\r\nHost: example.net\r\nAccept: */*\r\n\r\n".to_vec()
+                }
+                1 => [
+                    &[22, 3, 1, 4, 0][..],
+                    &(0..1400).map(|_| dice.bits() as u8).collect::<Vec<_>>(),
+                ]
+                .concat(),
+                2 => vec![0xff; 1448],
+                // A marker, and then what no message has.
+                _ => [&[0xff; 16][..], &[0, 19, 9, 0xff, 0xff]].concat(),
+            };
+            let mut packet = stranger(start + number * 20_000_000, from, router, ACK, &payload);
+            packet.offset = offset;
+            offset = (offset + payload.len() as u64) & 0xffff_ffff;
+            foreign.push(packet);
+        }
+    }
+    let outcome = crowd(&real, &foreign, settings());
+    unharmed(&original, &real, &outcome);
+    // Type 9 under a right marker and a right length is a message of some kind, by the header.
+    let strangers =
+        ways(&outcome).into_iter().filter(|(_, from, _)| from.to_string().starts_with("10.66."));
+    assert_eq!(strangers.count(), 0, "what is no BGP is no peering");
+    assert!(outcome.peak_memory < 64 * (200 << 10), "{}", outcome.peak_memory);
+}
+
+#[test]
+fn tiny_overlapping_segments_stay_within_the_limit() {
+    let (original, real) = sessions();
+    let start = real.packets[0].time;
+    let router: SocketAddr = "10.9.1.1:179".parse().unwrap();
+    let mut dice = RandomStream::new(3, "tiny");
+    let mut tiny = Vec::new();
+    for client in 0..8_u64 {
+        let from: SocketAddr = format!("10.77.0.{client}:50000").parse().unwrap();
+        tiny.push(stranger(start, from, router, SYN, &[]));
+        for number in 0..4_000_u64 {
+            let length = 1 + dice.below(4) as usize;
+            let mut packet =
+                stranger(start + number * 1_000_000, from, router, ACK, &vec![0x41; length]);
+            // Never the first byte, so that all have to wait.
+            packet.offset = 2 + dice.below(60_000);
+            tiny.push(packet);
+        }
+    }
+    let mut limited = settings();
+    limited.reassembly.memory = base::Bytes::new(512 << 10);
+    limited.reassembly.out_of_order = base::Bytes::new(128 << 10);
+    let outcome = crowd(&real, &tiny, limited);
+    let told = outcome.told();
+    for (way, connections) in expect(&original, &real) {
+        let messages = told[&way].iter().filter_map(crate::judge::message).count();
+        assert_eq!(messages, connections[0].messages.len(), "{way:?}");
+    }
+    assert!(outcome.peak_memory < (512 << 10) + (160 << 10), "{}", outcome.peak_memory);
+}
+
+/// Segments that pretend to belong to real connections: data from far away, resets and FINs that
+/// no receiver would take.
+#[test]
+fn forged_segments_of_real_connections() {
+    let (original, real) = sessions();
+    let mut forged = real.clone();
+    let mut dice = RandomStream::new(4, "forged");
+    for at in (0..real.packets.len()).step_by(3).rev() {
+        let model = &real.packets[at];
+        // Before a connection is there, whoever comes first is believed.
+        let spoke = |side| {
+            let of =
+                |packet: &&Packet| packet.connection == model.connection && packet.side == side;
+            real.packets[..at].iter().filter(of).any(|packet| !packet.payload.is_empty())
+        };
+        if !(spoke(0) && spoke(1)) {
+            continue;
+        }
+        let mut packet = model.clone();
+        packet.options = Vec::new();
+        packet.flags = [RST, RST | ACK, FIN | ACK, ACK][dice.below(4) as usize];
+        packet.payload = if packet.flags == ACK { vec![0xff; 40] } else { Vec::new() };
+        packet.acked = model.acked;
+        // At least 64 MB from where the stream is.
+        let far = (64 << 20) + dice.below(1 << 30);
+        packet.offset = (packet.offset + far) & 0xffff_ffff;
+        forged.packets.insert(at, packet);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let files = crate::collect::write(folder.path(), &forged, Carrier::Ethernet, Format::Pcap, 1);
+    let outcome = collect(&files, settings());
+    unharmed(&original, &real, &outcome);
+    assert!(outcome.statistics.out_of_window > 10, "{:?}", outcome.statistics);
+}

@@ -1,0 +1,157 @@
+//! Small captures, many of them malformed on purpose: archived as they are, judged, no panic.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use bgp::Message;
+use bgp::verdict::{Action, Relation, judge_message};
+
+use crate::collect::{Outcome, Told, collect, settings};
+use crate::{data, readers};
+
+fn samples() -> Vec<PathBuf> {
+    let folder = std::fs::read_dir(data("tcpdump")).unwrap();
+    let mut files: Vec<PathBuf> = folder.map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(files.len() >= 39);
+    files
+}
+
+/// All messages, sorted, since the order of directions is lost.
+fn messages(outcome: &Outcome) -> Vec<Vec<u8>> {
+    let told = outcome.told().into_values().flatten();
+    let mut messages: Vec<Vec<u8>> = told
+        .filter_map(|told| if let Told::Message(_, bytes) = told { Some(bytes) } else { None })
+        .collect();
+    messages.sort();
+    messages
+}
+
+/// Payloads of segments, as tshark sees them: sender and receiver, sequence number, bytes.
+fn payloads(path: &Path) -> Option<Vec<(String, u32, Vec<u8>)>> {
+    let fields = ["tcp.stream", "tcp.srcport", "tcp.seq_raw", "tcp.payload"];
+    let mut command = Command::new("tshark");
+    command.args(["-n", "-o", "tcp.desegment_tcp_streams:FALSE", "-T", "fields", "-r"]).arg(path);
+    for field in fields {
+        command.args(["-e", field]);
+    }
+    let output = match command.output() {
+        Ok(output) => output,
+        Err(error) => {
+            eprintln!("SKIPPED tshark of {}: {error}", path.display());
+            return None;
+        }
+    };
+    let text = String::from_utf8(output.stdout).unwrap();
+    let line = |line: &str| {
+        let parts: Vec<&str> = line.split('\t').collect();
+        let hex = parts[3].as_bytes().chunks(2);
+        let byte = |hex: &[u8]| u8::from_str_radix(std::str::from_utf8(hex).unwrap(), 16).unwrap();
+        let way = format!("{} {}", parts[0], parts[1]);
+        (way, parts[2].parse().unwrap_or(0), hex.map(byte).collect())
+    };
+    let all =
+        text.lines().filter(|text| text.split('\t').nth(3).is_some_and(|hex| !hex.is_empty()));
+    Some(all.map(line).collect())
+}
+
+/// Whether an UPDATE's lengths cannot be: in mid-stream it is not believed to be a message.
+fn contradicts(body: &[u8]) -> bool {
+    let word = |at: usize| body.get(at..at + 2).map(|b| usize::from(b[0]) << 8 | usize::from(b[1]));
+    let Some(withdrawn) = word(0) else { return true };
+    word(2 + withdrawn).is_none_or(|attributes| 4 + withdrawn + attributes > body.len())
+}
+
+/// Messages that begin where a segment does and end in the same segment, one behind the other.
+fn in_one_segment(payload: &[u8]) -> Vec<Vec<u8>> {
+    let (mut at, mut found) = (0, Vec::new());
+    while payload.len() >= at + 19 && payload[at..at + 16] == [0xff; 16] {
+        let length = usize::from(payload[at + 16]) << 8 | usize::from(payload[at + 17]);
+        if length < 19
+            || at + length > payload.len()
+            || at == 0 && payload[18] == 2 && contradicts(&payload[19..length])
+        {
+            break;
+        }
+        found.push(payload[at..at + length].to_vec());
+        at += length;
+    }
+    found
+}
+
+#[test]
+fn archived_bytes_are_those_of_the_wire() {
+    let mut compared = 0;
+    for path in samples() {
+        let outcome = collect(std::slice::from_ref(&path), settings());
+        readers::accept_or_tell(&outcome.archive, &path);
+        let ours = messages(&outcome);
+        let Some(payloads) = payloads(&path) else { return };
+        // Retransmissions come once.
+        let mut segments: BTreeMap<(String, u32), Vec<u8>> = BTreeMap::new();
+        for (way, sequence, payload) in payloads {
+            segments.entry((way, sequence)).or_insert(payload);
+        }
+        // Where segments contradict each other, the first one counts; that is not for tshark.
+        let overlaps = |(way, sequence): &(String, u32), payload: &[u8]| {
+            let other = |((other, at), bytes): (&(String, u32), &Vec<u8>)| {
+                let distance = sequence.wrapping_sub(*at) as usize;
+                let behind = at.wrapping_sub(*sequence) as usize;
+                let both = distance < bytes.len() || behind < payload.len();
+                other == way && at != sequence && both
+            };
+            segments.iter().any(other)
+        };
+        let alone = segments.iter().filter(|(key, payload)| !overlaps(key, payload));
+        let theirs: Vec<Vec<u8>> = alone.flat_map(|(_, payload)| in_one_segment(payload)).collect();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        for message in &theirs {
+            assert!(ours.contains(message), "{name}: {message:02x?} is not there");
+        }
+        for message in &ours {
+            let whole = segments.values().any(|p| p.windows(message.len()).any(|w| w == message));
+            assert!(whole || message.len() > 536, "{name}: {message:02x?} was not sent");
+        }
+        compared += theirs.len();
+    }
+    assert!(compared > 100, "{compared}");
+}
+
+/// Captures whose messages are not all to be accepted: what to do about the worst of them; `None`
+/// where no message is wholly there.
+const BROKEN: [(&str, Option<Action>); 12] = [
+    ("bgp-addpath.pcap", Some(Action::SessionReset)),
+    ("bgp-aigp-oobr.pcap", Some(Action::SessionReset)),
+    ("bgp-as-path-oobr.pcap", Some(Action::SessionReset)),
+    ("bgp-bgp_capabilities_print-oobr-1.pcap", None),
+    ("bgp-bgp_capabilities_print-oobr-2.pcap", None),
+    ("bgp-infinite-loop.pcap", None),
+    ("bgp-ub.pcap", Some(Action::SessionReset)),
+    ("bgp_mp_reach_nlri-oobr.pcap", None),
+    ("bgp_mvpn_6_and_7_oobr.pcap", None),
+    ("bgp_pmsi_tunnel-oobr.pcap", None),
+    ("bgp_vpn_rt-oobr.pcap", None),
+    ("bgpsec_invalid_signature_block_length.pcap", Some(Action::TreatAsWithdraw)),
+];
+
+#[test]
+fn what_is_malformed_is_judged_so() {
+    let mut wrong = Vec::new();
+    for path in samples() {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let outcome = collect(&[path], settings());
+        let verdict = |told: &Told| {
+            let Told::Message(negotiated, bytes) = told else { return None };
+            let message = Message::split(bytes).unwrap();
+            Some(judge_message(message, negotiated, Relation::default()).action)
+        };
+        let worst = outcome.told().values().flatten().filter_map(verdict).max();
+        let expected = BROKEN.iter().find(|(broken, _)| *broken == name);
+        let expected = expected.map_or(Some(Action::Accept), |(_, action)| *action);
+        if worst != expected {
+            wrong.push((name, worst));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
