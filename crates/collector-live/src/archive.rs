@@ -30,13 +30,12 @@ use rustix::fs::FlockOperation;
 use crate::{Error, Result};
 use compress::Pool;
 use finish::{Sealed, Shared};
-use ledger::Ledger;
 use store::Store;
 
 pub use compress::Compression;
 pub(crate) use finish::{FULL, OPEN, PACKED, PARTIAL};
 pub use layout::{Kind, Layout, rfc3339};
-pub(crate) use ledger::micros;
+pub(crate) use ledger::{Ledger, micros};
 pub use ledger::{Entry, GAPS, Loss, MANIFEST, read as read_ledger};
 pub use snapshot::Snapshot;
 
@@ -250,7 +249,8 @@ impl Archive {
         self.buffer = buffer;
     }
 
-    /// States in [`GAPS`] what others found missing.
+    /// States in [`GAPS`] what others found missing. What the disk does not take now is tried
+    /// again, up to a limit.
     pub fn state(&mut self, losses: &[Loss]) {
         self.store.state(losses);
     }

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::Result;
 use crate::archive::{Entry, GAPS, Kind, MANIFEST, read_ledger};
-use crate::job::sinks::ACCOUNT;
+use crate::job::keeper::ACCOUNT;
 use crate::query::{Shelf, State, shelves};
 use file::{Content, digest};
 

@@ -1,7 +1,8 @@
 //! One collector at work: packets, archives or BMP in; archive, routes, account and feeds out.
 
-pub(crate) mod learned;
-pub(crate) mod sinks;
+pub(crate) mod keeper;
+mod learned;
+mod sinks;
 mod tables;
 
 use std::path::PathBuf;
@@ -9,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use base::{Span, Time};
-use collector::integrity::{Capture, Integrity};
+use collector::integrity::{Capture, Finished, Integrity};
 use collector::rib::Rib;
 use collector::{MirrorId, PeeringId, input};
 
@@ -20,6 +21,7 @@ use crate::input::{Fill, Format, Input, Item};
 use crate::live::{self, Handler, Source};
 use crate::pipeline::{self, Pipeline};
 use crate::{Result, Writer};
+use keeper::{Keeper, News};
 use learned::Memory;
 use sinks::Sinks;
 use tables::Tables;
@@ -78,7 +80,7 @@ struct Job {
     board: Board,
     tables: Tables,
     memory: Memory,
-    archived: bool,
+    keeper: Option<Keeper>,
     published: Instant,
     accounted: Instant,
     kernel_drops: u64,
@@ -89,17 +91,17 @@ struct Job {
 impl Job {
     fn new(settings: Settings) -> Result<Self> {
         let mut summary = Summary::default();
-        let (mut writer, mut memory) = (None, Memory::default());
+        let (mut writer, mut memory, mut keeper) = (None, Memory::default(), None);
         let mut name = String::new();
         if let Some((folder, options)) = settings.archive {
             name.clone_from(&options.collector);
             let archive = Archive::open(&folder, options)?;
             summary.recovered = archive.recovered().to_vec();
             memory = Memory::open(archive.folder())?;
+            keeper = Some(Keeper::start(archive.folder(), memory.lines())?);
             writer = Some(Writer::new(archive, settings.records));
         }
-        let archived = writer.is_some();
-        let snapshots = archived && settings.snapshots > Span::ZERO;
+        let snapshots = writer.is_some() && settings.snapshots > Span::ZERO;
         let sinks = Sinks {
             writer,
             rib: (settings.routes || snapshots).then(Rib::new),
@@ -112,14 +114,13 @@ impl Job {
             now: Time::ZERO,
             asked: Time::ZERO,
         };
-        sinks.inherit_account()?;
         let interval = if snapshots { settings.snapshots } else { Span::ZERO };
         Ok(Self {
             pipeline: Pipeline::new(settings.pipeline, sinks),
             board: settings.board,
             tables: Tables::new(interval, &name),
             memory,
-            archived,
+            keeper,
             published: Instant::now(),
             accounted: Instant::now(),
             kernel_drops: 0,
@@ -187,12 +188,37 @@ impl Job {
         self.memory.teach(decapsulator.mirrors(), sessions);
     }
 
-    /// Writes the account and what was learned beside the archive.
-    fn keep(&mut self, last: bool) {
+    /// What is to be kept beside the archive: the account and what was learned.
+    fn news(&mut self, last: bool) -> News {
         let mirrors = self.pipeline.decapsulator().mirrors();
-        let saved = self.memory.save(mirrors, self.pipeline.sessions());
-        let written = self.pipeline.sink_mut().write_account(last);
-        if let Err(error) = saved.and(written) {
+        let mirrors = mirrors.iter().map(ToString::to_string).collect();
+        let learned = self.pipeline.sessions().learned().collect();
+        let integrity = &mut self.pipeline.sink_mut().integrity;
+        let over = integrity.finished().collect();
+        let current = integrity.hours().map(|(peering, hour, seen)| Finished {
+            peering: *peering,
+            hour,
+            seen: seen.clone(),
+        });
+        News { over, current: current.collect(), learned, mirrors, last }
+    }
+
+    /// Has the account and what was learned written, if the disk had the time for the last ones.
+    fn keep(&mut self) {
+        let Some(keeper) = self.keeper.take() else { return };
+        for error in keeper.failures() {
+            self.trouble(&error);
+        }
+        if keeper.is_free() {
+            keeper.keep(self.news(false));
+        }
+        self.keeper = Some(keeper);
+    }
+
+    fn keep_last(&mut self) {
+        let Some(keeper) = self.keeper.take() else { return };
+        keeper.keep(self.news(true));
+        for error in keeper.finish() {
             self.trouble(&error);
         }
     }
@@ -212,9 +238,9 @@ impl Job {
         if self.published.elapsed() >= STATUS {
             self.publish(now);
         }
-        if self.archived && self.accounted.elapsed() >= ACCOUNT {
+        if self.accounted.elapsed() >= ACCOUNT {
             self.accounted = Instant::now();
-            self.keep(false);
+            self.keep();
         }
     }
 
@@ -228,9 +254,7 @@ impl Job {
         if let Err(error) = self.tables.finish(sinks) {
             self.trouble(&error);
         }
-        if self.archived {
-            self.keep(true);
-        }
+        self.keep_last();
         self.summary.status = self.status();
         self.board.publish(self.summary.status.clone());
         let sinks = self.pipeline.into_sink();

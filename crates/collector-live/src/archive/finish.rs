@@ -153,6 +153,9 @@ fn pack(
     sealed: &Sealed,
 ) -> Result<(PathBuf, Option<Finished>)> {
     let plain = plain_path(&shared.folder, &sealed.name, sealed.kind);
+    if sealed.kind == Kind::Routes {
+        complete_routes(&partial_path(&shared.folder, &sealed.name), &plain)?;
+    }
     let target = shared.folder.join(format!("{}{}", sealed.name, compression.suffix()));
     let mut source = File::open(&plain).map_err(|e| Error::file("open", &plain, e))?;
     source.sync_all().map_err(|e| Error::file("sync", &plain, e))?;
@@ -181,6 +184,16 @@ fn pack(
     // Its other name is the finished file's; without one it is half a file that takes room.
     let _ = fs::remove_file(&packed);
     Ok((target, Some(done?)))
+}
+
+/// A file of routes that was written to its end is called so when the disk has it.
+fn complete_routes(partial: &Path, plain: &Path) -> Result<()> {
+    let work = || match File::open(partial) {
+        Ok(file) => file.sync_all().and_then(|()| fs::rename(partial, plain)),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(e),
+    };
+    work().map_err(|e| Error::file("complete", partial, e))
 }
 
 /// Gives a file its final name, never that of another file.

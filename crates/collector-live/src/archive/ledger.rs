@@ -149,14 +149,14 @@ pub(crate) fn micros(time: Time) -> u64 {
 }
 
 /// A file of lines that is only ever appended to, by whole lines.
-pub(super) struct Ledger {
+pub(crate) struct Ledger {
     path: PathBuf,
     file: File,
 }
 
 impl Ledger {
     /// Opens the list; half a line at its end goes.
-    pub(super) fn open(path: PathBuf) -> Result<Self> {
+    pub(crate) fn open(path: PathBuf) -> Result<Self> {
         let file = OpenOptions::new().read(true).append(true).create(true).open(&path);
         let mut ledger = Self { file: file.map_err(|e| Error::file("open", &path, e))?, path };
         ledger.mend()?;
@@ -195,7 +195,34 @@ impl Ledger {
     }
 
     /// Appends lines and waits until the disk has them.
-    pub(super) fn append_all(&mut self, lines: &[impl Serialize]) -> Result<()> {
+    pub(crate) fn append_all(&mut self, lines: &[impl Serialize]) -> Result<()> {
+        self.write(lines)?;
+        self.sync()
+    }
+
+    /// Waits until the disk has all lines.
+    pub(super) fn sync(&mut self) -> Result<()> {
+        self.file.sync_data().map_err(|e| Error::file("sync", &self.path, e))
+    }
+
+    /// The file, for another thread to wait until the disk has it.
+    pub(super) fn file(&self) -> std::io::Result<File> {
+        self.file.try_clone()
+    }
+
+    /// How long it is.
+    pub(crate) fn length(&self) -> Result<u64> {
+        let data = self.file.metadata().map_err(|e| Error::file("read", &self.path, e))?;
+        Ok(data.len())
+    }
+
+    /// Forgets what is behind the first `length` bytes.
+    pub(crate) fn cut(&mut self, length: u64) -> Result<()> {
+        self.file.set_len(length).map_err(|e| Error::file("cut", &self.path, e))
+    }
+
+    /// Appends lines, all or none. They outlive this process, but not the machine.
+    pub(super) fn write(&mut self, lines: &[impl Serialize]) -> Result<()> {
         let mut work = || {
             let mut text = Vec::new();
             for line in lines {
@@ -208,7 +235,7 @@ impl Ledger {
                 self.file.set_len(length)?;
                 return Err(error);
             }
-            self.file.sync_data()
+            Ok(())
         };
         work().map_err(|e| Error::file("append to", &self.path, e))
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use base::Time;
 
-use super::finish::{Sealed, Shared, lock, partial_path, plain_path, remove};
+use super::finish::{Sealed, Shared, lock, partial_path, remove};
 use super::layout::Kind;
 use super::scan::{self, Extent};
 use super::store::Store;
@@ -22,6 +22,7 @@ pub struct Snapshot {
     path: PathBuf,
     file: BufWriter<File>,
     extent: Extent,
+    complete: bool,
 }
 
 impl Snapshot {
@@ -37,7 +38,7 @@ impl Snapshot {
         };
         let file = create().map_err(|e| Error::file("create", &path, e))?;
         let file = BufWriter::with_capacity(1 << 18, file);
-        Ok(Self { shared, name, path, file, extent: Extent::default() })
+        Ok(Self { shared, name, path, file, extent: Extent::default(), complete: false })
     }
 
     /// Appends whole records.
@@ -49,15 +50,13 @@ impl Snapshot {
         self.file.write_all(records).map_err(|e| Error::file("write", &self.path, e))
     }
 
-    /// All routes were written.
+    /// All routes were written. Another thread waits for the disk.
     ///
     /// # Errors
     /// If the disk does not take them.
     pub fn finish(mut self) -> Result<()> {
-        let plain = plain_path(&self.shared.folder, &self.name, Kind::Routes);
-        let written = self.file.flush().and_then(|()| self.file.get_ref().sync_all());
-        let renamed = written.and_then(|()| fs::rename(&self.path, &plain));
-        renamed.map_err(|e| Error::file("write", &self.path, e))?;
+        self.file.flush().map_err(|e| Error::file("write", &self.path, e))?;
+        self.complete = true;
         let name = std::mem::take(&mut self.name);
         let sealed = Sealed { name, kind: Kind::Routes, extent: self.extent };
         self.shared.waiting.fetch_add(1, Ordering::Relaxed);
@@ -68,7 +67,9 @@ impl Snapshot {
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        // What cannot be removed now is removed by the next collector.
-        let _ = remove(&self.path);
+        if !self.complete {
+            // What cannot be removed now is removed by the next collector.
+            let _ = remove(&self.path);
+        }
     }
 }

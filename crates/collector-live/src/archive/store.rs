@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use base::{Span, Time};
 use rustix::io::Errno;
 
-use super::finish::{self, Sealed, Shared, finished_path, lock, partial_path, plain_path};
+use super::finish::{Sealed, Shared, finished_path, lock, partial_path, plain_path};
 use super::layout::Kind;
 use super::ledger::{Loss, micros};
 use super::recovery::Recovery;
@@ -27,6 +27,9 @@ const SLACK: Span = Span::from_secs(3_600);
 
 /// How long a disk that takes nothing is left alone.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// Losses that wait for a disk that takes nothing.
+const UNSTATED: usize = 10_000;
 
 /// The file that is written.
 struct Current {
@@ -75,6 +78,11 @@ pub(super) struct Store {
     pending: u64,
     trouble: Option<Trouble>,
     unwritten: Option<Unwritten>,
+    /// Losses that are not stated yet, and why.
+    unstated: Vec<Loss>,
+    unstated_for: Option<Trouble>,
+    /// The list of losses is longer than what the disk was asked to keep.
+    new_loss: bool,
     status: Status,
 }
 
@@ -105,6 +113,9 @@ impl Store {
             pending: 0,
             trouble: None,
             unwritten: None,
+            unstated: Vec::new(),
+            unstated_for: None,
+            new_loss: false,
             status: Status::default(),
         };
         for sealed in recovery.plain {
@@ -126,7 +137,8 @@ impl Store {
         status.files = self.shared.finished.load(Ordering::Relaxed);
         status.bytes = self.shared.bytes.load(Ordering::Relaxed);
         status.waiting = self.shared.waiting.load(Ordering::Relaxed);
-        let own = self.trouble.as_ref().map(|trouble| trouble.cause.clone());
+        let own = self.trouble.as_ref().or(self.unstated_for.as_ref());
+        let own = own.map(|trouble| trouble.cause.clone());
         status.trouble = own.or_else(|| lock(&self.shared.trouble).clone());
         status
     }
@@ -350,22 +362,36 @@ impl Store {
 
     /// The disk takes records again: what was lost meanwhile is stated.
     fn settle(&mut self) {
+        if !self.unstated.is_empty() {
+            self.state(&[]);
+        }
         let Some(unwritten) = self.unwritten.take() else { return };
-        let loss = Loss::NotWritten {
+        self.state(&[Loss::NotWritten {
             since_us: micros(unwritten.since),
             until_us: micros(unwritten.until),
             records: unwritten.records,
             bytes: unwritten.bytes,
-            cause: unwritten.cause.clone(),
-        };
-        if finish::state(&self.shared, std::slice::from_ref(&loss)).is_err() {
-            self.unwritten = Some(unwritten);
-        }
+            cause: unwritten.cause,
+        }]);
     }
 
+    /// States losses. The disk is not waited for: it is asked to keep them with the next records.
     pub(super) fn state(&mut self, losses: &[Loss]) {
-        if let Err(error) = finish::state(&self.shared, losses) {
-            self.trouble(&io::Error::other(error));
+        let room = UNSTATED.saturating_sub(self.unstated.len());
+        self.unstated.extend_from_slice(&losses[..losses.len().min(room)]);
+        if self.unstated_for.as_ref().is_some_and(|t| t.tried.elapsed() < PAUSE) {
+            return;
+        }
+        match lock(&self.shared.gaps).write(&self.unstated) {
+            Ok(()) => {
+                self.unstated.clear();
+                (self.unstated_for, self.new_loss) = (None, true);
+            }
+            // Tried again with later records or losses.
+            Err(error) => {
+                let (cause, tried) = (error.to_string(), Instant::now());
+                self.unstated_for = Some(Trouble { cause, tried });
+            }
         }
     }
 
@@ -374,10 +400,11 @@ impl Store {
         let (Some(current), Some(syncer)) = (&self.current, &self.syncer) else { return };
         let folder = current.path.parent().filter(|_| self.new_name);
         let folder = folder.and_then(|folder| File::open(folder).ok());
-        let files = current.file.try_clone().into_iter().chain(folder).collect();
+        let gaps = self.new_loss.then(|| lock(&self.shared.gaps).file().ok()).flatten();
+        let files = current.file.try_clone().into_iter().chain(folder).chain(gaps).collect();
         // If it is still busy with the last time, the next time will do.
         if syncer.try_send(files).is_ok() {
-            self.new_name = false;
+            (self.new_name, self.new_loss) = (false, false);
         }
     }
 
@@ -387,7 +414,10 @@ impl Store {
             self.write_now(buffer);
         }
         self.give_up(buffer);
+        self.unstated_for = None;
         self.settle();
+        // What the disk does not keep shows when the files are finished.
+        let _ = lock(&self.shared.gaps).sync();
         self.seal();
         self.release();
         if let Some(sealed) = self.resume.take() {

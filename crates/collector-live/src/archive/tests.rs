@@ -253,3 +253,23 @@ fn bad_options_are_refused() {
     let collector = Options { collector: "../x".to_owned(), ..options() };
     assert!(matches!(Archive::open(folder.path(), collector), Err(Error::Name(_))));
 }
+
+#[test]
+fn losses_wait_for_a_disk_that_takes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut archive = Archive::open(folder.path(), options()).unwrap();
+    put(&mut archive, 0, 1);
+    // A list that cannot be written, as on a full disk.
+    let full = ledger::Ledger::open("/dev/full".into()).unwrap();
+    let list = std::mem::replace(&mut *finish::lock(&archive.store.shared.gaps), full);
+    let loss = |number| Loss::ClockStep { since_us: number, until_us: number };
+    for number in 0..20_000 {
+        archive.state(&[loss(number)]);
+    }
+    assert!(archive.status().trouble.is_some());
+    *finish::lock(&archive.store.shared.gaps) = list;
+    put(&mut archive, 1, 2);
+    archive.close().unwrap();
+    let expected: Vec<Loss> = (0..10_000).map(loss).collect();
+    assert_eq!(gaps(folder.path()), expected);
+}

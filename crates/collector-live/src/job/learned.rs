@@ -1,10 +1,12 @@
 //! What was learned about sessions, kept beside the archive: a collector that starts again in the
 //! middle of them reads on as before.
 
+use std::collections::HashSet;
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
 use base::Span;
 use bgp::{Afi, Asn, Family, Negotiated, Safi};
@@ -29,7 +31,7 @@ struct Reading {
 
 /// A line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Line {
+pub(super) struct Line {
     /// The stream of clones, as it is shown to people: its number may be another next time.
     mirror: String,
     peer: IpAddr,
@@ -70,9 +72,9 @@ impl From<&Reading> for Negotiated {
 }
 
 impl Line {
-    fn new(learned: &Learned, mirrors: &[Mirror]) -> Option<Self> {
+    fn new(learned: &Learned, mirrors: &[String]) -> Option<Self> {
         Some(Self {
-            mirror: mirrors.get(learned.mirror.0 as usize)?.to_string(),
+            mirror: mirrors.get(learned.mirror.0 as usize)?.clone(),
             peer: learned.peer,
             local: learned.local,
             peer_as: learned.peer_as.0,
@@ -84,6 +86,10 @@ impl Line {
             proved: learned.confidence == Confidence::Proved,
             hold_seconds: learned.hold.map(|hold| hold.as_nanos() / 1_000_000_000),
         })
+    }
+
+    fn key(&self) -> (&str, IpAddr, IpAddr) {
+        (&self.mirror, self.peer, self.local)
     }
 
     fn learned(&self, mirror: MirrorId) -> Learned {
@@ -103,11 +109,13 @@ impl Line {
     }
 }
 
+/// The most sessions that are remembered: those of now before others.
+const MOST: usize = 65_536;
+
 /// What an earlier collector knew, until the streams of clones appear that it is about.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    path: Option<PathBuf>,
-    lines: Vec<Line>,
+    lines: Arc<[Line]>,
     mirrors: usize,
 }
 
@@ -124,7 +132,12 @@ impl Memory {
             Err(e) => return Err(Error::file("read", &path, e)),
         };
         let lines = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-        Ok(Self { path: Some(path), lines, mirrors: 0 })
+        Ok(Self { lines, mirrors: 0 })
+    }
+
+    /// All of it.
+    pub(super) fn lines(&self) -> Arc<[Line]> {
+        Arc::clone(&self.lines)
     }
 
     /// Teaches what is known of streams of clones that appeared since the last time.
@@ -137,32 +150,21 @@ impl Memory {
         }
         self.mirrors = mirrors.len();
     }
+}
 
-    /// Writes what is known now, and what was known of sessions that did not appear.
-    ///
-    /// # Errors
-    /// If the disk does not take it; what was there stays.
-    pub(super) fn save<S: Sink>(&self, mirrors: &[Mirror], sessions: &Sessions<S>) -> Result<()> {
-        let Some(path) = self.path.as_ref().filter(|_| !mirrors.is_empty()) else { return Ok(()) };
-        let fresh: Vec<Line> =
-            sessions.learned().filter_map(|learned| Line::new(&learned, mirrors)).collect();
-        let is_known = |old: &&Line| {
-            let key = (&old.mirror, old.peer, old.local);
-            !fresh.iter().any(|line| (&line.mirror, line.peer, line.local) == key)
-        };
-        let old = self.lines.iter().filter(is_known);
-        let partial = path.with_extension("part");
-        let work = || {
-            let mut file = fs::File::create(&partial)?;
-            for line in old.chain(&fresh) {
-                serde_json::to_writer(&mut file, line)?;
-                file.write_all(b"\n")?;
-            }
-            file.sync_data()?;
-            fs::rename(&partial, path)
-        };
-        work().map_err(|e| Error::file("write", path, e))
+/// What is to be kept: what is known now, and what was known of sessions that did not appear.
+pub(super) fn text(known: &[Line], learned: &[Learned], mirrors: &[String]) -> String {
+    let fresh: Vec<Line> = learned.iter().filter_map(|one| Line::new(one, mirrors)).collect();
+    let keys: HashSet<_> = fresh.iter().map(Line::key).collect();
+    let known = known.iter().filter(|line| !keys.contains(&line.key()));
+    let mut text = String::new();
+    for line in fresh.iter().chain(known).take(MOST) {
+        if let Ok(line) = serde_json::to_string(line) {
+            text.push_str(&line);
+            text.push('\n');
+        }
     }
+    text
 }
 
 #[cfg(test)]
@@ -189,10 +191,14 @@ mod tests {
             confidence: Confidence::Likely,
             hold: Some(Span::from_secs(90)),
         };
-        let mirror = Mirror { tags: Vec::new(), tunnel: None, segments: 0 };
-        let line = Line::new(&learned, &[mirror]).unwrap();
-        let text = serde_json::to_string(&line).unwrap();
-        let again: Line = serde_json::from_str(&text).unwrap();
+        let mirrors = ["interface 0".to_owned()];
+        let kept = text(&[], &[learned], &mirrors);
+        let again: Line = serde_json::from_str(&kept).unwrap();
         assert_eq!(again.learned(MirrorId(0)), learned);
+        // Known again, and another that did not appear.
+        let other = Line { peer: "192.0.2.9".parse().unwrap(), ..again.clone() };
+        let kept = text(&[again, other], &[learned], &mirrors);
+        assert_eq!(kept.lines().count(), 2);
+        assert!(kept.lines().nth(1).unwrap().contains("192.0.2.9"));
     }
 }

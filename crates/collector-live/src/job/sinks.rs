@@ -1,22 +1,13 @@
 //! Everyone who is told what happens.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
-
 use base::Time;
-use collector::integrity::{Finished, Integrity};
+use collector::integrity::Integrity;
 use collector::rib::Rib;
 use collector::{Event, Gap, Peering, Sink, State};
 
 use crate::archive::{Loss, micros};
+use crate::Writer;
 use crate::feed::Feed;
-use crate::{Error, Result, Writer};
-
-/// Hours of the account that are over, a line each, beside the archive's files.
-pub(crate) const ACCOUNT: &str = "INTEGRITY";
-/// The hours that are not over; taken over by the next collector if this one is killed.
-pub(crate) const CURRENT: &str = "INTEGRITY.now";
 
 /// Gaps that wait to be written; more than that at a time are counted in the account alone.
 const GAPS: usize = 10_000;
@@ -129,87 +120,5 @@ impl Sinks {
             rib.advance(now);
         }
         self.integrity.advance(now);
-    }
-
-    fn folder(&self) -> Option<PathBuf> {
-        self.writer.as_ref().map(|writer| writer.archive().folder().to_owned())
-    }
-
-    /// Writes the account beside the archive: hours that are over for good, the others so that
-    /// they outlive a kill. At the end (`last`) all hours are over.
-    ///
-    /// # Errors
-    /// If the disk does not take it.
-    pub(super) fn write_account(&mut self, last: bool) -> Result<()> {
-        let Some(folder) = self.folder() else { return Ok(()) };
-        let over: Vec<Finished> = self.integrity.finished().collect();
-        let current = lines(self.integrity.hours().map(|(peering, hour, seen)| Finished {
-            peering: *peering,
-            hour,
-            seen: seen.clone(),
-        }));
-        let path = folder.join(ACCOUNT);
-        let failed = |e| Error::file("write", &path, e);
-        let mut over = lines(over.into_iter());
-        if last {
-            over.push_str(&current);
-        }
-        append(&path, &over).map_err(failed)?;
-        if last {
-            remove(&folder.join(CURRENT)).map_err(failed)
-        } else {
-            replace(&folder.join(CURRENT), &current).map_err(failed)
-        }
-    }
-
-    /// Takes over what a collector that was killed knew of its last hours.
-    ///
-    /// # Errors
-    /// If it cannot be read or written.
-    pub(super) fn inherit_account(&self) -> Result<()> {
-        let Some(folder) = self.folder() else { return Ok(()) };
-        let current = folder.join(CURRENT);
-        let work = || match fs::read_to_string(&current) {
-            Ok(text) => {
-                append(&folder.join(ACCOUNT), &text)?;
-                remove(&current)
-            }
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(e) => Err(e),
-        };
-        work().map_err(|e| Error::file("take over", &current, e))
-    }
-}
-
-fn lines(hours: impl Iterator<Item = Finished>) -> String {
-    hours.map(|hour| hour.json().to_string() + "\n").collect()
-}
-
-fn append(path: &Path, text: &str) -> io::Result<()> {
-    if text.is_empty() {
-        return Ok(());
-    }
-    let mut file = OpenOptions::new().append(true).create(true).open(path)?;
-    let length = file.metadata()?.len();
-    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_data());
-    written.or_else(|error| {
-        // Half a line would spoil the next one.
-        file.set_len(length)?;
-        Err(error)
-    })
-}
-
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let partial = path.with_extension("part");
-    let mut file = File::create(&partial)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_data()?;
-    fs::rename(&partial, path)
-}
-
-fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
-        _ => Ok(()),
     }
 }

@@ -16,7 +16,7 @@ use super::files::{Shelf, State};
 use super::moment::moment_text;
 use super::{Archives, moment};
 use crate::archive::{GAPS, Kind, Loss, read_ledger};
-use crate::job::sinks::{ACCOUNT, CURRENT};
+use crate::job::keeper::{ACCOUNT, CURRENT};
 use crate::{Error, Result};
 
 /// Causes of gaps in streams, as the account names them.
