@@ -84,4 +84,8 @@ impl Sink for Writer {
             self.flush();
         }
     }
+
+    fn forget_peering(&mut self, peering: &Peering) {
+        self.recorder.forget_peering(peering);
+    }
 }

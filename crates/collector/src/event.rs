@@ -182,6 +182,12 @@ pub struct Reading {
 pub trait Sink {
     /// Something happened at `peering`.
     fn event(&mut self, peering: &Peering, event: &Event<'_>);
+
+    /// The collector has forgotten `peering`, for want of memory: nobody is told of that number
+    /// again, and whoever keeps something of it can let it go. Its session had ended before.
+    fn forget_peering(&mut self, peering: &Peering) {
+        let _ = peering;
+    }
 }
 
 impl<A: Sink, B: Sink> Sink for (A, B) {
@@ -189,11 +195,20 @@ impl<A: Sink, B: Sink> Sink for (A, B) {
         self.0.event(peering, event);
         self.1.event(peering, event);
     }
+
+    fn forget_peering(&mut self, peering: &Peering) {
+        self.0.forget_peering(peering);
+        self.1.forget_peering(peering);
+    }
 }
 
 impl<S: Sink> Sink for &mut S {
     fn event(&mut self, peering: &Peering, event: &Event<'_>) {
         (**self).event(peering, event);
+    }
+
+    fn forget_peering(&mut self, peering: &Peering) {
+        (**self).forget_peering(peering);
     }
 }
 
@@ -201,6 +216,12 @@ impl<S: Sink> Sink for Option<S> {
     fn event(&mut self, peering: &Peering, event: &Event<'_>) {
         if let Some(sink) = self {
             sink.event(peering, event);
+        }
+    }
+
+    fn forget_peering(&mut self, peering: &Peering) {
+        if let Some(sink) = self {
+            sink.forget_peering(peering);
         }
     }
 }

@@ -157,7 +157,15 @@ impl Watch {
 
     /// Accounts for time that passed until `now`: up, and blind as far as nothing was heard.
     fn pass(&mut self, now: Time, settings: &Settings) {
-        let Some(since) = self.up.filter(|since| *since < now) else { return };
+        /// A clock that goes back by more was set.
+        const STEP: Span = Span::from_secs(3600);
+        let Some(since) = self.up else { return };
+        if since >= now {
+            if since > now + STEP {
+                (self.up, self.alive) = (Some(now), now);
+            }
+            return;
+        }
         let hold = self.hold_time(settings);
         for (number, from, to) in parts(since, now, settings.hours).filter(|part| part.1 < part.2) {
             let hour = self.hour(number);
@@ -293,15 +301,21 @@ impl Integrity {
     }
 
     fn hand_out(&mut self, at: usize) {
-        let Some(watch) = &mut self.watches[at] else { return };
-        while watch.hours.len() > self.settings.hours {
-            let Some((hour, seen)) = watch.hours.pop_front() else { return };
-            if self.finished.len() >= self.settings.waiting {
-                self.finished.pop_front();
-                self.forgotten += 1;
-            }
-            self.finished.push_back(Finished { peering: watch.peering, hour, seen });
+        while let Some(watch) = &mut self.watches[at]
+            && watch.hours.len() > self.settings.hours
+            && let Some((hour, seen)) = watch.hours.pop_front()
+        {
+            let finished = Finished { peering: watch.peering, hour, seen };
+            self.put(finished);
         }
+    }
+
+    fn put(&mut self, finished: Finished) {
+        if self.finished.len() >= self.settings.waiting {
+            self.finished.pop_front();
+            self.forgotten += 1;
+        }
+        self.finished.push_back(finished);
     }
 }
 
@@ -341,6 +355,14 @@ impl Sink for Integrity {
         }
         if watch.hours.len() > settings.hours {
             self.hand_out(at);
+        }
+    }
+
+    fn forget_peering(&mut self, peering: &Peering) {
+        let watch = self.watches.get_mut(peering.id.index()).and_then(Option::take);
+        let Some(watch) = watch else { return };
+        for (hour, seen) in watch.hours {
+            self.put(Finished { peering: watch.peering, hour, seen });
         }
     }
 }

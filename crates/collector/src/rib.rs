@@ -268,4 +268,17 @@ impl Sink for Rib {
         }
         self.peers[at] = Some(peer);
     }
+
+    fn forget_peering(&mut self, peering: &Peering) {
+        let Some(mut peer) = self.peers.get_mut(peering.id.index()).and_then(Option::take) else {
+            return;
+        };
+        for at in 0..peer.tables.len() {
+            self.clear(&mut peer, at);
+        }
+        // The peers of a snapshot have numbers by who is there.
+        if self.snapshot.is_some() {
+            self.peers[peering.id.index()] = Some(peer);
+        }
+    }
 }

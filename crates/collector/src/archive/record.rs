@@ -26,7 +26,7 @@ impl Default for Settings {
 pub struct Recorder {
     settings: Settings,
     bytes: Vec<u8>,
-    heads: Vec<Option<Head>>,
+    heads: Vec<Option<Box<Head>>>,
     records: u64,
     last: Time,
 }
@@ -99,7 +99,7 @@ impl Recorder {
     #[inline]
     fn prepare(&mut self, peering: &Peering) {
         let systems = (peering.peer_as, peering.local_as);
-        let head = self.heads.get(peering.id.index()).and_then(Option::as_ref);
+        let head = self.heads.get(peering.id.index()).and_then(Option::as_deref);
         if head.is_none_or(|head| (head.session.peer_as, head.session.local_as) != systems) {
             self.make(peering);
         }
@@ -109,9 +109,9 @@ impl Recorder {
     fn make(&mut self, peering: &Peering) {
         let (index, kind) = (peering.id.index(), self.kind());
         if index >= self.heads.len() {
-            self.heads.resize(index + 1, None);
+            self.heads.resize_with(index + 1, || None);
         }
-        self.heads[index] = Some(Head::new(session(peering), kind));
+        self.heads[index] = Some(Box::new(Head::new(session(peering), kind)));
     }
 
     #[inline]
@@ -169,6 +169,12 @@ impl Sink for Recorder {
             Event::Message { time, from, message } => self.message(peering, time, from, message),
             Event::State { time, old, new, .. } => self.state(peering, time, old, new),
             Event::Gap(_) | Event::Reading(_) => {}
+        }
+    }
+
+    fn forget_peering(&mut self, peering: &Peering) {
+        if let Some(head) = self.heads.get_mut(peering.id.index()) {
+            *head = None;
         }
     }
 }

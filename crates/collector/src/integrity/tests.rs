@@ -156,6 +156,27 @@ fn old_hours_are_handed_out_and_memory_is_bounded() {
 }
 
 #[test]
+fn hours_of_forgotten_peerings_are_handed_out() {
+    let mut account = Integrity::new(Settings::default());
+    up(&mut account, 0);
+    account.forget_peering(&peering(0));
+    account.forget_peering(&peering(7));
+    assert_eq!((account.hours().count(), account.finished().count()), (0, 1));
+}
+
+#[test]
+fn a_clock_that_is_set_back_stops_no_account() {
+    let mut account = Integrity::new(Settings::default());
+    up(&mut account, 100_000);
+    account.advance(at(100_010));
+    account.advance(at(10));
+    keepalive(&mut account, 50);
+    account.advance(at(70));
+    let up: f64 = account.hours().map(|(_, _, hour)| hour.up.as_secs_f64()).sum();
+    assert_eq!((up, verdicts(&account).iter().map(|one| one.1).sum::<u32>()), (70.0, 0));
+}
+
+#[test]
 fn captures_are_counted_by_hour() {
     let mut account = Integrity::new(Settings::default());
     account.capture(at(10), Capture { frames: 5, ..Capture::default() });

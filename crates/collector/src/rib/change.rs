@@ -284,7 +284,7 @@ impl Rib {
     }
 
     /// All routes of `peer` in a table go.
-    fn clear(&mut self, peer: &mut Peer, at: usize) {
+    pub(super) fn clear(&mut self, peer: &mut Peer, at: usize) {
         let of = peer.table(at);
         of.stale_until = None;
         self.tables[at].give_back(&mut of.block);

@@ -293,6 +293,32 @@ fn memory_is_bounded_by_what_there_is() {
 }
 
 #[test]
+fn forgotten_peerings_leave_nothing() {
+    let mut rib = Rib::new();
+    let peers = [peering(0), peering(2)];
+    for peer in &peers {
+        state(&mut rib, peer, at(0), State::Established, Reason::Seen);
+        let body = update(&[], &[route(0, (1, 0)), route(0, (2, 0))], 1);
+        send(&mut rib, peer, at(1), MessageType::UPDATE, &body);
+    }
+    assert_eq!((rib.len(), rib.peerings().count()), (4, 2));
+    rib.forget_peering(&peers[0]);
+    assert_eq!((rib.len(), rib.peerings().count()), (2, 1));
+    // While a snapshot is written, the numbers of its peers stay.
+    rib.begin_snapshot(at(2), 0, b"");
+    rib.forget_peering(&peers[1]);
+    assert_eq!(dumped_now(&mut rib), 2);
+    assert_eq!((rib.len(), rib.attribute_sets()), (0, 0));
+}
+
+/// Routes of the snapshot that was begun.
+fn dumped_now(rib: &mut Rib) -> usize {
+    let mut bytes = Vec::new();
+    while !rib.write_snapshot(1, &mut bytes) {}
+    read(&bytes).len()
+}
+
+#[test]
 fn a_gap_makes_a_table_incomplete() {
     let mut rib = Rib::new();
     let peer = peering(0);

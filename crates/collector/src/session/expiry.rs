@@ -134,6 +134,7 @@ impl<S: Sink> Sessions<S> {
         let time = self.last_time(at as usize);
         let slot = &mut self.slots[at as usize];
         slot.change(&mut self.sink, time, State::Idle, Reason::Forgotten);
+        self.sink.forget_peering(&slot.peering);
         slot.live.clear();
         slot.leader = None;
         slot.gone = true;

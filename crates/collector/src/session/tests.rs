@@ -98,6 +98,10 @@ impl Sink for Log {
             }
         }
     }
+
+    fn forget_peering(&mut self, peering: &Peering) {
+        writeln!(self.text, "p{} is forgotten", peering.id.0).unwrap();
+    }
 }
 
 /// Sessions of a script.

@@ -274,6 +274,7 @@ fn peerings_have_a_limit() {
     let told = script.told();
     // Then the silent one, not the one that speaks.
     assert!(told.contains("p1 Established > Idle Forgotten"), "{told}");
+    assert!(told.contains("p1 is forgotten") && !told.contains("p0 is forgotten"), "{told}");
     assert!(!told.contains("p0 Established > Idle Forgotten"), "{told}");
     assert_eq!(script.0.peerings().count(), 16);
 }
