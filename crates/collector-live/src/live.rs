@@ -2,12 +2,14 @@
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use base::{Span, Time};
 use collector::filter::{self, Wanted};
 use collector::{Frame, LinkType};
+use rustix::net::sockopt;
 pub use sys::ring::Options as RingOptions;
 use sys::ring::{self, Instruction, Options, Packet, Ring, Tag};
 
@@ -93,11 +95,8 @@ impl Interface {
     pub fn ask(&mut self, each: &mut impl FnMut(Item<'_>)) -> Result<()> {
         self.asked = Instant::now();
         let dropped = self.ring.statistics()?.drops;
-        if dropped > self.dropped {
-            let packets = dropped - self.dropped;
-            each(Item::Dropped { interface: self.number, packets });
-            self.dropped = dropped;
-        }
+        let packets = dropped.saturating_sub(std::mem::replace(&mut self.dropped, dropped));
+        each(Item::Dropped { interface: self.number, packets });
         Ok(())
     }
 }
@@ -158,10 +157,15 @@ pub struct Tunnel {
     local: SocketAddr,
     number: u32,
     buffer: Vec<u8>,
+    dropped: u32,
+    asked: Instant,
 }
 
 /// Bytes of the headers that stand for what the kernel took off: IPv6 and UDP.
 const HEADERS: usize = 48;
+/// Bytes that wait in the kernel, if it lets us have so many: a second of a fast link is more than
+/// the usual.
+const ROOM: usize = 16 << 20;
 /// Datagrams that are taken before others have their turn.
 const BATCH: usize = 256;
 
@@ -174,7 +178,13 @@ impl Tunnel {
         let refused = |cause| Error::Address { address, cause };
         let socket = UdpSocket::bind(address).map_err(refused)?;
         let local = socket.local_addr().map_err(refused)?;
-        Ok(Self { socket, local, number, buffer: vec![0; HEADERS + (1 << 16)] })
+        // Passing the machine's limit is a privilege; without it the limit holds.
+        if sockopt::set_socket_recv_buffer_size_force(&socket, ROOM).is_err() {
+            let size = sockopt::set_socket_recv_buffer_size(&socket, ROOM);
+            size.map_err(|cause| refused(cause.into()))?;
+        }
+        let (buffer, asked) = (vec![0; HEADERS + (1 << 16)], Instant::now());
+        Ok(Self { socket, local, number, buffer, dropped: 0, asked })
     }
 
     /// Where it listens.
@@ -187,6 +197,26 @@ impl Tunnel {
     /// # Errors
     /// If the socket fails.
     pub fn step(&mut self, wait: Duration, each: &mut impl FnMut(Item<'_>)) -> Result<Progress> {
+        let progress = self.receive(wait, each)?;
+        if self.asked.elapsed() >= ASK {
+            self.ask(each)?;
+        }
+        Ok(progress)
+    }
+
+    /// Asks the kernel what it dropped since it was last asked.
+    ///
+    /// # Errors
+    /// If it does not say.
+    pub fn ask(&mut self, each: &mut impl FnMut(Item<'_>)) -> Result<()> {
+        self.asked = Instant::now();
+        let dropped = sys::socket::receive_drops(self.socket.as_fd())?;
+        let packets = dropped.wrapping_sub(std::mem::replace(&mut self.dropped, dropped));
+        each(Item::Dropped { interface: self.number, packets: packets.into() });
+        Ok(())
+    }
+
+    fn receive(&mut self, wait: Duration, each: &mut impl FnMut(Item<'_>)) -> Result<Progress> {
         let local = self.local;
         let failed = |cause| Error::Address { address: local, cause };
         // A wait of nothing would be one without end.
@@ -322,10 +352,18 @@ pub fn run(sources: &mut [Source], handler: &mut impl Handler, stop: &AtomicBool
         handler.pause((is_live && is_idle).then_some(now));
     }
     for source in sources {
+        if let Source::Tunnel(tunnel) = source {
+            tunnel.step(Duration::ZERO, &mut |item| handler.item(item))?;
+            tunnel.ask(&mut |item| handler.item(item))?;
+        }
         if let Source::Interface(interface) = source {
-            // What waits in the ring was captured, and the kernel's last word on what was not.
-            while interface.step(Duration::ZERO, &mut |item| handler.item(item))? == Progress::More
-            {
+            // What waits in the ring was captured, and the kernel's last word on what was not. No
+            // more than the ring holds: others may come as fast as these are read.
+            for _ in 0..interface.ring.blocks() {
+                let more = interface.step(Duration::ZERO, &mut |item| handler.item(item))?;
+                if more != Progress::More {
+                    break;
+                }
             }
             interface.ask(&mut |item| handler.item(item))?;
         }

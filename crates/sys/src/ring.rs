@@ -238,6 +238,11 @@ impl Ring {
         self.link
     }
 
+    /// How many blocks it has.
+    pub fn blocks(&self) -> usize {
+        self.blocks
+    }
+
     /// Number of the interface.
     pub fn interface(&self) -> u32 {
         self.index

@@ -144,6 +144,18 @@ pub fn pending_error(socket: BorrowedFd<'_>) -> Result<()> {
     if error == 0 { Ok(()) } else { Err(Error::from_errno("socket", error)) }
 }
 
+/// How many datagrams the kernel had no room for at this socket since it was made; the count
+/// begins anew after 2³² (`SO_MEMINFO`, Linux 4.12).
+pub fn receive_drops(socket: BorrowedFd<'_>) -> Result<u32> {
+    const SO_MEMINFO: libc::c_int = 55;
+    /// Place of the count among the numbers (`SK_MEMINFO_DROPS` of `linux/sock_diag.h`).
+    const DROPS: usize = 8;
+    let mut numbers = [0_u32; 9];
+    let place = bytes_of(&mut numbers);
+    get(&socket, libc::SOL_SOCKET, SO_MEMINFO, place, "getsockopt(SO_MEMINFO)")?;
+    Ok(numbers[DROPS])
+}
+
 /// The congestion control that a TCP socket uses.
 pub fn congestion(socket: BorrowedFd<'_>) -> Result<String> {
     let mut name = [0_u8; 16];

@@ -15,7 +15,7 @@ use crate::{Error, Result};
 pub enum Item<'a> {
     /// A packet.
     Frame(Frame<'a>),
-    /// The capture says that it lost packets.
+    /// The capture says how many packets it lost since it last said so.
     Dropped {
         /// Of which interface.
         interface: u32,

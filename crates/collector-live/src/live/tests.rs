@@ -63,6 +63,25 @@ fn tunnels_that_end_here_are_read_like_captured_ones() {
     }
 }
 
+#[test]
+fn datagrams_without_room_are_counted() {
+    let mut tunnel = Tunnel::bind("127.0.0.1:0".parse().unwrap(), 4).unwrap();
+    sockopt::set_socket_recv_buffer_size(&tunnel.socket, 4096).unwrap();
+    let from = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for _ in 0..100 {
+        from.send_to(&[0; 1000], tunnel.local()).unwrap();
+    }
+    let (mut frames, mut dropped) = (0, 0);
+    let mut each = |item: Item<'_>| match item {
+        Item::Frame(_) => frames += 1,
+        Item::Dropped { packets, .. } => dropped += packets,
+        Item::Trouble(error) => panic!("{error}"),
+    };
+    while tunnel.step(Duration::ZERO, &mut each).unwrap() == Progress::More {}
+    tunnel.ask(&mut each).unwrap();
+    assert!(frames > 0 && dropped > 0 && frames + dropped == 100, "{frames} {dropped}");
+}
+
 /// Counts, and stops when it has seen enough.
 struct Count<'a> {
     frames: usize,
