@@ -82,6 +82,8 @@ struct Job {
     memory: Memory,
     keeper: Option<Keeper>,
     published: Instant,
+    /// Until status is put up again.
+    pause: Duration,
     accounted: Instant,
     kernel_drops: u64,
     counted: Capture,
@@ -112,7 +114,9 @@ impl Job {
             gaps: 0,
             unstated: Vec::new(),
             now: Time::ZERO,
-            asked: Time::ZERO,
+            asked: Vec::new(),
+            begun: Time::ZERO,
+            accounted: Time::ZERO,
         };
         let interval = if snapshots { settings.snapshots } else { Span::ZERO };
         Ok(Self {
@@ -122,6 +126,7 @@ impl Job {
             memory,
             keeper,
             published: Instant::now(),
+            pause: STATUS,
             accounted: Instant::now(),
             kernel_drops: 0,
             counted: Capture::default(),
@@ -155,16 +160,23 @@ impl Job {
     }
 
     fn publish(&mut self, now: Time) {
-        self.published = Instant::now();
+        let begin = Instant::now();
         self.account(now);
         let (board, status) = (self.board.clone(), self.status());
         board.publish(status);
+        self.published = Instant::now();
+        // With very many peerings it takes its time: a twentieth of all at most.
+        self.pause = STATUS.max(20 * begin.elapsed());
     }
 
     fn status(&self) -> Status {
         let sinks = self.pipeline.sessions().sink();
-        let routes: Vec<_> = sinks.rib.iter().flat_map(Rib::peerings).collect();
-        let of = |id: PeeringId| routes.iter().find(|routes| routes.peering.id == id).cloned();
+        // Both are in the order of numbers.
+        let mut routes = sinks.rib.iter().flat_map(Rib::peerings).peekable();
+        let mut of = |id: PeeringId| {
+            while routes.next_if(|routes| routes.peering.id < id).is_some() {}
+            routes.next_if(|routes| routes.peering.id == id)
+        };
         let peerings = sinks.peerings.iter().flatten();
         let archive = sinks.writer.as_ref().map(|writer| writer.archive().status());
         Status {
@@ -173,7 +185,7 @@ impl Job {
             kernel_drops: self.kernel_drops,
             streams: *self.pipeline.reassembler().statistics(),
             waiting: self.pipeline.reassembler().memory(),
-            peerings: peerings.map(|(p, state)| (*p, *state, of(p.id))).collect(),
+            peerings: peerings.map(|met| (met.0, met.1, of(met.0.id))).collect(),
             messages: sinks.messages,
             routes: sinks.rib.as_ref().map(Rib::counts).unwrap_or_default(),
             memory: sinks.rib.as_ref().map(Rib::memory).unwrap_or_default(),
@@ -235,7 +247,7 @@ impl Job {
         if let Some(rib) = &sinks.rib {
             self.board.answer(rib);
         }
-        if self.published.elapsed() >= STATUS {
+        if self.published.elapsed() >= self.pause {
             self.publish(now);
         }
         if self.accounted.elapsed() >= ACCOUNT {
@@ -250,6 +262,7 @@ impl Job {
         self.account(now);
         let sinks = self.pipeline.sink_mut();
         sinks.advance(now);
+        sinks.integrity.advance(now);
         let account = (sinks.integrity.json(), sinks.integrity.table());
         if let Err(error) = self.tables.finish(sinks) {
             self.trouble(&error);

@@ -2,11 +2,21 @@
 
 use std::ops::Range;
 
-use base::Time;
+use base::{Span, Time};
 use collector::decapsulate::{self, Decapsulator};
 use collector::reassembly::{self, Reassembler};
 use collector::session::{self, Sessions};
 use collector::{Frame, LinkType, Sink};
+
+/// Times may go back by this where inputs are in disorder; a clock that goes back by more was set,
+/// or its time before was damaged.
+const DISORDER: Span = Span::from_secs(3_600);
+
+/// The time that it is when it was `now` and something is of the time `seen`.
+#[inline]
+pub(crate) fn later(now: Time, seen: Time) -> Time {
+    if seen >= now || seen + DISORDER < now { seen } else { now }
+}
 
 /// How packets are read.
 #[derive(Clone, Debug, Default)]
@@ -86,7 +96,7 @@ impl<S: Sink> Pipeline<S> {
     fn read(&mut self, frame: &Frame<'_>) {
         let Self { decapsulator, reassembler, sessions, .. } = self;
         decapsulator.segments(frame, &mut |segment| reassembler.segment(segment, sessions));
-        self.now = self.now.max(frame.time);
+        self.now = later(self.now, frame.time);
     }
 
     #[cold]
@@ -108,9 +118,9 @@ impl<S: Sink> Pipeline<S> {
     }
 
     /// The capture, or in live operation the clock, has come to `now`: to be called from time to
-    /// time, also while packets come. Time never goes back by this.
+    /// time, also while packets come.
     pub fn advance(&mut self, now: Time) {
-        self.now = self.now.max(now);
+        self.now = later(self.now, now);
         self.reassembler.advance(now, &mut self.sessions);
         self.sessions.advance(now);
     }

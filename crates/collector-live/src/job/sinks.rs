@@ -1,16 +1,23 @@
 //! Everyone who is told what happens.
 
-use base::Time;
+use base::{Span, Time};
 use collector::integrity::Integrity;
 use collector::rib::Rib;
 use collector::{Event, Gap, Peering, Sink, State};
 
-use crate::archive::{Loss, micros};
 use crate::Writer;
+use crate::archive::{Loss, micros};
 use crate::feed::Feed;
+use crate::pipeline::later;
 
 /// Gaps that wait to be written; more than that at a time are counted in the account alone.
 const GAPS: usize = 10_000;
+
+/// Interfaces of which it is known when they were last asked what they dropped.
+const INTERFACES: usize = 1_024;
+
+/// How often the account is told that time passes.
+const ACCOUNT: Span = Span::from_secs(1);
 
 /// All of them, in the order in which they are told.
 pub(super) struct Sinks {
@@ -19,7 +26,7 @@ pub(super) struct Sinks {
     pub(super) integrity: Integrity,
     pub(super) feeds: Vec<Feed>,
     /// Peerings as they were with their last change of state, by number.
-    pub(super) peerings: Vec<Option<(Peering, State)>>,
+    pub(super) peerings: Vec<Option<Box<(Peering, State)>>>,
     /// How many messages there were.
     pub(super) messages: u64,
     /// How many gaps there were.
@@ -28,8 +35,11 @@ pub(super) struct Sinks {
     pub(super) unstated: Vec<Loss>,
     /// The latest time that was told.
     pub(super) now: Time,
-    /// When the capture last said that it dropped packets.
-    pub(super) asked: Time,
+    /// When captures last said what they dropped, by interface, and the time of the first.
+    pub(super) asked: Vec<(u32, Time)>,
+    pub(super) begun: Time,
+    /// When the account was last told that time passes.
+    pub(super) accounted: Time,
 }
 
 impl Sink for Sinks {
@@ -47,18 +57,27 @@ impl Sink for Sinks {
         }
         match event {
             Event::Message { time, .. } => {
-                self.now = self.now.max(*time);
+                self.now = later(self.now, *time);
                 self.messages += 1;
                 if self.peerings.get(peering.id.index()).is_none_or(Option::is_none) {
                     self.meet(peering, State::Idle);
                 }
             }
             Event::State { time, new, .. } => {
-                self.now = self.now.max(*time);
+                self.now = later(self.now, *time);
                 self.meet(peering, *new);
             }
             Event::Gap(gap) => self.gap(peering, gap),
             Event::Reading(_) => {}
+        }
+    }
+
+    fn forget_peering(&mut self, peering: &Peering) {
+        self.writer.forget_peering(peering);
+        self.rib.forget_peering(peering);
+        self.integrity.forget_peering(peering);
+        if let Some(place) = self.peerings.get_mut(peering.id.index()) {
+            *place = None;
         }
     }
 }
@@ -68,9 +87,9 @@ impl Sinks {
     fn meet(&mut self, peering: &Peering, state: State) {
         let index = peering.id.index();
         if index >= self.peerings.len() {
-            self.peerings.resize(index + 1, None);
+            self.peerings.resize_with(index + 1, || None);
         }
-        self.peerings[index] = Some((*peering, state));
+        self.peerings[index] = Some(Box::new((*peering, state)));
     }
 
     #[cold]
@@ -90,10 +109,15 @@ impl Sinks {
         }
     }
 
-    /// The capture says that it dropped packets since it last said so.
+    /// The capture says how many packets it dropped since it last said so.
     pub(super) fn dropped(&mut self, now: Time, interface: u32, packets: u64) {
-        let since = std::mem::replace(&mut self.asked, now);
-        if self.writer.is_some() && self.unstated.len() < GAPS {
+        let asked = self.asked.iter_mut().find(|(known, _)| *known == interface);
+        let since = asked.map(|(_, asked)| std::mem::replace(asked, now));
+        if since.is_none() && self.asked.len() < INTERFACES {
+            self.asked.push((interface, now));
+        }
+        let since = since.unwrap_or(self.begun).min(now);
+        if packets > 0 && self.writer.is_some() && self.unstated.len() < GAPS {
             let (since_us, until_us) = (micros(since), micros(now));
             self.unstated.push(Loss::Captured { since_us, until_us, interface, packets });
         }
@@ -119,6 +143,57 @@ impl Sinks {
         if let Some(rib) = &mut self.rib {
             rib.advance(now);
         }
-        self.integrity.advance(now);
+        if self.begun == Time::ZERO {
+            self.begun = now;
+        }
+        // It looks at each peering.
+        if later(self.accounted, now) >= self.accounted + ACCOUNT || now < self.accounted {
+            self.accounted = now;
+            self.integrity.advance(now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use collector::integrity::Settings;
+
+    use super::*;
+    use crate::Archive;
+    use crate::archive::{GAPS, Options, read_ledger};
+
+    #[test]
+    fn dropped_packets_are_missing_since_their_interface_was_asked() {
+        let folder = tempfile::tempdir().unwrap();
+        let archive = Archive::open(folder.path(), Options::default()).unwrap();
+        let at = |seconds| Time::from_nanos(1_700_000_000_000_000_000 + seconds * 1_000_000_000);
+        let mut sinks = Sinks {
+            writer: Some(Writer::new(archive, collector::archive::Settings::default())),
+            rib: None,
+            integrity: Integrity::new(Settings::default()),
+            feeds: Vec::new(),
+            peerings: Vec::new(),
+            messages: 0,
+            gaps: 0,
+            unstated: Vec::new(),
+            now: Time::ZERO,
+            asked: Vec::new(),
+            begun: Time::ZERO,
+            accounted: Time::ZERO,
+        };
+        sinks.advance(at(0));
+        sinks.dropped(at(10), 1, 5);
+        sinks.dropped(at(10), 2, 0);
+        sinks.dropped(at(11), 1, 0);
+        sinks.dropped(at(12), 1, 7);
+        sinks.dropped(at(12), 2, 9);
+        sinks.advance(at(12));
+        drop(sinks);
+        let stated: Vec<Loss> = read_ledger(&folder.path().join(GAPS)).unwrap();
+        let loss = |since: u64, until, interface, packets| {
+            let (since_us, until_us) = (micros(at(since)), micros(at(until)));
+            Loss::Captured { since_us, until_us, interface, packets }
+        };
+        assert_eq!(stated, [loss(0, 10, 1, 5), loss(11, 12, 1, 7), loss(10, 12, 2, 9)]);
     }
 }

@@ -65,7 +65,8 @@ impl Tables {
         self.next = Some(time + self.interval);
         let (Some(writer), Some(rib)) = (&sinks.writer, &mut sinks.rib) else { return Ok(false) };
         let snapshot = writer.archive().snapshot(time)?;
-        rib.begin_snapshot(time, 0, self.view.as_bytes());
+        // Packets come many at a time: the routes are those of now, and the records say so.
+        rib.begin_snapshot(now, 0, self.view.as_bytes());
         self.open = Some(Target::File(snapshot));
         Ok(true)
     }

@@ -1,0 +1,52 @@
+//! Captures with a clock that errs.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use collector_live::archive::{Compression, Options};
+use collector_live::input::Captures;
+use collector_live::job::{self, Settings};
+use collector_live::live::Source;
+
+/// The seconds of each packet of a little-endian pcap file.
+fn places(pcap: &[u8]) -> Vec<usize> {
+    let mut at = 24;
+    let mut places = Vec::new();
+    while at + 16 <= pcap.len() {
+        places.push(at);
+        let length = u32::from_le_bytes(pcap[at + 8..at + 12].try_into().unwrap());
+        at += 16 + length as usize;
+    }
+    places
+}
+
+/// Records and files that come of a capture.
+fn collect(pcap: &[u8], folder: &Path) -> (u64, u64) {
+    let capture = folder.join("capture.pcap");
+    std::fs::write(&capture, pcap).unwrap();
+    let options = Options { compression: Compression::None, ..Options::default() };
+    let archive = Some((folder.join("archive"), options));
+    let settings = Settings { archive, ..Settings::default() };
+    let captures = Captures::open(&[capture], false, false).unwrap();
+    let never = AtomicBool::new(false);
+    let summary = job::packets(settings, vec![Source::Captures(captures)], &never).unwrap();
+    let archive = summary.archive.unwrap();
+    (archive.records, archive.files)
+}
+
+#[test]
+fn a_damaged_time_changes_files_twice_and_no_more() {
+    let path =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/bgp/pcap/addpath-extmsg-as4-v6-md5.pcap");
+    let mut pcap = std::fs::read(path).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (records, files) = collect(&pcap, folder.path());
+    assert!(records > 100);
+    let places = places(&pcap);
+    let place = places[places.len() / 20];
+    let seconds = u32::from_le_bytes(pcap[place..place + 4].try_into().unwrap());
+    pcap[place..place + 4].copy_from_slice(&(seconds + 10 * 365 * 86_400).to_le_bytes());
+    let folder = tempfile::tempdir().unwrap();
+    let damaged = collect(&pcap, folder.path());
+    assert!(damaged.1 <= files + 2, "{damaged:?} instead of {:?}", (records, files));
+}
