@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import readers
 import simulators
 from machine import OWN_NAMES, PROBE, Failure, Namespace, Pair, finish, folder, have, last_json, run, start
 
@@ -24,6 +25,10 @@ def absent(name):
     """Why a peer cannot be measured here, or None."""
     if name in ("ns-3", "ns-3 optimized", "simgrid"):
         return simulators.absent(name)
+    if name == "libparsebgp" or name in readers.PACKAGES:
+        why = readers.absent(name)
+        if why or name not in ("bird",):
+            return why
     if os.geteuid() != 0:
         return "needs root"
     if name == "rattan" and not rattan_program():

@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import collector
 import event_queue
 import labs
 import peers
@@ -330,4 +331,5 @@ ROWS = {
     **shares.ROWS,
     **virtual.ROWS,
     **ratecontrol.ROWS,
+    **collector.ROWS,
 }

@@ -2,6 +2,7 @@
 //! network alike, and print one JSON object when they end.
 #![forbid(unsafe_code)]
 
+mod collector;
 mod datagrams;
 mod events;
 mod memory;
@@ -23,6 +24,13 @@ netarium-bench event QUEUE INCREMENTS PENDING (one of the table's numbers)
 netarium-bench memory flows|packets COUNT (bytes of each)
 netarium-bench sessions fifo|heap ROUTERS SESSIONS MILLISECONDS (events per second)
 netarium-bench state PROTOCOL SESSIONS (what a link keeps for them)
+netarium-bench collector unpack FROM TO (what is in a compressed file)
+netarium-bench collector mrt CAPTURE ROUNDS (packets to records, in memory)
+netarium-bench collector archive CAPTURE FOLDER none|gz|bz2|zst SECONDS (to files of so long)
+netarium-bench collector decode|bgpkit|text ARCHIVE ROUNDS (records to what they mean)
+netarium-bench collector routes CAPTURE same|different (what routes take)
+netarium-bench collector crowd FOLDER PEERS PREFIXES SECONDS (very many peers)
+netarium-bench collector appearing FOLDER (how old records are when they can be read)
 netarium-bench sharing (seconds that the shares of a system on standard input take)";
 
 /// What can go wrong, in words for whoever reads the benchmark's output.
@@ -43,6 +51,7 @@ fn main() -> ExitCode {
             sessions::run(engine, routers, sessions, millis)
         }
         ["state", protocol, sessions] => state::of_link(protocol, sessions),
+        ["collector", ref rest @ ..] => collector::run(rest),
         ["sharing"] => sharing::solve(),
         ["relay", seconds] => relay::copy(seconds),
         _ => Err(USAGE.into()),

@@ -57,7 +57,7 @@ pub(crate) fn each(what: &str, count: &str) -> Outcome {
     Ok(())
 }
 
-type Measured = Result<u64, Box<dyn std::error::Error>>;
+pub(crate) type Measured = Result<u64, Box<dyn std::error::Error>>;
 
 /// All that a simulation of so many flows adds to the plan, its own copy of the plan included.
 fn flows(count: usize) -> Measured {
@@ -99,7 +99,7 @@ fn plan(text: &str) -> Result<Plan, Box<dyn std::error::Error>> {
 }
 
 /// Bytes of this process that are in memory.
-fn resident() -> Measured {
+pub(crate) fn resident() -> Measured {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kilobytes = line.and_then(|line| line.split_whitespace().next()).ok_or("no VmRSS")?;
