@@ -20,6 +20,22 @@ fn places(pcap: &[u8]) -> Vec<usize> {
     places
 }
 
+/// The capture with much that is not BGP between its packets, so that it is read in many parts.
+fn spread(pcap: &[u8]) -> Vec<u8> {
+    const OTHER: usize = 8_000;
+    let places = places(pcap);
+    let ends = places.iter().skip(1).copied().chain([pcap.len()]);
+    let mut out = pcap[..24].to_vec();
+    out[16..20].copy_from_slice(&65_535_u32.to_le_bytes());
+    for (start, end) in places.iter().zip(ends) {
+        out.extend_from_slice(&pcap[*start..end]);
+        out.extend_from_slice(&pcap[*start..*start + 8]);
+        out.extend((OTHER as u32).to_le_bytes().repeat(2));
+        out.extend([0x88; OTHER]);
+    }
+    out
+}
+
 /// Records and files that come of a capture.
 fn collect(pcap: &[u8], folder: &Path) -> (u64, u64) {
     let capture = folder.join("capture.pcap");
@@ -38,7 +54,8 @@ fn collect(pcap: &[u8], folder: &Path) -> (u64, u64) {
 fn a_damaged_time_changes_files_twice_and_no_more() {
     let path =
         concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/bgp/pcap/addpath-extmsg-as4-v6-md5.pcap");
-    let mut pcap = std::fs::read(path).unwrap();
+    let mut pcap = spread(&std::fs::read(path).unwrap());
+    assert!(pcap.len() > 1 << 20, "{}", pcap.len());
     let folder = tempfile::tempdir().unwrap();
     let (records, files) = collect(&pcap, folder.path());
     assert!(records > 100);
