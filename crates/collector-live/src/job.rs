@@ -320,20 +320,28 @@ pub fn packets(settings: Settings, mut sources: Vec<Source>, stop: &AtomicBool) 
 /// Collects from archive files or recorded BMP, one after the other.
 ///
 /// # Errors
-/// If the archive cannot be written, or an input cannot be read.
+/// If the archive cannot be written, or it is not known what an input holds. Where one cannot be
+/// read on, that is a trouble, and the next follows.
 pub fn records(settings: Settings, inputs: Vec<Input>, stop: &AtomicBool) -> Result<Summary> {
     let mut job = Job::new(settings)?;
     let mirror = MirrorId(0);
     let mut archive = input::mrt::Input::new(mirror, PeeringId(0));
     let mut first = 0;
     for mut input in inputs {
-        if input.format()? == Format::Mrt {
-            each(&mut job, &mut input, stop, |bytes, end, sinks| archive.read(bytes, end, sinks))?;
+        let read = if input.format()? == Format::Mrt {
+            let read = |bytes: &[u8], end, sinks: &mut Sinks| archive.read(bytes, end, sinks);
+            let read = each(&mut job, &mut input, stop, read);
             first = archive.peerings().len() as u32;
+            read
         } else {
             let mut station = input::bmp::Input::new(mirror, PeeringId(first));
-            each(&mut job, &mut input, stop, |bytes, end, sinks| station.read(bytes, end, sinks))?;
+            let read = |bytes: &[u8], end, sinks: &mut Sinks| station.read(bytes, end, sinks);
+            let read = each(&mut job, &mut input, stop, read);
             first += station.peerings().len() as u32;
+            read
+        };
+        if let Err(error) = read {
+            job.trouble(&error);
         }
     }
     job.finish()

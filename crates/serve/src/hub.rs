@@ -9,8 +9,9 @@ use collector::text::ris_live::{Client, Encoder, Notice};
 use collector_live::feed::Batch;
 use tokio::sync::broadcast;
 
-/// Batches that a client may be behind. Each is at most about 64 KiB of messages.
-const BEHIND: usize = 256;
+/// Batches that a client may be behind. Each is at most about 64 KiB of messages, which are ten
+/// times as much as text.
+const BEHIND: usize = 64;
 
 /// A batch and its messages as text.
 #[derive(Debug)]

@@ -176,9 +176,14 @@ fn send_table(inner: &Inner, stream: &mut TcpStream, board: &Board) -> io::Resul
     let mut ended: Vec<(PeeringId, Family)> = Vec::new();
     loop {
         let piece = match pieces.recv_timeout(Duration::from_millis(200)) {
+            Ok(piece) if piece.is_empty() => break,
             Ok(piece) => piece,
-            Err(RecvTimeoutError::Timeout) if !inner.over.load(Ordering::SeqCst) => continue,
-            Err(_) => break,
+            Err(_) if inner.over.load(Ordering::SeqCst) => break,
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => {
+                let text = "the station took the routes too slowly";
+                return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+            }
         };
         let mut table = Table { exporter: inner.exporter(), bytes: Vec::new(), told: &mut ended };
         input.read(&piece, false, &mut table);

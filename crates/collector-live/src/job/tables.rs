@@ -2,8 +2,11 @@
 //! collecting goes on.
 
 use std::sync::mpsc::{SyncSender, TrySendError};
+use std::time::{Duration, Instant};
 
 use base::{Span, Time};
+
+use collector::rib::Rib;
 
 use super::sinks::Sinks;
 use crate::archive::Snapshot;
@@ -11,6 +14,9 @@ use crate::{Board, Result};
 
 /// Bytes of a snapshot that are written between packets.
 const BUDGET: usize = 256 << 10;
+
+/// How long a reader may take nothing while others, and files, wait for it.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Where a snapshot goes.
 enum Target {
@@ -25,16 +31,28 @@ pub(super) struct Tables {
     view: String,
     next: Option<Time>,
     open: Option<Target>,
-    /// The piece that is being handed over, and whether it is the last.
+    /// The piece that is being handed over, whether routes end with it, and whether it is the
+    /// last, which is empty.
     piece: Vec<u8>,
+    is_whole: bool,
     is_last: bool,
+    /// When that piece was made.
+    made: Instant,
 }
 
 impl Tables {
     /// Each `interval`, counted from 1970; never if that is zero. `view` is the collector's name.
     pub(super) fn new(interval: Span, view: &str) -> Self {
-        let view = view.to_owned();
-        Self { interval, view, next: None, open: None, piece: Vec::new(), is_last: false }
+        Self {
+            interval,
+            view: view.to_owned(),
+            next: None,
+            open: None,
+            piece: Vec::new(),
+            is_whole: false,
+            is_last: false,
+            made: Instant::now(),
+        }
     }
 
     /// Writes some more of a snapshot, or begins the one that is due or asked for.
@@ -78,6 +96,7 @@ impl Tables {
             return;
         }
         rib.begin_snapshot(now, 0, self.view.as_bytes());
+        (self.is_whole, self.is_last) = (false, false);
         self.open = Some(Target::Readers(readers.into_iter().map(|to| (to, true)).collect()));
     }
 
@@ -102,33 +121,42 @@ impl Tables {
                 }
                 self.open = Some(Target::File(snapshot));
             }
-            Target::Readers(mut readers) => {
-                if readers.iter().all(|(_, has_piece)| *has_piece) && !self.is_last {
-                    self.piece.clear();
-                    self.is_last = rib.write_snapshot(BUDGET, &mut self.piece);
-                    for (_, has_piece) in &mut readers {
-                        *has_piece = false;
-                    }
-                }
-                readers.retain_mut(|(to, has_piece)| {
-                    if *has_piece {
-                        return true;
-                    }
-                    let sent = to.try_send(self.piece.clone());
-                    *has_piece = sent.is_ok();
-                    !matches!(sent, Err(TrySendError::Disconnected(_)))
-                });
-                if readers.is_empty() {
-                    rib.cancel_snapshot();
-                    self.is_last = false;
-                } else if self.is_last && readers.iter().all(|(_, has_piece)| *has_piece) {
-                    self.is_last = false;
-                } else {
-                    self.open = Some(Target::Readers(readers));
-                }
-            }
+            Target::Readers(readers) => self.hand_over(rib, readers),
         }
         Ok(())
+    }
+
+    /// Hands the present piece to those who do not have it, or makes the next one.
+    fn hand_over(&mut self, rib: &mut Rib, mut readers: Vec<(SyncSender<Vec<u8>>, bool)>) {
+        if readers.iter().all(|(_, has_piece)| *has_piece) {
+            self.piece.clear();
+            self.made = Instant::now();
+            self.is_last = self.is_whole;
+            if !self.is_whole {
+                self.is_whole = rib.write_snapshot(BUDGET, &mut self.piece);
+            }
+            let is_nothing = self.piece.is_empty() && !self.is_last;
+            readers.iter_mut().for_each(|(_, has_piece)| *has_piece = is_nothing);
+        }
+        let is_late = self.made.elapsed() >= PATIENCE;
+        readers.retain_mut(|(to, has_piece)| {
+            if *has_piece {
+                return true;
+            }
+            let sent = to.try_send(self.piece.clone());
+            *has_piece = sent.is_ok();
+            match sent {
+                Ok(()) => true,
+                Err(TrySendError::Full(_)) => !is_late,
+                Err(TrySendError::Disconnected(_)) => false,
+            }
+        });
+        let is_over = self.is_last && readers.iter().all(|(_, has_piece)| *has_piece);
+        if readers.is_empty() && !self.is_whole {
+            rib.cancel_snapshot();
+        } else if !readers.is_empty() && !is_over {
+            self.open = Some(Target::Readers(readers));
+        }
     }
 
     /// Completes the file that is being written; readers are left with what they have.
@@ -141,5 +169,36 @@ impl Tables {
         }
         self.open = None;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::sync_channel;
+
+    use super::*;
+
+    #[test]
+    fn a_reader_that_takes_nothing_is_left_and_the_others_get_all() {
+        let mut tables = Tables::new(Span::ZERO, "");
+        let mut rib = Rib::new();
+        rib.begin_snapshot(Time::from_nanos(1), 0, b"");
+        let (stuck, never_read) = sync_channel(0);
+        let (to, pieces) = sync_channel(4);
+        tables.open = None;
+        tables.hand_over(&mut rib, vec![(stuck, true), (to, true)]);
+        let hand_over = |tables: &mut Tables, rib: &mut Rib| {
+            if let Some(Target::Readers(readers)) = tables.open.take() {
+                tables.hand_over(rib, readers);
+            }
+        };
+        hand_over(&mut tables, &mut rib);
+        assert_eq!(pieces.try_iter().count(), 1, "the others wait for it");
+        tables.made = Instant::now().checked_sub(PATIENCE).unwrap();
+        for _ in 0..3 {
+            hand_over(&mut tables, &mut rib);
+        }
+        assert!(never_read.try_recv().is_err() && tables.open.is_none());
+        assert_eq!(pieces.try_iter().map(|piece| piece.len()).collect::<Vec<_>>(), [0]);
     }
 }
