@@ -145,7 +145,7 @@ impl Archive {
             layout::check_name(&options.collector)?;
         }
         let interval = options.interval.as_nanos();
-        if interval == 0 || interval % SECOND != 0 {
+        if interval == 0 || !interval.is_multiple_of(SECOND) {
             return Err(Error::Interval(options.interval));
         }
         sys::limits::ignore_file_size_signal()?;

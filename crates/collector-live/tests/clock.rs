@@ -1,4 +1,5 @@
 //! Captures with a clock that errs.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;

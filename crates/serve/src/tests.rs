@@ -285,7 +285,7 @@ fn a_station_that_comes_late_is_told_all_routes() {
     let (mut feed, watch) = feed();
     let stop = std::sync::atomic::AtomicBool::new(false);
     let types = std::thread::scope(|scope| {
-        let captures = Captures::open(&[half.clone()], true, false).unwrap();
+        let captures = Captures::open(std::slice::from_ref(&half), true, false).unwrap();
         let job = scope.spawn(|| job::packets(settings, vec![Source::Captures(captures)], &stop));
         let mut before = 0;
         while before == 0 || board.status().routes.announced != before {

@@ -132,10 +132,7 @@ impl Files {
             self.waiting.append(&mut news.current);
         }
         let lines: Vec<Value> = self.waiting.iter().map(Finished::json).collect();
-        let appended = match lines.is_empty() {
-            true => Ok(()),
-            false => self.account.append_all(&lines),
-        };
+        let appended = if lines.is_empty() { Ok(()) } else { self.account.append_all(&lines) };
         if appended.is_ok() {
             self.waiting.clear();
         }
@@ -149,10 +146,7 @@ impl Files {
         }
         self.waiting.drain(..self.waiting.len().saturating_sub(WAITING));
         let current = self.folder.join(CURRENT);
-        let replaced = match text.is_empty() {
-            true => remove(&current),
-            false => replace(&current, &text),
-        };
+        let replaced = if text.is_empty() { remove(&current) } else { replace(&current, &text) };
         appended.and(replaced)
     }
 }

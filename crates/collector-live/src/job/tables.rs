@@ -136,7 +136,9 @@ impl Tables {
                 self.is_whole = rib.write_snapshot(BUDGET, &mut self.piece);
             }
             let is_nothing = self.piece.is_empty() && !self.is_last;
-            readers.iter_mut().for_each(|(_, has_piece)| *has_piece = is_nothing);
+            for (_, has_piece) in &mut readers {
+                *has_piece = is_nothing;
+            }
         }
         let is_late = self.made.elapsed() >= PATIENCE;
         readers.retain_mut(|(to, has_piece)| {
