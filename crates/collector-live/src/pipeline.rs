@@ -15,7 +15,7 @@ const DISORDER: Span = Span::from_secs(3_600);
 /// The time that it is when it was `now` and something is of the time `seen`.
 #[inline]
 pub(crate) fn later(now: Time, seen: Time) -> Time {
-    if seen >= now || seen + DISORDER < now { seen } else { now }
+    if seen >= now || now.since(seen) > DISORDER { seen } else { now }
 }
 
 /// How packets are read.

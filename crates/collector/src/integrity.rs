@@ -161,7 +161,7 @@ impl Watch {
         const STEP: Span = Span::from_secs(3600);
         let Some(since) = self.up else { return };
         if since >= now {
-            if since > now + STEP {
+            if since.since(now) > STEP {
                 (self.up, self.alive) = (Some(now), now);
             }
             return;
