@@ -180,6 +180,19 @@ pub(super) fn each(
     })
 }
 
+/// The time of a file's first record.
+pub(super) fn first(file: &Found) -> Result<Option<Time>> {
+    let mut input = Input::open(&file.path, false)?;
+    let mut time = None;
+    records(&mut input, &mut || ControlFlow::Continue(()), &mut |piece| {
+        if let Piece::Record(record) = piece {
+            time = Some(record.time);
+        }
+        if time.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    Ok(time)
+}
+
 /// Routes of a table by peer.
 #[derive(Default)]
 struct Tally {

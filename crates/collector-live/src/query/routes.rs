@@ -13,7 +13,7 @@ use collector::rib::{Change, Destination, PathPattern, Query, Rib, Route, Scope,
 use collector::{MirrorId, PeeringId};
 
 use super::Archives;
-use super::census::each;
+use super::census::{each, first};
 use super::files::{Found, Shelf};
 use super::interest::Interest;
 use super::moment::moment_text;
@@ -149,8 +149,7 @@ impl Question {
             }
         }
         routes.sort_by(|one, other| {
-            let key = |route: &Route| (route.family, route.destination.clone());
-            key(one).cmp(&key(other))
+            (one.family, &one.destination).cmp(&(other.family, &other.destination))
         });
         routes
     }
@@ -309,9 +308,13 @@ impl Source<'_> {
     fn read(&mut self, shelf: &Shelf, rib: &mut Rib) -> Result<()> {
         let at = self.at;
         let is_before = |file: &&Found| file.start.is_none_or(|start| start <= at);
-        let table = shelf.readable(Kind::Routes).rev().find(is_before);
-        if let Some(file) = table {
-            self.table(file, rib)?;
+        for file in shelf.readable(Kind::Routes).rev().filter(is_before) {
+            // A table is of the instant that its records say, at its name's or soon after.
+            let time = first(file)?.into_iter().chain(file.start).max();
+            if let Some(time) = time.filter(|time| *time <= at) {
+                self.table(file, time, rib)?;
+                break;
+            }
         }
         let files: Vec<&Found> = shelf.readable(Kind::Updates).collect();
         let since = self.found.table;
@@ -326,17 +329,12 @@ impl Source<'_> {
         self.notes(shelf, &files)
     }
 
-    fn table(&mut self, file: &Found, rib: &mut Rib) -> Result<()> {
-        let Self { interest, reader, found, at } = self;
-        let mut time = file.start;
+    fn table(&mut self, file: &Found, time: Time, rib: &mut Rib) -> Result<()> {
+        let Self { interest, reader, found, .. } = self;
+        found.table = Some(time);
         each(file, &mut found.notes, &mut |record| {
-            let is_start = *time.get_or_insert(record.time) <= *at;
-            if is_start {
-                interest.routes(record, &mut |part| reader.record(part, rib));
-            }
-        })?;
-        found.table = time.filter(|time| *time <= *at);
-        Ok(())
+            interest.routes(record, &mut |part| reader.record(part, rib));
+        })
     }
 
     fn updates(&mut self, file: &Found, rib: &mut Rib) -> Result<()> {

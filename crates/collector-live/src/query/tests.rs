@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use base::{Span, Time};
 use bgp::mrt::Records;
 use collector::input::mrt;
-use collector::rib::{Query, Rib, Route, Scope};
+use collector::rib::{Destination, Query, Rib, Route, Scope};
 use collector::{MirrorId, PeeringId};
 
 use super::*;
@@ -39,27 +39,33 @@ fn collect(folder: &Path) {
     job::packets(settings, vec![source], &AtomicBool::new(false)).unwrap();
 }
 
-/// An archive of the router's own dump of the same sessions: files of two seconds, tables each
-/// four.
+/// An archive of the router's own dump of the same sessions: files and tables of two seconds.
 fn dump(folder: &Path, layout: Layout) {
-    const TABLE: u64 = 4_000_000_000;
+    const TABLE: u64 = 2_000_000_000;
     let bytes = fs::read(data("pcap/addpath-extmsg-as4-v6-md5.bird-truth.mrt")).unwrap();
     let mut archive = archive::Archive::open(folder, collected(folder, layout)).unwrap();
     let mut reader = mrt::Input::new(MirrorId(0), PeeringId(0));
     let mut rib = Rib::new();
-    let mut next = u64::MAX;
+    let (mut next, mut last, mut waits) = (u64::MAX, Time::ZERO, 0);
     for record in Records::new(&bytes).flatten() {
         let now = record.time.as_nanos();
-        if now >= next {
-            let time = Time::from_nanos(now / TABLE * TABLE);
+        // A busy collector comes to it later: then the records say of which instant they are.
+        let is_late = next / TABLE % 2 == 1;
+        waits += u64::from(now >= next);
+        if waits > if is_late { 2 } else { 0 } {
+            let time = Time::from_nanos(next);
             let mut records = Vec::new();
-            assert!(rib.begin_snapshot(time, 0, b"test"));
+            assert!(rib.begin_snapshot(if is_late { last } else { time }, 0, b"test"));
             while !rib.write_snapshot(1 << 20, &mut records) {}
             let mut snapshot = archive.snapshot(time).unwrap();
             snapshot.append(&records).unwrap();
             snapshot.finish().unwrap();
+            waits = 0;
         }
-        next = (now / TABLE + 1) * TABLE;
+        if waits == 0 {
+            next = (now / TABLE + 1) * TABLE;
+        }
+        last = record.time;
         reader.record(&record, &mut rib);
         archive.at(record.time).extend_from_slice(record.bytes);
     }
@@ -71,13 +77,13 @@ fn open(path: &Path) -> Archives {
 }
 
 /// Prefix, path identifier, neighbour, attributes.
-type Told = (String, Option<u32>, String, String);
+type Told = (Destination, Option<u32>, std::net::IpAddr, Vec<u8>);
 
 /// What tells a route from another one.
 fn told(route: &Route) -> Told {
-    let (prefix, attributes) = (&route.destination, routes::sorted(route));
-    let peer = route.peering.peer.to_string();
-    (format!("{prefix:?}"), route.path_id, peer, format!("{attributes:?}"))
+    let attributes = routes::sorted(route).into_iter();
+    let attributes = attributes.flat_map(|(code, flags, value)| [&[code, flags], value].concat());
+    (route.destination.clone(), route.path_id, route.peering.peer, attributes.collect())
 }
 
 /// All routes of the capture at an instant, by the router's own dump of all sessions.
@@ -97,7 +103,7 @@ fn truth(at: Time, scope: Scope) -> Vec<Told> {
 /// Times between the first record and the last.
 fn instants(archives: &Archives) -> Vec<Time> {
     let starts = archives.shelves[0].files.iter().filter_map(|file| file.start);
-    starts.map(|start| start + Span::from_millis(1500)).collect()
+    starts.step_by(3).map(|start| start + Span::from_millis(1500)).collect()
 }
 
 #[test]
@@ -125,7 +131,7 @@ fn routes_of_an_instant_are_those_that_the_router_had() {
             with_table += usize::from(answer.json()["archives"][0]["table"].is_number());
         }
     }
-    assert!(some >= 4 && with_table >= 4, "{some} {with_table}");
+    assert!(some >= 3 && with_table >= 3, "{some} {with_table}");
 }
 
 #[test]
@@ -141,7 +147,7 @@ fn single_prefixes_are_found_in_all_ways() {
     (question.at, question.more) = (Some(at), true);
     let every = routes(&archives, &question).unwrap();
     let one = every.found()[0].clone();
-    let collector::rib::Destination::Prefix(prefix) = one.destination else { panic!() };
+    let Destination::Prefix(prefix) = one.destination else { panic!() };
     for (text, more, less) in [
         (prefix.to_string(), false, false),
         (prefix.address().to_string(), false, false),
@@ -185,14 +191,14 @@ fn what_changed_between_two_instants_is_what_both_say() {
             let all = json["changes"].as_array().unwrap().iter();
             all.filter(|change| change["change"] == what).count()
         };
-        let key = |route: &Told| (route.0.clone(), route.1, route.2.clone());
+        let key = |route: &Told| (route.0.clone(), route.1, route.2);
         let only = |one: &[Told], other: &[Told]| {
-            let others: std::collections::HashSet<_> = other.iter().map(key).collect();
+            let others: std::collections::BTreeSet<_> = other.iter().map(key).collect();
             one.iter().filter(|route| !others.contains(&key(route))).count()
         };
         assert_eq!(count("added"), only(&after, &before));
         assert_eq!(count("removed"), only(&before, &after));
-        let both: std::collections::HashSet<_> = before.iter().collect();
+        let both: std::collections::BTreeSet<_> = before.iter().collect();
         let new = after.iter().filter(|route| !both.contains(route)).count();
         assert_eq!(count("changed"), new - only(&after, &before));
         changes += json["changes"].as_array().unwrap().len();
