@@ -58,7 +58,12 @@ fn run(args: &CollectRun, terminal: &Terminal) -> Verdict {
     let mut settings = settings(args)?;
     let stop = Arc::new(AtomicBool::new(false));
     let asked = Arc::clone(&stop);
-    interrupts::each(move || asked.store(true, Ordering::SeqCst))?;
+    // Who asks twice does not wait for compression: the next collector finishes the files.
+    interrupts::each(move || {
+        if asked.swap(true, Ordering::SeqCst) {
+            std::process::exit(Exit::Interrupted.code().into());
+        }
+    })?;
     let server = serve(args, &mut settings, terminal)?;
     let stations = stations(args, &mut settings)?;
     let (line, board) = (Line::new(terminal.progress()), settings.board.clone());
@@ -219,6 +224,9 @@ fn from_files(
             }
         }
         inputs.push(input);
+    }
+    if args.follow && records > 0 && inputs.len() > 1 {
+        return Err(Failure::usage("--follow takes one file of MRT or BMP"));
     }
     if records == inputs.len() {
         return job::records(settings, inputs, stop).map_err(|e| failure(&e));

@@ -144,8 +144,8 @@ pub struct Reassembler {
     waiting: Vec<u32>,
     /// When to look at them.
     next_check: Time,
-    /// The latest time that was seen.
-    now: Time,
+    /// How late it is.
+    now: Option<Time>,
     memory: usize,
     statistics: Statistics,
 }
@@ -354,7 +354,7 @@ impl Reassembler {
 
     /// Does what is due at `now`, which is time of the capture.
     pub fn advance<R: Receiver>(&mut self, now: Time, receiver: &mut R) {
-        self.now = self.now.max(now);
+        let now = self.pass(now);
         let mut waiting = std::mem::take(&mut self.waiting);
         waiting.retain(|number| {
             let flow = self.table.get(*number);
@@ -379,6 +379,13 @@ impl Reassembler {
         }
         let pause = if self.waiting.is_empty() { 1000 } else { 10 };
         self.next_check = now + Span::from_millis(pause);
+    }
+
+    /// Time passes, never backwards, and in steps that a single wrong time cannot do much with.
+    fn pass(&mut self, now: Time) -> Time {
+        const STEP: Span = Span::from_secs(60);
+        let now = self.now.map_or(now, |before| now.clamp(before, before + STEP));
+        *self.now.insert(now)
     }
 
     fn queue(&mut self, number: u32) {
@@ -461,7 +468,8 @@ impl Reassembler {
     /// The input has ended: hands out whatever there is.
     pub fn end<R: Receiver>(&mut self, receiver: &mut R) {
         for number in self.table.numbers() {
-            let now = self.table.get(number).last.max(self.now);
+            let last = self.table.get(number).last;
+            let now = self.now.map_or(last, |now| now.max(last));
             self.drop_flow(number, now, Close::Ended, receiver);
         }
     }

@@ -212,6 +212,21 @@ fn a_retransmission_that_differs_changes_nothing_and_is_counted() {
 }
 
 #[test]
+fn one_wrong_time_forgets_nobody() {
+    let stream = [keepalive(), update(&[1], [1, 2, 3]), keepalive()].concat();
+    let year = 365 * 24 * 3600 * 1000;
+    let other = Segment { source: "10.0.0.9:1".parse().unwrap(), ..from_peer(year, 7, SYN, &[]) };
+    let (log, _) = run(&[
+        from_peer(0, 0, SYN, &[]),
+        from_peer(1, 1, ACK, &stream[..30]),
+        other,
+        from_peer(2, 31, ACK, &stream[30..]),
+    ]);
+    assert_eq!(payloads(&log).concat(), stream);
+    assert!(log.holes.is_empty());
+}
+
+#[test]
 fn a_flood_of_syns_stays_within_its_limits_and_spares_sessions() {
     let settings = Settings { connections: 100, ..Settings::default() };
     let mut reassembler = Reassembler::new(settings);
