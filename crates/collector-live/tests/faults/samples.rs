@@ -85,7 +85,12 @@ fn archived_bytes_are_those_of_the_wire() {
     let mut compared = 0;
     for path in samples() {
         let outcome = collect(std::slice::from_ref(&path), settings());
-        readers::accept_or_tell(&outcome.archive, &path);
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if BROKEN.iter().any(|(broken, _)| *broken == name) {
+            readers::accept_or_tell(&outcome.archive, &path);
+        } else {
+            readers::accept(&outcome.archive);
+        }
         let ours = messages(&outcome);
         let Some(payloads) = payloads(&path) else { return };
         // Retransmissions come once.
@@ -105,7 +110,6 @@ fn archived_bytes_are_those_of_the_wire() {
         };
         let alone = segments.iter().filter(|(key, payload)| !overlaps(key, payload));
         let theirs: Vec<Vec<u8>> = alone.flat_map(|(_, payload)| in_one_segment(payload)).collect();
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
         for message in &theirs {
             assert!(ours.contains(message), "{name}: {message:02x?} is not there");
         }

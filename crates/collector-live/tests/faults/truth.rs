@@ -96,6 +96,9 @@ fn sessions_of_all_kinds_are_as_the_router_says() {
     assert_eq!(ours.len(), 3);
     for (ends, messages) in &ours {
         assert_eq!(by_type(messages), by_type(&theirs[ends]), "{ends:?}");
+        for ((time, message), (other, same)) in messages.iter().zip(&theirs[ends]) {
+            assert!(message == same && time.abs_diff(*other) < 1_000_000, "{ends:?}: {time}");
+        }
     }
     // At the abrupt end of one session its dump names neither peer nor router.
     let (ours, theirs) = (established(&outcome.archive), established(&truth));
