@@ -73,6 +73,8 @@ pub const TROUBLES: usize = 20;
 const STATUS: Duration = Duration::from_millis(500);
 /// How often hours that are over, and the account, are written beside the archive.
 const ACCOUNT: Duration = Duration::from_secs(60);
+/// How long records of files and pipes wait for others to be written with them.
+const HELD: Duration = Duration::from_millis(20);
 
 /// A collector while it runs.
 struct Job {
@@ -81,6 +83,9 @@ struct Job {
     tables: Tables,
     memory: Memory,
     keeper: Option<Keeper>,
+    /// Packets are those of this moment.
+    live: bool,
+    flushed: Instant,
     published: Instant,
     /// Until status is put up again.
     pause: Duration,
@@ -125,6 +130,8 @@ impl Job {
             tables: Tables::new(interval, &name),
             memory,
             keeper,
+            live: false,
+            flushed: Instant::now(),
             published: Instant::now(),
             pause: STATUS,
             accounted: Instant::now(),
@@ -235,6 +242,15 @@ impl Job {
         }
     }
 
+    /// Hands on what was collected; from files, which may come in the smallest of portions, only
+    /// from time to time.
+    fn flush(&mut self) {
+        if self.live || self.flushed.elapsed() >= HELD {
+            self.flushed = Instant::now();
+            self.pipeline.sink_mut().flush();
+        }
+    }
+
     /// What is due besides packets.
     fn tend(&mut self, now: Time) {
         self.teach();
@@ -299,8 +315,8 @@ impl Handler for Job {
     fn pause(&mut self, now: Option<Time>) {
         if let Some(now) = now {
             self.pipeline.advance(now);
-            self.pipeline.sink_mut().flush();
         }
+        self.flush();
         let now = self.pipeline.now();
         self.tend(now);
     }
@@ -312,6 +328,7 @@ impl Handler for Job {
 /// If the archive cannot be written, or a source fails. What was collected until then is archived.
 pub fn packets(settings: Settings, mut sources: Vec<Source>, stop: &AtomicBool) -> Result<Summary> {
     let mut job = Job::new(settings)?;
+    job.live = sources.iter().any(Source::is_live);
     let ran = live::run(&mut sources, &mut job, stop);
     let summary = job.finish()?;
     ran.map(|()| summary)
@@ -360,6 +377,7 @@ fn each(
         input.consume(used);
         let now = job.pipeline.sink_mut().now;
         job.pipeline.advance(now);
+        job.flush();
         job.tend(now);
         if end && used == 0 {
             break;

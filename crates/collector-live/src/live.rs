@@ -308,7 +308,7 @@ impl Source {
     }
 
     /// Whether its packets are those of this moment.
-    const fn is_live(&self) -> bool {
+    pub(crate) const fn is_live(&self) -> bool {
         !matches!(self, Self::Captures(_))
     }
 }
