@@ -71,6 +71,16 @@ fn cannot_write(path: &Path, error: &io::Error) -> Failure {
 mod tests {
     use super::*;
 
+    /// The help of all verbs, and of theirs.
+    fn sections(command: &clap::Command, before: &str, text: &mut String) {
+        for verb in command.get_subcommands().filter(|verb| verb.get_name() != "help") {
+            let name = format!("{before}{}", verb.get_name());
+            let help = verb.clone().term_width(98).render_long_help().to_string();
+            text.push_str(&["\n## ", &name, "\n\n```text\n", help.trim_end(), "\n```\n"].concat());
+            sections(verb, &format!("{name} "), text);
+        }
+    }
+
     /// The reference page of the book.
     fn reference() -> String {
         let mut text = String::from(
@@ -79,12 +89,7 @@ mod tests {
              with a `schema` field instead of text. Options of one value can also be set by\n\
              environment variables: `--runs` by `NETARIUM_RUNS`.\n",
         );
-        for verb in command().get_subcommands().filter(|verb| verb.get_name() != "help") {
-            let name = verb.get_name().to_owned();
-            let mut verb = verb.clone().term_width(98);
-            let help = verb.render_long_help().to_string();
-            text.push_str(&["\n## ", &name, "\n\n```text\n", help.trim_end(), "\n```\n"].concat());
-        }
+        sections(&command(), "", &mut text);
         let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
         lines.join("\n") + "\n"
     }

@@ -14,6 +14,7 @@ const VERBS: &[&str] = &[
     "sweep",
     "replay",
     "reproduce",
+    "collect",
     "check",
     "ps",
     "exec",

@@ -1,0 +1,131 @@
+//! Archives of BGP from outside: `collect show`, `collect convert`, `collect check`.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn netarium(dir: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_netarium"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("NETARIUM_")) {
+        command.env_remove(name);
+    }
+    command.env("NO_COLOR", "1").current_dir(dir).args(args).output().unwrap()
+}
+
+fn collect(dir: &Path, args: &[&str]) -> Output {
+    netarium(dir, &[&["collect"], args].concat())
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn object(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn capture() -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let path: PathBuf = root.join("data/bgp/pcap/addpath-extmsg-as4-v6-md5.pcap");
+    path.display().to_string()
+}
+
+/// A folder with an archive of the capture.
+fn archive() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let output = collect(dir.path(), &["--read", &capture(), "--out", "archive"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    dir
+}
+
+#[test]
+fn an_archive_tells_who_is_in_it() {
+    let dir = archive();
+    let output = collect(dir.path(), &["show", "peers", "archive"]);
+    let table = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(table.contains("announced") && table.contains("fd09:1::2"), "{table}");
+    let peers = object(&collect(dir.path(), &["show", "peers", "archive", "--json"]));
+    assert_eq!(peers["schema"], "netarium.peers/1");
+    let gaps = object(&collect(dir.path(), &["show", "gaps", "archive", "--json"]));
+    assert_eq!(gaps["schema"], "netarium.gaps/1");
+    assert_eq!(gaps["collectors"][0]["accounted"], true);
+}
+
+#[test]
+fn routes_are_shown_at_any_time() {
+    let dir = archive();
+    let ask = |args: &[&str]| collect(dir.path(), &[&["show", "rib"], args].concat());
+    let output = ask(&["0.0.0.0/0", "archive", "--more", "--json"]);
+    assert_eq!(object(&output)["schema"], "netarium.rib/1");
+    let output = ask(&["10.0.0.0/8", "archive", "--at", "1999-01-01 00:00"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stdout).contains("0 routes"));
+    assert!(text(&output.stderr).contains("nothing from before"), "{}", text(&output.stderr));
+    for (args, wanted) in [
+        (&["10.0.0.0/33", "archive"][..], "neither a prefix"),
+        (&["10.0.0.1/8", "archive"], "10.0.0.0/8"),
+        (&["10.0.0.0/8", "archive", "--at", "noon"], "2026-11-21T12:00:00Z"),
+        (&["10.0.0.0/8", "archive", "--path", "("], "pattern"),
+        (&["10.0.0.0/8", "archive", "--community", "x"], "64500:1"),
+        (&["10.0.0.0/8", "archive", "--at", "1500000000", "--diff", "1400000000"], "earlier"),
+        (&["10.0.0.0/8", "nothing"], "nothing"),
+        (&["10.0.0.0/8", "."], ""),
+    ] {
+        let output = ask(args);
+        let said = text(&output.stderr);
+        let is_answer = args == ["10.0.0.0/8", "."];
+        assert_eq!(output.status.code(), Some(if is_answer { 0 } else { 2 }), "{args:?} {said}");
+        assert!(said.contains(wanted), "{args:?} {said}");
+    }
+}
+
+#[test]
+fn formats_are_converted_to_files_and_pipes() {
+    let dir = tempfile::tempdir().unwrap();
+    let convert = |args: &[&str]| collect(dir.path(), &[&["convert"], args].concat());
+    let output = convert(&[&capture(), "a.mrt.gz"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let lines = convert(&["a.mrt.gz", "-", "--to", "bgpdump"]);
+    assert!(text(&lines.stdout).starts_with("BGP4MP_ET|"), "{}", text(&lines.stdout));
+    let mut child = Command::new(env!("CARGO_BIN_EXE_netarium"));
+    let json = convert(&["a.mrt.gz", "-", "--to", "json", "--json"]).stdout;
+    fs::write(dir.path().join("lines"), &json).unwrap();
+    child.args(["collect", "convert", "-", "-", "--to", "bgpdump"]).current_dir(dir.path());
+    child.stdin(fs::File::open(dir.path().join("lines")).unwrap()).stderr(Stdio::null());
+    assert_eq!(text(&child.output().unwrap().stdout), text(&lines.stdout));
+    let output = convert(&["a.mrt.gz", "b"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("--to"));
+    fs::write(dir.path().join("text"), "hello").unwrap();
+    assert_eq!(convert(&["text", "c.mrt"]).status.code(), Some(2));
+    assert!(!dir.path().join("c.mrt").exists());
+    // What is whole of a damaged input is converted, and not to be trusted.
+    let whole = fs::read(dir.path().join("a.mrt.gz")).unwrap();
+    fs::write(dir.path().join("half.gz"), &whole[..whole.len() / 2]).unwrap();
+    let output = convert(&["half.gz", "half.mrt", "--json"]);
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    assert_eq!(object(&output)["schema"], "netarium.convert/1");
+}
+
+#[test]
+fn archives_are_checked() {
+    let dir = archive();
+    let output = collect(dir.path(), &["check", "archive"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
+    let found = object(&collect(dir.path(), &["check", "archive", "--json"]));
+    assert_eq!(
+        (&found["schema"], &found["ok"]),
+        (&"netarium.archive-check/1".into(), &true.into())
+    );
+    let manifest = fs::read_to_string(dir.path().join("archive/netarium/MANIFEST")).unwrap();
+    let entry: Value = serde_json::from_str(manifest.lines().next().unwrap()).unwrap();
+    let file = dir.path().join("archive/netarium").join(entry["file"].as_str().unwrap());
+    fs::remove_file(&file).unwrap();
+    let output = collect(dir.path(), &["check", "archive"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stdout).contains("absent"), "{}", text(&output.stdout));
+}
