@@ -417,6 +417,7 @@ impl<S: Sink> Receiver for Sessions<S> {
             if !self.slots[at].placed || self.slots[at].is_holding() {
                 self.settle(at);
             }
+            self.last_words(id);
             let slot = &mut self.slots[at];
             slot.live.retain(|live| *live != id);
             if slot.leader == Some(id) {

@@ -12,6 +12,7 @@ use crate::packet::{FIN, Original, SYN};
 /// What one end of one connection sent, as far as it was captured.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Expected {
+    pub(crate) connection: usize,
     /// Messages, with their numbers in the stream.
     pub(crate) messages: Vec<(usize, Vec<u8>)>,
     /// Bytes between the first one and the last one that are known of and were never captured.
@@ -66,7 +67,8 @@ pub(crate) fn expect(original: &Original, damaged: &Damaged) -> BTreeMap<Way, Ve
     for (key, half) in halves {
         let stream = &original.streams[&(damaged.original(key.1), key.2)];
         let messages = stream.messages.iter().map(|range| (range.start as u64, range.end as u64));
-        expected.entry(ways[&key]).or_default().push(half.expect(messages));
+        let one = Expected { connection: key.1, ..half.expect(messages) };
+        expected.entry(ways[&key]).or_default().push(one);
     }
     expected
 }

@@ -171,6 +171,17 @@ impl<S: Sink> Sessions<S> {
         }
     }
 
+    /// Tells what is missing of ends that never came to a message.
+    pub(super) fn last_words(&mut self, id: ConnectionId) {
+        for from in [End::Low, End::High] {
+            let conn = self.connections[id.index()].as_mut();
+            let early = conn.filter(|conn| conn.admitted).and_then(|c| c.early[from.index()].take());
+            if let Some(hole) = early {
+                self.tell_hole(id, from, &hole);
+            }
+        }
+    }
+
     /// A hole of a connection whose peering has its place.
     pub(super) fn tell_hole(&mut self, id: ConnectionId, from: End, hole: &Hole) {
         let Some(conn) = &self.connections[id.index()] else { return };

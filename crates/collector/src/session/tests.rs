@@ -146,6 +146,15 @@ impl Script {
         self.say(time + 0.4, id, LOW, &keepalive())
     }
 
+    /// Bytes that never came, within a second.
+    fn hole(&mut self, time: f64, id: u32, from: End, missing: u64) -> &mut Self {
+        let (time, since) = (at(time), at(time - 1.0));
+        let (skipped, acknowledged, resynchronised) = (0, false, false);
+        let hole = Hole { time, since, missing, skipped, acknowledged, resynchronised };
+        self.0.hole(ConnectionId(id), from, &hole);
+        self
+    }
+
     fn close(&mut self, time: f64, id: u32, from: End, close: Close) -> &mut Self {
         self.0.closed(at(time), ConnectionId(id), from, close);
         self

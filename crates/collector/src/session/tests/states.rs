@@ -57,6 +57,14 @@ fn ends_without_notification() {
 }
 
 #[test]
+fn what_is_missing_of_an_end_without_messages_is_told() {
+    let mut script = Script::configured();
+    script.meet(1.0, 0, 1, Some(LOW)).hole(2.0, 0, HIGH, 700).say(3.0, 0, LOW, &open4(1)).told();
+    script.hole(4.0, 0, HIGH, 50).close(5.0, 0, HIGH, Close::Ended).end(5.0, 0);
+    script.expect(&["4 p0 gap Local Unknown 750 0"]);
+}
+
+#[test]
 fn of_two_connections_the_loser_goes_in_silence() {
     let mut script = Script::configured();
     script.meet(1.0, 0, 1, Some(LOW)).connect(
