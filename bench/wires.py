@@ -9,6 +9,8 @@ from bgpdata import COLLECT
 from machine import NETARIUM, PROBE, Failure, Pair, finish, folder, last_json, start
 
 HERE = Path(__file__).resolve().parent
+# Who is measured goes before whatever else the machine does, and who measures before that.
+FIRST, BEFORE = ["chrt", "--fifo", "1"], ["chrt", "--fifo", "2"]
 # Packets of the kernel's buffer for both sides: 64 MiB.
 BUFFER_KIB = 65_536
 
@@ -50,8 +52,8 @@ def collected(capture, rounds, rate):
         pair.join_by_veth()
         out = Path(place) / "archive"
         out.mkdir()
-        watcher = start([PROBE, "collector", "appearing", out])
-        words = [NETARIUM, "collect", "--interface", "v0", "--out", out, *COLLECT]
+        watcher = start([*BEFORE, PROBE, "collector", "appearing", out])
+        words = [*FIRST, NETARIUM, "collect", "--interface", "v0", "--out", out, *COLLECT]
         words += ["--rotate", "24 h", "--json", "--quiet"]
         listener = start(pair.b.inside(*words))
         try:
@@ -67,7 +69,7 @@ def dumped(capture, rounds, rate):
     """Packets that tcpdump's kernel buffer dropped."""
     with Pair() as pair, folder() as place:
         pair.join_by_veth()
-        words = ["tcpdump", "-i", "v0", "-n", "-s", "0", "-B", BUFFER_KIB, "-w"]
+        words = [*FIRST, "tcpdump", "-i", "v0", "-n", "-s", "0", "-B", BUFFER_KIB, "-w"]
         words += [Path(place) / "all.pcap", "-Z", "root", "vlan and tcp port 179"]
         listener = start(pair.b.inside(*words))
         _, _, errors = send(pair, capture, rounds, rate, listener)
@@ -86,7 +88,7 @@ def beside_tcpdump(table, row, what, capture, rounds, rate):
     other = (f"{what} tcpdump", "dropped")
     table.ours(row, what, "sent at", "Gbit/s", sent["octets"] * 8 / sent["nanos"])
     table.ours(row, what, "packets", "/s", sent["packets"] / sent["nanos"] * 1e9)
-    drops = sent["packets"] - said["frames"]
+    drops = sent["packets"] - said["segments"]
     table.ours(row, what, "dropped", "packets", drops, other, at_most=0)
     table.ours(row, what, "octets missing", "", said["missing_bytes"], at_most=0)
     for share in ("p50", "p99", "max"):

@@ -201,7 +201,7 @@ impl Crowd {
     fn prefix(&self, peer: u32, number: u32) -> Prefix {
         let all = self.size.prefixes * SPREAD;
         let each = all / self.size.peers.max(1);
-        Prefix::V4((1 << 24) + ((peer * each + number) % all << 8), 24)
+        Prefix::V4((1 << 24) + (((peer * each + number) % all) << 8), 24)
     }
 }
 

@@ -390,3 +390,6 @@ fn each(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
