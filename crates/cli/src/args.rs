@@ -81,7 +81,8 @@ pub(crate) enum Verb {
     Reproduce(Reproduce),
     /// Collect BGP passively from cloned packets, and archive it
     #[command(after_help = "Examples:\n  netarium collect --read span.pcap --out archive\n  \
-                            netarium collect --interface eth1 --out archive --serve 127.0.0.1:8080")]
+                            netarium collect --interface eth1 --out archive \
+                            --serve 127.0.0.1:8080")]
     Collect(Box<collect::Collect>),
     /// Check a lab file without starting anything
     #[command(after_help = "Examples:\n  netarium check dumbbell.toml\n  \

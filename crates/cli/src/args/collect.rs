@@ -107,7 +107,8 @@ pub(crate) enum Compress {
 pub(crate) enum CollectVerb {
     /// Ask an archive
     #[command(after_help = "Examples:\n  netarium collect show peers archive\n  \
-                            netarium collect show rib 193.0.0.0/21 archive --at 2026-11-21T12:00:00Z")]
+                            netarium collect show rib 193.0.0.0/21 archive \
+                            --at 2026-11-21T12:00:00Z")]
     Show(Show),
     /// Turn a capture or an archive file into another format
     #[command(after_help = "Examples:\n  netarium collect convert span.pcap updates.mrt.gz\n  \
