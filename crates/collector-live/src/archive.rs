@@ -35,8 +35,8 @@ use store::Store;
 pub use compress::Compression;
 pub(crate) use finish::{FULL, OPEN, PACKED, PARTIAL};
 pub use layout::{Kind, Layout, rfc3339};
-pub(crate) use ledger::{Ledger, micros};
 pub use ledger::{Entry, GAPS, Loss, MANIFEST, read as read_ledger};
+pub(crate) use ledger::{Ledger, micros};
 pub use snapshot::Snapshot;
 
 /// When the kernel is asked to have everything on disk.

@@ -89,8 +89,8 @@ impl Board {
     }
 
     /// Asks for all routes as they are at one instant: pieces of a `TABLE_DUMP_V2` file (RFC 6396
-    /// §4.3), whole records each; an empty piece is the last. A channel that ends without it has not all
-    /// of them: whoever takes nothing for long is left.
+    /// §4.3), whole records each; an empty piece is the last. A channel that ends without it has
+    /// not all of them: whoever takes nothing for long is left.
     pub fn table(&self) -> Receiver<Vec<u8>> {
         let (send, receive) = sync_channel(PIECES);
         lock(&self.0.tables).push(send);

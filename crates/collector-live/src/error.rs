@@ -107,7 +107,9 @@ impl Error {
     /// Whether it is the machine that is in the way, not what was asked for.
     pub fn is_machine(&self) -> bool {
         match self {
-            Self::Denied { .. } | Self::Interface { .. } | Self::Kernel(_) | Self::Locked(_) => true,
+            Self::Denied { .. } | Self::Interface { .. } | Self::Kernel(_) | Self::Locked(_) => {
+                true
+            }
             Self::File { cause, .. } => cause.kind() != io::ErrorKind::NotFound,
             _ => false,
         }

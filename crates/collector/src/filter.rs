@@ -3,9 +3,10 @@
 //! # What it lets through
 //!
 //! Frames of Ethernet, or bare packets, with TCP from or to the ports of BGP, in IPv4 or IPv6, with
-//! up to two VLAN tags (where the kernel takes the outer tag away, it is one less); and whatever tunnels are asked
-//! for, whole. Nothing that the [`crate::decapsulate`] reads is held back; some that it does not
-//! is let through: tunnels are not looked into, and IPv6 with extension headers passes.
+//! up to two VLAN tags (where the kernel takes the outer tag away, it is one less); and whatever
+//! tunnels are asked for, whole. Nothing that the [`crate::decapsulate`] reads is held back; some
+//! that it does not is let through: tunnels are not looked into, and IPv6 with extension headers
+//! passes.
 //!
 //! # Source
 //!

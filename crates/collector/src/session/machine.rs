@@ -175,7 +175,8 @@ impl<S: Sink> Sessions<S> {
     pub(super) fn last_words(&mut self, id: ConnectionId) {
         for from in [End::Low, End::High] {
             let conn = self.connections[id.index()].as_mut();
-            let early = conn.filter(|conn| conn.admitted).and_then(|c| c.early[from.index()].take());
+            let admitted = conn.filter(|conn| conn.admitted);
+            let early = admitted.and_then(|conn| conn.early[from.index()].take());
             if let Some(hole) = early {
                 self.tell_hole(id, from, &hole);
             }
