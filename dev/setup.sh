@@ -45,6 +45,41 @@ packages() {
     return 1
 }
 
+# Installs packages with routing daemons, which tests start by themselves: services of those that
+# are new neither start now nor with the machine. Other services are left alone.
+daemons() {
+    have dpkg-query || { say "setup: no dpkg here; these packages are assumed: $*"; return 0; }
+    services=
+    for package in "$@"; do
+        dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q ' installed$' && continue
+        # The service has the daemon's name; Debian's bird2 is one of a kind.
+        services="$services ${package%2}"
+    done
+    [ -z "$services" ] && return 0
+    made=
+    [ -e /usr/sbin/policy-rc.d ] || made=yes
+    if [ -n "$made" ]; then
+        # What invoke-rc.d and deb-systemd-invoke ask before they start anything.
+        as_root sh -c 'cat >/usr/sbin/policy-rc.d && chmod 755 /usr/sbin/policy-rc.d' <<-EOF ||
+	#!/bin/sh
+	for service in $services; do
+	    case \$1 in "\$service" | "\$service".service) exit 101 ;; esac
+	done
+	exit 0
+	EOF
+            { say "setup: as root, install without starting services: $*"; return 1; }
+    fi
+    status=0
+    packages "$@" || status=$?
+    [ -z "$made" ] || as_root rm -f /usr/sbin/policy-rc.d
+    if [ "$status" = 0 ] && have systemctl && [ -d /run/systemd/system ]; then
+        for service in $services; do
+            as_root systemctl disable --quiet "$service" 2>/dev/null || :
+        done
+    fi
+    return "$status"
+}
+
 # The minor number of a `rustc 1.NN.P` line, or nothing.
 rustc_minor() { "$@" --version 2>/dev/null | sed -n 's/^rustc 1\.\([0-9]*\)\..*/\1/p'; }
 

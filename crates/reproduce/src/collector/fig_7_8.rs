@@ -80,8 +80,9 @@ pub(super) fn model(name: String, mode: Mode, share: f64) -> Job {
     for (name, wanted) in [("bgp", mode != Mode::Baseline), ("clones", mode == Mode::Cloned)] {
         job = job.set(format!("flow.{name}.rate"), format!("{bgp:.0} bit/s"));
         if !wanted {
-            // A flow cannot be left out; this one is a packet.
-            job = job.set(format!("flow.{name}.duration"), "1 ms");
+            // A flow cannot be left out, nor end before the others; this one is a packet each 8 s.
+            job = job.set(format!("flow.{name}.rate"), "100 bit/s");
+            job = job.set(format!("flow.{name}.packet"), "100 B");
         }
     }
     job

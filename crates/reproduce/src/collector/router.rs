@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::paper::lab_file;
-use crate::{Clock, Error, File, Job, Result, Stage};
+use crate::{Clock, Error, File, Job, Result, Run, Stage};
 
 pub(super) const LAB: &str = "collector/router.toml";
 
@@ -22,6 +22,8 @@ pub(super) const FILES: &[File] = &[
     super::CAPTURE,
 ];
 
+/// Speakers.
+pub(super) const PEERS: usize = 5;
 /// Bytes of payload in a full datagram, and on the wire.
 const PAYLOAD: f64 = 1472.0 / 1538.0;
 /// Rate of the lines to the traffic generators, in Mbit/s.
@@ -127,6 +129,26 @@ impl Testbed {
         let text = fs::read_to_string(&path).map_err(|e| Error::io("read", &path, e))?;
         serde_json::from_str(&text).map_err(|e| Error::io("read", &path, e.into()))
     }
+}
+
+/// UPDATEs that the speakers sent, and their bytes.
+pub(super) fn announced(run: &Run) -> Result<(u64, u64)> {
+    /// An action, as a speaker tells of it.
+    #[derive(Deserialize)]
+    struct Action {
+        messages: u64,
+        bytes: u64,
+    }
+    let (mut messages, mut bytes) = (0, 0);
+    for peer in 1..=PEERS {
+        let output = run.output(&format!("speaker.p{peer}"))?;
+        let actions = output.lines().filter_map(|line| serde_json::from_str::<Action>(line).ok());
+        for action in actions {
+            messages += action.messages;
+            bytes += action.bytes;
+        }
+    }
+    Ok((messages, bytes))
 }
 
 /// A text as a value of a lab file.

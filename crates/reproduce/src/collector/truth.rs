@@ -21,8 +21,8 @@ const ESTABLISHED: u16 = 6;
 pub(super) struct Heard {
     /// Its UPDATEs, one behind the other.
     pub(super) updates: Vec<u8>,
-    /// How many these are.
-    pub(super) count: u64,
+    /// Where each of them ends.
+    pub(super) ends: Vec<usize>,
     /// When the session came up, and when it went down.
     pub(super) up: Vec<Time>,
     pub(super) down: Vec<Time>,
@@ -69,7 +69,7 @@ fn add(bytes: &[u8], archive: &mut Archive) -> std::result::Result<(), String> {
                 if message.bytes.get(TYPE) == Some(&UPDATE) {
                     let heard = archive.entry(message.session.peer).or_default();
                     heard.updates.extend_from_slice(message.bytes);
-                    heard.count += 1;
+                    heard.ends.push(heard.updates.len());
                 }
             }
             // Where a connection breaks, BIRD no longer knows whose it was.
@@ -94,15 +94,35 @@ pub(super) struct Comparison {
     pub(super) peers: usize,
     /// Those of them whose UPDATEs are the same bytes in the same order.
     pub(super) same: usize,
+    /// Those of them of which ours has every UPDATE of the router's, in order, and perhaps others
+    /// between them.
+    pub(super) held: usize,
     /// UPDATEs of the router's.
     pub(super) updates: u64,
     /// Their bytes.
     pub(super) bytes: u64,
+    /// UPDATEs of ours.
+    pub(super) own_updates: u64,
+    /// Their bytes.
+    pub(super) own_bytes: u64,
     /// Sessions that came up: the router's, ours.
     pub(super) up: (usize, usize),
     /// The longest time between the two about a session that came up, in s; `None` where their
     /// numbers differ.
     pub(super) apart_s: Option<f64>,
+}
+
+impl Heard {
+    fn messages(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, end)| &self.updates[start..*end])
+    }
+
+    /// Whether it has every message of the other's, in order.
+    fn holds(&self, other: &Self) -> bool {
+        let mut own = self.messages();
+        other.messages().all(|message| own.any(|mine| mine == message))
+    }
 }
 
 pub(super) fn compare(router: &Archive, ours: &Archive) -> Comparison {
@@ -120,11 +140,14 @@ pub(super) fn compare(router: &Archive, ours: &Archive) -> Comparison {
         result.apart_s = result.apart_s.filter(|_| theirs.up.len() == own.up.len());
         let most = theirs.up.iter().zip(&own.up).map(apart).fold(0.0, f64::max);
         result.apart_s = result.apart_s.map(|before| before.max(most));
-        if theirs.count + own.count > 0 {
+        if theirs.ends.len() + own.ends.len() > 0 {
             result.peers += 1;
             result.same += usize::from(theirs.updates == own.updates);
-            result.updates += theirs.count;
+            result.held += usize::from(own.holds(theirs));
+            result.updates += theirs.ends.len() as u64;
             result.bytes += theirs.updates.len() as u64;
+            result.own_updates += own.ends.len() as u64;
+            result.own_bytes += own.updates.len() as u64;
         }
     }
     result
@@ -136,7 +159,8 @@ mod tests {
 
     fn heard(updates: &[u8], up: &[u64]) -> Heard {
         let up = up.iter().map(|s| Time::from_nanos(s * 1_000_000_000)).collect();
-        Heard { updates: updates.to_vec(), count: 1, up, down: Vec::new() }
+        let ends = (1..=updates.len()).collect();
+        Heard { updates: updates.to_vec(), ends, up, down: Vec::new() }
     }
 
     fn archive<const N: usize>(of: [(&str, Heard); N]) -> Archive {
@@ -148,12 +172,23 @@ mod tests {
         let a = archive([("10.0.0.1", heard(b"abc", &[1, 5])), ("10.0.0.2", heard(b"d", &[2]))]);
         let b = archive([("10.0.0.1", heard(b"abd", &[1, 7])), ("10.0.0.2", heard(b"d", &[2]))]);
         let same = compare(&a, &a);
-        assert_eq!((same.peers, same.same, same.updates, same.bytes), (2, 2, 2, 4));
+        assert_eq!((same.peers, same.same, same.held, same.updates, same.bytes), (2, 2, 2, 4, 4));
         assert_eq!((same.up, same.apart_s), ((3, 3), Some(0.0)));
         let other = compare(&a, &b);
         assert_eq!((other.peers, other.same, other.apart_s), (2, 1, Some(2.0)));
         let less = compare(&a, &archive([("10.0.0.2", heard(b"d", &[]))]));
         assert_eq!((less.peers, less.same, less.up, less.apart_s), (2, 1, (3, 0), None));
+    }
+
+    #[test]
+    fn a_dump_may_lack_messages_but_not_have_others() {
+        let ours = archive([("10.0.0.1", heard(b"abcabc", &[]))]);
+        for (dumped, held) in [("abcabc", 1), ("acb", 1), ("", 1), ("cca", 0), ("abd", 0)] {
+            let dump = archive([("10.0.0.1", heard(dumped.as_bytes(), &[]))]);
+            let compared = compare(&dump, &ours);
+            assert_eq!((compared.held, compared.own_updates), (held, 6), "{dumped}");
+            assert_eq!(compared.same, usize::from(dumped == "abcabc"));
+        }
     }
 
     #[test]
@@ -165,7 +200,7 @@ mod tests {
         let truth = read(Path::new(path)).unwrap();
         assert_eq!(truth.len(), 3);
         let up: usize = truth.values().map(|heard| heard.up.len()).sum();
-        let updates: u64 = truth.values().map(|heard| heard.count).sum();
+        let updates: u64 = truth.values().map(|heard| heard.ends.len() as u64).sum();
         assert!(up >= 3 && updates > 60, "{up} {updates}");
     }
 }
