@@ -153,9 +153,9 @@ class Pair:
         run(self.a.inside(*add))
 
 
-def folder():
-    """A temporary folder that goes with its last use."""
-    return tempfile.TemporaryDirectory(prefix="netarium-bench-")
+def folder(place=None):
+    """A temporary folder, there or where such are, that goes with its last use."""
+    return tempfile.TemporaryDirectory(prefix="netarium-bench-", dir=place)
 
 
 def cpu_seconds():
