@@ -81,10 +81,10 @@ fn exercise(message: &[u8]) {
     for negotiated in ways() {
         let verdict = judge_message(message, &negotiated, Relation::External(None));
         assert_eq!(verdict.action == Action::Accept, verdict.problems.is_empty());
-        if message.kind() == MessageType::OPEN {
-            if let Ok(open) = Open::parse(message.body()) {
-                let _ = Negotiated::between(&open, &open);
-            }
+        if message.kind() == MessageType::OPEN
+            && let Ok(open) = Open::parse(message.body())
+        {
+            let _ = Negotiated::between(&open, &open);
         }
         if message.kind() != MessageType::UPDATE {
             continue;
@@ -93,7 +93,7 @@ fn exercise(message: &[u8]) {
         let action = walk(message.body(), &negotiated, &mut count);
         assert_eq!(action, judge(message.body(), &negotiated).action);
         if let Ok(update) = Update::parse(message.body()) {
-            let plain = update.announced(&negotiated).filter(Result::is_ok).count();
+            let plain = update.announced(&negotiated).flatten().count();
             assert!(plain <= count.announced);
         }
     }

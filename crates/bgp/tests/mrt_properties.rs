@@ -1,5 +1,4 @@
 //! Archive records of any content: what is written is read, and any bytes are accounted for.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::net::IpAddr;
 

@@ -1,4 +1,5 @@
 //! Our text of every archive file in the repository beside that of the installed bgpdump.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::fs;
 use std::io::Read;
@@ -63,7 +64,7 @@ fn the_text_is_that_of_bgpdump() {
             });
             panic!("{}: ours and theirs: {texts:?}", path.display());
         }
-        lines += ours.iter().filter(|byte| **byte == b'\n').count();
+        lines += ours.split(|byte| *byte == b'\n').count() - 1;
     }
     assert!(lines > 100_000, "{lines} lines: the files are not there");
 }

@@ -35,10 +35,13 @@ fn contents(path: &Path) -> Vec<u8> {
     bytes
 }
 
-/// UPDATEs as they went on, and how: by peer and router.
+/// UPDATEs, and how they were read.
+type Read = Vec<(Negotiated, Vec<u8>)>;
+
+/// UPDATEs as they went on: by peer and router.
 #[derive(Default)]
 struct Updates {
-    by: BTreeMap<(IpAddr, IpAddr), Vec<(Negotiated, Vec<u8>)>>,
+    by: BTreeMap<(IpAddr, IpAddr), Read>,
     /// The most that waited at a time: UPDATEs of one call.
     readings: Vec<(usize, u64)>,
     given: usize,

@@ -311,13 +311,14 @@ fn a_station_that_comes_late_is_told_all_routes() {
         std::thread::sleep(Duration::from_millis(100));
         let stations = Stations::start(&[address], "rrc99", watch, &board).unwrap();
         let (mut stream, _) = station.accept().unwrap();
-        let (mut bytes, mut types) = (Vec::new(), Vec::new());
-        while types.iter().filter(|kind| **kind == 0).count() < expected {
+        let (mut bytes, mut types, mut monitored) = (Vec::new(), Vec::new(), 0);
+        while monitored < expected {
             let mut header = [0; 6];
             stream.read_exact(&mut header).unwrap();
             bytes.resize(u32::from_be_bytes(header[1..5].try_into().unwrap()) as usize - 6, 0);
             stream.read_exact(&mut bytes).unwrap();
             types.push(header[5]);
+            monitored += usize::from(header[5] == 0);
         }
         stop.store(true, std::sync::atomic::Ordering::SeqCst);
         job.join().unwrap().unwrap();

@@ -4,6 +4,7 @@
 //! when the disk has all of it, then it is listed, then the plain file goes. Whoever finds both
 //! files knows that the finished one is whole.
 
+use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
@@ -229,7 +230,7 @@ pub(super) fn complete(
         last_us: sealed.extent.last.map(micros),
         content: sealed.extent.bytes,
         bytes: done.bytes,
-        sha256: done.digest.iter().map(|byte| format!("{byte:02x}")).collect(),
+        sha256: hex(&done.digest),
     };
     lock(&shared.manifest).append(&entry)?;
     remove(&plain_path(&shared.folder, &sealed.name, sealed.kind))?;
@@ -271,4 +272,12 @@ pub(super) fn state(shared: &Shared, losses: &[Loss]) -> Result<()> {
 /// Nothing is left half-done by whoever panics with one of our locks.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Bytes as two digits each.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }

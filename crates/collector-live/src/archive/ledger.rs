@@ -44,6 +44,7 @@ mod kind {
 
     use super::Kind;
 
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference over")]
     pub(super) fn serialize<S: Serializer>(kind: &Kind, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(match kind {
             Kind::Updates => "updates",

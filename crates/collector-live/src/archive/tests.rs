@@ -143,7 +143,7 @@ fn the_next_collector_continues_the_file() {
         bytes: 13,
         since_us: Some((START + 10) * 1_000_000),
     };
-    assert_eq!(archive.recovered(), [torn.clone()]);
+    assert_eq!(archive.recovered(), std::slice::from_ref(&torn));
     put(&mut archive, 20, 2);
     archive.close().unwrap();
     let expected = [("2024.02/updates.20240229.2350".to_owned(), vec![1, 2])];

@@ -114,10 +114,12 @@ impl Pcap {
         Record::Bytes(self.header + captured as usize)
     }
 
-    /// Whether another file begins here, as when files were joined end to end.
+    /// Whether another file begins here, as when files were joined end to end. As a packet it
+    /// would be empty, for the field behind the version is 0: so `packet` never takes it.
     pub(super) fn begins_again(&self, bytes: &[u8]) -> bool {
         bytes.starts_with(&self.magic)
             && (bytes.len() < 8 || self.order.u32(bytes, 4) == self.version())
+            && (bytes.len() < 12 || self.order.u32(bytes, 8) == 0)
     }
 
     /// Version 2.4, as `Order::u32` reads it.
