@@ -35,6 +35,12 @@ fn heard(file: &Path) -> Heard {
     heard
 }
 
+/// All that is below a folder, for whoever looks into a failure.
+fn listed(folder: &Path) -> String {
+    let found = std::process::Command::new("find").arg(folder).arg("-ls").output().unwrap();
+    String::from_utf8_lossy(&found.stdout).into_owned()
+}
+
 fn updates(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -52,7 +58,7 @@ fn updates(folder: &Path) -> Vec<PathBuf> {
 /// All files of an archive as one.
 fn joined(archive: &Path, to: &Path) {
     let parts = updates(archive);
-    assert!(!parts.is_empty());
+    assert!(!parts.is_empty(), "{}", listed(archive));
     fs::write(to, parts.iter().flat_map(|part| fs::read(part).unwrap()).collect::<Vec<u8>>())
         .unwrap();
 }
