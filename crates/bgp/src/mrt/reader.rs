@@ -136,10 +136,11 @@ impl Reader {
             }
             self.lost = true;
         }
+        // Other headers follow one with microseconds and no room for them.
+        let Some(record) = record(header, found) else { return self.skip(total, Cause::Framing) };
         self.last = Some(seconds(header));
         self.offset += total as u64;
-        // A type with microseconds and no room for them is not possible, see `is_possible`.
-        record(header, found).map_or(Step::End, Step::Record)
+        Step::Record(record)
     }
 
     /// Whether a header may stand behind a record: of a known type, or at a fitting time.

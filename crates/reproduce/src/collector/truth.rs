@@ -65,12 +65,12 @@ fn add(bytes: &[u8], archive: &mut Archive) -> std::result::Result<(), String> {
     for record in Records::new(bytes) {
         let record = record.map_err(|damage| format!("is damaged: {damage:?}"))?;
         match record.parse().map_err(|e| format!("has a record that cannot be read: {e}"))? {
-            Body::Message(message) if !message.form.local => {
-                if message.bytes.get(TYPE) == Some(&UPDATE) {
-                    let heard = archive.entry(message.session.peer).or_default();
-                    heard.updates.extend_from_slice(message.bytes);
-                    heard.ends.push(heard.updates.len());
-                }
+            Body::Message(message)
+                if !message.form.local && message.bytes.get(TYPE) == Some(&UPDATE) =>
+            {
+                let heard = archive.entry(message.session.peer).or_default();
+                heard.updates.extend_from_slice(message.bytes);
+                heard.ends.push(heard.updates.len());
             }
             // Where a connection breaks, BIRD no longer knows whose it was.
             Body::StateChange(change) if !change.session.peer.is_unspecified() => {
