@@ -36,12 +36,12 @@ fn contents(path: &Path) -> Vec<u8> {
 }
 
 /// UPDATEs, and how they were read.
-type Read = Vec<(Negotiated, Vec<u8>)>;
+type Readings = Vec<(Negotiated, Vec<u8>)>;
 
 /// UPDATEs as they went on: by peer and router.
 #[derive(Default)]
 struct Updates {
-    by: BTreeMap<(IpAddr, IpAddr), Read>,
+    by: BTreeMap<(IpAddr, IpAddr), Readings>,
     /// The most that waited at a time: UPDATEs of one call.
     readings: Vec<(usize, u64)>,
     given: usize,

@@ -225,7 +225,12 @@ impl Packet {
         let length = (tcp.len() as u32).to_be_bytes();
         let sum = checksum(&[&from, &to, &length, &[0, 0, 0, 6], &tcp]);
         tcp[16..18].copy_from_slice(&sum.to_be_bytes());
-        if let Some(bit) = self.flipped {
+        // A sum that happens to be that of the addresses alone is what senders leave to hardware,
+        // whatever the segment says: then the sum itself is damaged.
+        let addresses = [&[][..], &length].map(|length| !checksum(&[&from, &to, length, &[0, 6]]));
+        if self.flipped.is_some() && (sum == 0 || addresses.contains(&sum)) {
+            tcp[17] ^= 1;
+        } else if let Some(bit) = self.flipped {
             // Any bit but those of the ports and of the checksum itself.
             let at = 4 + bit / 8 % (tcp.len() - 6);
             tcp[if at < 16 { at } else { at + 2 }] ^= 1 << (bit % 8);
