@@ -450,6 +450,8 @@ fn make(
             result.judge();
         }
         Err(Error::Interrupted) => return Ok(None),
+        // A run that is told to end before it has well begun may say so in any way.
+        Err(_) if stop.load(SeqCst) > 0 => return Ok(None),
         Err(error) => {
             result.error = Some(error.text());
             result.exit_code = error.exit_code();

@@ -295,13 +295,13 @@ fn notes(evidence: &mut Evidence) {
          model's, not a discovery. What is measured is what BGP and cloning add to it.",
     );
     evidence.note(
-        "On the wall clock the router is a Linux network namespace that forwards, with a real BGP \
-         daemon, real sessions and real clones. It is 200 times slower than the paper's and \
-         carries full-size packets instead of minimum ones, so five sessions at 2 Mbit/s each take \
-         up to a sixth of what enters it in their direction, where the paper's took 0.02 %; beyond 62 % \
-         they displace as much regular traffic. Clones leave through a port of their own, as a \
-         switch's do, and cost the machine's time only. Routes are not put into the kernel's \
-         table: in the paper, too, regular traffic used static ones.",
+        "On the wall clock the router is a Linux network namespace that forwards, with a real \
+         BGP daemon, real sessions and real clones. It is 200 times slower than the paper's and \
+         carries full-size packets instead of minimum ones, so five sessions at 2 Mbit/s each \
+         take up to a sixth of what enters it in their direction, where the paper's took 0.02 \
+         %; beyond 62 % they displace as much regular traffic. Clones leave through a port of \
+         their own, as a switch's do, and cost the machine's time only. Routes are not put into \
+         the kernel's table: in the paper, too, regular traffic used static ones.",
     );
     evidence.note(
         "The model on the virtual clock has the paper's proportions at a tenth of its rates: \
