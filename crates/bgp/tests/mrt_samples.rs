@@ -214,3 +214,19 @@ fn damage_costs_the_records_that_it_hits() {
         at += record.bytes.len();
     }
 }
+
+/// A type with microseconds and no room for them among good records: it alone is lost.
+#[test]
+fn a_record_without_its_microseconds_ends_nothing() {
+    let bytes = std::fs::read(data().join("mrt/small/bgpipe_sample.mrt")).unwrap();
+    let all: Vec<_> = Records::new(&bytes).map(Result::unwrap).collect();
+    let cut = all[0].bytes.len() + all[1].bytes.len();
+    let mut short = bytes[..8].to_vec();
+    short.extend([0, 0, 0, 2, 0xff, 0xff]);
+    let damaged = [&bytes[..cut], &short, &bytes[cut..]].concat();
+    let read: Vec<_> = Records::new(&damaged).collect();
+    let lost: usize = read.iter().filter_map(|one| one.as_ref().err()).map(|d| d.skipped).sum();
+    assert_eq!(lost, short.len());
+    let kept: Vec<_> = read.into_iter().filter_map(Result::ok).map(|one| one.bytes).collect();
+    assert_eq!(kept, all.iter().map(|one| one.bytes).collect::<Vec<_>>());
+}

@@ -314,9 +314,8 @@ impl Reassembler {
             if flow.dead || (half.is_closed() && !repeated) {
                 return !repeated;
             }
-        } else if half.is_closed() {
-            let late = segment.time > flow.last + self.settings.settle;
-            return late && half.is_news(segment, &self.settings);
+        } else if half.is_news(segment, &self.settings) {
+            return true;
         }
         let Some(candidate) = flow.candidate else { return false };
         let begins = candidate.initial.wrapping_add(1);

@@ -153,6 +153,19 @@ fn joined_files_are_one_input() {
     assert_eq!(told.frames[3..], second);
 }
 
+/// Looks like the beginning of a file, but for the field behind the version.
+#[test]
+fn a_packet_that_looks_like_a_file_is_one_in_any_piece() {
+    let (file, expected) = plain(3);
+    let packet = pcap(0xa1b2_c3d4, false, &[(0xa1b2_c3d4, 0x0004_0002, &[7; 300], 300)]);
+    let input = [&file[..], &packet[24..], &file[24..]].concat();
+    let whole = read(&input, input.len()).unwrap();
+    assert_eq!(whole.frames.len(), 2 * expected.len() + 1);
+    for piece in [1, 5, 16, 23, 24] {
+        assert_eq!(read(&input, piece).unwrap(), whole, "{piece}");
+    }
+}
+
 #[test]
 fn records_behind_damage_are_found_again() {
     let (file, expected) = plain(40);

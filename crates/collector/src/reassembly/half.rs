@@ -55,6 +55,8 @@ pub(super) struct Half {
     sent: u64,
     /// Position of the FIN.
     fin: Option<u64>,
+    /// When it was closed.
+    ended: Time,
     /// A reset was seen; segments that it overtook may still come.
     reset: Option<Time>,
     /// Since when bytes are missing that others follow, or that were acknowledged.
@@ -74,6 +76,7 @@ impl Half {
             framing: Framing::aligned(Time::from_nanos(0)),
             history: History::new(history),
             fin: None,
+            ended: Time::ZERO,
             reset: None,
             waiting: None,
             stray: Stray::NONE,
@@ -378,9 +381,12 @@ impl Half {
         self.is_unseen() || ahead <= limit
     }
 
-    /// Whether a segment brings bytes that the stream did not have when it ended: behind its end,
-    /// or from so far before it that nobody repeats them.
+    /// Whether the stream has ended a while ago and a segment brings bytes that it did not have:
+    /// behind its end, or from so far before it that nobody repeats them.
     pub(super) fn is_news(&self, segment: &Segment<'_>, settings: &Settings) -> bool {
+        if !self.is_closed() || segment.time <= self.ended + settings.settle {
+            return false;
+        }
         let end = self.position(segment.sequence) + segment.payload.len() as u64;
         let elsewhere = end > self.next || !self.in_window(segment.sequence, settings);
         elsewhere && !segment.payload.is_empty()
@@ -438,6 +444,7 @@ impl Half {
             self.framing.end(now, to);
         }
         self.stage = Stage::Closed;
+        self.ended = now;
         (self.waiting, self.reset) = (None, None);
     }
 }

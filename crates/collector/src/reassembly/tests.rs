@@ -301,6 +301,18 @@ fn bytes_behind_a_fin_are_of_another_connection() {
         // Late, but of the old stream.
         from_peer(900, 1, ACK, &one),
     ];
+    // The first connection closes only when the SYN of the second one is there.
+    let hole = [
+        from_peer(0, 0, SYN, &[]),
+        from_peer(1, 1, ACK, &one),
+        from_peer(2, 40, ACK | FIN, &one),
+        from_peer(90_000, 0x5000_0000, SYN, &[]),
+        from_peer(90_001, 0x5000_0001, ACK, &[]),
+        from_peer(90_002, 0x5000_0001, ACK, &other),
+    ];
+    let (log, _) = run(&hole);
+    assert_eq!(payloads(&log), [one.clone(), one.clone(), other.clone()]);
+    assert_eq!(log.holes.len(), 1);
     for sequence in [40, 0x5000_0000, 0xb000_0000] {
         // Its SYN was lost.
         let middle = from_peer(1500, sequence, ACK, &other);
