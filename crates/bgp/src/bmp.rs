@@ -4,7 +4,7 @@
 //!
 //! A router tells a station of its sessions over one TCP connection: who is up (with both OPENs),
 //! each UPDATE as it came, who is down and why. [`Reader`] frames the stream, [`Packet::parse`]
-//! says what a packet means as views of its bytes, [`write`] makes the same bytes again.
+//! says what a packet means as views of its bytes, [`mod@write`] makes the same bytes again.
 //!
 //! | type | body | source |
 //! |---|---|---|

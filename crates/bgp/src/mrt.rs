@@ -10,7 +10,7 @@
 //!
 //! [`Reader`] frames: it takes the bytes that are there and answers with a [`Record`], with how
 //! many bytes it needs, or with what is damaged. [`Record::parse`] says what a record means, as
-//! views of its bytes. Writing is in [`write`]: what is read and written again gives the same
+//! views of its bytes. Writing is in [`mod@write`]: what is read and written again gives the same
 //! bytes.
 //!
 //! | type | subtypes | body | source |
