@@ -18,6 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("transport", &["base"]),
     ("ratecontrol", &["base", "sharing"]),
     ("bgp", &["base"]),
+    ("bundler", &["base", "wire", "queue"]),
     ("collector", &["base", "wire", "bgp"]),
     ("lab", &["base", "wire", "topology", "fabric", "transport", "ratecontrol"]),
     ("sys", &["base"]),
