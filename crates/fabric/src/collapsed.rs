@@ -12,6 +12,7 @@ mod path;
 mod tunnel;
 
 use base::{Bandwidth, Direction, IfaceId, LinkId, NodeId, Time};
+use queue::{DropReason, Slot};
 use rustc_hash::FxHashMap;
 use sharing::{FlowName, FlowTable, Law, LinkKey, Notice, Path, Sharing};
 
@@ -23,8 +24,7 @@ use crate::config::{Collapsed, LinkConfig, QueueLimit, Rate};
 use crate::link::Link;
 use crate::network::{Fabric, What};
 use crate::packet::{Packet, Part};
-use crate::slab::Slot;
-use crate::stats::{DropReason, QueueLevel};
+use crate::stats::QueueLevel;
 use crate::{Forwarding, NodeKind};
 
 /// Marks the event of the end of a period.

@@ -23,8 +23,6 @@ mod loss;
 mod network;
 mod pace;
 mod packet;
-mod queue;
-mod slab;
 mod stats;
 #[cfg(test)]
 mod tests;
@@ -36,8 +34,9 @@ pub use config::{
 };
 pub use event::EventQueue;
 pub use network::{Fabric, Output, Refusal, ecmp};
-pub use packet::{Ecn, Packet, Part};
-pub use stats::{DropReason, LinkStats, QueueDelays, QueueLevel};
+pub use packet::{Packet, Part};
+pub use queue::{DropReason, Ecn};
+pub use stats::{LinkStats, QueueDelays, QueueLevel};
 
 use base::{Bytes, IfaceId, LinkId, NodeId};
 
@@ -73,6 +72,14 @@ pub enum Error {
         link: String,
         /// What is wrong.
         what: &'static str,
+    },
+    /// A queue that no link can have.
+    #[error("link {link}: {what}")]
+    BadQueue {
+        /// The link's name.
+        link: String,
+        /// What is wrong.
+        what: queue::Error,
     },
     /// An odd number of directions.
     #[error("{directions} directions of links; each link has two")]

@@ -8,15 +8,14 @@
 use std::collections::VecDeque;
 
 use base::{IfaceId, RandomStream, Span, Time};
+use queue::{DropReason, Ecn, Queued, Slab, Slot, Verdicts, Waiting};
 
 use crate::config::{Discipline, LinkConfig, QueueLimit, Rate};
 use crate::jitter::JitterProcess;
 use crate::loss::LossProcess;
 use crate::pace::Pacer;
-use crate::packet::{Ecn, Packet};
-use crate::queue::{Queued, Verdicts, Waiting};
-use crate::slab::{Slab, Slot};
-use crate::stats::{DropReason, LinkStats, QueueDelays, QueueLevel};
+use crate::packet::Packet;
+use crate::stats::{LinkStats, QueueDelays, QueueLevel};
 
 /// A packet on its way to the far end.
 #[derive(Clone, Copy, Debug)]
@@ -166,7 +165,7 @@ impl Link {
     }
 
     /// Takes a packet at the sending end.
-    pub(crate) fn enqueue<B: Clone>(&mut self, now: Time, slot: Slot, slab: &mut Slab<B>) {
+    pub(crate) fn enqueue<B: Clone>(&mut self, now: Time, slot: Slot, slab: &mut Slab<Packet<B>>) {
         self.settle(now, slab);
         let packet = slab.get(slot);
         if packet.count > 1 || self.uniform || !self.up {
@@ -182,7 +181,7 @@ impl Link {
     }
 
     /// Super-packets, and single ones on links that have no use for the difference.
-    fn enqueue_large<B: Clone>(&mut self, now: Time, slot: Slot, slab: &mut Slab<B>) {
+    fn enqueue_large<B: Clone>(&mut self, now: Time, slot: Slot, slab: &mut Slab<Packet<B>>) {
         let packet = slab.get(slot);
         let (count, bytes) = (u64::from(packet.count), self.wire_bytes(packet));
         if !self.up {
@@ -208,7 +207,7 @@ impl Link {
         self.enqueue_segment(now, entry, slab);
     }
 
-    fn enqueue_segment<B: Clone>(&mut self, now: Time, entry: Queued, slab: &mut Slab<B>) {
+    fn enqueue_segment<B: Clone>(&mut self, now: Time, entry: Queued, slab: &mut Slab<Packet<B>>) {
         self.count_offered(1, u64::from(entry.size));
         if self.transmission.is_none() && self.queue.is_empty_list() {
             // It would leave the list at once.
@@ -228,7 +227,7 @@ impl Link {
         self.peak.peak_bytes = self.peak.peak_bytes.max(bytes);
     }
 
-    fn transmit_next<B: Clone>(&mut self, now: Time, slab: &mut Slab<B>) {
+    fn transmit_next<B: Clone>(&mut self, now: Time, slab: &mut Slab<Packet<B>>) {
         while let Some(entry) = self.queue.dequeue(now, &mut self.verdicts) {
             if self.transmit(now, entry, slab) {
                 return;
@@ -237,7 +236,7 @@ impl Link {
     }
 
     /// Starts a transmission; tells whether it takes any time.
-    fn transmit<B: Clone>(&mut self, now: Time, entry: Queued, slab: &mut Slab<B>) -> bool {
+    fn transmit<B: Clone>(&mut self, now: Time, entry: Queued, slab: &mut Slab<Packet<B>>) -> bool {
         let waited = now.since(entry.since);
         self.delays.get_or_insert_default().record(waited);
         self.peak.peak_delay = self.peak.peak_delay.max(waited);
@@ -255,7 +254,7 @@ impl Link {
     }
 
     /// Meets the ends of transmissions up to `now`, each at its own time.
-    pub(crate) fn settle<B: Clone>(&mut self, now: Time, slab: &mut Slab<B>) {
+    pub(crate) fn settle<B: Clone>(&mut self, now: Time, slab: &mut Slab<Packet<B>>) {
         while let Some(transmission) = self.transmission
             && transmission.ends <= now
         {
@@ -266,7 +265,7 @@ impl Link {
     }
 
     /// A packet has been serialised: loss, propagation, duplication, corruption.
-    fn leave<B: Clone>(&mut self, transmission: Transmission, slab: &mut Slab<B>) {
+    fn leave<B: Clone>(&mut self, transmission: Transmission, slab: &mut Slab<Packet<B>>) {
         let Transmission { ends, slot, size } = transmission;
         self.count_sent(1, u64::from(size));
         if self.mirrors != 0 {
@@ -280,7 +279,7 @@ impl Link {
         self.flight.push_back(InFlight { arrives, slot, size });
     }
 
-    fn leave_impaired<B: Clone>(&mut self, transmission: Transmission, slab: &mut Slab<B>) {
+    fn leave_impaired<B: Clone>(&mut self, transmission: Transmission, slab: &mut Slab<Packet<B>>) {
         let Transmission { ends, slot, size } = transmission;
         let Some(impairments) = self.impairments.as_deref_mut() else { return };
         if impairments.loss.takes() {
@@ -322,14 +321,14 @@ impl Link {
         self.flight.insert(at, new);
     }
 
-    fn copy_to_mirrors<B: Clone>(&mut self, slot: Slot, slab: &mut Slab<B>) {
+    fn copy_to_mirrors<B: Clone>(&mut self, slot: Slot, slab: &mut Slab<Packet<B>>) {
         if self.mirrors & slab.get(slot).mirrors != 0 {
             self.mirrored.push(slab.copy(slot));
         }
     }
 
     /// The next packet that has arrived by `now`.
-    pub(crate) fn arrive<B: Clone>(&mut self, now: Time, slab: &Slab<B>) -> Option<Slot> {
+    pub(crate) fn arrive<B: Clone>(&mut self, now: Time, slab: &Slab<Packet<B>>) -> Option<Slot> {
         if self.flight.front()?.arrives > now {
             return None;
         }
@@ -353,7 +352,7 @@ impl Link {
         &mut self,
         now: Time,
         config: LinkConfig,
-        slab: &mut Slab<B>,
+        slab: &mut Slab<Packet<B>>,
     ) {
         self.settle(now, slab);
         self.pace(now, &config.rate);
@@ -380,7 +379,7 @@ impl Link {
         now: Time,
         rate: Rate,
         limit: QueueLimit,
-        slab: &mut Slab<B>,
+        slab: &mut Slab<Packet<B>>,
     ) {
         self.settle(now, slab);
         if let Waiting::Fifo(list) = &mut self.queue {
@@ -423,7 +422,7 @@ impl Link {
     }
 
     /// Takes the link out of service: all that is on it is lost.
-    pub(crate) fn take_down<B: Clone>(&mut self, now: Time, slab: &mut Slab<B>) {
+    pub(crate) fn take_down<B: Clone>(&mut self, now: Time, slab: &mut Slab<Packet<B>>) {
         self.settle(now, slab);
         self.up = false;
         let waiting = self.queue.drain().into_iter().map(|entry| entry.slot);
@@ -434,7 +433,7 @@ impl Link {
     }
 
     /// Packets inside: waiting, in transmission, in flight.
-    pub(crate) fn holds<B: Clone>(&self, slab: &Slab<B>) -> u64 {
+    pub(crate) fn holds<B: Clone>(&self, slab: &Slab<Packet<B>>) -> u64 {
         let count = |flight: &InFlight| u64::from(slab.get(flight.slot).count);
         let flying: u64 = self.flight.iter().map(count).sum();
         self.queue.packets() as u64 + u64::from(self.transmission.is_some()) + flying
@@ -463,7 +462,7 @@ impl Link {
     }
 
     /// Moves the verdicts' counts into the counters; the packets stay for the caller.
-    pub(crate) fn count_verdicts<B>(&mut self, slab: &Slab<B>) {
+    pub(crate) fn count_verdicts<B>(&mut self, slab: &Slab<Packet<B>>) {
         for (slot, reason) in &self.verdicts.dropped {
             self.stats.drops[reason.index()] += u64::from(slab.get(*slot).count);
         }

@@ -3,14 +3,14 @@
 use std::collections::VecDeque;
 
 use base::{Bytes, Direction, IfaceId, LinkId, MirrorId, NodeId, Time};
+use queue::{DropReason, Slab, Slot};
 
 use crate::collapsed::{State, TICK};
-use crate::config::{Discipline, LinkConfig, Network, NodeKind, Rate};
+use crate::config::{LinkConfig, Network, NodeKind, Rate};
 use crate::event::EventQueue;
 use crate::link::Link;
 use crate::packet::Packet;
-use crate::slab::{Slab, Slot};
-use crate::stats::{DropReason, LinkStats, QueueDelays, QueueLevel};
+use crate::stats::{LinkStats, QueueDelays, QueueLevel};
 use crate::{Error, Forwarding};
 
 /// What comes out of a fabric. `at` is logical time: the moment that the emulated network gives.
@@ -121,7 +121,7 @@ pub struct Fabric<B> {
     /// Link directions; the one that interface *i* sends into is at *i*. Those behind them stand
     /// for whole paths.
     pub(crate) links: Vec<Link>,
-    pub(crate) packets: Slab<B>,
+    pub(crate) packets: Slab<Packet<B>>,
     /// Link directions that need attention, by position.
     pub(crate) events: EventQueue<u32>,
     pub(crate) forwarding: Box<dyn Forwarding + Send>,
@@ -575,17 +575,6 @@ fn check(link: &str, config: &LinkConfig) -> Result<(), Error> {
         }
         _ => {}
     }
-    match &config.queue.discipline {
-        Discipline::Drr { quanta } if quanta.is_empty() => wrong("its queue has no classes"),
-        Discipline::Red { min, max, .. } if min >= max => wrong("RED needs min below max"),
-        Discipline::FqCoDel { flows, quantum, .. } | Discipline::Sfq { flows, quantum, .. }
-            if *flows == 0 || *flows > 65_536 || *quantum == Bytes::ZERO =>
-        {
-            wrong("its queue needs 1 to 65536 flows and a quantum")
-        }
-        Discipline::Priority { bands } if *bands == 0 || *bands > 8 => {
-            wrong("a priority queue has 1 to 8 bands")
-        }
-        _ => Ok(()),
-    }
+    let queue = config.queue.check();
+    queue.map_err(|what| Error::BadQueue { link: link.to_owned(), what })
 }

@@ -1,6 +1,7 @@
 //! What travels: a descriptor that stands for a run of segments of one body.
 
 use base::{IfaceId, Time};
+use queue::Ecn;
 
 /// A packet, or a run of equal segments of a super-packet that no element has had to split yet.
 ///
@@ -62,17 +63,6 @@ impl Part {
         [Self::Datagram, Self::Opening, Self::Data, Self::Bare, Self::Closing, Self::Reset];
 }
 
-/// The ECN field's meaning (RFC 3168 §5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ecn {
-    /// The sender does not take part.
-    NotCapable,
-    /// ECT(0) or ECT(1).
-    Capable,
-    /// Congestion experienced, set by a queue of the fabric.
-    Marked,
-}
-
 impl<B: Clone> Packet<B> {
     /// Layer-3 bytes of all segments.
     pub fn bytes(&self) -> u64 {
@@ -84,8 +74,8 @@ impl<B: Clone> Packet<B> {
         if self.count > 1 { self.segment.max(self.last) } else { self.last }
     }
 
-    /// Splits off the first segment; `None` once it is the only one left.
-    pub(crate) fn split_first(&mut self) -> Option<Self> {
+    /// Splits off the first segment; `None` once it is the only one left, which is `self` then.
+    pub fn split_first(&mut self) -> Option<Self> {
         if self.count == 1 {
             return None;
         }

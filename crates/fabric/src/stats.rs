@@ -1,60 +1,7 @@
 //! Counters of one direction of a link.
 
 use base::Span;
-
-/// Why a packet went no further.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum DropReason {
-    /// The queue was at its limit.
-    QueueFull,
-    /// Active queue management signalled congestion.
-    Early,
-    /// It exceeded a policer's bucket.
-    Policed,
-    /// The loss process took it.
-    Loss,
-    /// The link was, or went, out of service.
-    LinkDown,
-    /// It is larger than the link's MTU and its sender is no router.
-    TooBig,
-    /// No route leads to its destination.
-    NoRoute,
-    /// Its TTL ran out.
-    TtlExceeded,
-}
-
-impl DropReason {
-    /// All of them, in the order of [`LinkStats::drops`].
-    pub const ALL: [Self; 8] = [
-        Self::QueueFull,
-        Self::Early,
-        Self::Policed,
-        Self::Loss,
-        Self::LinkDown,
-        Self::TooBig,
-        Self::NoRoute,
-        Self::TtlExceeded,
-    ];
-
-    /// Position in [`Self::ALL`].
-    pub const fn index(self) -> usize {
-        self as usize
-    }
-
-    /// The word for records and captures.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::QueueFull => "queue full",
-            Self::Early => "aqm",
-            Self::Policed => "policed",
-            Self::Loss => "loss",
-            Self::LinkDown => "link down",
-            Self::TooBig => "too big",
-            Self::NoRoute => "no route",
-            Self::TtlExceeded => "ttl exceeded",
-        }
-    }
-}
+use queue::DropReason;
 
 /// Counters of one direction of a link since the fabric was built. Packets are MTU-sized segments,
 /// bytes are wire bytes (overhead included).

@@ -3,9 +3,8 @@
 
 use base::{Bytes, Time};
 
-use super::{Backlog, Queue, Queued, Verdicts, class_of, full};
-use crate::config::QueueLimit;
-use crate::stats::DropReason;
+use crate::backlog::{Backlog, class_of, full};
+use crate::{DropReason, Queue, QueueLimit, Queued, Verdicts};
 
 #[derive(Debug)]
 struct Classes {
@@ -51,10 +50,10 @@ impl Classes {
 
 /// Strict priority: a class sends only while all before it are empty.
 #[derive(Debug)]
-pub(super) struct Priority(Classes);
+pub(crate) struct Priority(Classes);
 
 impl Priority {
-    pub(super) fn new(bands: u32, limit: QueueLimit) -> Self {
+    pub(crate) fn new(bands: u32, limit: QueueLimit) -> Self {
         Self(Classes::new(bands as usize, limit))
     }
 }
@@ -87,7 +86,7 @@ impl Queue for Priority {
 
 /// Deficit round robin: in each round a class may send its quantum and what it saved.
 #[derive(Debug)]
-pub(super) struct Drr {
+pub(crate) struct Drr {
     classes: Classes,
     quanta: Vec<u64>,
     deficits: Vec<u64>,
@@ -97,7 +96,8 @@ pub(super) struct Drr {
 }
 
 impl Drr {
-    pub(super) fn new(quanta: &[Bytes], limit: QueueLimit) -> Self {
+    pub(crate) fn new(quanta: &[Bytes], limit: QueueLimit) -> Self {
+        let quanta = if quanta.is_empty() { &[Bytes::ZERO] } else { quanta };
         Self {
             classes: Classes::new(quanta.len(), limit),
             quanta: quanta.iter().map(|quantum| quantum.count().max(1)).collect(),

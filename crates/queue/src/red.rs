@@ -5,20 +5,19 @@
 
 use base::{Bytes, RandomStream, Ratio, Span, Time};
 
-use super::{Backlog, Queue, Queued, Verdicts, full, mark};
-use crate::config::QueueLimit;
-use crate::stats::DropReason;
+use crate::backlog::{Backlog, full, mark};
+use crate::{DropReason, Queue, QueueLimit, Queued, Verdicts};
 
 /// RED's parameters.
 #[derive(Debug)]
-pub(super) struct Law {
-    pub(super) min: Bytes,
-    pub(super) max: Bytes,
-    pub(super) probability: Ratio,
-    pub(super) weight: Ratio,
-    pub(super) ecn: bool,
+pub(crate) struct Law {
+    pub(crate) min: Bytes,
+    pub(crate) max: Bytes,
+    pub(crate) probability: Ratio,
+    pub(crate) weight: Ratio,
+    pub(crate) ecn: bool,
     /// Transmission time of a typical small packet, by which the average decays while idle.
-    pub(super) idle_packet: Option<Span>,
+    pub(crate) idle_packet: Option<Span>,
 }
 
 /// Fixed point of the average: 2⁻²⁰ bytes.
@@ -27,7 +26,7 @@ const BILLION: u64 = 1_000_000_000;
 
 /// A FIFO that drops or marks at random as its average length grows.
 #[derive(Debug)]
-pub(super) struct Red {
+pub(crate) struct Red {
     law: Law,
     limit: QueueLimit,
     random: RandomStream,
@@ -39,7 +38,7 @@ pub(super) struct Red {
 }
 
 impl Red {
-    pub(super) const fn new(law: Law, limit: QueueLimit, random: RandomStream) -> Self {
+    pub(crate) const fn new(law: Law, limit: QueueLimit, random: RandomStream) -> Self {
         Self {
             law,
             limit,

@@ -2,16 +2,15 @@
 
 use base::{Span, Time};
 
-use super::{Backlog, Queue, Queued, Verdicts, full, mark};
-use crate::config::QueueLimit;
-use crate::stats::DropReason;
+use crate::backlog::{Backlog, full, mark};
+use crate::{DropReason, Queue, QueueLimit, Queued, Verdicts};
 
 /// `CoDel`'s parameters.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Law {
-    pub(super) target: Span,
-    pub(super) interval: Span,
-    pub(super) ecn: bool,
+pub(crate) struct Law {
+    pub(crate) target: Span,
+    pub(crate) interval: Span,
+    pub(crate) ecn: bool,
 }
 
 /// Bytes below which the queue is never touched: one full Ethernet frame (RFC 8289 §4.4,
@@ -20,7 +19,7 @@ const MAX_PACKET: u64 = 1538;
 
 /// The state of RFC 8289 §5: one for a queue, or one for each flow of FQ-CoDel.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct CoDel {
+pub(crate) struct CoDel {
     first_above: Option<Time>,
     drop_next: Time,
     count: u32,
@@ -56,7 +55,7 @@ impl CoDel {
     }
 
     /// `dequeue` (§5.5) over any list of packets.
-    pub(super) fn dequeue(
+    pub(crate) fn dequeue(
         &mut self,
         now: Time,
         law: &Law,
@@ -111,7 +110,7 @@ impl CoDel {
 
 /// One FIFO under `CoDel`.
 #[derive(Debug)]
-pub(super) struct CoDelQueue {
+pub(crate) struct CoDelQueue {
     law: Law,
     limit: QueueLimit,
     state: CoDel,
@@ -119,7 +118,7 @@ pub(super) struct CoDelQueue {
 }
 
 impl CoDelQueue {
-    pub(super) fn new(law: Law, limit: QueueLimit) -> Self {
+    pub(crate) fn new(law: Law, limit: QueueLimit) -> Self {
         Self { law, limit, state: CoDel::default(), backlog: Backlog::new() }
     }
 }

@@ -2,39 +2,39 @@
 
 use base::{Bandwidth, Bytes, Time};
 
-use super::{Backlog, Queue, Queued, Verdicts, full};
-use crate::config::QueueLimit;
-use crate::stats::DropReason;
+use crate::backlog::{Backlog, full};
+use crate::{DropReason, Queue, QueueLimit, Queued, Verdicts};
 
 /// What gives way when the queue is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Full {
+pub(crate) enum Full {
     /// The arrival.
     DropTail,
     /// The oldest.
     DropHead,
 }
 
-/// One list with a limit.
+/// One list with a limit: drop-tail or drop-head.
 #[derive(Debug)]
-pub(crate) struct Fifo {
+pub struct Fifo {
     backlog: Backlog,
     limit: QueueLimit,
     when_full: Full,
 }
 
 impl Fifo {
-    pub(super) const fn new(limit: QueueLimit, when_full: Full) -> Self {
+    pub(crate) const fn new(limit: QueueLimit, when_full: Full) -> Self {
         Self { backlog: Backlog::new(), limit, when_full }
     }
 
-    /// What waits beyond the new limit keeps waiting.
-    pub(crate) const fn set_limit(&mut self, limit: QueueLimit) {
+    /// Changes the limit. What waits beyond the new limit keeps waiting.
+    pub const fn set_limit(&mut self, limit: QueueLimit) {
         self.limit = limit;
     }
 }
 
 impl Queue for Fifo {
+    #[inline]
     fn enqueue(&mut self, _now: Time, entry: Queued, verdicts: &mut Verdicts) {
         while full(self.limit, self.backlog.len(), self.backlog.bytes, entry.size) {
             let oldest = match self.when_full {
@@ -49,14 +49,17 @@ impl Queue for Fifo {
         self.backlog.push(entry);
     }
 
+    #[inline]
     fn dequeue(&mut self, _now: Time, _verdicts: &mut Verdicts) -> Option<Queued> {
         self.backlog.pop()
     }
 
+    #[inline]
     fn packets(&self) -> usize {
         self.backlog.len()
     }
 
+    #[inline]
     fn bytes(&self) -> u64 {
         self.backlog.bytes
     }
@@ -74,7 +77,7 @@ impl Queue for Fifo {
 
 /// A token bucket that drops what exceeds it, before a drop-tail queue.
 #[derive(Debug)]
-pub(super) struct Policer {
+pub(crate) struct Policer {
     rate: Bandwidth,
     burst: u64,
     /// Tokens in bits × 10⁹, so that refilling by the nanosecond is exact.
@@ -86,7 +89,7 @@ pub(super) struct Policer {
 const BIT: u128 = 1_000_000_000;
 
 impl Policer {
-    pub(super) fn new(rate: Bandwidth, burst: Bytes, limit: QueueLimit) -> Self {
+    pub(crate) fn new(rate: Bandwidth, burst: Bytes, limit: QueueLimit) -> Self {
         Self {
             rate,
             burst: burst.count(),

@@ -4,10 +4,9 @@ use std::collections::VecDeque;
 
 use base::{Bytes, Time};
 
-use super::codel::{CoDel, Law};
-use super::{Backlog, Queue, Queued, Verdicts, over};
-use crate::config::QueueLimit;
-use crate::stats::DropReason;
+use crate::backlog::{Backlog, over};
+use crate::codel::{CoDel, Law};
+use crate::{DropReason, Queue, QueueLimit, Queued, Verdicts};
 
 #[derive(Debug)]
 struct Flow {
@@ -21,7 +20,7 @@ struct Flow {
 
 /// The scheduler of RFC 8290 §4.
 #[derive(Debug)]
-pub(super) struct FqCoDel {
+pub(crate) struct FqCoDel {
     law: Law,
     limit: QueueLimit,
     quantum: i64,
@@ -33,13 +32,13 @@ pub(super) struct FqCoDel {
 }
 
 impl FqCoDel {
-    pub(super) fn new(law: Law, limit: QueueLimit, flows: u32, quantum: Bytes) -> Self {
+    pub(crate) fn new(law: Law, limit: QueueLimit, flows: u32, quantum: Bytes) -> Self {
         let flow =
             || Flow { backlog: Backlog::new(), state: CoDel::default(), credits: 0, listed: false };
         Self {
             law,
             limit,
-            quantum: quantum.count() as i64,
+            quantum: quantum.count().max(1) as i64,
             flows: (0..flows.max(1)).map(|_| flow()).collect(),
             fresh: VecDeque::new(),
             old: VecDeque::new(),

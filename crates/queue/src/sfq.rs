@@ -5,9 +5,8 @@ use std::collections::VecDeque;
 
 use base::{Bytes, Span, Time};
 
-use super::{Backlog, Queue, Queued, Verdicts, over};
-use crate::config::QueueLimit;
-use crate::stats::DropReason;
+use crate::backlog::{Backlog, over};
+use crate::{DropReason, Queue, QueueLimit, Queued, Verdicts};
 
 #[derive(Debug)]
 struct Flow {
@@ -17,7 +16,7 @@ struct Flow {
 
 /// Round robin over hashed flows.
 #[derive(Debug)]
-pub(super) struct Sfq {
+pub(crate) struct Sfq {
     limit: QueueLimit,
     quantum: i64,
     perturb: Option<Span>,
@@ -30,7 +29,7 @@ pub(super) struct Sfq {
 }
 
 impl Sfq {
-    pub(super) fn new(
+    pub(crate) fn new(
         limit: QueueLimit,
         flows: u32,
         quantum: Bytes,
@@ -39,7 +38,7 @@ impl Sfq {
         let flow = || Flow { backlog: Backlog::new(), deficit: 0 };
         Self {
             limit,
-            quantum: quantum.count() as i64,
+            quantum: quantum.count().max(1) as i64,
             perturb,
             perturbed: Time::ZERO,
             salt: 0,
