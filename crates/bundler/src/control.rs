@@ -1,5 +1,7 @@
 //! Congestion control of a whole bundle: how fast the sendbox may send.
 
+pub mod delay_target;
+
 use std::fmt::Debug;
 
 use base::{Bandwidth, Bytes, Span, Time};

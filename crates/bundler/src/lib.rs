@@ -31,3 +31,4 @@
 #![forbid(unsafe_code)]
 
 pub mod control;
+pub mod measure;

@@ -1,0 +1,320 @@
+//! What the boxes' counters say of the path between them.
+//!
+//! The sendbox notes when a packet that ends an epoch leaves, and how much left up to it; the
+//! receivebox acknowledges the same packet with when it came, and how much came up to it. Each
+//! matched pair is a point on two cumulative curves, that of what was sent over the sender's time
+//! and that of what was received over the receiver's. Rates are slopes between points, losses are
+//! differences, and the horizontal distance, less its least, is the time spent in queues. Only
+//! differences of one clock are ever used, so the clocks need not agree.
+
+mod base_delay;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+
+use base::{Bandwidth, Bytes, Span, Time};
+
+use base_delay::BaseDelay;
+
+/// Packets noted and not yet acknowledged, at most.
+const MOST_MARKS: usize = 8192;
+/// Points of the curves that are kept, at most.
+const MOST_POINTS: usize = 8192;
+/// A mark is given up this long after the packet left.
+const FORGET: Span = Span::from_secs(5);
+/// Rates are taken over one round trip, but no less than this.
+pub const SHORTEST_WINDOW: Span = Span::from_millis(40);
+/// How long a rate counts for the capacity.
+const CAPACITY_WINDOW: Span = Span::from_secs(10);
+
+/// A packet that ended an epoch has left the sendbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Its digest.
+    pub digest: u64,
+    /// When it left.
+    pub sent_at: Time,
+    /// Bytes sent so far, itself included.
+    pub bytes: u64,
+    /// Packets sent so far, itself included.
+    pub packets: u64,
+    /// Whether it had waited for its turn under the rate.
+    pub limited: bool,
+}
+
+/// What the receivebox says of a packet that ended an epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    /// Its digest.
+    pub digest: u64,
+    /// When it came, by the receivebox's clock.
+    pub received_at: Time,
+    /// Bytes received so far, itself included.
+    pub bytes: u64,
+    /// Packets received so far, itself included.
+    pub packets: u64,
+}
+
+/// What became of an acknowledgement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Match {
+    /// It extends the curves.
+    InOrder {
+        /// When the packet left the sendbox.
+        sent_at: Time,
+    },
+    /// A later packet had been acknowledged before.
+    Late {
+        /// When the packet left the sendbox.
+        sent_at: Time,
+    },
+    /// No packet is known by it: it ended no epoch here, or two packets have the digest.
+    Unknown,
+}
+
+/// A point on both curves.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    sent_at: Time,
+    received_at: Time,
+    heard_at: Time,
+    sent: u64,
+    received: u64,
+    /// One-way delay by two clocks that do not agree, in ns.
+    one_way: i64,
+    limited: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Outstanding {
+    mark: Mark,
+    /// Another packet has the same digest.
+    ambiguous: bool,
+}
+
+/// Send and receive rate of the same packets.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rates {
+    /// When the last of them left the sendbox.
+    pub sent_at: Time,
+    /// The rate at which they left.
+    pub send: Bandwidth,
+    /// The rate at which they came.
+    pub receive: Bandwidth,
+    /// Bytes of them that did not come.
+    pub lost: Bytes,
+    /// Whether most of them had waited for their turn.
+    pub limited: bool,
+}
+
+/// Delays of the newest epochs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delays {
+    /// Round trip.
+    pub rtt: Span,
+    /// The least round trip of the recent past.
+    pub min_rtt: Span,
+    /// One-way delay beyond the least of the recent past, averaged.
+    pub queueing: Span,
+    /// The least of it among the newest epochs.
+    pub least_queueing: Span,
+}
+
+/// The measurements of one bundle.
+#[derive(Debug, Default)]
+pub struct Measure {
+    marks: VecDeque<Outstanding>,
+    points: VecDeque<Point>,
+    base: BaseDelay,
+    /// Receive rates, falling, with their times: the first is the maximum of the window.
+    capacity: VecDeque<(Time, u64)>,
+}
+
+impl Measure {
+    /// A packet that ends an epoch leaves.
+    pub fn sent(&mut self, mark: Mark) {
+        let expired = |old: &Outstanding| mark.sent_at.since(old.mark.sent_at) > FORGET;
+        while self.marks.front().is_some_and(expired) || self.marks.len() >= MOST_MARKS {
+            self.marks.pop_front();
+        }
+        let twin = self.marks.iter_mut().find(|other| other.mark.digest == mark.digest);
+        let ambiguous = twin.is_some();
+        if let Some(twin) = twin {
+            twin.ambiguous = true;
+        }
+        self.marks.push_back(Outstanding { mark, ambiguous });
+    }
+
+    /// Marks that left before `until` and have not been acknowledged.
+    pub fn outstanding(&self, since: Time, until: Time) -> usize {
+        let within = |at: Time| at > since && at <= until;
+        self.marks.iter().filter(|entry| within(entry.mark.sent_at)).count()
+    }
+
+    /// An acknowledgement has come.
+    pub fn acknowledged(&mut self, now: Time, arrived: &Arrived) -> Match {
+        let known = |entry: &Outstanding| entry.mark.digest == arrived.digest;
+        let Some(at) = self.marks.iter().position(known) else { return Match::Unknown };
+        if self.marks[at].ambiguous {
+            return Match::Unknown;
+        }
+        let Some(Outstanding { mark, .. }) = self.marks.remove(at) else { return Match::Unknown };
+        let sent_at = mark.sent_at;
+        let point = Point {
+            sent_at,
+            received_at: arrived.received_at,
+            heard_at: now,
+            sent: mark.bytes,
+            received: arrived.bytes,
+            one_way: arrived.received_at.as_nanos().wrapping_sub(sent_at.as_nanos()) as i64,
+            limited: mark.limited,
+        };
+        let after = |last: &Point| {
+            sent_at > last.sent_at
+                && point.received_at > last.received_at
+                && point.received > last.received
+        };
+        if !self.points.back().is_none_or(after) {
+            return Match::Late { sent_at };
+        }
+        self.base.observe(now, now.since(sent_at), point.one_way);
+        self.points.push_back(point);
+        if self.points.len() > MOST_POINTS {
+            self.points.pop_front();
+        }
+        self.forget_points(now);
+        self.learn_capacity(now);
+        Match::InOrder { sent_at }
+    }
+
+    /// The receivebox counts from zero again.
+    pub fn restart(&mut self) {
+        self.marks.clear();
+        self.points.clear();
+        self.base.forget_one_way();
+    }
+
+    /// The delays of the past were those of another path: only the newest epochs count.
+    pub fn rebase(&mut self, now: Time) {
+        let since = self.points.back().map_or(now, |last| last.heard_at);
+        let window = self.window();
+        let newest = self.points.iter().rev();
+        let newest = newest.take_while(|point| since.since(point.heard_at) <= window);
+        let seen: Vec<_> = newest
+            .map(|point| (point.heard_at, point.heard_at.since(point.sent_at), point.one_way))
+            .collect();
+        self.base = BaseDelay::default();
+        for (at, rtt, one_way) in seen.into_iter().rev() {
+            self.base.observe(at, rtt, one_way);
+        }
+    }
+
+    /// Forgets what the path carried before.
+    pub fn forget_capacity(&mut self) {
+        self.capacity.clear();
+    }
+
+    /// When the newest point was heard of.
+    pub fn heard_at(&self) -> Option<Time> {
+        self.points.back().map(|point| point.heard_at)
+    }
+
+    /// The span that rates and delays are taken over.
+    pub fn window(&self) -> Span {
+        self.base.min_rtt().map_or(SHORTEST_WINDOW, |rtt| rtt.max(SHORTEST_WINDOW))
+    }
+
+    /// The least round trip of the recent past.
+    pub fn min_rtt(&self) -> Option<Span> {
+        self.base.min_rtt()
+    }
+
+    /// Rates of the newest packets that left within about `span`; `None` before there are two
+    /// points.
+    pub fn rates(&self, span: Span) -> Option<Rates> {
+        let last = self.points.back()?;
+        let mut first = None;
+        let (mut limited, mut all) = (0_usize, 0_usize);
+        for point in self.points.iter().rev() {
+            if point.sent_at < last.sent_at {
+                first = Some(point);
+            }
+            if last.sent_at.since(point.sent_at) >= span {
+                break;
+            }
+            all += 1;
+            limited += usize::from(point.limited);
+        }
+        let first = first?;
+        let (sent, received) = (last.sent - first.sent, last.received - first.received);
+        Some(Rates {
+            sent_at: last.sent_at,
+            send: rate(sent, last.sent_at.since(first.sent_at)),
+            receive: rate(received, last.received_at.since(first.received_at)),
+            lost: Bytes::new(sent.saturating_sub(received)),
+            limited: limited * 4 >= all * 3,
+        })
+    }
+
+    /// Delays of the packets acknowledged last, over about a quarter of a round trip.
+    pub fn delays(&self) -> Option<Delays> {
+        let last = self.points.back()?;
+        let span = Span::from_nanos(self.window().as_nanos() / 4);
+        let (mut rtt, mut one_way, mut least, mut count) = (0_u128, 0_i128, i64::MAX, 0_u32);
+        for point in self.points.iter().rev() {
+            if last.heard_at.since(point.heard_at) > span {
+                break;
+            }
+            rtt += u128::from(point.heard_at.since(point.sent_at).as_nanos());
+            one_way += i128::from(point.one_way);
+            least = least.min(point.one_way);
+            count += 1;
+        }
+        let base = self.base.one_way()?;
+        let beyond = |delay: i64| Span::from_nanos(delay.saturating_sub(base).max(0) as u64);
+        Some(Delays {
+            rtt: Span::from_nanos((rtt / u128::from(count)) as u64),
+            min_rtt: self.base.min_rtt()?,
+            queueing: beyond((one_way / i128::from(count)) as i64),
+            least_queueing: beyond(least),
+        })
+    }
+
+    /// The most that has come through in one round trip of the recent past.
+    pub fn capacity(&self) -> Option<Bandwidth> {
+        self.capacity.front().map(|(_, rate)| Bandwidth::from_bits_per_sec(*rate))
+    }
+
+    fn learn_capacity(&mut self, now: Time) {
+        let window = self.window();
+        let Some(rates) = self.rates(window) else { return };
+        let span = self.points.back().zip(self.points.front());
+        // A slope over less than a window may be that of a burst.
+        if span.is_none_or(|(last, first)| last.sent_at.since(first.sent_at) < window) {
+            return;
+        }
+        let rate = rates.receive.bits_per_sec();
+        while self.capacity.back().is_some_and(|(_, other)| *other <= rate) {
+            self.capacity.pop_back();
+        }
+        self.capacity.push_back((now, rate));
+        while self.capacity.front().is_some_and(|(at, _)| now.since(*at) > CAPACITY_WINDOW) {
+            self.capacity.pop_front();
+        }
+    }
+
+    fn forget_points(&mut self, now: Time) {
+        let kept = self.window() * 4;
+        while self.points.len() > 2
+            && self.points.front().is_some_and(|point| now.since(point.heard_at) > kept)
+        {
+            self.points.pop_front();
+        }
+    }
+}
+
+fn rate(bytes: u64, span: Span) -> Bandwidth {
+    let bits = u128::from(bytes) * 8_000_000_000 / u128::from(span.as_nanos().max(1));
+    Bandwidth::from_bits_per_sec(u64::try_from(bits).unwrap_or(u64::MAX))
+}

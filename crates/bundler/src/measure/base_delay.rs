@@ -1,0 +1,54 @@
+//! The delays that a path has without queues: the least of the recent past.
+
+use std::collections::VecDeque;
+
+use base::{Span, Time};
+
+/// The recent past: longer than queues stay without a moment of rest, shorter than clocks take to
+/// drift apart by what matters.
+const WINDOW: Span = Span::from_secs(10);
+/// Minima are kept by slices of the window, which bounds their number.
+const SLICE: Span = Span::from_millis(500);
+
+#[derive(Clone, Copy, Debug)]
+struct Slice {
+    begins: Time,
+    rtt: Span,
+    /// `None`: the receiver's clock has started anew.
+    one_way: Option<i64>,
+}
+
+/// Windowed minima of the round trip and of the one-way delay.
+#[derive(Debug, Default)]
+pub(super) struct BaseDelay {
+    slices: VecDeque<Slice>,
+}
+
+impl BaseDelay {
+    pub(super) fn observe(&mut self, now: Time, rtt: Span, one_way: i64) {
+        match self.slices.back_mut() {
+            Some(slice) if now.since(slice.begins) < SLICE => {
+                slice.rtt = slice.rtt.min(rtt);
+                slice.one_way = Some(slice.one_way.map_or(one_way, |least| least.min(one_way)));
+            }
+            _ => self.slices.push_back(Slice { begins: now, rtt, one_way: Some(one_way) }),
+        }
+        while self.slices.len() > 1
+            && self.slices.front().is_some_and(|slice| now.since(slice.begins) > WINDOW)
+        {
+            self.slices.pop_front();
+        }
+    }
+
+    pub(super) fn forget_one_way(&mut self) {
+        self.slices.iter_mut().for_each(|slice| slice.one_way = None);
+    }
+
+    pub(super) fn min_rtt(&self) -> Option<Span> {
+        self.slices.iter().map(|slice| slice.rtt).min()
+    }
+
+    pub(super) fn one_way(&self) -> Option<i64> {
+        self.slices.iter().filter_map(|slice| slice.one_way).min()
+    }
+}

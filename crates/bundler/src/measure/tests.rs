@@ -1,0 +1,121 @@
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+use proptest::prelude::*;
+
+use super::*;
+
+const OFFSET: u64 = 7_000_000_000_000;
+
+fn at(ms: u64) -> Time {
+    Time::from_nanos(1_000_000_000 + ms * 1_000_000)
+}
+
+/// One packet of 1,250 B a millisecond: 10 Mbit/s; `delay` in ms and `lost` by packet.
+fn run(count: u64, delay: impl Fn(u64) -> u64, lost: impl Fn(u64) -> bool) -> Measure {
+    let mut measure = Measure::default();
+    let mut acks = Vec::new();
+    let mut received = 0;
+    for n in 1..=count {
+        let mark = Mark {
+            digest: n,
+            sent_at: at(n),
+            bytes: n * 1250,
+            packets: n,
+            limited: n % 2 == 0 || n > 100,
+        };
+        measure.sent(mark);
+        if !lost(n) {
+            received += 1;
+            let came = at(n + delay(n));
+            let arrived = Arrived {
+                digest: n,
+                received_at: Time::from_nanos(came.as_nanos() + OFFSET),
+                bytes: received * 1250,
+                packets: received,
+            };
+            acks.push((at(n + delay(n) + 25), arrived));
+        }
+    }
+    for (heard, arrived) in acks {
+        measure.acknowledged(heard, &arrived);
+    }
+    measure
+}
+
+#[test]
+fn a_path_without_queue() {
+    let measure = run(200, |_| 25, |_| false);
+    let rates = measure.rates(Span::from_millis(50)).unwrap();
+    assert_eq!(rates.send, Bandwidth::from_mbits_per_sec(10));
+    assert_eq!(rates.receive, Bandwidth::from_mbits_per_sec(10));
+    assert_eq!(rates.lost, Bytes::new(0));
+    let delays = measure.delays().unwrap();
+    assert_eq!(delays.rtt, Span::from_millis(50));
+    assert_eq!(delays.min_rtt, Span::from_millis(50));
+    assert_eq!(delays.queueing, Span::ZERO);
+    assert_eq!(measure.capacity(), Some(Bandwidth::from_mbits_per_sec(10)));
+}
+
+#[test]
+fn a_queue_that_grows() {
+    // Every packet waits half a millisecond longer than the one before: R = 2/3 S.
+    let measure = run(200, |n| 25 + n / 2, |_| false);
+    let rates = measure.rates(Span::from_millis(50)).unwrap();
+    let receive = rates.receive.bits_per_sec() as f64;
+    assert!((receive - 6.667e6).abs() < 0.1e6, "{receive}");
+    let queueing = measure.delays().unwrap().queueing;
+    assert!(queueing > Span::from_millis(90), "{queueing:?}");
+}
+
+#[test]
+fn losses_are_counted_and_do_not_disturb_delays() {
+    let measure = run(200, |_| 25, |n| n % 10 == 5);
+    let rates = measure.rates(Span::from_millis(50)).unwrap();
+    assert_eq!(rates.lost, Bytes::new(5 * 1250));
+    assert_eq!(measure.delays().unwrap().queueing, Span::ZERO);
+}
+
+#[test]
+fn equal_digests_are_no_measurement() {
+    let mut measure = Measure::default();
+    let mark = |n| Mark { digest: 9, sent_at: at(n), bytes: n * 100, packets: n, limited: false };
+    measure.sent(mark(1));
+    measure.sent(mark(2));
+    let arrived = Arrived { digest: 9, received_at: at(50), bytes: 100, packets: 1 };
+    assert_eq!(measure.acknowledged(at(60), &arrived), Match::Unknown);
+}
+
+#[test]
+fn a_restarted_receiver_counts_anew() {
+    let mut measure = run(200, |_| 25, |_| false);
+    measure.restart();
+    assert!(measure.rates(Span::from_millis(50)).is_none());
+    assert_eq!(measure.min_rtt(), Some(Span::from_millis(50)));
+}
+
+#[test]
+fn another_path_is_the_new_base() {
+    let mut measure = run(400, |n| if n < 200 { 25 } else { 65 }, |_| false);
+    assert_eq!(measure.delays().unwrap().queueing, Span::from_millis(40));
+    measure.rebase(at(500));
+    assert_eq!(measure.delays().unwrap().queueing, Span::ZERO);
+    assert_eq!(measure.min_rtt(), Some(Span::from_millis(90)));
+}
+
+proptest! {
+    /// Acknowledgements that lie, repeat or come in any order give no absurd measurement.
+    #[test]
+    fn any_acknowledgements(acks in prop::collection::vec((0_u64..60, any::<u64>(), any::<u64>()), 0..200)) {
+        let mut measure = Measure::default();
+        for n in 0..60 {
+            measure.sent(Mark { digest: n, sent_at: at(n), bytes: n, packets: n, limited: true });
+        }
+        for (index, (digest, received, bytes)) in acks.into_iter().enumerate() {
+            let received_at = Time::from_nanos(received);
+            let arrived = Arrived { digest, received_at, bytes, packets: 0 };
+            let now = at(100 + index as u64);
+            measure.acknowledged(now, &arrived);
+            let _ = (measure.rates(Span::from_millis(20)), measure.delays(), measure.capacity());
+            measure.rebase(now);
+        }
+    }
+}
