@@ -65,6 +65,7 @@ fn empty() -> Plan {
         flows: Vec::new(),
         control: None,
         sessions: Vec::new(),
+        bundles: Vec::new(),
         events: Vec::new(),
         mirrors: Vec::new(),
         captures: Vec::new(),

@@ -147,6 +147,7 @@ fn settings(input: &Input<'_>, sink: &mut Sink) -> Plan {
         flows: Vec::new(),
         control: None,
         sessions: Vec::new(),
+        bundles: Vec::new(),
         events: Vec::new(),
         mirrors: Vec::new(),
         captures: Vec::new(),

@@ -14,8 +14,10 @@ use transport::workload::{Arrivals, Pattern, Sizes, Think};
 
 use crate::expect::Expectation;
 
+mod bundle;
 mod control;
 
+pub use bundle::{BoxAction, Bundle, BundleControl, Feedback, Marking, Mode};
 pub use control::{Control, Drawing, Population, Session};
 
 /// One run's worth of a lab.
@@ -63,6 +65,8 @@ pub struct Plan {
     pub control: Option<Control>,
     /// Populations of rate-controlled sessions.
     pub sessions: Vec<Population>,
+    /// Bundles, in the order of their names.
+    pub bundles: Vec<Bundle>,
     /// What happens when, in time order.
     pub events: Vec<Event>,
     /// Mirror sessions.
@@ -158,6 +162,17 @@ pub enum Role {
     Router,
     /// Forwards unseen: its links are one subnet.
     Switch,
+    /// Forwards at layer 3, and holds back the bundles that it sends.
+    SendBox,
+    /// Forwards at layer 3, and acknowledges the bundles that it receives.
+    ReceiveBox,
+}
+
+impl Role {
+    /// Whether it is one of the two ends of bundles.
+    pub const fn is_box(self) -> bool {
+        matches!(self, Self::SendBox | Self::ReceiveBox)
+    }
 }
 
 /// One end of a link.
@@ -436,6 +451,8 @@ pub enum MirrorTarget {
 pub struct Filter {
     /// IP protocol number.
     pub protocol: Option<u8>,
+    /// Something happens to the process of a box.
+    Box(NodeId, BoxAction),
     /// Either port.
     pub port: Option<u16>,
     /// Source port.
@@ -507,3 +524,8 @@ impl Plan {
         (0..self.mirrors.len()).map(MirrorId::at)
     }
 }
+    /// The bundle called `name`.
+    pub fn bundle(&self, name: &str) -> Option<usize> {
+        self.bundles.iter().position(|bundle| bundle.name == name)
+    }
+

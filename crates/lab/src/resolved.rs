@@ -14,6 +14,7 @@ use crate::plan::{
     Role, Routing,
 };
 
+mod bundle;
 mod control;
 mod flow;
 
@@ -37,6 +38,8 @@ pub fn resolved(plan: &Plan) -> String {
             Role::Host => "host",
             Role::Router => "router",
             Role::Switch => "switch",
+            Role::SendBox => "sendbox",
+            Role::ReceiveBox => "receivebox",
         };
         section(&mut out, &format!("[node.{}]", node.name), &[("kind", text(kind))]);
     }
@@ -54,6 +57,9 @@ pub fn resolved(plan: &Plan) -> String {
     }
     for population in &plan.sessions {
         section(&mut out, "[[sessions]]", &control::population(plan, population));
+    }
+    for bundle in &plan.bundles {
+        section(&mut out, "[[bundle]]", &bundle::pairs(plan, bundle));
     }
     for flow in &plan.flows {
         section(&mut out, "[[flow]]", &flow::pairs(plan, flow));
@@ -412,6 +418,10 @@ fn event(plan: &Plan, event: &Event) -> Vec<Pair> {
         Action::NodeUp(id) => [node(*id), ("up", yes())],
         Action::FlowStart(id) => [flow(*id), ("start", yes())],
         Action::FlowStop(id) => [flow(*id), ("stop", yes())],
+        Action::Box(id, action) => {
+            let (_, at) = node(*id);
+            [("box", at), ("action", text(bundle::action(*action)))]
+        }
     };
     vec![("time", quantity(event.at)), what, done]
 }

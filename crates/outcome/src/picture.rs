@@ -30,6 +30,8 @@ pub fn topology(plan: &Plan) -> Topology {
             Role::Host => NodeRole::Host,
             Role::Router => NodeRole::Router,
             Role::Switch => NodeRole::Switch,
+            Role::SendBox => NodeRole::SendBox,
+            Role::ReceiveBox => NodeRole::ReceiveBox,
         },
         x,
         y,

@@ -333,6 +333,10 @@ pub enum NodeRole {
     Router,
     /// Forwards unseen.
     Switch,
+    /// Forwards, and holds back the bundles that it sends.
+    SendBox,
+    /// Forwards, and acknowledges the bundles that it receives.
+    ReceiveBox,
 }
 
 /// A link in the picture.

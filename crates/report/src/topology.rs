@@ -225,6 +225,16 @@ fn draw_node(
             2.0 * r,
             r / 2.5
         ),
+        // A triangle that points up sends, one that points down receives.
+        NodeRole::SendBox | NodeRole::ReceiveBox => {
+            let up = if node.role == NodeRole::SendBox { r } else { -r };
+            format!(
+                "<path class=\"router\" d=\"M{x:.1} {:.1}l{r} {:.1}h{:.1}Z\"/>",
+                y - up,
+                2.0 * up,
+                -2.0 * r
+            )
+        }
         NodeRole::Switch => format!(
             "<path class=\"switch\" d=\"M{x:.1} {:.1}l{r} {r} -{r} {r} -{r} -{r}Z\"/>",
             y - r

@@ -79,6 +79,7 @@ impl Numbers {
             Action::LinkUp(link) => Action::LinkUp(self.link(*link)),
             Action::NodeDown(node) => Action::NodeDown(self.node(*node)),
             Action::NodeUp(node) => Action::NodeUp(self.node(*node)),
+            Action::Box(node, action) => Action::Box(self.node(*node), *action),
             Action::FlowStart(flow) => Action::FlowStart(self.flow(*flow)),
             Action::FlowStop(flow) => Action::FlowStop(self.flow(*flow)),
             program @ (Action::Stop(_) | Action::Kill(_) | Action::Start(_)) => program.clone(),
@@ -119,6 +120,9 @@ impl Canonical {
             }
         }
         sorted.sessions.sort_by(|a, b| a.name.cmp(&b.name));
+        for bundle in &mut sorted.bundles {
+            (bundle.from, bundle.to) = (numbers.node(bundle.from), numbers.node(bundle.to));
+        }
         if let Some(control) = &mut sorted.control {
             control.access.iter_mut().for_each(|router| *router = numbers.node(*router));
             control.access.sort_unstable();

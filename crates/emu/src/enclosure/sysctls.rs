@@ -48,7 +48,7 @@ impl Sysctls {
         let list = match node.kind {
             Role::Host if node.ifaces.len() > 1 => &self.multi_homed,
             Role::Host => &self.host,
-            Role::Router | Role::Switch => &self.router,
+            Role::Router | Role::Switch | Role::SendBox | Role::ReceiveBox => &self.router,
         };
         for (name, value) in list {
             sysctl::write(name, value)?;

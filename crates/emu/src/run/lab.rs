@@ -294,7 +294,7 @@ impl Running {
                 }
             }
             // The data path has these already.
-            Action::Set { .. } | Action::LinkDown(_) | Action::LinkUp(_) => {}
+            Action::Set { .. } | Action::LinkDown(_) | Action::LinkUp(_) | Action::Box(..) => {}
         }
     }
 

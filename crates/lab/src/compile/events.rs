@@ -7,7 +7,7 @@ use fabric::LinkConfig;
 
 use super::Compiler;
 use crate::code::Code;
-use crate::plan::{Action, Event, Plan};
+use crate::plan::{Action, BoxAction, Event, Plan};
 use crate::resolved::direction_fields;
 use crate::tree::{At, Table};
 use crate::validate::list_words;
@@ -181,5 +181,8 @@ fn describe(plan: &Plan, action: &Action) -> String {
         Action::NodeUp(id) => format!("node {} comes up", node(id)),
         Action::FlowStart(id) => format!("flow {} starts", flow(id)),
         Action::FlowStop(id) => format!("flow {} stops", flow(id)),
+        Action::Box(id, BoxAction::Stop) => format!("box {} stops", node(id)),
+        Action::Box(id, BoxAction::Start) => format!("box {} starts", node(id)),
+        Action::Box(id, BoxAction::Restart) => format!("box {} restarts", node(id)),
     }
 }

@@ -19,6 +19,8 @@ impl Compiler<'_> {
             let kind = match entry.value.table().and_then(|table| table.text("kind")) {
                 Some("router") => Role::Router,
                 Some("switch") => Role::Switch,
+                Some("sendbox") => Role::SendBox,
+                Some("receivebox") => Role::ReceiveBox,
                 _ => Role::Host,
             };
             self.add_node(&entry.key, kind, &entry.key_at);
@@ -118,8 +120,8 @@ impl Compiler<'_> {
         let routed = self.plan.routing != Routing::None;
         for node in &mut self.plan.nodes {
             node.fabric = match node.kind {
-                Role::Router if routed => NodeKind::Router,
-                Role::Host | Role::Router => NodeKind::Edge,
+                Role::Router | Role::SendBox | Role::ReceiveBox if routed => NodeKind::Router,
+                Role::Host | Role::Router | Role::SendBox | Role::ReceiveBox => NodeKind::Edge,
                 Role::Switch => NodeKind::Switch,
             };
         }

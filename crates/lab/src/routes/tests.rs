@@ -41,6 +41,7 @@ fn plan(nodes: &[&str], links: &[(&str, &str, u64)]) -> Plan {
         flows: vec![],
         control: None,
         sessions: vec![],
+        bundles: vec![],
         events: vec![],
         mirrors: vec![],
         captures: vec![],

@@ -59,7 +59,7 @@ impl<R: RateController> Play<R> {
             Action::FlowStop(flow) => {
                 self.leave((self.cast.flows + flow.index()) as u32, Outcome::Stopped);
             }
-            Action::Stop(_) | Action::Kill(_) | Action::Start(_) => {}
+            Action::Stop(_) | Action::Kill(_) | Action::Start(_) | Action::Box(..) => {}
         }
     }
 
