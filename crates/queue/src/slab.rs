@@ -25,7 +25,6 @@ impl<T> Slab<T> {
     ///
     /// # Panics
     /// With 2³² packets held already.
-    #[inline]
     pub fn put(&mut self, packet: T) -> Slot {
         if let Some(at) = self.free.pop() {
             self.packets[at as usize] = Some(packet);
@@ -44,7 +43,6 @@ impl<T> Slab<T> {
     ///
     /// # Panics
     /// With a slot that was given up.
-    #[inline]
     pub fn take(&mut self, slot: Slot) -> T {
         let packet = self.packets[slot.0 as usize].take().expect(HELD);
         self.free.push(slot.0);
@@ -55,7 +53,6 @@ impl<T> Slab<T> {
     ///
     /// # Panics
     /// With a slot that was given up.
-    #[inline]
     pub fn get(&self, slot: Slot) -> &T {
         self.packets[slot.0 as usize].as_ref().expect(HELD)
     }
@@ -64,7 +61,6 @@ impl<T> Slab<T> {
     ///
     /// # Panics
     /// With a slot that was given up.
-    #[inline]
     pub fn get_mut(&mut self, slot: Slot) -> &mut T {
         self.packets[slot.0 as usize].as_mut().expect(HELD)
     }
@@ -81,7 +77,6 @@ impl<T: Clone> Slab<T> {
     ///
     /// # Panics
     /// With a slot that was given up.
-    #[inline]
     pub fn copy(&mut self, slot: Slot) -> Slot {
         let packet = self.get(slot).clone();
         self.put(packet)
