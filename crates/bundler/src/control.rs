@@ -1,10 +1,16 @@
 //! Congestion control of a whole bundle: how fast the sendbox may send.
 
-pub mod delay_target;
-
-use std::fmt::Debug;
+use std::{fmt, fmt::Debug, str::FromStr};
 
 use base::{Bandwidth, Bytes, Span, Time};
+
+pub use self::{basic_delay::BasicDelay, constant::Constant, delay_target::DelayTarget};
+
+mod basic_delay;
+mod constant;
+pub mod delay_target;
+#[cfg(test)]
+mod tests;
 
 /// What is known of a bundle's path at one tick of the control loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,4 +52,78 @@ pub trait CongestionControl: Debug + Send {
     /// The rate from this tick on. The caller keeps it between the bundle's floor and ceiling and
     /// tells by [`Self::start`] where it overruled it for good.
     fn on_tick(&mut self, seen: &Observation) -> Bandwidth;
+}
+
+/// Which law sets the rate of a bundle, as it is configured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Control {
+    /// [`DelayTarget`], the default: `delay-pi`.
+    #[default]
+    DelayPi,
+    /// [`BasicDelay`], Nimbus' law: `basic-delay`.
+    BasicDelay,
+    /// [`Constant`], a rate that somebody has chosen: `constant:90 Mbit/s`.
+    Constant(Bandwidth),
+}
+
+/// A law of this name is not known.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no congestion control {0:?}: delay-pi, basic-delay or constant:RATE")]
+pub struct UnknownControl(String);
+
+impl Control {
+    /// The law, to be started.
+    pub fn build(self) -> Box<dyn CongestionControl> {
+        match self {
+            Self::DelayPi => Box::new(DelayTarget::default()),
+            Self::BasicDelay => Box::new(BasicDelay::new()),
+            Self::Constant(rate) => Box::new(Constant::new(rate)),
+        }
+    }
+}
+
+impl FromStr for Control {
+    type Err = UnknownControl;
+
+    fn from_str(text: &str) -> Result<Self, UnknownControl> {
+        let unknown = || UnknownControl(text.to_owned());
+        let simple = [Self::DelayPi, Self::BasicDelay];
+        if let Some(law) = simple.into_iter().find(|law| law.to_string() == text) {
+            return Ok(law);
+        }
+        let rate = text.strip_prefix("constant:").ok_or_else(unknown)?;
+        rate.trim().parse().map(Self::Constant).map_err(|_| unknown())
+    }
+}
+
+impl fmt::Display for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DelayPi => f.write_str("delay-pi"),
+            Self::BasicDelay => f.write_str("basic-delay"),
+            Self::Constant(rate) => write!(f, "constant:{rate}"),
+        }
+    }
+}
+
+/// Bits of a packet of full size.
+const PACKET_BITS: f64 = 12_000.0;
+
+/// A law's own arithmetic is in bits per second.
+fn bits(rate: Bandwidth) -> f64 {
+    rate.bits_per_sec().max(1) as f64
+}
+
+/// Back from it: at least a packet in ten seconds, at most 100 Tbit/s, whatever came out.
+fn bandwidth(bits: f64) -> Bandwidth {
+    let bits = if bits >= 1_200.0 { bits.min(1e14) } else { 1_200.0 };
+    Bandwidth::from_bits_per_sec(bits as u64)
+}
+
+/// How long a queue in the network should be, in seconds: 5 ms or a quarter of the round trip, at
+/// least two packets at `rate`, which would not be seen otherwise.
+fn delay_target(seen: &Observation, rate: f64) -> f64 {
+    let quarter = seen.min_rtt.as_secs_f64() / 4.0;
+    quarter.min(0.005).max((2.0 * PACKET_BITS / rate).min(0.1))
 }
