@@ -16,8 +16,36 @@ pub(crate) struct Law {
     pub(crate) probability: Ratio,
     pub(crate) weight: Ratio,
     pub(crate) ecn: bool,
-    /// Transmission time of a typical small packet, by which the average decays while idle.
+    /// Transmission time of a typical small packet, by which the average decays while idle. Where
+    /// it is not known it is measured.
     pub(crate) idle_packet: Option<Span>,
+}
+
+/// Bytes of a typical small packet.
+pub(crate) const SMALL: Bytes = Bytes::new(500);
+
+/// How long a transmitter of unknown rate takes for [`SMALL`], by what leaves while more waits.
+#[derive(Debug)]
+struct Pace {
+    small: Option<Span>,
+    /// The packet that left last, if others waited behind it.
+    left: Option<(Time, u32)>,
+}
+
+impl Pace {
+    fn departure(&mut self, now: Time, size: u32, more: bool) {
+        if let Some((before, bytes)) = self.left {
+            let taken = now.since(before).as_nanos();
+            let sample = taken.saturating_mul(SMALL.count()) / u64::from(bytes.max(1));
+            // Over some 16 packets: opportunities to send may come in groups.
+            let mean = self.small.map_or(sample, |mean| {
+                let mean = mean.as_nanos();
+                mean - mean / 16 + sample / 16
+            });
+            self.small = Some(Span::from_nanos(mean));
+        }
+        self.left = more.then_some((now, size));
+    }
 }
 
 /// Fixed point of the average: 2⁻²⁰ bytes.
@@ -35,6 +63,7 @@ pub(crate) struct Red {
     /// Packets accepted since the last early drop or mark.
     since_drop: u64,
     idle_since: Option<Time>,
+    pace: Pace,
 }
 
 impl Red {
@@ -47,12 +76,14 @@ impl Red {
             average: 0,
             since_drop: 0,
             idle_since: Some(Time::ZERO),
+            pace: Pace { small: None, left: None },
         }
     }
 
     fn update_average(&mut self, now: Time) {
         let weight = self.law.weight;
-        if let (Some(idle), Some(packet)) = (self.idle_since.take(), self.law.idle_packet) {
+        let small = self.law.idle_packet.or(self.pace.small);
+        if let (Some(idle), Some(packet)) = (self.idle_since.take(), small) {
             // (1 − w)^m: as if m small packets had found the queue empty.
             let missed = now.since(idle).as_nanos() / packet.as_nanos().max(1);
             for _ in 0..missed.min(100_000) {
@@ -128,8 +159,14 @@ impl Queue for Red {
 
     fn dequeue(&mut self, now: Time, _verdicts: &mut Verdicts) -> Option<Queued> {
         let entry = self.backlog.pop();
-        if self.backlog.is_empty() {
+        let more = !self.backlog.is_empty();
+        if !more {
             self.idle_since = Some(now);
+        }
+        if let Some(entry) = &entry
+            && self.law.idle_packet.is_none()
+        {
+            self.pace.departure(now, entry.size, more);
         }
         entry
     }
@@ -143,6 +180,7 @@ impl Queue for Red {
     }
 
     fn drain(&mut self) -> Vec<Queued> {
+        self.pace.left = None;
         self.backlog.drain()
     }
 

@@ -167,6 +167,40 @@ fn configurations_out_of_range_are_named_and_work_all_the_same() {
     }
 }
 
+/// A second of silence forgives a queue what it was, whether its rate is told or has to be found.
+#[test]
+fn red_forgets_a_long_queue_while_idle() {
+    let (min, max) = (Bytes::new(5_000), Bytes::new(15_000));
+    let weight = Ratio::from_parts_per_billion(2_000_000);
+    let probability = Ratio::from_parts_per_billion(1_000);
+    let discipline = Discipline::Red { min, max, probability, weight };
+    let config = QueueConfig { discipline, limit: QueueLimit::Packets(100), ecn: false };
+    // A packet of 1000 B a millisecond.
+    for rate in [None, Some("8 Mbit/s".parse().unwrap())] {
+        let red = Waiting::new(&config, rate, || RandomStream::new(7, "queue"));
+        let mut owner = Owner::new(red);
+        let arrival = Step::Arrive { after: 0, size: 1000, flow: 0, dscp: 0, capable: false };
+        let mut now = Time::ZERO;
+        let early = |owner: &mut Owner, now| {
+            let before = owner.held;
+            owner.step(now, 0, &arrival);
+            owner.held == before
+        };
+        while !early(&mut owner, now) || owner.held < 30 {
+            now += Span::from_micros(500);
+            early(&mut owner, now);
+            now += Span::from_micros(500);
+            owner.step(now, 0, &Step::Send { after: 0 });
+        }
+        while owner.held > 0 {
+            now += Span::from_millis(1);
+            owner.step(now, 0, &Step::Send { after: 0 });
+        }
+        now += Span::from_secs(1);
+        assert!((0..10).all(|_| !early(&mut owner, now)), "{rate:?}: {:?}", owner.queue);
+    }
+}
+
 #[test]
 fn slots_are_used_again() {
     let mut slab = Slab::default();

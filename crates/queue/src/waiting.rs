@@ -1,6 +1,6 @@
 //! One type for all disciplines.
 
-use base::{Bandwidth, Bytes, RandomStream, Time};
+use base::{Bandwidth, RandomStream, Time};
 
 use crate::{Discipline, Fifo, Queue, QueueConfig, Queued, Verdicts};
 use crate::{codel, drr, fifo, fq_codel, red, sfq};
@@ -43,7 +43,7 @@ impl Waiting {
                     probability: *probability,
                     weight: *weight,
                     ecn,
-                    idle_packet: rate.map(|rate| rate.time_for(Bytes::new(500))),
+                    idle_packet: rate.map(|rate| rate.time_for(red::SMALL)),
                 };
                 Box::new(red::Red::new(law, limit, random()))
             }
