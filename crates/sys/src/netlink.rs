@@ -2,6 +2,7 @@
 //! thousand system calls.
 
 mod message;
+mod routing;
 
 use std::io;
 use std::net::IpAddr;
@@ -9,6 +10,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use crate::{Error, Result, check};
 use message::{Message, attributes, header};
+
+pub use routing::{Action, Rule, Way};
 
 /// The index of the loopback device in every network namespace.
 pub const LOOPBACK: u32 = 1;

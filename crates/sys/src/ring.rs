@@ -43,6 +43,11 @@ pub struct Options {
     pub fanout: Option<u16>,
     /// Stamp packets in hardware where the interface can.
     pub hardware_time: bool,
+    /// Receive nothing that this machine sends (Linux 4.20).
+    pub incoming_only: bool,
+    /// Have the virtio header of each packet: how super-packets that the kernel has joined are to
+    /// be split.
+    pub offload: bool,
 }
 
 impl Default for Options {
@@ -57,6 +62,8 @@ impl Default for Options {
             filter: Vec::new(),
             fanout: None,
             hardware_time: false,
+            incoming_only: false,
+            offload: false,
         }
     }
 }
@@ -94,7 +101,12 @@ pub struct Packet<'a> {
     pub tag: Option<Tag>,
     /// This machine sent it.
     pub outgoing: bool,
+    /// The virtio header, where it was asked for; its offsets count from `data` on.
+    pub offload: Option<[u8; OFFLOAD]>,
 }
+
+/// Bytes of a virtio header.
+const OFFLOAD: usize = crate::tun::HEADER;
 
 /// A socket and the memory that it shares with the kernel.
 #[derive(Debug)]
@@ -107,6 +119,7 @@ pub struct Ring {
     next: usize,
     link: u16,
     index: u32,
+    offload: bool,
     statistics: Statistics,
 }
 
@@ -117,6 +130,8 @@ unsafe impl Send for Ring {}
 const PACKET_FANOUT: libc::c_int = 18;
 const PACKET_FANOUT_HASH: u32 = 0;
 const FANOUT_DEFRAG: u32 = 0x8000;
+const PACKET_VNET_HDR: libc::c_int = 15;
+const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
 const TPACKET_V3: libc::c_int = 2;
 const STATUS_USER: u32 = 1;
 const STATUS_VLAN: u32 = 1 << 4;
@@ -179,6 +194,14 @@ impl Ring {
         if options.hardware_time {
             ask_for_hardware_time(&fd, name)?;
         }
+        for (wanted, name, call) in [
+            (options.incoming_only, PACKET_IGNORE_OUTGOING, "PACKET_IGNORE_OUTGOING"),
+            (options.offload, PACKET_VNET_HDR, "PACKET_VNET_HDR"),
+        ] {
+            if wanted {
+                set(&fd, libc::SOL_PACKET, name, call, &1_i32)?;
+            }
+        }
         if !options.filter.is_empty() {
             attach(&fd, &options.filter)?;
         }
@@ -197,7 +220,8 @@ impl Ring {
         let (block, blocks) = (options.block as usize, options.blocks as usize);
         let memory = map(&fd, block * blocks)?;
         let statistics = Statistics::default();
-        let mut ring = Self { fd, memory, block, blocks, next: 0, link: 0, index, statistics };
+        let (next, link, offload) = (0, 0, options.offload);
+        let mut ring = Self { fd, memory, block, blocks, next, link, index, offload, statistics };
         ring.link = ring.bind()?;
         if options.promiscuous {
             let request = libc::packet_mreq {
@@ -388,6 +412,9 @@ impl Block<'_> {
             0 => libc::ETH_P_8021Q as u16,
             _ => header.tag_protocol,
         };
+        // The kernel puts it right before the link-layer header.
+        let before = || bytes.get(start.checked_sub(OFFLOAD)?..start)?.first_chunk().copied();
+        let offload = if self.ring.offload { before() } else { None };
         let has_tag = header.status & STATUS_VLAN != 0;
         let tag = has_tag.then_some(Tag { protocol, control: header.tag_control as u16 });
         Some(Packet {
@@ -396,6 +423,7 @@ impl Block<'_> {
             length: header.length,
             tag,
             outgoing: kind == Some(libc::PACKET_OUTGOING),
+            offload,
         })
     }
 }

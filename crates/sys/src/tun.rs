@@ -12,9 +12,10 @@ pub const DEVICE: &str = "/dev/net/tun";
 /// Bytes of `struct virtio_net_hdr`, in front of every packet read or written.
 pub const HEADER: usize = 10;
 
-/// A layer-3 device of the network namespace that it was opened in. It persists until its
-/// namespace goes: closing a thousand descriptors then costs one batched clean-up instead of an
-/// RCU grace period each (Linux `unregister_netdevice_many`).
+/// `IFF_TUN_EXCL` of `linux/if_tun.h`.
+const TUN_EXCL: libc::c_int = 0x8000;
+
+/// A layer-3 device of the network namespace that it was opened in.
 #[derive(Debug)]
 pub struct Tun {
     fd: OwnedFd,
@@ -30,8 +31,25 @@ fn ioctl(fd: BorrowedFd<'_>, name: &'static str, request: libc::Ioctl, value: u6
 impl Tun {
     /// Makes the device `name` in the calling thread's network namespace; non-blocking, with
     /// checksums and TCP segmentation left to the reader, and UDP segmentation where the kernel
-    /// has it (Linux 6.2).
+    /// has it (Linux 6.2). It persists until its namespace goes: closing a thousand descriptors
+    /// then costs one batched clean-up instead of an RCU grace period each (Linux
+    /// `unregister_netdevice_many`).
     pub fn open(name: &str) -> Result<Self> {
+        let tun = Self::make(name, 0)?;
+        ioctl(tun.fd.as_fd(), "TUNSETPERSIST", libc::TUNSETPERSIST, 1)?;
+        Ok(tun)
+    }
+
+    /// As [`Self::open`], for a device that goes with its descriptor, and its routes with it,
+    /// however the process ends.
+    ///
+    /// # Errors
+    /// `EBUSY` if there is a device of this name.
+    pub fn open_passing(name: &str) -> Result<Self> {
+        Self::make(name, TUN_EXCL)
+    }
+
+    fn make(name: &str, more: libc::c_int) -> Result<Self> {
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -47,7 +65,7 @@ impl Tun {
         for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
             *to = from as libc::c_char;
         }
-        let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
+        let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR | more;
         request.ifr_ifru.ifru_flags = flags as libc::c_short;
         // SAFETY: `request` is an ifreq that outlives the call.
         let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETIFF, &raw mut request) };
@@ -66,7 +84,6 @@ impl Tun {
         if !udp_segmentation {
             offload(tcp)?;
         }
-        ioctl(fd.as_fd(), "TUNSETPERSIST", libc::TUNSETPERSIST, 1)?;
         Ok(Self { fd, udp_segmentation })
     }
 

@@ -18,6 +18,12 @@ pub(super) mod attributes {
     pub(crate) const VETH_INFO_PEER: u16 = 1;
     /// `FRA_SRC` of `linux/fib_rules.h`.
     pub(crate) const RULE_SOURCE: u16 = 2;
+    /// `FRA_IIFNAME`.
+    pub(crate) const RULE_INPUT: u16 = 3;
+    /// `FRA_GOTO`.
+    pub(crate) const RULE_GOTO: u16 = 4;
+    /// `FRA_PROTOCOL`.
+    pub(crate) const RULE_PROTOCOL: u16 = 21;
     /// `FRA_PRIORITY`.
     pub(crate) const RULE_PRIORITY: u16 = 6;
     /// `FRA_TABLE`.
@@ -58,6 +64,11 @@ pub(super) mod header {
         bytes[4..8].copy_from_slice(&device.to_ne_bytes());
         bytes[12..16].copy_from_slice(&u32::MAX.to_ne_bytes());
         bytes
+    }
+
+    /// `struct fib_rule_hdr` for a rule on all addresses, where `action` is one of `FR_ACT_*`.
+    pub(crate) fn rule_of(family: u8, action: u8) -> [u8; 12] {
+        [family, 0, 0, 0, 0, 0, 0, action, 0, 0, 0, 0]
     }
 
     /// `struct fib_rule_hdr` for a rule on the source address.
@@ -147,7 +158,7 @@ pub(super) fn address_request(bytes: &mut [u8], sequence: u32, acknowledge: bool
     bytes[8..12].copy_from_slice(&sequence.to_ne_bytes());
 }
 
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
+pub(super) fn word(bytes: &[u8], at: usize) -> Option<u32> {
     let bytes = bytes.get(at..at.checked_add(4)?)?;
     Some(u32::from_ne_bytes(bytes.try_into().ok()?))
 }
@@ -159,7 +170,7 @@ fn half(bytes: &[u8], at: usize) -> Option<u16> {
 
 /// One message from the kernel.
 pub(super) struct Answer<'a> {
-    kind: u16,
+    pub(super) kind: u16,
     pub(super) sequence: u32,
     payload: &'a [u8],
 }

@@ -192,3 +192,56 @@ fn a_veth_pair_carries_packets_to_a_socket() {
         assert_eq!(crate::packet::drops(file.as_fd()).unwrap(), 0);
     });
 }
+
+#[test]
+fn rules_send_packets_through_a_device_and_past_it() {
+    /// A protocol number that nobody else uses.
+    const OURS: u8 = 78;
+    in_new_net("rules_send_packets_through_a_device_and_past_it", || {
+        let Ok(old) = Tun::open("old") else {
+            return eprintln!("SKIPPED rules_send_packets: {} is closed", crate::tun::DEVICE);
+        };
+        let tun = Tun::open_passing("new").unwrap();
+        assert_eq!(Tun::open_passing("new").unwrap_err().errno(), Some(libc::EBUSY));
+        let devices = ["old", "new"].map(|name| index_of(name).unwrap());
+        let to = (IpAddr::from([192, 0, 2, 0]), 24);
+        let mut batch = Batch::new();
+        for (device, table) in devices.iter().zip([MAIN_TABLE, 900]) {
+            let up = LinkSettings { up: Some(true), mtu: Some(1400), ..LinkSettings::default() };
+            batch.set_link(*device, &up);
+            let devices = std::slice::from_ref(device);
+            batch.add_route(&Route { to, table, devices, source: None });
+        }
+        let rule = Rule {
+            ipv6: false,
+            priority: 900,
+            from: None,
+            action: Action::Goto(902),
+            protocol: OURS,
+        };
+        batch.add_rule(&Rule { from: Some("new"), ..rule });
+        batch.add_rule(&Rule { priority: 901, action: Action::Table(900), ..rule });
+        batch.add_rule(&Rule { priority: 902, action: Action::Nothing, ..rule });
+        let mut socket = Socket::open().unwrap();
+        socket.submit(batch).unwrap();
+        let ours = |socket: &mut Socket| {
+            let rules = socket.rules(false).unwrap();
+            rules.into_iter().filter(|rule| rule.1 == OURS).map(|rule| rule.0).collect::<Vec<_>>()
+        };
+        assert_eq!(ours(&mut socket), [900, 901, 902]);
+        let there = IpAddr::from([192, 0, 2, 9]);
+        assert_eq!(socket.way_to(there).unwrap().unwrap().device, devices[1]);
+        assert_eq!(socket.mtu(devices[1]).unwrap(), 1400);
+        // The device goes, and its routes with it: the old way is the way again.
+        drop(tun);
+        assert_eq!(socket.way_to(there).unwrap().unwrap().device, devices[0]);
+        assert_eq!(socket.way_to([198, 51, 100, 1].into()).unwrap(), None);
+        let mut batch = Batch::new();
+        for priority in [900, 901, 902] {
+            batch.remove_rule_at(false, priority);
+        }
+        socket.submit(batch).unwrap();
+        assert_eq!(ours(&mut socket), []);
+        drop(old);
+    });
+}

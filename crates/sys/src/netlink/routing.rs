@@ -1,0 +1,205 @@
+//! Policy routing: rules, and questions about where packets go.
+
+use std::io;
+use std::net::IpAddr;
+
+use super::message::{self, Message, attributes, header};
+use super::{Batch, Socket, family};
+use crate::{Error, Result};
+
+/// Length of `struct rtmsg` and of `struct fib_rule_hdr`.
+const FIXED: usize = 12;
+
+/// What a rule does with the packets that it holds for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// They are routed by this table, if it has a route for them.
+    Table(u32),
+    /// The next rule is the first one of this priority, which is a higher number.
+    Goto(u32),
+    /// Nothing: somewhere to go to.
+    Nothing,
+}
+
+/// A routing rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule<'a> {
+    /// Of IPv6, else of IPv4.
+    pub ipv6: bool,
+    /// Rules of lower priority come first.
+    pub priority: u32,
+    /// The device that packets came from; `lo` for those of this machine, and for the kernel's
+    /// look-ups of the way back. `None`: whatever it is.
+    pub from: Option<&'a str>,
+    /// What is done.
+    pub action: Action,
+    /// Who made the rule (`RTPROT_*`).
+    pub protocol: u8,
+}
+
+/// Where packets to an address go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// Index of the device.
+    pub device: u32,
+    /// Source address of packets that have none yet.
+    pub source: Option<IpAddr>,
+}
+
+impl Batch {
+    /// Adds a rule, whether or not there is another one like it.
+    pub fn add_rule(&mut self, rule: &Rule<'_>) {
+        const TO_TABLE: u8 = 1;
+        const GOTO: u8 = 2;
+        const NOTHING: u8 = 3;
+        let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+        let mut message = self.add("add a routing rule", libc::RTM_NEWRULE, flags);
+        let action = match rule.action {
+            Action::Table(_) => TO_TABLE,
+            Action::Goto(_) => GOTO,
+            Action::Nothing => NOTHING,
+        };
+        message.push(&header::rule_of(version(rule.ipv6), action));
+        message.attribute(attributes::RULE_PRIORITY, &rule.priority.to_ne_bytes());
+        message.attribute(attributes::RULE_PROTOCOL, &[rule.protocol]);
+        if let Some(device) = rule.from {
+            message.text(attributes::RULE_INPUT, device);
+        }
+        match rule.action {
+            Action::Table(table) => {
+                message.attribute(attributes::RULE_TABLE, &table.to_ne_bytes());
+            }
+            Action::Goto(priority) => {
+                message.attribute(attributes::RULE_GOTO, &priority.to_ne_bytes());
+            }
+            Action::Nothing => {}
+        }
+        message.finish();
+    }
+
+    /// Removes the first rule of this priority.
+    pub fn remove_rule_at(&mut self, ipv6: bool, priority: u32) {
+        let mut message = self.add("remove a routing rule", libc::RTM_DELRULE, 0);
+        message.push(&header::rule_of(version(ipv6), 0));
+        message.attribute(attributes::RULE_PRIORITY, &priority.to_ne_bytes());
+        message.finish();
+    }
+}
+
+impl Socket {
+    /// Priority and protocol of all rules of a family, in their order.
+    pub fn rules(&mut self, ipv6: bool) -> Result<Vec<(u32, u8)>> {
+        let mut rules = Vec::new();
+        self.dump(libc::RTM_GETRULE, &header::rule_of(version(ipv6), 0), |answer| {
+            let number = |kind| answer.attribute(FIXED, kind);
+            let priority = number(attributes::RULE_PRIORITY).and_then(|v| message::word(v, 0));
+            let protocol = number(attributes::RULE_PROTOCOL).and_then(|v| v.first().copied());
+            rules.push((priority.unwrap_or(0), protocol.unwrap_or(0)));
+        })?;
+        Ok(rules)
+    }
+
+    /// Where this machine's packets to `address` go. `None`: nowhere.
+    pub fn way_to(&mut self, address: IpAddr) -> Result<Option<Way>> {
+        let mut request = header::route(family(address), 0, 0);
+        request[1] = if address.is_ipv6() { 128 } else { 32 };
+        let answer = self.ask(libc::RTM_GETROUTE, &request, |message| {
+            message.address(libc::RTA_DST, address);
+        });
+        let (bytes, what) = match answer {
+            Ok(bytes) => (bytes, Error::Malformed("RTM_GETROUTE")),
+            Err(error) if matches!(error.errno(), Some(libc::ENETUNREACH | libc::EHOSTUNREACH)) => {
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        let Some(answer) = message::answers(&bytes).next().flatten() else { return Err(what) };
+        let device = answer.attribute(FIXED, libc::RTA_OIF).and_then(|v| message::word(v, 0));
+        let source = answer.attribute(FIXED, libc::RTA_PREFSRC).and_then(read_address);
+        Ok(device.map(|device| Way { device, source }))
+    }
+
+    /// The largest layer-3 packet of the device `index`.
+    pub fn mtu(&mut self, index: u32) -> Result<u32> {
+        let bytes = self.ask(libc::RTM_GETLINK, &header::link(index, 0, 0), |_| {})?;
+        let answer = message::answers(&bytes).next().flatten();
+        let mtu = answer.and_then(|answer| {
+            let value = answer.attribute(header::LINK, libc::IFLA_MTU)?;
+            message::word(value, 0)
+        });
+        mtu.ok_or(Error::Malformed("RTM_GETLINK"))
+    }
+
+    /// Asks one question; the answer's bytes.
+    fn ask(
+        &mut self,
+        kind: u16,
+        fixed: &[u8],
+        more: impl FnOnce(&mut Message<'_>),
+    ) -> Result<Vec<u8>> {
+        self.question(kind, fixed, 0, more)?;
+        let mut buffer = vec![0; 16 * 1024];
+        let length = self.receive(&mut buffer)?.len();
+        buffer.truncate(length);
+        let refusal = message::answers(&buffer).next().flatten().and_then(|a| a.error());
+        match refusal {
+            Some(errno) if errno != 0 => Err(refused(errno)),
+            _ => Ok(buffer),
+        }
+    }
+
+    /// Hands everything of a kind to `each`.
+    fn dump(
+        &mut self,
+        kind: u16,
+        fixed: &[u8],
+        mut each: impl FnMut(&message::Answer<'_>),
+    ) -> Result<()> {
+        self.question(kind, fixed, libc::NLM_F_DUMP, |_| {})?;
+        let mut buffer = vec![0; 64 * 1024];
+        loop {
+            for answer in message::answers(self.receive(&mut buffer)?) {
+                let answer = answer.ok_or(Error::Malformed("a netlink dump"))?;
+                match answer.error() {
+                    Some(errno) if errno != 0 => return Err(refused(errno)),
+                    _ if i32::from(answer.kind) == libc::NLMSG_DONE => return Ok(()),
+                    _ => each(&answer),
+                }
+            }
+        }
+    }
+
+    fn question(
+        &mut self,
+        kind: u16,
+        fixed: &[u8],
+        flags: i32,
+        more: impl FnOnce(&mut Message<'_>),
+    ) -> Result<()> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut bytes = Vec::new();
+        let mut request = Message::new(&mut bytes, kind, flags);
+        request.push(fixed);
+        more(&mut request);
+        request.finish();
+        message::address_request(&mut bytes, self.sequence, false);
+        self.send(&bytes)
+    }
+}
+
+fn version(ipv6: bool) -> u8 {
+    (if ipv6 { libc::AF_INET6 } else { libc::AF_INET }) as u8
+}
+
+fn refused(errno: i32) -> Error {
+    let cause = io::Error::from_raw_os_error(errno);
+    Error::Netlink { request: "answer a question", cause }
+}
+
+fn read_address(bytes: &[u8]) -> Option<IpAddr> {
+    match bytes.len() {
+        4 => bytes.first_chunk::<4>().map(|octets| IpAddr::from(*octets)),
+        16 => bytes.first_chunk::<16>().map(|octets| IpAddr::from(*octets)),
+        _ => None,
+    }
+}
