@@ -31,4 +31,7 @@
 #![forbid(unsafe_code)]
 
 pub mod control;
+pub mod elasticity;
 pub mod measure;
+pub mod multipath;
+pub mod pass_through;
