@@ -17,7 +17,7 @@
 //! | report | receivebox | the answer: counters, whose heartbeat it answers |
 //! | congestion ACK | receivebox | the digest of a packet that ended an epoch, the counters, the time |
 //!
-//! After Cangialosi et al., *Site-to-Site Internet Traffic Control*, EuroSys 2021:
+//! After Cangialosi et al., *Site-to-Site Internet Traffic Control*, `EuroSys` 2021:
 //!
 //! | section | here |
 //! |---|---|
@@ -30,8 +30,14 @@
 //! Where it differs, the places are marked `//= deviation`.
 #![forbid(unsafe_code)]
 
+pub mod association;
 pub mod control;
+pub mod digest;
 pub mod elasticity;
+pub mod encapsulation;
 pub mod measure;
+pub mod message;
 pub mod multipath;
 pub mod pass_through;
+pub mod receivebox;
+pub mod rejection;
