@@ -47,7 +47,7 @@ codes! {
     UnknownWord "lab::E0007" "unknown word":
         "The key takes one of a few words.",
     Duplicate "lab::E0008" "name used twice":
-        "Names of nodes, links, programs, flows and mirrors are unique, each among its own kind.",
+        "Names of nodes, links, programs, flows, bundles and mirrors are unique, each among its own kind. Two boxes have one bundle.",
     BadName "lab::E0009" "unfit name":
         "Node names are host names: letters, digits and hyphens, at most 63 of them, not digits only. Other names may have dots and underscores as well.",
     UnknownName "lab::E0010" "no such thing":
@@ -84,7 +84,8 @@ codes! {
     BadSweep "lab::E0024" "bad sweep":
         "A sweep is `{ sweep = [values] }` or `{ range = \"FROM..TO\", steps = N }` (or `log = N`) in place of a value.",
     Restricted "lab::E0025" "not for this kind of node":
-        "Switches have no addresses and run no programs; without routing there are no switches to forward.",
+        "Switches have no addresses and run no programs; without routing there are no switches to \
+         forward. A bundle goes from a sendbox to a receivebox, and nothing else begins or ends there.",
     Conflict "lab::E0026" "keys contradict each other":
         "Two keys exclude each other, or one has no effect beside the other.",
     Limit "lab::E0027" "too many":

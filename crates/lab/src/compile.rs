@@ -13,6 +13,7 @@ use crate::plan::{Limits, Metric, Plan, Precision, Routing};
 use crate::tree::{At, Data, Table};
 
 mod address;
+mod bundles;
 mod check;
 mod control;
 mod events;
@@ -64,6 +65,7 @@ struct Places<'a> {
     /// The first mention of the rate control protocol.
     protocol: Option<At>,
     populations: Vec<At>,
+    bundles: Vec<At>,
     /// From here on links are those of hosts that populations bring.
     drawn_links: usize,
     /// Fixed addresses by interface, each with its place.
@@ -98,6 +100,7 @@ pub(crate) fn compile(input: &Input<'_>, files: &mut Files, sink: &mut Sink) -> 
     compiler.read_control();
     compiler.read_flows();
     compiler.read_sessions();
+    compiler.read_bundles();
     compiler.read_mirrors();
     compiler.decide_namespaces();
     compiler.give_addresses();

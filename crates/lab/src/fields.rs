@@ -3,12 +3,14 @@
 
 use base::{Bandwidth, Bytes, Span};
 
+mod bundle;
 mod control;
 mod elements;
 mod flow;
 mod link;
 mod networks;
 
+pub(crate) use bundle::{BUNDLE, CONTROL_KINDS};
 pub(crate) use control::{CONTROL, PROTOCOLS, SESSIONS};
 pub(crate) use elements::{AT, EXPECT, LAB, MIRROR, NODE, PROGRAM};
 pub(crate) use flow::FLOW;
@@ -129,6 +131,7 @@ pub(crate) const FILE: &[Top] = &[
     Top { key: "flow", heading: "[[flow]]", form: Form::Many(&FLOW) },
     Top { key: "control", heading: "[control]", form: Form::One(&CONTROL) },
     Top { key: "sessions", heading: "[[sessions]]", form: Form::Many(&SESSIONS) },
+    Top { key: "bundle", heading: "[[bundle]]", form: Form::Many(&BUNDLE) },
     Top { key: "at", heading: "[[at]]", form: Form::Many(&AT) },
     Top { key: "mirror", heading: "[[mirror]]", form: Form::Many(&MIRROR) },
     Top { key: "expect", heading: "[[expect]]", form: Form::Many(&EXPECT) },

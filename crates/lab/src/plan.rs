@@ -17,7 +17,7 @@ use crate::expect::Expectation;
 mod bundle;
 mod control;
 
-pub use bundle::{BoxAction, Bundle, BundleControl, Feedback, Marking, Mode};
+pub use bundle::{BoxAction, Bundle, BundleControl, BundleState, Feedback, Marking, Mode};
 pub use control::{Control, Drawing, Population, Session};
 
 /// One run's worth of a lab.

@@ -14,6 +14,7 @@ impl Compiler<'_> {
         self.refuse_endless_nothing();
         self.check_model();
         self.check_control();
+        self.check_bundles();
     }
 
     fn refuse_switches_without_routing(&mut self) {

@@ -14,8 +14,8 @@ use crate::validate::list_words;
 use base::Time;
 
 const MOST_EVENTS: usize = 100_000;
-const TARGETS: &[&str] = &["link", "node", "program", "flow"];
-const ACTIONS: &[&str] = &["set", "down", "up", "stop", "kill", "start"];
+const TARGETS: &[&str] = &["link", "node", "program", "flow", "box"];
+const ACTIONS: &[&str] = &["set", "down", "up", "stop", "kill", "start", "action"];
 
 /// An action that is understood but for what a change of a link results in.
 #[derive(Debug)]
@@ -79,6 +79,7 @@ impl<'a> Compiler<'a> {
             "link" => &["set", "down", "up"],
             "node" => &["down", "up"],
             "program" => &["stop", "kill", "start"],
+            "box" => &["action"],
             _ => &["stop", "start"],
         };
         let action_at = table.entry(action).map_or_else(|| at.clone(), |e| e.key_at.clone());
@@ -120,6 +121,14 @@ impl<'a> Compiler<'a> {
                     _ => Action::Start,
                 };
                 self.program_group(value).into_iter().map(|id| Draft::Done(act(id))).collect()
+            }
+            "box" => {
+                let act = table.get(action).and_then(|value| self.box_action(value));
+                let node = self.any_box(value);
+                node.zip(act)
+                    .map(|(id, act)| Draft::Done(Action::Box(id, act)))
+                    .into_iter()
+                    .collect()
             }
             _ => {
                 let act = if action == "start" { Action::FlowStart } else { Action::FlowStop };

@@ -12,61 +12,91 @@ use crate::tree::{Table, Value};
 /// The limit of a queue without one.
 pub(crate) const UNLIMITED: &str = "unlimited";
 
+/// Where a queue is: what its defaults and its limit depend on.
+pub(super) struct Surroundings {
+    /// The largest packet that waits, on the wire.
+    pub(super) full_size: Bytes,
+    /// Rate × 2 × delay; `None` without a rate.
+    pub(super) bdp: Option<Bytes>,
+    /// The limit of a queue that says none.
+    pub(super) limit: QueueLimit,
+    /// What there is where nothing is said.
+    pub(super) usual: Discipline,
+    /// The key that says it.
+    pub(super) key: &'static str,
+    /// What it belongs to, where that has no bdp.
+    pub(super) place: &'static str,
+}
+
+impl Surroundings {
+    /// The queue where nothing is said.
+    pub(super) fn queue(&self) -> QueueConfig {
+        QueueConfig { discipline: self.usual.clone(), limit: self.limit, ecn: false }
+    }
+}
+
 impl Compiler<'_> {
     /// Droptail with the larger of 1 bdp and 100 full-size packets.
     pub(super) fn default_queue(&self, config: &LinkConfig) -> QueueConfig {
-        QueueConfig {
-            discipline: Discipline::DropTail,
-            limit: self.default_limit(config),
-            ecn: false,
-        }
+        self.around(config).queue()
     }
 
-    fn default_limit(&self, config: &LinkConfig) -> QueueLimit {
-        match bdp(config) {
-            Some(bdp) if bdp > self.full_size(config) * 100 => QueueLimit::Bytes(bdp),
+    fn around(&self, config: &LinkConfig) -> Surroundings {
+        let (full_size, bdp) = (self.full_size(config), bdp(config));
+        let limit = match bdp {
+            Some(bdp) if bdp > full_size * 100 => QueueLimit::Bytes(bdp),
             Some(_) => QueueLimit::Packets(100),
             // Without a rate nothing waits.
             None => QueueLimit::Packets(1000),
+        };
+        Surroundings {
+            full_size,
+            bdp,
+            limit,
+            usual: Discipline::DropTail,
+            key: "queue",
+            place: "a link without a rate",
         }
     }
 
     /// The queue that a text or a table describes, on a link with this rate and delay.
     pub(super) fn queue(&mut self, value: &Value, config: &LinkConfig) -> QueueConfig {
+        let around = self.around(config);
+        self.queue_in(value, &around)
+    }
+
+    /// The queue that a text or a table describes, in a place like this.
+    pub(super) fn queue_in(&mut self, value: &Value, around: &Surroundings) -> QueueConfig {
         let empty = Table::default();
         let (kind, table) = match (value.text(), value.table()) {
             (Some(text), _)
                 if text == UNLIMITED || text.starts_with(|c: char| c.is_ascii_digit()) =>
             {
-                let limit = self.limit(value, config);
-                return QueueConfig {
-                    limit: limit.unwrap_or_else(|| self.default_limit(config)),
-                    ..self.default_queue(config)
-                };
+                let limit = self.limit(value, around);
+                return QueueConfig { limit: limit.unwrap_or(around.limit), ..around.queue() };
             }
             (Some(text), _) => (text, &empty),
             (_, Some(table)) => (table.text("kind").unwrap_or_default(), table),
-            _ => return self.default_queue(config),
+            _ => return around.queue(),
         };
-        let limit = table.get("limit").and_then(|limit| self.limit(limit, config));
+        let limit = table.get("limit").and_then(|limit| self.limit(limit, around));
         let default_limit = match kind {
             "codel" => QueueLimit::Packets(1000),
             "fq-codel" => QueueLimit::Packets(10_240),
-            _ => self.default_limit(config),
+            _ => around.limit,
         };
         let limit = limit.unwrap_or(default_limit);
-        let Some(discipline) = self.discipline(kind, table, limit, config) else {
+        let Some(discipline) = self.discipline(kind, table, limit, around.full_size) else {
             if value.text().is_some() {
                 let known = QUEUE_KINDS.kinds.iter().map(|kind| kind.0).chain([UNLIMITED]);
                 let what = match kind {
                     "drr" | "policer" => "needs a table with its settings".to_owned(),
                     _ => suggest(kind, known, "kinds"),
                 };
-                self.sink
-                    .report(Code::UnknownWord, &value.at, format!("`queue` cannot be `{kind}`"))
-                    .help(what);
+                let message = format!("`{}` cannot be `{kind}`", around.key);
+                self.sink.report(Code::UnknownWord, &value.at, message).help(what);
             }
-            return self.default_queue(config);
+            return around.queue();
         };
         let ecn = table.flag("ecn").unwrap_or(kind == "fq-codel");
         QueueConfig { discipline, limit, ecn }
@@ -77,9 +107,8 @@ impl Compiler<'_> {
         kind: &str,
         table: &Table,
         limit: QueueLimit,
-        config: &LinkConfig,
+        full_size: Bytes,
     ) -> Option<Discipline> {
-        let full_size = self.full_size(config);
         let target = table.span("target").unwrap_or(Span::from_millis(5));
         let interval = table.span("interval").unwrap_or(Span::from_millis(100));
         let quantum = table.bytes("quantum").unwrap_or(full_size);
@@ -140,7 +169,7 @@ impl Compiler<'_> {
     }
 
     /// `1 bdp`, `100 packets`, `64 KiB` or `unlimited`.
-    fn limit(&mut self, value: &Value, config: &LinkConfig) -> Option<QueueLimit> {
+    fn limit(&mut self, value: &Value, around: &Surroundings) -> Option<QueueLimit> {
         let text = value.text()?.trim();
         if text == UNLIMITED {
             return Some(QueueLimit::UNLIMITED);
@@ -149,8 +178,8 @@ impl Compiler<'_> {
         let (number, unit) = text.split_at(split.unwrap_or(text.len()));
         let limit = match unit.trim() {
             "bdp" => number.parse::<f64>().ok().filter(|n| *n > 0.0 && *n < 1e6).and_then(|n| {
-                let bytes = (bdp(config)?.count() as f64 * n).round() as u64;
-                Some(QueueLimit::Bytes(Bytes::new(bytes).max(self.full_size(config))))
+                let bytes = (around.bdp?.count() as f64 * n).round() as u64;
+                Some(QueueLimit::Bytes(Bytes::new(bytes).max(around.full_size)))
             }),
             "packet" | "packets" => number.parse().ok().filter(|n| *n > 0).map(QueueLimit::Packets),
             _ => text.parse::<Bytes>().ok().filter(|b| b.is_positive()).map(QueueLimit::Bytes),
@@ -160,13 +189,16 @@ impl Compiler<'_> {
             let diagnostic = if zero && !number.is_empty() && !unit.trim().is_empty() {
                 let message = format!("a queue of {text} would hold nothing");
                 self.sink.report(Code::OutOfRange, &value.at, message)
-            } else if unit.trim() == "bdp" && bdp(config).is_none() {
-                self.sink.report(Code::Conflict, &value.at, "a link without a rate has no bdp")
+            } else if unit.trim() == "bdp" && around.bdp.is_none() {
+                let message = format!("{} has no bdp", around.place);
+                self.sink.report(Code::Conflict, &value.at, message)
             } else {
                 self.sink.report(Code::Quantity, &value.at, format!("`{text}` is no queue limit"))
             };
-            diagnostic
-                .help("write `\"1 bdp\"`, `\"100 packets\"`, `\"64 KiB\"` or `\"unlimited\"`");
+            // A link can be given a rate.
+            let bdp = if around.key == "queue" { "`\"1 bdp\"`, " } else { "" };
+            let help = "`\"100 packets\"`, `\"64 KiB\"` or `\"unlimited\"`";
+            diagnostic.help(format!("write {bdp}{help}"));
         }
         limit
     }

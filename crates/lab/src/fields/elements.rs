@@ -148,14 +148,15 @@ const LIMITS: Section = Section {
 /// `[node.NAME]`
 pub(crate) const NODE: Section = Section {
     noun: "a node",
-    doc: "A host, router or switch. Its name is its host name.",
+    doc: "A host, router, switch or box. Its name is its host name.",
     fields: &[
         optional(
             "kind",
-            Shape::Word(&["host", "router", "switch"]),
+            Shape::Word(&["host", "router", "switch", "sendbox", "receivebox"]),
             "host",
             "Hosts run programs and do not forward. Routers forward at layer 3, and can run \
-             programs. Links that meet in a switch are one subnet.",
+             programs. Links that meet in a switch are one subnet. The boxes of bundles forward as \
+             routers do, and nothing else runs on them.",
         ),
         optional(
             "address",
@@ -220,13 +221,19 @@ pub(crate) const PROGRAM: Section = Section {
 /// `[[at]]`
 pub(crate) const AT: Section = Section {
     noun: "an event",
-    doc: "Something that happens at a set time, to one of `link`, `node`, `program`, `flow`.",
+    doc: "Something that happens at a set time, to one of `link`, `node`, `program`, `flow`, `box`.",
     fields: &[
         required("time", TIME, "When."),
         optional("link", NAMES, "", "A link's name, or its two ends."),
         optional("node", Shape::Text, "", "A node."),
         optional("program", Shape::Text, "", "A program."),
         optional("flow", Shape::Text, "", "A flow."),
+        optional(
+            "box",
+            Shape::Text,
+            "",
+            "The process of a sendbox or receivebox. Without it packets pass as they pass a router.",
+        ),
         optional(
             "set",
             Shape::Table(&SET),
@@ -239,6 +246,12 @@ pub(crate) const AT: Section = Section {
         optional("stop", Shape::Flag, "", "A program gets SIGTERM; a flow stops."),
         optional("kill", Shape::Flag, "", "A program gets SIGKILL."),
         optional("start", Shape::Flag, "", "A program or flow starts (again)."),
+        optional(
+            "action",
+            Shape::Word(&["stop", "start", "restart"]),
+            "",
+            "What a box does: it ends without a word, starts knowing nothing, or both at once.",
+        ),
     ],
 };
 

@@ -87,3 +87,44 @@ pub enum BoxAction {
     /// It ends and starts at once.
     Restart,
 }
+
+/// What a bundle is doing, as records and expectations name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BundleState {
+    /// Nothing is held back: the bundle has not yet built a queue in the network.
+    Learning,
+    /// The rate holds the network's queue short.
+    Delay,
+    /// Cross traffic that gives way would take all: the hosts' own controls compete.
+    PassThrough,
+    /// Rate control would do harm.
+    Disabled,
+    /// The receivebox is not heard.
+    FailOpen,
+    /// The sendbox's process does not run.
+    Stopped,
+}
+
+impl BundleState {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Learning,
+        Self::Delay,
+        Self::PassThrough,
+        Self::Disabled,
+        Self::FailOpen,
+        Self::Stopped,
+    ];
+
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Learning => "learning",
+            Self::Delay => "delay",
+            Self::PassThrough => "pass-through",
+            Self::Disabled => "disabled",
+            Self::FailOpen => "fail-open",
+            Self::Stopped => "stopped",
+        }
+    }
+}
