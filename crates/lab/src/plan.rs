@@ -420,6 +420,8 @@ pub enum Action {
     FlowStart(FlowId),
     /// A flow stops.
     FlowStop(FlowId),
+    /// Something happens to the process of a box.
+    Box(NodeId, BoxAction),
 }
 
 /// A copy of some of a link's packets.
@@ -451,8 +453,6 @@ pub enum MirrorTarget {
 pub struct Filter {
     /// IP protocol number.
     pub protocol: Option<u8>,
-    /// Something happens to the process of a box.
-    Box(NodeId, BoxAction),
     /// Either port.
     pub port: Option<u16>,
     /// Source port.
@@ -500,6 +500,11 @@ impl Plan {
         access || !self.sessions.is_empty() || self.flows.iter().any(controlled)
     }
 
+    /// The bundle called `name`.
+    pub fn bundle(&self, name: &str) -> Option<usize> {
+        self.bundles.iter().position(|bundle| bundle.name == name)
+    }
+
     /// The network as the fabric takes it; positions are the plan's.
     pub fn network(&self) -> Network {
         let links = self.links.iter().map(|link| Wire {
@@ -524,8 +529,3 @@ impl Plan {
         (0..self.mirrors.len()).map(MirrorId::at)
     }
 }
-    /// The bundle called `name`.
-    pub fn bundle(&self, name: &str) -> Option<usize> {
-        self.bundles.iter().position(|bundle| bundle.name == name)
-    }
-
