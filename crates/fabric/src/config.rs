@@ -154,6 +154,21 @@ pub enum NodeKind {
     Router,
     /// Forwards by destination and is invisible.
     Switch,
+    /// A router whose packets are handed to the driver, as an edge's, and go on when the driver
+    /// forwards them.
+    Middlebox,
+}
+
+impl NodeKind {
+    /// Whether it forwards at layer 3.
+    pub const fn is_router(self) -> bool {
+        matches!(self, Self::Router | Self::Middlebox)
+    }
+
+    /// Whether every packet that arrives is handed to the driver.
+    pub const fn hands_out(self) -> bool {
+        matches!(self, Self::Edge | Self::Middlebox)
+    }
 }
 
 /// The network that a fabric is built from. Positions are identifiers: node *i* is `NodeId(i)`,

@@ -16,7 +16,8 @@ use crate::{Error, Forwarding};
 /// What comes out of a fabric. `at` is logical time: the moment that the emulated network gives.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output<B> {
-    /// A packet has reached an interface of an [`NodeKind::Edge`] node.
+    /// A packet has reached an interface of an [`NodeKind::Edge`] or [`NodeKind::Middlebox`]
+    /// node.
     Deliver {
         /// The interface.
         iface: IfaceId,
@@ -204,6 +205,25 @@ impl<B: Clone + 'static> Fabric<B> {
         }
         self.route(node, None, slot);
         self.forward_arrivals();
+    }
+
+    /// A packet that has come through `iface` of a [`NodeKind::Middlebox`] node goes on as from a
+    /// router: its TTL falls, and what can't go on is refused. It keeps its `entered`.
+    ///
+    /// Whole paths have no middleboxes: in a collapsed network it is dropped.
+    pub fn forward(&mut self, now: Time, iface: IfaceId, packet: Packet<B>) {
+        self.advance(now);
+        if self.collapsed.is_some() {
+            return;
+        }
+        let slot = self.packets.put(packet);
+        self.route(self.at[iface.index()], Some(iface), slot);
+        self.forward_arrivals();
+    }
+
+    /// The interfaces of `node` that lead to interface `dest` at equal cost, as of now.
+    pub fn next_hops(&self, node: NodeId, dest: IfaceId) -> &[IfaceId] {
+        self.forwarding.next(node, dest)
     }
 
     /// The next deadline.
@@ -459,7 +479,7 @@ impl<B: Clone + 'static> Fabric<B> {
         let packet = self.packets.get(slot);
         if packet.largest() > link.mtu && link.mtu > 0 {
             let node = self.at[index];
-            if self.nodes[node.index()] == NodeKind::Router {
+            if self.nodes[node.index()].is_router() {
                 let why = Refusal::TooBig { mtu: link.mtu };
                 self.put_out(slot, What::Refused(node, came, why));
             } else {
@@ -484,7 +504,7 @@ impl<B: Clone + 'static> Fabric<B> {
                 self.put_out(copy, What::Seen { iface, sent: false });
             }
             let node = self.at[iface.index()];
-            if self.nodes[node.index()] == NodeKind::Edge {
+            if self.nodes[node.index()].hands_out() {
                 self.deliver(iface, slot);
             } else {
                 self.route(node, Some(iface), slot);
@@ -502,7 +522,7 @@ impl<B: Clone + 'static> Fabric<B> {
 
     /// Forwards at a router or switch; `from` is `None` for what the router itself sends.
     fn route(&mut self, node: NodeId, from: Option<IfaceId>, slot: Slot) {
-        let router = self.nodes[node.index()] == NodeKind::Router;
+        let router = self.nodes[node.index()].is_router();
         let here = from.unwrap_or_default();
         let packet = self.packets.get_mut(slot);
         let Some(to) = packet.to else {

@@ -36,6 +36,8 @@ pub struct Packet<B> {
     pub mirrors: u64,
     /// What it is to its flow.
     pub part: Part,
+    /// A mark of the driver's own, which goes where the packet goes; 0 for none.
+    pub tag: u32,
     /// When it entered the fabric.
     pub entered: Time,
 }

@@ -87,6 +87,7 @@ fn packet(body: u32, bytes: u32, links: usize) -> Packet<u32> {
         corrupt: None,
         mirrors: 0,
         part: crate::Part::Datagram,
+        tag: 0,
         entered: Time::ZERO,
     }
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use base::{Direction, LinkId, NodeId, Time};
-use fabric::{Fabric, Forwarding, LinkConfig};
+use fabric::{Fabric, Forwarding, LinkConfig, NodeKind};
 use lab::plan::{Action, Event, Plan, Routing};
 use lab::routes::Routes;
 
@@ -68,7 +68,11 @@ pub fn fabric<B: Clone + 'static>(
     plan: &Plan,
     forwarding: Box<dyn Forwarding + Send>,
 ) -> Result<Fabric<B>, fabric::Error> {
-    let mut fabric = Fabric::try_new(&plan.network(), forwarding, plan.seed)?;
+    let mut network = plan.network();
+    for end in plan.bundles.iter().flat_map(|bundle| [bundle.from, bundle.to]) {
+        network.nodes[end.index()] = NodeKind::Middlebox;
+    }
+    let mut fabric = Fabric::try_new(&network, forwarding, plan.seed)?;
     for (mirror, id) in plan.mirrors.iter().zip(plan.mirror_ids()) {
         for direction in Direction::BOTH {
             if mirror.directions[direction.index()] {

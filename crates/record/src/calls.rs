@@ -50,6 +50,15 @@ pub enum Call {
         /// The packet.
         packet: Packet<()>,
     },
+    /// A middlebox sent on a packet that had come through an interface.
+    Forward {
+        /// When.
+        at: Time,
+        /// The interface.
+        iface: IfaceId,
+        /// The packet.
+        packet: Packet<()>,
+    },
     /// An event of the lab changed the network.
     Change {
         /// When.

@@ -403,6 +403,7 @@ impl Control {
             corrupt: None,
             mirrors: 0,
             part: Part::Datagram,
+            tag: 0,
             entered: net.now,
         };
         net.fabric.inject(net.now, IfaceId(link), packet);

@@ -383,6 +383,7 @@ fn packet(leg: &Leg, now: Time, body: Body, hash: u32, bytes: u32, ecn: Ecn) -> 
         corrupt: None,
         mirrors: 0,
         part,
+        tag: 0,
         entered: now,
     }
 }

@@ -80,6 +80,15 @@ fn feed(reader: &mut CallReader<impl Read>, folder: &Path) -> Result<Replay> {
                 packets += known(&packet)?;
                 fabric.inject(at, iface, packet);
             }
+            Call::Forward { at, iface, packet } => {
+                let here = plan.ifaces.get(iface.index()).map(|iface| iface.node);
+                if !here.is_some_and(|node| plan.nodes[node.index()].kind.is_box()) {
+                    let what = "it has packets from boxes that the lab has not";
+                    return Err(Error::ForeignRecording { what });
+                }
+                packets += known(&packet)?;
+                fabric.forward(at, iface, packet);
+            }
             Call::Originate { at, node, packet } => {
                 if node.index() >= plan.nodes.len() {
                     let what = "it has packets from nodes that the lab has not";

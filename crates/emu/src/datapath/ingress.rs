@@ -88,6 +88,7 @@ impl Ingress {
             corrupt: None,
             mirrors: self.mirrors(&header),
             part: part(&header),
+            tag: 0,
             entered: Time::ZERO,
         })
     }

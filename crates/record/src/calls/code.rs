@@ -11,6 +11,7 @@ const CHANGE: u8 = 3;
 const END: u8 = 4;
 /// Calls are missing from here on: the machine could not write them in time.
 pub(super) const GAP: u8 = 5;
+const FORWARD: u8 = 6;
 
 /// The latest moment that a call may have, 146 years: times plus delays stay in range.
 const LATEST: u64 = 1 << 62;
@@ -35,13 +36,28 @@ pub(super) fn inject<B>(out: &mut Vec<u8>, since: Span, iface: IfaceId, packet: 
 
 pub(super) fn originate<B>(
     out: &mut Vec<u8>,
-    (since, at): (Span, Time),
+    when: (Span, Time),
     node: NodeId,
     packet: &Packet<B>,
 ) {
     out.push(ORIGINATE);
+    put_earlier(out, when, node.0, packet);
+}
+
+pub(super) fn forward<B>(
+    out: &mut Vec<u8>,
+    when: (Span, Time),
+    iface: IfaceId,
+    packet: &Packet<B>,
+) {
+    out.push(FORWARD);
+    put_earlier(out, when, iface.0, packet);
+}
+
+/// A packet that entered earlier.
+fn put_earlier<B>(out: &mut Vec<u8>, (since, at): (Span, Time), place: u32, packet: &Packet<B>) {
     put(out, since.as_nanos());
-    put(out, u64::from(node.0));
+    put(out, u64::from(place));
     put(out, at.since(packet.entered).as_nanos());
     put_packet(out, packet);
 }
@@ -147,8 +163,15 @@ impl Bytes<'_> {
             corrupt,
             mirrors,
             part,
+            tag: 0,
             entered,
         })
+    }
+
+    /// A packet that entered before `at`.
+    fn earlier(&mut self, at: Time) -> Option<Packet<()>> {
+        let entered = Time::from_nanos(at.as_nanos().checked_sub(self.number()?)?);
+        self.packet(entered)
     }
 
     /// The next call, which comes after one at `last`.
@@ -163,8 +186,11 @@ impl Bytes<'_> {
             }
             ORIGINATE => {
                 let node = NodeId(self.id()?);
-                let entered = Time::from_nanos(at.as_nanos().checked_sub(self.number()?)?);
-                Some(Call::Originate { at, node, packet: self.packet(entered)? })
+                Some(Call::Originate { at, node, packet: self.earlier(at)? })
+            }
+            FORWARD => {
+                let iface = IfaceId(self.id()?);
+                Some(Call::Forward { at, iface, packet: self.earlier(at)? })
             }
             CHANGE => Some(Call::Change { at, event: self.id()? as usize }),
             END => {

@@ -115,7 +115,10 @@ impl<R: Read> CallReader<R> {
         self.next = self.frame.len() - bytes.0.len();
         match &call {
             Some(
-                Call::Inject { at, .. } | Call::Originate { at, .. } | Call::Change { at, .. },
+                Call::Inject { at, .. }
+                | Call::Originate { at, .. }
+                | Call::Forward { at, .. }
+                | Call::Change { at, .. },
             ) => self.last = *at,
             Some(Call::End { .. }) => self.ended = true,
             None => return Err(self.flaw(Flaw::Damaged)),

@@ -28,6 +28,7 @@ fn packet(seed: u64, entered: Time) -> Packet<()> {
         corrupt: None,
         mirrors: if seed.is_multiple_of(5) { u64::MAX } else { 0 },
         part: Part::ALL[(seed % 6) as usize],
+        tag: 0,
         entered,
     }
 }
@@ -36,6 +37,10 @@ fn packet(seed: u64, entered: Time) -> Packet<()> {
 fn calls() -> Vec<Call> {
     let mut calls: Vec<Call> = (0..20_000u64)
         .map(|n| match n % 50 {
+            47 => {
+                let (at, iface) = (at(n * 1000), IfaceId(n as u32));
+                Call::Forward { at, iface, packet: packet(n, Time::from_nanos(n * 980)) }
+            }
             48 => Call::Change { at: at(n * 1000), event: (n / 50) as usize },
             49 => {
                 let (at, node) = (at(n * 1000), NodeId(n as u32));
@@ -60,6 +65,7 @@ fn record(calls: &[Call]) -> Vec<u8> {
         match call {
             Call::Inject { at, iface, packet } => writer.inject(*at, *iface, packet),
             Call::Originate { at, node, packet } => writer.originate(*at, *node, packet),
+            Call::Forward { at, iface, packet } => writer.forward(*at, *iface, packet),
             Call::Change { at, event } => writer.change(*at, *event),
             Call::End { at, events, trace_hash } => {
                 let report = writer.finish(*at, *events, *trace_hash);

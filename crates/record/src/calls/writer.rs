@@ -79,6 +79,13 @@ impl CallWriter {
         self.count();
     }
 
+    /// A middlebox sends on what had come through `iface`.
+    pub fn forward<B>(&mut self, at: Time, iface: IfaceId, packet: &Packet<B>) {
+        let since = self.since(at);
+        code::forward(&mut self.frame, (since, at), iface, packet);
+        self.count();
+    }
+
     /// The event at this position of the plan changes the network.
     pub fn change(&mut self, at: Time, event: usize) {
         let since = self.since(at);

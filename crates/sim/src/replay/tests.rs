@@ -76,6 +76,7 @@ fn packet(plan: &Plan, random: &mut RandomStream) -> Packet<()> {
         corrupt: None,
         mirrors: u64::from(random.unit() > 0.9),
         part: Part::Data,
+        tag: 0,
         entered: Time::ZERO,
     }
 }
