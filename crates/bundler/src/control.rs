@@ -4,10 +4,14 @@ use std::{fmt, fmt::Debug, str::FromStr};
 
 use base::{Bandwidth, Bytes, Span, Time};
 
-pub use self::{basic_delay::BasicDelay, constant::Constant, delay_target::DelayTarget};
+pub use self::{
+    basic_delay::BasicDelay, bbr::Bbr, constant::Constant, copa::Copa, delay_target::DelayTarget,
+};
 
 mod basic_delay;
+mod bbr;
 mod constant;
+mod copa;
 pub mod delay_target;
 #[cfg(test)]
 mod tests;
@@ -61,6 +65,10 @@ pub enum Control {
     /// [`DelayTarget`], the default: `delay-pi`.
     #[default]
     DelayPi,
+    /// [`Copa`]: `copa`.
+    Copa,
+    /// [`Bbr`]: `bbr`.
+    Bbr,
     /// [`BasicDelay`], Nimbus' law: `basic-delay`.
     BasicDelay,
     /// [`Constant`], a rate that somebody has chosen: `constant:90 Mbit/s`.
@@ -69,7 +77,7 @@ pub enum Control {
 
 /// A law of this name is not known.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no congestion control {0:?}: delay-pi, basic-delay or constant:RATE")]
+#[error("no congestion control {0:?}: delay-pi, copa, basic-delay, bbr or constant:RATE")]
 pub struct UnknownControl(String);
 
 impl Control {
@@ -77,6 +85,8 @@ impl Control {
     pub fn build(self) -> Box<dyn CongestionControl> {
         match self {
             Self::DelayPi => Box::new(DelayTarget::default()),
+            Self::Copa => Box::new(Copa::new()),
+            Self::Bbr => Box::new(Bbr::new()),
             Self::BasicDelay => Box::new(BasicDelay::new()),
             Self::Constant(rate) => Box::new(Constant::new(rate)),
         }
@@ -88,7 +98,7 @@ impl FromStr for Control {
 
     fn from_str(text: &str) -> Result<Self, UnknownControl> {
         let unknown = || UnknownControl(text.to_owned());
-        let simple = [Self::DelayPi, Self::BasicDelay];
+        let simple = [Self::DelayPi, Self::Copa, Self::BasicDelay, Self::Bbr];
         if let Some(law) = simple.into_iter().find(|law| law.to_string() == text) {
             return Ok(law);
         }
@@ -101,6 +111,8 @@ impl fmt::Display for Control {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::DelayPi => f.write_str("delay-pi"),
+            Self::Copa => f.write_str("copa"),
+            Self::Bbr => f.write_str("bbr"),
             Self::BasicDelay => f.write_str("basic-delay"),
             Self::Constant(rate) => write!(f, "constant:{rate}"),
         }

@@ -12,6 +12,8 @@ const QUEUE_GAIN: f64 = 0.5;
 const DRAINED: f64 = 0.2;
 /// ... for this long.
 const DRAIN_EVERY: f64 = 5.0;
+/// Losses above this share say that the path takes no more, though no queue shows.
+const LOSSY: f64 = 0.02;
 
 /// `BasicDelay` of Goyal et al., *Elasticity Detection*, SIGCOMM 2022, §4: the rate follows the
 /// spare capacity and the distance of the queue from its target.
@@ -45,7 +47,9 @@ impl BasicDelay {
         let target = delay_target(seen, capacity);
         let queueing = seen.queueing.as_secs_f64();
         let round_trip = seen.rtt.as_secs_f64().max(0.001);
-        if queueing > DRAINED * target {
+        let sent = bits(seen.send_rate) * round_trip;
+        let lossy = seen.lost.count() as f64 * 8.0 > LOSSY * sent;
+        if lossy || queueing > DRAINED * target {
             self.haste = 0.0;
             self.hastened = seen.now;
         } else {
@@ -61,7 +65,8 @@ impl BasicDelay {
         let aim = if waited > DRAIN_EVERY { 0.0 } else { target };
         let excess = ((queueing - aim) / round_trip).clamp(-0.25, 2.0);
         let hurry = if excess < 0.0 { self.haste.exp2() } else { 1.0 };
-        -QUEUE_GAIN * capacity * excess * hurry
+        let correction = -QUEUE_GAIN * capacity * excess * hurry;
+        if lossy { correction.min(0.0) } else { correction }
     }
 }
 
@@ -75,7 +80,8 @@ impl CongestionControl for BasicDelay {
         if !seen.fresh {
             return bandwidth(self.rate);
         }
-        let capacity = bits(seen.capacity).max(received);
+        //= deviation: a capacity that is no longer there would turn the gains up.
+        let capacity = bits(seen.capacity).clamp(received, 2.0 * received);
         let correction = self.correction(seen, capacity);
         if !seen.limited {
             // The rates tell what the site offers. The rate it may send at is kept, except that a
@@ -85,9 +91,9 @@ impl CongestionControl for BasicDelay {
             self.rate = lower.max(sent).min(self.rate);
             return bandwidth(self.rate);
         }
-        let spare = SPARE_GAIN * capacity * (1.0 - sent / received).max(-1.0);
+        let spare = SPARE_GAIN * capacity * (1.0 - sent / received);
         // What the queue asks for within one round trip stays within a factor of two.
-        self.rate = (sent + spare + correction).clamp(0.5 * received, 2.0 * sent.max(received));
+        self.rate = (sent + spare + correction).clamp(0.5 * received, 2.0 * received);
         bandwidth(self.rate)
     }
 }

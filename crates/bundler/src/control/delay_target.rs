@@ -12,7 +12,7 @@
 
 use base::{Bandwidth, Span};
 
-use super::{CongestionControl, Observation};
+use super::{CongestionControl, Observation, bandwidth};
 
 /// The error is worked off in so many round trips. The loop's lag is about one and a half (a round
 /// trip, and half of the window of rates): less would swing.
@@ -78,9 +78,7 @@ impl DelayTarget {
         let queued = queueing > EMPTY.max(target / 8.0);
         let sent = send * window;
         let lossy = seen.lost.count() as f64 * 8.0 > LOSSY * sent.max(1.0);
-        if receive > self.share {
-            self.share = receive;
-        } else if seen.limited && queued {
+        if receive > self.share || seen.limited && queued {
             self.share = receive;
         }
         let elapsed = seen.elapsed.as_secs_f64();
@@ -145,6 +143,6 @@ impl CongestionControl for DelayTarget {
         };
         self.rate = self.share * (1.0 + step);
         let drain = self.drain(seen);
-        Bandwidth::from_bits_per_sec((self.rate * drain) as u64)
+        bandwidth(self.rate * drain)
     }
 }

@@ -1,8 +1,14 @@
+use base::{Bandwidth, Bytes, Span, Time};
+use proptest::prelude::*;
+
 use self::path::{Bundle, Cross, Offer, Path, Trace};
-use super::Control;
+use super::{Control, Observation};
 
 mod path;
 
+const LAWS: [Control; 4] = [Control::DelayPi, Control::Copa, Control::BasicDelay, Control::Bbr];
+/// Those that keep the queue in the network short.
+const DELAY_LAWS: [Control; 3] = [Control::DelayPi, Control::Copa, Control::BasicDelay];
 const RATES: [f64; 4] = [12.0, 48.0, 96.0, 1_000.0];
 const TRIPS: [f64; 4] = [10.0, 50.0, 100.0, 300.0];
 
@@ -60,11 +66,37 @@ fn table_of(control: Control) -> String {
     let (got, queue) = (trace.rate(0, 10.0, 60.0) / 1e6, trace.queue(10.0, 60.0));
     let (least, most) = trace.rates(10.0, 60.0);
     rows.push(format!(
-        "bursts: {got:.1} of 24 Mbit/s, queue {queue:.2} ms, rate {:.1} to {:.1} Mbit/s",
+        "bursts: {got:.1} of 30 Mbit/s, queue {queue:.2} ms, rate {:.1} to {:.1} Mbit/s",
         least / 1e6,
         most / 1e6
     ));
+    rows.extend(odd_rows(control));
     rows.join("\n  ")
+}
+
+/// A shallow buffer, jitter, a queue on the way back, and wrong rates to start from.
+fn odd_rows(control: Control) -> Vec<String> {
+    let plain = || Path::new(96.0, 50.0);
+    let said = |name: &str, path: Path| {
+        let trace = alone(control, &path);
+        let (used, queue) = (trace.utilisation(10.0, 60.0), trace.queue(10.0, 60.0));
+        let loss = 100.0 * trace.loss(10.0, 60.0);
+        format!("{name}: {:.1} %, queue {queue:.2} ms, lost {loss:.2} %", 100.0 * used)
+    };
+    let mut rows = vec![
+        said("buffer of 2 ms", Path { buffer: 24e3, ..plain() }),
+        said("jitter of 2 ms", Path { jitter: 0.002, ..plain() }),
+        said("jitter of 8 ms", Path { jitter: 0.008, ..plain() }),
+        said("back late by 60 ms", Path { reverse: vec![(0.0, 0.0), (20.0, 0.06)], ..plain() }),
+    ];
+    for (share, millis) in [(0.1, 50.0), (2.0, 50.0), (0.1, 300.0), (2.0, 300.0)] {
+        let bundle = Bundle::new(control.build(), share * 96e6);
+        let trace = Path::new(96.0, millis).run(vec![bundle], 60.0);
+        let full = trace.first(0.0, |trace, from, to| trace.utilisation(from, to) > 0.9);
+        let short = trace.first(1.0, |trace, from, to| trace.longest(from, to) < 12.0);
+        rows.push(format!("from {share} at {millis} ms: full {full:.2} s, short {short:.2} s"));
+    }
+    rows
 }
 
 /// Utilisation, and mean (longest) queue in ms, at one rate for each round trip.
@@ -78,9 +110,9 @@ fn steady_row(control: Control, mbits: f64) -> String {
     format!("{mbits:>5} Mbit/s: {}", cells.join("  "))
 }
 
-/// 60 Mbit/s for two seconds out of five, at 96 Mbit/s and 50 ms.
+/// 150 Mbit/s for one second out of five, at 96 Mbit/s and 50 ms.
 fn bursts(control: Control) -> Trace {
-    let offer = Offer::Bursts { rate: 60e6, on: 2.0, off: 3.0 };
+    let offer = Offer::Bursts { rate: 150e6, on: 1.0, off: 4.0 };
     let bundle = Bundle { offer, ..Bundle::new(control.build(), 90e6) };
     Path::new(96.0, 50.0).run(vec![bundle], 60.0)
 }
@@ -88,26 +120,181 @@ fn bursts(control: Control) -> Trace {
 #[test]
 #[ignore = "prints what each law does on each path"]
 fn table() {
-    for control in [Control::DelayPi, Control::BasicDelay] {
+    for control in LAWS {
         eprintln!("{}", table_of(control));
     }
 }
 
+/// Of each law: the least utilisation, and the longest mean queue in ms, on any path.
+const STEADY: [(Control, f64, f64); 4] = [
+    (Control::DelayPi, 0.98, 10.0),
+    (Control::Copa, 0.97, 8.5),
+    (Control::BasicDelay, 0.98, 7.0),
+    // It probes, and it does not notice that it is the queue.
+    (Control::Bbr, 0.93, 15.0),
+];
+
 #[test]
-fn basic_delay_fills_the_path_with_a_short_queue() {
-    for mbits in RATES {
-        for millis in TRIPS {
-            let trace = alone(Control::BasicDelay, &Path::new(mbits, millis));
-            let (used, queue) = (trace.utilisation(30.0, 60.0), trace.queue(30.0, 60.0));
-            assert!(used > 0.97, "{mbits} Mbit/s, {millis} ms: {used}");
-            assert!(queue < 8.0, "{mbits} Mbit/s, {millis} ms: {queue} ms");
+fn laws_fill_every_path_with_a_short_queue() {
+    for (control, least, most) in STEADY {
+        for mbits in RATES {
+            for millis in TRIPS {
+                let trace = alone(control, &Path::new(mbits, millis));
+                let (used, queue) = (trace.utilisation(30.0, 60.0), trace.queue(30.0, 60.0));
+                let place = format!("{control} at {mbits} Mbit/s, {millis} ms");
+                assert!(used > least, "{place} uses {used}");
+                assert!(queue < most, "{place} queues for {queue} ms");
+            }
+        }
+    }
+}
+
+#[test]
+fn laws_follow_the_capacity() {
+    for control in DELAY_LAWS {
+        let (short, full) = recovery(control);
+        assert!(short < 2.5, "{control}: the queue is short after {short} s");
+        assert!(full < 2.0, "{control}: the path is used after {full} s");
+    }
+}
+
+#[test]
+fn laws_follow_the_route() {
+    for control in DELAY_LAWS {
+        let rtt = vec![(0.0, 0.05), (20.0, 0.09), (40.0, 0.05)];
+        let trace = alone(control, &Path { rtt, ..Path::new(96.0, 50.0) });
+        for (from, to) in [(20.5, 25.0), (25.0, 40.0), (40.5, 45.0)] {
+            let used = trace.utilisation(from, to);
+            assert!(used > 0.97, "{control} uses {used} from {from} to {to} s");
+        }
+        assert!(trace.longest(40.5, 60.0) < 15.0, "{control}");
+    }
+}
+
+#[test]
+fn a_queue_on_the_way_back_costs_nothing() {
+    let path = Path { reverse: vec![(0.0, 0.0), (20.0, 0.06)], ..Path::new(96.0, 50.0) };
+    for control in DELAY_LAWS {
+        let trace = alone(control, &path);
+        let (used, queue) = (trace.utilisation(20.0, 60.0), trace.queue(20.0, 60.0));
+        assert!(used > 0.97 && queue < 8.0, "{control}: {used}, {queue} ms");
+    }
+}
+
+#[test]
+fn laws_find_a_rate_that_is_far_off() {
+    for control in DELAY_LAWS {
+        for (share, millis) in [(0.1, 50.0), (0.1, 300.0), (2.0, 50.0), (2.0, 300.0)] {
+            let bundle = Bundle::new(control.build(), share * 96e6);
+            let trace = Path::new(96.0, millis).run(vec![bundle], 20.0);
+            let full = trace.first(0.0, |trace, from, to| trace.utilisation(from, to) > 0.9);
+            let short = trace.first(1.0, |trace, from, to| trace.longest(from, to) < 12.0);
+            let place = format!("{control} from {share} of the capacity at {millis} ms");
+            assert!(full < f64::max(3.0, 0.02 * millis), "{place}: full after {full} s");
+            assert!(short < 3.0, "{place}: a short queue after {short} s");
+        }
+    }
+}
+
+#[test]
+fn losses_hold_the_rate_where_a_buffer_is_too_small_for_a_delay() {
+    let path = Path { buffer: 24e3, ..Path::new(96.0, 50.0) };
+    for control in DELAY_LAWS {
+        let trace = alone(control, &path);
+        let (used, loss) = (trace.utilisation(10.0, 60.0), trace.loss(10.0, 60.0));
+        assert!(used > 0.95 && loss < 0.04, "{control}: {used}, {loss} lost");
+    }
+}
+
+#[test]
+fn a_site_that_pauses_neither_loses_its_rate_nor_grows_it() {
+    for control in DELAY_LAWS {
+        let trace = bursts(control);
+        let (least, most) = trace.rates(10.0, 60.0);
+        assert!(least > 40e6 && most < 150e6, "{control}: {least} to {most}");
+        let got = trace.rate(0, 10.0, 60.0);
+        assert!(got > 26e6, "{control}: {got} of 30 Mbit/s");
+    }
+}
+
+#[test]
+fn constant_cross_traffic_keeps_its_rate() {
+    let path = Path { cross: vec![(20.0, 60.0, Cross::Constant(32e6))], ..Path::new(96.0, 50.0) };
+    for control in DELAY_LAWS {
+        let trace = alone(control, &path);
+        let (own, other) = (trace.rate(0, 30.0, 60.0), trace.rate(1, 30.0, 60.0));
+        assert!(own > 0.95 * 64e6 && other > 0.99 * 32e6, "{control}: {own}, {other}");
+        assert!(trace.queue(30.0, 60.0) < 8.0, "{control}");
+    }
+}
+
+#[test]
+fn bundles_come_to_equal_shares() {
+    for control in [Control::DelayPi, Control::Copa, Control::Bbr] {
+        let trace = two(control);
+        for from in [37.5, 67.5] {
+            let [one, other] = [0, 1].map(|source| trace.rate(source, from, from + 5.0));
+            let ratio = one / other;
+            assert!((0.67..1.5).contains(&ratio), "{control}: {ratio} after {from} s");
+        }
+    }
+    // The published law has nothing that would move a share.
+    let trace = two(Control::BasicDelay);
+    assert!(trace.rate(0, 70.0, 80.0) > 2.0 * trace.rate(1, 70.0, 80.0));
+}
+
+#[test]
+fn a_constant_rate_is_constant() {
+    let trace = alone(Control::Constant(Bandwidth::from_mbits_per_sec(48)), &in_steps());
+    assert!((0.99..1.01).contains(&(trace.rate(0, 5.0, 20.0) / 48e6)));
+    assert!(trace.longest(5.0, 20.0) < 0.2);
+    // It stays at twice what there is: the buffer is full.
+    assert!(trace.queue(30.0, 40.0) > 350.0);
+}
+
+fn any_quantity() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(0), Just(1), Just(u64::MAX), 0..1_000_u64, 0..1_000_000_000_u64, any::<u64>()]
+}
+
+fn any_observation() -> impl Strategy<Value = Observation> {
+    let times = (any_quantity(), any_quantity(), any_quantity(), any_quantity(), any_quantity());
+    let rates = (any_quantity(), any_quantity(), any_quantity(), any_quantity(), any_quantity());
+    (times, rates, any::<bool>(), any::<bool>()).prop_map(|(times, rates, limited, fresh)| {
+        Observation {
+            now: Time::from_nanos(times.0),
+            elapsed: Span::from_nanos(times.1),
+            rtt: Span::from_nanos(times.2),
+            min_rtt: Span::from_nanos(times.3),
+            queueing: Span::from_nanos(times.4),
+            send_rate: Bandwidth::from_bits_per_sec(rates.0),
+            receive_rate: Bandwidth::from_bits_per_sec(rates.1),
+            capacity: Bandwidth::from_bits_per_sec(rates.2),
+            lost: Bytes::new(rates.3),
+            backlog: Bytes::new(rates.4),
+            limited,
+            fresh,
+        }
+    })
+}
+
+proptest! {
+    /// Whatever is observed, a law answers a rate at which something can be sent, and finds back.
+    #[test]
+    fn nothing_upsets_a_law(seen in prop::collection::vec(any_observation(), 1..40)) {
+        for control in LAWS {
+            let mut law = control.build();
+            law.start(seen[0].send_rate, &seen[0]);
+            for observation in &seen {
+                let rate = law.on_tick(observation).bits_per_sec();
+                prop_assert!((1_200..=100_000_000_000_000).contains(&rate), "{control}: {rate}");
+            }
         }
     }
 }
 
 #[test]
 fn laws_are_named() {
-    for name in ["delay-pi", "basic-delay", "constant:90 Mbit/s"] {
+    for name in ["delay-pi", "copa", "basic-delay", "bbr", "constant:90 Mbit/s"] {
         assert_eq!(name.parse::<Control>().unwrap().to_string(), name);
     }
     for name in ["", "cubic", "constant", "constant:", "constant:fast"] {

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use base::{Bandwidth, Bytes, Span, Time};
+use base::{Bandwidth, Bytes, RandomStream, Span, Time};
 
 use crate::control::{CongestionControl, Observation};
 
@@ -69,6 +69,8 @@ pub(super) struct Path {
     pub(super) rtt: Steps,
     /// Seconds by which feedback is late in addition: a queue on the way back.
     pub(super) reverse: Steps,
+    /// Seconds of further delay behind the bottleneck: each packet up to so much, in order.
+    pub(super) jitter: f64,
     /// Bytes.
     pub(super) buffer: f64,
     /// (from, to, what) in seconds.
@@ -86,6 +88,7 @@ impl Path {
             capacity: vec![(0.0, mbits * 1e6)],
             rtt: vec![(0.0, millis / 1e3)],
             reverse: vec![(0.0, 0.0)],
+            jitter: 0.0,
             buffer: (2.0 * mbits * millis * 125.0).max(60.0 * PACKET),
             cross: Vec::new(),
             rebased: true,
@@ -113,6 +116,8 @@ pub(super) struct Sample {
     pub(super) capacity: f64,
     /// The rate set by each bundle, in bits per second.
     pub(super) rates: Vec<f64>,
+    /// Bytes dropped so far.
+    pub(super) dropped: f64,
     /// What each source (bundles first) delivered so far, in bytes.
     pub(super) delivered: Vec<f64>,
 }
@@ -142,6 +147,15 @@ impl Trace {
         let samples = self.between(from, to);
         let (first, last) = (&samples[0], samples.last().unwrap());
         (last.delivered[source] - first.delivered[source]) * 8.0 / (last.at - first.at)
+    }
+
+    /// Share of all that was sent that found no room.
+    pub(super) fn loss(&self, from: f64, to: f64) -> f64 {
+        let samples = self.between(from, to);
+        let (first, last) = (&samples[0], samples.last().unwrap());
+        let delivered = |sample: &Sample| sample.delivered.iter().sum::<f64>();
+        let dropped = last.dropped - first.dropped;
+        dropped / (dropped + delivered(last) - delivered(first))
     }
 
     /// Lowest and highest rate set by the first bundle.
@@ -257,9 +271,11 @@ struct World<'a> {
     windows: Vec<Window>,
     queue: VecDeque<Chunk>,
     queued: f64,
+    dropped: f64,
     /// When the bottleneck is done with what it last sent.
     free: f64,
     delivered: Vec<f64>,
+    dice: RandomStream,
     trace: Trace,
 }
 
@@ -275,7 +291,9 @@ impl<'a> World<'a> {
             windows,
             queue: VecDeque::new(),
             queued: 0.0,
+            dropped: 0.0,
             free: 0.0,
+            dice: RandomStream::new(1, "jitter"),
             trace: Trace::default(),
         }
     }
@@ -300,6 +318,7 @@ impl<'a> World<'a> {
                 at: self.now,
                 queue: self.queued * 8e3 / capacity,
                 capacity,
+                dropped: self.dropped,
                 rates: self.senders.iter().map(|sender| sender.rate).collect(),
                 delivered: self.delivered.clone(),
             });
@@ -320,6 +339,7 @@ impl<'a> World<'a> {
             self.queued -= chunk.bytes;
             self.free = done;
             self.delivered[chunk.source] += chunk.bytes;
+            let after = after + self.path.jitter * self.dice.unit();
             match self.senders.get_mut(chunk.source) {
                 Some(sender) => sender.delivered(&chunk, done + after, back),
                 None => self.windows[chunk.source - self.senders.len()]
@@ -333,6 +353,7 @@ impl<'a> World<'a> {
     fn enqueue(&mut self, mut chunk: Chunk) -> bool {
         let room = ((self.path.buffer - self.queued) / PACKET).floor() * PACKET;
         let whole = chunk.bytes <= room;
+        self.dropped += (chunk.bytes - room).max(0.0);
         chunk.bytes = chunk.bytes.min(room);
         if chunk.bytes > 0.0 {
             self.queued += chunk.bytes;
