@@ -7,6 +7,8 @@ use std::fmt;
 
 use base::{Bandwidth, Bytes, Direction, FlowId, LinkId, ProgramId, Ratio, Span, Time};
 
+use crate::plan::BundleState;
+
 mod parse;
 
 pub(crate) use parse::{Names, ParseError, catalogue, parse};
@@ -50,6 +52,8 @@ pub enum Subject {
     Run,
     /// All rate-controlled sessions.
     Control,
+    /// A bundle, by its position in the plan.
+    Bundle(usize),
 }
 
 /// What is measured. Values come in the base unit of [`Measure::quantity`].
@@ -57,11 +61,11 @@ pub enum Subject {
 pub enum Measure {
     /// Payload that arrived per second (flow).
     Goodput,
-    /// Smoothed round-trip time of the sender's TCP (flow).
+    /// Smoothed round-trip time of the sender's TCP (flow), or between the boxes (bundle).
     Rtt,
     /// One-way delay (UDP flow), or time in queue and on the wire (link direction).
     Delay,
-    /// Share of datagrams that never arrived (UDP flow).
+    /// Share of datagrams that never arrived (UDP flow), or of bytes, as the boxes see it (bundle).
     Loss,
     /// Segments sent again (TCP flow).
     Retransmits,
@@ -83,9 +87,9 @@ pub enum Measure {
     Latency,
     /// Share of the rate in use (link direction).
     Utilisation,
-    /// Wire bits per second (link direction).
+    /// Wire bits per second (link direction, or what leaves a bundle's sendbox).
     Throughput,
-    /// Packets dropped, whatever the cause (link direction).
+    /// Packets dropped, whatever the cause (link direction, or the scheduler of a bundle).
     Drops,
     /// Packets marked instead of dropped (link direction).
     Marks,
@@ -110,6 +114,32 @@ pub enum Measure {
     Over,
     /// From the last change until errors are below 1 % for good (control).
     Convergence,
+    /// What the sendbox paces to, while it does (bundle).
+    Rate,
+    /// What it would pace to where it does not (bundle).
+    Proposed,
+    /// Rate at which packets left the sendbox, by the boxes' own measure (bundle).
+    SendRate,
+    /// Rate at which they came to the receivebox (bundle).
+    ReceiveRate,
+    /// The path's capacity as far as it has shown itself (bundle).
+    Capacity,
+    /// Time in queues from box to box (bundle).
+    Queueing,
+    /// The least round trip of the recent past (bundle).
+    MinRtt,
+    /// Share of acknowledged packets that overtook others (bundle).
+    OutOfOrder,
+    /// How strongly cross traffic answers to pulses (bundle).
+    Elasticity,
+    /// Bytes that wait at the sendbox (bundle).
+    Backlog,
+    /// How long packets wait at the sendbox (bundle).
+    Waiting,
+    /// Changes of state (bundle).
+    Transitions,
+    /// Share of the time in this state (bundle).
+    TimeIn(BundleState),
 }
 
 /// A statistic over samples.
@@ -228,7 +258,13 @@ impl Measure {
     /// What its values count.
     pub const fn quantity(self) -> Quantity {
         match self {
-            Self::Goodput | Self::Throughput => Quantity::Rate,
+            Self::Goodput
+            | Self::Throughput
+            | Self::Rate
+            | Self::Proposed
+            | Self::SendRate
+            | Self::ReceiveRate
+            | Self::Capacity => Quantity::Rate,
             Self::Rtt
             | Self::Delay
             | Self::Completion
@@ -236,9 +272,17 @@ impl Measure {
             | Self::Runtime
             | Self::Lateness
             | Self::Duration
-            | Self::Convergence => Quantity::Time,
-            Self::Loss | Self::Utilisation | Self::Error | Self::Over => Quantity::Share,
-            Self::Sent | Self::Received | Self::Queue => Quantity::Data,
+            | Self::Convergence
+            | Self::Queueing
+            | Self::MinRtt
+            | Self::Waiting => Quantity::Time,
+            Self::Loss
+            | Self::Utilisation
+            | Self::Error
+            | Self::Over
+            | Self::OutOfOrder
+            | Self::TimeIn(_) => Quantity::Share,
+            Self::Sent | Self::Received | Self::Queue | Self::Backlog => Quantity::Data,
             Self::Retransmits
             | Self::Slowdown
             | Self::Transfers
@@ -247,7 +291,9 @@ impl Measure {
             | Self::Drops
             | Self::Marks
             | Self::Exit
-            | Self::Restarts => Quantity::Count,
+            | Self::Restarts
+            | Self::Elasticity
+            | Self::Transitions => Quantity::Count,
             Self::Trusted => Quantity::Truth,
         }
     }

@@ -5,6 +5,7 @@
 //! stable interface for every tool that reads results.
 #![forbid(unsafe_code)]
 
+pub mod bundle;
 pub mod calls;
 pub mod control;
 mod error;
@@ -17,6 +18,7 @@ pub mod sample;
 pub mod shares;
 pub mod table;
 
+pub use bundle::{BundleCounts, BundleSample};
 pub use control::{ControlSample, SessionRow};
 pub use error::Error;
 pub use folder::RunFolder;

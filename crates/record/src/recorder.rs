@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use base::Time;
 
+use crate::bundle::BundleSample;
 use crate::control::{ControlSample, SessionRow};
 use crate::{Error, FlowSample, Level, LinkSample, PacketRecord, RunFolder, ShareSample, Transfer};
 
@@ -39,6 +40,8 @@ pub struct RecorderOptions {
     pub links: Vec<String>,
     /// Names of the flows, by `FlowId`.
     pub flows: Vec<String>,
+    /// Names of the bundles, by their positions.
+    pub bundles: Vec<String>,
     /// Names of the nodes, by `NodeId`: needed for shares only.
     pub nodes: Vec<String>,
     /// Capture files: `alice.eth0` becomes `alice.eth0.pcapng`.
@@ -70,6 +73,7 @@ pub(super) enum Message {
     Transfer(Transfer),
     Shares(Vec<ShareSample>),
     Control(Box<ControlSample>),
+    Bundle(Box<BundleSample>),
     Sessions(Vec<String>, Vec<SessionRow>),
     Packet {
         at: Time,
@@ -224,6 +228,11 @@ impl RecorderHandle {
     /// Records how rate control did in a sampling interval.
     pub fn control(&self, sample: ControlSample) {
         self.send(Message::Control(Box::new(sample)));
+    }
+
+    /// Records a bundle's sample.
+    pub fn bundle(&self, sample: BundleSample) {
+        self.send(Message::Bundle(Box::new(sample)));
     }
 
     /// Records rate-controlled sessions at the end of a run; `populations` are the names that the

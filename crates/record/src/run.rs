@@ -53,6 +53,9 @@ pub struct RunRecord {
     /// What explicit rate control came to, where a lab has it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub control: Option<RateControl>,
+    /// Bundles.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub bundles: Vec<BundleSummary>,
     /// The values that a sweep chose.
     #[serde(default)]
     pub sweep: Vec<SweepValue>,
@@ -174,6 +177,69 @@ pub struct RateControl {
     pub session_bytes: f64,
     /// Processor time of working out fair rates and errors, which is none of the protocol's.
     pub oracle_s: f64,
+}
+
+/// A bundle over the whole run. Means are over time, of what was measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BundleSummary {
+    /// Its name.
+    pub name: String,
+    /// Name of its sendbox.
+    pub from: String,
+    /// Name of its receivebox.
+    pub to: String,
+    /// The law that sets its rate, in words.
+    pub control: String,
+    /// In which order packets leave the sendbox, in a word.
+    pub scheduler: String,
+    /// `observe`, `dry-run` or `enforce`.
+    pub mode: String,
+    /// Share of the run that it was in each state; states that it never was in are left out.
+    pub time: BTreeMap<String, f64>,
+    /// Its changes of state, in order.
+    pub transitions: Vec<BundleTransition>,
+    /// Mean of the rate while there was one.
+    pub rate_bit_per_s: Option<f64>,
+    /// Rate of all bytes that left the sendbox, over the run.
+    pub throughput_bit_per_s: f64,
+    /// Mean time in queues between the boxes.
+    pub queueing_mean_ns: Option<f64>,
+    /// The least round trip that was told at the end.
+    pub min_rtt_ns: Option<u64>,
+    /// Mean of bytes that waited at the sendbox.
+    pub backlog_mean_bytes: f64,
+    /// Most bytes that waited at a sample.
+    pub backlog_max_bytes: u64,
+    /// Mean time that packets waited at the sendbox.
+    pub waiting_mean_ns: f64,
+    /// Packets that came to the sendbox.
+    pub arrived_packets: u64,
+    /// Packets that left it.
+    pub sent_packets: u64,
+    /// Their bytes, with the bundle's overhead.
+    pub sent_bytes: u64,
+    /// Packets that its scheduler dropped.
+    pub dropped_packets: u64,
+    /// Congestion ACKs that extended the measurement.
+    pub acks: u64,
+    /// Congestion ACKs that a later one had overtaken.
+    pub late_acks: u64,
+    /// Congestion ACKs of no epoch that the sendbox knows.
+    pub unmatched_acks: u64,
+    /// Messages that the sendbox refused.
+    pub rejected_messages: u64,
+}
+
+/// A bundle's change of state.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BundleTransition {
+    /// When.
+    pub at_s: f64,
+    /// The new state, as expectations name it.
+    pub to: String,
+    /// Why, in words.
+    pub why: String,
 }
 
 /// How far a run came.

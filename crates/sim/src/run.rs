@@ -83,6 +83,7 @@ pub fn run(
             started_unix_ns: record.started_unix_ms * 1_000_000,
             links: plan.links.iter().map(|link| link.name.clone()).collect(),
             flows: plan.flows.iter().map(|flow| flow.name.clone()).collect(),
+            bundles: plan.bundles.iter().map(|bundle| bundle.name.clone()).collect(),
             nodes: plan.nodes.iter().map(|node| node.name.clone()).collect(),
             captures: Vec::new(),
             lossless: true,

@@ -25,6 +25,7 @@ pub(super) fn start_recorder(job: &Job, captures: Vec<String>) -> Result<Recorde
         started_unix_ns: sys::clock::realtime() + LEAD.as_nanos(),
         links: job.plan.links.iter().map(|link| link.name.clone()).collect(),
         flows: job.plan.flows.iter().map(|flow| flow.name.clone()).collect(),
+        bundles: job.plan.bundles.iter().map(|bundle| bundle.name.clone()).collect(),
         nodes: job.plan.nodes.iter().map(|node| node.name.clone()).collect(),
         captures,
         lossless: false,

@@ -15,6 +15,7 @@ impl Compiler<'_> {
                 flows: self.plan.flows.iter().map(|flow| flow.name.as_str()).collect(),
                 links: self.plan.links.iter().map(|link| link.name.as_str()).collect(),
                 programs: self.plan.programs.iter().map(|p| p.name.as_str()).collect(),
+                bundles: self.plan.bundles.iter().map(|b| b.name.as_str()).collect(),
             };
             match expect::parse(text, &names) {
                 Ok(expectation) => {
@@ -44,7 +45,8 @@ impl Compiler<'_> {
                 at.clone(),
                 Code::BadExpectation,
                 "an expectation begins with what it is about".to_owned(),
-                "`flow.NAME`, `link.NAME.up`, `link.NAME.down`, `program.NAME`, `run` or `control`"
+                "`flow.NAME`, `link.NAME.up`, `link.NAME.down`, `program.NAME`, `bundle.NAME`, \
+                 `run` or `control`"
                     .to_owned(),
             ),
             ParseError::Name { at, kind, name, known } => (

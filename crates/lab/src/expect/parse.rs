@@ -6,12 +6,14 @@ use base::Time;
 use base::{Bandwidth, Bytes, Direction, FlowId, LinkId, ProgramId, QuantityError, Ratio, Span};
 
 use super::{Expectation, Measure, Metric, Op, Quantity, Statistic, Subject};
+use crate::plan::BundleState;
 
 /// What expectations can be about.
 pub(crate) struct Names<'a> {
     pub(crate) flows: Vec<&'a str>,
     pub(crate) links: Vec<&'a str>,
     pub(crate) programs: Vec<&'a str>,
+    pub(crate) bundles: Vec<&'a str>,
 }
 
 /// Why a text is no expectation; the range says which part of it.
@@ -19,9 +21,9 @@ pub(crate) struct Names<'a> {
 pub(crate) enum ParseError {
     /// No comparison in it.
     NoComparison,
-    /// No `flow`, `link`, `program`, `run` or `control` in front.
+    /// No `flow`, `link`, `program`, `bundle`, `run` or `control` in front.
     Subject(Range<usize>),
-    /// No flow, link or program has this name.
+    /// No flow, link, program or bundle has this name.
     Name { at: Range<usize>, kind: &'static str, name: String, known: Vec<String> },
     /// `link.NAME` goes on with `up` or `down`.
     Direction(Range<usize>),
@@ -106,6 +108,31 @@ const CONTROL: &[Row] = &[
     ("convergence", Measure::Convergence, SINGLE),
 ];
 
+const BUNDLE: &[Row] = &[
+    ("rate", Measure::Rate, SERIES),
+    ("proposed", Measure::Proposed, SERIES),
+    ("send-rate", Measure::SendRate, SERIES),
+    ("receive-rate", Measure::ReceiveRate, SERIES),
+    ("throughput", Measure::Throughput, SERIES),
+    ("capacity", Measure::Capacity, SERIES),
+    ("queueing", Measure::Queueing, SERIES),
+    ("rtt", Measure::Rtt, SERIES),
+    ("min-rtt", Measure::MinRtt, SERIES),
+    ("loss", Measure::Loss, SERIES),
+    ("out-of-order", Measure::OutOfOrder, SERIES),
+    ("elasticity", Measure::Elasticity, SERIES),
+    ("backlog", Measure::Backlog, SERIES),
+    ("waiting", Measure::Waiting, SERIES),
+    ("drops", Measure::Drops, SINGLE),
+    ("transitions", Measure::Transitions, SINGLE),
+    ("time.learning", Measure::TimeIn(BundleState::Learning), SINGLE),
+    ("time.delay", Measure::TimeIn(BundleState::Delay), SINGLE),
+    ("time.pass-through", Measure::TimeIn(BundleState::PassThrough), SINGLE),
+    ("time.disabled", Measure::TimeIn(BundleState::Disabled), SINGLE),
+    ("time.fail-open", Measure::TimeIn(BundleState::FailOpen), SINGLE),
+    ("time.stopped", Measure::TimeIn(BundleState::Stopped), SINGLE),
+];
+
 /// All metrics, for the reference page: (`flow.NAME`, measure, statistics; the first is meant
 /// where none is written, and is empty where that is the measure itself).
 pub(crate) fn catalogue() -> Vec<(&'static str, &'static str, Vec<&'static str>)> {
@@ -115,6 +142,7 @@ pub(crate) fn catalogue() -> Vec<(&'static str, &'static str, Vec<&'static str>)
         ("program.NAME", PROGRAM),
         ("run", RUN),
         ("control", CONTROL),
+        ("bundle.NAME", BUNDLE),
     ];
     let words = |stats: &[(&'static str, Statistic)]| stats.iter().map(|s| s.0).collect();
     subjects
@@ -162,6 +190,10 @@ fn metric(text: &str, names: &Names<'_>) -> Result<Metric, ParseError> {
         "program" => {
             rows = PROGRAM;
             Subject::Program(ProgramId::at(name("program", &names.programs, rest, &mut at)?))
+        }
+        "bundle" => {
+            rows = BUNDLE;
+            Subject::Bundle(name("bundle", &names.bundles, rest, &mut at)?)
         }
         "link" => {
             rows = LINK;
@@ -211,14 +243,18 @@ fn name(
 }
 
 fn measure(text: &str, at: usize, rows: &[Row]) -> Result<(Measure, Statistic), ParseError> {
-    let mut words = text[at..].split('.');
-    let word = words.next().unwrap_or_default();
-    let Some((_, measure, statistics)) = rows.iter().find(|row| row.0 == word) else {
+    // The names of some have a dot.
+    let rest = &text[at..];
+    let fits = |row: &&Row| {
+        rest.strip_prefix(row.0).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    let Some((word, measure, statistics)) = rows.iter().find(fits) else {
+        let word = rest.split('.').next().unwrap_or_default();
         let known = rows.iter().map(|row| row.0).collect();
         return Err(ParseError::Measure { at: at..at + word.len(), word: word.to_owned(), known });
     };
     let at = at + word.len() + 1;
-    if words.next().is_none() {
+    if rest == *word {
         Ok((*measure, statistics.first().map_or(Statistic::Value, |s| s.1)))
     } else {
         let word = &text[at..];

@@ -5,6 +5,7 @@ fn names() -> Names<'static> {
         flows: vec!["alice-bob", "alice-bob.2"],
         links: vec!["core", "a-b"],
         programs: vec!["bob.iperf3"],
+        bundles: vec!["a-b", "a-b.2"],
     }
 }
 
@@ -27,6 +28,25 @@ fn metrics_values_and_windows_are_read() {
     assert_eq!(read("program.bob.iperf3.exit == 0").metric.measure, Measure::Exit);
     assert!(read("run.trusted == true").op.holds(1.0, read("run.trusted == true").value));
     assert_eq!(read("run.lateness.p999 <= 1 ms").metric.statistic, Statistic::P999);
+}
+
+#[test]
+fn bundles_have_measures_and_times_in_states() {
+    let e = read("bundle.a-b.queueing.p99 <= 8 ms");
+    assert_eq!(e.metric.subject, Subject::Bundle(0));
+    assert_eq!((e.metric.measure, e.metric.statistic), (Measure::Queueing, Statistic::P99));
+    let e = read("bundle.a-b.receive-rate >= 80 Mbit/s between 5 s and 10 s").metric;
+    assert_eq!((e.measure, e.statistic), (Measure::ReceiveRate, Statistic::Mean));
+    let e = read("bundle.a-b.time.pass-through <= 5 %");
+    assert_eq!(e.metric.measure, Measure::TimeIn(BundleState::PassThrough));
+    assert_eq!((e.metric.statistic, e.value), (Statistic::Value, 0.05));
+    // The longest name counts.
+    let e = read("bundle.a-b.2.time.delay >= 0.9").metric;
+    assert_eq!((e.subject, e.measure), (Subject::Bundle(1), Measure::TimeIn(BundleState::Delay)));
+    let refused = |text| parse(text, &names()).unwrap_err();
+    assert!(matches!(refused("bundle.a-b.time >= 1"), ParseError::Measure { .. }));
+    assert!(matches!(refused("bundle.a-b.transitions.max < 1"), ParseError::Statistic { .. }));
+    assert!(matches!(refused("bundle.b-a.rate > 1 bit/s"), ParseError::Name { .. }));
 }
 
 #[test]

@@ -13,8 +13,8 @@ use super::{FLUSH_EVERY, Message, RecorderOptions};
 use crate::folder::file_name;
 use crate::table::{Cell, Column, Kind, Table, join_parts, write_part};
 use crate::{
-    Distribution, DropReason, Error, FlowSample, Level, LinkSample, RunFolder, Transfer, control,
-    pcapng, shares,
+    Distribution, DropReason, Error, FlowSample, Level, LinkSample, RunFolder, Transfer, bundle,
+    control, pcapng, shares,
 };
 
 /// Rows after which a part of a table is written.
@@ -28,6 +28,7 @@ pub(super) struct Writer {
     started_unix_ns: u64,
     links: Vec<ByteArray>,
     flows: Vec<ByteArray>,
+    bundles: Vec<ByteArray>,
     nodes: Vec<ByteArray>,
     directions: [ByteArray; 2],
     link_samples: Growing,
@@ -36,6 +37,7 @@ pub(super) struct Writer {
     shares: Growing,
     control: Growing,
     sessions: Growing,
+    bundle_samples: Growing,
     captures: Vec<Appended>,
     log: Appended,
     packets: u64,
@@ -65,6 +67,7 @@ impl Writer {
             started_unix_ns: options.started_unix_ns,
             links: names(&options.links),
             flows: names(&options.flows),
+            bundles: names(&options.bundles),
             nodes: names(&options.nodes),
             directions: Direction::BOTH.map(|d| ByteArray::from(d.as_str())),
             link_samples: Growing::new(folder.file("links.parquet"), link_columns(), true),
@@ -77,6 +80,7 @@ impl Writer {
                 control::session_columns(),
                 false,
             ),
+            bundle_samples: Growing::new(folder.file(bundle::FILE), bundle::columns(), false),
             captures: options.captures.iter().map(capture).collect::<Result<_, Error>>()?,
             log: Appended::create(folder.file("log.jsonl"))?,
             packets: 0,
@@ -111,6 +115,11 @@ impl Writer {
             Message::Control(sample) => {
                 self.control.rows.push(control::sample_row(&sample));
                 self.control.write_if_large()
+            }
+            Message::Bundle(sample) => {
+                let name = name_of(&self.bundles, sample.bundle as usize);
+                self.bundle_samples.rows.push(bundle::row(&sample, name));
+                self.bundle_samples.write_if_large()
             }
             Message::Sessions(populations, rows) => {
                 let names: Vec<ByteArray> =
@@ -152,7 +161,8 @@ impl Writer {
         self.transfers.write_if_old()?;
         self.shares.write_if_old()?;
         self.control.write_if_old()?;
-        self.sessions.write_if_old()
+        self.sessions.write_if_old()?;
+        self.bundle_samples.write_if_old()
     }
 
     /// Writes all that waits. Each file is tried; the first error is returned.
@@ -168,6 +178,7 @@ impl Writer {
             &mut self.shares,
             &mut self.control,
             &mut self.sessions,
+            &mut self.bundle_samples,
         ] {
             let written = table.write();
             let joined = join_parts(&table.path);
