@@ -227,6 +227,9 @@ fn check(spec: &FlowSpec<'_>) -> Result<()> {
             }
             Ok(())
         }
+        Traffic::Requests { .. } | Traffic::Queries { .. } => {
+            refuse("requests over UDP or with `arrivals` need the virtual clock: `netarium sim`")
+        }
         Traffic::Controlled { .. } => {
             refuse("explicit rate control needs the virtual clock: `netarium sim`")
         }
@@ -283,10 +286,11 @@ fn check_tcp(spec: &FlowSpec<'_>, tcp: &Tcp) -> Result<()> {
 /// TCP flows that a host opens have to be of one mind.
 fn negotiate_ecn(specs: &[FlowSpec<'_>]) -> Result<()> {
     let wish = |flow: &Flow| match &flow.traffic {
-        Traffic::Bulk { tcp, .. } | Traffic::Transfers { tcp, .. } | Traffic::Rpc { tcp, .. } => {
-            Some(tcp.ecn)
-        }
-        Traffic::Paced { .. } | Traffic::Controlled { .. } => None,
+        Traffic::Bulk { tcp, .. }
+        | Traffic::Transfers { tcp, .. }
+        | Traffic::Rpc { tcp, .. }
+        | Traffic::Requests { tcp, .. } => Some(tcp.ecn),
+        Traffic::Paced { .. } | Traffic::Controlled { .. } | Traffic::Queries { .. } => None,
     };
     let mut wishes = std::collections::BTreeMap::new();
     for spec in specs {

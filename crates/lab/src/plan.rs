@@ -365,6 +365,37 @@ pub enum Traffic {
         /// How the connection behaves.
         tcp: Tcp,
     },
+    /// Requests that come whether or not those before have been answered, over TCP connections
+    /// that stay open: each takes the one that has been idle longest, or a new one.
+    Requests {
+        /// Payload of a request.
+        request: Sizes,
+        /// Payload of a response.
+        response: Sizes,
+        /// When requests come; an open loop.
+        arrivals: Arrivals,
+        /// Number of requests; `None`: until the end.
+        count: Option<u64>,
+        /// Connections that are opened at the start.
+        streams: u32,
+        /// How the connections behave.
+        tcp: Tcp,
+    },
+    /// Requests in UDP datagrams, each answered or given up before the next is sent.
+    Queries {
+        /// Payload of a request (16 B at least).
+        request: Bytes,
+        /// Payload of a response (16 B at least).
+        response: Bytes,
+        /// Number of requests; `None`: until the end.
+        count: Option<u64>,
+        /// From one request to the next at least; zero: at once.
+        interval: Span,
+        /// From a response to the next request.
+        think: Think,
+        /// After this a request counts as lost.
+        timeout: Span,
+    },
 }
 
 /// How a TCP connection behaves.
@@ -476,7 +507,10 @@ impl Flow {
             Traffic::Bulk { size, .. }
             | Traffic::Paced { size, .. }
             | Traffic::Controlled { size, .. } => size.is_some(),
-            Traffic::Transfers { count, .. } | Traffic::Rpc { count, .. } => count.is_some(),
+            Traffic::Transfers { count, .. }
+            | Traffic::Rpc { count, .. }
+            | Traffic::Requests { count, .. }
+            | Traffic::Queries { count, .. } => count.is_some(),
         };
         amount || self.duration.is_some()
     }

@@ -53,6 +53,20 @@ fn keys_decide_the_kind_of_a_flow() {
     assert!(is_transfers("size = \"1 kB\"\narrivals = { every = \"1 ms\" }"));
     assert!(is_rpc("count = 3") && is_rpc("think = \"1 ms\"") && is_rpc("request = \"1 kB\""));
     assert!(is_rpc("response = { pareto = \"1 kB\" }\nthink = { exponential = \"1 s\" }"));
+    let is_requests = |keys| matches!(traffic(keys), Traffic::Requests { .. });
+    assert!(is_requests("response = \"1 kB\"\narrivals = { every = \"1 ms\" }"));
+    let is_queries = |keys| matches!(traffic(keys), Traffic::Queries { .. });
+    assert!(is_queries("transport = \"udp\"\nrequest = \"40 B\"\ntimeout = \"2 s\""));
+}
+
+#[test]
+fn requests_that_do_not_wait_have_their_load_in_responses() {
+    let keys = "request = \"40 B\"\nresponse = \"10 kB\"\nstreams = 20\n\
+                arrivals = { load = \"80 %\", of = \"core\" }";
+    let Traffic::Requests { arrivals, streams, response, .. } = traffic(keys) else { panic!() };
+    assert_eq!((streams, response), (20, Sizes::Fixed(Bytes::new(10_000))));
+    // 10 kB at 80 % of the link.
+    assert_eq!(arrivals, Arrivals::Poisson(Span::from_millis(10)));
 }
 
 #[test]
@@ -168,6 +182,11 @@ fn arrivals() -> impl Strategy<Value = Arrivals> {
     ]
 }
 
+/// Starts that do not wait for anything.
+fn open() -> impl Strategy<Value = Arrivals> {
+    arrivals().prop_filter("a closed loop", |arrivals| !arrivals.is_closed_loop())
+}
+
 fn tcp() -> impl Strategy<Value = Tcp> {
     let control = prop::option::of("[a-z][a-z0-9_]{0,14}");
     let window = prop::option::of((4096..=1u64 << 30).prop_map(Bytes::new));
@@ -224,7 +243,29 @@ fn any_traffic() -> impl Strategy<Value = Traffic> {
             tcp,
         },
     );
-    prop_oneof![bulk, transfers, paced, rpc]
+    let requests = (sizes(), sizes(), open(), count(), 1..=1024u32, tcp()).prop_map(
+        |(request, response, arrivals, count, streams, tcp)| Traffic::Requests {
+            request,
+            response,
+            arrivals,
+            count,
+            streams,
+            tcp,
+        },
+    );
+    let size = || (16..=1472u64).prop_map(Bytes::new);
+    let interval = prop_oneof![Just(Span::ZERO), span()];
+    let queries = (size(), size(), count(), interval, think(), span()).prop_map(
+        |(request, response, count, interval, think, timeout)| Traffic::Queries {
+            request,
+            response,
+            count,
+            interval,
+            think,
+            timeout,
+        },
+    );
+    prop_oneof![bulk, transfers, paced, rpc, requests, queries]
 }
 
 proptest! {

@@ -102,7 +102,28 @@ impl<'a> Paths<'a> {
     /// What a flow's transfers could do alone, in segments of `mss` bytes; `None` where there is
     /// no way.
     pub fn ideal(&self, flow: &Flow, there: IfaceId, back: IfaceId, mss: u32) -> Option<Ideal> {
-        let (out, home) = (self.walk(flow.from, there)?, self.walk(flow.to, back)?);
+        self.between(flow, (flow.from, there), (flow.to, back), mss)
+    }
+
+    /// The same of what its receiver sends back.
+    pub fn ideal_answer(
+        &self,
+        flow: &Flow,
+        there: IfaceId,
+        back: IfaceId,
+        mss: u32,
+    ) -> Option<Ideal> {
+        self.between(flow, (flow.to, back), (flow.from, there), mss)
+    }
+
+    fn between(
+        &self,
+        flow: &Flow,
+        out: (NodeId, IfaceId),
+        home: (NodeId, IfaceId),
+        mss: u32,
+    ) -> Option<Ideal> {
+        let (out, home) = (self.walk(out.0, out.1)?, self.walk(home.0, home.1)?);
         Some(Ideal {
             round_trip: out.delay + home.delay,
             one_way: out.delay,
@@ -143,10 +164,17 @@ impl Ideal {
     /// payload with all headers at the lowest rate on the way, and the propagation delay. It
     /// knows no slow start and no store-and-forward, so no transfer is faster.
     pub fn completion(&self, size: Bytes) -> Span {
+        self.answer(size) + self.one_way
+    }
+
+    /// The time from a small request, over a connection that is open already, to the end of its
+    /// response on an otherwise empty path: one round trip, and the payload with all headers at
+    /// the lowest rate on the response's way.
+    pub fn answer(&self, size: Bytes) -> Span {
         let segments = size.count().div_ceil(u64::from(self.mss.max(1))).max(1);
         let bits = (size.count() as f64 + segments as f64 * f64::from(self.header)) * 8.0;
         let sending = self.rate.map_or(0.0, |rate| bits / rate * 1e9);
-        self.round_trip + self.one_way + Span::from_nanos(sending as u64)
+        self.round_trip + Span::from_nanos(sending as u64)
     }
 }
 

@@ -192,5 +192,7 @@ fn kind(traffic: &Traffic, clock: Clock) -> String {
         Traffic::Paced { rate, .. } => format!("UDP {rate}"),
         Traffic::Controlled { .. } => "UDP, rate-controlled".to_owned(),
         Traffic::Rpc { .. } => "RPC".to_owned(),
+        Traffic::Requests { tcp, .. } => format!("requests, {}", control(tcp)),
+        Traffic::Queries { .. } => "UDP requests".to_owned(),
     }
 }

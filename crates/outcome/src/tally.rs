@@ -234,13 +234,18 @@ impl Tally {
                 sample.lost = Some(lost.saturating_sub(reported.lost));
                 sample.delay = delay;
             }
-            Traffic::Transfers { .. } => {
+            Traffic::Transfers { .. } | Traffic::Requests { .. } => {
                 sample.retransmits = again;
                 sample.responses = Some(completed - reported.completed);
                 sample.latency = latency;
             }
             Traffic::Rpc { .. } => {
                 sample.retransmits = again;
+                sample.responses = Some(self.responses - reported.responses);
+                sample.latency = latency;
+            }
+            Traffic::Queries { .. } => {
+                sample.lost = Some(lost.saturating_sub(reported.lost));
                 sample.responses = Some(self.responses - reported.responses);
                 sample.latency = latency;
             }
@@ -278,9 +283,10 @@ impl Tally {
         self.latency.cut();
         let (tcp, udp, rpc, many) = match traffic {
             Traffic::Bulk { .. } => (true, false, false, false),
-            Traffic::Transfers { .. } => (true, false, false, true),
+            Traffic::Transfers { .. } | Traffic::Requests { .. } => (true, false, false, true),
             Traffic::Paced { .. } | Traffic::Controlled { .. } => (false, true, false, false),
             Traffic::Rpc { .. } => (true, false, true, false),
+            Traffic::Queries { .. } => (false, true, true, false),
         };
         let (retransmits, datagrams) = (self.retransmits(), self.datagrams());
         let mut latency = self.latency.all.take();

@@ -3,6 +3,8 @@
 mod assigned;
 mod bulk;
 mod paced;
+mod queries;
+mod requests;
 mod rpc;
 mod transfers;
 
@@ -17,6 +19,8 @@ use transport::tcp::Config;
 use crate::net::{EndId, Net, State, mix};
 pub(crate) use bulk::Bulk;
 pub(crate) use paced::Paced;
+pub(crate) use queries::Queries;
+pub(crate) use requests::Requests;
 pub(crate) use rpc::Rpc;
 pub(crate) use transfers::Transfers;
 
@@ -27,6 +31,8 @@ pub(crate) enum App {
     Transfers(Box<Transfers>),
     Paced(Box<Paced>),
     Rpc(Rpc),
+    Requests(Box<Requests>),
+    Queries(Box<Queries>),
 }
 
 /// How far a flow has come.
@@ -79,7 +85,10 @@ impl Spec {
             Traffic::Bulk { size, .. }
             | Traffic::Paced { size, .. }
             | Traffic::Controlled { size, .. } => size.is_some(),
-            Traffic::Rpc { count, .. } | Traffic::Transfers { count, .. } => count.is_some(),
+            Traffic::Rpc { count, .. }
+            | Traffic::Transfers { count, .. }
+            | Traffic::Requests { count, .. }
+            | Traffic::Queries { count, .. } => count.is_some(),
         };
         amount || self.duration.is_some()
     }
@@ -171,16 +180,20 @@ impl App {
                 Self::Paced(Box::new(Paced::open(scope)))
             }
             Traffic::Rpc { .. } => Self::Rpc(Rpc::open(scope)),
+            Traffic::Requests { .. } => Self::Requests(Box::new(Requests::open(scope))),
+            Traffic::Queries { .. } => Self::Queries(Box::new(Queries::open(scope))),
         }
     }
 
     /// When to call [`Self::on_wake`].
-    pub(crate) fn deadline(&self) -> Option<Time> {
+    pub(crate) fn deadline(&self, given: &Given) -> Option<Time> {
         match self {
             Self::Bulk(_) => None,
             Self::Transfers(app) => app.deadline(),
             Self::Paced(app) => Some(app.deadline()),
             Self::Rpc(app) => app.deadline(),
+            Self::Requests(app) => app.deadline(),
+            Self::Queries(app) => Some(app.deadline(given)),
         }
     }
 
@@ -191,6 +204,8 @@ impl App {
             Self::Transfers(app) => app.on_wake(scope),
             Self::Paced(app) => app.on_wake(scope),
             Self::Rpc(app) => app.on_wake(scope),
+            Self::Requests(app) => app.on_wake(scope),
+            Self::Queries(app) => app.on_wake(scope),
         }
     }
 
@@ -200,8 +215,22 @@ impl App {
         match self {
             Self::Bulk(app) => app.on_news(scope, news),
             Self::Transfers(app) => app.on_news(scope, news),
-            Self::Paced(_) => Progress::Going,
+            Self::Paced(_) | Self::Queries(_) => Progress::Going,
             Self::Rpc(app) => app.on_news(scope, news),
+            Self::Requests(app) => app.on_news(scope, news),
+        }
+    }
+
+    /// A datagram has arrived whole that was sent with this hash; for those that answer them.
+    pub(crate) fn on_datagram(
+        &mut self,
+        scope: &mut Scope<'_>,
+        hash: u32,
+        sequence: u64,
+    ) -> Progress {
+        match self {
+            Self::Queries(app) => app.on_datagram(scope, hash, sequence),
+            _ => Progress::Going,
         }
     }
 
@@ -228,6 +257,8 @@ impl App {
             Self::Transfers(app) => app.observe(net, tally),
             Self::Paced(app) => app.observe(tally),
             Self::Rpc(app) => app.observe(net, tally),
+            Self::Requests(app) => app.observe(net, tally),
+            Self::Queries(app) => app.observe(tally),
         }
     }
 
@@ -246,6 +277,8 @@ impl App {
             Self::Transfers(app) => app.close(scope),
             Self::Paced(app) => app.close(scope),
             Self::Rpc(app) => app.close(scope),
+            Self::Requests(app) => app.close(scope),
+            Self::Queries(_) => {}
         }
     }
 }

@@ -54,7 +54,7 @@ impl Flow {
             Phase::Waiting => Some(self.given.start),
             Phase::Running(app) => {
                 let expires = (self.expires < Time::MAX).then_some(self.expires);
-                [app.deadline(), expires].into_iter().flatten().min()
+                [app.deadline(&self.given), expires].into_iter().flatten().min()
             }
             Phase::Ended => None,
         }
@@ -135,7 +135,16 @@ impl Flow {
         (hash, sequence, payload): (u32, u64, u32),
         delay: Option<Span>,
     ) {
-        let Phase::Running(App::Paced(app)) = &mut self.phase else { return };
+        let Phase::Running(App::Paced(app)) = &mut self.phase else {
+            if delay.is_some() {
+                let turn = |app: &mut App, scope: &mut Scope<'_>| {
+                    app.on_datagram(scope, hash, sequence)
+                };
+                self.call(net, &mut Vec::new(), turn);
+                self.arm(net);
+            }
+            return;
+        };
         if !app.owns(hash) {
             return;
         }

@@ -82,6 +82,7 @@ impl Simulation {
     /// As those of [`crate::Simulation::try_new`].
     pub fn try_new(plan: &Plan) -> Result<Self> {
         engine::refuse(plan)?;
+        refuse(plan)?;
         let sorted = Canonical::new(plan);
         let (routes, given) = given::flows(&sorted)?;
         let Canonical { plan, links, flows: ids, .. } = sorted;
@@ -267,4 +268,16 @@ impl Simulation {
         results.sort_by_key(|result| result.id);
         results
     }
+}
+/// Flows that need packets.
+fn refuse(plan: &Plan) -> Result<()> {
+    let needs = |flow: &&lab::plan::Flow| {
+        use lab::plan::Traffic::{Queries, Requests};
+        matches!(flow.traffic, Requests { .. } | Queries { .. })
+    };
+    let Some(flow) = plan.flows.iter().find(needs) else { return Ok(()) };
+    Err(crate::Error::ImpossibleFlow {
+        flow: flow.name.clone(),
+        why: "requests over UDP or with `arrivals` are packets: `model = \"hop\"`".to_owned(),
+    })
 }

@@ -94,7 +94,11 @@ impl Place<'_> {
         let legs = [leg(*from, back, there), leg(*to, there, back)];
         self.check(there)?;
         let config = self.config(self.paths.segment(self.flow, there, back))?;
-        let ideal = self.paths.ideal(self.flow, there, back, config.mss);
+        let ideal = match &self.flow.traffic {
+            // Their responses are what takes time.
+            Traffic::Requests { .. } => self.paths.ideal_answer(self.flow, there, back, config.mss),
+            _ => self.paths.ideal(self.flow, there, back, config.mss),
+        };
         let spec = Spec {
             traffic: self.flow.traffic.clone(),
             duration: self.flow.duration,
@@ -134,8 +138,13 @@ impl Place<'_> {
     /// Whether the flow can be what it asks to be.
     fn check(&self, there: IfaceId) -> Result<()> {
         match &self.flow.traffic {
-            Traffic::Bulk { streams, .. } if !(1..=MAX_STREAMS).contains(streams) => {
+            Traffic::Bulk { streams, .. } | Traffic::Requests { streams, .. }
+                if !(1..=MAX_STREAMS).contains(streams) =>
+            {
                 self.refuse(format!("it must have 1 to {MAX_STREAMS} streams"))
+            }
+            Traffic::Queries { request, response, .. } => {
+                self.check_datagram(there, request.count().max(response.count()))
             }
             Traffic::Controlled { packet, .. } => self.check_datagram(there, packet.count()),
             Traffic::Paced { packet, pattern, .. } => {
@@ -167,8 +176,10 @@ impl Place<'_> {
         let (tcp, nodelay) = match &self.flow.traffic {
             Traffic::Bulk { tcp, message, .. } => (tcp.clone(), message.is_some()),
             Traffic::Transfers { tcp, .. } => (tcp.clone(), false),
-            Traffic::Rpc { tcp, .. } => (tcp.clone(), true),
-            Traffic::Paced { .. } | Traffic::Controlled { .. } => (Tcp::default(), false),
+            Traffic::Rpc { tcp, .. } | Traffic::Requests { tcp, .. } => (tcp.clone(), true),
+            Traffic::Paced { .. } | Traffic::Controlled { .. } | Traffic::Queries { .. } => {
+                (Tcp::default(), false)
+            }
         };
         let control = match &tcp.control {
             None => Control::Cubic,

@@ -276,9 +276,16 @@ impl Net {
         Heard { flow: connection.flow, bytes: 0, changed, live: true }
     }
 
-    /// Sends a datagram of a flow from its first side.
-    pub(crate) fn send_datagram(&mut self, flow: u32, hash: u32, sequence: u64, payload: u32) {
-        let leg = self.legs[flow as usize][0];
+    /// Sends a datagram of a flow from one of its sides.
+    pub(crate) fn send_datagram(
+        &mut self,
+        flow: u32,
+        side: usize,
+        hash: u32,
+        sequence: u64,
+        payload: u32,
+    ) {
+        let leg = self.legs[flow as usize][side];
         let out = first_hop(&self.routes, &leg, hash);
         let body = Body::Datagram { flow, sequence: [sequence as u32, (sequence >> 32) as u32] };
         let bytes = u32::from(leg.header) + UDP_HEADER + payload;

@@ -285,7 +285,9 @@ impl Driver {
             Traffic::Transfers { .. } => {
                 Transfers::open(&slot.placed, &scope).map(|e| Box::new(e) as _)
             }
-            Traffic::Controlled { .. } => unreachable!("refused before the engine starts"),
+            Traffic::Controlled { .. } | Traffic::Requests { .. } | Traffic::Queries { .. } => {
+                unreachable!("refused before the engine starts")
+            }
             Traffic::Rpc { .. } => Rpc::open(&slot.placed, &scope).map(|e| Box::new(e) as _),
         };
         match opened {

@@ -48,7 +48,11 @@ impl Compiler<'_> {
 
     /// An open loop starts a number of transfers that is known beforehand.
     fn refuse_endless_arrivals(&mut self, traffic: &Traffic, table: &Table, at: &At) {
-        let Traffic::Transfers { arrivals, count, .. } = traffic else { return };
+        let (Traffic::Transfers { arrivals, count, .. }
+        | Traffic::Requests { arrivals, count, .. }) = traffic
+        else {
+            return;
+        };
         let (Arrivals::Poisson(gap) | Arrivals::Every(gap)) = arrivals else { return };
         let time = table.span("duration").unwrap_or(self.plan.duration).min(self.plan.duration);
         let transfers = time.as_nanos() / gap.as_nanos().max(1);

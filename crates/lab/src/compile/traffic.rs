@@ -18,6 +18,8 @@ enum Kind {
     Bulk,
     Transfers,
     Rpc,
+    Requests,
+    Queries,
     Udp,
 }
 
@@ -26,7 +28,9 @@ impl Kind {
         let has = |keys: &[&str]| keys.iter().any(|key| table.get(key).is_some());
         let drawn = table.get("size").is_some_and(|size| size.table().is_some());
         if table.text("transport") == Some("udp") {
-            Self::Udp
+            if has(&["request", "response"]) { Self::Queries } else { Self::Udp }
+        } else if has(&["request", "response"]) && has(&["arrivals"]) {
+            Self::Requests
         } else if has(&["request", "response", "interval"]) {
             Self::Rpc
         } else if drawn || has(&["arrivals"]) || has(&["size"]) && has(&["count", "think"]) {
@@ -43,6 +47,8 @@ impl Kind {
             Self::Bulk => "a TCP flow",
             Self::Transfers => "a flow of transfers",
             Self::Rpc => "a request-response flow",
+            Self::Requests => "a flow of requests with `arrivals`",
+            Self::Queries => "requests over UDP",
             Self::Udp => "a UDP flow",
         }
     }
@@ -50,12 +56,21 @@ impl Kind {
     /// Keys that do nothing here.
     const fn without(self) -> &'static [&'static str] {
         match self {
-            Self::Bulk => &["rate", "packet", "pattern"],
-            Self::Transfers => &["rate", "packet", "pattern", "streams", "message"],
-            Self::Rpc => &["rate", "packet", "pattern", "streams", "message", "size", "arrivals"],
+            Self::Bulk => &["rate", "packet", "pattern", "timeout"],
+            Self::Transfers => &["rate", "packet", "pattern", "streams", "message", "timeout"],
+            Self::Rpc => {
+                &["rate", "packet", "pattern", "streams", "message", "size", "arrivals", "timeout"]
+            }
+            Self::Requests => {
+                &["rate", "packet", "pattern", "message", "size", "think", "interval", "timeout"]
+            }
+            Self::Queries => &[
+                "rate", "packet", "pattern", "streams", "message", "size", "arrivals", "ecn",
+                "window", "control",
+            ],
             Self::Udp => &[
                 "streams", "message", "request", "response", "count", "interval", "ecn", "window",
-                "arrivals", "think",
+                "arrivals", "think", "timeout",
             ],
         }
     }
@@ -88,11 +103,13 @@ impl Compiler<'_> {
                 think: think(table),
                 tcp: self.tcp(table),
             }),
+            Kind::Requests => self.requests(table, flows),
+            Kind::Queries => self.queries(table),
             Kind::Transfers => self.transfers(table, flows, at),
             Kind::Bulk => Some(Traffic::Bulk {
                 size: table.bytes("size"),
                 tcp: self.tcp(table),
-                streams: table.whole("streams").and_then(|n| u32::try_from(n).ok()).unwrap_or(1),
+                streams: streams(table),
                 message: table.bytes("message"),
             }),
         }
@@ -122,6 +139,45 @@ impl Compiler<'_> {
             (None, _) => Arrivals::Closed(think(table)),
         };
         Some(Traffic::Transfers { sizes, arrivals, count: count(table), tcp: self.tcp(table) })
+    }
+
+    fn requests(&mut self, table: &Table, flows: usize) -> Option<Traffic> {
+        let response = self.drawn(table, "response", Bytes::new(1000))?;
+        let arrivals = self.arrivals(&table.entry("arrivals")?.value, &response, flows)?;
+        Some(Traffic::Requests {
+            request: self.drawn(table, "request", Bytes::new(64))?,
+            response,
+            arrivals,
+            count: count(table),
+            streams: streams(table),
+            tcp: self.tcp(table),
+        })
+    }
+
+    fn queries(&mut self, table: &Table) -> Option<Traffic> {
+        let most = self.largest_datagram(table);
+        let mut size = |key: &str, default: u64| {
+            let Some(value) = table.get(key) else { return Some(Bytes::new(default)) };
+            let range = Bytes::new(16)..=most;
+            let fixed = value.text().and_then(|text| text.parse().ok());
+            let fit = fixed.filter(|size| range.contains(size));
+            if fit.is_none() {
+                let message = format!("`{key}` over UDP is one datagram of one size");
+                self.sink
+                    .report(Code::OutOfRange, &value.at, message)
+                    .help(format!("from 16 B to {most}"));
+            }
+            fit
+        };
+        let (request, response) = (size("request", 64), size("response", 1000));
+        Some(Traffic::Queries {
+            request: request?,
+            response: response?,
+            count: count(table),
+            interval: table.span("interval").unwrap_or(Span::ZERO),
+            think: think(table),
+            timeout: table.span("timeout").unwrap_or(Span::from_secs(1)),
+        })
     }
 
     fn tcp(&mut self, table: &Table) -> Tcp {
@@ -362,6 +418,10 @@ impl Compiler<'_> {
 
 fn count(table: &Table) -> Option<u64> {
     table.whole("count").and_then(|count| u64::try_from(count).ok())
+}
+
+fn streams(table: &Table) -> u32 {
+    table.whole("streams").and_then(|n| u32::try_from(n).ok()).unwrap_or(1)
 }
 
 fn think(table: &Table) -> Think {

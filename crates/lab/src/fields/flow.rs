@@ -16,8 +16,10 @@ pub(crate) const FLOW: Section = Section {
     doc: "Traffic without a program. TCP sends as fast as it goes; with `arrivals`, `think`, \
           `count` or a distribution of `size` it makes many transfers, each over a connection of \
           its own; with `request`, `response` or `interval` (or `count` or `think`, but no `size`) \
-          it exchanges messages over one connection. UDP sends at `rate`, or with `control` at \
-          the rate that the network assigns.",
+          it exchanges messages over one connection, and with `arrivals` beside these over as \
+          many connections as there are requests at once, which stay open. UDP sends at `rate`, \
+          with `control` at the rate that the network assigns, and with `request` or `response` \
+          one request at a time.",
     fields: &[
         required("from", NAMES, "The sender; it opens the connection. May be a pattern or a list."),
         required("to", NAMES, "The receiver. As many as in `from` (joined in order), or one."),
@@ -61,7 +63,13 @@ pub(crate) const FLOW: Section = Section {
             "constant",
             "How UDP datagrams are spaced: equally, or as a Poisson process of the same mean rate.",
         ),
-        optional("streams", Shape::Whole(1, 1024), "1", "Parallel TCP connections."),
+        optional(
+            "streams",
+            Shape::Whole(1, 1024),
+            "1",
+            "Parallel TCP connections. With `arrivals` of requests those that are open from the \
+             start.",
+        ),
         optional(
             "message",
             SOME_DATA,
@@ -71,6 +79,12 @@ pub(crate) const FLOW: Section = Section {
         optional("request", DRAWN, "64 B", "Size of a request."),
         optional("response", DRAWN, "1 kB", "Size of a response."),
         optional("interval", TIME, "0 s", "From one request to the next, at least."),
+        optional(
+            "timeout",
+            SOME_TIME,
+            "1 s",
+            "With requests over UDP: without a response for this long, one counts as lost.",
+        ),
         optional("family", Shape::Word(&["ipv4", "ipv6"]), "ipv4", "Address family."),
         optional("start", TIME, "0 s", "When it starts."),
         optional("dscp", Shape::Whole(0, 63), "0", "DSCP value of its packets."),

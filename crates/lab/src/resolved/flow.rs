@@ -27,7 +27,10 @@ pub(super) fn pairs(plan: &Plan, flow: &Flow) -> Vec<Pair> {
 }
 
 fn traffic(traffic: &Traffic, protocol: Option<Protocol>) -> Vec<Pair> {
-    let datagrams = matches!(traffic, Traffic::Paced { .. } | Traffic::Controlled { .. });
+    let datagrams = matches!(
+        traffic,
+        Traffic::Paced { .. } | Traffic::Controlled { .. } | Traffic::Queries { .. }
+    );
     let transport = if datagrams { "udp" } else { "tcp" };
     let mut pairs = vec![("transport", text(transport))];
     let number = |count: &Option<u64>| count.map(|count| ("count", count.to_string()));
@@ -40,11 +43,7 @@ fn traffic(traffic: &Traffic, protocol: Option<Protocol>) -> Vec<Pair> {
         }
         Traffic::Transfers { sizes, arrivals, count, tcp } => {
             pairs.push(("size", self::sizes(sizes)));
-            pairs.push(match arrivals {
-                Arrivals::Poisson(gap) => ("arrivals", table(&[("poisson", quantity(gap))])),
-                Arrivals::Every(gap) => ("arrivals", table(&[("every", quantity(gap))])),
-                Arrivals::Closed(think) => ("think", self::think(*think)),
-            });
+            pairs.push(self::arrivals(arrivals));
             pairs.extend(number(count));
             pairs.extend(self::tcp(tcp));
         }
@@ -71,8 +70,32 @@ fn traffic(traffic: &Traffic, protocol: Option<Protocol>) -> Vec<Pair> {
             pairs.push(("think", self::think(*think)));
             pairs.extend(self::tcp(tcp));
         }
+        Traffic::Requests { request, response, arrivals, count, streams, tcp } => {
+            pairs.push(("request", sizes(request)));
+            pairs.push(("response", sizes(response)));
+            pairs.push(self::arrivals(arrivals));
+            pairs.extend(number(count));
+            pairs.push(("streams", streams.to_string()));
+            pairs.extend(self::tcp(tcp));
+        }
+        Traffic::Queries { request, response, count, interval, think, timeout } => {
+            pairs.push(("request", quantity(request)));
+            pairs.push(("response", quantity(response)));
+            pairs.extend(number(count));
+            pairs.push(("interval", quantity(interval)));
+            pairs.push(("think", self::think(*think)));
+            pairs.push(("timeout", quantity(timeout)));
+        }
     }
     pairs
+}
+
+fn arrivals(arrivals: &Arrivals) -> Pair {
+    match arrivals {
+        Arrivals::Poisson(gap) => ("arrivals", table(&[("poisson", quantity(gap))])),
+        Arrivals::Every(gap) => ("arrivals", table(&[("every", quantity(gap))])),
+        Arrivals::Closed(think) => ("think", self::think(*think)),
+    }
 }
 
 fn tcp(tcp: &Tcp) -> Vec<Pair> {

@@ -108,7 +108,7 @@ impl Paced {
     pub(super) fn on_wake(&mut self, scope: &mut Scope<'_>) -> Progress {
         let now = scope.now();
         while let Some((_, payload)) = self.due.filter(|(at, _)| *at <= now) {
-            scope.net.send_datagram(scope.given.flow, self.hash, self.sent, payload);
+            scope.net.send_datagram(scope.given.flow, 0, self.hash, self.sent, payload);
             scope.tally.sent += u64::from(payload);
             self.sent += 1;
             self.last_sent = now;

@@ -151,7 +151,9 @@ impl App {
             Traffic::Transfers { .. } => Self::Transfers(Box::new(Transfers::open(scope))),
             Traffic::Rpc { .. } => Self::Rpc(Box::new(Rpc::open(scope))),
             Traffic::Paced { .. } => Self::Paced(Box::new(Paced::open(scope, datagrams))),
-            Traffic::Controlled { .. } => unreachable!("refused before the run"),
+            Traffic::Controlled { .. } | Traffic::Requests { .. } | Traffic::Queries { .. } => {
+                unreachable!("refused before the run")
+            }
         }
     }
 
