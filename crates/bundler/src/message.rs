@@ -262,8 +262,11 @@ impl Body {
 impl Authenticator {
     /// For messages of the bundle with this key.
     pub fn new(key: &Key) -> Self {
+        // A short key is filled up with zeros to a block (RFC 2104 §2).
+        let mut block = [0; 64];
         let MacKey(bytes) = key.mac();
-        Self(Hmac::new_from_slice(&bytes).expect("HMAC takes keys of any length"))
+        block[..bytes.len()].copy_from_slice(&bytes);
+        Self(Hmac::new(&block.into()))
     }
 
     fn tag(&self, signed: &[u8]) -> [u8; TAG] {

@@ -2,6 +2,8 @@
 //! epoch. It is passive: it holds nothing back, and no packet waits for it.
 
 #[cfg(test)]
+mod adversary;
+#[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -17,8 +19,8 @@ use crate::rejection::{Rejection, Rejections};
 
 /// A sendbox that has sent no heartbeat for so long gets no more ACKs.
 pub const EXPIRY: Span = Span::from_secs(30);
-/// Messages that wait for [`ReceiveBox::poll`] at most; further ACKs are dropped, which to the
-/// sendbox looks as if the network had lost them.
+/// Messages that wait for [`ReceiveBox::poll`] at most; further ones are dropped, which to
+/// the sendbox looks as if the network had lost them.
 const MOST_OUTPUTS: usize = 4096;
 
 /// A bundle of a [`ReceiveBox`].
@@ -70,12 +72,12 @@ pub struct Counters {
     pub bytes: u64,
     /// Congestion ACKs sent.
     pub acks: u64,
-    /// Congestion ACKs that nobody fetched.
-    pub acks_dropped: u64,
     /// Heartbeats accepted.
     pub heartbeats: u64,
     /// Reports sent.
     pub reports: u64,
+    /// Messages dropped because too many waited for [`ReceiveBox::poll`].
+    pub dropped: u64,
     /// New incarnations of the sendbox, the first not counted.
     pub peer_restarts: u64,
     /// How often the heartbeats ceased.
@@ -169,10 +171,9 @@ impl ReceiveBox {
     /// [`encapsulation::OVERHEAD`] if it was encapsulated.
     pub fn on_packet(&mut self, now: Time, index: BundleIndex, size: u32, digest: u64) {
         let Some(bundle) = bundle_at(&mut self.bundles, index) else { return };
-        let Some(payload) = bundle.on_packet(now, size, digest, self.outputs.len()) else {
-            return;
-        };
-        self.outputs.push_back(Output { bundle: index, payload });
+        if let Some(payload) = bundle.on_packet(now, size, digest) {
+            bundle.send(index, payload, &mut self.outputs);
+        }
     }
 
     /// The payload of a datagram has come that carries a packet of a bundle, see
@@ -240,9 +241,7 @@ impl ReceiveBox {
             }
             self.expiries.insert((now + EXPIRY, index));
         }
-        if self.outputs.len() < MOST_OUTPUTS {
-            self.outputs.push_back(Output { bundle: index, payload });
-        }
+        bundle.send(index, payload, &mut self.outputs);
     }
 
     /// The next message to send.
@@ -305,17 +304,13 @@ impl Bundle {
         }
     }
 
-    fn on_packet(&mut self, now: Time, size: u32, digest: u64, waiting: usize) -> Option<Vec<u8>> {
+    fn on_packet(&mut self, now: Time, size: u32, digest: u64) -> Option<Vec<u8>> {
         self.counters.packets += 1;
         self.counters.bytes += u64::from(size) + self.settings.overhead.count();
         if !digest::ends_epoch(digest, 1 << self.period_log2?) {
             return None;
         }
         if self.heartbeat? + EXPIRY <= now {
-            return None;
-        }
-        if waiting >= MOST_OUTPUTS {
-            self.counters.acks_dropped += 1;
             return None;
         }
         self.counters.acks += 1;
@@ -344,6 +339,14 @@ impl Bundle {
         let in_force = self.period_log2.filter(|_| adopted);
         let arrived = (self.counters.bytes, self.counters.packets);
         Some(self.association.report(now, question, in_force, arrived))
+    }
+
+    fn send(&mut self, bundle: BundleIndex, payload: Vec<u8>, outputs: &mut VecDeque<Output>) {
+        if outputs.len() < MOST_OUTPUTS {
+            outputs.push_back(Output { bundle, payload });
+        } else {
+            self.counters.dropped += 1;
+        }
     }
 
     fn expire(&mut self) {

@@ -1,1 +1,157 @@
+use proptest::prelude::*;
 
+use super::*;
+
+fn authenticator() -> Authenticator {
+    Authenticator::new(&Key::from_secret("correct horse"))
+}
+
+fn any_body() -> impl Strategy<Value = Body> {
+    let heartbeat =
+        (0..=LONGEST_PERIOD, any::<[u64; 4]>()).prop_map(|(period_log2, [b, p, s, a])| {
+            Body::Heartbeat(Heartbeat {
+                period_log2,
+                bytes_sent: b,
+                packets_sent: p,
+                sent_at: s,
+                answers: a,
+            })
+        });
+    let period = proptest::option::of(0..=LONGEST_PERIOD);
+    let report = (period, any::<[u64; 5]>()).prop_map(|(period_log2, [a, s, r, b, p])| {
+        Body::Report(Report {
+            answers: a,
+            sent_at: s,
+            period_log2,
+            received_at: r,
+            bytes_received: b,
+            packets_received: p,
+        })
+    });
+    let ack = any::<[u64; 4]>().prop_map(|[digest, received_at, b, p]| {
+        Body::Ack(Ack { digest, received_at, bytes_received: b, packets_received: p })
+    });
+    prop_oneof![heartbeat, report, ack]
+}
+
+fn any_message() -> impl Strategy<Value = Message> {
+    let numbers = (any::<u32>(), 1..u64::MAX, any::<u64>(), 1..u64::MAX);
+    (numbers, any_body()).prop_map(|((bundle, incarnation, peer, sequence), body)| Message {
+        bundle,
+        incarnation,
+        peer,
+        sequence,
+        body,
+    })
+}
+
+/// Layout, derived key and tag as another implementation of HMAC makes them.
+#[test]
+fn a_heartbeat_is_these_bytes() {
+    let message = Message {
+        bundle: 0x0102_0304,
+        incarnation: 0x1112_1314_1516_1718,
+        peer: 0x2122_2324_2526_2728,
+        sequence: 5,
+        body: Body::Heartbeat(Heartbeat {
+            period_log2: 7,
+            bytes_sent: 1000,
+            packets_sent: 10,
+            sent_at: 1_000_000_000,
+            answers: 3,
+        }),
+    };
+    let mut expected = vec![0x4e, 0x42, 1, 1, 1, 2, 3, 4];
+    expected.extend([0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18]);
+    expected.extend([0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28]);
+    expected.extend([0, 0, 0, 0, 0, 0, 0, 5, 7, 0, 0, 0, 0, 0, 0, 3, 0xe8]);
+    expected.extend([0, 0, 0, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x3b, 0x9a, 0xca, 0]);
+    expected.extend([0, 0, 0, 0, 0, 0, 0, 3]);
+    expected.extend([0x50, 0xa7, 0xeb, 0xea, 0xbf, 0xc1, 0x7f, 0xd9]);
+    expected.extend([0x18, 0x61, 0xcd, 0x45, 0x79, 0x88, 0x98, 0x5b]);
+    assert_eq!(message.seal(&authenticator()), expected);
+}
+
+#[test]
+fn each_kind_of_defect_is_named() {
+    let open = |bytes: &[u8]| Message::open(&authenticator(), bytes).unwrap_err();
+    let message = Message {
+        bundle: 7,
+        incarnation: 1,
+        peer: 0,
+        sequence: 1,
+        body: Body::Ack(Ack { digest: 1, received_at: 2, bytes_received: 3, packets_received: 4 }),
+    };
+    let good = message.seal(&authenticator());
+    let with = |at: usize, byte: u8| {
+        let mut bytes = good.clone();
+        bytes[at] = byte;
+        bytes
+    };
+    assert_eq!(open(&with(0, 0)), Rejection::Foreign(0x0042));
+    assert_eq!(open(&with(2, 2)), Rejection::UnknownVersion(2));
+    assert_eq!(open(&with(3, 4)), Rejection::UnknownType(4));
+    assert_eq!(open(&with(15, 0)), Rejection::BadValue { field: "incarnation", at: 8, value: 0 });
+    assert_eq!(
+        open(&with(31, 0)),
+        Rejection::BadValue { field: "sequence number", at: 24, value: 0 }
+    );
+    // A heartbeat has a period where an ACK has a digest.
+    let mut heartbeat = with(3, 1);
+    heartbeat[32] = LONGEST_PERIOD + 1;
+    assert_eq!(open(&heartbeat), Rejection::BadValue { field: "period", at: 32, value: 17 });
+    assert_eq!(open(&good[..33]), Rejection::Truncated { field: "digest", at: 32 });
+    assert_eq!(open(&good[..64]), Rejection::Truncated { field: "tag", at: 64 });
+    assert_eq!(open(&[&good[..], &[0; 3]].concat()), Rejection::TrailingBytes(3));
+    let stranger = Authenticator::new(&Key::from_secret("battery staple"));
+    assert_eq!(Message::open(&stranger, &good), Err(Rejection::BadTag));
+}
+
+#[test]
+fn the_bundle_is_told_of_control_messages_only() {
+    assert_eq!(bundle_of(&[0x4e, 0x42, 1, 3, 0, 0, 1, 2, 9]), Some(258));
+    assert_eq!(bundle_of(&[0x4e, 0x42, 1, 3, 0, 0, 1]), None);
+    assert_eq!(bundle_of(&[0x4e, 0x42, 1, ENCAPSULATED, 0, 0, 1, 2]), None);
+    assert_eq!(bundle_of(&[0x4e, 0x42, 2, 3, 0, 0, 1, 2]), None);
+    assert_eq!(bundle_of(&[0x4e, 0x43, 1, 3, 0, 0, 1, 2]), None);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    #[test]
+    fn what_is_sealed_opens(message in any_message()) {
+        let bytes = message.seal(&authenticator());
+        prop_assert!(bytes.len() <= LONGEST);
+        prop_assert_eq!(bundle_of(&bytes), Some(message.bundle));
+        prop_assert_eq!(Message::open(&authenticator(), &bytes), Ok(message));
+    }
+
+    #[test]
+    fn every_cut_is_refused(message in any_message()) {
+        let bytes = message.seal(&authenticator());
+        for length in 0..bytes.len() {
+            let refused = Message::open(&authenticator(), &bytes[..length]).unwrap_err();
+            prop_assert!(
+                matches!(refused, Rejection::Truncated { at, .. } if at <= length),
+                "{}: {}", length, refused,
+            );
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_is_refused(message in any_message()) {
+        let good = message.seal(&authenticator());
+        for bit in 0..good.len() * 8 {
+            let mut bytes = good.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            prop_assert!(Message::open(&authenticator(), &bytes).is_err(), "bit {}", bit);
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_refused(bytes: Vec<u8>) {
+        prop_assert!(Message::open(&authenticator(), &bytes).is_err());
+        let _ = bundle_of(&bytes);
+    }
+}

@@ -1,1 +1,199 @@
+use super::*;
+use crate::association::Sent;
+use crate::encapsulation::{Encapsulator, HEADER, Header, OVERHEAD};
+use crate::message::Authenticator;
+use crate::message::{Body, Message};
 
+fn key() -> Key {
+    Key::from_secret("correct horse")
+}
+
+fn settings(id: u32) -> Settings {
+    Settings { id, key: key(), overhead: Bytes::new(38) }
+}
+
+fn at(millis: u64) -> Time {
+    Time::from_nanos(millis * 1_000_000)
+}
+
+fn sender(id: u32, incarnation: u64) -> Association {
+    Association::new(Role::SendBox, id, &key(), incarnation)
+}
+
+fn sent(period_log2: u8) -> Sent {
+    Sent { period_log2, bytes: 0, packets: 0 }
+}
+
+/// A heartbeat and all its answers arrive.
+fn exchange(at: Time, sender: &mut Association, receiver: &mut ReceiveBox, period_log2: u8) {
+    receiver.on_message(at, &sender.heartbeat(at, sent(period_log2)));
+    while let Some(output) = receiver.poll() {
+        let _ = sender.receive(at, &output.payload);
+    }
+}
+
+/// A box with one bundle and a sendbox that know each other, with this period.
+fn introduced(period_log2: u8) -> (ReceiveBox, BundleIndex, Association) {
+    let (mut receiver, mut sender) = (ReceiveBox::new(20), sender(7, 10));
+    let index = receiver.add(at(0), settings(7));
+    exchange(at(0), &mut sender, &mut receiver, period_log2);
+    exchange(at(0), &mut sender, &mut receiver, period_log2);
+    (receiver, index, sender)
+}
+
+fn acks(receiver: &mut ReceiveBox) -> Vec<Ack> {
+    let authenticator = Authenticator::new(&key());
+    let payloads = std::iter::from_fn(|| receiver.poll());
+    let bodies = payloads.map(|it| Message::open(&authenticator, &it.payload).unwrap().body);
+    bodies.filter_map(|body| if let Body::Ack(ack) = body { Some(ack) } else { None }).collect()
+}
+
+#[test]
+fn packets_that_end_an_epoch_are_acknowledged_with_the_counters() {
+    let (mut receiver, index, _) = introduced(3);
+    for digest in 1..=16 {
+        receiver.on_packet(at(digest), index, 100, digest);
+    }
+    let ack = |packets: u64| Ack {
+        digest: packets,
+        received_at: packets * 1_000_000,
+        bytes_received: packets * 138,
+        packets_received: packets,
+    };
+    assert_eq!(acks(&mut receiver), [ack(8), ack(16)]);
+    let status = receiver.status(index).unwrap();
+    assert_eq!((status.peer, status.period, status.heartbeat), (Some(10), Some(8), Some(at(0))));
+    assert_eq!((status.counters.packets, status.counters.acks), (16, 2));
+}
+
+#[test]
+fn nobody_known_is_sent_no_acks_and_all_is_counted() {
+    let mut receiver = ReceiveBox::new(20);
+    let index = receiver.add(at(0), settings(7));
+    receiver.on_packet(at(0), index, 100, 0);
+    assert_eq!(receiver.poll(), None);
+    assert_eq!(receiver.next_wake(), None);
+    let mut sender = sender(7, 10);
+    receiver.on_message(at(1), &sender.heartbeat(at(1), sent(0)));
+    let report = receiver.poll().unwrap();
+    let Ok(Received::Report { report, .. }) = sender.receive(at(2), &report.payload) else {
+        panic!("no report")
+    };
+    assert_eq!((report.bytes_received, report.packets_received), (138, 1));
+    assert_eq!(report.period_log2, None);
+}
+
+#[test]
+fn silence_ends_acknowledging_and_a_heartbeat_begins_it_again() {
+    let (mut receiver, index, mut sender) = introduced(0);
+    exchange(at(10_000), &mut sender, &mut receiver, 0);
+    assert_eq!(receiver.next_wake(), Some(at(40_000)));
+    receiver.on_packet(at(39_999), index, 100, 0);
+    assert_eq!(acks(&mut receiver).len(), 1);
+    // Also where the driver is late.
+    receiver.on_packet(at(40_000), index, 100, 0);
+    assert_eq!(acks(&mut receiver), []);
+    receiver.on_wake(at(40_000));
+    assert_eq!(receiver.next_wake(), None);
+    receiver.on_packet(at(40_001), index, 100, 0);
+    let status = receiver.status(index).unwrap();
+    assert_eq!((status.period, status.counters.expiries), (None, 1));
+    assert_eq!((status.counters.packets, status.counters.acks), (3, 1));
+    // Both still know each other.
+    exchange(at(50_000), &mut sender, &mut receiver, 0);
+    receiver.on_packet(at(50_001), index, 100, 0);
+    assert_eq!(acks(&mut receiver)[0].packets_received, 4);
+}
+
+#[test]
+fn bundles_do_not_mix() {
+    let (mut receiver, first, mut one) = introduced(0);
+    let second = receiver.add(at(0), settings(8));
+    let mut other = sender(8, 11);
+    exchange(at(1), &mut other, &mut receiver, 1);
+    exchange(at(1), &mut other, &mut receiver, 1);
+    receiver.on_packet(at(2), second, 100, 0);
+    let output = receiver.poll().unwrap();
+    assert_eq!(output.bundle, second);
+    assert!(one.receive(at(2), &output.payload).is_err());
+    assert!(other.receive(at(2), &output.payload).is_ok());
+    assert_eq!(receiver.status(first).unwrap().counters.packets, 0);
+    assert_eq!(receiver.bundles().collect::<Vec<_>>(), [first, second]);
+    receiver.remove(second);
+    assert_eq!((receiver.bundle(8), receiver.status(second)), (None, None));
+    assert_eq!(receiver.next_wake(), Some(at(30_000)));
+    receiver.on_message(at(3), &other.heartbeat(at(3), sent(0)));
+    receiver.on_packet(at(3), second, 100, 0);
+    assert_eq!(receiver.poll(), None);
+    assert_eq!(receiver.rejections().unknown_bundle, 1);
+}
+
+#[test]
+fn what_is_not_fetched_is_bounded() {
+    let (mut receiver, index, _) = introduced(0);
+    for digest in 0..2 * MOST_OUTPUTS as u64 {
+        receiver.on_packet(at(1), index, 100, digest);
+    }
+    let counters = receiver.status(index).unwrap().counters;
+    assert_eq!((counters.acks, counters.dropped), (2 * 4096, 4096));
+    assert_eq!(acks(&mut receiver).len(), MOST_OUTPUTS);
+}
+
+#[test]
+fn rejections_are_counted_where_they_belong() {
+    let (mut receiver, index, mut sender) = introduced(0);
+    let good = sender.heartbeat(at(1), sent(0));
+    receiver.on_message(at(1), &good[..good.len() - 1]);
+    receiver.on_message(at(1), &good[..5]);
+    receiver.on_message(at(1), b"GET / HTTP/1.1");
+    receiver.on_message(at(1), &good);
+    receiver.on_message(at(1), &good);
+    let mut forged = good;
+    forged[40] ^= 1;
+    receiver.on_message(at(1), &forged);
+    let rejections = receiver.status(index).unwrap().counters.rejections;
+    assert_eq!((rejections.truncated, rejections.replayed, rejections.bad_tag), (1, 1, 1));
+    assert_eq!(rejections.total(), 3);
+    assert_eq!((receiver.rejections().truncated, receiver.rejections().malformed), (1, 1));
+}
+
+/// A datagram with a packet of `length` bytes.
+fn encapsulated(incarnation: u64, sequence: u64, length: usize) -> Vec<u8> {
+    let header = Header { bundle: 7, incarnation, sequence };
+    let mut payload = Encapsulator::new(&key()).seal(header, length).to_vec();
+    payload.resize(HEADER + length, 0x45);
+    payload
+}
+
+#[test]
+fn encapsulated_packets_are_counted_once_and_acknowledged() {
+    let (mut receiver, index, _) = introduced(0);
+    let payload = encapsulated(10, 1, 100);
+    let inner = HEADER..HEADER + 100;
+    assert_eq!(receiver.on_encapsulated(at(1), &payload), Ok((index, inner.clone())));
+    assert_eq!(receiver.on_encapsulated(at(1), &payload), Err(Rejection::Replayed));
+    let [ack] = acks(&mut receiver)[..] else { panic!("not one") };
+    assert_eq!(ack.digest, digest::of_sequence(&key().digest(), 10, 1));
+    assert_eq!(ack.bytes_received, 100 + u64::from(OVERHEAD) + 38);
+    // Of nobody known: passed on, as it may be the first of a restarted sendbox.
+    let unknown = encapsulated(11, 1, 100);
+    assert_eq!(receiver.on_encapsulated(at(1), &unknown), Ok((index, inner)));
+    let counters = receiver.status(index).unwrap().counters;
+    assert_eq!((counters.packets, counters.encapsulated_unknown), (1, 1));
+    assert_eq!(counters.encapsulated_rejections.replayed, 1);
+    let mut stranger = payload;
+    stranger[7] = 9;
+    assert_eq!(receiver.on_encapsulated(at(1), &stranger), Err(Rejection::UnknownBundle(9)));
+    assert_eq!(receiver.rejections().unknown_bundle, 1);
+}
+
+#[test]
+fn it_is_a_machine() {
+    let (mut receiver, bundle, _) = introduced(0);
+    receiver.handle(at(1), Input::Packet { bundle, size: 100, digest: 0 });
+    receiver.handle(at(1), Input::Message(vec![1, 2, 3]));
+    assert!(Machine::poll(&mut receiver).is_some());
+    assert_eq!(Machine::next_wake(&receiver).unwrap().0, at(30_000));
+    Machine::on_wake(&mut receiver, at(30_000));
+    assert_eq!(receiver.status(bundle).unwrap().counters.expiries, 1);
+}
