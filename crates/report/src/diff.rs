@@ -151,6 +151,21 @@ fn metrics(record: &RunRecord) -> Metrics {
         }
         quantiles(&mut out, &name("delay"), link.queue_delay.as_ref());
     }
+    for bundle in &record.bundles {
+        let name = |metric: &str| format!("bundle.{}.{metric}", bundle.name);
+        out.insert(name("throughput.mean"), (bundle.throughput_bit_per_s, Unit::Rate));
+        out.extend(bundle.rate_bit_per_s.map(|rate| (name("rate.mean"), (rate, Unit::Rate))));
+        let queueing = bundle.queueing_mean_ns.map(|ns| (ns / 1e9, Unit::Seconds));
+        out.extend(queueing.map(|value| (name("queueing.mean"), value)));
+        out.insert(name("waiting.mean"), (bundle.waiting_mean_ns / 1e9, Unit::Seconds));
+        out.insert(name("backlog.mean"), (bundle.backlog_mean_bytes, Unit::Data));
+        out.insert(name("drops"), (bundle.dropped_packets as f64, Unit::Count));
+        out.insert(name("transitions"), (bundle.transitions.len() as f64, Unit::Count));
+        let times = bundle.time.iter();
+        out.extend(
+            times.map(|(state, share)| (name(&format!("time.{state}")), (*share, Unit::Share))),
+        );
+    }
     if let Some(d) = record.lateness.distribution {
         out.insert("run.lateness.p999".to_owned(), (d.p999_ns as f64 / 1e9, Unit::Seconds));
     }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use record::{RunFolder, RunRecord};
 
+mod bundle;
 mod control;
 mod diff;
 mod document;

@@ -8,7 +8,7 @@ use record::{RunRecord, run};
 use crate::format::{self, escape};
 use crate::plot::{self, LINES, Plot};
 use crate::series::{Fold, Grid, Samples, Series, largest, link_key, styled, told_apart};
-use crate::{Document, control, terminal, topology};
+use crate::{Document, bundle, control, terminal, topology};
 
 /// What is shown of the resolved lab at most, in bytes.
 pub(crate) const LAB_LIMIT: u64 = 1 << 20;
@@ -30,6 +30,7 @@ pub(crate) fn render(record: &RunRecord, samples: &Samples, lab: Option<&str>) -
         let _ = write!(words, "<p>{}.</p>", escape(&line));
     }
     page.section("Rate control", &(words + &control));
+    page.section("Bundles", &bundles(record, samples));
     page.section("Over time", &plots(record, samples));
     let flows = table(terminal::flow_rows(record), terminal::FLOW_NUMBERS);
     page.section("Flows", &flows);
@@ -137,6 +138,16 @@ fn expectations(record: &RunRecord) -> String {
         "<div class=\"scroll\"><table><thead><tr><th>outcome</th><th>expected</th>\
          <th>measured</th></tr></thead><tbody>{rows}</tbody></table></div>"
     )
+}
+
+/// What bundles did, in words, plots and changes of state.
+fn bundles(record: &RunRecord, samples: &Samples) -> String {
+    let mut out = String::new();
+    for (_, line) in bundle::lines(record) {
+        let _ = write!(out, "<p>{}.</p>", escape(&line));
+    }
+    out.push_str(&bundle::figures(record, samples.bundles.as_ref()));
+    out + &table(bundle::changes(record), 0..1)
 }
 
 /// A note on how the values came about, and on what is not shown.

@@ -18,6 +18,7 @@ pub(crate) struct Samples {
     shares: Option<Table>,
     pub(crate) control: Option<Table>,
     pub(crate) sessions: Option<Table>,
+    pub(crate) bundles: Option<Table>,
 }
 
 /// A transfer that was delivered whole.
@@ -102,6 +103,7 @@ impl Samples {
             shares: read(record::shares::FILE)?,
             control: read(record::control::FILE)?,
             sessions: read(record::control::SESSIONS_FILE)?,
+            bundles: read(record::bundle::FILE)?,
         })
     }
 
