@@ -7,18 +7,19 @@ use base::{Bandwidth, Time};
 use super::{CongestionControl, Observation, PACKET_BITS, bandwidth, bits};
 
 /// The queue that one packet of Copa's 1/δ stands for at [`AT_RATE`], in seconds.
-const QUEUE: f64 = 0.0025;
+const QUEUE: f64 = 0.0023;
 const AT_RATE: f64 = 100e6;
-/// Bounds of the queue aimed at, in seconds.
-const SHORTEST: f64 = 0.001;
-const LONGEST: f64 = 0.004;
+/// Seconds that it approaches at the lowest rates.
+const LONGEST: f64 = 0.005;
+/// How the queue falls with the rate: as this power of it.
+const STEEPNESS: f64 = 0.4;
 /// The queue's largest share of the least round trip.
-const SHARE: f64 = 0.2;
+const SHARE: f64 = 0.25;
 /// Of 1/δ, what the window changes in a round trip.
 const STEP: f64 = 0.5;
 /// Round trips in one direction before the velocity doubles (the paper's three).
 const PATIENCE: u32 = 3;
-const MOST_VELOCITY: f64 = 32.0;
+const MOST_VELOCITY: f64 = 64.0;
 /// An aim reached to this share takes the velocity away.
 const SHOWN: f64 = 0.25;
 /// Rates are not known any sooner, in seconds, however short the round trip.
@@ -27,6 +28,8 @@ const REACTION: f64 = 0.03;
 const LONG: f64 = 4.0;
 /// The window changes by no more than this share of itself in a round trip.
 const MOST_CHANGE: f64 = 0.5;
+/// The standing queue is the least of no more than so many nanoseconds.
+const LONGEST_HALF: u64 = 1_000_000_000;
 /// Losses above this share say that the path takes no more, though no queue shows.
 const LOSSY: f64 = 0.02;
 
@@ -38,7 +41,7 @@ const LOSSY: f64 = 0.02;
 /// least delay anew, and bundles at one bottleneck come to equal shares. There is no mode for
 /// competition with elastic traffic: the sendbox steps aside then.
 //= deviation: 1/δ is not a number of packets but what waits in an aim of so many milliseconds,
-//= which falls with the square root of the rate. Eight packets of a bundle of 1 Gbit/s are 0.1 ms,
+//= which falls with the rate to the power 0.4. Eight packets of a bundle of 1 Gbit/s are 0.1 ms,
 //= which nobody can measure; equal milliseconds would make any division of a link an equilibrium.
 #[derive(Debug, Default)]
 pub struct Copa {
@@ -55,6 +58,8 @@ pub struct Copa {
     window_then: f64,
     /// Recent queueing delays: (when, seconds).
     recent: VecDeque<(Time, f64)>,
+    /// Seconds since the last acknowledgement that was acted upon.
+    unheard: f64,
     rate: f64,
 }
 
@@ -71,15 +76,17 @@ impl Copa {
 
     /// The queueing delay at which this rate is the right one, in seconds.
     fn aim(rate: f64, seen: &Observation) -> f64 {
-        let usual = (QUEUE * (AT_RATE / rate).sqrt()).clamp(SHORTEST, LONGEST);
-        let packets = (2.0 * PACKET_BITS / rate).min(0.1);
-        usual.min(SHARE * seen.min_rtt.as_secs_f64()).max(packets)
+        let usual = QUEUE * (AT_RATE / rate).powf(STEEPNESS);
+        let most = (SHARE * base_of(seen)).min(LONGEST);
+        // A lesser of the two that still falls with the rate, as equal shares need.
+        let smooth = (usual.powi(-4) + most.powi(-4)).powf(-0.25);
+        smooth.max((2.0 * PACKET_BITS / rate).min(0.1))
     }
 
     /// The standing queue: the least delay of the last half round trip.
     fn standing(&mut self, seen: &Observation) -> f64 {
         self.recent.push_back((seen.now, seen.queueing.as_secs_f64()));
-        let half = seen.rtt.as_nanos() / 2;
+        let half = (seen.rtt.as_nanos() / 2).min(LONGEST_HALF);
         while self.recent.front().is_some_and(|first| seen.now.since(first.0).as_nanos() > half) {
             self.recent.pop_front();
         }
@@ -130,6 +137,7 @@ impl CongestionControl for Copa {
     }
 
     fn on_tick(&mut self, seen: &Observation) -> Bandwidth {
+        self.unheard += seen.elapsed.as_secs_f64();
         if !seen.fresh {
             return bandwidth(self.rate);
         }
@@ -153,15 +161,16 @@ impl CongestionControl for Copa {
         // Without a backlog there is no saying whether the network takes more.
         if seen.limited || !up {
             let step = self.velocity * (STEP * aim * rate).max(PACKET_BITS) / self.window.max(1.0);
-            let passed = (seen.elapsed.as_secs_f64() / round_trip.max(REACTION)).min(1.0);
+            let passed = (self.unheard / round_trip.max(REACTION)).min(1.0);
             let change = step.min(MOST_CHANGE) * passed;
             let factor = if up { 1.0 + change } else { 1.0 - change };
             let drain = ((queue / 3.0).max(aim) / base.max(REACTION)).min(MOST_CHANGE);
             let floor = (received * base * (1.0 - drain)).min(self.window);
             let room = if queue > LONG * aim { base + aim } else { 2.0 * round_trip };
-            let most = (received * room).max(floor);
+            let most = if seen.limited { (received * room).max(floor) } else { self.window };
             self.window = (self.window * factor).clamp(floor, most).max(2.0 * PACKET_BITS);
         }
+        self.unheard = 0.0;
         self.turn(seen);
         self.rate = self.window / round_trip;
         bandwidth(self.rate)

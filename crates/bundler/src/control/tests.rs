@@ -59,8 +59,8 @@ fn table_of(control: Control) -> String {
         rows.push(format!("beside {cross:?}: {rate:.1} Mbit/s, queue {queue:.2} ms"));
     }
     let trace = two(control);
-    let shares = |from: f64| [0, 1].map(|source| trace.rate(source, from, from + 5.0) / 1e6);
-    let (early, late, queue) = (shares(37.5), shares(67.5), trace.queue(60.0, 80.0));
+    let [early, late] = [37.5, 67.5].map(|from| shares(&trace, 2, from, from + 5.0));
+    let queue = trace.queue(60.0, 80.0);
     rows.push(format!("two: {early:.1?} after 30 s, {late:.1?} after 60 s, queue {queue:.2} ms"));
     let trace = bursts(control);
     let (got, queue) = (trace.rate(0, 10.0, 60.0) / 1e6, trace.queue(10.0, 60.0));
@@ -71,6 +71,7 @@ fn table_of(control: Control) -> String {
         most / 1e6
     ));
     rows.extend(odd_rows(control));
+    rows.extend(company_rows(control));
     rows.join("\n  ")
 }
 
@@ -97,6 +98,30 @@ fn odd_rows(control: Control) -> Vec<String> {
         rows.push(format!("from {share} at {millis} ms: full {full:.2} s, short {short:.2} s"));
     }
     rows
+}
+
+/// Several bundles at 96 Mbit/s, for a minute and a half: four that come 5 s after each other, and
+/// two with 20 and 100 ms.
+fn company(control: Control) -> [(usize, Trace); 2] {
+    let late =
+        |index| Bundle { from: 5.0 * f64::from(index), ..Bundle::new(control.build(), 24e6) };
+    let near = Bundle::new(control.build(), 48e6);
+    let far = Bundle { farther: 0.08, ..Bundle::new(control.build(), 48e6) };
+    let four = Path::new(96.0, 50.0).run((0..4).map(late).collect(), 90.0);
+    [(4, four), (2, Path::new(96.0, 20.0).run(vec![near, far], 90.0))]
+}
+
+fn shares(trace: &Trace, bundles: usize, from: f64, to: f64) -> Vec<f64> {
+    (0..bundles).map(|source| trace.rate(source, from, to) / 1e6).collect()
+}
+
+fn company_rows(control: Control) -> Vec<String> {
+    let row = |(count, trace): (usize, Trace)| {
+        let [early, late] = [30.0, 80.0].map(|from| shares(&trace, count, from, from + 10.0));
+        let (used, queue) = (100.0 * trace.utilisation(60.0, 90.0), trace.queue(60.0, 90.0));
+        format!("{count} bundles: {early:.1?}, {late:.1?}, {used:.1} %, queue {queue:.2} ms")
+    };
+    company(control).map(row).into()
 }
 
 /// Utilisation, and mean (longest) queue in ms, at one rate for each round trip.
@@ -137,8 +162,8 @@ const STEADY: [(Control, f64, f64); 4] = [
 #[test]
 fn laws_fill_every_path_with_a_short_queue() {
     for (control, least, most) in STEADY {
-        for mbits in RATES {
-            for millis in TRIPS {
+        for mbits in [12.0, 96.0, 1_000.0] {
+            for millis in [10.0, 50.0, 300.0] {
                 let trace = alone(control, &Path::new(mbits, millis));
                 let (used, queue) = (trace.utilisation(30.0, 60.0), trace.queue(30.0, 60.0));
                 let place = format!("{control} at {mbits} Mbit/s, {millis} ms");
@@ -241,6 +266,17 @@ fn bundles_come_to_equal_shares() {
     // The published law has nothing that would move a share.
     let trace = two(Control::BasicDelay);
     assert!(trace.rate(0, 70.0, 80.0) > 2.0 * trace.rate(1, 70.0, 80.0));
+}
+
+#[test]
+fn copa_is_fair_to_newcomers_and_to_longer_round_trips() {
+    for (count, trace) in company(Control::Copa) {
+        let shares = shares(&trace, count, 60.0, 90.0);
+        let most = shares.iter().copied().fold(0.0, f64::max);
+        let least = shares.iter().copied().fold(f64::INFINITY, f64::min);
+        assert!(most < 1.5 * least, "{shares:?}");
+        assert!(trace.utilisation(60.0, 90.0) > 0.97 && trace.queue(60.0, 90.0) < 8.0);
+    }
 }
 
 #[test]

@@ -51,12 +51,14 @@ pub(super) struct Bundle {
     pub(super) start: f64,
     /// Seconds at which the bundle appears.
     pub(super) from: f64,
+    /// Seconds by which its round trip is longer than the path's.
+    pub(super) farther: f64,
     pub(super) offer: Offer,
 }
 
 impl Bundle {
     pub(super) fn new(law: Box<dyn CongestionControl>, start: f64) -> Self {
-        Self { law, start, from: 0.0, offer: Offer::Backlog }
+        Self { law, start, from: 0.0, farther: 0.0, offer: Offer::Backlog }
     }
 }
 
@@ -341,7 +343,10 @@ impl<'a> World<'a> {
             self.delivered[chunk.source] += chunk.bytes;
             let after = after + self.path.jitter * self.dice.unit();
             match self.senders.get_mut(chunk.source) {
-                Some(sender) => sender.delivered(&chunk, done + after, back),
+                Some(sender) => {
+                    let far = sender.bundle.farther / 2.0;
+                    sender.delivered(&chunk, done + after + far, back + far);
+                }
                 None => self.windows[chunk.source - self.senders.len()]
                     .acks
                     .push_back((done + after + back, chunk.bytes)),
