@@ -40,6 +40,7 @@ impl Measured<'_> {
                 }
             }
             Subject::Control => self.control(metric),
+            Subject::Bundle(_) => None,
             Subject::Run => match metric.measure {
                 // Nothing is late on a clock that waits.
                 Measure::Lateness if self.record.clock == Clock::Virtual => Some(0.0),

@@ -100,7 +100,8 @@ fn words(config: &LinkConfig) -> String {
     if words.is_empty() { "no limits".to_owned() } else { words.join(", ") }
 }
 
-fn discipline(discipline: &Discipline) -> &'static str {
+/// A queue discipline as the lab file calls it.
+pub(crate) const fn discipline(discipline: &Discipline) -> &'static str {
     match discipline {
         Discipline::DropTail => "droptail",
         Discipline::DropHead => "drophead",
