@@ -8,6 +8,7 @@ pub use self::{
     basic_delay::BasicDelay, bbr::Bbr, constant::Constant, copa::Copa, delay_target::DelayTarget,
 };
 
+mod answered;
 mod basic_delay;
 mod bbr;
 mod constant;

@@ -20,9 +20,13 @@
 //! //= deviation: each bundle draws its pulses' frequency anew for each regime, out of those at
 //! which nothing else is heard, so that another bundle's pulses are no answer to its own.
 
+#[cfg(test)]
+mod bench;
 mod detector;
 mod pulse;
 mod spectrum;
+#[cfg(test)]
+mod tests;
 
 use base::{Bandwidth, Span, Time};
 

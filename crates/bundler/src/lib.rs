@@ -41,3 +41,5 @@ pub mod multipath;
 pub mod pass_through;
 pub mod receivebox;
 pub mod rejection;
+pub mod sendbox;
+pub mod settings;

@@ -2,7 +2,7 @@
 
 use base::{Bandwidth, Time};
 
-use super::{CongestionControl, Observation, bandwidth, bits, delay_target};
+use super::{CongestionControl, Observation, answered::Answered, bandwidth, bits, delay_target};
 
 /// Share of the spare capacity that is taken at once: the paper's α.
 const SPARE_GAIN: f64 = 0.8;
@@ -31,6 +31,7 @@ pub struct BasicDelay {
     hastened: Time,
     /// When the queue was last seen (almost) empty.
     drained: Time,
+    answered: Answered,
 }
 
 impl BasicDelay {
@@ -43,7 +44,7 @@ impl BasicDelay {
     //= deviation: the queue is the one-way delay beyond its least, not x − x_min, so that a queue
     //= on the way back does not slow the bundle down; and where it stays away, the increase doubles
     //= each round trip, since 5 ms of a long round trip are next to no increase.
-    fn correction(&mut self, seen: &Observation, capacity: f64) -> f64 {
+    fn correction(&mut self, seen: &Observation, capacity: f64, limited: bool) -> f64 {
         let target = delay_target(seen, capacity);
         let queueing = seen.queueing.as_secs_f64();
         let round_trip = seen.rtt.as_secs_f64().max(0.001);
@@ -54,7 +55,9 @@ impl BasicDelay {
             self.hastened = seen.now;
         } else {
             self.drained = seen.now;
-            if seen.now.since(self.hastened) > seen.rtt {
+            if !limited {
+                self.hastened = seen.now;
+            } else if seen.now.since(self.hastened) > seen.rtt {
                 self.haste = (self.haste + 1.0).min(6.0);
                 self.hastened = seen.now;
             }
@@ -72,7 +75,7 @@ impl BasicDelay {
 
 impl CongestionControl for BasicDelay {
     fn start(&mut self, rate: Bandwidth, seen: &Observation) {
-        *self = Self { rate: bits(rate), haste: 0.0, hastened: seen.now, drained: seen.now };
+        *self = Self { rate: bits(rate), hastened: seen.now, drained: seen.now, ..Self::default() };
     }
 
     fn on_tick(&mut self, seen: &Observation) -> Bandwidth {
@@ -82,18 +85,20 @@ impl CongestionControl for BasicDelay {
         }
         //= deviation: a capacity that is no longer there would turn the gains up.
         let capacity = bits(seen.capacity).clamp(received, 2.0 * received);
-        let correction = self.correction(seen, capacity);
-        if !seen.limited {
+        let limited = self.answered.limited(seen);
+        let correction = self.correction(seen, capacity, limited);
+        if limited {
+            let spare = SPARE_GAIN * capacity * (1.0 - sent / received);
+            // What the queue asks for within one round trip stays within a factor of two.
+            self.rate = (sent + spare + correction).clamp(0.5 * received, 2.0 * received);
+        } else {
             // The rates tell what the site offers. The rate it may send at is kept, except that a
             // queue, of whomever, takes from it.
             let share = (seen.elapsed.as_secs_f64() / seen.rtt.as_secs_f64().max(0.001)).min(1.0);
             let lower = self.rate + correction.min(0.0) * share;
             self.rate = lower.max(sent).min(self.rate);
-            return bandwidth(self.rate);
         }
-        let spare = SPARE_GAIN * capacity * (1.0 - sent / received);
-        // What the queue asks for within one round trip stays within a factor of two.
-        self.rate = (sent + spare + correction).clamp(0.5 * received, 2.0 * received);
+        self.answered.push(seen.now, self.rate);
         bandwidth(self.rate)
     }
 }

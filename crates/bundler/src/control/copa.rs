@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use base::{Bandwidth, Time};
 
-use super::{CongestionControl, Observation, PACKET_BITS, bandwidth, bits};
+use super::{CongestionControl, Observation, PACKET_BITS, answered::Answered, bandwidth, bits};
 
 /// The queue that one packet of Copa's 1/δ stands for at [`AT_RATE`], in seconds.
 const QUEUE: f64 = 0.0023;
@@ -60,6 +60,7 @@ pub struct Copa {
     recent: VecDeque<(Time, f64)>,
     /// Seconds since the last acknowledgement that was acted upon.
     unheard: f64,
+    answered: Answered,
     rate: f64,
 }
 
@@ -152,6 +153,7 @@ impl CongestionControl for Copa {
         let rate = self.window / round_trip;
         let aim = Self::aim(rate.max(1.0), seen);
         let sent = bits(seen.send_rate) * seen.rtt.as_secs_f64();
+        let limited = self.answered.limited(seen);
         let up = queue < aim && seen.lost.count() as f64 * 8.0 <= LOSSY * sent;
         if up != self.up {
             self.slow(up);
@@ -159,7 +161,7 @@ impl CongestionControl for Copa {
             self.velocity = 1.0;
         }
         // Without a backlog there is no saying whether the network takes more.
-        if seen.limited || !up {
+        if limited || !up {
             let step = self.velocity * (STEP * aim * rate).max(PACKET_BITS) / self.window.max(1.0);
             let passed = (self.unheard / round_trip.max(REACTION)).min(1.0);
             let change = step.min(MOST_CHANGE) * passed;
@@ -167,12 +169,13 @@ impl CongestionControl for Copa {
             let drain = ((queue / 3.0).max(aim) / base.max(REACTION)).min(MOST_CHANGE);
             let floor = (received * base * (1.0 - drain)).min(self.window);
             let room = if queue > LONG * aim { base + aim } else { 2.0 * round_trip };
-            let most = if seen.limited { (received * room).max(floor) } else { self.window };
+            let most = if limited { (received * room).max(floor) } else { self.window };
             self.window = (self.window * factor).clamp(floor, most).max(2.0 * PACKET_BITS);
         }
         self.unheard = 0.0;
         self.turn(seen);
         self.rate = self.window / round_trip;
+        self.answered.push(seen.now, self.rate);
         bandwidth(self.rate)
     }
 }

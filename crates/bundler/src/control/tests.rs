@@ -72,6 +72,7 @@ fn table_of(control: Control) -> String {
     ));
     rows.extend(odd_rows(control));
     rows.extend(company_rows(control));
+    rows.push(request_row(control));
     rows.join("\n  ")
 }
 
@@ -98,6 +99,27 @@ fn odd_rows(control: Control) -> Vec<String> {
         rows.push(format!("from {share} at {millis} ms: full {full:.2} s, short {short:.2} s"));
     }
     rows
+}
+
+/// Requests of 60 Mbit/s in the mean at 96 Mbit/s, 50 ms.
+fn requests(control: Control) -> Trace {
+    let offer = Offer::Requests { load: 60e6 };
+    let bundle = Bundle { offer, ..Bundle::new(control.build(), 90e6) };
+    Path::new(96.0, 50.0).run(vec![bundle], 120.0)
+}
+
+/// What waits at the sendbox for want of a rate that follows the path at once.
+fn request_row(control: Control) -> String {
+    let trace = requests(control);
+    let ideal = requests(Control::Constant(Bandwidth::from_mbits_per_sec(96)));
+    let [wait, least] = [&trace, &ideal].map(|trace| trace.backlog(10.0, 120.0) * 8e3 / 96e6);
+    let (queue, longest) = (trace.queue(10.0, 120.0), trace.longest(10.0, 120.0));
+    let (low, high) = trace.rates(10.0, 120.0);
+    let [low, high] = [low, high].map(|rate| rate / 1e6);
+    format!(
+        "requests: {wait:.0} ms wait inside (ideal {least:.0}), queue {queue:.2} ({longest:.2}) ms, \
+         rate {low:.1} to {high:.1} Mbit/s"
+    )
 }
 
 /// Several bundles at 96 Mbit/s, for a minute and a half: four that come 5 s after each other, and
@@ -164,8 +186,9 @@ fn laws_fill_every_path_with_a_short_queue() {
     for (control, least, most) in STEADY {
         for mbits in [12.0, 96.0, 1_000.0] {
             for millis in [10.0, 50.0, 300.0] {
-                let trace = alone(control, &Path::new(mbits, millis));
-                let (used, queue) = (trace.utilisation(30.0, 60.0), trace.queue(30.0, 60.0));
+                let bundle = Bundle::new(control.build(), 0.9e6 * mbits);
+                let trace = Path::new(mbits, millis).run(vec![bundle], 40.0);
+                let (used, queue) = (trace.utilisation(20.0, 40.0), trace.queue(20.0, 40.0));
                 let place = format!("{control} at {mbits} Mbit/s, {millis} ms");
                 assert!(used > least, "{place} uses {used}");
                 assert!(queue < most, "{place} queues for {queue} ms");
@@ -239,6 +262,16 @@ fn a_site_that_pauses_neither_loses_its_rate_nor_grows_it() {
         assert!(least > 40e6 && most < 150e6, "{control}: {least} to {most}");
         let got = trace.rate(0, 10.0, 60.0);
         assert!(got > 26e6, "{control}: {got} of 30 Mbit/s");
+    }
+}
+
+#[test]
+fn short_requests_do_not_pass_for_a_slow_path() {
+    for control in [Control::Copa, Control::BasicDelay] {
+        let trace = requests(control);
+        let (least, most) = trace.rates(10.0, 120.0);
+        assert!(least > 48e6 && most < 144e6, "{control}: {least} to {most}");
+        assert!(trace.queue(10.0, 120.0) < 8.0, "{control}");
     }
 }
 

@@ -5,30 +5,66 @@ use std::collections::VecDeque;
 use base::{Bandwidth, RandomStream, Span, Time};
 use realfft::num_complex::Complex;
 
-use super::pulse::Pulse;
+use super::pulse::{CYCLES, Pulse};
 use super::spectrum::{SLOT, Spectrum, WINDOW, room};
 use super::{CrossSample, Regime, Verdict};
 
 /// Spectra are looked at this often.
 const LOOK: Span = Span::from_millis(100);
 
-/// Above this, cross traffic is elastic (Nimbus: 2.25) ...
-const ENTER: f64 = 3.0;
+/// What makes cross traffic elastic, or keeps it so.
+#[derive(Debug)]
+struct Threshold {
+    /// The least that the answer to the pulses exceeds other variation by, ...
+    eta: f64,
+    /// ... averaged over about so many looks.
+    looks: f64,
+    /// An answer this strong, as a share of the bundle's own pulses, counts in full.
+    answer: f64,
+}
 
-/// ... and below this it no longer is (Nimbus: 2).
-const LEAVE: f64 = 2.0;
+/// To enter (Nimbus: 2.25).
+const ENTER: Threshold = Threshold { eta: 3.0, looks: 4.0, answer: 0.3 };
 
-/// An answer this strong, as a share of the bundle's own pulses, counts in full.
-const ANSWER: f64 = 0.3;
+/// To leave (Nimbus: 2): one flow beside ten answers with a tenth of the pulses.
+const LEAVE: Threshold = Threshold { eta: 1.1, looks: 30.0, answer: 0.1 };
 
-/// How many looks in a row must agree.
-const AGREE: u32 = 5;
+/// What a verdict begins with, in thresholds, so that it takes time to turn.
+const CONFIDENCE: f64 = 3.0;
+
+/// After a change of regime rates swing for a while, which is no answer to pulses and hides it.
+const SETTLE: Span = Span::from_secs(2);
 
 /// How long a verdict holds at least.
 const HOLD: Span = Span::from_secs(3);
 
 /// A verdict that nothing has confirmed for this long is none.
 const FORGET: Span = Span::from_secs(15);
+
+/// A queue that stays this many times above its target ...
+const STUCK_TARGETS: f64 = 3.0;
+
+/// ... and at least so many seconds above it, though the rate follows the target, ...
+const STUCK_EXCESS: f64 = 0.010;
+
+/// ... for so many seconds ...
+const STUCK: f64 = 2.5;
+
+/// ... and round trips, which a law needs to drain what came at once, is others' doing: they take
+/// whatever the bundle leaves.
+const STUCK_ROUND_TRIPS: f64 = 8.0;
+
+/// Another bundle in pass-through takes what is left, too, until it finds that nobody is left to
+/// compete with: worth waiting for.
+const STUCK_WITH_PEER: f64 = 3.0;
+
+/// A line this many times above the variation beside it, and its double half as much, is another
+/// bundle's pulses.
+const PEER: f64 = 8.0;
+
+/// A law that keeps the queue within so many times its target has nothing to fear: another bundle
+/// answers pulses too, but keeps the queue short.
+const AT_EASE: f64 = 1.5;
 
 /// How far the capacity may be off, upwards and downwards.
 const CAPACITY_ERROR: f64 = 2.2;
@@ -41,7 +77,10 @@ struct Slot {
     send: f64,
     /// Send rate by receive rate.
     ratio: f64,
+    /// In seconds.
     queueing: f64,
+    /// The queueing aimed at, in seconds.
+    target: f64,
     busy: bool,
     limited: bool,
 }
@@ -51,23 +90,31 @@ struct Slot {
 pub struct Detector {
     dice: RandomStream,
     spectrum: Spectrum,
-    pulse: Option<(Regime, Pulse)>,
+    pulse: Option<Pulse>,
     /// Where the slots begin that have seen nothing but the present pulses.
     since: Time,
     slots: VecDeque<Slot>,
     /// The slot after the newest, counted from time zero.
     next: u64,
     looked: Time,
-    /// The newest sample's.
+    /// The newest sample's, in bit/s.
     capacity: f64,
-    target: f64,
+    /// Averages over some tenths of a second: the queueing in seconds, the share of the time in
+    /// which the rate held packets back.
+    queueing: f64,
+    limited: f64,
+    /// Since when the queue has stayed far above its target.
+    stuck_since: Option<Time>,
     send_lines: Vec<Complex<f64>>,
     ratio_lines: Vec<Complex<f64>>,
     eta: Option<f64>,
+    /// `eta` averaged, as the verdict in force wants it.
+    steady: f64,
+    /// When another bundle's pulses were last heard.
+    peer: Option<Time>,
     verdict: Verdict,
     changed: Time,
     confirmed: Time,
-    agreed: u32,
 }
 
 impl Detector {
@@ -82,14 +129,17 @@ impl Detector {
             next: 0,
             looked: Time::ZERO,
             capacity: 0.0,
-            target: 0.0,
+            queueing: 0.0,
+            limited: 0.0,
+            stuck_since: None,
             send_lines: room(),
             ratio_lines: room(),
             eta: None,
+            steady: 0.0,
+            peer: None,
             verdict: Verdict::Unknown,
             changed: Time::ZERO,
             confirmed: Time::ZERO,
-            agreed: 0,
         }
     }
 
@@ -102,18 +152,18 @@ impl Detector {
         rate: Bandwidth,
         capacity: Bandwidth,
     ) -> f64 {
-        if self.pulse.as_ref().is_none_or(|(before, _)| *before != regime) {
+        if self.pulse.as_ref().is_none_or(|pulse| pulse.regime() != regime) {
             let lines = &self.ratio_lines;
-            let own = self.pulse.as_ref().map(|(_, pulse)| pulse.cycles());
+            let own = self.pulse.as_ref().map(Pulse::cycles);
             let heard = |cycles: usize| {
                 let own = own.is_some_and(|own| own.abs_diff(cycles) < 2);
                 if own { f64::MAX } else { lines[cycles].norm() }
             };
-            self.pulse = Some((regime, Pulse::start(now, &mut self.dice, heard)));
-            self.since = now;
-            self.agreed = 0;
+            self.pulse = Some(Pulse::start(now, regime, &mut self.dice, heard));
+            self.since = now + SETTLE;
+            self.stuck_since = None;
         }
-        let Some((_, pulse)) = &self.pulse else { return 0.0 };
+        let Some(pulse) = &self.pulse else { return 0.0 };
         let capacity = capacity.bits_per_sec().max(1) as f64;
         pulse.share(now, rate.bits_per_sec() as f64 / capacity)
     }
@@ -124,6 +174,7 @@ impl Detector {
         if slot >= self.next {
             self.fill(slot, sample);
         }
+        self.watch_queue(now, sample);
         if now.since(self.looked) >= LOOK {
             self.looked = now;
             self.look(now);
@@ -146,13 +197,13 @@ impl Detector {
         let rate = |rate: Bandwidth| rate.bits_per_sec().max(1) as f64;
         let (send, receive) = (rate(sample.send_rate), rate(sample.receive_rate));
         self.capacity = rate(sample.capacity);
-        self.target = sample.target.as_secs_f64();
         let packets = 2.0 * 1500.0 * 8.0 / self.capacity;
         let queueing = sample.queueing.as_secs_f64();
         let new = Slot {
             send,
             ratio: (send / receive).clamp(0.2, 5.0),
             queueing,
+            target: sample.target.as_secs_f64(),
             busy: queueing > QUEUE.as_secs_f64().max(packets),
             limited: sample.limited,
         };
@@ -169,32 +220,69 @@ impl Detector {
         }
     }
 
-    /// Looks at the newest window and draws conclusions.
-    fn look(&mut self, now: Time) {
-        if now.since(self.confirmed) > FORGET {
-            self.verdict = Verdict::Unknown;
-            self.eta = None;
+    /// Whether the queue stays though the bundle gives way.
+    fn watch_queue(&mut self, now: Time, sample: &CrossSample) {
+        let target = sample.target.as_secs_f64();
+        self.queueing += 0.05 * (sample.queueing.as_secs_f64() - self.queueing);
+        self.limited += 0.05 * (f64::from(u8::from(sample.limited)) - self.limited);
+        let controlled = self.regime() == Some(Regime::Delay) && target > 0.0;
+        let much = (STUCK_TARGETS * target).max(target + STUCK_EXCESS);
+        if !controlled || self.limited < 0.5 || self.queueing < much {
+            self.stuck_since = None;
+            return;
         }
-        let Some(eta) = self.measure() else { return };
-        self.eta = Some(eta);
-        self.confirmed = now;
-        let found = match self.verdict {
-            Verdict::Elastic if eta > LEAVE => Verdict::Elastic,
-            _ if eta > ENTER => Verdict::Elastic,
-            _ => Verdict::Inelastic,
-        };
-        self.agreed = if found == self.verdict { 0 } else { self.agreed + 1 };
-        let held = self.verdict == Verdict::Unknown || now.since(self.changed) >= HOLD;
-        if self.agreed >= AGREE && held {
-            self.verdict = found;
-            self.changed = now;
-            self.agreed = 0;
+        let stuck = now.since(*self.stuck_since.get_or_insert(now)).as_secs_f64();
+        let round_trip = now.since(sample.at).as_secs_f64();
+        let peer = self.peer.is_some_and(|heard| now.since(heard) < FORGET);
+        let patience = STUCK + STUCK_ROUND_TRIPS * round_trip;
+        if stuck > patience * if peer { STUCK_WITH_PEER } else { 1.0 } {
+            self.confirmed = now;
+            self.conclude(now, Verdict::Elastic);
         }
     }
 
-    /// The strength of the answer in the newest window; `None` if the pulses were not to be seen.
-    fn measure(&mut self) -> Option<f64> {
-        let cycles = self.pulse.as_ref()?.1.cycles();
+    fn regime(&self) -> Option<Regime> {
+        self.pulse.as_ref().map(Pulse::regime)
+    }
+
+    /// Looks at the newest window and draws conclusions.
+    fn look(&mut self, now: Time) {
+        if now.since(self.confirmed) > FORGET {
+            self.conclude(now, Verdict::Unknown);
+            self.eta = None;
+        }
+        let threshold = if self.verdict == Verdict::Elastic { LEAVE } else { ENTER };
+        let Some(eta) = self.measure(now, threshold.answer) else { return };
+        self.eta = Some(eta);
+        self.confirmed = now;
+        self.steady += (eta - self.steady) / threshold.looks;
+        let held = self.verdict == Verdict::Unknown || now.since(self.changed) >= HOLD;
+        if held {
+            let elastic = self.steady > threshold.eta && !self.at_ease();
+            self.conclude(now, if elastic { Verdict::Elastic } else { Verdict::Inelastic });
+        }
+    }
+
+    fn conclude(&mut self, now: Time, verdict: Verdict) {
+        if verdict == self.verdict {
+            return;
+        }
+        self.verdict = verdict;
+        self.changed = now;
+        let elastic = verdict == Verdict::Elastic;
+        self.steady = if elastic { CONFIDENCE * LEAVE.eta } else { 0.0 };
+    }
+
+    /// Whether delay control holds the queue about where it wants it.
+    fn at_ease(&self) -> bool {
+        let sum = |what: fn(&Slot) -> f64| self.slots.iter().map(what).sum::<f64>();
+        let (queueing, target) = (sum(|slot| slot.queueing), sum(|slot| slot.target));
+        self.regime() == Some(Regime::Delay) && queueing < AT_EASE * target
+    }
+
+    /// The strength of the answer in the newest window, less if weaker than `full`; `None` if the pulses were not to be seen.
+    fn measure(&mut self, now: Time, full: f64) -> Option<f64> {
+        let cycles = self.pulse.as_ref()?.cycles();
         let seen = Time::from_nanos(self.next * SLOT.as_nanos()).since(self.since);
         if self.slots.len() < WINDOW {
             return None;
@@ -206,7 +294,10 @@ impl Detector {
         self.spectrum.lines(sends, &mut self.send_lines);
         let ratios = self.slots.iter().map(|slot| slot.ratio);
         self.spectrum.lines(ratios, &mut self.ratio_lines);
-        if seen.as_secs_f64() < SLOT.as_secs_f64() * WINDOW as f64 || limited * 10 < WINDOW * 7 {
+        if self.hears_peer(cycles) {
+            self.peer = Some(now);
+        }
+        if seen.as_secs_f64() < SLOT.as_secs_f64() * WINDOW as f64 || limited * 2 < WINDOW {
             return None;
         }
         // A flow that fills queues fills this one.
@@ -219,7 +310,7 @@ impl Detector {
             factor = self.fit(pulses);
             self.impute(factor);
         }
-        Some(self.answer(pulses, factor))
+        Some(self.answer(pulses, factor, full))
     }
 
     /// The real factor between the pulses in the send rate and those in the ratio.
@@ -247,19 +338,33 @@ impl Detector {
         self.spectrum.lines(ratios, &mut self.ratio_lines);
     }
 
+    /// Whether another bundle's pulses are among the lines.
+    fn hears_peer(&self, own: usize) -> bool {
+        let line = |bin: usize| (self.ratio_lines[bin] - self.send_lines[bin]).norm_sqr();
+        let above = |bin: usize| line(bin) / beside(bin, line).max(1e-12);
+        let others = CYCLES.iter().filter(|cycles| cycles.abs_diff(own) >= 2);
+        let power = PEER * PEER;
+        others.into_iter().any(|&bin| above(bin) > power && above(2 * bin) > power / 4.0)
+    }
+
     /// What the fit leaves over at the pulses' frequencies, by what there is beside them.
-    fn answer(&self, pulses: [usize; 2], factor: f64) -> f64 {
+    fn answer(&self, pulses: [usize; 2], factor: f64, full: f64) -> f64 {
         let rest = |bin: usize| (self.ratio_lines[bin] - self.send_lines[bin] * factor).norm_sqr();
         let (mut answer, mut noise, mut own) = (0.0, 0.0, 1e-12);
         for bin in pulses {
             answer += rest(bin);
             own += (self.send_lines[bin] * factor).norm_sqr();
-            let mut beside: Vec<f64> = (3..=9).flat_map(|d| [bin - d, bin + d]).map(rest).collect();
-            beside.sort_by(f64::total_cmp);
-            // The median of an exponential distribution is ln 2 of its mean.
-            noise += beside[beside.len() / 2] / std::f64::consts::LN_2;
+            noise += beside(bin, rest);
         }
-        let strength = (answer / own).sqrt() / ANSWER;
+        let strength = (answer / own).sqrt() / full;
         (answer / noise.max(1e-12)).sqrt() * strength.min(1.0)
     }
+}
+
+/// The power of the variation beside a line.
+fn beside(bin: usize, power: impl Fn(usize) -> f64) -> f64 {
+    let mut beside: Vec<f64> = (3..=9).flat_map(|d| [bin - d, bin + d]).map(power).collect();
+    beside.sort_by(f64::total_cmp);
+    // The median of an exponential distribution is ln 2 of its mean.
+    beside[beside.len() / 2] / std::f64::consts::LN_2
 }

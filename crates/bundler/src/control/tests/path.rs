@@ -32,6 +32,25 @@ pub(super) enum Offer {
     Backlog,
     /// This rate for `on` seconds, nothing for `off` seconds, and so on.
     Bursts { rate: f64, on: f64, off: f64 },
+    /// Requests at random times, of the sizes of the Bundler paper, so many bits per second in the
+    /// mean; all of a request is there at once.
+    Requests { load: f64 },
+}
+
+/// Cumulative sizes of requests (bytes, share), linear in between: the paper's evaluation.
+const SIZES: [(f64, f64); 6] =
+    [(0.0, 0.0), (1e4, 0.976), (1e5, 0.995), (1e6, 0.999), (5e6, 0.9998), (1e8, 1.0)];
+
+/// The size at this place of the distribution.
+fn size(place: f64) -> f64 {
+    let above = SIZES.partition_point(|point| point.1 <= place).clamp(1, SIZES.len() - 1);
+    let ((least, from), (most, to)) = (SIZES[above - 1], SIZES[above]);
+    (least + (most - least) * (place - from) / (to - from)).max(100.0)
+}
+
+/// Bytes of a request in the mean.
+fn mean_size() -> f64 {
+    SIZES.windows(2).map(|pair| (pair[1].1 - pair[0].1) * (pair[0].0 + pair[1].0) / 2.0).sum()
 }
 
 /// Traffic that is nobody's bundle.
@@ -118,6 +137,8 @@ pub(super) struct Sample {
     pub(super) capacity: f64,
     /// The rate set by each bundle, in bits per second.
     pub(super) rates: Vec<f64>,
+    /// Bytes that wait at the first sendbox.
+    pub(super) backlog: f64,
     /// Bytes dropped so far.
     pub(super) dropped: f64,
     /// What each source (bundles first) delivered so far, in bytes.
@@ -158,6 +179,12 @@ impl Trace {
         let delivered = |sample: &Sample| sample.delivered.iter().sum::<f64>();
         let dropped = last.dropped - first.dropped;
         dropped / (dropped + delivered(last) - delivered(first))
+    }
+
+    /// Mean of what waits at the first sendbox, in bytes.
+    pub(super) fn backlog(&self, from: f64, to: f64) -> f64 {
+        let samples = self.between(from, to);
+        samples.iter().map(|sample| sample.backlog).sum::<f64>() / samples.len() as f64
     }
 
     /// Lowest and highest rate set by the first bundle.
@@ -252,6 +279,8 @@ struct Sender {
     /// Negated receive rates: the greatest is the capacity.
     capacity: Least,
     fresh: bool,
+    next_request: f64,
+    dice: RandomStream,
 }
 
 #[derive(Debug, Default)]
@@ -320,6 +349,7 @@ impl<'a> World<'a> {
                 at: self.now,
                 queue: self.queued * 8e3 / capacity,
                 capacity,
+                backlog: self.senders[0].backlog,
                 dropped: self.dropped,
                 rates: self.senders.iter().map(|sender| sender.rate).collect(),
                 delivered: self.delivered.clone(),
@@ -432,6 +462,8 @@ impl Sender {
             least_one_way: Least::default(),
             capacity: Least::default(),
             fresh: false,
+            next_request: 0.0,
+            dice: RandomStream::new(1, "requests"),
         }
     }
 
@@ -445,6 +477,13 @@ impl Sender {
                 if (now - self.bundle.from) % (on + off) < on {
                     // The hosts do not outrun the sendbox by more than half a second for ever.
                     self.backlog = (self.backlog + rate / 8.0 * STEP).min(self.rate / 16.0);
+                }
+            }
+            Offer::Requests { load } => {
+                while self.next_request <= now {
+                    self.backlog += size(self.dice.unit());
+                    let gap = -(1.0 - self.dice.unit()).ln();
+                    self.next_request += gap * mean_size() * 8.0 / load;
                 }
             }
         }

@@ -1,0 +1,328 @@
+//! One bundle: its queue, its pacer, its epochs.
+
+use std::collections::VecDeque;
+
+use base::{Bandwidth, Bytes, RandomStream, Ratio, Span, Time};
+use queue::{Queued, Slab, Verdicts, Waiting};
+
+use super::pacer::Pacer;
+use super::state::{Cause, State, Transition};
+use super::status::{Counters, Status};
+use super::tick::{Loop, TICK};
+use super::{Arrival, BundleIndex, Output};
+use crate::association::{Association, Received, Role, Sent};
+use crate::digest;
+use crate::encapsulation;
+use crate::measure::{Arrived, Mark};
+use crate::settings::{Marking, Mode, Settings};
+
+/// From one heartbeat to the next.
+const HEARTBEAT: Span = Span::from_secs(1);
+/// The same while the last one is unanswered, or has news.
+const HEARTBEAT_SOON: Span = Span::from_millis(100);
+/// The loop rests when nothing has left for so long.
+const REST: Span = Span::from_secs(1);
+/// Epochs aim at this share of a round trip, and no more than [`MOST_EPOCH`].
+const EPOCHS_PER_ROUND_TRIP: u64 = 4;
+/// Short enough for pulses of six a second to be seen.
+//= deviation: spec §2.1 has a quarter of the round trip and N in [4, 1024].
+const MOST_EPOCH: Span = Span::from_millis(10);
+const LARGEST_PERIOD: u32 = 65_536;
+const FULL_PACKET: u64 = 1538;
+
+/// What waits in the queue.
+#[derive(Debug)]
+struct Waiter<B> {
+    body: B,
+    digest: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Bundle<B> {
+    pub(super) index: BundleIndex,
+    pub(super) settings: Settings,
+    packets: Slab<Waiter<B>>,
+    queue: Waiting,
+    verdicts: Verdicts,
+    pub(super) pacer: Pacer,
+    pub(super) association: Association,
+    pub(super) control: Loop,
+    pub(super) counters: Counters,
+    /// Sequence of the next encapsulated packet.
+    sequence: u64,
+    incarnation: u64,
+    pub(super) period: u32,
+    /// The period that the last heartbeat told.
+    told_period: u32,
+    pub(super) last_sent: Time,
+    next_tick: Option<Time>,
+    pub(super) heartbeat_at: Time,
+    pub(super) heartbeat_sent: Option<Time>,
+    pub(super) sojourn: Span,
+    /// When the box next wakes for this bundle.
+    pub(super) scheduled: Option<Time>,
+}
+
+impl<B> Bundle<B> {
+    pub(super) fn new(now: Time, index: BundleIndex, settings: Settings, incarnation: u64) -> Self {
+        let random = || RandomStream::new(settings.seed, &format!("bundle/{}/queue", settings.id));
+        let mut bundle = Self {
+            index,
+            packets: Slab::default(),
+            queue: Waiting::new(&settings.scheduler, None, random),
+            verdicts: Verdicts::default(),
+            pacer: Pacer::default(),
+            association: Association::new(Role::SendBox, settings.id, &settings.key, incarnation),
+            control: Loop::new(now, &settings),
+            counters: Counters::default(),
+            sequence: 0,
+            incarnation,
+            period: 1,
+            told_period: 1,
+            last_sent: now,
+            next_tick: None,
+            heartbeat_at: now,
+            heartbeat_sent: None,
+            sojourn: Span::ZERO,
+            scheduled: None,
+            settings,
+        };
+        bundle.pace(now);
+        bundle
+    }
+
+    /// When it wants to be woken.
+    pub(super) fn deadline(&self) -> Time {
+        let mut at = self.heartbeat_at;
+        if let Some(tick) = self.next_tick {
+            at = at.min(tick);
+        }
+        if self.queue.packets() > 0 {
+            at = at.min(self.pacer.ready_at());
+        }
+        at
+    }
+
+    pub(super) fn on_packet(
+        &mut self,
+        now: Time,
+        arrival: Arrival<B>,
+        out: &mut VecDeque<Output<B>>,
+    ) {
+        let Arrival { body, size, flow, dscp, ecn, digest } = arrival;
+        let size = size + self.per_packet();
+        self.counters.arrived_packets += 1;
+        self.counters.arrived_bytes += u64::from(size);
+        let slot = self.packets.put(Waiter { body, digest });
+        let entry = Queued { since: now, slot, size, flow, dscp, ecn };
+        self.queue.enqueue(now, entry, &mut self.verdicts);
+        self.account(out);
+        self.release(now, out);
+        if self.next_tick.is_none() {
+            self.control.rested(now);
+            self.next_tick = Some(now + TICK);
+        }
+    }
+
+    pub(super) fn on_message(&mut self, now: Time, payload: &[u8], out: &mut VecDeque<Output<B>>) {
+        let Ok(received) = self.association.receive(now, payload) else {
+            self.counters.rejected_messages += 1;
+            return;
+        };
+        match received {
+            Received::Report { report, peer_restarted } => {
+                if peer_restarted {
+                    self.counters.peer_restarts += 1;
+                    self.control.restart();
+                    self.heartbeat(now, out);
+                } else if report.period_log2 != Some(self.told_period.ilog2() as u8) {
+                    self.heartbeat_at = self.heartbeat_at.min(now + HEARTBEAT_SOON);
+                }
+            }
+            Received::Ack(ack) => {
+                let arrived = Arrived {
+                    digest: ack.digest,
+                    received_at: Time::from_nanos(ack.received_at),
+                    bytes: ack.bytes_received,
+                    packets: ack.packets_received,
+                };
+                self.control.acknowledged(now, &arrived, &mut self.counters);
+            }
+            Received::Heartbeat { .. } => {}
+        }
+        self.heartbeat_sent = None;
+        if let Some(cause) = self.control.heard(now) {
+            self.change(now, State::Learning, cause, out);
+        }
+    }
+
+    pub(super) fn on_wake(&mut self, now: Time, out: &mut VecDeque<Output<B>>) {
+        if self.next_tick.is_some_and(|at| at <= now) {
+            self.tick(now, out);
+            let rests = self.queue.packets() == 0 && now.since(self.last_sent) > REST;
+            self.next_tick = (!rests).then_some(now + TICK);
+        }
+        if self.heartbeat_at <= now {
+            self.heartbeat(now, out);
+        }
+        self.release(now, out);
+    }
+
+    fn tick(&mut self, now: Time, out: &mut VecDeque<Output<B>>) {
+        let backlog = Bytes::new(self.queue.bytes());
+        if let Some((state, cause)) = self.control.tick(now, backlog, &self.settings) {
+            self.change(now, state, cause, out);
+        }
+        self.pace(now);
+        self.adapt_period(now);
+    }
+
+    /// Applies the rate that the loop has found.
+    pub(super) fn pace(&mut self, now: Time) {
+        let backlog = self.queue.packets() > 0;
+        let rate = match self.settings.mode {
+            Mode::Enforce => self.control.rate(backlog, &self.settings),
+            Mode::Observe | Mode::DryRun => None,
+        };
+        self.pacer.set_rate(now, rate);
+    }
+
+    fn change(&mut self, now: Time, to: State, cause: Cause, out: &mut VecDeque<Output<B>>) {
+        let from = self.control.state;
+        self.control.enter(now, to);
+        self.counters.transitions += 1;
+        let transition = Transition { at: now, from, to, cause };
+        out.push_back(Output::Transition { bundle: self.index, transition });
+        self.pace(now);
+    }
+
+    /// Lets go what the pacer allows.
+    fn release(&mut self, now: Time, out: &mut VecDeque<Output<B>>) {
+        while self.queue.packets() > 0 && self.pacer.ready_at() <= now {
+            let entry = self.queue.dequeue(now, &mut self.verdicts);
+            self.account(out);
+            let Some(entry) = entry else { return };
+            self.send(now, entry, out);
+        }
+    }
+
+    fn send(&mut self, now: Time, entry: Queued, out: &mut VecDeque<Output<B>>) {
+        let Waiter { body, mut digest } = self.packets.take(entry.slot);
+        self.pacer.leave(now, entry.size);
+        self.sojourn = now.since(entry.since);
+        self.last_sent = now;
+        let counters = &mut self.counters;
+        counters.sent_packets += 1;
+        counters.sent_bytes += u64::from(entry.size);
+        let encapsulation = match self.settings.marking {
+            Marking::Header => None,
+            Marking::Encapsulation => {
+                self.sequence += 1;
+                let (key, sequence) = (self.settings.key.digest(), self.sequence);
+                digest = digest::of_sequence(&key, self.incarnation, sequence);
+                Some(encapsulation::Header {
+                    bundle: self.settings.id,
+                    incarnation: self.incarnation,
+                    sequence,
+                })
+            }
+        };
+        if digest::ends_epoch(digest, self.period) {
+            counters.epochs += 1;
+            self.control.measure.sent(Mark {
+                digest,
+                sent_at: now,
+                bytes: counters.sent_bytes,
+                packets: counters.sent_packets,
+                limited: entry.since < now,
+            });
+        }
+        let marked = entry.ecn == queue::Ecn::Marked;
+        out.push_back(Output::Forward { bundle: self.index, body, marked, encapsulation });
+    }
+
+    /// Hands out what the scheduler dropped.
+    fn account(&mut self, out: &mut VecDeque<Output<B>>) {
+        self.counters.marked_packets += std::mem::take(&mut self.verdicts.marked);
+        for (slot, reason) in self.verdicts.dropped.drain(..) {
+            self.counters.dropped_packets += 1;
+            let body = self.packets.take(slot).body;
+            out.push_back(Output::Drop { bundle: self.index, body, reason });
+        }
+    }
+
+    /// Lets everything go at once.
+    pub(super) fn let_go(&mut self, now: Time, out: &mut VecDeque<Output<B>>) {
+        self.pacer.set_rate(now, None);
+        self.release(now, out);
+    }
+
+    fn per_packet(&self) -> u32 {
+        self.settings.overhead.count().min(10_000) as u32
+    }
+
+    /// Tells the receivebox the period and the counters, and asks it to report.
+    fn heartbeat(&mut self, now: Time, out: &mut VecDeque<Output<B>>) {
+        let sent = Sent {
+            period_log2: self.period.ilog2() as u8,
+            bytes: self.counters.sent_bytes,
+            packets: self.counters.sent_packets,
+        };
+        let payload = self.association.heartbeat(now, sent);
+        self.counters.messages += 1;
+        self.told_period = self.period;
+        let unanswered = self.heartbeat_sent.is_some();
+        self.heartbeat_sent = Some(self.heartbeat_sent.unwrap_or(now));
+        self.control.asked(now);
+        let next = if unanswered { HEARTBEAT_SOON } else { HEARTBEAT };
+        self.heartbeat_at = now + next;
+        out.push_back(Output::Message { bundle: self.index, payload });
+    }
+
+    /// Several epochs a round trip, whatever the rate.
+    fn adapt_period(&mut self, now: Time) {
+        let Some((rate, rtt)) = self.control.epochs_of() else { return };
+        let epoch = Span::from_nanos(rtt.as_nanos() / EPOCHS_PER_ROUND_TRIP).min(MOST_EPOCH);
+        let packets =
+            (rate.bytes_in(epoch).count() / FULL_PACKET).clamp(1, u64::from(LARGEST_PERIOD));
+        let wanted = 1_u32 << packets.ilog2();
+        // A factor of two to and fro would only make messages.
+        let near = wanted == self.period * 2 && packets < u64::from(wanted) * 5 / 4;
+        if wanted != self.period && !near {
+            self.period = wanted;
+            self.heartbeat_at = self.heartbeat_at.min(now + HEARTBEAT_SOON);
+        }
+    }
+
+    pub(super) fn status(&self, now: Time) -> Status {
+        let control = &self.control;
+        let delays = control.measure.delays();
+        let rates = control.measure.rates(control.measure.window());
+        let share = |part: u64, whole: u64| {
+            Ratio::from_parts_per_billion(part.saturating_mul(1_000_000_000) / whole.max(1))
+        };
+        let span = control.measure.window();
+        let proposed: Option<Bandwidth> = control.rate(false, &self.settings);
+        let _ = now;
+        Status {
+            state: control.state,
+            since: control.since,
+            rate: self.pacer.rate(),
+            proposed,
+            rtt: delays.map(|delays| delays.rtt),
+            min_rtt: control.measure.min_rtt(),
+            queueing: delays.map(|delays| delays.queueing),
+            send_rate: rates.map(|rates| rates.send),
+            receive_rate: rates.map(|rates| rates.receive),
+            capacity: control.measure.capacity(),
+            loss: rates.map(|rates| share(rates.lost.count(), rates.send.bytes_in(span).count())),
+            out_of_order: control.out_of_order(),
+            elasticity: control.elasticity(),
+            backlog: Bytes::new(self.queue.bytes()),
+            backlog_packets: self.queue.packets() as u64,
+            sojourn: self.sojourn,
+            period: self.period,
+            counters: Counters { rebases: control.rebases, ..self.counters },
+        }
+    }
+}

@@ -1,0 +1,339 @@
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+//! Both boxes at the ends of one bottleneck.
+
+use std::collections::VecDeque;
+
+use base::{Bandwidth, Bytes, Span, Time};
+use queue::Ecn;
+
+use super::*;
+use crate::digest::Key;
+use crate::receivebox::{self, ReceiveBox};
+
+const PACKET: u32 = 1500;
+
+/// A bottleneck with a drop-tail queue, delay both ways, and the boxes around it. The site keeps
+/// `window` packets at the sendbox.
+struct Path {
+    now: Time,
+    rate: Bandwidth,
+    delay: Span,
+    queue: VecDeque<(u64, u32)>,
+    queue_limit: usize,
+    /// Most packets that waited in the network since it was last looked at.
+    peak: usize,
+    free_at: Time,
+    flight: VecDeque<(Time, u64, u32)>,
+    to_receivebox: VecDeque<(Time, Vec<u8>)>,
+    to_sendbox: VecDeque<(Time, Vec<u8>)>,
+    sendbox: SendBox<u64>,
+    receivebox: Option<ReceiveBox>,
+    bundle: BundleIndex,
+    next: u64,
+    window: u64,
+    delivered: u64,
+    dropped: u64,
+    transitions: Vec<Transition>,
+    lose_ack: Box<dyn FnMut(u64) -> bool>,
+    messages: u64,
+    /// What the receivebox has said, for attackers.
+    recorded: Vec<Vec<u8>>,
+}
+
+fn key() -> Key {
+    Key::from_secret("a secret")
+}
+
+impl Path {
+    fn new(mbits: u64, rtt: Span) -> Self {
+        let now = Time::ZERO + Span::from_secs(1);
+        let mut sendbox = SendBox::new(1);
+        let bundle = sendbox.add(now, Settings::new(7, key()));
+        let mut path = Self {
+            now,
+            rate: Bandwidth::from_mbits_per_sec(mbits),
+            delay: Span::from_nanos(rtt.as_nanos() / 2),
+            queue: VecDeque::new(),
+            queue_limit: 1000,
+            peak: 0,
+            free_at: now,
+            flight: VecDeque::new(),
+            to_receivebox: VecDeque::new(),
+            to_sendbox: VecDeque::new(),
+            sendbox,
+            receivebox: None,
+            bundle,
+            next: 0,
+            window: 0,
+            delivered: 0,
+            dropped: 0,
+            transitions: Vec::new(),
+            lose_ack: Box::new(|_| false),
+            messages: 0,
+            recorded: Vec::new(),
+        };
+        path.start_receivebox(1);
+        path
+    }
+
+    fn start_receivebox(&mut self, incarnation: u64) {
+        let mut receivebox = ReceiveBox::new(incarnation);
+        let settings = receivebox::Settings { id: 7, key: key(), overhead: Bytes::new(38) };
+        receivebox.add(self.now, settings);
+        self.receivebox = Some(receivebox);
+    }
+
+    fn run(&mut self, span: Span) {
+        let end = self.now + span;
+        while self.now < end {
+            self.now += Span::from_micros(100);
+            self.step();
+        }
+    }
+
+    fn step(&mut self) {
+        let now = self.now;
+        while self.sendbox.next_wake().is_some_and(|at| at <= now) {
+            self.sendbox.on_wake(now);
+            self.take_outputs();
+        }
+        // The site keeps so many packets unfinished, as windows of its connections would.
+        let missing = self.window.saturating_sub(self.next - self.delivered - self.dropped);
+        for _ in 0..missing {
+            self.next += 1;
+            let digest = self.next.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
+            let arrival = Arrival {
+                body: digest,
+                size: PACKET,
+                flow: (self.next % 4) as u32,
+                dscp: 0,
+                ecn: Ecn::NotCapable,
+                digest,
+            };
+            self.sendbox.on_packet(now, self.bundle, arrival);
+            self.take_outputs();
+        }
+        self.peak = self.peak.max(self.queue.len());
+        while self.free_at <= now {
+            let Some((digest, size)) = self.queue.pop_front() else { break };
+            let from = self.free_at.max(Time::from_nanos(now.as_nanos() - 100_000));
+            self.free_at = from + self.rate.time_for(Bytes::new(u64::from(size) + 38));
+            self.flight.push_back((self.free_at + self.delay, digest, size));
+        }
+        while self.flight.front().is_some_and(|(at, ..)| *at <= now) {
+            let (at, digest, size) = self.flight.pop_front().unwrap();
+            self.delivered += 1;
+            if let Some(receivebox) = &mut self.receivebox {
+                receivebox.on_packet(at, BundleIndex(0), size, digest);
+            }
+        }
+        while self.to_receivebox.front().is_some_and(|(at, _)| *at <= now) {
+            let (at, message) = self.to_receivebox.pop_front().unwrap();
+            if let Some(receivebox) = &mut self.receivebox {
+                receivebox.on_message(at, &message);
+            }
+        }
+        while let Some(output) = self.receivebox.as_mut().and_then(ReceiveBox::poll) {
+            self.messages += 1;
+            self.recorded.push(output.payload.clone());
+            if !(self.lose_ack)(self.messages) {
+                self.to_sendbox.push_back((now + self.delay, output.payload));
+            }
+        }
+        while self.to_sendbox.front().is_some_and(|(at, _)| *at <= now) {
+            let (_, message) = self.to_sendbox.pop_front().unwrap();
+            self.sendbox.on_message(now, &message);
+            self.take_outputs();
+        }
+    }
+
+    fn take_outputs(&mut self) {
+        while let Some(output) = self.sendbox.poll() {
+            match output {
+                Output::Forward { body, .. } => {
+                    if self.queue.is_empty() {
+                        self.free_at = self.free_at.max(self.now);
+                    }
+                    if self.queue.len() < self.queue_limit {
+                        self.queue.push_back((body, PACKET));
+                    } else {
+                        self.dropped += 1;
+                    }
+                }
+                Output::Drop { .. } => self.dropped += 1,
+                Output::Message { payload, .. } => {
+                    self.to_receivebox.push_back((self.now + self.delay, payload));
+                }
+                Output::Transition { transition, .. } => self.transitions.push(transition),
+            }
+        }
+    }
+
+    fn status(&self) -> Status {
+        self.sendbox.status(self.now, self.bundle).unwrap()
+    }
+
+    /// Share of the bottleneck's rate that was used over the next `span`.
+    fn utilisation(&mut self, span: Span) -> f64 {
+        let before = self.delivered;
+        self.run(span);
+        let bits = (self.delivered - before) as f64 * f64::from(PACKET + 38) * 8.0;
+        bits / span.as_secs_f64() / self.rate.bits_per_sec() as f64
+    }
+}
+
+fn secs(secs: u64) -> Span {
+    Span::from_secs(secs)
+}
+
+#[test]
+fn what_nobody_congests_is_not_held_back() {
+    let mut path = Path::new(100, Span::from_millis(50));
+    path.window = 100;
+    path.run(secs(10));
+    assert_eq!(path.status().state, State::Learning);
+    assert_eq!(path.status().rate, None);
+    assert!(path.transitions.is_empty());
+    assert_eq!(path.status().min_rtt.unwrap().as_nanos() / 1_000_000, 50);
+}
+
+#[test]
+fn the_queue_moves_to_the_sendbox() {
+    for (mbits, rtt) in [(12, 50), (96, 50), (96, 10), (500, 100), (24, 300)] {
+        let mut path = Path::new(mbits, Span::from_millis(rtt));
+        // Three times what the path holds.
+        path.window = mbits * rtt * 1_000 / 8 / 1538 * 3;
+        path.run(secs(10));
+        assert_eq!(path.status().state, State::Delay, "{mbits} {rtt}");
+        let utilisation = path.utilisation(secs(10));
+        assert!(utilisation > 0.95, "{mbits} Mbit/s, {rtt} ms: {utilisation}");
+        let waiting = path.status().backlog_packets;
+        assert!(waiting > path.window / 4, "{mbits} Mbit/s, {rtt} ms: {waiting}");
+        path.peak = 0;
+        path.run(secs(2));
+        let peak = path.rate.time_for(Bytes::new(path.peak as u64 * 1538));
+        assert!(peak < Span::from_millis(40), "{mbits} Mbit/s, {rtt} ms: {peak:?}");
+    }
+}
+
+#[test]
+fn silence_opens_and_a_voice_closes() {
+    let mut path = Path::new(96, Span::from_millis(50));
+    path.window = 1200;
+    path.run(secs(5));
+    assert_eq!(path.status().state, State::Delay);
+    path.receivebox = None;
+    path.run(Span::from_millis(1200));
+    assert_eq!(path.status().state, State::FailOpen);
+    path.run(secs(1));
+    assert_eq!((path.status().rate, path.status().backlog_packets), (None, 0));
+    path.start_receivebox(2);
+    path.run(secs(4));
+    assert_eq!(path.status().state, State::Delay, "{:?}", path.transitions);
+}
+
+#[test]
+fn a_restarted_receivebox_changes_nothing() {
+    let mut path = Path::new(96, Span::from_millis(50));
+    path.window = 1200;
+    path.run(secs(5));
+    path.start_receivebox(2);
+    let utilisation = path.utilisation(secs(5));
+    assert!(utilisation > 0.93, "{utilisation}");
+    assert_eq!(path.status().counters.peer_restarts, 1);
+    assert!(path.transitions.iter().all(|change| change.to != State::FailOpen));
+}
+
+#[test]
+fn half_of_the_acknowledgements_suffice() {
+    let mut path = Path::new(96, Span::from_millis(50));
+    path.window = 1200;
+    path.lose_ack = Box::new(|n| n % 2 == 0);
+    path.run(secs(5));
+    let utilisation = path.utilisation(secs(10));
+    assert!(utilisation > 0.95, "{utilisation}");
+    assert_eq!(path.status().state, State::Delay);
+}
+
+#[test]
+fn forgeries_change_nothing() {
+    let mut genuine = Path::new(96, Span::from_millis(50));
+    let mut attacked = Path::new(96, Span::from_millis(50));
+    for path in [&mut genuine, &mut attacked] {
+        path.window = 1200;
+        path.run(secs(3));
+    }
+    for round in 0..300_usize {
+        let old = attacked.recorded[round * 7 % attacked.recorded.len()].clone();
+        let mut flipped = old.clone();
+        flipped[round % old.len()] ^= 1 << (round % 8);
+        for message in [&old, &flipped, &old[..round % old.len()].to_vec(), &vec![0xff; 70]] {
+            attacked.sendbox.on_message(attacked.now, message);
+            attacked.take_outputs();
+        }
+        genuine.run(Span::from_millis(10));
+        attacked.run(Span::from_millis(10));
+    }
+    assert_eq!(genuine.delivered, attacked.delivered);
+    assert_eq!(genuine.status().rate, attacked.status().rate);
+    assert!(attacked.status().counters.rejected_messages >= 600);
+}
+
+#[test]
+fn a_slower_path_is_followed_at_once_and_a_faster_one_soon() {
+    let mut path = Path::new(96, Span::from_millis(50));
+    path.window = 1500;
+    path.queue_limit = 10_000;
+    path.run(secs(5));
+    path.rate = Bandwidth::from_mbits_per_sec(24);
+    path.run(secs(2));
+    path.peak = 0;
+    let utilisation = path.utilisation(secs(5));
+    let peak = path.rate.time_for(Bytes::new(path.peak as u64 * 1538));
+    assert!(peak < Span::from_millis(60), "{peak:?}");
+    assert!(utilisation > 0.93, "{utilisation}");
+    path.rate = Bandwidth::from_mbits_per_sec(96);
+    path.run(secs(4));
+    let utilisation = path.utilisation(secs(3));
+    assert!(utilisation > 0.93, "{utilisation}");
+}
+
+#[test]
+fn a_longer_path_is_no_queue() {
+    let mut path = Path::new(96, Span::from_millis(50));
+    path.window = 2500;
+    path.run(secs(5));
+    path.delay = Span::from_millis(45);
+    path.run(secs(4));
+    let utilisation = path.utilisation(secs(3));
+    assert!(utilisation > 0.93, "{utilisation} {:?}", path.status());
+    path.delay = Span::from_millis(25);
+    path.run(secs(2));
+    let utilisation = path.utilisation(secs(3));
+    assert!(utilisation > 0.93, "{utilisation}");
+}
+
+#[test]
+fn what_waits_goes_on_when_the_bundle_is_given_up() {
+    let mut path = Path::new(10, Span::from_millis(50));
+    path.window = 400;
+    path.run(secs(5));
+    let waiting = path.status().backlog_packets;
+    assert!(waiting > 100, "{waiting}");
+    let before = path.queue.len();
+    path.sendbox.remove(path.now, path.bundle);
+    path.take_outputs();
+    assert_eq!(path.queue.len() - before, waiting as usize);
+}
+
+#[test]
+fn ceilings_hold() {
+    let now = Time::ZERO + secs(1);
+    let mut path = Path::new(96, Span::from_millis(50));
+    let ceiling = Some(Bandwidth::from_mbits_per_sec(20));
+    path.bundle = path.sendbox.add(now, Settings { ceiling, ..Settings::new(7, key()) });
+    path.window = 1000;
+    path.run(secs(5));
+    let utilisation = path.utilisation(secs(10));
+    assert!((0.19..0.21).contains(&utilisation), "{utilisation}");
+}

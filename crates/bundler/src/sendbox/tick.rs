@@ -1,0 +1,344 @@
+//! The control loop of one bundle: state, rate, pulses.
+
+use base::{Bandwidth, Bytes, Ratio, Span, Time};
+
+use super::state::{Cause, Reason, State};
+use super::status::Counters;
+use crate::control::{CongestionControl, DelayTarget, Observation};
+use crate::elasticity::{CrossSample, Detector, Regime, Verdict};
+use crate::measure::{Arrived, Delays, Match, Measure, Rates};
+use crate::multipath::Multipath;
+use crate::pass_through::PassThrough;
+use crate::settings::{Mode, Settings};
+
+/// From one look at the measurements to the next (spec of the paper's prototype, §3.1).
+pub(super) const TICK: Span = Span::from_millis(10);
+/// Cross traffic is watched over so much time's packets.
+const CROSS_WINDOW: Span = Span::from_millis(20);
+/// Silence of the receivebox is borne for so long, and so many round trips.
+const SILENCE: Span = Span::from_secs(1);
+const SILENCE_ROUND_TRIPS: u64 = 8;
+/// Silence means nothing unless so many answers are missing.
+const MISSING: usize = 8;
+/// A queue of the bundle's own is one this many times as long as is aimed at, ...
+const OWN_QUEUE: f64 = 1.5;
+/// ... and after a restart of control, what waited at the sendbox leaves this many times as fast
+/// as the path took before.
+const FLUSH: u64 = 2;
+/// Arrivals that differ from departures by less than this say that no queue drains or grows.
+const STEADY: f64 = 0.04;
+/// The delay without queues has changed if for so many round trips no queue drained, ...
+const STUCK_ROUND_TRIPS: f64 = 3.0;
+/// ... though less than this share of the capacity was sent.
+const STUCK_LOAD: f64 = 0.9;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Loop {
+    pub(super) state: State,
+    pub(super) since: Time,
+    pub(super) measure: Measure,
+    pub(super) rebases: u64,
+    law: Box<dyn CongestionControl>,
+    pass_through: PassThrough,
+    detector: Option<Detector>,
+    multipath: Option<Multipath>,
+    /// The rate in force, pulses included, while there is one.
+    rate: Option<Bandwidth>,
+    ticked: Time,
+    heard_at: Time,
+    /// Heartbeats sent since the receivebox was last heard.
+    asked: usize,
+    /// For how long the bundle's own queue has shown.
+    pressure: Span,
+    stuck: Stuck,
+}
+
+/// A delay that no sending less will shorten.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stuck {
+    span: Span,
+    queueing: f64,
+}
+
+impl Loop {
+    pub(super) fn new(now: Time, settings: &Settings) -> Self {
+        Self {
+            state: State::Learning,
+            since: now,
+            measure: Measure::default(),
+            rebases: 0,
+            law: settings.control.build(),
+            pass_through: PassThrough::start(settings.floor),
+            detector: settings.elasticity.then(|| Detector::new(settings.seed)),
+            multipath: settings.multipath.then(Multipath::new),
+            rate: None,
+            ticked: now,
+            heard_at: now,
+            asked: 0,
+            pressure: Span::ZERO,
+            stuck: Stuck::default(),
+        }
+    }
+
+    /// The loop goes on after a rest.
+    pub(super) fn rested(&mut self, now: Time) {
+        self.ticked = now;
+    }
+
+    /// A heartbeat asks for an answer.
+    pub(super) fn asked(&mut self, _now: Time) {
+        self.asked += 1;
+    }
+
+    /// Something genuine has come from the receivebox. Answers with a reason to begin anew.
+    pub(super) fn heard(&mut self, now: Time) -> Option<Cause> {
+        self.heard_at = now;
+        self.asked = 0;
+        (self.state == State::FailOpen).then_some(Cause::Heard)
+    }
+
+    pub(super) fn acknowledged(&mut self, now: Time, arrived: &Arrived, counters: &mut Counters) {
+        let sent_at = match self.measure.acknowledged(now, arrived) {
+            Match::InOrder { sent_at } => {
+                counters.acks += 1;
+                sent_at
+            }
+            Match::Late { sent_at } => {
+                counters.late_acks += 1;
+                sent_at
+            }
+            Match::Unknown => {
+                counters.unmatched_acks += 1;
+                return;
+            }
+        };
+        if let (Some(multipath), Some(min_rtt)) = (&mut self.multipath, self.measure.min_rtt()) {
+            multipath.observe(now, sent_at, arrived.received_at, min_rtt);
+        }
+    }
+
+    /// Takes the counters of a receivebox that began anew.
+    pub(super) fn restart(&mut self) {
+        self.measure.restart();
+        if let Some(multipath) = &mut self.multipath {
+            multipath.restart();
+        }
+    }
+
+    /// One turn. Answers with the state to change to, and why.
+    pub(super) fn tick(
+        &mut self,
+        now: Time,
+        backlog: Bytes,
+        settings: &Settings,
+    ) -> Option<(State, Cause)> {
+        let elapsed = now.since(self.ticked);
+        let fresh = self.measure.heard_at().is_some_and(|heard| heard > self.ticked);
+        self.ticked = now;
+        if self.is_silent(now) {
+            return (self.state != State::FailOpen).then_some((State::FailOpen, Cause::Silence));
+        }
+        let window = self.measure.window();
+        let (rates, delays) = (self.measure.rates(window)?, self.measure.delays()?);
+        let capacity = self.measure.capacity().unwrap_or(rates.receive);
+        let seen = Observation {
+            now,
+            elapsed,
+            rtt: delays.rtt,
+            min_rtt: delays.min_rtt,
+            queueing: delays.queueing,
+            send_rate: rates.send,
+            receive_rate: rates.receive,
+            lost: rates.lost,
+            capacity,
+            backlog,
+            limited: rates.limited,
+            fresh,
+        };
+        if fresh {
+            self.look_for_another_path(now, &seen, &delays);
+        }
+        if let Some(multipath) = &self.multipath {
+            let disabled = State::Disabled(Reason::ImbalancedPaths);
+            if multipath.imbalanced() && self.state != disabled {
+                return (settings.mode != Mode::Observe).then_some((disabled, Cause::Imbalance));
+            }
+            if !multipath.imbalanced() && self.state == disabled {
+                return Some((State::Learning, Cause::Balance));
+            }
+        }
+        match self.state {
+            State::Learning => self.learn(&seen, &rates, settings),
+            State::Delay => self.delay(&seen),
+            State::PassThrough => self.pass(&seen),
+            State::Disabled(_) | State::FailOpen => None,
+        }
+    }
+
+    /// Begins another state.
+    pub(super) fn enter(&mut self, now: Time, to: State) {
+        self.state = to;
+        self.since = now;
+        self.pressure = Span::ZERO;
+        self.stuck = Stuck::default();
+        if matches!(to, State::Learning | State::Disabled(_) | State::FailOpen) {
+            self.rate = None;
+        }
+        if to == State::FailOpen {
+            self.measure.restart();
+        }
+    }
+
+    /// The rate that is to be in force while there is a backlog, or none.
+    pub(super) fn rate(&self, backlog: bool, settings: &Settings) -> Option<Bandwidth> {
+        let within = |rate: Bandwidth| {
+            let most = settings.ceiling.unwrap_or(Bandwidth::from_bits_per_sec(u64::MAX));
+            rate.max(settings.floor).min(most)
+        };
+        match (self.rate, self.measure.capacity()) {
+            (Some(rate), _) => Some(within(rate)),
+            // What waited under the old rate must not fall upon the network in one burst.
+            (None, Some(capacity)) if backlog => {
+                let rate = Bandwidth::from_bits_per_sec(capacity.bits_per_sec() * FLUSH);
+                Some(within(rate))
+            }
+            (None, _) => settings.ceiling,
+        }
+    }
+
+    /// The rate and the round trip that epochs are cut by.
+    pub(super) fn epochs_of(&self) -> Option<(Bandwidth, Span)> {
+        let rates = self.measure.rates(self.measure.window())?;
+        Some((rates.send, self.measure.min_rtt()?))
+    }
+
+    pub(super) fn out_of_order(&self) -> Option<Ratio> {
+        self.multipath.as_ref().map(Multipath::fraction)
+    }
+
+    pub(super) fn elasticity(&self) -> Option<f64> {
+        self.detector.as_ref().and_then(Detector::eta)
+    }
+
+    fn is_silent(&self, now: Time) -> bool {
+        let rtt = self.measure.delays().map_or(Span::ZERO, |delays| delays.rtt);
+        let borne = SILENCE.max(Span::from_nanos(rtt.as_nanos() * SILENCE_ROUND_TRIPS));
+        if now.since(self.heard_at) < borne {
+            return false;
+        }
+        let due = Time::from_nanos(now.as_nanos().saturating_sub(rtt.as_nanos() * 2));
+        self.measure.outstanding(self.heard_at, due) + self.asked >= MISSING
+    }
+
+    /// Unshaped, until the bundle builds a queue.
+    fn learn(
+        &mut self,
+        seen: &Observation,
+        rates: &Rates,
+        settings: &Settings,
+    ) -> Option<(State, Cause)> {
+        if settings.mode == Mode::Observe {
+            return None;
+        }
+        let rate = rates.receive.bits_per_sec() as f64;
+        let target = DelayTarget::target(rate, seen.min_rtt);
+        if seen.queueing.as_secs_f64() < OWN_QUEUE * target {
+            self.pressure = Span::ZERO;
+            return None;
+        }
+        self.pressure += seen.elapsed;
+        if self.pressure < Span::from_nanos(self.measure.window().as_nanos() / 2) {
+            return None;
+        }
+        // While there is a queue, what arrives just now is what the path takes.
+        let now = self.measure.rates(CROSS_WINDOW).map_or(rates.receive, |rates| rates.receive);
+        let rate = now.max(rates.receive);
+        self.law.start(rate, seen);
+        self.rate = Some(rate);
+        Some((State::Delay, Cause::Queue))
+    }
+
+    fn delay(&mut self, seen: &Observation) -> Option<(State, Cause)> {
+        let rate = self.law.on_tick(seen);
+        let target = DelayTarget::target(rate.bits_per_sec() as f64, seen.min_rtt);
+        self.rate = Some(self.pulsed(seen, rate, Regime::Delay, target));
+        if self.verdict() == Verdict::Elastic {
+            self.pass_through = PassThrough::start(seen.receive_rate);
+            return Some((State::PassThrough, Cause::Elastic));
+        }
+        None
+    }
+
+    fn pass(&mut self, seen: &Observation) -> Option<(State, Cause)> {
+        let rate = self.pass_through.on_tick(seen.elapsed, seen.backlog, seen.receive_rate);
+        self.rate = Some(self.pulsed(seen, rate, Regime::PassThrough, 0.0));
+        if self.verdict() == Verdict::Inelastic {
+            self.law.start(seen.receive_rate, seen);
+            return Some((State::Delay, Cause::Inelastic));
+        }
+        None
+    }
+
+    fn verdict(&self) -> Verdict {
+        self.detector.as_ref().map_or(Verdict::Unknown, Detector::verdict)
+    }
+
+    /// Adds the pulses, and shows the detector what came of those before.
+    fn pulsed(
+        &mut self,
+        seen: &Observation,
+        rate: Bandwidth,
+        regime: Regime,
+        target: f64,
+    ) -> Bandwidth {
+        let Some(detector) = &mut self.detector else { return rate };
+        let capacity = seen.capacity;
+        if let Some(cross) = self.measure.rates(CROSS_WINDOW) {
+            detector.observe(
+                seen.now,
+                &CrossSample {
+                    at: cross.sent_at,
+                    send_rate: cross.send,
+                    receive_rate: cross.receive,
+                    queueing: seen.queueing,
+                    target: Span::from_nanos((target * 1e9) as u64),
+                    capacity,
+                    limited: cross.limited,
+                },
+            );
+        }
+        let share = detector.pulse(seen.now, regime, rate, capacity);
+        let pulsed = rate.bits_per_sec() as f64 + share * capacity.bits_per_sec() as f64;
+        Bandwidth::from_bits_per_sec(pulsed.max(0.0) as u64)
+    }
+
+    /// A delay that stays though less is sent than the path takes is no queue of the bundle's.
+    /// It is the path's, or that of others who take whatever is left: either way it is the base
+    /// from now on. A base too high corrects itself, one too low would starve the bundle.
+    fn look_for_another_path(&mut self, now: Time, seen: &Observation, delays: &Delays) {
+        let queueing = delays.least_queueing.as_secs_f64();
+        let (sent, received) =
+            (seen.send_rate.bits_per_sec() as f64, seen.receive_rate.bits_per_sec() as f64);
+        let target = DelayTarget::target(sent, seen.min_rtt);
+        let steady = (sent - received).abs() <= STEADY * sent;
+        let light = sent <= STUCK_LOAD * seen.capacity.bits_per_sec() as f64;
+        let same = (queueing - self.stuck.queueing).abs() <= 0.25 * self.stuck.queueing;
+        if queueing < 2.0 * target || !steady || !light {
+            self.stuck = Stuck::default();
+            return;
+        }
+        if self.stuck.span == Span::ZERO || !same {
+            self.stuck = Stuck { span: Span::from_nanos(1), queueing };
+            return;
+        }
+        self.stuck.span += seen.elapsed;
+        let window = self.measure.window().max(seen.rtt);
+        let needed = Span::from_nanos((window.as_nanos() as f64 * STUCK_ROUND_TRIPS) as u64);
+        if self.stuck.span >= needed {
+            self.stuck = Stuck::default();
+            self.rebases += 1;
+            self.measure.rebase(now);
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! How a bundle is treated.
+
+use std::fmt;
+use std::str::FromStr;
+
+use base::{Bandwidth, Bytes};
+use queue::{Discipline, QueueConfig, QueueLimit};
+
+use crate::control::Control;
+use crate::digest::Key;
+
+/// Settings of one bundle at the sendbox.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Tells bundles between the same boxes apart; the same at both.
+    pub id: u32,
+    /// The secret that both boxes share.
+    pub key: Key,
+    /// What sets the rate.
+    pub control: Control,
+    /// What orders the queue at the sendbox.
+    pub scheduler: QueueConfig,
+    /// How packets are told apart at both boxes.
+    pub marking: Marking,
+    /// What the box does with what it finds.
+    pub mode: Mode,
+    /// The rate is never below this.
+    pub floor: Bandwidth,
+    /// Nor above this.
+    pub ceiling: Option<Bandwidth>,
+    /// Bytes that a packet costs on the path beyond its layer-3 bytes at the site: of lower layers
+    /// and of an encapsulation. The same at both boxes.
+    pub overhead: Bytes,
+    /// Look for elastic cross traffic, and let the hosts compete with it.
+    pub elasticity: bool,
+    /// Look for imbalanced paths, and do nothing where there are.
+    pub multipath: bool,
+    /// Keys what is drawn.
+    pub seed: u64,
+}
+
+impl Settings {
+    /// The usual settings.
+    pub fn new(id: u32, key: Key) -> Self {
+        Self {
+            id,
+            key,
+            control: Control::default(),
+            scheduler: QueueConfig {
+                discipline: Discipline::Sfq {
+                    flows: 1024,
+                    quantum: Bytes::new(1514),
+                    perturb: None,
+                },
+                limit: QueueLimit::Packets(10_000),
+                ecn: false,
+            },
+            marking: Marking::Header,
+            mode: Mode::Enforce,
+            floor: Bandwidth::from_mbits_per_sec(1),
+            ceiling: None,
+            overhead: Bytes::new(38),
+            elasticity: true,
+            multipath: true,
+            seed: 0,
+        }
+    }
+}
+
+/// How the boxes recognise a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Marking {
+    /// By a keyed hash of header fields that the network does not change.
+    #[default]
+    Header,
+    /// By a header of their own around each packet.
+    Encapsulation,
+}
+
+/// How far the box goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Measures, and controls nothing.
+    Observe,
+    /// Finds the rate that it would set, and does not set it.
+    DryRun,
+    /// Paces the bundle.
+    #[default]
+    Enforce,
+}
+
+/// A word that is none of those that are known.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{word}` is none of {known}")]
+pub struct UnknownWord {
+    word: String,
+    known: &'static str,
+}
+
+impl Marking {
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Header => "header",
+            Self::Encapsulation => "encapsulation",
+        }
+    }
+}
+
+impl fmt::Display for Marking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Marking {
+    type Err = UnknownWord;
+    fn from_str(word: &str) -> Result<Self, UnknownWord> {
+        match word {
+            "header" => Ok(Self::Header),
+            "encapsulation" => Ok(Self::Encapsulation),
+            _ => Err(UnknownWord { word: word.to_owned(), known: "header, encapsulation" }),
+        }
+    }
+}
+
+impl Mode {
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Observe => "observe",
+            Self::DryRun => "dry-run",
+            Self::Enforce => "enforce",
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Mode {
+    type Err = UnknownWord;
+    fn from_str(word: &str) -> Result<Self, UnknownWord> {
+        match word {
+            "observe" => Ok(Self::Observe),
+            "dry-run" => Ok(Self::DryRun),
+            "enforce" => Ok(Self::Enforce),
+            _ => Err(UnknownWord { word: word.to_owned(), known: "observe, dry-run, enforce" }),
+        }
+    }
+}
