@@ -132,6 +132,8 @@ pub(super) struct Bundle {
     pub(super) regime: Regime,
     /// Follows the verdict from one regime to the other.
     pub(super) adapts: bool,
+    /// Otherwise packets go on as they come: the status quo.
+    pub(super) paced: bool,
     /// What the capacity is taken for, as a share of what it is.
     pub(super) misjudged: f64,
     rtt: u64,
@@ -231,7 +233,11 @@ impl Bundle {
 
     /// What leaves in this millisecond: (flow, bytes).
     fn send(&mut self) -> Vec<(usize, f64)> {
-        self.credit = (self.credit + self.pulsed).min(self.pulsed.max(2.0 * PACKET));
+        if self.paced {
+            self.credit = (self.credit + self.pulsed).min(self.pulsed.max(2.0 * PACKET));
+        } else {
+            self.credit = f64::MAX;
+        }
         let mut out = Vec::new();
         while let Some(&(flow, bytes)) = self.backlog.front() {
             if self.credit < PACKET {
@@ -264,6 +270,8 @@ struct Batch {
 pub(super) struct Requests {
     pub(super) share: f64,
     pub(super) rtt: u64,
+    /// Bytes; longer ones are cut short.
+    pub(super) longest: f64,
 }
 
 /// One bottleneck.
@@ -311,6 +319,7 @@ impl Bench {
             detector: Detector::new(self.dice.bits()),
             regime: Regime::Delay,
             adapts: true,
+            paced: true,
             misjudged: 1.0,
             rtt,
             rate,
@@ -466,7 +475,7 @@ impl Bench {
             return;
         }
         let mut flow = Flow::new(Source::Window { cubic: true }, requests.rtt, None);
-        flow.remaining = size(&mut self.dice);
+        flow.remaining = size(&mut self.dice).min(requests.longest);
         let done = |flow: &Flow| flow.remaining <= 0.0 && flow.feedback.is_empty();
         if let Some(place) = self.flows.iter().position(done) {
             self.flows[place] = flow;

@@ -27,7 +27,7 @@ struct Threshold {
 const ENTER: Threshold = Threshold { eta: 3.0, looks: 4.0, answer: 0.3 };
 
 /// To leave (Nimbus: 2): one flow beside ten answers with a tenth of the pulses.
-const LEAVE: Threshold = Threshold { eta: 1.1, looks: 30.0, answer: 0.1 };
+const LEAVE: Threshold = Threshold { eta: 1.1, looks: 50.0, answer: 0.1 };
 
 /// What a verdict begins with, in thresholds, so that it takes time to turn.
 const CONFIDENCE: f64 = 3.0;
