@@ -24,7 +24,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("lab", &["base", "wire", "topology", "fabric", "transport", "ratecontrol"]),
     ("sys", &["base"]),
     ("record", &["base", "wire", "topology", "fabric", "lab"]),
-    ("outcome", &["base", "topology", "fabric", "lab", "transport", "record"]),
+    ("outcome", &["base", "topology", "fabric", "bundler", "lab", "transport", "record"]),
     (
         "emu",
         &["base", "wire", "topology", "fabric", "transport", "lab", "sys", "record", "outcome"],

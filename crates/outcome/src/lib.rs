@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod begin;
+mod bundles;
 mod capacity;
 mod crowd;
 mod flow;
@@ -20,6 +21,7 @@ mod summary;
 mod tally;
 
 pub use begin::{Start, begin, hash_text, lab_hash, machine, unix_ms};
+pub use bundles::BundleLedger;
 pub use flow::{Course, Datagrams, FlowResult, Outcome, Transfers};
 pub use ledger::{FlowLedger, LinkLedger, link_counters, queue_delays};
 pub use path::{Ideal, Paths, ip_header};

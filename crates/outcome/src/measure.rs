@@ -6,6 +6,7 @@ use lab::plan::Plan;
 use record::run::{Clock, ProgramEnd, RunRecord};
 use record::{ControlSample, Distribution, FlowSample, Histogram, LinkSample};
 
+use crate::bundles::BundleLedger;
 use crate::capacity;
 use crate::flow::FlowResult;
 
@@ -17,6 +18,7 @@ pub(crate) struct Measured<'a> {
     pub(crate) flow_samples: &'a [FlowSample],
     pub(crate) link_samples: &'a [LinkSample],
     pub(crate) control: &'a [ControlSample],
+    pub(crate) bundles: &'a BundleLedger,
     pub(crate) ended: Time,
 }
 
@@ -40,7 +42,7 @@ impl Measured<'_> {
                 }
             }
             Subject::Control => self.control(metric),
-            Subject::Bundle(_) => None,
+            Subject::Bundle(bundle) => self.bundles.value(bundle, metric, self.window(metric)),
             Subject::Run => match metric.measure {
                 // Nothing is late on a clock that waits.
                 Measure::Lateness if self.record.clock == Clock::Virtual => Some(0.0),
@@ -225,7 +227,7 @@ fn transfers(result: &FlowResult, metric: &Metric, samples: &[&FlowSample]) -> O
 }
 
 /// Whether an interval that ended at `at` lies within the window, to half an interval.
-fn within(at: Time, interval: Span, from: Time, to: Time) -> bool {
+pub(crate) fn within(at: Time, interval: Span, from: Time, to: Time) -> bool {
     let half = interval.as_nanos() / 2;
     let middle = at.as_nanos().saturating_sub(half);
     (from.as_nanos()..to.as_nanos()).contains(&middle)

@@ -10,6 +10,7 @@ use record::run::{
 };
 use record::{ControlSample, DropReason, Histogram, RunRecord};
 
+use crate::bundles::BundleLedger;
 use crate::flow::{self, FlowResult, Transfers};
 use crate::ledger::{FlowLedger, LinkLedger};
 use crate::measure::Measured;
@@ -30,6 +31,8 @@ pub struct Ended<'a> {
     pub flows: &'a FlowLedger,
     /// How rate control did at each sample; empty without it.
     pub control: &'a [ControlSample],
+    /// Statuses of bundles, all entered.
+    pub bundles: &'a BundleLedger,
     /// How long packets waited, in the order of [`LinkLedger`]; links beyond it say nothing.
     pub queue_delays: &'a [Histogram],
 }
@@ -44,6 +47,7 @@ pub fn complete(record: &mut RunRecord, ended: &Ended<'_>) {
         record.verdict = Some(Verdict { trusted: true, reasons: vec![reason] });
     }
     record.links = links(ended);
+    record.bundles = ended.bundles.summaries(ended.plan, ended.at);
     record.flows =
         ended.results.iter().map(|result| flow_summary(ended.plan, result, record.clock)).collect();
     let measured = Measured {
@@ -53,6 +57,7 @@ pub fn complete(record: &mut RunRecord, ended: &Ended<'_>) {
         flow_samples: &ended.flows.kept,
         link_samples: &ended.links.kept,
         control: ended.control,
+        bundles: ended.bundles,
         ended: ended.at,
     };
     let check = |expectation: &expect::Expectation| {

@@ -57,6 +57,7 @@ fn transfers(plan: &Plan) -> RunRecord {
     let folder = RunFolder::create(parent.path(), "star").unwrap();
     let recorder = Recorder::start(&folder, &RecorderOptions::default()).unwrap();
     let links = LinkLedger::new(plan, recorder.handle());
+    let bundles = BundleLedger::new(plan, recorder.handle());
     let start = Start {
         id: "0",
         repeat: "",
@@ -65,9 +66,10 @@ fn transfers(plan: &Plan) -> RunRecord {
     };
     let mut record = begin(plan, start);
     let (at, results, links, flows) = (second(10), &results, &links, &flows);
+    let bundles = &bundles;
     complete(
         &mut record,
-        &Ended { plan, at, results, links, flows, control: &[], queue_delays: &[] },
+        &Ended { plan, at, results, links, flows, control: &[], bundles, queue_delays: &[] },
     );
     record
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use base::{Bytes, Span, Time};
 use lab::plan::{MirrorTarget, Model, Plan};
-use outcome::{Ended, FlowLedger, LinkLedger, ShareLedger, Start};
+use outcome::{BundleLedger, Ended, FlowLedger, LinkLedger, ShareLedger, Start};
 use record::run::{Clock, Engine, EventRecord, RunRecord, Simulation as Took, Status};
 use record::{ControlSample, Level, Recorder, RecorderHandle, RecorderOptions, RunFolder};
 
@@ -96,6 +96,7 @@ pub fn run(
         links: LinkLedger::new(plan, recorder.handle()),
         shares: ShareLedger::new(plan, recorder.handle()),
         flows: FlowLedger::new(plan),
+        bundles: BundleLedger::new(plan, recorder.handle()),
         control: Vec::new(),
         events: Vec::new(),
         started: Instant::now(),
@@ -124,6 +125,7 @@ struct Running<'a> {
     links: LinkLedger,
     shares: ShareLedger,
     flows: FlowLedger,
+    bundles: BundleLedger,
     control: Vec<ControlSample>,
     events: Vec<EventRecord>,
     started: Instant,
@@ -275,6 +277,7 @@ impl Running<'_> {
                 links: &self.links,
                 flows: &self.flows,
                 control: &self.control,
+                bundles: &self.bundles,
                 queue_delays: &queue_delays,
             },
         );

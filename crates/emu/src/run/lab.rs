@@ -12,7 +12,7 @@ use std::sync::mpsc::{self, Receiver};
 use base::{NodeId, ProgramId, Span, Time};
 use lab::plan::{Action, Event, Plan, Role};
 use lab::routes::Routes;
-use outcome::{FlowLedger, LinkLedger, Schedule, ShareLedger};
+use outcome::{BundleLedger, FlowLedger, LinkLedger, Schedule, ShareLedger};
 use record::calls::CallWriter;
 use record::run::{EventRecord, RunRecord, Status};
 use record::{FlowSample, Level, Recorder, RunFolder};
@@ -114,6 +114,7 @@ struct Running {
     flow_samples: Receiver<FlowSample>,
     schedule: Schedule,
     ledger: LinkLedger,
+    bundles: BundleLedger,
     shares: ShareLedger,
     flow_ledger: FlowLedger,
     /// Events that took place.
@@ -176,6 +177,7 @@ impl Running {
             channel,
             schedule: Schedule::new(Arc::clone(&plan)),
             ledger: LinkLedger::new(&plan, recorder.handle()),
+            bundles: BundleLedger::new(&plan, recorder.handle()),
             shares: ShareLedger::new(&plan, recorder.handle()),
             flow_ledger: FlowLedger::new(&plan),
             enclosure,
@@ -454,6 +456,7 @@ impl Running {
             links: &self.ledger,
             flows: &self.flow_ledger,
             control: &[],
+            bundles: &self.bundles,
             queue_delays: &report.queue_delays,
         };
         outcome::complete(&mut record, &ended);
