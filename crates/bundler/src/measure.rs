@@ -11,7 +11,7 @@ mod base_delay;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use base::{Bandwidth, Bytes, Span, Time};
 
@@ -124,7 +124,11 @@ pub struct Delays {
 /// The measurements of one bundle.
 #[derive(Debug, Default)]
 pub struct Measure {
-    marks: VecDeque<Outstanding>,
+    /// Numbered from `first_mark` on.
+    marks: VecDeque<Option<Outstanding>>,
+    first_mark: u64,
+    /// The number of the mark with a digest.
+    by_digest: HashMap<u64, u64>,
     points: VecDeque<Point>,
     base: BaseDelay,
     /// Receive rates, falling, with their times: the first is the maximum of the window.
@@ -134,32 +138,44 @@ pub struct Measure {
 impl Measure {
     /// A packet that ends an epoch leaves.
     pub fn sent(&mut self, mark: Mark) {
-        let expired = |old: &Outstanding| mark.sent_at.since(old.mark.sent_at) > FORGET;
+        let expired = |old: &Option<Outstanding>| {
+            old.is_none_or(|old| mark.sent_at.since(old.mark.sent_at) > FORGET)
+        };
         while self.marks.front().is_some_and(expired) || self.marks.len() >= MOST_MARKS {
-            self.marks.pop_front();
+            self.forget_first_mark();
         }
-        let twin = self.marks.iter_mut().find(|other| other.mark.digest == mark.digest);
+        let number = self.first_mark + self.marks.len() as u64;
+        let twin = self.by_digest.insert(mark.digest, number);
+        let twin = twin.and_then(|number| self.marks.get_mut((number - self.first_mark) as usize));
         let ambiguous = twin.is_some();
-        if let Some(twin) = twin {
+        if let Some(Some(twin)) = twin {
             twin.ambiguous = true;
         }
-        self.marks.push_back(Outstanding { mark, ambiguous });
+        self.marks.push_back(Some(Outstanding { mark, ambiguous }));
     }
 
-    /// Marks that left before `until` and have not been acknowledged.
+    fn forget_first_mark(&mut self) {
+        if let Some(Some(old)) = self.marks.pop_front()
+            && self.by_digest.get(&old.mark.digest) == Some(&self.first_mark)
+        {
+            self.by_digest.remove(&old.mark.digest);
+        }
+        self.first_mark += 1;
+    }
+
+    /// Marks that left after `since`, up to `until`, and have not been acknowledged.
     pub fn outstanding(&self, since: Time, until: Time) -> usize {
         let within = |at: Time| at > since && at <= until;
-        self.marks.iter().filter(|entry| within(entry.mark.sent_at)).count()
+        self.marks.iter().flatten().filter(|entry| within(entry.mark.sent_at)).count()
     }
 
     /// An acknowledgement has come.
     pub fn acknowledged(&mut self, now: Time, arrived: &Arrived) -> Match {
-        let known = |entry: &Outstanding| entry.mark.digest == arrived.digest;
-        let Some(at) = self.marks.iter().position(known) else { return Match::Unknown };
-        if self.marks[at].ambiguous {
-            return Match::Unknown;
-        }
-        let Some(Outstanding { mark, .. }) = self.marks.remove(at) else { return Match::Unknown };
+        let Some(number) = self.by_digest.get(&arrived.digest) else { return Match::Unknown };
+        let at = (number - self.first_mark) as usize;
+        let entry = self.marks.get_mut(at).and_then(|entry| entry.take_if(|mark| !mark.ambiguous));
+        let Some(Outstanding { mark, .. }) = entry else { return Match::Unknown };
+        self.by_digest.remove(&arrived.digest);
         let sent_at = mark.sent_at;
         let point = Point {
             sent_at,
@@ -190,7 +206,9 @@ impl Measure {
 
     /// The receivebox counts from zero again.
     pub fn restart(&mut self) {
-        self.marks.clear();
+        while !self.marks.is_empty() {
+            self.forget_first_mark();
+        }
         self.points.clear();
         self.base.forget_one_way();
     }

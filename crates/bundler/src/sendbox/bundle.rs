@@ -28,6 +28,8 @@ const EPOCHS_PER_ROUND_TRIP: u64 = 4;
 //= deviation: spec §2.1 has a quarter of the round trip and N in [4, 1024].
 const MOST_EPOCH: Span = Span::from_millis(10);
 const LARGEST_PERIOD: u32 = 65_536;
+/// Before anything is known of the path.
+const FIRST_PERIOD: u32 = 4;
 const FULL_PACKET: u64 = 1538;
 
 /// What waits in the queue.
@@ -77,8 +79,8 @@ impl<B> Bundle<B> {
             counters: Counters::default(),
             sequence: 0,
             incarnation,
-            period: 1,
-            told_period: 1,
+            period: FIRST_PERIOD,
+            told_period: FIRST_PERIOD,
             last_sent: now,
             next_tick: None,
             heartbeat_at: now,
