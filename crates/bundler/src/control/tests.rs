@@ -5,6 +5,7 @@ use self::path::{Bundle, Cross, Offer, Path, Trace};
 use super::{Control, Observation};
 
 mod path;
+mod requests;
 
 const LAWS: [Control; 4] = [Control::DelayPi, Control::Copa, Control::BasicDelay, Control::Bbr];
 /// Those that keep the queue in the network short.
@@ -90,6 +91,11 @@ fn odd_rows(control: Control) -> Vec<String> {
         said("jitter of 2 ms", Path { jitter: 0.002, ..plain() }),
         said("jitter of 8 ms", Path { jitter: 0.008, ..plain() }),
         said("back late by 60 ms", Path { reverse: vec![(0.0, 0.0), (20.0, 0.06)], ..plain() }),
+        said("pulses", Path { pulse: 0.125, ..plain() }),
+        said("pulses at 12 Mbit/s", Path { pulse: 0.125, ..Path::new(12.0, 50.0) }),
+        said("pulses at 10 ms", Path { pulse: 0.125, ..Path::new(96.0, 10.0) }),
+        said("pulses at 200 ms", Path { pulse: 0.125, ..Path::new(96.0, 200.0) }),
+        said("pulses at 1 Gbit/s", Path { pulse: 0.125, ..Path::new(1_000.0, 50.0) }),
     ];
     for (share, millis) in [(0.1, 50.0), (2.0, 50.0), (0.1, 300.0), (2.0, 300.0)] {
         let bundle = Bundle::new(control.build(), share * 96e6);
@@ -122,15 +128,18 @@ fn request_row(control: Control) -> String {
     )
 }
 
-/// Several bundles at 96 Mbit/s, for a minute and a half: four that come 5 s after each other, and
-/// two with 20 and 100 ms.
-fn company(control: Control) -> [(usize, Trace); 2] {
+/// Several bundles at 96 Mbit/s, for a minute and a half: four that come 5 s after each other,
+/// without and with pulses, and two with 20 and 100 ms.
+fn company(control: Control) -> [(usize, Trace); 3] {
     let late =
         |index| Bundle { from: 5.0 * f64::from(index), ..Bundle::new(control.build(), 24e6) };
     let near = Bundle::new(control.build(), 48e6);
     let far = Bundle { farther: 0.08, ..Bundle::new(control.build(), 48e6) };
-    let four = Path::new(96.0, 50.0).run((0..4).map(late).collect(), 90.0);
-    [(4, four), (2, Path::new(96.0, 20.0).run(vec![near, far], 90.0))]
+    let [four, pulsed] = [0.0, 0.125].map(|pulse| {
+        let path = Path { pulse, ..Path::new(96.0, 50.0) };
+        path.run((0..4).map(late).collect(), 90.0)
+    });
+    [(4, four), (4, pulsed), (2, Path::new(96.0, 20.0).run(vec![near, far], 90.0))]
 }
 
 fn shares(trace: &Trace, bundles: usize, from: f64, to: f64) -> Vec<f64> {
@@ -272,6 +281,20 @@ fn short_requests_do_not_pass_for_a_slow_path() {
         let (least, most) = trace.rates(10.0, 120.0);
         assert!(least > 48e6 && most < 144e6, "{control}: {least} to {most}");
         assert!(trace.queue(10.0, 120.0) < 8.0, "{control}");
+    }
+}
+
+#[test]
+fn pulses_upset_no_law() {
+    for control in DELAY_LAWS {
+        for (mbits, millis) in [(12.0, 50.0), (96.0, 10.0), (96.0, 200.0), (1_000.0, 50.0)] {
+            let path = Path { pulse: 0.125, ..Path::new(mbits, millis) };
+            let bundle = Bundle::new(control.build(), 0.9e6 * mbits);
+            let trace = path.run(vec![bundle], 30.0);
+            let (used, queue) = (trace.utilisation(10.0, 30.0), trace.queue(10.0, 30.0));
+            let place = format!("{control} at {mbits} Mbit/s, {millis} ms");
+            assert!(used > 0.97 && queue < 10.0, "{place}: {used}, {queue} ms");
+        }
     }
 }
 

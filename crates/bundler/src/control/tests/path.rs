@@ -4,10 +4,11 @@
 //! waits in one drop-tail queue and leaves it at the exact moment that the capacity allows. The
 //! bottleneck is next to the sources; half of the round trip follows it, half leads back.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, f64::consts::PI};
 
 use base::{Bandwidth, Bytes, RandomStream, Span, Time};
 
+use super::requests::{mean_size, size};
 use crate::control::{CongestionControl, Observation};
 
 /// Length of a step in seconds.
@@ -25,6 +26,12 @@ fn at(steps: &Steps, now: f64) -> f64 {
     steps.iter().take_while(|step| step.0 <= now).last().expect("the first is at 0").1
 }
 
+/// The sendbox's pulses at 7 Hz: up for a quarter, down by a third of it for the rest.
+fn pulse(now: f64) -> f64 {
+    let phase = (now * 7.0).fract();
+    if phase < 0.25 { (phase * 4.0 * PI).sin() } else { -((phase - 0.25) / 0.75 * PI).sin() / 3.0 }
+}
+
 /// What a sendbox's site has to send.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Offer {
@@ -35,22 +42,6 @@ pub(super) enum Offer {
     /// Requests at random times, of the sizes of the Bundler paper, so many bits per second in the
     /// mean; all of a request is there at once.
     Requests { load: f64 },
-}
-
-/// Cumulative sizes of requests (bytes, share), linear in between: the paper's evaluation.
-const SIZES: [(f64, f64); 6] =
-    [(0.0, 0.0), (1e4, 0.976), (1e5, 0.995), (1e6, 0.999), (5e6, 0.9998), (1e8, 1.0)];
-
-/// The size at this place of the distribution.
-fn size(place: f64) -> f64 {
-    let above = SIZES.partition_point(|point| point.1 <= place).clamp(1, SIZES.len() - 1);
-    let ((least, from), (most, to)) = (SIZES[above - 1], SIZES[above]);
-    (least + (most - least) * (place - from) / (to - from)).max(100.0)
-}
-
-/// Bytes of a request in the mean.
-fn mean_size() -> f64 {
-    SIZES.windows(2).map(|pair| (pair[1].1 - pair[0].1) * (pair[0].0 + pair[1].0) / 2.0).sum()
 }
 
 /// Traffic that is nobody's bundle.
@@ -92,6 +83,8 @@ pub(super) struct Path {
     pub(super) reverse: Steps,
     /// Seconds of further delay behind the bottleneck: each packet up to so much, in order.
     pub(super) jitter: f64,
+    /// Amplitude, as a share of the capacity, of the pulses on top of each law's rate.
+    pub(super) pulse: f64,
     /// Bytes.
     pub(super) buffer: f64,
     /// (from, to, what) in seconds.
@@ -110,6 +103,7 @@ impl Path {
             rtt: vec![(0.0, millis / 1e3)],
             reverse: vec![(0.0, 0.0)],
             jitter: 0.0,
+            pulse: 0.0,
             buffer: (2.0 * mbits * millis * 125.0).max(60.0 * PACKET),
             cross: Vec::new(),
             rebased: true,
@@ -588,6 +582,8 @@ impl Sender {
             let start = Bandwidth::from_bits_per_sec(self.rate as u64);
             self.bundle.law.start(start, &seen);
         }
-        self.rate = (self.bundle.law.on_tick(&seen).bits_per_sec() as f64).max(FLOOR);
+        let rate = self.bundle.law.on_tick(&seen).bits_per_sec() as f64;
+        let pulse = path.pulse * pulse(now) * seen.capacity.bits_per_sec() as f64;
+        self.rate = (rate + pulse).max(FLOOR);
     }
 }
