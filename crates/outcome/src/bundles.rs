@@ -45,7 +45,7 @@ struct Entry {
 }
 
 /// A bundle is in another state from now on.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Change {
     at: Time,
     to: BundleState,
@@ -262,7 +262,7 @@ impl Entry {
             recorder.log(change.at, Level::Info, &self.name, &text);
             // Times never go back, whoever tells them.
             let at = self.changes.last().map_or(change.at, |last| change.at.max(last.at));
-            self.changes.push(Change { at, ..change.clone() });
+            self.changes.push(Change { at, ..change });
         }
         self.state = change.to;
     }

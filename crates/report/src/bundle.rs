@@ -302,7 +302,7 @@ mod tests {
         let labels: Vec<&str> = figure.lines.iter().map(|line| line.label.as_str()).collect();
         let shades = ["learning: nothing held back", "fail-open: the receivebox is not heard"];
         assert_eq!(labels, ["rate", shades[0], shades[1]]);
-        assert_eq!(figure.lines[1].points[1].0, 1.0);
+        assert_eq!(figure.lines[1].points[..2].iter().map(|p| p.0 as u64).max(), Some(1));
         assert_eq!(figure.lines[1].spread[0], (0.0, 5.0));
         assert_eq!(figure.html().matches("class=\"band\"").count(), 4);
     }

@@ -208,16 +208,6 @@ impl Compiler<'_> {
         (floor, ceiling)
     }
 
-    /// What a text makes of a box's process.
-    pub(super) fn box_action(&mut self, value: &Value) -> Option<BoxAction> {
-        Some(match value.text()? {
-            "stop" => BoxAction::Stop,
-            "start" => BoxAction::Start,
-            "restart" => BoxAction::Restart,
-            _ => return None,
-        })
-    }
-
     /// What bundles and boxes cannot be beside, and what nothing comes of.
     pub(super) fn check_bundles(&mut self) {
         self.refuse_work_on_boxes();
@@ -401,6 +391,16 @@ impl Compiler<'_> {
                 .help("it forwards as a router does; add a `[[bundle]]`");
         }
     }
+}
+
+/// What becomes of a box's process.
+pub(super) fn box_action(value: &Value) -> Option<BoxAction> {
+    Some(match value.text()? {
+        "stop" => BoxAction::Stop,
+        "start" => BoxAction::Start,
+        "restart" => BoxAction::Restart,
+        _ => return None,
+    })
 }
 
 /// What a lab file calls a box.

@@ -6,6 +6,7 @@ use base::{Direction, LinkId};
 use fabric::LinkConfig;
 
 use super::Compiler;
+use super::bundles::box_action;
 use crate::code::Code;
 use crate::plan::{Action, BoxAction, Event, Plan};
 use crate::resolved::direction_fields;
@@ -123,7 +124,7 @@ impl<'a> Compiler<'a> {
                 self.program_group(value).into_iter().map(|id| Draft::Done(act(id))).collect()
             }
             "box" => {
-                let act = table.get(action).and_then(|value| self.box_action(value));
+                let act = table.get(action).and_then(box_action);
                 let node = self.any_box(value);
                 node.zip(act)
                     .map(|(id, act)| Draft::Done(Action::Box(id, act)))

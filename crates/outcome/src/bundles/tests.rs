@@ -112,9 +112,9 @@ fn summaries_tell_states_means_and_counters() {
         let [there] = &summaries[..] else { panic!("one bundle: {summaries:?}") };
         assert_eq!((there.from.as_str(), there.to.as_str()), ("sb", "rb"));
         assert_eq!((there.scheduler.as_str(), there.control.as_str()), ("sfq", "delay-pi"));
-        let share = |state: &str| (there.time[state] * 1e3).round() / 1e3;
-        assert_eq!(share("learning"), 0.4, "{:?}", there.time);
-        assert_eq!((share("delay"), share("fail-open"), share("stopped")), (0.3, 0.15, 0.15));
+        let share = |state: &str| (there.time[state] * 1e3).round() as u64;
+        assert_eq!(share("learning"), 400, "{:?}", there.time);
+        assert_eq!((share("delay"), share("fail-open"), share("stopped")), (300, 150, 150));
         let to: Vec<_> = there.transitions.iter().map(|t| (t.at_s, t.to.as_str())).collect();
         let expected = [(2.0, "delay"), (5.0, "fail-open"), (6.5, "stopped"), (8.0, "learning")];
         assert_eq!(to, expected);
