@@ -115,3 +115,127 @@ impl Multipath {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use base::RandomStream;
+
+    use super::*;
+
+    /// A bundle of 20 flows, each on one of `paths` drop-tail queues by its hash, sent at the
+    /// paths' whole rate; congestion ACKs about every 10 ms. The queues drift as windows do.
+    struct Model {
+        dice: RandomStream,
+        rtt: u64,
+        /// Queueing of each path, in µs, and how much of it is worked off each ms.
+        paths: Vec<(f64, f64)>,
+        /// What is filled, in µs; drop-tail at one round trip.
+        buffer: f64,
+        watch: Multipath,
+        now: u64,
+    }
+
+    impl Model {
+        fn new(paths: usize, mbits: u64, rtt: u64, seed: u64) -> Self {
+            let mut dice = RandomStream::new(seed, "paths");
+            let packet = 12_000.0 / mbits as f64;
+            // Hashing 20 flows onto the paths leaves each another load.
+            let mut flows = vec![0.0; paths];
+            for _ in 0..20 {
+                flows[dice.below(paths as u64) as usize] += paths as f64 / 20.0;
+            }
+            let paths = flows.iter().map(|load| (packet, (load - 1.0) * 300.0)).collect();
+            let buffer = rtt as f64 * 1e3;
+            Self { dice, rtt, paths, buffer, watch: Multipath::new(), now: 0 }
+        }
+
+        /// Runs on; `jitter` in µs of each packet, `skew` in µs between paths.
+        fn run(&mut self, seconds: u64, jitter: f64, skew: f64) {
+            let end = self.now + seconds * 1000;
+            while self.now < end {
+                self.now += 1;
+                for (queue, drift) in &mut self.paths {
+                    let swing = 200.0 * self.dice.normal();
+                    *queue = (*queue + *drift + swing).clamp(0.0, self.buffer);
+                }
+                if self.dice.below(10) == 0 {
+                    let path = self.dice.below(self.paths.len() as u64) as usize;
+                    let wait = self.paths[path].0 + skew * path as f64;
+                    let delay = wait + jitter * self.dice.unit() + 500.0 * self.rtt as f64;
+                    let sent = Time::from_nanos(self.now * 1_000_000);
+                    let received = sent + Span::from_micros(delay as u64);
+                    let rtt = Span::from_millis(self.rtt);
+                    self.watch.observe(received + rtt, sent, received, rtt);
+                }
+            }
+        }
+    }
+
+    const GRID: [(u64, u64); 6] = [(12, 10), (12, 50), (12, 300), (96, 10), (96, 50), (96, 300)];
+
+    #[test]
+    fn a_single_path_is_in_balance() {
+        for (mbits, rtt) in GRID {
+            let mut model = Model::new(1, mbits, rtt, 1);
+            model.run(30, 300.0, 0.0);
+            assert!(model.watch.fraction().as_f64() <= 0.004, "{mbits} {rtt}");
+            assert!(!model.watch.imbalanced(), "{mbits} {rtt}");
+        }
+    }
+
+    #[test]
+    fn members_of_a_group_that_differ_by_milliseconds_are_in_balance() {
+        for paths in [2, 4] {
+            let mut model = Model::new(paths, 96, 100, 1);
+            model.paths.iter_mut().for_each(|path| *path = (0.0, -300.0));
+            model.run(30, 300.0, 6000.0 / (paths - 1) as f64);
+            assert!(!model.watch.imbalanced(), "{paths}");
+            assert!(model.watch.fraction().as_f64() <= 0.004, "{paths}");
+        }
+    }
+
+    #[test]
+    fn queues_that_differ_are_found_within_10_s_and_so_is_their_end() {
+        for (mbits, rtt) in [(12, 50), (96, 50), (12, 300), (96, 300)] {
+            for paths in [2, 4, 8, 32] {
+                let mut model = Model::new(paths, mbits, rtt, 3);
+                // An even split needs no remedy.
+                model.paths[0].1 = 300.0;
+                model.paths[1].1 = -300.0;
+                model.run(10, 300.0, 0.0);
+                let fraction = model.watch.fraction().as_f64();
+                assert!(model.watch.imbalanced(), "{mbits} {rtt} {paths}: {fraction}");
+                assert!(fraction >= 0.2, "{mbits} {rtt} {paths}: {fraction}");
+                model.paths.truncate(1);
+                model.run(8, 300.0, 0.0);
+                assert!(model.watch.imbalanced(), "{mbits} {rtt} {paths}: too early");
+                model.run(8, 300.0, 0.0);
+                assert!(!model.watch.imbalanced(), "{mbits} {rtt} {paths}: for ever");
+            }
+        }
+    }
+
+    #[test]
+    fn the_order_in_which_acks_come_back_does_not_matter() {
+        let mut watch = Multipath::new();
+        let rtt = Span::from_millis(50);
+        for group in 0..100u64 {
+            for place in [3, 0, 2, 1] {
+                let sent = Time::from_nanos((group * 4 + place) * 10_000_000);
+                watch.observe(sent + Span::from_millis(90), sent, sent + rtt, rtt);
+            }
+        }
+        assert_eq!(watch.fraction(), Ratio::ZERO);
+    }
+
+    #[test]
+    fn too_few_acks_say_nothing() {
+        let mut watch = Multipath::new();
+        for at in 0..50u64 {
+            let sent = Time::from_nanos((1_000 - at) * 10_000_000);
+            let received = Time::from_nanos(20_000_000_000 + at * 1_000_000);
+            watch.observe(received, sent, received, Span::from_millis(50));
+        }
+        assert!(watch.fraction() > Ratio::ZERO && !watch.imbalanced());
+    }
+}

@@ -129,7 +129,7 @@ struct Point {
 #[derive(Debug)]
 pub(super) struct Bundle {
     pub(super) detector: Detector,
-    pub(super) regime: Regime,
+    regime: Regime,
     /// Follows the verdict from one regime to the other.
     pub(super) adapts: bool,
     /// Otherwise packets go on as they come: the status quo.
@@ -289,7 +289,6 @@ pub(super) struct Bench {
     dice: RandomStream,
     /// Sum over milliseconds of the queueing delay in ms.
     pub(super) queueing: f64,
-    pub(super) carried: Vec<f64>,
 }
 
 impl Bench {
@@ -307,7 +306,6 @@ impl Bench {
             requests: None,
             dice: RandomStream::new(seed, "bench"),
             queueing: 0.0,
-            carried: Vec::new(),
         }
     }
 
@@ -336,16 +334,19 @@ impl Bench {
             points: VecDeque::new(),
         });
         for _ in 0..flows {
-            self.flows.push(Flow::new(Source::Window { cubic: true }, rtt, Some(index)));
-            self.carried.push(0.0);
+            self.offer(index, Source::Window { cubic: true }, rtt);
         }
         index
+    }
+
+    /// Adds a flow to a bundle.
+    pub(super) fn offer(&mut self, bundle: usize, source: Source, rtt: u64) {
+        self.flows.push(Flow::new(source, rtt, Some(bundle)));
     }
 
     /// Adds cross traffic; gives the flow.
     pub(super) fn cross(&mut self, source: Source, rtt: u64) -> usize {
         self.flows.push(Flow::new(source, rtt, None));
-        self.carried.push(0.0);
         self.flows.len() - 1
     }
 
@@ -440,7 +441,6 @@ impl Bench {
             for (id, bytes) in &mut batch.parts {
                 let part = *bytes * share;
                 *bytes -= part;
-                self.carried[*id] += part;
                 let flow = &mut self.flows[*id];
                 flow.feedback.push_back((now + flow.rtt, part, 0.0));
                 if let Some(bundle) = flow.bundle {
@@ -481,7 +481,6 @@ impl Bench {
             self.flows[place] = flow;
         } else {
             self.flows.push(flow);
-            self.carried.push(0.0);
         }
     }
 }

@@ -58,9 +58,15 @@ const STUCK_ROUND_TRIPS: f64 = 8.0;
 /// compete with: worth waiting for.
 const STUCK_WITH_PEER: f64 = 3.0;
 
+/// Beside another bundle in pass-through delay control is tried again after this long, ...
+const PROBE: Span = Span::from_secs(20);
+
+/// ... and after a failure not before twice the time, up to this.
+const PROBE_AT_MOST: Span = Span::from_secs(40);
+
 /// A line this many times above the variation beside it, and its double half as much, is another
 /// bundle's pulses.
-const PEER: f64 = 8.0;
+const PEER: f64 = 4.0;
 
 /// A law that keeps the queue within so many times its target has nothing to fear: another bundle
 /// answers pulses too, but keeps the queue short.
@@ -112,6 +118,8 @@ pub struct Detector {
     steady: f64,
     /// When another bundle's pulses were last heard.
     peer: Option<Time>,
+    /// How long a verdict of elastic traffic stands beside another bundle.
+    probe: Span,
     verdict: Verdict,
     changed: Time,
     confirmed: Time,
@@ -137,6 +145,7 @@ impl Detector {
             eta: None,
             steady: 0.0,
             peer: None,
+            probe: PROBE,
             verdict: Verdict::Unknown,
             changed: Time::ZERO,
             confirmed: Time::ZERO,
@@ -233,12 +242,16 @@ impl Detector {
         }
         let stuck = now.since(*self.stuck_since.get_or_insert(now)).as_secs_f64();
         let round_trip = now.since(sample.at).as_secs_f64();
-        let peer = self.peer.is_some_and(|heard| now.since(heard) < FORGET);
+        let peer = self.hears_peer(now);
         let patience = STUCK + STUCK_ROUND_TRIPS * round_trip;
         if stuck > patience * if peer { STUCK_WITH_PEER } else { 1.0 } {
             self.confirmed = now;
             self.conclude(now, Verdict::Elastic);
         }
+    }
+
+    fn hears_peer(&self, now: Time) -> bool {
+        self.peer.is_some_and(|heard| now.since(heard) < FORGET)
     }
 
     fn regime(&self) -> Option<Regime> {
@@ -250,6 +263,11 @@ impl Detector {
         if now.since(self.confirmed) > FORGET {
             self.conclude(now, Verdict::Unknown);
             self.eta = None;
+        }
+        let stands = now.since(self.changed) < self.probe || !self.hears_peer(now);
+        if self.verdict == Verdict::Elastic && !stands {
+            self.probe = PROBE_AT_MOST.min(self.probe + self.probe);
+            self.conclude(now, Verdict::Inelastic);
         }
         let threshold = if self.verdict == Verdict::Elastic { LEAVE } else { ENTER };
         let Some(eta) = self.measure(now, threshold.answer) else { return };
@@ -267,9 +285,12 @@ impl Detector {
         if verdict == self.verdict {
             return;
         }
+        let elastic = verdict == Verdict::Elastic;
+        if elastic && now.since(self.changed) > PROBE {
+            self.probe = PROBE;
+        }
         self.verdict = verdict;
         self.changed = now;
-        let elastic = verdict == Verdict::Elastic;
         self.steady = if elastic { CONFIDENCE * LEAVE.eta } else { 0.0 };
     }
 
@@ -294,7 +315,7 @@ impl Detector {
         self.spectrum.lines(sends, &mut self.send_lines);
         let ratios = self.slots.iter().map(|slot| slot.ratio);
         self.spectrum.lines(ratios, &mut self.ratio_lines);
-        if self.hears_peer(cycles) {
+        if self.pulses_beside(cycles) {
             self.peer = Some(now);
         }
         if seen.as_secs_f64() < SLOT.as_secs_f64() * WINDOW as f64 || limited * 2 < WINDOW {
@@ -339,7 +360,7 @@ impl Detector {
     }
 
     /// Whether another bundle's pulses are among the lines.
-    fn hears_peer(&self, own: usize) -> bool {
+    fn pulses_beside(&self, own: usize) -> bool {
         let line = |bin: usize| (self.ratio_lines[bin] - self.send_lines[bin]).norm_sqr();
         let above = |bin: usize| line(bin) / beside(bin, line).max(1e-12);
         let others = CYCLES.iter().filter(|cycles| cycles.abs_diff(own) >= 2);

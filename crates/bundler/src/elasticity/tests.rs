@@ -1,13 +1,20 @@
-use super::Verdict;
+use base::{Bandwidth, Time};
+
 use super::bench::{Bench, Requests, Source};
+use super::{Detector, Regime, Verdict};
 
 /// Seconds in which the verdict was elastic, of a run without elastic cross traffic.
 fn alarms(mbits: u64, rtt: u64, seconds: f64, seed: u64, kind: &str, misjudged: f64) -> (f64, f64) {
     let mut bench = Bench::new(mbits, 100, seed);
-    bench.bundle(10, rtt, 0.3);
+    if kind == "idle" {
+        let bundle = bench.bundle(0, rtt, 0.3);
+        bench.offer(bundle, Source::Poisson(0.5), rtt);
+    } else {
+        bench.bundle(10, rtt, 0.3);
+    }
     bench.bundles[0].misjudged = misjudged;
     match kind {
-        "none" => {}
+        "none" | "idle" => {}
         "cbr" => drop(bench.cross(Source::Constant(0.4), rtt)),
         "poisson" => drop(bench.cross(Source::Poisson(0.4), rtt)),
         "short" => bench.requests = Some(Requests { share: 0.4, rtt, longest: 1e6 }),
@@ -64,11 +71,85 @@ fn visit(
     });
     bench.stop(flow);
     let carried = bench.received(0) - before;
-    bench.run(90.0, |now, bundles| {
+    bench.run(76.0, |now, bundles| {
         let gone = bundles[0].detector.verdict() == Verdict::Inelastic;
         left = if gone { left.min(now - 60.0) } else { 99.0 };
     });
     Visit { noticed, left, known: known / (1.0 - noticed / 40.0), carried, queueing }
+}
+
+#[test]
+fn what_does_not_answer_raises_no_alarm() {
+    for (mbits, rtt, misjudged) in [(12, 20, 2.0), (24, 150, 0.5), (96, 50, 1.0)] {
+        for kind in ["none", "cbr", "poisson", "short", "idle"] {
+            let (elastic, peak) = alarms(mbits, rtt, 25.0, 7, kind, misjudged);
+            assert!(elastic == 0.0, "{mbits} {rtt} {kind} x{misjudged}: {elastic} s, {peak}");
+        }
+    }
+}
+
+#[test]
+fn another_bundle_raises_no_alarm() {
+    for (mbits, rtt) in [(12, 20), (48, 50), (24, 150)] {
+        let (elastic, peak) = alarms(mbits, rtt, 30.0, 3, "bundle", 1.0);
+        assert!(elastic == 0.0, "{mbits} {rtt}: {elastic} s, {peak}");
+    }
+}
+
+#[test]
+fn elastic_flows_are_noticed_and_their_leaving_too() {
+    let cases = [
+        ((20, 20), true, 1.0),
+        ((50, 50), true, 0.5),
+        ((50, 20), false, 2.0),
+        ((150, 50), true, 1.0),
+    ];
+    for (rtts, cubic, misjudged) in cases {
+        let visit = visit(true, 24, rtts, cubic, 5, misjudged);
+        assert!(visit.noticed < 7.0 && visit.left < 15.0, "{rtts:?} x{misjudged}: {visit:?}");
+        assert!(visit.known > 0.5 && visit.queueing < 8.0, "{rtts:?} x{misjudged}: {visit:?}");
+    }
+}
+
+#[test]
+fn beside_elastic_flows_the_bundle_keeps_most_of_what_it_would_have() {
+    let carried = |paced| visit(paced, 24, (50, 50), true, 1, 1.0).carried;
+    let share = carried(true) / carried(false);
+    assert!(share > 0.65, "{share}");
+}
+
+#[test]
+fn pulses_add_nothing_and_leave_the_rate_positive() {
+    for regime in [Regime::Delay, Regime::PassThrough] {
+        for rate in [2, 20, 96] {
+            let mut detector = Detector::new(1);
+            let (rate, capacity) =
+                (Bandwidth::from_mbits_per_sec(rate), Bandwidth::from_mbits_per_sec(96));
+            let share = rate.bits_per_sec() as f64 / capacity.bits_per_sec() as f64;
+            let pulse =
+                |ms: u64| detector.pulse(Time::from_nanos(ms * 1_000_000), regime, rate, capacity);
+            let pulses: Vec<f64> = (0..5120).map(pulse).collect();
+            let mean = pulses.iter().sum::<f64>() / 5120.0;
+            assert!(mean.abs() < 1e-3 * share, "{mean}");
+            assert!(pulses.iter().all(|pulse| share + pulse > 0.0 && *pulse <= 0.25));
+            assert!(pulses.iter().any(|pulse| *pulse > 0.1 * share));
+        }
+    }
+}
+
+#[test]
+fn seeds_and_regimes_give_different_frequencies() {
+    let crossings = |seed, regime| {
+        let mut detector = Detector::new(seed);
+        let rate = Bandwidth::from_mbits_per_sec(50);
+        let pulse =
+            |ms: u64| detector.pulse(Time::from_nanos(ms * 1_000_000), regime, rate, rate) > 0.0;
+        let pulses: Vec<bool> = (0..20_480).map(pulse).collect();
+        pulses.windows(2).filter(|pair| pair[1] && !pair[0]).count()
+    };
+    let all: std::collections::BTreeSet<usize> =
+        (0..20).map(|seed| crossings(seed, Regime::Delay)).collect();
+    assert!(all.len() >= 6, "{all:?}");
 }
 
 #[test]
