@@ -3,7 +3,7 @@
 use base::Time;
 use fabric::Share;
 use lab::plan::{Event, Model, Plan};
-use outcome::{FlowResult, LinkLedger};
+use outcome::{BundleLedger, FlowResult, LinkLedger};
 use record::run::RateControl;
 use record::{ControlSample, FlowSample, Histogram, SessionRow, Transfer};
 
@@ -79,6 +79,17 @@ impl Clockwork {
                 engine.levels(ledger.told(), |at, stats, level| levels.push((at, stats, level)));
                 ledger.enter_some(now, levels);
             }
+        }
+    }
+
+    /// Enters how bundles do as of now, and their changes of state since the last call.
+    pub(crate) fn enter_bundles(&mut self, ledger: &mut BundleLedger) {
+        let now = self.now();
+        if let Self::Packets(engine) = self {
+            for change in engine.bundle_changes() {
+                ledger.transition(change.bundle, &change.transition);
+            }
+            ledger.enter(now, engine.bundles());
         }
     }
 

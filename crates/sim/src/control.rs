@@ -41,7 +41,7 @@ use crate::{Error, Result};
 use gateway::Gateways;
 use plane::{Build, Plane, Route, Wish};
 use route::{Places, capacity};
-pub(crate) use tickets::Ticket;
+pub(crate) use tickets::{Ticket, Tickets};
 
 /// Network control (RFC 4594 §3.1): queues that tell classes apart may treat control packets so.
 const DSCP: u8 = 48;

@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use base::{FlowId, IfaceId, LinkId, Time};
+use bundler::sendbox::Status;
 use fabric::{LinkStats, NodeKind, Output, Packet, QueueLevel, Share};
 use lab::plan::{Action, Event, Plan, Role};
+use middlebox::Change;
 use outcome::{FlowResult, Schedule, What};
 use record::{FlowSample, Histogram, Transfer};
 
 use crate::app::News;
+use crate::boxes::Boxes;
 use crate::canonical::Canonical;
 use crate::control::Control;
 use crate::flow::Flow;
@@ -70,6 +73,9 @@ impl Simulation {
             control.check(&net, &given)?;
             net.set_control(control);
         }
+        if let Some(boxes) = Boxes::try_new(&plan)? {
+            net.set_boxes(boxes);
+        }
         let mut flows: Vec<Flow> = given.into_iter().map(|(given, _)| Flow::new(given)).collect();
         for flow in &mut flows {
             flow.arm(&mut net);
@@ -98,7 +104,8 @@ impl Simulation {
     /// When something next happens; `None` if nothing ever will.
     pub fn next(&self) -> Option<Time> {
         let change = (self.next_change < Time::MAX).then_some(self.next_change);
-        let due = [change, self.net.fabric.next_wake(), self.net.next_timer()];
+        let boxes = Some(self.net.next_box()).filter(|at| *at < Time::MAX);
+        let due = [change, self.net.fabric.next_wake(), self.net.next_timer(), boxes];
         due.into_iter().flatten().min()
     }
 
@@ -126,10 +133,11 @@ impl Simulation {
             }
             let change = self.next_change;
             let timer = self.net.next_timer().unwrap_or(Time::MAX);
-            // At equal times changes come before arrivals, and these before timers.
+            let boxes = self.net.next_box();
+            // At equal times changes come before arrivals, these before timers, and boxes last.
             let before = change.as_nanos().checked_sub(1).map(Time::from_nanos);
             let arrived = before.is_some_and(|before| {
-                self.net.fabric.advance_to_output(before.min(timer).min(until))
+                self.net.fabric.advance_to_output(before.min(timer).min(boxes).min(until))
             });
             if arrived {
                 self.net.now = self.net.fabric.now();
@@ -137,7 +145,7 @@ impl Simulation {
                 self.inform();
                 continue;
             }
-            let at = change.min(timer);
+            let at = change.min(timer).min(boxes);
             if at > until {
                 self.net.now = self.net.now.max(until);
                 // So that counters tell what transmitters have done until now.
@@ -147,8 +155,11 @@ impl Simulation {
             self.net.now = at;
             if change == at {
                 self.change(at);
-            } else {
+            } else if timer == at {
                 self.fire();
+            } else {
+                self.net.fired += 1;
+                self.net.with_boxes(Boxes::on_wake);
             }
             self.drain();
             self.inform();
@@ -212,6 +223,16 @@ impl Simulation {
         self.last_sample = self.net.now;
     }
 
+    /// How each bundle does, in the order of the plan; `None` while its sendbox is stopped.
+    pub fn bundles(&mut self) -> Vec<Option<Status>> {
+        self.net.with_boxes(|boxes, net| boxes.statuses(net.now)).unwrap_or_default()
+    }
+
+    /// Takes the changes of bundles' states since the last call.
+    pub fn bundle_changes(&mut self) -> Vec<Change> {
+        self.net.with_boxes(|boxes, _| boxes.changes().collect()).unwrap_or_default()
+    }
+
     /// Takes the transfers that are over since the last call.
     pub fn transfers(&mut self) -> impl Iterator<Item = Transfer> {
         self.transfers.drain(..)
@@ -249,6 +270,7 @@ impl Simulation {
             change.apply(&mut self.net.fabric);
             if rerouted {
                 self.net.with_control(Control::reroute);
+                self.net.with_boxes(|boxes, _| boxes.reroute());
             }
         }
         for event in self.schedule.due(at) {
@@ -308,6 +330,12 @@ impl Simulation {
                 Output::Deliver { iface, packet, .. } if self.net.passes(iface, &packet) => {
                     self.net.with_control(|control, net| control.transit(net, iface, packet));
                 }
+                Output::Deliver { iface, packet, .. } if self.net.is_boxed(iface) => {
+                    let turn = |boxes: &mut Boxes, net: &mut Net| boxes.deliver(net, iface, packet);
+                    if let Some(packet) = self.net.with_boxes(turn).flatten() {
+                        self.deliver(&packet);
+                    }
+                }
                 Output::Deliver { packet, .. } | Output::Local { packet, .. } => {
                     self.deliver(&packet);
                 }
@@ -341,6 +369,8 @@ impl Simulation {
             Body::Control { ticket } => {
                 self.net.with_control(|control, net| control.arrived(net, packet, ticket));
             }
+            // Not for this node's box, or damaged.
+            Body::Boxes { .. } => {}
             Body::Datagram { flow, sequence: [low, high] } => {
                 let payload = self.net.payload(flow, packet);
                 let sequence = u64::from(high) << 32 | u64::from(low);

@@ -55,6 +55,9 @@ pub enum Error {
     /// The rate control protocol refuses what the lab gives it.
     #[error("rate control: {0}")]
     RateControl(#[from] ratecontrol::Error),
+    /// Bundles can't be as the lab has them.
+    #[error(transparent)]
+    Bundles(#[from] middlebox::Error),
     /// The network can't be built.
     #[error(transparent)]
     Fabric(#[from] fabric::Error),

@@ -75,6 +75,11 @@ struct Place<'a> {
     flow: &'a Flow,
 }
 
+/// Whether the fabric routes what a node sends.
+const fn forwards(kind: Role) -> bool {
+    matches!(kind, Role::Router | Role::SendBox | Role::ReceiveBox)
+}
+
 impl Place<'_> {
     fn given(&self, at: u32, id: FlowId, known: &mut Known) -> Result<Placed> {
         let Flow { from, to, .. } = self.flow;
@@ -87,7 +92,7 @@ impl Place<'_> {
             node,
             own,
             to,
-            router: self.plan.nodes[node.index()].kind == Role::Router,
+            router: forwards(self.plan.nodes[node.index()].kind),
             dscp: self.flow.dscp,
             header: ip_header(self.flow.family) as u8,
         };

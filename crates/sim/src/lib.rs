@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod app;
+mod boxes;
 mod canonical;
 mod clockwork;
 mod connections;

@@ -8,12 +8,13 @@ use lab::plan::Plan;
 use lab::routes::Routes;
 use transport::tcp::{Config, Endpoint, Flags, Segment, Statistics};
 
+use crate::boxes::Boxes;
 pub(crate) use crate::connections::State;
 use crate::connections::{Connection, Connections, End};
 use crate::control::{Control, Ticket};
 
 /// Hops that a packet may make.
-const TTL: u8 = 64;
+pub(crate) const TTL: u8 = 64;
 
 /// Length of a UDP header.
 pub(crate) const UDP_HEADER: u32 = 8;
@@ -33,6 +34,8 @@ pub(crate) enum Body {
     Datagram { flow: u32, sequence: [u32; 2] },
     /// A control packet of explicit rate control, whose contents wait there.
     Control { ticket: Ticket },
+    /// A datagram between the boxes of a bundle, likewise.
+    Boxes { ticket: Ticket },
 }
 
 /// One end of a connection: twice the connection's number, plus 1 for the accepting end.
@@ -113,6 +116,7 @@ pub(crate) struct Net {
     /// Flows with an end of their own that has not come.
     pub(crate) pending: usize,
     control: Option<Box<Control>>,
+    boxes: Option<Box<Boxes>>,
 }
 
 impl Net {
@@ -134,6 +138,7 @@ impl Net {
             fired: 0,
             pending: 0,
             control: None,
+            boxes: None,
         }
     }
 
@@ -142,9 +147,37 @@ impl Net {
         self.control = Some(Box::new(control));
     }
 
-    /// What rate control has to say of what it did; `plan` is the sorted one.
+    /// Puts boxes into the network.
+    pub(crate) fn set_boxes(&mut self, boxes: Boxes) {
+        self.boxes = Some(Box::new(boxes));
+    }
+
+    /// What rate control and boxes have to say of what they did; `plan` is the sorted one.
     pub(crate) fn warnings(&self, plan: &Plan) -> Vec<String> {
-        self.control.as_ref().map_or_else(Vec::new, |control| control.warnings(plan))
+        let control = self.control.as_ref().map(|control| control.warnings(plan));
+        let boxes = self.boxes.as_ref().map(|boxes| boxes.warnings(plan));
+        control.into_iter().chain(boxes).flatten().collect()
+    }
+
+    /// Gives the boxes their turn, if the lab has any.
+    pub(crate) fn with_boxes<T>(
+        &mut self,
+        turn: impl FnOnce(&mut Boxes, &mut Self) -> T,
+    ) -> Option<T> {
+        let mut boxes = self.boxes.take()?;
+        let told = turn(&mut boxes, self);
+        self.boxes = Some(boxes);
+        Some(told)
+    }
+
+    /// Whether an interface is a box's.
+    pub(crate) fn is_boxed(&self, iface: IfaceId) -> bool {
+        self.boxes.as_ref().is_some_and(|boxes| boxes.takes(iface))
+    }
+
+    /// When a box next has something to do; [`Time::MAX`] for never.
+    pub(crate) fn next_box(&self) -> Time {
+        self.boxes.as_ref().map_or(Time::MAX, |boxes| boxes.next_wake())
     }
 
     /// Gives rate control its turn, if the lab has it.
@@ -342,7 +375,8 @@ impl Net {
     pub(crate) fn memory(&self) -> u64 {
         let control = self.control.as_ref().map_or(0, |control| control.memory());
         let packets = self.fabric.memory().count();
-        packets + self.timers.memory() + self.connections.memory() + control
+        let boxes = self.boxes.as_ref().map_or(0, |boxes| boxes.memory());
+        boxes + packets + self.timers.memory() + self.connections.memory() + control
     }
 }
 
@@ -374,7 +408,7 @@ pub(crate) fn first_hop(routes: &Routes, leg: &Leg, hash: u32) -> IfaceId {
 fn packet(leg: &Leg, now: Time, body: Body, hash: u32, bytes: u32, ecn: Ecn) -> Packet<Body> {
     let part = match &body {
         Body::Segment { segment, .. } => part(segment),
-        Body::Datagram { .. } | Body::Control { .. } => Part::Datagram,
+        Body::Datagram { .. } | Body::Control { .. } | Body::Boxes { .. } => Part::Datagram,
     };
     Packet {
         body,

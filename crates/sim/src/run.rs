@@ -187,6 +187,7 @@ impl Running<'_> {
         let now = self.engine.now();
         self.engine.enter_links(&mut self.links);
         self.shares.enter(now, self.engine.shares());
+        self.engine.enter_bundles(&mut self.bundles);
         let (handle, flows) = (&self.handle, &mut self.flows);
         self.engine.sample(&mut |sample| {
             flows.enter(&sample);

@@ -1,4 +1,4 @@
-//! Control packets under way: the fabric carries a ticket, the contents wait here.
+//! Packets under way whose contents no fabric knows: the fabric carries a ticket, the contents wait here.
 
 use base::{Span, Time};
 
@@ -21,7 +21,7 @@ struct Place<T> {
 
 /// Contents by ticket.
 #[derive(Debug)]
-pub(super) struct Tickets<T> {
+pub(crate) struct Tickets<T> {
     places: Vec<Place<T>>,
     free: Vec<u32>,
     /// Sweep when so many are held.
@@ -36,7 +36,7 @@ impl<T> Default for Tickets<T> {
 
 impl<T> Tickets<T> {
     /// Keeps something, and gives the ticket for it.
-    pub(super) fn put(&mut self, now: Time, contents: T) -> Ticket {
+    pub(crate) fn put(&mut self, now: Time, contents: T) -> Ticket {
         if self.len() >= self.sweep_at {
             self.sweep(now);
         }
@@ -51,7 +51,7 @@ impl<T> Tickets<T> {
 
     /// What the ticket is for; `None` the second time (a link may duplicate) and for what was
     /// given up.
-    pub(super) fn take(&mut self, [at, term]: Ticket) -> Option<T> {
+    pub(crate) fn take(&mut self, [at, term]: Ticket) -> Option<T> {
         let place = self.places.get_mut(at as usize).filter(|place| place.term == term)?;
         let (_, contents) = place.held.take()?;
         place.term = place.term.wrapping_add(1);
@@ -85,7 +85,7 @@ impl<T> Tickets<T> {
     }
 
     /// Bytes that it takes.
-    pub(super) fn memory(&self) -> u64 {
+    pub(crate) fn memory(&self) -> u64 {
         (self.places.capacity() * size_of::<Place<T>>() + self.free.capacity() * 4) as u64
     }
 }

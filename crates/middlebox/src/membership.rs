@@ -1,0 +1,184 @@
+//! Which packets belong to which bundles.
+
+use std::collections::BTreeMap;
+
+use base::{IfaceId, NodeId};
+use fabric::Fabric;
+
+/// Where everything is.
+#[derive(Clone, Debug)]
+pub(crate) struct Places {
+    /// The node at each interface.
+    pub(crate) nodes: Vec<NodeId>,
+    /// The interfaces of each node that is one end of a bundle.
+    pub(crate) ifaces: BTreeMap<NodeId, Vec<IfaceId>>,
+}
+
+impl Places {
+    fn peer(&self, iface: IfaceId) -> NodeId {
+        self.nodes[iface.index() ^ 1]
+    }
+
+    /// The interfaces of a box.
+    pub(crate) fn of(&self, node: NodeId) -> &[IfaceId] {
+        self.ifaces.get(&node).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// The bundles of one sendbox, by destination. Found out when first asked for after each change of
+/// routes, and known from then on.
+#[derive(Clone, Debug)]
+pub(crate) struct Membership {
+    node: NodeId,
+    /// The receivebox of each bundle, by the bundle's number in the lab.
+    bundles: Vec<(u32, NodeId)>,
+    /// What is known of each destination interface.
+    known: Vec<u32>,
+    /// For each bundle the interfaces that lead to its receivebox, once known.
+    towards: Vec<Option<Vec<IfaceId>>>,
+}
+
+const UNKNOWN: u32 = u32::MAX;
+const NONE: u32 = u32::MAX - 1;
+
+impl Membership {
+    pub(crate) fn new(node: NodeId, bundles: Vec<(u32, NodeId)>) -> Self {
+        Self { node, towards: vec![None; bundles.len()], bundles, known: Vec::new() }
+    }
+
+    /// Routes have changed.
+    pub(crate) fn forget(&mut self) {
+        self.known.clear();
+        self.towards.fill(None);
+    }
+
+    /// The bundle of packets that come through `came` and are for `to`.
+    pub(crate) fn find<B: Clone + 'static>(
+        &mut self,
+        fabric: &Fabric<B>,
+        places: &Places,
+        came: IfaceId,
+        to: IfaceId,
+    ) -> Option<u32> {
+        if self.known.is_empty() {
+            self.known.resize(places.nodes.len(), UNKNOWN);
+        }
+        let known = &mut self.known[to.index()];
+        if *known == UNKNOWN {
+            let at = farthest(fabric, places, self.node, &self.bundles, to);
+            *known = at.map_or(NONE, |at| at as u32);
+        }
+        if *known == NONE {
+            return None;
+        }
+        let at = *known as usize;
+        let (bundle, receivebox) = self.bundles[at];
+        let towards = self.towards[at].get_or_insert_with(|| {
+            let ends = places.of(receivebox).iter();
+            ends.flat_map(|end| fabric.next_hops(self.node, *end)).copied().collect()
+        });
+        (!towards.contains(&came)).then_some(bundle)
+    }
+}
+
+/// The bundle to whose receivebox it is farthest, of those that all ways to `to` lead through.
+fn farthest<B: Clone + 'static>(
+    fabric: &Fabric<B>,
+    places: &Places,
+    from: NodeId,
+    bundles: &[(u32, NodeId)],
+    to: IfaceId,
+) -> Option<usize> {
+    let path = first_path(fabric, places, from, to);
+    let within = bundles.iter().enumerate().filter_map(|(at, (_, receivebox))| {
+        // Not those for the box itself.
+        let hop = path.iter().position(|node| node == receivebox)?;
+        (hop + 1 < path.len()).then_some((hop, at))
+    });
+    let all_pass = |(_, at): &(usize, usize)| passes(fabric, places, from, bundles[*at].1, to);
+    // The first of equals, so that the order of names decides.
+    within.filter(all_pass).max_by_key(|(hop, at)| (*hop, usize::MAX - at)).map(|(_, at)| at)
+}
+
+/// The nodes of one shortest path, from the next one to the last; empty without any.
+fn first_path<B: Clone + 'static>(
+    fabric: &Fabric<B>,
+    places: &Places,
+    from: NodeId,
+    to: IfaceId,
+) -> Vec<NodeId> {
+    let dest = places.nodes[to.index()];
+    let (mut node, mut path) = (from, Vec::new());
+    while node != dest {
+        let Some(way) = fabric.next_hops(node, to).first() else { return Vec::new() };
+        node = places.peer(*way);
+        if path.contains(&node) {
+            return Vec::new();
+        }
+        path.push(node);
+    }
+    path
+}
+
+/// Whether every shortest path passes a node.
+fn passes<B: Clone + 'static>(
+    fabric: &Fabric<B>,
+    places: &Places,
+    from: NodeId,
+    through: NodeId,
+    to: IfaceId,
+) -> bool {
+    let dest = places.nodes[to.index()];
+    let (mut seen, mut open) = (vec![from], vec![from]);
+    while let Some(node) = open.pop() {
+        if node == dest {
+            return false;
+        }
+        for way in fabric.next_hops(node, to) {
+            let next = places.peer(*way);
+            if next != through && !seen.contains(&next) {
+                seen.push(next);
+                open.push(next);
+            }
+        }
+    }
+    true
+}
+
+/// Sets of bundles, each with a number that packets carry as their tag.
+#[derive(Clone, Debug)]
+pub(crate) struct Tags {
+    sets: Vec<Vec<u32>>,
+    joined: BTreeMap<(u32, u32), u32>,
+}
+
+impl Default for Tags {
+    fn default() -> Self {
+        Self { sets: vec![Vec::new()], joined: BTreeMap::new() }
+    }
+}
+
+impl Tags {
+    /// The tag of a packet with this one that has passed the sendbox of `bundle` too.
+    pub(crate) fn join(&mut self, tag: u32, bundle: u32) -> u32 {
+        if let Some(joined) = self.joined.get(&(tag, bundle)) {
+            return *joined;
+        }
+        let mut set = self.sets[tag as usize].clone();
+        if let Err(place) = set.binary_search(&bundle) {
+            set.insert(place, bundle);
+        }
+        let known = self.sets.iter().position(|other| *other == set);
+        let joined = known.unwrap_or_else(|| {
+            self.sets.push(set);
+            self.sets.len() - 1
+        }) as u32;
+        self.joined.insert((tag, bundle), joined);
+        joined
+    }
+
+    /// The bundles of a tag.
+    pub(crate) fn bundles(&self, tag: u32) -> &[u32] {
+        self.sets.get(tag as usize).map_or(&[], Vec::as_slice)
+    }
+}

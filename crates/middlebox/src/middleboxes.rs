@@ -1,0 +1,612 @@
+//! All boxes of a lab.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use base::{IfaceId, NodeId, Span, Time};
+use bundler::encapsulation::{self, HEADER};
+use bundler::receivebox::{self, ReceiveBox};
+use bundler::sendbox::{Arrival, Output, SendBox, Status, Transition};
+use bundler::settings::Marking;
+use fabric::{Ecn, Fabric, Packet};
+use lab::plan::{Action, BoxAction, Model, Plan, Routing};
+use lab::routes::Routes;
+
+use crate::bundle::Bundle;
+use crate::feedback::Late;
+use crate::membership::{Membership, Places, Tags};
+use crate::{Contents, Driver, Ends, Error};
+
+/// No box.
+const NONE: u32 = u32::MAX;
+
+/// A bundle's state has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The bundle's position in the plan.
+    pub bundle: usize,
+    /// What has changed.
+    pub transition: Transition,
+}
+
+/// A packet in a sendbox.
+#[derive(Clone, Debug)]
+struct Held<B> {
+    packet: Packet<B>,
+    /// The interface through which it came.
+    came: IfaceId,
+}
+
+/// What runs on a box.
+#[derive(Debug)]
+enum Process<B> {
+    Send(SendBox<Held<B>>),
+    Receive(ReceiveBox),
+}
+
+/// A box.
+#[derive(Debug)]
+struct Station<B> {
+    node: NodeId,
+    sends: bool,
+    /// Its bundles by their numbers in the lab; their order is that of the machine's.
+    bundles: Vec<u32>,
+    membership: Membership,
+    /// `None` while it is stopped.
+    process: Option<Process<B>>,
+    /// Packets inside.
+    held: u64,
+    /// When it has something to do; [`Time::MAX`] for never.
+    wake: Time,
+}
+
+/// A message on its way out of a box.
+#[derive(Debug)]
+struct Outgoing {
+    from: NodeId,
+    to: NodeId,
+    bundle: u32,
+    payload: Vec<u8>,
+}
+
+/// All boxes of a lab that are ends of bundles.
+#[derive(Debug)]
+pub struct Middleboxes<B> {
+    places: Places,
+    /// The box at each interface.
+    at: Vec<u32>,
+    stations: Vec<Station<B>>,
+    bundles: Vec<Bundle>,
+    tags: Tags,
+    late: Late<Outgoing>,
+    /// What the lab does to boxes, in the order of time.
+    agenda: VecDeque<(Time, NodeId, BoxAction)>,
+    changes: Vec<Change>,
+    /// The earliest of all that is due.
+    wake: Time,
+    /// Packets that were lost in processes that stopped.
+    lost: u64,
+    /// The payload of an encapsulated packet; only its header has meaning.
+    scratch: Vec<u8>,
+}
+
+impl<B: Clone + 'static> Middleboxes<B> {
+    /// The boxes of a plan, with their processes running; `None` without bundles. The fabric must
+    /// have them as [`fabric::NodeKind::Middlebox`].
+    ///
+    /// # Errors
+    /// If no driver can host such boxes.
+    pub fn try_new(plan: &Plan) -> Result<Option<Self>, Error> {
+        let Some(first) = plan.bundles.first() else { return Ok(None) };
+        if plan.model != Model::Hop {
+            return Err(Error::Model { bundle: first.name.clone() });
+        }
+        if plan.routing == Routing::None {
+            return Err(Error::Routing { bundle: first.name.clone() });
+        }
+        check_mtus(plan)?;
+        let mut at = vec![NONE; plan.ifaces.len()];
+        let mut ifaces = BTreeMap::new();
+        let ends = |bundle: &lab::plan::Bundle| [(bundle.from, true), (bundle.to, false)];
+        let mut nodes: Vec<(NodeId, bool)> = plan.bundles.iter().flat_map(ends).collect();
+        nodes.sort_unstable();
+        nodes.dedup_by_key(|(node, _)| *node);
+        let mut stations = Vec::with_capacity(nodes.len());
+        for (node, sends) in nodes {
+            let own = &plan.nodes[node.index()].ifaces;
+            for iface in own {
+                at[iface.index()] = stations.len() as u32;
+            }
+            ifaces.insert(node, own.clone());
+            stations.push(Station::new(plan, node, sends));
+        }
+        let places = Places { nodes: plan.ifaces.iter().map(|iface| iface.node).collect(), ifaces };
+        let mut this = Self {
+            agenda: agenda(plan, &places),
+            places,
+            at,
+            stations,
+            bundles: (0..plan.bundles.len()).map(|at| Bundle::new(plan, at)).collect(),
+            tags: Tags::default(),
+            late: Late::default(),
+            changes: Vec::new(),
+            wake: Time::ZERO,
+            lost: 0,
+            scratch: Vec::new(),
+        };
+        (0..this.stations.len()).for_each(|station| this.start(Time::ZERO, station));
+        Ok(Some(this))
+    }
+
+    /// Whether packets that reach an interface are to be given to [`Self::deliver`].
+    pub fn takes(&self, iface: IfaceId) -> bool {
+        self.at[iface.index()] != NONE
+    }
+
+    /// When [`Self::on_wake`] is to be called; [`Time::MAX`] for never.
+    pub const fn next_wake(&self) -> Time {
+        self.wake
+    }
+
+    /// A packet has reached a box. What comes back is addressed to the box and nothing that its
+    /// process knows.
+    pub fn deliver<D: Driver<B>>(
+        &mut self,
+        driver: &mut D,
+        at: Time,
+        iface: IfaceId,
+        packet: Packet<B>,
+    ) -> Option<Packet<B>> {
+        let station = self.at[iface.index()] as usize;
+        let here = self.stations[station].node;
+        match packet.to {
+            Some(to) if self.places.nodes[to.index()] == here => match driver.open(&packet) {
+                Some(contents) => self.hear(driver, (at, iface), station, &packet, contents),
+                None => return Some(packet),
+            },
+            // A router says that it went no further.
+            None => driver.forward(at, iface, packet),
+            Some(_) if packet.ttl <= 1 => driver.forward(at, iface, packet),
+            Some(to) if self.stations[station].sends => {
+                self.send(driver, (at, iface), station, to, packet);
+            }
+            Some(_) => self.receive(driver, (at, iface), station, packet),
+        }
+        self.drain(driver, at, station);
+        None
+    }
+
+    /// Does what is due at `at`.
+    pub fn on_wake<D: Driver<B>>(&mut self, driver: &mut D, at: Time) {
+        while let Some(&(due, node, action)) = self.agenda.front()
+            && due <= at
+        {
+            self.agenda.pop_front();
+            self.act(at, node, action);
+        }
+        while let Some(outgoing) = self.late.pop_until(at) {
+            self.post(driver, at, outgoing);
+        }
+        for station in 0..self.stations.len() {
+            if self.stations[station].wake > at {
+                continue;
+            }
+            match &mut self.stations[station].process {
+                Some(Process::Send(machine)) => machine.on_wake(at),
+                Some(Process::Receive(machine)) => machine.on_wake(at),
+                None => {}
+            }
+            self.drain(driver, at, station);
+        }
+        self.settle();
+    }
+
+    /// Routes have changed.
+    pub fn reroute(&mut self) {
+        self.stations.iter_mut().for_each(|station| station.membership.forget());
+    }
+
+    /// How each bundle does, in the order of the plan; `None` while its sendbox is stopped.
+    pub fn statuses(&self, now: Time) -> Vec<Option<Status>> {
+        let mut statuses = vec![None; self.bundles.len()];
+        for station in &self.stations {
+            let Some(Process::Send(machine)) = &station.process else { continue };
+            for (index, bundle) in machine.bundles().zip(&station.bundles) {
+                statuses[*bundle as usize] = machine.status(now, index);
+            }
+        }
+        statuses
+    }
+
+    /// How each bundle does at its receivebox; `None` while that is stopped.
+    pub fn receivers(&self) -> Vec<Option<receivebox::Status>> {
+        let mut statuses = vec![None; self.bundles.len()];
+        for station in &self.stations {
+            let Some(Process::Receive(machine)) = &station.process else { continue };
+            for (index, bundle) in machine.bundles().zip(&station.bundles) {
+                statuses[*bundle as usize] = machine.status(index);
+            }
+        }
+        statuses
+    }
+
+    /// Takes the changes of state since the last call.
+    pub fn changes(&mut self) -> impl Iterator<Item = Change> {
+        self.changes.drain(..)
+    }
+
+    /// Packets that were lost in processes that stopped.
+    pub const fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// What a reader of the results should know; `plan` is that of [`Self::try_new`].
+    pub fn warnings(&self, plan: &Plan) -> Vec<String> {
+        let lost = (self.lost > 0).then(|| {
+            let (count, are) =
+                (self.lost, if self.lost == 1 { "packet was" } else { "packets were" });
+            format!("{count} {are} lost in sendboxes that stopped")
+        });
+        let unsent = self.bundles.iter().zip(&plan.bundles).filter(|(own, _)| own.unsent > 0);
+        let unsent = unsent.map(|(own, bundle)| {
+            let (count, name) = (own.unsent, &bundle.name);
+            format!("{count} datagrams between the boxes of bundle `{name}` found no route")
+        });
+        lost.into_iter().chain(unsent).collect()
+    }
+
+    /// Packets inside the boxes.
+    pub fn held(&self) -> u64 {
+        self.stations.iter().map(|station| station.held).sum()
+    }
+
+    /// Bytes that packets in boxes take.
+    pub fn memory(&self) -> u64 {
+        let one = size_of::<Held<B>>() as u64;
+        self.held() * one
+    }
+
+    /// A packet of the site comes to a sendbox.
+    fn send<D: Driver<B>>(
+        &mut self,
+        driver: &mut D,
+        (at, came): (Time, IfaceId),
+        station: usize,
+        to: IfaceId,
+        mut packet: Packet<B>,
+    ) {
+        let Self { stations, places, bundles, tags, .. } = self;
+        let station = &mut stations[station];
+        let Some(bundle) = station.membership.find(driver.fabric(), places, came, to) else {
+            return driver.forward(at, came, packet);
+        };
+        packet.tag = tags.join(packet.tag, bundle);
+        let Some(Process::Send(machine)) = &mut station.process else {
+            return driver.forward(at, came, packet);
+        };
+        let own = station.bundles.iter().position(|own| *own == bundle).unwrap_or(0);
+        let Some(index) = machine.bundles().nth(own) else { return };
+        let key = &bundles[bundle as usize].digest;
+        let mut hold = |packet: Packet<B>| {
+            let arrival = Arrival {
+                size: packet.last,
+                flow: packet.flow,
+                dscp: packet.dscp,
+                ecn: packet.ecn,
+                digest: driver.digest(key, &packet),
+                body: Held { packet, came },
+            };
+            machine.on_packet(at, index, arrival);
+            station.held += 1;
+        };
+        while let Some(head) = packet.split_first() {
+            hold(head);
+        }
+        hold(packet);
+    }
+
+    /// A packet comes to a receivebox on its way.
+    fn receive<D: Driver<B>>(
+        &mut self,
+        driver: &mut D,
+        (at, came): (Time, IfaceId),
+        station: usize,
+        packet: Packet<B>,
+    ) {
+        let Self { stations, bundles, tags, .. } = self;
+        let station = &mut stations[station];
+        if let Some(Process::Receive(machine)) = &mut station.process {
+            for bundle in tags.bundles(packet.tag) {
+                let Some(own) = station.bundles.iter().position(|own| own == bundle) else {
+                    continue;
+                };
+                let (index, bundle) = (machine.bundles().nth(own), &bundles[*bundle as usize]);
+                let header = bundle.settings.marking == Marking::Header;
+                let Some(index) = index.filter(|_| header) else { continue };
+                let mut rest = packet.clone();
+                loop {
+                    let head = rest.split_first();
+                    let one = head.as_ref().unwrap_or(&rest);
+                    let digest = driver.digest(&bundle.digest, one);
+                    machine.on_packet(at, index, one.last, digest);
+                    if head.is_none() {
+                        break;
+                    }
+                }
+            }
+        }
+        driver.forward(at, came, packet);
+    }
+
+    /// A datagram of a box has come to a box.
+    fn hear<D: Driver<B>>(
+        &mut self,
+        driver: &mut D,
+        (at, came): (Time, IfaceId),
+        station: usize,
+        outer: &Packet<B>,
+        contents: Contents<B>,
+    ) {
+        match (&mut self.stations[station].process, contents) {
+            (Some(Process::Send(machine)), Contents::Message(payload)) => {
+                machine.on_message(at, &payload);
+            }
+            (Some(Process::Receive(machine)), Contents::Message(payload)) => {
+                machine.on_message(at, &payload);
+            }
+            (Some(Process::Receive(machine)), Contents::Enclosed { header, mut packet }) => {
+                self.scratch.resize(HEADER + packet.bytes() as usize, 0);
+                self.scratch[..HEADER].copy_from_slice(&header);
+                if machine.on_encapsulated(at, &self.scratch).is_ok() {
+                    // RFC 6040 §4.2: a mark on the outside comes inside.
+                    if outer.ecn == Ecn::Marked && packet.ecn == Ecn::Capable {
+                        packet.ecn = Ecn::Marked;
+                    }
+                    driver.forward(at, came, packet);
+                }
+            }
+            // Nobody is there who could open it.
+            (Some(Process::Send(_)) | None, _) => {}
+        }
+    }
+
+    /// Does what a box wants done.
+    fn drain<D: Driver<B>>(&mut self, driver: &mut D, at: Time, station: usize) {
+        loop {
+            let here = &mut self.stations[station];
+            let node = here.node;
+            match &mut here.process {
+                Some(Process::Send(machine)) => {
+                    let Some(output) = machine.poll() else { break };
+                    self.carry_out(driver, at, station, output);
+                }
+                Some(Process::Receive(machine)) => {
+                    let Some(receivebox::Output { bundle, payload }) = machine.poll() else {
+                        break;
+                    };
+                    let bundle = here.bundles[bundle.0 as usize];
+                    let to = self.bundles[bundle as usize].from;
+                    self.throw(driver, at, Outgoing { from: node, to, bundle, payload });
+                }
+                None => break,
+            }
+        }
+        let here = &mut self.stations[station];
+        here.wake = here.next_wake();
+        self.settle();
+    }
+
+    fn carry_out<D: Driver<B>>(
+        &mut self,
+        driver: &mut D,
+        at: Time,
+        station: usize,
+        output: Output<Held<B>>,
+    ) {
+        let here = &mut self.stations[station];
+        let node = here.node;
+        match output {
+            Output::Forward { bundle, body: Held { mut packet, came }, marked, encapsulation } => {
+                here.held -= 1;
+                if marked {
+                    packet.ecn = Ecn::Marked;
+                }
+                match encapsulation {
+                    None => driver.forward(at, came, packet),
+                    Some(header) => {
+                        let bundle = here.bundles[bundle.0 as usize];
+                        self.enclose(driver, at, node, bundle, header, packet);
+                    }
+                }
+            }
+            // The sender finds out by itself, as with any full queue; the box has counted it.
+            Output::Drop { .. } => here.held -= 1,
+            Output::Message { bundle, payload } => {
+                let bundle = here.bundles[bundle.0 as usize];
+                let to = self.bundles[bundle as usize].to;
+                self.throw(driver, at, Outgoing { from: node, to, bundle, payload });
+            }
+            Output::Transition { bundle, transition } => {
+                let bundle = here.bundles[bundle.0 as usize] as usize;
+                self.changes.push(Change { bundle, transition });
+            }
+        }
+    }
+
+    fn enclose<D: Driver<B>>(
+        &mut self,
+        driver: &mut D,
+        at: Time,
+        node: NodeId,
+        bundle: u32,
+        header: encapsulation::Header,
+        mut packet: Packet<B>,
+    ) {
+        let bundle = &mut self.bundles[bundle as usize];
+        packet.ttl = packet.ttl.saturating_sub(1);
+        let length = packet.bytes() as usize;
+        let header = bundle.encapsulator.seal(header, length);
+        let ends = ends(&self.places, driver.fabric(), node, bundle.to);
+        match ends.and_then(|ends| driver.enclose(at, ends, header, packet)) {
+            Some(outer) => driver.originate(at, node, outer),
+            None => bundle.unsent += 1,
+        }
+    }
+
+    /// Lets a message go, unless the lab's dice say otherwise.
+    fn throw<D: Driver<B>>(&mut self, driver: &mut D, at: Time, outgoing: Outgoing) {
+        match self.bundles[outgoing.bundle as usize].dice.throw() {
+            Some(Span::ZERO) => self.post(driver, at, outgoing),
+            Some(late) => self.late.push(at + late, outgoing),
+            None => {}
+        }
+    }
+
+    fn post<D: Driver<B>>(&mut self, driver: &mut D, at: Time, outgoing: Outgoing) {
+        let Outgoing { from, to, bundle, payload } = outgoing;
+        let ends = ends(&self.places, driver.fabric(), from, to);
+        match ends.and_then(|ends| driver.message(at, ends, payload)) {
+            Some(packet) => driver.originate(at, from, packet),
+            None => self.bundles[bundle as usize].unsent += 1,
+        }
+    }
+
+    /// Something happens to a box's process.
+    fn act(&mut self, at: Time, node: NodeId, action: BoxAction) {
+        let Some(station) = self.stations.iter().position(|station| station.node == node) else {
+            return;
+        };
+        if matches!(action, BoxAction::Stop | BoxAction::Restart) {
+            let here = &mut self.stations[station];
+            self.lost += std::mem::take(&mut here.held);
+            here.process = None;
+            here.wake = Time::MAX;
+        }
+        if matches!(action, BoxAction::Start | BoxAction::Restart) {
+            self.start(at, station);
+        }
+    }
+
+    /// Starts the process of a box, unless it runs.
+    fn start(&mut self, at: Time, station: usize) {
+        let station = &mut self.stations[station];
+        if station.process.is_some() {
+            return;
+        }
+        let incarnation = at.as_nanos() + 1;
+        let bundles = station.bundles.iter().map(|bundle| &self.bundles[*bundle as usize]);
+        station.process = Some(if station.sends {
+            let mut machine = SendBox::new(incarnation);
+            for bundle in bundles {
+                machine.add(at, bundle.settings.clone());
+            }
+            Process::Send(machine)
+        } else {
+            let mut machine = ReceiveBox::new(incarnation);
+            for bundle in bundles {
+                machine.add(at, bundle.receiver());
+            }
+            Process::Receive(machine)
+        });
+        // What it has to say at once.
+        station.wake = at;
+    }
+
+    fn settle(&mut self) {
+        let stations = self.stations.iter().map(|station| station.wake);
+        let others = [self.late.next(), self.agenda.front().map(|(at, ..)| *at)];
+        self.wake = stations.chain(others.into_iter().flatten()).min().unwrap_or(Time::MAX);
+    }
+}
+
+impl<B> Station<B> {
+    fn new(plan: &Plan, node: NodeId, sends: bool) -> Self {
+        let bundles: Vec<u32> = (0..plan.bundles.len() as u32)
+            .filter(|at| {
+                let bundle = &plan.bundles[*at as usize];
+                node == if sends { bundle.from } else { bundle.to }
+            })
+            .collect();
+        let receiveboxes = bundles.iter().map(|at| (*at, plan.bundles[*at as usize].to));
+        let membership = Membership::new(node, receiveboxes.collect());
+        Self { node, sends, bundles, membership, process: None, held: 0, wake: Time::MAX }
+    }
+
+    fn next_wake(&self) -> Time {
+        let wake = match &self.process {
+            Some(Process::Send(machine)) => machine.next_wake(),
+            Some(Process::Receive(machine)) => machine.next_wake(),
+            None => None,
+        };
+        wake.unwrap_or(Time::MAX)
+    }
+}
+
+/// The addresses that datagrams from one box to another have: the first interfaces of both that
+/// routes lead to.
+fn ends<B: Clone + 'static>(
+    places: &Places,
+    fabric: &Fabric<B>,
+    from: NodeId,
+    to: NodeId,
+) -> Option<Ends> {
+    let reached = |from: NodeId, to: NodeId| {
+        let mut ifaces = places.of(to).iter();
+        ifaces.find(|iface| !fabric.next_hops(from, **iface).is_empty()).copied()
+    };
+    Some(Ends { from: reached(to, from)?, to: reached(from, to)? })
+}
+
+/// What the lab does to the boxes.
+fn agenda(plan: &Plan, places: &Places) -> VecDeque<(Time, NodeId, BoxAction)> {
+    let action = |event: &lab::plan::Event| {
+        let (node, action) = match event.action {
+            Action::Box(node, action) => (node, action),
+            Action::NodeDown(node) => (node, BoxAction::Stop),
+            Action::NodeUp(node) => (node, BoxAction::Start),
+            _ => return None,
+        };
+        places.ifaces.contains_key(&node).then_some((event.at, node, action))
+    };
+    plan.events.iter().filter_map(action).collect()
+}
+
+/// Whether the packets that come to the sendboxes of encapsulated bundles fit their paths.
+fn check_mtus(plan: &Plan) -> Result<(), Error> {
+    let encapsulated =
+        |bundle: &&lab::plan::Bundle| bundle.marking == lab::plan::Marking::Encapsulation;
+    let mut bundles = plan.bundles.iter().filter(encapsulated).peekable();
+    if bundles.peek().is_none() {
+        return Ok(());
+    }
+    let mtu = |iface: IfaceId| {
+        let link = &plan.links[iface.index() / 2];
+        let mtu = link.directions[iface.index() % 2].mtu.count();
+        if mtu == 0 { u64::MAX } else { mtu }
+    };
+    // Links that are down at the start may come up.
+    let routes = Routes::compute(plan, &vec![true; plan.links.len()]);
+    for bundle in bundles {
+        let (from, to) = (&plan.nodes[bundle.from.index()], &plan.nodes[bundle.to.index()]);
+        let mut paths =
+            to.ifaces.iter().filter_map(|to| routes.path(bundle.from, *to, |_, ways| ways[0]));
+        let Some(hops) = paths.next() else { continue };
+        let path = hops.iter().map(|hop| mtu(*hop)).min().unwrap_or(u64::MAX);
+        let overhead = u64::from(encapsulation::OVERHEAD);
+        let room = path.saturating_sub(overhead);
+        let leads_there = |iface: &IfaceId| {
+            to.ifaces.iter().any(|to| routes.next(bundle.from, *to).contains(iface))
+        };
+        let mut inbound = from.ifaces.iter().filter(|iface| !leads_there(iface));
+        if let Some(iface) = inbound.find(|iface| mtu(IfaceId(iface.0 ^ 1)) > room) {
+            return Err(Error::Mtu {
+                bundle: bundle.name.clone(),
+                link: plan.links[iface.index() / 2].name.clone(),
+                mtu: mtu(IfaceId(iface.0 ^ 1)),
+                path,
+                overhead,
+                room,
+            });
+        }
+    }
+    Ok(())
+}
