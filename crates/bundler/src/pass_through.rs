@@ -30,6 +30,12 @@ const CEILING_AT_LEAST: f64 = 1e6;
 /// short could never grow.
 const FLOOR: f64 = 0.95;
 
+/// A rate above this multiple of what arrives, while the queue is too short, ...
+const IDLE: f64 = 1.25;
+
+/// ... comes back within about so many seconds; the integral part alone would take ten.
+const IDLE_DECAY: f64 = 1.0;
+
 /// Holds the standing queue.
 #[derive(Clone, Copy, Debug)]
 pub struct PassThrough {
@@ -55,6 +61,9 @@ impl PassThrough {
         let elapsed = elapsed.as_secs_f64().min(0.1);
         self.rate += INTEGRAL * (queue - standing) * elapsed + PROPORTIONAL * grown;
         let arriving = receive_rate.bits_per_sec() as f64;
+        if queue < standing / 2.0 {
+            self.rate -= (self.rate - IDLE * arriving).max(0.0) * elapsed / IDLE_DECAY;
+        }
         let ceiling = (CEILING * arriving).max(CEILING_AT_LEAST);
         self.rate = self.rate.clamp(FLOOR * arriving, ceiling.max(FLOOR * arriving));
         Bandwidth::from_bits_per_sec(self.rate as u64)

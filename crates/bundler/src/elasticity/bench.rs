@@ -31,7 +31,7 @@ struct Flow {
     window: f64,
     threshold: f64,
     in_flight: f64,
-    /// Cubic's W_max in packets and the start of its epoch.
+    /// Cubic's `W_max` in packets and the start of its epoch.
     top: f64,
     epoch: u64,
     recovered: u64,

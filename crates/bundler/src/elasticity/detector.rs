@@ -56,7 +56,7 @@ const STUCK_ROUND_TRIPS: f64 = 8.0;
 
 /// Another bundle in pass-through takes what is left, too, until it finds that nobody is left to
 /// compete with: worth waiting for.
-const STUCK_WITH_PEER: f64 = 3.0;
+const STUCK_WITH_PEER: f64 = 5.0;
 
 /// Beside another bundle in pass-through delay control is tried again after this long, ...
 const PROBE: Span = Span::from_secs(20);

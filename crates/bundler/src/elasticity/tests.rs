@@ -1,6 +1,6 @@
 use base::{Bandwidth, Time};
 
-use super::bench::{Bench, Requests, Source};
+use super::bench::{Bench, Bundle, Requests, Source};
 use super::{Detector, Regime, Verdict};
 
 /// Seconds in which the verdict was elastic, of a run without elastic cross traffic.
@@ -119,6 +119,23 @@ fn beside_elastic_flows_the_bundle_keeps_most_of_what_it_would_have() {
 }
 
 #[test]
+fn two_bundles_leave_pass_through_together() {
+    let mut bench = Bench::new(24, 100, 0);
+    for _ in 0..2 {
+        bench.bundle(10, 50, 0.5);
+    }
+    bench.run(15.0, |_, _| {});
+    let flow = bench.cross(Source::Window { cubic: true }, 50);
+    let mut elastic = 0.0;
+    let is = |bundle: &Bundle| bundle.detector.verdict() == Verdict::Elastic;
+    bench.run(40.0, |_, bundles| elastic += f64::from(bundles.iter().any(is)) * 0.01);
+    assert!(elastic > 10.0, "{elastic} s");
+    bench.stop(flow);
+    bench.run(85.0, |_, _| {});
+    bench.run(95.0, |now, bundles| assert!(!bundles.iter().any(is), "{now}"));
+}
+
+#[test]
 fn pulses_add_nothing_and_leave_the_rate_positive() {
     for regime in [Regime::Delay, Regime::PassThrough] {
         for rate in [2, 20, 96] {
@@ -154,6 +171,7 @@ fn seeds_and_regimes_give_different_frequencies() {
 
 #[test]
 #[ignore = "prints the table of detection"]
+#[expect(clippy::print_stdout, reason = "a table for people")]
 fn table() {
     let seeds = 4;
     for mbits in [12, 96, 1000] {
