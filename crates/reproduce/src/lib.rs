@@ -7,6 +7,7 @@
 //! figures that are asked for and keeps the results in one folder.
 #![forbid(unsafe_code)]
 
+mod bundler;
 mod child;
 mod collector;
 mod error;

@@ -1,0 +1,188 @@
+//! Figure 8: cross traffic comes, gives way or does not, and goes.
+
+use super::boxes::{Moment, coarse, course, first, last, mean, queue, share};
+use super::requests::{Class, DEFINITION, Requests};
+use super::{bundler, runs, status_quo, times};
+use crate::paper::lab_file;
+use crate::{Axis, Clock, Evidence, Figure, Line, Plot, Result, Run, Stage, Style, Table};
+
+pub(super) const FIGURE: Figure = Figure {
+    id: "phases",
+    title: "figure 8: an elastic flow beside the bundle for a minute, then a constant rate",
+    takes: "1 min",
+    clocks: &[Clock::Virtual],
+    files: &[lab_file!("bundler/phases.toml")],
+    make,
+};
+
+const LAB: &str = "bundler/phases.toml";
+/// Phases: their ends in seconds, and the paper's medians of small requests, status quo and
+/// Bundler.
+const PHASES: [(&str, f64, f64, [f64; 2]); 3] = [
+    ("alone", 5.0, 60.0, [1.68, 1.31]),
+    ("elastic flow", 60.0, 120.0, [2.35, 2.63]),
+    ("32 Mbit/s", 120.0, 180.0, [2.48, 1.57]),
+];
+/// How long it may take to notice that an elastic flow has come, and that it has gone, in s.
+const NOTICE: f64 = 10.0;
+const RETURN: f64 = 15.0;
+/// Throughput beside the elastic flow, of the status quo's.
+const THROUGHPUT: f64 = 0.8;
+
+fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
+    let cases = [status_quo(), bundler()];
+    let all = runs(stage, LAB, &cases, stage.size(10, 3))?;
+    let [quo, ours] = all.as_slice() else { return Ok(Evidence::default()) };
+    let read = all.iter().map(|runs| Requests::read(runs, "requests"));
+    let requests: Vec<Requests> = read.collect::<Result<_>>()?;
+    let mut evidence = Evidence::default();
+    evidence.tables.push(medians(&requests));
+    let states: Vec<Vec<Moment>> =
+        ours.iter().map(|run| course(run, "site")).collect::<Result<_>>()?;
+    evidence.tables.push(dynamics(&states));
+    plots(&mut evidence, &quo[0], &ours[0])?;
+    claims(&mut evidence, &states, (quo, ours))?;
+    evidence.note(DEFINITION);
+    evidence.note(
+        "While the constant rate lasts, 116 Mbit/s are offered to 96, as in the paper's \
+         configuration (its text says requests): large responses wait for the next pause.",
+    );
+    Ok(evidence)
+}
+
+fn medians(requests: &[Requests]) -> Table {
+    let heads = ["phase", "status quo", "Bundler"];
+    let title = "Median slowdown of responses up to 10 kB, the paper's / ours";
+    let mut table = Table::new(title, &heads);
+    for (name, from, until, paper) in PHASES {
+        let cells = requests.iter().zip(paper).map(|(requests, paper)| {
+            format!("{paper:.2} / {:.2}", requests.between(from, until).median(Class::Small))
+        });
+        table.row(std::iter::once(name.to_owned()).chain(cells));
+    }
+    table
+}
+
+/// When the elastic flow is noticed, and when its end is, in seconds after either.
+fn reactions(moments: &[Moment]) -> (Option<f64>, Option<f64>) {
+    let noticed = first(moments, "pass-through", 60.0).filter(|at| *at < 120.0);
+    let left = last(moments, "pass-through", 180.0).filter(|at| *at > 60.0);
+    (noticed.map(|at| at - 60.0), left.map(|at| at - 120.0))
+}
+
+fn dynamics(states: &[Vec<Moment>]) -> Table {
+    let heads = ["seed", "noticed after", "left after its end by", "alone", "elastic", "constant"];
+    let title = "Pass-through: when the elastic flow is noticed and when its end is, in s, and \
+                 the share of each phase in it (paper: 0.9 s, −5.7 s, after a minute of which \
+                 2.7 s were not)";
+    let mut table = Table::new(title, &heads);
+    for (moments, seed) in states.iter().zip(1..) {
+        let (noticed, left) = reactions(moments);
+        let time = |at: Option<f64>| at.map_or("never".to_owned(), |at| format!("{at:.1}"));
+        let part = |(_, from, until, _): (&str, f64, f64, [f64; 2])| {
+            format!("{:.0} %", share(moments, "pass-through", from, until) * 100.0)
+        };
+        table.row([
+            seed.to_string(),
+            time(noticed),
+            time(left),
+            part(PHASES[0]),
+            part(PHASES[1]),
+            part(PHASES[2]),
+        ]);
+    }
+    table
+}
+
+fn plots(evidence: &mut Evidence, quo: &Run, ours: &Run) -> Result<()> {
+    let x = || Axis::linear("time in s").from(0.0).to(180.0);
+    let mut plot = Plot::new("Throughput", x(), Axis::linear("Mbit/s").from(0.0));
+    for (label, run, flow) in [
+        ("bundle, status quo", quo, "requests"),
+        ("bundle, Bundler", ours, "requests"),
+        ("elastic flow beside Bundler", ours, "elastic"),
+        ("constant rate beside Bundler", ours, "constant"),
+    ] {
+        let rate = run.flow_rate(flow, 1.0)?;
+        let points = rate.into_iter().map(|(at, rate)| (at, rate / 1e6)).collect();
+        plot.lines.push(Line::new(label, points));
+    }
+    let passing = course(ours, "site")?;
+    let passing = passing
+        .iter()
+        .map(|moment| (moment.at, if moment.state == "pass-through" { 100.0 } else { f64::NAN }));
+    plot.lines.push(Line::new("pass-through", passing.collect()).style(Style::Dots));
+    evidence.plots.push(plot);
+    let y = Axis::linear("ms at the bottleneck").from(0.0);
+    let mut plot = Plot::new("Delay in the network", x(), y);
+    for (label, run) in [("status quo", quo), ("Bundler", ours)] {
+        let points = queue(run, "bottleneck", 96.0)?;
+        plot.lines.push(Line::new(label, coarse(&points, 0.5)));
+    }
+    evidence.plots.push(plot);
+    Ok(())
+}
+
+fn claims(
+    evidence: &mut Evidence,
+    states: &[Vec<Moment>],
+    (quo, ours): (&[Run], &[Run]),
+) -> Result<()> {
+    let reactions: Vec<_> = states.iter().map(|moments| reactions(moments)).collect();
+    let worst = |of: fn(&(Option<f64>, Option<f64>)) -> Option<f64>| {
+        reactions.iter().map(|r| of(r).unwrap_or(f64::INFINITY)).fold(f64::MIN, f64::max)
+    };
+    let (noticed, left) = (worst(|r| r.0), worst(|r| r.1));
+    evidence.claim(
+        "pass-through after the elastic flow comes, slowest seed",
+        format!("0.9 s (here: within {NOTICE} s)"),
+        format!("{noticed:.1} s"),
+        noticed <= NOTICE,
+    );
+    evidence.claim(
+        "back after the elastic flow has gone, slowest seed",
+        format!("6 s early (here: at most {RETURN} s after)"),
+        format!("{left:.1} s"),
+        left <= RETURN,
+    );
+    let constant = |moments: &Vec<Moment>| share(moments, "pass-through", 120.0 + RETURN, 180.0);
+    let alarms = states.iter().map(constant).fold(0.0, f64::max);
+    let alone = states.iter().map(|m| share(m, "pass-through", 0.0, 60.0)).fold(0.0, f64::max);
+    evidence.claim(
+        "false alarms: share of the time in pass-through alone and beside the constant rate",
+        "none",
+        format!("{:.1} % and {:.1} %, worst seed", alone * 100.0, alarms * 100.0),
+        alarms == 0.0 && alone == 0.0,
+    );
+    let throughput = |runs: &[Run]| -> Result<f64> {
+        let each = runs.iter().map(|run| Ok(mean(&run.flow_rate("requests", 1.0)?, 65.0, 120.0)));
+        each.sum()
+    };
+    let ratio = throughput(ours)? / throughput(quo)?;
+    evidence.claim(
+        "throughput beside the elastic flow over status quo, all seeds",
+        format!("about the same (here: at least {THROUGHPUT} ×)"),
+        times(ratio),
+        ratio >= THROUGHPUT,
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::boxes::tests::moment;
+    use super::*;
+
+    #[test]
+    fn reactions_are_counted_from_what_they_react_to() {
+        let moments = [
+            moment(50.0, "delay"),
+            moment(61.0, "pass-through"),
+            moment(100.0, "pass-through"),
+            moment(124.0, "pass-through"),
+            moment(130.0, "delay"),
+        ];
+        assert_eq!(reactions(&moments), (Some(1.0), Some(4.0)));
+        assert_eq!(reactions(&moments[..1]), (None, None));
+    }
+}
