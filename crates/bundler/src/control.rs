@@ -63,10 +63,10 @@ pub trait CongestionControl: Debug + Send {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Control {
-    /// [`DelayTarget`], the default: `delay-pi`.
-    #[default]
-    DelayPi,
+    /// [`DelayTarget`]: `delay-target`.
+    DelayTarget,
     /// [`Copa`]: `copa`.
+    #[default]
     Copa,
     /// [`Bbr`]: `bbr`.
     Bbr,
@@ -78,14 +78,14 @@ pub enum Control {
 
 /// A law of this name is not known.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no congestion control {0:?}: delay-pi, copa, basic-delay, bbr or constant:RATE")]
+#[error("no congestion control {0:?}: delay-target, copa, basic-delay, bbr or constant:RATE")]
 pub struct UnknownControl(String);
 
 impl Control {
     /// The law, to be started.
     pub fn build(self) -> Box<dyn CongestionControl> {
         match self {
-            Self::DelayPi => Box::new(DelayTarget::default()),
+            Self::DelayTarget => Box::new(DelayTarget::default()),
             Self::Copa => Box::new(Copa::new()),
             Self::Bbr => Box::new(Bbr::new()),
             Self::BasicDelay => Box::new(BasicDelay::new()),
@@ -99,7 +99,7 @@ impl FromStr for Control {
 
     fn from_str(text: &str) -> Result<Self, UnknownControl> {
         let unknown = || UnknownControl(text.to_owned());
-        let simple = [Self::DelayPi, Self::Copa, Self::BasicDelay, Self::Bbr];
+        let simple = [Self::DelayTarget, Self::Copa, Self::BasicDelay, Self::Bbr];
         if let Some(law) = simple.into_iter().find(|law| law.to_string() == text) {
             return Ok(law);
         }
@@ -111,7 +111,7 @@ impl FromStr for Control {
 impl fmt::Display for Control {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::DelayPi => f.write_str("delay-pi"),
+            Self::DelayTarget => f.write_str("delay-target"),
             Self::Copa => f.write_str("copa"),
             Self::Bbr => f.write_str("bbr"),
             Self::BasicDelay => f.write_str("basic-delay"),

@@ -27,6 +27,8 @@ const FORGET: Span = Span::from_secs(5);
 pub const SHORTEST_WINDOW: Span = Span::from_millis(40);
 /// How long a rate counts for the capacity.
 const CAPACITY_WINDOW: Span = Span::from_secs(10);
+/// How long it counts in full.
+const LATELY: Span = Span::from_secs(2);
 
 /// A packet that ended an epoch has left the sendbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,6 +230,13 @@ impl Measure {
         }
     }
 
+    /// Something else has shown that the round trip without queues is no more than `base`.
+    pub fn assume_base(&mut self, now: Time, base: Span) {
+        let Some(last) = self.points.back() else { return };
+        let rtt = last.heard_at.since(last.sent_at);
+        self.base.assume(now, base, rtt, last.one_way);
+    }
+
     /// Forgets what the path carried before.
     pub fn forget_capacity(&mut self) {
         self.capacity.clear();
@@ -299,9 +308,15 @@ impl Measure {
         })
     }
 
-    /// The most that has come through in one round trip of the recent past.
+    /// The most that has come through in one round trip of the recent past. What it was more than
+    /// [`LATELY`] ago counts no more than twice what it has been since: a path that has become
+    /// slower is known by little more than its own rate, and so is a share beside cross traffic.
     pub fn capacity(&self) -> Option<Bandwidth> {
-        self.capacity.front().map(|(_, rate)| Bandwidth::from_bits_per_sec(*rate))
+        let (_, most) = *self.capacity.front()?;
+        let (newest, _) = *self.capacity.back()?;
+        let lately = self.capacity.iter().find(|(at, _)| newest.since(*at) <= LATELY);
+        let rate = lately.map_or(most, |(_, rate)| most.min(rate.saturating_mul(2)));
+        Some(Bandwidth::from_bits_per_sec(rate))
     }
 
     fn learn_capacity(&mut self, now: Time) {

@@ -55,13 +55,18 @@ pub struct DelayTarget {
     until_drain: f64,
     /// What is left of a drain, in seconds.
     draining: f64,
+    /// How long the last drain was, and the least round trip at its start, in seconds.
+    depth: f64,
+    least: f64,
     rate: f64,
 }
 
 /// The base delay is looked at again this often, in seconds, unless the queue was empty anyway.
 const DRAIN_EVERY: f64 = 4.0;
-/// A drain sends less by this share.
+/// A drain sends less by this share ...
 const DRAIN: f64 = 0.2;
+/// ... for no longer than this, in seconds.
+const MOST_DEPTH: f64 = 0.5;
 
 impl DelayTarget {
     /// The queueing delay that is aimed at, in seconds, for a rate in bit/s.
@@ -94,20 +99,33 @@ impl DelayTarget {
         }
     }
 
+    /// The share of the rate to send while the base delay is looked for.
     fn drain(&mut self, seen: &Observation) -> f64 {
         let elapsed = seen.elapsed.as_secs_f64();
         let queueing = seen.queueing.as_secs_f64();
-        if queueing < EMPTY {
-            self.until_drain = DRAIN_EVERY;
-        }
+        let least = seen.min_rtt.as_secs_f64();
         if self.draining > 0.0 {
             self.draining -= elapsed;
             return 1.0 - DRAIN;
         }
+        if queueing < EMPTY && self.least <= least {
+            self.until_drain = DRAIN_EVERY;
+            self.depth = 0.0;
+        }
         self.until_drain -= elapsed;
         if self.until_drain <= 0.0 && seen.limited {
-            self.until_drain = DRAIN_EVERY;
-            self.draining = (queueing / DRAIN).min(0.2);
+            // A drain that found a lower base may not have found the lowest.
+            let found = self.depth > 0.0 && self.least - least > EMPTY;
+            self.depth = if found { self.depth * 2.0 } else { queueing / DRAIN };
+            self.depth = self.depth.clamp(LEAST_TARGET / DRAIN, MOST_DEPTH);
+            self.draining = self.depth;
+            // Its effect shows a round trip after its end.
+            self.until_drain = if found || self.least == 0.0 || self.least > least {
+                self.depth + 2.0 * least.max(SHORTEST)
+            } else {
+                DRAIN_EVERY
+            };
+            self.least = least;
         }
         1.0
     }

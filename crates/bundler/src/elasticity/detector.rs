@@ -68,6 +68,9 @@ const PROBE_AT_MOST: Span = Span::from_secs(40);
 /// bundle's pulses.
 const PEER: f64 = 4.0;
 
+/// So many looks in a row, as pulses keep their frequency and what flows do of themselves does not.
+const PEER_LOOKS: u32 = 40;
+
 /// A law that keeps the queue within so many times its target has nothing to fear: another bundle
 /// answers pulses too, but keeps the queue short.
 const AT_EASE: f64 = 1.5;
@@ -116,6 +119,8 @@ pub struct Detector {
     eta: Option<f64>,
     /// `eta` averaged, as the verdict in force wants it.
     steady: f64,
+    /// How many looks in a row have shown each of the frequencies.
+    heard: [u32; CYCLES.len()],
     /// When another bundle's pulses were last heard.
     peer: Option<Time>,
     /// How long a verdict of elastic traffic stands beside another bundle.
@@ -144,6 +149,7 @@ impl Detector {
             ratio_lines: room(),
             eta: None,
             steady: 0.0,
+            heard: [0; CYCLES.len()],
             peer: None,
             probe: PROBE,
             verdict: Verdict::Unknown,
@@ -315,9 +321,7 @@ impl Detector {
         self.spectrum.lines(sends, &mut self.send_lines);
         let ratios = self.slots.iter().map(|slot| slot.ratio);
         self.spectrum.lines(ratios, &mut self.ratio_lines);
-        if self.pulses_beside(cycles) {
-            self.peer = Some(now);
-        }
+        self.listen(now, cycles);
         if seen.as_secs_f64() < SLOT.as_secs_f64() * WINDOW as f64 || limited * 2 < WINDOW {
             return None;
         }
@@ -359,13 +363,19 @@ impl Detector {
         self.spectrum.lines(ratios, &mut self.ratio_lines);
     }
 
-    /// Whether another bundle's pulses are among the lines.
-    fn pulses_beside(&self, own: usize) -> bool {
+    /// Listens for another bundle's pulses.
+    fn listen(&mut self, now: Time, own: usize) {
         let line = |bin: usize| (self.ratio_lines[bin] - self.send_lines[bin]).norm_sqr();
         let above = |bin: usize| line(bin) / beside(bin, line).max(1e-12);
-        let others = CYCLES.iter().filter(|cycles| cycles.abs_diff(own) >= 2);
         let power = PEER * PEER;
-        others.into_iter().any(|&bin| above(bin) > power && above(2 * bin) > power / 4.0)
+        for (looks, &bin) in self.heard.iter_mut().zip(&CYCLES) {
+            let shows =
+                bin.abs_diff(own) >= 2 && above(bin) > power && above(2 * bin) > power / 4.0;
+            *looks = if shows { *looks + 1 } else { 0 };
+        }
+        if self.heard.iter().any(|looks| *looks >= PEER_LOOKS) {
+            self.peer = Some(now);
+        }
     }
 
     /// What the fit leaves over at the pulses' frequencies, by what there is beside them.

@@ -26,6 +26,11 @@ pub(super) struct BaseDelay {
 
 impl BaseDelay {
     pub(super) fn observe(&mut self, now: Time, rtt: Span, one_way: i64) {
+        // By a new clock, what was the least one-way delay before? The way back takes what it took.
+        for slice in self.slices.iter_mut().filter(|slice| slice.one_way.is_none()) {
+            let beyond = rtt.as_nanos() as i64 - slice.rtt.as_nanos() as i64;
+            slice.one_way = Some(one_way.saturating_sub(beyond.max(0)));
+        }
         match self.slices.back_mut() {
             Some(slice) if now.since(slice.begins) < SLICE => {
                 slice.rtt = slice.rtt.min(rtt);
@@ -38,6 +43,13 @@ impl BaseDelay {
         {
             self.slices.pop_front();
         }
+    }
+
+    /// The round trip without queues is `base` at most, of which that on the way there is what is
+    /// less than `rtt` in `one_way`.
+    pub(super) fn assume(&mut self, now: Time, base: Span, rtt: Span, one_way: i64) {
+        let beyond = rtt.saturating_sub(base).as_nanos() as i64;
+        self.observe(now, base, one_way.saturating_sub(beyond));
     }
 
     pub(super) fn forget_one_way(&mut self) {

@@ -133,6 +133,7 @@ impl<B> Bundle<B> {
         };
         match received {
             Received::Report { report, peer_restarted } => {
+                self.control.reported(now, now.since(Time::from_nanos(report.sent_at)));
                 if peer_restarted {
                     self.counters.peer_restarts += 1;
                     self.control.restart();

@@ -25,6 +25,16 @@ const OWN_QUEUE: f64 = 1.5;
 /// ... and after a restart of control, what waited at the sendbox leaves this many times as fast
 /// as the path took before.
 const FLUSH: u64 = 2;
+/// How long the round trip of a heartbeat counts.
+const REPORTS: Span = Span::from_secs(30);
+const FULL_PACKET_BITS: f64 = 12_000.0;
+/// While nothing is held back, a queue that never changes looks like a long path. A dip of the rate
+/// this often, ...
+const DIP_EVERY: Span = Span::from_secs(10);
+/// ... this deep, for a round trip, tells the two apart.
+const DIP: f64 = 0.75;
+/// Only a bundle that sends about as much as it ever does can have such a queue.
+const DIP_LOAD: f64 = 0.8;
 /// Arrivals that differ from departures by less than this say that no queue drains or grows.
 const STEADY: f64 = 0.04;
 /// The delay without queues has changed if for so many round trips no queue drained, ...
@@ -49,9 +59,13 @@ pub(super) struct Loop {
     heard_at: Time,
     /// Heartbeats sent since the receivebox was last heard.
     asked: usize,
+    /// The least round trip of a heartbeat lately, and when it was.
+    least_report: Option<(Time, Span)>,
     /// For how long the bundle's own queue has shown.
     pressure: Span,
     stuck: Stuck,
+    /// When the rate last dipped while nothing was held back, and until when.
+    dipped: (Time, Time),
 }
 
 /// A delay that no sending less will shorten.
@@ -76,8 +90,10 @@ impl Loop {
             ticked: now,
             heard_at: now,
             asked: 0,
+            least_report: None,
             pressure: Span::ZERO,
             stuck: Stuck::default(),
+            dipped: (now, now),
         }
     }
 
@@ -96,6 +112,14 @@ impl Loop {
         self.heard_at = now;
         self.asked = 0;
         (self.state == State::FailOpen).then_some(Cause::Heard)
+    }
+
+    /// A heartbeat was answered after a round trip.
+    pub(super) fn reported(&mut self, now: Time, rtt: Span) {
+        let old = |at: Time| now.since(at) > REPORTS;
+        if self.least_report.is_none_or(|(at, least)| rtt <= least || old(at)) {
+            self.least_report = Some((now, rtt));
+        }
     }
 
     pub(super) fn acknowledged(&mut self, now: Time, arrived: &Arrived, counters: &mut Counters) {
@@ -243,20 +267,44 @@ impl Loop {
         }
         let rate = rates.receive.bits_per_sec() as f64;
         let target = DelayTarget::target(rate, seen.min_rtt);
-        if seen.queueing.as_secs_f64() < OWN_QUEUE * target {
+        // A heartbeat may have gone before there was a queue; it was a shorter packet, too.
+        let short = Span::from_nanos((1e6 + 4e9 * FULL_PACKET_BITS / rate.max(1.0)) as u64);
+        let least = self.least_report.map_or(seen.min_rtt, |(_, rtt)| rtt + short);
+        let least = least.min(seen.min_rtt);
+        let beyond = seen.rtt.saturating_sub(least).as_secs_f64();
+        if seen.queueing.as_secs_f64().max(beyond) < OWN_QUEUE * target {
             self.pressure = Span::ZERO;
+            self.dip(seen, rate);
             return None;
         }
         self.pressure += seen.elapsed;
         if self.pressure < Span::from_nanos(self.measure.window().as_nanos() / 2) {
             return None;
         }
+        if least < seen.min_rtt {
+            self.measure.assume_base(seen.now, least);
+        }
         // While there is a queue, what arrives just now is what the path takes.
         let now = self.measure.rates(CROSS_WINDOW).map_or(rates.receive, |rates| rates.receive);
         let rate = now.max(rates.receive);
-        self.law.start(rate, seen);
+        let beyond = Span::from_nanos((beyond * 1e9) as u64);
+        let queueing = seen.queueing.max(beyond);
+        self.law.start(rate, &Observation { min_rtt: least, queueing, ..*seen });
         self.rate = Some(rate);
         Some((State::Delay, Cause::Queue))
+    }
+
+    fn dip(&mut self, seen: &Observation, rate: f64) {
+        let (last, until) = self.dipped;
+        if seen.now < until {
+            return;
+        }
+        self.rate = None;
+        let loaded = rate >= DIP_LOAD * seen.capacity.bits_per_sec() as f64;
+        if seen.now.since(last.max(self.since)) >= DIP_EVERY && loaded {
+            self.rate = Some(Bandwidth::from_bits_per_sec((rate * DIP) as u64));
+            self.dipped = (seen.now, seen.now + self.measure.window());
+        }
     }
 
     fn delay(&mut self, seen: &Observation) -> Option<(State, Cause)> {
