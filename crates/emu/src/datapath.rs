@@ -5,6 +5,7 @@
 //!                                                         └─▶ routers' answers, captures, mirrors
 //! ```
 
+mod boxes;
 mod buffer;
 mod egress;
 mod ingress;
@@ -68,6 +69,10 @@ pub(crate) struct Batch {
     pub(crate) links: Vec<(LinkStats, QueueLevel)>,
     /// What the flows of the collapsed model have of the network.
     pub(crate) shares: Vec<fabric::Share>,
+    /// How bundles do, in the order of the plan; `None` while a sendbox is stopped.
+    pub(crate) bundles: Vec<Option<bundler::sendbox::Status>>,
+    /// Changes of bundles' states since the batch before.
+    pub(crate) bundle_changes: Vec<middlebox::Change>,
     /// Packets delivered so far.
     pub(crate) delivered: u64,
 }
@@ -115,6 +120,8 @@ pub(crate) struct Report {
     pub(crate) events: u64,
     /// Hash over all deliveries.
     pub(crate) trace_hash: u64,
+    /// What a reader of the results should know of boxes.
+    pub(crate) warnings: Vec<String>,
     /// What became of the recording, if there is one.
     pub(crate) calls: Option<CallReport>,
 }

@@ -186,6 +186,9 @@ pub enum Error {
     /// The fabric refused the plan.
     #[error(transparent)]
     Fabric(fabric::Error),
+    /// Bundles can't be as the lab has them.
+    #[error(transparent)]
+    Bundles(#[from] middlebox::Error),
     /// The machine's facts could not be collected.
     #[error("this machine could not be examined: {0}")]
     Facts(std::io::Error),
@@ -221,6 +224,7 @@ impl Error {
             Self::VirtualOnly { .. }
             | Self::ImpossibleFlow { .. }
             | Self::Fabric(_)
+            | Self::Bundles(_)
             | Self::NoNamespace { .. } => 2,
             Self::DatapathPanicked | Self::LostLab => 70,
             _ => 4,

@@ -26,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 mod bundle;
+mod check;
 mod driver;
 mod feedback;
 mod membership;

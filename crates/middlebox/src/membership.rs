@@ -30,8 +30,8 @@ impl Places {
 #[derive(Clone, Debug)]
 pub(crate) struct Membership {
     node: NodeId,
-    /// The receivebox of each bundle, by the bundle's number in the lab.
-    bundles: Vec<(u32, NodeId)>,
+    /// The receivebox of each bundle.
+    receiveboxes: Vec<NodeId>,
     /// What is known of each destination interface.
     known: Vec<u32>,
     /// For each bundle the interfaces that lead to its receivebox, once known.
@@ -42,8 +42,8 @@ const UNKNOWN: u32 = u32::MAX;
 const NONE: u32 = u32::MAX - 1;
 
 impl Membership {
-    pub(crate) fn new(node: NodeId, bundles: Vec<(u32, NodeId)>) -> Self {
-        Self { node, towards: vec![None; bundles.len()], bundles, known: Vec::new() }
+    pub(crate) fn new(node: NodeId, receiveboxes: Vec<NodeId>) -> Self {
+        Self { node, towards: vec![None; receiveboxes.len()], receiveboxes, known: Vec::new() }
     }
 
     /// Routes have changed.
@@ -52,32 +52,32 @@ impl Membership {
         self.towards.fill(None);
     }
 
-    /// The bundle of packets that come through `came` and are for `to`.
+    /// The bundle, by its place among those of the sendbox, of packets that come through `came` and are for `to`.
     pub(crate) fn find<B: Clone + 'static>(
         &mut self,
         fabric: &Fabric<B>,
         places: &Places,
         came: IfaceId,
         to: IfaceId,
-    ) -> Option<u32> {
+    ) -> Option<usize> {
         if self.known.is_empty() {
             self.known.resize(places.nodes.len(), UNKNOWN);
         }
         let known = &mut self.known[to.index()];
         if *known == UNKNOWN {
-            let at = farthest(fabric, places, self.node, &self.bundles, to);
+            let at = farthest(fabric, places, self.node, &self.receiveboxes, to);
             *known = at.map_or(NONE, |at| at as u32);
         }
         if *known == NONE {
             return None;
         }
         let at = *known as usize;
-        let (bundle, receivebox) = self.bundles[at];
+        let receivebox = self.receiveboxes[at];
         let towards = self.towards[at].get_or_insert_with(|| {
             let ends = places.of(receivebox).iter();
             ends.flat_map(|end| fabric.next_hops(self.node, *end)).copied().collect()
         });
-        (!towards.contains(&came)).then_some(bundle)
+        (!towards.contains(&came)).then_some(at)
     }
 }
 
@@ -86,16 +86,16 @@ fn farthest<B: Clone + 'static>(
     fabric: &Fabric<B>,
     places: &Places,
     from: NodeId,
-    bundles: &[(u32, NodeId)],
+    receiveboxes: &[NodeId],
     to: IfaceId,
 ) -> Option<usize> {
     let path = first_path(fabric, places, from, to);
-    let within = bundles.iter().enumerate().filter_map(|(at, (_, receivebox))| {
+    let within = receiveboxes.iter().enumerate().filter_map(|(at, receivebox)| {
         // Not those for the box itself.
         let hop = path.iter().position(|node| node == receivebox)?;
         (hop + 1 < path.len()).then_some((hop, at))
     });
-    let all_pass = |(_, at): &(usize, usize)| passes(fabric, places, from, bundles[*at].1, to);
+    let all_pass = |(_, at): &(usize, usize)| passes(fabric, places, from, receiveboxes[*at], to);
     // The first of equals, so that the order of names decides.
     within.filter(all_pass).max_by_key(|(hop, at)| (*hop, usize::MAX - at)).map(|(_, at)| at)
 }

@@ -5,16 +5,15 @@ use std::collections::{BTreeMap, VecDeque};
 use base::{IfaceId, NodeId, Span, Time};
 use bundler::encapsulation::{self, HEADER};
 use bundler::receivebox::{self, ReceiveBox};
-use bundler::sendbox::{Arrival, Output, SendBox, Status, Transition};
+use bundler::sendbox::{Arrival, BundleIndex, Output, SendBox, Status, Transition};
 use bundler::settings::Marking;
 use fabric::{Ecn, Fabric, Packet};
-use lab::plan::{Action, BoxAction, Model, Plan, Routing};
-use lab::routes::Routes;
+use lab::plan::{Action, BoxAction, Plan};
 
 use crate::bundle::Bundle;
 use crate::feedback::Late;
 use crate::membership::{Membership, Places, Tags};
-use crate::{Contents, Driver, Ends, Error};
+use crate::{Contents, Driver, Ends, Error, check};
 
 /// No box.
 const NONE: u32 = u32::MAX;
@@ -96,14 +95,10 @@ impl<B: Clone + 'static> Middleboxes<B> {
     /// # Errors
     /// If no driver can host such boxes.
     pub fn try_new(plan: &Plan) -> Result<Option<Self>, Error> {
-        let Some(first) = plan.bundles.first() else { return Ok(None) };
-        if plan.model != Model::Hop {
-            return Err(Error::Model { bundle: first.name.clone() });
+        if plan.bundles.is_empty() {
+            return Ok(None);
         }
-        if plan.routing == Routing::None {
-            return Err(Error::Routing { bundle: first.name.clone() });
-        }
-        check_mtus(plan)?;
+        check::plan(plan)?;
         let mut at = vec![NONE; plan.ifaces.len()];
         let mut ifaces = BTreeMap::new();
         let ends = |bundle: &lab::plan::Bundle| [(bundle.from, true), (bundle.to, false)];
@@ -276,15 +271,15 @@ impl<B: Clone + 'static> Middleboxes<B> {
     ) {
         let Self { stations, places, bundles, tags, .. } = self;
         let station = &mut stations[station];
-        let Some(bundle) = station.membership.find(driver.fabric(), places, came, to) else {
+        let Some(own) = station.membership.find(driver.fabric(), places, came, to) else {
             return driver.forward(at, came, packet);
         };
+        let bundle = station.bundles[own];
         packet.tag = tags.join(packet.tag, bundle);
         let Some(Process::Send(machine)) = &mut station.process else {
             return driver.forward(at, came, packet);
         };
-        let own = station.bundles.iter().position(|own| *own == bundle).unwrap_or(0);
-        let Some(index) = machine.bundles().nth(own) else { return };
+        let index = BundleIndex(own as u32);
         let key = &bundles[bundle as usize].digest;
         let mut hold = |packet: Packet<B>| {
             let arrival = Arrival {
@@ -316,12 +311,12 @@ impl<B: Clone + 'static> Middleboxes<B> {
         let station = &mut stations[station];
         if let Some(Process::Receive(machine)) = &mut station.process {
             for bundle in tags.bundles(packet.tag) {
-                let Some(own) = station.bundles.iter().position(|own| own == bundle) else {
+                let Ok(own) = station.bundles.binary_search(bundle) else { continue };
+                let (index, bundle) = (own as u32, &bundles[*bundle as usize]);
+                if bundle.settings.marking != Marking::Header {
                     continue;
-                };
-                let (index, bundle) = (machine.bundles().nth(own), &bundles[*bundle as usize]);
-                let header = bundle.settings.marking == Marking::Header;
-                let Some(index) = index.filter(|_| header) else { continue };
+                }
+                let index = receivebox::BundleIndex(index);
                 let mut rest = packet.clone();
                 loop {
                     let head = rest.split_first();
@@ -526,7 +521,7 @@ impl<B> Station<B> {
                 node == if sends { bundle.from } else { bundle.to }
             })
             .collect();
-        let receiveboxes = bundles.iter().map(|at| (*at, plan.bundles[*at as usize].to));
+        let receiveboxes = bundles.iter().map(|at| plan.bundles[*at as usize].to);
         let membership = Membership::new(node, receiveboxes.collect());
         Self { node, sends, bundles, membership, process: None, held: 0, wake: Time::MAX }
     }
@@ -568,45 +563,4 @@ fn agenda(plan: &Plan, places: &Places) -> VecDeque<(Time, NodeId, BoxAction)> {
         places.ifaces.contains_key(&node).then_some((event.at, node, action))
     };
     plan.events.iter().filter_map(action).collect()
-}
-
-/// Whether the packets that come to the sendboxes of encapsulated bundles fit their paths.
-fn check_mtus(plan: &Plan) -> Result<(), Error> {
-    let encapsulated =
-        |bundle: &&lab::plan::Bundle| bundle.marking == lab::plan::Marking::Encapsulation;
-    let mut bundles = plan.bundles.iter().filter(encapsulated).peekable();
-    if bundles.peek().is_none() {
-        return Ok(());
-    }
-    let mtu = |iface: IfaceId| {
-        let link = &plan.links[iface.index() / 2];
-        let mtu = link.directions[iface.index() % 2].mtu.count();
-        if mtu == 0 { u64::MAX } else { mtu }
-    };
-    // Links that are down at the start may come up.
-    let routes = Routes::compute(plan, &vec![true; plan.links.len()]);
-    for bundle in bundles {
-        let (from, to) = (&plan.nodes[bundle.from.index()], &plan.nodes[bundle.to.index()]);
-        let mut paths =
-            to.ifaces.iter().filter_map(|to| routes.path(bundle.from, *to, |_, ways| ways[0]));
-        let Some(hops) = paths.next() else { continue };
-        let path = hops.iter().map(|hop| mtu(*hop)).min().unwrap_or(u64::MAX);
-        let overhead = u64::from(encapsulation::OVERHEAD);
-        let room = path.saturating_sub(overhead);
-        let leads_there = |iface: &IfaceId| {
-            to.ifaces.iter().any(|to| routes.next(bundle.from, *to).contains(iface))
-        };
-        let mut inbound = from.ifaces.iter().filter(|iface| !leads_there(iface));
-        if let Some(iface) = inbound.find(|iface| mtu(IfaceId(iface.0 ^ 1)) > room) {
-            return Err(Error::Mtu {
-                bundle: bundle.name.clone(),
-                link: plan.links[iface.index() / 2].name.clone(),
-                mtu: mtu(IfaceId(iface.0 ^ 1)),
-                path,
-                overhead,
-                room,
-            });
-        }
-    }
-    Ok(())
 }

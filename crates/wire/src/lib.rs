@@ -11,9 +11,11 @@ pub mod icmp;
 mod super_packet;
 #[cfg(test)]
 mod tests;
+mod udp;
 mod virtio;
 
 pub use fragment::fragment;
 pub use header::{Address, Header, Protocol};
 pub use super_packet::{Change, HEADER_MAX, Piece, SuperPacket, finish_checksum, flip_bit};
+pub use udp::{UDP_HEADER, datagram};
 pub use virtio::{Offload, VIRTIO_HEADER};

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 
 use base::{IfaceId, Span, Time};
-use fabric::{Fabric, Output};
+use fabric::{Fabric, Output, Packet};
 use lab::plan::Plan;
-use outcome::Change;
+use middlebox::Middleboxes;
+use outcome::{Change, What};
 use record::calls::CallWriter;
 use wire::{Offload, VIRTIO_HEADER};
 
+use super::boxes::Host;
 use super::buffer::{Body, Pool};
 use super::egress::Egress;
 use super::ingress::Ingress;
@@ -43,6 +45,7 @@ pub(super) struct Worker {
     ingress: Ingress,
     egress: Egress,
     taps: Taps,
+    boxes: Option<Box<Middleboxes<Body>>>,
     pace: Pace,
     inbox: Receiver<Command>,
     outbox: Sender<Batch>,
@@ -89,6 +92,7 @@ impl Worker {
             ingress: Ingress::new(&plan),
             egress: Egress::default(),
             taps,
+            boxes: Middleboxes::try_new(&plan)?.map(Box::new),
             pace: Pace::new(plan.precision, plan.tick),
             inbox,
             outbox,
@@ -132,6 +136,9 @@ impl Worker {
         self.report.queue_delays = outcome::queue_delays(&mut self.fabric, links);
         self.report.trace_hash = self.fabric.trace_hash();
         let (at, events, hash) = (self.fabric.now(), self.report.events, self.report.trace_hash);
+        if let Some(boxes) = &self.boxes {
+            self.report.warnings = boxes.warnings(&self.plan);
+        }
         self.report.calls = self.calls.map(|calls| calls.finish(at, events, hash));
         self.report
     }
@@ -157,10 +164,7 @@ impl Worker {
     fn turn(&mut self, ready: &mut Vec<IfaceId>) {
         let now = self.now();
         self.obey();
-        self.apply_changes(now);
-        self.take_samples(now);
-        self.fabric.advance(now);
-        self.take_outputs();
+        self.meet(now);
         let origin = self.origin;
         let clock = || Time::from_nanos(sys::clock::monotonic().saturating_sub(origin));
         self.egress.flush(&self.ports, &mut self.report, clock);
@@ -192,19 +196,86 @@ impl Worker {
         }
     }
 
-    fn apply_changes(&mut self, now: Time) {
+    /// Meets all deadlines up to `now`.
+    fn meet(&mut self, now: Time) {
+        if self.boxes.is_some() {
+            return self.meet_in_order(now);
+        }
         while self.changes.front().is_some_and(|change| change.at <= now) {
-            let Some(change) = self.changes.pop_front() else { return };
-            let event = change.event;
-            let at = change.apply(&mut self.fabric);
-            if let Some(calls) = &mut self.calls {
-                calls.change(at, event);
+            self.apply_change();
+        }
+        self.take_samples(now);
+        self.fabric.advance(now);
+        self.take_outputs();
+    }
+
+    /// The same where boxes must see packets, and act, at the logical time of each.
+    fn meet_in_order(&mut self, now: Time) {
+        loop {
+            let change = self.changes.front().map_or(Time::MAX, |change| change.at);
+            let boxes = self.boxes.as_ref().map_or(Time::MAX, |boxes| boxes.next_wake());
+            let due = change.min(boxes).min(self.next_sample).min(now);
+            if self.fabric.advance_to_output(due) {
+                self.take_outputs();
+            } else if change == due {
+                self.apply_change();
+            } else if boxes == due {
+                self.fabric.advance(due);
+                self.wake_boxes();
+            } else if self.next_sample == due {
+                self.take_samples(due);
+            } else {
+                break;
             }
+        }
+        self.fabric.advance(now);
+    }
+
+    fn apply_change(&mut self) {
+        let Some(change) = self.changes.pop_front() else { return };
+        let (event, service) = (change.event, matches!(change.what, What::Service { .. }));
+        let at = change.apply(&mut self.fabric);
+        if let Some(calls) = &mut self.calls {
+            calls.change(at, event);
+        }
+        if let Some(boxes) = self.boxes.as_mut().filter(|_| service) {
+            boxes.reroute();
+        }
+    }
+
+    /// The boxes, and what they call.
+    fn boxes(&mut self) -> Option<(&mut Middleboxes<Body>, Host<'_>)> {
+        let host = Host {
+            fabric: &mut self.fabric,
+            plan: &self.plan,
+            ingress: &self.ingress,
+            pool: &self.pool,
+            calls: self.calls.as_mut(),
+        };
+        Some((self.boxes.as_mut()?, host))
+    }
+
+    fn wake_boxes(&mut self) {
+        if let Some((boxes, mut host)) = self.boxes() {
+            let at = host.fabric.now();
+            boxes.on_wake(&mut host, at);
+        }
+    }
+
+    /// Gives a packet to the box that it has reached, and answers for the box as for a router.
+    fn pass_box(&mut self, iface: IfaceId, packet: Packet<Body>) {
+        let Some((boxes, mut host)) = self.boxes() else { return };
+        let at = host.fabric.now();
+        if let Some(packet) = boxes.deliver(&mut host, at, iface, packet) {
+            let Host { fabric, plan, ingress, pool, calls } = host;
+            let node = plan.ifaces[iface.index()].node;
+            Routers { plan, ingress, pool, calls }.local(fabric, node, &packet, at);
         }
     }
 
     fn take_outputs(&mut self) {
         while let Some(output) = self.fabric.poll() {
+            let boxes = self.boxes.as_ref();
             let mut routers = Routers {
                 plan: &self.plan,
                 ingress: &self.ingress,
@@ -212,6 +283,11 @@ impl Worker {
                 calls: self.calls.as_mut(),
             };
             match output {
+                Output::Deliver { iface, packet, .. }
+                    if boxes.is_some_and(|boxes| boxes.takes(iface)) =>
+                {
+                    self.pass_box(iface, packet);
+                }
                 Output::Deliver { iface, packet, at } => self.egress.stage(iface, packet, at),
                 Output::Local { node, packet, at } => {
                     routers.local(&mut self.fabric, node, &packet, at);
@@ -235,6 +311,9 @@ impl Worker {
     /// Sleeps until the next deadline or arrival; tells whether it slept at all.
     fn wait(&mut self, ready: &mut Vec<IfaceId>) -> bool {
         let mut wake = self.fabric.next_wake().map_or(Time::MAX, |at| self.pace.release(at));
+        if let Some(boxes) = &self.boxes {
+            wake = wake.min(self.pace.release(boxes.next_wake()));
+        }
         wake = wake.min(self.next_sample);
         if let Some(change) = self.changes.front() {
             wake = wake.min(change.at);
@@ -277,6 +356,9 @@ impl Worker {
             let correction = if slept { self.wake_up.as_nanos() } else { 0 };
             let at = Time::from_nanos(self.polled.as_nanos().saturating_sub(correction));
             let at = at.max(self.fabric.now());
+            if self.boxes.is_some() {
+                self.meet_in_order(at);
+            }
             if let Some(calls) = &mut self.calls {
                 calls.inject(at, iface, &packet);
             }
@@ -301,8 +383,13 @@ impl Worker {
     fn sample(&mut self, now: Time) {
         let links = outcome::link_counters(&mut self.fabric, self.plan.links.len());
         let (shares, delivered) = (self.fabric.shares().collect(), self.report.delivered);
+        let boxes = self.boxes.as_mut();
+        let (bundles, bundle_changes) = boxes.map_or_else(Default::default, |boxes| {
+            (boxes.statuses(now), boxes.changes().collect())
+        });
+        let batch = Batch { at: now, links, shares, bundles, bundle_changes, delivered };
         // Nobody listens any more once the lab is being taken down.
-        let _ = self.outbox.send(Batch { at: now, links, shares, delivered });
+        let _ = self.outbox.send(batch);
     }
 
     fn limit_realtime(&mut self, now: Time) {

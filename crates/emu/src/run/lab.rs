@@ -339,8 +339,7 @@ impl Running {
 
     fn enter(&mut self, batch: Batch) {
         self.delivered = batch.delivered;
-        self.ledger.enter(batch.at, batch.links);
-        self.shares.enter(batch.at, batch.shares);
+        enter((&mut self.ledger, &mut self.shares, &mut self.bundles), batch);
     }
 
     /// Whether the command asked to stop, or is gone.
@@ -408,9 +407,9 @@ impl Running {
             }
         };
         for batch in batches {
-            self.ledger.enter(batch.at, batch.links);
-            self.shares.enter(batch.at, batch.shares);
+            enter((&mut self.ledger, &mut self.shares, &mut self.bundles), batch);
         }
+        self.warnings.append(&mut report.warnings);
         self.flow_samples.try_iter().for_each(|sample| self.flow_ledger.enter(&sample));
         let (load, steal_s) = self.meter.finish(&report);
         let recorded = self.recorder.finish();
@@ -518,6 +517,19 @@ impl Running {
         }
         sum
     }
+}
+
+/// Enters what a batch tells.
+fn enter(
+    (links, shares, bundles): (&mut LinkLedger, &mut ShareLedger, &mut BundleLedger),
+    batch: Batch,
+) {
+    links.enter(batch.at, batch.links);
+    shares.enter(batch.at, batch.shares);
+    for change in batch.bundle_changes {
+        bundles.transition(change.bundle, &change.transition);
+    }
+    bundles.enter(batch.at, batch.bundles);
 }
 
 /// What the command had to say.
