@@ -1,0 +1,122 @@
+//! The boxes of bundles in the data path. What they say to each other are UDP datagrams like any
+//! other, and captures show them.
+
+use std::net::{IpAddr, SocketAddr};
+
+use base::{IfaceId, NodeId, Time};
+use bundler::digest::{DigestKey, Fields, of_fields, of_packet};
+use bundler::encapsulation::{self, HEADER};
+use fabric::{Ecn, Fabric, Packet};
+use lab::plan::{Iface, Plan};
+use middlebox::{Contents, Driver, Ends, PORT};
+use record::calls::CallWriter;
+use wire::{Header, Offload, Protocol, UDP_HEADER};
+
+use super::buffer::{Body, Pool};
+use super::egress::assemble;
+use super::ingress::Ingress;
+
+/// What the boxes call.
+pub(super) struct Host<'a> {
+    pub(super) fabric: &'a mut Fabric<Body>,
+    pub(super) plan: &'a Plan,
+    pub(super) ingress: &'a Ingress,
+    pub(super) pool: &'a Pool,
+    pub(super) calls: Option<&'a mut CallWriter>,
+}
+
+impl Host<'_> {
+    /// A datagram from box to box, which entered the fabric at `entered`.
+    fn datagram(
+        &self,
+        entered: Time,
+        ends: Ends,
+        traffic_class: u8,
+        payload: &[u8],
+    ) -> Option<Packet<Body>> {
+        let ifaces = [ends.from, ends.to].map(|end| &self.plan.ifaces[end.index()]);
+        let [from, to] = addresses(ifaces)?.map(|address| SocketAddr::new(address, PORT));
+        let bytes = wire::datagram(from, to, traffic_class, payload)?;
+        let packet = self.ingress.describe(self.pool, bytes, 0, Offload::default())?;
+        Some(Packet { entered, ..packet })
+    }
+}
+
+/// Addresses of both ends in a family that both have.
+fn addresses(ifaces: [&Iface; 2]) -> Option<[IpAddr; 2]> {
+    match ifaces.map(|iface| iface.v4) {
+        [Some((from, _)), Some((to, _))] => Some([from.into(), to.into()]),
+        _ => match ifaces.map(|iface| iface.v6) {
+            [Some((from, _)), Some((to, _))] => Some([from.into(), to.into()]),
+            _ => None,
+        },
+    }
+}
+
+impl Driver<Body> for Host<'_> {
+    fn fabric(&mut self) -> &mut Fabric<Body> {
+        self.fabric
+    }
+
+    fn forward(&mut self, at: Time, iface: IfaceId, packet: Packet<Body>) {
+        let at = at.max(self.fabric.now());
+        if let Some(calls) = &mut self.calls {
+            calls.forward(at, iface, &packet);
+        }
+        self.fabric.forward(at, iface, packet);
+    }
+
+    fn originate(&mut self, at: Time, node: NodeId, packet: Packet<Body>) {
+        let at = at.max(self.fabric.now());
+        if let Some(calls) = &mut self.calls {
+            calls.originate(at, node, &packet);
+        }
+        self.fabric.originate(at, node, packet);
+    }
+
+    fn digest(&mut self, key: &DigestKey, packet: &Packet<Body>) -> u64 {
+        // A segment's digest is that of the bytes that leave the lab, checksum included.
+        of_packet(key, &assemble(packet, packet.first)).unwrap_or_else(|| {
+            let (flow, length) = (packet.flow, packet.last);
+            let entered = packet.entered.as_nanos();
+            of_fields(key, &Fields { flow, length, entered, ..Fields::default() })
+        })
+    }
+
+    fn message(&mut self, at: Time, ends: Ends, payload: Vec<u8>) -> Option<Packet<Body>> {
+        self.datagram(at, ends, 0, &payload)
+    }
+
+    fn enclose(
+        &mut self,
+        _: Time,
+        ends: Ends,
+        header: [u8; HEADER],
+        packet: Packet<Body>,
+    ) -> Option<Packet<Body>> {
+        let inner = assemble(&packet, packet.first);
+        let class = Header::parse(&inner).map_or(0, |header| header.dscp << 2 | header.ecn);
+        let payload = [&header[..], &inner].concat();
+        let outer = self.datagram(packet.entered, ends, class, &payload)?;
+        Some(Packet { ecn: packet.ecn, tag: packet.tag, mirrors: packet.mirrors, ..outer })
+    }
+
+    fn open(&mut self, packet: &Packet<Body>) -> Option<Contents<Body>> {
+        let header = Header::parse(packet.body.packet())?;
+        let ours = header.protocol == Protocol::UDP && header.ports.1 == PORT;
+        if !ours || header.is_fragment || packet.count > 1 || packet.corrupt.is_some() {
+            return None;
+        }
+        let bytes = assemble(packet, packet.first);
+        let payload = bytes.get(usize::from(header.ip_length) + UDP_HEADER..)?;
+        if encapsulation::bundle_of(payload).is_none() {
+            return Some(Contents::Message(payload.to_vec()));
+        }
+        let (front, inner) = payload.split_first_chunk::<HEADER>()?;
+        let inner = self.ingress.describe(self.pool, inner.to_vec(), 0, Offload::default())?;
+        let (tag, entered, header) = (packet.tag, packet.entered, *front);
+        let ecn =
+            if Header::parse(inner.body.packet())?.ecn == 3 { Ecn::Marked } else { inner.ecn };
+        Some(Contents::Enclosed { header, packet: Packet { tag, entered, ecn, ..inner } })
+    }
+}
