@@ -1,5 +1,6 @@
 //! What the command line accepts.
 
+pub(crate) mod bundle;
 pub(crate) mod collect;
 
 use std::path::PathBuf;
@@ -84,6 +85,10 @@ pub(crate) enum Verb {
                             netarium collect --interface eth1 --out archive \
                             --serve 127.0.0.1:8080")]
     Collect(Box<collect::Collect>),
+    /// Move the queue between two sites to the sending one: the boxes of Bundler
+    #[command(after_help = "Examples:\n  netarium bundle send --config send.toml\n  \
+                            netarium bundle status --json")]
+    Bundle(bundle::Bundle),
     /// Check a lab file without starting anything
     #[command(after_help = "Examples:\n  netarium check dumbbell.toml\n  \
                             netarium check wan.toml --resolved")]

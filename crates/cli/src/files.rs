@@ -48,7 +48,11 @@ pub(crate) fn load(changes: &Changes, terminal: &Terminal) -> Result<Lab, Failur
     }
 }
 
-fn draw(diagnostics: &Diagnostics, terminal: &Terminal) -> String {
+/// Diagnostics as they are shown to people.
+pub(crate) fn draw(
+    diagnostics: &(impl miette::Diagnostic + std::fmt::Display),
+    terminal: &Terminal,
+) -> String {
     let color = terminal.color_talk();
     let theme = if color { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
     let handler = GraphicalReportHandler::new_themed(theme).with_width(100);

@@ -3,6 +3,7 @@
 
 mod archives;
 mod args;
+mod bundle;
 mod collect;
 mod exit;
 mod files;
@@ -124,6 +125,7 @@ fn dispatch(verb: &Verb, terminal: &Terminal) -> Verdict {
         Verb::Replay(args) => replay::replay(args, terminal),
         Verb::Reproduce(args) => reproduce::reproduce(args, terminal),
         Verb::Collect(args) => collect::collect(args, terminal),
+        Verb::Bundle(args) => bundle::bundle(args, terminal),
         Verb::Check(args) => files::check(args, terminal),
         Verb::Ps => labs::ps(terminal),
         Verb::Exec(args) => labs::exec(args, terminal),

@@ -59,6 +59,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("collector-live", &["base", "bgp", "collector", "sys"]),
+    ("bundler-live", &["base", "wire", "queue", "bundler", "sys"]),
     ("serve", &["base", "bgp", "collector", "collector-live"]),
     ("report", &["base", "topology", "lab", "record"]),
     (
@@ -91,6 +92,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "bgp",
             "collector",
             "collector-live",
+            "bundler-live",
             "serve",
         ],
     ),

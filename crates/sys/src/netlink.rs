@@ -373,5 +373,17 @@ pub fn index_of(name: &str) -> Result<u32> {
     if index == 0 { Err(Error::last("if_nametoindex")) } else { Ok(index) }
 }
 
+/// The name of the device `index` in the calling thread's network namespace.
+pub fn name_of(index: u32) -> Result<String> {
+    let mut name = [0 as libc::c_char; libc::IF_NAMESIZE];
+    // SAFETY: the call writes at most `IF_NAMESIZE` bytes, the last of which is NUL.
+    let result = unsafe { libc::if_indextoname(index, name.as_mut_ptr()) };
+    if result.is_null() {
+        return Err(Error::last("if_indextoname"));
+    }
+    let bytes: Vec<u8> = name.iter().take_while(|c| **c != 0).map(|c| *c as u8).collect();
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
 #[cfg(test)]
 mod tests;

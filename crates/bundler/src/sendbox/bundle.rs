@@ -27,6 +27,9 @@ const EPOCHS_PER_ROUND_TRIP: u64 = 4;
 /// Short enough for pulses of six a second to be seen.
 //= deviation: spec §2.1 has a quarter of the round trip and N in [4, 1024].
 const MOST_EPOCH: Span = Span::from_millis(10);
+/// Between neighbours, round trips are short: more than a thousand ACKs a second tell nothing new,
+/// and cost the boxes what packets should have.
+const LEAST_EPOCH: Span = Span::from_millis(1);
 const LARGEST_PERIOD: u32 = 65_536;
 /// Before anything is known of the path.
 const FIRST_PERIOD: u32 = 4;
@@ -285,7 +288,8 @@ impl<B> Bundle<B> {
     /// Several epochs a round trip, whatever the rate.
     fn adapt_period(&mut self, now: Time) {
         let Some((rate, rtt)) = self.control.epochs_of() else { return };
-        let epoch = Span::from_nanos(rtt.as_nanos() / EPOCHS_PER_ROUND_TRIP).min(MOST_EPOCH);
+        let epoch = Span::from_nanos(rtt.as_nanos() / EPOCHS_PER_ROUND_TRIP);
+        let epoch = epoch.clamp(LEAST_EPOCH, MOST_EPOCH);
         let packets =
             (rate.bytes_in(epoch).count() / FULL_PACKET).clamp(1, u64::from(LARGEST_PERIOD));
         let wanted = 1_u32 << packets.ilog2();
