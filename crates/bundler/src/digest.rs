@@ -20,6 +20,7 @@
 //= deviation
 
 mod key;
+mod siphash;
 #[cfg(test)]
 mod tests;
 
@@ -62,23 +63,16 @@ pub fn of_packet(key: &DigestKey, packet: &[u8]) -> Option<u64> {
 }
 
 /// The digest of a packet without bytes.
+#[inline]
 pub fn of_fields(key: &DigestKey, fields: &Fields) -> u64 {
-    let mut bytes = [0; 36];
-    bytes[..4].copy_from_slice(&fields.flow.to_be_bytes());
-    bytes[4..8].copy_from_slice(&fields.length.to_be_bytes());
-    bytes[8..16].copy_from_slice(&fields.sequence.to_be_bytes());
-    bytes[16..24].copy_from_slice(&fields.acknowledgement.to_be_bytes());
-    bytes[24..28].copy_from_slice(&fields.flags.to_be_bytes());
-    bytes[28..].copy_from_slice(&fields.entered.to_be_bytes());
-    key.hash(&bytes)
+    let flow = u64::from(fields.flow) << 32 | u64::from(fields.length);
+    let (sequence, acknowledgement) = (fields.sequence, fields.acknowledgement);
+    key.hash([flow, sequence, acknowledgement, u64::from(fields.flags), fields.entered])
 }
 
 /// The digest of the packet with this number in an encapsulated bundle.
 pub fn of_sequence(key: &DigestKey, incarnation: u64, sequence: u64) -> u64 {
-    let mut bytes = [0; 16];
-    bytes[..8].copy_from_slice(&incarnation.to_be_bytes());
-    bytes[8..].copy_from_slice(&sequence.to_be_bytes());
-    key.hash(&bytes)
+    key.hash([incarnation, sequence])
 }
 
 /// Whether the packet with this digest ends an epoch of `period` packets, a power of two.
@@ -93,22 +87,18 @@ fn of_v4(key: &DigestKey, packet: &[u8]) -> Option<u64> {
     if header < 20 || total < header {
         return None;
     }
-    let offset = u16::from_be_bytes([fixed[6], fixed[7]]) & 0x1fff;
-    let mut bytes = [0; 16 + TRANSPORT];
-    bytes[..8].copy_from_slice(&fixed[12..]);
-    // Total length and identification.
-    bytes[8..12].copy_from_slice(&fixed[2..6]);
-    bytes[12..14].copy_from_slice(&offset.to_be_bytes());
-    bytes[14] = fixed[9];
-    bytes[15] = 4;
-    copy(&mut bytes[16..], packet, header, total)?;
-    Some(key.hash(&bytes))
+    // Version and DSCP give way to the protocol, DF and MF to nothing, as do TTL, protocol and the
+    // header's checksum, which follow.
+    let start = word(fixed, 0) & 0x0000_ffff_ffff_1fff;
+    let protocol = u64::from(fixed[9]) << 48 | 4 << 60;
+    let [a, b, c] = transport(packet, header, total)?;
+    Some(key.hash([start | protocol, word(fixed, 12), a, b, c]))
 }
 
 fn of_v6(key: &DigestKey, packet: &[u8]) -> Option<u64> {
     let fixed = packet.first_chunk::<40>()?;
     let total = 40 + usize::from(u16::from_be_bytes([fixed[4], fixed[5]]));
-    let (mut protocol, mut at, mut piece) = (fixed[6], 40, [0; 8]);
+    let (mut protocol, mut at, mut piece) = (fixed[6], 40, 0);
     for _ in 0..EXTENSIONS {
         match protocol {
             // Hop-by-hop options, routing, destination options: some of it changes on the way.
@@ -118,9 +108,10 @@ fn of_v6(key: &DigestKey, packet: &[u8]) -> Option<u64> {
                 at += usize::from(extension[1]) * 8 + 8;
             }
             44 => {
-                piece.copy_from_slice(packet.get(at..at + 8)?);
-                // The next header, the offset and the identification; not reserved bits and MF.
-                (protocol, piece[0], piece[1], piece[3]) = (piece[0], 0, 1, piece[3] & !7);
+                let fragment = packet.get(at..)?.first_chunk::<8>()?;
+                protocol = fragment[0];
+                // Offset and identification, and a bit that is set in every piece; not MF.
+                piece = word(fragment, 0) & 0x0000_fff8_ffff_ffff | 1 << 48;
                 at += 8;
                 // Whatever follows is the first bytes of a piece.
                 break;
@@ -131,24 +122,29 @@ fn of_v6(key: &DigestKey, packet: &[u8]) -> Option<u64> {
     if total < at {
         return None;
     }
-    let mut bytes = [0; 44 + TRANSPORT];
-    bytes[..32].copy_from_slice(&fixed[8..]);
-    bytes[32..34].copy_from_slice(&fixed[4..6]);
-    bytes[34] = protocol;
-    bytes[35] = 6;
-    bytes[36..44].copy_from_slice(&piece);
-    copy(&mut bytes[44..], packet, at, total)?;
-    Some(key.hash(&bytes))
+    let start = (total as u64) << 8 | u64::from(protocol) | 6 << 60;
+    let [a, b, c] = transport(packet, at, total)?;
+    let [from, source, to, destination] = [8, 16, 24, 32].map(|at| word(fixed, at));
+    Some(key.hash([start, piece, from, source, to, destination, a, b, c]))
 }
 
-/// Copies what the packet has of the bytes behind its IP header; `None` if the slice lacks some of
-/// them.
-fn copy(into: &mut [u8], packet: &[u8], at: usize, total: usize) -> Option<()> {
-    // The usual case first, with a length that the compiler knows.
-    if total >= at + TRANSPORT {
-        into.copy_from_slice(packet.get(at..at + TRANSPORT)?);
+/// What counts of the bytes behind an IP header, filled up with zeros; `None` if the slice lacks
+/// some of it.
+fn transport(packet: &[u8], at: usize, total: usize) -> Option<[u64; 3]> {
+    let mut short = [0; TRANSPORT];
+    let bytes: &[u8; TRANSPORT] = if total >= at + TRANSPORT {
+        packet.get(at..)?.first_chunk()?
     } else {
-        into[..total - at].copy_from_slice(packet.get(at..total)?);
-    }
-    Some(())
+        short[..total - at].copy_from_slice(packet.get(at..total)?);
+        &short
+    };
+    Some([word(bytes, 0), word(bytes, 8), word(bytes, TRANSPORT - 8)])
+}
+
+/// The eight bytes at `at`, which all callers know to be there.
+#[inline]
+pub(crate) fn word(bytes: &[u8], at: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_be_bytes(word)
 }

@@ -12,7 +12,7 @@
 //! | 4 | 4 | bundle |
 //! | 8 | 8 | sendbox's incarnation, not 0 |
 //! | 16 | 8 | sequence number within the incarnation, from 1 |
-//! | 24 | 8 | SipHash-2-4 of all before it and of the packet's length |
+//! | 24 | 8 | SipHash-2-4 of all before it and of the packet's length (8), in words |
 //! | 32 | | packet |
 
 #[cfg(test)]
@@ -21,7 +21,7 @@ mod tests;
 use std::ops::Range;
 
 use crate::association::window::ReplayWindow;
-use crate::digest::{self, DigestKey, Key, TagKey};
+use crate::digest::{self, DigestKey, Key, TagKey, word};
 use crate::message::{ENCAPSULATED, MAGIC, VERSION};
 use crate::rejection::Rejection;
 
@@ -85,13 +85,10 @@ impl Encapsulator {
     /// The bytes that precede a packet of `length` bytes.
     pub fn seal(&self, header: Header, length: usize) -> [u8; HEADER] {
         let mut bytes = [0; HEADER];
-        bytes[..2].copy_from_slice(&MAGIC.to_be_bytes());
-        bytes[2..4].copy_from_slice(&[VERSION, ENCAPSULATED]);
-        bytes[4..8].copy_from_slice(&header.bundle.to_be_bytes());
+        bytes[..8].copy_from_slice(&start(header.bundle).to_be_bytes());
         bytes[8..16].copy_from_slice(&header.incarnation.to_be_bytes());
         bytes[16..SIGNED].copy_from_slice(&header.sequence.to_be_bytes());
-        let tag = tag(self.tag, &bytes, length);
-        bytes[SIGNED..].copy_from_slice(&tag.to_be_bytes());
+        bytes[SIGNED..].copy_from_slice(&tag(self.tag, header, length));
         bytes
     }
 }
@@ -102,9 +99,7 @@ impl Header {
         let Some(bytes) = payload.first_chunk::<HEADER>() else {
             return Err(Rejection::Truncated { field: "header", at: 0 });
         };
-        let number = |at: usize| {
-            bytes[at..at + 8].iter().fold(0, |number: u64, byte| number << 8 | u64::from(*byte))
-        };
+        let number = |at: usize| word(bytes, at);
         let magic = u16::from_be_bytes([bytes[0], bytes[1]]);
         if magic != MAGIC {
             return Err(Rejection::Foreign(magic));
@@ -125,7 +120,7 @@ impl Header {
         if payload.len() == HEADER {
             return Err(Rejection::Truncated { field: "packet", at: HEADER });
         }
-        Ok(Self { bundle: (number(0) & 0xffff_ffff) as u32, incarnation, sequence })
+        Ok(Self { bundle: number(0) as u32, incarnation, sequence })
     }
 
     /// The packet's digest.
@@ -170,7 +165,7 @@ impl Decapsulator {
         if header.bundle != self.bundle {
             return Err(Rejection::UnknownBundle(header.bundle));
         }
-        let expected = tag(self.tag, payload, payload.len() - HEADER).to_be_bytes();
+        let expected = tag(self.tag, header, payload.len() - HEADER);
         if !equal(&payload[SIGNED..HEADER], &expected) {
             return Err(Rejection::BadTag);
         }
@@ -183,11 +178,18 @@ impl Decapsulator {
     }
 }
 
-fn tag(key: TagKey, header: &[u8], length: usize) -> u64 {
-    let mut signed = [0; SIGNED + 8];
-    signed[..SIGNED].copy_from_slice(&header[..SIGNED]);
-    signed[SIGNED..].copy_from_slice(&(length as u64).to_be_bytes());
-    key.tag(&signed)
+/// The tag of a packet of `length` bytes behind this header.
+fn tag(key: TagKey, header: Header, length: usize) -> [u8; 8] {
+    let Header { bundle, incarnation, sequence } = header;
+    key.tag([start(bundle), incarnation, sequence, length as u64]).to_be_bytes()
+}
+
+/// The first eight bytes of a header.
+fn start(bundle: u32) -> u64 {
+    u64::from(MAGIC) << 48
+        | u64::from(VERSION) << 40
+        | u64::from(ENCAPSULATED) << 32
+        | u64::from(bundle)
 }
 
 /// Takes the same time wherever they differ.

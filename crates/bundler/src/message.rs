@@ -166,8 +166,7 @@ impl Message {
         bytes.extend_from_slice(&self.bundle.to_be_bytes());
         put(&mut bytes, &[self.incarnation, self.peer, self.sequence]);
         self.body.write(&mut bytes);
-        let tag = authenticator.tag(&bytes);
-        bytes.extend_from_slice(&tag);
+        authenticator.sign(&mut bytes);
         bytes
     }
 
@@ -269,11 +268,11 @@ impl Authenticator {
         Self(Hmac::new(&block.into()))
     }
 
-    fn tag(&self, signed: &[u8]) -> [u8; TAG] {
+    /// Appends the tag of what is there.
+    pub fn sign(&self, bytes: &mut Vec<u8>) {
         let mut mac = self.0.clone();
-        mac.update(signed);
-        let full = mac.finalize().into_bytes();
-        *full.first_chunk().expect("a digest of 32 bytes")
+        mac.update(bytes);
+        bytes.extend_from_slice(&mac.finalize().into_bytes()[..TAG]);
     }
 
     /// Takes the same time wherever the tags differ.

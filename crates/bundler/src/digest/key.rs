@@ -4,7 +4,8 @@ use std::fmt;
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
-use siphasher::sip::{SipHasher13, SipHasher24};
+
+use super::siphash::siphash;
 
 /// What the boxes of a bundle share. Never printed.
 #[derive(Clone, PartialEq, Eq)]
@@ -56,15 +57,15 @@ impl DigestKey {
     /// SipHash-1-3: all bits of the result are as good as random to who lacks the key, so nobody
     /// can make packets that all end epochs, and it is quick on short input.
     #[inline]
-    pub(super) fn hash(self, bytes: &[u8]) -> u64 {
-        SipHasher13::new_with_keys(self.0[0], self.0[1]).hash(bytes)
+    pub(super) fn hash<const N: usize>(self, words: [u64; N]) -> u64 {
+        siphash::<1, 3, N>(self.0, words)
     }
 }
 
 impl TagKey {
-    /// SipHash-2-4, a message authentication code of 64 bits.
-    pub(crate) fn tag(self, bytes: &[u8]) -> u64 {
-        SipHasher24::new_with_keys(self.0[0], self.0[1]).hash(bytes)
+    /// SipHash-2-4: a message authentication code of 64 bits.
+    pub(crate) fn tag<const N: usize>(self, words: [u64; N]) -> u64 {
+        siphash::<2, 4, N>(self.0, words)
     }
 }
 

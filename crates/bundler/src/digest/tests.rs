@@ -1,5 +1,8 @@
 use proptest::prelude::*;
 
+use siphasher::sip::{SipHasher13, SipHasher24};
+
+use super::siphash::siphash;
 use super::*;
 
 fn key() -> DigestKey {
@@ -146,20 +149,21 @@ fn assert_mixed(count: u32, digest: impl Fn(u32) -> u64) {
 
 #[test]
 fn counters_are_mixed_into_the_low_bits() {
+    let key = key();
     assert_mixed(65_536, |identification| {
         let mut packet = v4();
         packet[4..6].copy_from_slice(&(identification as u16).to_be_bytes());
-        of_packet(&key(), &packet).unwrap()
+        of_packet(&key, &packet).unwrap()
     });
     assert_mixed(65_536, |sequence| {
         let mut packet = v6(6, &[]);
         packet[44..48].copy_from_slice(&(sequence * 1448).to_be_bytes());
-        of_packet(&key(), &packet).unwrap()
+        of_packet(&key, &packet).unwrap()
     });
-    assert_mixed(65_536, |sequence| of_sequence(&key(), 1, u64::from(sequence)));
+    assert_mixed(65_536, |sequence| of_sequence(&key, 1, u64::from(sequence)));
     assert_mixed(65_536, |sequence| {
         let sequence = u64::from(sequence) * 1448;
-        of_fields(&key(), &Fields { flow: 7, length: 1500, sequence, ..Fields::default() })
+        of_fields(&key, &Fields { flow: 7, length: 1500, sequence, ..Fields::default() })
     });
 }
 
@@ -174,6 +178,15 @@ fn epochs_of_powers_of_two_nest() {
 }
 
 proptest! {
+    #[test]
+    fn siphash_is_siphash(key: [u64; 2], words: [u64; 5]) {
+        let bytes = words.map(u64::to_le_bytes);
+        let quick = SipHasher13::new_with_keys(key[0], key[1]).hash(bytes.as_flattened());
+        prop_assert_eq!(siphash::<1, 3, 5>(key, words), quick);
+        let strong = SipHasher24::new_with_keys(key[0], key[1]).hash(bytes.as_flattened());
+        prop_assert_eq!(siphash::<2, 4, 5>(key, words), strong);
+    }
+
     #[test]
     fn any_bytes_are_digested_or_not(bytes: Vec<u8>) {
         let _ = of_packet(&key(), &bytes);
