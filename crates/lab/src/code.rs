@@ -85,7 +85,8 @@ codes! {
         "A sweep is `{ sweep = [values] }` or `{ range = \"FROM..TO\", steps = N }` (or `log = N`) in place of a value.",
     Restricted "lab::E0025" "not for this kind of node":
         "Switches have no addresses and run no programs; without routing there are no switches to \
-         forward. A bundle goes from a sendbox to a receivebox, and nothing else begins or ends there.",
+         forward. A bundle goes from a sendbox to a receivebox, and nothing else begins or ends \
+         there.",
     Conflict "lab::E0026" "keys contradict each other":
         "Two keys exclude each other, or one has no effect beside the other.",
     Limit "lab::E0027" "too many":

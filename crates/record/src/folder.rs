@@ -124,7 +124,8 @@ impl RunFolder {
             return Ok(false);
         }
         let tables = ["links.parquet", "flows.parquet", "transfers.parquet", shares::FILE];
-        for name in tables.into_iter().chain([control::FILE, control::SESSIONS_FILE, bundle::FILE]) {
+        let more = [control::FILE, control::SESSIONS_FILE, bundle::FILE];
+        for name in tables.into_iter().chain(more) {
             table::join_parts(&self.path.join(name))?;
         }
         record.status = Status::Killed;

@@ -53,7 +53,7 @@ impl Compiler<'_> {
         let scheduler = self.scheduler(table.get("scheduler"));
         let control = match table.get("control") {
             Some(value) => self.bundle_control(value),
-            None => Some(BundleControl::DelayPi),
+            None => Some(BundleControl::Copa),
         };
         let (floor, ceiling) = self.bounds(table, control);
         let (from, to) = (from?, to?);
@@ -151,7 +151,7 @@ impl Compiler<'_> {
     fn bundle_control(&mut self, value: &Value) -> Option<BundleControl> {
         let name = value.text().or_else(|| value.table()?.text("kind"))?;
         Some(match name {
-            "delay-pi" => BundleControl::DelayPi,
+            "delay-target" => BundleControl::DelayTarget,
             "copa" => BundleControl::Copa,
             "basic-delay" => BundleControl::BasicDelay,
             "bbr" => BundleControl::Bbr,

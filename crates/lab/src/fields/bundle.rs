@@ -26,8 +26,8 @@ pub(crate) const BUNDLE: Section = Section {
         optional(
             "control",
             Shape::Either(&[Shape::Text, Shape::Variant(&CONTROL_KINDS)]),
-            "delay-pi",
-            "The law that sets the rate: `\"delay-pi\"`, `\"copa\"`, `\"basic-delay\"`, \
+            "copa",
+            "The law that sets the rate: `\"copa\"`, `\"delay-target\"`, `\"basic-delay\"`, \
              `\"bbr\"`, or `{ kind = \"constant\", rate = \"90 Mbit/s\" }`.",
         ),
         optional(
@@ -87,14 +87,14 @@ pub(crate) const CONTROL_KINDS: Variant = Variant {
     shared: &[],
     kinds: &[
         (
-            "delay-pi",
+            "delay-target",
             &Section {
-                noun: "delay-pi",
+                noun: "delay-target",
                 doc: "Holds the network's queue at a short target, whatever the round trip.",
                 fields: &[],
             },
         ),
-        ("copa", &Section { noun: "copa", doc: "Copa as in the paper on Bundler.", fields: &[] }),
+        ("copa", &Section { noun: "copa", doc: "Copa, as for a bundle.", fields: &[] }),
         (
             "basic-delay",
             &Section { noun: "basic-delay", doc: "The delay law of Nimbus.", fields: &[] },

@@ -36,8 +36,8 @@ pub struct Bundle {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BundleControl {
     /// Holds the network's queue at a short target.
-    DelayPi,
-    /// Copa, as in the paper.
+    DelayTarget,
+    /// Copa.
     Copa,
     /// Nimbus' `BasicDelay`.
     BasicDelay,

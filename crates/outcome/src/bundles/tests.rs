@@ -111,7 +111,7 @@ fn summaries_tell_states_means_and_counters() {
         let summaries = ledger(&plan, handle).summaries(&plan, second(10));
         let [there] = &summaries[..] else { panic!("one bundle: {summaries:?}") };
         assert_eq!((there.from.as_str(), there.to.as_str()), ("sb", "rb"));
-        assert_eq!((there.scheduler.as_str(), there.control.as_str()), ("sfq", "delay-pi"));
+        assert_eq!((there.scheduler.as_str(), there.control.as_str()), ("sfq", "copa"));
         let share = |state: &str| (there.time[state] * 1e3).round() as u64;
         assert_eq!(share("learning"), 400, "{:?}", there.time);
         assert_eq!((share("delay"), share("fail-open"), share("stopped")), (300, 150, 150));

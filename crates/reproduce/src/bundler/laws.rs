@@ -53,7 +53,7 @@ fn laws(stage: &mut Stage<'_>) -> Result<Evidence> {
     let mut cases = vec![status_quo()];
     let law = |name: &str, label: &str| Case::new(name, label).set("bundle.site.control", name);
     for (name, label) in [
-        ("delay-pi", "Bundler, delay-pi"),
+        ("delay-target", "Bundler, delay-target"),
         ("copa", "Bundler, Copa"),
         ("basic-delay", "Bundler, BasicDelay"),
         ("bbr", "Bundler, BBR"),
