@@ -118,7 +118,7 @@ fn queues(record: &RunRecord, bundle: &BundleSummary, rows: &Rows<'_>) -> Option
 
 fn elasticity(record: &RunRecord, bundle: &BundleSummary, rows: &Rows<'_>) -> Option<Figure> {
     let points = rows.real("elasticity")?;
-    if !is_drawn(&points) {
+    if points.iter().filter(|(_, value)| value.is_finite()).count() < 2 {
         return None;
     }
     let lines = vec![Line::new("answer to pulses", points)];
@@ -155,7 +155,7 @@ fn shaded(
             }
         }
         if !points.is_empty() {
-            figure.lines.push(Line::new(*label, points).spread(spread));
+            figure.lines.push(Line::new(*label, points).spread(spread).style(Style::Band));
         }
     }
     Some(figure)
@@ -257,7 +257,7 @@ mod tests {
         };
         BundleSummary {
             name: "a-b".to_owned(),
-            control: "delay-pi".to_owned(),
+            control: "delay-target".to_owned(),
             scheduler: "sfq".to_owned(),
             mode: "enforce".to_owned(),
             time: BTreeMap::from([("delay".to_owned(), 0.9), ("learning".to_owned(), 0.1)]),
@@ -304,6 +304,7 @@ mod tests {
         assert_eq!(labels, ["rate", shades[0], shades[1]]);
         assert_eq!(figure.lines[1].points[..2].iter().map(|p| p.0 as u64).max(), Some(1));
         assert_eq!(figure.lines[1].spread[0], (0.0, 5.0));
-        assert_eq!(figure.html().matches("class=\"band\"").count(), 4);
+        // Each in the legend, and in the wide and the narrow drawing.
+        assert_eq!(figure.html().matches("class=\"band\"").count(), 6);
     }
 }

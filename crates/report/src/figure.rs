@@ -91,6 +91,8 @@ pub enum Style {
     Dots,
     /// What others are compared with: a thin line without colour.
     Reference,
+    /// The band of its spread alone: its points say where that is.
+    Band,
 }
 
 impl Axis {
@@ -240,11 +242,10 @@ impl Figure {
             escape(&self.note)
         );
         for (line, class) in self.lines.iter().zip(self.classes()) {
-            let sample = sample(line.style);
             let _ = write!(
                 out,
-                "<li><svg width=\"22\" height=\"8\" aria-hidden=\"true\">\
-                 <path class=\"{class}\" d=\"M{sample}\"/></svg>{}</li>",
+                "<li><svg width=\"22\" height=\"8\" aria-hidden=\"true\">{}</svg>{}</li>",
+                sample(line.style, &class),
                 escape(&line.label)
             );
         }
@@ -281,9 +282,8 @@ impl Figure {
             let y = 36.0 + 16.0 * index as f64;
             let _ = write!(
                 out,
-                "<g transform=\"translate(12 {y})\"><path class=\"{class}\" d=\"M{}\"/>\
-                 <text x=\"28\" y=\"8\">{}</text></g>",
-                sample(line.style),
+                "<g transform=\"translate(12 {y})\">{}<text x=\"28\" y=\"8\">{}</text></g>",
+                sample(line.style, &class),
                 escape(&line.label)
             );
         }
@@ -319,11 +319,15 @@ impl Figure {
 
     /// Classes of the lines: a colour and dash for each, references apart.
     fn classes(&self) -> Vec<String> {
-        let (mut lines, mut references) = (0, 0);
+        let (mut lines, mut references, mut bands) = (0, 0, 0);
         let mut class = |style: Style| {
             if style == Style::Reference {
                 references += 1;
                 return format!("line r{}", (references - 1) % 3);
+            }
+            if style == Style::Band {
+                bands += 1;
+                return format!("line s{}", LINES - 1 - (bands - 1) % LINES);
             }
             lines += 1;
             let dots = if style == Style::Dots { " dots" } else { "" };
@@ -362,12 +366,12 @@ impl Figure {
         let banded = self.lines.iter().zip(self.classes()).filter(|(l, _)| !l.spread.is_empty());
         for (line, class) in banded {
             let band = band(line, place);
-            // The class names a colour of lines; a band is filled with it.
-            let colour = class.split(' ').find(|word| word.starts_with('s')).unwrap_or("ink");
+            let colour = colour(&class);
             let _ =
                 write!(out, "<path class=\"band\" style=\"fill:var(--{colour})\" d=\"{band}\"/>");
         }
-        for (line, class) in self.lines.iter().zip(self.classes()) {
+        let drawn = self.lines.iter().zip(self.classes());
+        for (line, class) in drawn.filter(|(line, _)| line.style != Style::Band) {
             let path = path(line, place);
             let _ = write!(
                 out,
@@ -379,9 +383,24 @@ impl Figure {
     }
 }
 
-/// A line of the legend, after its `M`.
-fn sample(style: Style) -> &'static str {
-    if style == Style::Dots { "11 4h.01" } else { "1 4H21" }
+/// What the legend shows of a line.
+fn sample(style: Style, class: &str) -> String {
+    let path = match style {
+        Style::Band => {
+            let colour = colour(class);
+            return format!(
+                "<path class=\"band\" style=\"fill:var(--{colour})\" d=\"M0 0h22v8h-22Z\"/>"
+            );
+        }
+        Style::Dots => "M11 4h.01",
+        Style::Line | Style::Steps | Style::Reference => "M1 4H21",
+    };
+    format!("<path class=\"{class}\" d=\"{path}\"/>")
+}
+
+/// The colour of lines that a class names; a band is filled with it.
+fn colour(class: &str) -> &str {
+    class.split(' ').find(|word| word.starts_with('s')).unwrap_or("ink")
 }
 
 fn path(line: &Line, place: impl Fn((f64, f64)) -> Option<(f64, f64)>) -> String {

@@ -146,8 +146,8 @@ fn bundles(record: &RunRecord, samples: &Samples) -> String {
     for (_, line) in bundle::lines(record) {
         let _ = write!(out, "<p>{}.</p>", escape(&line));
     }
-    out.push_str(&bundle::figures(record, samples.bundles.as_ref()));
-    out + &table(bundle::changes(record), 0..1)
+    out.push_str(&table(bundle::changes(record), 0..1));
+    out + &bundle::figures(record, samples.bundles.as_ref())
 }
 
 /// A note on how the values came about, and on what is not shown.

@@ -98,7 +98,14 @@ pub(crate) fn render(record: &RunRecord) -> String {
         }
         out.push_str("</svg>");
     }
-    out + LEGEND + "</figure>"
+    let is_box = |n: &TopologyNode| matches!(n.role, NodeRole::SendBox | NodeRole::ReceiveBox);
+    if topology.nodes.iter().any(is_box) {
+        let (nodes, links) = LEGEND.split_at(LEGEND.find("<li>utilisation").unwrap_or(0));
+        out.extend([nodes, BOXES, links]);
+    } else {
+        out.push_str(LEGEND);
+    }
+    out + "</figure>"
 }
 
 const LEGEND: &str = "<figcaption><ul class=\"legend\">\
@@ -112,6 +119,13 @@ switch</li>\
 <li><i class=\"u2\"></i>&lt; 80 %</li><li><i class=\"u3\"></i>&lt; 95 %</li>\
 <li><i class=\"u4\"></i>≥ 95 %</li><li><i class=\"ux\"></i>no rate limit</li>\
 <li>width: rate; a line each way, keeping right</li></ul></figcaption>";
+
+/// The ends of bundles, where there are any.
+const BOXES: &str = "\
+<li><svg width=\"14\" height=\"14\"><path class=\"router\" d=\"M7 1.5 12.5 12.5h-11Z\"/></svg>\
+sendbox</li>\
+<li><svg width=\"14\" height=\"14\"><path class=\"router\" d=\"M7 12.5 12.5 1.5h-11Z\"/></svg>\
+receivebox</li>";
 
 fn class_of(used: Option<&LinkSummary>) -> &'static str {
     match used.and_then(|l| l.utilisation) {
