@@ -58,11 +58,15 @@ const STUCK_ROUND_TRIPS: f64 = 8.0;
 /// compete with: worth waiting for.
 const STUCK_WITH_PEER: f64 = 5.0;
 
-/// Beside another bundle in pass-through delay control is tried again after this long, ...
-const PROBE: Span = Span::from_secs(20);
+/// Delay control is tried again after this long, for two bundles in pass-through may each take the
+/// other for elastic; ...
+const PROBE: Span = Span::from_secs(60);
+
+/// ... much sooner if another bundle is heard, ...
+const PROBE_WITH_PEER: Span = Span::from_secs(20);
 
 /// ... and after a failure not before twice the time, up to this.
-const PROBE_AT_MOST: Span = Span::from_secs(40);
+const PROBE_AT_MOST: Span = Span::from_secs(240);
 
 /// A line this many times above the variation beside it, and its double half as much, is another
 /// bundle's pulses.
@@ -123,7 +127,7 @@ pub struct Detector {
     heard: [u32; CYCLES.len()],
     /// When another bundle's pulses were last heard.
     peer: Option<Time>,
-    /// How long a verdict of elastic traffic stands beside another bundle.
+    /// How long a verdict of elastic traffic stands.
     probe: Span,
     verdict: Verdict,
     changed: Time,
@@ -270,7 +274,8 @@ impl Detector {
             self.conclude(now, Verdict::Unknown);
             self.eta = None;
         }
-        let stands = now.since(self.changed) < self.probe || !self.hears_peer(now);
+        let probe = if self.hears_peer(now) { PROBE_WITH_PEER } else { self.probe };
+        let stands = now.since(self.changed) < probe;
         if self.verdict == Verdict::Elastic && !stands {
             self.probe = PROBE_AT_MOST.min(self.probe + self.probe);
             self.conclude(now, Verdict::Inelastic);

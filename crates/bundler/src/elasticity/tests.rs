@@ -119,19 +119,19 @@ fn beside_elastic_flows_the_bundle_keeps_most_of_what_it_would_have() {
 }
 
 #[test]
-fn two_bundles_leave_pass_through_together() {
-    let mut bench = Bench::new(24, 100, 0);
+fn two_bundles_leave_pass_through_both() {
+    let mut bench = Bench::new(96, 100, 1);
     for _ in 0..2 {
-        bench.bundle(10, 50, 0.5);
+        bench.bundle(10, 150, 0.5);
     }
-    bench.run(15.0, |_, _| {});
+    bench.run(20.0, |_, _| {});
     let flow = bench.cross(Source::Window { cubic: true }, 50);
-    let mut elastic = 0.0;
     let is = |bundle: &Bundle| bundle.detector.verdict() == Verdict::Elastic;
-    bench.run(40.0, |_, bundles| elastic += f64::from(bundles.iter().any(is)) * 0.01);
-    assert!(elastic > 10.0, "{elastic} s");
+    let mut elastic = 0.0;
+    bench.run(60.0, |_, bundles| elastic += f64::from(bundles.iter().all(is)) * 0.01);
+    assert!(elastic > 20.0, "{elastic} s");
     bench.stop(flow);
-    bench.run(85.0, |_, _| {});
+    bench.run(90.0, |_, _| {});
     bench.run(95.0, |now, bundles| assert!(!bundles.iter().any(is), "{now}"));
 }
 
