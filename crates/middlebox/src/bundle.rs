@@ -1,11 +1,14 @@
 //! A bundle as the plan has it, for the machines.
 
-use base::{Bytes, NodeId};
+use std::collections::BTreeSet;
+
+use base::NodeId;
 use bundler::control::Control;
 use bundler::digest::{DigestKey, Key};
 use bundler::encapsulation::Encapsulator;
 use bundler::settings::{Marking, Mode, Settings};
 use lab::plan::{self, BundleControl, Plan};
+use lab::routes::flow_hash;
 
 use crate::feedback::Dice;
 
@@ -23,11 +26,16 @@ pub(crate) struct Bundle {
 }
 
 impl Bundle {
-    /// The plan's bundle at this position.
-    pub(crate) fn new(plan: &Plan, position: usize) -> Self {
-        let bundle = &plan.bundles[position];
+    /// The plan's bundles, in their order.
+    pub(crate) fn all(plan: &Plan) -> Vec<Self> {
+        let mut taken = BTreeSet::new();
+        let bundles = plan.bundles.iter();
+        bundles.map(|bundle| Self::new(plan, bundle, number(&bundle.name, &mut taken))).collect()
+    }
+
+    fn new(plan: &Plan, bundle: &plan::Bundle, id: u32) -> Self {
         let key = Key::from_secret(&format!("{} {}", plan.seed, bundle.name));
-        let settings = settings(plan, bundle, position as u32, key.clone());
+        let settings = settings(plan, bundle, id, key.clone());
         Self {
             from: bundle.from,
             to: bundle.to,
@@ -46,6 +54,16 @@ impl Bundle {
     }
 }
 
+/// What tells a bundle from others in messages. It follows from its name, so that its dice, which
+/// it keys, are the same whatever other bundles there are.
+fn number(name: &str, taken: &mut BTreeSet<u32>) -> u32 {
+    let mut id = flow_hash(name, "", "");
+    while !taken.insert(id) {
+        id = id.wrapping_add(1);
+    }
+    id
+}
+
 fn settings(plan: &Plan, bundle: &plan::Bundle, id: u32, key: Key) -> Settings {
     Settings {
         control: control(bundle.control),
@@ -61,7 +79,7 @@ fn settings(plan: &Plan, bundle: &plan::Bundle, id: u32, key: Key) -> Settings {
         },
         floor: bundle.floor,
         ceiling: bundle.ceiling,
-        overhead: Bytes::new(plan.overhead.count()),
+        overhead: plan.overhead,
         elasticity: bundle.elasticity,
         multipath: bundle.multipath,
         seed: plan.seed,

@@ -120,7 +120,7 @@ impl<B: Clone + 'static> Middleboxes<B> {
             places,
             at,
             stations,
-            bundles: (0..plan.bundles.len()).map(|at| Bundle::new(plan, at)).collect(),
+            bundles: Bundle::all(plan),
             tags: Tags::default(),
             late: Late::default(),
             changes: Vec::new(),
