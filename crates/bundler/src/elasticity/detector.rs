@@ -312,7 +312,8 @@ impl Detector {
         self.regime() == Some(Regime::Delay) && queueing < AT_EASE * target
     }
 
-    /// The strength of the answer in the newest window, less if weaker than `full`; `None` if the pulses were not to be seen.
+    /// The strength of the answer in the newest window, less if weaker than `full`; `None` if the
+    /// pulses were not to be seen.
     fn measure(&mut self, now: Time, full: f64) -> Option<f64> {
         let cycles = self.pulse.as_ref()?.cycles();
         let seen = Time::from_nanos(self.next * SLOT.as_nanos()).since(self.since);
@@ -374,8 +375,8 @@ impl Detector {
         let above = |bin: usize| line(bin) / beside(bin, line).max(1e-12);
         let power = PEER * PEER;
         for (looks, &bin) in self.heard.iter_mut().zip(&CYCLES) {
-            let shows =
-                bin.abs_diff(own) >= 2 && above(bin) > power && above(2 * bin) > power / 4.0;
+            let foreign = bin.abs_diff(own) >= 2;
+            let shows = foreign && above(bin) > power && above(2 * bin) > power / 4.0;
             *looks = if shows { *looks + 1 } else { 0 };
         }
         if self.heard.iter().any(|looks| *looks >= PEER_LOOKS) {
