@@ -2,6 +2,8 @@
 //! what has the right shape opens once its tag is right.
 #![no_main]
 
+use std::sync::LazyLock;
+
 use base::{Bytes, Time};
 use bundler::association::{Association, Role, Sent};
 use bundler::digest::Key;
@@ -9,12 +11,13 @@ use bundler::message::{self, Authenticator, Message};
 use bundler::receivebox::{ReceiveBox, Settings};
 use libfuzzer_sys::fuzz_target;
 
+static KEY: LazyLock<Key> = LazyLock::new(|| Key::from_secret("fuzz"));
+
 fuzz_target!(|data: &[u8]| {
-    let key = Key::from_secret("fuzz");
     let id = message::bundle_of(data).unwrap_or(1);
     let mut receiver = ReceiveBox::new(2);
-    let bundle = receiver.add(Time::ZERO, Settings { id, key: key.clone(), overhead: Bytes::ZERO });
-    let mut sender = Association::new(Role::SendBox, id, &key, 1);
+    let bundle = receiver.add(Time::ZERO, Settings { id, key: KEY.clone(), overhead: Bytes::ZERO });
+    let mut sender = Association::new(Role::SendBox, id, &KEY, 1);
     let sent = Sent { period_log2: 3, bytes: 0, packets: 0 };
     for _ in 0..2 {
         receiver.on_message(Time::ZERO, &sender.heartbeat(Time::ZERO, sent));
@@ -28,7 +31,7 @@ fuzz_target!(|data: &[u8]| {
     let after = receiver.status(bundle).expect("a bundle of the box");
     assert_eq!((after.peer, after.period), (before.peer, before.period));
 
-    let authenticator = Authenticator::new(&key);
+    let authenticator = Authenticator::new(&KEY);
     let mut signed = data.to_vec();
     authenticator.sign(&mut signed);
     if let Ok(message) = Message::open(&authenticator, &signed) {

@@ -15,11 +15,23 @@
 //! | 32 | | body |
 //! | end | 16 | HMAC-SHA-256 of all before it, truncated (RFC 2104 §5) |
 //!
-//! | body of | fields |
-//! |---|---|
-//! | heartbeat | binary logarithm of the period (1), bytes sent (8), packets sent (8), sent at (8), sequence number of the newest report (8) |
-//! | report | sequence number of the heartbeat that it answers (8), when that was sent (8), binary logarithm of the period in force or 255 (1), received at (8), bytes received (8), packets received (8) |
-//! | congestion ACK | digest (8), received at (8), bytes received (8), packets received (8) |
+//! | body of | at | bytes | field |
+//! |---|---|---|---|
+//! | heartbeat | 32 | 1 | binary logarithm of the period |
+//! | | 33 | 8 | bytes sent |
+//! | | 41 | 8 | packets sent |
+//! | | 49 | 8 | when it left |
+//! | | 57 | 8 | sequence number of the newest report |
+//! | report | 32 | 8 | sequence number of the heartbeat that it answers |
+//! | | 40 | 8 | when that left |
+//! | | 48 | 1 | binary logarithm of the period in force, or 255 |
+//! | | 49 | 8 | when the heartbeat came |
+//! | | 57 | 8 | bytes received |
+//! | | 65 | 8 | packets received |
+//! | congestion ACK | 32 | 8 | digest |
+//! | | 40 | 8 | when the packet came |
+//! | | 48 | 8 | bytes received |
+//! | | 56 | 8 | packets received |
 //!
 //! Times are nanoseconds on the clock of who took them; only differences mean anything.
 
