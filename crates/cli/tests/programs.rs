@@ -6,6 +6,7 @@
 
 mod programs {
     mod bench;
+    mod bundles;
     mod collector;
     mod events;
     mod flows;
