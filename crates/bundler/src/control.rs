@@ -4,16 +4,13 @@ use std::{fmt, fmt::Debug, str::FromStr};
 
 use base::{Bandwidth, Bytes, Span, Time};
 
-pub use self::{
-    basic_delay::BasicDelay, bbr::Bbr, constant::Constant, copa::Copa, delay_target::DelayTarget,
-};
+pub use self::{basic_delay::BasicDelay, bbr::Bbr, constant::Constant, copa::Copa};
 
 mod answered;
 mod basic_delay;
 mod bbr;
 mod constant;
 mod copa;
-pub mod delay_target;
 #[cfg(test)]
 mod tests;
 
@@ -63,8 +60,6 @@ pub trait CongestionControl: Debug + Send {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Control {
-    /// [`DelayTarget`]: `delay-target`.
-    DelayTarget,
     /// [`Copa`]: `copa`.
     #[default]
     Copa,
@@ -78,14 +73,13 @@ pub enum Control {
 
 /// A law of this name is not known.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no congestion control {0:?}: delay-target, copa, basic-delay, bbr or constant:RATE")]
+#[error("no congestion control {0:?}: copa, basic-delay, bbr or constant:RATE")]
 pub struct UnknownControl(String);
 
 impl Control {
     /// The law, to be started.
     pub fn build(self) -> Box<dyn CongestionControl> {
         match self {
-            Self::DelayTarget => Box::new(DelayTarget::default()),
             Self::Copa => Box::new(Copa::new()),
             Self::Bbr => Box::new(Bbr::new()),
             Self::BasicDelay => Box::new(BasicDelay::new()),
@@ -99,7 +93,7 @@ impl FromStr for Control {
 
     fn from_str(text: &str) -> Result<Self, UnknownControl> {
         let unknown = || UnknownControl(text.to_owned());
-        let simple = [Self::DelayTarget, Self::Copa, Self::BasicDelay, Self::Bbr];
+        let simple = [Self::Copa, Self::BasicDelay, Self::Bbr];
         if let Some(law) = simple.into_iter().find(|law| law.to_string() == text) {
             return Ok(law);
         }
@@ -111,7 +105,6 @@ impl FromStr for Control {
 impl fmt::Display for Control {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::DelayTarget => f.write_str("delay-target"),
             Self::Copa => f.write_str("copa"),
             Self::Bbr => f.write_str("bbr"),
             Self::BasicDelay => f.write_str("basic-delay"),
@@ -136,7 +129,7 @@ fn bandwidth(bits: f64) -> Bandwidth {
 
 /// How long a queue in the network should be, in seconds: 5 ms or a quarter of the round trip, at
 /// least two packets at `rate`, which would not be seen otherwise.
-fn delay_target(seen: &Observation, rate: f64) -> f64 {
+pub(crate) fn delay_target(seen: &Observation, rate: f64) -> f64 {
     let quarter = seen.min_rtt.as_secs_f64() / 4.0;
     quarter.min(0.005).max((2.0 * PACKET_BITS / rate).min(0.1))
 }

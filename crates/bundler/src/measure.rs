@@ -224,7 +224,7 @@ impl Measure {
         let seen: Vec<_> = newest
             .map(|point| (point.heard_at, point.heard_at.since(point.sent_at), point.one_way))
             .collect();
-        self.base = BaseDelay::default();
+        self.base.forget();
         for (at, rtt, one_way) in seen.into_iter().rev() {
             self.base.observe(at, rtt, one_way);
         }
@@ -240,6 +240,11 @@ impl Measure {
     /// Forgets what the path carried before.
     pub fn forget_capacity(&mut self) {
         self.capacity.clear();
+    }
+
+    /// How long the least delays are remembered.
+    pub fn remember(&mut self, window: Span) {
+        self.base.remember(window);
     }
 
     /// When the newest point was heard of.

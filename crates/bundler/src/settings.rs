@@ -18,7 +18,9 @@ pub struct Settings {
     pub key: Key,
     /// What sets the rate.
     pub control: Control,
-    /// What orders the queue at the sendbox.
+    /// What orders the queue at the sendbox. With the limit [`QueueLimit::UNLIMITED`] it holds what
+    /// the path carries in two round trips: enough for any connection to fill the path, and no
+    /// more.
     pub scheduler: QueueConfig,
     /// How packets are told apart at both boxes.
     pub marking: Marking,
@@ -52,7 +54,7 @@ impl Settings {
                     quantum: Bytes::new(1514),
                     perturb: None,
                 },
-                limit: QueueLimit::Packets(10_000),
+                limit: QueueLimit::UNLIMITED,
                 ecn: false,
             },
             marking: Marking::Header,

@@ -89,7 +89,7 @@ fn bundles_and_boxes_are_read() {
     let quantum = Bytes::new(1538);
     let sfq = Discipline::Sfq { flows: 1024, quantum, perturb: None };
     assert_eq!(back.scheduler.discipline, sfq);
-    assert_eq!(back.scheduler.limit, QueueLimit::Packets(10_000));
+    assert_eq!(back.scheduler.limit, QueueLimit::UNLIMITED);
     assert_eq!((back.control, back.mode), (BundleControl::Copa, Mode::Enforce));
     assert_eq!((back.marking, back.feedback), (Marking::Header, Feedback::default()));
     assert_eq!((back.floor, back.ceiling), (Bandwidth::from_mbits_per_sec(1), None));

@@ -90,7 +90,6 @@ fn settings(plan: &Plan, bundle: &plan::Bundle, id: u32, key: Key) -> Settings {
 /// The law that a lab file names.
 pub const fn control(control: BundleControl) -> Control {
     match control {
-        BundleControl::DelayTarget => Control::DelayTarget,
         BundleControl::Copa => Control::Copa,
         BundleControl::BasicDelay => Control::BasicDelay,
         BundleControl::Bbr => Control::Bbr,

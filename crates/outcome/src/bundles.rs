@@ -348,7 +348,6 @@ const fn word(state: State) -> BundleState {
 
 fn control(control: BundleControl) -> String {
     match control {
-        BundleControl::DelayTarget => "delay-target".to_owned(),
         BundleControl::Copa => "copa".to_owned(),
         BundleControl::BasicDelay => "basic-delay".to_owned(),
         BundleControl::Bbr => "bbr".to_owned(),

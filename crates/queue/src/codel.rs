@@ -147,6 +147,10 @@ impl Queue for CoDelQueue {
         self.backlog.drain()
     }
 
+    fn set_limit(&mut self, limit: QueueLimit) {
+        self.limit = limit;
+    }
+
     fn restore(&mut self, entries: Vec<Queued>) {
         for entry in entries {
             self.backlog.push(entry);

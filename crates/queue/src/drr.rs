@@ -79,6 +79,10 @@ impl Queue for Priority {
         self.0.drain()
     }
 
+    fn set_limit(&mut self, limit: QueueLimit) {
+        self.0.limit = limit;
+    }
+
     fn restore(&mut self, entries: Vec<Queued>) {
         self.0.restore(entries);
     }
@@ -151,6 +155,10 @@ impl Queue for Drr {
 
     fn drain(&mut self) -> Vec<Queued> {
         self.classes.drain()
+    }
+
+    fn set_limit(&mut self, limit: QueueLimit) {
+        self.classes.limit = limit;
     }
 
     fn restore(&mut self, entries: Vec<Queued>) {

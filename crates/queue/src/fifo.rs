@@ -68,6 +68,10 @@ impl Queue for Fifo {
         self.backlog.drain()
     }
 
+    fn set_limit(&mut self, limit: QueueLimit) {
+        self.limit = limit;
+    }
+
     fn restore(&mut self, entries: Vec<Queued>) {
         for entry in entries {
             self.backlog.push(entry);
@@ -128,6 +132,10 @@ impl Queue for Policer {
 
     fn drain(&mut self) -> Vec<Queued> {
         self.queue.drain()
+    }
+
+    fn set_limit(&mut self, limit: QueueLimit) {
+        self.queue.set_limit(limit);
     }
 
     fn restore(&mut self, entries: Vec<Queued>) {

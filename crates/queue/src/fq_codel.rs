@@ -137,6 +137,10 @@ impl Queue for FqCoDel {
         entries
     }
 
+    fn set_limit(&mut self, limit: QueueLimit) {
+        self.limit = limit;
+    }
+
     fn restore(&mut self, entries: Vec<Queued>) {
         for entry in entries {
             self.push(entry);

@@ -160,6 +160,8 @@ pub trait Queue: Debug + Send {
     fn bytes(&self) -> u64;
     /// Takes everything out, in an order that keeps each flow's.
     fn drain(&mut self) -> Vec<Queued>;
+    /// Changes the limit. What waits beyond the new limit keeps waiting until the next arrival.
+    fn set_limit(&mut self, limit: QueueLimit);
     /// Puts back what `drain` of a predecessor gave, whatever the limit.
     fn restore(&mut self, entries: Vec<Queued>);
 }

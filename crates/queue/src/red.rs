@@ -184,6 +184,10 @@ impl Queue for Red {
         self.backlog.drain()
     }
 
+    fn set_limit(&mut self, limit: QueueLimit) {
+        self.limit = limit;
+    }
+
     fn restore(&mut self, entries: Vec<Queued>) {
         for entry in entries {
             self.backlog.push(entry);

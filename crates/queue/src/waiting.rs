@@ -2,7 +2,7 @@
 
 use base::{Bandwidth, RandomStream, Time};
 
-use crate::{Discipline, Fifo, Queue, QueueConfig, Queued, Verdicts};
+use crate::{Discipline, Fifo, Queue, QueueConfig, QueueLimit, Queued, Verdicts};
 use crate::{codel, drr, fifo, fq_codel, red, sfq};
 
 /// A queue under any discipline. Plain lists, which most links have, are reached without
@@ -115,6 +115,11 @@ impl Waiting {
     /// Takes everything out, in an order that keeps each flow's.
     pub fn drain(&mut self) -> Vec<Queued> {
         self.queue().drain()
+    }
+
+    /// Changes the limit. What waits beyond the new limit keeps waiting until the next arrival.
+    pub fn set_limit(&mut self, limit: QueueLimit) {
+        self.queue().set_limit(limit);
     }
 
     /// Puts back what `drain` of a predecessor gave, whatever the limit.

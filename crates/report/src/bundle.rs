@@ -257,7 +257,7 @@ mod tests {
         };
         BundleSummary {
             name: "a-b".to_owned(),
-            control: "delay-target".to_owned(),
+            control: "copa".to_owned(),
             scheduler: "sfq".to_owned(),
             mode: "enforce".to_owned(),
             time: BTreeMap::from([("delay".to_owned(), 0.9), ("learning".to_owned(), 0.1)]),

@@ -7,9 +7,9 @@ use super::{Control, Observation};
 mod path;
 mod requests;
 
-const LAWS: [Control; 4] = [Control::DelayTarget, Control::Copa, Control::BasicDelay, Control::Bbr];
+const LAWS: [Control; 3] = [Control::Copa, Control::BasicDelay, Control::Bbr];
 /// Those that keep the queue in the network short.
-const DELAY_LAWS: [Control; 3] = [Control::DelayTarget, Control::Copa, Control::BasicDelay];
+const DELAY_LAWS: [Control; 2] = [Control::Copa, Control::BasicDelay];
 const RATES: [f64; 4] = [12.0, 48.0, 96.0, 1_000.0];
 const TRIPS: [f64; 4] = [10.0, 50.0, 100.0, 300.0];
 
@@ -182,8 +182,7 @@ fn table() {
 }
 
 /// Of each law: the least utilisation, and the longest mean queue in ms, on any path.
-const STEADY: [(Control, f64, f64); 4] = [
-    (Control::DelayTarget, 0.98, 10.0),
+const STEADY: [(Control, f64, f64); 3] = [
     (Control::Copa, 0.97, 8.5),
     (Control::BasicDelay, 0.98, 7.0),
     // It probes, and it does not notice that it is the queue.
@@ -311,7 +310,7 @@ fn constant_cross_traffic_keeps_its_rate() {
 
 #[test]
 fn bundles_come_to_equal_shares() {
-    for control in [Control::DelayTarget, Control::Copa, Control::Bbr] {
+    for control in [Control::Copa, Control::Bbr] {
         let trace = two(control);
         for from in [37.5, 67.5] {
             let [one, other] = [0, 1].map(|source| trace.rate(source, from, from + 5.0));
@@ -386,7 +385,7 @@ proptest! {
 
 #[test]
 fn laws_are_named() {
-    for name in ["delay-target", "copa", "basic-delay", "bbr", "constant:90 Mbit/s"] {
+    for name in ["copa", "basic-delay", "bbr", "constant:90 Mbit/s"] {
         assert_eq!(name.parse::<Control>().unwrap().to_string(), name);
     }
     for name in ["", "cubic", "constant", "constant:", "constant:fast"] {

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use base::{Span, Time};
 
-/// The recent past: longer than queues stay without a moment of rest, shorter than clocks take to
-/// drift apart by what matters.
+/// The recent past, unless told otherwise: longer than queues stay without a moment of rest, shorter
+/// than clocks take to drift apart by what matters.
 const WINDOW: Span = Span::from_secs(10);
 /// Minima are kept by slices of the window, which bounds their number.
 const SLICE: Span = Span::from_millis(500);
@@ -19,12 +19,28 @@ struct Slice {
 }
 
 /// Windowed minima of the round trip and of the one-way delay.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct BaseDelay {
     slices: VecDeque<Slice>,
+    window: Span,
+}
+
+impl Default for BaseDelay {
+    fn default() -> Self {
+        Self { slices: VecDeque::new(), window: WINDOW }
+    }
 }
 
 impl BaseDelay {
+    pub(super) fn remember(&mut self, window: Span) {
+        self.window = window;
+    }
+
+    /// Forgets all but how long to remember.
+    pub(super) fn forget(&mut self) {
+        self.slices.clear();
+    }
+
     pub(super) fn observe(&mut self, now: Time, rtt: Span, one_way: i64) {
         // By a new clock, what was the least one-way delay before? The way back takes what it took.
         for slice in self.slices.iter_mut().filter(|slice| slice.one_way.is_none()) {
@@ -39,7 +55,7 @@ impl BaseDelay {
             _ => self.slices.push_back(Slice { begins: now, rtt, one_way: Some(one_way) }),
         }
         while self.slices.len() > 1
-            && self.slices.front().is_some_and(|slice| now.since(slice.begins) > WINDOW)
+            && self.slices.front().is_some_and(|slice| now.since(slice.begins) > self.window)
         {
             self.slices.pop_front();
         }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use base::{Bandwidth, Bytes, RandomStream, Ratio, Span, Time};
-use queue::{Queued, Slab, Verdicts, Waiting};
+use queue::{QueueLimit, Queued, Slab, Verdicts, Waiting};
 
 use super::pacer::Pacer;
 use super::state::{Cause, State, Transition};
@@ -63,6 +63,8 @@ pub(super) struct Bundle<B> {
     next_tick: Option<Time>,
     pub(super) heartbeat_at: Time,
     pub(super) heartbeat_sent: Option<Time>,
+    /// Whether the receivebox is known to use the period.
+    settled: bool,
     pub(super) sojourn: Span,
     /// When the box next wakes for this bundle.
     pub(super) scheduled: Option<Time>,
@@ -88,6 +90,7 @@ impl<B> Bundle<B> {
             next_tick: None,
             heartbeat_at: now,
             heartbeat_sent: None,
+            settled: false,
             sojourn: Span::ZERO,
             scheduled: None,
             settings,
@@ -141,7 +144,12 @@ impl<B> Bundle<B> {
                     self.counters.peer_restarts += 1;
                     self.control.restart();
                     self.heartbeat(now, out);
-                } else if report.period_log2 != Some(self.told_period.ilog2() as u8) {
+                }
+                self.settled = report.period_log2 == Some(self.told_period.ilog2() as u8);
+                if report.period_log2.is_none() && !peer_restarted {
+                    // It has yet to learn that this box knows of it.
+                    self.heartbeat(now, out);
+                } else if !self.settled {
                     self.heartbeat_at = self.heartbeat_at.min(now + HEARTBEAT_SOON);
                 }
             }
@@ -181,6 +189,11 @@ impl<B> Bundle<B> {
         }
         self.pace(now);
         self.adapt_period(now);
+        if self.settings.scheduler.limit == QueueLimit::UNLIMITED
+            && let Some(limit) = self.control.room()
+        {
+            self.queue.set_limit(QueueLimit::Bytes(limit));
+        }
     }
 
     /// Applies the rate that the loop has found.
@@ -280,7 +293,7 @@ impl<B> Bundle<B> {
         let unanswered = self.heartbeat_sent.is_some();
         self.heartbeat_sent = Some(self.heartbeat_sent.unwrap_or(now));
         self.control.asked(now);
-        let next = if unanswered { HEARTBEAT_SOON } else { HEARTBEAT };
+        let next = if unanswered || !self.settled { HEARTBEAT_SOON } else { HEARTBEAT };
         self.heartbeat_at = now + next;
         out.push_back(Output::Message { bundle: self.index, payload });
     }
@@ -297,6 +310,7 @@ impl<B> Bundle<B> {
         let near = wanted == self.period * 2 && packets < u64::from(wanted) * 5 / 4;
         if wanted != self.period && !near {
             self.period = wanted;
+            self.settled = false;
             self.heartbeat_at = self.heartbeat_at.min(now + HEARTBEAT_SOON);
         }
     }

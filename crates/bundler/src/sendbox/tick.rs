@@ -4,7 +4,7 @@ use base::{Bandwidth, Bytes, Ratio, Span, Time};
 
 use super::state::{Cause, Reason, State};
 use super::status::Counters;
-use crate::control::{CongestionControl, DelayTarget, Observation};
+use crate::control::{CongestionControl, Observation, delay_target};
 use crate::elasticity::{CrossSample, Detector, Regime, Verdict};
 use crate::measure::{Arrived, Delays, Match, Measure, Rates};
 use crate::multipath::Multipath;
@@ -28,6 +28,12 @@ const FLUSH: u64 = 2;
 /// How long the round trip of a heartbeat counts.
 const REPORTS: Span = Span::from_secs(30);
 const FULL_PACKET_BITS: f64 = 12_000.0;
+/// How long the least delays are remembered while the rate makes them show, and otherwise.
+const MEMORY: Span = Span::from_secs(10);
+const LONG_MEMORY: Span = Span::from_secs(60);
+/// The sendbox may hold no less than this.
+const SHORTEST_ROOM: Span = Span::from_millis(200);
+const LEAST_ROOM: Bytes = Bytes::new(200 * 1538);
 /// While nothing is held back, a queue that never changes looks like a long path. A dip of the rate
 /// this often, ...
 const DIP_EVERY: Span = Span::from_secs(10);
@@ -77,10 +83,12 @@ struct Stuck {
 
 impl Loop {
     pub(super) fn new(now: Time, settings: &Settings) -> Self {
+        let mut measure = Measure::default();
+        measure.remember(LONG_MEMORY);
         Self {
             state: State::Learning,
             since: now,
-            measure: Measure::default(),
+            measure,
             rebases: 0,
             law: settings.control.build(),
             pass_through: PassThrough::start(settings.floor),
@@ -212,6 +220,18 @@ impl Loop {
         if to == State::FailOpen {
             self.measure.restart();
         }
+        self.measure.remember(match to {
+            State::Delay | State::PassThrough => MEMORY,
+            // Nothing makes the queue run empty here.
+            State::Learning | State::Disabled(_) | State::FailOpen => LONG_MEMORY,
+        });
+    }
+
+    /// What the sendbox may hold: two round trips' worth, and enough for many flows.
+    pub(super) fn room(&self) -> Option<Bytes> {
+        let (capacity, rtt) = (self.measure.capacity()?, self.measure.min_rtt()?);
+        let worth = capacity.bytes_in(SHORTEST_ROOM.max(rtt + rtt));
+        Some(worth.max(LEAST_ROOM))
     }
 
     /// The rate that is to be in force while there is a backlog, or none.
@@ -266,7 +286,7 @@ impl Loop {
             return None;
         }
         let rate = rates.receive.bits_per_sec() as f64;
-        let target = DelayTarget::target(rate, seen.min_rtt);
+        let target = delay_target(seen, rate);
         // A heartbeat may have gone before there was a queue; it was a shorter packet, too.
         let short = Span::from_nanos((1e6 + 4e9 * FULL_PACKET_BITS / rate.max(1.0)) as u64);
         let least = self.least_report.map_or(seen.min_rtt, |(_, rtt)| rtt + short);
@@ -309,10 +329,12 @@ impl Loop {
 
     fn delay(&mut self, seen: &Observation) -> Option<(State, Cause)> {
         let rate = self.law.on_tick(seen);
-        let target = DelayTarget::target(rate.bits_per_sec() as f64, seen.min_rtt);
+        let target = delay_target(seen, rate.bits_per_sec() as f64);
         self.rate = Some(self.pulsed(seen, rate, Regime::Delay, target));
         if self.verdict() == Verdict::Elastic {
-            self.pass_through = PassThrough::start(seen.receive_rate);
+            // The rate has collapsed beside the flow that was just noticed.
+            let half = Bandwidth::from_bits_per_sec(seen.capacity.bits_per_sec() / 2);
+            self.pass_through = PassThrough::start(rate.max(half));
             return Some((State::PassThrough, Cause::Elastic));
         }
         None
@@ -368,7 +390,7 @@ impl Loop {
         let queueing = delays.least_queueing.as_secs_f64();
         let (sent, received) =
             (seen.send_rate.bits_per_sec() as f64, seen.receive_rate.bits_per_sec() as f64);
-        let target = DelayTarget::target(sent, seen.min_rtt);
+        let target = delay_target(seen, sent);
         let steady = (sent - received).abs() <= STEADY * sent;
         let light = sent <= STUCK_LOAD * seen.capacity.bits_per_sec() as f64;
         let same = (queueing - self.stuck.queueing).abs() <= 0.25 * self.stuck.queueing;

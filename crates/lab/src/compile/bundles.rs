@@ -15,8 +15,8 @@ use crate::routes::Routes;
 use crate::tree::{At, Table, Value};
 
 const MOST_BUNDLES: usize = 4096;
-/// Half a second at 240 Mbit/s of full-size packets.
-const USUAL_LIMIT: QueueLimit = QueueLimit::Packets(10_000);
+/// The sendbox finds its own.
+const USUAL_LIMIT: QueueLimit = QueueLimit::UNLIMITED;
 /// As the paper has it.
 const USUAL_FLOOR: Bandwidth = Bandwidth::from_mbits_per_sec(1);
 
@@ -151,7 +151,6 @@ impl Compiler<'_> {
     fn bundle_control(&mut self, value: &Value) -> Option<BundleControl> {
         let name = value.text().or_else(|| value.table()?.text("kind"))?;
         Some(match name {
-            "delay-target" => BundleControl::DelayTarget,
             "copa" => BundleControl::Copa,
             "basic-delay" => BundleControl::BasicDelay,
             "bbr" => BundleControl::Bbr,

@@ -21,14 +21,14 @@ pub(crate) const BUNDLE: Section = Section {
             Shape::Either(&[Shape::Text, Shape::Variant(&QUEUE_KINDS)]),
             "sfq",
             "In which order packets leave the sendbox: a queue as `queue` of a link has it, but \
-             no policer. Without a `limit` it holds 10,000 packets; a bundle has no `bdp`.",
+             no policer. Without a `limit` it holds what the path carries in two round trips, and \
+             no less than 200 ms' worth or 200 packets; a bundle has no `bdp`.",
         ),
         optional(
             "control",
             Shape::Either(&[Shape::Text, Shape::Variant(&CONTROL_KINDS)]),
             "copa",
-            "The law that sets the rate: `\"copa\"`, `\"delay-target\"`, `\"basic-delay\"`, \
-             `\"bbr\"`, or `{ kind = \"constant\", rate = \"90 Mbit/s\" }`.",
+            "The law that sets the rate: `\"copa\"`, `\"basic-delay\"`, `\"bbr\"`, or `{ kind = \"constant\", rate = \"90 Mbit/s\" }`.",
         ),
         optional(
             "marking",
@@ -86,14 +86,6 @@ pub(crate) const CONTROL_KINDS: Variant = Variant {
     doc: "A law that sets a bundle's rate.",
     shared: &[],
     kinds: &[
-        (
-            "delay-target",
-            &Section {
-                noun: "delay-target",
-                doc: "Holds the network's queue at a short target, whatever the round trip.",
-                fields: &[],
-            },
-        ),
         ("copa", &Section { noun: "copa", doc: "Copa, as for a bundle.", fields: &[] }),
         (
             "basic-delay",

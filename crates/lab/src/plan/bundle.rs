@@ -35,8 +35,6 @@ pub struct Bundle {
 /// The law that sets a bundle's rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BundleControl {
-    /// Holds the network's queue at a short target.
-    DelayTarget,
     /// Copa.
     Copa,
     /// Nimbus' `BasicDelay`.

@@ -6,7 +6,6 @@ use crate::plan::{BoxAction, Bundle, BundleControl, Marking, Mode, Plan};
 /// The keys and values of a bundle.
 pub(super) fn pairs(plan: &Plan, bundle: &Bundle) -> Vec<Pair> {
     let control = match bundle.control {
-        BundleControl::DelayTarget => text("delay-target"),
         BundleControl::Copa => text("copa"),
         BundleControl::BasicDelay => text("basic-delay"),
         BundleControl::Bbr => text("bbr"),
