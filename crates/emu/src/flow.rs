@@ -17,6 +17,8 @@ pub mod datagram;
 mod driver;
 mod pace;
 mod paced;
+mod queries;
+mod requests;
 mod rpc;
 mod traffic;
 mod transfers;
@@ -227,9 +229,14 @@ fn check(spec: &FlowSpec<'_>) -> Result<()> {
             }
             Ok(())
         }
-        Traffic::Requests { .. } | Traffic::Queries { .. } => {
-            refuse("requests over UDP or with `arrivals` need the virtual clock: `netarium sim`")
+        Traffic::Queries { request, response, .. } => {
+            let short = |size: &Bytes| size.count() < datagram::LENGTH as u64;
+            if short(request) || short(response) {
+                return refuse("a datagram must have 16 B of payload");
+            }
+            Ok(())
         }
+        Traffic::Requests { tcp, .. } => check_tcp(spec, tcp),
         Traffic::Controlled { .. } => {
             refuse("explicit rate control needs the virtual clock: `netarium sim`")
         }

@@ -15,6 +15,8 @@ use sys::socket::{Interest, Ready, ReadyQueue};
 
 use super::bulk::Bulk;
 use super::paced::Paced;
+use super::queries::Queries;
+use super::requests::Requests;
 use super::rpc::Rpc;
 use super::traffic::{CHUNK, Endpoints, Progress, Scope};
 use super::transfers::Transfers;
@@ -285,8 +287,12 @@ impl Driver {
             Traffic::Transfers { .. } => {
                 Transfers::open(&slot.placed, &scope).map(|e| Box::new(e) as _)
             }
-            Traffic::Controlled { .. } | Traffic::Requests { .. } | Traffic::Queries { .. } => {
-                unreachable!("refused before the engine starts")
+            Traffic::Controlled { .. } => unreachable!("refused before the engine starts"),
+            Traffic::Requests { .. } => {
+                Requests::open(&slot.placed, &scope).map(|e| Box::new(e) as _)
+            }
+            Traffic::Queries { .. } => {
+                Queries::open(&slot.placed, &scope).map(|e| Box::new(e) as _)
             }
             Traffic::Rpc { .. } => Rpc::open(&slot.placed, &scope).map(|e| Box::new(e) as _),
         };

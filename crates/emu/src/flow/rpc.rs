@@ -19,17 +19,17 @@ const SERVER: u32 = 2;
 const DISCARD: usize = 1 << 20;
 
 /// One end's socket and what it still has to write.
-struct End {
-    socket: OwnedFd,
-    slot: u32,
-    unwritten: u64,
+pub(super) struct End {
+    pub(super) socket: OwnedFd,
+    pub(super) slot: u32,
+    pub(super) unwritten: u64,
     /// Whether the queue has been told to wait for room.
-    wants_room: bool,
+    pub(super) wants_room: bool,
 }
 
 impl End {
     /// Writes what it can of what is unwritten; answers how much.
-    fn write(&mut self, scope: &Scope<'_>) -> sys::Result<u64> {
+    pub(super) fn write(&mut self, scope: &Scope<'_>) -> sys::Result<u64> {
         let mut written = 0;
         while self.unwritten > 0 {
             let most = usize::try_from(self.unwritten).unwrap_or(usize::MAX);
@@ -48,7 +48,7 @@ impl End {
     }
 
     /// Takes what has arrived; answers how much.
-    fn read(&self) -> sys::Result<u64> {
+    pub(super) fn read(&self) -> sys::Result<u64> {
         let mut total = 0;
         while let Some(count) = socket::discard(self.socket.as_fd(), DISCARD)? {
             if count == 0 {

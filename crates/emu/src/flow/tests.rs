@@ -296,6 +296,55 @@ fn transfers_have_connections_of_their_own() {
 }
 
 #[test]
+fn requests_share_connections_that_stay_open() {
+    let Some(pair) = Pair::new("requests_share_connections_that_stay_open") else { return };
+    let requests = |count| Traffic::Requests {
+        request: Sizes::Fixed(Bytes::new(40)),
+        response: Sizes::Exponential(Bytes::new(30_000)),
+        arrivals: Arrivals::Poisson(Span::from_micros(500)),
+        count,
+        streams: 4,
+        tcp: Tcp::default(),
+    };
+    let mut endless = pair.spec(1, Family::V6, requests(None));
+    endless.flow.duration = Some(Span::from_millis(100));
+    let (results, _) = run(vec![pair.spec(0, Family::V4, requests(Some(300))), endless]);
+    let result = &results[0];
+    assert!(matches!(result.outcome, Outcome::Completed), "{result:?}");
+    let transfers = result.transfers.as_ref().unwrap();
+    assert_eq!((transfers.started, transfers.completed), (300, 300));
+    assert_eq!(result.sent_bytes, 300 * 40);
+    let mut random = base::RandomStream::new(1, "flow/flow0/responses");
+    let sizes = Sizes::Exponential(Bytes::new(30_000));
+    assert_eq!(result.received_bytes, (0..300).map(|_| sizes.draw(&mut random)).sum::<u64>());
+    assert!(matches!(results[1].outcome, Outcome::Expired), "{:?}", results[1]);
+}
+
+#[test]
+fn queries_are_answered_one_by_one() {
+    let Some(pair) = Pair::new("queries_are_answered_one_by_one") else { return };
+    let queries = |count| Traffic::Queries {
+        request: Bytes::new(40),
+        response: Bytes::new(100),
+        count,
+        interval: Span::ZERO,
+        think: Think::Fixed(Span::from_micros(100)),
+        timeout: Span::from_secs(1),
+    };
+    let (results, samples) = run(vec![
+        pair.spec(0, Family::V4, queries(Some(50))),
+        pair.spec(1, Family::V6, queries(Some(50))),
+    ]);
+    for result in &results {
+        assert!(matches!(result.outcome, Outcome::Completed), "{result:?}");
+        assert_eq!((result.sent_bytes, result.received_bytes), (50 * 40, 50 * 100));
+        assert_eq!((result.responses, result.latency.count()), (Some(50), 50));
+        let of_flow = samples.iter().filter(|sample| sample.flow == result.id);
+        assert_eq!(of_flow.filter_map(|sample| sample.responses).sum::<u64>(), 50);
+    }
+}
+
+#[test]
 fn datagrams_follow_their_pattern() {
     let Some(pair) = Pair::new("datagrams_follow_their_pattern") else { return };
     let (rate, packet) = (Bandwidth::from_mbits_per_sec(8), Bytes::new(1000));

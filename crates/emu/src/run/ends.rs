@@ -52,8 +52,15 @@ fn ideal(
     there: IfaceId,
     back: IfaceId,
 ) -> Option<Ideal> {
-    let known = plan.routing != Routing::None && matches!(flow.traffic, Traffic::Transfers { .. });
-    known.then(|| paths.ideal(flow, there, back, paths.segment(flow, there, back))).flatten()
+    if plan.routing == Routing::None {
+        return None;
+    }
+    let mss = paths.segment(flow, there, back);
+    match flow.traffic {
+        Traffic::Transfers { .. } => paths.ideal(flow, there, back, mss),
+        Traffic::Requests { .. } => paths.ideal_answer(flow, there, back, mss),
+        _ => None,
+    }
 }
 
 /// The first address of a node that the other can reach, and its interface. With routes by
