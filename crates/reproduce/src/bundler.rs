@@ -112,6 +112,11 @@ fn runs(
     Ok(cases.iter().map(|_| all.by_ref().take(seeds as usize).collect()).collect())
 }
 
+/// A load in Mbit/s as a share of the bottleneck's 96.
+fn load_share(mbits: f64) -> String {
+    format!("{:.6} %", mbits / 96.0 * 100.0)
+}
+
 /// A ratio in print.
 fn times(value: f64) -> String {
     format!("{value:.2} ×")

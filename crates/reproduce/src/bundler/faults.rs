@@ -41,8 +41,9 @@ fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
     let mut evidence = Evidence::default();
     let heads = ["messages", "goodput", "while stopped", "queue", "open after", "back", "again"];
     let title = "Goodput in Mbit/s from 5 to 30 s, and while the receivebox is stopped; mean ms of \
-                 queue at the bottleneck from 10 to 30 s; s until traffic passes unshaped after \
-                 the stop, is shaped after the start, and after the replacement, slowest seed";
+                 queue at the bottleneck from 10 to 30 s, worst seed; s until traffic passes \
+                 unshaped after the stop, is shaped after the start, and after the replacement, \
+                 slowest seed";
     let mut table = Table::new(title, &heads);
     let quo = goodput(&all[0], 5.0, STOP)?;
     let quo_later = goodput(&all[0], STOP + OPEN, START)?;
@@ -50,10 +51,7 @@ fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
     for (runs, case) in all.iter().zip(&cases).skip(1) {
         let before = goodput(runs, 5.0, STOP)?;
         let stopped = goodput(runs, STOP + OPEN, START)?;
-        let mut waits = 0.0;
-        for run in runs {
-            waits += mean(&queue(run, "bottleneck", 96.0)?, 10.0, STOP) / runs.len() as f64;
-        }
+        let waits = waits(runs)?;
         let states: Vec<Vec<Moment>> =
             runs.iter().map(|run| course(run, "site")).collect::<Result<_>>()?;
         let reactions = reactions(&states);
@@ -63,13 +61,25 @@ fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
             label.to_owned(),
             format!("{before:.1}"),
             format!("{stopped:.1}"),
-            format!("{waits:.1}"),
+            format!("{:.1}", waits[0]),
             time(reactions[0]),
             time(reactions[1]),
             time(reactions[2]),
         ]);
         let ratios = (before / quo, stopped / quo_later);
-        claims(&mut evidence, label, ratios, waits, reactions);
+        claims(&mut evidence, label, ratios, reactions);
+        for (when, waits) in
+            ["before the stop", "5 to 10 s after its start", "5 to 10 s after its replacement"]
+                .iter()
+                .zip(waits)
+        {
+            evidence.claim(
+                format!("queue at the bottleneck {when}, {label}"),
+                format!("not in the paper (expected: at most {QUEUE_MS} ms in the mean)"),
+                format!("{waits:.1} ms, worst seed"),
+                waits <= QUEUE_MS,
+            );
+        }
         let open = states.iter().map(|m| share(m, "fail-open", 5.0, STOP)).fold(0.0, f64::max);
         evidence.claim(
             format!("share of the time that traffic passes unshaped before the stop, {label}"),
@@ -113,13 +123,20 @@ fn goodput(runs: &[Run], from: f64, until: f64) -> Result<f64> {
     Ok(each.sum::<Result<f64>>()? / runs.len().max(1) as f64)
 }
 
-fn claims(
-    evidence: &mut Evidence,
-    label: &str,
-    ratios: (f64, f64),
-    waits: f64,
-    reactions: [f64; 3],
-) {
+/// Mean queue in ms before the stop, and once the receivebox is back, the worst of the runs.
+fn waits(runs: &[Run]) -> Result<[f64; 3]> {
+    let mut worst = [0.0_f64; 3];
+    for run in runs {
+        let queue = queue(run, "bottleneck", 96.0)?;
+        let spans = [(10.0, STOP), (START + BACK, START + 10.0), (RESTART + BACK, RESTART + 10.0)];
+        for (worst, (from, until)) in worst.iter_mut().zip(spans) {
+            *worst = worst.max(mean(&queue, from, until));
+        }
+    }
+    Ok(worst)
+}
+
+fn claims(evidence: &mut Evidence, label: &str, ratios: (f64, f64), reactions: [f64; 3]) {
     let expected = |what: String| format!("not in the paper (expected: {what})");
     for (when, ratio) in [("before the stop", ratios.0), ("while stopped", ratios.1)] {
         evidence.claim(
@@ -129,12 +146,6 @@ fn claims(
             ratio >= GOODPUT,
         );
     }
-    evidence.claim(
-        format!("queue at the bottleneck, {label}"),
-        expected(format!("at most {QUEUE_MS} ms in the mean")),
-        format!("{waits:.1} ms"),
-        waits <= QUEUE_MS,
-    );
     for (what, most, ours) in [
         ("unshaped after the receivebox stopped", OPEN, reactions[0]),
         ("shaped again after it started", BACK, reactions[1]),

@@ -79,8 +79,8 @@ fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
     evidence.note(
         "Rates are a twentieth of the paper's 2 to 4 Gbit/s, queues (60 to 80 ms) and delays as \
          there. A loop's base is its own, on an empty path. Medians and quartiles of loops pool \
-         the seeds of a loop, never loops; “pooled” is one median over all samples of all paths, \
-         as in the paper's headline of 57 %, to which fast loops contribute more samples. \
+         the seeds of a loop, never loops; “pooled” is one median over all samples of all \
+         paths, as in the paper's headline of 57 %, to which fast loops contribute more samples. \
          Throughput is goodput in the mean over time; beside it stands the paper's ratio of the \
          99th percentiles of rates by the second.",
     );
@@ -101,7 +101,7 @@ fn cases(place: &str, stage: &Stage<'_>) -> [Case; 3] {
                 own = own.set(format!("bundle.{name}.mode"), "observe");
             }
             if at == 0 {
-                own = own.set(format!("flow.bulk-{name}.start"), "1000 s");
+                own = own.set(format!("flow.bulk-{name}.size"), "1 B");
             }
             if place == "middle" {
                 own = own

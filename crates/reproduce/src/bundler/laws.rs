@@ -52,11 +52,9 @@ fn table(title: &str, cases: &[Case], requests: &[Requests], paper: &[Option<f64
 fn laws(stage: &mut Stage<'_>) -> Result<Evidence> {
     let mut cases = vec![status_quo()];
     let law = |name: &str, label: &str| Case::new(name, label).set("bundle.site.control", name);
-    for (name, label) in [
-        ("copa", "Bundler, Copa"),
-        ("basic-delay", "Bundler, BasicDelay"),
-        ("bbr", "Bundler, BBR"),
-    ] {
+    for (name, label) in
+        [("copa", "Bundler, Copa"), ("basic-delay", "Bundler, BasicDelay"), ("bbr", "Bundler, BBR")]
+    {
         cases.push(law(name, label));
     }
     let requests = read(stage, &cases)?;
@@ -64,10 +62,9 @@ fn laws(stage: &mut Stage<'_>) -> Result<Evidence> {
     let mut evidence = Evidence::default();
     evidence.tables.push(table("Slowdown of requests by law", &cases, &requests, &paper));
     let medians: Vec<f64> = requests.iter().map(|all| all.median(Class::All)).collect();
-    for (at, most, paper) in [
-        (1, 0.75, "0.62 × (here: at most 0.75 ×)"),
-        (2, 0.95, "0.75 × (here: at most 0.95 ×)"),
-    ] {
+    for (at, most, paper) in
+        [(1, 0.75, "0.62 × (here: at most 0.75 ×)"), (2, 0.95, "0.75 × (here: at most 0.95 ×)")]
+    {
         let ratio = medians[at] / medians[0];
         let what = format!("median slowdown, {} over status quo", cases[at].label);
         evidence.claim(what, paper, times(ratio), ratio <= most);

@@ -7,7 +7,7 @@ use crate::{Axis, Clock, Evidence, Figure, Line, Plot, Result, Run, Stage, Style
 
 pub(super) const FIGURE: Figure = Figure {
     id: "multipath",
-    title: "figure 6: acknowledgements overtake each other where paths differ, and boxes step aside",
+    title: "figure 6: acknowledgements overtake each other where paths differ, boxes step aside",
     takes: "6 min",
     clocks: &[Clock::Virtual],
     files: &[lab_file!("bundler/multipath.toml"), lab_file!("bundler/merge.toml")],
@@ -122,8 +122,8 @@ fn goodput(runs: &[Run]) -> Result<f64> {
 fn evidence(cells: &[Cell]) -> Evidence {
     let mut evidence = Evidence::default();
     let heads = ["paths", "rate, round trip", "out of order", "disabled after", "goodput"];
-    let title = "Share of acknowledgements out of order without pacing, in %, of the seeds; s until \
-                 the bundle is disabled, slowest seed; goodput over status quo from 10 s on";
+    let title = "Share of acknowledgements out of order without pacing, in %, of the seeds; s \
+                 until the bundle is disabled, slowest seed; goodput over status quo from 10 s on";
     let mut table = Table::new(title, &heads);
     for cell in cells {
         let (most, least) = cell.out_of_order;

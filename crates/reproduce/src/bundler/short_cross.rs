@@ -1,7 +1,7 @@
 //! Figure 9: requests of the site beside requests of others.
 
 use super::requests::{Class, DEFINITION, Requests};
-use super::{Case, bundler, runs, status_quo, times};
+use super::{Case, bundler, load_share, runs, status_quo, times};
 use crate::paper::lab_file;
 use crate::{Axis, Clock, Evidence, Figure, Line, Plot, Result, Stage, Style, Table};
 
@@ -37,7 +37,7 @@ fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
         for case in [status_quo(), bundler()] {
             let case = case.called(&format!("{load}"));
             cases.push(
-                case.set("flow.cross.arrivals.load", format!("{} %", load / 96.0 * 100.0))
+                case.set("flow.cross.arrivals.load", load_share(*load))
                     .set("lab.duration", stage.size("120 s", "30 s")),
             );
         }
@@ -101,7 +101,7 @@ fn evidence(loads: &[&(f64, Option<[f64; 2]>)], requests: &[Requests]) -> Eviden
 /// A case of this load, for others that vary it.
 pub(super) fn loaded(case: Case, load: f64) -> Case {
     let name = format!("{load}");
-    case.called(&name).set("flow.requests.arrivals.load", format!("{} %", load / 96.0 * 100.0))
+    case.called(&name).set("flow.requests.arrivals.load", load_share(load))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::boxes::{mean, queue};
 use super::requests::{Class, DEFINITION, Requests};
-use super::{Case, runs};
+use super::{Case, load_share, runs};
 use crate::paper::lab_file;
 use crate::{Clock, Evidence, Figure, Result, Run, Stage, Table};
 
@@ -34,7 +34,7 @@ fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
             let mut case = case.called(&format!("{}", loads[0]));
             for (load, flow) in loads.iter().zip(["requests1", "requests2"]) {
                 let field = format!("flow.{flow}.arrivals.load");
-                case = case.set(field, format!("{} %", load / 96.0 * 100.0));
+                case = case.set(field, load_share(*load));
             }
             cases.push(case.set("lab.duration", format!("{seconds} s")));
         }
