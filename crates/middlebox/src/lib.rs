@@ -5,9 +5,9 @@
 //! drivers host them in the same way:
 //!
 //! ```text
-//! fabric ─ packet reaches a box ─▶ Middleboxes ─ of no bundle ─────────────▶ Driver::forward
-//!                                     │                                        ▲  Driver::originate
-//!                                     └ of a bundle ─▶ SendBox, ReceiveBox ─ packets, messages ┘
+//! fabric ─ packet reaches a box ─▶ Middleboxes ─ of no bundle ────────▶ Driver::forward
+//!                                  └ of a bundle ─▶ SendBox, ReceiveBox ─▶ Driver::forward,
+//!                                                                          Driver::originate
 //! ```
 //!
 //! **Membership.** A packet belongs to bundle (s, r) if it passes s, every shortest path from s to

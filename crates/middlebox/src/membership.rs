@@ -52,7 +52,8 @@ impl Membership {
         self.towards.fill(None);
     }
 
-    /// The bundle, by its place among those of the sendbox, of packets that come through `came` and are for `to`.
+    /// The bundle, by its place among those of the sendbox, of packets that come through `came`
+    /// and are for `to`.
     pub(crate) fn find<B: Clone + 'static>(
         &mut self,
         fabric: &Fabric<B>,

@@ -1,4 +1,4 @@
-//! Packets under way whose contents no fabric knows: the fabric carries a ticket, the contents wait here.
+//! Packets under way whose contents no fabric knows: it carries a ticket, the contents wait here.
 
 use base::{Span, Time};
 
