@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import bundle
 import collector
 import event_queue
 import labs
@@ -332,4 +333,5 @@ ROWS = {
     **virtual.ROWS,
     **ratecontrol.ROWS,
     **collector.ROWS,
+    **bundle.ROWS,
 }

@@ -1,0 +1,154 @@
+"""The sendbox's data path beside a loop that copies packets, and beside no box at all."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+from figures import SEGMENT, Goodput
+from machine import NETARIUM, PROBE, Failure, Namespace, folder, run, start
+from peers import PORT, tcp
+
+HERE = Path(__file__).resolve().parent
+
+SEND = """
+status = "{place}/send.sock"
+[bundle.b]
+remote = "10.2.0.0/16"
+peer = "192.0.2.2"
+key = "nobody else listens here"
+control = "constant:100 Gbit/s"
+scheduler = "{scheduler}"
+"""
+
+RECEIVE = """
+status = "{place}/receive.sock"
+[bundle.b]
+local = "10.2.0.0/16"
+remote = "10.1.0.0/16"
+peer = "192.0.2.1"
+key = "nobody else listens here"
+"""
+
+
+class Sites:
+    """Host, gateway, gateway, host: the first gateway is where a box or a loop runs."""
+
+    ADDRESS = "10.2.0.2"
+
+    def __init__(self):
+        self.spaces = [Namespace() for _ in range(4)]
+        self.a, self.near, self.far, self.b = self.spaces
+
+    def __enter__(self):
+        names = ("a0", "lan", "wan", "wan", "lan", "b0")
+        for number in range(3):
+            left, right = self.spaces[number], self.spaces[number + 1]
+            ends = [names[2 * number], "netns", left.pid, "type", "veth", "peer", "name"]
+            run(["ip", "link", "add", *ends, names[2 * number + 1], "netns", right.pid])
+        for space, addresses, routes in (
+            (self.a, {"a0": "10.1.0.2/24"}, ["default via 10.1.0.1"]),
+            (self.near, {"lan": "10.1.0.1/24", "wan": "192.0.2.1/24"}, ["10.2.0.0/16 via 192.0.2.2"]),
+            (self.far, {"wan": "192.0.2.2/24", "lan": "10.2.0.1/24"}, ["10.1.0.0/16 via 192.0.2.1"]),
+            (self.b, {"b0": "10.2.0.2/24"}, ["default via 10.2.0.1"]),
+        ):
+            lines = ["echo 1 > /proc/sys/net/ipv4/ip_forward"]
+            for device, address in addresses.items():
+                lines += [f"ip address add {address} dev {device}", f"ip link set {device} up"]
+            lines += [f"ip route add {route}" for route in routes]
+            run(space.inside("sh", "-ec", "\n".join(lines)))
+        # As between two machines: what a gateway does with a packet is not on the account of the
+        # one before it.
+        steer = "mount -t sysfs none /sys; for f in /sys/class/net/*/queues/rx-0/rps_cpus; do "
+        steer += f"echo {(1 << os.cpu_count()) - 1:x} > $f; done"
+        for space in (self.far, self.b):
+            run(space.inside("unshare", "--mount", "sh", "-ec", steer))
+        return self
+
+    def __exit__(self, *_):
+        for space in self.spaces:
+            space.close()
+
+
+def processor(process):
+    """Nanoseconds that all threads of a process have used."""
+    tasks = Path(f"/proc/{process.pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
+
+
+def measured(sites, seconds, process=None):
+    """Gbit/s that arrive, and microseconds of a process for each full segment."""
+    before = processor(process) if process else 0
+    logs = tcp(sites, seconds)
+    after = processor(process) if process else 0
+    packets = sum(log[-1][1] for log in logs) / SEGMENT
+    return Goodput(logs, 0.9).mean / 1e9, (after - before) / packets / 1e3
+
+
+def ready(process, stream, wanted):
+    line = stream.readline()
+    if wanted not in line:
+        raise Failure(f"{process.args[0]} did not start: {line}{process.stderr.read()[-300:]}")
+
+
+def forwarded(seconds):
+    """The kernel alone."""
+    with Sites() as sites:
+        return measured(sites, seconds)[0]
+
+
+def copied(seconds):
+    """A loop that reads super-packets from a TUN device and writes them back."""
+    with Sites() as sites:
+        words = [sys.executable, HERE / "gateway_loop.py", PROBE, seconds + 10]
+        loop = start(sites.near.inside(*words))
+        try:
+            ready(loop, loop.stderr, "ready")
+            return measured(sites, seconds, loop)
+        finally:
+            loop.kill()
+            loop.communicate()
+
+
+def boxed(seconds, scheduler):
+    """Both boxes, at a rate that holds nothing back."""
+    with Sites() as sites, folder() as place:
+        boxes = []
+        try:
+            for space, role, text in ((sites.far, "receive", RECEIVE), (sites.near, "send", SEND)):
+                config = Path(place) / f"{role}.toml"
+                config.write_text(text.format(place=place, scheduler=scheduler))
+                words = [NETARIUM, "bundle", role, "--json", "--config", config]
+                boxes.append(start(space.inside(*words)))
+                ready(boxes[-1], boxes[-1].stdout, "ready")
+            time.sleep(0.5)
+            receiver = processor(boxes[0])
+            rate, cost = measured(sites, seconds, boxes[1])
+            packets = rate * 1e9 / 8 / SEGMENT * seconds
+            return rate, cost, (processor(boxes[0]) - receiver) / packets / 1e3
+        finally:
+            for box in boxes:
+                box.kill()
+                box.communicate()
+
+
+def bundle(table, repetitions, short):
+    """The sendbox of a gateway, held back by nothing: one TCP connection, MTU 1500."""
+    seconds = 3 if short else 5
+    for _ in range(repetitions):
+        plain = table.attempt("kernel", lambda: forwarded(seconds))
+        if plain:
+            table.peer("bundle", "kernel", "goodput", "Gbit/s", plain)
+        loop = table.attempt("loop", lambda: copied(seconds))
+        if loop:
+            table.peer("bundle", "loop", "goodput", "Gbit/s", loop[0])
+            table.peer("bundle", "loop", "processor", "us/packet", loop[1])
+        for scheduler in ("sfq", "fq-codel"):
+            rate, cost, receiver = boxed(seconds, scheduler)
+            beside = (("loop", "goodput"), ("kernel", "goodput"))
+            table.ours("bundle", scheduler, "goodput", "Gbit/s", rate, *beside, ratio=0.7)
+            table.ours("bundle", scheduler, "sendbox", "us/packet", cost, ("loop", "processor"))
+            table.ours("bundle", scheduler, "receivebox", "us/packet", receiver)
+
+
+ROWS = {"bundle": bundle}
