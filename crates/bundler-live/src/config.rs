@@ -224,9 +224,10 @@ fn parse<T>(
 }
 
 fn common(root: &Section<'_>, role: &str, peers: &[SocketAddr]) -> Common {
-    let any: IpAddr = match peers.iter().all(SocketAddr::is_ipv4) {
-        true => Ipv4Addr::UNSPECIFIED.into(),
-        false => Ipv6Addr::UNSPECIFIED.into(),
+    let any: IpAddr = if peers.iter().all(SocketAddr::is_ipv4) {
+        Ipv4Addr::UNSPECIFIED.into()
+    } else {
+        Ipv6Addr::UNSPECIFIED.into()
     };
     let listen = root.parsed::<Peer>("listen", ADDRESS_HELP).map(|peer| peer.0);
     let listen = listen.unwrap_or(SocketAddr::new(any, PORT));

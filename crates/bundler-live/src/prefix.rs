@@ -116,12 +116,15 @@ impl fmt::Display for Prefix {
     }
 }
 
+/// Entries by the bits of their prefix.
+type Level<T> = BTreeMap<Address, Vec<Entry<T>>>;
+
 /// Bundles by the addresses of their packets: the longest prefix of the destination decides, then
 /// the first bundle that the source is of.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
     /// By mask, the longest first.
-    levels: Vec<(Address, BTreeMap<Address, Vec<Entry<T>>>)>,
+    levels: Vec<(Address, Level<T>)>,
 }
 
 #[derive(Debug)]

@@ -21,7 +21,7 @@ use crate::packet::each_segment;
 use crate::port::Port;
 use crate::prefix::Table;
 use crate::status::{Board, Snapshot};
-use crate::wait::{self, Clock};
+use crate::wait;
 use crate::{Error, Prefix, Result, filter, route};
 
 /// Datagrams before blocks of packets have their turn.
@@ -144,7 +144,6 @@ struct Receiver<'a> {
     port: Option<Port>,
     mail: Mail,
     ready: ReadyQueue,
-    clock: Clock,
     board: Board,
     counts: Counts,
     /// Machines are told times that do not go back.
@@ -163,8 +162,7 @@ impl<'a> Receiver<'a> {
         mail: Mail,
         board: Board,
     ) -> Result<Self> {
-        let clock = Clock;
-        let now = clock.now();
+        let now = wait::now();
         let mut machine = ReceiveBox::new(wait::incarnation()?);
         let (mut bundles, mut table) = (Vec::new(), Table::default());
         for (place, bundle) in config.bundles.iter().enumerate() {
@@ -192,7 +190,6 @@ impl<'a> Receiver<'a> {
             port,
             mail,
             ready,
-            clock,
             board,
             counts,
             latest,
@@ -210,7 +207,7 @@ impl<'a> Receiver<'a> {
             let next = self.told + TELL;
             let until = self.machine.next_wake().map_or(next, |at| at.min(next));
             events.clear();
-            wait::until(&mut self.ready, &self.clock, until, false, &mut events)?;
+            wait::until(&mut self.ready, until, false, &mut events)?;
             for event in &events {
                 match event.token {
                     MAIL => self.datagrams(),
@@ -230,7 +227,7 @@ impl<'a> Receiver<'a> {
     }
 
     fn now(&mut self) -> Time {
-        self.latest = self.latest.max(self.clock.now());
+        self.latest = self.latest.max(wait::now());
         self.latest
     }
 
@@ -238,13 +235,14 @@ impl<'a> Receiver<'a> {
     fn blocks(&mut self, number: usize) -> Result<()> {
         // Before the first packet's time was taken, in case of an interruption in between.
         loop {
-            let (now, wall) = (self.clock.now(), sys::clock::realtime());
+            let (now, wall) = (wait::now(), sys::clock::realtime());
             let Watch { ring, link } = &mut self.watches[number];
             let Some(mut block) = ring.next_block(Duration::ZERO)? else { break };
             while let Some(packet) = block.next_packet() {
                 let age = wait::age(packet.time, wall);
                 let at = Time::from_nanos(now.as_nanos().saturating_sub(age.as_nanos()));
                 self.latest = self.latest.max(at);
+                let last = &mut self.latest;
                 self.counts.frames += 1;
                 let Some(bytes) = packet.data.get(usize::from(*link)..) else { continue };
                 let Some(header) = Header::parse(bytes) else { continue };
@@ -262,9 +260,11 @@ impl<'a> Receiver<'a> {
                     self.counts.others += 1;
                     continue;
                 };
-                let (machine, latest) = (&mut self.machine, self.latest);
+                let machine = &mut self.machine;
                 each_segment(&bundle.key, bytes, &header, offload, |size, digest| {
-                    machine.on_packet(latest, bundle.index, size, digest);
+                    machine.on_packet(*last, bundle.index, size, digest);
+                    // No two came at the same time.
+                    *last += Span::from_nanos(1);
                 });
             }
             drop(block);
@@ -275,7 +275,7 @@ impl<'a> Receiver<'a> {
 
     fn datagrams(&mut self) {
         for _ in 0..DATAGRAMS {
-            self.latest = self.latest.max(self.clock.now());
+            self.latest = self.latest.max(wait::now());
             let now = self.latest;
             let Some(payload) = self.mail.receive() else { break };
             if encapsulation::bundle_of(payload).is_none() {

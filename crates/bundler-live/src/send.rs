@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use base::{Span, Time};
 use bundler::digest::DigestKey;
 use bundler::encapsulation::{self, Encapsulator, Header};
-use bundler::sendbox::{Arrival, BundleIndex, Output, SendBox, Transition};
+use bundler::sendbox::{Arrival, BundleIndex, Output, SendBox, State, Transition};
 use bundler::settings::Marking;
 use queue::Ecn;
 use sys::socket::{Interest, ReadyQueue};
@@ -20,7 +20,7 @@ use crate::port::Port;
 use crate::prefix::Table;
 use crate::route::{self, Diversion};
 use crate::status::{Board, Snapshot};
-use crate::wait::{self, Clock};
+use crate::wait;
 use crate::{Error, Prefix, Result};
 
 /// Reads of the device before messages and deadlines have their turn.
@@ -107,6 +107,8 @@ struct Bundle {
     key: DigestKey,
     encapsulator: Option<Encapsulator>,
     index: BundleIndex,
+    /// Nobody is there to take headers off: packets go as they are.
+    is_bare: bool,
 }
 
 struct Sender<'a> {
@@ -120,7 +122,6 @@ struct Sender<'a> {
     port: Port,
     mail: Mail,
     ready: ReadyQueue,
-    clock: Clock,
     board: Board,
     told: Time,
     started: Time,
@@ -137,8 +138,7 @@ impl<'a> Sender<'a> {
     fn new(config: &'a Send, port: Port, mail: Mail, mtu: u32, board: Board) -> Result<Self> {
         use std::os::fd::AsFd;
 
-        let clock = Clock::default();
-        let now = clock.now();
+        let now = wait::now();
         let mut machine = SendBox::new(wait::incarnation()?);
         let mut table = Table::default();
         let (mut bundles, mut places) = (Vec::new(), Vec::new());
@@ -150,7 +150,7 @@ impl<'a> Sender<'a> {
             let index = machine.add(now, settings);
             places.resize(places.len().max(index.0 as usize + 1), place);
             places[index.0 as usize] = place;
-            bundles.push(Bundle { key, encapsulator, index });
+            bundles.push(Bundle { key, encapsulator, index, is_bare: false });
             for prefix in &bundle.remote {
                 table.insert(prefix, &bundle.local, place);
             }
@@ -167,7 +167,6 @@ impl<'a> Sender<'a> {
             port,
             mail,
             ready,
-            clock,
             board,
             told: now,
             started: now,
@@ -182,20 +181,20 @@ impl<'a> Sender<'a> {
     fn run(&mut self, stop: &AtomicBool, tell: &mut dyn FnMut(&Event)) -> Result<()> {
         wait::be_precise();
         let mut events = Vec::new();
-        let mut woken = self.clock.now();
+        let mut woken = wait::now();
         while !stop.load(Ordering::Relaxed) {
             let next = self.told + TELL;
             let due = self.machine.next_wake().map(|at| at.max(woken + BATCH));
             let until = due.map_or(next, |due| due.min(next));
             events.clear();
-            wait::until(&mut self.ready, &self.clock, until, self.config.spin, &mut events)?;
+            wait::until(&mut self.ready, until, self.config.spin, &mut events)?;
             for event in &events {
                 match event.token {
                     MAIL => self.messages(tell),
                     _ => self.packets(tell)?,
                 }
             }
-            let now = self.clock.now();
+            let now = wait::now();
             if self.machine.next_wake().is_some_and(|at| at <= now) {
                 woken = now;
                 self.machine.on_wake(now);
@@ -211,7 +210,7 @@ impl<'a> Sender<'a> {
     fn messages(&mut self, tell: &mut dyn FnMut(&Event)) {
         for _ in 0..MESSAGES {
             let Some(payload) = self.mail.receive() else { break };
-            let now = self.clock.now();
+            let now = wait::now();
             self.machine.on_message(now, payload);
         }
         self.hand_out(tell);
@@ -231,7 +230,7 @@ impl<'a> Sender<'a> {
         let header = &packet.header;
         let place = self.table.find(header.source, header.destination);
         let bundle = place.map(|place| &self.bundles[place]);
-        let now = self.clock.now();
+        let now = wait::now();
         let ecn = match header.ecn {
             0 => Ecn::NotCapable,
             3 => Ecn::Marked,
@@ -240,6 +239,8 @@ impl<'a> Sender<'a> {
         let (flow, dscp) = (header.flow_hash(), header.dscp);
         let mut is_whole = true;
         for number in 0..packet.count() {
+            // They leave one after the other, and so that it shows.
+            let now = now + Span::from_nanos(u64::from(number));
             let segment = Segment { packet: Rc::clone(packet), number };
             let marked = bundle.and_then(|bundle| {
                 let digest = match bundle.encapsulator {
@@ -277,6 +278,8 @@ impl<'a> Sender<'a> {
                     self.mail.send(to, &payload);
                 }
                 Output::Transition { bundle, transition } => {
+                    let place = self.places[bundle.0 as usize];
+                    self.bundles[place].is_bare = transition.to == State::FailOpen;
                     let bundle = self.outgoing(bundle).name.clone();
                     tell(&Event::Transition { bundle, transition });
                 }
@@ -291,7 +294,10 @@ impl<'a> Sender<'a> {
 
     fn encapsulate(&mut self, index: BundleIndex, body: &Segment, marked: bool, header: Header) {
         let place = self.places[index.0 as usize];
-        let Some(encapsulator) = &self.bundles[place].encapsulator else { return };
+        let bundle = &self.bundles[place];
+        let Some(encapsulator) = bundle.encapsulator.as_ref().filter(|_| !bundle.is_bare) else {
+            return self.port.send(body.clone(), marked);
+        };
         self.scratch.clear();
         self.scratch.resize(encapsulation::HEADER, 0);
         body.packet.assemble(body.number, marked, &mut self.scratch);
@@ -329,7 +335,7 @@ impl<'a> Sender<'a> {
 
     /// Passes on what is in the device and in the bundles.
     fn let_go(&mut self, tell: &mut dyn FnMut(&Event)) {
-        let now = self.clock.now();
+        let now = wait::now();
         while let Ok(Some(packet)) = self.port.read() {
             self.packet(&packet);
         }

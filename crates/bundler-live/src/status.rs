@@ -114,8 +114,8 @@ impl Snapshot {
             span("sojourn_s", Some(status.sojourn)),
             gauge("backlog_bytes", Some(status.backlog.count() as f64)),
             gauge("backlog_packets", Some(status.backlog_packets as f64)),
-            gauge("loss_ratio", status.loss.map(|it| it.as_f64())),
-            gauge("out_of_order_ratio", status.out_of_order.map(|it| it.as_f64())),
+            gauge("loss_ratio", status.loss.map(base::Ratio::as_f64)),
+            gauge("out_of_order_ratio", status.out_of_order.map(base::Ratio::as_f64)),
             gauge("elasticity", status.elasticity),
             gauge("period_packets", Some(f64::from(status.period))),
         ];

@@ -9,30 +9,23 @@ use sys::timer;
 
 use crate::{Error, Result};
 
-/// `CLOCK_MONOTONIC`: machines are told times of one clock only.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Clock;
-
-impl Clock {
-    #[expect(clippy::unused_self, reason = "who holds a clock may ask for the time")]
-    pub(crate) fn now(&self) -> Time {
-        Time::from_nanos(sys::clock::monotonic())
-    }
+/// The time of `CLOCK_MONOTONIC`: machines are told times of one clock only.
+pub(crate) fn now() -> Time {
+    Time::from_nanos(sys::clock::monotonic())
 }
 
 /// Waits until something can be read or `at` is there, whichever comes first.
 pub(crate) fn until(
     ready: &mut ReadyQueue,
-    clock: &Clock,
     at: Time,
     spin: bool,
     events: &mut Vec<Ready>,
 ) -> Result<()> {
     loop {
-        let left = at.since(clock.now());
+        let left = at.since(now());
         let sleep = if spin { timer::leg(left, timer::SPIN) } else { left };
         ready.wait(Some(sleep.as_nanos()), events)?;
-        if !events.is_empty() || !spin || clock.now() >= at {
+        if !events.is_empty() || !spin || now() >= at {
             return Ok(());
         }
     }
@@ -40,8 +33,11 @@ pub(crate) fn until(
 
 /// Has the kernel end this thread's waits as soon as it can.
 pub(crate) fn be_precise() {
-    // Where it may not be asked, it is 50 µs late.
+    /// So that others do not run for long while this thread could.
+    const SLICE: u64 = 500_000;
+    // Where it may not be asked, waits end later.
     let _ = sys::sched::set_timer_slack(1);
+    let _ = sys::sched::set_slice(SLICE);
 }
 
 /// A number that no other life of this box has had, nor will have.

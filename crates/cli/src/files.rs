@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use lab::plan::{Model, Plan};
-use lab::{Diagnostic, Diagnostics, Lab, Overrides};
+use lab::{Diagnostic, Lab, Overrides};
 use miette::{GraphicalReportHandler, GraphicalTheme};
 use serde_json::{Value, json};
 

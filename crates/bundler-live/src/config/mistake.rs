@@ -95,11 +95,9 @@ pub(super) fn suggest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
         .map(|name| (strsim::damerau_levenshtein(&word.to_lowercase(), name), *name))
         .filter(|(distance, name)| *distance <= 1 + name.len().max(word.len()) / 4)
         .min_by_key(|(distance, _)| *distance);
-    match closest {
-        Some((_, name)) => format!("did you mean `{name}`?"),
-        None => {
-            let listed: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
-            format!("there are {}", listed.join(", "))
-        }
+    if let Some((_, name)) = closest {
+        return format!("did you mean `{name}`?");
     }
+    let listed: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
+    format!("there are {}", listed.join(", "))
 }

@@ -83,16 +83,16 @@ impl<'a> Section<'a> {
 
     /// Reports that what a key says cannot be.
     pub(super) fn conflict(&self, key: &str, message: &str) {
-        self.sink.report(self.place(key), message, None);
+        self.sink.report(Some(self.place(key)), message, None);
     }
 
     /// As [`Self::conflict`], with what would be right.
     pub(super) fn conflict_with(&self, key: &str, message: &str, help: &str) {
-        self.sink.report(self.place(key), message, help.to_owned());
+        self.sink.report(Some(self.place(key)), message, help.to_owned());
     }
 
-    fn place(&self, key: &str) -> Option<Range<usize>> {
-        Some(self.value(key).map_or_else(|| self.at.clone(), Spanned::span))
+    fn place(&self, key: &str) -> Range<usize> {
+        self.value(key).map_or_else(|| self.at.clone(), Spanned::span)
     }
 
     /// Reports that a key is missing.
@@ -151,12 +151,12 @@ impl<'a> Section<'a> {
         T::Err: Display,
     {
         let value = self.value(key)?;
-        let one = |value: Value<'_>| match value.get_ref() {
-            DeValue::String(text) => self.parse(text, value.span(), help),
-            _ => {
-                self.wrong(value, key, "a list of texts");
-                None
+        let one = |value: Value<'_>| {
+            if let DeValue::String(text) = value.get_ref() {
+                return self.parse(text, value.span(), help);
             }
+            self.wrong(value, key, "a list of texts");
+            None
         };
         Some(match value.get_ref() {
             DeValue::Array(list) => list.iter().filter_map(one).collect(),

@@ -1,0 +1,462 @@
+//! Bundler's boxes between two sites: the binary runs on two gateways in network namespaces, and
+//! real connections pass.
+//!
+//! ```text
+//! a — sending gateway —(20 Mbit/s)— receiving gateway — b
+//! ```
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+const NETARIUM: &str = env!("CARGO_BIN_EXE_netarium");
+const KEY: &str = "key = \"0123456789abcdef0123456789abcdef\"";
+/// Longer than anything takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Sends until a file appears; says what it has sent.
+const SOURCE: &str = r#"
+import hashlib, os, socket, sys, time
+s, total, sha, i = socket.create_connection(("10.2.0.2", 5001)), 0, hashlib.sha256(), 0
+while not os.path.exists("stop"):
+    block = hashlib.shake_128(str(i).encode()).digest(16384)
+    s.sendall(block); sha.update(block); total += len(block); i += 1
+    time.sleep(0.003)
+s.shutdown(socket.SHUT_WR)
+assert s.recv(1) == b""
+print(total, sha.hexdigest())
+"#;
+
+/// Receives it, and keeps a file with how much it has.
+const SINK: &str = r#"
+import hashlib, os, socket
+l = socket.create_server(("10.2.0.2", 5001)); open("listening", "w").close()
+s, total, sha = l.accept()[0], 0, hashlib.sha256()
+while block := s.recv(65536):
+    sha.update(block); total += len(block)
+    with open("count.new", "w") as f: f.write(str(total))
+    os.rename("count.new", "count")
+s.close()
+print(total, sha.hexdigest())
+"#;
+
+/// Sends packets with complete checksums, and writes down what it sends.
+const PACKETS: &str = r#"
+import random, socket, struct, time
+r, out = random.Random(7), open("sent", "w")
+def sum16(b):
+    b += b"\0" * (len(b) % 2)
+    t = sum(struct.unpack(f"!{len(b) // 2}H", b))
+    while t >> 16: t = (t & 0xffff) + (t >> 16)
+    return ~t & 0xffff
+s = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
+for i in range(600):
+    data = struct.pack("!I", i) + r.randbytes(r.choice([0, 1, 77, 500, 1400]))
+    udp = struct.pack("!HHHH", 4000, 7000 + i % 3, 8 + len(data), 0) + data
+    ends = socket.inet_aton("10.1.0.2") + socket.inet_aton("10.2.0.2")
+    c = sum16(ends + struct.pack("!HH", 17, len(udp)) + udp) or 0xffff
+    udp = udp[:6] + struct.pack("!H", c) + udp[8:]
+    options = b"" if i % 5 else b"\x01\x01\x01\x00"
+    head = [0x45 + len(options) // 4, r.randrange(256) & 0xfc | i % 3, 20 + len(options) + len(udp),
+            r.randrange(1, 65536), 0x4000 if i % 2 else 0, 64, 17, 0]
+    ip = struct.pack("!BBHHHBBH", *head) + ends + options
+    s.sendto(ip + udp, ("10.2.0.2", 0))
+    out.write((ip + udp).hex() + "\n")
+    time.sleep(0.001)
+"#;
+
+/// Writes down what arrives of them.
+const CAPTURE: &str = r#"
+import socket, time
+s = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(0x0800)); s.bind(("b0", 0))
+s.settimeout(0.5); open("capturing", "w").close()
+out, count, end = open("got", "w"), 0, time.time() + 60
+while count < 600 and time.time() < end:
+    try: p = s.recv(65536)
+    except socket.timeout: continue
+    ihl = (p[0] & 15) * 4
+    if p[9] == 17 and p[ihl + 2] * 256 + p[ihl + 3] in (7000, 7001, 7002):
+        out.write(p.hex() + "\n"); count += 1
+"#;
+
+/// Sends what no box would to a box.
+const JUNK: &str = r#"
+import random, socket, sys
+r, s = random.Random(3), socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for i in range(2000):
+    head = [b"", b"\x4e\x42\x01" + bytes([r.randrange(1, 5)])][i % 2]
+    s.sendto(head + r.randbytes(r.randrange(120)), (sys.argv[1], 28316))
+"#;
+
+/// A process that ends with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A network namespace, in a user namespace of the test's own, for as long as a process holds it.
+struct Space(Running);
+
+impl Space {
+    fn new(owner: Option<&Self>) -> Option<Self> {
+        let mut command = match owner {
+            None => Command::new("unshare"),
+            Some(owner) => {
+                let mut command = Command::new("nsenter");
+                let target = owner.pid();
+                command.args(["--target", &target, "--user", "--preserve-credentials"]);
+                command.args(["--", "unshare"]);
+                command
+            }
+        };
+        if owner.is_none() {
+            command.args(["--user", "--map-root-user"]);
+        }
+        command.args(["--net", "--", "sh", "-c", "echo; exec sleep infinity"]);
+        let mut child = command.stdout(Stdio::piped()).spawn().ok()?;
+        let mut byte = [0];
+        std::io::Read::read_exact(child.stdout.as_mut()?, &mut byte).ok()?;
+        Some(Self(Running(child)))
+    }
+
+    fn pid(&self) -> String {
+        self.0.0.id().to_string()
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new("nsenter");
+        command.args(["--target", &self.pid(), "--user", "--net", "--preserve-credentials", "--"]);
+        command.args(words);
+        command
+    }
+
+    fn try_run(&self, line: &str) -> Option<String> {
+        let output = self.command(&["sh", "-ec", line]).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    #[track_caller]
+    fn run(&self, line: &str) -> String {
+        let output = self.command(&["sh", "-ec", line]).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{line}: {errors}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+}
+
+/// Two sites, their gateways, and a folder.
+struct Sites {
+    hosts: [Space; 2],
+    gateways: [Space; 2],
+    folder: TempDir,
+}
+
+fn skip<T>(test: &str, why: &str) -> Option<T> {
+    eprintln!("SKIPPED {test}: {why}");
+    assert!(std::env::var_os("CI").is_none(), "{test}: {why}");
+    None
+}
+
+impl Sites {
+    fn new(test: &str) -> Option<Self> {
+        for program in ["nsenter", "unshare", "ip", "tc", "ping", "python3"] {
+            let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
+            if !found.is_ok_and(|output| output.status.success()) {
+                return skip(test, &format!("no `{program}`"));
+            }
+        }
+        let Some(a) = Space::new(None) else { return skip(test, "no namespaces") };
+        let (send, receive, b) =
+            (Space::new(Some(&a))?, Space::new(Some(&a))?, Space::new(Some(&a))?);
+        for (left, name, right, peer) in
+            [(&a, "a0", &send, "lan"), (&send, "wan", &receive, "wan"), (&receive, "lan", &b, "b0")]
+        {
+            let (left, right) = (left.pid(), right.pid());
+            a.try_run(&format!(
+                "ip link add {name} netns {left} type veth peer name {peer} netns {right}"
+            ))
+            .or_else(|| skip(test, "no veth pairs"))?;
+        }
+        for (space, lines) in [
+            (&a, "ip a a 10.1.0.2/24 dev a0; ip l s a0 up; ip r a default via 10.1.0.1"),
+            (&b, "ip a a 10.2.0.2/24 dev b0; ip l s b0 up; ip r a default via 10.2.0.1"),
+            (
+                &send,
+                "ip a a 10.1.0.1/24 dev lan; ip a a 192.0.2.1/24 dev wan; ip l s lan up; \
+                 ip l s wan up; ip r a 10.2.0.0/16 via 192.0.2.2; \
+                 tc qdisc add dev wan root tbf rate 20mbit burst 20k limit 200k",
+            ),
+            (
+                &receive,
+                "ip a a 10.2.0.1/24 dev lan; ip a a 192.0.2.2/24 dev wan; ip l s lan up; \
+                 ip l s wan up; ip r a 10.1.0.0/16 via 192.0.2.1",
+            ),
+        ] {
+            space.run(&format!("ip l s lo up; echo 1 > /proc/sys/net/ipv4/ip_forward; {lines}"));
+        }
+        if sys::tun::is_openable().is_err() {
+            return skip(test, sys::tun::DEVICE);
+        }
+        let folder = TempDir::new().unwrap();
+        Some(Self { hosts: [a, b], gateways: [send, receive], folder })
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Starts a box and waits until it says that it is ready.
+    fn start(&self, role: &str, more: &str) -> Running {
+        let socket = self.path(&format!("{role}.sock"));
+        let (space, peer, prefix) = match role {
+            "send" => (&self.gateways[0], "192.0.2.2", "remote = \"10.2.0.0/16\""),
+            _ => (&self.gateways[1], "192.0.2.1", "local = \"10.2.0.0/16\""),
+        };
+        let text = format!(
+            "status = {socket:?}\n[bundle.b]\n{prefix}\npeer = \"{peer}\"\n{KEY}\n{more}\n"
+        );
+        let config = self.path(&format!("{role}.toml"));
+        fs::write(&config, text).unwrap();
+        let words = [NETARIUM, "bundle", role, "--json", "--config", config.to_str().unwrap()];
+        let mut command = space.command(&words);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+        std::io::BufRead::read_line(&mut out, &mut line).unwrap();
+        assert!(line.contains("\"ready\""), "{role}: {line}");
+        // Whoever stops listening would make it write into a broken pipe.
+        std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
+        Running(child)
+    }
+
+    fn python(&self, space: &Space, name: &str, script: &str, words: &[&str]) -> Running {
+        fs::write(self.path(name), script).unwrap();
+        let mut command = space.command(&[&["python3", name], words].concat());
+        command.current_dir(self.folder.path()).stdout(Stdio::piped());
+        Running(command.spawn().unwrap())
+    }
+
+    fn status(&self, role: &str) -> Value {
+        let socket = self.path(&format!("{role}.sock"));
+        let words = ["bundle", "status", "--json", socket.to_str().unwrap()];
+        let output = Command::new(NETARIUM).args(words).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+        value["boxes"][0].clone()
+    }
+
+    /// Rules, routes, devices and files of a box.
+    fn left_over(&self) -> String {
+        let gateway = &self.gateways[0];
+        let rules = gateway.run("ip rule; ip -6 rule");
+        let ours: String = rules.lines().filter(|line| line.contains("proto 78")).collect();
+        let routes = gateway.try_run("ip route show table 28316 2>/dev/null");
+        let devices = gateway.run("ip -o link");
+        let device: String = devices.lines().filter(|line| line.contains("bundle0")).collect();
+        let socket = if self.path("send.sock").exists() { "send.sock" } else { "" };
+        [ours, routes.unwrap_or_default(), device, socket.to_owned()].concat()
+    }
+
+    fn ping(&self) -> bool {
+        self.hosts[0].try_run("ping -c 1 -W 5 10.2.0.2").is_some()
+    }
+}
+
+#[track_caller]
+fn until(what: &str, mut is: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is() {
+        assert!(start.elapsed() < PATIENCE, "waited in vain until {what}");
+        sleep(Duration::from_millis(20));
+    }
+}
+
+fn number(path: &Path) -> u64 {
+    fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+}
+
+fn output(mut running: Running) -> String {
+    let start = Instant::now();
+    while running.0.try_wait().unwrap().is_none() {
+        assert!(start.elapsed() < PATIENCE, "a program does not end");
+        sleep(Duration::from_millis(20));
+    }
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut running.0.stdout.take().unwrap(), &mut text).unwrap();
+    assert!(running.0.wait().unwrap().success(), "{text}");
+    text
+}
+
+fn end(running: &mut Running) {
+    let pid = rustix::process::Pid::from_child(&running.0);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    until("the box ends", || running.0.try_wait().unwrap().is_some());
+    assert!(running.0.wait().unwrap().success());
+}
+
+/// A connection survives whatever happens to the boxes, and what arrives is what was sent.
+fn a_connection_survives(test: &str, more: &str) {
+    let Some(sites) = Sites::new(test) else { return };
+    let sink = sites.python(&sites.hosts[1], "sink.py", SINK, &[]);
+    until("it listens", || sites.path("listening").exists());
+    let mut receivebox = sites.start("receive", more);
+    let mut sendbox = sites.start("send", more);
+    let source = sites.python(&sites.hosts[0], "source.py", SOURCE, &[]);
+    let goes_on = |what: &str| {
+        let before = number(&sites.path("count"));
+        until(what, || number(&sites.path("count")) > before + 300_000);
+    };
+    goes_on("data arrives");
+    until("packets are acknowledged", || {
+        sites.status("send")["bundles"][0]["acks"].as_u64() > Some(0)
+    });
+    receivebox.0.kill().unwrap();
+    receivebox.0.wait().unwrap();
+    goes_on("data arrives without a receivebox");
+    receivebox = sites.start("receive", more);
+    goes_on("data arrives with a new receivebox");
+    until("the new receivebox is known", || {
+        sites.status("send")["bundles"][0]["peer_restarts"].as_u64() > Some(0)
+    });
+    sendbox.0.kill().unwrap();
+    sendbox.0.wait().unwrap();
+    goes_on("data arrives without a sendbox");
+    let left = sites.left_over();
+    assert!(!left.contains("bundle0:") && !left.contains("dev bundle0"), "{left}");
+    sendbox = sites.start("send", more);
+    goes_on("data arrives with a new sendbox");
+    end(&mut sendbox);
+    assert_eq!(sites.left_over(), "");
+    goes_on("data arrives after the sendbox has ended");
+    fs::write(sites.path("stop"), "").unwrap();
+    assert_eq!(output(source), output(sink));
+    end(&mut receivebox);
+}
+
+#[test]
+fn a_connection_survives_both_boxes() {
+    a_connection_survives("a_connection_survives_both_boxes", "");
+}
+
+#[test]
+fn a_connection_survives_both_boxes_encapsulated() {
+    let test = "a_connection_survives_both_boxes_encapsulated";
+    a_connection_survives(test, "marking = \"encapsulation\"");
+}
+
+/// A packet with the fields that routers change taken out; flow and number.
+fn neutral(line: &str) -> (u8, u32, String) {
+    let octet = |at: usize| u8::from_str_radix(&line[2 * at..2 * at + 2], 16).unwrap();
+    let ip = usize::from(octet(0) & 15) * 4;
+    let number = u32::from_str_radix(&line[2 * (ip + 8)..2 * (ip + 12)], 16).unwrap();
+    let rest = [&line[..16], &line[18..20], &line[24..]].concat();
+    (octet(ip + 3), number, rest)
+}
+
+#[test]
+fn packets_arrive_as_they_were_and_in_order() {
+    let test = "packets_arrive_as_they_were_and_in_order";
+    let Some(sites) = Sites::new(test) else { return };
+    let _receivebox = sites.start("receive", "");
+    let _sendbox = sites.start("send", "");
+    assert!(sites.ping());
+    let capture = sites.python(&sites.hosts[1], "capture.py", CAPTURE, &[]);
+    until("it captures", || sites.path("capturing").exists());
+    output(sites.python(&sites.hosts[0], "packets.py", PACKETS, &[]));
+    output(capture);
+    let read = |name: &str| -> Vec<_> {
+        let text = fs::read_to_string(sites.path(name)).unwrap();
+        text.lines().map(neutral).collect()
+    };
+    let (sent, got) = (read("sent"), read("got"));
+    for flow in [88, 89, 90] {
+        let of = |list: &[(u8, u32, String)]| -> Vec<_> {
+            list.iter().filter(|it| it.0 == flow).cloned().collect()
+        };
+        assert_eq!(of(&sent).len(), 200);
+        assert_eq!(of(&sent), of(&got), "flow {flow}");
+    }
+    until("all are counted at both boxes", || {
+        let (here, there) = (sites.status("send"), sites.status("receive"));
+        let sent = here["bundles"][0]["sent_bytes"].as_u64().unwrap();
+        sent > 0 && there["bundles"][0]["received_bytes"].as_u64() == Some(sent)
+    });
+}
+
+#[test]
+fn strangers_change_nothing() {
+    let test = "strangers_change_nothing";
+    let Some(sites) = Sites::new(test) else { return };
+    let _receivebox = sites.start("receive", "");
+    let _sendbox = sites.start("send", "mode = \"dry-run\"");
+    assert!(sites.ping());
+    let junk = |from: &Space, to: &str| {
+        output(sites.python(from, "junk.py", JUNK, &[to]));
+    };
+    junk(&sites.gateways[1], "192.0.2.1");
+    junk(&sites.gateways[0], "192.0.2.2");
+    for role in ["send", "receive"] {
+        until("junk is counted", || {
+            let status = sites.status(role);
+            let bundle = &status["bundles"][0];
+            let counts = [&status["strange_messages"], &bundle["rejected_messages"]];
+            counts.iter().filter_map(|count| count.as_u64()).sum::<u64>() > 500
+        });
+    }
+    assert!(sites.ping());
+    let status = sites.status("send");
+    assert_eq!(status["schema"], "netarium.bundle/1");
+    assert_eq!((&status["role"], &status["device"]), (&"send".into(), &"bundle0".into()));
+    let bundle = &status["bundles"][0];
+    assert_eq!((&bundle["name"], &bundle["mode"]), (&"b".into(), &"dry-run".into()));
+    assert_eq!(bundle["peer_restarts"], 0);
+    assert!(bundle["rate_bit_s"].is_null(), "{bundle}");
+    assert_ne!(bundle["state"], "fail-open");
+    // One that would take the place of a box that runs is refused.
+    let config = sites.path("send.toml");
+    let words = [NETARIUM, "bundle", "send", "--config", config.to_str().unwrap()];
+    let second = sites.gateways[0].command(&words).output().unwrap();
+    assert_eq!(second.status.code(), Some(4));
+    assert!(String::from_utf8_lossy(&second.stderr).contains("another box runs"));
+    assert!(sites.ping());
+}
+
+#[test]
+fn configurations_are_checked() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("send.toml");
+    let check = |text: &str, words: &[&str]| {
+        fs::write(&path, text).unwrap();
+        let config = path.to_str().unwrap();
+        let output = Command::new(NETARIUM)
+            .args(["bundle", "send", "--check", "--config", config])
+            .args(words)
+            .output()
+            .unwrap();
+        let [out, error] = [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it));
+        (output.status.code(), out.into_owned(), error.into_owned())
+    };
+    let right = format!("[bundle.b]\nremote = \"10.2.0.0/16\"\npeer = \"192.0.2.2\"\n{KEY}\n");
+    let (code, out, _) = check(&right, &[]);
+    assert!(code == Some(0) && out.ends_with("1 bundle: b\n"), "{out}");
+    let wrong = format!("{right}shceduler = \"sfq\"\n");
+    let (code, _, error) = check(&wrong, &[]);
+    assert_eq!(code, Some(2));
+    for part in ["send.toml:5:1", "unknown key `shceduler`", "did you mean `scheduler`?"] {
+        assert!(error.contains(part), "{error}");
+    }
+    let (code, out, _) = check(&wrong, &["--json"]);
+    let object: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &object["ok"]), (Some(2), &false.into()));
+    assert_eq!(object["errors"][0]["line"], 5);
+}
