@@ -52,9 +52,10 @@ fn everything_can_be_said() {
     assert_eq!(settings.control, Control::Copa);
     assert_eq!(settings.marking, Marking::Encapsulation);
     let target = base::Span::from_millis(3);
-    assert!(
-        matches!(settings.scheduler.discipline, Discipline::FqCoDel { target: it, .. } if it == target)
-    );
+    let Discipline::FqCoDel { target: found, .. } = settings.scheduler.discipline else {
+        panic!("{settings:?}")
+    };
+    assert_eq!(found, target);
     assert!(settings.scheduler.ecn && !settings.elasticity && !settings.multipath);
     assert_eq!((config.table, config.spin), (77, true));
     assert_eq!(settings.ceiling.unwrap().to_string(), "2 Gbit/s");
