@@ -27,6 +27,8 @@ const FORGET: Span = Span::from_secs(5);
 pub const SHORTEST_WINDOW: Span = Span::from_millis(40);
 /// How long a rate counts for the capacity.
 const CAPACITY_WINDOW: Span = Span::from_secs(10);
+/// How long it is remembered at all.
+const LONGEST: Span = Span::from_secs(60);
 /// How long it counts in full.
 const LATELY: Span = Span::from_secs(2);
 
@@ -317,11 +319,15 @@ impl Measure {
     /// [`LATELY`] ago counts no more than twice what it has been since: a path that has become
     /// slower is known by little more than its own rate, and so is a share beside cross traffic.
     pub fn capacity(&self) -> Option<Bandwidth> {
-        let (_, most) = *self.capacity.front()?;
         let (newest, _) = *self.capacity.back()?;
-        let lately = self.capacity.iter().find(|(at, _)| newest.since(*at) <= LATELY);
-        let rate = lately.map_or(most, |(_, rate)| most.min(rate.saturating_mul(2)));
-        Some(Bandwidth::from_bits_per_sec(rate))
+        let since = |span: Span| self.capacity.iter().find(|(at, _)| newest.since(*at) <= span);
+        let ((_, most), (_, lately)) = (since(CAPACITY_WINDOW)?, since(LATELY)?);
+        Some(Bandwidth::from_bits_per_sec(*most.min(&lately.saturating_mul(2))))
+    }
+
+    /// The most that has come through in one round trip of the last minute.
+    pub fn most_capacity(&self) -> Option<Bandwidth> {
+        self.capacity.front().map(|(_, rate)| Bandwidth::from_bits_per_sec(*rate))
     }
 
     fn learn_capacity(&mut self, now: Time) {
@@ -337,7 +343,7 @@ impl Measure {
             self.capacity.pop_back();
         }
         self.capacity.push_back((now, rate));
-        while self.capacity.front().is_some_and(|(at, _)| now.since(*at) > CAPACITY_WINDOW) {
+        while self.capacity.front().is_some_and(|(at, _)| now.since(*at) > LONGEST) {
             self.capacity.pop_front();
         }
     }

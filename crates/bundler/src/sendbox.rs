@@ -8,6 +8,7 @@
 
 mod bundle;
 mod pacer;
+mod standing;
 mod state;
 mod status;
 #[cfg(test)]

@@ -205,6 +205,12 @@ impl Detector {
         self.verdict
     }
 
+    /// Somebody else has found that a queue stays though the bundle gives way.
+    pub fn alarm(&mut self, now: Time) {
+        self.confirmed = now;
+        self.conclude(now, Verdict::Elastic);
+    }
+
     /// How much stronger the answer to the pulses is than whatever else goes on near their
     /// frequencies, of the newest window in which the pulses were seen.
     pub fn eta(&self) -> Option<f64> {

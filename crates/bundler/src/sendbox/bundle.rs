@@ -189,6 +189,9 @@ impl<B> Bundle<B> {
         }
         self.pace(now);
         self.adapt_period(now);
+        if self.control.is_quiet(now) {
+            self.heartbeat_at = self.heartbeat_at.min(now + HEARTBEAT_SOON);
+        }
         if self.settings.scheduler.limit == QueueLimit::UNLIMITED
             && let Some(limit) = self.control.room()
         {

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use base::{Bandwidth, Bytes, Span, Time};
-use queue::Ecn;
+use queue::{Ecn, QueueLimit};
 
 use super::*;
 use crate::digest::Key;
@@ -42,6 +42,13 @@ struct Path {
     recorded: Vec<Vec<u8>>,
 }
 
+/// The site has no congestion control of its own, so nothing may be dropped.
+fn settings() -> Settings {
+    let mut settings = Settings::new(7, key());
+    settings.scheduler.limit = QueueLimit::Packets(20_000);
+    settings
+}
+
 fn key() -> Key {
     Key::from_secret("a secret")
 }
@@ -50,7 +57,7 @@ impl Path {
     fn new(mbits: u64, rtt: Span) -> Self {
         let now = Time::ZERO + Span::from_secs(1);
         let mut sendbox = SendBox::new(1);
-        let bundle = sendbox.add(now, Settings::new(7, key()));
+        let bundle = sendbox.add(now, settings());
         let mut path = Self {
             now,
             rate: Bandwidth::from_mbits_per_sec(mbits),
@@ -348,7 +355,7 @@ fn ceilings_hold() {
     let now = Time::ZERO + secs(1);
     let mut path = Path::new(96, Span::from_millis(50));
     let ceiling = Some(Bandwidth::from_mbits_per_sec(20));
-    path.bundle = path.sendbox.add(now, Settings { ceiling, ..Settings::new(7, key()) });
+    path.bundle = path.sendbox.add(now, Settings { ceiling, ..settings() });
     path.window = 1000;
     path.run(secs(5));
     let utilisation = path.utilisation(secs(10));

@@ -2,6 +2,7 @@
 
 use base::{Bandwidth, Bytes, Ratio, Span, Time};
 
+use super::standing::{Finding, Standing};
 use super::state::{Cause, Reason, State};
 use super::status::Counters;
 use crate::control::{CongestionControl, Observation, delay_target};
@@ -15,9 +16,12 @@ use crate::settings::{Mode, Settings};
 pub(super) const TICK: Span = Span::from_millis(10);
 /// Cross traffic is watched over so much time's packets.
 const CROSS_WINDOW: Span = Span::from_millis(20);
-/// Silence of the receivebox is borne for so long, and so many round trips.
-const SILENCE: Span = Span::from_secs(1);
-const SILENCE_ROUND_TRIPS: u64 = 8;
+/// Silence of the receivebox is borne for so long, or so many round trips: an answer may be on its
+/// way, and all is to be open after 1 s.
+const SILENCE: Span = Span::from_millis(900);
+const SILENCE_ROUND_TRIPS: u64 = 6;
+/// The receivebox is asked again when it has been silent for so long, or for two round trips.
+const QUIET: Span = Span::from_millis(200);
 /// Silence means nothing unless so many answers are missing.
 const MISSING: usize = 8;
 /// A queue of the bundle's own is one this many times as long as is aimed at, ...
@@ -41,12 +45,9 @@ const DIP_EVERY: Span = Span::from_secs(10);
 const DIP: f64 = 0.75;
 /// Only a bundle that sends about as much as it ever does can have such a queue.
 const DIP_LOAD: f64 = 0.8;
-/// Arrivals that differ from departures by less than this say that no queue drains or grows.
-const STEADY: f64 = 0.04;
-/// The delay without queues has changed if for so many round trips no queue drained, ...
-const STUCK_ROUND_TRIPS: f64 = 3.0;
-/// ... though less than this share of the capacity was sent.
-const STUCK_LOAD: f64 = 0.9;
+/// In delay control the rate never falls below this share of what the path has carried: less would
+/// not be seen beside others (the paper's prototype has the same floor).
+const FLOOR: f64 = 0.05;
 
 /// See the module.
 #[derive(Debug)]
@@ -69,16 +70,9 @@ pub(super) struct Loop {
     least_report: Option<(Time, Span)>,
     /// For how long the bundle's own queue has shown.
     pressure: Span,
-    stuck: Stuck,
+    standing: Standing,
     /// When the rate last dipped while nothing was held back, and until when.
     dipped: (Time, Time),
-}
-
-/// A delay that no sending less will shorten.
-#[derive(Clone, Copy, Debug, Default)]
-struct Stuck {
-    span: Span,
-    queueing: f64,
 }
 
 impl Loop {
@@ -100,7 +94,7 @@ impl Loop {
             asked: 0,
             least_report: None,
             pressure: Span::ZERO,
-            stuck: Stuck::default(),
+            standing: Standing::default(),
             dipped: (now, now),
         }
     }
@@ -188,9 +182,6 @@ impl Loop {
             limited: rates.limited,
             fresh,
         };
-        if fresh {
-            self.look_for_another_path(now, &seen, &delays);
-        }
         if let Some(multipath) = &self.multipath {
             let disabled = State::Disabled(Reason::ImbalancedPaths);
             if multipath.imbalanced() && self.state != disabled {
@@ -202,7 +193,7 @@ impl Loop {
         }
         match self.state {
             State::Learning => self.learn(&seen, &rates, settings),
-            State::Delay => self.delay(&seen),
+            State::Delay => self.delay(&seen, &rates, &delays),
             State::PassThrough => self.pass(&seen),
             State::Disabled(_) | State::FailOpen => None,
         }
@@ -213,7 +204,7 @@ impl Loop {
         self.state = to;
         self.since = now;
         self.pressure = Span::ZERO;
-        self.stuck = Stuck::default();
+        self.standing = Standing::default();
         if matches!(to, State::Learning | State::Disabled(_) | State::FailOpen) {
             self.rate = None;
         }
@@ -221,9 +212,9 @@ impl Loop {
             self.measure.restart();
         }
         self.measure.remember(match to {
-            State::Delay | State::PassThrough => MEMORY,
+            State::Delay => MEMORY,
             // Nothing makes the queue run empty here.
-            State::Learning | State::Disabled(_) | State::FailOpen => LONG_MEMORY,
+            _ => LONG_MEMORY,
         });
     }
 
@@ -263,6 +254,12 @@ impl Loop {
 
     pub(super) fn elasticity(&self) -> Option<f64> {
         self.detector.as_ref().and_then(Detector::eta)
+    }
+
+    /// Whether an answer is overdue, though not yet worrying.
+    pub(super) fn is_quiet(&self, now: Time) -> bool {
+        let rtt = self.measure.delays().map_or(Span::ZERO, |delays| delays.rtt);
+        now.since(self.heard_at) > QUIET.max(rtt + rtt)
     }
 
     fn is_silent(&self, now: Time) -> bool {
@@ -327,13 +324,40 @@ impl Loop {
         }
     }
 
-    fn delay(&mut self, seen: &Observation) -> Option<(State, Cause)> {
-        let rate = self.law.on_tick(seen);
+    fn delay(
+        &mut self,
+        seen: &Observation,
+        rates: &Rates,
+        delays: &Delays,
+    ) -> Option<(State, Cause)> {
+        let most = self.measure.most_capacity().unwrap_or(seen.capacity);
+        let target = delay_target(seen, seen.send_rate.bits_per_sec().max(1) as f64);
+        let window = self.measure.window();
+        let least = delays.least_queueing.as_secs_f64();
+        match self.standing.watch(seen, (least, target), (most, window), rates) {
+            Some(Finding::LongerPath) => {
+                self.rebases += 1;
+                self.measure.rebase(seen.now);
+                self.law.start(seen.receive_rate, &Observation { queueing: Span::ZERO, ..*seen });
+            }
+            Some(Finding::OthersQueue) => {
+                if let Some(detector) = &mut self.detector {
+                    detector.alarm(seen.now);
+                }
+            }
+            None => {}
+        }
+        if let Some(rate) = self.standing.rate() {
+            self.rate = Some(rate);
+            return None;
+        }
+        let floor = Bandwidth::from_bits_per_sec((most.bits_per_sec() as f64 * FLOOR) as u64);
+        let rate = self.law.on_tick(seen).max(floor);
         let target = delay_target(seen, rate.bits_per_sec() as f64);
         self.rate = Some(self.pulsed(seen, rate, Regime::Delay, target));
         if self.verdict() == Verdict::Elastic {
             // The rate has collapsed beside the flow that was just noticed.
-            let half = Bandwidth::from_bits_per_sec(seen.capacity.bits_per_sec() / 2);
+            let half = Bandwidth::from_bits_per_sec(most.bits_per_sec() / 2);
             self.pass_through = PassThrough::start(rate.max(half));
             return Some((State::PassThrough, Cause::Elastic));
         }
@@ -381,34 +405,5 @@ impl Loop {
         let share = detector.pulse(seen.now, regime, rate, capacity);
         let pulsed = rate.bits_per_sec() as f64 + share * capacity.bits_per_sec() as f64;
         Bandwidth::from_bits_per_sec(pulsed.max(0.0) as u64)
-    }
-
-    /// A delay that stays though less is sent than the path takes is no queue of the bundle's.
-    /// It is the path's, or that of others who take whatever is left: either way it is the base
-    /// from now on. A base too high corrects itself, one too low would starve the bundle.
-    fn look_for_another_path(&mut self, now: Time, seen: &Observation, delays: &Delays) {
-        let queueing = delays.least_queueing.as_secs_f64();
-        let (sent, received) =
-            (seen.send_rate.bits_per_sec() as f64, seen.receive_rate.bits_per_sec() as f64);
-        let target = delay_target(seen, sent);
-        let steady = (sent - received).abs() <= STEADY * sent;
-        let light = sent <= STUCK_LOAD * seen.capacity.bits_per_sec() as f64;
-        let same = (queueing - self.stuck.queueing).abs() <= 0.25 * self.stuck.queueing;
-        if queueing < 2.0 * target || !steady || !light {
-            self.stuck = Stuck::default();
-            return;
-        }
-        if self.stuck.span == Span::ZERO || !same {
-            self.stuck = Stuck { span: Span::from_nanos(1), queueing };
-            return;
-        }
-        self.stuck.span += seen.elapsed;
-        let window = self.measure.window().max(seen.rtt);
-        let needed = Span::from_nanos((window.as_nanos() as f64 * STUCK_ROUND_TRIPS) as u64);
-        if self.stuck.span >= needed {
-            self.stuck = Stuck::default();
-            self.rebases += 1;
-            self.measure.rebase(now);
-        }
     }
 }

@@ -1,0 +1,103 @@
+//! A queue that stays though the bundle gives way: whose is it?
+//!
+//! The bundle's own queue drains when less is sent than the path takes. One that does not is either
+//! none, because the path has become longer, or that of others who take whatever is left. Sending
+//! more for a moment tells the two apart: a longer path carries it, and its delay stays.
+
+use base::{Bandwidth, Span, Time};
+
+use crate::control::Observation;
+use crate::measure::Rates;
+
+/// Less than this share of the capacity should have drained the queue.
+const LIGHT: f64 = 0.9;
+/// A queue has drained when it is this many times the target, ...
+const SHORT: f64 = 2.0;
+/// ... and is about to if it has lost this share.
+const PROGRESS: f64 = 0.5;
+/// It may take so many round trips, ...
+const ROUND_TRIPS: u64 = 5;
+/// ... and so many times as long as the queue itself: at half the rate, twice.
+const QUEUES: f64 = 2.5;
+/// A trial sends more by this share of the capacity.
+const MORE: f64 = 0.25;
+/// A path that carries what is sent delivers at least this share of it, ...
+const CARRIED: f64 = 0.95;
+/// ... and keeps its delay to this share of a target.
+const SAME: f64 = 1.0;
+
+/// What a trial has shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Finding {
+    /// The delay is the path's own.
+    LongerPath,
+    /// The queue is others'.
+    OthersQueue,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    rate: Bandwidth,
+    until: Time,
+    queueing: f64,
+}
+
+/// Watches a queue that should drain.
+#[derive(Debug, Default)]
+pub(super) struct Standing {
+    /// Since when, and how long it was then, in seconds.
+    since: Option<(Time, f64)>,
+    trial: Option<Trial>,
+}
+
+impl Standing {
+    /// The rate that is being tried.
+    pub(super) fn rate(&self) -> Option<Bandwidth> {
+        self.trial.map(|trial| trial.rate)
+    }
+
+    /// One tick. `least` is the least queueing of the newest epochs, `target` that aimed at, in
+    /// seconds; `most` what the path has carried at best; `rates` are those over `window`.
+    pub(super) fn watch(
+        &mut self,
+        seen: &Observation,
+        (least, target): (f64, f64),
+        (most, window): (Bandwidth, Span),
+        rates: &Rates,
+    ) -> Option<Finding> {
+        let most = most.bits_per_sec() as f64;
+        if let Some(trial) = self.trial {
+            if seen.now < trial.until {
+                return None;
+            }
+            *self = Self::default();
+            let (send, receive) = (rates.send.bits_per_sec(), rates.receive.bits_per_sec());
+            let carried = receive as f64 >= CARRIED * send as f64;
+            let same = seen.queueing.as_secs_f64() <= trial.queueing + SAME * target;
+            return Some(if carried && same { Finding::LongerPath } else { Finding::OthersQueue });
+        }
+        let light = seen.send_rate.bits_per_sec() as f64 <= LIGHT * most;
+        if !light || least <= SHORT * target {
+            self.since = None;
+            return None;
+        }
+        let (since, queueing) = *self.since.get_or_insert((seen.now, least));
+        if least <= PROGRESS * queueing {
+            self.since = Some((seen.now, least));
+            return None;
+        }
+        let patience = Span::from_nanos((QUEUES * queueing * 1e9) as u64);
+        let patience = Span::from_nanos(window.as_nanos() * ROUND_TRIPS) + patience;
+        if seen.now.since(since) < patience {
+            return None;
+        }
+        let rate = seen.send_rate.bits_per_sec() as f64 + MORE * most;
+        self.trial = Some(Trial {
+            rate: Bandwidth::from_bits_per_sec(rate as u64),
+            // What was sent in one window of it has been acknowledged by then.
+            until: seen.now + seen.rtt + window,
+            queueing: seen.queueing.as_secs_f64(),
+        });
+        None
+    }
+}
