@@ -60,9 +60,10 @@ fn run_receive(args: &Run, terminal: &Terminal) -> Verdict {
     let mut tell = |event: &receive::Event| {
         if let receive::Event::Ready { interfaces } = event {
             let socket = config.common.status.display();
-            let at = match interfaces.is_empty() {
-                true => config.common.listen.to_string(),
-                false => interfaces.join(", "),
+            let at = if interfaces.is_empty() {
+                config.common.listen.to_string()
+            } else {
+                interfaces.join(", ")
             };
             let text = format!("receiving at {at}; status at {socket}");
             said(terminal, &text, &json!({"event": "ready", "interfaces": interfaces}));

@@ -223,7 +223,8 @@ impl Sites {
             _ => (&self.gateways[1], "192.0.2.1", "local = \"10.2.0.0/16\""),
         };
         let text = format!(
-            "status = {socket:?}\n[bundle.b]\n{prefix}\npeer = \"{peer}\"\n{KEY}\n{more}\n"
+            "status = \"{}\"\n[bundle.b]\n{prefix}\npeer = \"{peer}\"\n{KEY}\n{more}\n",
+            socket.display()
         );
         let config = self.path(&format!("{role}.toml"));
         fs::write(&config, text).unwrap();
