@@ -95,13 +95,14 @@ fn cases(place: &str, stage: &Stage<'_>) -> [Case; 3] {
     ];
     for (at, case) in cases.iter_mut().enumerate() {
         let mut own = case.clone().called(place);
-        own = own.set("lab.duration", stage.size("70 s", "25 s"));
+        let (duration, last) = stage.size(("70 s", "69.9 s"), ("25 s", "24.9 s"));
+        own = own.set("lab.duration", duration);
         for Region { name, mbits, .. } in REGIONS {
             if at < 2 {
                 own = own.set(format!("bundle.{name}.mode"), "observe");
             }
             if at == 0 {
-                own = own.set(format!("flow.bulk-{name}.size"), "1 B");
+                own = own.set(format!("flow.bulk-{name}.start"), last);
             }
             if place == "middle" {
                 own = own

@@ -140,6 +140,13 @@ fn evidence(cells: &[Cell]) -> Evidence {
             times(cell.ratio),
         ]);
     }
+    evidence.tables.push(table);
+    evidence.plots.push(plot(cells));
+    claims(&mut evidence, cells);
+    evidence
+}
+
+fn claims(evidence: &mut Evidence, cells: &[Cell]) {
     let single = || cells.iter().filter(|cell| cell.paths == 1);
     let many = || cells.iter().filter(|cell| cell.paths >= MANY);
     let most = single().map(|cell| cell.out_of_order.0).fold(0.0, f64::max);
@@ -180,6 +187,9 @@ fn evidence(cells: &[Cell]) -> Evidence {
         times(worst),
         worst >= GOODPUT,
     );
+}
+
+fn plot(cells: &[Cell]) -> Plot {
     let mut plot = Plot::new(
         "Acknowledgements out of order",
         Axis::log("paths"),
@@ -193,10 +203,7 @@ fn evidence(cells: &[Cell]) -> Evidence {
     }
     let paper = vec![(1.0, SINGLE * 100.0), (2.0, SEVERAL * 100.0), (32.0, SEVERAL * 100.0)];
     let bound = Line::new("paper: most of one, least of several", paper);
-    plot.lines.push(bound.style(Style::Reference));
-    evidence.plots.push(plot);
-    evidence.tables.push(table);
-    evidence
+    plot.line(bound.style(Style::Reference))
 }
 
 fn merge(stage: &mut Stage<'_>, evidence: &mut Evidence) -> Result<()> {

@@ -129,10 +129,11 @@ fn claims(
     (quo, ours): (&[Run], &[Run]),
 ) -> Result<()> {
     let reactions: Vec<_> = states.iter().map(|moments| reactions(moments)).collect();
-    let worst = |of: fn(&(Option<f64>, Option<f64>)) -> Option<f64>| {
-        reactions.iter().map(|r| of(r).unwrap_or(f64::INFINITY)).fold(f64::MIN, f64::max)
+    let worst = |each: Vec<Option<f64>>| {
+        each.into_iter().map(|at| at.unwrap_or(f64::INFINITY)).fold(f64::MIN, f64::max)
     };
-    let (noticed, left) = (worst(|r| r.0), worst(|r| r.1));
+    let noticed = worst(reactions.iter().map(|reaction| reaction.0).collect());
+    let left = worst(reactions.iter().map(|reaction| reaction.1).collect());
     evidence.claim(
         "pass-through after the elastic flow comes, slowest seed",
         format!("0.9 s (here: within {NOTICE} s)"),

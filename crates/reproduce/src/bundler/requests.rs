@@ -120,19 +120,16 @@ fn one(run: &Run, flow: &str) -> Result<Vec<Request>> {
     let starts = run.integers(&table, "start_ns")?;
     let sizes = run.integers(&table, "size_bytes")?;
     let times = run.integers(&table, "completion_ns")?;
-    let rows = flows.into_iter().zip(starts.into_iter().zip(sizes.into_iter().zip(times)));
-    let request =
-        |(name, (start, (size, time))): (_, (Option<u64>, (Option<u64>, Option<u64>)))| {
-            let _: &String = &name;
-            if name != flow {
-                return None;
-            }
-            let bytes = size? as f64;
-            let seconds = time.map_or(f64::INFINITY, |nanos| nanos as f64 / 1e9);
-            let slowdown = seconds / (bytes / RATE + ROUND_TRIP_S);
-            Some(Request { start: start? as f64 / 1e9, bytes, slowdown })
-        };
-    Ok(rows.filter_map(request).collect())
+    let request = |row: usize| {
+        if flows[row] != flow {
+            return None;
+        }
+        let bytes = sizes[row]? as f64;
+        let seconds = times[row].map_or(f64::INFINITY, |nanos| nanos as f64 / 1e9);
+        let slowdown = seconds / (bytes / RATE + ROUND_TRIP_S);
+        Some(Request { start: starts[row]? as f64 / 1e9, bytes, slowdown })
+    };
+    Ok((0..flows.len()).filter_map(request).collect())
 }
 
 #[cfg(test)]
