@@ -9,6 +9,7 @@ mod engine {
     mod drawn;
     mod labs;
     mod network;
+    mod requests;
     mod runs;
     mod sweeps;
     mod traffic;
