@@ -8,6 +8,7 @@
 //! differences of one clock are ever used, so the clocks need not agree.
 
 mod base_delay;
+mod flow_base;
 #[cfg(test)]
 mod tests;
 
@@ -16,6 +17,7 @@ use std::collections::{HashMap, VecDeque};
 use base::{Bandwidth, Bytes, Span, Time};
 
 use base_delay::BaseDelay;
+use flow_base::FlowBase;
 
 /// Packets noted and not yet acknowledged, at most.
 const MOST_MARKS: usize = 8192;
@@ -43,6 +45,8 @@ pub struct Mark {
     pub bytes: u64,
     /// Packets sent so far, itself included.
     pub packets: u64,
+    /// Hash of what tells flows apart.
+    pub flow: u32,
     /// Whether it had waited for its turn under the rate.
     pub limited: bool,
 }
@@ -87,6 +91,8 @@ struct Point {
     received: u64,
     /// One-way delay by two clocks that do not agree, in ns.
     one_way: i64,
+    /// What of it is the longer way of its flow, in ns.
+    longer: i64,
     limited: bool,
 }
 
@@ -121,8 +127,6 @@ pub struct Delays {
     pub min_rtt: Span,
     /// One-way delay beyond the least of the recent past, averaged.
     pub queueing: Span,
-    /// The least of it among the newest epochs.
-    pub least_queueing: Span,
 }
 
 /// The measurements of one bundle.
@@ -135,6 +139,10 @@ pub struct Measure {
     by_digest: HashMap<u64, u64>,
     points: VecDeque<Point>,
     base: BaseDelay,
+    flows: FlowBase,
+    /// What the mean one-way delay of the path is above the least without any queue: packets may
+    /// take ways of different length.
+    spread: Span,
     /// Receive rates, falling, with their times: the first is the maximum of the window.
     capacity: VecDeque<(Time, u64)>,
 }
@@ -181,24 +189,30 @@ impl Measure {
         let Some(Outstanding { mark, .. }) = entry else { return Match::Unknown };
         self.by_digest.remove(&arrived.digest);
         let sent_at = mark.sent_at;
-        let point = Point {
+        let mut point = Point {
             sent_at,
             received_at: arrived.received_at,
             heard_at: now,
             sent: mark.bytes,
             received: arrived.bytes,
             one_way: arrived.received_at.as_nanos().wrapping_sub(sent_at.as_nanos()) as i64,
+            longer: 0,
             limited: mark.limited,
         };
+        let (received_at, received) = (point.received_at, point.received);
         let after = |last: &Point| {
-            sent_at > last.sent_at
-                && point.received_at > last.received_at
-                && point.received > last.received
+            sent_at > last.sent_at && received_at > last.received_at && received > last.received
         };
-        if !self.points.back().is_none_or(after) {
+        let in_order = self.points.back().is_none_or(after);
+        if in_order {
+            self.base.observe(now, now.since(sent_at), point.one_way);
+        }
+        if let Some(least) = self.base.one_way() {
+            point.longer = self.flows.observe(now, mark.flow, point.one_way, least);
+        }
+        if !in_order {
             return Match::Late { sent_at };
         }
-        self.base.observe(now, now.since(sent_at), point.one_way);
         self.points.push_back(point);
         if self.points.len() > MOST_POINTS {
             self.points.pop_front();
@@ -215,6 +229,7 @@ impl Measure {
         }
         self.points.clear();
         self.base.forget_one_way();
+        self.flows.forget();
     }
 
     /// The delays of the past were those of another path: only the newest epochs count.
@@ -227,9 +242,17 @@ impl Measure {
             .map(|point| (point.heard_at, point.heard_at.since(point.sent_at), point.one_way))
             .collect();
         self.base.forget();
+        self.flows.forget();
         for (at, rtt, one_way) in seen.into_iter().rev() {
             self.base.observe(at, rtt, one_way);
         }
+        self.spread = Span::ZERO;
+        self.spread = self.delays().map_or(Span::ZERO, |delays| delays.queueing);
+    }
+
+    /// The ways that packets take may have changed.
+    pub fn forget_spread(&mut self) {
+        self.spread = Span::ZERO;
     }
 
     /// Something else has shown that the round trip without queues is no more than `base`.
@@ -295,14 +318,13 @@ impl Measure {
     pub fn delays(&self) -> Option<Delays> {
         let last = self.points.back()?;
         let span = Span::from_nanos(self.window().as_nanos() / 4);
-        let (mut rtt, mut one_way, mut least, mut count) = (0_u128, 0_i128, i64::MAX, 0_u32);
+        let (mut rtt, mut one_way, mut count) = (0_u128, 0_i128, 0_u32);
         for point in self.points.iter().rev() {
             if last.heard_at.since(point.heard_at) > span {
                 break;
             }
             rtt += u128::from(point.heard_at.since(point.sent_at).as_nanos());
-            one_way += i128::from(point.one_way);
-            least = least.min(point.one_way);
+            one_way += i128::from(point.one_way.saturating_sub(point.longer));
             count += 1;
         }
         let base = self.base.one_way()?;
@@ -310,8 +332,7 @@ impl Measure {
         Some(Delays {
             rtt: Span::from_nanos((rtt / u128::from(count)) as u64),
             min_rtt: self.base.min_rtt()?,
-            queueing: beyond((one_way / i128::from(count)) as i64),
-            least_queueing: beyond(least),
+            queueing: beyond((one_way / i128::from(count)) as i64).saturating_sub(self.spread),
         })
     }
 

@@ -50,7 +50,7 @@ impl Settings {
             control: Control::default(),
             scheduler: QueueConfig {
                 discipline: Discipline::Sfq {
-                    flows: 1024,
+                    flows: 65_536,
                     quantum: Bytes::new(1514),
                     perturb: None,
                 },

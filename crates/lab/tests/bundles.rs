@@ -87,7 +87,7 @@ fn bundles_and_boxes_are_read() {
     let [back, there] = &plan.bundles[..] else { panic!("two bundles") };
     assert_eq!((back.name.as_str(), back.from, back.to), ("sb-ra", node("sb"), node("ra")));
     let quantum = Bytes::new(1538);
-    let sfq = Discipline::Sfq { flows: 1024, quantum, perturb: None };
+    let sfq = Discipline::Sfq { flows: 65_536, quantum, perturb: None };
     assert_eq!(back.scheduler.discipline, sfq);
     assert_eq!(back.scheduler.limit, QueueLimit::UNLIMITED);
     assert_eq!((back.control, back.mode), (BundleControl::Copa, Mode::Enforce));

@@ -49,8 +49,11 @@ impl FqCoDel {
 
     /// Over the limit, the flow with most bytes loses from its head (§4.1).
     fn drop_from_fattest(&mut self, verdicts: &mut Verdicts) {
-        let fattest = self.flows.iter_mut().max_by_key(|flow| flow.backlog.bytes);
-        if let Some(entry) = fattest.and_then(|flow| flow.backlog.pop()) {
+        // Only listed flows wait; there may be many more.
+        let fattest = |index: &usize| (self.flows[*index].backlog.bytes, *index);
+        let listed = self.fresh.iter().chain(&self.old).map(|index| *index as usize);
+        let fattest = listed.max_by_key(fattest);
+        if let Some(entry) = fattest.and_then(|index| self.flows[index].backlog.pop()) {
             self.packets -= 1;
             self.bytes -= u64::from(entry.size);
             verdicts.drop(entry, DropReason::QueueFull);

@@ -63,9 +63,10 @@ impl Sfq {
     }
 
     fn drop_from_longest(&mut self, verdicts: &mut Verdicts) {
-        let Some(index) = (0..self.flows.len()).max_by_key(|i| self.flows[*i].backlog.bytes) else {
-            return;
-        };
+        // Only flows that wait have a turn; there may be many more.
+        let longest = |index: &usize| (self.flows[*index].backlog.bytes, *index);
+        let turns = self.turns.iter().map(|turn| *turn as usize);
+        let Some(index) = turns.max_by_key(longest) else { return };
         let flow = &mut self.flows[index];
         if let Some(entry) = flow.backlog.pop_last() {
             self.packets -= 1;

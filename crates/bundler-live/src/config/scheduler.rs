@@ -42,7 +42,7 @@ pub(super) fn read(section: &Section<'_>) -> Option<QueueConfig> {
     let target = table.parsed("target", TIME).unwrap_or(Span::from_millis(5));
     let interval = table.parsed("interval", TIME).unwrap_or(Span::from_millis(100));
     let quantum = table.parsed("quantum", SIZE).unwrap_or(QUANTUM);
-    let flows = table.whole("flows", 65_536).unwrap_or(1024);
+    let flows = table.whole("flows", 65_536).unwrap_or(65_536);
     let bands = table.whole("bands", 8).unwrap_or(3);
     let discipline = match kind {
         "sfq" => Discipline::Sfq { flows, quantum, perturb: table.parsed("perturb", TIME) },
@@ -66,7 +66,7 @@ pub(super) fn read(section: &Section<'_>) -> Option<QueueConfig> {
             return None;
         }
     };
-    let limit = limit(&table).unwrap_or(QueueLimit::Packets(10_000));
+    let limit = limit(&table).unwrap_or(QueueLimit::UNLIMITED);
     let ecn = table.flag("ecn").unwrap_or(kind == "fq-codel");
     let config = QueueConfig { discipline, limit, ecn };
     if let Err(error) = config.check() {

@@ -20,6 +20,7 @@ fn run(count: u64, delay: impl Fn(u64) -> u64, lost: impl Fn(u64) -> bool) -> Me
             sent_at: at(n),
             bytes: n * 1250,
             packets: n,
+            flow: 0,
             limited: n % 2 == 0 || n > 100,
         };
         measure.sent(mark);
@@ -77,7 +78,8 @@ fn losses_are_counted_and_do_not_disturb_delays() {
 #[test]
 fn equal_digests_are_no_measurement() {
     let mut measure = Measure::default();
-    let mark = |n| Mark { digest: 9, sent_at: at(n), bytes: n * 100, packets: n, limited: false };
+    let mark =
+        |n| Mark { digest: 9, sent_at: at(n), bytes: n * 100, packets: n, flow: 0, limited: false };
     measure.sent(mark(1));
     measure.sent(mark(2));
     let arrived = Arrived { digest: 9, received_at: at(50), bytes: 100, packets: 1 };
@@ -107,7 +109,7 @@ proptest! {
     fn any_acknowledgements(acks in prop::collection::vec((0_u64..60, any::<u64>(), any::<u64>()), 0..200)) {
         let mut measure = Measure::default();
         for n in 0..60 {
-            measure.sent(Mark { digest: n, sent_at: at(n), bytes: n, packets: n, limited: true });
+            measure.sent(Mark { digest: n, sent_at: at(n), bytes: n, packets: n, flow: 0, limited: true });
         }
         for (index, (digest, received, bytes)) in acks.into_iter().enumerate() {
             let received_at = Time::from_nanos(received);

@@ -256,6 +256,7 @@ impl<B> Bundle<B> {
                 sent_at: now,
                 bytes: counters.sent_bytes,
                 packets: counters.sent_packets,
+                flow: entry.flow,
                 limited: entry.since < now,
             });
         }

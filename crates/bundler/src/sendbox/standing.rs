@@ -12,11 +12,16 @@ use crate::measure::Rates;
 /// Less than this share of the capacity should have drained the queue.
 const LIGHT: f64 = 0.9;
 /// A queue has drained when it is this many times the target, ...
-const SHORT: f64 = 2.0;
+const SHORT: f64 = 1.5;
 /// ... and is about to if it has lost this share.
 const PROGRESS: f64 = 0.5;
 /// It may take so many round trips, ...
 const ROUND_TRIPS: u64 = 5;
+/// ... or so many if it is shorter than [`LONG`] times the target.
+const MORE_ROUND_TRIPS: u64 = 10;
+/// Less than this many times the target may be chance, or ways of different length: it is never
+/// taken for others' queue.
+const LONG: f64 = 3.0;
 /// ... and so many times as long as the queue itself: at half the rate, twice.
 const QUEUES: f64 = 2.5;
 /// A trial sends more by this share of the capacity.
@@ -56,12 +61,12 @@ impl Standing {
         self.trial.map(|trial| trial.rate)
     }
 
-    /// One tick. `least` is the least queueing of the newest epochs, `target` that aimed at, in
-    /// seconds; `most` what the path has carried at best; `rates` are those over `window`.
+    /// One tick. `target` is the queueing that is aimed at, in seconds, `most` what the path has
+    /// carried at best; `rates` are those over `window`.
     pub(super) fn watch(
         &mut self,
         seen: &Observation,
-        (least, target): (f64, f64),
+        target: f64,
         (most, window): (Bandwidth, Span),
         rates: &Rates,
     ) -> Option<Finding> {
@@ -74,20 +79,25 @@ impl Standing {
             let (send, receive) = (rates.send.bits_per_sec(), rates.receive.bits_per_sec());
             let carried = receive as f64 >= CARRIED * send as f64;
             let same = seen.queueing.as_secs_f64() <= trial.queueing + SAME * target;
-            return Some(if carried && same { Finding::LongerPath } else { Finding::OthersQueue });
+            if carried && same {
+                return Some(Finding::LongerPath);
+            }
+            return (trial.queueing > LONG * target).then_some(Finding::OthersQueue);
         }
+        let queue = seen.queueing.as_secs_f64();
         let light = seen.send_rate.bits_per_sec() as f64 <= LIGHT * most;
-        if !light || least <= SHORT * target {
+        if !light || queue <= SHORT * target {
             self.since = None;
             return None;
         }
-        let (since, queueing) = *self.since.get_or_insert((seen.now, least));
-        if least <= PROGRESS * queueing {
-            self.since = Some((seen.now, least));
+        let (since, queueing) = *self.since.get_or_insert((seen.now, queue));
+        if queue <= PROGRESS * queueing {
+            self.since = Some((seen.now, queue));
             return None;
         }
         let patience = Span::from_nanos((QUEUES * queueing * 1e9) as u64);
-        let patience = Span::from_nanos(window.as_nanos() * ROUND_TRIPS) + patience;
+        let round_trips = if queue > LONG * target { ROUND_TRIPS } else { MORE_ROUND_TRIPS };
+        let patience = Span::from_nanos(window.as_nanos() * round_trips) + patience;
         if seen.now.since(since) < patience {
             return None;
         }
@@ -96,7 +106,7 @@ impl Standing {
             rate: Bandwidth::from_bits_per_sec(rate as u64),
             // What was sent in one window of it has been acknowledged by then.
             until: seen.now + seen.rtt + window,
-            queueing: seen.queueing.as_secs_f64(),
+            queueing: queue,
         });
         None
     }

@@ -7,7 +7,7 @@ use super::state::{Cause, Reason, State};
 use super::status::Counters;
 use crate::control::{CongestionControl, Observation, delay_target};
 use crate::elasticity::{CrossSample, Detector, Regime, Verdict};
-use crate::measure::{Arrived, Delays, Match, Measure, Rates};
+use crate::measure::{Arrived, Match, Measure, Rates};
 use crate::multipath::Multipath;
 use crate::pass_through::PassThrough;
 use crate::settings::{Mode, Settings};
@@ -193,7 +193,7 @@ impl Loop {
         }
         match self.state {
             State::Learning => self.learn(&seen, &rates, settings),
-            State::Delay => self.delay(&seen, &rates, &delays),
+            State::Delay => self.delay(&seen, &rates),
             State::PassThrough => self.pass(&seen),
             State::Disabled(_) | State::FailOpen => None,
         }
@@ -211,6 +211,7 @@ impl Loop {
         if to == State::FailOpen {
             self.measure.restart();
         }
+        self.measure.forget_spread();
         self.measure.remember(match to {
             State::Delay => MEMORY,
             // Nothing makes the queue run empty here.
@@ -324,17 +325,11 @@ impl Loop {
         }
     }
 
-    fn delay(
-        &mut self,
-        seen: &Observation,
-        rates: &Rates,
-        delays: &Delays,
-    ) -> Option<(State, Cause)> {
+    fn delay(&mut self, seen: &Observation, rates: &Rates) -> Option<(State, Cause)> {
         let most = self.measure.most_capacity().unwrap_or(seen.capacity);
         let target = delay_target(seen, seen.send_rate.bits_per_sec().max(1) as f64);
         let window = self.measure.window();
-        let least = delays.least_queueing.as_secs_f64();
-        match self.standing.watch(seen, (least, target), (most, window), rates) {
+        match self.standing.watch(seen, target, (most, window), rates) {
             Some(Finding::LongerPath) => {
                 self.rebases += 1;
                 self.measure.rebase(seen.now);

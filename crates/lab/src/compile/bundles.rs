@@ -17,6 +17,8 @@ use crate::tree::{At, Table, Value};
 const MOST_BUNDLES: usize = 4096;
 /// The sendbox finds its own.
 const USUAL_LIMIT: QueueLimit = QueueLimit::UNLIMITED;
+/// So that hardly any two share a queue.
+const FLOWS: u32 = 65_536;
 /// As the paper has it.
 const USUAL_FLOOR: Bandwidth = Bandwidth::from_mbits_per_sec(1);
 
@@ -133,7 +135,8 @@ impl Compiler<'_> {
             full_size: quantum,
             bdp: None,
             limit: USUAL_LIMIT,
-            usual: Discipline::Sfq { flows: 1024, quantum, perturb: None },
+            flows: FLOWS,
+            usual: Discipline::Sfq { flows: FLOWS, quantum, perturb: None },
             key: "scheduler",
             place: "a bundle",
         };

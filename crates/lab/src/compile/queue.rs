@@ -20,6 +20,8 @@ pub(super) struct Surroundings {
     pub(super) bdp: Option<Bytes>,
     /// The limit of a queue that says none.
     pub(super) limit: QueueLimit,
+    /// Number of flow queues, likewise.
+    pub(super) flows: u32,
     /// What there is where nothing is said.
     pub(super) usual: Discipline,
     /// The key that says it.
@@ -53,6 +55,7 @@ impl Compiler<'_> {
             full_size,
             bdp,
             limit,
+            flows: 1024,
             usual: Discipline::DropTail,
             key: "queue",
             place: "a link without a rate",
@@ -81,12 +84,13 @@ impl Compiler<'_> {
         };
         let limit = table.get("limit").and_then(|limit| self.limit(limit, around));
         let default_limit = match kind {
+            _ if around.limit == QueueLimit::UNLIMITED => around.limit,
             "codel" => QueueLimit::Packets(1000),
             "fq-codel" => QueueLimit::Packets(10_240),
             _ => around.limit,
         };
         let limit = limit.unwrap_or(default_limit);
-        let Some(discipline) = self.discipline(kind, table, limit, around.full_size) else {
+        let Some(discipline) = self.discipline(kind, table, limit, around) else {
             if value.text().is_some() {
                 let known = QUEUE_KINDS.kinds.iter().map(|kind| kind.0).chain([UNLIMITED]);
                 let what = match kind {
@@ -107,12 +111,13 @@ impl Compiler<'_> {
         kind: &str,
         table: &Table,
         limit: QueueLimit,
-        full_size: Bytes,
+        around: &Surroundings,
     ) -> Option<Discipline> {
+        let full_size = around.full_size;
         let target = table.span("target").unwrap_or(Span::from_millis(5));
         let interval = table.span("interval").unwrap_or(Span::from_millis(100));
         let quantum = table.bytes("quantum").unwrap_or(full_size);
-        let flows = small(table, "flows").unwrap_or(1024);
+        let flows = small(table, "flows").unwrap_or(around.flows);
         Some(match kind {
             "droptail" => Discipline::DropTail,
             "drophead" => Discipline::DropHead,
