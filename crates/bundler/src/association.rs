@@ -28,7 +28,7 @@ use window::ReplayWindow;
 
 /// Words of the replay window: 2,048 messages, as many as a receivebox that acknowledges every
 /// packet of 12 Mbit/s sends in two seconds.
-const WINDOW: usize = 32;
+const WINDOW: usize = 33;
 /// A report that answers an older heartbeat is refused.
 pub const ANSWER_LIFE: Span = Span::from_secs(5);
 

@@ -218,7 +218,7 @@ fn check(spec: &FlowSpec<'_>) -> Result<()> {
             }
             check_tcp(spec, tcp)
         }
-        Traffic::Transfers { tcp, .. } => check_tcp(spec, tcp),
+        Traffic::Transfers { tcp, .. } | Traffic::Requests { tcp, .. } => check_tcp(spec, tcp),
         Traffic::Paced { rate, packet, pattern, .. } => {
             let most = if spec.from_addr.is_ipv4() { 65_507 } else { 65_527 };
             if packet.count() < datagram::LENGTH as u64 || packet.count() > most {
@@ -236,7 +236,6 @@ fn check(spec: &FlowSpec<'_>) -> Result<()> {
             }
             Ok(())
         }
-        Traffic::Requests { tcp, .. } => check_tcp(spec, tcp),
         Traffic::Controlled { .. } => {
             refuse("explicit rate control needs the virtual clock: `netarium sim`")
         }

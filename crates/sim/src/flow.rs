@@ -137,9 +137,8 @@ impl Flow {
     ) {
         let Phase::Running(App::Paced(app)) = &mut self.phase else {
             if delay.is_some() {
-                let turn = |app: &mut App, scope: &mut Scope<'_>| {
-                    app.on_datagram(scope, hash, sequence)
-                };
+                let turn =
+                    |app: &mut App, scope: &mut Scope<'_>| app.on_datagram(scope, hash, sequence);
                 self.call(net, &mut Vec::new(), turn);
                 self.arm(net);
             }

@@ -90,10 +90,10 @@ mod tests {
             let flow = (n % 20) as u32;
             let way = i64::from(flow % 2) * 4_000_000;
             let found = base.observe(now, flow, 50_000_000 + queue + way, 50_000_000);
-            if flow % 2 == 0 {
-                short = found
+            if flow.is_multiple_of(2) {
+                short = found;
             } else {
-                long = found
+                long = found;
             }
             fresh = base.observe(now, 30 + (n % 200) as u32, 50_000_000, 50_000_000);
         }

@@ -1,4 +1,3 @@
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 use proptest::prelude::*;
 
 use super::*;
