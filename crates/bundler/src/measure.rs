@@ -32,7 +32,7 @@ const CAPACITY_WINDOW: Span = Span::from_secs(10);
 /// How long it is remembered at all.
 const LONGEST: Span = Span::from_secs(60);
 /// How long it counts in full.
-const LATELY: Span = Span::from_secs(2);
+const LATELY: Span = Span::from_secs(1);
 
 /// A packet that ended an epoch has left the sendbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -268,8 +268,8 @@ impl Measure {
     }
 
     /// How long the least delays are remembered.
-    pub fn remember(&mut self, window: Span) {
-        self.base.remember(window);
+    pub fn remember(&mut self, now: Time, window: Span) {
+        self.base.remember(now, window);
     }
 
     /// When the newest point was heard of.

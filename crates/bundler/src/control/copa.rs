@@ -21,7 +21,7 @@ const STEP: f64 = 0.5;
 const PATIENCE: u32 = 3;
 const MOST_VELOCITY: f64 = 64.0;
 /// An aim reached to this share takes the velocity away.
-const SHOWN: f64 = 0.25;
+const SHOWN: f64 = 0.5;
 /// Rates are not known any sooner, in seconds, however short the round trip.
 const REACTION: f64 = 0.03;
 /// A queue of so many aims is there beyond doubt: the window then fits the receive rate at once.

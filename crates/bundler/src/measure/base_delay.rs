@@ -32,8 +32,14 @@ impl Default for BaseDelay {
 }
 
 impl BaseDelay {
-    pub(super) fn remember(&mut self, window: Span) {
+    /// A shorter window begins with what the longer one had: it was not forgotten, only not seen
+    /// for a while.
+    pub(super) fn remember(&mut self, now: Time, window: Span) {
+        let shorter = window < self.window;
         self.window = window;
+        if let Some(rtt) = self.min_rtt().filter(|_| shorter) {
+            self.slices.push_back(Slice { begins: now, rtt, one_way: self.one_way() });
+        }
     }
 
     /// Forgets all but how long to remember.

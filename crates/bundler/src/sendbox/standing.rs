@@ -11,6 +11,9 @@ use crate::measure::Rates;
 
 /// Less than this share of the capacity should have drained the queue.
 const LIGHT: f64 = 0.9;
+/// A queue that drains or grows under the bundle's own rate shows as a difference between what is
+/// sent and what arrives of more than this share.
+const STEADY: f64 = 0.15;
 /// A queue has drained when it is this many times the target, ...
 const SHORT: f64 = 1.5;
 /// ... and is about to if it has lost this share.
@@ -86,7 +89,10 @@ impl Standing {
         }
         let queue = seen.queueing.as_secs_f64();
         let light = seen.send_rate.bits_per_sec() as f64 <= LIGHT * most;
-        if !light || queue <= SHORT * target {
+        let (sent, received) =
+            (seen.send_rate.bits_per_sec() as f64, seen.receive_rate.bits_per_sec() as f64);
+        let steady = (sent - received).abs() <= STEADY * sent;
+        if !light || !steady || queue <= SHORT * target {
             self.since = None;
             return None;
         }

@@ -1,4 +1,3 @@
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 //! Both boxes at the ends of one bottleneck.
 
 use std::collections::VecDeque;

@@ -45,6 +45,8 @@ const DIP_EVERY: Span = Span::from_secs(10);
 const DIP: f64 = 0.75;
 /// Only a bundle that sends about as much as it ever does can have such a queue.
 const DIP_LOAD: f64 = 0.8;
+/// Control begins a little below what was found, so that the queue drains meanwhile.
+const DRAIN: f64 = 0.9;
 /// In delay control the rate never falls below this share of what the path has carried: less would
 /// not be seen beside others (the paper's prototype has the same floor).
 const FLOOR: f64 = 0.05;
@@ -68,8 +70,11 @@ pub(super) struct Loop {
     asked: usize,
     /// The least round trip of a heartbeat lately, and when it was.
     least_report: Option<(Time, Span)>,
-    /// For how long the bundle's own queue has shown.
+    /// For how long the bundle's own queue has shown, and the most that arrived meanwhile.
     pressure: Span,
+    found: Bandwidth,
+    /// Until then acknowledgements tell of packets that left before the rate was in force.
+    settled_at: Time,
     standing: Standing,
     /// When the rate last dipped while nothing was held back, and until when.
     dipped: (Time, Time),
@@ -78,7 +83,7 @@ pub(super) struct Loop {
 impl Loop {
     pub(super) fn new(now: Time, settings: &Settings) -> Self {
         let mut measure = Measure::default();
-        measure.remember(LONG_MEMORY);
+        measure.remember(now, LONG_MEMORY);
         Self {
             state: State::Learning,
             since: now,
@@ -94,6 +99,8 @@ impl Loop {
             asked: 0,
             least_report: None,
             pressure: Span::ZERO,
+            found: Bandwidth::ZERO,
+            settled_at: now,
             standing: Standing::default(),
             dipped: (now, now),
         }
@@ -212,11 +219,14 @@ impl Loop {
             self.measure.restart();
         }
         self.measure.forget_spread();
-        self.measure.remember(match to {
-            State::Delay => MEMORY,
-            // Nothing makes the queue run empty here.
-            _ => LONG_MEMORY,
-        });
+        self.measure.remember(
+            now,
+            match to {
+                State::Delay => MEMORY,
+                // Nothing makes the queue run empty here.
+                _ => LONG_MEMORY,
+            },
+        );
     }
 
     /// What the sendbox may hold: two round trips' worth, and enough for many flows.
@@ -292,23 +302,26 @@ impl Loop {
         let beyond = seen.rtt.saturating_sub(least).as_secs_f64();
         if seen.queueing.as_secs_f64().max(beyond) < OWN_QUEUE * target {
             self.pressure = Span::ZERO;
+            self.found = Bandwidth::ZERO;
             self.dip(seen, rate);
             return None;
         }
         self.pressure += seen.elapsed;
+        // While there is a queue, what arrives just now is what the path takes.
+        let now = self.measure.rates(CROSS_WINDOW).map_or(rates.receive, |rates| rates.receive);
+        self.found = self.found.max(now);
         if self.pressure < Span::from_nanos(self.measure.window().as_nanos() / 2) {
             return None;
         }
         if least < seen.min_rtt {
             self.measure.assume_base(seen.now, least);
         }
-        // While there is a queue, what arrives just now is what the path takes.
-        let now = self.measure.rates(CROSS_WINDOW).map_or(rates.receive, |rates| rates.receive);
-        let rate = now.max(rates.receive);
+        let rate = self.found.max(rates.receive);
+        self.settled_at = seen.now + seen.rtt + self.measure.window();
         let beyond = Span::from_nanos((beyond * 1e9) as u64);
         let queueing = seen.queueing.max(beyond);
         self.law.start(rate, &Observation { min_rtt: least, queueing, ..*seen });
-        self.rate = Some(rate);
+        self.rate = Some(Bandwidth::from_bits_per_sec((rate.bits_per_sec() as f64 * DRAIN) as u64));
         Some((State::Delay, Cause::Queue))
     }
 
@@ -326,6 +339,9 @@ impl Loop {
     }
 
     fn delay(&mut self, seen: &Observation, rates: &Rates) -> Option<(State, Cause)> {
+        if seen.now < self.settled_at {
+            return None;
+        }
         let most = self.measure.most_capacity().unwrap_or(seen.capacity);
         let target = delay_target(seen, seen.send_rate.bits_per_sec().max(1) as f64);
         let window = self.measure.window();
