@@ -189,9 +189,12 @@ fn encapsulated_bundles_carry_what_fits() {
     assert!(full.contains("mtu = \"1440 B\""), "{full}");
     let small: Vec<String> = NODES
         .iter()
-        .map(|block| match block.contains("[\"alice\", \"out-a\"]") {
-            true => format!("{block}\nmtu = \"1440 B\""),
-            false => (*block).to_owned(),
+        .map(|block| {
+            if block.contains("[\"alice\", \"out-a\"]") {
+                format!("{block}\nmtu = \"1440 B\"")
+            } else {
+                (*block).to_owned()
+            }
         })
         .collect();
     let small: Vec<&str> = small.iter().map(String::as_str).collect();
