@@ -127,6 +127,8 @@ pub struct Delays {
     pub min_rtt: Span,
     /// One-way delay beyond the least of the recent past, averaged.
     pub queueing: Span,
+    /// The least of it.
+    pub standing: Span,
 }
 
 /// The measurements of one bundle.
@@ -314,17 +316,29 @@ impl Measure {
         })
     }
 
+    /// The rate at which the packets of the last `span` came, whenever they left: what came of a
+    /// burst is what the bottleneck takes.
+    pub fn arrival_rate(&self, span: Span) -> Option<Bandwidth> {
+        let last = self.points.back()?;
+        let first = self.points.iter().rev().find(|point| {
+            point.received_at + span <= last.received_at && point.received < last.received
+        })?;
+        Some(rate(last.received - first.received, last.received_at.since(first.received_at)))
+    }
+
     /// Delays of the packets acknowledged last, over about a quarter of a round trip.
     pub fn delays(&self) -> Option<Delays> {
         let last = self.points.back()?;
         let span = Span::from_nanos(self.window().as_nanos() / 4);
-        let (mut rtt, mut one_way, mut count) = (0_u128, 0_i128, 0_u32);
+        let (mut rtt, mut one_way, mut least, mut count) = (0_u128, 0_i128, i64::MAX, 0_u32);
         for point in self.points.iter().rev() {
             if last.heard_at.since(point.heard_at) > span {
                 break;
             }
             rtt += u128::from(point.heard_at.since(point.sent_at).as_nanos());
-            one_way += i128::from(point.one_way.saturating_sub(point.longer));
+            let own = point.one_way.saturating_sub(point.longer);
+            one_way += i128::from(own);
+            least = least.min(own);
             count += 1;
         }
         let base = self.base.one_way()?;
@@ -333,11 +347,12 @@ impl Measure {
             rtt: Span::from_nanos((rtt / u128::from(count)) as u64),
             min_rtt: self.base.min_rtt()?,
             queueing: beyond((one_way / i128::from(count)) as i64).saturating_sub(self.spread),
+            standing: beyond(least).saturating_sub(self.spread),
         })
     }
 
     /// The most that has come through in one round trip of the recent past. What it was more than
-    /// [`LATELY`] ago counts no more than twice what it has been since: a path that has become
+    /// `LATELY` ago counts no more than twice what it has been since: a path that has become
     /// slower is known by little more than its own rate, and so is a share beside cross traffic.
     pub fn capacity(&self) -> Option<Bandwidth> {
         let (newest, _) = *self.capacity.back()?;
