@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use base::{Span, Time};
 
-/// The recent past, unless told otherwise: longer than queues stay without a moment of rest, shorter
-/// than clocks take to drift apart by what matters.
+/// The recent past, unless told otherwise: longer than queues stay without a moment of rest,
+/// shorter than clocks take to drift apart by what matters.
 const WINDOW: Span = Span::from_secs(10);
 /// Minima are kept by slices of the window, which bounds their number.
 const SLICE: Span = Span::from_millis(500);

@@ -105,10 +105,14 @@ fn another_path_is_the_new_base() {
 proptest! {
     /// Acknowledgements that lie, repeat or come in any order give no absurd measurement.
     #[test]
-    fn any_acknowledgements(acks in prop::collection::vec((0_u64..60, any::<u64>(), any::<u64>()), 0..200)) {
+    fn any_acknowledgements(
+        acks in prop::collection::vec((0_u64..60, any::<u64>(), any::<u64>()), 0..200),
+    ) {
         let mut measure = Measure::default();
         for n in 0..60 {
-            measure.sent(Mark { digest: n, sent_at: at(n), bytes: n, packets: n, flow: 0, limited: true });
+            let (bytes, packets) = (n, n);
+            let sent_at = at(n);
+            measure.sent(Mark { digest: n, sent_at, bytes, packets, flow: 0, limited: true });
         }
         for (index, (digest, received, bytes)) in acks.into_iter().enumerate() {
             let received_at = Time::from_nanos(received);

@@ -22,8 +22,8 @@ pub(crate) const BUNDLE: Section = Section {
             "sfq",
             "In which order packets leave the sendbox: a queue as `queue` of a link has it, but \
              no policer. Without a `limit` it holds what the path carries in two round trips, and \
-             no less than 200 ms' worth or 200 packets; a bundle has no `bdp`. Without `flows` there are \
-             65,536 queues.",
+             no less than 200 ms' worth or 200 packets; a bundle has no `bdp`. Without `flows` \
+             there are 65,536 queues.",
         ),
         optional(
             "control",
