@@ -29,6 +29,8 @@ pub struct Observation {
     /// beyond the least of the recent past, of the newest epochs. Queues on the way back do not
     /// count.
     pub queueing: Span,
+    /// The least of it among these epochs.
+    pub standing: Span,
     /// Rate at which the packets of the newest acknowledged epochs, one round trip's worth, left
     /// the sendbox.
     pub send_rate: Bandwidth,

@@ -7,7 +7,7 @@ use base::{Bandwidth, Time};
 use super::{CongestionControl, Observation, PACKET_BITS, answered::Answered, bandwidth, bits};
 
 /// The queue that one packet of Copa's 1/δ stands for at [`AT_RATE`], in seconds.
-const QUEUE: f64 = 0.0023;
+const QUEUE: f64 = 0.0028;
 const AT_RATE: f64 = 100e6;
 /// Seconds that it approaches at the lowest rates.
 const LONGEST: f64 = 0.005;
@@ -86,13 +86,13 @@ impl Copa {
 
     /// The standing queue: the least delay of the last half round trip.
     fn standing(&mut self, seen: &Observation) -> f64 {
-        self.recent.push_back((seen.now, seen.queueing.as_secs_f64()));
+        self.recent.push_back((seen.now, seen.standing.as_secs_f64()));
         let half = (seen.rtt.as_nanos() / 2).min(LONGEST_HALF);
         while self.recent.front().is_some_and(|first| seen.now.since(first.0).as_nanos() > half) {
             self.recent.pop_front();
         }
         let least = self.recent.iter().map(|sample| sample.1).fold(f64::INFINITY, f64::min);
-        if least.is_finite() { least } else { seen.queueing.as_secs_f64() }
+        if least.is_finite() { least } else { seen.standing.as_secs_f64() }
     }
 
     /// Once a round trip: a direction that holds makes it faster.

@@ -357,6 +357,7 @@ fn any_observation() -> impl Strategy<Value = Observation> {
             rtt: Span::from_nanos(times.2),
             min_rtt: Span::from_nanos(times.3),
             queueing: Span::from_nanos(times.4),
+            standing: Span::from_nanos(times.4),
             send_rate: Bandwidth::from_bits_per_sec(rates.0),
             receive_rate: Bandwidth::from_bits_per_sec(rates.1),
             capacity: Bandwidth::from_bits_per_sec(rates.2),

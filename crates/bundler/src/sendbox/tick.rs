@@ -181,6 +181,7 @@ impl Loop {
             rtt: delays.rtt,
             min_rtt: delays.min_rtt,
             queueing: delays.queueing,
+            standing: delays.standing,
             send_rate: rates.send,
             receive_rate: rates.receive,
             lost: rates.lost,
@@ -308,7 +309,7 @@ impl Loop {
         }
         self.pressure += seen.elapsed;
         // While there is a queue, what arrives just now is what the path takes.
-        let now = self.measure.rates(CROSS_WINDOW).map_or(rates.receive, |rates| rates.receive);
+        let now = self.measure.arrival_rate(CROSS_WINDOW).unwrap_or(rates.receive);
         self.found = self.found.max(now);
         if self.pressure < Span::from_nanos(self.measure.window().as_nanos() / 2) {
             return None;
