@@ -85,7 +85,9 @@ impl Error {
                 format!("`sysctl -w {}=1` makes a gateway of it", name.replace('/', "."))
             }
             Self::NoRoute(_) => "add the route that the site's traffic takes without a box".into(),
-            Self::Running(_) => "a second box needs another `device`, `table` and `listen`".into(),
+            Self::Running(_) => {
+                "a second box needs a `device`, `table`, `listen` and `status` of its own".into()
+            }
             error if error.is_denied() => {
                 "a box needs CAP_NET_ADMIN and CAP_NET_RAW: run it as root, or give the service \
                  AmbientCapabilities=CAP_NET_ADMIN CAP_NET_RAW"

@@ -46,8 +46,8 @@ impl Mail {
             match self.socket.recv_from(&mut self.buffer) {
                 Ok((length, _)) => return self.buffer.get(..length),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return None,
-                // What the network says about datagrams sent before.
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // What the network says about datagrams sent before.
                 Err(_) => return None,
             }
         }

@@ -2,21 +2,21 @@
 
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::PermissionsExt;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::status::Board;
 use crate::{Error, Result};
 
-/// Nobody keeps the others waiting for longer.
+/// Nobody keeps the others waiting for much longer, be it by asking or by reading byte by byte.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// The longest request that is read.
 const REQUEST: usize = 8192;
@@ -73,6 +73,10 @@ fn bind(path: &Path) -> Result<UnixListener> {
             if UnixStream::connect(path).is_ok() {
                 return Err(Error::Running(path.display().to_string()));
             }
+            let found = fs::symlink_metadata(path).map_err(failure)?;
+            if !found.file_type().is_socket() {
+                return Err(failure(ErrorKind::AlreadyExists.into()));
+            }
             fs::remove_file(path).map_err(failure)?;
             UnixListener::bind(path).map_err(failure)?
         }
@@ -93,8 +97,10 @@ fn serve(local: &UnixListener, http: Option<&TcpListener>, board: &Board, over: 
         let _ = rustix::event::poll(&mut polled, Some(&timeout));
         // Who asks may go away before the answer.
         if let Ok((mut stream, _)) = local.accept() {
-            let _ = stream.set_write_timeout(Some(PATIENCE));
-            let _ = writeln!(stream, "{}", board.get().json());
+            let end = Instant::now() + PATIENCE;
+            let text = format!("{}\n", board.get().json());
+            let patience = |stream: &UnixStream, left| stream.set_write_timeout(Some(left));
+            let _ = write_until(end, &mut stream, text.as_bytes(), patience);
         }
         if let Some(Ok((stream, _))) = http.map(TcpListener::accept) {
             let _ = answer(stream, board);
@@ -103,13 +109,13 @@ fn serve(local: &UnixListener, http: Option<&TcpListener>, board: &Board, over: 
 }
 
 /// Answers one request (RFC 1945 is enough for it) and closes.
-fn answer(mut stream: std::net::TcpStream, board: &Board) -> io::Result<()> {
+fn answer(mut stream: TcpStream, board: &Board) -> io::Result<()> {
     stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    let end = Instant::now() + PATIENCE;
     let mut request = Vec::new();
     let mut part = [0; 1024];
     while !request.windows(4).any(|end| end == b"\r\n\r\n") && request.len() < REQUEST {
+        stream.set_read_timeout(Some(left(end)?))?;
         match stream.read(&mut part)? {
             0 => break,
             count => request.extend_from_slice(&part[..count]),
@@ -132,9 +138,68 @@ fn answer(mut stream: std::net::TcpStream, board: &Board) -> io::Result<()> {
         "HTTP/1.0 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
     );
-    stream.write_all(head.as_bytes())?;
-    if method != b"HEAD" {
-        stream.write_all(body.as_bytes())?;
+    let answer = if method == b"HEAD" { head } else { head + &body };
+    let end = Instant::now() + PATIENCE;
+    let patience = |stream: &TcpStream, left| stream.set_write_timeout(Some(left));
+    write_until(end, &mut stream, answer.as_bytes(), patience)
+}
+
+/// Time until `end`.
+fn left(end: Instant) -> io::Result<Duration> {
+    let left = end.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
+}
+
+/// Writes all, or as much as is taken until `end`.
+fn write_until<S: Write>(
+    end: Instant,
+    stream: &mut S,
+    mut bytes: &[u8],
+    patience: impl Fn(&S, Duration) -> io::Result<()>,
+) -> io::Result<()> {
+    while !bytes.is_empty() {
+        patience(stream, left(end)?)?;
+        match stream.write(bytes)? {
+            0 => return Err(ErrorKind::WriteZero.into()),
+            count => bytes = &bytes[count..],
+        }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_slowly_is_left() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let over = Arc::new(AtomicBool::new(false));
+        let done = Arc::clone(&over);
+        let asks = thread::spawn(move || {
+            let mut stream = TcpStream::connect(address).unwrap();
+            // Never a whole request, and never silent for long.
+            while !done.load(Ordering::SeqCst) && stream.write_all(b"G").is_ok() {
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let (stream, _) = listener.accept().unwrap();
+        assert!(answer(stream, &Board::default()).is_err());
+        over.store(true, Ordering::SeqCst);
+        asks.join().unwrap();
+    }
+
+    #[test]
+    fn a_file_that_is_no_socket_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notes");
+        fs::write(&path, "kept").unwrap();
+        assert!(bind(&path).is_err());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "kept");
+        // A dead box's socket is not.
+        let path = folder.path().join("box.sock");
+        drop(UnixListener::bind(&path).unwrap());
+        bind(&path).unwrap();
+    }
 }

@@ -14,6 +14,9 @@ use crate::{Error, Result};
 /// Bytes that packets may hold together; what comes beyond is dropped.
 const MEMORY: usize = 512 << 20;
 
+/// Reads that come to nothing before others have their turn: what waits here must get away.
+const VAIN: usize = 64;
+
 /// What the device has carried.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Carried {
@@ -61,9 +64,9 @@ impl Port {
         Ok(Self { name: name.to_owned(), fd: tun.into_fd(), pool, carried, run: None })
     }
 
-    /// The next packet that waits.
+    /// The next packet that waits; perhaps `None` although one does.
     pub(crate) fn read(&mut self) -> Result<Option<Rc<Packet>>> {
-        loop {
+        for _ in 0..VAIN {
             let fd = &self.fd;
             let read = self.pool.read(|bytes| rustix::io::read(fd, spare_capacity(bytes)));
             match read {
@@ -78,6 +81,7 @@ impl Port {
                 Err(errno) => return Err(self.failure(errno)),
             }
         }
+        Ok(None)
     }
 
     fn failure(&self, errno: Errno) -> Error {

@@ -26,6 +26,8 @@ use crate::{Error, Prefix, Result, filter, route};
 
 /// Datagrams before blocks of packets have their turn.
 const DATAGRAMS: usize = 256;
+/// Blocks of packets before datagrams have theirs: who floods the site ends no heartbeats.
+const BLOCKS: usize = 16;
 /// How often the status is told anew.
 const TELL: Span = Span::from_millis(200);
 /// The longest that an ACK waits for a block of packets to be full; the kernel knows none shorter.
@@ -233,8 +235,8 @@ impl<'a> Receiver<'a> {
 
     /// Looks at all packets that an interface has handed over.
     fn blocks(&mut self, number: usize) -> Result<()> {
-        // Before the first packet's time was taken, in case of an interruption in between.
-        loop {
+        for _ in 0..BLOCKS {
+            // Of one moment: how old packets are follows from the second.
             let (now, wall) = (wait::now(), sys::clock::realtime());
             let Watch { ring, link } = &mut self.watches[number];
             let Some(mut block) = ring.next_block(Duration::ZERO)? else { break };
