@@ -15,6 +15,7 @@ const VERBS: &[&str] = &[
     "replay",
     "reproduce",
     "collect",
+    "bundle",
     "check",
     "ps",
     "exec",

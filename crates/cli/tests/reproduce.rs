@@ -169,8 +169,14 @@ fn settings(lab: &Path) -> &'static [&'static str] {
     if lab.ends_with("slbn/million.toml") {
         return &["sessions.all.count=10000"];
     }
-    let sessions = fs::read_to_string(lab).unwrap().contains("[[sessions]]");
-    if sessions { &["control.protocol=bfyz"] } else { &["lab.model=hop", "lab.model=collapsed"] }
+    let text = fs::read_to_string(lab).unwrap();
+    if text.contains("[[sessions]]") {
+        &["control.protocol=bfyz"]
+    } else if text.contains("[[bundle]]") {
+        &["lab.model=hop"]
+    } else {
+        &["lab.model=hop", "lab.model=collapsed"]
+    }
 }
 
 #[test]
