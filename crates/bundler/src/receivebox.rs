@@ -143,12 +143,18 @@ impl ReceiveBox {
 
     /// Adds a bundle, in the place of one with the same number.
     pub fn add(&mut self, _now: Time, settings: Settings) -> BundleIndex {
-        let index = BundleIndex(self.bundles.len() as u32);
         if let Some(&old) = self.by_id.get(&settings.id) {
             self.remove(old);
         }
+        let free = self.bundles.iter().position(Option::is_none);
+        let place = free.unwrap_or(self.bundles.len());
+        let index = BundleIndex(place as u32);
         self.by_id.insert(settings.id, index);
-        self.bundles.push(Some(Bundle::new(settings, self.incarnation)));
+        let bundle = Bundle::new(settings, self.incarnation);
+        match free {
+            Some(_) => self.bundles[place] = Some(bundle),
+            None => self.bundles.push(Some(bundle)),
+        }
         index
     }
 
@@ -158,6 +164,8 @@ impl ReceiveBox {
             return;
         };
         self.by_id.remove(&bundle.settings.id);
+        // A bundle that takes its place counts from 1 again.
+        self.incarnation = self.incarnation.wrapping_add(1);
         self.expiries.retain(|(_, other)| *other != index);
         self.outputs.retain(|output| output.bundle != index);
     }
@@ -271,7 +279,7 @@ impl ReceiveBox {
         self.bundles.get(index.0 as usize)?.as_ref().map(Bundle::status)
     }
 
-    /// The bundles, in the order in which they were added.
+    /// The bundles, by their places.
     pub fn bundles(&self) -> impl Iterator<Item = BundleIndex> {
         let held = self.bundles.iter().zip(0..).filter(|(bundle, _)| bundle.is_some());
         held.map(|(_, index)| BundleIndex(index))

@@ -106,6 +106,22 @@ fn silence_ends_acknowledging_and_a_heartbeat_begins_it_again() {
 }
 
 #[test]
+fn a_bundle_that_is_replaced_is_believed_at_once() {
+    let (mut receiver, old, mut sender) = introduced(0);
+    for millis in 10..100 {
+        exchange(at(millis), &mut sender, &mut receiver, 0);
+    }
+    let index = receiver.add(at(100), settings(7));
+    assert_eq!(receiver.bundles().collect::<Vec<_>>(), [index]);
+    assert_eq!(index, old, "its place is used again");
+    exchange(at(101), &mut sender, &mut receiver, 0);
+    exchange(at(102), &mut sender, &mut receiver, 0);
+    receiver.on_packet(at(103), index, 100, 0);
+    let output = receiver.poll().unwrap();
+    assert!(matches!(sender.receive(at(103), &output.payload), Ok(Received::Ack(_))));
+}
+
+#[test]
 fn bundles_do_not_mix() {
     let (mut receiver, first, mut one) = introduced(0);
     let second = receiver.add(at(0), settings(8));
