@@ -42,6 +42,8 @@ pub struct Observation {
     pub capacity: Bandwidth,
     /// Bytes that wait at the sendbox.
     pub backlog: Bytes,
+    /// The bundle's share beside others at the same bottleneck, at least 1.
+    pub weight: u32,
     /// Whether the rate held packets back while the packets of these epochs were sent. Otherwise
     /// the rates say what the site offers, not what the network takes.
     pub limited: bool,

@@ -21,6 +21,8 @@ pub(crate) struct Bundle {
     pub(crate) digest: DigestKey,
     pub(crate) encapsulator: Encapsulator,
     pub(crate) dice: Dice,
+    /// Nobody is there to take headers off: packets go as they are.
+    pub(crate) is_bare: bool,
     /// Datagrams between the boxes that could not be sent, for want of a route.
     pub(crate) unsent: u64,
 }
@@ -43,6 +45,7 @@ impl Bundle {
             encapsulator: Encapsulator::new(&key),
             dice: Dice::new(plan.seed, &bundle.name, bundle.feedback),
             settings,
+            is_bare: false,
             unsent: 0,
         }
     }
@@ -79,6 +82,7 @@ fn settings(plan: &Plan, bundle: &plan::Bundle, id: u32, key: Key) -> Settings {
         },
         floor: bundle.floor,
         ceiling: bundle.ceiling,
+        weight: bundle.weight,
         overhead: plan.overhead,
         elasticity: bundle.elasticity,
         multipath: bundle.multipath,

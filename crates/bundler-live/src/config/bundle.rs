@@ -14,7 +14,7 @@ use super::section::{Section, Sink};
 use super::{ADDRESS_HELP, Incoming, Outgoing, Peer, scheduler, tables};
 use crate::Prefix;
 
-const OUTGOING_KEYS: [&str; 17] = [
+const OUTGOING_KEYS: [&str; 18] = [
     "remote",
     "local",
     "peer",
@@ -27,6 +27,7 @@ const OUTGOING_KEYS: [&str; 17] = [
     "mode",
     "floor",
     "ceiling",
+    "weight",
     "overhead",
     "elasticity",
     "multipath",
@@ -89,6 +90,7 @@ pub(super) fn outgoing<'a>(
     let overhead = overhead(&section);
     let (elasticity, multipath) = (section.flag("elasticity"), section.flag("multipath"));
     let seed = section.whole("seed", u32::MAX);
+    let weight = section.whole("weight", 1000);
     // There is one word as yet: it is there for those who want to see it written.
     section.word("on_failure", &[("open", ())]);
     let id = section.whole("id", u32::MAX);
@@ -107,6 +109,7 @@ pub(super) fn outgoing<'a>(
         mode: mode.unwrap_or_default(),
         floor,
         ceiling,
+        weight: weight.unwrap_or(usual.weight).max(1),
         overhead: overhead.unwrap_or(usual.overhead),
         elasticity: elasticity.unwrap_or(usual.elasticity),
         multipath: multipath.unwrap_or(usual.multipath),

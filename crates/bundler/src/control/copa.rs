@@ -77,7 +77,9 @@ impl Copa {
 
     /// The queueing delay at which this rate is the right one, in seconds.
     fn aim(rate: f64, seen: &Observation) -> f64 {
-        let usual = QUEUE * (AT_RATE / rate).powf(STEEPNESS);
+        // Each unit of weight is like a bundle of its own.
+        let unit = rate / f64::from(seen.weight.max(1));
+        let usual = QUEUE * (AT_RATE / unit).powf(STEEPNESS);
         let most = (SHARE * base_of(seen)).min(LONGEST);
         // A lesser of the two that still falls with the rate, as equal shares need.
         let smooth = (usual.powi(-4) + most.powi(-4)).powf(-0.25);

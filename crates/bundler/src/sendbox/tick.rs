@@ -187,6 +187,7 @@ impl Loop {
             lost: rates.lost,
             capacity,
             backlog,
+            weight: settings.weight,
             limited: rates.limited,
             fresh,
         };

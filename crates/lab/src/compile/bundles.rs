@@ -80,6 +80,7 @@ impl Compiler<'_> {
             },
             floor,
             ceiling,
+            weight: table.whole("weight").unwrap_or(1) as u32,
             elasticity: table.flag("elasticity").unwrap_or(true),
             multipath: table.flag("multipath").unwrap_or(true),
             feedback: Feedback {

@@ -47,6 +47,12 @@ pub(crate) const BUNDLE: Section = Section {
         optional("floor", Shape::Rate, "1 Mbit/s", "The rate is never below."),
         optional("ceiling", Shape::Rate, "no limit", "The rate is never above."),
         optional(
+            "weight",
+            Shape::Whole(1, 1000),
+            "1",
+            "Its share beside other bundles at the same bottleneck, all with `copa`.",
+        ),
+        optional(
             "elasticity",
             Shape::Flag,
             "true",

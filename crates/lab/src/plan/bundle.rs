@@ -24,6 +24,8 @@ pub struct Bundle {
     pub floor: Bandwidth,
     /// The rate is never above.
     pub ceiling: Option<Bandwidth>,
+    /// Its share beside other bundles at the same bottleneck.
+    pub weight: u32,
     /// Look for cross traffic that gives way, and compete with it.
     pub elasticity: bool,
     /// Look for paths of unequal delay, and step aside.

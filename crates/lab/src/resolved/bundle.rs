@@ -31,6 +31,7 @@ pub(super) fn pairs(plan: &Plan, bundle: &Bundle) -> Vec<Pair> {
         ("marking", text(marking)),
         ("mode", text(mode)),
         ("floor", quantity(bundle.floor)),
+        ("weight", bundle.weight.to_string()),
     ];
     pairs.extend(bundle.ceiling.map(|ceiling| ("ceiling", quantity(ceiling))));
     let feedback = bundle.feedback;

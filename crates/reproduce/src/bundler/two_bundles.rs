@@ -2,17 +2,17 @@
 
 use super::boxes::{mean, queue};
 use super::requests::{Class, DEFINITION, Requests};
-use super::{Case, load_share, runs};
+use super::{BOTTLENECK_MBITS, Case, bundler, load_share, runs, wall};
 use crate::paper::lab_file;
 use crate::{Clock, Evidence, Figure, Result, Run, Stage, Table};
 
 pub(super) const FIGURE: Figure = Figure {
     id: "two-bundles",
     title: "figure 11: two bundles at one bottleneck, requests and a backlogged flow in each",
-    takes: "2 min",
-    clocks: &[Clock::Virtual],
+    takes: "4 min",
+    clocks: &[Clock::Virtual, Clock::Wall],
     files: &[lab_file!("bundler/two-bundles.toml")],
-    make,
+    make: |stage| wall::both(stage, make, check),
 };
 
 const LAB: &str = "bundler/two-bundles.toml";
@@ -23,19 +23,23 @@ const MEDIAN: f64 = 1.4;
 /// The throughputs' ratio over that of the offered loads is between this and its inverse.
 const SHARE: f64 = 0.67;
 
+fn status_quo() -> Case {
+    let case = Case::new("status-quo", "status quo");
+    case.set("bundle.first.mode", "observe").set("bundle.second.mode", "observe")
+}
+
 fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
-    let quo = Case::new("status-quo", "status quo")
-        .set("bundle.first.mode", "observe")
-        .set("bundle.second.mode", "observe");
     let seconds = stage.size(120.0, 40.0);
     let mut cases = Vec::new();
     for (loads, ..) in SPLITS {
-        for case in [quo.clone(), super::bundler()] {
+        for case in [status_quo(), bundler()] {
             let mut case = case.called(&format!("{}", loads[0]));
             for (load, flow) in loads.iter().zip(["requests1", "requests2"]) {
                 let field = format!("flow.{flow}.arrivals.load");
                 case = case.set(field, load_share(*load));
             }
+            // Shares are as loads: each unit of weight counts as a bundle.
+            case = case.set("bundle.first.weight", format!("{}", loads[0] / loads[1]));
             cases.push(case.set("lab.duration", format!("{seconds} s")));
         }
     }
@@ -55,7 +59,7 @@ fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
             let ratio = rates[0] / rates[1];
             let waits: f64 = runs
                 .iter()
-                .map(|run| Ok(mean(&queue(run, "bottleneck", 96.0)?, 10.0, seconds)))
+                .map(|run| Ok(mean(&queue(run, "bottleneck", BOTTLENECK_MBITS)?, 10.0, seconds)))
                 .sum::<Result<f64>>()?
                 / runs.len() as f64;
             let both = |at: usize| format!("{:.2} / {:.2}", paper[at], medians[at]);
@@ -76,6 +80,31 @@ fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
     evidence.tables.push(table);
     evidence.note(DEFINITION);
     Ok(evidence)
+}
+
+fn check(stage: &mut Stage<'_>, evidence: &mut Evidence) -> Result<()> {
+    let seconds = stage.size(60.0, 25.0);
+    let cases = [status_quo(), bundler()];
+    let read = |run: &Run| {
+        let run = std::slice::from_ref(run);
+        let median = |flow| -> Result<f64> { Ok(Requests::read(run, flow)?.median(Class::All)) };
+        let waits = mean(&queue(&run[0], "bottleneck", BOTTLENECK_MBITS)?, 10.0, seconds);
+        let rates = [throughput(run, 1, seconds)?, throughput(run, 2, seconds)?];
+        Ok(vec![median("requests1")?, median("requests2")?, rates[0], rates[1], waits])
+    };
+    let heads = ["first, median", "second", "first, Mbit/s", "second", "queue, ms"];
+    let checked = wall::Check { lab: LAB, seed: 1, seconds, heads: &heads, read: &read };
+    let checked = checked.run(stage, evidence, &cases)?;
+    let [(before, quo), (after, ours)] = checked.as_slice() else { return Ok(()) };
+    let runs = [(&cases[0], before), (&cases[1], after)];
+    evidence.plots.push(wall::waits(("bottleneck", BOTTLENECK_MBITS), &runs)?);
+    for (at, (which, paper)) in [("first", "0.38 ×"), ("second", "0.38 ×")].iter().enumerate() {
+        let what = format!("median slowdown of the {which} bundle over status quo");
+        wall::claim(evidence, &what, paper, ours[at] / quo[at], 0.0..=0.8);
+    }
+    let what = "ratio of the bundles' throughputs";
+    wall::claim(evidence, what, "not in the paper", ours[2] / ours[3], 0.4..=2.5);
+    Ok(())
 }
 
 fn claims(

@@ -564,6 +564,7 @@ impl Sender {
             rtt: span(window().map(|mark| mark.heard - mark.sent).sum::<f64>() / count),
             min_rtt: span(self.least_rtt.get()),
             queueing: span(last.received - last.sent - self.least_one_way.get()),
+            weight: 1,
             standing: span(last.received - last.sent - self.least_one_way.get()),
             send_rate: rate(sent * 8.0 / (last.sent - first.sent).max(1e-6)),
             receive_rate: rate(receive_rate),
