@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use base::{IfaceId, NodeId, Span, Time};
 use bundler::encapsulation::{self, HEADER};
 use bundler::receivebox::{self, ReceiveBox};
-use bundler::sendbox::{Arrival, BundleIndex, Output, SendBox, Status, Transition};
+use bundler::sendbox::{Arrival, BundleIndex, Output, SendBox, State, Status, Transition};
 use bundler::settings::Marking;
 use fabric::{Ecn, Fabric, Packet};
 use lab::plan::{Action, BoxAction, Plan};
@@ -405,12 +405,12 @@ impl<B: Clone + 'static> Middleboxes<B> {
                 if marked {
                     packet.ecn = Ecn::Marked;
                 }
+                let bundle = here.bundles[bundle.0 as usize];
                 match encapsulation {
-                    None => driver.forward(at, came, packet),
-                    Some(header) => {
-                        let bundle = here.bundles[bundle.0 as usize];
+                    Some(header) if !self.bundles[bundle as usize].is_bare => {
                         self.enclose(driver, at, node, bundle, header, packet);
                     }
+                    _ => driver.forward(at, came, packet),
                 }
             }
             // The sender finds out by itself, as with any full queue; the box has counted it.
@@ -422,6 +422,7 @@ impl<B: Clone + 'static> Middleboxes<B> {
             }
             Output::Transition { bundle, transition } => {
                 let bundle = here.bundles[bundle.0 as usize] as usize;
+                self.bundles[bundle].is_bare = transition.to == State::FailOpen;
                 self.changes.push(Change { bundle, transition });
             }
         }
@@ -486,6 +487,11 @@ impl<B: Clone + 'static> Middleboxes<B> {
         let station = &mut self.stations[station];
         if station.process.is_some() {
             return;
+        }
+        if station.sends {
+            for bundle in &station.bundles {
+                self.bundles[*bundle as usize].is_bare = false;
+            }
         }
         let incarnation = at.as_nanos() + 1;
         let bundles = station.bundles.iter().map(|bundle| &self.bundles[*bundle as usize]);

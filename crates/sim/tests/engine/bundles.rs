@@ -182,21 +182,40 @@ fn a_sendbox_that_stops_loses_what_it_holds_and_nothing_after() {
     assert!(received > 14 * 15_000_000 / 8, "{received}");
 }
 
+/// The nodes, with room for headers behind the first sendbox.
+fn small() -> Vec<String> {
+    let blocks = NODES.iter().map(|block| {
+        if block.contains("[\"alice\", \"out-a\"]") {
+            format!("{block}\nmtu = \"1440 B\"")
+        } else {
+            (*block).to_owned()
+        }
+    });
+    blocks.collect()
+}
+
+#[test]
+fn packets_go_without_headers_that_nobody_takes_off() {
+    let marked = format!("{THERE}\nmarking = \"encapsulation\"\n");
+    let stop = "[[at]]\ntime = \"4 s\"\nbox = \"in-b\"\naction = \"stop\"\n";
+    let small = small();
+    let small: Vec<&str> = small.iter().map(String::as_str).collect();
+    let received = |seconds: u64| {
+        let watched = watch(&lab(seconds, &small, &format!("{marked}{stop}")));
+        let is_open = watched.changes.iter().any(|it| it.transition.to == State::FailOpen);
+        assert!(is_open, "{:?}", watched.changes);
+        watched.simulation.results()[0].received_bytes
+    };
+    let (before, after) = (received(8), received(14));
+    assert!(after - before > 6 * 10_000_000 / 8, "{before} {after}");
+}
+
 #[test]
 fn encapsulated_bundles_carry_what_fits() {
     let marked = format!("{THERE}\nmarking = \"encapsulation\"\n");
     let full = Simulation::try_new(&lab(1, NODES, &marked)).err().unwrap().to_string();
     assert!(full.contains("mtu = \"1440 B\""), "{full}");
-    let small: Vec<String> = NODES
-        .iter()
-        .map(|block| {
-            if block.contains("[\"alice\", \"out-a\"]") {
-                format!("{block}\nmtu = \"1440 B\"")
-            } else {
-                (*block).to_owned()
-            }
-        })
-        .collect();
+    let small = small();
     let small: Vec<&str> = small.iter().map(String::as_str).collect();
     let watched = watch(&lab(10, &small, &marked));
     let (_, last) = watched.statuses.last().unwrap();
