@@ -2,7 +2,7 @@
 //!
 //! Each figure compares runs of one lab that differ in what its boxes are told: to observe (the
 //! status quo), or to pace. `requests` reads how long requests took, `boxes` what boxes and
-//! bottlenecks did over time.
+//! bottlenecks did over time, `wall` runs some of the labs on the wall clock too.
 
 mod accuracy;
 mod backlogged;
@@ -21,6 +21,7 @@ mod short_cross;
 mod slowdowns;
 mod steps;
 mod two_bundles;
+mod wall;
 
 use crate::{Clock, Figure, Job, Paper, Result, Run, Stage};
 
@@ -51,6 +52,9 @@ pub(crate) const PAPER: Paper = Paper {
                H. Balakrishnan, EuroSys 2021",
     figures: FIGURES,
 };
+
+/// The rate of the bottleneck in most labs.
+const BOTTLENECK_MBITS: f64 = 96.0;
 
 /// What a lab is run with.
 #[derive(Clone, Debug)]
@@ -112,9 +116,9 @@ fn runs(
     Ok(cases.iter().map(|_| all.by_ref().take(seeds as usize).collect()).collect())
 }
 
-/// A load in Mbit/s as a share of the bottleneck's 96.
+/// A load in Mbit/s as a share of the bottleneck's rate.
 fn load_share(mbits: f64) -> String {
-    format!("{:.6} %", mbits / 96.0 * 100.0)
+    format!("{:.6} %", mbits / BOTTLENECK_MBITS * 100.0)
 }
 
 /// A ratio in print.

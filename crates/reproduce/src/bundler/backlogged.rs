@@ -1,7 +1,7 @@
 //! Figure 2: where backlogged flows wait.
 
 use super::boxes::{between, coarse, course, mean, queue};
-use super::{bundler, runs, status_quo, times};
+use super::{BOTTLENECK_MBITS as RATE, bundler, runs, status_quo, times, wall};
 use crate::paper::lab_file;
 use crate::{
     Axis, Clock, Evidence, Figure, Line, Plot, Result, Run, Stage, Style, Table, quantile,
@@ -10,14 +10,13 @@ use crate::{
 pub(super) const FIGURE: Figure = Figure {
     id: "backlogged",
     title: "figure 2: the queue of backlogged flows moves to the sendbox",
-    takes: "1 min",
-    clocks: &[Clock::Virtual],
+    takes: "3 min",
+    clocks: &[Clock::Virtual, Clock::Wall],
     files: &[lab_file!("bundler/backlogged.toml")],
-    make,
+    make: |stage| wall::both(stage, make, check),
 };
 
 pub(super) const LAB: &str = "bundler/backlogged.toml";
-const RATE: f64 = 96.0;
 /// Queue at the bottleneck in the mean: the less of a quarter of 50 ms and 8 ms.
 const QUEUE_MS: f64 = 8.0;
 const GOODPUT: f64 = 0.97;
@@ -80,6 +79,30 @@ fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
          19 ms), for one flow. Queue is what waits when a sample is taken, each 10 ms.",
     );
     Ok(evidence)
+}
+
+fn check(stage: &mut Stage<'_>, evidence: &mut Evidence) -> Result<()> {
+    let seconds = stage.size(60.0, 20.0);
+    let cases = [status_quo(), bundler()];
+    let read = |run: &Run| {
+        let came = came(run, seconds)?;
+        Ok(vec![came.goodput, came.bottleneck_ms, came.sendbox_ms, came.loops.0, came.loops.1])
+    };
+    let heads = ["goodput", "bottleneck, ms", "sendbox, ms", "loop, median", "loop, 99 %"];
+    let checked = wall::Check { lab: LAB, seed: 1, seconds, heads: &heads, read: &read };
+    let checked = checked.run(stage, evidence, &cases)?;
+    let [(before, quo), (after, ours)] = checked.as_slice() else { return Ok(()) };
+    let runs = [(&cases[0], before), (&cases[1], after)];
+    evidence.plots.push(wall::waits(("bottleneck", RATE), &runs)?);
+    let what = "mean queue at the bottleneck in ms, 10 flows";
+    wall::claim(evidence, what, "about 2 for one flow", ours[1], 0.0..=2.0 * QUEUE_MS);
+    let what = "the same over status quo";
+    wall::claim(evidence, what, "0.1 to 0.2 × for one flow", ours[1] / quo[1], 0.0..=0.5);
+    let what = "goodput over status quo, 10 flows";
+    wall::claim(evidence, what, "the same", ours[0] / quo[0], 0.93..=f64::INFINITY);
+    let what = "queue at the sendbox over that at the bottleneck, 10 flows";
+    wall::claim(evidence, what, "the queue is at the sendbox", ours[2] / ours[1], 1.0..=f64::INFINITY);
+    Ok(())
 }
 
 fn average(came: &[Came], of: fn(&Came) -> f64) -> f64 {

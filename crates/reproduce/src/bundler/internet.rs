@@ -1,7 +1,7 @@
 //! Real Internet paths: from a cloud's region to five others.
 
 use super::boxes::mean;
-use super::{Case, times};
+use super::{Case, times, wall};
 use crate::paper::lab_file;
 use crate::{
     Axis, Clock, Evidence, Figure, Line, Plot, Result, Run, Stage, Style, Table, quantile,
@@ -10,10 +10,10 @@ use crate::{
 pub(super) const FIGURE: Figure = Figure {
     id: "internet",
     title: "real Internet paths: round trips of small requests beside bulk data, five regions",
-    takes: "8 min",
-    clocks: &[Clock::Virtual],
+    takes: "10 min",
+    clocks: &[Clock::Virtual, Clock::Wall],
     files: &[lab_file!("bundler/internet.toml")],
-    make,
+    make: |stage| wall::both(stage, make, check),
 };
 
 const LAB: &str = "bundler/internet.toml";
@@ -85,6 +85,46 @@ fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
          99th percentiles of rates by the second.",
     );
     Ok(evidence)
+}
+
+/// The first path alone.
+fn check(stage: &mut Stage<'_>, evidence: &mut Evidence) -> Result<()> {
+    let seconds = stage.size(40.0, 25.0);
+    let name = REGIONS[0].name;
+    let never = format!("{} s", seconds - 0.1);
+    let [base, quo, ours] = cases("egress", stage);
+    let cases = [base.set(format!("flow.bulk-{name}.start"), &never), quo, ours].map(|mut case| {
+        for other in &REGIONS[1..] {
+            case = case.set(format!("flow.bulk-{}.start", other.name), &never);
+            for number in 0..LOOPS {
+                case = case.set(format!("flow.loop-{}-{number}.start", other.name), &never);
+            }
+        }
+        case
+    });
+    let read = |run: &Run| {
+        let run = std::slice::from_ref(run);
+        let each = (0..LOOPS).map(|number| loops(run, &format!("loop-{name}-{number}")));
+        let each = each.collect::<Result<Loops>>()?;
+        let quartile = each.iter().map(|times| of(times, 0.75)).fold(f64::MIN, f64::max);
+        let (rate, _) = rates(run, &format!("bulk-{name}"))?;
+        Ok(vec![median(&each), quartile, rate])
+    };
+    let heads = ["median of the loops' medians, ms", "worst 75 %", "Mbit/s beside them"];
+    let checked = wall::Check { lab: LAB, seed: 1, seconds, heads: &heads, read: &read };
+    let checked = checked.run(stage, evidence, &cases)?;
+    let [(_, base), (before, quo), (after, ours)] = checked.as_slice() else { return Ok(()) };
+    let runs = [(&cases[1], before), (&cases[2], after)];
+    let link = format!("egress-{name}");
+    evidence.plots.push(wall::waits((&link, f64::from(REGIONS[0].mbits)), &runs)?);
+    let what = "Belgium: median above the base in ms";
+    wall::claim(evidence, what, "1.1", ours[0] - base[0], -MEDIAN_MS..=2.0 * MEDIAN_MS);
+    let what = "Belgium: share of the status quo's that is left";
+    let left = (ours[0] - base[0]) / (quo[0] - base[0]);
+    wall::claim(evidence, what, "0.02", left, -0.5..=0.5);
+    let what = "Belgium: throughput over status quo";
+    wall::claim(evidence, what, "within 1 %", ours[2] / quo[2], 0.93..=f64::INFINITY);
+    Ok(())
 }
 
 fn cases(place: &str, stage: &Stage<'_>) -> [Case; 3] {

@@ -2,17 +2,17 @@
 
 use super::boxes::{Moment, coarse, course, first, last, mean, queue, share};
 use super::requests::{Class, DEFINITION, Requests};
-use super::{bundler, runs, status_quo, times};
+use super::{BOTTLENECK_MBITS, bundler, runs, status_quo, times, wall};
 use crate::paper::lab_file;
 use crate::{Axis, Clock, Evidence, Figure, Line, Plot, Result, Run, Stage, Style, Table};
 
 pub(super) const FIGURE: Figure = Figure {
     id: "phases",
     title: "figure 8: an elastic flow beside the bundle for a minute, then a constant rate",
-    takes: "1 min",
-    clocks: &[Clock::Virtual],
+    takes: "5 min",
+    clocks: &[Clock::Virtual, Clock::Wall],
     files: &[lab_file!("bundler/phases.toml")],
-    make,
+    make: |stage| wall::both(stage, make, check),
 };
 
 const LAB: &str = "bundler/phases.toml";
@@ -23,6 +23,8 @@ const PHASES: [(&str, f64, f64, [f64; 2]); 3] = [
     ("elastic flow", 60.0, 120.0, [2.35, 2.63]),
     ("32 Mbit/s", 120.0, 180.0, [2.48, 1.57]),
 ];
+/// When they end.
+const ENDS: [f64; 3] = [60.0, 120.0, 180.0];
 /// How long it may take to notice that an elastic flow has come, and that it has gone, in s.
 const NOTICE: f64 = 10.0;
 const RETURN: f64 = 15.0;
@@ -50,6 +52,49 @@ fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
     Ok(evidence)
 }
 
+/// Phases of half a minute.
+fn check(stage: &mut Stage<'_>, evidence: &mut Evidence) -> Result<()> {
+    let ends = [30.0, 60.0, 90.0];
+    let cases = [status_quo(), bundler()].map(|case| {
+        case.set("flow.elastic.start", "30 s")
+            .set("flow.elastic.duration", "30 s")
+            .set("flow.constant.start", "60 s")
+            .set("flow.constant.duration", "30 s")
+    });
+    let read = |run: &Run| {
+        let moments = course(run, "site")?;
+        let (noticed, left) = reactions(&moments, ends);
+        let requests = Requests::read(std::slice::from_ref(run), "requests")?;
+        let median = |from, until| requests.between(from, until).median(Class::Small);
+        let medians = [median(5.0, 30.0), median(30.0, 60.0), median(60.0, 90.0)];
+        let rate = mean(&run.flow_rate("requests", 1.0)?, 35.0, 60.0) / 1e6;
+        let times = [noticed, left].map(|at| at.unwrap_or(f64::NAN));
+        let alone = share(&moments, "pass-through", 0.0, 30.0) * 100.0;
+        Ok(medians.into_iter().chain([rate]).chain(times).chain([alone]).collect())
+    };
+    let heads = [
+        "alone, median",
+        "elastic",
+        "constant",
+        "Mbit/s beside elastic",
+        "noticed, s",
+        "left after its end, s",
+        "% alone in pass-through",
+    ];
+    let checked = wall::Check { lab: LAB, seed: 4, seconds: ends[2], heads: &heads, read: &read };
+    let checked = checked.run(stage, evidence, &cases)?;
+    let [(before, quo), (after, ours)] = checked.as_slice() else { return Ok(()) };
+    let runs = [(&cases[0], before), (&cases[1], after)];
+    evidence.plots.push(wall::waits(("bottleneck", BOTTLENECK_MBITS), &runs)?);
+    let what = "pass-through after the elastic flow comes, in s";
+    wall::claim(evidence, what, "0.9", ours[4], 0.0..=1.5 * NOTICE);
+    let what = "back after the elastic flow has gone, in s";
+    wall::claim(evidence, what, "6 early", ours[5], -30.0..=1.5 * RETURN);
+    let what = "throughput beside the elastic flow over status quo";
+    wall::claim(evidence, what, "about the same", ours[3] / quo[3], 0.6..=f64::INFINITY);
+    Ok(())
+}
+
 fn medians(requests: &[Requests]) -> Table {
     let heads = ["phase", "status quo", "Bundler"];
     let title = "Median slowdown of responses up to 10 kB, the paper's / ours";
@@ -64,10 +109,10 @@ fn medians(requests: &[Requests]) -> Table {
 }
 
 /// When the elastic flow is noticed, and when its end is, in seconds after either.
-fn reactions(moments: &[Moment]) -> (Option<f64>, Option<f64>) {
-    let noticed = first(moments, "pass-through", 60.0).filter(|at| *at < 120.0);
-    let left = last(moments, "pass-through", 180.0).filter(|at| *at > 60.0);
-    (noticed.map(|at| at - 60.0), left.map(|at| at - 120.0))
+fn reactions(moments: &[Moment], [comes, goes, end]: [f64; 3]) -> (Option<f64>, Option<f64>) {
+    let noticed = first(moments, "pass-through", comes).filter(|at| *at < goes);
+    let left = last(moments, "pass-through", end).filter(|at| *at > comes);
+    (noticed.map(|at| at - comes), left.map(|at| at - goes))
 }
 
 fn dynamics(states: &[Vec<Moment>]) -> Table {
@@ -77,7 +122,7 @@ fn dynamics(states: &[Vec<Moment>]) -> Table {
                  2.7 s were not)";
     let mut table = Table::new(title, &heads);
     for (moments, seed) in states.iter().zip(1..) {
-        let (noticed, left) = reactions(moments);
+        let (noticed, left) = reactions(moments, ENDS);
         let time = |at: Option<f64>| at.map_or("never".to_owned(), |at| format!("{at:.1}"));
         let part = |(_, from, until, _): (&str, f64, f64, [f64; 2])| {
             format!("{:.0} %", share(moments, "pass-through", from, until) * 100.0)
@@ -116,7 +161,7 @@ fn plots(evidence: &mut Evidence, quo: &Run, ours: &Run) -> Result<()> {
     let y = Axis::linear("ms at the bottleneck").from(0.0);
     let mut plot = Plot::new("Delay in the network", x(), y);
     for (label, run) in [("status quo", quo), ("Bundler", ours)] {
-        let points = queue(run, "bottleneck", 96.0)?;
+        let points = queue(run, "bottleneck", BOTTLENECK_MBITS)?;
         plot.lines.push(Line::new(label, coarse(&points, 0.5)));
     }
     evidence.plots.push(plot);
@@ -128,7 +173,7 @@ fn claims(
     states: &[Vec<Moment>],
     (quo, ours): (&[Run], &[Run]),
 ) -> Result<()> {
-    let reactions: Vec<_> = states.iter().map(|moments| reactions(moments)).collect();
+    let reactions: Vec<_> = states.iter().map(|moments| reactions(moments, ENDS)).collect();
     let worst = |each: Vec<Option<f64>>| {
         each.into_iter().map(|at| at.unwrap_or(f64::INFINITY)).fold(f64::MIN, f64::max)
     };
@@ -183,7 +228,7 @@ mod tests {
             moment(124.0, "pass-through"),
             moment(130.0, "delay"),
         ];
-        assert_eq!(reactions(&moments), (Some(1.0), Some(4.0)));
-        assert_eq!(reactions(&moments[..1]), (None, None));
+        assert_eq!(reactions(&moments, ENDS), (Some(1.0), Some(4.0)));
+        assert_eq!(reactions(&moments[..1], ENDS), (None, None));
     }
 }
