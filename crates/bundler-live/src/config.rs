@@ -154,7 +154,7 @@ impl Send {
             bundle::check_prefixes(&bundles, |it| (&it.remote, &it.local), "remote", sink);
             Self {
                 common: common(root, "send", &peers),
-                table: root.whole("table", i32::MAX as u32 - 3).unwrap_or(u32::from(PORT)),
+                table: table(root).unwrap_or(u32::from(PORT)),
                 spin: root.flag("spin").unwrap_or(false),
                 bundles: bundles.into_iter().map(|(bundle, _)| bundle).collect(),
             }
@@ -221,6 +221,19 @@ fn parse<T>(
     let built = build(&Section::new(table, 0..0, &known, &sink), &sink);
     let list = sink.into_list();
     if list.is_empty() { Ok(built) } else { Err(Mistakes::new(&name, text, list).into()) }
+}
+
+/// The number of the table is also the priority of four rules: ahead of the look-up of the main
+/// table, for otherwise no packet would come to the box.
+fn table(root: &Section<'_>) -> Option<u32> {
+    /// Of the rule that looks into the main table.
+    const MAIN: u32 = 32_766;
+    const SYSTEM: std::ops::RangeInclusive<u32> = 253..=255;
+    let table = root.whole("table", MAIN - 4)?;
+    if SYSTEM.contains(&table) {
+        root.conflict("table", "253 to 255 are the system's own tables");
+    }
+    Some(table)
 }
 
 fn common(root: &Section<'_>, role: &str, peers: &[SocketAddr]) -> Common {

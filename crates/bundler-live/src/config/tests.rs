@@ -97,6 +97,17 @@ fn all_mistakes_are_told_with_their_places() {
 }
 
 #[test]
+fn tables_are_asked_before_the_main_one_and_are_not_the_systems() {
+    let bundle = "[bundle.a]\nremote = \"10.2.0.0/16\"\npeer = \"192.0.2.1\"\n";
+    for table in [0, 254, 32_763] {
+        let found = wrong(&format!("table = {table}\n{bundle}{KEY}"));
+        assert_eq!(found.len(), 1, "{table} {found:#?}");
+        assert_eq!(found[0].1.0, 1, "{found:#?}");
+    }
+    assert_eq!(send(&format!("table = 32762\n{bundle}{KEY}")).table, 32_762);
+}
+
+#[test]
 fn bundles_that_cannot_be_told_apart_are_refused() {
     let bundle = |name: &str, more: &str| {
         format!("[bundle.{name}]\nremote = \"10.2.0.0/16\"\npeer = \"192.0.2.1\"\n{KEY}{more}\n")
