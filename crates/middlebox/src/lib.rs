@@ -35,11 +35,10 @@ mod middleboxes;
 mod tests;
 
 pub use bundle::control;
+/// The UDP port of both boxes.
+pub use bundler::message::PORT;
 pub use driver::{Contents, Driver, Ends};
 pub use middleboxes::{Change, Middleboxes};
-
-/// The UDP port of both boxes.
-pub const PORT: u16 = 28316;
 
 /// Why a lab can't have its bundles.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
