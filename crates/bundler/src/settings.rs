@@ -30,8 +30,8 @@ pub struct Settings {
     pub floor: Bandwidth,
     /// Nor above this.
     pub ceiling: Option<Bandwidth>,
-    /// Its share beside other bundles at the same bottleneck: one of weight 2 gets twice what one of
-    /// weight 1 gets, if both have Copa. At least 1.
+    /// Its share beside other bundles at the same bottleneck: one of weight 2 gets twice what one
+    /// of weight 1 gets, if both have Copa. At least 1.
     pub weight: u32,
     /// Bytes that a packet costs on the path beyond its layer-3 bytes at the site: of lower layers
     /// and of an encapsulation. The same at both boxes.
