@@ -87,9 +87,9 @@ pub(super) fn waits((link, mbits): (&str, f64), runs: &[(&Case, &Run)]) -> Resul
     let x = Axis::linear("time in s").from(0.0);
     let y = Axis::linear("ms to send the queue").from(0.0);
     let mut plot = Plot::new("Queue at the bottleneck (wall clock)", x, y);
-    "Means of 100 ms.".clone_into(&mut plot.note);
+    "Means of half a second.".clone_into(&mut plot.note);
     for (case, run) in runs {
-        let points = coarse(&queue(run, link, mbits)?, 0.1);
+        let points = coarse(&queue(run, link, mbits)?, 0.5);
         plot.lines.push(Line::new(&case.label, points));
     }
     Ok(plot)
