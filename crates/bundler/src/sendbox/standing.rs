@@ -18,6 +18,9 @@ const STEADY: f64 = 0.15;
 const SHORT: f64 = 1.5;
 /// ... and is about to if it has lost this share.
 const PROGRESS: f64 = 0.5;
+/// Only a bundle that has given way to this share of what it sent can tell: one that keeps its rate
+/// may well keep its own queue.
+const GIVEN_WAY: f64 = 0.75;
 /// It may take so many round trips, ...
 const ROUND_TRIPS: u64 = 5;
 /// ... or so many if it is shorter than [`LONG`] times the target.
@@ -53,8 +56,8 @@ struct Trial {
 /// Watches a queue that should drain.
 #[derive(Debug, Default)]
 pub(super) struct Standing {
-    /// Since when, and how long it was then, in seconds.
-    since: Option<(Time, f64)>,
+    /// Since when, how long it was then, in seconds, and the most that was sent since, in bit/s.
+    since: Option<(Time, f64, f64)>,
     trial: Option<Trial>,
 }
 
@@ -96,15 +99,16 @@ impl Standing {
             self.since = None;
             return None;
         }
-        let (since, queueing) = *self.since.get_or_insert((seen.now, queue));
+        let (since, queueing, before) = *self.since.get_or_insert((seen.now, queue, sent));
         if queue <= PROGRESS * queueing {
-            self.since = Some((seen.now, queue));
+            self.since = Some((seen.now, queue, sent));
             return None;
         }
+        self.since = Some((since, queueing, before.max(sent)));
         let patience = Span::from_nanos((QUEUES * queueing * 1e9) as u64);
         let round_trips = if queue > LONG * target { ROUND_TRIPS } else { MORE_ROUND_TRIPS };
         let patience = Span::from_nanos(window.as_nanos() * round_trips) + patience;
-        if seen.now.since(since) < patience {
+        if seen.now.since(since) < patience || sent > GIVEN_WAY * before {
             return None;
         }
         let rate = seen.send_rate.bits_per_sec() as f64 + MORE * most;
