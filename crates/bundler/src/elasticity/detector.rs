@@ -205,6 +205,13 @@ impl Detector {
         self.verdict
     }
 
+    /// The path has changed: what was seen before tells nothing of the present.
+    pub fn begin_anew(&mut self, now: Time) {
+        self.slots.clear();
+        self.since = now;
+        self.stuck_since = None;
+    }
+
     /// Somebody else has found that a queue stays though the bundle gives way.
     pub fn alarm(&mut self, now: Time) {
         self.confirmed = now;

@@ -76,6 +76,8 @@ pub enum Cause {
     Queue,
     /// Cross traffic answers to the bundle's pulses.
     Elastic,
+    /// A queue stays though the bundle gives way, and grows if it does not.
+    Standing,
     /// Cross traffic no longer answers.
     Inelastic,
     /// Acknowledgements tell of paths with different delays.
@@ -94,6 +96,7 @@ impl Cause {
         match self {
             Self::Queue => "the bundle's own queue showed in the network",
             Self::Elastic => "cross traffic answers to pulses of the rate",
+            Self::Standing => "others' queue stays though the bundle gives way",
             Self::Inelastic => "cross traffic no longer answers to pulses of the rate",
             Self::Imbalance => "packets overtake each other on paths of different delay",
             Self::Balance => "packets keep their order again",

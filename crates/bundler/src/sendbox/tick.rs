@@ -45,6 +45,8 @@ const DIP_EVERY: Span = Span::from_secs(10);
 const DIP: f64 = 0.75;
 /// Only a bundle that sends about as much as it ever does can have such a queue.
 const DIP_LOAD: f64 = 0.8;
+/// A path that has become slower to this share is another, as far as cross traffic is concerned.
+const CHANGED: f64 = 0.7;
 /// Control begins a little below what was found, so that the queue drains meanwhile.
 const DRAIN: f64 = 0.9;
 /// In delay control the rate never falls below this share of what the path has carried: less would
@@ -70,6 +72,8 @@ pub(super) struct Loop {
     asked: usize,
     /// The least round trip of a heartbeat lately, and when it was.
     least_report: Option<(Time, Span)>,
+    /// The capacity that pulses were last sized by, or more.
+    pulsed_at: Bandwidth,
     /// For how long the bundle's own queue has shown, and the most that arrived meanwhile.
     pressure: Span,
     found: Bandwidth,
@@ -98,6 +102,7 @@ impl Loop {
             heard_at: now,
             asked: 0,
             least_report: None,
+            pulsed_at: Bandwidth::ZERO,
             pressure: Span::ZERO,
             found: Bandwidth::ZERO,
             settled_at: now,
@@ -356,6 +361,8 @@ impl Loop {
             Some(Finding::OthersQueue) => {
                 if let Some(detector) = &mut self.detector {
                     detector.alarm(seen.now);
+                    self.compete(most);
+                    return Some((State::PassThrough, Cause::Standing));
                 }
             }
             None => {}
@@ -369,12 +376,16 @@ impl Loop {
         let target = delay_target(seen, rate.bits_per_sec() as f64);
         self.rate = Some(self.pulsed(seen, rate, Regime::Delay, target));
         if self.verdict() == Verdict::Elastic {
-            // The rate has collapsed beside the flow that was just noticed.
-            let half = Bandwidth::from_bits_per_sec(most.bits_per_sec() / 2);
-            self.pass_through = PassThrough::start(rate.max(half));
+            self.compete(most);
             return Some((State::PassThrough, Cause::Elastic));
         }
         None
+    }
+
+    /// Begins pass-through. The rate has collapsed beside the flow that was just noticed.
+    fn compete(&mut self, most: Bandwidth) {
+        let half = Bandwidth::from_bits_per_sec(most.bits_per_sec() / 2);
+        self.pass_through = PassThrough::start(self.rate.unwrap_or(half).max(half));
     }
 
     fn pass(&mut self, seen: &Observation) -> Option<(State, Cause)> {
@@ -401,6 +412,13 @@ impl Loop {
     ) -> Bandwidth {
         let Some(detector) = &mut self.detector else { return rate };
         let capacity = seen.capacity;
+        if capacity.bits_per_sec() as f64 <= CHANGED * self.pulsed_at.bits_per_sec() as f64 {
+            if regime == Regime::Delay {
+                detector.begin_anew(seen.now);
+            }
+            self.pulsed_at = capacity;
+        }
+        self.pulsed_at = self.pulsed_at.max(capacity);
         if let Some(cross) = self.measure.rates(CROSS_WINDOW) {
             detector.observe(
                 seen.now,
