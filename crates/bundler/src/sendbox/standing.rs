@@ -18,6 +18,8 @@ const STEADY: f64 = 0.15;
 const SHORT: f64 = 1.5;
 /// ... and is about to if it has lost this share.
 const PROGRESS: f64 = 0.5;
+/// A single trial may meet a burst: it takes two within this time.
+const REMEMBER: Span = Span::from_secs(6);
 /// Only a bundle that has given way to this share of what it sent can tell: one that keeps its rate
 /// may well keep its own queue.
 const GIVEN_WAY: f64 = 0.75;
@@ -59,6 +61,8 @@ pub(super) struct Standing {
     /// Since when, how long it was then, in seconds, and the most that was sent since, in bit/s.
     since: Option<(Time, f64, f64)>,
     trial: Option<Trial>,
+    /// When a trial last spoke for others' queue.
+    suspected: Option<Time>,
 }
 
 impl Standing {
@@ -81,14 +85,19 @@ impl Standing {
             if seen.now < trial.until {
                 return None;
             }
-            *self = Self::default();
+            (self.since, self.trial) = (None, None);
             let (send, receive) = (rates.send.bits_per_sec(), rates.receive.bits_per_sec());
             let carried = receive as f64 >= CARRIED * send as f64;
             let same = seen.queueing.as_secs_f64() <= trial.queueing + SAME * target;
             if carried && same {
                 return Some(Finding::LongerPath);
             }
-            return (trial.queueing > LONG * target).then_some(Finding::OthersQueue);
+            if trial.queueing <= LONG * target {
+                return None;
+            }
+            let again = self.suspected.is_some_and(|at| seen.now.since(at) < REMEMBER);
+            self.suspected = Some(seen.now);
+            return again.then_some(Finding::OthersQueue);
         }
         let queue = seen.queueing.as_secs_f64();
         let light = seen.send_rate.bits_per_sec() as f64 <= LIGHT * most;
