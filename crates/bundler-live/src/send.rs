@@ -326,7 +326,7 @@ impl<'a> Sender<'a> {
             snapshot.count(name, value);
         }
         for (bundle, outgoing) in self.bundles.iter().zip(&self.config.bundles) {
-            if let Some(status) = self.machine.status(now, bundle.index) {
+            if let Some(status) = self.machine.status(bundle.index) {
                 snapshot.outgoing(outgoing, &status, now);
             }
         }

@@ -145,6 +145,8 @@ impl<B> SendBox<B> {
             return;
         };
         bundle.let_go(now, &mut self.outputs);
+        // Another bundle of the same number is another life: its messages are numbered anew.
+        self.incarnation += 1;
         self.by_id.retain(|_, other| *other != index);
     }
 
@@ -202,9 +204,9 @@ impl<B> SendBox<B> {
     }
 
     /// How a bundle does; `None` if there is none.
-    pub fn status(&self, now: Time, index: BundleIndex) -> Option<Status> {
+    pub fn status(&self, index: BundleIndex) -> Option<Status> {
         let bundle = self.bundles.get(index.0 as usize)?.as_ref()?;
-        Some(bundle.status(now))
+        Some(bundle.status())
     }
 
     /// The bundles, by their places.

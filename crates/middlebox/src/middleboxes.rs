@@ -201,12 +201,12 @@ impl<B: Clone + 'static> Middleboxes<B> {
     }
 
     /// How each bundle does, in the order of the plan; `None` while its sendbox is stopped.
-    pub fn statuses(&self, now: Time) -> Vec<Option<Status>> {
+    pub fn statuses(&self) -> Vec<Option<Status>> {
         let mut statuses = vec![None; self.bundles.len()];
         for station in &self.stations {
             let Some(Process::Send(machine)) = &station.process else { continue };
             for (index, bundle) in machine.bundles().zip(&station.bundles) {
-                statuses[*bundle as usize] = machine.status(now, index);
+                statuses[*bundle as usize] = machine.status(index);
             }
         }
         statuses

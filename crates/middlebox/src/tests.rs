@@ -288,7 +288,7 @@ fn super_packets_are_split_and_counted() {
     let sizes: Vec<(u16, u32)> = bench.delivered.iter().map(|(_, p)| (p.first, p.last)).collect();
     assert_eq!(sizes, [(0, 1500), (1, 1500), (2, 1500), (3, 700)]);
     assert!(bench.delivered.iter().all(|(_, p)| p.ttl == 62 && p.count == 1));
-    let status = bench.boxes.statuses(at(1_000))[0].clone().unwrap();
+    let status = bench.boxes.statuses()[0].clone().unwrap();
     let receiver = bench.boxes.receivers()[0].unwrap();
     let bytes = 3 * 1538 + 738;
     assert_eq!((status.counters.sent_packets, status.counters.sent_bytes), (4, bytes));
@@ -309,7 +309,7 @@ fn what_goes_in_comes_out_or_is_counted() {
         bench.advance(at(millis));
         // The process ends after this look and the packet of the same moment.
         if millis == 2_000 {
-            let counters = bench.boxes.statuses(at(millis))[0].clone().unwrap().counters;
+            let counters = bench.boxes.statuses()[0].clone().unwrap().counters;
             dropped += counters.dropped_packets;
         }
         bench.fabric.inject(at(millis), from, packet(Body::Data(sent), to, 1000, at(millis)));
@@ -317,7 +317,7 @@ fn what_goes_in_comes_out_or_is_counted() {
     }
     // Until nothing but messages is under way.
     bench.advance(at(30_000));
-    let status = bench.boxes.statuses(at(30_000))[0].clone().unwrap();
+    let status = bench.boxes.statuses()[0].clone().unwrap();
     dropped += status.counters.dropped_packets;
     let (held, lost) = (bench.boxes.held(), bench.boxes.lost());
     assert_eq!(held, status.backlog_packets);

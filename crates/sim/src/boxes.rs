@@ -85,8 +85,8 @@ impl Boxes {
     }
 
     /// How each bundle does, in the order of the plan; `None` while its sendbox is stopped.
-    pub(crate) fn statuses(&self, now: Time) -> Vec<Option<Status>> {
-        self.middleboxes.statuses(now)
+    pub(crate) fn statuses(&self) -> Vec<Option<Status>> {
+        self.middleboxes.statuses()
     }
 
     /// Takes the changes of state since the last call.

@@ -225,7 +225,7 @@ impl Simulation {
 
     /// How each bundle does, in the order of the plan; `None` while its sendbox is stopped.
     pub fn bundles(&mut self) -> Vec<Option<Status>> {
-        self.net.with_boxes(|boxes, net| boxes.statuses(net.now)).unwrap_or_default()
+        self.net.with_boxes(|boxes, _| boxes.statuses()).unwrap_or_default()
     }
 
     /// Takes the changes of bundles' states since the last call.

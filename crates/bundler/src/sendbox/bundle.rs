@@ -319,7 +319,7 @@ impl<B> Bundle<B> {
         }
     }
 
-    pub(super) fn status(&self, now: Time) -> Status {
+    pub(super) fn status(&self) -> Status {
         let control = &self.control;
         let delays = control.measure.delays();
         let rates = control.measure.rates(control.measure.window());
@@ -328,7 +328,6 @@ impl<B> Bundle<B> {
         };
         let span = control.measure.window();
         let proposed: Option<Bandwidth> = control.rate(false, &self.settings);
-        let _ = now;
         Status {
             state: control.state,
             since: control.since,

@@ -181,7 +181,7 @@ impl Path {
     }
 
     fn status(&self) -> Status {
-        self.sendbox.status(self.now, self.bundle).unwrap()
+        self.sendbox.status(self.bundle).unwrap()
     }
 
     /// Share of the bottleneck's rate that was used over the next `span`.
@@ -359,4 +359,15 @@ fn ceilings_hold() {
     path.run(secs(5));
     let utilisation = path.utilisation(secs(10));
     assert!((0.19..0.21).contains(&utilisation), "{utilisation}");
+}
+
+#[test]
+fn a_replaced_bundle_is_heard() {
+    let mut path = Path::new(96, Span::from_millis(50));
+    path.window = 1200;
+    path.run(secs(3));
+    path.bundle = path.sendbox.add(path.now, settings());
+    path.take_outputs();
+    path.run(secs(5));
+    assert_eq!(path.status().state, State::Delay, "{:?}", path.transitions);
 }

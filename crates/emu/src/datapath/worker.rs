@@ -384,9 +384,8 @@ impl Worker {
         let links = outcome::link_counters(&mut self.fabric, self.plan.links.len());
         let (shares, delivered) = (self.fabric.shares().collect(), self.report.delivered);
         let boxes = self.boxes.as_mut();
-        let (bundles, bundle_changes) = boxes.map_or_else(Default::default, |boxes| {
-            (boxes.statuses(now), boxes.changes().collect())
-        });
+        let (bundles, bundle_changes) = boxes
+            .map_or_else(Default::default, |boxes| (boxes.statuses(), boxes.changes().collect()));
         let batch = Batch { at: now, links, shares, bundles, bundle_changes, delivered };
         // Nobody listens any more once the lab is being taken down.
         let _ = self.outbox.send(batch);
