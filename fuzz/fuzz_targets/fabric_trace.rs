@@ -27,7 +27,9 @@ fn read(file: &[u8]) {
     let mut last = Time::ZERO;
     while let Ok(Some(call)) = reader.next_call() {
         let at = match call {
-            Call::Inject { at, packet, .. } | Call::Originate { at, packet, .. } => {
+            Call::Inject { at, packet, .. }
+            | Call::Originate { at, packet, .. }
+            | Call::Forward { at, packet, .. } => {
                 assert!(packet.count > 0 && packet.entered <= at && packet.dscp < 64);
                 at
             }
