@@ -7,7 +7,7 @@ use base::{Bandwidth, Time};
 use super::{CongestionControl, Observation, PACKET_BITS, answered::Answered, bandwidth, bits};
 
 /// The queue that one packet of Copa's 1/δ stands for at [`AT_RATE`], in seconds.
-const QUEUE: f64 = 0.0023;
+const QUEUE: f64 = 0.0019;
 const AT_RATE: f64 = 100e6;
 /// Seconds that it approaches at the lowest rates.
 const LONGEST: f64 = 0.005;
