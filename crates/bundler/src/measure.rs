@@ -264,11 +264,6 @@ impl Measure {
         self.base.assume(now, base, rtt, last.one_way);
     }
 
-    /// Forgets what the path carried before.
-    pub fn forget_capacity(&mut self) {
-        self.capacity.clear();
-    }
-
     /// How long the least delays are remembered.
     pub fn remember(&mut self, now: Time, window: Span) {
         self.base.remember(now, window);

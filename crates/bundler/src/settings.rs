@@ -1,7 +1,6 @@
 //! How a bundle is treated.
 
 use std::fmt;
-use std::str::FromStr;
 
 use base::{Bandwidth, Bytes};
 use queue::{Discipline, QueueConfig, QueueLimit};
@@ -95,14 +94,6 @@ pub enum Mode {
     Enforce,
 }
 
-/// A word that is none of those that are known.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{word}` is none of {known}")]
-pub struct UnknownWord {
-    word: String,
-    known: &'static str,
-}
-
 impl Marking {
     /// The word for it.
     pub const fn as_str(self) -> &'static str {
@@ -116,17 +107,6 @@ impl Marking {
 impl fmt::Display for Marking {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for Marking {
-    type Err = UnknownWord;
-    fn from_str(word: &str) -> Result<Self, UnknownWord> {
-        match word {
-            "header" => Ok(Self::Header),
-            "encapsulation" => Ok(Self::Encapsulation),
-            _ => Err(UnknownWord { word: word.to_owned(), known: "header, encapsulation" }),
-        }
     }
 }
 
@@ -144,17 +124,5 @@ impl Mode {
 impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for Mode {
-    type Err = UnknownWord;
-    fn from_str(word: &str) -> Result<Self, UnknownWord> {
-        match word {
-            "observe" => Ok(Self::Observe),
-            "dry-run" => Ok(Self::DryRun),
-            "enforce" => Ok(Self::Enforce),
-            _ => Err(UnknownWord { word: word.to_owned(), known: "observe, dry-run, enforce" }),
-        }
     }
 }

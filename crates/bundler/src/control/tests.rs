@@ -10,8 +10,6 @@ mod requests;
 const LAWS: [Control; 3] = [Control::Copa, Control::BasicDelay, Control::Bbr];
 /// Those that keep the queue in the network short.
 const DELAY_LAWS: [Control; 2] = [Control::Copa, Control::BasicDelay];
-const RATES: [f64; 4] = [12.0, 48.0, 96.0, 1_000.0];
-const TRIPS: [f64; 4] = [10.0, 50.0, 100.0, 300.0];
 
 /// One backlogged bundle for a minute.
 fn alone(control: Control, path: &Path) -> Trace {
@@ -40,92 +38,11 @@ fn recovery(control: Control) -> (f64, f64) {
     (short, full)
 }
 
-fn table_of(control: Control) -> String {
-    let mut rows = vec![control.to_string()];
-    rows.extend(RATES.map(|mbits| steady_row(control, mbits)));
-    let (short, full) = recovery(control);
-    rows.push(format!("96 -> 24: queue < 12 ms after {short:.2} s; -> 96: 90 % after {full:.2} s"));
-    for rebased in [true, false] {
-        let rtt = vec![(0.0, 0.05), (20.0, 0.09), (40.0, 0.05)];
-        let trace = alone(control, &Path { rtt, rebased, ..Path::new(96.0, 50.0) });
-        let used = [(20.5, 25.0), (25.0, 40.0), (40.5, 45.0)]
-            .map(|(from, to)| 100.0 * trace.utilisation(from, to));
-        let longest = trace.longest(40.5, 60.0);
-        rows.push(format!("50 -> 90 -> 50 ms ({rebased}): {used:.1?} %, queue < {longest:.2} ms"));
-    }
-    for cross in [Cross::Constant(32e6), Cross::Elastic] {
-        let path = Path { cross: vec![(20.0, 60.0, cross)], ..Path::new(96.0, 50.0) };
-        let trace = alone(control, &path);
-        let (rate, queue) = (trace.rate(0, 30.0, 60.0) / 1e6, trace.queue(30.0, 60.0));
-        rows.push(format!("beside {cross:?}: {rate:.1} Mbit/s, queue {queue:.2} ms"));
-    }
-    let trace = two(control);
-    let [early, late] = [37.5, 67.5].map(|from| shares(&trace, 2, from, from + 5.0));
-    let queue = trace.queue(60.0, 80.0);
-    rows.push(format!("two: {early:.1?} after 30 s, {late:.1?} after 60 s, queue {queue:.2} ms"));
-    let trace = bursts(control);
-    let (got, queue) = (trace.rate(0, 10.0, 60.0) / 1e6, trace.queue(10.0, 60.0));
-    let (least, most) = trace.rates(10.0, 60.0);
-    rows.push(format!(
-        "bursts: {got:.1} of 30 Mbit/s, queue {queue:.2} ms, rate {:.1} to {:.1} Mbit/s",
-        least / 1e6,
-        most / 1e6
-    ));
-    rows.extend(odd_rows(control));
-    rows.extend(company_rows(control));
-    rows.push(request_row(control));
-    rows.join("\n  ")
-}
-
-/// A shallow buffer, jitter, a queue on the way back, and wrong rates to start from.
-fn odd_rows(control: Control) -> Vec<String> {
-    let plain = || Path::new(96.0, 50.0);
-    let said = |name: &str, path: Path| {
-        let trace = alone(control, &path);
-        let (used, queue) = (trace.utilisation(10.0, 60.0), trace.queue(10.0, 60.0));
-        let loss = 100.0 * trace.loss(10.0, 60.0);
-        format!("{name}: {:.1} %, queue {queue:.2} ms, lost {loss:.2} %", 100.0 * used)
-    };
-    let mut rows = vec![
-        said("buffer of 2 ms", Path { buffer: 24e3, ..plain() }),
-        said("jitter of 2 ms", Path { jitter: 0.002, ..plain() }),
-        said("jitter of 8 ms", Path { jitter: 0.008, ..plain() }),
-        said("back late by 60 ms", Path { reverse: vec![(0.0, 0.0), (20.0, 0.06)], ..plain() }),
-        said("pulses", Path { pulse: 0.125, ..plain() }),
-        said("pulses at 12 Mbit/s", Path { pulse: 0.125, ..Path::new(12.0, 50.0) }),
-        said("pulses at 10 ms", Path { pulse: 0.125, ..Path::new(96.0, 10.0) }),
-        said("pulses at 200 ms", Path { pulse: 0.125, ..Path::new(96.0, 200.0) }),
-        said("pulses at 1 Gbit/s", Path { pulse: 0.125, ..Path::new(1_000.0, 50.0) }),
-    ];
-    for (share, millis) in [(0.1, 50.0), (2.0, 50.0), (0.1, 300.0), (2.0, 300.0)] {
-        let bundle = Bundle::new(control.build(), share * 96e6);
-        let trace = Path::new(96.0, millis).run(vec![bundle], 60.0);
-        let full = trace.first(0.0, |trace, from, to| trace.utilisation(from, to) > 0.9);
-        let short = trace.first(1.0, |trace, from, to| trace.longest(from, to) < 12.0);
-        rows.push(format!("from {share} at {millis} ms: full {full:.2} s, short {short:.2} s"));
-    }
-    rows
-}
-
 /// Requests of 60 Mbit/s in the mean at 96 Mbit/s, 50 ms.
 fn requests(control: Control) -> Trace {
     let offer = Offer::Requests { load: 60e6 };
     let bundle = Bundle { offer, ..Bundle::new(control.build(), 90e6) };
     Path::new(96.0, 50.0).run(vec![bundle], 120.0)
-}
-
-/// What waits at the sendbox for want of a rate that follows the path at once.
-fn request_row(control: Control) -> String {
-    let trace = requests(control);
-    let ideal = requests(Control::Constant(Bandwidth::from_mbits_per_sec(96)));
-    let [wait, least] = [&trace, &ideal].map(|trace| trace.backlog(10.0, 120.0) * 8e3 / 96e6);
-    let (queue, longest) = (trace.queue(10.0, 120.0), trace.longest(10.0, 120.0));
-    let (low, high) = trace.rates(10.0, 120.0);
-    let [low, high] = [low, high].map(|rate| rate / 1e6);
-    format!(
-        "requests: {wait:.0} ms wait inside (ideal {least:.0}), queue {queue:.2} ({longest:.2}) ms, \
-         rate {low:.1} to {high:.1} Mbit/s"
-    )
 }
 
 /// Several bundles at 96 Mbit/s, for a minute and a half: four that come 5 s after each other,
@@ -146,26 +63,6 @@ fn shares(trace: &Trace, bundles: usize, from: f64, to: f64) -> Vec<f64> {
     (0..bundles).map(|source| trace.rate(source, from, to) / 1e6).collect()
 }
 
-fn company_rows(control: Control) -> Vec<String> {
-    let row = |(count, trace): (usize, Trace)| {
-        let [early, late] = [30.0, 80.0].map(|from| shares(&trace, count, from, from + 10.0));
-        let (used, queue) = (100.0 * trace.utilisation(60.0, 90.0), trace.queue(60.0, 90.0));
-        format!("{count} bundles: {early:.1?}, {late:.1?}, {used:.1} %, queue {queue:.2} ms")
-    };
-    company(control).map(row).into()
-}
-
-/// Utilisation, and mean (longest) queue in ms, at one rate for each round trip.
-fn steady_row(control: Control, mbits: f64) -> String {
-    let cells = TRIPS.map(|millis| {
-        let trace = alone(control, &Path::new(mbits, millis));
-        let (used, queue) = (trace.utilisation(30.0, 60.0), trace.queue(30.0, 60.0));
-        let longest = trace.longest(30.0, 60.0);
-        format!("{:5.1} % {queue:5.2} ({longest:5.1}) ms", 100.0 * used)
-    });
-    format!("{mbits:>5} Mbit/s: {}", cells.join("  "))
-}
-
 /// 150 Mbit/s for one second out of five, at 96 Mbit/s and 50 ms.
 fn bursts(control: Control) -> Trace {
     let offer = Offer::Bursts { rate: 150e6, on: 1.0, off: 4.0 };
@@ -173,11 +70,14 @@ fn bursts(control: Control) -> Trace {
     Path::new(96.0, 50.0).run(vec![bundle], 60.0)
 }
 
+/// That is why the sendbox looks for such traffic, and lets the hosts compete with it.
 #[test]
-#[ignore = "prints what each law does on each path"]
-fn table() {
-    for control in LAWS {
-        eprintln!("{}", table_of(control));
+fn delay_laws_starve_beside_elastic_traffic() {
+    for control in DELAY_LAWS {
+        let cross = vec![(20.0, 60.0, Cross::Elastic)];
+        let trace = alone(control, &Path { cross, ..Path::new(96.0, 50.0) });
+        let [before, beside] = [5.0, 40.0].map(|from| trace.rate(0, from, from + 15.0) / 1e6);
+        assert!(before > 90.0 && beside < 32.0, "{control}: {before} and {beside} Mbit/s");
     }
 }
 

@@ -1,7 +1,7 @@
 //! How much longer the ways of some flows are.
 //!
-//! Routers spread flows over parallel links, whose lengths differ by some milliseconds (spec of the
-//! paper's real paths: 3 to 8 ms). A flow keeps its way, so that its own least delay tells what of
+//! Routers spread flows over parallel links, whose lengths differ by some milliseconds (3 to 8 in
+//! the paper's figure 14). A flow keeps its way, so that its own least delay tells what of
 //! its delay is no queue.
 
 use base::{Span, Time};

@@ -25,7 +25,7 @@ const REST: Span = Span::from_secs(1);
 /// Epochs aim at this share of a round trip, and no more than [`MOST_EPOCH`].
 const EPOCHS_PER_ROUND_TRIP: u64 = 4;
 /// Short enough for pulses of six a second to be seen.
-//= deviation: spec §2.1 has a quarter of the round trip and N in [4, 1024].
+//= deviation: the paper's prototype has a quarter of the round trip and periods of 4 to 1024.
 const MOST_EPOCH: Span = Span::from_millis(10);
 /// Between neighbours, round trips are short: more than a thousand ACKs a second tell nothing new,
 /// and cost the boxes what packets should have.
@@ -296,7 +296,7 @@ impl<B> Bundle<B> {
         self.told_period = self.period;
         let unanswered = self.heartbeat_sent.is_some();
         self.heartbeat_sent = Some(self.heartbeat_sent.unwrap_or(now));
-        self.control.asked(now);
+        self.control.asked();
         let next = if unanswered || !self.settled { HEARTBEAT_SOON } else { HEARTBEAT };
         self.heartbeat_at = now + next;
         out.push_back(Output::Message { bundle: self.index, payload });

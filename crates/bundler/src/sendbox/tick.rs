@@ -12,7 +12,7 @@ use crate::multipath::Multipath;
 use crate::pass_through::PassThrough;
 use crate::settings::{Mode, Settings};
 
-/// From one look at the measurements to the next (spec of the paper's prototype, §3.1).
+/// From one look at the measurements to the next, as in the paper's prototype.
 pub(super) const TICK: Span = Span::from_millis(10);
 /// Cross traffic is watched over so much time's packets.
 const CROSS_WINDOW: Span = Span::from_millis(20);
@@ -117,7 +117,7 @@ impl Loop {
     }
 
     /// A heartbeat asks for an answer.
-    pub(super) fn asked(&mut self, _now: Time) {
+    pub(super) fn asked(&mut self) {
         self.asked += 1;
     }
 
@@ -253,7 +253,8 @@ impl Loop {
             (Some(rate), _) => Some(within(rate)),
             // What waited under the old rate must not fall upon the network in one burst.
             (None, Some(capacity)) if backlog => {
-                let rate = Bandwidth::from_bits_per_sec(capacity.bits_per_sec() * FLUSH);
+                let rate =
+                    Bandwidth::from_bits_per_sec(capacity.bits_per_sec().saturating_mul(FLUSH));
                 Some(within(rate))
             }
             (None, _) => settings.ceiling,

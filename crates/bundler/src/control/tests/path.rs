@@ -131,8 +131,6 @@ pub(super) struct Sample {
     pub(super) capacity: f64,
     /// The rate set by each bundle, in bits per second.
     pub(super) rates: Vec<f64>,
-    /// Bytes that wait at the first sendbox.
-    pub(super) backlog: f64,
     /// Bytes dropped so far.
     pub(super) dropped: f64,
     /// What each source (bundles first) delivered so far, in bytes.
@@ -173,12 +171,6 @@ impl Trace {
         let delivered = |sample: &Sample| sample.delivered.iter().sum::<f64>();
         let dropped = last.dropped - first.dropped;
         dropped / (dropped + delivered(last) - delivered(first))
-    }
-
-    /// Mean of what waits at the first sendbox, in bytes.
-    pub(super) fn backlog(&self, from: f64, to: f64) -> f64 {
-        let samples = self.between(from, to);
-        samples.iter().map(|sample| sample.backlog).sum::<f64>() / samples.len() as f64
     }
 
     /// Lowest and highest rate set by the first bundle.
@@ -343,7 +335,6 @@ impl<'a> World<'a> {
                 at: self.now,
                 queue: self.queued * 8e3 / capacity,
                 capacity,
-                backlog: self.senders[0].backlog,
                 dropped: self.dropped,
                 rates: self.senders.iter().map(|sender| sender.rate).collect(),
                 delivered: self.delivered.clone(),
