@@ -141,6 +141,43 @@ fn boxes_that_only_observe_change_nothing_but_their_messages() {
     assert!((0.99..1.01).contains(&ratio), "{ratio}");
 }
 
+/// What the bundle was doing, each tenth of a second.
+fn states(seconds: u64, beside: &str) -> Vec<(f64, State)> {
+    // A run ends with its last flow that has an end.
+    let clock = format!(
+        "[[flow]]\nfrom = \"carol\"\nto = \"bob\"\nduration = \"{seconds} s\"\n\
+                         transport = \"udp\"\nrate = \"10 kbit/s\"\npacket = \"100 B\"\n"
+    );
+    let watched = watch(&lab(seconds, NODES, &format!("{THERE}\n{beside}\n{clock}")));
+    let state = |(at, all): &(Time, Vec<Option<Status>>)| {
+        (at.as_secs_f64(), all[0].as_ref().unwrap().state)
+    };
+    watched.statuses.iter().map(state).collect()
+}
+
+#[test]
+fn hosts_compete_with_elastic_traffic_while_it_is_there() {
+    let beside = "[[flow]]\nname = \"elastic\"\nfrom = \"carol\"\nto = \"bob\"\nstreams = 4\n\
+                  start = \"15 s\"\nduration = \"20 s\"\n";
+    let states = states(60, beside);
+    let passes = |from: f64, to: f64| {
+        let within = states.iter().filter(|(at, _)| (from..to).contains(at));
+        within.filter(|(_, state)| *state == State::PassThrough).count() as f64 / 10.0 / (to - from)
+    };
+    assert!(passes(0.0, 15.0) == 0.0, "{states:?}");
+    assert!(passes(15.0, 25.0) > 0.0 && passes(25.0, 35.0) > 0.5, "{states:?}");
+    assert!(passes(50.0, 60.0) == 0.0, "{states:?}");
+}
+
+#[test]
+fn constant_traffic_is_no_reason_to_compete() {
+    let beside = "[[flow]]\nname = \"constant\"\nfrom = \"carol\"\nto = \"bob\"\n\
+                  transport = \"udp\"\nrate = \"7 Mbit/s\"\nstart = \"15 s\"\n";
+    let states = states(60, beside);
+    assert!(states.iter().all(|(_, state)| *state != State::PassThrough), "{states:?}");
+    assert_eq!(states.last().unwrap().1, State::Delay);
+}
+
 #[test]
 fn a_receivebox_that_stops_opens_the_way() {
     let events = "[[at]]\ntime = \"6 s\"\nbox = \"in-b\"\naction = \"stop\"\n\
