@@ -1,0 +1,250 @@
+//! Frames: what subflows carry.
+//!
+//! Each side of a connection begins with the preamble `b7 4d 43 01` (a byte that no text or TLS
+//! begins with, `MC`, the version). Frames follow, in network byte order:
+//!
+//! | at | bytes | field |
+//! |---|---|---|
+//! | 0 | 1 | type; types with bit 7 may be ignored by whoever does not know them |
+//! | 1 | 1 | flags |
+//! | 2 | 2 | length of what follows the header |
+//! | 4 | 4 | `path_seq`: number of the frame on this connection and side, from 0 |
+//! | 8 | 8 | number: a DSN, a session, a probe, by type |
+//!
+//! | type | frame | number | body |
+//! |---|---|---|---|
+//! | 01 | HELLO | early credit of the client | nonce 32, limits 8, subflow 4, target 1 + n |
+//! | 02 | `HELLO_ACK` | credit of the server | nonce 32, limits 8, session 8 |
+//! | 03 | JOIN | session | index 4, subflow 4, priority 2, nonce 16, token 16 |
+//! | 04 | CHALLENGE | | nonce 16, proof 16 |
+//! | 05 | PROOF | | proof 32 |
+//! | 06 | REFUSE | reason | |
+//! | 10 | DATA | DSN of the first byte | payload; flag 1: reinjected, flag 2: redundant |
+//! | 11 | DACK | next DSN expected | credit 8, newest `path_seq` 4, delay in µs 4, ranges 16 each |
+//! | 12 | PING | opaque | |
+//! | 13 | PONG | that of the PING | |
+//! | 14 | `ADD_ADDR` | | id 1, family 1, port 2, address 4 or 16 |
+//! | 15 | `REMOVE_ADDR` | id | |
+//! | 16 | PRIO | | priority 2 |
+//! | 17 | `SF_CLOSE` | | |
+//! | 19 | FIN | length of the stream | |
+//! | 1a | RESET | reason | text, up to 128 B of UTF-8 |
+//!
+//! Limits are: most subflows 1, most payload of a frame 2, idle time in s 2, resume time in s 2,
+//! flags 1 (1: a PROOF follows, which needs a pre-shared key). A priority is: flags 1 (1: backup),
+//! weight 1.
+
+use std::net::SocketAddr;
+use std::ops::Range;
+
+use crate::payload::Payload;
+use crate::{Reason, SubflowId};
+
+/// What each side of a connection begins with.
+pub const PREAMBLE: [u8; 4] = [0xb7, b'M', b'C', 1];
+/// Bytes of a frame's header.
+pub const HEADER: usize = 16;
+/// Most ranges of a DACK.
+pub const MOST_RANGES: usize = 8;
+/// Longest target, in bytes.
+pub const LONGEST_TARGET: usize = 255;
+/// Longest text of a RESET, in bytes.
+pub const LONGEST_TEXT: usize = 128;
+
+/// A frame without its `path_seq`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Frame<P> {
+    /// The client's first frame on its first connection.
+    Hello(Hello),
+    /// The server's answer.
+    HelloAck(HelloAck),
+    /// The client's first frame on further connections.
+    Join(Join),
+    /// The server's answer.
+    Challenge(Challenge),
+    /// The client's proof that it knows the session's key: after CHALLENGE, and after `HELLO_ACK`
+    /// where a pre-shared key asks for it.
+    Proof([u8; 32]),
+    /// A join, or a HELLO, is not granted.
+    Refuse(Reason),
+    /// A piece of the stream.
+    Data {
+        /// DSN of its first byte.
+        dsn: u64,
+        /// The piece.
+        payload: P,
+        /// Why it is sent.
+        copy: Copy,
+    },
+    /// What has arrived.
+    Dack(Dack),
+    /// To be answered at once.
+    Ping(u64),
+    /// The answer.
+    Pong(u64),
+    /// A further address of the server.
+    AddAddress {
+        /// Its number.
+        id: u8,
+        /// Where it listens.
+        address: SocketAddr,
+    },
+    /// An address of the sender is gone.
+    RemoveAddress(u8),
+    /// How the subflow on which it comes is to be used from now on.
+    Priority(Priority),
+    /// Nothing but acknowledgements and controls follows on this subflow, which is to end.
+    Close,
+    /// The stream of this direction ends with this length. It takes one number of the sequence.
+    Fin {
+        /// Bytes of the stream.
+        length: u64,
+    },
+    /// The session is over.
+    Reset {
+        /// Why.
+        reason: Reason,
+        /// Why in words, up to [`LONGEST_TEXT`].
+        text: String,
+    },
+    /// A frame that may be ignored and is.
+    Ignored,
+}
+
+/// Why a piece of the stream is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copy {
+    /// For the first time.
+    First,
+    /// Another subflow has not delivered it.
+    Reinjected,
+    /// Several subflows carry it on purpose.
+    Redundant,
+}
+
+/// HELLO.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// The client's nonce.
+    pub nonce: [u8; 32],
+    /// The client's name for the subflow: 0 on its first connection.
+    pub subflow: SubflowId,
+    /// DSN up to which the server may send at once.
+    pub credit: u64,
+    /// The client's limits.
+    pub limits: Limits,
+    /// What the client wants to talk to: `host:port` at a proxy, a service's name, or nothing.
+    pub target: String,
+}
+
+/// `HELLO_ACK`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HelloAck {
+    /// The server's nonce.
+    pub nonce: [u8; 32],
+    /// DSN up to which the client may send.
+    pub credit: u64,
+    /// The server's limits.
+    pub limits: Limits,
+    /// The session's number.
+    pub session: u64,
+}
+
+/// What one end takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Most subflows at once.
+    pub subflows: u8,
+    /// Most payload of a frame.
+    pub frame: u16,
+    /// Seconds of silence after which the session is lost.
+    pub idle: u16,
+    /// Seconds for which a session without subflows is kept.
+    pub resume: u16,
+    /// Whether a PROOF is asked for, or will follow.
+    pub proof: bool,
+}
+
+/// JOIN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Join {
+    /// The session.
+    pub session: u64,
+    /// Counts the client's joins; each is good once.
+    pub index: u32,
+    /// The client's name for the subflow.
+    pub subflow: SubflowId,
+    /// How to use it.
+    pub priority: Priority,
+    /// The client's nonce.
+    pub nonce: [u8; 16],
+    /// Shows that the client knows the session's key.
+    pub token: [u8; 16],
+}
+
+/// CHALLENGE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Challenge {
+    /// The server's nonce.
+    pub nonce: [u8; 16],
+    /// Shows that the server knows the session's key.
+    pub proof: [u8; 16],
+}
+
+/// How a subflow is to be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Priority {
+    /// Only while there is no other.
+    pub backup: bool,
+    /// Its share under the weighted scheduler, at least 1.
+    pub weight: u8,
+}
+
+impl Default for Priority {
+    fn default() -> Self {
+        Self { backup: false, weight: 1 }
+    }
+}
+
+/// DACK.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dack {
+    /// The next DSN expected; one more than the stream's length once FIN has come in order.
+    pub next: u64,
+    /// DSN up to which the peer may send.
+    pub credit: u64,
+    /// `path_seq` of the newest frame that came on this subflow, if any has.
+    pub path_seq: u32,
+    /// How long ago that was, in microseconds.
+    pub delay_us: u32,
+    /// What came beyond `next`, ascending, up to [`MOST_RANGES`].
+    pub ranges: Vec<Range<u64>>,
+}
+
+impl<P: Payload> Frame<P> {
+    /// Bytes of the frame on the wire, header included.
+    pub fn wire_length(&self) -> usize {
+        HEADER + self.body_length()
+    }
+
+    fn body_length(&self) -> usize {
+        match self {
+            Self::Hello(hello) => 32 + 8 + 4 + 1 + hello.target.len(),
+            Self::HelloAck(_) => 32 + 8 + 8,
+            Self::Join(_) => 4 + 4 + 2 + 16 + 16,
+            Self::Challenge(_) | Self::Proof(_) => 32,
+            Self::Data { payload, .. } => payload.len(),
+            Self::Dack(dack) => 16 + 16 * dack.ranges.len(),
+            Self::AddAddress { address, .. } => 4 + if address.is_ipv4() { 4 } else { 16 },
+            Self::Priority(_) => 2,
+            Self::Reset { text, .. } => text.len(),
+            Self::Refuse(_)
+            | Self::Ping(_)
+            | Self::Pong(_)
+            | Self::RemoveAddress(_)
+            | Self::Close
+            | Self::Fin { .. }
+            | Self::Ignored => 0,
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Schedulers: which subflow takes the next frame. One file each.
+
+use std::fmt;
+use std::str::FromStr;
+
+use base::{Bandwidth, Bytes, Span, Time};
+
+use crate::SubflowId;
+
+/// The schedulers there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SchedulerKind {
+    /// The subflow on which the frame is expected to arrive first, at once or after a wait.
+    #[default]
+    Earliest,
+    /// The smallest round-trip time among those with room.
+    MinRtt,
+    /// One after the other.
+    RoundRobin,
+    /// One after the other, in proportion to their weights.
+    Weighted,
+    /// Copies on all.
+    Redundant,
+    /// The first that works; the others only while it does not.
+    Backup,
+    /// Blocking estimation (Ferlin et al., IFIP Networking 2016).
+    Blest,
+    /// Earliest completion first (Lim et al., `CoNEXT` 2017).
+    Ecf,
+}
+
+impl SchedulerKind {
+    /// All, with their names.
+    pub const ALL: &[(Self, &str)] = &[
+        (Self::Earliest, "earliest"),
+        (Self::MinRtt, "min-rtt"),
+        (Self::RoundRobin, "round-robin"),
+        (Self::Weighted, "weighted"),
+        (Self::Redundant, "redundant"),
+        (Self::Backup, "backup"),
+        (Self::Blest, "blest"),
+        (Self::Ecf, "ecf"),
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        let of = Self::ALL.iter().find(|(kind, _)| *kind == self);
+        of.map_or("", |(_, name)| name)
+    }
+}
+
+impl fmt::Display for SchedulerKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// There is no scheduler of this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no scheduler `{0}`")]
+pub struct UnknownScheduler(pub String);
+
+impl FromStr for SchedulerKind {
+    type Err = UnknownScheduler;
+
+    fn from_str(name: &str) -> Result<Self, UnknownScheduler> {
+        let of = Self::ALL.iter().find(|(_, known)| *known == name);
+        of.map(|(kind, _)| *kind).ok_or_else(|| UnknownScheduler(name.to_owned()))
+    }
+}
+
+/// What a scheduler knows of the session when it is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct View {
+    /// Data not sent yet, the frame in question included; of a stream whose application goes on
+    /// writing, what its send buffer holds.
+    pub unsent: Bytes,
+    /// Credit that is left.
+    pub credit: Bytes,
+    /// Data sent and not acknowledged by the peer's DACKs, over all subflows.
+    pub outstanding: Bytes,
+    /// Payload of the frame in question.
+    pub frame: Bytes,
+    /// The credit was used up since the last question.
+    pub blocked: bool,
+}
+
+/// What a scheduler knows of one subflow. Those that are asked about are established and make
+/// progress; backup subflows are among them.
+#[derive(Clone, Copy, Debug)]
+pub struct SubflowView {
+    /// Its name.
+    pub id: SubflowId,
+    /// How much it takes now; zero: nothing. A frame may be larger than the room.
+    pub room: Bytes,
+    /// To be used only while no other subflow is there.
+    pub backup: bool,
+    /// Its share under the weighted scheduler, at least 1.
+    pub weight: u8,
+    /// Smoothed round-trip time; a guess before the first sample.
+    pub srtt: Span,
+    /// Its mean deviation.
+    pub rtt_var: Span,
+    /// The smallest round-trip time.
+    pub min_rtt: Span,
+    /// Congestion window.
+    pub cwnd: Bytes,
+    /// Sent by TCP and not acknowledged by TCP.
+    pub in_flight: Bytes,
+    /// In the socket, not sent yet.
+    pub notsent: Bytes,
+    /// What it carries that the peer's DACKs have not acknowledged.
+    pub outstanding: Bytes,
+    /// Rate at which it delivers; `None` before the first sample.
+    pub rate: Option<Bandwidth>,
+}
+
+/// What is to happen with the next frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// This subflow takes it.
+    Send(SubflowId),
+    /// All subflows that have room take a copy.
+    SendOnAll,
+    /// Nobody takes it now: better wait for room, an acknowledgement or this time.
+    Wait(Option<Time>),
+}
+
+/// Picks subflows. It is told everything and never asks for the time; the same questions give the
+/// same answers.
+pub trait Scheduler: std::fmt::Debug + Send {
+    /// Which of `subflows` takes the next frame. One without room may not be chosen.
+    fn pick(&mut self, now: Time, session: &View, subflows: &[SubflowView]) -> Choice;
+}
