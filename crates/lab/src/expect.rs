@@ -44,6 +44,10 @@ pub struct Metric {
 pub enum Subject {
     /// A built-in flow.
     Flow(FlowId),
+    /// One subflow of a multipath flow, by its number.
+    Subflow(FlowId, u32),
+    /// All subflows of a multipath flow over one path, by the sender's link.
+    Path(FlowId, LinkId),
     /// One direction of a link.
     Link(LinkId, Direction),
     /// A program.
@@ -85,6 +89,12 @@ pub enum Measure {
     Responses,
     /// From a request to the end of its response (request-response flow).
     Latency,
+    /// The longest time without a byte at the receiver while it ran (bulk TCP flow).
+    Gap,
+    /// Bytes sent again over another path (multipath flow).
+    Reinjected,
+    /// Bytes that waited at the receiver for earlier ones (multipath flow).
+    Reorder,
     /// Share of the rate in use (link direction).
     Utilisation,
     /// Wire bits per second (link direction, or what leaves a bundle's sendbox).
@@ -254,6 +264,16 @@ impl Op {
     }
 }
 
+impl Subject {
+    /// The flow that it belongs to, if it belongs to one.
+    pub const fn flow(self) -> Option<FlowId> {
+        match self {
+            Self::Flow(flow) | Self::Subflow(flow, _) | Self::Path(flow, _) => Some(flow),
+            _ => None,
+        }
+    }
+}
+
 impl Measure {
     /// What its values count.
     pub const fn quantity(self) -> Quantity {
@@ -275,6 +295,7 @@ impl Measure {
             | Self::Convergence
             | Self::Queueing
             | Self::MinRtt
+            | Self::Gap
             | Self::Waiting => Quantity::Time,
             Self::Loss
             | Self::Utilisation
@@ -282,7 +303,12 @@ impl Measure {
             | Self::Over
             | Self::OutOfOrder
             | Self::TimeIn(_) => Quantity::Share,
-            Self::Sent | Self::Received | Self::Queue | Self::Backlog => Quantity::Data,
+            Self::Sent
+            | Self::Received
+            | Self::Queue
+            | Self::Backlog
+            | Self::Reinjected
+            | Self::Reorder => Quantity::Data,
             Self::Retransmits
             | Self::Slowdown
             | Self::Transfers

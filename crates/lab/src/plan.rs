@@ -16,9 +16,11 @@ use crate::expect::Expectation;
 
 mod bundle;
 mod control;
+mod multipath;
 
 pub use bundle::{BoxAction, Bundle, BundleControl, BundleState, Feedback, Marking, Mode};
 pub use control::{Control, Drawing, Population, Session};
+pub use multipath::{Multipath, MultipathKind, Path};
 
 /// One run's worth of a lab.
 #[derive(Clone, Debug, PartialEq)]
@@ -312,6 +314,9 @@ pub enum Traffic {
     Bulk {
         /// Payload to send; `None`: until the end.
         size: Option<Bytes>,
+        /// Rate at which the application offers payload, over all connections; what the network
+        /// does not take at once waits and follows. `None`: as fast as it goes.
+        rate: Option<Bandwidth>,
         /// How its connections behave.
         tcp: Tcp,
         /// Parallel connections, at least 1.
@@ -406,8 +411,11 @@ pub struct Tcp {
     pub control: Option<String>,
     /// Negotiate explicit congestion notification (RFC 3168).
     pub ecn: bool,
-    /// Receive buffer of both ends; `None`: as the kernel tunes it, 6 MiB on the virtual clock.
+    /// Receive and send buffer of both ends (with MCTCP those of the session and of each
+    /// subflow); `None`: as the kernel tunes it, 6 MiB on the virtual clock.
     pub window: Option<Bytes>,
+    /// Several paths at once; `None`: plain TCP.
+    pub multipath: Option<Multipath>,
 }
 
 /// Something that happens at a set time.

@@ -135,7 +135,7 @@ fn settings_of_the_virtual_clock_are_read() {
     assert_eq!(plan.limits, Limits { events: 1_000_000, memory: Bytes::new(2 << 30) });
     let Traffic::Bulk { tcp, .. } = &plan.flows[0].traffic else { panic!() };
     let window = Some(Bytes::new(4 << 20));
-    assert_eq!(*tcp, Tcp { control: Some("bbr".to_owned()), ecn: true, window });
+    assert_eq!(*tcp, Tcp { control: Some("bbr".to_owned()), ecn: true, window, multipath: None });
 }
 
 fn bytes() -> impl Strategy<Value = Bytes> {
@@ -190,7 +190,12 @@ fn open() -> impl Strategy<Value = Arrivals> {
 fn tcp() -> impl Strategy<Value = Tcp> {
     let control = prop::option::of("[a-z][a-z0-9_]{0,14}");
     let window = prop::option::of((4096..=1u64 << 30).prop_map(Bytes::new));
-    (control, any::<bool>(), window).prop_map(|(control, ecn, window)| Tcp { control, ecn, window })
+    (control, any::<bool>(), window).prop_map(|(control, ecn, window)| Tcp {
+        control,
+        ecn,
+        window,
+        multipath: None,
+    })
 }
 
 /// A rate and packet size, and the pattern; a trace makes its own of the former.
@@ -224,8 +229,20 @@ fn paced() -> impl Strategy<Value = (Bandwidth, Bytes, Pattern)> {
 
 fn any_traffic() -> impl Strategy<Value = Traffic> {
     let count = || prop::option::of(1..=1_000_000_000u64);
-    let bulk = (prop::option::of(bytes()), tcp(), 1..=1024u32, prop::option::of(bytes()))
-        .prop_map(|(size, tcp, streams, message)| Traffic::Bulk { size, tcp, streams, message });
+    let bulk = (
+        prop::option::of(bytes()),
+        prop::option::of((1..10_000_000_000_000u64).prop_map(Bandwidth::from_bits_per_sec)),
+        tcp(),
+        1..=1024u32,
+        prop::option::of(bytes()),
+    )
+        .prop_map(|(size, rate, tcp, streams, message)| Traffic::Bulk {
+            size,
+            rate,
+            tcp,
+            streams,
+            message,
+        });
     let transfers =
         (sizes(), arrivals(), count(), tcp()).prop_map(|(sizes, arrivals, count, tcp)| {
             Traffic::Transfers { sizes, arrivals, count, tcp }

@@ -3,6 +3,8 @@
 use base::{FlowId, Span, Time};
 use record::Histogram;
 
+use crate::multipath::PathResult;
+
 /// How a flow ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -67,6 +69,14 @@ pub struct FlowResult {
     pub responses: Option<u64>,
     /// Transfers over connections of their own.
     pub transfers: Option<Transfers>,
+    /// The longest time without a byte at the receiver while it ran, where that is known.
+    pub gap: Option<Span>,
+    /// Bytes that a multipath sender sent again over another path, where that is known.
+    pub reinjected: Option<u64>,
+    /// The most bytes that waited at a multipath receiver for earlier ones, where that is known.
+    pub reorder: Option<u64>,
+    /// Paths of a multipath flow, in the order in which they were first used.
+    pub paths: Vec<PathResult>,
     /// The sender's smoothed round-trip time at each sample, in nanoseconds.
     pub rtt: Histogram,
     /// One-way delays of datagrams, in nanoseconds.

@@ -4,7 +4,7 @@ use base::{Direction, LinkId, Time};
 use fabric::{Fabric, LinkStats, QueueLevel};
 use lab::expect::Subject;
 use lab::plan::Plan;
-use record::{DropReason, FlowSample, Histogram, LinkSample, RecorderHandle};
+use record::{DropReason, FlowSample, Histogram, LinkSample, RecorderHandle, SubflowSample};
 
 use crate::crowd;
 
@@ -105,6 +105,7 @@ impl LinkLedger {
 pub struct FlowLedger {
     named: Vec<bool>,
     pub(crate) kept: Vec<FlowSample>,
+    pub(crate) subflows: Vec<SubflowSample>,
 }
 
 impl FlowLedger {
@@ -112,17 +113,24 @@ impl FlowLedger {
     pub fn new(plan: &Plan) -> Self {
         let mut named = vec![false; plan.flows.len()];
         for expectation in &plan.expectations {
-            if let Subject::Flow(flow) = expectation.metric.subject {
+            if let Some(flow) = expectation.metric.subject.flow() {
                 named[flow.index()] = true;
             }
         }
-        Self { named, kept: Vec::new() }
+        Self { named, kept: Vec::new(), subflows: Vec::new() }
     }
 
     /// Keeps the sample if it may be asked for.
     pub fn enter(&mut self, sample: &FlowSample) {
         if self.named.get(sample.flow.index()) == Some(&true) {
             self.kept.push(sample.clone());
+        }
+    }
+
+    /// Keeps the sample of a subflow if it may be asked for.
+    pub fn enter_subflow(&mut self, sample: &SubflowSample) {
+        if self.named.get(sample.flow.index()) == Some(&true) {
+            self.subflows.push(*sample);
         }
     }
 }

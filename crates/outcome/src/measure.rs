@@ -1,10 +1,12 @@
 //! What an expectation's metric comes to.
 
+use std::collections::BTreeMap;
+
 use base::{Direction, FlowId, LinkId, Span, Time};
 use lab::expect::{Measure, Metric, Statistic, Subject};
 use lab::plan::Plan;
 use record::run::{Clock, ProgramEnd, RunRecord};
-use record::{ControlSample, Distribution, FlowSample, Histogram, LinkSample};
+use record::{ControlSample, Distribution, FlowSample, Histogram, LinkSample, SubflowSample};
 
 use crate::bundles::BundleLedger;
 use crate::capacity;
@@ -16,6 +18,7 @@ pub(crate) struct Measured<'a> {
     pub(crate) record: &'a RunRecord,
     pub(crate) results: &'a [FlowResult],
     pub(crate) flow_samples: &'a [FlowSample],
+    pub(crate) subflow_samples: &'a [SubflowSample],
     pub(crate) link_samples: &'a [LinkSample],
     pub(crate) control: &'a [ControlSample],
     pub(crate) bundles: &'a BundleLedger,
@@ -27,6 +30,10 @@ impl Measured<'_> {
     pub(crate) fn value(&self, metric: &Metric) -> Option<f64> {
         match metric.subject {
             Subject::Flow(flow) => self.flow(flow, metric),
+            Subject::Subflow(flow, number) => {
+                self.subflows(flow, metric, |sample| sample.subflow == number)
+            }
+            Subject::Path(flow, link) => self.subflows(flow, metric, |sample| sample.path == link),
             Subject::Link(link, direction) => self.link(link, direction, metric),
             Subject::Program(program) => {
                 let summary = self.record.programs.get(program.index())?;
@@ -132,9 +139,66 @@ impl Measured<'_> {
             Measure::Sent => Some(result.sent_bytes as f64),
             Measure::Received if windowed => sum(|sample| Some(sample.received_bytes)),
             Measure::Received => Some(result.received_bytes as f64),
+            Measure::Gap if windowed => {
+                let gaps = samples.iter().filter_map(|sample| sample.gap);
+                gaps.max().map(|gap| gap.as_nanos() as f64)
+            }
+            Measure::Gap => result.gap.map(|gap| gap.as_nanos() as f64),
+            Measure::Reinjected if windowed => sum(|sample| sample.reinjected_bytes),
+            Measure::Reinjected => result.reinjected.map(|bytes| bytes as f64),
+            Measure::Reorder => {
+                let peaks = samples.iter().filter_map(|sample| sample.reorder_bytes);
+                peaks.max().map(|bytes| bytes as f64)
+            }
             Measure::Responses if windowed => sum(|sample| sample.responses),
             Measure::Responses => result.responses.map(|count| count as f64),
             _ => transfers(result, metric, &samples),
+        }
+    }
+
+    /// What is measured of some of a flow's subflows together; `None`: there were none.
+    fn subflows(
+        &self,
+        flow: FlowId,
+        metric: &Metric,
+        is_one: impl Fn(&SubflowSample) -> bool,
+    ) -> Option<f64> {
+        let (from, to) = self.window(metric);
+        let ours = |sample: &&SubflowSample| sample.flow == flow && is_one(sample);
+        let all = || self.subflow_samples.iter().filter(ours);
+        all().next()?;
+        // Intervals in which there was none of them count, as nothing.
+        let mut intervals: BTreeMap<Time, (f64, u64)> = BTreeMap::new();
+        for sample in self.flow_samples.iter().filter(|sample| sample.flow == flow) {
+            if within(sample.at, sample.interval, from, to) {
+                intervals.insert(sample.at, (sample.interval.as_secs_f64(), 0));
+            }
+        }
+        let samples: Vec<&SubflowSample> =
+            all().filter(|sample| within(sample.at, sample.interval, from, to)).collect();
+        for sample in &samples {
+            let interval = sample.interval.as_secs_f64();
+            intervals.entry(sample.at).or_insert((interval, 0)).1 += sample.received_bytes;
+        }
+        let sum =
+            |pick: fn(&SubflowSample) -> u64| samples.iter().map(|s| pick(s)).sum::<u64>() as f64;
+        match metric.measure {
+            Measure::Goodput if metric.statistic == Statistic::Mean => {
+                let seconds: f64 = intervals.values().map(|(seconds, _)| seconds).sum();
+                (seconds > 0.0).then(|| sum(|sample| sample.received_bytes) * 8.0 / seconds)
+            }
+            Measure::Goodput => {
+                let rate = |(seconds, bytes): &(f64, u64)| *bytes as f64 * 8.0 / seconds.max(1e-9);
+                statistic(intervals.values().map(rate).collect(), metric.statistic)
+            }
+            Measure::Rtt => {
+                let values = samples.iter().filter_map(|sample| sample.rtt);
+                statistic(values.map(|rtt| rtt.as_nanos() as f64).collect(), metric.statistic)
+            }
+            Measure::Retransmits => Some(sum(|sample| sample.retransmits)),
+            Measure::Sent => Some(sum(|sample| sample.sent_bytes)),
+            Measure::Received => Some(sum(|sample| sample.received_bytes)),
+            _ => None,
         }
     }
 

@@ -6,7 +6,8 @@ use base::{Direction, LinkId, NodeId, Span, Time};
 use lab::expect;
 use lab::plan::{Plan, Traffic};
 use record::run::{
-    Clock, ExpectationRecord, FlowSummary, LinkSummary, Outcome, Slowdown, Status, Verdict,
+    Clock, ExpectationRecord, FlowSummary, LinkSummary, Outcome, PathSummary, Slowdown, Status,
+    Verdict,
 };
 use record::{ControlSample, DropReason, Histogram, RunRecord};
 
@@ -14,6 +15,7 @@ use crate::bundles::BundleLedger;
 use crate::flow::{self, FlowResult, Transfers};
 use crate::ledger::{FlowLedger, LinkLedger};
 use crate::measure::Measured;
+use crate::multipath::PathResult;
 use crate::{begin, capacity};
 
 /// All that a record is completed from.
@@ -55,6 +57,7 @@ pub fn complete(record: &mut RunRecord, ended: &Ended<'_>) {
         record,
         results: ended.results,
         flow_samples: &ended.flows.kept,
+        subflow_samples: &ended.flows.subflows,
         link_samples: &ended.links.kept,
         control: ended.control,
         bundles: ended.bundles,
@@ -157,6 +160,10 @@ fn flow_summary(plan: &Plan, result: &FlowResult, clock: Clock) -> FlowSummary {
         transfers_completed: transfers.map(|t| t.completed),
         completion: transfers.and_then(|t| t.completion.distribution()),
         slowdown: transfers.and_then(slowdown),
+        gap_s: result.gap.map(Span::as_secs_f64),
+        reinjected_bytes: result.reinjected,
+        reorder_max_bytes: result.reorder,
+        paths: result.paths.iter().map(|path| path_summary(plan, path)).collect(),
         rtt: result.rtt.distribution(),
         delay: result.delay.distribution(),
         latency: result.latency.distribution(),
@@ -164,6 +171,16 @@ fn flow_summary(plan: &Plan, result: &FlowResult, clock: Clock) -> FlowSummary {
             flow::Outcome::Failed(error) => Some(error.clone()),
             _ => None,
         },
+    }
+}
+
+fn path_summary(plan: &Plan, path: &PathResult) -> PathSummary {
+    PathSummary {
+        link: plan.links[path.path.index()].name.clone(),
+        subflows: path.subflows,
+        sent_bytes: path.sent_bytes,
+        received_bytes: path.received_bytes,
+        retransmits: path.retransmits,
     }
 }
 
@@ -188,7 +205,10 @@ fn kind(traffic: &Traffic, clock: Clock) -> String {
     };
     let control = |tcp: &lab::plan::Tcp| {
         let control = tcp.control.as_deref().unwrap_or(default);
-        if tcp.ecn { format!("TCP {control}, ECN") } else { format!("TCP {control}") }
+        let protocol = tcp.multipath.as_ref().map(|multipath| multipath.kind.to_string());
+        let protocol = protocol.as_deref().unwrap_or("TCP");
+        let ecn = if tcp.ecn { ", ECN" } else { "" };
+        format!("{protocol} {control}{ecn}")
     };
     match traffic {
         Traffic::Bulk { tcp, streams: 1, .. } => control(tcp),
@@ -196,6 +216,7 @@ fn kind(traffic: &Traffic, clock: Clock) -> String {
         Traffic::Transfers { tcp, .. } => format!("transfers, {}", control(tcp)),
         Traffic::Paced { rate, .. } => format!("UDP {rate}"),
         Traffic::Controlled { .. } => "UDP, rate-controlled".to_owned(),
+        Traffic::Rpc { tcp, .. } if tcp.multipath.is_some() => format!("RPC, {}", control(tcp)),
         Traffic::Rpc { .. } => "RPC".to_owned(),
         Traffic::Requests { tcp, .. } => format!("requests, {}", control(tcp)),
         Traffic::Queries { .. } => "UDP requests".to_owned(),

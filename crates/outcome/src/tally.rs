@@ -2,9 +2,10 @@
 
 use base::{FlowId, Span, Time};
 use lab::plan::Traffic;
-use record::{FlowSample, Histogram, Transfer};
+use record::{FlowSample, Histogram, SubflowSample, Transfer};
 
 use crate::flow::{Course, Datagrams, FlowResult, Transfers};
+use crate::multipath::{Silence, Subflow, Subflows};
 
 /// Counters of one flow. Those of a kind of traffic that the flow is not stay empty.
 #[derive(Debug, Default)]
@@ -31,6 +32,8 @@ pub struct Tally {
     paced: Option<Box<Paced>>,
     completed: Option<Box<Completed>>,
     sampled: Option<Box<Sampled>>,
+    silence: Option<Box<Silence>>,
+    subflows: Option<Box<Subflows>>,
 }
 
 /// Datagrams, and the time that they took.
@@ -195,6 +198,46 @@ impl Tally {
         }
     }
 
+    /// From now on the receiver waits for bytes; the longest wait is the flow's gap.
+    pub fn begin_waiting(&mut self, now: Time) {
+        self.silence.get_or_insert_default().begin(now);
+    }
+
+    /// Bytes have come to the receiver, or all that there were to come have.
+    pub fn heard(&mut self, now: Time) {
+        if let Some(silence) = &mut self.silence {
+            silence.heard(now);
+        }
+    }
+
+    /// The receiver waits no more.
+    pub fn end_waiting(&mut self, now: Time) {
+        if let Some(silence) = &mut self.silence {
+            silence.end(now);
+        }
+    }
+
+    /// Enters what is known of one of a multipath flow's subflows.
+    pub fn observe_subflow(&mut self, subflow: Subflow) {
+        self.subflows.get_or_insert_default().observe(subflow);
+    }
+
+    /// Enters the bytes that were sent again over another subflow since the present run began.
+    pub fn observe_reinjected(&mut self, bytes: u64) {
+        self.subflows.get_or_insert_default().observe_reinjected(bytes);
+    }
+
+    /// Enters how many bytes wait, or have waited since this was last told, at a multipath
+    /// receiver for earlier ones.
+    pub fn observe_reorder(&mut self, bytes: u64) {
+        self.subflows.get_or_insert_default().observe_reorder(bytes);
+    }
+
+    /// The samples of a multipath flow's subflows for the interval that ends at `at`.
+    pub fn cut_subflows(&mut self, at: Time, interval: Span, flow: FlowId) -> Vec<SubflowSample> {
+        self.subflows.as_mut().map_or_else(Vec::new, |all| all.cut(at, interval, flow))
+    }
+
     /// Datagrams over all runs of the flow.
     pub fn datagrams(&self) -> Datagrams {
         let of = |paced: &Paced| paced.datagrams;
@@ -211,6 +254,9 @@ impl Tally {
         if let Some(paced) = &mut self.paced {
             let [now, past] = &mut paced.datagrams;
             *past += std::mem::take(now);
+        }
+        if let Some(subflows) = &mut self.subflows {
+            subflows.close_run();
         }
         self.srtt = None;
         self.window_bytes = None;
@@ -249,6 +295,10 @@ impl Tally {
                 sample.responses = Some(self.responses - reported.responses);
                 sample.latency = latency;
             }
+        }
+        sample.gap = self.silence.as_mut().map(|silence| silence.cut(at));
+        if let Some(subflows) = &mut self.subflows {
+            (sample.reinjected_bytes, sample.reorder_bytes) = subflows.cut_counts();
         }
         sample.rtt = self.srtt;
         sample.cwnd_bytes = self.window_bytes;
@@ -315,6 +365,10 @@ impl Tally {
             datagrams: udp.then_some(datagrams),
             responses: rpc.then_some(self.responses),
             transfers,
+            gap: self.silence.map(|silence| silence.longest()),
+            reinjected: self.subflows.as_ref().and_then(|all| all.reinjected()),
+            reorder: self.subflows.as_ref().and_then(|all| all.reorder()),
+            paths: self.subflows.map_or_else(Vec::new, |all| all.into_results()),
             rtt: sampled.rtt.take(),
             delay: paced.delay.all.take(),
             latency,

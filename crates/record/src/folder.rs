@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use crate::run::{SCHEMA, Status};
-use crate::{Error, RunRecord, bundle, control, shares, table};
+use crate::{Error, RunRecord, bundle, control, shares, subflow, table};
 
 /// `run.json` of 1,100 routers takes under 2 MB.
 const RECORD_LIMIT: u64 = 256 << 20;
@@ -124,7 +124,7 @@ impl RunFolder {
             return Ok(false);
         }
         let tables = ["links.parquet", "flows.parquet", "transfers.parquet", shares::FILE];
-        let more = [control::FILE, control::SESSIONS_FILE, bundle::FILE];
+        let more = [control::FILE, control::SESSIONS_FILE, bundle::FILE, subflow::FILE];
         for name in tables.into_iter().chain(more) {
             table::join_parts(&self.path.join(name))?;
         }

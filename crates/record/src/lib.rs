@@ -16,6 +16,7 @@ mod recorder;
 pub mod run;
 pub mod sample;
 pub mod shares;
+pub mod subflow;
 pub mod table;
 
 pub use bundle::{BundleCounts, BundleSample};
@@ -27,3 +28,4 @@ pub use recorder::{CaptureId, Recorder, RecorderHandle, RecorderOptions, Recorde
 pub use run::RunRecord;
 pub use sample::{DropReason, FlowSample, Level, LinkSample, PacketRecord, Transfer};
 pub use shares::{FlowKind, ShareSample};
+pub use subflow::SubflowSample;

@@ -10,7 +10,10 @@ use base::Time;
 
 use crate::bundle::BundleSample;
 use crate::control::{ControlSample, SessionRow};
-use crate::{Error, FlowSample, Level, LinkSample, PacketRecord, RunFolder, ShareSample, Transfer};
+use crate::{
+    Error, FlowSample, Level, LinkSample, PacketRecord, RunFolder, ShareSample, SubflowSample,
+    Transfer,
+};
 
 mod writer;
 
@@ -74,6 +77,7 @@ pub(super) enum Message {
     Shares(Vec<ShareSample>),
     Control(Box<ControlSample>),
     Bundle(Box<BundleSample>),
+    Subflow(Box<SubflowSample>),
     Sessions(Vec<String>, Vec<SessionRow>),
     Packet {
         at: Time,
@@ -233,6 +237,11 @@ impl RecorderHandle {
     /// Records a bundle's sample.
     pub fn bundle(&self, sample: BundleSample) {
         self.send(Message::Bundle(Box::new(sample)));
+    }
+
+    /// Records a subflow's sample.
+    pub fn subflow(&self, sample: SubflowSample) {
+        self.send(Message::Subflow(Box::new(sample)));
     }
 
     /// Records rate-controlled sessions at the end of a run; `populations` are the names that the

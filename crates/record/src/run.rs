@@ -507,6 +507,18 @@ pub struct FlowSummary {
     /// Slowdowns of transfers.
     #[serde(default)]
     pub slowdown: Option<Slowdown>,
+    /// The longest time without a byte at the receiver while it ran.
+    #[serde(default)]
+    pub gap_s: Option<f64>,
+    /// Bytes that a multipath sender sent again over another path.
+    #[serde(default)]
+    pub reinjected_bytes: Option<u64>,
+    /// The most bytes that waited at a multipath receiver for earlier ones.
+    #[serde(default)]
+    pub reorder_max_bytes: Option<u64>,
+    /// The paths of a multipath flow.
+    #[serde(default)]
+    pub paths: Vec<PathSummary>,
     /// Round-trip times as the sender's TCP smoothed them.
     pub rtt: Option<Distribution>,
     /// One-way delays of datagrams.
@@ -515,6 +527,21 @@ pub struct FlowSummary {
     pub latency: Option<Distribution>,
     /// What ended it early.
     pub error: Option<String>,
+}
+
+/// A path of a multipath flow.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PathSummary {
+    /// The sender's link.
+    pub link: String,
+    /// Subflows there were on it.
+    pub subflows: u64,
+    /// Payload bytes that the sender handed to them, repetitions included.
+    pub sent_bytes: u64,
+    /// Payload bytes that arrived over them, repetitions included.
+    pub received_bytes: u64,
+    /// TCP segments sent again.
+    pub retransmits: u64,
 }
 
 /// Completion times of transfers over the times that they would have taken alone.

@@ -165,6 +165,13 @@ pub struct FlowSample {
     pub latency: Option<Distribution>,
     /// Responses that arrived (RPC), or transfers that completed.
     pub responses: Option<u64>,
+    /// The longest time without a byte at the receiver, reckoned from its beginning, which may lie
+    /// before the interval (bulk TCP).
+    pub gap: Option<Span>,
+    /// Bytes that were sent again over another subflow (multipath).
+    pub reinjected_bytes: Option<u64>,
+    /// The most bytes that waited at the receiver for earlier ones (multipath).
+    pub reorder_bytes: Option<u64>,
 }
 
 impl FlowSample {
@@ -183,6 +190,9 @@ impl FlowSample {
             lost: None,
             latency: None,
             responses: None,
+            gap: None,
+            reinjected_bytes: None,
+            reorder_bytes: None,
         }
     }
 }

@@ -49,7 +49,7 @@ pub(super) struct Bulk {
 
 impl Bulk {
     pub(super) fn open(placed: &Placed, scope: &Scope<'_>) -> sys::Result<Self> {
-        let Flow { traffic: Traffic::Bulk { size, tcp, streams, message }, dscp, .. } =
+        let Flow { traffic: Traffic::Bulk { size, tcp, streams, message, .. }, dscp, .. } =
             &placed.flow
         else {
             unreachable!("the driver opens bulk flows with this")

@@ -132,6 +132,7 @@ fn bulk(size: Option<u64>, streams: u32, message: Option<u64>) -> Traffic {
     let control = Some("reno".to_owned());
     Traffic::Bulk {
         size: size.map(Bytes::new),
+        rate: None,
         tcp: Tcp { control, ..Tcp::default() },
         streams,
         message: message.map(Bytes::new),
@@ -375,6 +376,7 @@ fn ecn_is_asked_for_by_host() {
     let Some(pair) = Pair::new("ecn_is_asked_for_by_host") else { return };
     let ecn = |ecn| Traffic::Bulk {
         size: Some(Bytes::new(1000)),
+        rate: None,
         tcp: Tcp { ecn, ..Tcp::default() },
         streams: 1,
         message: None,
@@ -434,6 +436,7 @@ fn what_the_kernel_lacks_is_said_before_anything_starts() {
     let control = Some("nonesuch".to_owned());
     let bulk = Traffic::Bulk {
         size: None,
+        rate: None,
         tcp: Tcp { control, ..Tcp::default() },
         streams: 1,
         message: None,

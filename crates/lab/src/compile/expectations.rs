@@ -61,6 +61,13 @@ impl Compiler<'_> {
                 "a link has two directions".to_owned(),
                 "go on with `up` (from the first end) or `down`".to_owned(),
             ),
+            ParseError::Number(at) => (
+                at.clone(),
+                Code::BadExpectation,
+                "subflows have numbers".to_owned(),
+                "`subflow.0` is the flow's first; `path.LINK` is all that run over a link"
+                    .to_owned(),
+            ),
             ParseError::Measure { at, word, known } => (
                 at.clone(),
                 Code::UnknownMetric,

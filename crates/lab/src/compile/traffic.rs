@@ -56,7 +56,7 @@ impl Kind {
     /// Keys that do nothing here.
     const fn without(self) -> &'static [&'static str] {
         match self {
-            Self::Bulk => &["rate", "packet", "pattern", "timeout"],
+            Self::Bulk => &["packet", "pattern", "timeout"],
             Self::Transfers => &["rate", "packet", "pattern", "streams", "message", "timeout"],
             Self::Rpc => {
                 &["rate", "packet", "pattern", "streams", "message", "size", "arrivals", "timeout"]
@@ -108,6 +108,7 @@ impl Compiler<'_> {
             Kind::Transfers => self.transfers(table, flows, at),
             Kind::Bulk => Some(Traffic::Bulk {
                 size: table.bytes("size"),
+                rate: table.bandwidth("rate"),
                 tcp: self.tcp(table),
                 streams: streams(table),
                 message: table.bytes("message"),
@@ -185,6 +186,7 @@ impl Compiler<'_> {
             control: self.control(table),
             ecn: table.flag("ecn").unwrap_or(false),
             window: table.bytes("window"),
+            multipath: None,
         }
     }
 

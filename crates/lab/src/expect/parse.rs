@@ -27,6 +27,8 @@ pub(crate) enum ParseError {
     Name { at: Range<usize>, kind: &'static str, name: String, known: Vec<String> },
     /// `link.NAME` goes on with `up` or `down`.
     Direction(Range<usize>),
+    /// `subflow` goes on with a number.
+    Number(Range<usize>),
     /// The subject has no such measure.
     Measure { at: Range<usize>, word: String, known: Vec<&'static str> },
     /// The measure has no such statistic.
@@ -63,6 +65,7 @@ const WHOLE_OR_TRANSFERS: &[(&str, Statistic)] = &[
     ("p99", Statistic::P99),
     ("p999", Statistic::P999),
 ];
+const MOST: &[(&str, Statistic)] = &[("max", Statistic::Max)];
 const SINGLE: &[(&str, Statistic)] = &[];
 
 type Row = (&'static str, Measure, &'static [(&'static str, Statistic)]);
@@ -81,6 +84,16 @@ const FLOW: &[Row] = &[
     ("received", Measure::Received, TOTAL),
     ("responses", Measure::Responses, TOTAL),
     ("latency", Measure::Latency, SERIES),
+    ("gap", Measure::Gap, MOST),
+    ("reinjected", Measure::Reinjected, SINGLE),
+    ("reorder", Measure::Reorder, MOST),
+];
+const SUBFLOW: &[Row] = &[
+    ("goodput", Measure::Goodput, SERIES),
+    ("rtt", Measure::Rtt, SERIES),
+    ("retransmits", Measure::Retransmits, SINGLE),
+    ("sent", Measure::Sent, SINGLE),
+    ("received", Measure::Received, SINGLE),
 ];
 const LINK: &[Row] = &[
     ("utilisation", Measure::Utilisation, SERIES),
@@ -138,6 +151,8 @@ const BUNDLE: &[Row] = &[
 pub(crate) fn catalogue() -> Vec<(&'static str, &'static str, Vec<&'static str>)> {
     let subjects = [
         ("flow.NAME", FLOW),
+        ("flow.NAME.subflow.NUMBER", SUBFLOW),
+        ("flow.NAME.path.LINK", SUBFLOW),
         ("link.NAME.up", LINK),
         ("program.NAME", PROGRAM),
         ("run", RUN),
@@ -184,8 +199,10 @@ fn metric(text: &str, names: &Names<'_>) -> Result<Metric, ParseError> {
     let rows;
     let subject = match kind {
         "flow" => {
-            rows = FLOW;
-            Subject::Flow(FlowId::at(name("flow", &names.flows, rest, &mut at)?))
+            let flow = FlowId::at(name("flow", &names.flows, rest, &mut at)?);
+            let subject = part_of_flow(flow, names, text, &mut at)?;
+            rows = if matches!(subject, Subject::Flow(_)) { FLOW } else { SUBFLOW };
+            subject
         }
         "program" => {
             rows = PROGRAM;
@@ -216,6 +233,32 @@ fn metric(text: &str, names: &Names<'_>) -> Result<Metric, ParseError> {
     };
     let (measure, statistic) = measure(text, at, rows)?;
     Ok(Metric { subject, measure, statistic, window: None })
+}
+
+/// The flow, or what of it the text goes on with: `subflow.NUMBER`, `path.LINK`.
+fn part_of_flow(
+    flow: FlowId,
+    names: &Names<'_>,
+    text: &str,
+    at: &mut usize,
+) -> Result<Subject, ParseError> {
+    let (word, rest) = text[*at..].split_once('.').unwrap_or_default();
+    match word {
+        "subflow" => {
+            let start = *at + word.len() + 1;
+            let digits = rest.split('.').next().unwrap_or_default();
+            let wrong = || ParseError::Number(start..start + digits.len());
+            let number = digits.parse().map_err(|_| wrong())?;
+            *at = (start + digits.len() + 1).min(text.len());
+            Ok(Subject::Subflow(flow, number))
+        }
+        "path" => {
+            *at += word.len() + 1;
+            let link = name("link", &names.links, rest, at)?;
+            Ok(Subject::Path(flow, LinkId::at(link)))
+        }
+        _ => Ok(Subject::Flow(flow)),
+    }
 }
 
 /// Takes the longest known name off the front of `rest`; names may contain dots.

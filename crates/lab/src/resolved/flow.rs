@@ -35,8 +35,9 @@ fn traffic(traffic: &Traffic, protocol: Option<Protocol>) -> Vec<Pair> {
     let mut pairs = vec![("transport", text(transport))];
     let number = |count: &Option<u64>| count.map(|count| ("count", count.to_string()));
     match traffic {
-        Traffic::Bulk { size, tcp, streams, message } => {
+        Traffic::Bulk { size, rate, tcp, streams, message } => {
             pairs.extend(size.map(|size| ("size", quantity(size))));
+            pairs.extend(rate.map(|rate| ("rate", quantity(rate))));
             pairs.push(("streams", streams.to_string()));
             pairs.extend(message.map(|message| ("message", quantity(message))));
             pairs.extend(self::tcp(tcp));

@@ -14,7 +14,7 @@ use crate::folder::file_name;
 use crate::table::{Cell, Column, Kind, Table, join_parts, write_part};
 use crate::{
     Distribution, DropReason, Error, FlowSample, Level, LinkSample, RunFolder, Transfer, bundle,
-    control, pcapng, shares,
+    control, pcapng, shares, subflow,
 };
 
 /// Rows after which a part of a table is written.
@@ -38,6 +38,7 @@ pub(super) struct Writer {
     control: Growing,
     sessions: Growing,
     bundle_samples: Growing,
+    subflow_samples: Growing,
     captures: Vec<Appended>,
     log: Appended,
     packets: u64,
@@ -81,6 +82,7 @@ impl Writer {
                 false,
             ),
             bundle_samples: Growing::new(folder.file(bundle::FILE), bundle::columns(), false),
+            subflow_samples: Growing::new(folder.file(subflow::FILE), subflow::columns(), false),
             captures: options.captures.iter().map(capture).collect::<Result<_, Error>>()?,
             log: Appended::create(folder.file("log.jsonl"))?,
             packets: 0,
@@ -120,6 +122,12 @@ impl Writer {
                 let name = name_of(&self.bundles, sample.bundle as usize);
                 self.bundle_samples.rows.push(bundle::row(&sample, name));
                 self.bundle_samples.write_if_large()
+            }
+            Message::Subflow(sample) => {
+                let flow = name_of(&self.flows, sample.flow.index());
+                let path = name_of(&self.links, sample.path.index());
+                self.subflow_samples.rows.push(subflow::row(&sample, flow, path));
+                self.subflow_samples.write_if_large()
             }
             Message::Sessions(populations, rows) => {
                 let names: Vec<ByteArray> =
@@ -162,7 +170,8 @@ impl Writer {
         self.shares.write_if_old()?;
         self.control.write_if_old()?;
         self.sessions.write_if_old()?;
-        self.bundle_samples.write_if_old()
+        self.bundle_samples.write_if_old()?;
+        self.subflow_samples.write_if_old()
     }
 
     /// Writes all that waits. Each file is tried; the first error is returned.
@@ -179,6 +188,7 @@ impl Writer {
             &mut self.control,
             &mut self.sessions,
             &mut self.bundle_samples,
+            &mut self.subflow_samples,
         ] {
             let written = table.write();
             let joined = join_parts(&table.path);
@@ -336,10 +346,13 @@ fn flow_columns() -> Vec<Column> {
         Column::new("latency_p99_ns", "ns", Kind::Optional),
         Column::new("latency_max_ns", "ns", Kind::Optional),
         Column::new("responses", "responses", Kind::Optional),
+        Column::new("gap_ns", "ns", Kind::Optional),
+        Column::new("reinjected_bytes", "B", Kind::Optional),
+        Column::new("reorder_bytes", "B", Kind::Optional),
     ]
 }
 
-fn flow_row(sample: &FlowSample, name: ByteArray) -> [Cell; 16] {
+fn flow_row(sample: &FlowSample, name: ByteArray) -> [Cell; 19] {
     let of = |d: Option<Distribution>, pick: fn(Distribution) -> u64| Cell::Optional(d.map(pick));
     [
         Cell::Integer(sample.at.as_nanos()),
@@ -358,6 +371,9 @@ fn flow_row(sample: &FlowSample, name: ByteArray) -> [Cell; 16] {
         of(sample.latency, |d| d.p99_ns),
         of(sample.latency, |d| d.max_ns),
         Cell::Optional(sample.responses),
+        Cell::Optional(sample.gap.map(Span::as_nanos)),
+        Cell::Optional(sample.reinjected_bytes),
+        Cell::Optional(sample.reorder_bytes),
     ]
 }
 

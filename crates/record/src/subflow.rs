@@ -1,0 +1,68 @@
+//! What the subflows of multipath flows did over time: a row each for every sampling interval.
+
+use base::{FlowId, LinkId, Span, Time};
+use parquet::data_type::ByteArray;
+
+use crate::table::{Cell, Column, Kind};
+
+/// The table in the run folder.
+pub const FILE: &str = "subflows.parquet";
+
+/// A subflow over one sampling interval. Counters count within the interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SubflowSample {
+    /// End of the interval.
+    pub at: Time,
+    /// Length of the interval.
+    pub interval: Span,
+    /// The flow that it is one of.
+    pub flow: FlowId,
+    /// Its number within the flow, from 0 in the order of opening.
+    pub subflow: u32,
+    /// Its path, by the sender's link.
+    pub path: LinkId,
+    /// Payload bytes that the sender handed to its TCP connection, repetitions included.
+    pub sent_bytes: u64,
+    /// Payload bytes that the receiver took from its TCP connection, repetitions included.
+    pub received_bytes: u64,
+    /// Smoothed round-trip time at the end of the interval.
+    pub rtt: Option<Span>,
+    /// Congestion window at the end of the interval.
+    pub cwnd_bytes: Option<u64>,
+    /// Segments sent again.
+    pub retransmits: u64,
+    /// What it was doing at the end of the interval, in a word: `active`, `stale`, `closed`, …
+    pub state: &'static str,
+}
+
+pub(crate) fn columns() -> Vec<Column> {
+    vec![
+        Column::new("time_ns", "ns", Kind::Integer),
+        Column::new("interval_ns", "ns", Kind::Integer),
+        Column::new("flow", "", Kind::Text),
+        Column::new("subflow", "", Kind::Integer),
+        Column::new("path", "", Kind::Text),
+        Column::new("sent_bytes", "B", Kind::Integer),
+        Column::new("received_bytes", "B", Kind::Integer),
+        Column::new("rtt_ns", "ns", Kind::Optional),
+        Column::new("cwnd_bytes", "B", Kind::Optional),
+        Column::new("retransmits", "segments", Kind::Integer),
+        Column::new("state", "", Kind::Text),
+    ]
+}
+
+pub(crate) fn row(sample: &SubflowSample, flow: ByteArray, path: ByteArray) -> [Cell; 11] {
+    [
+        Cell::Integer(sample.at.as_nanos()),
+        Cell::Integer(sample.interval.as_nanos()),
+        Cell::Text(flow),
+        Cell::Integer(u64::from(sample.subflow)),
+        Cell::Text(path),
+        Cell::Integer(sample.sent_bytes),
+        Cell::Integer(sample.received_bytes),
+        Cell::Optional(sample.rtt.map(Span::as_nanos)),
+        Cell::Optional(sample.cwnd_bytes),
+        Cell::Integer(sample.retransmits),
+        Cell::Text(ByteArray::from(sample.state)),
+    ]
+}
