@@ -5,6 +5,7 @@
 mod address;
 mod datagram;
 mod ready;
+mod stream;
 mod tcp_info;
 
 use std::net::{IpAddr, SocketAddr};
@@ -15,6 +16,9 @@ use address::Address;
 
 pub use datagram::{Arrival, BATCH, receive_datagrams, send_datagrams, set_arrival_stamps};
 pub use ready::{Interest, Readiness, Ready, ReadyQueue};
+pub use stream::{
+    StreamOptions, bind_address, set_notsent_lowat, set_stream_options, tcp_socket,
+};
 pub use tcp_info::TcpInfo;
 
 /// What a TCP socket is set to before it is used.

@@ -13,10 +13,18 @@ pub struct TcpInfo {
     pub segment_bytes: u32,
     /// Smoothed round-trip time in microseconds.
     pub srtt_micros: u32,
-    /// Smallest round-trip time seen, in microseconds.
+    /// Mean deviation of the round-trip time in microseconds.
+    pub rtt_deviation_micros: u32,
+    /// Smallest round-trip time seen, in microseconds; `u32::MAX` before the first sample.
     pub min_rtt_micros: u32,
     /// Congestion window in segments.
     pub window_segments: u32,
+    /// Segments that were sent and are not acknowledged.
+    pub unacknowledged_segments: u32,
+    /// Bytes that were written and are not sent yet.
+    pub unsent_bytes: u32,
+    /// Newest rate at which data was delivered, in bytes per second.
+    pub delivery_bytes_per_second: u64,
     /// Segments sent again since the connection began.
     pub retransmits: u32,
     /// Payload bytes that the peer has acknowledged.
@@ -45,8 +53,12 @@ impl TcpInfo {
         Ok(Self {
             segment_bytes: word(16),
             srtt_micros: word(68),
+            rtt_deviation_micros: word(72),
             min_rtt_micros: word(148),
             window_segments: word(80),
+            unacknowledged_segments: word(24),
+            unsent_bytes: word(144),
+            delivery_bytes_per_second: long(160),
             retransmits: word(100),
             acknowledged_bytes: long(120),
             receiver_limited_micros: long(176),

@@ -1,0 +1,2 @@
+//! MCTCP on real sockets: streams and listeners for tokio.
+#![forbid(unsafe_code)]
