@@ -34,11 +34,17 @@
 //! flags 1 (1: a PROOF follows, which needs a pre-shared key). A priority is: flags 1 (1: backup),
 //! weight 1.
 
+mod decode;
+mod encode;
+#[cfg(test)]
+mod tests;
+
 use std::net::SocketAddr;
 use std::ops::Range;
 
-use crate::payload::Payload;
 use crate::{Reason, SubflowId};
+
+pub use decode::Decoder;
 
 /// What each side of a connection begins with.
 pub const PREAMBLE: [u8; 4] = [0xb7, b'M', b'C', 1];
@@ -46,10 +52,41 @@ pub const PREAMBLE: [u8; 4] = [0xb7, b'M', b'C', 1];
 pub const HEADER: usize = 16;
 /// Most ranges of a DACK.
 pub const MOST_RANGES: usize = 8;
+/// The least that an end may grant as the most payload of a frame.
+pub const SMALLEST_FRAME: u16 = 1024;
 /// Longest target, in bytes.
 pub const LONGEST_TARGET: usize = 255;
 /// Longest text of a RESET, in bytes.
 pub const LONGEST_TEXT: usize = 128;
+
+/// Types and flags on the wire.
+mod kind {
+    pub(super) const HELLO: u8 = 0x01;
+    pub(super) const HELLO_ACK: u8 = 0x02;
+    pub(super) const JOIN: u8 = 0x03;
+    pub(super) const CHALLENGE: u8 = 0x04;
+    pub(super) const PROOF: u8 = 0x05;
+    pub(super) const REFUSE: u8 = 0x06;
+    pub(super) const DATA: u8 = 0x10;
+    pub(super) const DACK: u8 = 0x11;
+    pub(super) const PING: u8 = 0x12;
+    pub(super) const PONG: u8 = 0x13;
+    pub(super) const ADD_ADDR: u8 = 0x14;
+    pub(super) const REMOVE_ADDR: u8 = 0x15;
+    pub(super) const PRIO: u8 = 0x16;
+    pub(super) const SF_CLOSE: u8 = 0x17;
+    pub(super) const FIN: u8 = 0x19;
+    pub(super) const RESET: u8 = 0x1a;
+    pub(super) const MAY_BE_IGNORED: u8 = 0x80;
+    /// What an ignored frame is written as: no version gives it a meaning.
+    pub(super) const IGNORED: u8 = 0xff;
+    pub(super) const REINJECTED: u8 = 1;
+    pub(super) const REDUNDANT: u8 = 2;
+    pub(super) const PROOF_FOLLOWS: u8 = 1;
+    pub(super) const BACKUP: u8 = 1;
+    pub(super) const IPV4: u8 = 4;
+    pub(super) const IPV6: u8 = 6;
+}
 
 /// A frame without its `path_seq`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -219,32 +256,4 @@ pub struct Dack {
     pub delay_us: u32,
     /// What came beyond `next`, ascending, up to [`MOST_RANGES`].
     pub ranges: Vec<Range<u64>>,
-}
-
-impl<P: Payload> Frame<P> {
-    /// Bytes of the frame on the wire, header included.
-    pub fn wire_length(&self) -> usize {
-        HEADER + self.body_length()
-    }
-
-    fn body_length(&self) -> usize {
-        match self {
-            Self::Hello(hello) => 32 + 8 + 4 + 1 + hello.target.len(),
-            Self::HelloAck(_) => 32 + 8 + 8,
-            Self::Join(_) => 4 + 4 + 2 + 16 + 16,
-            Self::Challenge(_) | Self::Proof(_) => 32,
-            Self::Data { payload, .. } => payload.len(),
-            Self::Dack(dack) => 16 + 16 * dack.ranges.len(),
-            Self::AddAddress { address, .. } => 4 + if address.is_ipv4() { 4 } else { 16 },
-            Self::Priority(_) => 2,
-            Self::Reset { text, .. } => text.len(),
-            Self::Refuse(_)
-            | Self::Ping(_)
-            | Self::Pong(_)
-            | Self::RemoveAddress(_)
-            | Self::Close
-            | Self::Fin { .. }
-            | Self::Ignored => 0,
-        }
-    }
 }

@@ -38,7 +38,7 @@ pub mod session;
 pub mod settings;
 
 pub use error::{Error, Reason, Result};
-pub use frame::Frame;
+pub use frame::{Decoder, Frame};
 pub use path::{PathId, PathInfo, SubflowId};
 pub use payload::{Counted, Payload};
 pub use scheduler::Scheduler;
