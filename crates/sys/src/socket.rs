@@ -5,6 +5,7 @@
 mod address;
 mod datagram;
 mod ready;
+mod steering;
 mod stream;
 mod tcp_info;
 
@@ -16,9 +17,8 @@ use address::Address;
 
 pub use datagram::{Arrival, BATCH, receive_datagrams, send_datagrams, set_arrival_stamps};
 pub use ready::{Interest, Readiness, Ready, ReadyQueue};
-pub use stream::{
-    StreamOptions, bind_address, set_notsent_lowat, set_stream_options, tcp_socket,
-};
+pub use steering::{bind_to_device, original_destination, set_mark};
+pub use stream::{StreamOptions, bind_address, set_notsent_lowat, set_stream_options, tcp_socket};
 pub use tcp_info::TcpInfo;
 
 /// What a TCP socket is set to before it is used.
@@ -338,6 +338,16 @@ fn set_bytes(
     // SAFETY: pointer and length describe `value`.
     check(call, unsafe { libc::setsockopt(fd, level, option, value.as_ptr().cast(), length) })?;
     Ok(())
+}
+
+/// Reads an option that is an address.
+fn get_address(socket: &impl AsRawFd, level: libc::c_int, option: libc::c_int) -> Result<Address> {
+    Address::filled(|pointer, length| {
+        // SAFETY: `length` says how much room there is at `pointer`.
+        let result =
+            unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, pointer.cast(), length) };
+        check("getsockopt", result)
+    })
 }
 
 /// Reads an option; answers how many bytes the kernel filled.

@@ -185,6 +185,11 @@ impl<'a> Answer<'a> {
         Some(word(self.payload, 0).map_or(libc::EIO, |code| (code as i32).wrapping_neg()))
     }
 
+    /// What the answer begins with: its fixed part, and attributes behind it.
+    pub(super) fn payload(&self) -> &'a [u8] {
+        self.payload
+    }
+
     /// The attribute `kind` behind a fixed part of `skip` bytes.
     pub(super) fn attribute(&self, skip: usize, kind: u16) -> Option<&'a [u8]> {
         let mut rest = self.payload.get(skip..)?;

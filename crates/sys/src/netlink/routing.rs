@@ -46,6 +46,19 @@ pub struct Way {
     pub source: Option<IpAddr>,
 }
 
+/// An address of this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LocalAddress {
+    /// The address.
+    pub address: IpAddr,
+    /// Index of the device that has it.
+    pub device: u32,
+    /// It is good beyond the device's link: neither loopback nor link-local.
+    pub is_global: bool,
+    /// Packets may be sent from it: it is neither being checked for duplicates nor given up.
+    pub is_usable: bool,
+}
+
 impl Batch {
     /// Adds a rule, whether or not there is another one like it.
     pub fn add_rule(&mut self, rule: &Rule<'_>) {
@@ -101,10 +114,40 @@ impl Socket {
 
     /// Where this machine's packets to `address` go. `None`: nowhere.
     pub fn way_to(&mut self, address: IpAddr) -> Result<Option<Way>> {
-        let mut request = header::route(family(address), 0, 0);
-        request[1] = if address.is_ipv6() { 128 } else { 32 };
+        self.way(address, 0, |_| {})
+    }
+
+    /// Where packets from `from` to `to` go; through this device, if one is given. `None`: no
+    /// route fits.
+    pub fn way_from(
+        &mut self,
+        from: IpAddr,
+        to: IpAddr,
+        device: Option<u32>,
+    ) -> Result<Option<Way>> {
+        // Without it, IPv4 takes whatever has no route through the device for a neighbour.
+        const FIB_MATCH: u32 = 0x2000;
+        let flags = if device.is_some() { FIB_MATCH } else { 0 };
+        self.way(to, flags, |message| {
+            message.address(libc::RTA_SRC, from);
+            if let Some(device) = device {
+                message.attribute(libc::RTA_OIF, &device.to_ne_bytes());
+            }
+        })
+    }
+
+    fn way(
+        &mut self,
+        to: IpAddr,
+        flags: u32,
+        more: impl FnOnce(&mut Message<'_>),
+    ) -> Result<Option<Way>> {
+        let mut request = header::route(family(to), 0, 0);
+        request[1] = if to.is_ipv6() { 128 } else { 32 };
+        request[8..].copy_from_slice(&flags.to_ne_bytes());
         let answer = self.ask(libc::RTM_GETROUTE, &request, |message| {
-            message.address(libc::RTA_DST, address);
+            message.address(libc::RTA_DST, to);
+            more(message);
         });
         let (bytes, what) = match answer {
             Ok(bytes) => (bytes, Error::Malformed("RTM_GETROUTE")),
@@ -117,6 +160,43 @@ impl Socket {
         let device = answer.attribute(FIXED, libc::RTA_OIF).and_then(|v| message::word(v, 0));
         let source = answer.attribute(FIXED, libc::RTA_PREFSRC).and_then(read_address);
         Ok(device.map(|device| Way { device, source }))
+    }
+
+    /// The addresses of all devices that are up.
+    pub fn addresses(&mut self) -> Result<Vec<LocalAddress>> {
+        /// Length of `struct ifaddrmsg`.
+        const FIXED: usize = 8;
+        const UNUSABLE: u32 =
+            libc::IFA_F_TENTATIVE | libc::IFA_F_DADFAILED | libc::IFA_F_DEPRECATED;
+        let mut up = Vec::new();
+        self.dump(libc::RTM_GETLINK, &header::link(0, 0, 0), |answer| {
+            let (index, flags) =
+                (message::word(answer.payload(), 4), message::word(answer.payload(), 8));
+            if flags.is_some_and(|flags| flags & libc::IFF_UP as u32 != 0) {
+                up.extend(index);
+            }
+        })?;
+        let mut found = Vec::new();
+        self.dump(libc::RTM_GETADDR, &header::address(0, 0, 0, 0), |answer| {
+            let payload = answer.payload();
+            let Some(device) = message::word(payload, 4) else { return };
+            let (Some(&short), Some(&scope)) = (payload.get(2), payload.get(3)) else { return };
+            let long = answer.attribute(FIXED, libc::IFA_FLAGS).and_then(|v| message::word(v, 0));
+            let flags = long.unwrap_or_else(|| short.into());
+            // Of a point-to-point link, IFA_ADDRESS is the other end.
+            let value = answer.attribute(FIXED, libc::IFA_LOCAL);
+            let value = value.or_else(|| answer.attribute(FIXED, libc::IFA_ADDRESS));
+            let Some(address) = value.and_then(read_address) else { return };
+            if up.contains(&device) {
+                found.push(LocalAddress {
+                    address,
+                    device,
+                    is_global: scope < libc::RT_SCOPE_LINK,
+                    is_usable: flags & UNUSABLE == 0,
+                });
+            }
+        })?;
+        Ok(found)
     }
 
     /// The largest layer-3 packet of the device `index`.

@@ -245,3 +245,44 @@ fn rules_send_packets_through_a_device_and_past_it() {
         drop(old);
     });
 }
+
+#[test]
+fn addresses_lead_out_of_their_own_devices() {
+    in_new_net("addresses_lead_out_of_their_own_devices", || {
+        let made = Tun::open("left").and_then(|left| Ok((left, Tun::open("right")?)));
+        let Ok(_devices) = made else {
+            return eprintln!("SKIPPED addresses_lead_out: {} is closed", crate::tun::DEVICE);
+        };
+        let devices = ["left", "right"].map(|name| index_of(name).unwrap());
+        let addresses = [1, 2].map(|net| IpAddr::from([10, 0, net, 1]));
+        let mut batch = Batch::new();
+        for (device, address) in devices.into_iter().zip(addresses) {
+            let up = LinkSettings { up: Some(true), no_own_addresses: true, ..Default::default() };
+            batch.set_link(device, &up);
+            batch.add_address(device, address, 24);
+        }
+        let (to, table) = ((IpAddr::from([192, 0, 2, 0]), 24), MAIN_TABLE);
+        batch.add_route(&Route { to, table, devices: &devices[..1], source: None });
+        let mut socket = Socket::open().unwrap();
+        socket.submit(batch).unwrap();
+        let mut found = socket.addresses().unwrap();
+        found.retain(|it| it.address.is_ipv4() && it.is_global && it.is_usable);
+        let expected = devices.into_iter().zip(addresses);
+        assert!(found.into_iter().map(|it| (it.device, it.address)).eq(expected));
+        let there = IpAddr::from([192, 0, 2, 9]);
+        let mut way = |at: usize, device: Option<u32>| {
+            let way = socket.way_from(addresses[at], there, device).unwrap();
+            way.map(|way| way.device)
+        };
+        // Only one of them has a route there.
+        assert_eq!(way(0, None), Some(devices[0]));
+        assert_eq!(way(0, Some(devices[0])), Some(devices[0]));
+        assert_eq!(way(1, None), Some(devices[0]));
+        assert_eq!(way(1, Some(devices[1])), None);
+        let mut batch = Batch::new();
+        batch.set_link(devices[0], &LinkSettings { up: Some(false), ..Default::default() });
+        socket.submit(batch).unwrap();
+        let still = socket.addresses().unwrap();
+        assert!(still.iter().all(|it| it.device != devices[0]));
+    });
+}
