@@ -7,6 +7,26 @@ use base::{Bandwidth, Bytes, Span, Time};
 
 use crate::SubflowId;
 
+mod backup;
+mod blest;
+mod earliest;
+mod ecf;
+mod min_rtt;
+mod redundant;
+mod round_robin;
+#[cfg(test)]
+mod views;
+mod weighted;
+
+pub use backup::Backup;
+pub use blest::Blest;
+pub use earliest::Earliest;
+pub use ecf::Ecf;
+pub use min_rtt::MinRtt;
+pub use redundant::Redundant;
+pub use round_robin::RoundRobin;
+pub use weighted::Weighted;
+
 /// The schedulers there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SchedulerKind {
@@ -47,6 +67,20 @@ impl SchedulerKind {
         let of = Self::ALL.iter().find(|(kind, _)| *kind == self);
         of.map_or("", |(_, name)| name)
     }
+
+    /// One of this kind that has seen nothing yet.
+    pub fn build(self) -> Box<dyn Scheduler> {
+        match self {
+            Self::Earliest => Box::new(Earliest::default()),
+            Self::MinRtt => Box::new(MinRtt),
+            Self::RoundRobin => Box::new(RoundRobin::default()),
+            Self::Weighted => Box::new(Weighted::default()),
+            Self::Redundant => Box::new(Redundant),
+            Self::Backup => Box::new(Backup),
+            Self::Blest => Box::new(Blest::default()),
+            Self::Ecf => Box::new(Ecf::default()),
+        }
+    }
 }
 
 impl fmt::Display for SchedulerKind {
@@ -75,8 +109,12 @@ pub struct View {
     /// Data not sent yet, the frame in question included; of a stream whose application goes on
     /// writing, what its send buffer holds.
     pub unsent: Bytes,
+    /// The application waits for room to write: more than `unsent` is to come.
+    pub more: bool,
     /// Credit that is left.
     pub credit: Bytes,
+    /// The whole of the credit: from the next DSN that the peer expects to where it ends.
+    pub window: Bytes,
     /// Data sent and not acknowledged by the peer's DACKs, over all subflows.
     pub outstanding: Bytes,
     /// Payload of the frame in question.
@@ -131,4 +169,36 @@ pub enum Choice {
 pub trait Scheduler: std::fmt::Debug + Send {
     /// Which of `subflows` takes the next frame. One without room may not be chosen.
     fn pick(&mut self, now: Time, session: &View, subflows: &[SubflowView]) -> Choice;
+}
+
+impl SubflowView {
+    /// Its smoothed round-trip time, never zero.
+    fn rtt(&self) -> f64 {
+        self.srtt.as_secs_f64().max(1e-6)
+    }
+
+    /// Its congestion window in bytes, never zero; before it is known, that of RFC 6928.
+    fn window(&self) -> f64 {
+        let initial = Bytes::new(10 * 1448);
+        let known = if self.cwnd.is_positive() { self.cwnd } else { initial };
+        known.count() as f64
+    }
+}
+
+/// Those that may be used: the backups only if there are no others.
+fn usable(subflows: &[SubflowView]) -> impl Iterator<Item = &SubflowView> + Clone {
+    let all_backup = subflows.iter().all(|subflow| subflow.backup);
+    subflows.iter().filter(move |subflow| subflow.backup == all_backup)
+}
+
+/// The smallest round-trip time among those with room; of equals the older.
+fn quickest_with_room(subflows: &[SubflowView]) -> Option<&SubflowView> {
+    usable(subflows)
+        .filter(|subflow| subflow.room.is_positive())
+        .min_by_key(|subflow| (subflow.srtt, subflow.id))
+}
+
+/// The smallest round-trip time of all; of equals the older.
+fn quickest(subflows: &[SubflowView]) -> Option<&SubflowView> {
+    usable(subflows).min_by_key(|subflow| (subflow.srtt, subflow.id))
 }

@@ -1,0 +1,106 @@
+//! BLEST: do not use a slow subflow if the fast one would be blocked by it.
+//!
+//! S. Ferlin, Ö. Alay, O. Mehani, R. Boreli, *BLEST: Blocking Estimation-Based MPTCP Scheduler for
+//! Heterogeneous Networks*, IFIP Networking 2016, §IV: while a segment on the slow subflow is
+//! under way (one round-trip time of it), the fast one will send
+//! X = MSS·(CWND_F + (rtt − 1)/2)·rtt with rtt = RTT_S/RTT_F. The slow one is used only if the
+//! send window has room for λX beside what is in flight there.
+
+use base::{Span, Time};
+
+use super::{Choice, Scheduler, SubflowView, View, quickest, quickest_with_room};
+
+const MSS: f64 = 1448.0;
+/// λ's bounds and steps are those of the authors' implementation for Linux.
+const LAMBDA: (f64, f64) = (1.0, 1.3);
+const STEP_UP: f64 = 0.04;
+const STEP_DOWN: f64 = 0.01;
+
+/// See the [module](self)'s head.
+#[derive(Clone, Copy, Debug)]
+pub struct Blest {
+    lambda: f64,
+    /// Whether the credit ran out since λ was changed.
+    blocked: bool,
+    changed: Time,
+}
+
+impl Default for Blest {
+    fn default() -> Self {
+        Self { lambda: 1.2, blocked: false, changed: Time::ZERO }
+    }
+}
+
+impl Blest {
+    /// Once in a round-trip time of the slow subflow λ learns from what came of the choices.
+    fn learn(&mut self, now: Time, round: Span) {
+        if now.since(self.changed) < round {
+            return;
+        }
+        self.lambda += if self.blocked { STEP_UP } else { -STEP_DOWN };
+        self.lambda = self.lambda.clamp(LAMBDA.0, LAMBDA.1);
+        self.blocked = false;
+        self.changed = now;
+    }
+}
+
+impl Scheduler for Blest {
+    fn pick(&mut self, now: Time, session: &View, subflows: &[SubflowView]) -> Choice {
+        self.blocked |= session.blocked;
+        let (Some(fast), Some(slow)) = (quickest(subflows), quickest_with_room(subflows)) else {
+            return Choice::Wait(None);
+        };
+        if fast.id == slow.id {
+            return Choice::Send(fast.id);
+        }
+        self.learn(now, slow.srtt);
+        let rtts = slow.rtt() / fast.rtt();
+        let fast_sends = (fast.window() + MSS * (rtts - 1.0) / 2.0) * rtts;
+        let slow_holds = slow.outstanding.saturating_add(session.frame);
+        let left = session.window.saturating_sub(slow_holds);
+        if fast_sends * self.lambda <= left.count() as f64 {
+            Choice::Send(slow.id)
+        } else {
+            Choice::Wait(None)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::views::{bulk, busy, idle};
+    use super::*;
+    use crate::SubflowId;
+    use base::Bytes;
+
+    #[test]
+    fn a_slow_subflow_is_used_while_the_window_holds_what_the_fast_one_sends() {
+        let subflows = [busy(0, 20, 10), idle(1, 200, 10)];
+        let mut scheduler = Blest::default();
+        let choice = scheduler.pick(Time::ZERO, &bulk(), &subflows);
+        assert_eq!(choice, Choice::Send(SubflowId(1)));
+        // 25 kB of window ten times, and growth: about 315 kB.
+        let narrow = View { window: Bytes::new(262_144), ..bulk() };
+        assert_eq!(scheduler.pick(Time::ZERO, &narrow, &subflows), Choice::Wait(None));
+        let free = [idle(0, 20, 10), idle(1, 200, 10)];
+        assert_eq!(scheduler.pick(Time::ZERO, &narrow, &free), Choice::Send(SubflowId(0)));
+    }
+
+    #[test]
+    fn blocking_makes_it_careful() {
+        let subflows = [busy(0, 20, 10), idle(1, 200, 10)];
+        let just = View { window: Bytes::new(400_000), ..bulk() };
+        let blocked = View { blocked: true, ..just };
+        let mut scheduler = Blest::default();
+        let rounds = |n: u64| Time::ZERO + Span::from_millis(200 * n);
+        assert_eq!(scheduler.pick(rounds(0), &just, &subflows), Choice::Send(SubflowId(1)));
+        for n in 1..4 {
+            scheduler.pick(rounds(n), &blocked, &subflows);
+        }
+        assert_eq!(scheduler.pick(rounds(5), &just, &subflows), Choice::Wait(None));
+        for n in 6..40 {
+            scheduler.pick(rounds(n), &just, &subflows);
+        }
+        assert_eq!(scheduler.pick(rounds(41), &just, &subflows), Choice::Send(SubflowId(1)));
+    }
+}

@@ -1,0 +1,254 @@
+//! Earliest arrival: a frame goes where it is expected to arrive first, now or after a wait.
+//!
+//! For each subflow it is predicted when a frame that is given to it now would be at the receiver:
+//! after what lies unsent in the socket, after what is under way, and after half of a round-trip
+//! time without queues (as in F. Yang, P. Amer, *Scheduler for Multipath TCP*, 2014). If the
+//! earliest has room, it takes the frame. If it has none, a later one takes it, unless that costs:
+//!
+//! - *The end.* The earlier ones would have delivered everything by then: the frame would be last.
+//! - *The credit.* The receiver has to hold all that the earlier ones deliver until the frame is
+//!   there. If the credit is too small for that and for what the later one carries, the earlier
+//!   ones would have to stop, and the whole could be slower than they are alone. This is BLEST's
+//!   rule (Ferlin et al. 2016, §IV) with predicted arrivals in place of round-trip times.
+//!
+//! Nobody waits for longer than the later subflow would have taken: then the prediction for the
+//! earlier ones was wrong, and at most twice the time was lost.
+
+use base::{Span, Time};
+
+use super::{Choice, Scheduler, SubflowView, View, usable};
+
+/// Round-trip times this many times the smallest mean that there is a queue.
+const QUEUED: f64 = 1.25;
+
+/// See the [module](self)'s head.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Earliest {
+    /// Until when a subflow with room may be left without a frame.
+    waiting: Option<Time>,
+}
+
+/// What is predicted of a subflow. Times are seconds from now.
+#[derive(Clone, Copy, Debug)]
+struct Forecast {
+    /// Bytes per second.
+    rate: f64,
+    /// Until the frame is at the receiver.
+    arrival: f64,
+    /// Something is under way: there will be an acknowledgement, or it will count as stale.
+    moving: bool,
+}
+
+impl Forecast {
+    fn of(subflow: &SubflowView, frame: f64) -> Self {
+        let bytes = |count: base::Bytes| count.count() as f64;
+        let (rtt, window) = (subflow.rtt(), subflow.window());
+        let one_way = subflow.min_rtt.as_secs_f64().min(rtt) / 2.0;
+        let (notsent, in_flight) = (bytes(subflow.notsent), bytes(subflow.in_flight));
+        let moving = notsent + in_flight > 0.0;
+        let shown = subflow.rate.map_or(0.0, |rate| rate.bits_per_sec() as f64 / 8.0);
+        if shown > 0.0 && rtt > QUEUED * 2.0 * one_way {
+            // There is a queue, so that the rate is the bottleneck's. What is in flight leaves it
+            // half a round-trip time before it is acknowledged.
+            let under_way = (in_flight / shown).min(rtt) - one_way;
+            let arrival = under_way.max(one_way) + (notsent + frame) / shown;
+            return Self { rate: shown, arrival, moving };
+        }
+        // Without a queue nobody knows what the path can do: what the window has room for leaves
+        // at once, the rest as acknowledgements come.
+        let rate = shown.max(window / rtt);
+        let waiting = (in_flight + notsent + frame - window).max(0.0);
+        Self { rate, arrival: rtt - one_way + waiting / rate, moving }
+    }
+}
+
+/// May it take a frame: has it room, and not shown nothing yet beside others that have? Until its
+/// first sample a subflow carries one frame: a poor one is not filled by mistake.
+fn is_open(subflow: &SubflowView, any_known: bool) -> bool {
+    let untried = !subflow.outstanding.is_positive();
+    subflow.room.is_positive() && (subflow.rate.is_some() || untried || !any_known)
+}
+
+impl Scheduler for Earliest {
+    fn pick(&mut self, now: Time, session: &View, subflows: &[SubflowView]) -> Choice {
+        let frame = session.frame.count() as f64;
+        let forecasts = usable(subflows).map(|subflow| (subflow, Forecast::of(subflow, frame)));
+        let any_known = usable(subflows).any(|subflow| subflow.rate.is_some());
+        let open = |subflow: &SubflowView| is_open(subflow, any_known);
+        let first = forecasts
+            .clone()
+            .filter(|(subflow, _)| open(subflow))
+            .min_by(|(_, a), (_, b)| a.arrival.total_cmp(&b.arrival));
+        let Some((chosen, later)) = first else {
+            self.waiting = None;
+            return Choice::Wait(None);
+        };
+        let mut earlier = Earlier::default();
+        for (other, forecast) in forecasts {
+            if open(other) || !forecast.moving || forecast.arrival >= later.arrival {
+                earlier.carried_later += other.outstanding.count() as f64;
+            } else {
+                earlier.add(other, &forecast, frame);
+            }
+        }
+        if !earlier.are_hurt(session, &later, chosen.rtt_var) {
+            self.waiting = None;
+            return Choice::Send(chosen.id);
+        }
+        let patience = Span::from_nanos((later.arrival.min(3600.0) * 1e9) as u64);
+        let until = *self.waiting.get_or_insert(now + patience);
+        if now >= until {
+            self.waiting = None;
+            return Choice::Send(chosen.id);
+        }
+        Choice::Wait(Some(until))
+    }
+}
+
+/// The subflows without room on which the frame would arrive earlier nevertheless, as one.
+#[derive(Clone, Copy, Debug)]
+struct Earlier {
+    any: bool,
+    /// Bytes per second.
+    rate: f64,
+    /// By the time t they will have delivered `rate`·t less this.
+    behind: f64,
+    /// Seconds that an acknowledgement takes on the quickest way back.
+    back: f64,
+    /// What all the others carry.
+    carried_later: f64,
+}
+
+impl Default for Earlier {
+    fn default() -> Self {
+        Self { any: false, rate: 0.0, behind: 0.0, back: f64::INFINITY, carried_later: 0.0 }
+    }
+}
+
+impl Earlier {
+    fn add(&mut self, subflow: &SubflowView, forecast: &Forecast, frame: f64) {
+        self.any = true;
+        self.rate += forecast.rate;
+        self.behind += forecast.rate * forecast.arrival - frame;
+        self.back = self.back.min(subflow.min_rtt.as_secs_f64() / 2.0);
+    }
+
+    /// Whether giving the frame to `later` costs more than to wait for these.
+    fn are_hurt(&self, session: &View, later: &Forecast, jitter: Span) -> bool {
+        if !self.any {
+            return false;
+        }
+        let done = (session.unsent.count() as f64 + self.behind) / self.rate;
+        if !session.more && done < later.arrival {
+            return true;
+        }
+        let delivered = self.rate * (later.arrival + self.back + jitter.as_secs_f64());
+        let frame = session.frame.count() as f64;
+        delivered + self.carried_later + frame > session.window.count() as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::views::{bulk, busy, idle};
+    use super::*;
+    use crate::SubflowId;
+    use base::Bytes;
+
+    const SEND_0: Choice = Choice::Send(SubflowId(0));
+    const SEND_1: Choice = Choice::Send(SubflowId(1));
+
+    fn pick(session: &View, subflows: &[SubflowView]) -> Choice {
+        Earliest::default().pick(Time::ZERO, session, subflows)
+    }
+
+    fn waits(session: &View, subflows: &[SubflowView]) -> bool {
+        matches!(pick(session, subflows), Choice::Wait(Some(_)))
+    }
+
+    /// It has had a queue: its rate is known.
+    fn queued(subflow: SubflowView) -> SubflowView {
+        SubflowView { srtt: subflow.srtt + subflow.srtt, ..subflow }
+    }
+
+    #[test]
+    fn rate_counts_beside_the_round_trip_time() {
+        // 16 KiB take 65.5 ms at 2 Mbit/s.
+        let pair = [idle(0, 20, 100), queued(idle(1, 2, 2))];
+        assert_eq!(pick(&bulk(), &pair), SEND_0);
+        let small = View { frame: Bytes::new(100), ..bulk() };
+        assert_eq!(pick(&small, &pair), SEND_1);
+        assert_eq!(pick(&bulk(), &[busy(0, 20, 100)]), Choice::Wait(None));
+    }
+
+    #[test]
+    fn what_lies_in_the_socket_counts() {
+        let notsent = Bytes::new(64 << 10);
+        let filled = SubflowView { notsent, in_flight: Bytes::new(25_000), ..idle(0, 20, 10) };
+        assert_eq!(pick(&bulk(), &[filled, idle(1, 40, 10)]), SEND_1);
+    }
+
+    #[test]
+    fn a_subflow_that_was_never_full_is_judged_by_its_window() {
+        let rate = Some(base::Bandwidth::from_bits_per_sec(100_000));
+        let shy = SubflowView { rate, ..idle(0, 20, 10) };
+        assert_eq!(pick(&bulk(), &[shy, idle(1, 60, 10)]), SEND_0);
+    }
+
+    #[test]
+    fn a_new_subflow_is_tried_with_one_frame() {
+        let new = SubflowView { rate: None, ..idle(1, 2, 2) };
+        let tried = SubflowView { outstanding: Bytes::new(16 << 10), ..new };
+        assert_eq!(pick(&bulk(), &[idle(0, 20, 100), new]), SEND_1);
+        assert_eq!(pick(&bulk(), &[idle(0, 20, 100), tried]), SEND_0);
+        assert_eq!(pick(&bulk(), &[tried]), SEND_1, "the first of a session has no other");
+    }
+
+    #[test]
+    fn bulk_uses_both_as_far_as_the_credit_holds() {
+        let (fast, slow) = (busy(0, 20, 10), idle(1, 200, 10));
+        assert_eq!(pick(&bulk(), &[fast, slow]), SEND_1);
+        // In the 111 ms until the frame has arrived and is acknowledged the fast one sends 139 kB.
+        let narrow = View { window: Bytes::new(262_144), ..bulk() };
+        let carries = |bytes| SubflowView { outstanding: Bytes::new(bytes), ..slow };
+        assert_eq!(pick(&narrow, &[fast, carries(80_000)]), SEND_1);
+        assert!(waits(&narrow, &[fast, carries(110_000)]));
+    }
+
+    #[test]
+    fn a_small_link_does_not_spoil_a_large_one() {
+        let pair = [busy(0, 20, 100), queued(idle(1, 2, 2))];
+        assert_eq!(pick(&bulk(), &pair), SEND_1);
+        assert!(waits(&View { window: Bytes::new(262_144), ..bulk() }, &pair));
+    }
+
+    #[test]
+    fn the_end_goes_where_it_is_done_first() {
+        let pair = [busy(0, 20, 10), idle(1, 200, 10)];
+        let rest = |bytes| View { unsent: Bytes::new(bytes), more: false, ..bulk() };
+        assert!(waits(&rest(30_000), &pair));
+        assert_eq!(pick(&rest(80_000), &pair), SEND_1);
+        let more = View { more: true, ..rest(30_000) };
+        assert_eq!(pick(&more, &pair), SEND_1, "it is not the end");
+    }
+
+    #[test]
+    fn patience_ends() {
+        let pair = [busy(0, 20, 10), idle(1, 200, 10)];
+        let rest = View { unsent: Bytes::new(30_000), more: false, ..bulk() };
+        let mut scheduler = Earliest::default();
+        let Choice::Wait(Some(until)) = scheduler.pick(Time::ZERO, &rest, &pair) else {
+            panic!("waits for the fast one")
+        };
+        assert!(until <= Time::ZERO + Span::from_millis(100), "{until}");
+        assert_eq!(scheduler.pick(Time::from_nanos(1), &rest, &pair), Choice::Wait(Some(until)));
+        assert_eq!(scheduler.pick(until, &rest, &pair), SEND_1);
+    }
+
+    #[test]
+    fn nobody_waits_for_one_that_does_not_move() {
+        let stuck = SubflowView { room: Bytes::ZERO, ..idle(0, 20, 10) };
+        let rest = View { unsent: Bytes::new(30_000), more: false, ..bulk() };
+        assert_eq!(pick(&rest, &[stuck, idle(1, 200, 10)]), SEND_1);
+    }
+}
