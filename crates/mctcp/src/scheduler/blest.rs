@@ -3,8 +3,8 @@
 //! S. Ferlin, Ö. Alay, O. Mehani, R. Boreli, *BLEST: Blocking Estimation-Based MPTCP Scheduler for
 //! Heterogeneous Networks*, IFIP Networking 2016, §IV: while a segment on the slow subflow is
 //! under way (one round-trip time of it), the fast one will send
-//! X = MSS·(CWND_F + (rtt − 1)/2)·rtt with rtt = RTT_S/RTT_F. The slow one is used only if the
-//! send window has room for λX beside what is in flight there.
+//! X = MSS·(CWND + (n − 1)/2)·n of its own, where the slow one's round-trip time is n of its own.
+//! The slow one is used only if the send window has room for λX beside what is in flight there.
 
 use base::{Span, Time};
 

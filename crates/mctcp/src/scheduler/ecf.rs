@@ -1,9 +1,9 @@
 //! ECF: wait for the fast subflow if it would be done earlier.
 //!
 //! Y.-S. Lim, E. Nahum, D. Towsley, R. Gibbens, *ECF: An MPTCP Path Scheduler to Manage
-//! Heterogeneous Paths*, `CoNEXT` 2017, algorithm 1: with k to send, the fast subflow is done after
-//! (1 + k/CWND_f)·RTT_f, the slow one after RTT_s. δ, the larger deviation, covers their jitter,
-//! β keeps a decision to wait from being taken back at once.
+//! Heterogeneous Paths*, `CoNEXT` 2017, algorithm 1: with k to send, the fast subflow is done
+//! after (1 + k/CWND)·RTT of its own, the slow one after an RTT of its own. δ, the larger
+//! deviation, covers their jitter, β keeps a decision to wait from being taken back at once.
 
 use base::Time;
 
