@@ -24,6 +24,7 @@ mod graphs;
 mod links;
 mod mirrors;
 mod models;
+mod multipath;
 mod names;
 mod nodes;
 mod programs;

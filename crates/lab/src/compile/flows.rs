@@ -29,6 +29,10 @@ impl Compiler<'_> {
                 {
                     continue;
                 }
+                let mut traffic = traffic.clone();
+                if !self.give_paths(table, (*from, *to), &mut traffic, &at) {
+                    continue;
+                }
                 let name = self.flow_name(table, (*from, *to), pairs.len() > 1, &at);
                 self.places.flow_names.insert(name.clone(), self.plan.flows.len());
                 self.places.flows.push(at.clone());
@@ -39,7 +43,7 @@ impl Compiler<'_> {
                     family: family(table),
                     start,
                     duration: table.span("duration"),
-                    traffic: traffic.clone(),
+                    traffic,
                     dscp: table.whole("dscp").and_then(|v| u8::try_from(v).ok()).unwrap_or(0),
                 });
             }

@@ -80,11 +80,13 @@ impl Compiler<'_> {
     /// What `flows` flows of one entry do, each.
     pub(super) fn traffic(&mut self, table: &Table, flows: usize, at: &At) -> Option<Traffic> {
         let kind = Kind::of(table);
+        self.check_multipath_keys(table, kind == Kind::Requests, at);
         for key in kind.without() {
             let Some(entry) = table.entry(key) else { continue };
             let message = format!("`{key}` has no effect on {}", kind.noun());
             self.sink.report(Code::Conflict, &entry.key_at, message).help(match *key {
-                "rate" | "packet" | "pattern" => "say `transport = \"udp\"`, or drop it",
+                "rate" if kind != Kind::Queries => "bulk flows over TCP and UDP flows have a rate",
+                "packet" | "pattern" | "rate" => "say `transport = \"udp\"`, or drop it",
                 "size" => "a request-response flow has a `count`",
                 "arrivals" if kind == Kind::Rpc => "`interval` and `think` space its requests",
                 _ => "drop it",

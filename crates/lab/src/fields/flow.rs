@@ -7,6 +7,9 @@ use super::{LONGEST, SOME_DATA, SOME_TIME, Section, Shape, TIME, optional, requi
 
 const DATAGRAM: Shape = Shape::Data(Bytes::new(16), Bytes::new(65_507));
 pub(super) const DRAWN: Shape = Shape::Either(&[SOME_DATA, Shape::Table(&SIZES)]);
+/// In the order of `mctcp::scheduler::SchedulerKind`.
+const SCHEDULERS: &[&str] =
+    &["earliest", "min-rtt", "round-robin", "weighted", "redundant", "backup", "blest", "ecf"];
 /// More than any run comes to.
 const COUNT: Shape = Shape::Whole(1, 1_000_000_000);
 
@@ -24,7 +27,13 @@ pub(crate) const FLOW: Section = Section {
         required("from", NAMES, "The sender; it opens the connection. May be a pattern or a list."),
         required("to", NAMES, "The receiver. As many as in `from` (joined in order), or one."),
         optional("name", Shape::Text, "FROM-TO", "Unique among flows."),
-        optional("transport", Shape::Word(&["tcp", "udp"]), "tcp", ""),
+        optional(
+            "transport",
+            Shape::Word(&["tcp", "udp", "mctcp", "mptcp"]),
+            "tcp",
+            "`mctcp` and `mptcp` (the kernel's Multipath TCP; wall clock only) carry a TCP flow over \
+             several paths at once: bulk, transfers, and requests one after the other.",
+        ),
         optional(
             "control",
             Shape::Text,
@@ -37,7 +46,8 @@ pub(crate) const FLOW: Section = Section {
             "window",
             Shape::Data(Bytes::new(4096), Bytes::new(1 << 30)),
             "the kernel's; 6 MiB in simulations",
-            "TCP's receive buffer, at both ends.",
+            "Receive and send buffer of TCP, at both ends; with MCTCP those of the session and of \
+             each subflow.",
         ),
         optional("size", DRAWN, "no end", "Payload to send in all, or in each transfer."),
         optional("arrivals", Shape::Table(&ARRIVALS), "", "When transfers start (open loop)."),
@@ -54,7 +64,9 @@ pub(crate) const FLOW: Section = Section {
             Shape::Rate,
             "",
             "Rate of UDP payload; required with UDP. With explicit rate control the most that the \
-             flow can use of the wire, by default whatever it gets.",
+             flow can use of the wire, by default whatever it gets. A bulk flow over TCP: rate at \
+             which the application offers payload, by default as fast as it goes; what the network \
+             does not take at once follows later.",
         ),
         optional("packet", DATAGRAM, "the smallest MTU less headers", "Payload of a datagram."),
         optional(
@@ -75,6 +87,32 @@ pub(crate) const FLOW: Section = Section {
             SOME_DATA,
             "",
             "Write messages of this size, each in segments of its own, without Nagle's delay.",
+        ),
+        optional(
+            "via",
+            NAMES,
+            "all that lead to the receiver",
+            "With several paths: the sender's links to use, in order; the first is tried first. A \
+             path ends at the nearest of the receiver's interfaces that no earlier path has taken.",
+        ),
+        optional(
+            "backup",
+            NAMES,
+            "[]",
+            "With several paths: links whose paths are used only while no other works.",
+        ),
+        optional(
+            "subflows",
+            Shape::Whole(1, 8),
+            "one for each path",
+            "With several paths: most connections at once. With MCTCP more than paths put several \
+             on the same.",
+        ),
+        optional(
+            "scheduler",
+            Shape::Word(SCHEDULERS),
+            "earliest",
+            "With MCTCP: which subflow takes the next frame.",
         ),
         optional("request", DRAWN, "64 B", "Size of a request."),
         optional("response", DRAWN, "1 kB", "Size of a response."),
@@ -183,3 +221,14 @@ const DATAGRAMS: Section = Section {
         required("period", SOME_TIME, "After this the trace starts again."),
     ],
 };
+
+#[cfg(test)]
+mod tests {
+    use mctcp::scheduler::SchedulerKind;
+
+    #[test]
+    fn all_schedulers_have_their_words() {
+        let names: Vec<&str> = SchedulerKind::ALL.iter().map(|(_, name)| *name).collect();
+        assert_eq!(super::SCHEDULERS, names);
+    }
+}

@@ -5,7 +5,7 @@ use ratecontrol::Protocol;
 use transport::workload::{Arrivals, DatagramTrace, Pattern, Sizes, Think};
 
 use super::{Pair, list, node_name, quantity, table, text};
-use crate::plan::{Family, Flow, Plan, Tcp, Traffic};
+use crate::plan::{Family, Flow, Multipath, MultipathKind, Path, Plan, Tcp, Traffic};
 
 /// A flow's keys and values.
 pub(super) fn pairs(plan: &Plan, flow: &Flow) -> Vec<Pair> {
@@ -15,6 +15,7 @@ pub(super) fn pairs(plan: &Plan, flow: &Flow) -> Vec<Pair> {
         ("to", text(node_name(plan, flow.to))),
     ];
     pairs.extend(traffic(&flow.traffic, plan.control.as_ref().map(|control| control.protocol)));
+    pairs.extend(flow.multipath().into_iter().flat_map(|multipath| paths(plan, multipath)));
     let family = match flow.family {
         Family::V4 => "ipv4",
         Family::V6 => "ipv6",
@@ -31,14 +32,21 @@ fn traffic(traffic: &Traffic, protocol: Option<Protocol>) -> Vec<Pair> {
         traffic,
         Traffic::Paced { .. } | Traffic::Controlled { .. } | Traffic::Queries { .. }
     );
-    let transport = if datagrams { "udp" } else { "tcp" };
+    let multipath = traffic.tcp().and_then(|tcp| tcp.multipath.as_ref());
+    let transport = match multipath {
+        Some(multipath) => multipath.kind.name(),
+        None if datagrams => "udp",
+        None => "tcp",
+    };
     let mut pairs = vec![("transport", text(transport))];
     let number = |count: &Option<u64>| count.map(|count| ("count", count.to_string()));
     match traffic {
         Traffic::Bulk { size, rate, tcp, streams, message } => {
             pairs.extend(size.map(|size| ("size", quantity(size))));
             pairs.extend(rate.map(|rate| ("rate", quantity(rate))));
-            pairs.push(("streams", streams.to_string()));
+            if multipath.is_none() {
+                pairs.push(("streams", streams.to_string()));
+            }
             pairs.extend(message.map(|message| ("message", quantity(message))));
             pairs.extend(self::tcp(tcp));
         }
@@ -87,6 +95,20 @@ fn traffic(traffic: &Traffic, protocol: Option<Protocol>) -> Vec<Pair> {
             pairs.push(("think", self::think(*think)));
             pairs.push(("timeout", quantity(timeout)));
         }
+    }
+    pairs
+}
+
+fn paths(plan: &Plan, multipath: &Multipath) -> Vec<Pair> {
+    let name = |path: &Path| text(&plan.links[plan.path_link(path).index()].name);
+    let backup = || multipath.paths.iter().filter(|path| path.backup);
+    let mut pairs = vec![("via", list(multipath.paths.iter().map(name)))];
+    if backup().next().is_some() {
+        pairs.push(("backup", list(backup().map(name))));
+    }
+    pairs.push(("subflows", multipath.subflows.to_string()));
+    if multipath.kind == MultipathKind::Mctcp {
+        pairs.push(("scheduler", text(multipath.scheduler.name())));
     }
     pairs
 }
