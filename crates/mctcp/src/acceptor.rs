@@ -1,9 +1,33 @@
 //! A listener's doorkeeper: tells new sessions from joins, proves joins, keeps the limits.
+//!
+//! | a connection | says | and is |
+//! |---|---|---|
+//! | silent | HELLO | [`Open`](Verdict::Open), or [`Again`](Verdict::Again) if its nonce is known |
+//! | silent | JOIN with a token that is right and new | sent CHALLENGE, and is unproven |
+//! | unproven | PROOF that is right | [`Joined`](Verdict::Joined) |
+//! | any | anything else | sent REFUSE, and closed |
+//! | any | nothing in time | closed |
+//!
+//! A token shows that the client knows the session's key and may not be used again, so that nobody
+//! can make a server work or wait by repeating what was overheard. The proof shows that this very
+//! connection's other end knows the key.
 
-use base::Span;
+mod quota;
+mod replay;
+#[cfg(test)]
+mod tests;
 
-use crate::frame::{Frame, Hello, HelloAck, Join};
-use crate::secret::SessionKey;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+
+use base::{Span, Time};
+use bytes::Bytes;
+
+use crate::Reason;
+use crate::frame::{self, Challenge, Frame, Hello, HelloAck, Join};
+use crate::secret::{self, Nonces, SessionKey};
+use quota::{Admission, Quota};
+use replay::Window;
 
 /// A connection that has been accepted and is nobody's yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -14,11 +38,15 @@ pub struct ConnectionId(pub u64);
 pub struct Limits {
     /// Most sessions at once.
     pub sessions: usize,
-    /// Most connections that have not proven themselves, in all.
+    /// Most connections that have not said yet what they want, in all.
+    pub silent: usize,
+    /// The same for each source: an IPv4 address or an IPv6 network of 64 bits.
+    pub silent_per_source: usize,
+    /// Most joins that have not proven themselves, in all.
     pub unproven: usize,
-    /// The same for each source address.
+    /// The same for each source.
     pub unproven_per_source: usize,
-    /// A connection has to prove itself within this.
+    /// A connection has to say what it wants, and to prove it, within this.
     pub handshake: Span,
 }
 
@@ -26,6 +54,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             sessions: 1024,
+            silent: 256,
+            silent_per_source: 64,
             unproven: 64,
             unproven_per_source: 16,
             handshake: Span::from_secs(2),
@@ -34,10 +64,10 @@ impl Default for Limits {
 }
 
 /// What became of a connection.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// To be sent on this connection, as its next frame.
-    Send(ConnectionId, Frame<bytes::Bytes>),
+    Send(ConnectionId, Frame<Bytes>),
     /// It begins a session, which is now the driver's to make
     /// (`Session::accept`). The `HELLO_ACK` is the session's to send.
     Open(ConnectionId, Hello, HelloAck, SessionKey),
@@ -48,4 +78,261 @@ pub enum Verdict {
     Joined(ConnectionId, Join),
     /// It is to be closed after what was sent.
     Close(ConnectionId),
+}
+
+/// Tells what the connections of one listener are for.
+///
+/// A driver tells it of each connection ([`open`](Self::open)), of the frames on it until there is
+/// a verdict, and of its end if that comes first ([`on_lost`](Self::on_lost)). After every call
+/// it takes what [`poll`](Self::poll) gives until that is `None`, then looks at
+/// [`next_wake`](Self::next_wake).
+#[derive(Debug)]
+pub struct Acceptor {
+    limits: Limits,
+    grants: frame::Limits,
+    credit: u64,
+    psk: Option<Box<[u8]>>,
+    nonces: Nonces,
+    next: u64,
+    /// Without verdict. All have the same time, so the first has the least left.
+    connections: BTreeMap<ConnectionId, Connection>,
+    silent: Quota,
+    unproven: Quota,
+    sessions: BTreeMap<u64, Known>,
+    /// Nonces of the sessions whose client may not know of them.
+    unconfirmed: BTreeMap<[u8; 32], u64>,
+    out: VecDeque<Verdict>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    source: IpAddr,
+    deadline: Time,
+    /// What is to be proven, and the nonce of the CHALLENGE.
+    join: Option<(Join, [u8; 16])>,
+}
+
+/// A session as far as joins are concerned.
+#[derive(Debug)]
+struct Known {
+    key: SessionKey,
+    joins: Window,
+    hello: [u8; 32],
+    tls: bool,
+}
+
+impl Acceptor {
+    /// A listener that grants each session `grants` and a first credit of `credit` bytes. With a
+    /// pre-shared key, sessions have to prove that they know it. `seed` has to be unpredictable
+    /// and never used before.
+    pub fn new(
+        limits: Limits,
+        grants: frame::Limits,
+        credit: u64,
+        psk: Option<Box<[u8]>>,
+        seed: [u8; 32],
+    ) -> Self {
+        Self {
+            silent: Quota::new(limits.silent, limits.silent_per_source),
+            unproven: Quota::new(limits.unproven, limits.unproven_per_source),
+            grants: frame::Limits { proof: psk.is_some(), ..grants },
+            limits,
+            credit,
+            psk,
+            nonces: Nonces::new(seed),
+            next: 0,
+            connections: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            unconfirmed: BTreeMap::new(),
+            out: VecDeque::new(),
+        }
+    }
+
+    /// A connection was accepted. `None`: there is no place for it, it is to be closed.
+    pub fn open(&mut self, now: Time, source: IpAddr) -> Option<ConnectionId> {
+        self.expire(now);
+        match self.silent.look(source) {
+            Admission::Free => {}
+            Admission::InsteadOf(other) => self.close(other),
+            Admission::Full => return None,
+        }
+        let id = ConnectionId(self.next);
+        self.next += 1;
+        self.silent.take(source, id);
+        let deadline = now + self.limits.handshake;
+        self.connections.insert(id, Connection { source, deadline, join: None });
+        Some(id)
+    }
+
+    /// A frame came. `tls`: what TLS exports for this connection, if it is under TLS.
+    pub fn on_frame(
+        &mut self,
+        now: Time,
+        id: ConnectionId,
+        frame: Frame<Bytes>,
+        tls: Option<&[u8]>,
+    ) {
+        self.expire(now);
+        let Some(connection) = self.connections.get(&id) else { return };
+        let result = match (frame, connection.join) {
+            (Frame::Hello(hello), None) => self.hello(id, hello, tls),
+            (Frame::Join(join), None) => self.join(id, join),
+            (Frame::Proof(proof), Some((join, nonce))) => self.proof(id, join, nonce, &proof),
+            _ => Err(Reason::Protocol),
+        };
+        if let Err(reason) = result {
+            self.out.push_back(Verdict::Send(id, Frame::Refuse(reason)));
+            self.close(id);
+        }
+    }
+
+    /// A connection without verdict has ended, or turned out to be something else.
+    pub fn on_lost(&mut self, now: Time, id: ConnectionId) {
+        self.expire(now);
+        self.release(id);
+    }
+
+    /// The session's client has been heard beyond its HELLO: it knows of the session, and will
+    /// not say HELLO for it again.
+    pub fn confirm(&mut self, session: u64) {
+        let Some(known) = self.sessions.get(&session) else { return };
+        if self.unconfirmed.get(&known.hello) == Some(&session) {
+            self.unconfirmed.remove(&known.hello);
+        }
+    }
+
+    /// The session is over: nobody joins it any more.
+    pub fn forget(&mut self, session: u64) {
+        self.confirm(session);
+        self.sessions.remove(&session);
+    }
+
+    /// The next verdict.
+    pub fn poll(&mut self) -> Option<Verdict> {
+        self.out.pop_front()
+    }
+
+    /// When [`on_wake`](Self::on_wake) is due.
+    pub fn next_wake(&self) -> Option<Time> {
+        self.connections.first_key_value().map(|(_, connection)| connection.deadline)
+    }
+
+    /// Closes what has not proven itself in time.
+    pub fn on_wake(&mut self, now: Time) {
+        self.expire(now);
+    }
+
+    fn expire(&mut self, now: Time) {
+        while let Some((&id, connection)) = self.connections.first_key_value()
+            && connection.deadline <= now
+        {
+            self.close(id);
+        }
+    }
+
+    fn close(&mut self, id: ConnectionId) {
+        self.release(id);
+        self.out.push_back(Verdict::Close(id));
+    }
+
+    fn release(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.remove(&id) {
+            self.silent.give_back(connection.source, id);
+            self.unproven.give_back(connection.source, id);
+        }
+    }
+
+    fn hello(&mut self, id: ConnectionId, hello: Hello, tls: Option<&[u8]>) -> Result<(), Reason> {
+        if self.psk.is_some() && !hello.limits.proof {
+            return Err(Reason::Authentication);
+        }
+        if let Some(&session) = self.unconfirmed.get(&hello.nonce) {
+            // The key of a session under TLS comes from its first connection, and a client that
+            // says HELLO again does not know which one that was.
+            if tls.is_some() || self.sessions.get(&session).is_none_or(|known| known.tls) {
+                return Err(Reason::UnknownSession);
+            }
+            self.release(id);
+            self.out.push_back(Verdict::Again(id, session));
+            return Ok(());
+        }
+        if self.sessions.len() >= self.limits.sessions {
+            return Err(Reason::Limit);
+        }
+        let nonce = self.nonces.draw();
+        let session = self.free_number();
+        let shared = secret::shared(self.psk.as_deref(), tls);
+        let key = SessionKey::derive(&shared, &hello.nonce, &nonce);
+        self.unconfirmed.insert(hello.nonce, session);
+        self.sessions.insert(
+            session,
+            Known {
+                key: key.clone(),
+                joins: Window::default(),
+                hello: hello.nonce,
+                tls: tls.is_some(),
+            },
+        );
+        let ack = HelloAck { nonce, credit: self.credit, limits: self.grants, session };
+        self.release(id);
+        self.out.push_back(Verdict::Open(id, hello, ack, key));
+        Ok(())
+    }
+
+    fn free_number(&mut self) -> u64 {
+        loop {
+            let drawn = self.nonces.draw_short();
+            let number =
+                drawn.iter().take(8).fold(0, |number, &byte| number << 8 | u64::from(byte));
+            if !self.sessions.contains_key(&number) {
+                return number;
+            }
+        }
+    }
+
+    fn join(&mut self, id: ConnectionId, join: Join) -> Result<(), Reason> {
+        let source = self.connections.get(&id).ok_or(Reason::Protocol)?.source;
+        let known = self.sessions.get_mut(&join.session).ok_or(Reason::UnknownSession)?;
+        if !known.key.is_token(join.index, &join.token) {
+            return Err(Reason::Authentication);
+        }
+        if !known.joins.take(join.index) {
+            return Err(Reason::Replayed);
+        }
+        let nonce = self.nonces.draw_short();
+        let proof = known.key.server_proof(&join.nonce, &nonce);
+        match self.unproven.look(source) {
+            Admission::Free => {}
+            Admission::InsteadOf(other) => {
+                self.out.push_back(Verdict::Send(other, Frame::Refuse(Reason::Limit)));
+                self.close(other);
+            }
+            Admission::Full => return Err(Reason::Limit),
+        }
+        self.silent.give_back(source, id);
+        self.unproven.take(source, id);
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.join = Some((join, nonce));
+        }
+        let challenge = Frame::Challenge(Challenge { nonce, proof });
+        self.out.push_back(Verdict::Send(id, challenge));
+        Ok(())
+    }
+
+    fn proof(
+        &mut self,
+        id: ConnectionId,
+        join: Join,
+        nonce: [u8; 16],
+        proof: &[u8; 32],
+    ) -> Result<(), Reason> {
+        let known = self.sessions.get(&join.session).ok_or(Reason::UnknownSession)?;
+        if !known.key.is_client_proof(&join.nonce, &nonce, proof) {
+            return Err(Reason::Authentication);
+        }
+        self.confirm(join.session);
+        self.release(id);
+        self.out.push_back(Verdict::Joined(id, join));
+        Ok(())
+    }
 }

@@ -34,6 +34,12 @@ fn half(tag: [u8; 32]) -> [u8; 16] {
     std::array::from_fn(|at| tag[at])
 }
 
+/// What both ends know and nobody else: the pre-shared key, then what TLS exports for the
+/// session's first connection (RFC 8446 §7.5). Each may be missing.
+pub fn shared(psk: Option<&[u8]>, tls: Option<&[u8]>) -> Box<[u8]> {
+    [psk.unwrap_or_default(), tls.unwrap_or_default()].concat().into()
+}
+
 impl SessionKey {
     /// HKDF (RFC 5869) of the shared secret, which may be empty, salted with both nonces.
     pub fn derive(secret: &[u8], client: &[u8; 32], server: &[u8; 32]) -> Self {

@@ -1,0 +1,328 @@
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use super::*;
+use crate::SubflowId;
+use crate::frame::Priority;
+
+const GRANTS: frame::Limits =
+    frame::Limits { subflows: 4, frame: 16_384, idle: 60, resume: 30, proof: false };
+
+fn listener(limits: Limits) -> Acceptor {
+    Acceptor::new(limits, GRANTS, 65_536, None, [7; 32])
+}
+
+fn at(millis: u64) -> Time {
+    Time::ZERO + Span::from_millis(millis)
+}
+
+fn address(last: u8) -> IpAddr {
+    Ipv4Addr::new(192, 0, 2, last).into()
+}
+
+fn hello(nonce: u8) -> Hello {
+    let target = "example.org:80".to_owned();
+    let limits = frame::Limits { proof: true, ..GRANTS };
+    Hello { nonce: [nonce; 32], subflow: SubflowId(0), credit: 0, limits, target }
+}
+
+fn verdicts(acceptor: &mut Acceptor) -> Vec<Verdict> {
+    std::iter::from_fn(|| acceptor.poll()).collect()
+}
+
+/// What a connection that says `frame` is told.
+fn say(acceptor: &mut Acceptor, id: ConnectionId, frame: Frame<Bytes>) -> Vec<Verdict> {
+    acceptor.on_frame(at(0), id, frame, None);
+    verdicts(acceptor)
+}
+
+fn first_words(acceptor: &mut Acceptor, frame: Frame<Bytes>) -> (ConnectionId, Vec<Verdict>) {
+    let id = acceptor.open(at(0), address(1)).unwrap();
+    (id, say(acceptor, id, frame))
+}
+
+fn refused(id: ConnectionId, reason: Reason) -> Vec<Verdict> {
+    vec![Verdict::Send(id, Frame::Refuse(reason)), Verdict::Close(id)]
+}
+
+fn established(acceptor: &mut Acceptor, nonce: u8) -> (u64, SessionKey) {
+    let (_, said) = first_words(acceptor, Frame::Hello(hello(nonce)));
+    let [Verdict::Open(_, _, ack, key)] = &said[..] else { panic!("{said:?}") };
+    (ack.session, key.clone())
+}
+
+fn join(session: u64, key: &SessionKey, index: u32) -> Join {
+    Join {
+        session,
+        index,
+        subflow: SubflowId(index + 1),
+        priority: Priority::default(),
+        nonce: [index as u8; 16],
+        token: key.token(index),
+    }
+}
+
+fn challenged(said: &[Verdict]) -> Challenge {
+    let [Verdict::Send(_, Frame::Challenge(challenge))] = said else { panic!("{said:?}") };
+    *challenge
+}
+
+#[test]
+fn a_hello_opens_a_session_that_both_ends_have_the_key_of() {
+    let mut acceptor = listener(Limits::default());
+    let (id, said) = first_words(&mut acceptor, Frame::Hello(hello(1)));
+    let [Verdict::Open(opened, said_hello, ack, key)] = &said[..] else { panic!("{said:?}") };
+    assert_eq!((*opened, said_hello), (id, &hello(1)));
+    assert_eq!((ack.credit, ack.limits), (65_536, GRANTS));
+    assert_eq!(*key, SessionKey::derive(&[], &[1; 32], &ack.nonce));
+    assert_eq!(acceptor.next_wake(), None);
+    assert_ne!(established(&mut acceptor, 2), (ack.session, key.clone()));
+}
+
+#[test]
+fn a_join_is_challenged_and_proves_itself() {
+    let mut acceptor = listener(Limits::default());
+    let (session, key) = established(&mut acceptor, 1);
+    for index in [0, 1, 5, 3] {
+        let join = join(session, &key, index);
+        let (id, said) = first_words(&mut acceptor, Frame::Join(join));
+        let challenge = challenged(&said);
+        assert!(key.is_server_proof(&join.nonce, &challenge.nonce, &challenge.proof));
+        let proof = key.client_proof(&join.nonce, &challenge.nonce);
+        let said = say(&mut acceptor, id, Frame::Proof(proof));
+        assert_eq!(said, [Verdict::Joined(id, join)]);
+        assert_eq!(say(&mut acceptor, id, Frame::Proof(proof)), []);
+    }
+    assert_eq!(acceptor.next_wake(), None);
+}
+
+#[test]
+fn a_wrong_token_is_refused_and_uses_nothing_up() {
+    let mut acceptor = listener(Limits::default());
+    let (session, key) = established(&mut acceptor, 1);
+    let wrong = Join { index: 1, ..join(session, &key, 0) };
+    let (id, said) = first_words(&mut acceptor, Frame::Join(wrong));
+    assert_eq!(said, refused(id, Reason::Authentication));
+    challenged(&first_words(&mut acceptor, Frame::Join(join(session, &key, 1))).1);
+}
+
+#[test]
+fn a_join_that_was_overheard_is_good_for_nothing() {
+    let mut acceptor = listener(Limits::default());
+    let (session, key) = established(&mut acceptor, 1);
+    let overheard = Frame::Join(join(session, &key, 9));
+    let (genuine, said) = first_words(&mut acceptor, overheard.clone());
+    let challenge = challenged(&said);
+    let (id, said) = first_words(&mut acceptor, overheard.clone());
+    assert_eq!(said, refused(id, Reason::Replayed));
+    let proof = Frame::Proof(key.client_proof(&[9; 16], &challenge.nonce));
+    let said = say(&mut acceptor, genuine, proof.clone());
+    assert!(matches!(said[..], [Verdict::Joined(..)]));
+    let (id, said) = first_words(&mut acceptor, overheard);
+    assert_eq!(said, refused(id, Reason::Replayed));
+    // Nor is its proof: the challenge is another.
+    let (id, _) = first_words(&mut acceptor, Frame::Join(join(session, &key, 10)));
+    assert_eq!(say(&mut acceptor, id, proof), refused(id, Reason::Authentication));
+    // Nor is one from before the window.
+    first_words(&mut acceptor, Frame::Join(join(session, &key, 100)));
+    let (id, said) = first_words(&mut acceptor, Frame::Join(join(session, &key, 36)));
+    assert_eq!(said, refused(id, Reason::Replayed));
+}
+
+#[test]
+fn the_key_of_another_session_proves_nothing() {
+    let mut acceptor = listener(Limits::default());
+    let (session, key) = established(&mut acceptor, 1);
+    let (_, other) = established(&mut acceptor, 2);
+    let (id, said) = first_words(&mut acceptor, Frame::Join(join(session, &other, 0)));
+    assert_eq!(said, refused(id, Reason::Authentication));
+    let (id, said) = first_words(&mut acceptor, Frame::Join(join(session, &key, 0)));
+    let proof = other.client_proof(&[0; 16], &challenged(&said).nonce);
+    assert_eq!(say(&mut acceptor, id, Frame::Proof(proof)), refused(id, Reason::Authentication));
+}
+
+#[test]
+fn sessions_that_are_unknown_or_forgotten_cannot_be_joined() {
+    let mut acceptor = listener(Limits::default());
+    let (session, key) = established(&mut acceptor, 1);
+    let unknown = Join { session: session ^ 1, ..join(session, &key, 0) };
+    let (id, said) = first_words(&mut acceptor, Frame::Join(unknown));
+    assert_eq!(said, refused(id, Reason::UnknownSession));
+    let (proving, said) = first_words(&mut acceptor, Frame::Join(join(session, &key, 0)));
+    let proof = key.client_proof(&[0; 16], &challenged(&said).nonce);
+    acceptor.forget(session);
+    let said = say(&mut acceptor, proving, Frame::Proof(proof));
+    assert_eq!(said, refused(proving, Reason::UnknownSession));
+    let (id, said) = first_words(&mut acceptor, Frame::Join(join(session, &key, 1)));
+    assert_eq!(said, refused(id, Reason::UnknownSession));
+}
+
+#[test]
+fn a_hello_that_comes_again_is_no_second_session() {
+    let mut acceptor = listener(Limits::default());
+    let (session, key) = established(&mut acceptor, 1);
+    let again = Frame::Hello(Hello { subflow: SubflowId(1), ..hello(1) });
+    let (id, said) = first_words(&mut acceptor, again.clone());
+    assert_eq!(said, [Verdict::Again(id, session)]);
+    // Once the client has been heard it does not say HELLO again: this is another's.
+    let (id, said) = first_words(&mut acceptor, Frame::Join(join(session, &key, 0)));
+    let proof = key.client_proof(&[0; 16], &challenged(&said).nonce);
+    say(&mut acceptor, id, Frame::Proof(proof));
+    let (_, said) = first_words(&mut acceptor, again.clone());
+    let [Verdict::Open(_, _, ack, _)] = &said[..] else { panic!("{said:?}") };
+    assert_ne!(ack.session, session);
+    // The end of the one does not touch the other of the same nonce.
+    acceptor.forget(session);
+    let (id, said) = first_words(&mut acceptor, again.clone());
+    assert_eq!(said, [Verdict::Again(id, ack.session)]);
+    acceptor.confirm(ack.session);
+    let (_, said) = first_words(&mut acceptor, again);
+    assert!(matches!(said[..], [Verdict::Open(..)]));
+}
+
+#[test]
+fn secrets_are_part_of_the_key_and_a_shared_one_has_to_be_proven() {
+    let psk: &[u8] = b"between us";
+    let mut acceptor = Acceptor::new(Limits::default(), GRANTS, 0, Some(psk.into()), [7; 32]);
+    let unwilling = Hello { limits: GRANTS, ..hello(1) };
+    let (id, said) = first_words(&mut acceptor, Frame::Hello(unwilling));
+    assert_eq!(said, refused(id, Reason::Authentication));
+    let id = acceptor.open(at(0), address(1)).unwrap();
+    let exported = Some(&[5; 32][..]);
+    acceptor.on_frame(at(0), id, Frame::Hello(hello(1)), exported);
+    let said = verdicts(&mut acceptor);
+    let [Verdict::Open(_, _, ack, key)] = &said[..] else { panic!("{said:?}") };
+    assert!(ack.limits.proof);
+    let shared = secret::shared(Some(psk), exported);
+    assert_eq!(*key, SessionKey::derive(&shared, &[1; 32], &ack.nonce));
+    // Under TLS each connection has a secret of its own, and the session that of its first.
+    let id = acceptor.open(at(0), address(1)).unwrap();
+    acceptor.on_frame(at(0), id, Frame::Hello(hello(1)), Some(&[6; 32]));
+    assert_eq!(verdicts(&mut acceptor), refused(id, Reason::UnknownSession));
+}
+
+#[test]
+fn what_is_said_out_of_turn_ends_the_connection() {
+    let mut acceptor = listener(Limits::default());
+    let (session, key) = established(&mut acceptor, 1);
+    let data = || {
+        let payload = Bytes::from_static(b"early");
+        Frame::Data { dsn: 0, payload, copy: frame::Copy::First }
+    };
+    for frame in [data(), Frame::Proof([0; 32]), Frame::Close, Frame::Ignored, Frame::Ping(0)] {
+        let (id, said) = first_words(&mut acceptor, frame);
+        assert_eq!(said, refused(id, Reason::Protocol));
+        assert_eq!(say(&mut acceptor, id, Frame::Hello(hello(9))), []);
+    }
+    let words =
+        [data(), Frame::Hello(hello(9)), Frame::Join(join(session, &key, 50)), Frame::Ignored];
+    for (index, frame) in (0..).zip(words) {
+        let (id, said) = first_words(&mut acceptor, Frame::Join(join(session, &key, index)));
+        challenged(&said);
+        assert_eq!(say(&mut acceptor, id, frame), refused(id, Reason::Protocol));
+    }
+    assert_eq!(acceptor.next_wake(), None);
+}
+
+#[test]
+fn whoever_takes_too_long_is_closed() {
+    let mut acceptor = listener(Limits::default());
+    let (session, key) = established(&mut acceptor, 1);
+    let silent = acceptor.open(at(100), address(1)).unwrap();
+    let joining = acceptor.open(at(200), address(1)).unwrap();
+    let gone = acceptor.open(at(300), address(1)).unwrap();
+    acceptor.on_frame(at(300), joining, Frame::Join(join(session, &key, 0)), None);
+    let challenge = challenged(&verdicts(&mut acceptor));
+    assert_eq!(acceptor.next_wake(), Some(at(2100)));
+    acceptor.on_wake(at(2100));
+    assert_eq!(verdicts(&mut acceptor), [Verdict::Close(silent)]);
+    acceptor.on_lost(at(2150), gone);
+    let proof = key.client_proof(&[0; 16], &challenge.nonce);
+    acceptor.on_frame(at(2200), joining, Frame::Proof(proof), None);
+    assert_eq!(verdicts(&mut acceptor), [Verdict::Close(joining)]);
+    assert_eq!(acceptor.next_wake(), None);
+}
+
+#[test]
+fn sessions_are_limited() {
+    let mut acceptor = listener(Limits { sessions: 2, ..Limits::default() });
+    let (session, _) = established(&mut acceptor, 1);
+    established(&mut acceptor, 2);
+    let (id, said) = first_words(&mut acceptor, Frame::Hello(hello(3)));
+    assert_eq!(said, refused(id, Reason::Limit));
+    let (id, said) = first_words(&mut acceptor, Frame::Hello(hello(1)));
+    assert_eq!(said, [Verdict::Again(id, session)]);
+    acceptor.forget(session);
+    established(&mut acceptor, 3);
+}
+
+#[test]
+fn half_open_joins_by_the_thousand_hold_little_and_harm_nobody_who_came_before() {
+    let mut acceptor = listener(Limits::default());
+    let (session, key) = established(&mut acceptor, 1);
+    let client = acceptor.open(at(0), address(1)).unwrap();
+    let said = say(&mut acceptor, client, Frame::Join(join(session, &key, 0)));
+    let challenge = challenged(&said);
+    // Someone who has a session, and joins and joins.
+    let (theirs, their_key) = established(&mut acceptor, 2);
+    let mut held = 0;
+    for index in 0..5000 {
+        let Some(id) = acceptor.open(at(1), address(66)) else { continue };
+        let said = say(&mut acceptor, id, Frame::Join(join(theirs, &their_key, index)));
+        if said == refused(id, Reason::Limit) {
+            continue;
+        }
+        challenged(&said);
+        held += 1;
+    }
+    assert_eq!(held, 16);
+    // And someone who says nothing.
+    let silent = (0..5000).filter(|_| acceptor.open(at(1), address(67)).is_some()).count();
+    assert_eq!(silent, 64);
+    assert_eq!(acceptor.connections.len(), 1 + 16 + 64);
+    let proof = key.client_proof(&[0; 16], &challenge.nonce);
+    let said = say(&mut acceptor, client, Frame::Proof(proof));
+    assert!(matches!(said[..], [Verdict::Joined(..)]));
+    acceptor.on_wake(at(2001));
+    assert_eq!(verdicts(&mut acceptor).len(), 16 + 64);
+    assert!(acceptor.connections.is_empty());
+}
+
+#[test]
+fn many_sources_that_fill_all_places_keep_out_themselves_alone() {
+    let limits = Limits { silent: 40, silent_per_source: 10, ..Limits::default() };
+    let mut acceptor = listener(limits);
+    let early = acceptor.open(at(0), address(1)).unwrap();
+    for source in 2..100 {
+        for _ in 0..100 {
+            acceptor.open(at(1), address(source));
+        }
+    }
+    assert!(acceptor.connections.len() <= 40);
+    let said = verdicts(&mut acceptor);
+    assert!(said.iter().all(|verdict| matches!(verdict, Verdict::Close(id) if *id != early)));
+    assert!(acceptor.connections.contains_key(&early));
+    // A host of IPv6 has 2^64 addresses, and is one source.
+    let mut acceptor = listener(Limits::default());
+    let network = Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, 0).to_bits();
+    let sources = (0..1000).map(|host| Ipv6Addr::from_bits(network + host));
+    assert_eq!(sources.filter_map(|ip| acceptor.open(at(0), ip.into())).count(), 64);
+}
+
+#[test]
+fn places_are_given_back_to_newcomers_from_elsewhere() {
+    let limits = Limits { unproven: 8, unproven_per_source: 6, ..Limits::default() };
+    let mut acceptor = listener(limits);
+    let (session, key) = established(&mut acceptor, 1);
+    let mut joined = |source: u8, index| {
+        let id = acceptor.open(at(0), address(source)).unwrap();
+        (id, say(&mut acceptor, id, Frame::Join(join(session, &key, index))))
+    };
+    let first: Vec<_> = (0..6).map(|index| joined(1, index).0).collect();
+    joined(2, 6);
+    joined(2, 7);
+    let (id, said) = joined(1, 8);
+    assert_eq!(said, refused(id, Reason::Limit));
+    let (id, said) = joined(3, 9);
+    assert_eq!(said[..2], refused(first[5], Reason::Limit));
+    assert!(matches!(&said[2..], [Verdict::Send(to, Frame::Challenge(_))] if *to == id));
+}
