@@ -15,7 +15,14 @@ pub trait Payload: Clone + std::fmt::Debug {
     /// Cuts the first `at` bytes off and gives them. `at` is at most its length.
     #[must_use]
     fn split_to(&mut self, at: usize) -> Self;
+
+    /// Joins what follows to it where that is cheap, or gives it back.
+    #[must_use]
+    fn append(&mut self, next: Self) -> Option<Self>;
 }
+
+/// Pieces up to this length are worth joining.
+const SMALL: usize = 4 << 10;
 
 impl Payload for Bytes {
     fn len(&self) -> usize {
@@ -24,6 +31,19 @@ impl Payload for Bytes {
 
     fn split_to(&mut self, at: usize) -> Self {
         Self::split_to(self, at)
+    }
+
+    fn append(&mut self, next: Self) -> Option<Self> {
+        if self.len() + next.len() > SMALL {
+            return Some(next);
+        }
+        let mut joined = match std::mem::take(self).try_into_mut() {
+            Ok(own) => own,
+            Err(shared) => bytes::BytesMut::from(&shared[..]),
+        };
+        joined.extend_from_slice(&next);
+        *self = joined.freeze();
+        None
     }
 }
 
@@ -39,5 +59,10 @@ impl Payload for Counted {
     fn split_to(&mut self, at: usize) -> Self {
         self.0 -= at;
         Self(at)
+    }
+
+    fn append(&mut self, next: Self) -> Option<Self> {
+        self.0 += next.0;
+        None
     }
 }

@@ -2,6 +2,7 @@
 
 use base::{Bytes, Span};
 
+use crate::frame::Limits;
 use crate::scheduler::SchedulerKind;
 
 /// Settings of one end of a session. Both ends have limits of their own; the smaller holds.
@@ -50,6 +51,24 @@ impl Default for Settings {
         }
     }
 }
+
+impl Settings {
+    /// The limits to tell the peer.
+    pub fn limits(&self, proof: bool) -> Limits {
+        let seconds =
+            |span: Span| u16::try_from(span.as_nanos() / 1_000_000_000).unwrap_or(u16::MAX);
+        Limits {
+            subflows: self.max_subflows.clamp(1, MOST_SUBFLOWS),
+            frame: u16::try_from(self.max_frame.count()).unwrap_or(u16::MAX).max(1024),
+            idle: seconds(self.idle).max(1),
+            resume: seconds(self.resume),
+            proof,
+        }
+    }
+}
+
+/// Most subflows that carry data at once.
+pub const MOST_SUBFLOWS: u8 = 8;
 
 /// Credit that either end has before the other's handshake has come: what may follow HELLO.
 pub const EARLY_CREDIT: Bytes = Bytes::new(64 << 10);

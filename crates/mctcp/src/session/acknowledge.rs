@@ -1,0 +1,87 @@
+//! When to send a DACK, and where.
+//!
+//! A DACK goes at once on the subflow that is fastest back, and at the latest after [`DELAY`] on
+//! every other that carried something: if the fastest has just gone silent, the news still gets
+//! through.
+
+use base::{Span, Time};
+
+use super::Session;
+use crate::SubflowId;
+use crate::frame::{Dack, Frame};
+use crate::payload::Payload;
+
+/// Longest time for which a DACK waits.
+pub(super) const DELAY: Span = Span::from_millis(20);
+/// Frames after which it does not wait.
+const FRAMES: u32 = 2;
+
+/// What waits to be acknowledged.
+#[derive(Debug, Default)]
+pub(super) struct Acknowledging {
+    frames: u32,
+    at_once: bool,
+    since: Option<Time>,
+}
+
+impl Acknowledging {
+    /// A frame has come that asks for a DACK.
+    pub(super) fn on_frame(&mut self, now: Time) {
+        self.frames += 1;
+        self.since.get_or_insert(now);
+    }
+
+    /// The peer should hear at once.
+    pub(super) fn hurry(&mut self) {
+        self.at_once = true;
+    }
+
+    fn is_due(&self, now: Time) -> bool {
+        let waited = self.since.is_some_and(|since| now >= since + DELAY);
+        self.at_once || self.frames >= FRAMES || waited
+    }
+
+    pub(super) fn deadline(&self) -> Option<Time> {
+        self.since.map(|since| since + DELAY)
+    }
+}
+
+impl<P: Payload> Session<P> {
+    /// Sends what DACKs are due.
+    pub(super) fn acknowledge(&mut self) {
+        if self.is_over() {
+            return;
+        }
+        let now = self.now;
+        if self.acknowledging.is_due(now)
+            && let Some(best) = self.best()
+        {
+            self.acknowledging = Acknowledging::default();
+            self.send_dack(best);
+        }
+        let late = |since: Option<Time>| since.is_some_and(|since| now >= since + DELAY);
+        for at in 0..self.subflows.len() {
+            let subflow = &self.subflows[at];
+            if subflow.is_usable() && late(subflow.owes_dack) {
+                self.send_dack(subflow.id);
+            }
+        }
+    }
+
+    pub(super) fn send_dack(&mut self, id: SubflowId) {
+        let now = self.now;
+        let (next, credit) = (self.incoming.next(), self.incoming.grant());
+        let ranges = self.incoming.ranges();
+        let Some(subflow) = self.subflow_mut(id) else { return };
+        subflow.owes_dack = None;
+        let delay = now.since(subflow.heard).as_nanos() / 1_000;
+        let dack = Dack {
+            next,
+            credit,
+            path_seq: subflow.expects.wrapping_sub(1),
+            delay_us: u32::try_from(delay).unwrap_or(u32::MAX),
+            ranges,
+        };
+        self.send(id, Frame::Dack(dack));
+    }
+}

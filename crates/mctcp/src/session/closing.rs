@@ -1,0 +1,185 @@
+//! How sessions and subflows end.
+
+use base::Time;
+
+use super::subflow::State;
+use super::{Event, Output, Phase, Session};
+use crate::error::Error;
+use crate::frame::Frame;
+use crate::payload::Payload;
+use crate::{Reason, SubflowId};
+
+impl<P: Payload> Session<P> {
+    /// Nothing more will be written. The peer may go on.
+    pub fn finish(&mut self, now: Time) {
+        self.now = now;
+        self.outgoing.finish();
+    }
+
+    /// Ends the session at once; what was not delivered is lost.
+    pub fn abort(&mut self, now: Time, reason: Reason) {
+        self.now = now;
+        if !self.is_over() {
+            self.tell_reset(reason, "");
+            self.fail(reason, false);
+        }
+    }
+
+    /// The peer broke the protocol.
+    pub(super) fn break_off(&mut self, error: &Error) {
+        self.tell_reset(error.reason(), &error.to_string());
+        self.fail(error.reason(), false);
+    }
+
+    fn tell_reset(&mut self, reason: Reason, text: &str) {
+        let told: Vec<SubflowId> = self.subflows.iter().map(|subflow| subflow.id).collect();
+        for id in told {
+            // Before HELLO or JOIN has been answered the peer has no session to reset.
+            if self.subflow(id).is_some_and(super::Subflow::is_usable) {
+                self.send(id, Frame::Reset { reason, text: text.to_owned() });
+            }
+        }
+    }
+
+    pub(super) fn fail(&mut self, reason: Reason, by_peer: bool) {
+        self.phase = Phase::Failed(reason);
+        self.end_all();
+        self.event(Event::Failed { reason, by_peer });
+    }
+
+    /// Both streams are at their ends and acknowledged: so is the session.
+    pub(super) fn close_if_done(&mut self) {
+        let done = self.outgoing.is_done() && self.incoming.is_complete();
+        if self.phase != Phase::Established || !done {
+            return;
+        }
+        let usable = |s: &&super::Subflow<P>| s.is_usable();
+        let told: Vec<_> = self.subflows.iter().filter(usable).map(|s| s.id).collect();
+        for id in told {
+            self.send_dack(id);
+        }
+        self.phase = Phase::Closed;
+        self.end_all();
+        self.event(Event::Closed);
+    }
+
+    /// The server does not know the session, and nobody else is there to ask: it has closed, or
+    /// forgotten it.
+    pub(super) fn on_unknown(&mut self) {
+        if self.outgoing.is_delivered() && self.incoming.is_complete() {
+            self.phase = Phase::Closed;
+            self.end_all();
+            self.event(Event::Closed);
+        } else {
+            self.fail(Reason::UnknownSession, true);
+        }
+    }
+
+    fn end_all(&mut self) {
+        for subflow in std::mem::take(&mut self.subflows) {
+            self.statistics.add(&subflow);
+            self.outputs.push_back(Output::Close { subflow: subflow.id, abort: false });
+        }
+        for path in std::mem::take(&mut self.paths) {
+            if matches!(path.state, super::paths::State::Connecting { .. }) {
+                self.outputs.push_back(Output::Abandon(path.id));
+            }
+        }
+    }
+
+    /// A subflow is to carry nothing new, and to end when it can.
+    pub(super) fn drain(&mut self, id: SubflowId) {
+        let now = self.now;
+        let Some(subflow) = self.subflow_mut(id) else { return };
+        if !subflow.is_usable() {
+            self.drop_subflow(id, true);
+            return;
+        }
+        subflow.state = State::Draining { since: now };
+        self.send_reliably(id, Frame::Close);
+        self.end_drained();
+    }
+
+    /// Ends the subflows that have nothing left to deliver, or take too long.
+    pub(super) fn end_drained(&mut self) {
+        let now = self.now;
+        let drained = |s: &super::Subflow<P>| match s.state {
+            State::Draining { since } => s.outstanding == 0 || now >= since + super::upkeep::DRAIN,
+            _ => false,
+        };
+        while let Some(id) = self.subflows.iter().find(|s| drained(s)).map(|s| s.id) {
+            self.drop_subflow(id, false);
+        }
+    }
+
+    /// A subflow is gone, or to go. What only it carried is sent elsewhere.
+    pub(super) fn drop_subflow(&mut self, id: SubflowId, abort: bool) {
+        let now = self.now;
+        let Some(at) = self.subflows.iter().position(|subflow| subflow.id == id) else { return };
+        let subflow = self.subflows.remove(at);
+        self.outgoing.redo(subflow.slot);
+        self.outgoing.clear(subflow.slot);
+        self.statistics.add(&subflow);
+        self.statistics.subflows_lost += 1;
+        self.outputs.push_back(Output::Close { subflow: id, abort });
+        self.event(Event::SubflowDown(id));
+        for path in self.paths.iter_mut().filter(|path| Some(path.id) == subflow.path) {
+            path.on_subflow_end(now, id, subflow.opened);
+        }
+        for (_, frame) in subflow.controls {
+            if !matches!(frame, Frame::Close) {
+                self.send_control(frame);
+            }
+        }
+        // A DACK may have been lost with it.
+        self.acknowledging.hurry();
+        if !self.subflows.iter().any(super::Subflow::is_usable) {
+            self.lost.get_or_insert(now);
+        }
+    }
+
+    pub(super) fn drop_oldest_stale(&mut self) {
+        let stale = self.subflows.iter().find(|subflow| subflow.is_stale());
+        if let Some(id) = stale.map(|subflow| subflow.id) {
+            self.drop_subflow(id, true);
+        }
+    }
+
+    /// A subflow makes no progress.
+    pub(super) fn grow_stale(&mut self, id: SubflowId) {
+        let now = self.now;
+        let Some(subflow) = self.subflow_mut(id) else { return };
+        subflow.state = State::Stale { since: now };
+        let frames: Vec<_> = subflow.controls.iter().map(|(_, frame)| frame.clone()).collect();
+        self.event(Event::SubflowStale(id));
+        for path in &mut self.paths {
+            path.grow_stale(now, id);
+        }
+        let stale = self.subflows.iter().filter(|s| s.is_stale()).fold(0, |all, s| all | s.slot);
+        self.outgoing.redo(stale);
+        if self.subflows.iter().any(super::Subflow::is_active) {
+            for frame in frames {
+                self.send_control(frame);
+            }
+            self.acknowledging.hurry();
+        }
+        self.open_paths();
+    }
+
+    /// A stale subflow moves again.
+    pub(super) fn revive(&mut self, id: SubflowId) {
+        let Some(subflow) = self.subflow_mut(id) else { return };
+        subflow.state = State::Active;
+        self.event(Event::SubflowRevived(id));
+        for at in 0..self.paths.len() {
+            if self.paths[at].revive(id) {
+                self.outputs.push_back(Output::Abandon(self.paths[at].id));
+            }
+        }
+    }
+
+    /// Whether nothing more will come of the session.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Closed | Phase::Failed(_))
+    }
+}

@@ -1,0 +1,75 @@
+//! Sending again what arrives too late (Raiciu et al., *How Hard Can It Be?*, NSDI 2012, §4.2).
+//!
+//! A subflow with room and nothing new to send, because the credit is used up (mechanism 1) or the
+//! stream is at its end, takes over the oldest piece that a slower one will deliver later than
+//! it would. A subflow that used the credit up is held back for a while (mechanism 2).
+
+use base::{Span, Time};
+
+use super::acknowledge::DELAY;
+use super::sending::Segment;
+use super::{Session, Subflow};
+use crate::payload::Payload;
+
+/// Pieces that are looked at.
+const LOOK: usize = 64;
+/// A subflow has to be faster by this to take over.
+const MARGIN: Span = Span::from_millis(1);
+
+impl<P: Payload> Session<P> {
+    /// Sends one piece again where that helps; tells whether it did.
+    pub(super) fn hasten(&mut self) -> bool {
+        let starved = self.outgoing.unsent() == 0 || self.outgoing.credit_left() == 0;
+        if !starved || self.outgoing.outstanding() == 0 || self.active() < 2 {
+            return false;
+        }
+        let found = self.outgoing.unacked().take(LOOK).find_map(|segment| {
+            let late = self.arrival(segment);
+            let (id, slot, expected) = self.fastest(segment.carriers, segment.length)?;
+            (expected + MARGIN < late).then_some((
+                segment.dsn,
+                segment.carriers,
+                id,
+                slot,
+                expected,
+            ))
+        });
+        let Some((dsn, carriers, id, slot, expected)) = found else { return false };
+        if self.outgoing.unsent() > 0 {
+            self.punish(carriers);
+        }
+        let Some(piece) = self.outgoing.repeat(dsn, slot, expected) else { return false };
+        self.reinject(id, piece);
+        true
+    }
+
+    fn active(&self) -> usize {
+        self.subflows.iter().filter(|subflow| subflow.is_active()).count()
+    }
+
+    /// When a piece arrives as things are: when it was expected, or if it is overdue, not before
+    /// TCP has sent it again.
+    fn arrival(&self, segment: &Segment<P>) -> Time {
+        let carriers = || self.subflows.iter().filter(|s| s.slot & segment.carriers != 0);
+        let back = self.subflows.iter().filter(|s| s.is_active()).map(Subflow::srtt).min();
+        let varies = carriers().filter_map(|s| s.info.rtt_var).max().unwrap_or_default();
+        let slack =
+            Span::from_nanos(back.unwrap_or_default().as_nanos() / 2 + varies.as_nanos() * 2);
+        if self.now < segment.expected + slack + DELAY {
+            return segment.expected;
+        }
+        carriers().map(|s| self.now + s.srtt()).min().unwrap_or(Time::MAX)
+    }
+
+    /// Halves what a subflow may carry that has used up the credit, once in a round trip.
+    fn punish(&mut self, carriers: super::Slots) {
+        let now = self.now;
+        let least = self.settings.max_frame.count();
+        for subflow in self.subflows.iter_mut().filter(|s| s.slot & carriers != 0) {
+            if now >= subflow.punished + subflow.srtt() {
+                subflow.punished = now;
+                subflow.budget = Some((subflow.outstanding / 2).max(least));
+            }
+        }
+    }
+}

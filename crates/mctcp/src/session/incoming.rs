@@ -1,0 +1,172 @@
+//! What each frame does.
+
+use super::subflow::State;
+use super::{End, Event, Phase, Session};
+use crate::error::{Error, Result};
+use crate::frame::{Dack, Frame};
+use crate::payload::Payload;
+use crate::{Reason, SubflowId};
+use base::Time;
+
+impl<P: Payload> Session<P> {
+    /// A frame has come on a subflow.
+    pub fn on_frame(&mut self, now: Time, id: SubflowId, path_seq: u32, frame: Frame<P>) {
+        self.now = now;
+        if self.is_over() {
+            return;
+        }
+        let Some(subflow) = self.subflow_mut(id) else { return };
+        let expected = subflow.expects;
+        subflow.expects = expected.wrapping_add(1);
+        subflow.heard = now;
+        self.heard = now;
+        let done = if path_seq == expected {
+            self.take(id, frame)
+        } else {
+            Err(Error::PathSequence { found: path_seq, expected })
+        };
+        if let Err(error) = done {
+            self.break_off(&error);
+            return;
+        }
+        self.open_paths();
+        self.close_if_done();
+    }
+
+    fn take(&mut self, id: SubflowId, frame: Frame<P>) -> Result<()> {
+        match frame {
+            Frame::HelloAck(ack) => return self.on_hello_ack(id, &ack),
+            Frame::Challenge(challenge) => return self.on_challenge(id, &challenge),
+            Frame::Refuse(reason) => {
+                self.on_refuse(id, reason);
+                return Ok(());
+            }
+            Frame::Reset { reason, .. } => {
+                self.fail(reason, true);
+                return Ok(());
+            }
+            Frame::Ignored => return Ok(()),
+            Frame::Hello(_) => return Err(Error::Unexpected { what: "HELLO" }),
+            Frame::Join(_) => return Err(Error::Unexpected { what: "JOIN" }),
+            _ => {}
+        }
+        if !self.subflow(id).is_some_and(super::subflow::Subflow::is_usable) {
+            return Err(Error::Unexpected { what: "a frame before the handshake" });
+        }
+        if !matches!(frame, Frame::Dack(_) | Frame::Pong(_)) {
+            let now = self.now;
+            if let Some(subflow) = self.subflow_mut(id) {
+                subflow.owes_dack.get_or_insert(now);
+            }
+            self.acknowledging.on_frame(now);
+        }
+        match frame {
+            Frame::Data { dsn, payload, .. } => self.on_data(id, dsn, payload),
+            Frame::Fin { length } => {
+                self.incoming.on_fin(length)?;
+                self.after_arrival(false);
+                Ok(())
+            }
+            Frame::Dack(dack) => self.on_dack(id, &dack),
+            Frame::Proof(proof) => self.on_hello_proof(&proof),
+            Frame::Ping(number) => {
+                self.send(id, Frame::Pong(number));
+                self.acknowledging.hurry();
+                Ok(())
+            }
+            Frame::Priority(priority) => {
+                if let Some(subflow) = self.subflow_mut(id) {
+                    subflow.priority = priority;
+                }
+                Ok(())
+            }
+            Frame::AddAddress { id, address } => {
+                self.event(Event::AddressAdded(id, address));
+                Ok(())
+            }
+            Frame::RemoveAddress(id) => {
+                self.event(Event::AddressRemoved(id));
+                Ok(())
+            }
+            Frame::Close => {
+                let now = self.now;
+                if let Some(subflow) = self.subflow_mut(id) {
+                    subflow.state = State::Draining { since: now };
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn on_data(&mut self, id: SubflowId, dsn: u64, payload: P) -> Result<()> {
+        let length = payload.len() as u64;
+        if length == 0 || length > self.settings.max_frame.count() {
+            return Err(Error::Unexpected { what: "DATA of this length" });
+        }
+        if let Some(subflow) = self.subflow_mut(id) {
+            subflow.received += length;
+        }
+        let gap = self.incoming.early_bytes() > 0;
+        self.incoming.on_data(dsn, payload)?;
+        self.after_arrival(gap && self.incoming.early_bytes() == 0);
+        Ok(())
+    }
+
+    /// More may be there to read. `filled`: a gap was filled, which the peer may wait for.
+    fn after_arrival(&mut self, filled: bool) {
+        let readable = self.incoming.is_readable() || self.incoming.is_complete();
+        if readable && self.released {
+            self.event(Event::Readable);
+        }
+        if filled || self.incoming.is_complete() {
+            self.acknowledging.hurry();
+        }
+    }
+
+    fn on_dack(&mut self, id: SubflowId, dack: &Dack) -> Result<()> {
+        let now = self.now;
+        if let Some(subflow) = self.subflow_mut(id) {
+            subflow.on_seen(dack.path_seq);
+        }
+        let credit = self.outgoing.credit_left();
+        let subflows = &mut self.subflows;
+        self.outgoing.on_dack(now, dack, |relieved| {
+            for subflow in subflows.iter_mut().filter(|s| s.slot & relieved.carriers != 0) {
+                subflow.outstanding = subflow.outstanding.saturating_sub(relieved.length);
+                subflow.forgive(relieved.length, relieved.in_time);
+            }
+        })?;
+        if self.outgoing.credit_left() > credit {
+            self.blocked = false;
+        }
+        if self.wants_room && self.outgoing.room() > 0 {
+            self.wants_room = false;
+            self.event(Event::Writable);
+        }
+        self.end_drained();
+        Ok(())
+    }
+
+    /// A subflow's TCP connection has ended.
+    pub fn on_end(&mut self, now: Time, id: SubflowId, _end: End) {
+        self.now = now;
+        if self.subflow(id).is_none() || self.is_over() {
+            return;
+        }
+        self.drop_subflow(id, true);
+        if self.phase == Phase::Opening && self.subflows.is_empty() && self.paths.is_empty() {
+            self.fail(Reason::Target, false);
+        }
+        self.open_paths();
+        self.close_if_done();
+    }
+
+    /// What came on a subflow could not be read.
+    pub fn on_error(&mut self, now: Time, id: SubflowId, error: &Error) {
+        self.now = now;
+        if self.subflow(id).is_some() && !self.is_over() {
+            self.break_off(error);
+        }
+    }
+}

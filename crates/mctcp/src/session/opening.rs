@@ -1,0 +1,332 @@
+//! How sessions and subflows begin: HELLO, JOIN and their answers.
+
+use base::{Span, Time};
+
+use super::subflow::{State, Subflow};
+use super::{Event, Output, Phase, Session};
+use crate::error::{Error, Result};
+use crate::frame::{Challenge, Frame, Hello, HelloAck, Join};
+use crate::payload::Payload;
+use crate::secret::SessionKey;
+use crate::settings::{EARLY_CREDIT, MOST_SUBFLOWS};
+use crate::{PathId, Reason, Settings, SubflowId};
+
+/// While HELLO is not answered, another path may repeat it after this.
+pub(super) const UNANSWERED: Span = Span::from_millis(1_000);
+
+/// What a client begins with.
+#[derive(Clone)]
+pub struct Opening {
+    /// What nonces are drawn from: 32 bytes that nobody else knows.
+    pub seed: [u8; 32],
+    /// What the server is asked for.
+    pub target: String,
+    /// What both ends share: a pre-shared key, or what TLS exports.
+    pub secret: Option<Box<[u8]>>,
+    /// Prove the knowledge of the secret after `HELLO_ACK`: with a pre-shared key.
+    pub proof: bool,
+}
+
+impl std::fmt::Debug for Opening {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Opening").field("target", &self.target).finish_non_exhaustive()
+    }
+}
+
+/// What a client needs for handshakes.
+#[derive(Debug)]
+pub(super) struct Greeting {
+    opening: Opening,
+    nonce: [u8; 32],
+    /// Names for subflows, indices of joins.
+    next_subflow: u32,
+    next_join: u32,
+    /// When the first HELLO was sent.
+    pub(super) since: Option<Time>,
+    /// When the next path is to be tried, while nothing is established.
+    pub(super) next_path: Time,
+}
+
+impl<P: Payload> Session<P> {
+    /// The client's end. Paths are to be added.
+    pub fn connect(settings: Settings, opening: Opening) -> Self {
+        let mut session = Self::new(settings, opening.seed, Time::ZERO, EARLY_CREDIT.count());
+        let nonce = session.nonces.draw();
+        session.greeting = Some(Greeting {
+            opening,
+            nonce,
+            next_subflow: 0,
+            next_join: 0,
+            since: None,
+            next_path: Time::ZERO,
+        });
+        session
+    }
+
+    /// What TLS exported for the first connection, where that is only known once it is up: before
+    /// the first [`connected`](Self::connected).
+    pub fn set_secret(&mut self, secret: Box<[u8]>) {
+        if let Some(greeting) = &mut self.greeting {
+            greeting.opening.secret = Some(secret);
+        }
+    }
+
+    /// The server's end of a session that its acceptor has opened. `proof`: the client has to
+    /// prove its knowledge of the pre-shared key before the application gets any data.
+    pub fn accept(
+        now: Time,
+        settings: Settings,
+        hello: &Hello,
+        ack: &HelloAck,
+        key: SessionKey,
+        proof: bool,
+    ) -> Self {
+        let mut session = Self::new(settings, ack.nonce, now, hello.credit);
+        session.key = Some(key);
+        session.number = ack.session;
+        session.server_nonce = ack.nonce;
+        session.peer = hello.limits;
+        session.released = !proof;
+        session.phase = Phase::Established;
+        let slot = session.free_slot().unwrap_or(1);
+        let mut subflow = Subflow::new(hello.subflow, None, slot, now);
+        subflow.state = State::Active;
+        subflow.expects = 1;
+        session.subflows.push(subflow);
+        session.statistics.subflows_opened = 1;
+        session.event(Event::Established);
+        session.event(Event::SubflowUp(hello.subflow));
+        let answer = session.hello_ack();
+        session.send(hello.subflow, answer);
+        session
+    }
+
+    /// The server's answer, the same each time but for the credit.
+    fn hello_ack(&mut self) -> Frame<P> {
+        // Whoever repeats HELLO must get the nonce that the key was made with.
+        Frame::HelloAck(HelloAck {
+            nonce: self.server_nonce,
+            credit: self.incoming.grant(),
+            limits: self.settings.limits(!self.released),
+            session: self.number,
+        })
+    }
+
+    /// Server: a subflow has been proven to belong here. `false`: it is too many, close it.
+    pub fn attach(&mut self, now: Time, join: &Join) -> bool {
+        self.now = now;
+        let most = usize::from(self.settings.max_subflows.clamp(1, MOST_SUBFLOWS));
+        let working = self.subflows.iter().filter(|subflow| !subflow.is_stale()).count();
+        if working >= most || self.is_over() || self.subflow(join.subflow).is_some() {
+            return false;
+        }
+        if self.subflows.len() >= 2 * most {
+            self.drop_oldest_stale();
+        }
+        let Some(slot) = self.free_slot() else { return false };
+        let mut subflow = Subflow::new(join.subflow, None, slot, now);
+        subflow.priority = join.priority;
+        (subflow.sends, subflow.expects) = (1, 2);
+        self.subflows.push(subflow);
+        self.activate(join.subflow);
+        true
+    }
+
+    /// Server: the client repeats its HELLO on another connection. `false`: close it.
+    pub fn attach_again(&mut self, now: Time, id: SubflowId) -> bool {
+        self.now = now;
+        if self.is_over() || self.subflow(id).is_some() {
+            return false;
+        }
+        let Some(slot) = self.free_slot() else { return false };
+        let mut subflow = Subflow::new(id, None, slot, now);
+        subflow.expects = 1;
+        self.subflows.push(subflow);
+        let ack = self.hello_ack();
+        self.send(id, ack);
+        self.activate(id);
+        true
+    }
+
+    /// Client: TCP is up on a path. `None`: it is not wanted any more.
+    pub fn connected(&mut self, now: Time, path: PathId) -> Option<SubflowId> {
+        self.now = now;
+        let over = self.is_over();
+        let slot = self.free_slot()?;
+        let greeting = self.greeting.as_mut()?;
+        let known = self.paths.iter_mut().find(|known| known.id == path)?;
+        if over || !matches!(known.state, super::paths::State::Connecting { .. }) {
+            return None;
+        }
+        let id = SubflowId(greeting.next_subflow);
+        greeting.next_subflow += 1;
+        known.state = super::paths::State::Up(id);
+        let mut subflow = Subflow::new(id, Some(path), slot, now);
+        subflow.priority = known.priority;
+        self.subflows.push(subflow);
+        let greeted = |subflow: &Subflow<P>| matches!(subflow.state, State::Greeting { .. });
+        if self.phase == Phase::Established {
+            self.join(id);
+        } else if !self.subflows.iter().any(greeted) {
+            self.greet(id);
+        }
+        Some(id)
+    }
+
+    /// Client: no connection on a path.
+    pub fn connect_failed(&mut self, now: Time, path: PathId) {
+        self.now = now;
+        let Some(path) = self.paths.iter_mut().find(|known| known.id == path) else { return };
+        if matches!(path.state, super::paths::State::Connecting { .. }) {
+            path.fail(now);
+        }
+        if self.phase == Phase::Opening {
+            let waits = |path: &super::paths::Path| {
+                matches!(path.state, super::paths::State::Waiting { .. })
+            };
+            if self.subflows.is_empty() && self.paths.iter().all(waits) {
+                self.fail(Reason::Target, false);
+                return;
+            }
+            if let Some(greeting) = &mut self.greeting {
+                greeting.next_path = now;
+            }
+        }
+        self.open_paths();
+    }
+
+    pub(super) fn greet(&mut self, id: SubflowId) {
+        let now = self.now;
+        let credit = self.incoming.grant();
+        let Some(greeting) = &mut self.greeting else { return };
+        greeting.since.get_or_insert(now);
+        let hello = Hello {
+            nonce: greeting.nonce,
+            subflow: id,
+            credit,
+            limits: self.settings.limits(greeting.opening.proof),
+            target: greeting.opening.target.clone(),
+        };
+        if let Some(subflow) = self.subflow_mut(id) {
+            subflow.state = State::Greeting { since: now };
+        }
+        self.send(id, Frame::Hello(hello));
+    }
+
+    fn join(&mut self, id: SubflowId) {
+        let (now, number) = (self.now, self.number);
+        let nonce = self.nonces.draw_short();
+        let (Some(greeting), Some(key)) = (&mut self.greeting, &self.key) else { return };
+        let index = greeting.next_join;
+        greeting.next_join += 1;
+        let token = key.token(index);
+        let Some(subflow) = self.subflow_mut(id) else { return };
+        subflow.state = State::Joining { nonce, since: now };
+        let priority = subflow.priority;
+        let join = Join { session: number, index, subflow: id, priority, nonce, token };
+        self.send(id, Frame::Join(join));
+    }
+
+    pub(super) fn on_hello_ack(&mut self, id: SubflowId, ack: &HelloAck) -> Result<()> {
+        let Some(greeting) = &self.greeting else {
+            return Err(Error::Unexpected { what: "HELLO_ACK from a client" });
+        };
+        if !matches!(self.subflow(id).map(|s| s.state), Some(State::Greeting { .. })) {
+            return Err(Error::Unexpected { what: "HELLO_ACK without HELLO" });
+        }
+        if self.phase == Phase::Established {
+            if ack.session != self.number {
+                return Err(Error::Unexpected { what: "HELLO_ACK of another session" });
+            }
+            self.outgoing.raise_credit(ack.credit);
+            self.activate(id);
+            return Ok(());
+        }
+        let secret = greeting.opening.secret.as_deref().unwrap_or_default();
+        let key = SessionKey::derive(secret, &greeting.nonce, &ack.nonce);
+        let proof = greeting.opening.proof.then(|| key.hello_proof());
+        if ack.limits.proof && proof.is_none() {
+            return Err(Error::Authentication);
+        }
+        self.key = Some(key);
+        self.number = ack.session;
+        self.peer = ack.limits;
+        self.phase = Phase::Established;
+        self.outgoing.raise_credit(ack.credit);
+        self.event(Event::Established);
+        if let Some(proof) = proof {
+            self.send(id, Frame::Proof(proof));
+        }
+        self.activate(id);
+        let held = |subflow: &&Subflow<P>| subflow.state == State::Held;
+        let held: Vec<_> = self.subflows.iter().filter(held).map(|subflow| subflow.id).collect();
+        for id in held {
+            self.join(id);
+        }
+        Ok(())
+    }
+
+    pub(super) fn on_challenge(&mut self, id: SubflowId, challenge: &Challenge) -> Result<()> {
+        let state = self.subflow(id).map(|subflow| subflow.state);
+        let (Some(State::Joining { nonce, .. }), Some(key)) = (state, &self.key) else {
+            return Err(Error::Unexpected { what: "CHALLENGE without JOIN" });
+        };
+        if !key.is_server_proof(&nonce, &challenge.nonce, &challenge.proof) {
+            // Someone else answers on this path; the session is not to suffer.
+            self.drop_subflow(id, true);
+            return Ok(());
+        }
+        let proof = key.client_proof(&nonce, &challenge.nonce);
+        self.send(id, Frame::Proof(proof));
+        self.activate(id);
+        Ok(())
+    }
+
+    pub(super) fn on_hello_proof(&mut self, proof: &[u8; 32]) -> Result<()> {
+        let right = self.key.as_ref().is_some_and(|key| key.is_hello_proof(proof));
+        if self.released {
+            return Err(Error::Unexpected { what: "PROOF" });
+        }
+        if !right {
+            return Err(Error::Authentication);
+        }
+        self.released = true;
+        if self.incoming.is_readable() || self.incoming.is_complete() {
+            self.event(Event::Readable);
+        }
+        Ok(())
+    }
+
+    pub(super) fn on_refuse(&mut self, id: SubflowId, reason: Reason) {
+        let alone = self.subflows.iter().all(|subflow| subflow.id == id || !subflow.is_usable());
+        match self.phase {
+            Phase::Opening => self.fail(reason, true),
+            Phase::Established if reason == Reason::UnknownSession && alone => {
+                self.on_unknown();
+            }
+            _ => self.drop_subflow(id, true),
+        }
+    }
+
+    /// A subflow carries data from now on.
+    fn activate(&mut self, id: SubflowId) {
+        let now = self.now;
+        let Some(subflow) = self.subflow_mut(id) else { return };
+        subflow.state = State::Active;
+        subflow.heard = now;
+        let path = subflow.path;
+        self.lost = None;
+        self.statistics.subflows_opened += 1;
+        self.event(Event::SubflowUp(id));
+        self.outputs.push_back(Output::Inspect(id));
+        let replaced = self.paths.iter_mut().find(|known| Some(known.id) == path);
+        if let Some((stale, _)) = replaced.and_then(|path| path.stale.take()) {
+            self.drop_subflow(stale, true);
+        }
+        for frame in std::mem::take(&mut self.orphans) {
+            self.send_reliably(id, frame);
+        }
+        self.acknowledging.hurry();
+        self.open_paths();
+    }
+}

@@ -1,0 +1,334 @@
+//! What has arrived: putting the stream together, and the credit for more.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+
+use base::{Span, Time};
+
+use crate::error::{Error, Result};
+use crate::frame::MOST_RANGES;
+use crate::payload::Payload;
+
+/// Width of the credit with which a session that tunes it begins.
+const FIRST_WINDOW: u64 = 256 << 10;
+/// Machines pause for longer than the shortest round trips last.
+const LEAST_RTT: Span = Span::from_millis(10);
+
+/// The receiving half of a stream.
+#[derive(Debug)]
+pub(super) struct Reassembly<P> {
+    /// DSN of the next byte in order; the FIN counts as one.
+    next: u64,
+    /// In order, for the application.
+    ready: VecDeque<P>,
+    ready_bytes: u64,
+    /// Beyond a gap, by DSN, without overlaps.
+    early: BTreeMap<u64, P>,
+    early_bytes: u64,
+    /// Length of the stream, once the peer has told.
+    length: Option<u64>,
+    /// DSN up to which the peer may send, as it was last told.
+    credit: u64,
+    /// Bytes that the application has read.
+    read: u64,
+    window: u64,
+    most: u64,
+    /// When more credit was last due, and what had been read.
+    tuned: (Time, u64),
+    /// One after the last byte that has come.
+    reach: u64,
+    pub(super) duplicate: u64,
+    /// Most bytes that ever waited beyond a gap.
+    pub(super) peak: u64,
+}
+
+impl<P: Payload> Reassembly<P> {
+    pub(super) fn new(most: u64, autotune: bool) -> Self {
+        let window = if autotune { FIRST_WINDOW.min(most) } else { most };
+        Self {
+            next: 0,
+            ready: VecDeque::new(),
+            ready_bytes: 0,
+            early: BTreeMap::new(),
+            early_bytes: 0,
+            length: None,
+            credit: window,
+            read: 0,
+            window,
+            most,
+            tuned: (Time::ZERO, 0),
+            reach: 0,
+            duplicate: 0,
+            peak: 0,
+        }
+    }
+
+    pub(super) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Bytes that are kept.
+    pub(super) fn buffered(&self) -> u64 {
+        self.ready_bytes + self.early_bytes
+    }
+
+    /// Bytes that wait beyond a gap.
+    pub(super) fn early_bytes(&self) -> u64 {
+        self.early_bytes
+    }
+
+    pub(super) fn is_readable(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Whether the whole stream has come.
+    pub(super) fn is_complete(&self) -> bool {
+        self.length.is_some_and(|length| self.next > length)
+    }
+
+    /// Whether the whole stream has been read.
+    pub(super) fn is_read(&self) -> bool {
+        self.is_complete() && self.ready.is_empty()
+    }
+
+    /// A piece has come.
+    ///
+    /// # Errors
+    /// When it reaches beyond the credit or the end of the stream.
+    pub(super) fn on_data(&mut self, dsn: u64, mut payload: P) -> Result<()> {
+        let length = payload.len() as u64;
+        let beyond = Error::Credit { end: dsn.saturating_add(length), credit: self.credit };
+        let end = dsn.checked_add(length).filter(|end| *end <= self.credit).ok_or(beyond)?;
+        if self.length.is_some_and(|length| end > length) {
+            return Err(Error::Unexpected { what: "DATA beyond FIN" });
+        }
+        self.reach = self.reach.max(end);
+        let mut start = dsn;
+        if start < self.next {
+            let known = (self.next - start).min(length);
+            self.duplicate += known;
+            let _ = payload.split_to(known as usize);
+            start += known;
+        }
+        if payload.is_empty() {
+            return Ok(());
+        }
+        if start == self.next && self.early.is_empty() {
+            self.take(payload);
+        } else {
+            self.keep(start, payload);
+            self.advance();
+        }
+        self.finish();
+        Ok(())
+    }
+
+    fn take(&mut self, payload: P) {
+        self.next += payload.len() as u64;
+        self.ready_bytes += payload.len() as u64;
+        self.ready.push_back(payload);
+    }
+
+    /// Keeps those parts of a piece that are new.
+    fn keep(&mut self, mut start: u64, mut payload: P) {
+        if let Some((before, piece)) = self.early.range(..=start).next_back() {
+            let until = before + piece.len() as u64;
+            if until > start {
+                let known = (until - start).min(payload.len() as u64);
+                self.duplicate += known;
+                let _ = payload.split_to(known as usize);
+                start += known;
+            }
+        }
+        while !payload.is_empty() {
+            let end = start + payload.len() as u64;
+            let after = self.early.range(start..end).next();
+            let Some((at, known)) = after.map(|(at, piece)| (*at, piece.len() as u64)) else {
+                self.insert(start, payload);
+                return;
+            };
+            if at > start {
+                let piece = payload.split_to((at - start) as usize);
+                self.insert(start, piece);
+            }
+            let known = known.min(end - at);
+            self.duplicate += known;
+            let _ = payload.split_to(known as usize);
+            start = at + known;
+        }
+    }
+
+    fn insert(&mut self, start: u64, payload: P) {
+        self.early_bytes += payload.len() as u64;
+        self.peak = self.peak.max(self.early_bytes);
+        self.early.insert(start, payload);
+    }
+
+    /// Takes what is no longer beyond a gap.
+    fn advance(&mut self) {
+        while let Some(first) = self.early.first_entry()
+            && *first.key() == self.next
+        {
+            let payload = first.remove();
+            self.early_bytes -= payload.len() as u64;
+            self.take(payload);
+        }
+    }
+
+    /// The peer has told the length of its stream.
+    ///
+    /// # Errors
+    /// When it has told another, has sent beyond it, or it is beyond the credit.
+    pub(super) fn on_fin(&mut self, length: u64) -> Result<()> {
+        if length > self.credit {
+            return Err(Error::Credit { end: length, credit: self.credit });
+        }
+        if self.length.is_some_and(|known| known != length) || self.reach > length {
+            return Err(Error::Unexpected { what: "FIN of another length" });
+        }
+        self.length = Some(length);
+        self.finish();
+        Ok(())
+    }
+
+    /// The FIN takes its place in the sequence when everything before it has come.
+    fn finish(&mut self) {
+        if self.length == Some(self.next) {
+            self.next += 1;
+        }
+    }
+
+    /// The next piece in order.
+    pub(super) fn read(&mut self) -> Option<P> {
+        let payload = self.ready.pop_front()?;
+        self.ready_bytes -= payload.len() as u64;
+        self.read += payload.len() as u64;
+        Some(payload)
+    }
+
+    /// Whether the peer should hear of more credit at once. The credit widens where half of it is
+    /// used in a round trip `rtt`: then it may be what holds the peer up.
+    pub(super) fn tune(&mut self, now: Time, rtt: Span) -> bool {
+        if self.read + self.window < self.credit + self.window / 4 {
+            return false;
+        }
+        let used = (self.read - self.tuned.1) as f64;
+        let time = now.since(self.tuned.0).as_secs_f64();
+        let wanted = time * self.window as f64 / 2.0;
+        if used * rtt.max(LEAST_RTT).as_secs_f64() > wanted && self.ready_bytes < self.window / 2 {
+            self.window = (self.window * 2).min(self.most);
+        }
+        self.tuned = (now, self.read);
+        true
+    }
+
+    /// The credit to tell the peer now.
+    pub(super) fn grant(&mut self) -> u64 {
+        self.credit = self.credit.max(self.read + self.window);
+        self.credit
+    }
+
+    /// What has come beyond the gap, joined, the lowest first.
+    pub(super) fn ranges(&self) -> Vec<Range<u64>> {
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for (start, payload) in &self.early {
+            let end = start + payload.len() as u64;
+            let full = ranges.len() == MOST_RANGES;
+            match ranges.last_mut() {
+                Some(last) if last.end == *start => last.end = end,
+                _ if full => break,
+                _ => ranges.push(*start..end),
+            }
+        }
+        ranges
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Counted;
+    use bytes::Bytes;
+
+    fn half() -> Reassembly<Bytes> {
+        Reassembly::new(64 << 10, false)
+    }
+
+    fn text(half: &mut Reassembly<Bytes>) -> String {
+        let mut all = Vec::new();
+        while let Some(piece) = half.read() {
+            all.extend_from_slice(&piece);
+        }
+        String::from_utf8(all).unwrap()
+    }
+
+    #[test]
+    fn overlaps_in_any_order_come_out_once() {
+        let mut half = half();
+        for (dsn, piece) in [(6, "ghij"), (2, "cd"), (8, "ijkl"), (1, "bcdefgh"), (0, "ab")] {
+            half.on_data(dsn, Bytes::from_static(piece.as_bytes())).unwrap();
+        }
+        assert_eq!(text(&mut half), "abcdefghijkl");
+        assert_eq!((half.next(), half.buffered()), (12, 0));
+        assert_eq!(half.duplicate, 2 + 4 + 1);
+    }
+
+    #[test]
+    fn ranges_tell_what_is_beyond_gaps() {
+        let mut half = half();
+        for dsn in [10, 20, 15] {
+            half.on_data(dsn, Bytes::from_static(b"xxxxx")).unwrap();
+        }
+        half.on_data(100, Bytes::from_static(b"x")).unwrap();
+        assert_eq!(half.ranges(), [10..25, 100..101]);
+        assert_eq!((half.early_bytes(), half.peak), (16, 16));
+    }
+
+    #[test]
+    fn nothing_goes_beyond_the_credit() {
+        let mut half: Reassembly<Counted> = Reassembly::new(100, false);
+        assert!(matches!(half.on_data(60, Counted(41)), Err(Error::Credit { .. })));
+        assert!(matches!(half.on_data(u64::MAX, Counted(2)), Err(Error::Credit { .. })));
+        assert!(half.on_data(60, Counted(40)).is_ok());
+        assert!(half.on_data(0, Counted(60)).is_ok());
+        assert!(half.on_data(100, Counted(1)).is_err());
+        assert!(half.read().is_some());
+        assert!(half.tune(Time::ZERO, LEAST_RTT));
+        assert_eq!(half.grant(), 160);
+        assert!(half.on_data(100, Counted(1)).is_ok());
+    }
+
+    #[test]
+    fn the_end_comes_after_everything() {
+        let mut half = half();
+        half.on_fin(4).unwrap();
+        assert!(half.on_fin(5).is_err());
+        assert!(half.on_data(2, Bytes::from_static(b"xyz")).is_err());
+        half.on_data(2, Bytes::from_static(b"cd")).unwrap();
+        assert!(!half.is_complete());
+        half.on_data(0, Bytes::from_static(b"ab")).unwrap();
+        assert!(half.is_complete() && !half.is_read());
+        assert_eq!(half.next(), 5);
+        assert_eq!(text(&mut half), "abcd");
+        assert!(half.is_read());
+    }
+
+    #[test]
+    fn the_credit_grows_where_it_holds_up_the_peer() {
+        let rtt = Span::from_millis(100);
+        for (pause, grown) in [(1, 4 << 20), (50, FIRST_WINDOW)] {
+            let mut half: Reassembly<Counted> = Reassembly::new(4 << 20, true);
+            let (mut now, mut dsn) = (Time::ZERO, 0);
+            for _ in 0..5_000 {
+                now += Span::from_millis(pause);
+                half.on_data(dsn, Counted(40_000)).unwrap();
+                dsn += 40_000;
+                while half.read().is_some() {}
+                if half.tune(now, rtt) {
+                    half.grant();
+                }
+            }
+            assert_eq!(half.window, grown, "a piece in {pause} ms");
+        }
+    }
+}

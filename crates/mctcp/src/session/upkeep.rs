@@ -1,0 +1,270 @@
+//! Deadlines: of paths, handshakes, acknowledgements, silence.
+
+use base::{Span, Time};
+
+use super::opening::UNANSWERED;
+use super::paths::{self, NEXT_PATH};
+use super::subflow::{State, Subflow};
+use super::{Output, Phase, Session};
+use crate::Reason;
+use crate::frame::Frame;
+use crate::payload::Payload;
+
+/// A subflow that is to end waits for acknowledgements no longer than this.
+pub(super) const DRAIN: Span = Span::from_millis(1_000);
+/// Distances between two looks at TCP.
+const LEAST_LOOK: Span = Span::from_millis(10);
+const LONGEST_LOOK: Span = Span::from_millis(50);
+/// Without credit, the peer is asked for it at this distance.
+const CREDIT_PROBE: Span = Span::from_millis(2_000);
+
+impl<P: Payload> Session<P> {
+    /// The earliest deadline.
+    pub fn next_wake(&self) -> Option<Time> {
+        if self.is_over() {
+            return None;
+        }
+        let joins = (!self.multipath && self.greeting.is_some() && self.is_moving())
+            .then_some(self.born + self.settings.join_delay)
+            .filter(|at| *at > self.now);
+        let opening = self.greeting.as_ref().filter(|_| self.phase == Phase::Opening);
+        let untried = self.paths.iter().any(|path| path.state == paths::State::Idle);
+        let next_path = opening.filter(|_| untried).map(|greeting| greeting.next_path);
+        let handshake = opening
+            .map(|greeting| greeting.since.unwrap_or(self.born))
+            .map(|since| since + self.patience());
+        let lost = self.lost.map(|since| since + self.settings.resume);
+        let idle = (self.phase == Phase::Established).then_some(self.silence_at());
+        let credit = self.blocked_since.map(|since| since.max(self.probed) + CREDIT_PROBE);
+        let own = [
+            joins,
+            next_path,
+            handshake,
+            lost,
+            idle,
+            credit,
+            self.inspect_at,
+            self.scheduler_wait,
+            self.acknowledging.deadline().filter(|_| self.best().is_some()),
+        ];
+        let subflows = self.subflows.iter();
+        let subflows = subflows.filter_map(|s| subflow_deadline(s, self.settings.handshake));
+        let paths = self.paths.iter().filter_map(paths::Path::deadline);
+        own.into_iter().flatten().chain(subflows).chain(paths).min()
+    }
+
+    /// How long the opening may take: TCP has its own time, an answer to HELLO should come soon.
+    fn patience(&self) -> Span {
+        let greeted = self.greeting.as_ref().is_some_and(|greeting| greeting.since.is_some());
+        if greeted { self.settings.handshake } else { self.settings.resume }
+    }
+
+    /// When silence is to be broken, or has lasted too long.
+    fn silence_at(&self) -> Time {
+        let idle = self.idle();
+        let probe = self.heard.max(self.probed) + Span::from_nanos(idle.as_nanos() / 3);
+        probe.min(self.heard + idle)
+    }
+
+    /// The shorter of both ends' limits.
+    fn idle(&self) -> Span {
+        self.settings.idle.min(Span::from_secs(self.peer.idle.into()))
+    }
+
+    /// A deadline has come.
+    pub fn on_wake(&mut self, now: Time) {
+        self.now = now;
+        if self.is_over() {
+            return;
+        }
+        if self.inspect_at.is_some_and(|at| at <= now) {
+            self.inspect_at = None;
+            self.inspect();
+        }
+        self.end_drained();
+        self.end_overdue_handshakes();
+        if self.phase == Phase::Opening {
+            self.on_opening_wake();
+        } else {
+            self.on_silence();
+        }
+        if !self.is_over() {
+            self.open_paths();
+        }
+    }
+
+    fn on_opening_wake(&mut self) {
+        let now = self.now;
+        let patience = self.patience();
+        let Some(greeting) = &mut self.greeting else { return };
+        if now >= greeting.since.unwrap_or(self.born) + patience {
+            self.fail(Reason::Timeout, false);
+            return;
+        }
+        let unanswered = self.subflows.iter().all(|subflow| match subflow.state {
+            State::Greeting { since } => now >= since + UNANSWERED,
+            _ => true,
+        });
+        if greeting.since.is_some() && unanswered {
+            let held = self.subflows.iter().find(|subflow| subflow.state == State::Held);
+            if let Some(id) = held.map(|subflow| subflow.id) {
+                self.greet(id);
+            } else {
+                self.try_next_path();
+            }
+        }
+    }
+
+    fn on_silence(&mut self) {
+        let now = self.now;
+        if self.lost.is_some_and(|since| now >= since + self.settings.resume) {
+            self.give_up();
+            return;
+        }
+        if now >= self.heard + self.idle() {
+            self.give_up();
+            return;
+        }
+        let waits = self.blocked_since.is_some_and(|at| now >= at.max(self.probed) + CREDIT_PROBE);
+        if now >= self.silence_at() || waits {
+            self.probed = now;
+            let usable: Vec<_> =
+                self.subflows.iter().filter(|s| s.is_usable()).map(|s| s.id).collect();
+            for id in usable {
+                self.send(id, Frame::Ping(now.as_nanos()));
+            }
+        }
+    }
+
+    /// The peer is gone. If all that it did not say is that it has our end, that is well.
+    fn give_up(&mut self) {
+        if self.incoming.is_complete() && self.outgoing.is_finished() {
+            self.on_unknown();
+        } else {
+            self.fail(Reason::Timeout, false);
+        }
+    }
+
+    fn end_overdue_handshakes(&mut self) {
+        let now = self.now;
+        let patience = self.settings.handshake;
+        let overdue = |s: &&Subflow<P>| match s.state {
+            State::Joining { since, .. } => now >= since + patience,
+            _ => false,
+        };
+        while let Some(id) = self.subflows.iter().find(overdue).map(|s| s.id) {
+            self.drop_subflow(id, true);
+        }
+    }
+
+    /// Something is on its way: TCP is to be asked soon.
+    pub(super) fn inspect_soon(&mut self) {
+        let due = self.now + self.look();
+        self.inspect_at = Some(self.inspect_at.map_or(due, |at| at.min(due)));
+    }
+
+    fn look(&self) -> Span {
+        let usable = self.subflows.iter().filter(|subflow| subflow.is_usable());
+        let srtt = usable.map(Subflow::srtt).min().unwrap_or(LONGEST_LOOK);
+        Span::from_nanos(srtt.as_nanos() / 2).clamp(LEAST_LOOK, LONGEST_LOOK)
+    }
+
+    fn inspect(&mut self) {
+        let mut waiting = false;
+        for subflow in self.subflows.iter().filter(|s| s.is_usable() && s.waiting) {
+            waiting = true;
+            self.outputs.push_back(Output::Inspect(subflow.id));
+        }
+        if waiting {
+            self.inspect_soon();
+        }
+    }
+
+    /// Whether data moves, one way or the other.
+    fn is_moving(&self) -> bool {
+        let written = self.outgoing.unsent() > 0 || self.outgoing.outstanding() > 0;
+        written || (self.incoming.next() > 0 && !self.incoming.is_complete())
+    }
+
+    /// Opens connections on the paths that should have one.
+    pub(super) fn open_paths(&mut self) {
+        if self.greeting.is_none() || self.is_over() {
+            return;
+        }
+        let now = self.now;
+        for at in 0..self.paths.len() {
+            if self.paths[at].is_overdue(now) {
+                self.outputs.push_back(Output::Abandon(self.paths[at].id));
+                self.paths[at].fail(now);
+            }
+        }
+        if self.phase == Phase::Opening {
+            let next = self.greeting.as_ref().map_or(now, |greeting| greeting.next_path);
+            if self.subflows.is_empty() && now >= next {
+                self.try_next_path();
+            }
+        } else {
+            self.judge();
+        }
+        for at in 0..self.paths.len() {
+            if self.wants(at) {
+                self.open_path(at);
+            }
+        }
+    }
+
+    fn open_path(&mut self, at: usize) {
+        self.paths[at].state = paths::State::Connecting { since: self.now };
+        self.outputs.push_back(Output::Connect(self.paths[at].id));
+    }
+
+    /// While nothing is established: one more path.
+    fn try_next_path(&mut self) {
+        let next = self.paths.iter().position(|path| path.state == paths::State::Idle);
+        if let Some(at) = next {
+            self.open_path(at);
+        }
+        if let Some(greeting) = &mut self.greeting {
+            greeting.next_path = self.now + NEXT_PATH;
+        }
+    }
+
+    /// Whether there is enough to send for further subflows.
+    fn judge(&mut self) {
+        let moved = self.outgoing.sent() + self.outgoing.unsent() + self.incoming.next();
+        let old = self.now >= self.born + self.settings.join_delay && self.is_moving();
+        self.multipath |= moved > self.settings.join_after.count() || old;
+    }
+
+    /// Whether a path should have a connection that it has not.
+    fn wants(&self, at: usize) -> bool {
+        let due = match self.paths[at].state {
+            paths::State::Idle => {
+                let alone = !self.subflows.iter().any(Subflow::is_active);
+                self.phase == Phase::Established && (self.multipath || alone)
+            }
+            paths::State::Waiting { until } => until <= self.now,
+            paths::State::Connecting { .. } | paths::State::Up(_) => false,
+        };
+        if !due {
+            return false;
+        }
+        let working = self.subflows.iter().filter(|subflow| !subflow.is_stale()).count();
+        let connecting =
+            |path: &&paths::Path| matches!(path.state, paths::State::Connecting { .. });
+        let connecting = self.paths.iter().filter(connecting).count();
+        let most = self.settings.max_subflows.min(self.peer.subflows).max(1);
+        working + connecting < usize::from(most)
+    }
+}
+
+fn subflow_deadline<P>(subflow: &Subflow<P>, handshake: Span) -> Option<Time> {
+    let own = match subflow.state {
+        State::Greeting { since } => Some(since + UNANSWERED),
+        State::Joining { since, .. } => Some(since + handshake),
+        State::Draining { since } => Some(since + DRAIN),
+        State::Held | State::Active | State::Stale { .. } => None,
+    };
+    let dack = subflow.owes_dack.map(|since| since + super::acknowledge::DELAY);
+    own.into_iter().chain(dack.filter(|_| subflow.is_usable())).min()
+}
