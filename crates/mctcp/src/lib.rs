@@ -8,7 +8,7 @@
 //!
 //! | actor | does |
 //! |---|---|
-//! | `Session` | one end of a stream: sequencing, acknowledgement, credit, reinjection, paths |
+//! | [`Session`] | one end of a stream: sequencing, acknowledgement, credit, reinjection, paths |
 //! | [`acceptor`] | a listener's doorkeeper: tells new sessions from joins, proves joins, limits |
 //! | [`Scheduler`] | which subflow takes the next frame |
 //!
@@ -37,10 +37,11 @@ pub mod secret;
 pub mod session;
 pub mod settings;
 
+pub use acceptor::Acceptor;
 pub use error::{Error, Reason, Result};
 pub use frame::{Decoder, Frame};
 pub use path::{PathId, PathInfo, SubflowId};
 pub use payload::{Counted, Payload};
 pub use scheduler::Scheduler;
-pub use session::{Event, Output};
+pub use session::{Event, Output, Session};
 pub use settings::Settings;
