@@ -26,6 +26,8 @@ mod receiving;
 mod sending;
 mod status;
 mod subflow;
+#[cfg(test)]
+mod tests;
 mod transmit;
 mod upkeep;
 
