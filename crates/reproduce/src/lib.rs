@@ -12,6 +12,7 @@ mod child;
 mod collector;
 mod error;
 mod evidence;
+mod mctcp;
 mod page;
 mod paper;
 mod points;

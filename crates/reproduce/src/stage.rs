@@ -196,6 +196,12 @@ impl Stage<'_> {
         self.run_at_once(jobs, 1, TRIES)
     }
 
+    /// The same with so many runs on the wall clock at a time: for those that leave the machine
+    /// mostly idle.
+    pub fn run_some(&mut self, jobs: &[Job], at_once: usize) -> Result<Vec<Run>> {
+        self.run_at_once(jobs, at_once, TRIES)
+    }
+
     /// The same with all runs on the wall clock at the same time: for those that leave the machine
     /// mostly idle. They begin when all networks stand.
     pub fn run_together(&mut self, jobs: &[Job]) -> Result<Vec<Run>> {
