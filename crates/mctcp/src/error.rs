@@ -95,6 +95,12 @@ pub enum Error {
         /// The credit.
         credit: u64,
     },
+    /// The peer's stream has more holes than any scheduler makes.
+    #[error("{pieces} pieces of the stream wait for others")]
+    Fragments {
+        /// The limit.
+        pieces: usize,
+    },
     /// A proof, token or key is wrong.
     #[error("the peer's proof is wrong")]
     Authentication,
@@ -106,6 +112,7 @@ impl Error {
         match self {
             Self::Credit { .. } => Reason::Credit,
             Self::Authentication => Reason::Authentication,
+            Self::Fragments { .. } => Reason::Limit,
             _ => Reason::Protocol,
         }
     }

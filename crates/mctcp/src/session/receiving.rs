@@ -11,6 +11,8 @@ use crate::payload::Payload;
 
 /// Width of the credit with which a session that tunes it begins.
 const FIRST_WINDOW: u64 = 256 << 10;
+/// Most pieces beyond gaps, whose bookkeeping is not among the bytes of the credit.
+const MOST_PIECES: usize = 16_384;
 /// Machines pause for longer than the shortest round trips last.
 const LEAST_RTT: Span = Span::from_millis(10);
 
@@ -113,6 +115,9 @@ impl<P: Payload> Reassembly<P> {
         if payload.is_empty() {
             return Ok(());
         }
+        if self.early.len() >= MOST_PIECES {
+            return Err(Error::Fragments { pieces: MOST_PIECES });
+        }
         if start == self.next && self.early.is_empty() {
             self.take(payload);
         } else {
@@ -161,7 +166,15 @@ impl<P: Payload> Reassembly<P> {
     fn insert(&mut self, start: u64, payload: P) {
         self.early_bytes += payload.len() as u64;
         self.peak = self.peak.max(self.early_bytes);
-        self.early.insert(start, payload);
+        let before = self.early.range_mut(..start).next_back();
+        let joins = before.filter(|(at, piece)| **at + piece.len() as u64 == start);
+        let payload = match joins {
+            Some((_, piece)) => piece.append(payload),
+            None => Some(payload),
+        };
+        if let Some(payload) = payload {
+            self.early.insert(start, payload);
+        }
     }
 
     /// Takes what is no longer beyond a gap.

@@ -171,10 +171,18 @@ impl<P> Subflow<P> {
             rtt_var: self.info.rtt_var.unwrap_or(Span::from_nanos(self.srtt().as_nanos() / 2)),
             min_rtt: self.info.min_rtt.unwrap_or(self.srtt()),
             cwnd: self.info.cwnd,
-            in_flight: self.info.in_flight,
+            in_flight: self.info.in_flight + Bytes::new(self.given.saturating_sub(self.notsent())),
             notsent: Bytes::new(self.notsent()),
             outstanding: Bytes::new(self.outstanding),
-            rate: self.rate(),
+            rate: self.info.delivery_rate.filter(|rate| rate.is_positive()),
+        }
+    }
+
+    /// When the answer to HELLO is late.
+    pub(super) fn unanswered_at(&self) -> Option<Time> {
+        match self.state {
+            State::Greeting { since } => Some(since + super::opening::UNANSWERED),
+            _ => None,
         }
     }
 

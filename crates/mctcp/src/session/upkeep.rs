@@ -49,8 +49,11 @@ impl<P: Payload> Session<P> {
         ];
         let subflows = self.subflows.iter();
         let subflows = subflows.filter_map(|s| subflow_deadline(s, self.settings.handshake));
-        let paths = self.paths.iter().filter_map(paths::Path::deadline);
-        own.into_iter().flatten().chain(subflows).chain(paths).min()
+        // What is overdue waits for something else: room among the subflows, a further path.
+        let ahead = |at: &Time| *at > self.now;
+        let paths = self.paths.iter().filter_map(paths::Path::deadline).filter(ahead);
+        let unanswered = self.subflows.iter().filter_map(Subflow::unanswered_at).filter(ahead);
+        own.into_iter().flatten().chain(subflows).chain(paths).chain(unanswered).min()
     }
 
     /// How long the opening may take: TCP has its own time, an answer to HELLO should come soon.
@@ -260,10 +263,9 @@ impl<P: Payload> Session<P> {
 
 fn subflow_deadline<P>(subflow: &Subflow<P>, handshake: Span) -> Option<Time> {
     let own = match subflow.state {
-        State::Greeting { since } => Some(since + UNANSWERED),
         State::Joining { since, .. } => Some(since + handshake),
         State::Draining { since } => Some(since + DRAIN),
-        State::Held | State::Active | State::Stale { .. } => None,
+        State::Held | State::Greeting { .. } | State::Active | State::Stale { .. } => None,
     };
     let dack = subflow.owes_dack.map(|since| since + super::acknowledge::DELAY);
     own.into_iter().chain(dack.filter(|_| subflow.is_usable())).min()
