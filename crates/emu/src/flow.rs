@@ -252,7 +252,7 @@ fn check(spec: &FlowSpec<'_>) -> Result<()> {
 /// How the kernel is asked for what a flow wants of TCP. ECN is not the socket's business.
 fn tcp_options(tcp: &Tcp, no_delay: bool, dscp: u8) -> TcpOptions<'_> {
     let window = tcp.window.map(|window| window.count() as usize);
-    TcpOptions { congestion: tcp.control.as_deref(), no_delay, dscp, window }
+    TcpOptions { congestion: tcp.control.as_deref(), no_delay, dscp, window, multipath: false }
 }
 
 /// Asks the kernel, inside the sender's namespace, for the congestion control and the window.

@@ -2,6 +2,7 @@
 //! thousand system calls.
 
 mod message;
+pub mod mptcp;
 mod routing;
 
 use std::io;
@@ -11,7 +12,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use crate::{Error, Result, check};
 use message::{Message, attributes, header};
 
-pub use routing::{Action, Rule, Way};
+pub use routing::{Action, LocalAddress, Rule, Way};
 
 /// The index of the loopback device in every network namespace.
 pub const LOOPBACK: u32 = 1;

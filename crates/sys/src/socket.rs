@@ -4,6 +4,7 @@
 
 mod address;
 mod datagram;
+mod mptcp_info;
 mod ready;
 mod steering;
 mod stream;
@@ -16,6 +17,7 @@ use crate::{Error, Result, check};
 use address::Address;
 
 pub use datagram::{Arrival, BATCH, receive_datagrams, send_datagrams, set_arrival_stamps};
+pub use mptcp_info::{MptcpInfo, SubflowInfo};
 pub use ready::{Interest, Readiness, Ready, ReadyQueue};
 pub use steering::{bind_to_device, original_destination, set_mark};
 pub use stream::{StreamOptions, bind_address, set_notsent_lowat, set_stream_options, tcp_socket};
@@ -30,8 +32,11 @@ pub struct TcpOptions<'a> {
     pub no_delay: bool,
     /// DSCP value of its packets, 0–63.
     pub dscp: u8,
-    /// Bytes of receive window; the kernel reserves twice as much. `None`: the kernel tunes it.
+    /// Bytes of receive window and of send buffer; the kernel reserves twice as much. `None`: the
+    /// kernel tunes them.
     pub window: Option<usize>,
+    /// Multipath TCP (RFC 8684): a connection that may have more than one path.
+    pub multipath: bool,
 }
 
 /// A TCP socket that accepts connections at `address`, on a port of the kernel's choice.
@@ -118,6 +123,14 @@ pub fn write_record(socket: BorrowedFd<'_>, data: &[u8]) -> Result<Option<usize>
     count("send", sent)
 }
 
+/// Reads what has arrived into `buffer`. `Some(0)`: the peer has finished. `None`: nothing is there.
+pub fn read(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<Option<usize>> {
+    let (place, length) = (buffer.as_mut_ptr().cast(), buffer.len());
+    // SAFETY: pointer and length describe `buffer`.
+    let got = unsafe { libc::recv(socket.as_raw_fd(), place, length, 0) };
+    count("recv", got)
+}
+
 /// Takes up to `limit` received bytes from a TCP socket without copying them anywhere
 /// (`MSG_TRUNC`, tcp(7)). `Some(0)`: the peer has finished. `None`: nothing is there.
 pub fn discard(socket: BorrowedFd<'_>, limit: usize) -> Result<Option<usize>> {
@@ -202,7 +215,8 @@ pub fn dropped_on_arrival(socket: BorrowedFd<'_>) -> Result<u64> {
 }
 
 fn tcp(address: IpAddr, options: TcpOptions<'_>) -> Result<OwnedFd> {
-    let socket = open(address, libc::SOCK_STREAM)?;
+    let protocol = if options.multipath { libc::IPPROTO_MPTCP } else { 0 };
+    let socket = open_protocol(address, libc::SOCK_STREAM, protocol)?;
     if let Some(name) = options.congestion {
         set_congestion(as_fd(&socket), name)?;
     }
@@ -212,34 +226,45 @@ fn tcp(address: IpAddr, options: TcpOptions<'_>) -> Result<OwnedFd> {
     }
     set_dscp(&socket, address, options.dscp)?;
     if let Some(window) = options.window {
-        set_receive_buffer(&socket, window)?;
+        let force = [libc::SO_RCVBUFFORCE, libc::SO_RCVBUF];
+        set_buffer(&socket, force, window, "setsockopt(SO_RCVBUF)")?;
+        let force = [libc::SO_SNDBUFFORCE, libc::SO_SNDBUF];
+        set_buffer(&socket, force, window, "setsockopt(SO_SNDBUF)")?;
     }
     Ok(socket)
 }
 
-/// Beyond `net.core.rmem_max` only for those who may; otherwise the kernel cuts it in silence.
-fn set_receive_buffer(socket: &OwnedFd, bytes: usize) -> Result<()> {
+/// Beyond `net.core.rmem_max` and `wmem_max` only for those who may; otherwise the kernel cuts it
+/// in silence.
+fn set_buffer(
+    socket: &OwnedFd,
+    [force, ordinary]: [libc::c_int; 2],
+    bytes: usize,
+    call: &'static str,
+) -> Result<()> {
     let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
-    let call = "setsockopt(SO_RCVBUFFORCE)";
-    if set(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, value, call).is_ok() {
+    if set(socket, libc::SOL_SOCKET, force, value, call).is_ok() {
         return Ok(());
     }
-    set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, value, "setsockopt(SO_RCVBUF)")?;
+    set(socket, libc::SOL_SOCKET, ordinary, value, call)?;
     let mut granted: libc::c_int = 0;
-    let place = bytes_of(&mut granted);
-    get(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, place, "getsockopt(SO_RCVBUF)")?;
+    get(socket, libc::SOL_SOCKET, ordinary, bytes_of(&mut granted), call)?;
     // The kernel doubles what was asked for (socket(7)).
     if granted / 2 >= value {
         return Ok(());
     }
-    Err(Error::from_errno("setsockopt(SO_RCVBUF)", libc::EPERM))
+    Err(Error::from_errno(call, libc::EPERM))
 }
 
 fn open(address: IpAddr, kind: libc::c_int) -> Result<OwnedFd> {
+    open_protocol(address, kind, 0)
+}
+
+fn open_protocol(address: IpAddr, kind: libc::c_int, protocol: libc::c_int) -> Result<OwnedFd> {
     let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let kind = kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: takes integers only.
-    let fd = check("socket", unsafe { libc::socket(family, kind, 0) })?;
+    let fd = check("socket", unsafe { libc::socket(family, kind, protocol) })?;
     // SAFETY: the call has just returned this descriptor, nobody else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

@@ -192,18 +192,24 @@ impl<'a> Answer<'a> {
 
     /// The attribute `kind` behind a fixed part of `skip` bytes.
     pub(super) fn attribute(&self, skip: usize, kind: u16) -> Option<&'a [u8]> {
-        let mut rest = self.payload.get(skip..)?;
-        while let (Some(length), Some(this)) = (half(rest, 0), half(rest, 2)) {
-            let length = usize::from(length);
-            let value = rest.get(ATTRIBUTE..length)?;
-            // The two upper bits say "nested" and "network byte order".
-            if this & 0x3fff == kind {
-                return Some(value);
-            }
-            rest = rest.get(length.next_multiple_of(4)..)?;
-        }
-        None
+        attribute_in(self.payload.get(skip..)?, kind)
     }
+}
+
+/// The attribute `kind` among those that `bytes` are.
+pub(super) fn attribute_in(bytes: &[u8], kind: u16) -> Option<&[u8]> {
+    attributes_in(bytes).find_map(|(this, value)| (this == kind).then_some(value))
+}
+
+/// The attributes that `bytes` are, each with its kind; one that is cut short ends them.
+pub(super) fn attributes_in(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let (length, kind) = (usize::from(half(bytes, 0)?), half(bytes, 2)?);
+        let value = bytes.get(ATTRIBUTE..length)?;
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or(&[]);
+        // The two upper bits say "nested" and "network byte order".
+        Some((kind & 0x3fff, value))
+    })
 }
 
 /// The messages in what was received; `None` for one that is cut short, which ends them.

@@ -31,6 +31,10 @@ impl Address {
         Ok(address)
     }
 
+    pub(super) const fn from_storage(storage: libc::sockaddr_storage) -> Self {
+        Self { storage, length: size_of::<libc::sockaddr_storage>() as libc::socklen_t }
+    }
+
     /// The address in Rust's form, if it is IPv4 or IPv6.
     pub(super) fn to_std(&self) -> Option<SocketAddr> {
         match libc::c_int::from(self.storage.ss_family) {

@@ -29,6 +29,16 @@ pub struct TcpInfo {
     pub retransmits: u32,
     /// Payload bytes that the peer has acknowledged.
     pub acknowledged_bytes: u64,
+    /// Payload bytes that have arrived in order.
+    pub received_bytes: u64,
+    /// Payload bytes sent, repetitions included.
+    pub sent_bytes: u64,
+    /// Payload bytes sent again.
+    pub resent_bytes: u64,
+    /// Whether the connection is established and open both ways.
+    pub is_established: bool,
+    /// How often the retransmission timer has doubled since something was last acknowledged.
+    pub backoff: u8,
     /// Microseconds for which the peer's receive window held the sender back.
     pub receiver_limited_micros: u64,
 }
@@ -39,6 +49,11 @@ impl TcpInfo {
         let mut info = [0_u8; 256];
         let call = "getsockopt(TCP_INFO)";
         get(&socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info, call)?;
+        Ok(Self::parse(&info))
+    }
+
+    /// Reads the kernel's structure.
+    pub(super) fn parse(info: &[u8; 256]) -> Self {
         let word = |offset: usize| {
             let mut bytes = [0; 4];
             bytes.copy_from_slice(&info[offset..offset + 4]);
@@ -50,7 +65,7 @@ impl TcpInfo {
             u64::from_ne_bytes(bytes)
         };
         // Offsets of tcpi_snd_mss, tcpi_rtt, tcpi_min_rtt, …: fixed, the structure only grows.
-        Ok(Self {
+        Self {
             segment_bytes: word(16),
             srtt_micros: word(68),
             rtt_deviation_micros: word(72),
@@ -62,6 +77,11 @@ impl TcpInfo {
             retransmits: word(100),
             acknowledged_bytes: long(120),
             receiver_limited_micros: long(176),
-        })
+            received_bytes: long(128),
+            sent_bytes: long(200),
+            resent_bytes: long(208),
+            is_established: info[0] == 1,
+            backoff: info[4],
+        }
     }
 }
