@@ -319,12 +319,7 @@ impl<P: Payload> Session<P> {
     pub fn set_room(&mut self, now: Time, id: SubflowId, room: Bytes) {
         self.now = now;
         let Some(subflow) = self.subflow_mut(id) else { return };
-        subflow.room = room.count();
-        if room.is_positive() {
-            // There is room because little is left unsent.
-            subflow.given = 0;
-            subflow.info.notsent = subflow.info.notsent.min(room);
-        }
+        subflow.set_room(room.count());
     }
 
     /// What TCP knows of a subflow.

@@ -54,7 +54,7 @@ impl<P: Payload> Session<P> {
         }
         let now = self.now;
         if self.acknowledging.is_due(now)
-            && let Some(best) = self.best()
+            && let Some(best) = self.answering()
         {
             self.acknowledging = Acknowledging::default();
             self.send_dack(best);
@@ -62,10 +62,15 @@ impl<P: Payload> Session<P> {
         let late = |since: Option<Time>| since.is_some_and(|since| now >= since + DELAY);
         for at in 0..self.subflows.len() {
             let subflow = &self.subflows[at];
-            if subflow.is_usable() && late(subflow.owes_dack) {
+            if subflow.is_usable() && !subflow.is_clogged() && late(subflow.owes_dack) {
                 self.send_dack(subflow.id);
             }
         }
+    }
+
+    /// The subflow for what is to be heard at once, if it takes anything.
+    pub(super) fn answering(&self) -> Option<SubflowId> {
+        self.best().filter(|id| self.subflow(*id).is_some_and(|s| !s.is_clogged()))
     }
 
     pub(super) fn send_dack(&mut self, id: SubflowId) {

@@ -25,8 +25,16 @@ impl<P: Payload> Session<P> {
         }
     }
 
-    /// The peer broke the protocol.
-    pub(super) fn break_off(&mut self, error: &Error) {
+    /// What came on a subflow breaks the protocol. Who has not proven anything yet ends nothing
+    /// but the subflow, while there are others.
+    pub(super) fn break_off(&mut self, id: SubflowId, error: &Error) {
+        let proven = self.subflow(id).is_some_and(super::Subflow::is_usable);
+        let others = self.phase == Phase::Established || self.paths.len() > 1;
+        if !proven && others {
+            self.drop_subflow(id, true);
+            self.open_paths();
+            return;
+        }
         self.tell_reset(error.reason(), &error.to_string());
         self.fail(error.reason(), false);
     }
@@ -133,7 +141,8 @@ impl<P: Payload> Session<P> {
         }
         // A DACK may have been lost with it.
         self.acknowledging.hurry();
-        if !self.subflows.iter().any(super::Subflow::is_usable) {
+        let established = self.phase == Phase::Established;
+        if established && !self.subflows.iter().any(super::Subflow::is_usable) {
             self.lost.get_or_insert(now);
         }
     }

@@ -26,7 +26,7 @@ impl<P: Payload> Session<P> {
             Err(Error::PathSequence { found: path_seq, expected })
         };
         if let Err(error) = done {
-            self.break_off(&error);
+            self.break_off(id, &error);
             return;
         }
         self.open_paths();
@@ -42,7 +42,7 @@ impl<P: Payload> Session<P> {
                 return Ok(());
             }
             Frame::Reset { reason, .. } => {
-                self.fail(reason, true);
+                self.on_reset(id, reason);
                 return Ok(());
             }
             Frame::Ignored => return Ok(()),
@@ -70,7 +70,9 @@ impl<P: Payload> Session<P> {
             Frame::Dack(dack) => self.on_dack(id, &dack),
             Frame::Proof(proof) => self.on_hello_proof(&proof),
             Frame::Ping(number) => {
-                self.send(id, Frame::Pong(number));
+                if self.subflow(id).is_some_and(|subflow| !subflow.is_clogged()) {
+                    self.send(id, Frame::Pong(number));
+                }
                 self.acknowledging.hurry();
                 Ok(())
             }
@@ -96,6 +98,13 @@ impl<P: Payload> Session<P> {
                 Ok(())
             }
             _ => Ok(()),
+        }
+    }
+
+    fn on_reset(&mut self, id: SubflowId, reason: Reason) {
+        match self.subflow(id).map(|subflow| subflow.state) {
+            Some(State::Held | State::Joining { .. }) => self.drop_subflow(id, true),
+            _ => self.fail(reason, true),
         }
     }
 
@@ -166,7 +175,7 @@ impl<P: Payload> Session<P> {
     pub fn on_error(&mut self, now: Time, id: SubflowId, error: &Error) {
         self.now = now;
         if self.subflow(id).is_some() && !self.is_over() {
-            self.break_off(error);
+            self.break_off(id, error);
         }
     }
 }

@@ -142,6 +142,11 @@ impl<P: Payload> Session<P> {
         statistics
     }
 
+    /// Whether the peer has everything that was written, and knows that it is everything.
+    pub fn is_delivered(&self) -> bool {
+        self.outgoing.is_done()
+    }
+
     /// Gives back everything that was written and not acknowledged, in order, for whoever goes on
     /// without the session (plain TCP, where the peer does not speak MCTCP).
     pub fn reclaim(&mut self) -> Vec<P> {

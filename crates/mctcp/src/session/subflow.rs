@@ -11,6 +11,8 @@ use crate::{PathId, PathInfo, SubflowId};
 
 /// Round-trip time that is assumed before there is a sample.
 const UNKNOWN_RTT: Span = Span::from_millis(100);
+/// Bytes of answers beyond the room for them.
+const MOST_EXCESS: u64 = 64 << 10;
 /// A subflow without progress is stale after this at the earliest.
 const STALE: Span = Span::from_millis(200);
 
@@ -55,6 +57,8 @@ pub(super) struct Subflow<P> {
     pub(super) expects: u32,
     /// What the driver takes.
     pub(super) room: u64,
+    /// What it was given beyond that.
+    excess: u64,
     pub(super) info: PathInfo,
     /// Given to the driver since `info` was taken.
     pub(super) given: u64,
@@ -90,6 +94,7 @@ impl<P> Subflow<P> {
             sends: 0,
             expects: 0,
             room: 0,
+            excess: 0,
             info: PathInfo::default(),
             given: 0,
             progress: now,
@@ -234,7 +239,25 @@ impl<P> Subflow<P> {
             self.progress = now;
         }
         self.given += bytes;
+        self.excess += bytes.saturating_sub(self.room);
         self.room = self.room.saturating_sub(bytes);
+    }
+
+    /// The driver takes so much now.
+    pub(super) fn set_room(&mut self, room: u64) {
+        self.room = room;
+        if room > 0 {
+            // There is room because little is left unsent.
+            self.excess = 0;
+            self.given = 0;
+            self.info.notsent = self.info.notsent.min(Bytes::new(room));
+        }
+    }
+
+    /// Whether the peer does not take even what has to be answered: then answers wait, for the
+    /// last of them says it all.
+    pub(super) fn is_clogged(&self) -> bool {
+        self.excess > MOST_EXCESS
     }
 
     /// Takes the next number for a frame.

@@ -24,12 +24,15 @@ impl<P: Payload> Session<P> {
         if self.is_over() {
             return None;
         }
+        // What is overdue waits for something else: room among the subflows, a further path.
+        let ahead = |at: &Time| *at > self.now;
         let joins = (!self.multipath && self.greeting.is_some() && self.is_moving())
             .then_some(self.born + self.settings.join_delay)
-            .filter(|at| *at > self.now);
+            .filter(ahead);
         let opening = self.greeting.as_ref().filter(|_| self.phase == Phase::Opening);
         let untried = self.paths.iter().any(|path| path.state == paths::State::Idle);
         let next_path = opening.filter(|_| untried).map(|greeting| greeting.next_path);
+        let next_path = next_path.filter(ahead);
         let handshake = opening
             .map(|greeting| greeting.since.unwrap_or(self.born))
             .map(|since| since + self.patience());
@@ -45,12 +48,10 @@ impl<P: Payload> Session<P> {
             credit,
             self.inspect_at,
             self.scheduler_wait,
-            self.acknowledging.deadline().filter(|_| self.best().is_some()),
+            self.acknowledging.deadline().filter(|_| self.answering().is_some()),
         ];
         let subflows = self.subflows.iter();
         let subflows = subflows.filter_map(|s| subflow_deadline(s, self.settings.handshake));
-        // What is overdue waits for something else: room among the subflows, a further path.
-        let ahead = |at: &Time| *at > self.now;
         let paths = self.paths.iter().filter_map(paths::Path::deadline).filter(ahead);
         let unanswered = self.subflows.iter().filter_map(Subflow::unanswered_at).filter(ahead);
         own.into_iter().flatten().chain(subflows).chain(paths).chain(unanswered).min()
@@ -267,6 +268,7 @@ fn subflow_deadline<P>(subflow: &Subflow<P>, handshake: Span) -> Option<Time> {
         State::Draining { since } => Some(since + DRAIN),
         State::Held | State::Greeting { .. } | State::Active | State::Stale { .. } => None,
     };
+    let answers = subflow.is_usable() && !subflow.is_clogged();
     let dack = subflow.owes_dack.map(|since| since + super::acknowledge::DELAY);
-    own.into_iter().chain(dack.filter(|_| subflow.is_usable())).min()
+    own.into_iter().chain(dack.filter(|_| answers)).min()
 }
