@@ -8,8 +8,7 @@ use crate::{PathId, SubflowId};
 /// While the first path does not answer, the next is tried this much later (RFC 8305 §8).
 pub(super) const NEXT_PATH: Span = Span::from_millis(250);
 /// Waits before a path is tried again, the last for ever.
-const BACKOFF: [Span; 3] =
-    [Span::from_millis(250), Span::from_millis(500), Span::from_millis(1000)];
+const BACKOFF: [Span; 3] = [Span::from_millis(250), Span::from_millis(500), Span::from_millis(500)];
 /// After this a new attempt has better chances than TCP's own next SYN.
 const ATTEMPT: Span = Span::from_millis(2_000);
 /// A subflow that lived this long has worked.
@@ -117,7 +116,7 @@ mod tests {
             path.fail(Time::ZERO);
             waits.push(path.deadline().unwrap().since(Time::ZERO).as_nanos() / 1_000_000);
         }
-        assert_eq!(waits, [250, 500, 1000, 1000, 1000]);
+        assert_eq!(waits, [250, 500, 500, 500, 500]);
         let now = Time::ZERO + Span::from_secs(2);
         path.state = State::Up(SubflowId(1));
         path.on_subflow_end(now, SubflowId(1), Time::ZERO);
