@@ -1,2 +1,30 @@
 //! MCTCP on real sockets: streams and listeners for tokio.
+//!
+//! [`MctcpStream::connect`] opens a session over several paths, [`MctcpListener`] accepts them;
+//! both give streams that are read and written like a TCP connection. Sequencing, schedulers and
+//! proofs are those of the crate `mctcp`; here are sockets, TLS and time.
+//!
+//! | part | does |
+//! |---|---|
+//! | `driver` | the task that owns a session's sockets |
+//! | `subflow`, `queue` | frames from and to one connection |
+//! | `listener` | accepts connections, and tells sessions, joins and plain TCP apart |
+//! | `stream`, `shared` | what applications have, and what they share with the driver |
 #![forbid(unsafe_code)]
+
+mod clock;
+mod config;
+mod driver;
+mod error;
+mod listener;
+mod queue;
+mod random;
+mod shared;
+mod socket;
+mod stream;
+mod subflow;
+
+pub use config::{ClientTls, Config, Dial, ListenerConfig, PathSpec};
+pub use error::{Error, Result};
+pub use listener::{Accepted, ListenerStatistics, MctcpListener, Plain};
+pub use stream::{MctcpStream, SubflowInfo};

@@ -1,0 +1,325 @@
+//! The task that owns a session's sockets.
+//!
+//! One turn: read what has come, tell the session, carry out what it answers, write. The session
+//! is locked only in between, so that the application's reads and writes need not wait for the
+//! kernel.
+
+mod client;
+mod server;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use base::{Bytes, Time};
+use mctcp::session::{Event, Output};
+use mctcp::{Reason, SubflowId};
+use tokio::time::Sleep;
+
+use crate::clock;
+use crate::config::Config;
+use crate::error::Error;
+use crate::shared::{Over, Shared, State};
+use crate::subflow::{Inbound, Subflow};
+
+pub(crate) use client::Client;
+pub(crate) use server::{Arrival, Kind, Server};
+
+/// Turns without a break for other tasks.
+const TURNS: usize = 16;
+/// Bytes read from one subflow before the others have their turn.
+const BUDGET: usize = 256 << 10;
+
+/// What is different at both ends.
+#[derive(Debug)]
+pub(crate) enum Role {
+    Client(Client),
+    Server(Server),
+}
+
+/// Drives a session to its end.
+#[derive(Debug)]
+pub(crate) struct Driver {
+    shared: Arc<Shared>,
+    config: Arc<Config>,
+    role: Role,
+    subflows: Vec<Subflow>,
+    inbox: Vec<(SubflowId, Inbound)>,
+    /// Subflows that take more than the session was told, or less.
+    changed: Vec<(SubflowId, u64)>,
+    /// Those who wait for what has happened.
+    wakers: Vec<Waker>,
+    has_progress: bool,
+    timer: Pin<Box<Sleep>>,
+    /// When the timer wakes this task, if it is set.
+    armed: Option<Time>,
+}
+
+impl Driver {
+    pub(crate) fn new(shared: Arc<Shared>, config: Arc<Config>, role: Role) -> Self {
+        Self {
+            shared,
+            config,
+            role,
+            subflows: Vec::new(),
+            inbox: Vec::new(),
+            changed: Vec::new(),
+            wakers: Vec::new(),
+            has_progress: false,
+            timer: Box::pin(tokio::time::sleep(std::time::Duration::ZERO)),
+            armed: None,
+        }
+    }
+
+    /// A subflow that the session knows.
+    pub(crate) fn add(&mut self, state: &mut State, subflow: Subflow) {
+        let room = Bytes::new(subflow.room());
+        state.session.set_room(clock::now(), subflow.id, room);
+        state.addresses.insert(subflow.id, (subflow.local, subflow.remote));
+        self.subflows.push(subflow);
+    }
+
+    /// One turn. Whether another may find something to do.
+    fn turn(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut again = false;
+        for subflow in &mut self.subflows {
+            again |= subflow.poll_receive(cx, BUDGET, &mut self.inbox);
+        }
+        again |= !self.inbox.is_empty();
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.lock();
+        again |= self.converse(cx, &mut state);
+        drop(state);
+        self.wake_others();
+        if let Role::Server(server) = &mut self.role {
+            server.announce();
+        }
+        again | self.send(cx)
+    }
+
+    /// Tells the session what has happened, and does what it says. Whether there was anything.
+    fn converse(&mut self, cx: &mut Context<'_>, state: &mut State) -> bool {
+        let now = clock::now();
+        let mut again = match &mut self.role {
+            Role::Client(_) => self.take_dialled(cx, state, now),
+            Role::Server(_) => self.take_arrivals(cx, state, now),
+        };
+        for (id, room) in self.changed.drain(..) {
+            state.session.set_room(now, id, Bytes::new(room));
+        }
+        let mut inbox = std::mem::take(&mut self.inbox);
+        for (id, inbound) in inbox.drain(..) {
+            self.take(state, now, id, inbound);
+        }
+        self.inbox = inbox;
+        if state.session.next_wake().is_some_and(|at| at <= now) {
+            state.session.on_wake(now);
+        }
+        while let Some(output) = state.session.poll() {
+            again = true;
+            self.carry_out(state, now, output);
+        }
+        self.look_after_dropped(state, now);
+        if state.over.is_some() {
+            self.end(state);
+        }
+        if !again {
+            state.driver = Some(cx.waker().clone());
+        }
+        again
+    }
+
+    /// What came from a subflow.
+    fn take(&mut self, state: &mut State, now: Time, id: SubflowId, inbound: Inbound) {
+        match &mut self.role {
+            Role::Client(client) => {
+                let others = self.subflows.len() > 1;
+                if !client.judge(state, now, id, &inbound, others) {
+                    return;
+                }
+            }
+            Role::Server(server) => server.hear(),
+        }
+        let is_proof = matches!(inbound, Inbound::Frame(_, mctcp::Frame::Proof(_)));
+        match inbound {
+            Inbound::Frame(path_seq, frame) => state.session.on_frame(now, id, path_seq, frame),
+            Inbound::Wrong(error) => state.session.on_error(now, id, &error),
+            Inbound::Ended(end) => state.session.on_end(now, id, end),
+        }
+        if let Role::Server(server) = &mut self.role
+            && is_proof
+            && state.session.failed().is_none()
+        {
+            server.prove();
+        }
+    }
+
+    fn carry_out(&mut self, state: &mut State, now: Time, output: Output<bytes::Bytes>) {
+        match output {
+            Output::Send { subflow, path_seq, frame } => {
+                if let Some(subflow) = self.subflow(subflow) {
+                    subflow.queue(path_seq, frame);
+                }
+            }
+            Output::Inspect(id) => {
+                if let Some(info) = self.subflow(id).and_then(Subflow::inspect) {
+                    state.session.on_path_info(now, id, info);
+                }
+            }
+            Output::Close { subflow: id, abort } => {
+                state.addresses.remove(&id);
+                match self.subflow(id) {
+                    Some(subflow) if abort => subflow.abort(),
+                    Some(subflow) => subflow.close(now),
+                    None => {}
+                }
+            }
+            Output::Connect(path) => {
+                if let Role::Client(client) = &mut self.role {
+                    client.connect(state, path, &self.config);
+                }
+            }
+            Output::Abandon(path) => {
+                if let Role::Client(client) = &mut self.role {
+                    client.abandon(path);
+                }
+            }
+            Output::Event(event) => self.on_event(state, event),
+        }
+    }
+
+    fn subflow(&mut self, id: SubflowId) -> Option<&mut Subflow> {
+        self.subflows.iter_mut().find(|subflow| subflow.id == id)
+    }
+
+    fn on_event(&mut self, state: &mut State, event: Event) {
+        match event {
+            Event::Established => {
+                state.is_established = true;
+                self.has_progress = true;
+            }
+            Event::Readable => self.wakers.extend(state.reader.take()),
+            Event::Writable => self.wakers.extend(state.writer.take()),
+            Event::Closed => state.end(Over::Closed),
+            Event::Failed { reason, by_peer } => {
+                let error = match &self.role {
+                    Role::Client(client) => client.failure(state, reason, by_peer),
+                    Role::Server(_) => Error::Ended { reason, by_peer },
+                };
+                state.end(Over::Failed(error));
+            }
+            Event::AddressAdded(_, address) => {
+                if self.config.follow && matches!(self.role, Role::Client(_)) {
+                    client::follow(state, address);
+                }
+            }
+            Event::SubflowUp(_)
+            | Event::SubflowStale(_)
+            | Event::SubflowRevived(_)
+            | Event::SubflowDown(_)
+            | Event::AddressRemoved(_) => {}
+        }
+    }
+
+    /// Nobody reads any more: the session lasts until what was written has arrived.
+    fn look_after_dropped(&mut self, state: &mut State, now: Time) {
+        let delivered = state.is_delivered();
+        self.has_progress |= delivered;
+        let Some(dropped) = state.dropped else { return };
+        // If the peer had finished as well, the session would have closed by itself.
+        if state.over.is_none() && (delivered || now >= dropped + self.config.linger) {
+            state.session.abort(now, Reason::Aborted);
+            while let Some(output) = state.session.poll() {
+                self.carry_out(state, now, output);
+            }
+        }
+    }
+
+    /// Everybody hears that it is over.
+    fn end(&mut self, state: &mut State) {
+        self.wakers.extend(state.wakers());
+        self.has_progress = true;
+        if let Role::Client(client) = &mut self.role {
+            client.abandon_all();
+        }
+    }
+
+    fn wake_others(&mut self) {
+        self.wakers.drain(..).for_each(Waker::wake);
+        if std::mem::take(&mut self.has_progress) {
+            self.shared.progress.notify_waiters();
+        }
+    }
+
+    /// Writes what is queued, and ends what is to end. Whether the session has to hear of it.
+    fn send(&mut self, cx: &mut Context<'_>) -> bool {
+        let now = clock::now();
+        let before = self.changed.len();
+        for subflow in &mut self.subflows {
+            match subflow.poll_send(cx) {
+                Ok(true) => self.changed.push((subflow.id, subflow.room())),
+                Ok(false) => {}
+                Err(_) => subflow.fail(&mut self.inbox),
+            }
+        }
+        self.subflows.retain_mut(|subflow| !subflow.poll_close(cx, now));
+        self.changed.len() > before || !self.inbox.is_empty()
+    }
+
+    /// Sleeps until the earliest deadline.
+    fn arm(&mut self, cx: &mut Context<'_>) -> bool {
+        let deadline = self.deadline();
+        let Some(deadline) = deadline else { return false };
+        // A timer that is early is cheaper than one that is set again and again.
+        if self.armed.is_none_or(|armed| deadline < armed) {
+            self.timer.as_mut().reset(clock::instant(deadline));
+            self.armed = Some(deadline);
+        }
+        if self.timer.as_mut().poll(cx).is_ready() {
+            self.armed = None;
+            return true;
+        }
+        false
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        let state = self.shared.lock();
+        let linger = state.dropped.map(|at| at + self.config.linger);
+        let own = [state.session.next_wake(), linger]
+            .into_iter()
+            .filter(|_| state.over.is_none())
+            .flatten();
+        own.chain(self.subflows.iter().filter_map(Subflow::deadline)).min()
+    }
+}
+
+impl Future for Driver {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        for _ in 0..TURNS {
+            let again = this.turn(cx);
+            if this.subflows.is_empty() && this.shared.lock().over.is_some() {
+                return Poll::Ready(());
+            }
+            if !again && !this.arm(cx) {
+                return Poll::Pending;
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        state.end(Over::Failed(Error::Gone));
+        self.wakers.extend(state.wakers());
+        drop(state);
+        self.has_progress = true;
+        self.wake_others();
+    }
+}

@@ -1,0 +1,186 @@
+//! What only a client's driver does: opening connections, telling who does not speak MCTCP.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use base::Time;
+use mctcp::session::End;
+use mctcp::{Frame, PathId, Reason, SubflowId, secret};
+use tokio::task::{AbortHandle, JoinSet};
+
+use super::{Driver, Role};
+use crate::config::{Config, PathSpec};
+use crate::error::Error;
+use crate::shared::{Over, State};
+use crate::socket::{self, Opened};
+use crate::subflow::{Inbound, Subflow};
+
+/// Most paths that a server's addresses may bring a client to.
+const MOST_PATHS: usize = 16;
+
+/// A client's part of the driver.
+#[derive(Debug, Default)]
+pub(crate) struct Client {
+    dials: JoinSet<(PathId, io::Result<Opened>)>,
+    attempts: BTreeMap<PathId, AbortHandle>,
+    /// What TLS exports of each connection, until there is a session.
+    exported: BTreeMap<SubflowId, Box<[u8]>>,
+    /// Why the last attempt led to nothing.
+    refusal: Option<Arc<io::Error>>,
+    psk: Option<Arc<[u8]>>,
+    /// The peer has said something in MCTCP.
+    is_heard: bool,
+}
+
+impl Client {
+    pub(crate) fn new(config: &Config) -> Self {
+        Self { psk: config.psk.clone(), ..Self::default() }
+    }
+
+    /// Begins an attempt on a path.
+    pub(super) fn connect(&mut self, state: &State, path: PathId, config: &Arc<Config>) {
+        let Some(spec) = state.paths.get(&path).cloned() else { return };
+        let config = Arc::clone(config);
+        let attempt = self.dials.spawn(async move { (path, socket::connect(spec, config).await) });
+        if let Some(before) = self.attempts.insert(path, attempt) {
+            before.abort();
+        }
+    }
+
+    pub(super) fn abandon(&mut self, path: PathId) {
+        if let Some(attempt) = self.attempts.remove(&path) {
+            attempt.abort();
+        }
+    }
+
+    pub(super) fn abandon_all(&mut self) {
+        self.dials.abort_all();
+    }
+
+    fn set_secret(&self, state: &mut State, exported: Option<&[u8]>) {
+        if exported.is_some() {
+            state.session.set_secret(secret::shared(self.psk.as_deref(), exported));
+        }
+    }
+
+    /// Looks at what came before the session does, which is not to hear of it if this is `false`.
+    pub(super) fn judge(
+        &mut self,
+        state: &mut State,
+        now: Time,
+        id: SubflowId,
+        inbound: &Inbound,
+        others: bool,
+    ) -> bool {
+        match inbound {
+            Inbound::Frame(_, frame) => {
+                self.is_heard = true;
+                if matches!(frame, Frame::HelloAck(_)) && !state.is_established {
+                    // The server has the key of the first HELLO that it got.
+                    self.set_secret(state, self.exported.get(&id).map(|secret| &**secret));
+                    self.exported.clear();
+                }
+                true
+            }
+            Inbound::Wrong(mctcp::Error::Preamble { .. } | mctcp::Error::Version { .. }) => {
+                if state.is_established || self.is_heard {
+                    // Only this path leads elsewhere.
+                    state.session.on_end(now, id, End::Failed);
+                } else {
+                    give_up(state, now);
+                }
+                false
+            }
+            Inbound::Ended(_) => {
+                // Who cannot read HELLO hangs up.
+                let alone = !others && self.dials.is_empty();
+                if alone && !state.is_established && !self.is_heard {
+                    give_up(state, now);
+                    return false;
+                }
+                true
+            }
+            Inbound::Wrong(_) => true,
+        }
+    }
+
+    /// What the failure of a session is to the application.
+    pub(super) fn failure(&self, state: &State, reason: Reason, by_peer: bool) -> Error {
+        let ended = Error::Ended { reason, by_peer };
+        if by_peer || state.is_established || self.is_heard {
+            return ended;
+        }
+        match (reason, &self.refusal) {
+            (Reason::Timeout, _) if state.is_connected => Error::NotMctcp,
+            (Reason::Timeout | Reason::Target, Some(refusal)) => {
+                Error::Connect(Arc::clone(refusal))
+            }
+            (Reason::Timeout | Reason::Target, None) => {
+                Error::Connect(Arc::new(io::ErrorKind::TimedOut.into()))
+            }
+            _ => ended,
+        }
+    }
+}
+
+/// The peer speaks something else.
+fn give_up(state: &mut State, now: Time) {
+    state.end(Over::Failed(Error::NotMctcp));
+    state.session.abort(now, Reason::Protocol);
+}
+
+/// Adds paths to a further address of the server, from wherever there are paths.
+pub(super) fn follow(state: &mut State, address: SocketAddr) {
+    let mut fresh: Vec<PathSpec> = Vec::new();
+    for known in state.paths.values() {
+        let fits = known.local.is_none_or(|local| local.is_ipv4() == address.is_ipv4());
+        let spec = PathSpec { remote: address, ..known.clone() };
+        let there = state.paths.values().any(|known| *known == spec) || fresh.contains(&spec);
+        if fits && !there && state.paths.len() + fresh.len() < MOST_PATHS {
+            fresh.push(spec);
+        }
+    }
+    for spec in fresh {
+        state.add_path(spec);
+    }
+}
+
+impl Driver {
+    /// Tells the session of attempts that have come to an end. Whether there were any.
+    pub(super) fn take_dialled(
+        &mut self,
+        cx: &mut Context<'_>,
+        state: &mut State,
+        now: Time,
+    ) -> bool {
+        let mut any = false;
+        loop {
+            let Role::Client(client) = &mut self.role else { return any };
+            let Poll::Ready(Some(done)) = client.dials.poll_join_next(cx) else { return any };
+            any = true;
+            // An attempt that was given up has nothing to tell.
+            let Ok((path, result)) = done else { continue };
+            client.attempts.remove(&path);
+            match result {
+                Ok(opened) => {
+                    if !state.is_connected {
+                        client.set_secret(state, opened.exported.as_deref());
+                    }
+                    let Some(id) = state.session.connected(now, path) else { continue };
+                    client.exported.extend(opened.exported.map(|secret| (id, secret)));
+                    state.is_connected = true;
+                    self.has_progress = true;
+                    let subflow = Subflow::new(id, opened.wire, self.config.max_frame());
+                    self.add(state, subflow);
+                }
+                Err(error) => {
+                    client.refusal = Some(Arc::new(error));
+                    state.session.connect_failed(now, path);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! What only a server's driver does: taking in subflows that its listener has let in.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use base::Time;
+use mctcp::frame::Join;
+use mctcp::{Decoder, SubflowId};
+use tokio::sync::mpsc;
+
+use super::{Driver, Role};
+use crate::listener::{Accepted, Hub};
+use crate::queue::Queue;
+use crate::shared::State;
+use crate::stream::MctcpStream;
+use crate::subflow::{Subflow, Wire};
+
+/// A connection that belongs to a session.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(crate) wire: Wire,
+    pub(crate) decoder: Decoder,
+    pub(crate) queue: Queue,
+    pub(crate) kind: Kind,
+}
+
+/// How it came to belong to it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    /// It has proven to.
+    Joined(Join),
+    /// It repeats the session's HELLO.
+    Again(SubflowId),
+}
+
+/// A server's part of the driver.
+#[derive(Debug)]
+pub(crate) struct Server {
+    hub: Arc<Hub>,
+    session: u64,
+    arrivals: mpsc::Receiver<Arrival>,
+    is_heard: bool,
+    /// For the application, once the client has proven itself.
+    unproven: Option<MctcpStream>,
+    proven: Option<MctcpStream>,
+}
+
+impl Server {
+    pub(crate) fn new(
+        hub: Arc<Hub>,
+        session: u64,
+        arrivals: mpsc::Receiver<Arrival>,
+        unproven: Option<MctcpStream>,
+    ) -> Self {
+        Self { hub, session, arrivals, is_heard: false, unproven, proven: None }
+    }
+
+    /// The client knows of the session.
+    pub(super) fn hear(&mut self) {
+        if !std::mem::replace(&mut self.is_heard, true) {
+            self.hub.confirm(self.session);
+        }
+    }
+
+    /// The client has proven itself.
+    pub(super) fn prove(&mut self) {
+        self.proven = self.unproven.take();
+    }
+
+    /// Gives a stream whose client has just proven itself to the application.
+    pub(super) fn announce(&mut self) {
+        if let Some(stream) = self.proven.take() {
+            self.hub.announce(Accepted::Session(stream));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.hub.forget(self.session);
+    }
+}
+
+impl Driver {
+    /// Takes in what has arrived. Whether there was anything.
+    pub(super) fn take_arrivals(
+        &mut self,
+        cx: &mut Context<'_>,
+        state: &mut State,
+        now: Time,
+    ) -> bool {
+        let mut any = false;
+        loop {
+            let Role::Server(server) = &mut self.role else { return any };
+            let Poll::Ready(Some(arrival)) = server.arrivals.poll_recv(cx) else { return any };
+            any = true;
+            let (id, wanted) = match arrival.kind {
+                Kind::Joined(join) => (join.subflow, state.session.attach(now, &join)),
+                Kind::Again(id) => (id, state.session.attach_again(now, id)),
+            };
+            if wanted {
+                let Arrival { wire, decoder, queue, .. } = arrival;
+                self.add(state, Subflow::adopt(id, wire, decoder, queue));
+            }
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! What can go wrong with a session on real sockets.
+
+use std::io;
+use std::sync::Arc;
+
+use mctcp::Reason;
+use thiserror::Error;
+
+/// Results of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why there is no session, or no longer one.
+#[derive(Clone, Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No path was given.
+    #[error("a session needs at least one path")]
+    NoPath,
+    /// A target is longer than HELLO can tell.
+    #[error("a target of {length} B is longer than {} B", mctcp::frame::LONGEST_TARGET)]
+    Target {
+        /// Its length.
+        length: usize,
+    },
+    /// No connection could be made; the answer on the path that was tried last.
+    #[error("cannot connect: {0}")]
+    Connect(Arc<io::Error>),
+    /// The peer answers, but not in MCTCP: an ordinary service, which may be talked to in plain
+    /// TCP.
+    #[error("the peer does not speak MCTCP")]
+    NotMctcp,
+    /// The session is over.
+    #[error("session over: {reason}{}", if *.by_peer { ", said the peer" } else { "" })]
+    Ended {
+        /// Why.
+        reason: Reason,
+        /// Whether the peer said so.
+        by_peer: bool,
+    },
+    /// The kernel refused a socket or one of its options.
+    #[error("{0}")]
+    Socket(Arc<sys::Error>),
+    /// The runtime that drove the session has shut down.
+    #[error("the session's driver is gone")]
+    Gone,
+}
+
+impl From<sys::Error> for Error {
+    fn from(error: sys::Error) -> Self {
+        Self::Socket(Arc::new(error))
+    }
+}
+
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        let kind = match &error {
+            Error::Connect(cause) => cause.kind(),
+            Error::Ended { reason: Reason::Timeout, .. } => io::ErrorKind::TimedOut,
+            Error::Ended { reason: Reason::Authentication, .. } => io::ErrorKind::PermissionDenied,
+            Error::Ended { reason: Reason::Target, .. } => io::ErrorKind::HostUnreachable,
+            Error::Ended { by_peer: true, .. } => io::ErrorKind::ConnectionReset,
+            Error::Ended { .. } | Error::Gone => io::ErrorKind::ConnectionAborted,
+            Error::NotMctcp => io::ErrorKind::Unsupported,
+            Error::NoPath | Error::Target { .. } => io::ErrorKind::InvalidInput,
+            Error::Socket(_) => io::ErrorKind::Other,
+        };
+        Self::new(kind, error)
+    }
+}

@@ -1,0 +1,95 @@
+//! Making the connections of subflows.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use base::{Bandwidth, Bytes, Span};
+use mctcp::PathInfo;
+use sys::socket::{self, TcpInfo};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::ConnectionCommon;
+
+use crate::config::{Config, PathSpec};
+use crate::subflow::Wire;
+
+/// What TLS exports for the session's key (RFC 8446 §7.5).
+const EXPORTER: &[u8] = b"EXPORTER-mctcp";
+
+fn io_error(error: sys::Error) -> io::Error {
+    match error.errno() {
+        Some(errno) => io::Error::from_raw_os_error(errno),
+        None => io::Error::other(error),
+    }
+}
+
+/// Opens a connection on a path, TLS included; with what TLS exports.
+pub(crate) async fn connect(path: PathSpec, config: Arc<Config>) -> io::Result<Opened> {
+    let remote = path.remote;
+    let local = path.local;
+    let options = config.options(path.device.as_deref());
+    let socket = match config.dial.clone() {
+        Some(dial) => tokio::task::spawn_blocking(move || dial(&path)).await??,
+        None => socket::tcp_socket(remote.ip()).map_err(io_error)?,
+    };
+    socket::set_stream_options(socket.as_fd(), &options).map_err(io_error)?;
+    if let Some(local) = local {
+        socket::bind_address(&socket, local).map_err(io_error)?;
+    }
+    let stream = std::net::TcpStream::from(socket);
+    stream.set_nonblocking(true)?;
+    let stream = TcpSocket::from_std_stream(stream).connect(remote).await?;
+    let Some(tls) = &config.tls else {
+        return Ok(Opened { wire: Wire::Plain(stream), exported: None });
+    };
+    let connector = TlsConnector::from(Arc::clone(&tls.config));
+    let stream = connector.connect(tls.name.clone(), stream).await?;
+    let exported = exported(stream.get_ref().1)?;
+    Ok(Opened { wire: Wire::Tls(Box::new(stream.into())), exported: Some(exported) })
+}
+
+/// A connection, and what its TLS exports.
+pub(crate) struct Opened {
+    pub(crate) wire: Wire,
+    pub(crate) exported: Option<Box<[u8]>>,
+}
+
+/// The secret that both ends of a TLS connection know.
+pub(crate) fn exported<D>(connection: &ConnectionCommon<D>) -> io::Result<Box<[u8]>> {
+    let secret = connection.export_keying_material([0; 32], EXPORTER, None);
+    secret.map(|secret| Box::from(&secret[..])).map_err(io::Error::other)
+}
+
+/// A socket that listens at `address`; what it accepts has its options.
+pub(crate) fn listen(address: SocketAddr, config: &Config) -> io::Result<TcpListener> {
+    let listener = TcpListener::bind(address)?;
+    prepare(&listener, config)?;
+    Ok(listener)
+}
+
+/// Sets a listening socket's options.
+pub(crate) fn prepare(listener: &impl AsFd, config: &Config) -> io::Result<()> {
+    socket::set_stream_options(listener.as_fd(), &config.options(None)).map_err(io_error)
+}
+
+/// What the kernel knows of a connection.
+pub(crate) fn path_info(stream: &TcpStream) -> Option<PathInfo> {
+    let info = TcpInfo::read(stream.as_fd()).ok()?;
+    let segments = |count: u32| Bytes::new(u64::from(count) * u64::from(info.segment_bytes));
+    let span = |micros: u32| Span::from_micros(u64::from(micros));
+    let sampled = info.srtt_micros > 0;
+    let rate = info.delivery_bytes_per_second.saturating_mul(8);
+    Some(PathInfo {
+        srtt: sampled.then(|| span(info.srtt_micros)),
+        rtt_var: sampled.then(|| span(info.rtt_deviation_micros)),
+        min_rtt: (info.min_rtt_micros < u32::MAX).then(|| span(info.min_rtt_micros)),
+        cwnd: segments(info.window_segments),
+        in_flight: segments(info.unacknowledged_segments),
+        notsent: Bytes::new(u64::from(info.unsent_bytes)),
+        acked: Bytes::new(info.acknowledged_bytes),
+        delivery_rate: (rate > 0).then(|| Bandwidth::from_bits_per_sec(rate)),
+        retransmits: u64::from(info.retransmits),
+    })
+}

@@ -1,0 +1,280 @@
+//! The stream that applications use.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, Bytes};
+use mctcp::frame::LONGEST_TARGET;
+use mctcp::scheduler::SchedulerKind;
+use mctcp::session::{Opening, Session, Statistics, SubflowStatus};
+use mctcp::{PathId, Reason, secret};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::clock;
+use crate::config::{Config, PathSpec};
+use crate::driver::{Client, Driver, Role};
+use crate::error::{Error, Result};
+use crate::random;
+use crate::shared::{Over, Shared, State};
+
+/// Most that one write takes: what is cut into frames without further copies.
+const PIECE: usize = 64 << 10;
+
+/// One end of a session: a stream of bytes in each direction, over as many connections as there
+/// are paths.
+///
+/// A task of the runtime drives it. [`shutdown`](tokio::io::AsyncWriteExt::shutdown) ends this
+/// end's direction and leaves the other open, as with TCP; it does not wait, but
+/// [`delivered`](Self::delivered) does, and programs that are about to exit should. A stream that
+/// is dropped after `shutdown` is driven on until the peer has everything, for
+/// [`Config::linger`] at most; one that is dropped without it is aborted, and the peer is told.
+#[derive(Debug)]
+pub struct MctcpStream {
+    shared: Arc<Shared>,
+    target: String,
+}
+
+/// What is known of one subflow.
+#[derive(Clone, Debug)]
+pub struct SubflowInfo {
+    /// What the session knows.
+    pub status: SubflowStatus,
+    /// Its address at this end, where it is known.
+    pub local: Option<SocketAddr>,
+    /// The peer's.
+    pub remote: Option<SocketAddr>,
+}
+
+impl MctcpStream {
+    /// Opens a session with whoever listens at the ends of `paths`, the first of which is tried
+    /// first. `target` is what the server is asked for; it may be empty.
+    ///
+    /// Comes back once the first connection is up and HELLO is on its way. What is written then
+    /// follows at once; whether the peer speaks MCTCP is known a round-trip time later (see
+    /// [`established`](Self::established)).
+    ///
+    /// # Errors
+    /// [`Error::Connect`] if there is no connection on any path, and those of [`Error`] that say
+    /// what is wrong with the arguments.
+    pub async fn connect(
+        paths: impl IntoIterator<Item = PathSpec>,
+        target: &str,
+        config: Config,
+    ) -> Result<Self> {
+        if target.len() > LONGEST_TARGET {
+            return Err(Error::Target { length: target.len() });
+        }
+        let opening = Opening {
+            seed: random::seed(),
+            target: target.to_owned(),
+            secret: config.psk.as_deref().map(|psk| secret::shared(Some(psk), None)),
+            proof: config.psk.is_some(),
+        };
+        let shared = Arc::new(Shared::new(Session::connect(config.settings.clone(), opening)));
+        let mut any = false;
+        for path in paths {
+            any = true;
+            shared.lock().add_path(path);
+        }
+        if !any {
+            return Err(Error::NoPath);
+        }
+        let client = Client::new(&config);
+        let driver = Driver::new(Arc::clone(&shared), Arc::new(config), Role::Client(client));
+        tokio::spawn(driver);
+        // From here on dropping it ends the session.
+        let stream = Self::new(shared, target.to_owned());
+        stream.shared.reach(|state| reached(state, state.is_connected)).await?;
+        Ok(stream)
+    }
+
+    pub(crate) fn new(shared: Arc<Shared>, target: String) -> Self {
+        Self { shared, target }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Waits until both ends have heard of each other.
+    ///
+    /// # Errors
+    /// [`Error::NotMctcp`] if the peer turns out to speak something else, and whatever else ended
+    /// the session before.
+    pub async fn established(&self) -> Result<()> {
+        self.shared.reach(|state| reached(state, state.is_established)).await
+    }
+
+    /// Waits until the peer has everything that was written before
+    /// [`shutdown`](tokio::io::AsyncWriteExt::shutdown).
+    ///
+    /// # Errors
+    /// What ended the session before.
+    pub async fn delivered(&self) -> Result<()> {
+        self.shared.reach(|state| reached(state, state.is_delivered())).await
+    }
+
+    /// What the client asked for.
+    pub fn target(&self) -> &str {
+        &self.target
+    }
+
+    /// The subflows there are.
+    pub fn subflows(&self) -> Vec<SubflowInfo> {
+        self.observer().subflows()
+    }
+
+    /// What the session has counted so far.
+    pub fn stats(&self) -> Statistics {
+        self.observer().stats()
+    }
+
+    /// Whether both ends have heard of each other.
+    pub fn is_established(&self) -> bool {
+        self.shared.lock().is_established
+    }
+
+    /// Client: one more path to use.
+    pub fn add_path(&self, path: PathSpec) -> PathId {
+        self.shared.change(|state| state.add_path(path))
+    }
+
+    /// Client: a path not to use any more. What its subflow carries is delivered or sent elsewhere.
+    pub fn remove_path(&self, path: PathId) {
+        self.shared.change(|state| {
+            state.session.remove_path(clock::now(), path);
+            state.paths.remove(&path);
+        });
+    }
+
+    /// Client: open connections on all paths now, however little there is to send.
+    pub fn join_now(&self) {
+        self.shared.change(|state| state.session.join_now(clock::now()));
+    }
+
+    /// Another scheduler from now on.
+    pub fn set_scheduler(&self, scheduler: SchedulerKind) {
+        self.shared.change(|state| state.session.set_scheduler(scheduler.build()));
+    }
+
+    /// Ends the session and gives back what was written and not acknowledged, in order: for
+    /// whoever goes on in plain TCP after [`Error::NotMctcp`].
+    pub fn reclaim(self) -> Vec<Bytes> {
+        self.shared.lock().session.reclaim()
+    }
+}
+
+/// What to answer to somebody who waits for a step.
+fn reached(state: &State, is_there: bool) -> Option<Result<()>> {
+    match &state.over {
+        _ if is_there => Some(Ok(())),
+        Some(Over::Failed(error)) => Some(Err(error.clone())),
+        Some(Over::Closed) => Some(Ok(())),
+        None => None,
+    }
+}
+
+impl AsyncRead for MctcpStream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut state = self.shared.lock();
+        let now = clock::now();
+        let before = buf.filled().len();
+        while buf.remaining() > 0 {
+            if state.piece.is_empty() {
+                match state.session.read(now) {
+                    Some(piece) => state.piece = piece,
+                    None => break,
+                }
+            }
+            let count = state.piece.len().min(buf.remaining());
+            buf.put_slice(&state.piece[..count]);
+            state.piece.advance(count);
+        }
+        if buf.filled().len() > before || buf.remaining() == 0 {
+            let driver = state.driver.take();
+            drop(state);
+            if let Some(driver) = driver {
+                driver.wake();
+            }
+            return Poll::Ready(Ok(()));
+        }
+        if state.session.read_finished() {
+            return Poll::Ready(Ok(()));
+        }
+        if let Some(error) = state.failure() {
+            return Poll::Ready(Err(error.into()));
+        }
+        state.reader = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl AsyncWrite for MctcpStream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if buf.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        let mut state = self.shared.lock();
+        if let Some(error) = state.failure() {
+            return Poll::Ready(Err(error.into()));
+        }
+        if state.is_finished || state.over.is_some() {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        let now = clock::now();
+        let room = usize::try_from(state.session.writable().count()).unwrap_or(usize::MAX);
+        let count = room.min(buf.len()).min(PIECE);
+        if count == 0 {
+            // The session tells of room to whoever it has refused.
+            state.session.write(now, Bytes::from_static(&[0]));
+            state.writer = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        state.session.write(now, Bytes::copy_from_slice(&buf[..count]));
+        let driver = state.driver.take();
+        drop(state);
+        if let Some(driver) = driver {
+            driver.wake();
+        }
+        Poll::Ready(Ok(count))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // What was written is on its way.
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let failure = self.shared.change(|state| {
+            if state.over.is_none() && !state.is_finished {
+                state.is_finished = true;
+                state.session.finish(clock::now());
+            }
+            state.failure()
+        });
+        Poll::Ready(failure.map_or(Ok(()), |error| Err(error.into())))
+    }
+}
+
+impl Drop for MctcpStream {
+    fn drop(&mut self) {
+        self.shared.change(|state| {
+            let now = clock::now();
+            state.dropped = Some(now);
+            if !state.is_finished {
+                state.session.abort(now, Reason::Aborted);
+            }
+        });
+    }
+}
