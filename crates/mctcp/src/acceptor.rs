@@ -273,7 +273,8 @@ impl Acceptor {
                 tls: tls.is_some(),
             },
         );
-        let ack = HelloAck { nonce, credit: self.credit, limits: self.grants, session };
+        let proof = key.hello_ack_proof();
+        let ack = HelloAck { nonce, credit: self.credit, limits: self.grants, session, proof };
         self.release(id);
         self.out.push_back(Verdict::Open(id, hello, ack, key));
         Ok(())

@@ -14,7 +14,7 @@
 //! | type | frame | number | body |
 //! |---|---|---|---|
 //! | 01 | HELLO | early credit of the client | nonce 32, limits 8, subflow 4, target 1 + n |
-//! | 02 | `HELLO_ACK` | credit of the server | nonce 32, limits 8, session 8 |
+//! | 02 | `HELLO_ACK` | credit of the server | nonce 32, limits 8, session 8, proof 16 |
 //! | 03 | JOIN | session | index 4, subflow 4, priority 2, nonce 16, token 16 |
 //! | 04 | CHALLENGE | | nonce 16, proof 16 |
 //! | 05 | PROOF | | proof 32 |
@@ -185,6 +185,8 @@ pub struct HelloAck {
     pub limits: Limits,
     /// The session's number.
     pub session: u64,
+    /// Shows that the server knows the session's key.
+    pub proof: [u8; 16],
 }
 
 /// What one end takes.

@@ -80,6 +80,16 @@ impl SessionKey {
         hmac(&self.0, &[b"cli", client, server]).verify_slice(proof).is_ok()
     }
 
+    /// The server's proof in answer to a HELLO.
+    pub fn hello_ack_proof(&self) -> [u8; 16] {
+        half(tag(&self.0, &[b"hello ack"]))
+    }
+
+    /// Whether that is right.
+    pub fn is_hello_ack_proof(&self, proof: &[u8; 16]) -> bool {
+        hmac(&self.0, &[b"hello ack"]).verify_truncated_left(proof).is_ok()
+    }
+
     /// What the client sends after `HELLO_ACK` where a pre-shared key asks for it.
     pub fn hello_proof(&self) -> [u8; 32] {
         tag(&self.0, &[b"hello"])
@@ -141,6 +151,8 @@ mod tests {
         assert!(key.is_client_proof(&client, &server, &proof));
         proof[31] ^= 1;
         assert!(!key.is_client_proof(&client, &server, &proof));
+        assert!(key.is_hello_ack_proof(&key.hello_ack_proof()));
+        assert!(!other.is_hello_ack_proof(&key.hello_ack_proof()));
         assert!(
             key.is_hello_proof(&key.hello_proof()) && !other.is_hello_proof(&key.hello_proof())
         );

@@ -74,6 +74,7 @@ fn a_hello_opens_a_session_that_both_ends_have_the_key_of() {
     assert_eq!((*opened, said_hello), (id, &hello(1)));
     assert_eq!((ack.credit, ack.limits), (65_536, GRANTS));
     assert_eq!(*key, SessionKey::derive(&[], &[1; 32], &ack.nonce));
+    assert!(key.is_hello_ack_proof(&ack.proof));
     assert_eq!(acceptor.next_wake(), None);
     assert_ne!(established(&mut acceptor, 2), (ack.session, key.clone()));
 }

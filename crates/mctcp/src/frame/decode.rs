@@ -264,7 +264,7 @@ impl Header {
         let length = self.length;
         let fits = match self.kind {
             kind::HELLO => (HELLO_LENGTH..=HELLO_LENGTH + LONGEST_TARGET).contains(&length),
-            kind::HELLO_ACK => length == 48,
+            kind::HELLO_ACK => length == 64,
             kind::JOIN => length == 42,
             kind::CHALLENGE | kind::PROOF => length == 32,
             kind::DATA => (1..=usize::from(max_frame)).contains(&length),
@@ -294,6 +294,7 @@ impl Header {
                 nonce: take(&mut body),
                 limits: self.limits(&mut body)?,
                 session: body.get_u64(),
+                proof: take(&mut body),
                 credit: self.number,
             }),
             kind::JOIN => Frame::Join(Join {

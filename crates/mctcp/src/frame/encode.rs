@@ -16,7 +16,7 @@ impl<P: Payload> Frame<P> {
     fn body_length(&self) -> usize {
         match self {
             Self::Hello(hello) => 32 + 8 + 4 + 1 + hello.target.len(),
-            Self::HelloAck(_) => 32 + 8 + 8,
+            Self::HelloAck(_) => 32 + 8 + 8 + 16,
             Self::Join(_) => 4 + 4 + 2 + 16 + 16,
             Self::Challenge(_) | Self::Proof(_) => 32,
             Self::Data { payload, .. } => payload.len(),
@@ -96,6 +96,7 @@ impl<P: Payload> Frame<P> {
                 out.put_slice(&ack.nonce);
                 put_limits(ack.limits, out);
                 out.put_u64(ack.session);
+                out.put_slice(&ack.proof);
             }
             Self::Join(join) => {
                 out.put_u32(join.index);

@@ -87,8 +87,8 @@ fn frame() -> impl Strategy<Value = Frame<Bytes>> {
     prop_oneof![
         3 => data(),
         1 => hello().prop_map(Frame::Hello),
-        1 => (any::<([u8; 32], u64, u64)>(), limits()).prop_map(|((nonce, credit, session), limits)| {
-            Frame::HelloAck(HelloAck { nonce, credit, limits, session })
+        1 => (any::<([u8; 32], [u8; 16], u64, u64)>(), limits()).prop_map(|((nonce, proof, credit, session), limits)| {
+            Frame::HelloAck(HelloAck { nonce, credit, limits, session, proof })
         }),
         1 => join().prop_map(Frame::Join),
         1 => any::<([u8; 16], [u8; 16])>().prop_map(|(nonce, proof)| Frame::Challenge(Challenge { nonce, proof })),
@@ -266,7 +266,7 @@ fn unknown_frames_are_ignored_only_with_bit_7() {
 fn lengths_that_do_not_fit_the_type_are_refused_before_the_body_comes() {
     let fitting: [(u8, &[u16]); 16] = [
         (kind::HELLO, &[45, 46, 300]),
-        (kind::HELLO_ACK, &[48]),
+        (kind::HELLO_ACK, &[64]),
         (kind::JOIN, &[42]),
         (kind::CHALLENGE, &[32]),
         (kind::PROOF, &[32]),
@@ -308,8 +308,9 @@ fn fields_without_sense_are_refused() {
         let bytes = encoded(0, &frame);
         assert_eq!(error(&bytes), Error::Field { kind: bytes[0], field, at: 4 }, "{frame:?}");
     };
-    let greet =
-        |limits| Frame::HelloAck(HelloAck { nonce: [0; 32], credit: 0, limits, session: 0 });
+    let greet = |limits| {
+        Frame::HelloAck(HelloAck { nonce: [0; 32], credit: 0, limits, session: 0, proof: [0; 16] })
+    };
     refused(greet(Limits { subflows: 0, ..valid }), "most subflows");
     refused(greet(Limits { frame: SMALLEST_FRAME - 1, ..valid }), "most payload of a frame");
     refused(Frame::Priority(Priority { backup: false, weight: 0 }), "weight");

@@ -109,6 +109,7 @@ impl<P: Payload> Session<P> {
             credit: self.incoming.grant(),
             limits: self.settings.limits(!self.released),
             session: self.number,
+            proof: self.key.as_ref().map_or([0; 16], SessionKey::hello_ack_proof),
         })
     }
 
@@ -235,7 +236,8 @@ impl<P: Payload> Session<P> {
             return Err(Error::Unexpected { what: "HELLO_ACK without HELLO" });
         }
         if self.phase == Phase::Established {
-            if ack.session != self.number {
+            let known = self.key.as_ref().is_some_and(|key| key.is_hello_ack_proof(&ack.proof));
+            if ack.session != self.number || !known {
                 return Err(Error::Unexpected { what: "HELLO_ACK of another session" });
             }
             self.outgoing.raise_credit(ack.credit);
@@ -245,7 +247,8 @@ impl<P: Payload> Session<P> {
         let secret = greeting.opening.secret.as_deref().unwrap_or_default();
         let key = SessionKey::derive(secret, &greeting.nonce, &ack.nonce);
         let proof = greeting.opening.proof.then(|| key.hello_proof());
-        if ack.limits.proof && proof.is_none() {
+        let unwilling = ack.limits.proof && proof.is_none();
+        if unwilling || !key.is_hello_ack_proof(&ack.proof) {
             return Err(Error::Authentication);
         }
         self.key = Some(key);
@@ -255,7 +258,7 @@ impl<P: Payload> Session<P> {
         self.outgoing.raise_credit(ack.credit);
         self.event(Event::Established);
         if let Some(proof) = proof {
-            self.send(id, Frame::Proof(proof));
+            self.send_reliably(id, Frame::Proof(proof));
         }
         self.activate(id);
         let held = |subflow: &&Subflow<P>| subflow.state == State::Held;
@@ -284,13 +287,13 @@ impl<P: Payload> Session<P> {
 
     pub(super) fn on_hello_proof(&mut self, proof: &[u8; 32]) -> Result<()> {
         let right = self.key.as_ref().is_some_and(|key| key.is_hello_proof(proof));
-        if self.released {
-            return Err(Error::Unexpected { what: "PROOF" });
-        }
         if !right {
             return Err(Error::Authentication);
         }
-        self.released = true;
+        // It comes again where the subflow that carried it first was lost.
+        if std::mem::replace(&mut self.released, true) {
+            return Ok(());
+        }
         if self.incoming.is_readable() || self.incoming.is_complete() {
             self.event(Event::Readable);
         }

@@ -200,9 +200,14 @@ impl World {
     }
 
     fn greet(&mut self, hello: &Hello) {
-        let ack =
-            HelloAck { nonce: [2; 32], credit: 0, limits: settings().limits(false), session: 7 };
-        let key = SessionKey::derive(&[], &hello.nonce, &ack.nonce);
+        let key = SessionKey::derive(&[], &hello.nonce, &[2; 32]);
+        let ack = HelloAck {
+            nonce: [2; 32],
+            credit: 0,
+            limits: settings().limits(false),
+            session: 7,
+            proof: key.hello_ack_proof(),
+        };
         self.keys = Some(key.clone());
         self.ends[1] = Some(Session::accept(self.now, settings(), hello, &ack, key, false));
         self.room(1, hello.subflow);
@@ -255,4 +260,25 @@ fn a_silent_path_is_replaced_by_the_other() {
     world.run(at(5_000));
     assert_eq!(world.read[1], 4 << 20);
     assert_eq!(world.client().subflows().filter(|s| s.state == SubflowState::Active).count(), 2);
+}
+
+#[test]
+fn a_server_that_does_not_know_the_secret_is_left() {
+    let secret: &[u8] = b"between us";
+    let opening =
+        Opening { seed: [1; 32], target: String::new(), secret: Some(secret.into()), proof: true };
+    let mut client: Session<Counted> = Session::connect(settings(), opening);
+    client.add_path(at(0), PathId(0), Priority::default());
+    let subflow = client.connected(at(10), PathId(0)).unwrap();
+    let hello = std::iter::from_fn(|| client.poll()).find_map(|output| match output {
+        Output::Send { frame: Frame::Hello(hello), .. } => Some(hello),
+        _ => None,
+    });
+    let nonce = [2; 32];
+    let key = SessionKey::derive(b"another", &hello.unwrap().nonce, &nonce);
+    let limits = settings().limits(true);
+    let proof = key.hello_ack_proof();
+    let ack = HelloAck { nonce, credit: 1 << 20, limits, session: 7, proof };
+    client.on_frame(at(20), subflow, 0, Frame::HelloAck(ack));
+    assert_eq!(client.failed(), Some(Reason::Authentication));
 }
