@@ -14,8 +14,9 @@ use base::{Bandwidth, Bytes, RandomStream, Span, Time};
 use lab::plan::Traffic;
 use outcome::{Ideal, Tally};
 use record::Transfer;
-use transport::tcp::Config;
+use transport::tcp::{Config, Statistics};
 
+use crate::multipath::{Shape, Streams};
 use crate::net::{EndId, Net, State, mix};
 pub(crate) use bulk::Bulk;
 pub(crate) use paced::Paced;
@@ -66,6 +67,8 @@ pub(crate) struct Given {
     pub(crate) config: Arc<Config>,
     /// Shared by flows whose paths are alike.
     pub(crate) ideal: Arc<Ideal>,
+    /// How it uses several paths, if it does.
+    pub(crate) multipath: Option<Arc<Shape>>,
 }
 
 /// What a flow does.
@@ -104,6 +107,8 @@ impl Given {
 /// What an application may use while it is called.
 pub(crate) struct Scope<'a> {
     pub(crate) net: &'a mut Net,
+    /// What goes over several paths; connections are then streams.
+    pub(crate) streams: Option<&'a mut Streams>,
     pub(crate) given: &'a Given,
     pub(crate) tally: &'a mut Tally,
     /// Transfers that are over.
@@ -120,32 +125,101 @@ impl Scope<'_> {
     /// Opens a connection; `tag` comes back with everything that is heard of it. The caller
     /// flushes once it has written.
     fn connect(&mut self, tag: u32) -> u32 {
+        if let Some(streams) = &mut self.streams {
+            return streams.connect(self.net, tag);
+        }
         *self.opened += 1;
         let hash = mix(self.given.hash, *self.opened);
         self.net.connect(self.given.flow, &self.given.config, hash, tag)
     }
 
+    /// The application's own number for a connection, while there is one.
+    fn tag(&mut self, connection: u32) -> Option<&mut u32> {
+        match &mut self.streams {
+            Some(streams) => streams.tag_mut(connection),
+            None => self.net.connection(connection).map(|connection| &mut connection.tag),
+        }
+    }
+
     /// Gives payload to an end, which sends it when it is flushed.
     fn write(&mut self, connection: u32, side: usize, bytes: u64) {
-        if let Some(connection) = self.net.connection(connection) {
+        if let Some(streams) = &mut self.streams {
+            streams.write(connection, side, bytes);
+        } else if let Some(connection) = self.net.connection(connection) {
             connection.ends[side].tcp.write(bytes);
+        }
+    }
+
+    /// Gives an end payload for ever.
+    fn write_unlimited(&mut self, connection: u32, side: usize) {
+        if let Some(streams) = &mut self.streams {
+            streams.write_unlimited(connection, side);
+        } else if let Some(connection) = self.net.connection(connection) {
+            connection.ends[side].tcp.write_unlimited();
         }
     }
 
     /// No more will be written to an end.
     fn finish(&mut self, connection: u32, side: usize) {
-        if let Some(connection) = self.net.connection(connection) {
+        if let Some(streams) = &mut self.streams {
+            streams.finish(connection, side);
+        } else if let Some(connection) = self.net.connection(connection) {
             connection.ends[side].tcp.finish();
+        }
+    }
+
+    /// Sends what an end has to send.
+    pub(crate) fn flush(&mut self, end: EndId) {
+        match &mut self.streams {
+            Some(streams) => streams.flush(self.net, end.connection()),
+            None => self.net.flush(end),
+        }
+    }
+
+    /// Whether both ends of a connection are closed.
+    fn is_over(&mut self, connection: u32) -> bool {
+        if let Some(streams) = &self.streams {
+            return streams.is_over(connection);
+        }
+        let entry = self.net.connection(connection);
+        entry.is_none_or(|entry| entry.ends.iter().all(|end| end.tcp.is_closed()))
+    }
+
+    /// Forgets a connection that is over.
+    fn forget(&mut self, connection: u32) {
+        match &mut self.streams {
+            Some(streams) => streams.forget(connection),
+            None => self.net.close(connection),
         }
     }
 
     /// Resets a connection and forgets it.
     fn reset(&mut self, connection: u32) {
+        if let Some(streams) = &mut self.streams {
+            return streams.reset(self.net, connection);
+        }
         if let Some(entry) = self.net.connection(connection) {
             entry.ends[0].tcp.abort();
             self.net.flush(EndId::new(connection, 0));
         }
         self.net.close(connection);
+    }
+
+    /// What both ends know of a connection.
+    fn statistics(&self, connection: u32) -> Option<[Statistics; 2]> {
+        match &self.streams {
+            Some(streams) => streams.statistics(self.net, connection),
+            None => self.net.statistics(connection),
+        }
+    }
+
+    /// Payload that the client has sent over a connection, repetitions left out.
+    fn sent(&self, connection: u32) -> u64 {
+        if let Some(streams) = &self.streams {
+            return streams.sent(connection);
+        }
+        let statistics = self.net.statistics(connection);
+        statistics.map_or(0, |[client, _]| (client.acked + client.in_flight).count())
     }
 }
 
@@ -170,8 +244,8 @@ impl App {
     pub(crate) fn open(scope: &mut Scope<'_>) -> Self {
         let given = scope.given;
         match &given.spec.traffic {
-            Traffic::Bulk { size, streams, .. } => {
-                Self::Bulk(Box::new(Bulk::open(scope, *size, *streams)))
+            Traffic::Bulk { size, streams, rate, .. } => {
+                Self::Bulk(Box::new(Bulk::open(scope, *size, *streams, *rate)))
             }
             Traffic::Transfers { sizes, arrivals, count, .. } => {
                 Self::Transfers(Box::new(Transfers::open(scope, sizes, arrivals, *count)))
@@ -188,7 +262,7 @@ impl App {
     /// When to call [`Self::on_wake`].
     pub(crate) fn deadline(&self, given: &Given) -> Option<Time> {
         match self {
-            Self::Bulk(_) => None,
+            Self::Bulk(app) => app.deadline(),
             Self::Transfers(app) => app.deadline(),
             Self::Paced(app) => Some(app.deadline()),
             Self::Rpc(app) => app.deadline(),
@@ -200,7 +274,7 @@ impl App {
     /// The deadline has come.
     pub(crate) fn on_wake(&mut self, scope: &mut Scope<'_>) -> Progress {
         match self {
-            Self::Bulk(_) => Progress::Going,
+            Self::Bulk(app) => app.on_wake(scope),
             Self::Transfers(app) => app.on_wake(scope),
             Self::Paced(app) => app.on_wake(scope),
             Self::Rpc(app) => app.on_wake(scope),
@@ -251,14 +325,17 @@ impl App {
     }
 
     /// Counts what the connections count.
-    pub(crate) fn observe(&mut self, net: &mut Net, tally: &mut Tally) {
+    pub(crate) fn observe(&mut self, scope: &mut Scope<'_>) {
         match self {
-            Self::Bulk(app) => app.observe(net, tally),
-            Self::Transfers(app) => app.observe(net, tally),
-            Self::Paced(app) => app.observe(tally),
-            Self::Rpc(app) => app.observe(net, tally),
-            Self::Requests(app) => app.observe(net, tally),
-            Self::Queries(app) => app.observe(tally),
+            Self::Bulk(app) => app.observe(scope),
+            Self::Transfers(app) => app.observe(scope),
+            Self::Paced(app) => app.observe(scope.tally),
+            Self::Rpc(app) => app.observe(scope),
+            Self::Requests(app) => app.observe(scope),
+            Self::Queries(app) => app.observe(scope.tally),
+        }
+        if let Some(streams) = &mut scope.streams {
+            streams.observe(scope.net, scope.tally);
         }
     }
 
@@ -295,8 +372,8 @@ struct Observed {
 
 impl Observed {
     /// Takes in the sending end of a connection, and of the other end its retransmissions.
-    fn add(&mut self, net: &Net, connection: u32) {
-        let Some(ends) = net.statistics(connection) else { return };
+    fn add(&mut self, scope: &Scope<'_>, connection: u32) {
+        let Some(ends) = scope.statistics(connection) else { return };
         let [client, _] = &ends;
         if let Some(srtt) = client.srtt {
             self.count += 1;

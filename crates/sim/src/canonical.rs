@@ -6,7 +6,7 @@
 //! the original.
 
 use base::{FlowId, IfaceId, LinkId, NodeId};
-use lab::plan::{Action, Filter, Flow, MirrorTarget, Plan};
+use lab::plan::{Action, Filter, Flow, MirrorTarget, Multipath, Plan, Traffic};
 
 /// A sorted plan and the way back.
 #[derive(Clone, Debug)]
@@ -110,6 +110,10 @@ impl Canonical {
         let mut specs = std::mem::take(&mut sorted.flows);
         for flow in &mut specs {
             (flow.from, flow.to) = (numbers.node(flow.from), numbers.node(flow.to));
+            let paths = multipath_mut(&mut flow.traffic).map(|multipath| &mut multipath.paths);
+            for path in paths.into_iter().flatten() {
+                (path.from, path.to) = (numbers.iface(path.from), numbers.iface(path.to));
+            }
         }
         specs.sort_by(|a, b| a.name.cmp(&b.name));
         for population in &mut sorted.sessions {
@@ -165,5 +169,16 @@ impl Canonical {
             links: numbers.links.old.iter().map(|old| LinkId::at(*old)).collect(),
             flows: numbers.flows.old.iter().map(|old| FlowId::at(*old)).collect(),
         }
+    }
+}
+
+/// How a flow uses several paths, if it does.
+fn multipath_mut(traffic: &mut Traffic) -> Option<&mut Multipath> {
+    match traffic {
+        Traffic::Bulk { tcp, .. }
+        | Traffic::Transfers { tcp, .. }
+        | Traffic::Rpc { tcp, .. }
+        | Traffic::Requests { tcp, .. } => tcp.multipath.as_mut(),
+        Traffic::Paced { .. } | Traffic::Controlled { .. } | Traffic::Queries { .. } => None,
     }
 }

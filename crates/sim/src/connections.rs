@@ -40,6 +40,8 @@ impl End {
 pub(crate) struct Connection {
     pub(crate) ends: [End; 2],
     pub(crate) flow: u32,
+    /// Its place among the legs: its flow's, unless it goes another way.
+    pub(crate) legs: u32,
     /// The flow's own number for it.
     pub(crate) tag: u32,
     /// Its own number.
@@ -56,14 +58,20 @@ pub(crate) struct State {
 }
 
 impl Connection {
-    pub(crate) fn new(ends: [End; 2], flow: u32, tag: u32) -> Self {
-        Self { ends, flow, tag, id: 0 }
+    pub(crate) fn new(ends: [End; 2], flow: u32, legs: u32, tag: u32) -> Self {
+        Self { ends, flow, legs, tag, id: 0 }
     }
 
-    /// Whether nothing is under way and no timer runs.
+    /// Whether it is a subflow: its flow is told of everything that happens to it.
+    pub(crate) const fn is_subflow(&self) -> bool {
+        self.legs != self.flow
+    }
+
+    /// Whether nothing is under way and no timer runs. Subflows never rest.
     fn is_at_rest(&self) -> bool {
         let [client, server] = &self.ends;
-        client.armed == Time::MAX
+        !self.is_subflow()
+            && client.armed == Time::MAX
             && server.armed == Time::MAX
             && client.tcp.is_at_rest()
             && server.tcp.is_at_rest()
@@ -86,7 +94,7 @@ impl Connection {
             end
         };
         let ends = [end(0, client), end(1, server)];
-        Self::new(ends, flow, tag)
+        Self::new(ends, flow, flow, tag)
     }
 }
 

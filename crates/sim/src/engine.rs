@@ -61,11 +61,11 @@ impl Simulation {
         for node in sorted.plan.control.iter().flat_map(|control| &control.access) {
             sorted.plan.nodes[node.index()].fabric = NodeKind::Edge;
         }
-        let (routes, given) = given::flows(&sorted)?;
+        let (routes, given, paths) = given::flows(&sorted)?;
         let plan = Arc::new(sorted.plan);
         let routes = Arc::new(routes);
         let fabric = outcome::fabric(&plan, Box::new(Shared(Arc::clone(&routes))))?;
-        let legs = given.iter().map(|(_, legs)| *legs).collect();
+        let legs = given.iter().map(|(_, legs)| *legs).chain(paths).collect();
         let mut net = Net::new(fabric, routes, legs, plan.seed);
         net.pending = given.iter().filter(|(given, _)| given.spec.is_finite()).count();
         drop(sorted.specs);
@@ -294,7 +294,7 @@ impl Simulation {
         match self.net.pop_timer() {
             Some(Timer::End(end)) => {
                 let heard = self.net.on_timer(end);
-                if heard.changed.is_some() {
+                if heard.is_news() {
                     let news = News { end, bytes: 0, state: heard.changed };
                     let flow = &mut self.flows[heard.flow as usize];
                     flow.on_news(&mut self.net, &mut self.transfers, &news);
@@ -356,7 +356,7 @@ impl Simulation {
                     return;
                 }
                 let heard = self.net.take(end, packet, &segment);
-                if heard.bytes > 0 || heard.changed.is_some() {
+                if heard.is_news() {
                     let news = News { end, bytes: heard.bytes, state: heard.changed };
                     let flow = &mut self.flows[heard.flow as usize];
                     flow.on_news(&mut self.net, &mut self.transfers, &news);

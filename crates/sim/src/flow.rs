@@ -5,6 +5,7 @@ use outcome::{Course, FlowResult, Outcome, Tally};
 use record::{FlowSample, Transfer};
 
 use crate::app::{App, Given, News, Progress, Scope};
+use crate::multipath::Streams;
 use crate::net::Net;
 
 /// A flow and all that is known of it.
@@ -22,6 +23,8 @@ pub(crate) struct Flow {
     /// When its entry among the timers is due; [`Time::MAX`] without one.
     armed: Time,
     opened: u32,
+    /// What goes over several paths.
+    streams: Option<Box<Streams>>,
     /// It ran at some time since the last sample.
     touched: bool,
 }
@@ -36,7 +39,9 @@ enum Phase {
 
 impl Flow {
     pub(crate) fn new(given: Given) -> Self {
+        let streams = given.multipath.as_ref().map(|shape| Streams::new(&given, shape));
         Self {
+            streams: streams.map(Box::new),
             given,
             phase: Phase::Waiting,
             tally: Tally::default(),
@@ -54,7 +59,8 @@ impl Flow {
             Phase::Waiting => Some(self.given.start),
             Phase::Running(app) => {
                 let expires = (self.expires < Time::MAX).then_some(self.expires);
-                [app.deadline(&self.given), expires].into_iter().flatten().min()
+                let streams = self.streams.as_ref().and_then(|streams| streams.next_wake());
+                [app.deadline(&self.given), expires, streams].into_iter().flatten().min()
             }
             Phase::Ended => None,
         }
@@ -83,7 +89,12 @@ impl Flow {
                     self.expires = Time::MAX;
                     self.call(net, transfers, App::expire);
                 }
-                Phase::Running(_) => self.call(net, transfers, App::on_wake),
+                Phase::Running(_) => {
+                    if let Some(streams) = &mut self.streams {
+                        streams.on_wake(net);
+                    }
+                    self.call(net, transfers, App::on_wake);
+                }
                 Phase::Ended => {}
             }
         }
@@ -113,6 +124,7 @@ impl Flow {
             given: &self.given,
             tally: &mut self.tally,
             transfers,
+            streams: self.streams.as_deref_mut(),
             opened: &mut self.opened,
         };
         self.phase = Phase::Running(App::open(&mut scope));
@@ -124,7 +136,13 @@ impl Flow {
 
     /// Payload has arrived, or a connection's state has changed.
     pub(crate) fn on_news(&mut self, net: &mut Net, transfers: &mut Vec<Transfer>, news: &News) {
-        self.call(net, transfers, |app, scope| app.on_news(scope, news));
+        match &mut self.streams {
+            Some(streams) => {
+                streams.on_tcp(net, news);
+                self.hear(net, transfers);
+            }
+            None => self.call(net, transfers, |app, scope| app.on_news(scope, news)),
+        }
         self.arm(net);
     }
 
@@ -168,8 +186,28 @@ impl Flow {
         self.arm(net);
     }
 
+    /// Tells the application what has happened on its streams.
+    fn hear(&mut self, net: &mut Net, transfers: &mut Vec<Transfer>) {
+        while let Some(news) = self.streams.as_mut().and_then(|streams| streams.take_news()) {
+            self.turn(net, transfers, |app, scope| app.on_news(scope, &news));
+            if let Some(streams) = &mut self.streams {
+                streams.flush(net, news.end.connection());
+            }
+        }
+    }
+
     /// Gives a running flow its turn and deals with what comes of it.
     fn call(
+        &mut self,
+        net: &mut Net,
+        transfers: &mut Vec<Transfer>,
+        turn: impl FnOnce(&mut App, &mut Scope<'_>) -> Progress,
+    ) {
+        self.turn(net, transfers, turn);
+        self.hear(net, transfers);
+    }
+
+    fn turn(
         &mut self,
         net: &mut Net,
         transfers: &mut Vec<Transfer>,
@@ -181,6 +219,7 @@ impl Flow {
             given: &self.given,
             tally: &mut self.tally,
             transfers: &mut *transfers,
+            streams: self.streams.as_deref_mut(),
             opened: &mut self.opened,
         };
         let progress = turn(app, &mut scope);
@@ -217,17 +256,21 @@ impl Flow {
         }
         if let Phase::Running(mut app) = phase {
             app.cease(net.now);
-            app.observe(net, &mut self.tally);
-            self.tally.record_rtt();
-            self.tally.close_run();
             let mut scope = Scope {
                 net,
                 given: &self.given,
                 tally: &mut self.tally,
                 transfers,
-                opened: &mut self.opened,
+                streams: self.streams.as_deref_mut(),
+            opened: &mut self.opened,
             };
+            app.observe(&mut scope);
             app.close(&mut scope);
+            if let Some(streams) = &mut self.streams {
+                streams.end_run(net, &mut self.tally);
+            }
+            self.tally.record_rtt();
+            self.tally.close_run();
             let started = self.run_started;
             let course = self.ended.get_or_insert_with(|| Box::new(not_started()));
             course.started = course.started.or(Some(started));
@@ -242,7 +285,14 @@ impl Flow {
     pub(crate) fn sample(&mut self, net: &mut Net, last: Time) -> Option<FlowSample> {
         let running = matches!(self.phase, Phase::Running(_));
         if let Phase::Running(app) = &mut self.phase {
-            app.observe(net, &mut self.tally);
+            app.observe(&mut Scope {
+                net: &mut *net,
+                given: &self.given,
+                tally: &mut self.tally,
+                transfers: &mut Vec::new(),
+                streams: self.streams.as_deref_mut(),
+                opened: &mut self.opened,
+            });
         }
         if !running && !self.touched {
             return None;

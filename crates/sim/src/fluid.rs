@@ -84,7 +84,7 @@ impl Simulation {
         engine::refuse(plan)?;
         refuse(plan)?;
         let sorted = Canonical::new(plan);
-        let (routes, given) = given::flows(&sorted)?;
+        let (routes, given, _) = given::flows(&sorted)?;
         let Canonical { plan, links, flows: ids, .. } = sorted;
         let plan = Arc::new(plan);
         let ends = given.iter().map(|(given, legs)| Ends::new(&plan, given, legs)).collect();

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use base::{FlowId, IfaceId, NodeId};
-use lab::plan::{Flow, Plan, Role, Tcp, Traffic};
+use base::{FlowId, IfaceId, LinkId, NodeId};
+use lab::plan::{Flow, Model, Multipath, MultipathKind, Plan, Role, Tcp, Traffic};
 use lab::routes::Routes;
 use outcome::{Ideal, Paths, ip_header};
 use transport::tcp::Config;
@@ -11,6 +11,7 @@ use transport::tcp::control::Control;
 
 use crate::app::{Given, Spec};
 use crate::canonical::Canonical;
+use crate::multipath::{Shape, Way};
 use crate::net::{Leg, UDP_HEADER};
 use crate::{Error, Result};
 
@@ -20,21 +21,29 @@ const MAX_STREAMS: u32 = 1024;
 /// What a flow is given, and both of its sides.
 pub(crate) type Placed = (Given, [Leg; 2]);
 
-/// What the flows of a sorted plan are given, and its routes as the run begins.
+/// What the flows of a sorted plan are given, its routes as the run begins, and the ends of the
+/// paths of subflows.
 ///
 /// # Errors
 /// If a flow has no route or is otherwise impossible.
-pub(crate) fn flows(sorted: &Canonical) -> Result<(Routes, Vec<Placed>)> {
+pub(crate) fn flows(sorted: &Canonical) -> Result<(Routes, Vec<Placed>, Vec<[Leg; 2]>)> {
     let plan = &sorted.plan;
     // Links that are down now may come up: places hold for the whole run.
     let paths = Paths::new(plan);
     let mut placed: Vec<Placed> = Vec::with_capacity(sorted.specs.len());
     let mut known = Known::default();
+    let mut legs = Vec::new();
     for (flow, id) in sorted.specs.iter().zip(&sorted.flows) {
-        let place = Place { plan, paths: &paths, flow };
-        placed.push(place.given(placed.len() as u32, *id, &mut known)?);
+        let place = Place { plan, paths: &paths, flow, links: &sorted.links };
+        let (mut given, ends) = place.given(placed.len() as u32, *id, &mut known)?;
+        if let Some(multipath) = flow.multipath() {
+            let first = sorted.specs.len() + legs.len();
+            let shape = place.shape(multipath, first as u32, &mut legs)?;
+            given.multipath = Some(Arc::new(shape));
+        }
+        placed.push((given, ends));
     }
-    Ok((paths.into_first_routes(), placed))
+    Ok((paths.into_first_routes(), placed, legs))
 }
 
 /// What earlier flows were given, lest each has a copy of what many have in common.
@@ -73,6 +82,8 @@ struct Place<'a> {
     plan: &'a Plan,
     paths: &'a Paths<'a>,
     flow: &'a Flow,
+    /// The number of each link in the original plan.
+    links: &'a [LinkId],
 }
 
 /// Whether the fabric routes what a node sends.
@@ -88,15 +99,7 @@ impl Place<'_> {
         }
         let there = self.reached(*to, *from)?;
         let back = self.reached(*from, *to)?;
-        let leg = |node: NodeId, own: IfaceId, to: IfaceId| Leg {
-            node,
-            own,
-            to,
-            router: forwards(self.plan.nodes[node.index()].kind),
-            dscp: self.flow.dscp,
-            header: ip_header(self.flow.family) as u8,
-        };
-        let legs = [leg(*from, back, there), leg(*to, there, back)];
+        let legs = [self.leg(*from, back, there), self.leg(*to, there, back)];
         self.check(there)?;
         let config = self.config(self.paths.segment(self.flow, there, back))?;
         let ideal = match &self.flow.traffic {
@@ -118,8 +121,49 @@ impl Place<'_> {
             hash: self.hash(),
             ideal: share(&mut known.ideals, ideal.unwrap_or_default()),
             config: share(&mut known.configs, config),
+            multipath: None,
         };
         Ok((given, legs))
+    }
+
+    fn leg(&self, node: NodeId, own: IfaceId, to: IfaceId) -> Leg {
+        Leg {
+            node,
+            own,
+            to,
+            router: forwards(self.plan.nodes[node.index()].kind),
+            bound: false,
+            dscp: self.flow.dscp,
+            header: ip_header(self.flow.family) as u8,
+        }
+    }
+
+    /// What a flow over several paths is given; `first` is the place among the legs of what is
+    /// added to them.
+    fn shape(&self, multipath: &Multipath, first: u32, legs: &mut Vec<[Leg; 2]>) -> Result<Shape> {
+        let Flow { from, to, .. } = self.flow;
+        if multipath.kind == MultipathKind::Mptcp {
+            return self.refuse(
+                "MPTCP is the kernel's, which only the wall clock has: use `netarium run`",
+            );
+        }
+        if !matches!(self.plan.model, Model::Hop) {
+            return self.refuse("MCTCP needs the model that has every packet: `model = \"hop\"`");
+        }
+        let mut ways = Vec::with_capacity(multipath.paths.len());
+        for (place, path) in (first..).zip(&multipath.paths) {
+            let mss = self.paths.segment(self.flow, path.to, path.from);
+            let bound = |leg: Leg| Leg { bound: true, ..leg };
+            legs.push([
+                bound(self.leg(*from, path.from, path.to)),
+                bound(self.leg(*to, path.to, path.from)),
+            ]);
+            let link = self.links[self.plan.path_link(path).index()];
+            let config = Config { nodelay: true, ..self.config(mss)? };
+            ways.push(Way { legs: place, config, link, backup: path.backup });
+        }
+        let window = self.flow.traffic.tcp().and_then(|tcp| tcp.window);
+        Ok(Shape::new(multipath, ways, window))
     }
 
     fn refuse<T>(&self, why: impl Into<String>) -> Result<T> {

@@ -26,6 +26,7 @@ mod error;
 mod flow;
 pub mod fluid;
 mod given;
+mod multipath;
 mod net;
 mod replay;
 pub mod run;

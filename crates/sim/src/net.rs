@@ -77,6 +77,9 @@ pub(crate) struct Leg {
     pub(crate) to: IfaceId,
     /// Whether the node is a router, whose packets the fabric itself routes.
     pub(crate) router: bool,
+    /// Whether packets leave through its own interface, whatever the routes say (routing by
+    /// source).
+    pub(crate) bound: bool,
     pub(crate) dscp: u8,
     /// Bytes of the IP header.
     pub(crate) header: u8,
@@ -104,7 +107,7 @@ pub(crate) struct Net {
     pub(crate) now: Time,
     pub(crate) fabric: Fabric<Body>,
     pub(crate) routes: Arc<Routes>,
-    /// Both sides of each flow.
+    /// Both sides of each flow, and after them those of the paths of subflows.
     pub(crate) legs: Vec<[Leg; 2]>,
     timers: EventQueue<u32>,
     connections: Connections,
@@ -204,10 +207,22 @@ impl Net {
 
     /// Opens a connection of a flow. `hash` tells it from the flow's others.
     pub(crate) fn connect(&mut self, flow: u32, config: &Config, hash: u32, tag: u32) -> u32 {
+        self.connect_over(flow, flow, config, hash, tag)
+    }
+
+    /// Opens a connection of a flow between the ends that are at this place among the legs.
+    pub(crate) fn connect_over(
+        &mut self,
+        flow: u32,
+        place: u32,
+        config: &Config,
+        hash: u32,
+        tag: u32,
+    ) -> u32 {
         let initial = mix(hash, self.opened as u32) ^ self.seed as u32;
         self.opened += 1;
         let config = Config { seed: self.seed ^ u64::from(hash), ..*config };
-        let legs = self.legs[flow as usize];
+        let legs = self.legs[place as usize];
         let end = |side: usize, tcp: Endpoint| {
             let hash = mix(hash, side as u32);
             let out = first_hop(&self.routes, &legs[side], hash);
@@ -217,7 +232,7 @@ impl Net {
             end(0, Endpoint::connect(&config, initial)),
             end(1, Endpoint::listen(&config, !initial)),
         ];
-        let id = self.connections.insert(Connection::new(ends, flow, tag));
+        let id = self.connections.insert(Connection::new(ends, flow, place, tag));
         let now = self.now;
         if let Some(connection) = self.connection(id) {
             connection.ends[0].tcp.open(now);
@@ -263,7 +278,8 @@ impl Net {
             here.tcp.read(bytes);
         }
         let changed = here.learn();
-        Heard { flow: connection.flow, bytes, changed, live: true }
+        let subflow = connection.is_subflow();
+        Heard { flow: connection.flow, bytes, changed, live: true, subflow }
     }
 
     /// Sends what an end has to send, and sets its timer.
@@ -272,7 +288,7 @@ impl Net {
         let hop =
             |flow: u32, side: usize, hash| first_hop(routes, &legs[flow as usize][side], hash);
         let Some(connection) = self.connections.get_mut(end.connection(), hop) else { return };
-        let leg = &self.legs[connection.flow as usize][end.side()];
+        let leg = &self.legs[connection.legs as usize][end.side()];
         let here = &mut connection.ends[end.side()];
         while let Some(transmit) = here.tcp.poll_transmit(self.now) {
             let segment = transmit.segment;
@@ -306,7 +322,8 @@ impl Net {
             here.tcp.on_timeout(now);
         }
         let changed = here.learn();
-        Heard { flow: connection.flow, bytes: 0, changed, live: true }
+        let subflow = connection.is_subflow();
+        Heard { flow: connection.flow, bytes: 0, changed, live: true, subflow }
     }
 
     /// Sends a datagram of a flow from one of its sides.
@@ -364,7 +381,7 @@ impl Net {
         self.fabric.set_forwarding(Box::new(Shared(Arc::clone(&self.routes))));
         for connection in self.connections.iter_mut() {
             for side in [0, 1] {
-                let leg = &self.legs[connection.flow as usize][side];
+                let leg = &self.legs[connection.legs as usize][side];
                 let end = &mut connection.ends[side];
                 end.out = first_hop(&self.routes, leg, end.hash);
             }
@@ -390,13 +407,22 @@ pub(crate) struct Heard {
     pub(crate) changed: Option<State>,
     /// Whether there was an end to hear it.
     pub(crate) live: bool,
+    /// Whether it is a subflow, whose flow hears of everything.
+    pub(crate) subflow: bool,
+}
+
+impl Heard {
+    /// Whether the flow is to be told.
+    pub(crate) const fn is_news(&self) -> bool {
+        self.subflow || self.bytes > 0 || self.changed.is_some()
+    }
 }
 
 /// The interface through which a host sends; without a route its first one, whose link drops what
 /// it cannot carry.
 pub(crate) fn first_hop(routes: &Routes, leg: &Leg, hash: u32) -> IfaceId {
     match routes.next(leg.node, leg.to) {
-        [] => leg.own,
+        hops if leg.bound || hops.is_empty() => leg.own,
         [only] => *only,
         several => {
             let choice = u64::from(mix(hash, leg.node.0)) * several.len() as u64;
@@ -430,7 +456,7 @@ fn packet(leg: &Leg, now: Time, body: Body, hash: u32, bytes: u32, ecn: Ecn) -> 
 }
 
 fn send(fabric: &mut Fabric<Body>, now: Time, leg: &Leg, out: IfaceId, packet: Packet<Body>) {
-    if leg.router {
+    if leg.router && !leg.bound {
         fabric.originate(now, leg.node, packet);
     } else {
         fabric.inject(now, out, packet);

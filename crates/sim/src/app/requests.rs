@@ -5,12 +5,11 @@ use std::collections::VecDeque;
 
 use base::{Bytes, RandomStream, Time};
 use lab::plan::Traffic;
-use outcome::Tally;
 use record::Transfer;
 use transport::workload::{Arrivals, Sizes};
 
 use super::{News, Observed, Progress, Scope};
-use crate::net::{EndId, Net};
+use crate::net::EndId;
 
 /// Requests under way, and when the next comes.
 #[derive(Debug)]
@@ -95,7 +94,7 @@ impl Requests {
             Some(old) => *old = channel,
             None => self.channels.push(channel),
         }
-        scope.net.flush(EndId::new(connection, 0));
+        scope.flush(EndId::new(connection, 0));
         place
     }
 
@@ -126,14 +125,12 @@ impl Requests {
         scope.tally.transfers_started += 1;
         scope.tally.sent += asking;
         scope.write(channel.connection, 0, asking);
-        scope.net.flush(EndId::new(channel.connection, 0));
+        scope.flush(EndId::new(channel.connection, 0));
     }
 
     pub(super) fn on_news(&mut self, scope: &mut Scope<'_>, news: &News) -> Progress {
         let id = news.end.connection();
-        let Some(tag) = scope.net.connection(id).map(|entry| entry.tag) else {
-            return Progress::Going;
-        };
+        let Some(tag) = scope.tag(id).map(|tag| *tag) else { return Progress::Going };
         let Some(channel) = self.channels.get_mut(tag as usize) else { return Progress::Going };
         match (news.end.side(), &mut channel.request) {
             (1, Some(request)) if request.asking > 0 => {
@@ -177,8 +174,8 @@ impl Requests {
         if self.broken.contains(&place) {
             return;
         }
-        self.past.add(scope.net, connection);
-        scope.net.close(connection);
+        self.past.add(scope, connection);
+        scope.forget(connection);
         self.channels[place as usize].request = None;
         self.idle.retain(|other| *other != place);
         self.broken.push(place);
@@ -202,15 +199,15 @@ impl Requests {
         self.channels.iter().enumerate().filter_map(place)
     }
 
-    pub(super) fn observe(&mut self, net: &mut Net, tally: &mut Tally) {
+    pub(super) fn observe(&mut self, scope: &mut Scope<'_>) {
         let mut observed = self.past;
         observed.count = 0;
         observed.srtt_nanos = 0;
         observed.window = Bytes::ZERO;
         for channel in self.whole() {
-            observed.add(net, channel.connection);
+            observed.add(scope, channel.connection);
         }
-        observed.report(tally);
+        observed.report(scope.tally);
     }
 
     pub(super) fn close(&mut self, scope: &mut Scope<'_>) {

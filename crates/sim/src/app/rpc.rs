@@ -2,11 +2,10 @@
 
 use base::{RandomStream, Span, Time};
 use lab::plan::Traffic;
-use outcome::Tally;
 use transport::workload::{Sizes, Think};
 
 use super::{Given, News, Observed, Progress, Scope};
-use crate::net::{EndId, Net};
+use crate::net::EndId;
 
 /// As many requests as there is time for.
 const ENDLESS: u64 = u64::MAX;
@@ -56,7 +55,7 @@ impl Rpc {
             thoughts: given.stream("thoughts"),
         };
         let connection = scope.connect(0);
-        scope.net.flush(EndId::new(connection, 0));
+        scope.flush(EndId::new(connection, 0));
         Self {
             connection,
             left: count.unwrap_or(ENDLESS),
@@ -93,7 +92,7 @@ impl Rpc {
         self.turn = Turn::Asking(size);
         scope.tally.sent += size;
         scope.write(self.connection, 0, size);
-        scope.net.flush(EndId::new(self.connection, 0));
+        scope.flush(EndId::new(self.connection, 0));
         Progress::Going
     }
 
@@ -151,10 +150,10 @@ impl Rpc {
         self.ask(scope)
     }
 
-    pub(super) fn observe(&mut self, net: &mut Net, tally: &mut Tally) {
+    pub(super) fn observe(&mut self, scope: &mut Scope<'_>) {
         let mut observed = Observed::default();
-        observed.add(net, self.connection);
-        observed.report(tally);
+        observed.add(scope, self.connection);
+        observed.report(scope.tally);
     }
 
     pub(super) fn close(&mut self, scope: &mut Scope<'_>) {

@@ -1,12 +1,11 @@
 //! Many transfers, each over a connection of its own.
 
 use base::{Bytes, RandomStream, Time};
-use outcome::Tally;
 use record::Transfer;
 use transport::workload::{Arrivals, Sizes};
 
 use super::{News, Observed, Progress, Scope};
-use crate::net::{EndId, Net};
+use crate::net::EndId;
 
 /// Transfers under way, and when the next begins.
 #[derive(Debug)]
@@ -78,14 +77,12 @@ impl Transfers {
         scope.tally.sent += size;
         scope.write(connection, 0, size);
         scope.finish(connection, 0);
-        scope.net.flush(EndId::new(connection, 0));
+        scope.flush(EndId::new(connection, 0));
     }
 
     pub(super) fn on_news(&mut self, scope: &mut Scope<'_>, news: &News) -> Progress {
         let id = news.end.connection();
-        let Some(tag) = scope.net.connection(id).map(|entry| entry.tag as usize) else {
-            return Progress::Going;
-        };
+        let Some(tag) = scope.tag(id).map(|tag| *tag as usize) else { return Progress::Going };
         let mut over = false;
         if news.end.side() == 1 {
             scope.tally.received += news.bytes;
@@ -116,8 +113,7 @@ impl Transfers {
     fn complete(&mut self, scope: &mut Scope<'_>, tag: usize) {
         let Active { connection, start, size, .. } = self.active[tag];
         let size = Bytes::new(size);
-        let entry = scope.net.connection(connection);
-        let retransmits = entry.map(|entry| entry.ends[0].tcp.statistics().retransmits);
+        let retransmits = scope.statistics(connection).map(|[client, _]| client.retransmits);
         let transfer = Transfer {
             flow: scope.given.id,
             start,
@@ -139,14 +135,10 @@ impl Transfers {
             return false;
         };
         let failed = missing > 0;
-        let closed = scope
-            .net
-            .connection(connection)
-            .is_none_or(|entry| entry.ends.iter().all(|end| end.tcp.is_closed()));
-        if !failed && !closed {
+        if !failed && !scope.is_over(connection) {
             return false;
         }
-        self.past.add(scope.net, connection);
+        self.past.add(scope, connection);
         if failed {
             scope.transfers.push(Transfer {
                 flow: scope.given.id,
@@ -159,12 +151,12 @@ impl Transfers {
         } else {
             self.closing -= 1;
         }
-        scope.net.close(connection);
+        scope.forget(connection);
         self.active.swap_remove(tag);
         if let Some(moved) = self.active.get(tag)
-            && let Some(entry) = scope.net.connection(moved.connection)
+            && let Some(entry) = scope.tag(moved.connection)
         {
-            entry.tag = tag as u32;
+            *entry = tag as u32;
         }
         failed
     }
@@ -177,15 +169,15 @@ impl Transfers {
         Progress::Going
     }
 
-    pub(super) fn observe(&mut self, net: &mut Net, tally: &mut Tally) {
+    pub(super) fn observe(&mut self, scope: &mut Scope<'_>) {
         let mut observed = self.past;
         observed.count = 0;
         observed.srtt_nanos = 0;
         observed.window = Bytes::ZERO;
         for active in &self.active {
-            observed.add(net, active.connection);
+            observed.add(scope, active.connection);
         }
-        observed.report(tally);
+        observed.report(scope.tally);
     }
 
     pub(super) fn close(&mut self, scope: &mut Scope<'_>) {

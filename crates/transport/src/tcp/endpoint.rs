@@ -3,7 +3,7 @@
 mod handshake;
 mod opening;
 
-use base::{Bytes, Span, Time};
+use base::{Bandwidth, Bytes, Span, Time};
 
 use super::Config;
 use super::packed::{Packed, Packer, Unpacker};
@@ -45,6 +45,8 @@ pub enum End {
 pub struct Statistics {
     /// Smoothed round-trip time (RFC 6298).
     pub srtt: Option<Span>,
+    /// Its mean deviation.
+    pub rtt_deviation: Option<Span>,
     /// Smallest round-trip time.
     pub min_rtt: Option<Span>,
     /// Congestion window.
@@ -53,6 +55,12 @@ pub struct Statistics {
     pub ssthresh: Bytes,
     /// Payload in flight.
     pub in_flight: Bytes,
+    /// Payload written and never sent.
+    pub not_sent: Bytes,
+    /// Payload acknowledged since the beginning.
+    pub acked: Bytes,
+    /// Newest delivery rate, of what the application did not limit.
+    pub delivery_rate: Option<Bandwidth>,
     /// Segments with payload or FIN that were sent, retransmissions included.
     pub sent: u64,
     /// Segments sent again.
@@ -339,6 +347,17 @@ impl Endpoint {
     /// Payload written and not acknowledged.
     pub fn unacked(&self) -> u64 {
         self.sender.as_ref().map_or(0, Sender::unacked)
+    }
+
+    /// Payload written and never sent (Linux: `tcpi_notsent_bytes`).
+    pub fn not_sent(&self) -> u64 {
+        self.sender.as_ref().map_or(0, Sender::unsent)
+    }
+
+    /// Congestion window.
+    pub fn cwnd(&self) -> Bytes {
+        let initial = || Bytes::new(self.opening.initial_window());
+        self.sender.as_ref().map_or_else(initial, Sender::cwnd)
     }
 
     /// Whether the handshake is done and the connection has not ended.

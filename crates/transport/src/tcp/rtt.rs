@@ -67,6 +67,10 @@ impl RttEstimator {
         (self.srtt > 0).then_some(Span::from_nanos(self.srtt))
     }
 
+    pub(super) fn deviation(&self) -> Option<Span> {
+        (self.srtt > 0).then_some(Span::from_nanos(self.rttvar))
+    }
+
     pub(super) fn min(&self) -> Option<Span> {
         (self.min < u64::MAX).then_some(Span::from_nanos(self.min))
     }

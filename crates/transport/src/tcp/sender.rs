@@ -271,7 +271,7 @@ impl Sender {
     }
 
     /// Payload written and never sent.
-    fn unsent(&self) -> u64 {
+    pub(super) fn unsent(&self) -> u64 {
         self.written.saturating_sub(self.next)
     }
 
@@ -285,15 +285,24 @@ impl Sender {
         self.written - (self.iss + 1) - self.acked()
     }
 
+    /// Congestion window.
+    pub(super) fn cwnd(&self) -> Bytes {
+        self.control.cwnd()
+    }
+
     /// All that the sending half knows.
     pub(super) fn statistics(&self) -> Statistics {
         let counters = &self.counters;
         Statistics {
             srtt: self.rtt.srtt(),
+            rtt_deviation: self.rtt.deviation(),
             min_rtt: self.rtt.min(),
             cwnd: self.control.cwnd(),
             ssthresh: self.control.ssthresh(),
             in_flight: Bytes::new(self.board.in_flight),
+            not_sent: Bytes::new(self.unsent()),
+            acked: Bytes::new(self.acked()),
+            delivery_rate: self.rate.newest(),
             sent: counters.sent,
             retransmits: counters.retransmits,
             timeouts: u64::from(counters.timeouts),

@@ -17,9 +17,20 @@ pub struct DeliveryRate {
     lost: u64,
     /// `C.app_limited`: until this much is delivered, samples may be limited by the application.
     limited_until: u64,
+    /// The newest sample: bytes in nanoseconds; 0 before there is one.
+    newest: u32,
+    newest_took: u64,
 }
 
-packed!(DeliveryRate { delivered, lost, limited_until, delivered_at, first_sent });
+packed!(DeliveryRate {
+    delivered,
+    lost,
+    limited_until,
+    newest,
+    newest_took,
+    delivered_at,
+    first_sent,
+});
 
 /// What a segment remembers of the moment at which it was (last) sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,6 +95,25 @@ impl RateSample {
 }
 
 impl DeliveryRate {
+    /// The newest rate; one at which the application was the limit only if it is not lower than
+    /// the one before (Linux: `tcpi_delivery_rate`). `None` before the first sample.
+    pub fn newest(&self) -> Option<Bandwidth> {
+        let bits = u128::from(self.newest) * 8_000_000_000;
+        let rate = bits.checked_div(u128::from(self.newest_took))?;
+        Some(Bandwidth::from_bits_per_sec(u64::try_from(rate).unwrap_or(u64::MAX)))
+    }
+
+    fn keep(&mut self, delivered: u64, took: u64, app_limited: bool) {
+        let newest = delivered.min(u64::from(u32::MAX)) as u32;
+        let not_lower = || {
+            u128::from(newest) * u128::from(self.newest_took)
+                >= u128::from(self.newest) * u128::from(took)
+        };
+        if took > 0 && (!app_limited || not_lower()) {
+            (self.newest, self.newest_took) = (newest, took);
+        }
+    }
+
     /// A segment of `length` is sent while `in_flight` is in flight without it.
     pub fn on_sent(&mut self, now: Time, length: Bytes, in_flight: Bytes) -> SentMark {
         if in_flight == Bytes::ZERO {
@@ -159,6 +189,8 @@ impl DeliveryRate {
             let lost = (self.lost as u32).wrapping_sub(sample.lost_before);
             sample.lost = Bytes::new(u64::from(lost));
             sample.delivered = sample.total_delivered.saturating_sub(sample.prior_delivered);
+            let took = sample.interval.as_nanos();
+            self.keep(sample.delivered.count(), took, sample.app_limited);
         }
     }
 

@@ -1,0 +1,171 @@
+//! A stream: the sessions of both ends, and what their applications wait for.
+
+use std::collections::VecDeque;
+
+use base::Time;
+use mctcp::session::Opening;
+use mctcp::{Counted, PathId, Session};
+
+use super::Shape;
+use crate::net::State;
+
+/// Bytes that an application without an end has yet to write.
+const ENDLESS: u64 = u64::MAX;
+
+/// Both ends of a stream. Side 0 is the client.
+#[derive(Debug)]
+pub(super) struct Stream {
+    /// The application's own number for it.
+    pub(super) tag: u32,
+    /// The server's begins with the client's HELLO.
+    pub(super) sessions: [Option<Session<Counted>>; 2],
+    pub(super) ends: [End; 2],
+    /// Places of its subflows.
+    pub(super) subflows: Vec<u32>,
+    /// When its entry among the timers is due; [`Time::MAX`] without one.
+    pub(super) armed: Time,
+    /// The application is done with it.
+    pub(super) forgotten: bool,
+    /// Segments sent again and timeouts of subflows that are gone.
+    pub(super) past: [u64; 2],
+}
+
+/// What an application has asked of its end, and has been told.
+#[derive(Debug, Default)]
+pub(super) struct End {
+    /// Bytes that the session has not taken yet; [`ENDLESS`].
+    pending: u64,
+    finish: bool,
+    finished: bool,
+    /// It can be written to.
+    pub(super) up: bool,
+    pub(super) known: State,
+}
+
+impl Stream {
+    pub(super) fn connect(now: Time, shape: &Shape, seed: [u8; 32], tag: u32) -> Self {
+        let opening = Opening { seed, target: String::new(), secret: None, proof: false };
+        let mut session = Session::connect(shape.settings.clone(), opening);
+        for path in (0..shape.paths()).map(PathId) {
+            let backup = shape.way(path).backup;
+            session.add_path(now, path, mctcp::frame::Priority { backup, weight: 1 });
+        }
+        Self {
+            tag,
+            sessions: [Some(session), None],
+            ends: Default::default(),
+            subflows: Vec::new(),
+            armed: Time::MAX,
+            forgotten: false,
+            past: [0; 2],
+        }
+    }
+
+    pub(super) fn write(&mut self, side: usize, bytes: u64) {
+        let pending = &mut self.ends[side].pending;
+        *pending = pending.saturating_add(bytes);
+    }
+
+    pub(super) fn write_unlimited(&mut self, side: usize) {
+        self.ends[side].pending = ENDLESS;
+    }
+
+    pub(super) fn finish(&mut self, side: usize) {
+        self.ends[side].finish = true;
+    }
+
+    /// Gives a session what it has room for.
+    pub(super) fn feed(&mut self, now: Time, side: usize) {
+        let end = &mut self.ends[side];
+        let Some(session) = &mut self.sessions[side] else { return };
+        while end.pending > 0 {
+            let bytes = end.pending.min(session.writable().count());
+            if bytes == 0 {
+                return;
+            }
+            let left = session.write(now, Counted(bytes as usize)).map_or(0, |left| left.0 as u64);
+            if end.pending != ENDLESS {
+                end.pending -= bytes - left;
+            }
+            if left > 0 {
+                return;
+            }
+        }
+        if end.finish && !end.finished {
+            end.finished = true;
+            session.finish(now);
+        }
+    }
+
+    /// Takes what a session has for its application; tells how much.
+    pub(super) fn read(&mut self, now: Time, side: usize) -> u64 {
+        let Some(session) = &mut self.sessions[side] else { return 0 };
+        let mut bytes = 0;
+        while let Some(Counted(piece)) = session.read(now) {
+            bytes += piece as u64;
+        }
+        bytes
+    }
+
+    /// The state of an end, if it is new.
+    pub(super) fn learn(&mut self, side: usize) -> Option<State> {
+        let end = &mut self.ends[side];
+        let session = self.sessions[side].as_ref()?;
+        let state = State {
+            established: end.up,
+            finished: session.read_finished(),
+            closed: session.is_closed() || session.failed().is_some(),
+        };
+        let new = state != end.known;
+        end.known = state;
+        new.then_some(state)
+    }
+
+    /// When a session has something to do.
+    pub(super) fn next_wake(&self) -> Option<Time> {
+        self.sessions.iter().flatten().filter_map(Session::next_wake).min()
+    }
+}
+
+/// Numbers given out again.
+#[derive(Debug)]
+pub(super) struct Slab<T> {
+    places: Vec<Option<Box<T>>>,
+    free: VecDeque<u32>,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self { places: Vec::new(), free: VecDeque::new() }
+    }
+}
+
+impl<T> Slab<T> {
+    pub(super) fn insert(&mut self, value: T) -> u32 {
+        let at = self.free.pop_front().unwrap_or_else(|| {
+            self.places.push(None);
+            self.places.len() as u32 - 1
+        });
+        self.places[at as usize] = Some(Box::new(value));
+        at
+    }
+
+    pub(super) fn remove(&mut self, at: u32) -> Option<Box<T>> {
+        let value = self.places.get_mut(at as usize)?.take()?;
+        self.free.push_back(at);
+        Some(value)
+    }
+
+    pub(super) fn get(&self, at: u32) -> Option<&T> {
+        self.places.get(at as usize)?.as_deref()
+    }
+
+    pub(super) fn get_mut(&mut self, at: u32) -> Option<&mut T> {
+        self.places.get_mut(at as usize)?.as_deref_mut()
+    }
+
+    pub(super) fn keys(&self) -> impl Iterator<Item = u32> {
+        let taken = |(at, place): (usize, &Option<Box<T>>)| place.is_some().then_some(at as u32);
+        self.places.iter().enumerate().filter_map(taken)
+    }
+}
