@@ -192,8 +192,8 @@ impl Acceptor {
         self.release(id);
     }
 
-    /// The session's client has been heard beyond its HELLO: it knows of the session, and will
-    /// not say HELLO for it again.
+    /// The session's client knows of it, and will not say HELLO for it again. Data may follow a
+    /// HELLO at once and tell nothing: see [`Session::is_confirmed`](crate::Session::is_confirmed).
     pub fn confirm(&mut self, session: u64) {
         let Some(known) = self.sessions.get(&session) else { return };
         if self.unconfirmed.get(&known.hello) == Some(&session) {

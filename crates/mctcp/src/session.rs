@@ -151,6 +151,8 @@ pub struct Session<P> {
     peer: Limits,
     /// What came may be given to the application: the peer has proven itself, or need not.
     released: bool,
+    /// The peer knows of the session: data alone may follow a HELLO that was never answered.
+    confirmed: bool,
     outgoing: Outgoing<P>,
     incoming: Reassembly<P>,
     acknowledging: Acknowledging,
@@ -195,6 +197,7 @@ impl<P: Payload> Session<P> {
             server_nonce: [0; 32],
             peer: settings.limits(false),
             released: true,
+            confirmed: false,
             outgoing,
             incoming,
             acknowledging: Acknowledging::default(),

@@ -53,6 +53,7 @@ impl<P: Payload> Session<P> {
         if !self.subflow(id).is_some_and(super::subflow::Subflow::is_usable) {
             return Err(Error::Unexpected { what: "a frame before the handshake" });
         }
+        self.confirmed |= !matches!(frame, Frame::Data { .. } | Frame::Fin { .. });
         if !matches!(frame, Frame::Dack(_) | Frame::Pong(_)) {
             let now = self.now;
             if let Some(subflow) = self.subflow_mut(id) {

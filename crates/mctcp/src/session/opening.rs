@@ -128,6 +128,7 @@ impl<P: Payload> Session<P> {
         let mut subflow = Subflow::new(join.subflow, None, slot, now);
         subflow.priority = join.priority;
         (subflow.sends, subflow.expects) = (1, 2);
+        self.confirmed = true;
         self.subflows.push(subflow);
         self.activate(join.subflow);
         true

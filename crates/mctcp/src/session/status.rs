@@ -85,6 +85,12 @@ impl<P: Payload> Session<P> {
         self.phase == Phase::Established
     }
 
+    /// Server: whether the client has shown that it knows of the session, so that it will not say
+    /// HELLO for it again ([`Acceptor::confirm`](crate::Acceptor::confirm)).
+    pub fn is_confirmed(&self) -> bool {
+        self.confirmed
+    }
+
     /// Whether both streams have come to their ends.
     pub fn is_closed(&self) -> bool {
         self.phase == Phase::Closed
