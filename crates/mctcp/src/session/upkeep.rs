@@ -142,7 +142,8 @@ impl<P: Payload> Session<P> {
 
     /// The peer is gone. If all that it did not say is that it has our end, that is well.
     fn give_up(&mut self) {
-        if self.incoming.is_complete() && self.outgoing.is_finished() {
+        let heard = self.incoming.is_complete() && self.outgoing.is_finished();
+        if heard && self.outgoing.is_delivered() {
             self.on_unknown();
         } else {
             self.fail(Reason::Timeout, false);
