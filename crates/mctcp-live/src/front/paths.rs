@@ -1,0 +1,232 @@
+//! Which ways there are from this machine to a server.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+
+use mctcp::frame::Priority;
+use sys::netlink::{LocalAddress, Socket, name_of};
+
+use super::{Error, Result};
+use crate::PathSpec;
+
+/// A local address to use, with how: `192.0.2.1,backup,weight=3,dev=wwan0`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathOption {
+    /// The address.
+    pub address: IpAddr,
+    /// Device that its packets are to take; `None`: the one that routing says.
+    pub device: Option<String>,
+    /// How to use it.
+    pub priority: Priority,
+}
+
+impl FromStr for PathOption {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut words = text.split(',');
+        let first = words.next().unwrap_or_default();
+        let address = first.parse().map_err(|_| {
+            format!("`{first}` is no IP address; write ADDR[,backup][,weight=N][,dev=NAME]")
+        })?;
+        let mut this = Self { address, device: None, priority: Priority::default() };
+        for word in words {
+            match word.split_once('=') {
+                None if word == "backup" => this.priority.backup = true,
+                Some(("weight", number)) => {
+                    let weight = number.parse().ok().filter(|weight| *weight > 0);
+                    this.priority.weight =
+                        weight.ok_or_else(|| format!("`{number}` is no weight from 1 to 255"))?;
+                }
+                // The kernel's names have up to 15 bytes.
+                Some(("dev", name)) if (1..16).contains(&name.len()) => {
+                    this.device = Some(name.to_owned());
+                }
+                _ => {
+                    return Err(format!("`{word}` is none of backup, weight=N, dev=NAME"));
+                }
+            }
+        }
+        Ok(this)
+    }
+}
+
+impl fmt::Display for PathOption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.address)?;
+        if self.priority.backup {
+            f.write_str(",backup")?;
+        }
+        if self.priority.weight != 1 {
+            write!(f, ",weight={}", self.priority.weight)?;
+        }
+        self.device.iter().try_for_each(|name| write!(f, ",dev={name}"))
+    }
+}
+
+/// Paths to a server at these addresses: one for each local address that is named, or else that
+/// has a route there. The one that routing prefers comes first.
+///
+/// # Errors
+/// If there is none, or the kernel does not tell.
+pub(super) fn find(options: &[PathOption], servers: &[SocketAddr]) -> Result<Vec<PathSpec>> {
+    let found = if options.is_empty() { routed(servers)? } else { named(options, servers)? };
+    if found.is_empty() {
+        let list = servers.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        return Err(Error::NoPath(list));
+    }
+    Ok(found)
+}
+
+/// Addresses of the server, those first that have been taken least: paths are to meet as late as
+/// they can.
+struct Turns<'a> {
+    servers: &'a [SocketAddr],
+    taken: Vec<usize>,
+}
+
+impl<'a> Turns<'a> {
+    fn new(servers: &'a [SocketAddr]) -> Self {
+        Self { servers, taken: vec![0; servers.len()] }
+    }
+
+    /// Places of those of the address's version.
+    fn for_address(&self, address: IpAddr) -> Vec<usize> {
+        let all = self.servers.iter().enumerate();
+        let same = all.filter(|(_, server)| server.is_ipv4() == address.is_ipv4());
+        let mut places: Vec<usize> = same.map(|(place, _)| place).collect();
+        places.sort_by_key(|place| self.taken[*place]);
+        places
+    }
+
+    fn take(&mut self, place: usize) -> SocketAddr {
+        self.taken[place] += 1;
+        self.servers[place]
+    }
+}
+
+fn named(options: &[PathOption], servers: &[SocketAddr]) -> Result<Vec<PathSpec>> {
+    let mut socket = Socket::open()?;
+    let addresses = socket.addresses()?;
+    let mut turns = Turns::new(servers);
+    let mut found = Vec::new();
+    for option in options {
+        let places = turns.for_address(option.address);
+        let owner = addresses.iter().find(|it| it.address == option.address);
+        let mut chosen = places.first().copied();
+        for place in places {
+            let to = servers[place].ip();
+            if let Some(local) = owner
+                && suitable(&mut socket, *local, to)? == Some(None)
+            {
+                chosen = Some(place);
+                break;
+            }
+        }
+        let Some(place) = chosen else { continue };
+        found.push(PathSpec {
+            remote: turns.take(place),
+            local: Some(option.address),
+            device: option.device.clone(),
+            priority: option.priority,
+        });
+    }
+    Ok(found)
+}
+
+fn routed(servers: &[SocketAddr]) -> Result<Vec<PathSpec>> {
+    // Loopback has one path, whatever its addresses.
+    if let Some(server) = servers.iter().find(|it| it.ip().is_loopback()) {
+        return Ok(vec![PathSpec::from(*server)]);
+    }
+    let mut socket = Socket::open()?;
+    let mut usable = socket.addresses()?;
+    usable.retain(|it| it.is_global && it.is_usable && !it.address.is_loopback());
+    let mut turns = Turns::new(servers);
+    let mut found: Vec<(bool, PathSpec)> = Vec::new();
+    let mut devices = Vec::new();
+    for local in usable {
+        // Of several addresses of a device, the first one of each version is enough.
+        let of = (local.device, local.address.is_ipv4());
+        if devices.contains(&of) {
+            continue;
+        }
+        for place in turns.for_address(local.address) {
+            let to = servers[place].ip();
+            let Some(device) = suitable(&mut socket, local, to)? else { continue };
+            let preferred = socket.way_to(to)?.is_some_and(|way| way.device == local.device);
+            let (remote, priority) = (turns.take(place), Priority::default());
+            let path = PathSpec { remote, local: Some(local.address), device, priority };
+            found.push((preferred, path));
+            devices.push(of);
+            break;
+        }
+    }
+    // An address of this machine itself is reached without any device of these.
+    if found.is_empty()
+        && let Some(server) = servers.first()
+        && socket.way_to(server.ip())?.is_some()
+    {
+        return Ok(vec![PathSpec::from(*server)]);
+    }
+    found.sort_by_key(|(preferred, _)| !preferred);
+    Ok(found.into_iter().map(|(_, path)| path).collect())
+}
+
+/// Whether packets from an address to a server leave through the device that has it: by routing
+/// alone (`Some(None)`), or if they are bound to the device.
+fn suitable(
+    socket: &mut Socket,
+    local: LocalAddress,
+    server: IpAddr,
+) -> Result<Option<Option<String>>> {
+    let by_route = socket.way_from(local.address, server, None)?;
+    if by_route.is_some_and(|way| way.device == local.device) {
+        return Ok(Some(None));
+    }
+    match socket.way_from(local.address, server, Some(local.device))? {
+        Some(_) => Ok(Some(Some(name_of(local.device)?))),
+        None => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_shown_as_they_are_read() {
+        for text in ["192.0.2.1", "2001:db8::1,backup", "10.0.0.1,weight=3,dev=wwan0"] {
+            assert_eq!(text.parse::<PathOption>().unwrap().to_string(), text);
+        }
+        for (text, part) in [
+            ("eth0", "no IP address"),
+            ("10.0.0.1,spare", "`spare` is none of"),
+            ("10.0.0.1,weight=0", "1 to 255"),
+            ("10.0.0.1,dev=", "none of"),
+        ] {
+            let error = text.parse::<PathOption>().unwrap_err();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn named_paths_take_the_servers_addresses_in_turn() {
+        let servers: Vec<SocketAddr> =
+            ["10.9.0.1:1", "10.9.0.2:1", "[2001:db8::9]:1"].map(|it| it.parse().unwrap()).into();
+        let options: Vec<PathOption> =
+            ["10.0.1.1", "10.0.2.1", "2001:db8::1"].map(|it| it.parse().unwrap()).into();
+        let paths = find(&options, &servers).unwrap();
+        let remotes: Vec<SocketAddr> = paths.iter().map(|path| path.remote).collect();
+        assert_eq!(remotes, servers);
+        let error = find(&options[2..], &servers[..2]).unwrap_err();
+        assert!(error.to_string().contains("10.9.0.1:1, 10.9.0.2:1"), "{error}");
+    }
+
+    #[test]
+    fn loopback_is_one_path() {
+        let server = "127.0.0.1:9".parse().unwrap();
+        assert_eq!(find(&[], &[server]).unwrap(), [PathSpec::from(server)]);
+    }
+}

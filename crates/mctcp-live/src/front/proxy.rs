@@ -1,0 +1,465 @@
+//! The proxy: programs' connections come in, sessions go out.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use ipnet::IpNet;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::http_connect::{self, Status};
+use super::ledger::{Carried, Counters, Inspect, Via};
+use super::outgoing::{Early, Link, Outgoing, Peer};
+use super::policy::Users;
+use super::redirect::{self, Own, Redirection};
+use super::relay::relay;
+use super::serve::reply_of;
+use super::socks::{self, Method, Parsed, Reply};
+use super::target::Target;
+use super::{Desk, Error, Event, GRACE, Result, Stop, Watch, listen, runtime, tell_until};
+
+/// A client has to say what it wants within this.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// After an error of the listener itself, such as no descriptors left.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What a proxy is told.
+#[derive(Clone, Debug, Default)]
+pub struct Proxy {
+    /// The other end of its sessions.
+    pub peer: Peer,
+    /// Where it speaks SOCKS5.
+    pub socks: Vec<SocketAddr>,
+    /// Where it takes CONNECT of HTTP.
+    pub http: Vec<SocketAddr>,
+    /// Where netfilter leads connections to; whether to install its rules.
+    pub redirect: Option<(Redirection, bool)>,
+    /// Ports that lead to targets.
+    pub forwards: Vec<Forward>,
+    /// Who may use SOCKS5 and HTTP; `None`: whoever comes.
+    pub users: Option<Users>,
+    /// Where clients may be; none: anywhere.
+    pub clients: Vec<IpNet>,
+    /// Most connections at once; those that come then wait.
+    pub most_clients: usize,
+    /// How it is watched.
+    pub watch: Watch,
+}
+
+/// A port that leads to a target: `127.0.0.1:5000=example.org:80`, `5000=example.org:80`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forward {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// Where it leads.
+    pub target: Target,
+}
+
+impl FromStr for Forward {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let Some((at, target)) = text.split_once('=') else {
+            return Err("write LOCAL=HOST:PORT, such as 5000=example.org:80".to_owned());
+        };
+        let target = target.parse().map_err(|error| format!("{error}"))?;
+        let port = || at.parse().ok().map(|port: u16| SocketAddr::from(([127, 0, 0, 1], port)));
+        let Some(listen) = at.parse().ok().or_else(port) else {
+            return Err(format!("`{at}` is no port, and no ADDR:PORT"));
+        };
+        Ok(Self { listen, target })
+    }
+}
+
+/// What a listener does with its clients.
+#[derive(Clone, Debug)]
+enum Front {
+    Socks,
+    Http,
+    Redirect,
+    Forward(Target),
+}
+
+impl Front {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Socks => "socks",
+            Self::Http => "http",
+            Self::Redirect => "redirect",
+            Self::Forward(_) => "forward",
+        }
+    }
+}
+
+impl Proxy {
+    fn fronts(&self) -> Vec<(SocketAddr, Front)> {
+        let socks = self.socks.iter().map(|at| (*at, Front::Socks));
+        let http = self.http.iter().map(|at| (*at, Front::Http));
+        let redirect = self.redirect.iter().map(|(it, _)| (it.listen(), Front::Redirect));
+        let forwards = self.forwards.iter();
+        let forwards = forwards.map(|it| (it.listen, Front::Forward(it.target.clone())));
+        socks.chain(http).chain(redirect).chain(forwards).collect()
+    }
+
+    /// Whether the options go together.
+    ///
+    /// # Errors
+    /// If there is nothing to do, or anybody could use it.
+    pub fn check(&self) -> Result<()> {
+        if self.fronts().is_empty() {
+            let help = "add --socks ADDR:PORT, --http ADDR:PORT, --forward LOCAL=HOST:PORT, or \
+                        --redirect ADDR:PORT with --capture CIDR[:PORT]";
+            return Err(Error::option("proxy", "it has nothing to listen at", help));
+        }
+        let open = self.socks.iter().map(|at| ("--socks", at));
+        let open = open.chain(self.http.iter().map(|at| ("--http", at)));
+        for (option, at) in open {
+            if !at.ip().is_loopback() && self.users.is_none() && self.clients.is_empty() {
+                let why = "anybody could use it";
+                let help = "add --users FILE, or --clients CIDR, where they may be; or listen at \
+                            127.0.0.1";
+                return Err(Error::option(format!("{option} {at}"), why, help));
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Proxying {
+    desk: Desk,
+    outgoing: Outgoing,
+    users: Option<Users>,
+    clients: Vec<IpNet>,
+    slots: Semaphore,
+}
+
+/// Proxies until it is asked to stop.
+///
+/// # Errors
+/// If the options do not go together, it cannot listen, or netfilter refuses the rules.
+pub fn run(proxy: &Proxy, stop: &Stop, tell: &mut dyn FnMut(&Event)) -> Result<()> {
+    proxy.check()?;
+    let runtime = runtime()?;
+    let result = runtime.block_on(async {
+        let (desk, events) = Desk::new();
+        let mut listeners = Vec::new();
+        let mut at = Vec::new();
+        for (address, front) in proxy.fronts() {
+            let listener = listen(address).await?;
+            let address = listener.local_addr().unwrap_or(address);
+            at.push((front.name(), address.to_string()));
+            listeners.push((listener, front));
+        }
+        let monitor = desk.watch(&proxy.watch, "proxy", at.clone()).await?;
+        // Rules come last and go first: nobody is led to where nobody listens.
+        let installed = match &proxy.redirect {
+            Some((redirection, true)) => Some(redirection.install()?),
+            _ => None,
+        };
+        if installed.is_some() {
+            desk.tell(Event::Installed);
+        }
+        desk.tell(Event::Ready(at));
+        let redirection = proxy.redirect.as_ref().map(|(redirection, _)| redirection);
+        let marked = redirection.is_some_and(|it| it.own() == Own::Marked);
+        let proxying = Arc::new(Proxying {
+            desk,
+            outgoing: Outgoing::new(proxy.peer.clone(), marked),
+            users: proxy.users.clone(),
+            clients: proxy.clients.clone(),
+            slots: Semaphore::new(proxy.most_clients.clamp(1, Semaphore::MAX_PERMITS)),
+        });
+        let mut tasks = JoinSet::new();
+        for (listener, front) in listeners {
+            tasks.spawn(accept(Arc::clone(&proxying), listener, front));
+        }
+        tokio::select! {
+            () = monitor => {}
+            () = tell_until(stop, events, tell) => {}
+        }
+        drop(installed);
+        Ok(())
+    });
+    runtime.shutdown_timeout(GRACE);
+    result
+}
+
+async fn accept(proxying: Arc<Proxying>, listener: TcpListener, front: Front) {
+    let mut tasks = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(_) = tasks.join_next() => continue,
+        };
+        match accepted {
+            Ok((stream, client)) => {
+                let (proxying, front) = (Arc::clone(&proxying), front.clone());
+                tasks.spawn(async move {
+                    // Those that are too many wait here; their data waits in their sockets.
+                    let Ok(_slot) = proxying.slots.acquire().await else { return };
+                    proxying.carry(stream, client, &front).await;
+                });
+            }
+            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+    }
+}
+
+/// A client is turned away, and knows; why.
+struct Refusal {
+    target: Option<String>,
+    why: String,
+}
+
+impl From<io::Error> for Refusal {
+    fn from(error: io::Error) -> Self {
+        Self { target: None, why: error.to_string() }
+    }
+}
+
+fn refusal(why: impl ToString) -> Refusal {
+    Refusal { target: None, why: why.to_string() }
+}
+
+/// Reads until a message is complete; what follows it stays in `bytes`.
+async fn read_message<T, E: std::error::Error>(
+    stream: &mut TcpStream,
+    bytes: &mut Vec<u8>,
+    parse: impl Fn(&[u8]) -> Result<Parsed<T>, E>,
+) -> Result<Result<T, E>, Refusal> {
+    loop {
+        match parse(bytes) {
+            Ok(Parsed::Complete(message, length)) => {
+                bytes.drain(..length);
+                return Ok(Ok(message));
+            }
+            Ok(Parsed::Partial) => {}
+            Err(error) => return Ok(Err(error)),
+        }
+        // A parser that wants more than this has said so by now.
+        if bytes.len() > http_connect::LONGEST {
+            return Err(refusal("it says too much"));
+        }
+        if stream.read_buf(bytes).await? == 0 {
+            return Err(refusal("it left before it said what it wants"));
+        }
+    }
+}
+
+impl Proxying {
+    async fn carry(&self, mut stream: TcpStream, from: SocketAddr, front: &Front) {
+        let client = from.to_string();
+        let ledger = &self.desk.ledger;
+        let refused = |refusal: Refusal| {
+            Counters::add(&ledger.counters.refused);
+            let (client, target) = (client.clone(), refusal.target);
+            self.desk.tell(Event::Refused { client, target, why: refusal.why });
+        };
+        let address = from.ip().to_canonical();
+        if !self.clients.is_empty() && !self.clients.iter().any(|net| net.contains(&address)) {
+            return refused(refusal("--clients does not name its address"));
+        }
+        // It may fail on a connection that is gone; whoever reads from it finds out.
+        let _ = stream.set_nodelay(true);
+        let asked = timeout(HANDSHAKE, self.ask(&mut stream, front)).await;
+        let (target, head) = match asked {
+            Ok(Ok(asked)) => asked,
+            Ok(Err(refusal)) => return refused(refusal),
+            Err(_) => return refused(refusal("it does not say what it wants")),
+        };
+        let waits = matches!(front, Front::Socks | Front::Http);
+        let mut early = Early::new(head, (!waits).then_some(&mut stream));
+        let opened = self.outgoing.open(&target, &mut early).await;
+        let said = early.count;
+        let link = match opened {
+            Ok(link) => link,
+            Err(error) => {
+                Counters::add(&ledger.counters.failed);
+                let _ = answer(&mut stream, front, Err(&error)).await;
+                let (target, why) = (target.to_string(), error.to_string());
+                return self.desk.tell(Event::Failed { client, target, why });
+            }
+        };
+        // A client that has left is found when its data are carried.
+        let _ = answer(&mut stream, front, Ok(())).await;
+        self.relay(stream, client, front, &target, link, said).await;
+    }
+
+    async fn relay(
+        &self,
+        stream: TcpStream,
+        client: String,
+        front: &Front,
+        target: &Target,
+        mut link: Link,
+        said: u64,
+    ) {
+        let counters = &self.desk.ledger.counters;
+        let target = target.to_string();
+        let via = match &link {
+            Link::Mctcp(_) => {
+                Counters::add(&counters.sessions);
+                Via::Mctcp
+            }
+            Link::Plain(_, why) => {
+                Counters::add(&counters.fallbacks);
+                self.desk.tell(Event::Fallback { target: target.clone(), why: why.clone() });
+                Via::Plain
+            }
+        };
+        let entry = self.desk.ledger.enter(Carried {
+            front: front.name(),
+            via,
+            client: client.clone(),
+            target: target.clone(),
+            since: Instant::now(),
+            tally: Arc::default(),
+            session: link.observer().map(|it| Box::new(it) as Box<dyn Inspect>),
+        });
+        let (shown, via) = (target.clone(), via.name());
+        self.desk.tell(Event::Opened { client: client.clone(), target: shown, via });
+        entry.tally.sent.fetch_add(said, Ordering::Relaxed);
+        let result = relay(stream, &mut link, &entry.tally).await;
+        let why = result.err().map(|error| error.to_string());
+        let [sent, received] =
+            [&entry.tally.sent, &entry.tally.received].map(|it| it.load(Ordering::Relaxed));
+        self.desk.tell(Event::Closed { client, target, sent, received, why });
+    }
+
+    /// Finds out what a client wants: the target, and what it has already said to it.
+    async fn ask(
+        &self,
+        stream: &mut TcpStream,
+        front: &Front,
+    ) -> Result<(Target, Vec<u8>), Refusal> {
+        match front {
+            Front::Socks => self.ask_socks(stream).await,
+            Front::Http => self.ask_http(stream).await,
+            Front::Forward(target) => Ok((target.clone(), Vec::new())),
+            Front::Redirect => {
+                let there = redirect::destination(stream.as_fd()).map_err(refusal)?;
+                Ok((Target::of(there), Vec::new()))
+            }
+        }
+    }
+
+    async fn ask_socks(&self, stream: &mut TcpStream) -> Result<(Target, Vec<u8>), Refusal> {
+        let mut bytes = Vec::new();
+        let method = if self.users.is_some() { Method::Password } else { Method::None };
+        let greeting = |bytes: &[u8]| socks::greeting(bytes, method);
+        if let Err(error) = read_message(stream, &mut bytes, greeting).await? {
+            stream.write_all(&socks::greeting_reply(None)).await?;
+            return Err(refusal(error));
+        }
+        stream.write_all(&socks::greeting_reply(Some(method))).await?;
+        if let Some(users) = &self.users {
+            let given = read_message(stream, &mut bytes, socks::credentials).await?;
+            let given = given.map_err(refusal)?;
+            let right = users.know(&given);
+            stream.write_all(&socks::credentials_reply(right)).await?;
+            if !right {
+                let name = String::from_utf8_lossy(&given.name).escape_debug().to_string();
+                return Err(refusal(format!("name or password of {name} is wrong")));
+            }
+        }
+        match read_message(stream, &mut bytes, socks::request).await? {
+            Ok(target) => Ok((target, bytes)),
+            Err(error) => {
+                stream.write_all(&socks::request_reply(error.reply(), None)).await?;
+                Err(refusal(error))
+            }
+        }
+    }
+
+    async fn ask_http(&self, stream: &mut TcpStream) -> Result<(Target, Vec<u8>), Refusal> {
+        let mut bytes = Vec::new();
+        let request = match read_message(stream, &mut bytes, http_connect::request).await? {
+            Ok(request) => request,
+            Err(error) => {
+                let text = http_connect::reply(error.status(), &error.to_string());
+                stream.write_all(text.as_bytes()).await?;
+                return Err(refusal(error));
+            }
+        };
+        if let Some(users) = &self.users
+            && !request.credentials.as_ref().is_some_and(|given| users.know(given))
+        {
+            let why = "name or password is missing or wrong";
+            let text = http_connect::reply(Status::Authentication, why);
+            stream.write_all(text.as_bytes()).await?;
+            return Err(Refusal { target: Some(request.target.to_string()), why: why.to_owned() });
+        }
+        Ok((request.target, bytes))
+    }
+}
+
+/// Tells a client how the connection to its target went, if its protocol has a way to.
+async fn answer(
+    stream: &mut TcpStream,
+    front: &Front,
+    outcome: Result<(), &Error>,
+) -> io::Result<()> {
+    let reply = outcome.map_or_else(reply_of, |()| Reply::Succeeded);
+    match front {
+        Front::Socks => stream.write_all(&socks::request_reply(reply, None)).await,
+        Front::Http => {
+            let status = match reply {
+                Reply::Succeeded => Status::Connected,
+                Reply::NotAllowed => Status::Forbidden,
+                Reply::Expired => Status::Timeout,
+                _ => Status::BadGateway,
+            };
+            let why = outcome.err().map_or_else(String::new, ToString::to_string);
+            stream.write_all(http_connect::reply(status, &why).as_bytes()).await
+        }
+        Front::Redirect | Front::Forward(_) => match outcome {
+            Ok(()) => Ok(()),
+            // As the target itself would have ended it.
+            Err(_) => sys::socket::reset_on_close(stream.as_fd()).map_err(io::Error::other),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forwards_are_ports_and_targets() {
+        let forward: Forward = "5000=example.org:80".parse().unwrap();
+        assert_eq!(forward.listen, "127.0.0.1:5000".parse().unwrap());
+        assert_eq!(forward.target, "example.org:80".parse().unwrap());
+        let forward: Forward = "[::]:5000=[::1]:80".parse().unwrap();
+        assert_eq!(forward.listen, "[::]:5000".parse().unwrap());
+        for (text, part) in [
+            ("5000", "LOCAL=HOST:PORT"),
+            ("x=example.org:80", "no port, and no ADDR:PORT"),
+            ("5000=example.org", "no port"),
+        ] {
+            let error = text.parse::<Forward>().unwrap_err();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn nobody_opens_a_proxy_to_everybody_by_accident() {
+        let error = Proxy::default().check().unwrap_err();
+        assert!(error.is_usage() && error.help().unwrap().contains("--socks"), "{error}");
+        let open = Proxy { socks: vec!["0.0.0.0:1080".parse().unwrap()], ..Proxy::default() };
+        let error = open.check().unwrap_err();
+        assert!(error.is_usage() && error.to_string().contains("--socks 0.0.0.0:1080"), "{error}");
+        let clients = vec!["10.0.0.0/8".parse().unwrap()];
+        Proxy { clients, ..open.clone() }.check().unwrap();
+        Proxy { users: Some(Users::default()), ..open }.check().unwrap();
+        let local = Proxy { http: vec!["[::1]:3128".parse().unwrap()], ..Proxy::default() };
+        local.check().unwrap();
+    }
+}
