@@ -10,14 +10,12 @@
 //! | `subflow`, `queue` | frames from and to one connection |
 //! | `listener` | accepts connections, and tells sessions, joins and plain TCP apart |
 //! | `stream`, `shared` | what applications have, and what they share with the driver |
-//! | [`front`] | programs that know nothing of it: proxies, the server, standard input |
 #![forbid(unsafe_code)]
 
 mod clock;
 mod config;
 mod driver;
 mod error;
-pub mod front;
 mod listener;
 mod observer;
 mod queue;
