@@ -39,8 +39,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let [from_addr, to_addr] = ADDRESSES.map(IpAddr::from);
     let [from_netns, to_netns] = [netns[0].as_fd(), netns[1].as_fd()];
-    let spec =
-        FlowSpec { id: FlowId(0), flow, from_netns, to_netns, from_addr, to_addr, ideal: None };
+    let spec = FlowSpec {
+        id: FlowId(0),
+        flow,
+        from_netns,
+        to_netns,
+        from_addr,
+        to_addr,
+        ideal: None,
+        paths: Vec::new(),
+    };
     let interval = Span::from_millis(100);
     let options = FlowOptions { origin: sys::clock::monotonic(), interval, seed: 1 };
     let cpu = sys::clock::process_cpu();

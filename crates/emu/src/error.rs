@@ -147,6 +147,15 @@ pub enum Error {
         /// What anybody may use.
         allowed: Vec<String>,
     },
+    /// The kernel has no Multipath TCP.
+    #[error(
+        "flow {flow}: this kernel has no Multipath TCP (CONFIG_MPTCP, Linux 5.19 or newer), or it \
+         is switched off (net.mptcp.enabled); `transport = \"mctcp\"` needs nothing of the kernel"
+    )]
+    NoMptcp {
+        /// The flow's name.
+        flow: String,
+    },
     /// The lab asks for what only the virtual clock has.
     #[error("{what} needs the virtual clock: run this lab with `netarium sim`")]
     VirtualOnly {

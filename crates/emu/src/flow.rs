@@ -13,8 +13,11 @@
 //! | RPC | a request, then waits | answers each | last response |
 
 mod bulk;
+mod content;
 pub mod datagram;
 mod driver;
+mod mptcp;
+mod offer;
 mod pace;
 mod paced;
 mod queries;
@@ -23,19 +26,20 @@ mod rpc;
 mod traffic;
 mod transfers;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
-use base::{Bytes, FlowId, Span};
-use lab::plan::{Flow, Tcp, Traffic};
+use base::{Bytes, FlowId, LinkId, Span};
+use lab::plan::{Flow, MultipathKind, Tcp, Traffic};
 use outcome::Ideal;
-use record::{FlowSample, Transfer};
+use record::{FlowSample, SubflowSample, Transfer};
 use rustix::event::{EventfdFlags, eventfd};
 use sys::namespace::{self, Kinds};
+use sys::netlink::mptcp as kernel;
 use sys::socket::{self, TcpOptions};
 use transport::workload::{Pattern, Sizes};
 
@@ -61,6 +65,21 @@ pub struct FlowSpec<'fd> {
     pub to_addr: IpAddr,
     /// What its transfers could do alone, where that is known.
     pub ideal: Option<Ideal>,
+    /// Its paths, if it is one with several.
+    pub paths: Vec<FlowPath>,
+}
+
+/// A path of a multipath flow, by the addresses of its ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowPath {
+    /// The sender's link.
+    pub link: LinkId,
+    /// The sender's address.
+    pub from: IpAddr,
+    /// The receiver's address.
+    pub to: IpAddr,
+    /// To be used only while no other path works.
+    pub backup: bool,
 }
 
 /// When time began and how often to look.
@@ -79,6 +98,8 @@ pub struct FlowOptions {
 pub enum Observation {
     /// What it counted in an interval.
     Sample(FlowSample),
+    /// What one of its subflows counted in an interval.
+    Subflow(SubflowSample),
     /// A transfer that has ended.
     Transfer(Transfer),
 }
@@ -103,6 +124,8 @@ struct Placed {
     netns: [Arc<OwnedFd>; 2],
     addresses: [IpAddr; 2],
     ideal: Option<Ideal>,
+    /// The first is used first.
+    paths: Vec<FlowPath>,
 }
 
 impl FlowEngine {
@@ -195,8 +218,14 @@ fn place(specs: Vec<FlowSpec<'_>>) -> Result<Vec<Placed>> {
     };
     let place = |spec: FlowSpec<'_>| {
         let netns = [hold(spec.from_netns)?, hold(spec.to_netns)?];
-        let addresses = [spec.from_addr, spec.to_addr];
-        Ok(Placed { id: spec.id, flow: spec.flow, netns, addresses, ideal: spec.ideal })
+        let mut paths = spec.paths;
+        // The kernel's first subflow cannot stand by.
+        if let Some(first) = paths.iter().position(|path| !path.backup) {
+            paths[..=first].rotate_right(1);
+        }
+        let ends = paths.first().map(|path| [path.from, path.to]);
+        let addresses = ends.unwrap_or([spec.from_addr, spec.to_addr]);
+        Ok(Placed { id: spec.id, flow: spec.flow, netns, addresses, ideal: spec.ideal, paths })
     };
     specs.into_iter().map(place).collect()
 }
@@ -252,11 +281,32 @@ fn check(spec: &FlowSpec<'_>) -> Result<()> {
 /// How the kernel is asked for what a flow wants of TCP. ECN is not the socket's business.
 fn tcp_options(tcp: &Tcp, no_delay: bool, dscp: u8) -> TcpOptions<'_> {
     let window = tcp.window.map(|window| window.count() as usize);
-    TcpOptions { congestion: tcp.control.as_deref(), no_delay, dscp, window, multipath: false }
+    let kind = tcp.multipath.as_ref().map(|multipath| multipath.kind);
+    let multipath = kind == Some(MultipathKind::Mptcp);
+    TcpOptions { congestion: tcp.control.as_deref(), no_delay, dscp, window, multipath }
+}
+
+/// Listens at the receiver of a flow. The thread is in its namespace.
+fn listen(placed: &Placed, options: TcpOptions<'_>) -> sys::Result<(OwnedFd, SocketAddr)> {
+    let address = placed.addresses[1];
+    if !options.multipath {
+        return socket::listen(address, options);
+    }
+    // Further subflows come to other addresses, at the same port.
+    let any = if address.is_ipv4() { IpAddr::from([0; 4]) } else { [0; 16].into() };
+    let (listener, at) = socket::listen(any, options)?;
+    Ok((listener, SocketAddr::new(address, at.port())))
 }
 
 /// Asks the kernel, inside the sender's namespace, for the congestion control and the window.
 fn check_tcp(spec: &FlowSpec<'_>, tcp: &Tcp) -> Result<()> {
+    if tcp_options(tcp, false, 0).multipath {
+        for netns in [spec.from_netns, spec.to_netns] {
+            if !namespace::in_net(netns, kernel::is_supported)? {
+                return Err(Error::NoMptcp { flow: spec.flow.name.clone() });
+            }
+        }
+    }
     let try_options = |options: TcpOptions<'_>| {
         namespace::in_net(spec.from_netns, || {
             // Loopback addresses exist in every namespace; nothing is sent.
@@ -267,7 +317,7 @@ fn check_tcp(spec: &FlowSpec<'_>, tcp: &Tcp) -> Result<()> {
     if tcp.window.is_some() {
         let options = TcpOptions { congestion: None, ..tcp_options(tcp, false, 0) };
         if let Err((cause, _)) = try_options(options)? {
-            let why = "its window is above net.core.rmem_max, which this user may not exceed; \
+            let why = "its window is above net.core.rmem_max or wmem_max, which this user may not exceed; \
                        `netarium sim` knows no such limit";
             let flow = spec.flow.name.clone();
             let denied = cause.is_denied();

@@ -1,12 +1,16 @@
-//! Bulk TCP: as fast as it goes, over one or several connections.
+//! Bulk TCP: as fast as it goes or as an application offers it, over one or several connections,
+//! or over one with several paths, whose payload is checked.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use base::Time;
 use lab::plan::{Flow, Traffic};
 use outcome::Tally;
 use sys::socket::{self, Interest, Readiness, TcpOptions};
 
+use super::content::{Content, Damage};
+use super::mptcp::{Others, SubflowMeter};
+use super::offer::Offer;
 use super::traffic::{CHUNK, Connections, Endpoints, Progress, Scope, gone};
 use super::{Placed, enter};
 
@@ -16,6 +20,9 @@ pub(super) const MAX_STREAMS: u32 = 1024;
 /// Messages written in one turn at most: a system call each.
 const MESSAGES: u32 = 256;
 
+/// Payload that is made, or compared, at once.
+const PIECE: usize = 64 << 10;
+
 /// Received bytes discarded at once.
 const DISCARD: usize = 4 << 20;
 
@@ -23,6 +30,8 @@ const DISCARD: usize = 4 << 20;
 enum State {
     Connecting,
     Sending,
+    /// It has written all that the application offered so far.
+    Idle,
     /// All is written, the end is announced.
     Finished,
 }
@@ -45,31 +54,68 @@ pub(super) struct Bulk {
     message: Option<u64>,
     /// Connections whose receiver has seen the end.
     delivered: usize,
+    /// The rate at which there is something to write; `None`: there always is.
+    offer: Option<Offer>,
+    multipath: Option<Several>,
+}
+
+/// What there is of a flow over several paths, which is one connection.
+struct Several {
+    content: Content,
+    meter: SubflowMeter,
+    sent: u64,
+    received: u64,
 }
 
 impl Bulk {
-    pub(super) fn open(placed: &Placed, scope: &Scope<'_>) -> sys::Result<Self> {
-        let Flow { traffic: Traffic::Bulk { size, tcp, streams, message, .. }, dscp, .. } =
-            &placed.flow
+    pub(super) fn open(placed: &Placed, scope: &mut Scope<'_>) -> sys::Result<Self> {
+        let Flow {
+            traffic: Traffic::Bulk { size, rate, tcp, streams, message }, dscp, name, ..
+        } = &placed.flow
         else {
             unreachable!("the driver opens bulk flows with this")
         };
         let options = super::tcp_options(tcp, message.is_some(), *dscp);
+        let others = Others::of(placed);
+        if others.is_some() {
+            scope.paths.prepare(placed, scope.queue)?;
+        }
         enter(&placed.netns[1])?;
         let receiving = TcpOptions { congestion: None, ..options };
-        let (listener, at) = socket::listen(placed.addresses[1], receiving)?;
+        let (listener, at) = super::listen(placed, receiving)?;
         scope.add(&listener, 0, Interest::Read)?;
         enter(&placed.netns[0])?;
         let mut senders = Vec::with_capacity(*streams as usize);
         for slot in 1..=*streams {
             let socket = socket::connect(placed.addresses[0], at, options)?;
             scope.add(&socket, slot, Interest::Write)?;
+            if let Some(others) = &others {
+                scope.paths.expect(others, socket.as_fd(), at.port())?;
+            }
             senders.push(Sender { socket, state: State::Connecting, message_left: 0 });
         }
         let remaining = size.map(base::Bytes::count);
         let message = message.map(base::Bytes::count);
         let receivers = Vec::with_capacity(senders.len());
-        Ok(Self { listener, senders, receivers, remaining, message, delivered: 0 })
+        let now = scope.now();
+        scope.tally.begin_waiting(now);
+        let multipath = others.map(|_| Several {
+            content: Content::new(scope.random(name, "content")),
+            meter: SubflowMeter::new(placed),
+            sent: 0,
+            received: 0,
+        });
+        let offer = rate.map(|rate| Offer::new(rate, now));
+        Ok(Self {
+            listener,
+            senders,
+            receivers,
+            remaining,
+            message,
+            delivered: 0,
+            offer,
+            multipath,
+        })
     }
 
     fn accept(&mut self, scope: &Scope<'_>) -> sys::Result<()> {
@@ -87,7 +133,7 @@ impl Bulk {
             socket::pending_error(sender.socket.as_fd())?;
             return Err(gone());
         }
-        if sender.state == State::Connecting {
+        if matches!(sender.state, State::Connecting | State::Idle) {
             sender.state = State::Sending;
         }
         let (mut budget, mut messages) = (CHUNK, MESSAGES);
@@ -108,14 +154,34 @@ impl Bulk {
                 sender.message_left = 0;
                 continue;
             }
-            let length = budget.min(usize::try_from(most).unwrap_or(CHUNK));
-            let data = &scope.payload[..length];
+            let room = self.offer.as_ref().map_or(most, |offer| offer.room(scope.now(), most));
+            if room == 0 {
+                scope.modify(&sender.socket, index as u32 + 1, Interest::Nothing)?;
+                sender.state = State::Idle;
+                break;
+            }
+            let length = budget.min(usize::try_from(room).unwrap_or(CHUNK));
+            let data = match &self.multipath {
+                Some(several) => {
+                    let data = &mut scope.scratch[..length.min(PIECE)];
+                    several.content.fill(several.sent, data);
+                    &*data
+                }
+                None => &scope.payload[..length],
+            };
+            let length = data.len();
             // Each message is to leave in segments of its own.
             let ends = self.message.is_some() && length as u64 == sender.message_left;
             let write = if ends { socket::write_record } else { socket::write };
             let Some(sent) = write(sender.socket.as_fd(), data)? else { break };
             messages -= u32::from(ends);
             scope.tally.sent += sent as u64;
+            if let Some(offer) = &mut self.offer {
+                offer.wrote(sent as u64);
+            }
+            if let Some(several) = &mut self.multipath {
+                several.sent += sent as u64;
+            }
             sender.message_left -= sent as u64;
             if let Some(left) = &mut self.remaining {
                 *left -= sent as u64;
@@ -130,7 +196,14 @@ impl Bulk {
 
     fn receive(&mut self, scope: &mut Scope<'_>, index: usize) -> sys::Result<Progress> {
         let socket = &self.receivers[index];
-        match socket::discard(socket.as_fd(), DISCARD)? {
+        let taken = match &mut self.multipath {
+            None => socket::discard(socket.as_fd(), DISCARD)?,
+            Some(several) => match several.take(scope, socket.as_fd())? {
+                Ok(taken) => taken,
+                Err(damage) => return Ok(Progress::Damaged(damage)),
+            },
+        };
+        match taken {
             None => {}
             Some(0) => {
                 let slot = 1 + self.senders.len() + index;
@@ -140,9 +213,32 @@ impl Bulk {
                     return Ok(Progress::Done(scope.now()));
                 }
             }
-            Some(count) => scope.tally.received += count as u64,
+            Some(count) => {
+                scope.tally.received += count as u64;
+                let now = scope.now();
+                scope.tally.heard(now);
+            }
         }
         Ok(Progress::Going)
+    }
+}
+
+impl Several {
+    /// Takes what has arrived and checks it; the end only when all has come.
+    fn take(
+        &mut self,
+        scope: &mut Scope<'_>,
+        socket: BorrowedFd<'_>,
+    ) -> sys::Result<Result<Option<usize>, Damage>> {
+        let (data, comparison) = scope.scratch.split_at_mut(CHUNK - PIECE);
+        let taken = socket::read(socket, data)?;
+        let checked = match taken {
+            None => Ok(()),
+            Some(0) => Content::check_end(self.received, self.sent),
+            Some(count) => self.content.check(self.received, &data[..count], comparison),
+        };
+        self.received += taken.unwrap_or(0) as u64;
+        Ok(checked.map(|()| taken))
     }
 }
 
@@ -164,12 +260,22 @@ impl Endpoints for Bulk {
         Ok(Progress::Going)
     }
 
-    fn on_wake(&mut self, _scope: &mut Scope<'_>) -> sys::Result<Progress> {
+    /// The application has something to write again.
+    fn on_wake(&mut self, scope: &mut Scope<'_>) -> sys::Result<Progress> {
+        for index in 0..self.senders.len() {
+            let sender = &self.senders[index];
+            if sender.state == State::Idle {
+                scope.modify(&sender.socket, index as u32 + 1, Interest::Write)?;
+                self.send(scope, index, false)?;
+            }
+        }
         Ok(Progress::Going)
     }
 
     fn deadline(&self) -> Option<Time> {
-        None
+        let offer = self.offer.as_ref()?;
+        let idle = self.senders.iter().any(|sender| sender.state == State::Idle);
+        idle.then(|| offer.next(self.remaining.unwrap_or(u64::MAX)))
     }
 
     fn expire(&mut self, scope: &mut Scope<'_>) -> Progress {
@@ -177,6 +283,11 @@ impl Endpoints for Bulk {
     }
 
     fn observe(&mut self, tally: &mut Tally) {
+        if let (Some(several), [sender, ..]) = (&mut self.multipath, &self.senders[..]) {
+            let receiver = self.receivers.first().map(AsFd::as_fd);
+            several.meter.observe(tally, sender.socket.as_fd(), receiver);
+            return;
+        }
         let mut connections = Connections::default();
         for sender in &self.senders {
             connections.add(sender.socket.as_fd());

@@ -14,6 +14,7 @@ use sys::clock;
 use sys::socket::{Interest, Ready, ReadyQueue};
 
 use super::bulk::Bulk;
+use super::mptcp::PathManagers;
 use super::paced::Paced;
 use super::queries::Queries;
 use super::requests::Requests;
@@ -96,17 +97,40 @@ impl Slot {
     }
 }
 
-/// All flows and what they share.
-pub(super) struct Driver {
-    slots: Vec<Slot>,
+/// What all flows use.
+struct Shared {
     queue: ReadyQueue,
-    timers: BinaryHeap<Reverse<(Time, usize)>>,
     options: FlowOptions,
     sink: FlowSink,
+    payload: Vec<u8>,
+    scratch: Vec<u8>,
+    paths: PathManagers,
+}
+
+impl Shared {
+    fn scope<'a>(&'a mut self, base: u64, tally: &'a mut Tally) -> Scope<'a> {
+        Scope {
+            queue: &self.queue,
+            base,
+            tally,
+            payload: &self.payload,
+            scratch: &mut self.scratch,
+            paths: &mut self.paths,
+            origin: self.options.origin,
+            seed: self.options.seed,
+            sink: &mut self.sink,
+        }
+    }
+}
+
+/// All flows, and what drives them.
+pub(super) struct Driver {
+    slots: Vec<Slot>,
+    shared: Shared,
+    timers: BinaryHeap<Reverse<(Time, usize)>>,
     inbox: Receiver<Command>,
     waker: Arc<OwnedFd>,
     pending: Arc<AtomicUsize>,
-    payload: Vec<u8>,
     last_sample: Time,
     next_sample: Time,
 }
@@ -124,14 +148,18 @@ impl Driver {
         queue.add(waker.as_fd(), COMMANDS, Interest::Read)?;
         let mut this = Self {
             slots: flows.into_iter().map(Slot::new).collect(),
-            queue,
+            shared: Shared {
+                queue,
+                options,
+                sink,
+                payload: vec![0; CHUNK],
+                scratch: vec![0; CHUNK],
+                paths: PathManagers::default(),
+            },
             timers: BinaryHeap::new(),
-            options,
-            sink,
             inbox,
             waker,
             pending,
-            payload: vec![0; CHUNK],
             last_sample: Time::ZERO,
             next_sample: Time::ZERO + options.interval,
         };
@@ -149,15 +177,19 @@ impl Driver {
         let mut ready = Vec::new();
         loop {
             // Before the origin, only commands are waited for.
-            let ahead = self.options.origin.saturating_sub(clock::monotonic());
+            let ahead = self.shared.options.origin.saturating_sub(clock::monotonic());
             let wait = if ahead > 0 { ahead } else { self.until_next() };
-            self.queue
+            self.shared
+                .queue
                 .wait(Some(wait), &mut ready)
                 .expect("the queue and its event buffer are valid as long as we are");
             let mut finish = false;
             for Ready { token, readiness } in ready.drain(..) {
                 if token == COMMANDS {
                     finish |= self.obey();
+                    continue;
+                }
+                if self.shared.paths.obey(token) {
                     continue;
                 }
                 let index = (token >> 32) as usize;
@@ -170,7 +202,7 @@ impl Driver {
             if finish {
                 return self.finish();
             }
-            if clock::monotonic() >= self.options.origin {
+            if clock::monotonic() >= self.shared.options.origin {
                 self.fire_timers();
                 self.sample_if_due();
             }
@@ -178,7 +210,7 @@ impl Driver {
     }
 
     fn now(&self) -> Time {
-        Time::from_nanos(clock::monotonic().saturating_sub(self.options.origin))
+        Time::from_nanos(clock::monotonic().saturating_sub(self.shared.options.origin))
     }
 
     fn until_next(&self) -> u64 {
@@ -272,20 +304,12 @@ impl Driver {
         slot.expires = slot.placed.flow.duration.map(|duration| now + duration);
         slot.completion = None;
         slot.touched = true;
-        let scope = Scope {
-            queue: &self.queue,
-            base: base(index, slot.generation),
-            tally: &mut slot.tally,
-            payload: &self.payload,
-            origin: self.options.origin,
-            seed: self.options.seed,
-            sink: &mut self.sink,
-        };
+        let mut scope = self.shared.scope(base(index, slot.generation), &mut slot.tally);
         let opened: sys::Result<Box<dyn Endpoints>> = match &slot.placed.flow.traffic {
-            Traffic::Bulk { .. } => Bulk::open(&slot.placed, &scope).map(|e| Box::new(e) as _),
+            Traffic::Bulk { .. } => Bulk::open(&slot.placed, &mut scope).map(|e| Box::new(e) as _),
             Traffic::Paced { .. } => Paced::open(&slot.placed, &scope).map(|e| Box::new(e) as _),
             Traffic::Transfers { .. } => {
-                Transfers::open(&slot.placed, &scope).map(|e| Box::new(e) as _)
+                Transfers::open(&slot.placed, &mut scope).map(|e| Box::new(e) as _)
             }
             Traffic::Controlled { .. } => unreachable!("refused before the engine starts"),
             Traffic::Requests { .. } => {
@@ -294,7 +318,7 @@ impl Driver {
             Traffic::Queries { .. } => {
                 Queries::open(&slot.placed, &scope).map(|e| Box::new(e) as _)
             }
-            Traffic::Rpc { .. } => Rpc::open(&slot.placed, &scope).map(|e| Box::new(e) as _),
+            Traffic::Rpc { .. } => Rpc::open(&slot.placed, &mut scope).map(|e| Box::new(e) as _),
         };
         match opened {
             Ok(endpoints) => slot.phase = Phase::Running(endpoints),
@@ -316,15 +340,7 @@ impl Driver {
     ) {
         let slot = &mut self.slots[index];
         let Phase::Running(endpoints) = &mut slot.phase else { return };
-        let mut scope = Scope {
-            queue: &self.queue,
-            base: base(index, slot.generation),
-            tally: &mut slot.tally,
-            payload: &self.payload,
-            origin: self.options.origin,
-            seed: self.options.seed,
-            sink: &mut self.sink,
-        };
+        let mut scope = self.shared.scope(base(index, slot.generation), &mut slot.tally);
         match turn(endpoints.as_mut(), &mut scope) {
             Ok(Progress::Going) => self.schedule(index),
             Ok(Progress::Done(at)) => {
@@ -332,6 +348,10 @@ impl Driver {
                 self.end(index, at, Outcome::Completed);
             }
             Ok(Progress::Cut(at)) => self.end(index, at, Outcome::Expired),
+            Ok(Progress::Damaged(damage)) => {
+                let now = self.now();
+                self.end(index, now, Outcome::Failed(damage.to_string()));
+            }
             Err(error) => {
                 let now = self.now();
                 self.end(index, now, Outcome::Failed(error.to_string()));
@@ -344,17 +364,10 @@ impl Driver {
         let slot = &mut self.slots[index];
         match std::mem::replace(&mut slot.phase, Phase::Ended) {
             Phase::Running(mut endpoints) => {
-                let mut scope = Scope {
-                    queue: &self.queue,
-                    base: base(index, slot.generation),
-                    tally: &mut slot.tally,
-                    payload: &self.payload,
-                    origin: self.options.origin,
-                    seed: self.options.seed,
-                    sink: &mut self.sink,
-                };
-                endpoints.close(&mut scope);
+                let base = base(index, slot.generation);
+                endpoints.close(&mut self.shared.scope(base, &mut slot.tally));
                 endpoints.observe(&mut slot.tally);
+                slot.tally.end_waiting(at);
                 slot.tally.record_rtt();
                 slot.tally.close_run();
                 slot.active += at.since(slot.run_started);
@@ -381,7 +394,7 @@ impl Driver {
         self.sample(now);
         // Samples that were missed altogether are not made up for: the next one is longer.
         while self.next_sample <= now {
-            self.next_sample += self.options.interval.max(Span::from_millis(1));
+            self.next_sample += self.shared.options.interval.max(Span::from_millis(1));
         }
     }
 
@@ -404,7 +417,10 @@ impl Driver {
             if running && slot.run_started <= self.last_sample {
                 slot.tally.record_goodput(&sample);
             }
-            (self.sink)(Observation::Sample(sample));
+            (self.shared.sink)(Observation::Sample(sample));
+            for sample in slot.tally.cut_subflows(now, interval, slot.placed.id) {
+                (self.shared.sink)(Observation::Subflow(sample));
+            }
         }
         self.last_sample = now;
     }

@@ -8,6 +8,7 @@ use outcome::Tally;
 use sys::socket::{self, Interest, Readiness};
 use transport::workload::{Sizes, Think};
 
+use super::mptcp::{Others, SubflowMeter};
 use super::traffic::{Connections, Endpoints, Progress, Scope, gone};
 use super::{Placed, enter};
 
@@ -89,6 +90,8 @@ pub(super) struct Rpc {
     /// Bytes of the present request that have not reached the server, and of its response.
     unasked: u64,
     response: u64,
+    /// Of the client's subflows, if it has several.
+    meter: Option<SubflowMeter>,
 }
 
 /// Sizes and what they are drawn from.
@@ -104,35 +107,45 @@ impl Drawn {
 }
 
 impl Rpc {
-    pub(super) fn open(placed: &Placed, scope: &Scope<'_>) -> sys::Result<Self> {
+    pub(super) fn open(placed: &Placed, scope: &mut Scope<'_>) -> sys::Result<Self> {
         let Flow { traffic, dscp, .. } = &placed.flow;
         let Traffic::Rpc { request, response, count, interval, think, tcp } = traffic else {
             unreachable!("the driver opens RPC flows with this")
         };
         let options = super::tcp_options(tcp, true, *dscp);
+        let others = Others::of(placed);
+        if others.is_some() {
+            scope.paths.prepare(placed, scope.queue)?;
+        }
         let random = |what| scope.random(&placed.flow.name, what);
         let drawn = |sizes: &Sizes, what| Drawn { sizes: sizes.clone(), random: random(what) };
+        let (requests, responses) = (drawn(request, "requests"), drawn(response, "responses"));
+        let thoughts = random("thoughts");
         enter(&placed.netns[1])?;
-        let (listener, at) = socket::listen(placed.addresses[1], options)?;
+        let (listener, at) = super::listen(placed, options)?;
         scope.add(&listener, LISTENER, Interest::Read)?;
         enter(&placed.netns[0])?;
         let socket = socket::connect(placed.addresses[0], at, options)?;
         scope.add(&socket, CLIENT, Interest::Write)?;
+        if let Some(others) = &others {
+            scope.paths.expect(others, socket.as_fd(), at.port())?;
+        }
         let client = End { socket, slot: CLIENT, unwritten: 0, wants_room: true };
         Ok(Self {
             listener,
             client,
             server: None,
             turn: Turn::Connecting,
-            requests: drawn(request, "requests"),
-            responses: drawn(response, "responses"),
+            requests,
+            responses,
             think: *think,
-            thoughts: random("thoughts"),
+            thoughts,
             interval: *interval,
             left: *count,
             issued: Time::ZERO,
             unasked: 0,
             response: 0,
+            meter: others.map(|_| SubflowMeter::new(placed)),
         })
     }
 
@@ -244,6 +257,10 @@ impl Endpoints for Rpc {
     }
 
     fn observe(&mut self, tally: &mut Tally) {
+        if let Some(meter) = &mut self.meter {
+            let server = self.server.as_ref().map(|server| server.socket.as_fd());
+            meter.observe(tally, self.client.socket.as_fd(), server);
+        }
         let mut connections = Connections::default();
         connections.add(self.client.socket.as_fd());
         if let Some(server) = &self.server {

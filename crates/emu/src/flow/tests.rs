@@ -91,7 +91,16 @@ impl Pair {
             Family::V6 => V6.map(IpAddr::from),
         };
         let [from_netns, to_netns] = [self.netns[0].as_fd(), self.netns[1].as_fd()];
-        FlowSpec { id: FlowId(id), flow, from_netns, to_netns, from_addr, to_addr, ideal: None }
+        FlowSpec {
+            id: FlowId(id),
+            flow,
+            from_netns,
+            to_netns,
+            from_addr,
+            to_addr,
+            ideal: None,
+            paths: Vec::new(),
+        }
     }
 }
 

@@ -8,6 +8,8 @@ use sys::clock;
 use sys::socket::{Interest, Readiness, ReadyQueue, TcpInfo};
 
 use super::FlowSink;
+use super::content::Damage;
+use super::mptcp::PathManagers;
 
 /// Payload that is written at once; a power of two that stays in a core's cache.
 pub(super) const CHUNK: usize = 256 << 10;
@@ -47,6 +49,8 @@ pub(super) enum Progress {
     Done(Time),
     /// It was cut short, and ended at this time.
     Cut(Time),
+    /// What arrived is not what was sent.
+    Damaged(Damage),
 }
 
 /// What a flow may use while it is called.
@@ -59,6 +63,10 @@ pub(super) struct Scope<'a> {
     pub(super) tally: &'a mut Tally,
     /// Payload: [`CHUNK`] zero bytes.
     pub(super) payload: &'a [u8],
+    /// Room for payload that is made or has arrived: [`CHUNK`] bytes.
+    pub(super) scratch: &'a mut [u8],
+    /// What gives Multipath TCP connections their paths.
+    pub(super) paths: &'a mut PathManagers,
     /// The clock's value at the start of the run.
     pub(super) origin: u64,
     /// Keys the flows' random streams.

@@ -12,6 +12,7 @@ use record::Transfer;
 use sys::socket::{self, Interest, Readiness, TcpInfo};
 use transport::workload::{Arrivals, Sizes};
 
+use super::mptcp::Others;
 use super::traffic::{CHUNK, Connections, Endpoints, Progress, Scope, gone};
 use super::{Observation, Placed, enter, tcp_options};
 
@@ -43,6 +44,8 @@ pub(super) struct Transfers {
     from: IpAddr,
     to: SocketAddr,
     tcp: Tcp,
+    /// The paths beside the first of each, if they have several.
+    others: Option<Others>,
     dscp: u8,
     ideal: Option<Ideal>,
     listener: OwnedFd,
@@ -64,14 +67,18 @@ pub(super) struct Transfers {
 }
 
 impl Transfers {
-    pub(super) fn open(placed: &Placed, scope: &Scope<'_>) -> sys::Result<Self> {
+    pub(super) fn open(placed: &Placed, scope: &mut Scope<'_>) -> sys::Result<Self> {
         let Flow { traffic, dscp, name, .. } = &placed.flow;
         let Traffic::Transfers { sizes, arrivals, count, tcp } = traffic else {
             unreachable!("the driver opens flows of transfers with this")
         };
+        let others = Others::of(placed);
+        if others.is_some() {
+            scope.paths.prepare(placed, scope.queue)?;
+        }
         enter(&placed.netns[1])?;
         let options = tcp_options(tcp, false, *dscp);
-        let (listener, to) = socket::listen(placed.addresses[1], options)?;
+        let (listener, to) = super::listen(placed, options)?;
         scope.add(&listener, LISTENER, Interest::Read)?;
         let mut time_stream = scope.random(name, "arrivals");
         let first = scope.now() + arrivals.first(&mut time_stream);
@@ -81,6 +88,7 @@ impl Transfers {
             from: placed.addresses[0],
             to,
             tcp: tcp.clone(),
+            others,
             dscp: *dscp,
             ideal: placed.ideal,
             listener,
@@ -116,6 +124,9 @@ impl Transfers {
         let options = tcp_options(&self.tcp, false, self.dscp);
         let sender = socket::connect(self.from, self.to, options)?;
         let port = socket::local_port(sender.as_fd())?;
+        if let Some(others) = &self.others {
+            scope.paths.expect(others, sender.as_fd(), self.to.port())?;
+        }
         let slot = self.new_slot(port);
         scope.add(&sender, slot, Interest::Write)?;
         let size = self.sizes.draw(&mut self.size_stream).max(1);
@@ -155,6 +166,9 @@ impl Transfers {
     /// Everything was delivered: both ends go at once, so that their ports are free again.
     fn complete(&mut self, scope: &mut Scope<'_>, port: u16) {
         let Some(active) = self.active.remove(&port) else { return };
+        if let Some(others) = &self.others {
+            scope.paths.forget(others, port);
+        }
         let now = scope.now();
         let retransmits = TcpInfo::read(active.sender.as_fd()).ok();
         let retransmits = retransmits.map(|info| u64::from(info.retransmits));

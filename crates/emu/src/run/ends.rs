@@ -9,7 +9,7 @@ use lab::routes::Routes;
 use outcome::{Ideal, Paths};
 
 use crate::enclosure::Enclosure;
-use crate::flow::FlowSpec;
+use crate::flow::{FlowPath, FlowSpec};
 use crate::{Error, Result};
 
 /// The plan's flows with their ends.
@@ -38,9 +38,29 @@ pub(super) fn flow_specs<'a>(plan: &Plan, enclosure: &'a Enclosure) -> Result<Ve
             from_addr,
             to_addr,
             ideal: ideal(plan, &paths, flow, there, back),
+            paths: flow_paths(plan, flow),
         })
     };
     plan.flows.iter().enumerate().map(spec).collect()
+}
+
+/// The paths of a flow, if it is one with several.
+fn flow_paths(plan: &Plan, flow: &Flow) -> Vec<FlowPath> {
+    let address = |iface: IfaceId| own_address(plan, iface, flow.family);
+    let paths = flow.multipath().into_iter().flat_map(|multipath| &multipath.paths);
+    let path = |path: &lab::plan::Path| {
+        let (from, to) = (address(path.from)?, address(path.to)?);
+        Some(FlowPath { link: plan.path_link(path), from, to, backup: path.backup })
+    };
+    paths.filter_map(path).collect()
+}
+
+fn own_address(plan: &Plan, iface: IfaceId, family: Family) -> Option<IpAddr> {
+    let iface = &plan.ifaces[iface.index()];
+    match family {
+        Family::V4 => iface.v4.map(|(v4, _)| v4.into()),
+        Family::V6 => iface.v6.map(|(v6, _)| v6.into()),
+    }
 }
 
 /// What a flow's transfers could do alone. Where programs of the lab choose the routes, nobody
@@ -52,7 +72,7 @@ fn ideal(
     there: IfaceId,
     back: IfaceId,
 ) -> Option<Ideal> {
-    if plan.routing == Routing::None {
+    if plan.routing == Routing::None || flow.multipath().is_some() {
         return None;
     }
     let mss = paths.segment(flow, there, back);
@@ -73,12 +93,7 @@ fn address(
     family: Family,
 ) -> Option<(IfaceId, IpAddr)> {
     let own = |id: IfaceId| -> Option<(IfaceId, IpAddr)> {
-        let iface = &plan.ifaces[id.index()];
-        let address = match family {
-            Family::V4 => iface.v4.map(|(v4, _)| v4.into()),
-            Family::V6 => iface.v6.map(|(v6, _)| v6.into()),
-        };
-        address.map(|address| (id, address))
+        own_address(plan, id, family).map(|address| (id, address))
     };
     let ifaces = &plan.nodes[of.index()].ifaces;
     let mut reached = ifaces.iter().filter(|iface| ways.path_delay(seen_from, **iface).is_some());

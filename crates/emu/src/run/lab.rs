@@ -15,18 +15,18 @@ use lab::routes::Routes;
 use outcome::{BundleLedger, FlowLedger, LinkLedger, Schedule, ShareLedger};
 use record::calls::CallWriter;
 use record::run::{EventRecord, RunRecord, Status};
-use record::{FlowSample, Level, Recorder, RunFolder};
+use record::{Level, Recorder, RunFolder};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::ends::flow_specs;
 use super::load::Meter;
 use super::message::{self, FromLab, ToLab};
-use super::recording::{captures, sink, start_recorder};
+use super::recording::{captures, keep, sink, start_recorder};
 use super::summary;
 use super::verdict;
 use crate::datapath::{Batch, Datapath, Report, Setup};
 use crate::enclosure::{self, Enclosure, Engine, install_names};
-use crate::flow::{FlowEngine, FlowOptions, FlowResult};
+use crate::flow::{FlowEngine, FlowOptions, FlowResult, Observation};
 use crate::launch::LabSide;
 use crate::program::{ProgramEvent, Supervisor};
 use crate::uplink::{RESOLVER, Uplink};
@@ -111,7 +111,7 @@ struct Running {
     datapath: Datapath,
     supervisor: Supervisor,
     flows: Option<FlowEngine>,
-    flow_samples: Receiver<FlowSample>,
+    flow_samples: Receiver<Observation>,
     schedule: Schedule,
     ledger: LinkLedger,
     bundles: BundleLedger,
@@ -334,7 +334,7 @@ impl Running {
         while let Some(batch) = self.datapath.batch() {
             self.enter(batch);
         }
-        self.flow_samples.try_iter().for_each(|sample| self.flow_ledger.enter(&sample));
+        self.flow_samples.try_iter().for_each(|seen| keep(&mut self.flow_ledger, &seen));
     }
 
     fn enter(&mut self, batch: Batch) {
@@ -410,7 +410,7 @@ impl Running {
             enter((&mut self.ledger, &mut self.shares, &mut self.bundles), batch);
         }
         self.warnings.append(&mut report.warnings);
-        self.flow_samples.try_iter().for_each(|sample| self.flow_ledger.enter(&sample));
+        self.flow_samples.try_iter().for_each(|seen| keep(&mut self.flow_ledger, &seen));
         let (load, steal_s) = self.meter.finish(&report);
         let recorded = self.recorder.finish();
         let mut record = self.job.record;

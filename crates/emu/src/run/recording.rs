@@ -3,21 +3,35 @@
 use std::sync::mpsc;
 
 use lab::plan::Plan;
-use record::{FlowSample, Recorder, RecorderHandle, RecorderOptions};
+use outcome::FlowLedger;
+use record::{Recorder, RecorderHandle, RecorderOptions};
 
 use super::lab::{Job, LEAD};
 use crate::Result;
 use crate::flow::{FlowSink, Observation};
 
 /// Where observations of flows go: to the recorder, and samples to the ledger too.
-pub(super) fn sink(handle: RecorderHandle, samples: mpsc::Sender<FlowSample>) -> FlowSink {
+pub(super) fn sink(handle: RecorderHandle, samples: mpsc::Sender<Observation>) -> FlowSink {
     Box::new(move |seen| match seen {
         Observation::Sample(sample) => {
-            let _ = samples.send(sample.clone());
+            let _ = samples.send(Observation::Sample(sample.clone()));
             handle.flow(sample);
+        }
+        Observation::Subflow(sample) => {
+            let _ = samples.send(Observation::Subflow(sample));
+            handle.subflow(sample);
         }
         Observation::Transfer(transfer) => handle.transfer(transfer),
     })
+}
+
+/// Keeps what an expectation may ask for.
+pub(super) fn keep(ledger: &mut FlowLedger, seen: &Observation) {
+    match seen {
+        Observation::Sample(sample) => ledger.enter(sample),
+        Observation::Subflow(sample) => ledger.enter_subflow(sample),
+        Observation::Transfer(_) => {}
+    }
 }
 
 pub(super) fn start_recorder(job: &Job, captures: Vec<String>) -> Result<Recorder> {
