@@ -10,12 +10,15 @@
 //! | `subflow`, `queue` | frames from and to one connection |
 //! | `listener` | accepts connections, and tells sessions, joins and plain TCP apart |
 //! | `stream`, `shared` | what applications have, and what they share with the driver |
+//! | [`front`] | programs that know nothing of it: proxies, the server, standard input |
 #![forbid(unsafe_code)]
 
 mod clock;
 mod config;
+mod detached;
 mod driver;
 mod error;
+pub mod front;
 mod listener;
 mod observer;
 mod queue;
@@ -26,6 +29,7 @@ mod stream;
 mod subflow;
 
 pub use config::{ClientTls, Config, Dial, ListenerConfig, PathSpec};
+pub use detached::{Connecting, Runtime};
 pub use error::{Error, Result};
 pub use listener::{Accepted, ListenerStatistics, MctcpListener, Plain};
 pub use observer::Observer;

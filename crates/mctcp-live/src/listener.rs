@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use mctcp::acceptor::{Acceptor, ConnectionId, Verdict};
@@ -123,6 +124,11 @@ impl MctcpListener {
     /// [`Error::Gone`] if the runtime has shut down.
     pub async fn accept(&mut self) -> Result<Accepted> {
         self.accepted.recv().await.ok_or(Error::Gone)
+    }
+
+    /// The next client, as [`accept`](Self::accept) waits for.
+    pub(crate) fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<Result<Accepted>> {
+        self.accepted.poll_recv(cx).map(|accepted| accepted.ok_or(Error::Gone))
     }
 
     /// Where it listens.
