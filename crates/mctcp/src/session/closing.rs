@@ -39,7 +39,7 @@ impl<P: Payload> Session<P> {
         self.fail(error.reason(), false);
     }
 
-    fn tell_reset(&mut self, reason: Reason, text: &str) {
+    pub(super) fn tell_reset(&mut self, reason: Reason, text: &str) {
         let told: Vec<SubflowId> = self.subflows.iter().map(|subflow| subflow.id).collect();
         for id in told {
             // Before HELLO or JOIN has been answered the peer has no session to reset.
@@ -58,7 +58,7 @@ impl<P: Payload> Session<P> {
     /// Both streams are at their ends and acknowledged: so is the session.
     pub(super) fn close_if_done(&mut self) {
         let done = self.outgoing.is_done() && self.incoming.is_complete();
-        if self.phase != Phase::Established || !done {
+        if self.phase != Phase::Established || !done || !self.released {
             return;
         }
         let usable = |s: &&super::Subflow<P>| s.is_usable();

@@ -36,6 +36,7 @@ impl<P: Payload> Session<P> {
         let handshake = opening
             .map(|greeting| greeting.since.unwrap_or(self.born))
             .map(|since| since + self.patience());
+        let proof = (!self.released).then_some(self.born + self.settings.handshake);
         let lost = self.lost.map(|since| since + self.settings.resume);
         let idle = (self.phase == Phase::Established).then_some(self.silence_at());
         let credit = self.blocked_since.map(|since| since.max(self.probed) + CREDIT_PROBE);
@@ -43,6 +44,7 @@ impl<P: Payload> Session<P> {
             joins,
             next_path,
             handshake,
+            proof,
             lost,
             idle,
             credit,
@@ -121,6 +123,12 @@ impl<P: Payload> Session<P> {
 
     fn on_silence(&mut self) {
         let now = self.now;
+        if !self.released && now >= self.born + self.settings.handshake {
+            // Whoever does not know the secret is not to take a session's place.
+            self.tell_reset(Reason::Authentication, "");
+            self.fail(Reason::Authentication, false);
+            return;
+        }
         if self.lost.is_some_and(|since| now >= since + self.settings.resume) {
             self.give_up();
             return;
