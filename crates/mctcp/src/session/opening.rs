@@ -129,6 +129,7 @@ impl<P: Payload> Session<P> {
         subflow.priority = join.priority;
         (subflow.sends, subflow.expects) = (1, 2);
         self.confirmed = true;
+        self.release();
         self.subflows.push(subflow);
         self.activate(join.subflow);
         true
@@ -291,14 +292,16 @@ impl<P: Payload> Session<P> {
         if !right {
             return Err(Error::Authentication);
         }
-        // It comes again where the subflow that carried it first was lost.
-        if std::mem::replace(&mut self.released, true) {
-            return Ok(());
-        }
-        if self.incoming.is_readable() || self.incoming.is_complete() {
+        self.release();
+        Ok(())
+    }
+
+    /// The client has proven that it knows the key, by PROOF or by a join.
+    fn release(&mut self) {
+        let before = std::mem::replace(&mut self.released, true);
+        if !before && (self.incoming.is_readable() || self.incoming.is_complete()) {
             self.event(Event::Readable);
         }
-        Ok(())
     }
 
     pub(super) fn on_refuse(&mut self, id: SubflowId, reason: Reason) {
