@@ -20,7 +20,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
 
-type Outcome<T> = Result<T, Box<dyn Error>>;
+type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 /// What both streams are.
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -33,6 +33,11 @@ const ADDRESSES: u8 = 4;
 
 #[tokio::main]
 async fn main() -> Outcome<()> {
+    // On a thread of the pool, as servers have it: the first thread is none of these.
+    tokio::spawn(run()).await?
+}
+
+async fn run() -> Outcome<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {

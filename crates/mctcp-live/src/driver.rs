@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use base::{Bytes, Time};
+use mctcp::pool::Pool;
 use mctcp::session::{Event, Output};
 use mctcp::{Reason, SubflowId};
 use tokio::time::Sleep;
@@ -30,6 +31,8 @@ pub(crate) use server::{Arrival, Kind, Server};
 const TURNS: usize = 16;
 /// Bytes read from one subflow before the others have their turn.
 const BUDGET: usize = 256 << 10;
+/// Buffers for payloads that are kept while nothing comes.
+const SPARE_PAYLOADS: usize = 16;
 
 /// What is different at both ends.
 #[derive(Debug)]
@@ -45,6 +48,8 @@ pub(crate) struct Driver {
     config: Arc<Config>,
     role: Role,
     subflows: Vec<Subflow>,
+    /// Memory for what comes.
+    payloads: Pool,
     inbox: Vec<(SubflowId, Inbound)>,
     /// Subflows that take more than the session was told, or less.
     changed: Vec<(SubflowId, u64)>,
@@ -58,11 +63,13 @@ pub(crate) struct Driver {
 
 impl Driver {
     pub(crate) fn new(shared: Arc<Shared>, config: Arc<Config>, role: Role) -> Self {
+        let config_frame = usize::from(config.max_frame());
         Self {
             shared,
             config,
             role,
             subflows: Vec::new(),
+            payloads: Pool::new(config_frame, SPARE_PAYLOADS),
             inbox: Vec::new(),
             changed: Vec::new(),
             wakers: Vec::new(),
@@ -73,7 +80,8 @@ impl Driver {
     }
 
     /// A subflow that the session knows.
-    pub(crate) fn add(&mut self, state: &mut State, subflow: Subflow) {
+    pub(crate) fn add(&mut self, state: &mut State, mut subflow: Subflow) {
+        subflow.use_pool(self.payloads.clone());
         let room = Bytes::new(subflow.room());
         state.session.set_room(clock::now(), subflow.id, room);
         state.addresses.insert(subflow.id, (subflow.local, subflow.remote));

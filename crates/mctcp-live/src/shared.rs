@@ -7,6 +7,7 @@ use std::task::Waker;
 
 use base::Time;
 use bytes::Bytes;
+use mctcp::pool::Pool;
 use mctcp::session::Session;
 use mctcp::{PathId, SubflowId};
 use tokio::sync::Notify;
@@ -15,10 +16,17 @@ use crate::clock;
 use crate::config::PathSpec;
 use crate::error::Error;
 
+/// Most that one write takes: what is cut into frames without further copies.
+pub(crate) const PIECE: usize = 64 << 10;
+/// Buffers for pieces that are kept while nothing is written.
+const SPARE_PIECES: usize = 8;
+
 /// One session.
 #[derive(Debug)]
 pub(crate) struct Shared {
     state: Mutex<State>,
+    /// Memory for what is written.
+    pub(crate) pieces: Pool,
     /// The session has come a step further: connected, established, delivered, over.
     pub(crate) progress: Notify,
 }
@@ -73,6 +81,7 @@ impl Shared {
                 dropped: None,
                 over: None,
             }),
+            pieces: Pool::new(PIECE, SPARE_PIECES),
             progress: Notify::new(),
         }
     }

@@ -18,10 +18,7 @@ use crate::config::{Config, PathSpec};
 use crate::driver::{Client, Driver, Role};
 use crate::error::{Error, Result};
 use crate::random;
-use crate::shared::{Over, Shared, State};
-
-/// Most that one write takes: what is cut into frames without further copies.
-const PIECE: usize = 64 << 10;
+use crate::shared::{Over, PIECE, Shared, State};
 
 /// One end of a session: a stream of bytes in each direction, over as many connections as there
 /// are paths.
@@ -241,7 +238,9 @@ impl AsyncWrite for MctcpStream {
             state.writer = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        state.session.write(now, Bytes::copy_from_slice(&buf[..count]));
+        let mut piece = self.shared.pieces.take(count);
+        piece.bytes_mut().copy_from_slice(&buf[..count]);
+        state.session.write(now, piece.freeze());
         let driver = state.driver.take();
         drop(state);
         if let Some(driver) = driver {

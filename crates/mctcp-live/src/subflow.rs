@@ -9,6 +9,7 @@ use std::task::{Context, Poll, ready};
 use base::{Span, Time};
 use bytes::Bytes;
 use mctcp::frame::PREAMBLE;
+use mctcp::pool::Pool;
 use mctcp::session::End;
 use mctcp::{Decoder, Frame, PathInfo, SubflowId};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -192,6 +193,11 @@ impl Subflow {
         };
         this.limit_unsent(*UNSENT.start());
         this
+    }
+
+    /// Payloads are put there.
+    pub(crate) fn use_pool(&mut self, pool: Pool) {
+        self.decoder.set_pool(pool);
     }
 
     fn limit_unsent(&mut self, bytes: u64) {

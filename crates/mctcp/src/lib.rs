@@ -32,6 +32,7 @@ mod error;
 pub mod frame;
 pub mod path;
 pub mod payload;
+pub mod pool;
 pub mod scheduler;
 pub mod secret;
 pub mod session;

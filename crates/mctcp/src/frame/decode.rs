@@ -9,6 +9,7 @@ use super::{
     Challenge, Copy, Dack, Frame, HEADER, Hello, HelloAck, Join, LONGEST_TARGET, LONGEST_TEXT,
     Limits, MOST_RANGES, PREAMBLE, Priority, SMALLEST_FRAME, kind,
 };
+use crate::pool::{Buffer, Pool};
 use crate::{Error, Reason, Result, SubflowId};
 
 /// What is read ahead behind a payload: headers and small frames. A larger one saves reads where
@@ -21,7 +22,6 @@ const LOOKAHEAD: usize = 2048;
 /// and calls [`next_frame`](Self::next_frame) until it gives `None`. The payload of DATA is read
 /// straight into memory of exactly its length, which then belongs to the frame. At most one
 /// payload and 2 KiB are kept here; a length is checked before anything is allocated for it.
-#[derive(Clone)]
 pub struct Decoder {
     ahead: Box<[u8]>,
     /// What of `ahead` is filled and not taken yet.
@@ -31,6 +31,7 @@ pub struct Decoder {
     at: u64,
     preamble: bool,
     max_frame: u16,
+    pool: Pool,
     data: Option<Data>,
     /// Bytes that are still to come of a frame that is ignored, and its number.
     skip: Option<(usize, u32)>,
@@ -38,12 +39,11 @@ pub struct Decoder {
 }
 
 /// A DATA frame of which the payload has not come as a whole.
-#[derive(Clone)]
 struct Data {
     path_seq: u32,
     dsn: u64,
     copy: Copy,
-    payload: Vec<u8>,
+    payload: Buffer,
     filled: usize,
 }
 
@@ -74,6 +74,7 @@ impl Decoder {
             at: 0,
             preamble: true,
             max_frame,
+            pool: Pool::new(0, 0),
             data: None,
             skip: None,
             failed: None,
@@ -85,11 +86,16 @@ impl Decoder {
         self.max_frame = max_frame;
     }
 
+    /// Takes memory for payloads from `pool` from the next frame on.
+    pub fn set_pool(&mut self, pool: Pool) {
+        self.pool = pool;
+    }
+
     /// Where the next bytes belong: the rest of a payload, which may be empty, and what is behind
     /// it. Together never empty once [`next_frame`](Self::next_frame) has given `None`.
     pub fn spaces(&mut self) -> [IoSliceMut<'_>; 2] {
         self.compact();
-        let rest = self.data.as_mut().map_or(&mut [][..], |data| &mut data.payload[data.filled..]);
+        let rest = self.data.as_mut().map_or(&mut [][..], |data| &mut data.payload.bytes_mut()[data.filled..]);
         [IoSliceMut::new(rest), IoSliceMut::new(&mut self.ahead[self.end..])]
     }
 
@@ -97,7 +103,7 @@ impl Decoder {
     pub fn space(&mut self) -> &mut [u8] {
         self.compact();
         match &mut self.data {
-            Some(data) if data.filled < data.payload.len() => &mut data.payload[data.filled..],
+            Some(data) if data.filled < data.payload.length() => &mut data.payload.bytes_mut()[data.filled..],
             _ => &mut self.ahead[self.end..],
         }
     }
@@ -116,7 +122,7 @@ impl Decoder {
     /// If that is more than the spaces had room for.
     pub fn advance(&mut self, mut count: usize) {
         if let Some(data) = &mut self.data {
-            let here = count.min(data.payload.len() - data.filled);
+            let here = count.min(data.payload.length() - data.filled);
             data.filled += here;
             self.at += here as u64;
             count -= here;
@@ -205,20 +211,20 @@ impl Decoder {
         dsn.checked_add(length as u64 + 1).ok_or_else(|| header.field("dsn"))?;
         self.consume(HEADER);
         let filled = self.unread().len().min(length);
-        let mut payload = vec![0; length];
-        payload[..filled].copy_from_slice(&self.unread()[..filled]);
+        let mut payload = self.pool.take(length);
+        payload.bytes_mut()[..filled].copy_from_slice(&self.unread()[..filled]);
         self.consume(filled);
         let path_seq = header.path_seq;
         Ok(self.take_data(Data { path_seq, dsn, copy, payload, filled }))
     }
 
     fn take_data(&mut self, data: Data) -> Option<(u32, Frame<Bytes>)> {
-        if data.filled < data.payload.len() {
+        if data.filled < data.payload.length() {
             self.data = Some(data);
             return None;
         }
         let Data { path_seq, dsn, copy, payload, .. } = data;
-        Some((path_seq, Frame::Data { dsn, payload: payload.into(), copy }))
+        Some((path_seq, Frame::Data { dsn, payload: payload.freeze(), copy }))
     }
 
     fn take_ignored(&mut self, (left, path_seq): (usize, u32)) -> Option<(u32, Frame<Bytes>)> {
