@@ -2,6 +2,7 @@
 
 pub(crate) mod bundle;
 pub(crate) mod collect;
+pub(crate) mod mctcp;
 
 use std::path::PathBuf;
 
@@ -89,6 +90,13 @@ pub(crate) enum Verb {
     #[command(after_help = "Examples:\n  netarium bundle send --config send.toml\n  \
                             netarium bundle status --json")]
     Bundle(bundle::Bundle),
+    /// Carry connections over several paths at once, for programs that know nothing of it
+    #[command(after_help = "Examples:\n  netarium mctcp serve --listen 0.0.0.0 \
+                            --key-file mctcp.key\n  \
+                            netarium mctcp proxy --server gate.example.org \
+                            --key-file mctcp.key --socks 127.0.0.1:1080\n  \
+                            netarium mctcp status")]
+    Mctcp(mctcp::Mctcp),
     /// Check a lab file without starting anything
     #[command(after_help = "Examples:\n  netarium check dumbbell.toml\n  \
                             netarium check wan.toml --resolved")]

@@ -12,6 +12,7 @@ mod interrupts;
 mod jobs;
 mod labs;
 mod machine;
+mod mctcp;
 mod progress;
 mod repeat;
 mod replay;
@@ -126,6 +127,7 @@ fn dispatch(verb: &Verb, terminal: &Terminal) -> Verdict {
         Verb::Reproduce(args) => reproduce::reproduce(args, terminal),
         Verb::Collect(args) => collect::collect(args, terminal),
         Verb::Bundle(args) => bundle::bundle(args, terminal),
+        Verb::Mctcp(args) => mctcp::mctcp(args, terminal),
         Verb::Check(args) => files::check(args, terminal),
         Verb::Ps => labs::ps(terminal),
         Verb::Exec(args) => labs::exec(args, terminal),

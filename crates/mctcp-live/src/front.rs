@@ -27,11 +27,14 @@ pub mod status;
 pub mod target;
 pub mod tls;
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use base::Bytes;
+use mctcp::settings::EARLY_CREDIT;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Notify, mpsc};
@@ -41,6 +44,7 @@ use monitor::Named;
 use status::Board;
 
 pub use error::{Error, Result};
+pub use ipnet::IpNet;
 pub use outgoing::Peer;
 pub use paths::PathOption;
 
@@ -173,6 +177,35 @@ impl Desk {
         let board = Board::new(role, listens, Arc::clone(&self.ledger));
         Ok(monitor::serve(named, http, Arc::new(Mutex::new(board))))
     }
+}
+
+/// Whether this machine has a congestion control, and lets us use it.
+///
+/// # Errors
+/// If not.
+pub fn check_congestion(name: &str) -> Result<()> {
+    let socket = sys::socket::tcp_socket(Ipv4Addr::LOCALHOST.into())?;
+    let Err(error) = sys::socket::set_congestion(socket.as_fd(), name) else { return Ok(()) };
+    let (loaded, allowed) = sys::socket::congestion_controls()?;
+    let option = format!("--congestion {name}");
+    if error.is_denied() {
+        let help = format!("without privileges there are {}", allowed.join(", "));
+        return Err(Error::option(option, "it is not for everybody", help));
+    }
+    let help = format!("the kernel has loaded {}", loaded.join(", "));
+    Err(Error::option(option, "this machine does not have it", help))
+}
+
+/// Whether a session can do with buffers of this size.
+///
+/// # Errors
+/// If they are smaller than what may follow HELLO.
+pub fn check_buffer(size: Bytes) -> Result<()> {
+    if size >= EARLY_CREDIT {
+        return Ok(());
+    }
+    let help = format!("a session needs {EARLY_CREDIT} at least");
+    Err(Error::option(format!("--buffer {size}"), "it is too small", help))
 }
 
 async fn listen(address: SocketAddr) -> Result<TcpListener> {

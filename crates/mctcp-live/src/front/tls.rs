@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
 
@@ -36,6 +36,17 @@ pub fn load_key(path: &Path) -> Result<Arc<[u8]>> {
         return Err(Error::option(option, why, help));
     }
     Ok(key.into())
+}
+
+/// The name of a server, as certificates have it.
+///
+/// # Errors
+/// If certificates have no such names.
+pub fn name(text: &str) -> Result<ServerName<'static>> {
+    ServerName::try_from(text.to_owned()).map_err(|_| {
+        let help = "write a name such as example.org, or an address";
+        Error::option(format!("--tls-name {text}"), "certificates have no such names", help)
+    })
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
