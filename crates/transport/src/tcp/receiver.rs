@@ -271,8 +271,14 @@ impl Receiver {
         }
         segment.ack = self.next as u32;
         segment.window = self.offer();
+        let mut told = true;
         if let Some(ahead) = &mut self.reordering {
-            ahead.report(segment);
+            // Payload and blocks share a segment: a full-sized one has no place for any.
+            let free = match segment.length {
+                0 => u32::MAX,
+                length => self.mss.saturating_sub(u32::from(length)),
+            };
+            told = ahead.report(segment, free);
             if ahead.is_empty() {
                 self.reordering = None;
             }
@@ -281,7 +287,8 @@ impl Receiver {
             self.interactive = true;
         }
         self.acked = self.next;
-        self.ack_now = false;
+        // What did not fit follows in a segment without payload.
+        self.ack_now &= !told;
         self.ack_at = Time::MAX;
     }
 

@@ -5,6 +5,9 @@ use crate::tcp::segment::Segment;
 
 /// Blocks that fit beside time stamps.
 const BLOCKS: usize = 3;
+/// Bytes of the option: its head with padding, and each block.
+const SACK_HEAD: u32 = 4;
+const SACK_BLOCK: u32 = 8;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reordering {
@@ -55,14 +58,23 @@ impl Reordering {
         next
     }
 
-    /// Adds the blocks: a duplicate first, then most recent first.
-    pub(super) fn report(&mut self, segment: &mut Segment) {
+    /// Adds the blocks, a duplicate first, then most recent first, as far as there is place for
+    /// them in `free` bytes. Whether the first of them has found it.
+    pub(super) fn report(&mut self, segment: &mut Segment, free: u32) -> bool {
         let recent = &self.recent[..self.count];
-        for &(start, end) in self.duplicate.iter().chain(recent) {
+        let blocks = self.duplicate.iter().chain(recent);
+        if blocks.clone().next().is_none() {
+            return true;
+        }
+        let fit = free.saturating_sub(SACK_HEAD) / SACK_BLOCK;
+        for &(start, end) in blocks.take(fit as usize) {
             if !segment.add_sack((start as u32, end as u32)) {
                 break;
             }
         }
-        self.duplicate = None;
+        if fit > 0 {
+            self.duplicate = None;
+        }
+        fit > 0
     }
 }

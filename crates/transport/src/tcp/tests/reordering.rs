@@ -52,3 +52,23 @@ fn losses_are_found_although_segments_are_reordered() {
     let dropped = pipe.log.iter().filter(|entry| entry.fate == Fate::Drop).count();
     assert!(statistics.retransmits <= dropped as u64 + 3, "{statistics:?}, {dropped} dropped");
 }
+
+#[test]
+fn blocks_and_payload_share_a_segment() {
+    // Both ends send, and each loses some: what a full segment has no place for follows it.
+    let mut pipe = Pipe::new(&reno(), millis(20)).established().script(|entry| {
+        let lost = entry.segment.length > 0 && entry.index % 30 == 20;
+        if lost { Fate::Drop } else { Fate::Deliver }
+    });
+    pipe.nanos_per_byte = 1_000;
+    pipe.server.write(500_000);
+    pipe.transfer(500_000);
+    let most = 1000 + Segment::default().header_bytes();
+    let length =
+        |entry: &pipe::Entry| u32::from(entry.segment.length) + entry.segment.header_bytes();
+    assert!(pipe.log.iter().all(|entry| length(entry) <= most));
+    let statistics = pipe.client.statistics();
+    let dropped = pipe.sent_by(Side::Client).filter(|entry| entry.fate == Fate::Drop).count();
+    assert_eq!(statistics.timeouts, 0, "{statistics:?}");
+    assert!(statistics.retransmits <= dropped as u64 + 3, "{statistics:?}, {dropped} dropped");
+}
