@@ -2,7 +2,9 @@
 //!
 //! A subflow with room and nothing new to send, because the credit is used up (mechanism 1) or the
 //! stream is at its end, takes over the oldest piece that a slower one will deliver later than
-//! it would. A subflow that used the credit up is held back for a while (mechanism 2).
+//! it would. A subflow that used the credit up is held back for a while (mechanism 2). While the
+//! application only pauses, nothing waits for the piece but what comes after it: then it is taken
+//! over only once it is overdue.
 
 use base::{Span, Time};
 
@@ -19,12 +21,20 @@ const MARGIN: Span = Span::from_millis(1);
 impl<P: Payload> Session<P> {
     /// Sends one piece again where that helps; tells whether it did.
     pub(super) fn hasten(&mut self) -> bool {
-        let starved = self.outgoing.unsent() == 0 || self.outgoing.credit_left() == 0;
-        if !starved || self.outgoing.outstanding() == 0 || self.active() < 2 {
+        let idle = self.outgoing.unsent() == 0;
+        if !(idle || self.outgoing.credit_left() == 0)
+            || self.outgoing.outstanding() == 0
+            || self.active() < 2
+        {
             return false;
         }
+        let pauses = idle && !self.outgoing.is_finished();
         let found = self.outgoing.unacked().take(LOOK).find_map(|segment| {
-            let late = self.arrival(segment);
+            let overdue = self.is_overdue(segment);
+            if pauses && !overdue {
+                return None;
+            }
+            let late = if overdue { self.resent(segment) } else { segment.expected };
             let (id, slot, expected) = self.fastest(segment.carriers, segment.length)?;
             (expected + MARGIN < late).then_some((
                 segment.dsn,
@@ -47,18 +57,19 @@ impl<P: Payload> Session<P> {
         self.subflows.iter().filter(|subflow| subflow.is_active()).count()
     }
 
-    /// When a piece arrives as things are: when it was expected, or if it is overdue, not before
-    /// TCP has sent it again.
-    fn arrival(&self, segment: &Segment<P>) -> Time {
-        let carriers = || self.subflows.iter().filter(|s| s.slot & segment.carriers != 0);
+    /// Whether a piece should have been acknowledged.
+    fn is_overdue(&self, segment: &Segment<P>) -> bool {
         let back = self.subflows.iter().filter(|s| s.is_active()).map(Subflow::srtt).min();
-        let varies = carriers().filter_map(|s| s.info.rtt_var).max().unwrap_or_default();
-        let slack =
-            Span::from_nanos(back.unwrap_or_default().as_nanos() / 2 + varies.as_nanos() * 2);
-        if self.now < segment.expected + slack + DELAY {
-            return segment.expected;
-        }
-        carriers().map(|s| self.now + s.srtt()).min().unwrap_or(Time::MAX)
+        let carriers = self.subflows.iter().filter(|s| s.slot & segment.carriers != 0);
+        let varies = carriers.filter_map(|s| s.info.rtt_var).max().unwrap_or_default();
+        let slack = back.unwrap_or_default().as_nanos() / 2 + varies.as_nanos() * 2;
+        self.now >= segment.expected + Span::from_nanos(slack) + DELAY
+    }
+
+    /// When an overdue piece arrives at best: TCP has to send it again.
+    fn resent(&self, segment: &Segment<P>) -> Time {
+        let carriers = self.subflows.iter().filter(|s| s.slot & segment.carriers != 0);
+        carriers.map(|s| self.now + s.srtt()).min().unwrap_or(Time::MAX)
     }
 
     /// Halves what a subflow may carry that has used up the credit, once in a round trip.
