@@ -216,6 +216,7 @@ impl<P: Payload> Session<P> {
             if self.subflows.is_empty() && now >= next {
                 self.try_next_path();
             }
+            self.greet_held();
         } else {
             self.judge();
         }
@@ -223,6 +224,18 @@ impl<P: Payload> Session<P> {
             if self.wants(at) {
                 self.open_path(at);
             }
+        }
+    }
+
+    /// Where the subflow with HELLO is lost, one that waited says it again.
+    fn greet_held(&mut self) {
+        let greeted = |s: &Subflow<P>| matches!(s.state, State::Greeting { .. });
+        if self.subflows.iter().any(greeted) {
+            return;
+        }
+        let held = self.subflows.iter().find(|subflow| subflow.state == State::Held);
+        if let Some(id) = held.map(|subflow| subflow.id) {
+            self.greet(id);
         }
     }
 
