@@ -5,7 +5,7 @@ use fabric::Share;
 use lab::plan::{Event, Model, Plan};
 use outcome::{BundleLedger, FlowResult, LinkLedger};
 use record::run::RateControl;
-use record::{ControlSample, FlowSample, Histogram, SessionRow, Transfer};
+use record::{ControlSample, FlowSample, Histogram, SessionRow, SubflowSample, Transfer};
 
 use crate::{Result, Simulation, fluid, sessions};
 
@@ -146,6 +146,13 @@ impl Clockwork {
         match self {
             Self::Packets(engine) => engine.shares(),
             Self::Rates(_) | Self::Sessions(_) => Vec::new(),
+        }
+    }
+
+    /// Samples of subflows, after those of their flows.
+    pub(crate) fn subflows(&mut self, sink: &mut dyn FnMut(SubflowSample)) {
+        if let Self::Packets(engine) = self {
+            engine.subflows().for_each(sink);
         }
     }
 

@@ -8,7 +8,7 @@ use fabric::{LinkStats, NodeKind, Output, Packet, QueueLevel, Share};
 use lab::plan::{Action, Event, Plan, Role};
 use middlebox::Change;
 use outcome::{FlowResult, Schedule, What};
-use record::{FlowSample, Histogram, Transfer};
+use record::{FlowSample, Histogram, SubflowSample, Transfer};
 
 use crate::app::News;
 use crate::boxes::Boxes;
@@ -35,6 +35,8 @@ pub struct Simulation {
     changes: u64,
     /// Transfers that are over and have not been taken.
     transfers: Vec<Transfer>,
+    /// Samples of subflows that have not been taken.
+    subflows: Vec<SubflowSample>,
     /// For each link of the original plan, its place in the sorted one.
     links: Vec<usize>,
     /// Likewise for flows.
@@ -88,6 +90,7 @@ impl Simulation {
             happened: Vec::new(),
             changes: 0,
             transfers: Vec::new(),
+            subflows: Vec::new(),
             links: inverse(&sorted.links, LinkId::index),
             order: inverse(&sorted.flows, FlowId::index),
             flows,
@@ -217,10 +220,18 @@ impl Simulation {
 
     /// Cuts the samples of the interval that ends now.
     pub fn sample(&mut self, mut sink: impl FnMut(FlowSample)) {
+        self.subflows.clear();
         for at in &self.order {
-            self.flows[*at].sample(&mut self.net, self.last_sample).into_iter().for_each(&mut sink);
+            let flow = &mut self.flows[*at];
+            let sample = flow.sample(&mut self.net, self.last_sample, &mut self.subflows);
+            sample.into_iter().for_each(&mut sink);
         }
         self.last_sample = self.net.now;
+    }
+
+    /// Takes the samples of multipath flows' subflows that the last call of [`Self::sample`] cut.
+    pub fn subflows(&mut self) -> impl Iterator<Item = SubflowSample> {
+        self.subflows.drain(..)
     }
 
     /// How each bundle does, in the order of the plan; `None` while its sendbox is stopped.

@@ -2,7 +2,7 @@
 
 use base::{Bandwidth, Span, Time};
 use outcome::{Course, FlowResult, Outcome, Tally};
-use record::{FlowSample, Transfer};
+use record::{FlowSample, SubflowSample, Transfer};
 
 use crate::app::{App, Given, News, Progress, Scope};
 use crate::multipath::Streams;
@@ -262,7 +262,7 @@ impl Flow {
                 tally: &mut self.tally,
                 transfers,
                 streams: self.streams.as_deref_mut(),
-            opened: &mut self.opened,
+                opened: &mut self.opened,
             };
             app.observe(&mut scope);
             app.close(&mut scope);
@@ -281,8 +281,14 @@ impl Flow {
         self.expires = Time::MAX;
     }
 
-    /// The sample of the interval that ends now; `None` if it did not run.
-    pub(crate) fn sample(&mut self, net: &mut Net, last: Time) -> Option<FlowSample> {
+    /// The sample of the interval that ends now, `None` if it did not run; those of its subflows
+    /// are added to `subflows`.
+    pub(crate) fn sample(
+        &mut self,
+        net: &mut Net,
+        last: Time,
+        subflows: &mut Vec<SubflowSample>,
+    ) -> Option<FlowSample> {
         let running = matches!(self.phase, Phase::Running(_));
         if let Phase::Running(app) = &mut self.phase {
             app.observe(&mut Scope {
@@ -299,6 +305,9 @@ impl Flow {
         }
         self.touched = running;
         let interval = net.now.since(last);
+        if self.streams.is_some() {
+            subflows.extend(self.tally.cut_subflows(net.now, interval, self.given.id));
+        }
         let sample = self.tally.cut(net.now, interval, self.given.id, &self.given.spec.traffic);
         if running && self.run_started <= last {
             self.tally.record_goodput(&sample);

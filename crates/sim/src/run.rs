@@ -193,6 +193,10 @@ impl Running<'_> {
             flows.enter(&sample);
             handle.flow(sample);
         });
+        self.engine.subflows(&mut |sample| {
+            flows.enter_subflow(&sample);
+            handle.subflow(sample);
+        });
         self.engine.transfers(&mut |transfer| handle.transfer(transfer));
         if let Some(sample) = self.engine.judge() {
             self.handle.control(sample);

@@ -23,6 +23,8 @@ impl Door {
     pub(super) fn new(settings: &Settings, credit: u64, seed: [u8; 32]) -> Self {
         let limits = Limits {
             sessions: usize::MAX,
+            silent: usize::MAX,
+            silent_per_source: usize::MAX,
             unproven: usize::MAX,
             unproven_per_source: usize::MAX,
             ..Limits::default()

@@ -24,6 +24,8 @@ pub(super) struct Stream {
     pub(super) subflows: Vec<u32>,
     /// When its entry among the timers is due; [`Time::MAX`] without one.
     pub(super) armed: Time,
+    /// The acceptor knows that its client has heard of the server.
+    pub(super) confirmed: bool,
     /// The application is done with it.
     pub(super) forgotten: bool,
     /// Segments sent again and timeouts of subflows that are gone.
@@ -56,6 +58,7 @@ impl Stream {
             ends: Default::default(),
             subflows: Vec::new(),
             armed: Time::MAX,
+            confirmed: false,
             forgotten: false,
             past: [0; 2],
         }

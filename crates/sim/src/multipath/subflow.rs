@@ -22,8 +22,6 @@ pub(super) struct Subflow {
     pub(super) doubtful: Option<ConnectionId>,
     /// What its HELLO called it.
     pub(super) greeted: Option<SubflowId>,
-    /// The acceptor knows that its client goes on.
-    pub(super) confirmed: bool,
 }
 
 /// One end of a subflow.
@@ -43,8 +41,7 @@ pub(super) struct Side {
 
 impl Subflow {
     pub(super) fn new(stream: u32, path: PathId, number: u32) -> Self {
-        let side =
-            || Side { id: None, up: false, over: false, room: 0, pipe: Pipe::default() };
+        let side = || Side { id: None, up: false, over: false, room: 0, pipe: Pipe::default() };
         Self {
             connection: u32::MAX,
             stream,
@@ -53,7 +50,6 @@ impl Subflow {
             sides: [side(), side()],
             doubtful: None,
             greeted: None,
-            confirmed: false,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! MCTCP over simulated paths: what flows get of them together.
 
+use base::Span;
 use lab::plan::Plan;
 use outcome::FlowResult;
 
@@ -40,4 +41,134 @@ fn two_equal_paths_give_nearly_the_sum() {
     let alone = result(&two_ways("20 s", [EVEN; 2], &BULK.replace("mctcp", "tcp")));
     let share = both.received_bytes as f64 / (2 * alone.received_bytes) as f64;
     assert!(share > 0.98, "{share}");
+}
+
+/// Down for a while, or for ever.
+fn outage(link: &str, from: &str, until: Option<&str>) -> String {
+    let event = |time: &str, what: &str| {
+        format!("\n[[at]]\ntime = \"{time}\"\nlink = \"{link}\"\n{what} = true")
+    };
+    event(from, "down") + &until.map(|until| event(until, "up")).unwrap_or_default()
+}
+
+#[test]
+fn a_path_that_dies_and_returns_is_left_and_used_again() {
+    let lab = format!("{BULK}{}", outage("right", "5 s", Some("10 s")));
+    let ran = labs::run(&two_ways("20 s", [EVEN; 2], &lab));
+    let rate = |from: u64, until: u64| {
+        let within = ran.samples.iter().filter(|sample| {
+            let at = sample.at.as_nanos() / 1_000_000;
+            from < at && at <= until
+        });
+        within.map(|sample| sample.received_bytes).sum::<u64>() * 8 / (until - from) / 1_000
+    };
+    // Mbit/s before, during and from 3 s after the outage.
+    assert!(rate(2_000, 5_000) >= 18, "{}", rate(2_000, 5_000));
+    assert!(rate(6_000, 10_000) >= 9, "{}", rate(6_000, 10_000));
+    assert!(rate(13_000, 20_000) >= 18, "{}", rate(13_000, 20_000));
+    let gap = ran.results[0].gap.unwrap();
+    assert!(gap <= Span::from_millis(500), "{gap}");
+}
+
+#[test]
+fn a_session_opens_over_the_second_path_where_the_first_is_dead() {
+    let size = "\nsize = \"1 MB\"";
+    let lab = format!("{BULK}{size}{}", outage("left", "0 s", None));
+    let ran = labs::run(&two_ways("20 s", [EVEN; 2], &lab));
+    let completion = ran.results[0].completion.expect("it is delivered whole");
+    assert!(completion <= Span::from_secs(2), "{completion}");
+    assert_eq!(ran.results[0].received_bytes, 1_000_000);
+}
+
+#[test]
+fn short_transfers_take_no_longer_than_over_tcp() {
+    let lab = |transport: &str| {
+        format!(
+            "[[flow]]\nfrom = \"server\"\nto = \"client\"\ntransport = \"{transport}\"\n\
+             size = \"20 kB\"\narrivals = {{ every = \"200 ms\" }}\ncount = 20"
+        )
+    };
+    let completions = |transport: &str| {
+        let ran = labs::run(&two_ways("20 s", [EVEN; 2], &lab(transport)));
+        let spans = ran.transfers.iter().map(|transfer| transfer.completion.unwrap().as_nanos());
+        let mut spans: Vec<u64> = spans.collect();
+        assert_eq!(spans.len(), 20);
+        spans.sort_unstable();
+        spans[10]
+    };
+    let (tcp, mctcp) = (completions("tcp"), completions("mctcp"));
+    assert!(mctcp <= tcp + tcp / 20, "{mctcp} ns against {tcp} ns");
+}
+
+#[test]
+fn requests_are_answered_as_over_tcp() {
+    let lab = |transport: &str| {
+        format!(
+            "[[flow]]\nfrom = \"server\"\nto = \"client\"\ntransport = \"{transport}\"\n\
+             request = \"1 KiB\"\nresponse = \"1 KiB\"\ncount = 50"
+        )
+    };
+    let mean = |transport: &str| {
+        let result = result(&two_ways("20 s", [EVEN; 2], &lab(transport)));
+        assert_eq!(result.responses, Some(50));
+        result.completion.unwrap().as_nanos() / 50
+    };
+    let (tcp, mctcp) = (mean("tcp"), mean("mctcp"));
+    assert!(mctcp <= tcp + tcp / 20, "{mctcp} ns against {tcp} ns");
+}
+
+#[test]
+fn an_application_that_offers_at_a_rate_gets_it() {
+    for transport in ["tcp", "mctcp"] {
+        let flow = BULK.replace("mctcp", transport) + "\nrate = \"5 Mbit/s\"";
+        let result = result(&two_ways("10 s", [EVEN; 2], &flow));
+        let rate = result.received_bytes as f64 * 8.0 / 10e6;
+        assert!((4.9..=5.0).contains(&rate), "{transport}: {rate} Mbit/s");
+    }
+}
+
+#[test]
+fn the_order_of_the_lab_file_changes_nothing() {
+    let lab = format!(
+        "{BULK}\nname = \"both\"\nsubflows = 3\n{}\nname = \"one\"\nvia = [\"east-out\"]\n\
+         size = \"2 MB\"\nstart = \"1 s\"{}",
+        BULK,
+        outage("left", "2 s", Some("3 s"))
+    );
+    let uneven = "rate = \"5 Mbit/s\"\ndelay = \"40 ms\"\nloss = \"1 %\"";
+    let plan = two_ways("6 s", [EVEN, uneven], &lab);
+    let ran = labs::run(&plan);
+    assert_eq!(labs::run(&plan).hash, ran.hash);
+    let text = lab::resolved(&plan);
+    let (head, flows) = text.split_once("[[flow]]").unwrap();
+    // Links and flows the other way round.
+    let mut links: Vec<&str> = head.split("[[link]]").collect();
+    links[1..].reverse();
+    let mut flows: Vec<&str> = flows.split("[[flow]]").collect();
+    let at = flows.last_mut().unwrap();
+    let (last, events) = at.split_once("[[at]]").unwrap();
+    *at = last;
+    flows.reverse();
+    let shuffled = format!(
+        "{}\n[[flow]]{}\n[[at]]{events}",
+        links.join("\n[[link]]"),
+        flows.join("\n[[flow]]")
+    );
+    let again = labs::run(&labs::plan(&shuffled));
+    assert_eq!(again.hash, ran.hash);
+    let named = |results: &[FlowResult], name: &str| {
+        let of = results.iter().find(|result| result.name == name).unwrap();
+        let bytes = |path: &outcome::PathResult| path.received_bytes;
+        (of.received_bytes, of.paths.iter().map(bytes).collect::<Vec<_>>())
+    };
+    for name in ["both", "one"] {
+        assert_eq!(named(&ran.results, name), named(&again.results, name));
+    }
+}
+
+#[test]
+fn the_kernels_protocol_is_for_the_wall_clock() {
+    let plan = two_ways("1 s", [EVEN; 2], &BULK.replace("mctcp", "mptcp"));
+    let refused = sim::Simulation::try_new(&plan).err().unwrap().to_string();
+    assert!(refused.contains("netarium run"), "{refused}");
 }

@@ -105,12 +105,11 @@ impl Streams {
                 }
                 continue;
             };
-            let stream = self.streams.get_mut(subflow.stream);
-            let Some(session) = stream.and_then(|stream| stream.sessions[side].as_mut()) else {
-                continue;
-            };
+            let Some(stream) = self.streams.get_mut(subflow.stream) else { continue };
+            let Some(session) = &mut stream.sessions[side] else { continue };
             session.on_frame(now, id, path_seq, frame);
-            if side == 1 && !std::mem::replace(&mut subflow.confirmed, true) {
+            if side == 1 && session.is_confirmed() && !stream.confirmed {
+                stream.confirmed = true;
                 self.door.confirm(session.number());
             }
         }
@@ -303,14 +302,7 @@ impl Streams {
         self.streams.get(id)?.subflows.iter().copied().find(named)
     }
 
-    fn send(
-        &mut self,
-        net: &mut Net,
-        at: u32,
-        side: usize,
-        path_seq: u32,
-        frame: Frame<Counted>,
-    ) {
+    fn send(&mut self, net: &mut Net, at: u32, side: usize, path_seq: u32, frame: Frame<Counted>) {
         let Some(subflow) = self.subflows.get_mut(at) else { return };
         let here = &mut subflow.sides[side];
         let length = here.pipe.push(path_seq, frame);
@@ -327,8 +319,7 @@ impl Streams {
         self.opened += 1;
         let hash = mix(self.hash, self.opened);
         let connection = net.connect_over(self.flow, way.legs, &way.config, hash, at);
-        if let (Some(subflow), Some(stream)) =
-            (self.subflows.get_mut(at), self.streams.get_mut(id))
+        if let (Some(subflow), Some(stream)) = (self.subflows.get_mut(at), self.streams.get_mut(id))
         {
             subflow.connection = connection;
             stream.subflows.push(at);
