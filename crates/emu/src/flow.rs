@@ -16,6 +16,7 @@ mod bulk;
 mod content;
 pub mod datagram;
 mod driver;
+mod mctcp;
 mod mptcp;
 mod offer;
 mod pace;

@@ -269,7 +269,8 @@ fn open_protocol(address: IpAddr, kind: libc::c_int, protocol: libc::c_int) -> R
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-fn set_dscp(socket: &OwnedFd, address: IpAddr, dscp: u8) -> Result<()> {
+/// Sets the DSCP value, 0–63, of the packets of a socket of the same family as `address`.
+pub fn set_dscp(socket: &OwnedFd, address: IpAddr, dscp: u8) -> Result<()> {
     if dscp == 0 {
         return Ok(());
     }

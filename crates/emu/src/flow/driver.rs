@@ -8,12 +8,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Receiver;
 
 use base::{FlowId, Span, Time};
-use lab::plan::Traffic;
+use lab::plan::{MultipathKind, Traffic};
 use outcome::{Course, FlowResult, Outcome, Tally};
 use sys::clock;
 use sys::socket::{Interest, Ready, ReadyQueue};
 
 use super::bulk::Bulk;
+use super::mctcp::{self, Sessions};
 use super::mptcp::PathManagers;
 use super::paced::Paced;
 use super::queries::Queries;
@@ -105,6 +106,7 @@ struct Shared {
     payload: Vec<u8>,
     scratch: Vec<u8>,
     paths: PathManagers,
+    sessions: Sessions,
 }
 
 impl Shared {
@@ -116,6 +118,7 @@ impl Shared {
             payload: &self.payload,
             scratch: &mut self.scratch,
             paths: &mut self.paths,
+            sessions: &mut self.sessions,
             origin: self.options.origin,
             seed: self.options.seed,
             sink: &mut self.sink,
@@ -155,6 +158,7 @@ impl Driver {
                 payload: vec![0; CHUNK],
                 scratch: vec![0; CHUNK],
                 paths: PathManagers::default(),
+                sessions: Sessions::default(),
             },
             timers: BinaryHeap::new(),
             inbox,
@@ -305,20 +309,22 @@ impl Driver {
         slot.completion = None;
         slot.touched = true;
         let mut scope = self.shared.scope(base(index, slot.generation), &mut slot.tally);
-        let opened: sys::Result<Box<dyn Endpoints>> = match &slot.placed.flow.traffic {
-            Traffic::Bulk { .. } => Bulk::open(&slot.placed, &mut scope).map(|e| Box::new(e) as _),
-            Traffic::Paced { .. } => Paced::open(&slot.placed, &scope).map(|e| Box::new(e) as _),
-            Traffic::Transfers { .. } => {
-                Transfers::open(&slot.placed, &mut scope).map(|e| Box::new(e) as _)
+        let multipath = slot.placed.flow.multipath().map(|multipath| multipath.kind);
+        let is_mctcp = multipath == Some(MultipathKind::Mctcp);
+        let placed = &slot.placed;
+        let opened: sys::Result<Box<dyn Endpoints>> = match &placed.flow.traffic {
+            Traffic::Bulk { .. } if is_mctcp => boxed(mctcp::Bulk::open(placed, &mut scope)),
+            Traffic::Transfers { .. } if is_mctcp => {
+                boxed(mctcp::Transfers::open(placed, &mut scope))
             }
+            Traffic::Rpc { .. } if is_mctcp => boxed(mctcp::Rpc::open(placed, &mut scope)),
+            Traffic::Bulk { .. } => boxed(Bulk::open(placed, &mut scope)),
+            Traffic::Paced { .. } => boxed(Paced::open(placed, &scope)),
+            Traffic::Transfers { .. } => boxed(Transfers::open(placed, &mut scope)),
             Traffic::Controlled { .. } => unreachable!("refused before the engine starts"),
-            Traffic::Requests { .. } => {
-                Requests::open(&slot.placed, &scope).map(|e| Box::new(e) as _)
-            }
-            Traffic::Queries { .. } => {
-                Queries::open(&slot.placed, &scope).map(|e| Box::new(e) as _)
-            }
-            Traffic::Rpc { .. } => Rpc::open(&slot.placed, &mut scope).map(|e| Box::new(e) as _),
+            Traffic::Requests { .. } => boxed(Requests::open(placed, &scope)),
+            Traffic::Queries { .. } => boxed(Queries::open(placed, &scope)),
+            Traffic::Rpc { .. } => boxed(Rpc::open(placed, &mut scope)),
         };
         match opened {
             Ok(endpoints) => slot.phase = Phase::Running(endpoints),
@@ -433,6 +439,10 @@ impl Driver {
         self.sample(now);
         self.slots.into_iter().map(result).collect()
     }
+}
+
+fn boxed<E: Endpoints + 'static>(opened: sys::Result<E>) -> sys::Result<Box<dyn Endpoints>> {
+    opened.map(|endpoints| Box::new(endpoints) as _)
 }
 
 /// Token of socket 0 of a flow: flow, generation, socket.

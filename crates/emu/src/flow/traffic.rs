@@ -9,6 +9,7 @@ use sys::socket::{Interest, Readiness, ReadyQueue, TcpInfo};
 
 use super::FlowSink;
 use super::content::Damage;
+use super::mctcp::Sessions;
 use super::mptcp::PathManagers;
 
 /// Payload that is written at once; a power of two that stays in a core's cache.
@@ -67,6 +68,8 @@ pub(super) struct Scope<'a> {
     pub(super) scratch: &'a mut [u8],
     /// What gives Multipath TCP connections their paths.
     pub(super) paths: &'a mut PathManagers,
+    /// What drives MCTCP's sessions.
+    pub(super) sessions: &'a mut Sessions,
     /// The clock's value at the start of the run.
     pub(super) origin: u64,
     /// Keys the flows' random streams.
