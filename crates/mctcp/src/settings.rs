@@ -67,6 +67,9 @@ impl Settings {
     }
 }
 
+/// What everyone takes as a frame's payload.
+pub const LEAST_FRAME: Bytes = Bytes::new(1 << 10);
+
 /// Most subflows that carry data at once.
 pub const MOST_SUBFLOWS: u8 = 8;
 

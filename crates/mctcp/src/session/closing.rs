@@ -58,7 +58,8 @@ impl<P: Payload> Session<P> {
     /// Both streams are at their ends and acknowledged: so is the session.
     pub(super) fn close_if_done(&mut self) {
         let done = self.outgoing.is_done() && self.incoming.is_complete();
-        if self.phase != Phase::Established || !done || !self.released {
+        let proven = self.released && !self.owes_proof();
+        if self.phase != Phase::Established || !done || !proven {
             return;
         }
         let usable = |s: &&super::Subflow<P>| s.is_usable();
@@ -71,10 +72,17 @@ impl<P: Payload> Session<P> {
         self.event(Event::Closed);
     }
 
+    /// The peer gives nothing to its application before it has our proof.
+    fn owes_proof(&self) -> bool {
+        let sent = self.subflows.iter().flat_map(|s| s.controls.iter().map(|(_, frame)| frame));
+        sent.chain(&self.orphans).any(|frame| matches!(frame, Frame::Proof(_)))
+    }
+
     /// The server does not know the session, and nobody else is there to ask: it has closed, or
     /// forgotten it.
     pub(super) fn on_unknown(&mut self) {
-        if self.outgoing.is_delivered() && self.incoming.is_complete() {
+        let delivered = self.outgoing.is_delivered() && !self.owes_proof();
+        if delivered && self.incoming.is_complete() {
             self.phase = Phase::Closed;
             self.end_all();
             self.event(Event::Closed);

@@ -9,6 +9,7 @@ use crate::SubflowId;
 use crate::frame::{Copy, Frame};
 use crate::payload::Payload;
 use crate::scheduler::{Choice, View};
+use crate::settings::LEAST_FRAME;
 
 /// A frame should not occupy a slow path for longer than this.
 const FRAME_TIME: Span = Span::from_millis(8);
@@ -34,8 +35,9 @@ impl<P: Payload> Session<P> {
         let greeted = |s: &&Subflow<P>| matches!(s.state, State::Greeting { .. });
         while let Some(subflow) = self.subflows.iter().find(greeted).filter(|s| s.room > 0) {
             let (id, slot) = (subflow.id, subflow.slot);
-            let expected = subflow.expected(self.now, self.settings.max_frame.count());
-            let most = self.settings.max_frame.count();
+            // The peer's limit is not known.
+            let most = LEAST_FRAME.count();
+            let expected = subflow.expected(self.now, most);
             let Some(piece) = self.outgoing.take(most, slot, expected) else { return };
             self.send_piece(id, piece, Copy::First);
         }
