@@ -1,6 +1,7 @@
 //! What each frame does.
 
-use super::subflow::State;
+use super::acknowledge::DELAY;
+use super::subflow::{State, Subflow};
 use super::{End, Event, Phase, Session};
 use crate::error::{Error, Result};
 use crate::frame::{Dack, Frame};
@@ -140,8 +141,10 @@ impl<P: Payload> Session<P> {
             subflow.on_seen(dack.path_seq);
         }
         let credit = self.outgoing.credit_left();
+        // When what it tells of had arrived at the latest.
+        let arrived = Time::from_nanos(now.as_nanos().saturating_sub(self.way_back()));
         let subflows = &mut self.subflows;
-        self.outgoing.on_dack(now, dack, |relieved| {
+        self.outgoing.on_dack(arrived, dack, |relieved| {
             for subflow in subflows.iter_mut().filter(|s| s.slot & relieved.carriers != 0) {
                 subflow.outstanding = subflow.outstanding.saturating_sub(relieved.length);
                 subflow.forgive(relieved.length, relieved.in_time);
@@ -156,6 +159,14 @@ impl<P: Payload> Session<P> {
         }
         self.end_drained();
         Ok(())
+    }
+
+    /// Nanoseconds that a DACK takes to come, with some allowance.
+    pub(super) fn way_back(&self) -> u64 {
+        let active = || self.subflows.iter().filter(|subflow| subflow.is_active());
+        let back = active().map(Subflow::srtt).min().unwrap_or_default();
+        let varies = active().filter_map(|subflow| subflow.info.rtt_var).max().unwrap_or_default();
+        back.as_nanos() / 2 + 2 * varies.as_nanos() + DELAY.as_nanos()
     }
 
     /// A subflow's TCP connection has ended.
