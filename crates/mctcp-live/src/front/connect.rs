@@ -1,5 +1,6 @@
 //! One connection between standard input and output and a target, as netcat makes.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -124,8 +125,11 @@ async fn pump(link: &mut Link, tally: &Tally) -> std::io::Result<()> {
         let mut output = tokio::io::stdout();
         copy(&mut from, &mut output, &tally.received).await
     };
-    tokio::try_join!(up, down)?;
-    Ok(())
+    match tokio::try_join!(up, down) {
+        // Whoever reads the output has enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        other => other.map(|_| ()),
+    }
 }
 
 async fn copy(

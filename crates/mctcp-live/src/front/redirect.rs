@@ -5,7 +5,7 @@
 //! that waits for its standard input to end, and it ends with us.
 
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, PipeReader, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::os::unix::process::CommandExt;
@@ -145,7 +145,7 @@ impl Redirection {
     /// If there is no `nft`, or it refuses.
     pub fn install(&self) -> Result<Installed> {
         let failed = |cause| Error::file("talk to", "nft", cause);
-        let (output, written) = std::io::pipe().map_err(failed)?;
+        let (output, written) = io::pipe().map_err(failed)?;
         let mut command = Command::new("nft");
         command.arg("--interactive").stdin(Stdio::piped());
         command.stdout(written.try_clone().map_err(failed)?).stderr(written);
@@ -156,30 +156,50 @@ impl Redirection {
         })?;
         // Its ends of the pipe are the child's alone now.
         drop(command);
-        let mut installed = Installed { child };
+        let mut installed = Installed { child, output };
         let input = installed.child.stdin.as_mut().expect("it was asked for");
         // A statement a line; the second is answered once the first is done.
         let statement = self.lines(true).replace('\n', ";");
         let table = self.table();
         // What it cannot take it says.
         let _ = writeln!(input, "{statement}\nlist table inet {table}");
-        for line in BufReader::new(output).lines() {
-            let line = line.map_err(failed)?;
+        loop {
+            let line = read_line(&mut installed.output).map_err(failed)?;
+            if line.is_empty() {
+                let why = "nft ended before the rules were in force";
+                return Err(Error::Netfilter(why.to_owned()));
+            }
             if line.contains("rror") {
-                return Err(Error::Netfilter(format!("nft refuses the rules: {line}")));
+                return Err(Error::Netfilter(format!(
+                    "nft refuses the rules: {}",
+                    line.trim_end()
+                )));
             }
             if line.contains(&table) {
                 return Ok(installed);
             }
         }
-        Err(Error::Netfilter("nft ended before the rules were in force".to_owned()))
     }
+}
+
+/// Reads up to the end of a line and no further; nothing at the end of all.
+fn read_line(output: &mut PipeReader) -> io::Result<String> {
+    let (mut line, mut byte) = (Vec::new(), [0]);
+    while output.read(&mut byte)? != 0 {
+        line.push(byte[0]);
+        if byte[0] == b'\n' {
+            break;
+        }
+    }
+    Ok(String::from_utf8_lossy(&line).into_owned())
 }
 
 /// Rules that are in force until this is dropped.
 #[derive(Debug)]
 pub struct Installed {
     child: Child,
+    /// Whoever writes to a pipe that nobody reads dies.
+    output: PipeReader,
 }
 
 impl Drop for Installed {
