@@ -529,6 +529,7 @@ impl World {
         if let Some(client) = self.end(CLIENT) {
             (0..2).for_each(|id| client.add_path(now, PathId(id), Priority::default()));
         }
+        self.settle();
         for round in 0..4_000_u64 {
             let done = |session: &Session<_>| session.is_closed() || session.failed().is_some();
             if self.ends.iter().flatten().all(done) {
