@@ -39,6 +39,8 @@ pub(crate) struct Connection {
     /// The client's, the server's.
     pub(crate) pipes: [Pipe; 2],
     pub(crate) room: u64,
+    /// Frames that the listener has sent.
+    pub(crate) answers: u32,
 }
 
 impl Connection {
@@ -48,6 +50,12 @@ impl Connection {
             pipe.bytes += frame.wire_length() as u64;
             pipe.frames.push_back((path_seq, frame));
         }
+    }
+
+    /// The listener sends a frame.
+    pub(crate) fn answer(&mut self, frame: Frame<Bytes>) {
+        self.answers += 1;
+        self.send(SERVER, self.answers - 1, frame);
     }
 
     /// One side closes; the other gets what was sent before unless it is `abort`ed.

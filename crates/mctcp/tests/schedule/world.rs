@@ -206,7 +206,7 @@ impl World {
         };
         let subflow = self.connections[at].subflow;
         match verdict {
-            Verdict::Send(_, frame) => self.connections[at].send(SERVER, 0, frame),
+            Verdict::Send(_, frame) => self.connections[at].answer(frame),
             Verdict::Close(_) => self.connections[at].close(SERVER, false),
             Verdict::Open(_, hello, ack, key) => {
                 if self.ends[SERVER].is_some() {
@@ -337,6 +337,7 @@ impl World {
             holder: id.map_or(Holder::Nobody, Holder::Acceptor),
             pipes: <[Pipe; 2]>::default(),
             room: ROOM,
+            answers: 0,
         };
         if id.is_none() {
             connection.close(SERVER, true);
