@@ -411,8 +411,9 @@ pub struct Tcp {
     pub control: Option<String>,
     /// Negotiate explicit congestion notification (RFC 3168).
     pub ecn: bool,
-    /// Receive and send buffer of both ends (with MCTCP those of the session and of each
-    /// subflow); `None`: as the kernel tunes it, 6 MiB on the virtual clock.
+    /// Receive and send buffer of both ends, as a socket asks for them: a kernel doubles that. With
+    /// MCTCP each subflow has them, and the session has twice as much. `None`: as the kernel tunes
+    /// it, 6 MiB on the virtual clock.
     pub window: Option<Bytes>,
     /// Several paths at once; `None`: plain TCP.
     pub multipath: Option<Multipath>,

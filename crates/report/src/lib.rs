@@ -12,6 +12,7 @@ mod diff;
 mod document;
 mod figure;
 pub mod format;
+mod multipath;
 mod page;
 mod plot;
 mod series;

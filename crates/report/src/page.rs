@@ -8,7 +8,7 @@ use record::{RunRecord, run};
 use crate::format::{self, escape};
 use crate::plot::{self, LINES, Plot};
 use crate::series::{Fold, Grid, Samples, Series, largest, link_key, styled, told_apart};
-use crate::{Document, bundle, control, terminal, topology};
+use crate::{Document, bundle, control, multipath, terminal, topology};
 
 /// What is shown of the resolved lab at most, in bytes.
 pub(crate) const LAB_LIMIT: u64 = 1 << 20;
@@ -31,6 +31,7 @@ pub(crate) fn render(record: &RunRecord, samples: &Samples, lab: Option<&str>) -
     }
     page.section("Rate control", &(words + &control));
     page.section("Bundles", &bundles(record, samples));
+    page.section("Paths", &paths(record, samples));
     page.section("Over time", &plots(record, samples));
     let flows = table(terminal::flow_rows(record), terminal::FLOW_NUMBERS);
     page.section("Flows", &flows);
@@ -148,6 +149,16 @@ fn bundles(record: &RunRecord, samples: &Samples) -> String {
     }
     out.push_str(&table(bundle::changes(record), 0..1));
     out + &bundle::figures(record, samples.bundles.as_ref())
+}
+
+/// What flows over several paths did, in words, a table and plots.
+fn paths(record: &RunRecord, samples: &Samples) -> String {
+    let mut out = String::new();
+    for (_, line) in multipath::lines(record) {
+        let _ = write!(out, "<p>{}.</p>", escape(&line));
+    }
+    out.push_str(&table(multipath::path_rows(record), 2..7));
+    out + &multipath::figures(record, samples.flows.as_ref(), samples.subflows.as_ref())
 }
 
 /// A note on how the values came about, and on what is not shown.

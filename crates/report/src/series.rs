@@ -13,12 +13,13 @@ const POINTS: usize = 300;
 /// The tables of a run; empty where a run has none.
 pub(crate) struct Samples {
     links: Option<Table>,
-    flows: Option<Table>,
+    pub(crate) flows: Option<Table>,
     transfers: Option<Table>,
     shares: Option<Table>,
     pub(crate) control: Option<Table>,
     pub(crate) sessions: Option<Table>,
     pub(crate) bundles: Option<Table>,
+    pub(crate) subflows: Option<Table>,
 }
 
 /// A transfer that was delivered whole.
@@ -104,6 +105,7 @@ impl Samples {
             control: read(record::control::FILE)?,
             sessions: read(record::control::SESSIONS_FILE)?,
             bundles: read(record::bundle::FILE)?,
+            subflows: read(record::subflow::FILE)?,
         })
     }
 

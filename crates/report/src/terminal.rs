@@ -6,7 +6,7 @@ use std::ops::Range;
 use record::run::{FlowSummary, Outcome, ProgramEnd, Slowdown, Status};
 use record::{Distribution, RunRecord};
 
-use crate::{LabRow, bundle, control, format};
+use crate::{LabRow, bundle, control, format, multipath};
 
 /// Rows of a section before the rest is only counted.
 const ROWS: usize = 20;
@@ -39,8 +39,8 @@ pub(crate) fn render(record: &RunRecord) -> String {
             format::count(d.count)
         );
     }
-    let bundles = bundle::lines(record).into_iter();
-    for (name, value) in bundles.chain(control::lines(record)).chain(simulation(record)) {
+    let ours = bundle::lines(record).into_iter().chain(multipath::lines(record));
+    for (name, value) in ours.chain(control::lines(record)).chain(simulation(record)) {
         let _ = writeln!(out, "{name:8} {value}");
     }
     match &record.verdict {

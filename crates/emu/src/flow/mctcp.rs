@@ -156,7 +156,8 @@ fn config(placed: &Placed, tcp: &Tcp) -> Config {
         settings.max_subflows = multipath.subflows;
     }
     if let Some(window) = tcp.window {
-        let buffer = window.max(LEAST_BUFFER);
+        // The kernel doubles what its own sockets ask for.
+        let buffer = Bytes::new(window.count() * 2).max(LEAST_BUFFER);
         (settings.send_buffer, settings.receive_buffer) = (buffer, buffer);
         settings.autotune = false;
     }
@@ -250,12 +251,20 @@ impl Meter {
             tally.window_bytes = Some(window);
         }
         let sent = client.stats();
-        tally.retransmits = tally.retransmits.max(sent.retransmits);
+        let again = self.known.values().map(|subflow| subflow.retransmits).sum();
+        tally.retransmits = tally.retransmits.max(again);
         tally.observe_reinjected(sent.reinjected);
         if let Some(server) = &self.server {
             tally.observe_reorder(server.stats().reorder_peak);
         }
     }
+}
+
+/// Segments that the TCP connections of a session have sent again.
+fn retransmits(session: &MctcpStream) -> u64 {
+    let subflows = session.subflows();
+    let now: u64 = subflows.iter().map(|subflow| subflow.status.info.retransmits).sum();
+    session.stats().retransmits + now
 }
 
 const fn word(state: SubflowState) -> &'static str {

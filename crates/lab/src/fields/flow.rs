@@ -46,8 +46,8 @@ pub(crate) const FLOW: Section = Section {
             "window",
             Shape::Data(Bytes::new(4096), Bytes::new(1 << 30)),
             "the kernel's; 6 MiB in simulations",
-            "Receive and send buffer of TCP, at both ends; with MCTCP those of the session and of \
-             each subflow.",
+            "Receive and send buffer of TCP, at both ends. With MCTCP each subflow has such buffers, \
+             and the session twice as much, as a kernel doubles what a socket asks for.",
         ),
         optional("size", DRAWN, "no end", "Payload to send in all, or in each transfer."),
         optional("arrivals", Shape::Table(&ARRIVALS), "", "When transfers start (open loop)."),

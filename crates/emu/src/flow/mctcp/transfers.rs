@@ -13,7 +13,7 @@ use transport::workload::{Arrivals, Sizes};
 use super::super::traffic::{Endpoints, Progress, Scope};
 use super::super::transfers::MOST_AT_ONCE;
 use super::super::{Observation, Placed};
-use super::{Site, failed};
+use super::{Site, failed, retransmits};
 
 /// One transfer under way.
 struct Active {
@@ -112,7 +112,7 @@ impl Transfers {
     fn complete(&mut self, scope: &mut Scope<'_>, number: u64) {
         let Some(active) = self.active.remove(&number) else { return };
         let now = scope.now();
-        let retransmits = active.client.as_ref().map(|client| client.stats().retransmits);
+        let retransmits = active.client.as_ref().map(retransmits);
         self.retransmits += retransmits.unwrap_or(0);
         let transfer = self.transfer(&active, Some(now.since(active.start)), retransmits);
         scope.tally.transfer(&transfer);
@@ -195,7 +195,7 @@ impl Endpoints for Transfers {
 
     fn observe(&mut self, tally: &mut Tally) {
         let clients = self.active.values().filter_map(|active| active.client.as_ref());
-        let now: u64 = clients.map(|client| client.stats().retransmits).sum();
+        let now: u64 = clients.map(retransmits).sum();
         tally.retransmits = tally.retransmits.max(self.retransmits + now);
     }
 

@@ -1,0 +1,244 @@
+//! What flows over several paths did: each path's throughput on top of the others', a table, and
+//! lines for the terminal.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use record::RunRecord;
+use record::run::{FlowSummary, PathSummary};
+use record::table::Table;
+
+use crate::figure::{Axis, Figure, Line, Style};
+use crate::format;
+
+/// Flows that have plots of their own.
+const PLOTTED: usize = 8;
+/// Points of a line; beyond them neighbours become their mean.
+const POINTS: usize = 600;
+/// Flows that have a line of their own in the terminal.
+const LINES: usize = 8;
+
+fn flows(record: &RunRecord) -> impl Iterator<Item = &FlowSummary> {
+    record.flows.iter().filter(|flow| !flow.paths.is_empty())
+}
+
+/// The figures of a run with such flows.
+pub(crate) fn figures(record: &RunRecord, flow: Option<&Table>, subflow: Option<&Table>) -> String {
+    let mut out = String::new();
+    let (Some(flow_table), Some(subflow_table)) = (flow, subflow) else { return out };
+    for flow in flows(record).take(PLOTTED) {
+        let Some(rows) = Rows::of(flow, flow_table, subflow_table) else { continue };
+        out.push_str(&rows.throughput(flow).html());
+        out.extend(rows.round_trips(flow).map(|figure| figure.html()));
+        out.extend(rows.waiting(flow).map(|figure| figure.html()));
+    }
+    if out.is_empty() { out } else { format!("<div class=\"plots\">{out}</div>") }
+}
+
+/// What is known of a flow at the end of a sampling interval.
+#[derive(Clone, Debug, Default)]
+struct Sample {
+    seconds: f64,
+    goodput: f64,
+    /// By path, in Mbit/s.
+    rates: Vec<f64>,
+    /// By path: sum and number of round-trip times, in ms.
+    round_trips: Vec<(f64, f64)>,
+    waiting: Option<f64>,
+}
+
+/// Samples of one flow by their time, in nanoseconds.
+struct Rows(Vec<(f64, Sample)>);
+
+impl Rows {
+    fn of(flow: &FlowSummary, flow_table: &Table, subflow_table: &Table) -> Option<Self> {
+        let mut rows: BTreeMap<u64, Sample> = BTreeMap::new();
+        let paths = flow.paths.len();
+        let names = flow_table.texts("flow")?;
+        let times = flow_table.integers("time_ns")?;
+        let took = flow_table.integers("interval_ns")?;
+        let received = flow_table.integers("received_bytes")?;
+        let waiting = flow_table.integers("reorder_bytes")?;
+        for row in (0..names.len()).filter(|row| names[*row] == flow.name) {
+            let seconds = took[row]?.max(1) as f64 / 1e9;
+            let goodput = received[row]? as f64 * 8e-6 / seconds;
+            let (rates, round_trips) = (vec![0.0; paths], vec![(0.0, 0.0); paths]);
+            let waiting = waiting[row].map(|bytes| bytes as f64 / 1e3);
+            rows.insert(times[row]?, Sample { seconds, goodput, rates, round_trips, waiting });
+        }
+        let names = subflow_table.texts("flow")?;
+        let links = subflow_table.texts("path")?;
+        let times = subflow_table.integers("time_ns")?;
+        let received = subflow_table.integers("received_bytes")?;
+        let rtt = subflow_table.integers("rtt_ns")?;
+        for row in (0..names.len()).filter(|row| names[*row] == flow.name) {
+            let path = flow.paths.iter().position(|path| path.link == links[row]);
+            let sample = times[row].and_then(|time| rows.get_mut(&time));
+            let (Some(path), Some(sample)) = (path, sample) else { continue };
+            sample.rates[path] += received[row]? as f64 * 8e-6 / sample.seconds;
+            if let Some(rtt) = rtt[row] {
+                let (sum, count) = &mut sample.round_trips[path];
+                (*sum, *count) = (*sum + rtt as f64 / 1e6, *count + 1.0);
+            }
+        }
+        let rows: Vec<_> = rows.into_iter().map(|(time, row)| (time as f64 / 1e9, row)).collect();
+        Some(Self(rows))
+    }
+
+    /// A value over time; not a number where there is none.
+    fn line(&self, value: impl Fn(&Sample) -> Option<f64>) -> Vec<(f64, f64)> {
+        let thinned = self.0.chunks(self.0.len().div_ceil(POINTS).max(1)).map(|chunk| {
+            let values: Vec<f64> = chunk.iter().filter_map(|(_, row)| value(row)).collect();
+            let mean = values.iter().sum::<f64>() / values.len() as f64;
+            (chunk[chunk.len() - 1].0, mean)
+        });
+        thinned.collect()
+    }
+
+    /// One path's share on top of the others'.
+    fn throughput(&self, flow: &FlowSummary) -> Figure {
+        let y = Axis::linear("rate, Mbit/s").from(0.0);
+        let title = format!("{}: throughput of its paths", flow.name);
+        let mut figure = Figure::new(title, Axis::linear("time, s"), y);
+        "What arrived over each path, on top of one another, and what the application got of it"
+            .clone_into(&mut figure.note);
+        let mut below = self.line(|_| Some(0.0));
+        for (at, path) in flow.paths.iter().enumerate() {
+            let top = self.line(|row| Some(row.rates[..=at].iter().sum()));
+            let spread = below.iter().zip(&top).map(|(low, high)| (low.1, high.1)).collect();
+            let points = top.iter().map(|(time, _)| (*time, f64::NAN)).collect();
+            figure.lines.push(Line::new(&path.link, points).spread(spread).style(Style::Band));
+            below = top;
+        }
+        let goodput = self.line(|row| Some(row.goodput));
+        figure.lines.push(Line::new("application", goodput));
+        figure
+    }
+
+    fn round_trips(&self, flow: &FlowSummary) -> Option<Figure> {
+        let y = Axis::linear("round trip, ms").from(0.0);
+        let title = format!("{}: round-trip times of its paths", flow.name);
+        let mut figure = Figure::new(title, Axis::linear("time, s"), y);
+        "As the sender's TCP smooths them".clone_into(&mut figure.note);
+        for (at, path) in flow.paths.iter().enumerate() {
+            let points = self.line(|row| {
+                let (sum, count) = row.round_trips[at];
+                (count > 0.0).then(|| sum / count)
+            });
+            if points.iter().any(|(_, value)| value.is_finite()) {
+                figure.lines.push(Line::new(&path.link, points));
+            }
+        }
+        (!figure.lines.is_empty()).then_some(figure)
+    }
+
+    fn waiting(&self, flow: &FlowSummary) -> Option<Figure> {
+        let points = self.line(|row| row.waiting);
+        if !points.iter().any(|(_, value)| *value > 0.0) {
+            return None;
+        }
+        let y = Axis::linear("data, kB").from(0.0);
+        let title = format!("{}: data that waited for earlier data", flow.name);
+        let mut figure = Figure::new(title, Axis::linear("time, s"), y);
+        "At the receiver, the most so far".clone_into(&mut figure.note);
+        figure.lines.push(Line::new("waiting", points));
+        Some(figure)
+    }
+}
+
+/// The table of all paths.
+pub(crate) fn path_rows(record: &RunRecord) -> (Vec<&'static str>, Vec<Vec<String>>) {
+    let heads = vec!["flow", "path over", "subflows", "sent", "received", "rate", "resent"];
+    let rows = flows(record).flat_map(|flow| {
+        flow.paths.iter().map(|path| {
+            vec![
+                flow.name.clone(),
+                path.link.clone(),
+                format::count(path.subflows),
+                format::bytes(path.sent_bytes),
+                format::bytes(path.received_bytes),
+                format::rate(rate(flow, path)),
+                format::count(path.retransmits),
+            ]
+        })
+    });
+    (heads, rows.collect())
+}
+
+/// Mean rate of what arrived over a path while the flow ran.
+fn rate(flow: &FlowSummary, path: &PathSummary) -> f64 {
+    let all = flow.received_bytes.max(1) as f64;
+    flow.goodput_bit_per_s * path.received_bytes as f64 / all
+}
+
+/// Lines for the terminal.
+pub(crate) fn lines(record: &RunRecord) -> Vec<(&'static str, String)> {
+    let mut lines = Vec::new();
+    for (index, flow) in flows(record).take(LINES).enumerate() {
+        lines.push((if index == 0 { "paths" } else { "" }, line(flow)));
+    }
+    let more = flows(record).count().saturating_sub(LINES);
+    if more > 0 {
+        lines.push(("", format!("{more} more flows over several paths are in run.json")));
+    }
+    lines
+}
+
+fn line(flow: &FlowSummary) -> String {
+    let path = |path: &PathSummary| format!("{} {}", path.link, format::rate(rate(flow, path)));
+    let paths: Vec<String> = flow.paths.iter().map(path).collect();
+    let mut text = format!("{}: {}", flow.name, paths.join(", "));
+    if let Some(gap) = flow.gap_s {
+        let _ = write!(text, "; longest gap {}", format::seconds(gap));
+    }
+    if let Some(bytes) = flow.reinjected_bytes.filter(|bytes| *bytes > 0) {
+        let _ = write!(text, "; {} sent again over another path", format::bytes(bytes));
+    }
+    if let Some(bytes) = flow.reorder_max_bytes {
+        let _ = write!(text, "; at most {} waited for earlier data", format::bytes(bytes));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flow() -> FlowSummary {
+        let path = |link: &str, received_bytes| PathSummary {
+            link: link.to_owned(),
+            subflows: 1,
+            received_bytes,
+            ..PathSummary::default()
+        };
+        FlowSummary {
+            name: "bulk".to_owned(),
+            goodput_bit_per_s: 8e6,
+            received_bytes: 4_000_000,
+            paths: vec![path("left", 3_000_000), path("right", 1_000_000)],
+            gap_s: Some(0.25),
+            reinjected_bytes: Some(2000),
+            ..FlowSummary::default()
+        }
+    }
+
+    #[test]
+    fn paths_have_their_share_of_the_goodput() {
+        let record = RunRecord { flows: vec![flow()], ..RunRecord::default() };
+        let text = "bulk: left 6 Mbit/s, right 2 Mbit/s; longest gap 250 ms; 2 kB sent again over \
+                    another path";
+        assert_eq!(lines(&record), [("paths", text.to_owned())]);
+        assert_eq!(path_rows(&record).1[1][5], "2 Mbit/s");
+    }
+
+    #[test]
+    fn bands_lie_on_top_of_one_another() {
+        let sample = |rates: [f64; 2]| Sample { rates: rates.to_vec(), ..Sample::default() };
+        let rows = Rows(vec![(0.1, sample([3.0, 1.0])), (0.2, sample([2.0, 0.0]))]);
+        let figure = rows.throughput(&flow());
+        let spreads: Vec<_> = figure.lines.iter().map(|line| line.spread.clone()).collect();
+        assert_eq!(spreads[0], [(0.0, 3.0), (0.0, 2.0)]);
+        assert_eq!(spreads[1], [(3.0, 4.0), (2.0, 2.0)]);
+        assert!(figure.html().contains("left") && figure.html().contains("application"));
+    }
+}
