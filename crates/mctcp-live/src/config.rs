@@ -17,6 +17,10 @@ use tokio_rustls::rustls::{ClientConfig, ServerConfig};
 /// likes. Called where blocking is allowed.
 pub type Dial = Arc<dyn Fn(&PathSpec) -> io::Result<OwnedFd> + Send + Sync>;
 
+/// Which paths to add to a further address of the server, beside those there are. Called by the
+/// session's driver: it must not block for long.
+pub type Further = Arc<dyn Fn(SocketAddr, &[PathSpec]) -> Vec<PathSpec> + Send + Sync>;
+
 /// A path that a client may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathSpec {
@@ -59,6 +63,9 @@ pub struct Config {
     pub dial: Option<Dial>,
     /// Client: add paths to addresses that the server tells of.
     pub follow: bool,
+    /// Client: which ones, from the address and the paths there are; `None`: from wherever there
+    /// are paths.
+    pub further: Option<Further>,
 }
 
 impl Default for Config {
@@ -74,6 +81,7 @@ impl Default for Config {
             tls: None,
             dial: None,
             follow: true,
+            further: None,
         }
     }
 }

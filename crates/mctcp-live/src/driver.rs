@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use base::{Bytes, Time};
-use mctcp::pool::Pool;
 use mctcp::session::{Event, Output};
 use mctcp::{Reason, SubflowId};
 use tokio::time::Sleep;
@@ -31,8 +30,6 @@ pub(crate) use server::{Arrival, Kind, Server};
 const TURNS: usize = 16;
 /// Bytes read from one subflow before the others have their turn.
 const BUDGET: usize = 256 << 10;
-/// Buffers for payloads that are kept while nothing comes.
-const SPARE_PAYLOADS: usize = 16;
 
 /// What is different at both ends.
 #[derive(Debug)]
@@ -48,14 +45,14 @@ pub(crate) struct Driver {
     config: Arc<Config>,
     role: Role,
     subflows: Vec<Subflow>,
-    /// Memory for what comes.
-    payloads: Pool,
     inbox: Vec<(SubflowId, Inbound)>,
     /// Subflows that take more than the session was told, or less.
     changed: Vec<(SubflowId, u64)>,
     /// Those who wait for what has happened.
     wakers: Vec<Waker>,
     has_progress: bool,
+    /// Connections that nobody has looked at yet.
+    has_fresh: bool,
     timer: Pin<Box<Sleep>>,
     /// When the timer wakes this task, if it is set.
     armed: Option<Time>,
@@ -63,29 +60,28 @@ pub(crate) struct Driver {
 
 impl Driver {
     pub(crate) fn new(shared: Arc<Shared>, config: Arc<Config>, role: Role) -> Self {
-        let config_frame = usize::from(config.max_frame());
         Self {
             shared,
             config,
             role,
             subflows: Vec::new(),
-            payloads: Pool::new(config_frame, SPARE_PAYLOADS),
             inbox: Vec::new(),
             changed: Vec::new(),
             wakers: Vec::new(),
             has_progress: false,
+            has_fresh: false,
             timer: Box::pin(tokio::time::sleep(std::time::Duration::ZERO)),
             armed: None,
         }
     }
 
     /// A subflow that the session knows.
-    pub(crate) fn add(&mut self, state: &mut State, mut subflow: Subflow) {
-        subflow.use_pool(self.payloads.clone());
+    pub(crate) fn add(&mut self, state: &mut State, subflow: Subflow) {
         let room = Bytes::new(subflow.room());
         state.session.set_room(clock::now(), subflow.id, room);
         state.addresses.insert(subflow.id, (subflow.local, subflow.remote));
         self.subflows.push(subflow);
+        self.has_fresh = true;
     }
 
     /// One turn. Whether another may find something to do.
@@ -94,25 +90,28 @@ impl Driver {
         for subflow in &mut self.subflows {
             again |= subflow.poll_receive(cx, BUDGET, &mut self.inbox);
         }
-        again |= !self.inbox.is_empty();
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();
-        again |= self.converse(cx, &mut state);
+        self.has_fresh = false;
+        self.converse(cx, &mut state);
+        let has_more = state.session.unsent().is_positive();
         drop(state);
         self.wake_others();
         if let Role::Server(server) = &mut self.role {
             server.announce();
         }
-        again | self.send(cx)
+        // Where nothing waits to be sent, room need not be told of at once.
+        let has_room = self.send(cx);
+        again || self.has_fresh || !self.inbox.is_empty() || (has_room && has_more)
     }
 
-    /// Tells the session what has happened, and does what it says. Whether there was anything.
-    fn converse(&mut self, cx: &mut Context<'_>, state: &mut State) -> bool {
+    /// Tells the session what has happened, and does what it says.
+    fn converse(&mut self, cx: &mut Context<'_>, state: &mut State) {
         let now = clock::now();
-        let mut again = match &mut self.role {
+        match &mut self.role {
             Role::Client(_) => self.take_dialled(cx, state, now),
             Role::Server(_) => self.take_arrivals(cx, state, now),
-        };
+        }
         for (id, room) in self.changed.drain(..) {
             state.session.set_room(now, id, Bytes::new(room));
         }
@@ -125,17 +124,16 @@ impl Driver {
             state.session.on_wake(now);
         }
         while let Some(output) = state.session.poll() {
-            again = true;
             self.carry_out(state, now, output);
         }
         self.look_after_dropped(state, now);
         if state.over.is_some() {
             self.end(state);
         }
-        if !again {
-            state.driver = Some(cx.waker().clone());
+        match &mut state.driver {
+            Some(known) => known.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
         }
-        again
     }
 
     /// What came from a subflow.
@@ -186,6 +184,7 @@ impl Driver {
             Output::Connect(path) => {
                 if let Role::Client(client) = &mut self.role {
                     client.connect(state, path, &self.config);
+                    self.has_fresh = true;
                 }
             }
             Output::Abandon(path) => {
@@ -219,7 +218,7 @@ impl Driver {
             }
             Event::AddressAdded(_, address) => {
                 if self.config.follow && matches!(self.role, Role::Client(_)) {
-                    client::follow(state, address);
+                    client::follow(state, address, self.config.further.as_ref());
                 }
             }
             Event::SubflowUp(_)
@@ -260,7 +259,7 @@ impl Driver {
         }
     }
 
-    /// Writes what is queued, and ends what is to end. Whether the session has to hear of it.
+    /// Writes what is queued, and ends what is to end. Whether any takes more than before.
     fn send(&mut self, cx: &mut Context<'_>) -> bool {
         let now = clock::now();
         let before = self.changed.len();
@@ -272,7 +271,7 @@ impl Driver {
             }
         }
         self.subflows.retain_mut(|subflow| !subflow.poll_close(cx, now));
-        self.changed.len() > before || !self.inbox.is_empty()
+        self.changed[before..].iter().any(|(_, room)| *room > 0)
     }
 
     /// Sleeps until the earliest deadline.

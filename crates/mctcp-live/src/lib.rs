@@ -20,6 +20,7 @@ mod driver;
 mod error;
 pub mod front;
 mod listener;
+mod memory;
 mod observer;
 mod queue;
 mod random;
@@ -28,7 +29,7 @@ mod socket;
 mod stream;
 mod subflow;
 
-pub use config::{ClientTls, Config, Dial, ListenerConfig, PathSpec};
+pub use config::{ClientTls, Config, Dial, Further, ListenerConfig, PathSpec};
 pub use detached::{Connecting, Runtime};
 pub use error::{Error, Result};
 pub use listener::{Accepted, ListenerStatistics, MctcpListener, Plain};

@@ -7,7 +7,6 @@ use std::task::Waker;
 
 use base::Time;
 use bytes::Bytes;
-use mctcp::pool::Pool;
 use mctcp::session::Session;
 use mctcp::{PathId, SubflowId};
 use tokio::sync::Notify;
@@ -16,17 +15,10 @@ use crate::clock;
 use crate::config::PathSpec;
 use crate::error::Error;
 
-/// Most that one write takes: what is cut into frames without further copies.
-pub(crate) const PIECE: usize = 64 << 10;
-/// Buffers for pieces that are kept while nothing is written.
-const SPARE_PIECES: usize = 8;
-
 /// One session.
 #[derive(Debug)]
 pub(crate) struct Shared {
     state: Mutex<State>,
-    /// Memory for what is written.
-    pub(crate) pieces: Pool,
     /// The session has come a step further: connected, established, delivered, over.
     pub(crate) progress: Notify,
 }
@@ -35,8 +27,6 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) session: Session<Bytes>,
-    /// What is left of the piece that was read last.
-    pub(crate) piece: Bytes,
     pub(crate) reader: Option<Waker>,
     pub(crate) writer: Option<Waker>,
     /// The driver, while it sleeps.
@@ -68,7 +58,6 @@ impl Shared {
         Self {
             state: Mutex::new(State {
                 session,
-                piece: Bytes::new(),
                 reader: None,
                 writer: None,
                 driver: None,
@@ -81,7 +70,6 @@ impl Shared {
                 dropped: None,
                 over: None,
             }),
-            pieces: Pool::new(PIECE, SPARE_PIECES),
             progress: Notify::new(),
         }
     }

@@ -17,8 +17,12 @@ use crate::clock;
 use crate::config::{Config, PathSpec};
 use crate::driver::{Client, Driver, Role};
 use crate::error::{Error, Result};
+use crate::memory::{self, PIECE};
 use crate::random;
-use crate::shared::{Over, PIECE, Shared, State};
+use crate::shared::{Over, Shared, State};
+
+/// Most that one write takes.
+const MOST_WRITTEN: usize = 64 << 10;
 
 /// One end of a session: a stream of bytes in each direction, over as many connections as there
 /// are paths.
@@ -31,6 +35,8 @@ use crate::shared::{Over, PIECE, Shared, State};
 #[derive(Debug)]
 pub struct MctcpStream {
     shared: Arc<Shared>,
+    /// What is left of the piece that was read last.
+    piece: Bytes,
     target: String,
 }
 
@@ -89,7 +95,7 @@ impl MctcpStream {
     }
 
     pub(crate) fn new(shared: Arc<Shared>, target: String) -> Self {
-        Self { shared, target }
+        Self { shared, piece: Bytes::new(), target }
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -180,20 +186,22 @@ impl AsyncRead for MctcpStream {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let mut state = self.shared.lock();
-        let now = clock::now();
+        let this = self.get_mut();
         let before = buf.filled().len();
-        while buf.remaining() > 0 {
-            if state.piece.is_empty() {
-                match state.session.read(now) {
-                    Some(piece) => state.piece = piece,
-                    None => break,
-                }
+        let mut state = loop {
+            let count = this.piece.len().min(buf.remaining());
+            buf.put_slice(&this.piece[..count]);
+            this.piece.advance(count);
+            let mut state = this.shared.lock();
+            if buf.remaining() == 0 {
+                break state;
             }
-            let count = state.piece.len().min(buf.remaining());
-            buf.put_slice(&state.piece[..count]);
-            state.piece.advance(count);
-        }
+            match state.session.read(clock::now()) {
+                // The driver goes on while it is copied.
+                Some(piece) => this.piece = piece,
+                None => break state,
+            }
+        };
         if buf.filled().len() > before || buf.remaining() == 0 {
             let driver = state.driver.take();
             drop(state);
@@ -231,16 +239,27 @@ impl AsyncWrite for MctcpStream {
         }
         let now = clock::now();
         let room = usize::try_from(state.session.writable().count()).unwrap_or(usize::MAX);
-        let count = room.min(buf.len()).min(PIECE);
+        let count = room.min(buf.len()).min(MOST_WRITTEN);
         if count == 0 {
             // The session tells of room to whoever it has refused.
             state.session.write(now, Bytes::from_static(&[0]));
             state.writer = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        let mut piece = self.shared.pieces.take(count);
-        piece.bytes_mut().copy_from_slice(&buf[..count]);
-        state.session.write(now, piece.freeze());
+        drop(state);
+        // Nobody else writes, so that the room stays.
+        let copy = |part: &[u8]| {
+            let mut piece = memory::pieces().take(part.len());
+            piece.bytes_mut().copy_from_slice(part);
+            piece.freeze()
+        };
+        let mut pieces = [const { Bytes::new() }; MOST_WRITTEN / PIECE];
+        let parts = buf[..count].chunks(PIECE);
+        pieces.iter_mut().zip(parts).for_each(|(piece, part)| *piece = copy(part));
+        let mut state = self.shared.lock();
+        for piece in pieces.into_iter().filter(|piece| !piece.is_empty()) {
+            state.session.write(now, piece);
+        }
         let driver = state.driver.take();
         drop(state);
         if let Some(driver) = driver {

@@ -9,13 +9,13 @@ use std::task::{Context, Poll, ready};
 use base::{Span, Time};
 use bytes::Bytes;
 use mctcp::frame::PREAMBLE;
-use mctcp::pool::Pool;
 use mctcp::session::End;
 use mctcp::{Decoder, Frame, PathInfo, SubflowId};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
 
+use crate::memory;
 use crate::queue::Queue;
 use crate::socket;
 
@@ -50,8 +50,24 @@ impl Wire {
         let count = match self {
             Self::Plain(stream) => loop {
                 ready!(stream.poll_read_ready(cx))?;
-                match stream.try_read_vectored(&mut decoder.spaces()) {
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                let mut short = None;
+                let read = stream.try_io(Interest::READABLE, || {
+                    let mut spaces = decoder.spaces();
+                    let room: usize = spaces.iter().map(|space| space.len()).sum();
+                    let count = stream.try_read_vectored(&mut spaces)?;
+                    if (1..room).contains(&count) {
+                        // There is no more: the next turn need not ask the kernel.
+                        short = Some(count);
+                        return Err(io::ErrorKind::WouldBlock.into());
+                    }
+                    Ok(count)
+                });
+                match read {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        if let Some(count) = short {
+                            break count;
+                        }
+                    }
                     other => break other?,
                 }
             },
@@ -176,7 +192,8 @@ impl Subflow {
     }
 
     /// A connection on which both ends have begun to talk.
-    pub(crate) fn adopt(id: SubflowId, wire: Wire, decoder: Decoder, queue: Queue) -> Self {
+    pub(crate) fn adopt(id: SubflowId, wire: Wire, mut decoder: Decoder, queue: Queue) -> Self {
+        decoder.set_pool(memory::pieces().clone());
         let (local, remote) = (wire.tcp().local_addr().ok(), wire.tcp().peer_addr().ok());
         let mut this = Self {
             id,
@@ -193,11 +210,6 @@ impl Subflow {
         };
         this.limit_unsent(*UNSENT.start());
         this
-    }
-
-    /// Payloads are put there.
-    pub(crate) fn use_pool(&mut self, pool: Pool) {
-        self.decoder.set_pool(pool);
     }
 
     fn limit_unsent(&mut self, bytes: u64) {

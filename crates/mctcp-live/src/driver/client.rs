@@ -12,7 +12,7 @@ use mctcp::{Frame, PathId, Reason, SubflowId, secret};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::{Driver, Role};
-use crate::config::{Config, PathSpec};
+use crate::config::{Config, Further, PathSpec};
 use crate::error::Error;
 use crate::shared::{Over, State};
 use crate::socket::{self, Opened};
@@ -132,35 +132,33 @@ fn give_up(state: &mut State, now: Time) {
     state.session.abort(now, Reason::Protocol);
 }
 
-/// Adds paths to a further address of the server, from wherever there are paths.
-pub(super) fn follow(state: &mut State, address: SocketAddr) {
-    let mut fresh: Vec<PathSpec> = Vec::new();
-    for known in state.paths.values() {
-        let fits = known.local.is_none_or(|local| local.is_ipv4() == address.is_ipv4());
-        let spec = PathSpec { remote: address, ..known.clone() };
-        let there = state.paths.values().any(|known| *known == spec) || fresh.contains(&spec);
-        if fits && !there && state.paths.len() + fresh.len() < MOST_PATHS {
-            fresh.push(spec);
+/// Adds paths to a further address of the server.
+pub(super) fn follow(state: &mut State, address: SocketAddr, further: Option<&Further>) {
+    let known: Vec<PathSpec> = state.paths.values().cloned().collect();
+    let fresh = match further {
+        Some(further) => further(address, &known),
+        None => {
+            let fits = |path: &&PathSpec| {
+                path.local.is_none_or(|local| local.is_ipv4() == address.is_ipv4())
+            };
+            let to = |path: &PathSpec| PathSpec { remote: address, ..path.clone() };
+            known.iter().filter(fits).map(to).collect()
         }
-    }
+    };
     for spec in fresh {
-        state.add_path(spec);
+        let is_known = state.paths.values().any(|known| *known == spec);
+        if !is_known && state.paths.len() < MOST_PATHS {
+            state.add_path(spec);
+        }
     }
 }
 
 impl Driver {
-    /// Tells the session of attempts that have come to an end. Whether there were any.
-    pub(super) fn take_dialled(
-        &mut self,
-        cx: &mut Context<'_>,
-        state: &mut State,
-        now: Time,
-    ) -> bool {
-        let mut any = false;
+    /// Tells the session of attempts that have come to an end.
+    pub(super) fn take_dialled(&mut self, cx: &mut Context<'_>, state: &mut State, now: Time) {
         loop {
-            let Role::Client(client) = &mut self.role else { return any };
-            let Poll::Ready(Some(done)) = client.dials.poll_join_next(cx) else { return any };
-            any = true;
+            let Role::Client(client) = &mut self.role else { return };
+            let Poll::Ready(Some(done)) = client.dials.poll_join_next(cx) else { return };
             // An attempt that was given up has nothing to tell.
             let Ok((path, result)) = done else { continue };
             client.attempts.remove(&path);

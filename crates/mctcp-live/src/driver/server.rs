@@ -82,18 +82,11 @@ impl Drop for Server {
 }
 
 impl Driver {
-    /// Takes in what has arrived. Whether there was anything.
-    pub(super) fn take_arrivals(
-        &mut self,
-        cx: &mut Context<'_>,
-        state: &mut State,
-        now: Time,
-    ) -> bool {
-        let mut any = false;
+    /// Takes in what has arrived.
+    pub(super) fn take_arrivals(&mut self, cx: &mut Context<'_>, state: &mut State, now: Time) {
         loop {
-            let Role::Server(server) = &mut self.role else { return any };
-            let Poll::Ready(Some(arrival)) = server.arrivals.poll_recv(cx) else { return any };
-            any = true;
+            let Role::Server(server) = &mut self.role else { return };
+            let Poll::Ready(Some(arrival)) = server.arrivals.poll_recv(cx) else { return };
             let (id, wanted) = match arrival.kind {
                 Kind::Joined(join) => (join.subflow, state.session.attach(now, &join)),
                 Kind::Again(id) => (id, state.session.attach_again(now, id)),

@@ -1,7 +1,9 @@
 //! Sessions between real sockets of the loopback device.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod failures;
 mod relay;
+mod strangers;
 mod streams;
 
 use std::future::Future;

@@ -56,3 +56,69 @@ async fn large_transfers_arrive_whole_over_one_subflow() {
 async fn large_transfers_arrive_whole_over_four_subflows() {
     transfer(4).await;
 }
+
+#[tokio::test]
+async fn paths_come_and_go() {
+    let (mut client, mut server, listener) = pair(1, Config::default()).await;
+    soon(client.write_all(b"a")).await.unwrap();
+    soon(server.read_u8()).await.unwrap();
+    let further = client.add_path(PathSpec::from(listener.addresses()[0]));
+    client.join_now();
+    let count = |stream: &MctcpStream| stream.subflows().len();
+    soon(async {
+        while (count(&client), count(&server)) != (2, 2) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    assert!(client.subflows().iter().all(|one| one.remote == Some(listener.addresses()[0])));
+    client.remove_path(further);
+    soon(async {
+        while (count(&client), count(&server)) != (1, 1) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    soon(client.write_all(b"b")).await.unwrap();
+    assert_eq!(soon(server.read_u8()).await.unwrap(), b'b');
+}
+
+#[tokio::test]
+async fn addresses_that_the_server_tells_of_become_paths() {
+    let listener_config = ListenerConfig::default();
+    let mut listener = listener(3, listener_config);
+    let first = listener.addresses()[..1].iter().map(|at| PathSpec::from(*at));
+    let connect = MctcpStream::connect(first, "", Config::default());
+    let client = soon(connect).await.unwrap();
+    client.join_now();
+    let _server = accept(&mut listener).await;
+    soon(async {
+        while client.subflows().iter().filter(|one| one.remote.is_some()).count() < 3 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    let mut remotes: Vec<_> = client.subflows().iter().filter_map(|one| one.remote).collect();
+    remotes.sort_unstable();
+    let mut addresses = listener.addresses().to_vec();
+    addresses.sort_unstable();
+    assert_eq!(remotes, addresses);
+}
+
+#[tokio::test]
+async fn sockets_may_be_made_by_somebody_else() {
+    let mut listener = listener(1, ListenerConfig::default());
+    let made = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = std::sync::Arc::clone(&made);
+    let dial: mctcp_live::Dial = std::sync::Arc::new(move |path: &PathSpec| {
+        counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        sys::socket::tcp_socket(path.remote.ip()).map_err(std::io::Error::other)
+    });
+    let local = "127.0.0.77".parse().unwrap();
+    let path = PathSpec { local: Some(local), ..PathSpec::from(listener.addresses()[0]) };
+    let config = Config { dial: Some(dial), ..Config::default() };
+    let _client = soon(MctcpStream::connect([path], "", config)).await.unwrap();
+    let server = accept(&mut listener).await;
+    assert_eq!(server.subflows()[0].remote.unwrap().ip(), local);
+    assert_eq!(made.load(std::sync::atomic::Ordering::Relaxed), 1);
+}

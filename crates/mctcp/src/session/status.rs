@@ -148,6 +148,11 @@ impl<P: Payload> Session<P> {
         statistics
     }
 
+    /// What was written and never sent, for want of room or credit.
+    pub fn unsent(&self) -> Bytes {
+        Bytes::new(self.outgoing.unsent())
+    }
+
     /// Whether the peer has everything that was written, and knows that it is everything.
     pub fn is_delivered(&self) -> bool {
         self.outgoing.is_done()

@@ -1,0 +1,183 @@
+//! Who may talk with whom: TLS, pre-shared keys, peers that speak something else.
+
+use std::sync::Arc;
+
+use mctcp::Reason;
+use mctcp::frame::PREAMBLE;
+use mctcp_live::{ClientTls, Error};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::rustls::pki_types::PrivateKeyDer;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
+
+use super::*;
+
+fn with_psk(psk: &[u8]) -> Config {
+    Config { psk: Some(Arc::from(psk)), ..Config::default() }
+}
+
+/// Both sides of TLS with a certificate of its own.
+fn tls() -> (Arc<ServerConfig>, ClientTls) {
+    let made = rcgen::generate_simple_self_signed(vec!["server.test".to_owned()]).unwrap();
+    let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
+    let chain = vec![made.cert.der().clone()];
+    let server = ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key);
+    let mut roots = RootCertStore::empty();
+    roots.add(made.cert.der().clone()).unwrap();
+    let client = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    let name = "server.test".try_into().unwrap();
+    (Arc::new(server.unwrap()), ClientTls { config: Arc::new(client), name })
+}
+
+/// Sends over two subflows, and checks what arrives.
+async fn transfers(mut client: MctcpStream, mut server: MctcpStream) {
+    const LENGTH: usize = 3_000_000;
+    let sender = tokio::spawn(async move {
+        let sent = send(&mut client, LENGTH).await;
+        client.delivered().await.unwrap();
+        (sent, client.stats())
+    });
+    let received = soon(receive(&mut server)).await;
+    let (sent, statistics) = soon(sender).await.unwrap();
+    assert_eq!(received, (LENGTH, sent));
+    assert_eq!(statistics.subflows_opened, 2, "the join was not proven");
+}
+
+#[tokio::test]
+async fn subflows_may_be_under_tls() {
+    let (server_side, client_side) = tls();
+    let tls = Some(server_side);
+    let mut listener = listener(2, ListenerConfig { tls, ..Default::default() });
+    let config = Config { tls: Some(client_side), ..Config::default() };
+    let connect = MctcpStream::connect(paths(&listener), "", config);
+    let client = soon(connect).await.unwrap();
+    let server = accept(&mut listener).await;
+    transfers(client, server).await;
+}
+
+#[tokio::test]
+async fn nobody_talks_without_tls_where_it_is_asked_for() {
+    let (server_side, _) = tls();
+    let mut listener = listener(1, ListenerConfig { tls: Some(server_side), ..Default::default() });
+    let plain = MctcpStream::connect(paths(&listener), "", Config::default());
+    let client = soon(plain).await.unwrap();
+    assert!(soon(client.established()).await.is_err());
+    // What is neither MCTCP nor TLS is for somebody else.
+    let mut other = TcpStream::connect(listener.addresses()[0]).await.unwrap();
+    other.write_all(b"GET / HTTP/1.0\r\n\r\n").await.unwrap();
+    let Accepted::Plain(mut plain) = soon(listener.accept()).await.unwrap() else {
+        panic!("that was no session")
+    };
+    let mut said = [0; 3];
+    soon(plain.stream.read_exact(&mut said)).await.unwrap();
+    assert_eq!((&plain.head[..], &said), (&b""[..], b"GET"));
+}
+
+#[tokio::test]
+async fn a_wrong_certificate_is_refused() {
+    let (server_side, _) = tls();
+    let (_, stranger) = tls();
+    let listener = listener(1, ListenerConfig { tls: Some(server_side), ..Default::default() });
+    let config = Config { tls: Some(stranger), ..Config::default() };
+    let error = soon(MctcpStream::connect(paths(&listener), "", config)).await.unwrap_err();
+    assert!(matches!(error, Error::Connect(_)), "{error}");
+}
+
+#[tokio::test]
+async fn both_ends_may_share_a_key() {
+    let (client, server, _listener) = pair(2, with_psk(b"known to both")).await;
+    transfers(client, server).await;
+}
+
+#[tokio::test]
+async fn a_wrong_key_opens_nothing() {
+    for config in [with_psk(b"another"), Config::default()] {
+        let session = with_psk(b"known to both");
+        let mut listener = listener(1, ListenerConfig { session, ..Default::default() });
+        let client = soon(MctcpStream::connect(paths(&listener), "", config)).await.unwrap();
+        let error = soon(async {
+            let mut client = client;
+            client.write_all(b"let me in").await?;
+            client.read_u8().await
+        });
+        let cause = error.await.unwrap_err().into_inner().unwrap();
+        let cause = *cause.downcast::<Error>().unwrap();
+        let wrong = matches!(cause, Error::Ended { reason: Reason::Authentication, .. });
+        assert!(wrong, "{cause:?}");
+        let none = tokio::time::timeout(Duration::from_millis(100), listener.accept()).await;
+        assert!(none.is_err(), "the application got a stranger: {none:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_hears_that_a_server_speaks_something_else() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    let ways: [&[u8]; 3] = [b"220 mail.test ESMTP\r\n", b"no", b""];
+    for greeting in ways {
+        let connect = MctcpStream::connect([PathSpec::from(at)], "", Config::default());
+        let mut client = soon(connect).await.unwrap();
+        client.write_all(b"EHLO client.test\r\n").await.unwrap();
+        let (mut server, _) = listener.accept().await.unwrap();
+        server.write_all(greeting).await.unwrap();
+        server.shutdown().await.unwrap();
+        let error = soon(client.established()).await.unwrap_err();
+        assert!(matches!(error, Error::NotMctcp), "{error} after {greeting:?}");
+        let again: Vec<u8> = client.reclaim().concat();
+        assert_eq!(again, b"EHLO client.test\r\n");
+    }
+}
+
+#[tokio::test]
+async fn a_client_does_not_wait_long_for_a_server_that_is_silent() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    let mut config = Config::default();
+    config.settings.handshake = base::Span::from_millis(300);
+    let client = soon(MctcpStream::connect([PathSpec::from(at)], "", config)).await.unwrap();
+    let error = soon(client.established()).await.unwrap_err();
+    assert!(matches!(error, Error::NotMctcp), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_hands_on_what_is_not_mctcp() {
+    let mut listener = listener(1, ListenerConfig::default());
+    let at = listener.addresses()[0];
+    for said in ["GET / HTTP/1.1\r\n\r\n", "x"] {
+        let mut client = TcpStream::connect(at).await.unwrap();
+        client.write_all(said.as_bytes()).await.unwrap();
+        client.shutdown().await.unwrap();
+        let Accepted::Plain(mut plain) = soon(listener.accept()).await.unwrap() else {
+            panic!("that was no session")
+        };
+        let mut rest = String::new();
+        soon(plain.stream.read_to_string(&mut rest)).await.unwrap();
+        let head = std::str::from_utf8(&plain.head).unwrap();
+        assert_eq!(head.to_owned() + &rest, said);
+    }
+    assert_eq!(listener.stats().plain, 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_open_beside_thousands_of_half_open_connections() {
+    let mut listener = listener(2, ListenerConfig::default());
+    let at = listener.addresses()[0];
+    let mut strangers = Vec::new();
+    for number in 0..2_000_u32 {
+        let local = format!("127.1.{}.{}:0", number % 16, 1 + number / 16 % 200);
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(local.parse().unwrap()).unwrap();
+        // Some say nothing, some begin, some ask to join what there is not.
+        let Ok(mut stream) = soon(socket.connect(at)).await else { continue };
+        let mut join = [&PREAMBLE[..], &[3, 0, 0, 42, 0, 0, 0, 0], &[7; 50]].concat();
+        join.truncate([0, 4, join.len()][number as usize % 3]);
+        let _ = stream.write_all(&join).await;
+        strangers.push(stream);
+    }
+    let connect = MctcpStream::connect(paths(&listener), "", Config::default());
+    let client = soon(connect).await.unwrap();
+    let server = accept(&mut listener).await;
+    transfers(client, server).await;
+    let statistics = listener.stats();
+    assert!(statistics.connections >= strangers.len() as u64, "{statistics:?}");
+    assert!(statistics.refused + statistics.failed > 0, "{statistics:?}");
+}
