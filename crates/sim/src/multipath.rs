@@ -54,8 +54,9 @@ impl Shape {
             ..Settings::default()
         };
         if let Some(window) = window {
-            settings.send_buffer = window.max(LEAST_BUFFER);
-            settings.receive_buffer = window.max(LEAST_BUFFER);
+            // The kernel, too, doubles what it is asked for.
+            let buffer = Bytes::new(2 * window.count()).max(LEAST_BUFFER);
+            (settings.send_buffer, settings.receive_buffer) = (buffer, buffer);
             settings.autotune = false;
         }
         Self { settings, ways, buffer: window }

@@ -17,9 +17,10 @@ pub struct DeliveryRate {
     lost: u64,
     /// `C.app_limited`: until this much is delivered, samples may be limited by the application.
     limited_until: u64,
-    /// The newest sample: bytes in nanoseconds; 0 before there is one.
+    /// The newest sample: bytes in nanoseconds, both halved as often as it takes; 0 before there
+    /// is one.
     newest: u32,
-    newest_took: u64,
+    newest_took: u32,
 }
 
 packed!(DeliveryRate {
@@ -104,10 +105,11 @@ impl DeliveryRate {
     }
 
     fn keep(&mut self, delivered: u64, took: u64, app_limited: bool) {
-        let newest = delivered.min(u64::from(u32::MAX)) as u32;
+        let halved = (u64::BITS - (delivered | took).leading_zeros()).saturating_sub(u32::BITS);
+        let (newest, took) = ((delivered >> halved) as u32, (took >> halved) as u32);
         let not_lower = || {
-            u128::from(newest) * u128::from(self.newest_took)
-                >= u128::from(self.newest) * u128::from(took)
+            u64::from(newest) * u64::from(self.newest_took)
+                >= u64::from(self.newest) * u64::from(took)
         };
         if took > 0 && (!app_limited || not_lower()) {
             (self.newest, self.newest_took) = (newest, took);
