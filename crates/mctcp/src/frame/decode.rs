@@ -95,7 +95,10 @@ impl Decoder {
     /// it. Together never empty once [`next_frame`](Self::next_frame) has given `None`.
     pub fn spaces(&mut self) -> [IoSliceMut<'_>; 2] {
         self.compact();
-        let rest = self.data.as_mut().map_or(&mut [][..], |data| &mut data.payload.bytes_mut()[data.filled..]);
+        let rest = self
+            .data
+            .as_mut()
+            .map_or(&mut [][..], |data| &mut data.payload.bytes_mut()[data.filled..]);
         [IoSliceMut::new(rest), IoSliceMut::new(&mut self.ahead[self.end..])]
     }
 
@@ -103,7 +106,9 @@ impl Decoder {
     pub fn space(&mut self) -> &mut [u8] {
         self.compact();
         match &mut self.data {
-            Some(data) if data.filled < data.payload.length() => &mut data.payload.bytes_mut()[data.filled..],
+            Some(data) if data.filled < data.payload.length() => {
+                &mut data.payload.bytes_mut()[data.filled..]
+            }
             _ => &mut self.ahead[self.end..],
         }
     }

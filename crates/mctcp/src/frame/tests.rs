@@ -87,11 +87,13 @@ fn frame() -> impl Strategy<Value = Frame<Bytes>> {
     prop_oneof![
         3 => data(),
         1 => hello().prop_map(Frame::Hello),
-        1 => (any::<([u8; 32], [u8; 16], u64, u64)>(), limits()).prop_map(|((nonce, proof, credit, session), limits)| {
+        1 => (any::<[u8; 32]>(), any::<([u8; 16], u64, u64)>(), limits()).prop_map(|fields| {
+            let (nonce, (proof, credit, session), limits) = fields;
             Frame::HelloAck(HelloAck { nonce, credit, limits, session, proof })
         }),
         1 => join().prop_map(Frame::Join),
-        1 => any::<([u8; 16], [u8; 16])>().prop_map(|(nonce, proof)| Frame::Challenge(Challenge { nonce, proof })),
+        1 => any::<([u8; 16], [u8; 16])>()
+            .prop_map(|(nonce, proof)| Frame::Challenge(Challenge { nonce, proof })),
         1 => any::<[u8; 32]>().prop_map(Frame::Proof),
         1 => reason().prop_map(Frame::Refuse),
         1 => dack().prop_map(Frame::Dack),
@@ -205,7 +207,10 @@ proptest! {
     }
 
     #[test]
-    fn a_truncated_connection_is_seen(frames in vec(frame(), 1..4), cut in any::<prop::sample::Index>()) {
+    fn a_truncated_connection_is_seen(
+        frames in vec(frame(), 1..4),
+        cut in any::<prop::sample::Index>(),
+    ) {
         let bytes = stream(&frames);
         let (last, before) = frames.split_last().unwrap();
         let cut = bytes.len() - last.wire_length() + cut.index(last.wire_length());
