@@ -133,6 +133,7 @@ impl Bulk {
                 return Ok(Progress::Damaged(damage));
             }
             if count == 0 {
+                server.finish_writing().map_err(failed)?;
                 return Ok(Progress::Done(now));
             }
             self.received += count as u64;
