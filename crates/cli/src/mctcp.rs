@@ -102,8 +102,20 @@ fn connect(args: &args::Connect, terminal: &Terminal) -> Verdict {
             terminal.talk(words(event));
         }
     };
-    let summary = connect::run(&connect, &stop, &mut tell).map_err(failure)?;
-    let Some(summary) = summary else { return Ok(Exit::Interrupted) };
+    let summary = match connect::run(&connect, &stop, &mut tell).map_err(failure) {
+        Ok(Some(summary)) => summary,
+        Ok(None) => return Ok(Exit::Interrupted),
+        Err(failure) if terminal.json => {
+            let (message, help) = (&failure.message, &failure.help);
+            let schema = "netarium.error/1";
+            let code = failure.exit.code();
+            terminal.error(json!({
+                "schema": schema, "message": message, "help": help, "exit_code": code,
+            }));
+            return Err(Failure::silent(failure.exit));
+        }
+        Err(failure) => return Err(failure),
+    };
     if terminal.json {
         terminal.error(summary_object(&summary));
     }

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use mctcp::scheduler::SchedulerKind;
 use mctcp_live::front::policy::Rule;
 use mctcp_live::front::proxy::Forward;
-use mctcp_live::front::target::Target;
+use mctcp_live::front::target::{Target, TargetError};
 use mctcp_live::front::{self, IpNet, PathOption};
 
 #[derive(Debug, Args)]
@@ -223,10 +223,13 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     address.ok_or_else(|| "write ADDR or ADDR:PORT, such as 0.0.0.0 or [::1]:8684".to_owned())
 }
 
-fn server(text: &str) -> Result<Target, String> {
-    let with_port = || format!("{text}:{}", front::PORT).parse();
-    let bracketed = || format!("[{text}]:{}", front::PORT).parse();
-    let target =
-        text.parse().or_else(|error| with_port().or_else(|_| bracketed()).map_err(|_| error));
-    target.map_err(|error: mctcp_live::front::target::TargetError| error.to_string())
+fn server(text: &str) -> Result<Target, TargetError> {
+    match text.parse() {
+        Err(TargetError::NoPort(_)) => {
+            let with_port = format!("{text}:{}", front::PORT).parse();
+            let bracketed = || format!("[{text}]:{}", front::PORT).parse();
+            with_port.or_else(|error| bracketed().map_err(|_: TargetError| error))
+        }
+        other => other,
+    }
 }

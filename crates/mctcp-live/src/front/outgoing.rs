@@ -1,7 +1,7 @@
 //! Connections to targets: in a session where the other end speaks MCTCP, else in plain TCP.
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::pin::Pin;
@@ -10,13 +10,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mctcp::Reason;
 use mctcp::settings::EARLY_CREDIT;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, timeout};
-use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{ClientConfig, Error as TlsError};
 
 use super::paths::{self, PathOption};
 use super::redirect::MARK;
@@ -29,6 +28,8 @@ use crate::{ClientTls, Config, MctcpStream, Observer};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// For this long an end that did not speak MCTCP is not asked again.
 const MEMORY: Duration = Duration::from_secs(60);
+/// The same for one that was not there.
+const SHORT_MEMORY: Duration = Duration::from_secs(5);
 /// Most ends that are remembered.
 const MOST_REMEMBERED: usize = 1024;
 /// Most that goes along with a session's beginning.
@@ -130,6 +131,9 @@ impl Outgoing {
                 Ok(socket)
             }));
         }
+        let options = peer.paths.clone();
+        peer.config.further =
+            Some(Arc::new(move |address, known| paths::further(&options, address, known)));
         Self { peer, marked, plain: Mutex::default() }
     }
 
@@ -150,7 +154,7 @@ impl Outgoing {
                 }
                 Err(Unopened { error, said }) => {
                     let why = format!("{peer}: {error}");
-                    self.remember(peer.to_string(), &why);
+                    self.remember(peer.to_string(), &why, memory(&error));
                     (why, said)
                 }
             },
@@ -237,29 +241,50 @@ impl Outgoing {
         (*until > Instant::now()).then(|| why.clone())
     }
 
-    fn remember(&self, peer: String, why: &str) {
+    fn remember(&self, peer: String, why: &str, memory: Duration) {
         let mut plain = self.plain.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         if plain.len() >= MOST_REMEMBERED {
             plain.retain(|_, (until, _)| *until > now);
         }
         if plain.len() < MOST_REMEMBERED {
-            plain.insert(peer, (now + MEMORY, why.to_owned()));
+            plain.insert(peer, (now + memory, why.to_owned()));
         }
     }
 }
 
-/// Whether the other end is there, or not, without MCTCP.
+/// Whether the other end is not there, or there without MCTCP. What is wrong at this end, or with
+/// the other's identity, is not put right by plain TCP.
 fn speaks_otherwise(error: &Error) -> bool {
     use crate::Error as Session;
     match error {
-        Error::Session(Session::NotMctcp | Session::Connect(_)) => true,
-        Error::Session(Session::Ended { reason, by_peer }) => {
-            *reason == Reason::Timeout && !by_peer
-        }
-        Error::NoPath(_) => true,
+        Error::Session(Session::NotMctcp) | Error::NoPath(_) => true,
+        Error::Session(Session::Connect(cause)) => match cause.get_ref() {
+            Some(inner) => matches!(inner.downcast_ref(), Some(TlsError::InvalidMessage(_))),
+            None => is_theirs(cause.kind()),
+        },
         _ => false,
     }
+}
+
+/// Whether an error of connecting is about the other end, or the way there.
+fn is_theirs(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::ConnectionRefused
+            | ErrorKind::ConnectionReset
+            | ErrorKind::ConnectionAborted
+            | ErrorKind::TimedOut
+            | ErrorKind::HostUnreachable
+            | ErrorKind::NetworkUnreachable
+            | ErrorKind::UnexpectedEof
+    )
+}
+
+/// For how long not to ask again.
+fn memory(error: &Error) -> Duration {
+    let is_other = matches!(error, Error::Session(crate::Error::NotMctcp));
+    if is_other { MEMORY } else { SHORT_MEMORY }
 }
 
 fn server_name(server: &Target) -> Result<ServerName<'static>> {
@@ -285,12 +310,12 @@ pub(crate) async fn lookup(target: &Target) -> Result<Vec<SocketAddr>> {
     };
     let failed = |cause| Error::socket("find", target, cause);
     let found = timeout(PATIENCE, tokio::net::lookup_host((name, target.port))).await;
-    let found = found.map_err(|_| failed(io::ErrorKind::TimedOut.into()))?.map_err(|cause| {
+    let found = found.map_err(|_| failed(ErrorKind::TimedOut.into()))?.map_err(|cause| {
         // The resolver's own errors have no kind.
-        failed(io::Error::new(io::ErrorKind::HostUnreachable, cause))
+        failed(io::Error::new(ErrorKind::HostUnreachable, cause))
     })?;
     let found: Vec<SocketAddr> = found.collect();
-    if found.is_empty() { Err(failed(io::ErrorKind::NotFound.into())) } else { Ok(found) }
+    if found.is_empty() { Err(failed(ErrorKind::NotFound.into())) } else { Ok(found) }
 }
 
 /// The first of these addresses that answers.
@@ -301,7 +326,7 @@ pub(crate) async fn connect(
 ) -> Result<TcpStream> {
     let failed = |cause| Error::socket("connect to", target, cause);
     let attempt = async {
-        let mut last = io::Error::from(io::ErrorKind::NotFound);
+        let mut last = io::Error::from(ErrorKind::NotFound);
         for (place, &address) in addresses.iter().enumerate() {
             let one = async {
                 let socket =
@@ -317,13 +342,13 @@ pub(crate) async fn connect(
             match timeout(PATIENCE / left.min(4), one).await {
                 Ok(Ok(stream)) => return Ok(stream),
                 Ok(Err(error)) => last = error,
-                Err(_) => last = io::ErrorKind::TimedOut.into(),
+                Err(_) => last = ErrorKind::TimedOut.into(),
             }
         }
         Err(last)
     };
     let stream = timeout(PATIENCE, attempt).await;
-    let stream = stream.map_err(|_| failed(io::ErrorKind::TimedOut.into()))?.map_err(failed)?;
+    let stream = stream.map_err(|_| failed(ErrorKind::TimedOut.into()))?.map_err(failed)?;
     // What the other end sends waits for nobody.
     stream.set_nodelay(true).map_err(failed)?;
     Ok(stream)
@@ -376,5 +401,49 @@ impl AsyncWrite for Link {
             Self::Mctcp(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Plain(stream, _) => Pin::new(stream).poll_shutdown(cx),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_tcp_does_not_paper_over_what_is_wrong_here_or_forged_there() {
+        let of = |error: io::Error| Error::from(crate::Error::Connect(Arc::new(error)));
+        let kind = |kind: ErrorKind| of(kind.into());
+        assert!(speaks_otherwise(&crate::Error::NotMctcp.into()));
+        assert!(speaks_otherwise(&kind(ErrorKind::ConnectionRefused)));
+        assert!(speaks_otherwise(&kind(ErrorKind::TimedOut)));
+        assert!(!speaks_otherwise(&kind(ErrorKind::AddrNotAvailable)));
+        assert!(!speaks_otherwise(&kind(ErrorKind::PermissionDenied)));
+        let tls = |error: TlsError| of(io::Error::new(ErrorKind::InvalidData, error));
+        assert!(!speaks_otherwise(&tls(TlsError::NoCertificatesPresented)));
+        let strange = tokio_rustls::rustls::InvalidMessage::InvalidContentType;
+        assert!(speaks_otherwise(&tls(TlsError::InvalidMessage(strange))));
+        let ended = crate::Error::Ended { reason: mctcp::Reason::Timeout, by_peer: false };
+        assert!(!speaks_otherwise(&ended.into()));
+    }
+
+    #[tokio::test]
+    async fn what_a_client_says_first_reaches_a_peer_that_does_not_speak_mctcp() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let target = Target::of(listener.local_addr().unwrap());
+        let service = tokio::spawn(async move {
+            // A service that speaks first, and something else.
+            let (mut first, _) = listener.accept().await.unwrap();
+            first.write_all(b"220 ready\r\n").await.unwrap();
+            let (mut second, _) = listener.accept().await.unwrap();
+            let mut bytes = [0; 5];
+            second.read_exact(&mut bytes).await.unwrap();
+            bytes
+        });
+        let peer = Peer { fallback: true, ..Peer::default() };
+        let outgoing = Outgoing::new(peer, false);
+        let mut early = Early::new(b"hello".to_vec(), None);
+        let link = outgoing.open(&target, &mut early).await.unwrap();
+        assert!(matches!(link, Link::Plain(..)) && early.count == 5);
+        assert_eq!(&service.await.unwrap(), b"hello");
+        assert!(outgoing.remembered(&target.to_string()).unwrap().contains("MCTCP"));
     }
 }

@@ -79,6 +79,23 @@ pub(super) fn find(options: &[PathOption], servers: &[SocketAddr]) -> Result<Vec
     Ok(found)
 }
 
+/// Paths to add to a further address of the server: from the addresses at this end that have no
+/// path yet, else one.
+pub(super) fn further(
+    options: &[PathOption],
+    server: SocketAddr,
+    known: &[PathSpec],
+) -> Vec<PathSpec> {
+    if known.iter().any(|path| path.remote == server) {
+        return Vec::new();
+    }
+    // Where no way leads is no place to go.
+    let Ok(found) = find(options, &[server]) else { return Vec::new() };
+    let is_used = |path: &PathSpec| known.iter().any(|it| it.local == path.local);
+    let unused: Vec<_> = found.iter().filter(|path| !is_used(path)).cloned().collect();
+    if unused.is_empty() { found.into_iter().take(1).collect() } else { unused }
+}
+
 /// Addresses of the server, those first that have been taken least: paths are to meet as late as
 /// they can.
 struct Turns<'a> {
@@ -222,6 +239,25 @@ mod tests {
         assert_eq!(remotes, servers);
         let error = find(&options[2..], &servers[..2]).unwrap_err();
         assert!(error.to_string().contains("10.9.0.1:1, 10.9.0.2:1"), "{error}");
+    }
+
+    #[test]
+    fn a_further_address_gets_a_path_from_where_there_is_none() {
+        let options: Vec<PathOption> =
+            ["10.0.1.1", "10.0.2.1"].map(|it| it.parse().unwrap()).into();
+        let servers: Vec<SocketAddr> =
+            ["10.9.0.1:1", "10.9.0.2:1"].map(|it| it.parse().unwrap()).into();
+        let local = |paths: &[PathSpec]| -> Vec<IpAddr> {
+            paths.iter().filter_map(|path| path.local).collect()
+        };
+        let known = find(&options[..1], &servers[..1]).unwrap();
+        // One that is in use already is no further one.
+        assert_eq!(further(&options, servers[0], &known), []);
+        let more = further(&options, servers[1], &known);
+        assert_eq!((local(&more), more[0].remote), (vec![options[1].address], servers[1]));
+        let known = find(&options, &servers[..1]).unwrap();
+        let more = further(&options, servers[1], &known);
+        assert_eq!(local(&more), [options[0].address]);
     }
 
     #[test]
