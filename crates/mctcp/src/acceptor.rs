@@ -17,7 +17,7 @@ mod replay;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
 use base::{Span, Time};
@@ -101,8 +101,14 @@ pub struct Acceptor {
     sessions: BTreeMap<u64, Known>,
     /// Nonces of the sessions whose client may not know of them.
     unconfirmed: BTreeMap<[u8; 32], u64>,
+    /// Nonces of other sessions, the newest last: a HELLO that comes late is not to open another.
+    used: BTreeSet<[u8; 32]>,
+    used_in_order: VecDeque<[u8; 32]>,
     out: VecDeque<Verdict>,
 }
+
+/// So many nonces are kept for each session that there may be.
+const NONCES_KEPT: usize = 4;
 
 #[derive(Debug)]
 struct Connection {
@@ -144,6 +150,8 @@ impl Acceptor {
             connections: BTreeMap::new(),
             sessions: BTreeMap::new(),
             unconfirmed: BTreeMap::new(),
+            used: BTreeSet::new(),
+            used_in_order: VecDeque::new(),
             out: VecDeque::new(),
         }
     }
@@ -198,6 +206,13 @@ impl Acceptor {
         let Some(known) = self.sessions.get(&session) else { return };
         if self.unconfirmed.get(&known.hello) == Some(&session) {
             self.unconfirmed.remove(&known.hello);
+            self.used.insert(known.hello);
+            self.used_in_order.push_back(known.hello);
+        }
+        if self.used_in_order.len() > NONCES_KEPT * self.limits.sessions
+            && let Some(oldest) = self.used_in_order.pop_front()
+        {
+            self.used.remove(&oldest);
         }
     }
 
@@ -255,6 +270,10 @@ impl Acceptor {
             self.release(id);
             self.out.push_back(Verdict::Again(id, session));
             return Ok(());
+        }
+        if self.used.contains(&hello.nonce) {
+            // What followed the first one may not be taken twice.
+            return Err(Reason::Replayed);
         }
         if self.sessions.len() >= self.limits.sessions {
             return Err(Reason::Limit);
