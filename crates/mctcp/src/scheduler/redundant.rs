@@ -1,21 +1,25 @@
 //! Copies on all: the stream goes as fast as the best subflow of every moment.
 
+use std::cmp::Reverse;
+
 use base::Time;
 
 use super::{Choice, Scheduler, SubflowView, View};
 
-/// Sends a copy of every frame on each subflow that has room, backups among them. One that lags
-/// behind misses frames rather than hold the others up.
+/// Sends a copy of every frame on each subflow that has room, backups among them. The one with the
+/// highest rate sets the pace: were it the first with room, several would share the frames
+/// rather than repeat them. One that lags behind misses frames; one that has delivered everything
+/// while the fastest stands still goes on alone.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Redundant;
 
 impl Scheduler for Redundant {
     fn pick(&mut self, _now: Time, _session: &View, subflows: &[SubflowView]) -> Choice {
-        if subflows.iter().any(|subflow| subflow.room.is_positive()) {
-            Choice::SendOnAll
-        } else {
-            Choice::Wait(None)
-        }
+        let fastest = subflows.iter().max_by_key(|subflow| (subflow.rate, Reverse(subflow.id)));
+        let is_fastest = |subflow: &SubflowView| fastest.is_some_and(|it| it.id == subflow.id);
+        let is_idle = |s: &SubflowView| !s.in_flight.is_positive() && !s.notsent.is_positive();
+        let ready = |s: &SubflowView| s.room.is_positive() && (is_fastest(s) || is_idle(s));
+        if subflows.iter().any(ready) { Choice::SendOnAll } else { Choice::Wait(None) }
     }
 }
 
@@ -23,11 +27,27 @@ impl Scheduler for Redundant {
 mod tests {
     use super::super::views::{bulk, busy, idle};
     use super::*;
+    use base::Bytes;
+
+    fn pick(subflows: &[SubflowView]) -> Choice {
+        Redundant.pick(Time::ZERO, &bulk(), subflows)
+    }
+
+    /// It has room although something is under way.
+    fn going(id: u32, mbits: u64) -> SubflowView {
+        SubflowView { room: Bytes::new(9_000), notsent: Bytes::ZERO, ..busy(id, 20, mbits) }
+    }
 
     #[test]
-    fn copies_go_out_as_soon_as_one_has_room() {
-        let pick = |subflows: &[SubflowView]| Redundant.pick(Time::ZERO, &bulk(), subflows);
-        assert_eq!(pick(&[idle(0, 40, 10), busy(1, 20, 10)]), Choice::SendOnAll);
-        assert_eq!(pick(&[busy(0, 40, 10), busy(1, 20, 10)]), Choice::Wait(None));
+    fn the_fastest_sets_the_pace() {
+        assert_eq!(pick(&[going(0, 10), busy(1, 20, 5)]), Choice::SendOnAll);
+        assert_eq!(pick(&[busy(0, 20, 10), going(1, 5)]), Choice::Wait(None));
+        assert_eq!(pick(&[busy(0, 20, 10), going(1, 10)]), Choice::Wait(None));
+        assert_eq!(pick(&[busy(0, 20, 10), busy(1, 20, 10)]), Choice::Wait(None));
+    }
+
+    #[test]
+    fn one_that_has_delivered_everything_waits_for_nobody() {
+        assert_eq!(pick(&[busy(0, 20, 10), idle(1, 20, 5)]), Choice::SendOnAll);
     }
 }

@@ -1,6 +1,7 @@
 //! How much of several paths a session uses, with the scheduler that is the default.
 
 use base::{Span, Time};
+use mctcp::scheduler::SchedulerKind;
 
 use crate::script::{Path, Script};
 use crate::world::World;
@@ -13,7 +14,11 @@ const WIDE: u64 = 4 << 20;
 fn goodput(paths: &[Path], buffers: u64) -> f64 {
     let mut script = Script::upload(paths, u64::MAX).buffers(buffers);
     script.low_water = 16 << 10;
-    let mut world = World::new(&script);
+    measured(&script)
+}
+
+fn measured(script: &Script) -> f64 {
+    let mut world = World::new(script);
     let mut read_at = |secs: u64| {
         world.run(Time::ZERO + Span::from_secs(secs));
         world.server.as_ref().map_or(0, |server| server.read)
@@ -25,6 +30,19 @@ fn goodput(paths: &[Path], buffers: u64) -> f64 {
 fn reaches(paths: &[Path], buffers: u64, least: f64) {
     let got = goodput(paths, buffers);
     assert!(got >= least, "{got:.2} Mbit/s of {least:.2} over {paths:?} with {buffers} B");
+}
+
+#[test]
+fn copies_on_all_paths_go_as_fast_as_one() {
+    let path = Path::new(10, 10);
+    let script = |paths: &[Path]| {
+        let mut script = Script::upload(paths, u64::MAX).scheduler(SchedulerKind::Redundant);
+        script.low_water = 16 << 10;
+        script
+    };
+    let alone = goodput(&[path], WIDE);
+    let got = measured(&script(&[path, path]));
+    assert!((0.95 * alone..1.2 * alone).contains(&got), "{got:.2} Mbit/s, alone {alone:.2}");
 }
 
 #[test]
