@@ -27,6 +27,7 @@
 //! | 15 | `REMOVE_ADDR` | id | |
 //! | 16 | PRIO | | priority 2 |
 //! | 17 | `SF_CLOSE` | | |
+//! | 18 | WISH | width of credit | |
 //! | 19 | FIN | length of the stream | |
 //! | 1a | RESET | reason | text, up to 128 B of UTF-8 |
 //!
@@ -75,6 +76,7 @@ mod kind {
     pub(super) const REMOVE_ADDR: u8 = 0x15;
     pub(super) const PRIO: u8 = 0x16;
     pub(super) const SF_CLOSE: u8 = 0x17;
+    pub(super) const WISH: u8 = 0x18;
     pub(super) const FIN: u8 = 0x19;
     pub(super) const RESET: u8 = 0x1a;
     pub(super) const MAY_BE_IGNORED: u8 = 0x80;
@@ -132,6 +134,9 @@ pub enum Frame<P> {
     Priority(Priority),
     /// Nothing but acknowledgements and controls follows on this subflow, which is to end.
     Close,
+    /// A credit that is so many bytes wide would not hold the sender up (`DATA_BLOCKED` of RFC 9000
+    /// §19.12 is alike).
+    Wish(u64),
     /// The stream of this direction ends with this length. It takes one number of the sequence.
     Fin {
         /// Bytes of the stream.

@@ -17,6 +17,7 @@
 //! | HELLO, `HELLO_ACK` | client, server | nonces, limits, target; the session's number |
 //! | JOIN, CHALLENGE, PROOF, REFUSE | either | a further subflow and the proof that it is meant |
 //! | DATA, FIN | either | payload and its data sequence number (DSN); the stream's length |
+//! | WISH | either | the width of credit that would not hold the sender up |
 //! | DACK | either | next DSN expected, absolute credit, what came out of order |
 //! | PING, PONG | either | probes |
 //! | `ADD_ADDR`, `REMOVE_ADDR`, PRIO, `SF_CLOSE` | either | paths come, go, change |

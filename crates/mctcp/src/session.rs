@@ -180,6 +180,10 @@ pub struct Session<P> {
     blocked_since: Option<Time>,
     /// Until when the scheduler wants to wait.
     scheduler_wait: Option<Time>,
+    /// The last wish for credit: how much, and when.
+    wished: (u64, Time),
+    /// Why a peer was not believed, while another path may lead to the right one.
+    refusal: Option<Reason>,
     statistics: Statistics,
 }
 
@@ -217,6 +221,8 @@ impl<P: Payload> Session<P> {
             blocked: false,
             blocked_since: None,
             scheduler_wait: None,
+            wished: (0, now),
+            refusal: None,
             statistics: Statistics::default(),
             settings,
         }
@@ -255,7 +261,9 @@ impl<P: Payload> Session<P> {
             return None;
         }
         let payload = self.incoming.read()?;
-        self.tune();
+        if self.incoming.has_credit() {
+            self.acknowledging.hurry();
+        }
         Some(payload)
     }
 
@@ -382,14 +390,6 @@ impl<P: Payload> Session<P> {
             subflow.controls.push_back((number, frame.clone()));
         }
         self.send(id, frame);
-    }
-
-    /// Tells the peer of more credit once it is worth a frame.
-    fn tune(&mut self) {
-        let rtt = self.subflows.iter().filter(|s| s.is_active()).map(Subflow::srtt).max();
-        if self.incoming.tune(self.now, rtt.unwrap_or_default()) {
-            self.acknowledging.hurry();
-        }
     }
 
     /// The subflow on which a small frame arrives first.

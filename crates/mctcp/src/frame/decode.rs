@@ -290,6 +290,7 @@ impl Header {
             | kind::PONG
             | kind::REMOVE_ADDR
             | kind::SF_CLOSE
+            | kind::WISH
             | kind::FIN => length == 0,
             _ if self.is_ignored() => true,
             kind => return Err(Error::UnknownFrame { kind, at: self.at }),
@@ -330,6 +331,7 @@ impl Header {
             }
             kind::PRIO => Frame::Priority(self.priority(&mut body)?),
             kind::SF_CLOSE => Frame::Close,
+            kind::WISH => Frame::Wish(self.number),
             kind::FIN if self.number == u64::MAX => return Err(self.field("length")),
             kind::FIN => Frame::Fin { length: self.number },
             kind::RESET => Frame::Reset { reason: self.reason(), text: self.text(body, "text")? },

@@ -29,6 +29,7 @@ impl<P: Payload> Frame<P> {
             | Self::Pong(_)
             | Self::RemoveAddress(_)
             | Self::Close
+            | Self::Wish(_)
             | Self::Fin { .. }
             | Self::Ignored => 0,
         }
@@ -76,6 +77,7 @@ impl<P: Payload> Frame<P> {
             Self::RemoveAddress(id) => (kind::REMOVE_ADDR, 0, u64::from(*id)),
             Self::Priority(_) => (kind::PRIO, 0, 0),
             Self::Close => (kind::SF_CLOSE, 0, 0),
+            Self::Wish(width) => (kind::WISH, 0, *width),
             Self::Fin { length } => (kind::FIN, 0, *length),
             Self::Reset { reason, .. } => (kind::RESET, 0, u64::from(*reason as u32)),
             Self::Ignored => (kind::IGNORED, 0, 0),
@@ -136,6 +138,7 @@ impl<P: Payload> Frame<P> {
             | Self::Pong(_)
             | Self::RemoveAddress(_)
             | Self::Close
+            | Self::Wish(_)
             | Self::Fin { .. }
             | Self::Ignored => {}
         }

@@ -105,6 +105,7 @@ fn frame() -> impl Strategy<Value = Frame<Bytes>> {
         1 => any::<u8>().prop_map(Frame::RemoveAddress),
         1 => priority().prop_map(Frame::Priority),
         1 => Just(Frame::Close),
+        1 => any::<u64>().prop_map(Frame::Wish),
         1 => (0..u64::MAX).prop_map(|length| Frame::Fin { length }),
         1 => (reason(), text(LONGEST_TEXT))
             .prop_map(|(reason, text)| Frame::Reset { reason, text }),
@@ -256,7 +257,7 @@ fn another_version_is_told() {
 
 #[test]
 fn unknown_frames_are_ignored_only_with_bit_7() {
-    for kind in [0, 0x07, 0x0f, 0x18, 0x1b, 0x7f] {
+    for kind in [0, 0x07, 0x0f, 0x1b, 0x20, 0x7f] {
         assert_eq!(error(&header(kind, 0, 0, 0)), Error::UnknownFrame { kind, at: 4 });
     }
     let mut bytes = PREAMBLE.to_vec();

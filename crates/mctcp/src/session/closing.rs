@@ -32,11 +32,25 @@ impl<P: Payload> Session<P> {
         let others = self.phase == Phase::Established || self.paths.len() > 1;
         if !proven && others {
             self.drop_subflow(id, true);
+            if self.phase == Phase::Opening {
+                self.refusal = Some(error.reason());
+                self.try_others();
+            }
             self.open_paths();
             return;
         }
         self.tell_reset(error.reason(), &error.to_string());
         self.fail(error.reason(), false);
+    }
+
+    /// While nothing is established: whether another path leads to the right peer.
+    fn try_others(&mut self) {
+        let open = |path: &super::Path| !matches!(path.state, super::paths::State::Waiting { .. });
+        if self.paths.iter().any(open) {
+            self.try_next_path();
+        } else {
+            self.fail(self.refusal.unwrap_or(Reason::Target), false);
+        }
     }
 
     pub(super) fn tell_reset(&mut self, reason: Reason, text: &str) {

@@ -84,6 +84,13 @@ impl<P: Payload> Session<P> {
                 }
                 Ok(())
             }
+            Frame::Wish(width) => {
+                self.incoming.on_wish(width);
+                if self.incoming.has_credit() {
+                    self.acknowledging.hurry();
+                }
+                Ok(())
+            }
             Frame::AddAddress { id, address } => {
                 self.event(Event::AddressAdded(id, address));
                 Ok(())

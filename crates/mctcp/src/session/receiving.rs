@@ -3,8 +3,6 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-use base::{Span, Time};
-
 use crate::error::{Error, Result};
 use crate::frame::MOST_RANGES;
 use crate::payload::Payload;
@@ -13,8 +11,6 @@ use crate::payload::Payload;
 const FIRST_WINDOW: u64 = 256 << 10;
 /// Most pieces beyond gaps, whose bookkeeping is not among the bytes of the credit.
 const MOST_PIECES: usize = 16_384;
-/// Machines pause for longer than the shortest round trips last.
-const LEAST_RTT: Span = Span::from_millis(10);
 
 /// The receiving half of a stream.
 #[derive(Debug)]
@@ -35,8 +31,6 @@ pub(super) struct Reassembly<P> {
     read: u64,
     window: u64,
     most: u64,
-    /// When more credit was last due, and what had been read.
-    tuned: (Time, u64),
     /// One after the last byte that has come.
     reach: u64,
     pub(super) duplicate: u64,
@@ -58,7 +52,6 @@ impl<P: Payload> Reassembly<P> {
             read: 0,
             window,
             most,
-            tuned: (Time::ZERO, 0),
             reach: 0,
             duplicate: 0,
             peak: 0,
@@ -219,20 +212,16 @@ impl<P: Payload> Reassembly<P> {
         Some(payload)
     }
 
-    /// Whether the peer should hear of more credit at once. The credit widens where half of it is
-    /// used in a round trip `rtt`: then it may be what holds the peer up.
-    pub(super) fn tune(&mut self, now: Time, rtt: Span) -> bool {
-        if self.read + self.window < self.credit + self.window / 4 {
-            return false;
+    /// The peer could use a credit of this width. It gets it if the application keeps up.
+    pub(super) fn on_wish(&mut self, width: u64) {
+        if self.ready_bytes < self.window / 2 {
+            self.window = self.window.max(width.min(self.most));
         }
-        let used = (self.read - self.tuned.1) as f64;
-        let time = now.since(self.tuned.0).as_secs_f64();
-        let wanted = time * self.window as f64 / 2.0;
-        if used * rtt.max(LEAST_RTT).as_secs_f64() > wanted && self.ready_bytes < self.window / 2 {
-            self.window = (self.window * 2).min(self.most);
-        }
-        self.tuned = (now, self.read);
-        true
+    }
+
+    /// Whether there is so much more credit that the peer should hear of it at once.
+    pub(super) fn has_credit(&self) -> bool {
+        self.read + self.window >= self.credit + self.window / 4
     }
 
     /// The credit to tell the peer now.
@@ -306,7 +295,7 @@ mod tests {
         assert!(half.on_data(0, Counted(60)).is_ok());
         assert!(half.on_data(100, Counted(1)).is_err());
         assert!(half.read().is_some());
-        assert!(half.tune(Time::ZERO, LEAST_RTT));
+        assert!(half.has_credit());
         assert_eq!(half.grant(), 160);
         assert!(half.on_data(100, Counted(1)).is_ok());
     }
@@ -327,21 +316,17 @@ mod tests {
     }
 
     #[test]
-    fn the_credit_grows_where_it_holds_up_the_peer() {
-        let rtt = Span::from_millis(100);
-        for (pause, grown) in [(1, 4 << 20), (50, FIRST_WINDOW)] {
-            let mut half: Reassembly<Counted> = Reassembly::new(4 << 20, true);
-            let (mut now, mut dsn) = (Time::ZERO, 0);
-            for _ in 0..5_000 {
-                now += Span::from_millis(pause);
-                half.on_data(dsn, Counted(40_000)).unwrap();
-                dsn += 40_000;
-                while half.read().is_some() {}
-                if half.tune(now, rtt) {
-                    half.grant();
-                }
-            }
-            assert_eq!(half.window, grown, "a piece in {pause} ms");
-        }
+    fn wishes_are_granted_while_the_application_keeps_up() {
+        let mut half: Reassembly<Counted> = Reassembly::new(4 << 20, true);
+        half.on_wish(1 << 20);
+        assert_eq!(half.grant(), 1 << 20);
+        half.on_wish(100);
+        half.on_data(0, Counted(512 << 10)).unwrap();
+        half.on_wish(2 << 20);
+        assert_eq!(half.grant(), 1 << 20, "the application is behind");
+        while half.read().is_some() {}
+        half.on_wish(u64::MAX);
+        assert!(half.has_credit());
+        assert_eq!(half.grant(), (4 << 20) + (512 << 10));
     }
 }

@@ -13,6 +13,10 @@ use crate::settings::LEAST_FRAME;
 
 /// A frame should not occupy a slow path for longer than this.
 const FRAME_TIME: Span = Span::from_millis(8);
+/// Machines pause for longer than the shortest round trips last.
+const PAUSE: Span = Span::from_millis(10);
+/// A wish that was not granted is told again after this.
+const WISH_AGAIN: Span = Span::from_millis(1_000);
 /// Smallest frame because of that: a header is 0.4 % of it.
 const SMALL_FRAME: u64 = 4 << 10;
 
@@ -28,6 +32,26 @@ impl<P: Payload> Session<P> {
             return;
         }
         while self.resend_due() || self.send_new() || self.hasten() {}
+        if self.outgoing.unsent() > 0 {
+            self.wish();
+        }
+    }
+
+    /// Tells the peer how wide a credit would not hold up what waits: as wide as what all
+    /// subflows deliver in two of the longest round trips.
+    fn wish(&mut self) {
+        let active = || self.subflows.iter().filter(|subflow| subflow.is_active());
+        let rtt = active().map(Subflow::srtt).max().unwrap_or_default().max(PAUSE);
+        let rates = active().filter_map(Subflow::rate);
+        let width: u64 = rates.map(|rate| rate.bytes_in(rtt + rtt).count()).sum();
+        let (wished, at) = self.wished;
+        let narrow = width > self.outgoing.window();
+        if narrow && (width > wished + wished / 4 || self.now >= at + WISH_AGAIN) {
+            self.wished = (width, self.now);
+            if let Some(id) = self.answering() {
+                self.send(id, Frame::Wish(width));
+            }
+        }
     }
 
     /// Before the peer has answered, data follow HELLO on its subflow.

@@ -104,7 +104,7 @@ impl<P: Payload> Session<P> {
         let patience = self.patience();
         let Some(greeting) = &mut self.greeting else { return };
         if now >= greeting.since.unwrap_or(self.born) + patience {
-            self.fail(Reason::Timeout, false);
+            self.fail(self.refusal.unwrap_or(Reason::Timeout), false);
             return;
         }
         let unanswered = self.subflows.iter().all(|subflow| match subflow.state {
@@ -245,7 +245,7 @@ impl<P: Payload> Session<P> {
     }
 
     /// While nothing is established: one more path.
-    fn try_next_path(&mut self) {
+    pub(super) fn try_next_path(&mut self) {
         let next = self.paths.iter().position(|path| path.state == paths::State::Idle);
         if let Some(at) = next {
             self.open_path(at);
