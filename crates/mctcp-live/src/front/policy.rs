@@ -75,6 +75,9 @@ impl FromStr for Rule {
         let (hosts, ports) = match text.strip_prefix('[') {
             Some(inner) => {
                 let (hosts, ports) = inner.split_once(']').ok_or_else(wrong)?;
+                if !ports.is_empty() && !ports.starts_with(':') {
+                    return Err(wrong());
+                }
                 (hosts, ports.strip_prefix(':'))
             }
             None => match text.split_once(':') {
@@ -272,9 +275,18 @@ mod tests {
             let rule: Rule = text.parse().unwrap();
             assert_eq!(rule.to_string(), text);
         }
-        for text in
-            ["", "a b", "10.2.0.0/33", "any:0", "any:9-1", "[::1", "any:", "*.10.2.0.1", "*."]
-        {
+        for text in [
+            "",
+            "a b",
+            "10.2.0.0/33",
+            "any:0",
+            "any:9-1",
+            "[::1",
+            "[::1]80",
+            "any:",
+            "*.10.2.0.1",
+            "*.",
+        ] {
             assert!(text.parse::<Rule>().is_err(), "{text}");
         }
     }

@@ -1,0 +1,71 @@
+//! Any bytes as what clients of the proxy and of the server say: each message is found in the same
+//! place however its bytes arrive, within its bound, and targets survive being written and read.
+#![no_main]
+
+use std::fmt::Debug;
+
+use libfuzzer_sys::fuzz_target;
+use mctcp_live::front::policy::{Policy, Rule};
+use mctcp_live::front::socks::{self, Method, Parsed};
+use mctcp_live::front::target::{Host, Target};
+use mctcp_live::front::{PathOption, http_connect, proxy};
+
+/// What bytes are as a whole, and what they were as soon as that was clear.
+fn stepwise<T: Debug + PartialEq, E: Debug + PartialEq>(
+    data: &[u8],
+    longest: usize,
+    parse: impl Fn(&[u8]) -> Result<Parsed<T>, E>,
+) -> Option<T> {
+    for end in 0..=data.len() {
+        match parse(&data[..end]) {
+            Ok(Parsed::Partial) => assert!(end < longest, "it wants more than it may"),
+            Ok(Parsed::Complete(message, length)) => {
+                assert_eq!(length, end, "it was complete before");
+                assert_eq!(parse(data), Ok(Parsed::Complete(message, length)));
+                let Ok(Parsed::Complete(message, _)) = parse(data) else { unreachable!() };
+                return Some(message);
+            }
+            Err(_) => return None,
+        }
+    }
+    None
+}
+
+fn check(target: &Target) {
+    let text = target.to_string();
+    assert!(text.len() <= 255, "HELLO has no room for it");
+    assert_eq!(text.parse::<Target>().as_ref(), Ok(target));
+    let allow = vec!["10.0.0.0/8:1-1023".parse().unwrap(), "*.example.org".parse().unwrap()];
+    let policy = Policy { allow };
+    if let Host::Address(address) = target.host {
+        assert_eq!(policy.permits(target, address), policy.may_permit(target));
+    }
+}
+
+fuzz_target!(|data: &[u8]| {
+    for method in [Method::None, Method::Password] {
+        stepwise(data, socks::LONGEST, |bytes| socks::greeting(bytes, method));
+    }
+    stepwise(data, socks::LONGEST, socks::credentials);
+    if let Some(target) = stepwise(data, socks::LONGEST, socks::request) {
+        check(&target);
+    }
+    // Its parser begins anew with each byte.
+    if data.len() <= 512
+        && let Some(request) = stepwise(data, http_connect::LONGEST, http_connect::request)
+    {
+        check(&request.target);
+    }
+    let _ = http_connect::request(data);
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Ok(target) = text.parse::<Target>() {
+        check(&target);
+    }
+    if let Ok(rule) = text.parse::<Rule>() {
+        assert_eq!(rule.to_string().parse::<Rule>(), Ok(rule));
+    }
+    if let Ok(path) = text.parse::<PathOption>() {
+        assert_eq!(path.to_string().parse::<PathOption>(), Ok(path));
+    }
+    let _ = text.parse::<proxy::Forward>();
+});
