@@ -11,6 +11,7 @@ import bundle
 import collector
 import event_queue
 import labs
+import multipath
 import peers
 import ratecontrol
 import shares
@@ -334,4 +335,5 @@ ROWS = {
     **ratecontrol.ROWS,
     **collector.ROWS,
     **bundle.ROWS,
+    **multipath.ROWS,
 }
