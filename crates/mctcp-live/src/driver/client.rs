@@ -1,6 +1,6 @@
 //! What only a client's driver does: opening connections, telling who does not speak MCTCP.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,6 +26,8 @@ const MOST_PATHS: usize = 16;
 pub(crate) struct Client {
     dials: JoinSet<(PathId, io::Result<Opened>)>,
     attempts: BTreeMap<PathId, AbortHandle>,
+    /// Paths on which there was an attempt.
+    tried: BTreeSet<PathId>,
     /// What TLS exports of each connection, until there is a session.
     exported: BTreeMap<SubflowId, Box<[u8]>>,
     /// Why the last attempt led to nothing.
@@ -43,6 +45,7 @@ impl Client {
     /// Begins an attempt on a path.
     pub(super) fn connect(&mut self, state: &State, path: PathId, config: &Arc<Config>) {
         let Some(spec) = state.paths.get(&path).cloned() else { return };
+        self.tried.insert(path);
         let config = Arc::clone(config);
         let attempt = self.dials.spawn(async move { (path, socket::connect(spec, config).await) });
         if let Some(before) = self.attempts.insert(path, attempt) {
@@ -64,6 +67,11 @@ impl Client {
         if exported.is_some() {
             state.session.set_secret(secret::shared(self.psk.as_deref(), exported));
         }
+    }
+
+    /// Whether there are paths on which nothing was attempted yet.
+    pub(super) fn has_untried(&self, state: &State) -> bool {
+        state.paths.keys().any(|path| !self.tried.contains(path))
     }
 
     /// Looks at what came before the session does, which is not to hear of it if this is `false`.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mctcp::Reason;
 use mctcp::frame::PREAMBLE;
 use mctcp_live::{ClientTls, Error};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
 
@@ -158,13 +158,18 @@ async fn a_server_hands_on_what_is_not_mctcp() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sessions_open_beside_thousands_of_half_open_connections() {
-    let mut listener = listener(2, ListenerConfig::default());
+async fn thousands_of_half_open_connections_hold_nobody_up_for_long() {
+    let mut config = ListenerConfig::default();
+    config.limits.handshake = base::Span::from_millis(500);
+    let mut listener = listener(2, config);
     let at = listener.addresses()[0];
+    let connect = MctcpStream::connect(paths(&listener), "", Config::default());
+    let mut client = soon(connect).await.unwrap();
+    let mut server = accept(&mut listener).await;
     let mut strangers = Vec::new();
     for number in 0..2_000_u32 {
         let local = format!("127.1.{}.{}:0", number % 16, 1 + number / 16 % 200);
-        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        let socket = TcpSocket::new_v4().unwrap();
         socket.bind(local.parse().unwrap()).unwrap();
         // Some say nothing, some begin, some ask to join what there is not.
         let Ok(mut stream) = soon(socket.connect(at)).await else { continue };
@@ -173,11 +178,24 @@ async fn sessions_open_beside_thousands_of_half_open_connections() {
         let _ = stream.write_all(&join).await;
         strangers.push(stream);
     }
-    let connect = MctcpStream::connect(paths(&listener), "", Config::default());
-    let client = soon(connect).await.unwrap();
-    let server = accept(&mut listener).await;
-    transfers(client, server).await;
     let statistics = listener.stats();
     assert!(statistics.connections >= strangers.len() as u64, "{statistics:?}");
     assert!(statistics.refused + statistics.failed > 0, "{statistics:?}");
+    // Who is in already does not notice.
+    let sender = tokio::spawn(async move { send(&mut client, 1_000_000).await });
+    let received = soon(receive(&mut server)).await;
+    assert_eq!(received, (1_000_000, soon(sender).await.unwrap()));
+    // Who comes anew has to wait until the silent ones have had their time.
+    soon(async {
+        loop {
+            let connect = MctcpStream::connect(paths(&listener), "", Config::default());
+            if let Ok(client) = connect.await
+                && client.established().await.is_ok()
+            {
+                let server = accept(&mut listener).await;
+                return transfers(client, server).await;
+            }
+        }
+    })
+    .await;
 }
