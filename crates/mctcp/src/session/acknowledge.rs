@@ -47,6 +47,12 @@ impl Acknowledging {
 }
 
 impl<P: Payload> Session<P> {
+    /// Whether the peer is to hear at once of what came or was read: time to
+    /// [`poll`](Self::poll).
+    pub fn is_dack_due(&self) -> bool {
+        self.acknowledging.is_due(self.now)
+    }
+
     /// Sends what DACKs are due.
     pub(super) fn acknowledge(&mut self) {
         if self.is_over() {

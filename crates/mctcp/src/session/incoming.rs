@@ -36,21 +36,25 @@ impl<P: Payload> Session<P> {
 
     fn take(&mut self, id: SubflowId, frame: Frame<P>) -> Result<()> {
         match frame {
-            Frame::HelloAck(ack) => return self.on_hello_ack(id, &ack),
-            Frame::Challenge(challenge) => return self.on_challenge(id, &challenge),
+            Frame::HelloAck(ack) => self.on_hello_ack(id, &ack),
+            Frame::Challenge(challenge) => self.on_challenge(id, &challenge),
             Frame::Refuse(reason) => {
                 self.on_refuse(id, reason);
-                return Ok(());
+                Ok(())
             }
             Frame::Reset { reason, .. } => {
                 self.on_reset(id, reason);
-                return Ok(());
+                Ok(())
             }
-            Frame::Ignored => return Ok(()),
-            Frame::Hello(_) => return Err(Error::Unexpected { what: "HELLO" }),
-            Frame::Join(_) => return Err(Error::Unexpected { what: "JOIN" }),
-            _ => {}
+            Frame::Ignored => Ok(()),
+            Frame::Hello(_) => Err(Error::Unexpected { what: "HELLO" }),
+            Frame::Join(_) => Err(Error::Unexpected { what: "JOIN" }),
+            frame => self.take_proven(id, frame),
         }
+    }
+
+    /// A frame that comes after handshakes.
+    fn take_proven(&mut self, id: SubflowId, frame: Frame<P>) -> Result<()> {
         if !self.subflow(id).is_some_and(super::subflow::Subflow::is_usable) {
             return Err(Error::Unexpected { what: "a frame before the handshake" });
         }
