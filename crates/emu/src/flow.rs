@@ -98,7 +98,7 @@ pub struct FlowOptions {
 #[derive(Clone, Debug)]
 pub enum Observation {
     /// What it counted in an interval.
-    Sample(FlowSample),
+    Sample(Box<FlowSample>),
     /// What one of its subflows counted in an interval.
     Subflow(SubflowSample),
     /// A transfer that has ended.

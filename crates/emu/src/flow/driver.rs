@@ -423,7 +423,7 @@ impl Driver {
             if running && slot.run_started <= self.last_sample {
                 slot.tally.record_goodput(&sample);
             }
-            (self.shared.sink)(Observation::Sample(sample));
+            (self.shared.sink)(Observation::Sample(Box::new(sample)));
             for sample in slot.tally.cut_subflows(now, interval, slot.placed.id) {
                 (self.shared.sink)(Observation::Subflow(sample));
             }

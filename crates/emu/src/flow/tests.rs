@@ -113,7 +113,7 @@ fn spawn(specs: Vec<FlowSpec<'_>>) -> (Result<FlowEngine>, Samples) {
     let options = FlowOptions { origin, interval: Span::from_millis(20), seed: 1 };
     let sink = Box::new(move |seen| {
         if let Observation::Sample(sample) = seen {
-            sink.lock().unwrap().push(sample);
+            sink.lock().unwrap().push(*sample);
         }
     });
     (FlowEngine::spawn(specs, options, sink), samples)

@@ -15,7 +15,7 @@ pub(super) fn sink(handle: RecorderHandle, samples: mpsc::Sender<Observation>) -
     Box::new(move |seen| match seen {
         Observation::Sample(sample) => {
             let _ = samples.send(Observation::Sample(sample.clone()));
-            handle.flow(sample);
+            handle.flow(*sample);
         }
         Observation::Subflow(sample) => {
             let _ = samples.send(Observation::Subflow(sample));
