@@ -9,7 +9,7 @@ mod server;
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use base::{Bytes, Time};
@@ -84,6 +84,23 @@ impl Driver {
         self.has_fresh = true;
     }
 
+    /// Begins to drive.
+    pub(crate) fn spawn(self) {
+        let shared = Arc::clone(&self.shared);
+        let driver = Arc::new(Mutex::new(self));
+        shared.set_driver(Arc::downgrade(&driver));
+        tokio::spawn(Task(driver));
+    }
+
+    /// One turn in the place of the sleeping task. Whether that has to go on.
+    pub(crate) fn step(&mut self, cx: &mut Context<'_>) -> bool {
+        self.turn(cx) || self.is_done() || self.arm(cx)
+    }
+
+    fn is_done(&self) -> bool {
+        self.subflows.is_empty() && self.shared.lock().over.is_some()
+    }
+
     /// One turn. Whether another may find something to do.
     fn turn(&mut self, cx: &mut Context<'_>) -> bool {
         let mut again = false;
@@ -140,7 +157,7 @@ impl Driver {
     fn take(&mut self, state: &mut State, now: Time, id: SubflowId, inbound: Inbound) {
         match &mut self.role {
             Role::Client(client) => {
-                let others = self.subflows.len() > 1;
+                let others = self.subflows.len() > 1 || client.has_untried(state);
                 if !client.judge(state, now, id, &inbound, others) {
                     return;
                 }
@@ -301,17 +318,20 @@ impl Driver {
     }
 }
 
-impl Future for Driver {
+/// The task itself. Whoever writes to the stream may take a turn while it sleeps.
+struct Task(Arc<Mutex<Driver>>);
+
+impl Future for Task {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let this = self.get_mut();
+        let mut driver = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for _ in 0..TURNS {
-            let again = this.turn(cx);
-            if this.subflows.is_empty() && this.shared.lock().over.is_some() {
+            let again = driver.turn(cx);
+            if driver.is_done() {
                 return Poll::Ready(());
             }
-            if !again && !this.arm(cx) {
+            if !again && !driver.arm(cx) {
                 return Poll::Pending;
             }
         }

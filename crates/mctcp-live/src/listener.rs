@@ -283,7 +283,7 @@ impl Hub {
         let role = Role::Server(server);
         let mut driver = Driver::new(Arc::clone(&shared), Arc::clone(&self.session), role);
         driver.add(&mut shared.lock(), subflow);
-        tokio::spawn(driver);
+        driver.spawn();
         if let Some(stream) = open {
             self.announce(Accepted::Session(stream));
         }

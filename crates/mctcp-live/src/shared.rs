@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::task::Waker;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::task::{Context, Waker};
 
 use base::Time;
 use bytes::Bytes;
@@ -13,12 +13,15 @@ use tokio::sync::Notify;
 
 use crate::clock;
 use crate::config::PathSpec;
+use crate::driver::Driver;
 use crate::error::Error;
 
 /// One session.
 #[derive(Debug)]
 pub(crate) struct Shared {
     state: Mutex<State>,
+    /// For those who take a turn themselves.
+    driver: OnceLock<Weak<Mutex<Driver>>>,
     /// The session has come a step further: connected, established, delivered, over.
     pub(crate) progress: Notify,
 }
@@ -70,6 +73,7 @@ impl Shared {
                 dropped: None,
                 over: None,
             }),
+            driver: OnceLock::new(),
             progress: Notify::new(),
         }
     }
@@ -89,6 +93,24 @@ impl Shared {
             driver.wake();
         }
         result
+    }
+
+    pub(crate) fn set_driver(&self, driver: Weak<Mutex<Driver>>) {
+        // There is one driver for each session.
+        let _ = self.driver.set(driver);
+    }
+
+    /// Takes a turn in the place of the driver, which sleeps: what was written leaves without a
+    /// change of tasks.
+    pub(crate) fn step(&self, sleeper: Waker) {
+        let driver = self.driver.get().and_then(Weak::upgrade);
+        let awake = driver.is_none_or(|driver| match driver.try_lock() {
+            Ok(mut driver) => driver.step(&mut Context::from_waker(&sleeper)),
+            Err(_) => true,
+        });
+        if awake {
+            sleeper.wake();
+        }
     }
 
     /// Waits until `reached` gives something.

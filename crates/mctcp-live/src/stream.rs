@@ -87,7 +87,7 @@ impl MctcpStream {
         }
         let client = Client::new(&config);
         let driver = Driver::new(Arc::clone(&shared), Arc::new(config), Role::Client(client));
-        tokio::spawn(driver);
+        driver.spawn();
         // From here on dropping it ends the session.
         let stream = Self::new(shared, target.to_owned());
         stream.shared.reach(|state| reached(state, state.is_connected)).await?;
@@ -203,7 +203,7 @@ impl AsyncRead for MctcpStream {
             }
         };
         if buf.filled().len() > before || buf.remaining() == 0 {
-            let driver = state.driver.take();
+            let driver = state.session.is_dack_due().then(|| state.driver.take()).flatten();
             drop(state);
             if let Some(driver) = driver {
                 driver.wake();
@@ -262,8 +262,8 @@ impl AsyncWrite for MctcpStream {
         }
         let driver = state.driver.take();
         drop(state);
-        if let Some(driver) = driver {
-            driver.wake();
+        if let Some(sleeper) = driver {
+            self.shared.step(sleeper);
         }
         Poll::Ready(Ok(count))
     }
