@@ -123,7 +123,8 @@ pub fn write_record(socket: BorrowedFd<'_>, data: &[u8]) -> Result<Option<usize>
     count("send", sent)
 }
 
-/// Reads what has arrived into `buffer`. `Some(0)`: the peer has finished. `None`: nothing is there.
+/// Reads what has arrived into `buffer`. `Some(0)`: the peer has finished. `None`: nothing is
+/// there.
 pub fn read(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<Option<usize>> {
     let (place, length) = (buffer.as_mut_ptr().cast(), buffer.len());
     // SAFETY: pointer and length describe `buffer`.
