@@ -89,8 +89,8 @@ pub fn request(bytes: &[u8]) -> Result<Parsed<Request>, HttpError> {
     }
     let target = head.path.unwrap_or_default().parse()?;
     let given = head.headers.iter();
-    let given = given.filter(|field| field.name.eq_ignore_ascii_case("Proxy-Authorization"));
-    let credentials = given.last().and_then(|field| basic(field.value));
+    let mut given = given.filter(|field| field.name.eq_ignore_ascii_case("Proxy-Authorization"));
+    let credentials = given.next_back().and_then(|field| basic(field.value));
     Ok(Parsed::Complete(Request { target, credentials }, length))
 }
 

@@ -135,7 +135,7 @@ fn named(options: &[PathOption], servers: &[SocketAddr]) -> Result<Vec<PathSpec>
         for place in places {
             let to = servers[place].ip();
             if let Some(local) = owner
-                && suitable(&mut socket, *local, to)? == Some(None)
+                && suitable(&mut socket, *local, to)? == Way::Routed
             {
                 chosen = Some(place);
                 break;
@@ -171,7 +171,11 @@ fn routed(servers: &[SocketAddr]) -> Result<Vec<PathSpec>> {
         }
         for place in turns.for_address(local.address) {
             let to = servers[place].ip();
-            let Some(device) = suitable(&mut socket, local, to)? else { continue };
+            let device = match suitable(&mut socket, local, to)? {
+                Way::None => continue,
+                Way::Routed => None,
+                Way::Bound(device) => Some(device),
+            };
             let preferred = socket.way_to(to)?.is_some_and(|way| way.device == local.device);
             let (remote, priority) = (turns.take(place), Priority::default());
             let path = PathSpec { remote, local: Some(local.address), device, priority };
@@ -191,20 +195,25 @@ fn routed(servers: &[SocketAddr]) -> Result<Vec<PathSpec>> {
     Ok(found.into_iter().map(|(_, path)| path).collect())
 }
 
-/// Whether packets from an address to a server leave through the device that has it: by routing
-/// alone (`Some(None)`), or if they are bound to the device.
-fn suitable(
-    socket: &mut Socket,
-    local: LocalAddress,
-    server: IpAddr,
-) -> Result<Option<Option<String>>> {
+/// How packets leave through the device that has their address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Way {
+    /// Not at all.
+    None,
+    /// By routing alone.
+    Routed,
+    /// If they are bound to the device.
+    Bound(String),
+}
+
+fn suitable(socket: &mut Socket, local: LocalAddress, server: IpAddr) -> Result<Way> {
     let by_route = socket.way_from(local.address, server, None)?;
     if by_route.is_some_and(|way| way.device == local.device) {
-        return Ok(Some(None));
+        return Ok(Way::Routed);
     }
     match socket.way_from(local.address, server, Some(local.device))? {
-        Some(_) => Ok(Some(Some(name_of(local.device)?))),
-        None => Ok(None),
+        Some(_) => Ok(Way::Bound(name_of(local.device)?)),
+        None => Ok(Way::None),
     }
 }
 

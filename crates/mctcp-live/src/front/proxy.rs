@@ -225,8 +225,13 @@ impl From<io::Error> for Refusal {
     }
 }
 
-fn refusal(why: impl ToString) -> Refusal {
-    Refusal { target: None, why: why.to_string() }
+fn refusal(why: impl Into<String>) -> Refusal {
+    Refusal { target: None, why: why.into() }
+}
+
+/// What a client got wrong.
+fn misread(error: impl std::error::Error) -> Refusal {
+    refusal(error.to_string())
 }
 
 /// Reads until a message is complete; what follows it stays in `bytes`.
@@ -345,7 +350,7 @@ impl Proxying {
             Front::Http => self.ask_http(stream).await,
             Front::Forward(target) => Ok((target.clone(), Vec::new())),
             Front::Redirect => {
-                let there = redirect::destination(stream.as_fd()).map_err(refusal)?;
+                let there = redirect::destination(stream.as_fd()).map_err(misread)?;
                 Ok((Target::of(there), Vec::new()))
             }
         }
@@ -357,12 +362,12 @@ impl Proxying {
         let greeting = |bytes: &[u8]| socks::greeting(bytes, method);
         if let Err(error) = read_message(stream, &mut bytes, greeting).await? {
             stream.write_all(&socks::greeting_reply(None)).await?;
-            return Err(refusal(error));
+            return Err(misread(error));
         }
         stream.write_all(&socks::greeting_reply(Some(method))).await?;
         if let Some(users) = &self.users {
             let given = read_message(stream, &mut bytes, socks::credentials).await?;
-            let given = given.map_err(refusal)?;
+            let given = given.map_err(misread)?;
             let right = users.know(&given);
             stream.write_all(&socks::credentials_reply(right)).await?;
             if !right {
@@ -374,7 +379,7 @@ impl Proxying {
             Ok(target) => Ok((target, bytes)),
             Err(error) => {
                 stream.write_all(&socks::request_reply(error.reply(), None)).await?;
-                Err(refusal(error))
+                Err(misread(error))
             }
         }
     }
@@ -386,7 +391,7 @@ impl Proxying {
             Err(error) => {
                 let text = http_connect::reply(error.status(), &error.to_string());
                 stream.write_all(text.as_bytes()).await?;
-                return Err(refusal(error));
+                return Err(misread(error));
             }
         };
         if let Some(users) = &self.users

@@ -234,7 +234,7 @@ fn subflow(
             SubflowState::Opening => "opening",
             SubflowState::Active => "active",
             SubflowState::Stale => "stale",
-            _ => "draining",
+            SubflowState::Draining => "draining",
         },
         "backup": row.backup,
         "sent_bytes": row.sent,
