@@ -187,3 +187,31 @@ pub(super) fn grid(stage: &mut Stage<'_>, cases: &[Case], times: Times) -> Resul
     });
     Ok(Grid(cells.collect()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_carrier_has_its_paths_and_no_other() {
+        let ways = &["path1", "path2", "path3"];
+        let case = Case::new(("mctcp/paths.toml", ways), 2, "a", "A")
+            .set("flow.bulk.window", "1 MiB")
+            .own("flow.bulk.scheduler", "ecf")
+            .each_alone();
+        let said = |rival| format!("{:?}", case.job(rival, Clock::Virtual, 7));
+        let ours = said(Rival::Mctcp);
+        for part in ["path3.state", "[\\\"path1\\\", \\\"path2\\\"]", "1 MiB", "ecf", "a-mctcp-7"] {
+            assert!(ours.contains(part), "{part} in {ours}");
+        }
+        assert!(!ours.contains("path2.state"));
+        let kernel = said(Rival::Mptcp);
+        assert!(!kernel.contains("ecf") && kernel.contains("\"mptcp\""), "{kernel}");
+        let second = said(Rival::Tcp(1));
+        for part in ["path1.state", "path3.state", "\"tcp\"", "1 MiB"] {
+            assert!(second.contains(part), "{part} in {second}");
+        }
+        assert!(!second.contains("path2.state") && !second.contains("via"));
+        assert_eq!(case.rivals.len(), 4);
+    }
+}

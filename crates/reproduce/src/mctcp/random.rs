@@ -170,3 +170,25 @@ impl Sum {
         ])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn transfers_differ_repeat_and_end_with_paths_that_work() {
+        let words = |number| format!("{:?}", drawn(number));
+        assert_eq!(words(3), words(3));
+        assert_ne!(words(3), words(4));
+        for number in 1..200 {
+            let case = words(number);
+            for event in [EVENTS - 1, EVENTS] {
+                let from = case.find(&format!("at.{event}.set\"")).unwrap();
+                let loss = case[from..].split("loss = ").nth(1).unwrap();
+                let loss: String =
+                    loss.chars().take_while(|c| *c != '%').filter(char::is_ascii_digit).collect();
+                assert!(loss.parse::<u32>().unwrap() <= 5, "{number}: {loss}");
+            }
+        }
+    }
+}
