@@ -338,9 +338,8 @@ impl Subflow {
             }
         }
         if let Closing::Lingering(until) = self.closing {
-            if !self.is_reading || until <= now {
-                self.closing = Closing::Done;
-            } else if self.wire.poll_discard(cx).is_ready() {
+            let is_over = !self.is_reading || until <= now;
+            if is_over || self.wire.poll_discard(cx).is_ready() {
                 self.closing = Closing::Done;
             }
         }

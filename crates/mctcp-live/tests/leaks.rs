@@ -15,7 +15,7 @@ async fn session(finishes: bool) {
         panic!("that was no session")
     };
     client.join_now();
-    client.write_all(&[1; 200_000]).await.unwrap();
+    client.write_all(&vec![1; 200_000]).await.unwrap();
     if finishes {
         client.shutdown().await.unwrap();
         let mut all = Vec::new();

@@ -143,15 +143,13 @@ fn give_up(state: &mut State, now: Time) {
 /// Adds paths to a further address of the server.
 pub(super) fn follow(state: &mut State, address: SocketAddr, further: Option<&Further>) {
     let known: Vec<PathSpec> = state.paths.values().cloned().collect();
-    let fresh = match further {
-        Some(further) => further(address, &known),
-        None => {
-            let fits = |path: &&PathSpec| {
-                path.local.is_none_or(|local| local.is_ipv4() == address.is_ipv4())
-            };
-            let to = |path: &PathSpec| PathSpec { remote: address, ..path.clone() };
-            known.iter().filter(fits).map(to).collect()
-        }
+    let fresh = if let Some(further) = further {
+        further(address, &known)
+    } else {
+        let fits =
+            |path: &&PathSpec| path.local.is_none_or(|local| local.is_ipv4() == address.is_ipv4());
+        let to = |path: &PathSpec| PathSpec { remote: address, ..path.clone() };
+        known.iter().filter(fits).map(to).collect()
     };
     for spec in fresh {
         let is_known = state.paths.values().any(|known| *known == spec);

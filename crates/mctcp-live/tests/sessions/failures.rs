@@ -20,6 +20,12 @@ fn through(relays: &[Relay]) -> Vec<PathSpec> {
     relays.iter().map(|relay| PathSpec::from(relay.address)).collect()
 }
 
+fn set_all(relays: &[Relay], mood: Mood) {
+    for relay in relays {
+        relay.set(mood);
+    }
+}
+
 /// Only the paths that are given.
 fn given() -> Config {
     Config { follow: false, ..Config::default() }
@@ -63,9 +69,9 @@ async fn nothing_is_lost_with_connections_that_break() {
 async fn nothing_is_lost_when_all_connections_break() {
     survives(async |relays: Vec<Relay>| {
         tokio::time::sleep(Duration::from_millis(60)).await;
-        relays.iter().for_each(|relay| relay.set(Mood::Broken));
+        set_all(&relays, Mood::Broken);
         tokio::time::sleep(Duration::from_millis(300)).await;
-        relays.iter().for_each(|relay| relay.set(Mood::Passing));
+        set_all(&relays, Mood::Passing);
         relays
     })
     .await;
