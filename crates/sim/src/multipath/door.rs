@@ -6,6 +6,9 @@ use base::Time;
 use mctcp::acceptor::{Acceptor, ConnectionId, Limits, Verdict};
 use mctcp::{Counted, Frame, Settings};
 
+/// As good as no limit.
+const MANY: usize = u32::MAX as usize;
+
 /// A server's acceptor. Its frames have no payload, so that they are the same with and without
 /// bytes.
 pub(super) struct Door {
@@ -22,11 +25,11 @@ impl Door {
     /// Simulated clients are as many as the lab has: only the time for a handshake is limited.
     pub(super) fn new(settings: &Settings, credit: u64, seed: [u8; 32]) -> Self {
         let limits = Limits {
-            sessions: usize::MAX,
-            silent: usize::MAX,
-            silent_per_source: usize::MAX,
-            unproven: usize::MAX,
-            unproven_per_source: usize::MAX,
+            sessions: MANY,
+            silent: MANY,
+            silent_per_source: MANY,
+            unproven: MANY,
+            unproven_per_source: MANY,
             ..Limits::default()
         };
         Self { acceptor: Acceptor::new(limits, settings.limits(false), credit, None, seed) }

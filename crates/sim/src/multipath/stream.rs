@@ -20,6 +20,8 @@ pub(super) struct Stream {
     /// The server's begins with the client's HELLO.
     pub(super) sessions: [Option<Session<Counted>>; 2],
     pub(super) ends: [End; 2],
+    /// Something has happened to a session since it was last polled.
+    pub(super) touched: [bool; 2],
     /// Places of its subflows.
     pub(super) subflows: Vec<u32>,
     /// When its entry among the timers is due; [`Time::MAX`] without one.
@@ -56,6 +58,7 @@ impl Stream {
             tag,
             sessions: [Some(session), None],
             ends: Default::default(),
+            touched: [true; 2],
             subflows: Vec::new(),
             armed: Time::MAX,
             confirmed: false,
@@ -67,14 +70,17 @@ impl Stream {
     pub(super) fn write(&mut self, side: usize, bytes: u64) {
         let pending = &mut self.ends[side].pending;
         *pending = pending.saturating_add(bytes);
+        self.touched[side] = true;
     }
 
     pub(super) fn write_unlimited(&mut self, side: usize) {
         self.ends[side].pending = ENDLESS;
+        self.touched[side] = true;
     }
 
     pub(super) fn finish(&mut self, side: usize) {
         self.ends[side].finish = true;
+        self.touched[side] = true;
     }
 
     /// Gives a session what it has room for.

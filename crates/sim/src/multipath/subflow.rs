@@ -20,6 +20,8 @@ pub(super) struct Subflow {
     pub(super) sides: [Side; 2],
     /// The acceptor's name for it, until it has decided.
     pub(super) doubtful: Option<ConnectionId>,
+    /// Frames of the acceptor on it so far.
+    pub(super) answers: u32,
     /// What its HELLO called it.
     pub(super) greeted: Option<SubflowId>,
 }
@@ -49,6 +51,7 @@ impl Subflow {
             number,
             sides: [side(), side()],
             doubtful: None,
+            answers: 0,
             greeted: None,
         }
     }

@@ -24,6 +24,9 @@ impl Streams {
                     self.door_armed = Time::MAX;
                     self.door.on_wake(net.now);
                     self.heed_door(net);
+                    let of = |(at, _): &(u32, usize)| self.subflows.get(*at).map(|s| s.stream);
+                    let ids: Vec<u32> = self.moved.iter().filter_map(of).collect();
+                    ids.into_iter().for_each(|id| self.settle(net, id));
                 }
                 continue;
             }
@@ -31,6 +34,7 @@ impl Streams {
                 continue;
             };
             stream.armed = Time::MAX;
+            stream.touched = [true; 2];
             for session in stream.sessions.iter_mut().flatten() {
                 if session.next_wake().is_some_and(|at| at <= net.now) {
                     session.on_wake(net.now);
@@ -78,6 +82,7 @@ impl Streams {
         }
         let Some(stream) = self.streams.get_mut(subflow.stream) else { return };
         let session = stream.sessions[0].as_mut();
+        stream.touched[0] = true;
         match session.and_then(|session| session.connected(net.now, subflow.path)) {
             Some(id) => {
                 subflow.sides[0].id = Some(id);
@@ -107,6 +112,7 @@ impl Streams {
             };
             let Some(stream) = self.streams.get_mut(subflow.stream) else { continue };
             let Some(session) = &mut stream.sessions[side] else { continue };
+            stream.touched[side] = true;
             session.on_frame(now, id, path_seq, frame);
             if side == 1 && session.is_confirmed() && !stream.confirmed {
                 stream.confirmed = true;
@@ -122,9 +128,9 @@ impl Streams {
         if std::mem::replace(&mut subflow.sides[side].over, true) {
             return;
         }
-        let stream = self.streams.get_mut(subflow.stream);
-        let session = stream.and_then(|stream| stream.sessions[side].as_mut());
-        match (subflow.sides[side].id, session) {
+        let Some(stream) = self.streams.get_mut(subflow.stream) else { return };
+        stream.touched[side] = true;
+        match (subflow.sides[side].id, &mut stream.sessions[side]) {
             (Some(id), Some(session)) => session.on_end(net.now, id, end),
             (None, Some(session)) if side == 0 => session.connect_failed(net.now, subflow.path),
             _ => {
@@ -177,11 +183,13 @@ impl Streams {
         let now = net.now;
         let Some(subflow) = self.subflows.get_mut(at) else { return };
         let Some(stream) = self.streams.get_mut(subflow.stream) else { return };
+        stream.touched[1] = true;
         let session = &mut stream.sessions[1];
         let known = match verdict {
             Verdict::Send(_, frame) => {
-                // The acceptor's only frame on a connection that goes on.
-                return self.send(net, at, 1, 0, handshake(frame));
+                let path_seq = subflow.answers;
+                subflow.answers += 1;
+                return self.send(net, at, 1, path_seq, handshake(frame));
             }
             Verdict::Open(_, hello, ack, key) => {
                 let settings = self.shape.settings.clone();
@@ -207,36 +215,40 @@ impl Streams {
         }
     }
 
-    /// Polls both sessions of a stream until neither wants anything more, and tells its
-    /// applications.
+    /// Polls the sessions of a stream to which something has happened until neither wants anything
+    /// more, and tells its applications.
     pub(super) fn settle(&mut self, net: &mut Net, id: u32) {
         let mut arrived = [0; 2];
+        let mut busy = false;
         loop {
-            let mut busy = false;
             for side in [0, 1] {
-                let Some(stream) = self.streams.get_mut(id) else { break };
-                stream.feed(net.now, side);
-                let bytes = stream.read(net.now, side);
-                arrived[side] += bytes;
-                busy |= bytes > 0;
-                while let Some(output) = self.poll(id, side) {
-                    self.carry_out(net, id, side, output);
+                while let Some(stream) = self.streams.get_mut(id)
+                    && std::mem::take(&mut stream.touched[side])
+                {
                     busy = true;
+                    stream.feed(net.now, side);
+                    arrived[side] += stream.read(net.now, side);
+                    while let Some(output) = self.poll(id, side) {
+                        self.carry_out(net, id, side, output);
+                    }
                 }
             }
             let mut moved = std::mem::take(&mut self.moved);
+            let mut again = false;
             for (at, side) in moved.drain(..) {
-                busy |= self.refresh(net, at, side);
+                again |= self.refresh(net, at, side);
             }
             // Nothing is moved by refreshing.
             self.moved = moved;
-            if !busy {
+            if !again {
                 break;
             }
         }
         self.reap(net);
-        self.tell(id, arrived);
-        self.arm(net, id);
+        if busy {
+            self.tell(id, arrived);
+            self.arm(net, id);
+        }
     }
 
     fn poll(&mut self, id: u32, side: usize) -> Option<Output<Counted>> {
@@ -258,11 +270,10 @@ impl Streams {
             return false;
         }
         here.room = room;
-        let stream = self.streams.get_mut(subflow.stream);
-        let Some(session) = stream.and_then(|stream| stream.sessions[side].as_mut()) else {
-            return false;
-        };
+        let Some(stream) = self.streams.get_mut(subflow.stream) else { return false };
+        let Some(session) = &mut stream.sessions[side] else { return false };
         session.set_room(now, id, base::Bytes::new(room));
+        stream.touched[side] |= room > 0;
         room > 0
     }
 
