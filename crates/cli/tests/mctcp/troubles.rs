@@ -119,6 +119,8 @@ fn a_wrong_key_is_no_reason_for_plain_tcp() {
         assert!(errors.contains("session over"), "{errors}");
     }
     assert_eq!(world.status("serve")["sessions_total"], 0);
+    let refused = || world.status("serve")["listener"]["failed_total"].as_u64();
+    until("it is counted", || refused() > Some(0));
     // One that was killed leaves a socket, whose place the next one takes.
     drop(first);
     let socket = world.path("serve.sock");

@@ -9,7 +9,7 @@ use std::time::Instant;
 use base::Span;
 use mctcp::session::{Statistics, SubflowState};
 
-use crate::{Observer, SubflowInfo};
+use crate::{ListenerStatistics, Observer, SubflowInfo};
 
 /// How a connection goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,6 +135,8 @@ pub(crate) struct Ledger {
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) past: Past,
+    /// What a server's listener has seen.
+    pub(crate) listener: Option<ListenerStatistics>,
     pub(crate) carried: BTreeMap<u64, Carried>,
     next: u64,
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -19,6 +19,9 @@ use super::socks::Reply;
 use super::target::{Host, Target};
 use super::{Desk, Error, Event, GRACE, Result, Stop, Watch, runtime, tell_until};
 use crate::{Accepted, Config, ListenerConfig, MctcpListener, MctcpStream, Plain};
+
+/// How often the listener's numbers are looked at.
+const TICK: Duration = Duration::from_millis(500);
 
 /// What a server is told.
 #[derive(Clone, Debug, Default)]
@@ -121,8 +124,12 @@ pub fn run(serve: &Serve, stop: &Stop, tell: &mut dyn FnMut(&Event)) -> Result<(
 
 async fn accept(server: Arc<Server>, mut listener: MctcpListener) -> Result<()> {
     let mut tasks = JoinSet::new();
+    let mut ticks = tokio::time::interval(TICK);
     loop {
         tokio::select! {
+            _ = ticks.tick() => {
+                server.desk.ledger.lock().listener = Some(listener.stats());
+            }
             accepted = listener.accept() => {
                 let server = Arc::clone(&server);
                 match accepted? {

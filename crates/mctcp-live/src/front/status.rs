@@ -117,7 +117,7 @@ impl Board {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let listens = self.listens.iter();
         let counters = &ledger.counters;
-        json!({
+        let mut object = json!({
             "schema": SCHEMA,
             "role": self.role,
             "pid": std::process::id(),
@@ -134,7 +134,18 @@ impl Board {
             "reinjected_bytes_total": past.reinjected,
             "subflows_total": past.subflows,
             "list": rows,
-        })
+        });
+        if let Some(listener) = &state.listener {
+            object["listener"] = json!({
+                "connections_total": listener.connections,
+                "joins_total": listener.joins,
+                "refused_total": listener.refused,
+                "plain_total": listener.plain,
+                "failed_total": listener.failed,
+                "dropped_sessions_total": listener.dropped,
+            });
+        }
+        object
     }
 
     /// In the text format of Prometheus. Subflows are summed up by the local address.
@@ -157,6 +168,10 @@ impl Board {
         ] {
             let _ = writeln!(text, "# TYPE netarium_mctcp_{name} {kind}");
             let _ = writeln!(text, "netarium_mctcp_{name}{{role=\"{role}\"}} {}", status[name]);
+        }
+        for (name, value) in status["listener"].as_object().into_iter().flatten() {
+            let _ = writeln!(text, "# TYPE netarium_mctcp_listener_{name} counter");
+            let _ = writeln!(text, "netarium_mctcp_listener_{name}{{role=\"{role}\"}} {value}");
         }
         // Per address: subflows, sent and received bits per second.
         let mut paths: BTreeMap<&str, [f64; 3]> = BTreeMap::new();
