@@ -106,12 +106,11 @@ impl Rows {
         for (at, path) in flow.paths.iter().enumerate() {
             let top = self.line(|row| Some(row.rates[..=at].iter().sum()));
             let spread = below.iter().zip(&top).map(|(low, high)| (low.1, high.1)).collect();
-            let points = top.iter().map(|(time, _)| (*time, f64::NAN)).collect();
-            figure.lines.push(Line::new(&path.link, points).spread(spread).style(Style::Band));
+            figure.lines.push(Line::new(&path.link, top.clone()).spread(spread));
             below = top;
         }
         let goodput = self.line(|row| Some(row.goodput));
-        figure.lines.push(Line::new("application", goodput));
+        figure.lines.push(Line::new("application", goodput).style(Style::Reference));
         figure
     }
 
