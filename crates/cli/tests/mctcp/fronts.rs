@@ -31,6 +31,18 @@ fn a_download_through_socks_takes_both_links() {
 }
 
 #[test]
+fn a_server_tells_of_its_other_address() {
+    let Some(world) = World::new("a_server_tells_of_its_other_address") else { return };
+    let (_web, _serve) = (world.web(), world.serve(&[]));
+    let key = world.path("key").to_str().unwrap().to_owned();
+    let words = ["--server", "10.61.1.2", "--key-file", &key, "--socks", "127.0.0.1:1080"];
+    let _proxy = world.start(&world.client, "proxy", &words);
+    let fetch = world.fetch("--proxy socks5://127.0.0.1:1080");
+    until("both links carry data", || world.received_by_link().iter().all(|it| *it > 500_000));
+    assert_eq!(fetch.output().trim(), world.hash);
+}
+
+#[test]
 fn http_connect_asks_for_names_and_passwords() {
     let Some(world) = World::new("http_connect_asks_for_names_and_passwords") else { return };
     let (_web, _serve) = (world.web(), world.serve(&[]));
