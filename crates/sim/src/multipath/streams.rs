@@ -27,7 +27,7 @@ pub(crate) struct Streams {
     flow: u32,
     hash: u32,
     seeds: base::RandomStream,
-    streams: Slab<Stream>,
+    all: Slab<Stream>,
     subflows: Slab<Subflow>,
     door: Door,
     /// Connections that the acceptor has not decided on, and their subflows.
@@ -74,7 +74,7 @@ impl Streams {
             flow: given.flow,
             hash: given.hash,
             seeds,
-            streams: Slab::default(),
+            all: Slab::default(),
             subflows: Slab::default(),
             doubtful: BTreeMap::new(),
             wakes: EventQueue::default(),
@@ -91,28 +91,28 @@ impl Streams {
     /// Opens a stream; `tag` comes back with [`Self::tag`].
     pub(crate) fn connect(&mut self, net: &Net, tag: u32) -> u32 {
         let seed = seed(&mut self.seeds);
-        self.streams.insert(Stream::connect(net.now, &self.shape, seed, tag))
+        self.all.insert(Stream::connect(net.now, &self.shape, seed, tag))
     }
 
     pub(crate) fn tag_mut(&mut self, id: u32) -> Option<&mut u32> {
-        self.streams.get_mut(id).map(|stream| &mut stream.tag)
+        self.all.get_mut(id).map(|stream| &mut stream.tag)
     }
 
     /// To be sent once it is flushed.
     pub(crate) fn write(&mut self, id: u32, side: usize, bytes: u64) {
-        if let Some(stream) = self.streams.get_mut(id) {
+        if let Some(stream) = self.all.get_mut(id) {
             stream.write(side, bytes);
         }
     }
 
     pub(crate) fn write_unlimited(&mut self, id: u32, side: usize) {
-        if let Some(stream) = self.streams.get_mut(id) {
+        if let Some(stream) = self.all.get_mut(id) {
             stream.write_unlimited(side);
         }
     }
 
     pub(crate) fn finish(&mut self, id: u32, side: usize) {
-        if let Some(stream) = self.streams.get_mut(id) {
+        if let Some(stream) = self.all.get_mut(id) {
             stream.finish(side);
         }
     }
@@ -124,12 +124,12 @@ impl Streams {
 
     /// Whether both ends are closed.
     pub(crate) fn is_over(&self, id: u32) -> bool {
-        self.streams.get(id).is_none_or(|stream| stream.ends.iter().all(|end| end.known.closed))
+        self.all.get(id).is_none_or(|stream| stream.ends.iter().all(|end| end.known.closed))
     }
 
     /// Resets a stream and forgets it.
     pub(crate) fn reset(&mut self, net: &mut Net, id: u32) {
-        let Some(stream) = self.streams.get_mut(id) else { return };
+        let Some(stream) = self.all.get_mut(id) else { return };
         stream.forgotten = true;
         for at in stream.subflows.clone() {
             if let Some(subflow) = self.subflows.get(at)
@@ -145,7 +145,7 @@ impl Streams {
 
     /// The application is done with a stream, whose connections end by themselves.
     pub(crate) fn forget(&mut self, id: u32) {
-        if let Some(stream) = self.streams.get_mut(id) {
+        if let Some(stream) = self.all.get_mut(id) {
             stream.forgotten = true;
             if stream.subflows.is_empty() {
                 self.drop_stream(id);
@@ -155,8 +155,10 @@ impl Streams {
 
     /// The present run of the flow is over: what is left is reset.
     pub(crate) fn end_run(&mut self, net: &mut Net, tally: &mut outcome::Tally) {
-        let left: Vec<u32> = self.streams.keys().collect();
-        left.into_iter().for_each(|id| self.reset(net, id));
+        let left: Vec<u32> = self.all.keys().collect();
+        for id in left {
+            self.reset(net, id);
+        }
         self.observe(net, tally);
         self.news.clear();
         self.gone = Gone::default();

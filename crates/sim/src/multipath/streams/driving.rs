@@ -26,11 +26,13 @@ impl Streams {
                     self.heed_door(net);
                     let of = |(at, _): &(u32, usize)| self.subflows.get(*at).map(|s| s.stream);
                     let ids: Vec<u32> = self.moved.iter().filter_map(of).collect();
-                    ids.into_iter().for_each(|id| self.settle(net, id));
+                    for id in ids {
+                        self.settle(net, id);
+                    }
                 }
                 continue;
             }
-            let Some(stream) = self.streams.get_mut(id).filter(|stream| stream.armed == at) else {
+            let Some(stream) = self.all.get_mut(id).filter(|stream| stream.armed == at) else {
                 continue;
             };
             stream.armed = Time::MAX;
@@ -80,7 +82,7 @@ impl Streams {
             self.arm_door(net);
             return;
         }
-        let Some(stream) = self.streams.get_mut(subflow.stream) else { return };
+        let Some(stream) = self.all.get_mut(subflow.stream) else { return };
         let session = stream.sessions[0].as_mut();
         stream.touched[0] = true;
         match session.and_then(|session| session.connected(net.now, subflow.path)) {
@@ -110,7 +112,7 @@ impl Streams {
                 }
                 continue;
             };
-            let Some(stream) = self.streams.get_mut(subflow.stream) else { continue };
+            let Some(stream) = self.all.get_mut(subflow.stream) else { continue };
             let Some(session) = &mut stream.sessions[side] else { continue };
             stream.touched[side] = true;
             session.on_frame(now, id, path_seq, frame);
@@ -128,7 +130,7 @@ impl Streams {
         if std::mem::replace(&mut subflow.sides[side].over, true) {
             return;
         }
-        let Some(stream) = self.streams.get_mut(subflow.stream) else { return };
+        let Some(stream) = self.all.get_mut(subflow.stream) else { return };
         stream.touched[side] = true;
         match (subflow.sides[side].id, &mut stream.sessions[side]) {
             (Some(id), Some(session)) => session.on_end(net.now, id, end),
@@ -182,7 +184,7 @@ impl Streams {
     fn decided(&mut self, net: &mut Net, at: u32, verdict: Verdict) {
         let now = net.now;
         let Some(subflow) = self.subflows.get_mut(at) else { return };
-        let Some(stream) = self.streams.get_mut(subflow.stream) else { return };
+        let Some(stream) = self.all.get_mut(subflow.stream) else { return };
         stream.touched[1] = true;
         let session = &mut stream.sessions[1];
         let known = match verdict {
@@ -222,7 +224,7 @@ impl Streams {
         let mut busy = false;
         loop {
             for side in [0, 1] {
-                while let Some(stream) = self.streams.get_mut(id)
+                while let Some(stream) = self.all.get_mut(id)
                     && std::mem::take(&mut stream.touched[side])
                 {
                     busy = true;
@@ -252,7 +254,7 @@ impl Streams {
     }
 
     fn poll(&mut self, id: u32, side: usize) -> Option<Output<Counted>> {
-        self.streams.get_mut(id)?.sessions[side].as_mut()?.poll()
+        self.all.get_mut(id)?.sessions[side].as_mut()?.poll()
     }
 
     /// Sends what an end of a subflow has, and tells its session how much more it takes, if that
@@ -270,7 +272,7 @@ impl Streams {
             return false;
         }
         here.room = room;
-        let Some(stream) = self.streams.get_mut(subflow.stream) else { return false };
+        let Some(stream) = self.all.get_mut(subflow.stream) else { return false };
         let Some(session) = &mut stream.sessions[side] else { return false };
         session.set_room(now, id, base::Bytes::new(room));
         stream.touched[side] |= room > 0;
@@ -296,7 +298,7 @@ impl Streams {
                 let connection = self.subflows.get(at).map(|known| known.connection);
                 let Some(connection) = connection.and_then(|id| net.connection(id)) else { return };
                 let info = path_info(&connection.ends[side].tcp.statistics());
-                let stream = self.streams.get_mut(id);
+                let stream = self.all.get_mut(id);
                 if let Some(session) = stream.and_then(|stream| stream.sessions[side].as_mut()) {
                     session.on_path_info(net.now, subflow, info);
                 }
@@ -310,7 +312,7 @@ impl Streams {
         let named = |at: &u32| {
             self.subflows.get(*at).is_some_and(|subflow| subflow.sides[side].id == Some(name))
         };
-        self.streams.get(id)?.subflows.iter().copied().find(named)
+        self.all.get(id)?.subflows.iter().copied().find(named)
     }
 
     fn send(&mut self, net: &mut Net, at: u32, side: usize, path_seq: u32, frame: Frame<Counted>) {
@@ -330,8 +332,7 @@ impl Streams {
         self.opened += 1;
         let hash = mix(self.hash, self.opened);
         let connection = net.connect_over(self.flow, way.legs, &way.config, hash, at);
-        if let (Some(subflow), Some(stream)) = (self.subflows.get_mut(at), self.streams.get_mut(id))
-        {
+        if let (Some(subflow), Some(stream)) = (self.subflows.get_mut(at), self.all.get_mut(id)) {
             subflow.connection = connection;
             stream.subflows.push(at);
         }
@@ -340,7 +341,7 @@ impl Streams {
 
     /// Gives up opening a connection.
     fn abandon(&mut self, net: &mut Net, id: u32, path: PathId) {
-        let Some(stream) = self.streams.get(id) else { return };
+        let Some(stream) = self.all.get(id) else { return };
         let opening = |at: &u32| {
             let subflow = self.subflows.get(*at);
             subflow.is_some_and(|subflow| subflow.path == path && !subflow.sides[0].up)
@@ -359,7 +360,7 @@ impl Streams {
             if closed(0) && (closed(1) || !subflow.sides[1].up) {
                 let id = subflow.stream;
                 self.remove(net, at);
-                let stream = self.streams.get(id);
+                let stream = self.all.get(id);
                 if stream.is_some_and(|stream| stream.forgotten && stream.subflows.is_empty()) {
                     self.drop_stream(id);
                 }
@@ -381,7 +382,7 @@ impl Streams {
         }
         let ends = net.statistics(subflow.connection).unwrap_or_default();
         net.close(subflow.connection);
-        if let Some(stream) = self.streams.get_mut(subflow.stream) {
+        if let Some(stream) = self.all.get_mut(subflow.stream) {
             stream.subflows.retain(|other| *other != at);
             for end in ends {
                 stream.past[0] += end.retransmits;
@@ -392,7 +393,7 @@ impl Streams {
 
     /// Forgets a stream without subflows.
     pub(super) fn drop_stream(&mut self, id: u32) {
-        let Some(stream) = self.streams.remove(id) else { return };
+        let Some(stream) = self.all.remove(id) else { return };
         for session in stream.sessions.iter().flatten() {
             let statistics = session.statistics();
             self.gone.reinjected += statistics.reinjected;
@@ -405,7 +406,7 @@ impl Streams {
 
     /// Tells the applications what has arrived and changed.
     fn tell(&mut self, id: u32, arrived: [u64; 2]) {
-        let Some(stream) = self.streams.get_mut(id) else { return };
+        let Some(stream) = self.all.get_mut(id) else { return };
         for (side, bytes) in arrived.into_iter().enumerate() {
             let state = stream.learn(side);
             if !stream.forgotten && (bytes > 0 || state.is_some()) {
@@ -415,7 +416,7 @@ impl Streams {
     }
 
     fn arm(&mut self, net: &Net, id: u32) {
-        if let Some(stream) = self.streams.get_mut(id)
+        if let Some(stream) = self.all.get_mut(id)
             && let Some(at) = stream.next_wake()
             && at < stream.armed
         {

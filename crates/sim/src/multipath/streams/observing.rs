@@ -11,13 +11,13 @@ use crate::net::Net;
 impl Streams {
     /// Payload that the client's session has sent.
     pub(crate) fn sent(&self, id: u32) -> u64 {
-        let session = self.streams.get(id).and_then(|stream| stream.sessions[0].as_ref());
+        let session = self.all.get(id).and_then(|stream| stream.sessions[0].as_ref());
         session.map_or(0, |session| session.statistics().sent)
     }
 
     /// What the TCP connections of a stream know, in sum: round-trip times are their means.
     pub(crate) fn statistics(&self, net: &Net, id: u32) -> Option<[Statistics; 2]> {
-        let stream = self.streams.get(id)?;
+        let stream = self.all.get(id)?;
         let mut sums = [Statistics::default(); 2];
         let mut srtt = [(0, 0); 2];
         for subflow in stream.subflows.iter().filter_map(|at| self.subflows.get(*at)) {
@@ -47,8 +47,8 @@ impl Streams {
     pub(crate) fn observe(&mut self, net: &Net, tally: &mut Tally) {
         self.gone.subflows.drain(..).for_each(|subflow| tally.observe_subflow(subflow));
         let (mut again, mut waiting) = (self.gone.reinjected, self.gone.reorder);
-        for id in self.streams.keys() {
-            let Some(stream) = self.streams.get(id) else { continue };
+        for id in self.all.keys() {
+            let Some(stream) = self.all.get(id) else { continue };
             for session in stream.sessions.iter().flatten() {
                 let statistics = session.statistics();
                 again += statistics.reinjected;
@@ -83,7 +83,7 @@ impl Streams {
 
     fn state(&self, subflow: &super::Subflow) -> &'static str {
         let Some(id) = subflow.sides[0].id else { return "connecting" };
-        let session = self.streams.get(subflow.stream).and_then(|s| s.sessions[0].as_ref());
+        let session = self.all.get(subflow.stream).and_then(|s| s.sessions[0].as_ref());
         let state = session.and_then(|session| session.subflows().find(|known| known.id == id));
         match state.map(|known| known.state) {
             Some(SubflowState::Opening) => "opening",

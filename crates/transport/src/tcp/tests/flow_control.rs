@@ -122,3 +122,36 @@ fn idle_connections_fall_back_to_the_initial_window() {
     let burst = pipe.log[before..].iter().filter(|entry| entry.from == Side::Client);
     assert_eq!(burst.count(), 10);
 }
+
+#[test]
+fn what_is_written_is_unsent_then_in_flight_then_acknowledged() {
+    let config = Config { receive_window: Bytes::new(20_000), ..reno() };
+    let mut pipe = Pipe::new(&config, millis(5)).established();
+    pipe.reading = false;
+    pipe.client.write(50_000);
+    pipe.flush();
+    let first = pipe.client.cwnd().count().min(20_000);
+    let statistics = pipe.client.statistics();
+    assert_eq!(statistics.in_flight.count() + pipe.client.not_sent(), 50_000);
+    assert!(statistics.in_flight.count() <= first, "{statistics:?}");
+    pipe.run(Span::from_secs(1));
+    let statistics = pipe.client.statistics();
+    assert_eq!((statistics.acked, statistics.not_sent), (Bytes::new(20_000), Bytes::new(30_000)));
+    assert_eq!(pipe.client.not_sent(), 30_000);
+}
+
+#[test]
+fn an_application_that_sends_little_leaves_the_delivery_rate() {
+    let mut pipe = Pipe::new(&reno(), millis(5)).established();
+    assert_eq!(pipe.client.statistics().delivery_rate, None);
+    pipe.transfer(100_000);
+    let rate = pipe.client.statistics().delivery_rate.expect("there were samples");
+    // Ten segments and more in a round trip of 10 ms.
+    assert!(rate.bits_per_sec() > 10_000_000, "{rate}");
+    for _ in 0..10 {
+        pipe.transfer(100);
+        pipe.run(millis(100));
+    }
+    let after = pipe.client.statistics().delivery_rate.expect("there were samples");
+    assert!(after >= rate, "{after} after {rate}");
+}
