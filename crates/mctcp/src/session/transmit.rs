@@ -140,7 +140,7 @@ impl<P: Payload> Session<P> {
             unsent: Bytes::new(self.outgoing.unsent()),
             more: self.wants_room,
             credit: Bytes::new(self.outgoing.credit_left()),
-            window: Bytes::new(self.outgoing.window()),
+            window: Bytes::new(self.outgoing.window().min(self.outgoing.reserve())),
             outstanding: Bytes::new(self.outgoing.outstanding()),
             frame: Bytes::new(frame),
             blocked: std::mem::take(&mut self.blocked),
