@@ -13,13 +13,14 @@ use crate::payload::Payload;
 
 /// Longest time for which a DACK waits.
 pub(super) const DELAY: Span = Span::from_millis(20);
-/// Frames after which it does not wait.
-const FRAMES: u32 = 2;
+/// Bytes after which it does not wait: small messages are answered sooner than acknowledged.
+const ENOUGH: u64 = 8 << 10;
 
 /// What waits to be acknowledged.
 #[derive(Debug, Default)]
 pub(super) struct Acknowledging {
-    frames: u32,
+    /// What had come when the last DACK went.
+    told: u64,
     at_once: bool,
     since: Option<Time>,
 }
@@ -27,7 +28,6 @@ pub(super) struct Acknowledging {
 impl Acknowledging {
     /// A frame has come that asks for a DACK.
     pub(super) fn on_frame(&mut self, now: Time) {
-        self.frames += 1;
         self.since.get_or_insert(now);
     }
 
@@ -36,9 +36,9 @@ impl Acknowledging {
         self.at_once = true;
     }
 
-    fn is_due(&self, now: Time) -> bool {
+    fn is_due(&self, now: Time, come: u64) -> bool {
         let waited = self.since.is_some_and(|since| now >= since + DELAY);
-        self.at_once || self.frames >= FRAMES || waited
+        self.at_once || come >= self.told + ENOUGH || waited
     }
 
     pub(super) fn deadline(&self) -> Option<Time> {
@@ -50,7 +50,7 @@ impl<P: Payload> Session<P> {
     /// Whether the peer is to hear at once of what came or was read: time to
     /// [`poll`](Self::poll).
     pub fn is_dack_due(&self) -> bool {
-        self.acknowledging.is_due(self.now)
+        self.acknowledging.is_due(self.now, self.incoming.come())
     }
 
     /// Sends what DACKs are due.
@@ -59,10 +59,11 @@ impl<P: Payload> Session<P> {
             return;
         }
         let now = self.now;
-        if self.acknowledging.is_due(now)
+        let come = self.incoming.come();
+        if self.acknowledging.is_due(now, come)
             && let Some(best) = self.answering()
         {
-            self.acknowledging = Acknowledging::default();
+            self.acknowledging = Acknowledging { told: come, ..Acknowledging::default() };
             self.send_dack(best);
         }
         let late = |since: Option<Time>| since.is_some_and(|since| now >= since + DELAY);

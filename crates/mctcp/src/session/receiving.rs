@@ -62,6 +62,11 @@ impl<P: Payload> Reassembly<P> {
         self.next
     }
 
+    /// Grows with everything new that comes, by as much at least.
+    pub(super) fn come(&self) -> u64 {
+        self.next + self.reach
+    }
+
     /// Bytes that are kept.
     pub(super) fn buffered(&self) -> u64 {
         self.ready_bytes + self.early_bytes
