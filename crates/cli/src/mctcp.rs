@@ -33,7 +33,7 @@ fn serve(args: &args::Serve, terminal: &Terminal) -> Verdict {
     let tls = match (&args.tls_cert, &args.tls_key) {
         (Some(certificates), Some(key)) => {
             let own = Identity { certificates, key };
-            Some((tls::server(own, clients).map_err(failure)?, clients.is_some()))
+            Some((tls::server(own, clients).map_err(|e| failure(&e))?, clients.is_some()))
         }
         _ => None,
     };
@@ -49,18 +49,19 @@ fn serve(args: &args::Serve, terminal: &Terminal) -> Verdict {
         most_sessions: args.max_sessions.get() as usize,
         watch: watch(&args.watch),
     };
-    serve.policy().map_err(failure)?;
+    serve.policy().map_err(|e| failure(&e))?;
     unproven(&args.sessions, serve.tls.is_some(), terminal);
     let stop = stop()?;
-    serve::run(&serve, &stop, &mut |event| told(event, terminal)).map_err(failure)?;
+    serve::run(&serve, &stop, &mut |event| told(event, terminal)).map_err(|e| failure(&e))?;
     Ok(Exit::Ok)
 }
 
 fn proxy(args: &args::Proxy, terminal: &Terminal) -> Verdict {
     let redirect = match args.redirect {
         Some(listen) => {
-            let own = Own::detect().map_err(failure)?;
-            let redirection = Redirection::new(listen, &args.capture, own).map_err(failure)?;
+            let own = Own::detect().map_err(|e| failure(&e))?;
+            let redirection =
+                Redirection::new(listen, &args.capture, own).map_err(|e| failure(&e))?;
             if !args.install {
                 terminal.talk("# nft -f - <<END");
                 terminal.talk(redirection.lines(false).trim_end());
@@ -70,7 +71,7 @@ fn proxy(args: &args::Proxy, terminal: &Terminal) -> Verdict {
         }
         None => None,
     };
-    let users = args.users.as_deref().map(Users::load).transpose().map_err(failure)?;
+    let users = args.users.as_deref().map(Users::load).transpose().map_err(|e| failure(&e))?;
     let proxy = Proxy {
         peer: peer(&args.peer, &args.sessions)?,
         socks: args.socks.clone(),
@@ -82,10 +83,10 @@ fn proxy(args: &args::Proxy, terminal: &Terminal) -> Verdict {
         most_clients: args.max_clients.get() as usize,
         watch: watch(&args.watch),
     };
-    proxy.check().map_err(failure)?;
+    proxy.check().map_err(|e| failure(&e))?;
     unproven(&args.sessions, proxy.peer.tls.is_some(), terminal);
     let stop = stop()?;
-    proxy::run(&proxy, &stop, &mut |event| told(event, terminal)).map_err(failure)?;
+    proxy::run(&proxy, &stop, &mut |event| told(event, terminal)).map_err(|e| failure(&e))?;
     Ok(Exit::Ok)
 }
 
@@ -102,7 +103,7 @@ fn connect(args: &args::Connect, terminal: &Terminal) -> Verdict {
             terminal.talk(words(event));
         }
     };
-    let summary = match connect::run(&connect, &stop, &mut tell).map_err(failure) {
+    let summary = match connect::run(&connect, &stop, &mut tell).map_err(|e| failure(&e)) {
         Ok(Some(summary)) => summary,
         Ok(None) => return Ok(Exit::Interrupted),
         Err(failure) if terminal.json => {
@@ -141,20 +142,20 @@ fn sessions(args: &args::Sessions) -> Result<Config, Failure> {
     settings.scheduler = args.scheduler;
     settings.max_subflows = args.subflows;
     if let Some(buffer) = args.buffer {
-        front::check_buffer(buffer).map_err(failure)?;
+        front::check_buffer(buffer).map_err(|e| failure(&e))?;
         settings.send_buffer = buffer;
         settings.receive_buffer = buffer;
     }
     settings.resume = args.resume.unwrap_or(settings.resume);
     settings.idle = args.idle.unwrap_or(settings.idle);
     if let Some(name) = &args.congestion {
-        front::check_congestion(name).map_err(failure)?;
+        front::check_congestion(name).map_err(|e| failure(&e))?;
         config.congestion = Some(name.clone());
     }
     config.send_buffer = args.socket_buffer;
     config.receive_buffer = args.socket_buffer;
     if let Some(path) = &args.key_file {
-        config.psk = Some(tls::load_key(path).map_err(failure)?);
+        config.psk = Some(tls::load_key(path).map_err(|e| failure(&e))?);
     }
     Ok(config)
 }
@@ -166,8 +167,9 @@ fn peer(args: &args::Peer, session: &args::Sessions) -> Result<Peer, Failure> {
     };
     let tls = match &args.tls_ca {
         Some(trusted) => {
-            let name = args.tls_name.as_deref().map(tls::name).transpose().map_err(failure)?;
-            Some((tls::client(trusted, own).map_err(failure)?, name))
+            let name =
+                args.tls_name.as_deref().map(tls::name).transpose().map_err(|e| failure(&e))?;
+            Some((tls::client(trusted, own).map_err(|e| failure(&e))?, name))
         }
         None => None,
     };
@@ -207,9 +209,9 @@ fn stop() -> Result<Stop, Failure> {
     Ok(stop)
 }
 
-fn failure(error: Error) -> Failure {
+fn failure(error: &Error) -> Failure {
     let exit = if error.is_usage() { Exit::Usage } else { Exit::Machine };
-    let failure = Failure::caused(exit, &error);
+    let failure = Failure::caused(exit, error);
     match error.help() {
         Some(help) => failure.help(help),
         None => failure,
@@ -288,7 +290,7 @@ fn show(args: &args::Status, terminal: &Terminal) -> Verdict {
             Ok(status) => fronts.push(status),
             // A process that was killed leaves its socket.
             Err(error) if args.sockets.is_empty() => terminal.talk(format!("note: {error}")),
-            Err(error) => return Err(failure(error).help("nothing of mctcp runs there")),
+            Err(error) => return Err(failure(&error).help("nothing of mctcp runs there")),
         }
     }
     if terminal.json {

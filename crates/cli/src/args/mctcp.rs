@@ -84,7 +84,7 @@ pub(crate) struct Watch {
     /// Socket for `mctcp status`; by default one of this process in /run/netarium/mctcp
     #[arg(long, value_name = "SOCKET")]
     pub(crate) status: Option<PathBuf>,
-    /// Serve metrics for Prometheus at http://ADDR/metrics
+    /// Serve metrics for Prometheus here, at /metrics
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) metrics: Option<SocketAddr>,
 }
