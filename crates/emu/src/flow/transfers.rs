@@ -12,6 +12,7 @@ use record::Transfer;
 use sys::socket::{self, Interest, Readiness, TcpInfo};
 use transport::workload::{Arrivals, Sizes};
 
+use super::content::Content;
 use super::mptcp::Others;
 use super::traffic::{CHUNK, Connections, Endpoints, Progress, Scope, gone};
 use super::{Observation, Placed, enter, tcp_options};
@@ -31,6 +32,7 @@ struct Active {
     start: Time,
     size: u64,
     unwritten: u64,
+    received: u64,
     connected: bool,
     /// The other end and its slot, once accepted.
     receiver: Option<(OwnedFd, u32)>,
@@ -130,8 +132,16 @@ impl Transfers {
         let slot = self.new_slot(port);
         scope.add(&sender, slot, Interest::Write)?;
         let size = self.sizes.draw(&mut self.size_stream).max(1);
-        let active =
-            Active { sender, slot, start, size, unwritten: size, connected: false, receiver: None };
+        let active = Active {
+            sender,
+            slot,
+            start,
+            size,
+            unwritten: size,
+            received: 0,
+            connected: false,
+            receiver: None,
+        };
         self.active.insert(port, active);
         scope.tally.transfers_started += 1;
         Ok(())
@@ -259,14 +269,25 @@ impl Endpoints for Transfers {
             return Ok(Progress::Going);
         }
         let Some((receiver, _)) = &active.receiver else { return Ok(Progress::Going) };
-        match socket::discard(receiver.as_fd(), DISCARD)? {
+        let taken = if self.others.is_some() {
+            socket::read(receiver.as_fd(), scope.scratch)?
+        } else {
+            socket::discard(receiver.as_fd(), DISCARD)?
+        };
+        match taken {
             None => {}
             Some(0) => {
+                if let Err(damage) = Content::check_end(active.received, active.size) {
+                    return Ok(Progress::Damaged(damage));
+                }
                 self.complete(scope, port);
                 self.start_due(scope)?;
                 return Ok(self.progress(scope));
             }
-            Some(count) => scope.tally.received += count as u64,
+            Some(count) => {
+                active.received += count as u64;
+                scope.tally.received += count as u64;
+            }
         }
         Ok(Progress::Going)
     }

@@ -10,7 +10,7 @@ use record::Transfer;
 use sys::socket::Readiness;
 use transport::workload::{Arrivals, Sizes};
 
-use super::super::traffic::{Endpoints, Progress, Scope};
+use super::super::traffic::{Endpoints, Progress, Scope, gone};
 use super::super::transfers::MOST_AT_ONCE;
 use super::super::{Observation, Placed};
 use super::{Site, failed, retransmits};
@@ -162,6 +162,9 @@ impl Active {
             self.unread = self.unread.saturating_sub(count as u64);
             scope.tally.received += count as u64;
             if count == 0 {
+                if self.unread > 0 {
+                    return Err(gone());
+                }
                 server.finish_writing().map_err(failed)?;
                 return Ok(true);
             }
