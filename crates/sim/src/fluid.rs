@@ -271,13 +271,15 @@ impl Simulation {
 }
 /// Flows that need packets.
 fn refuse(plan: &Plan) -> Result<()> {
-    let needs = |flow: &&lab::plan::Flow| {
-        use lab::plan::Traffic::{Queries, Requests};
-        matches!(flow.traffic, Requests { .. } | Queries { .. })
-    };
-    let Some(flow) = plan.flows.iter().find(needs) else { return Ok(()) };
-    Err(crate::Error::ImpossibleFlow {
-        flow: flow.name.clone(),
-        why: "requests over UDP or with `arrivals` are packets: `model = \"hop\"`".to_owned(),
-    })
+    use lab::plan::Traffic::{Bulk, Queries, Requests};
+    for flow in &plan.flows {
+        let what = match flow.traffic {
+            Requests { .. } | Queries { .. } => "requests over UDP or with `arrivals`",
+            Bulk { rate: Some(_), .. } => "the pieces of TCP with a `rate`",
+            _ => continue,
+        };
+        let why = format!("{what} are packets: `model = \"hop\"`");
+        return Err(crate::Error::ImpossibleFlow { flow: flow.name.clone(), why });
+    }
+    Ok(())
 }

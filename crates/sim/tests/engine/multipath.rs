@@ -172,3 +172,23 @@ fn the_kernels_protocol_is_for_the_wall_clock() {
     let refused = sim::Simulation::try_new(&plan).err().unwrap().to_string();
     assert!(refused.contains("netarium run"), "{refused}");
 }
+
+#[test]
+fn models_without_packets_say_so() {
+    for (model, flow) in [
+        ("fluid", BULK.to_owned()),
+        ("collapsed", BULK.to_owned()),
+        ("fluid", BULK.replace("mctcp", "tcp") + "\nrate = \"5 Mbit/s\""),
+    ] {
+        let text = lab::resolved(&two_ways("1 s", [EVEN; 2], &flow));
+        let text = text.replace("model = \"hop\"", &format!("model = \"{model}\""));
+        let plan = labs::plan(&text);
+        let refused = if model == "fluid" {
+            sim::fluid::Simulation::try_new(&plan).err()
+        } else {
+            sim::Simulation::try_new(&plan).err()
+        };
+        let refused = refused.expect("it needs packets").to_string();
+        assert!(refused.contains("model = \"hop\""), "{refused}");
+    }
+}
