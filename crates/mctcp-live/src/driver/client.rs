@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use base::Time;
 use mctcp::session::End;
 use mctcp::{Frame, PathId, Reason, SubflowId, secret};
+use tokio::runtime::Handle;
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::{Driver, Role};
@@ -22,8 +23,10 @@ use crate::subflow::{Inbound, Subflow};
 const MOST_PATHS: usize = 16;
 
 /// A client's part of the driver.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Client {
+    /// Whoever writes takes the driver's turns, from threads that no runtime knows too.
+    runtime: Handle,
     dials: JoinSet<(PathId, io::Result<Opened>)>,
     attempts: BTreeMap<PathId, AbortHandle>,
     /// Paths on which there was an attempt.
@@ -38,8 +41,18 @@ pub(crate) struct Client {
 }
 
 impl Client {
+    /// Within a runtime, where connections are to be opened.
     pub(crate) fn new(config: &Config) -> Self {
-        Self { psk: config.psk.clone(), ..Self::default() }
+        Self {
+            runtime: Handle::current(),
+            dials: JoinSet::new(),
+            attempts: BTreeMap::new(),
+            tried: BTreeSet::new(),
+            exported: BTreeMap::new(),
+            refusal: None,
+            psk: config.psk.clone(),
+            is_heard: false,
+        }
     }
 
     /// Begins an attempt on a path.
@@ -47,7 +60,8 @@ impl Client {
         let Some(spec) = state.paths.get(&path).cloned() else { return };
         self.tried.insert(path);
         let config = Arc::clone(config);
-        let attempt = self.dials.spawn(async move { (path, socket::connect(spec, config).await) });
+        let attempt = async move { (path, socket::connect(spec, config).await) };
+        let attempt = self.dials.spawn_on(attempt, &self.runtime);
         if let Some(before) = self.attempts.insert(path, attempt) {
             before.abort();
         }
