@@ -225,7 +225,12 @@ impl Driver {
             }
             Event::Readable => self.wakers.extend(state.reader.take()),
             Event::Writable => self.wakers.extend(state.writer.take()),
-            Event::Closed => state.end(Over::Closed),
+            Event::Closed => {
+                state.end(Over::Closed);
+                if let Role::Server(server) = &mut self.role {
+                    server.finish();
+                }
+            }
             Event::Failed { reason, by_peer } => {
                 let error = match &self.role {
                     Role::Client(client) => client.failure(state, reason, by_peer),
@@ -251,8 +256,9 @@ impl Driver {
         let delivered = state.is_delivered();
         self.has_progress |= delivered;
         let Some(dropped) = state.dropped else { return };
-        // If the peer had finished as well, the session would have closed by itself.
-        if state.over.is_none() && (delivered || now >= dropped + self.config.linger) {
+        // If the peer has finished as well, the session closes by itself.
+        let useless = delivered && !state.session.is_done();
+        if state.over.is_none() && (useless || now >= dropped + self.config.linger) {
             state.session.abort(now, Reason::Aborted);
             while let Some(output) = state.session.poll() {
                 self.carry_out(state, now, output);

@@ -255,6 +255,13 @@ impl Hub {
         state.acceptor.forget(session);
     }
 
+    /// The session has ended well. Its client is told so if it missed that.
+    pub(crate) fn finish(&self, session: u64) {
+        let mut state = self.lock();
+        state.sessions.remove(&session);
+        state.acceptor.finish(session);
+    }
+
     /// Gives the application a client, or drops it if nobody accepts.
     pub(crate) fn announce(&self, accepted: Accepted) {
         if self.accepted.try_send(accepted).is_err() {

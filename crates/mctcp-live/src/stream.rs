@@ -120,6 +120,15 @@ impl MctcpStream {
         self.shared.reach(|state| reached(state, state.is_delivered())).await
     }
 
+    /// Waits until the session has ended: both streams were delivered, and the peer knows. A client
+    /// that exits before may leave a server in doubt about what it has sent.
+    ///
+    /// # Errors
+    /// What ended the session before.
+    pub async fn closed(&self) -> Result<()> {
+        self.shared.reach(|state| reached(state, false)).await
+    }
+
     /// What the client asked for.
     pub fn target(&self) -> &str {
         &self.target

@@ -119,7 +119,7 @@ impl Wire {
     }
 
     /// Drops what comes until there is no more.
-    fn poll_discard(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_discard(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut bytes = [std::mem::MaybeUninit::uninit(); 4096];
         loop {
             let mut place = ReadBuf::uninit(&mut bytes);

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | silent | HELLO | [`Open`](Verdict::Open), or [`Again`](Verdict::Again) if its nonce is known |
 //! | silent | JOIN with a token that is right and new | sent CHALLENGE, and is unproven |
-//! | unproven | PROOF that is right | [`Joined`](Verdict::Joined) |
+//! | unproven | PROOF that is right | [`Joined`](Verdict::Joined), or REFUSE if all is delivered |
 //! | any | anything else | sent REFUSE, and closed |
 //! | any | nothing in time | closed |
 //!
@@ -99,6 +99,9 @@ pub struct Acceptor {
     silent: Quota,
     unproven: Quota,
     sessions: BTreeMap<u64, Known>,
+    /// Those that have ended well, the newest last.
+    finished: BTreeMap<u64, Known>,
+    finished_in_order: VecDeque<u64>,
     /// Nonces of the sessions whose client may not know of them.
     unconfirmed: BTreeMap<[u8; 32], u64>,
     /// Nonces of other sessions, the newest last: a HELLO that comes late is not to open another.
@@ -149,6 +152,8 @@ impl Acceptor {
             next: 0,
             connections: BTreeMap::new(),
             sessions: BTreeMap::new(),
+            finished: BTreeMap::new(),
+            finished_in_order: VecDeque::new(),
             unconfirmed: BTreeMap::new(),
             used: BTreeSet::new(),
             used_in_order: VecDeque::new(),
@@ -220,6 +225,23 @@ impl Acceptor {
     pub fn forget(&mut self, session: u64) {
         self.confirm(session);
         self.sessions.remove(&session);
+        if self.finished.remove(&session).is_some() {
+            self.finished_in_order.retain(|known| *known != session);
+        }
+    }
+
+    /// The session is over, and both ends have everything. Its client may not know, if the last
+    /// acknowledgement was lost with its connection: when it joins, it is told.
+    pub fn finish(&mut self, session: u64) {
+        self.confirm(session);
+        let Some(known) = self.sessions.remove(&session) else { return };
+        self.finished.insert(session, known);
+        self.finished_in_order.push_back(session);
+        if self.finished_in_order.len() > self.limits.sessions
+            && let Some(oldest) = self.finished_in_order.pop_front()
+        {
+            self.finished.remove(&oldest);
+        }
     }
 
     /// The next verdict.
@@ -304,7 +326,7 @@ impl Acceptor {
             let drawn = self.nonces.draw_short();
             let number =
                 drawn.iter().take(8).fold(0, |number, &byte| number << 8 | u64::from(byte));
-            if !self.sessions.contains_key(&number) {
+            if !self.sessions.contains_key(&number) && !self.finished.contains_key(&number) {
                 return number;
             }
         }
@@ -312,7 +334,9 @@ impl Acceptor {
 
     fn join(&mut self, id: ConnectionId, join: Join) -> Result<(), Reason> {
         let source = self.connections.get(&id).ok_or(Reason::Protocol)?.source;
-        let known = self.sessions.get_mut(&join.session).ok_or(Reason::UnknownSession)?;
+        let known = self.sessions.get_mut(&join.session);
+        let known = known.or_else(|| self.finished.get_mut(&join.session));
+        let known = known.ok_or(Reason::UnknownSession)?;
         if !known.key.is_token(join.index, &join.token) {
             return Err(Reason::Authentication);
         }
@@ -346,9 +370,14 @@ impl Acceptor {
         nonce: [u8; 16],
         proof: &[u8; 32],
     ) -> Result<(), Reason> {
-        let known = self.sessions.get(&join.session).ok_or(Reason::UnknownSession)?;
+        let known = self.sessions.get(&join.session);
+        let known = known.or_else(|| self.finished.get(&join.session));
+        let known = known.ok_or(Reason::UnknownSession)?;
         if !known.key.is_client_proof(&join.nonce, &nonce, proof) {
             return Err(Reason::Authentication);
+        }
+        if self.finished.contains_key(&join.session) {
+            return Err(Reason::Finished);
         }
         self.confirm(join.session);
         self.release(id);

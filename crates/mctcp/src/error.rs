@@ -27,6 +27,8 @@ pub enum Reason {
     UnknownSession = 7,
     /// All subflows were lost for too long, or nothing was heard.
     Timeout = 8,
+    /// The session has ended, and well: both ends have everything.
+    Finished = 9,
 }
 
 /// What is wrong with what the peer sent.
@@ -130,6 +132,7 @@ impl Reason {
             6 => Self::Replayed,
             7 => Self::UnknownSession,
             8 => Self::Timeout,
+            9 => Self::Finished,
             _ => Self::Protocol,
         }
     }
@@ -147,6 +150,7 @@ impl std::fmt::Display for Reason {
             Self::Replayed => "the join was used before",
             Self::UnknownSession => "there is no such session",
             Self::Timeout => "all subflows were lost for too long",
+            Self::Finished => "the session has ended well",
         })
     }
 }

@@ -89,7 +89,7 @@ pub enum Event {
     Readable,
     /// There is room to write again.
     Writable,
-    /// Both streams have come to their ends, and everything was acknowledged.
+    /// Both streams have come to their ends, and both ends know it.
     Closed,
     /// The session is over; what was not delivered is lost.
     Failed {
@@ -151,6 +151,8 @@ pub struct Session<P> {
     peer: Limits,
     /// What came may be given to the application: the peer has proven itself, or need not.
     released: bool,
+    /// Client: both streams were delivered, and the server has yet to hear so.
+    done: bool,
     /// The peer knows of the session: data alone may follow a HELLO that was never answered.
     confirmed: bool,
     outgoing: Outgoing<P>,
@@ -201,6 +203,7 @@ impl<P: Payload> Session<P> {
             server_nonce: [0; 32],
             peer: settings.limits(false),
             released: true,
+            done: false,
             confirmed: false,
             outgoing,
             incoming,

@@ -40,6 +40,8 @@ pub(crate) struct Server {
     session: u64,
     arrivals: mpsc::Receiver<Arrival>,
     is_heard: bool,
+    /// It has ended well.
+    is_finished: bool,
     /// For the application, once the client has proven itself.
     unproven: Option<MctcpStream>,
     proven: Option<MctcpStream>,
@@ -52,7 +54,7 @@ impl Server {
         arrivals: mpsc::Receiver<Arrival>,
         unproven: Option<MctcpStream>,
     ) -> Self {
-        Self { hub, session, arrivals, is_heard: false, unproven, proven: None }
+        Self { hub, session, arrivals, is_heard: false, is_finished: false, unproven, proven: None }
     }
 
     /// The client knows of the session.
@@ -67,6 +69,12 @@ impl Server {
         self.proven = self.unproven.take();
     }
 
+    /// The session has ended well.
+    pub(super) fn finish(&mut self) {
+        self.is_finished = true;
+        self.hub.finish(self.session);
+    }
+
     /// Gives a stream whose client has just proven itself to the application.
     pub(super) fn announce(&mut self) {
         if let Some(stream) = self.proven.take() {
@@ -77,7 +85,9 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.hub.forget(self.session);
+        if !self.is_finished {
+            self.hub.forget(self.session);
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
@@ -14,6 +14,8 @@ use super::{Desk, Error, Event, Result, Stop, Watch, runtime};
 
 /// Bytes that are read at once.
 const PIECE: usize = 64 << 10;
+/// Longest wait for the server to hear that all has arrived, once all has.
+const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// What a connection is told.
 #[derive(Clone, Debug)]
@@ -94,12 +96,14 @@ async fn carry(connect: &Connect, tell: &mut dyn FnMut(&Event)) -> Result<Summar
     });
     let monitor = desk.watch(&connect.watch, "connect", Vec::new()).await?;
     let failed = |cause| Error::socket("talk to", target, cause);
-    tokio::select! {
+    let whole = tokio::select! {
         result = pump(&mut link, &entry.tally) => result.map_err(failed)?,
-        () = monitor => {}
-    }
-    if let Link::Mctcp(stream) = &link {
+        () = monitor => false,
+    };
+    if let (Link::Mctcp(stream), true) = (&link, whole) {
         stream.delivered().await?;
+        // Both directions have ended well, whatever becomes of this.
+        let _ = tokio::time::timeout(LAST_WORD, stream.closed()).await;
     }
     let statistics = observer.map(|session| session.statistics()).unwrap_or_default();
     Ok(Summary {
@@ -113,8 +117,8 @@ async fn carry(connect: &Connect, tell: &mut dyn FnMut(&Event)) -> Result<Summar
     })
 }
 
-/// Both directions, until both have ended.
-async fn pump(link: &mut Link, tally: &Tally) -> std::io::Result<()> {
+/// Both directions, until both have ended, or nobody wants what comes. Whether both have.
+async fn pump(link: &mut Link, tally: &Tally) -> std::io::Result<bool> {
     let (mut from, mut to) = tokio::io::split(link);
     let up = async {
         let mut input = tokio::io::stdin();
@@ -127,8 +131,8 @@ async fn pump(link: &mut Link, tally: &Tally) -> std::io::Result<()> {
     };
     match tokio::try_join!(up, down) {
         // Whoever reads the output has enough.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        other => other.map(|_| ()),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        other => other.map(|_| true),
     }
 }
 

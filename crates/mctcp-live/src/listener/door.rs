@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use mctcp::acceptor::{ConnectionId, Verdict};
 use mctcp::frame::{Frame, PREAMBLE};
-use mctcp::{Decoder, SubflowId};
+use mctcp::{Decoder, Reason, SubflowId};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
@@ -81,6 +81,7 @@ async fn talk(
     queue.push_raw(&PREAMBLE);
     let decoder = Decoder::new(hub.session.max_frame());
     let named = SubflowId(0);
+    let mut is_told = false;
     let mut door = Door { wire, decoder, queue, exported, sends: 0, expects: 0, named };
     loop {
         let step = tokio::select! {
@@ -95,6 +96,7 @@ async fn talk(
         match step {
             Step::Frame(frame) => hub.on_frame(id, frame, door.exported.as_deref()),
             Step::Verdict(Verdict::Send(_, frame)) => {
+                is_told |= frame == Frame::Refuse(Reason::Finished);
                 door.queue.push(door.sends, frame);
                 door.sends += 1;
                 door.flush().await.ok()?;
@@ -115,6 +117,11 @@ async fn talk(
                 door.flush().await.ok()?;
                 // The end of this side is all that matters; the rest is closed with it.
                 let _ = poll_fn(|cx| door.wire.poll_shutdown(cx)).await;
+                if is_told {
+                    // A client that has proven itself has sent more, and a socket that is closed
+                    // with something unread resets the connection: it would not be told.
+                    poll_fn(|cx| door.wire.poll_discard(cx)).await;
+                }
                 return None;
             }
         }

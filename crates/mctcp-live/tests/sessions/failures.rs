@@ -157,3 +157,30 @@ async fn both_ends_may_finish_at_once() {
         assert_eq!((&*heard, &*said), ("pong", "ping"));
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_that_break_while_a_session_ends_fail_neither_end() {
+    let (mut listener, relays) = relayed(2, Config::default()).await;
+    for wait in 0..16 {
+        let connect = MctcpStream::connect(through(&relays), "", given());
+        let mut client = soon(connect).await.unwrap();
+        soon(client.write_all(b"ping")).await.unwrap();
+        let mut server = accept(&mut listener).await;
+        soon(server.write_all(b"pong")).await.unwrap();
+        soon(client.shutdown()).await.unwrap();
+        soon(server.shutdown()).await.unwrap();
+        tokio::time::sleep(Duration::from_micros(50 * wait)).await;
+        set_all(&relays, Mood::Broken);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        set_all(&relays, Mood::Passing);
+        let (mut heard, mut said) = (String::new(), String::new());
+        soon(client.read_to_string(&mut heard)).await.unwrap();
+        soon(server.read_to_string(&mut said)).await.unwrap();
+        assert_eq!((&*heard, &*said), ("pong", "ping"));
+        let (one, other) = soon(async { tokio::join!(client.closed(), server.closed()) }).await;
+        assert_eq!(
+            (one.err().map(|e| e.to_string()), other.err().map(|e| e.to_string())),
+            (None, None)
+        );
+    }
+}

@@ -158,6 +158,39 @@ fn sessions_that_are_unknown_or_forgotten_cannot_be_joined() {
 }
 
 #[test]
+fn whoever_joins_a_session_that_has_ended_well_is_told() {
+    let mut acceptor = listener(Limits { sessions: 2, ..Limits::default() });
+    let (session, key) = established(&mut acceptor, 1);
+    let (proving, said) = first_words(&mut acceptor, Frame::Join(join(session, &key, 0)));
+    let proof = key.client_proof(&[0; 16], &challenged(&said).nonce);
+    acceptor.finish(session);
+    let told = refused(proving, Reason::Finished);
+    assert_eq!(say(&mut acceptor, proving, Frame::Proof(proof)), told);
+    // It is told to nobody else.
+    let (id, said) = first_words(&mut acceptor, Frame::Join(join(session, &key, 0)));
+    assert_eq!(said, refused(id, Reason::Replayed));
+    let wrong = Join { index: 1, ..join(session, &key, 2) };
+    let (id, said) = first_words(&mut acceptor, Frame::Join(wrong));
+    assert_eq!(said, refused(id, Reason::Authentication));
+    let (id, said) = first_words(&mut acceptor, Frame::Join(join(session, &key, 1)));
+    challenged(&said);
+    assert_eq!(say(&mut acceptor, id, Frame::Proof(proof)), refused(id, Reason::Authentication));
+    let (id, said) = first_words(&mut acceptor, Frame::Hello(hello(1)));
+    assert_eq!(said, refused(id, Reason::Replayed));
+    // It takes no session's place.
+    let others = [2, 3].map(|nonce| established(&mut acceptor, nonce).0);
+    // The two that ended last are known.
+    for other in others {
+        acceptor.finish(other);
+    }
+    let (id, said) = first_words(&mut acceptor, Frame::Join(join(session, &key, 3)));
+    assert_eq!(said, refused(id, Reason::UnknownSession));
+    assert_eq!((acceptor.finished.len(), acceptor.finished_in_order.len()), (2, 2));
+    acceptor.forget(others[0]);
+    assert_eq!((acceptor.finished.len(), acceptor.finished_in_order.len()), (1, 1));
+}
+
+#[test]
 fn a_hello_that_comes_again_is_no_second_session() {
     let mut acceptor = listener(Limits::default());
     let (session, key) = established(&mut acceptor, 1);

@@ -20,7 +20,7 @@ fn priority() -> impl Strategy<Value = Priority> {
 }
 
 fn reason() -> impl Strategy<Value = Reason> {
-    (0u32..9).prop_map(Reason::from_number)
+    (0u32..10).prop_map(Reason::from_number)
 }
 
 fn text(most: usize) -> impl Strategy<Value = String> {

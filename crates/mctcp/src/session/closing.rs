@@ -1,4 +1,9 @@
 //! How sessions and subflows end.
+//!
+//! Once both streams were delivered, the last acknowledgement may still be lost with every
+//! connection, and the peer would never know. The server need not wait for that: it closes, and
+//! its acceptor tells a client that comes back ([`Acceptor::finish`](crate::Acceptor::finish)).
+//! The client, which is the one that can come back, stays until the server has closed.
 
 use base::Time;
 
@@ -19,7 +24,13 @@ impl<P: Payload> Session<P> {
     /// Ends the session at once; what was not delivered is lost.
     pub fn abort(&mut self, now: Time, reason: Reason) {
         self.now = now;
-        if !self.is_over() {
+        if self.is_over() {
+            return;
+        }
+        if self.done {
+            // Nothing is left to be lost.
+            self.close();
+        } else {
             self.tell_reset(reason, "");
             self.fail(reason, false);
         }
@@ -69,11 +80,11 @@ impl<P: Payload> Session<P> {
         self.event(Event::Failed { reason, by_peer });
     }
 
-    /// Both streams are at their ends and acknowledged: so is the session.
+    /// Both streams are at their ends and acknowledged: so is the session, once the server knows.
     pub(super) fn close_if_done(&mut self) {
         let done = self.outgoing.is_done() && self.incoming.is_complete();
         let proven = self.released && !self.owes_proof();
-        if self.phase != Phase::Established || !done || !proven {
+        if self.phase != Phase::Established || self.done || !done || !proven {
             return;
         }
         let usable = |s: &&super::Subflow<P>| s.is_usable();
@@ -81,6 +92,21 @@ impl<P: Payload> Session<P> {
         for id in told {
             self.send_dack(id);
         }
+        self.done = self.greeting.is_some();
+        if !self.done {
+            self.close();
+        }
+    }
+
+    /// Client: whether the end of this subflow says that the server has closed the session, and
+    /// thus has heard everything. That of one that is drained does not, nor that of one that
+    /// never reached the server's session.
+    pub(super) fn ends_with(&self, id: SubflowId) -> bool {
+        let tells = |s: &super::Subflow<P>| s.attached && (s.is_active() || s.is_stale());
+        self.done && self.subflow(id).is_some_and(tells)
+    }
+
+    pub(super) fn close(&mut self) {
         self.phase = Phase::Closed;
         self.end_all();
         self.event(Event::Closed);
@@ -97,9 +123,7 @@ impl<P: Payload> Session<P> {
     pub(super) fn on_unknown(&mut self) {
         let delivered = self.outgoing.is_delivered() && !self.owes_proof();
         if delivered && self.incoming.is_complete() {
-            self.phase = Phase::Closed;
-            self.end_all();
-            self.event(Event::Closed);
+            self.close();
         } else {
             self.fail(Reason::UnknownSession, true);
         }

@@ -38,10 +38,7 @@ impl<P: Payload> Session<P> {
         match frame {
             Frame::HelloAck(ack) => self.on_hello_ack(id, &ack),
             Frame::Challenge(challenge) => self.on_challenge(id, &challenge),
-            Frame::Refuse(reason) => {
-                self.on_refuse(id, reason);
-                Ok(())
-            }
+            Frame::Refuse(reason) => self.on_refuse(id, reason),
             Frame::Reset { reason, .. } => {
                 self.on_reset(id, reason);
                 Ok(())
@@ -59,6 +56,9 @@ impl<P: Payload> Session<P> {
             return Err(Error::Unexpected { what: "a frame before the handshake" });
         }
         self.confirmed |= !matches!(frame, Frame::Data { .. } | Frame::Fin { .. });
+        if let Some(subflow) = self.subflow_mut(id) {
+            subflow.attached = true;
+        }
         if !matches!(frame, Frame::Dack(_) | Frame::Pong(_)) {
             let now = self.now;
             if let Some(subflow) = self.subflow_mut(id) {
@@ -117,6 +117,8 @@ impl<P: Payload> Session<P> {
     fn on_reset(&mut self, id: SubflowId, reason: Reason) {
         match self.subflow(id).map(|subflow| subflow.state) {
             Some(State::Held | State::Joining { .. }) => self.drop_subflow(id, true),
+            // It gave up waiting for what it has been told.
+            _ if self.done => self.close(),
             _ => self.fail(reason, true),
         }
     }
@@ -181,9 +183,13 @@ impl<P: Payload> Session<P> {
     }
 
     /// A subflow's TCP connection has ended.
-    pub fn on_end(&mut self, now: Time, id: SubflowId, _end: End) {
+    pub fn on_end(&mut self, now: Time, id: SubflowId, end: End) {
         self.now = now;
         if self.subflow(id).is_none() || self.is_over() {
+            return;
+        }
+        if end == End::Finished && self.ends_with(id) {
+            self.close();
             return;
         }
         self.drop_subflow(id, true);

@@ -304,7 +304,10 @@ impl<P: Payload> Session<P> {
         }
     }
 
-    pub(super) fn on_refuse(&mut self, id: SubflowId, reason: Reason) {
+    pub(super) fn on_refuse(&mut self, id: SubflowId, reason: Reason) -> Result<()> {
+        if reason == Reason::Finished {
+            return self.on_finished(id);
+        }
         let alone = self.subflows.iter().all(|subflow| subflow.id == id || !subflow.is_usable());
         match self.phase {
             Phase::Opening => self.fail(reason, true),
@@ -313,6 +316,24 @@ impl<P: Payload> Session<P> {
             }
             _ => self.drop_subflow(id, true),
         }
+        Ok(())
+    }
+
+    /// The server says that the session has ended well.
+    fn on_finished(&mut self, id: SubflowId) -> Result<()> {
+        if !self.subflow(id).is_some_and(Subflow::is_usable) {
+            // Whoever says so has not proven to be the server.
+            if self.phase == Phase::Opening {
+                return Err(Error::Unexpected { what: "the end of a session without one" });
+            }
+            self.drop_subflow(id, true);
+            return Ok(());
+        }
+        if !self.incoming.is_complete() || !self.outgoing.is_finished() {
+            return Err(Error::Unexpected { what: "the end of a session whose streams go on" });
+        }
+        self.close();
+        Ok(())
     }
 
     /// A subflow carries data from now on.

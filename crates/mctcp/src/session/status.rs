@@ -96,6 +96,12 @@ impl<P: Payload> Session<P> {
         self.phase == Phase::Closed
     }
 
+    /// Whether both streams were delivered. The server is closed then; the client stays until the
+    /// server knows.
+    pub fn is_done(&self) -> bool {
+        self.done || self.is_closed()
+    }
+
     /// Why the session failed, if it did.
     pub fn failed(&self) -> Option<Reason> {
         if let Phase::Failed(reason) = self.phase { Some(reason) } else { None }

@@ -72,6 +72,8 @@ pub(super) struct Subflow<P> {
     pub(super) controls: VecDeque<(u32, Frame<P>)>,
     /// When the newest frame came.
     pub(super) heard: Time,
+    /// The peer's session has sent something on it, not just whoever accepted the connection.
+    pub(super) attached: bool,
     /// Since when frames that came on it wait for a DACK on it.
     pub(super) owes_dack: Option<Time>,
     /// Limit of `outstanding`, once it has held others up.
@@ -102,6 +104,7 @@ impl<P> Subflow<P> {
             outstanding: 0,
             controls: VecDeque::new(),
             heard: now,
+            attached: false,
             owes_dack: None,
             budget: None,
             punished: Time::ZERO,

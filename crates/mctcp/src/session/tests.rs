@@ -13,6 +13,8 @@ use crate::frame::{Hello, HelloAck};
 struct Pipe {
     inside: VecDeque<(Time, u32, Frame<Counted>)>,
     free: Time,
+    /// Its sender has nothing more to say.
+    finished: bool,
 }
 
 struct World {
@@ -82,7 +84,9 @@ impl World {
                     self.pipes.remove(&(subflow, side));
                 }
                 // What is inside still arrives.
-                Output::Close { abort: false, .. } => {}
+                Output::Close { subflow, abort: false } => {
+                    self.pipes.entry((subflow, side)).or_default().finished = true;
+                }
                 Output::Inspect(subflow) => self.inspect(side, subflow),
                 Output::Event(event) => self.events.push((side, event)),
             }
@@ -137,8 +141,11 @@ impl World {
             self.drain(1);
             let fronts = self.pipes.iter();
             let fronts = fronts.filter(|((s, _), _)| !self.silent.contains(&self.of[s]));
-            let arrival =
-                fronts.filter_map(|(key, pipe)| Some((pipe.inside.front()?.0, *key))).min();
+            let first = |pipe: &Pipe| match pipe.inside.front() {
+                Some((at, ..)) => Some(*at),
+                None => pipe.finished.then_some(pipe.free),
+            };
+            let arrival = fronts.filter_map(|(key, pipe)| Some((first(pipe)?, *key))).min();
             let wake = |side: usize| self.ends[side].as_ref()?.next_wake();
             let wakes = [0, 1].map(wake);
             let pending = self.pending.iter().map(|(at, _)| *at).min();
@@ -171,8 +178,14 @@ impl World {
 
     fn deliver(&mut self, subflow: SubflowId, from: usize) {
         let Some(pipe) = self.pipes.get_mut(&(subflow, from)) else { return };
-        let Some((_, path_seq, frame)) = pipe.inside.pop_front() else { return };
         let now = self.now;
+        let Some((_, path_seq, frame)) = pipe.inside.pop_front() else {
+            pipe.finished = false;
+            if let Some(session) = &mut self.ends[1 - from] {
+                session.on_end(now, subflow, End::Finished);
+            }
+            return;
+        };
         self.room(from, subflow);
         match frame {
             Frame::Hello(hello) => self.greet(&hello),

@@ -272,7 +272,9 @@ impl<P: Payload> Session<P> {
             paths::State::Waiting { until } => until <= self.now,
             paths::State::Connecting { .. } | paths::State::Up(_) => false,
         };
-        if !due {
+        // When all is said, one is enough to hear that the server knows.
+        let enough = self.done && self.subflows.iter().any(Subflow::is_active);
+        if !due || enough {
             return false;
         }
         let working = self.subflows.iter().filter(|subflow| !subflow.is_stale()).count();

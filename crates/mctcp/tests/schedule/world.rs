@@ -126,9 +126,10 @@ impl World {
             assert!(session.statistics().buffered <= buffer, "more is kept than was granted");
             assert!(session.subflows().count() <= 32);
         }
-        if self.ends[SERVER].as_ref().is_some_and(|s| s.is_closed() || s.failed().is_some()) {
-            let number = self.ends[SERVER].as_ref().map_or(0, Session::number);
-            self.acceptor.forget(number);
+        match &self.ends[SERVER] {
+            Some(server) if server.is_closed() => self.acceptor.finish(server.number()),
+            Some(server) if server.failed().is_some() => self.acceptor.forget(server.number()),
+            _ => {}
         }
     }
 

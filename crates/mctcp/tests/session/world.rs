@@ -198,9 +198,24 @@ impl World {
             }
         }
         self.pump();
-        if self.server.as_ref().is_some_and(End::is_over) {
-            self.acceptor.forget(self.number);
+        match &self.server {
+            Some(server) if server.session.is_closed() => self.acceptor.finish(self.number),
+            Some(server) if server.session.failed().is_some() => self.acceptor.forget(self.number),
+            _ => {}
         }
+    }
+
+    /// Goes on until the next time at which anything happens; tells whether there was one.
+    pub(crate) fn advance(&mut self) -> bool {
+        let Some(next) = self.next() else { return false };
+        self.go_on(next);
+        true
+    }
+
+    /// All connections are reset.
+    pub(crate) fn reset_all(&mut self) {
+        (0..self.links.len()).for_each(|path| self.act(Act::Reset(path)));
+        self.pump();
     }
 
     fn ends(&mut self) -> impl Iterator<Item = &mut End> {

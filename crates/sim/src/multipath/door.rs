@@ -58,6 +58,11 @@ impl Door {
         self.acceptor.forget(session);
     }
 
+    /// The server's end of a session has closed, and the client may not know.
+    pub(super) fn finish(&mut self, session: u64) {
+        self.acceptor.finish(session);
+    }
+
     pub(super) fn poll(&mut self) -> Option<Verdict> {
         self.acceptor.poll()
     }

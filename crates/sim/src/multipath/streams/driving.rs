@@ -303,6 +303,12 @@ impl Streams {
                     session.on_path_info(net.now, subflow, info);
                 }
             }
+            Output::Event(session::Event::Closed) if side == 1 => {
+                let stream = self.all.get(id);
+                if let Some(server) = stream.and_then(|stream| stream.sessions[1].as_ref()) {
+                    self.door.finish(server.number());
+                }
+            }
             Output::Event(_) => {}
         }
     }
