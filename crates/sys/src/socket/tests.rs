@@ -54,12 +54,8 @@ fn bytes_cross_and_are_discarded() {
 fn congestion_control_is_set_or_refused() {
     let (available, _) = congestion_controls().unwrap();
     assert!(available.iter().any(|name| name == "reno"));
-    let options = TcpOptions {
-        congestion: Some("reno"),
-        no_delay: true,
-        dscp: 46,
-        ..TcpOptions::default()
-    };
+    let options =
+        TcpOptions { congestion: Some("reno"), no_delay: true, dscp: 46, ..TcpOptions::default() };
     let (sender, receiver) = pair(V4, options);
     assert_eq!(congestion(sender.as_fd()).unwrap(), "reno");
     assert_eq!(congestion(receiver.as_fd()).unwrap(), "reno");
