@@ -48,8 +48,8 @@ fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
     }
     let mut runs = stage.run_some(&jobs, 4)?.into_iter();
     let mut evidence = Evidence::default();
-    let title = "Chunks of 3 MB, one every 2 s: s until one has come, median and 99th percentile, and % \
-                 that took longer than 2 s: medians of runs (least to largest)";
+    let title = "Chunks of 3 MB, one every 2 s: s until one has come, median and 99th percentile, \
+                 and % that took longer than 2 s: medians of runs (least to largest)";
     let heads = ["paths", "clock", "carried by", "median", "p99", "late"];
     let mut table = Table::new(title, &heads);
     for (clock, paths, carrier) in rows {

@@ -117,8 +117,11 @@ pub(super) fn number(value: f64) -> String {
     }
 }
 
+/// Points in order.
+pub(super) type Points = Vec<(f64, f64)>;
+
 /// The mean of several courses, with the least and the largest value at each point.
-pub(super) fn mean_course(courses: &[Vec<(f64, f64)>]) -> (Vec<(f64, f64)>, Vec<(f64, f64)>) {
+pub(super) fn mean_course(courses: &[Points]) -> (Points, Points) {
     let length = courses.iter().map(Vec::len).min().unwrap_or(0);
     let point = |at: usize| {
         let values = || courses.iter().map(|course| course[at].1);

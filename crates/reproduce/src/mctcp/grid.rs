@@ -52,6 +52,8 @@ pub(super) struct Case {
     set: Vec<(String, String)>,
     /// Holds for MCTCP alone.
     own: Vec<(String, String)>,
+    /// The flow begins by so many ms later with each seed.
+    step_ms: u64,
 }
 
 impl Case {
@@ -70,6 +72,7 @@ impl Case {
             used,
             set: Vec::new(),
             own: Vec::new(),
+            step_ms: 0,
         }
     }
 
@@ -99,11 +102,21 @@ impl Case {
         self
     }
 
+    /// Begins by so much later with each seed, so that events meet the flow at other moments.
+    #[must_use]
+    pub(super) fn stepped(mut self, ms: u64) -> Self {
+        self.step_ms = ms;
+        self
+    }
+
     fn job(&self, rival: Rival, clock: Clock, seed: u64) -> Job {
         let name = format!("{}-{}-{seed}", self.name, rival.name());
         let mut job = Job::new(self.lab, name, clock).set("lab.seed", seed.to_string());
         if clock == Clock::Wall {
             job = job.set("lab.tolerance", TOLERANCE);
+        }
+        if self.step_ms > 0 {
+            job = job.set("flow.bulk.start", format!("{} ms", self.step_ms * seed));
         }
         let transport = match rival {
             Rival::Mctcp => "mctcp",
@@ -115,9 +128,8 @@ impl Case {
             Rival::Tcp(path) => at == path,
             _ => at < self.used,
         };
-        for (at, way) in self.ways.iter().enumerate().filter(|(at, _)| !open(*at)) {
-            // A path that is down from the start is no path.
-            let _ = at;
+        let shut = self.ways.iter().enumerate().filter(|(at, _)| !open(*at));
+        for (_, way) in shut {
             job = job.set(format!("link.{way}.state"), "down");
         }
         if !matches!(rival, Rival::Tcp(_)) && !self.ways.is_empty() {

@@ -110,7 +110,9 @@ pub(super) fn over_axis(
         }
         let sum = swept.at.iter().copied().zip(sums).collect();
         plot.lines.push(Line::new("single TCPs, added", sum).style(Style::Reference));
-        rows.into_iter().for_each(|row| table.row(row));
+        for row in rows {
+            table.row(row);
+        }
         evidence.plots.push(plot);
         evidence.tables.push(table);
     }

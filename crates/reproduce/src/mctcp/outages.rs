@@ -25,6 +25,8 @@ const CONNECTED: f64 = 1.0;
 const USED_MBITS: f64 = 3.0;
 /// … within so many seconds.
 const USED: f64 = 5.0;
+/// Events meet each run at another moment of its own.
+const STEP_MS: u64 = 7;
 /// A stream that has been still for so many seconds at the end counts as stalled.
 const STILL: f64 = 3.0;
 
@@ -42,7 +44,7 @@ enum Asked {
 }
 
 fn cases() -> Vec<(Case, Asked)> {
-    let two = |name: &str, label: &str| Case::new(LAB, 2, name, label);
+    let two = |name: &str, label: &str| Case::new(LAB, 2, name, label).stepped(STEP_MS);
     let gone = |case: Case, path: u32| case.set(format!("at.{path}.set.loss"), "100 %");
     let never = |case: Case, path: u32| case.set(format!("at.{}.set.loss", path + 2), "100 %");
     let back = |case: Case, path: u32, at: f64| {
@@ -148,8 +150,9 @@ fn value(run: &Run, asked: Asked) -> Result<f64> {
             Ok(heard.map_or(f64::INFINITY, |heard| heard - at))
         }
         Asked::Connects => {
+            let started = run.flow(super::course::BULK)?.started_s.unwrap_or(0.0);
             let heard = first_byte(run, 0.0)?;
-            Ok(heard.unwrap_or(f64::INFINITY))
+            Ok(heard.map_or(f64::INFINITY, |heard| heard - started))
         }
         Asked::Used(path, at) => {
             let rates = link_course(run, path, 0.5)?;

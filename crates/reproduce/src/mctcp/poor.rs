@@ -21,34 +21,37 @@ const LOSSES: [u32; 3] = [0, 5, 20];
 /// A second path may not make the stream worse than the first alone.
 const NEVER_WORSE: f64 = 0.98;
 
-fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
+/// A second path: Mbit/s, one-way ms, loss in %.
+type Second = (f64, u32, u32);
+
+fn seconds(stage: &Stage<'_>) -> Vec<Second> {
     let rates = stage.size(RATES.to_vec(), vec![0.5, 2.0]);
     let delays = stage.size(DELAYS.to_vec(), vec![10, 200]);
     let losses = stage.size(LOSSES.to_vec(), vec![0, 5]);
-    let mut cases = Vec::new();
-    let mut at = Vec::new();
-    for rate in &rates {
+    let mut all = Vec::new();
+    for rate in rates {
         for delay in &delays {
-            for loss in &losses {
-                at.push((*rate, *delay, *loss));
-                cases.push(
-                    Case::new(
-                        LAB,
-                        2,
-                        format!("poor-{rate}-{delay}-{loss}"),
-                        format!("{rate} Mbit/s, {delay} ms, {loss} %"),
-                    )
-                    .rivals(&[Rival::Mctcp])
-                    .set("link.path2.rate", format!("{rate} Mbit/s"))
-                    .set("link.path2.delay", format!("{delay} ms"))
-                    .set("link.path2.loss", format!("{loss} %"))
-                    .set("flow.bulk.window", BUFFERS),
-                );
-            }
+            all.extend(losses.iter().map(|loss| (rate, *delay, *loss)));
         }
     }
-    let alone =
-        Case::new(LAB, 1, "poor-alone", "the first path alone").set("flow.bulk.window", BUFFERS);
+    all
+}
+
+fn case((rate, delay, loss): Second) -> Case {
+    let name = format!("poor-{rate}-{delay}-{loss}");
+    Case::new(LAB, 2, name, format!("{rate} Mbit/s, {delay} ms, {loss} %"))
+        .rivals(&[Rival::Mctcp])
+        .set("link.path2.rate", format!("{rate} Mbit/s"))
+        .set("link.path2.delay", format!("{delay} ms"))
+        .set("link.path2.loss", format!("{loss} %"))
+        .set("flow.bulk.window", BUFFERS)
+}
+
+fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
+    let at = seconds(stage);
+    let mut cases: Vec<Case> = at.iter().copied().map(case).collect();
+    let alone = Case::new(LAB, 1, "poor-alone", "the first path alone");
+    let alone = alone.set("flow.bulk.window", BUFFERS);
     cases.push(alone.rivals(&[Rival::Mctcp, Rival::Tcp(0)]));
     let grid = grid(stage, &cases, Times { simulated: 3, wall: 0 })?;
     let of = |case, rival| goodputs(&grid, case, rival, Clock::Virtual);
@@ -66,7 +69,7 @@ fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
         let gap = Middle::read(runs, |run| gap(run, 0.0, END))?.median;
         let cells = [number(goodput), number(goodput / first), number(gap)];
         table.row([case.label.clone()].into_iter().chain(cells));
-        if !(goodput / first >= worst.0) {
+        if goodput / first < worst.0 || goodput.is_nan() {
             worst = (goodput / first, case.label.clone());
         }
     }
@@ -83,21 +86,14 @@ fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
         number(first / one),
         first >= 0.99 * one,
     );
-    for loss in &losses {
-        let x = Axis::log("rate of the second path in Mbit/s");
-        let y = Axis::linear("goodput over one path");
-        let mut plot = Plot::new(format!("Second path losing {loss} %"), x, y);
-        for delay in &delays {
-            let own = at.iter().enumerate().filter(|(_, of)| of.1 == *delay && of.2 == *loss);
-            let points = own
-                .map(|(index, of_)| Ok((of_.0, of(index, Rival::Mctcp)?.median / first)))
-                .collect::<Result<Vec<_>>>()?;
-            plot.lines.push(Line::new(format!("{delay} ms"), points));
+    for loss in LOSSES {
+        let own: Vec<(Second, usize)> =
+            at.iter().copied().zip(0..).filter(|(second, _)| second.2 == loss).collect();
+        if !own.is_empty() {
+            evidence
+                .plots
+                .push(plot(loss, &own, &|case| Ok(of(case, Rival::Mctcp)?.median / first))?);
         }
-        let ends = (rates[0], rates[rates.len() - 1]);
-        let line = Line::new("one path", vec![(ends.0, 1.0), (ends.1, 1.0)]);
-        plot.lines.push(line.style(Style::Reference));
-        evidence.plots.push(plot);
     }
     evidence.tables.push(table);
     evidence.note(
@@ -105,4 +101,23 @@ fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
          what the scheduler expects to arrive in time, down to nothing.",
     );
     Ok(evidence)
+}
+
+/// Goodput over one path's against the second path's rate, a line for each delay.
+fn plot(loss: u32, own: &[(Second, usize)], ratio: &dyn Fn(usize) -> Result<f64>) -> Result<Plot> {
+    let x = Axis::log("rate of the second path in Mbit/s");
+    let y = Axis::linear("goodput over one path");
+    let mut plot = Plot::new(format!("Second path losing {loss} %"), x, y);
+    for delay in DELAYS {
+        let mut points = Vec::new();
+        for ((rate, _, _), case) in own.iter().filter(|(second, _)| second.1 == delay) {
+            points.push((*rate, ratio(*case)?));
+        }
+        if !points.is_empty() {
+            plot.lines.push(Line::new(format!("{delay} ms"), points));
+        }
+    }
+    let one = own.iter().map(|((rate, _, _), _)| (*rate, 1.0)).collect();
+    plot.lines.push(Line::new("one path", one).style(Style::Reference));
+    Ok(plot)
 }

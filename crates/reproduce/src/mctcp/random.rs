@@ -21,6 +21,8 @@ const LAB: (&str, &[&str]) = ("mctcp/random.toml", &["path1", "path2"]);
 const TRANSFERS: usize = 1000;
 /// So many of them on the wall clock too, each by MCTCP and the kernel's MPTCP.
 const ON_WALL: usize = 120;
+/// Of the credit, with a fifth for what is about it.
+const MEMORY: f64 = 1.2;
 /// Events of the lab; the last of each path leave it in a state in which it works.
 const EVENTS: u32 = 12;
 
@@ -45,7 +47,8 @@ fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
     let mut table = Table::new(title, &heads);
     for clock in stage.clocks() {
         let count = if clock == Clock::Wall { on_wall } else { count };
-        let cases: Vec<Case> = (1..=count).map(|number| drawn(number as u64)).collect();
+        let drawn = (1..=count).map(|number| drawn(number as u64));
+        let (cases, buffers): (Vec<Case>, Vec<u64>) = drawn.unzip();
         let once = Times {
             simulated: u64::from(clock == Clock::Virtual),
             wall: u64::from(clock == Clock::Wall),
@@ -60,6 +63,17 @@ fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
             let sum = Sum::of(&runs)?;
             table.row([word(clock).to_owned(), rival.label()].into_iter().chain(sum.row(&runs)?));
             if rival == Rival::Mctcp {
+                let most = memory(&runs, &buffers)?;
+                evidence.claim(
+                    format!(
+                        "{} random transfers: bytes that waited, over the credit ({})",
+                        runs.len(),
+                        word(clock)
+                    ),
+                    format!("required: at most {MEMORY}"),
+                    format!("{most:.2}"),
+                    most <= MEMORY,
+                );
                 evidence.claim(
                     format!("{} random transfers: hung ({})", runs.len(), word(clock)),
                     "required: 0",
@@ -85,15 +99,26 @@ fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
     Ok(evidence)
 }
 
-/// A transfer, by its number.
-fn drawn(number: u64) -> Case {
+/// The largest share of a receiver's credit, twice its buffers, that waited there.
+fn memory(runs: &[Run], buffers: &[u64]) -> Result<f64> {
+    let mut most = 0.0_f64;
+    for (run, buffer) in runs.iter().zip(buffers) {
+        let waited = run.flow(BULK)?.reorder_max_bytes.unwrap_or(0);
+        most = most.max(waited as f64 / (2 * buffer) as f64);
+    }
+    Ok(most)
+}
+
+/// A transfer, by its number, and its buffers in bytes.
+fn drawn(number: u64) -> (Case, u64) {
     let mut random = RandomStream::new(number, "mctcp/random");
     let mut between = |low: u64, high: u64| low + random.below(high - low + 1);
     let mut case = Case::new(LAB, 2, format!("random-{number}"), format!("{number}"));
+    let buffer = 64 << between(0, 4);
     case = case
         .set("lab.seed", number.to_string())
         .set("flow.bulk.size", format!("{} kB", between(1_000, 10_000)))
-        .set("flow.bulk.window", format!("{} KiB", 64 << between(0, 4)));
+        .set("flow.bulk.window", format!("{buffer} KiB"));
     for path in 1..=2 {
         let (rate, delay, loss) = (between(1, 20), between(1, 150), between(0, 20));
         let loss = if between(0, 1) == 0 { 0 } else { loss };
@@ -119,7 +144,7 @@ fn drawn(number: u64) -> Case {
             format!("{{ loss = \"{loss} %\", delay = \"{delay} ms\", rate = \"{rate} Mbit/s\" }}"),
         );
     }
-    case
+    (case, buffer << 10)
 }
 
 /// What came of transfers.
@@ -177,7 +202,7 @@ mod tests {
 
     #[test]
     fn transfers_differ_repeat_and_end_with_paths_that_work() {
-        let words = |number| format!("{:?}", drawn(number));
+        let words = |number| format!("{:?}", drawn(number).0);
         assert_eq!(words(3), words(3));
         assert_ne!(words(3), words(4));
         for number in 1..200 {

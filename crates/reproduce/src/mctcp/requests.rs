@@ -28,8 +28,8 @@ const RTT_MS: f64 = 20.0;
 fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
     let mut evidence = Evidence::default();
     let heads = ["carried by", "clock", "request, median", "request, p99", "transfer, median"];
-    let title = "ms from a request of 1 KiB to its response of 1 KiB, and ms that a transfer of 1 KiB \
-                 over a connection of its own takes: medians of runs (least to largest)";
+    let title = "ms from a request of 1 KiB to its response of 1 KiB, and ms that a transfer of \
+                 1 KiB over a connection of its own takes: medians of runs (least to largest)";
     let mut table = Table::new(title, &heads);
     for clock in stage.clocks() {
         let mut all = Vec::new();

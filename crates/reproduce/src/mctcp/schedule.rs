@@ -105,11 +105,11 @@ fn of_rate(stage: &mut Stage<'_>, rate: &str) -> Result<Evidence> {
     Ok(evidence)
 }
 
-const NOTE: &str = "The delay of a path is one way; event 3 makes it 100 ms both ways. Throughput of a \
-     path is what arrived over it, on the wire. Where less is offered than the paths carry, a stream \
-     that has lagged catches up in the phase after: there, having brought as much until then counts \
-     as reaching the kernel's. What a peer does not finish ends with the run: a stream that stands \
-     still for the last 5 s is counted as stalled.";
+const NOTE: &str = "The delay of a path is one way; event 3 makes it 100 ms both ways. \
+     Throughput of a path is what arrived over it, on the wire. Where less is offered than the \
+     paths carry, a stream that has lagged catches up in the phase after: there, having brought \
+     as much until then counts as reaching the kernel's. What a peer does not finish ends with \
+     the run: a stream that stands still for the last 5 s is counted as stalled.";
 
 fn beside_udp(stage: &mut Stage<'_>) -> Result<Evidence> {
     let cases: Vec<Case> = [0, 10]

@@ -21,7 +21,10 @@ const SCHEDULERS: [&str; 8] =
 /// The default may fall behind the best by so much, in goodput.
 const NEAR_BEST: f64 = 0.97;
 
-fn scenes() -> Vec<(&'static str, &'static str, Vec<(&'static str, &'static str)>)> {
+/// Paths: a name, a label, settings.
+type Scene = (&'static str, &'static str, Vec<(&'static str, &'static str)>);
+
+fn scenes() -> Vec<Scene> {
     vec![
         ("equal", "10 + 10 Mbit/s", vec![]),
         ("equal-small", "the same, 262,144 B", vec![("flow.bulk.window", BUFFERS)]),

@@ -22,7 +22,7 @@ const LOSSES: [u32; 4] = [0, 1, 2, 5];
 /// One for each path is what MCTCP opens by itself; more may not be needed where nothing is lost.
 const OF_MOST: f64 = 0.97;
 
-fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
+fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for loss in LOSSES {
         for count in SUBFLOWS {
@@ -35,6 +35,11 @@ fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
             );
         }
     }
+    cases
+}
+
+fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
+    let cases = cases();
     let alone = grid(stage, &cases, Times::FIVE)?;
     let beside: Vec<Case> = SUBFLOWS
         .into_iter()

@@ -24,7 +24,7 @@ const OF_SUM: f64 = 0.95;
 /// Two subflows may take up to so many times a single connection's share.
 const TIMES_SHARE: f64 = 3.0;
 
-fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
+fn cases() -> Vec<Case> {
     // Rates and delays of paths that all differ.
     let mixed = |mut case: Case, paths: usize| {
         for path in 1..=paths {
@@ -46,6 +46,11 @@ fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
         let small = new("mixed-small", ", the same, 262,144 B").set("flow.bulk.window", BUFFERS);
         cases.push(mixed(small, paths));
     }
+    cases
+}
+
+fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
+    let cases = cases();
     let paths = grid(stage, &cases, Times { wall: 3, ..Times::FIVE })?;
     let shared = [Case::new(SHARED, 2, "shared", "a bottleneck of 20 Mbit/s")];
     let shared = grid(stage, &shared, Times { wall: 3, ..Times::FIVE })?;
@@ -79,8 +84,8 @@ fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
         }
     }
     evidence.tables.push(table);
-    let title = "At a bottleneck of 20 Mbit/s that both paths share with one TCP connection: Mbit/s \
-                 of each, medians (least to largest)";
+    let title = "At a bottleneck of 20 Mbit/s that both paths share with one TCP connection: \
+                 Mbit/s of each, medians (least to largest)";
     let mut table = Table::new(title, &["carried by", "clock", "stream", "the other"]);
     for cell in &shared.0 {
         let [ours, other] = shares(&cell.runs)?;
@@ -90,7 +95,7 @@ fn make(stage: &mut Stage<'_>) -> Result<Evidence> {
             claim(
                 &mut evidence,
                 cell.clock,
-                "shared bottleneck: Mbit/s of the stream over those of one TCP connection beside it",
+                "shared bottleneck: Mbit/s of the stream over one TCP connection's beside it",
                 Wanted::AtMost(TIMES_SHARE),
                 over(ours, other.median),
                 &[],

@@ -55,6 +55,11 @@ fn cases() -> Vec<(Case, Must)> {
         ),
         (fast("fast-slow", "100 Mbit/s 10 ms + 2 Mbit/s 1 ms"), Must::OfBest(0.98)),
         (
+            fast("fast-slow-middle", "100 Mbit/s 10 ms + 2 Mbit/s 1 ms, 1 MiB")
+                .set("flow.bulk.window", "1 MiB"),
+            Must::OfBest(0.98),
+        ),
+        (
             fast("fast-slow-small", "100 Mbit/s 10 ms + 2 Mbit/s 1 ms, 262,144 B")
                 .set("flow.bulk.window", BUFFERS),
             Must::OfBest(0.98),
