@@ -151,6 +151,11 @@ pub struct SubflowView {
     pub outstanding: Bytes,
     /// Rate at which it delivers; `None` before the first sample.
     pub rate: Option<Bandwidth>,
+    /// The greatest such rate of the last seconds: what it can do when nothing holds it up.
+    pub peak: Option<Bandwidth>,
+    /// The rate at which it delivered when it last had a queue: its bottleneck's; `None` while
+    /// there has been no queue.
+    pub capacity: Option<Bandwidth>,
 }
 
 /// What is to happen with the next frame.

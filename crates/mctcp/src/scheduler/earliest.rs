@@ -9,7 +9,8 @@
 //! - *The credit.* The receiver has to hold all that the earlier ones deliver until the frame is
 //!   there. If the credit is too small for that and for what the later one carries, the earlier
 //!   ones would have to stop, and the whole could be slower than they are alone. This is BLEST's
-//!   rule (Ferlin et al. 2016, §IV) with predicted arrivals in place of round-trip times.
+//!   rule (Ferlin et al. 2016, §IV) with predicted arrivals in place of round-trip times, and with
+//!   a round-trip time more, for the repair of a loss, where the later one would add little.
 //!
 //! Nobody waits for longer than the later subflow would have taken: then the prediction for the
 //! earlier ones was wrong, and at most twice the time was lost.
@@ -18,9 +19,8 @@ use base::{Span, Time};
 
 use super::{Choice, Scheduler, SubflowView, View, usable};
 
-/// The earlier ones may be faster than they have just been, and the later one is worth less than
-/// their standstill.
-const MARGIN: f64 = 1.25;
+/// A subflow that adds more than this share is worth a standstill while it repairs a loss.
+const WORTH: f64 = 0.25;
 /// Round-trip times this many times the smallest mean that there is a queue.
 const QUEUED: f64 = 1.25;
 
@@ -60,8 +60,15 @@ impl Forecast {
         // Without a queue nobody knows what the path can do: what the window has room for leaves
         // at once, the rest as acknowledgements come.
         let rate = shown.max(window / rtt);
-        let waiting = (in_flight + notsent + frame - window).max(0.0);
-        Self { rate, arrival: rtt - one_way + waiting / rate, moving }
+        let backlog = in_flight + notsent + frame;
+        let mut arrival = rtt - one_way + (backlog - window).max(0.0) / rate;
+        if let Some(capacity) = subflow.capacity {
+            // A window that a queue has let grow fills the queue again at once.
+            let capacity = capacity.bits_per_sec() as f64 / 8.0;
+            let queued = (backlog / capacity - 2.0 * one_way).max(frame / capacity);
+            arrival = arrival.max(one_way + queued);
+        }
+        Self { rate, arrival, moving }
     }
 }
 
@@ -94,7 +101,7 @@ impl Scheduler for Earliest {
                 earlier.add(other, &forecast, frame);
             }
         }
-        if !earlier.are_hurt(session, &later, chosen.rtt_var) {
+        if !earlier.are_hurt(session, chosen, &later) {
             self.waiting = None;
             return Choice::Send(chosen.id);
         }
@@ -114,6 +121,8 @@ struct Earlier {
     any: bool,
     /// Bytes per second.
     rate: f64,
+    /// Likewise, if nothing held them up.
+    peak: f64,
     /// By the time t they will have delivered `rate`·t less this.
     behind: f64,
     /// Seconds that an acknowledgement takes on the quickest way back.
@@ -124,7 +133,14 @@ struct Earlier {
 
 impl Default for Earlier {
     fn default() -> Self {
-        Self { any: false, rate: 0.0, behind: 0.0, back: f64::INFINITY, carried_later: 0.0 }
+        Self {
+            any: false,
+            rate: 0.0,
+            peak: 0.0,
+            behind: 0.0,
+            back: f64::INFINITY,
+            carried_later: 0.0,
+        }
     }
 }
 
@@ -132,12 +148,14 @@ impl Earlier {
     fn add(&mut self, subflow: &SubflowView, forecast: &Forecast, frame: f64) {
         self.any = true;
         self.rate += forecast.rate;
+        let peak = subflow.peak.map_or(0.0, |rate| rate.bits_per_sec() as f64 / 8.0);
+        self.peak += peak.max(forecast.rate);
         self.behind += forecast.rate * forecast.arrival - frame;
         self.back = self.back.min(subflow.min_rtt.as_secs_f64() / 2.0);
     }
 
     /// Whether giving the frame to `later` costs more than to wait for these.
-    fn are_hurt(&self, session: &View, later: &Forecast, jitter: Span) -> bool {
+    fn are_hurt(&self, session: &View, chosen: &SubflowView, later: &Forecast) -> bool {
         if !self.any {
             return false;
         }
@@ -145,9 +163,13 @@ impl Earlier {
         if !session.more && done < later.arrival {
             return true;
         }
-        let delivered = self.rate * (later.arrival + self.back + jitter.as_secs_f64());
+        // What has never been full may be worth much.
+        let share = chosen.capacity.map_or(1.0, |c| c.bits_per_sec() as f64 / 8.0 / self.peak);
+        let repair = (1.0 - share / WORTH).max(0.0) * chosen.rtt();
+        let jitter = chosen.rtt_var.as_secs_f64();
+        let delivered = self.peak * (later.arrival + repair + self.back + jitter);
         let frame = session.frame.count() as f64;
-        MARGIN * delivered + self.carried_later + frame > session.window.count() as f64
+        delivered + self.carried_later + frame > session.window.count() as f64
     }
 }
 
@@ -211,12 +233,11 @@ mod tests {
     fn bulk_uses_both_as_far_as_the_credit_holds() {
         let (fast, slow) = (busy(0, 20, 10), idle(1, 200, 10));
         assert_eq!(pick(&bulk(), &[fast, slow]), SEND_1);
-        // In the 111 ms until the frame has arrived and is acknowledged the fast one sends 139 kB,
-        // or a quarter more.
+        // In the 111 ms until the frame has arrived and is acknowledged the fast one sends 139 kB.
         let narrow = View { window: Bytes::new(262_144), ..bulk() };
         let carries = |bytes| SubflowView { outstanding: Bytes::new(bytes), ..slow };
-        assert_eq!(pick(&narrow, &[fast, carries(50_000)]), SEND_1);
-        assert!(waits(&narrow, &[fast, carries(80_000)]));
+        assert_eq!(pick(&narrow, &[fast, carries(80_000)]), SEND_1);
+        assert!(waits(&narrow, &[fast, carries(110_000)]));
     }
 
     #[test]

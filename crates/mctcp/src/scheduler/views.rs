@@ -34,6 +34,8 @@ pub(super) fn idle(id: u32, rtt_ms: u64, mbits: u64) -> SubflowView {
         notsent: Bytes::ZERO,
         outstanding: Bytes::ZERO,
         rate: Some(rate),
+        peak: Some(rate),
+        capacity: None,
     }
 }
 

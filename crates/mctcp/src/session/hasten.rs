@@ -5,6 +5,10 @@
 //! it would. A subflow that used the credit up is held back for a while (mechanism 2). While the
 //! application only pauses, nothing waits for the piece but what comes after it: then it is taken
 //! over only once it is overdue.
+//!
+//! The oldest piece of all is not left to a subflow that lost it until the credit is used up: once
+//! half of it waits for a piece that is overdue, whoever is faster takes it over before anything
+//! new. With credit to spare that is left to TCP, which would make copies of it needless.
 
 use base::{Span, Time};
 
@@ -19,6 +23,25 @@ const LOOK: usize = 64;
 const MARGIN: Span = Span::from_millis(1);
 
 impl<P: Payload> Session<P> {
+    /// Sends the oldest piece again if it is overdue and much waits for it; tells whether it did.
+    pub(super) fn rescue(&mut self) -> bool {
+        if self.outgoing.outstanding() < self.outgoing.window() / 4 * 3 || self.active() < 2 {
+            return false;
+        }
+        let Some(oldest) = self.outgoing.unacked().next() else { return false };
+        if !self.is_overdue(oldest) {
+            return false;
+        }
+        let (dsn, carriers, late) = (oldest.dsn, oldest.carriers, self.resent(oldest));
+        let found = self.fastest(carriers, oldest.length);
+        let Some((id, slot, expected)) = found.filter(|found| found.2 + MARGIN < late) else {
+            return false;
+        };
+        let Some(piece) = self.outgoing.repeat(dsn, slot, expected) else { return false };
+        self.reinject(id, piece);
+        true
+    }
+
     /// Sends one piece again where that helps; tells whether it did.
     pub(super) fn hasten(&mut self) -> bool {
         let idle = self.outgoing.unsent() == 0;

@@ -167,7 +167,8 @@ impl<P: Payload> Session<P> {
         let mut subflow = Subflow::new(id, Some(path), slot, now);
         subflow.priority = known.priority;
         self.subflows.push(subflow);
-        let greeted = |subflow: &Subflow<P>| matches!(subflow.state, State::Greeting { .. });
+        // One that should have been answered by now is not waited for.
+        let greeted = |subflow: &Subflow<P>| subflow.unanswered_at().is_some_and(|at| now < at);
         if self.phase == Phase::Established {
             self.join(id);
         } else if !self.subflows.iter().any(greeted) {

@@ -153,11 +153,6 @@ impl<P: Payload> Outgoing<P> {
         self.credit.saturating_sub(self.acked)
     }
 
-    /// What may be on its way before the send buffer has no place for what comes after.
-    pub(super) fn reserve(&self) -> u64 {
-        self.limit - self.limit / 8
-    }
-
     pub(super) fn raise_credit(&mut self, credit: u64) {
         self.credit = self.credit.max(credit);
     }

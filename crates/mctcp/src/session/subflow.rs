@@ -11,6 +11,8 @@ use crate::{PathId, PathInfo, SubflowId};
 
 /// Round-trip time that is assumed before there is a sample.
 const UNKNOWN_RTT: Span = Span::from_millis(100);
+/// A delivery rate is remembered for once or twice this.
+const WHILE: Span = Span::from_millis(2_500);
 /// Bytes of answers beyond the room for them.
 const MOST_EXCESS: u64 = 64 << 10;
 /// A subflow without progress is stale after this at the earliest.
@@ -60,6 +62,13 @@ pub(super) struct Subflow<P> {
     /// What it was given beyond that.
     excess: u64,
     pub(super) info: PathInfo,
+    /// Mean of the newest delivery rates.
+    smooth: Bandwidth,
+    /// Its greatest values in this while and in the one before, and when this one began.
+    peaks: [Bandwidth; 2],
+    peaks_since: Time,
+    /// Mean delivery rate while there is a queue.
+    capacity: Option<Bandwidth>,
     /// Given to the driver since `info` was taken.
     pub(super) given: u64,
     /// When TCP last acknowledged anything, or began to have something to deliver.
@@ -98,6 +107,10 @@ impl<P> Subflow<P> {
             room: 0,
             excess: 0,
             info: PathInfo::default(),
+            smooth: Bandwidth::ZERO,
+            peaks: [Bandwidth::ZERO; 2],
+            peaks_since: now,
+            capacity: None,
             given: 0,
             progress: now,
             waiting: false,
@@ -157,9 +170,17 @@ impl<P> Subflow<P> {
 
     /// When `length` more bytes would arrive.
     pub(super) fn expected(&self, now: Time, length: u64) -> Time {
-        let queued = self.notsent() + length;
+        let notsent = self.notsent();
+        if let Some(capacity) = self.capacity {
+            let least = self.info.min_rtt.unwrap_or(self.srtt());
+            // What the path holds without a queue is not waited for.
+            let backlog = self.info.in_flight.count() + self.given.max(notsent) + length;
+            let queued = capacity.time_for(Bytes::new(backlog)).saturating_sub(least);
+            let sending = queued.max(capacity.time_for(Bytes::new(length)));
+            return now + sending + Span::from_nanos(least.as_nanos() / 2);
+        }
         let sending = match self.rate() {
-            Some(rate) if rate.is_positive() => rate.time_for(Bytes::new(queued)),
+            Some(rate) if rate.is_positive() => rate.time_for(Bytes::new(notsent + length)),
             _ => Span::ZERO,
         };
         now + sending + Span::from_nanos(self.srtt().as_nanos() / 2)
@@ -183,6 +204,8 @@ impl<P> Subflow<P> {
             notsent: Bytes::new(self.notsent()),
             outstanding: Bytes::new(self.outstanding),
             rate: self.info.delivery_rate.filter(|rate| rate.is_positive()),
+            capacity: self.capacity,
+            peak: self.peaks.iter().max().copied().filter(|rate| rate.is_positive()),
         }
     }
 
@@ -202,9 +225,28 @@ impl<P> Subflow<P> {
             self.progress = now;
         }
         self.waiting = !idle;
+        self.learn_rate(now, &info);
         self.info = info;
         self.given = 0;
         moved
+    }
+
+    fn learn_rate(&mut self, now: Time, info: &PathInfo) {
+        let Some(rate) = info.delivery_rate.filter(|rate| rate.is_positive()) else { return };
+        if now >= self.peaks_since + WHILE {
+            self.peaks = [Bandwidth::ZERO, self.peaks[0]];
+            self.peaks_since = now;
+        }
+        // Single samples err to both sides: acknowledgements come in bunches.
+        self.smooth = smoothed(self.smooth, rate);
+        self.peaks[0] = self.peaks[0].max(self.smooth);
+        let queued = matches!((info.srtt, info.min_rtt), (Some(srtt), Some(least))
+            if srtt.as_nanos() / 5 * 4 > least.as_nanos());
+        if queued {
+            self.capacity = Some(smoothed(self.capacity.unwrap_or(rate), rate));
+        } else if self.capacity.is_some_and(|known| known < rate) {
+            self.capacity = Some(rate);
+        }
     }
 
     /// Whether TCP has had something to deliver for too long without any progress.
@@ -269,4 +311,9 @@ impl<P> Subflow<P> {
         self.sends = self.sends.wrapping_add(1);
         number
     }
+}
+
+fn smoothed(mean: Bandwidth, sample: Bandwidth) -> Bandwidth {
+    let (mean, sample) = (mean.bits_per_sec(), sample.bits_per_sec());
+    Bandwidth::from_bits_per_sec(mean - mean / 8 + sample / 8)
 }

@@ -31,7 +31,7 @@ impl<P: Payload> Session<P> {
             self.send_early();
             return;
         }
-        while self.resend_due() || self.send_new() || self.hasten() {}
+        while self.resend_due() || self.rescue() || self.send_new() || self.hasten() {}
         if self.outgoing.unsent() > 0 {
             self.wish();
         }
@@ -81,11 +81,12 @@ impl<P: Payload> Session<P> {
     /// arrive first.
     pub(super) fn fastest(&self, but: Slots, length: u64) -> Option<(SubflowId, Slots, Time)> {
         let now = self.now;
-        let able = |s: &&Subflow<P>| s.is_active() && s.slot & but == 0 && s.room > 0;
-        let able = self.subflows.iter().filter(able);
-        let rank = |s: &Subflow<P>| (s.priority.backup, s.expected(now, length));
-        let fastest = able.min_by_key(|s| rank(s))?;
-        Some((fastest.id, fastest.slot, rank(fastest).1))
+        let active = || self.subflows.iter().filter(|s| s.is_active());
+        let backup = active().all(|s| s.priority.backup);
+        let able = |s: &&Subflow<P>| s.priority.backup == backup && s.slot & but == 0 && s.room > 0;
+        let arrival = |s: &Subflow<P>| s.expected(now, length);
+        let fastest = active().filter(able).min_by_key(|s| arrival(s))?;
+        Some((fastest.id, fastest.slot, arrival(fastest)))
     }
 
     pub(super) fn reinject(&mut self, id: SubflowId, piece: Piece<P>) {
@@ -140,7 +141,7 @@ impl<P: Payload> Session<P> {
             unsent: Bytes::new(self.outgoing.unsent()),
             more: self.wants_room,
             credit: Bytes::new(self.outgoing.credit_left()),
-            window: Bytes::new(self.outgoing.window().min(self.outgoing.reserve())),
+            window: Bytes::new(self.outgoing.window()),
             outstanding: Bytes::new(self.outgoing.outstanding()),
             frame: Bytes::new(frame),
             blocked: std::mem::take(&mut self.blocked),
