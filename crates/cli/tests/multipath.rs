@@ -127,7 +127,7 @@ fn streams_survive_a_path_and_have_paths_of_their_own() {
 fn transfers_and_requests_take_several_paths() {
     let Some(place) = Place::new("transfers_and_requests_take_several_paths") else { return };
     let kinds: &[&str] = if has_mptcp() { &["mctcp", "mptcp"] } else { &["mctcp"] };
-    let flows: String = kinds
+    let flows: Vec<String> = kinds
         .iter()
         .map(|kind| {
             let ends = format!("from = \"client\"\nto = \"server\"\ntransport = \"{kind}\"");
@@ -139,7 +139,7 @@ fn transfers_and_requests_take_several_paths() {
             )
         })
         .collect();
-    let (record, _) = place.run(&flows);
+    let (record, _) = place.run(&flows.concat());
     for kind in kinds {
         let transfers = flow(&record, &format!("{kind}-transfers"));
         if *kind == "mptcp" && !transfers["error"].is_null() {

@@ -318,8 +318,8 @@ fn check_tcp(spec: &FlowSpec<'_>, tcp: &Tcp) -> Result<()> {
     if tcp.window.is_some() {
         let options = TcpOptions { congestion: None, ..tcp_options(tcp, false, 0) };
         if let Err((cause, _)) = try_options(options)? {
-            let why = "its window is above net.core.rmem_max or wmem_max, which this user may not exceed; \
-                       `netarium sim` knows no such limit";
+            let why = "its window is above net.core.rmem_max or wmem_max, which this user may not \
+                       exceed; `netarium sim` knows no such limit";
             let flow = spec.flow.name.clone();
             let denied = cause.is_denied();
             return Err(if denied { Error::ImpossibleFlow { flow, why } } else { cause.into() });

@@ -193,7 +193,7 @@ mod tests {
                 }
             }
             if server.is_none() {
-                let Some(accepted) = listener.try_accept(waker) else { return None };
+                let accepted = listener.try_accept(waker)?;
                 let Accepted::Session(stream) = accepted.unwrap() else { panic!("plain TCP") };
                 assert_eq!(stream.target(), "there");
                 server = Some(stream);
