@@ -214,7 +214,7 @@ impl Acceptor {
             self.used.insert(known.hello);
             self.used_in_order.push_back(known.hello);
         }
-        if self.used_in_order.len() > NONCES_KEPT * self.limits.sessions
+        if self.used_in_order.len() > self.limits.sessions.saturating_mul(NONCES_KEPT)
             && let Some(oldest) = self.used_in_order.pop_front()
         {
             self.used.remove(&oldest);
