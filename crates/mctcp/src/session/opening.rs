@@ -264,6 +264,12 @@ impl<P: Payload> Session<P> {
             self.send_reliably(id, Frame::Proof(proof));
         }
         self.activate(id);
+        // What followed HELLO elsewhere has had no answer for long enough.
+        let greeted = |s: &&Subflow<P>| matches!(s.state, State::Greeting { .. });
+        let silent = self.subflows.iter().filter(greeted).fold(0, |all, s| all | s.slot);
+        if silent != 0 {
+            self.outgoing.redo(silent);
+        }
         let held = |subflow: &&Subflow<P>| subflow.state == State::Held;
         let held: Vec<_> = self.subflows.iter().filter(held).map(|subflow| subflow.id).collect();
         for id in held {
