@@ -31,7 +31,8 @@ pub struct SubflowSample {
     pub cwnd_bytes: Option<u64>,
     /// Segments sent again.
     pub retransmits: u64,
-    /// What it was doing at the end of the interval, in a word: `active`, `stale`, `closed`, …
+    /// What it was doing at the end of the interval: `connecting`, `active`, `stale`, `closing` or
+    /// `closed`.
     pub state: &'static str,
 }
 

@@ -86,10 +86,10 @@ impl Streams {
         let session = self.all.get(subflow.stream).and_then(|s| s.sessions[0].as_ref());
         let state = session.and_then(|session| session.subflows().find(|known| known.id == id));
         match state.map(|known| known.state) {
-            Some(SubflowState::Opening) => "opening",
+            Some(SubflowState::Opening) => "connecting",
             Some(SubflowState::Active) => "active",
             Some(SubflowState::Stale) => "stale",
-            Some(SubflowState::Draining) => "draining",
+            Some(SubflowState::Draining) => "closing",
             None => "closed",
         }
     }
