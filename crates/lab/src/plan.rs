@@ -17,10 +17,12 @@ use crate::expect::Expectation;
 mod bundle;
 mod control;
 mod multipath;
+mod pause;
 
 pub use bundle::{BoxAction, Bundle, BundleControl, BundleState, Feedback, Marking, Mode};
 pub use control::{Control, Drawing, Population, Session};
 pub use multipath::{Multipath, MultipathKind, Path};
+pub use pause::{Pause, Pausing};
 
 /// One run's worth of a lab.
 #[derive(Clone, Debug, PartialEq)]
@@ -317,6 +319,8 @@ pub enum Traffic {
         /// Rate at which the application offers payload, over all connections; what the network
         /// does not take at once waits and follows. `None`: as fast as it goes.
         rate: Option<Bandwidth>,
+        /// When the receiver does not read.
+        pause: Option<Pause>,
         /// How its connections behave.
         tcp: Tcp,
         /// Parallel connections, at least 1.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use base::{Bandwidth, Bytes};
-use lab::plan::{Multipath, MultipathKind, Plan, Traffic};
+use lab::plan::{Multipath, MultipathKind, Pause, Plan, Traffic};
 use lab::{Code, parse, resolved};
 use mctcp::scheduler::SchedulerKind;
 
@@ -124,6 +124,7 @@ fn paths_are_written_back() {
     for keys in [
         flow("via = [\"right\", \"left\"]\nbackup = \"left\"\nsubflows = 5\nwindow = \"262144 B\""),
         flow("rate = \"10 Mbit/s\"\nsize = \"1 MB\"").replace("mctcp", "mptcp"),
+        flow("size = \"1 MB\"\npause = [\"0 s\", \"1500 ms\"]"),
         flow("size = \"10 kB\"\ncount = 3\nscheduler = \"redundant\""),
         flow("request = \"10 kB\"\ncount = 3"),
     ] {
@@ -145,6 +146,23 @@ fn bulk_flows_over_tcp_may_be_offered_at_a_rate() {
     assert_eq!((*rate, tcp.window), (Some(Bandwidth::from_mbits_per_sec(3)), None::<Bytes>));
     let errors = read(TWO, "from = \"client\"\nto = \"server\"\nrate = \"3 Mbit/s\"\ncount = 1");
     assert_eq!(errors.unwrap_err()[0].0, Code::Conflict);
+}
+
+#[test]
+fn receivers_of_bulk_flows_may_pause() {
+    let keys = |keys: &str| read(TWO, &format!("from = \"client\"\nto = \"server\"\n{keys}"));
+    let plan = keys("pause = [\"10 s\", \"40 s\"]").unwrap();
+    let Traffic::Bulk { pause, .. } = &plan.flows[0].traffic else { panic!() };
+    let (from, until) = (base::Span::from_secs(10), base::Span::from_secs(40));
+    assert_eq!(*pause, Some(Pause { from, until }));
+    let code = |text: &str| keys(text).unwrap_err()[0].0;
+    assert_eq!(code("pause = [\"40 s\", \"10 s\"]"), Code::OutOfRange);
+    assert_eq!(code("pause = [\"10 s\", \"10 s\"]"), Code::OutOfRange);
+    assert_eq!(code("pause = [\"10 s\"]"), Code::WrongType);
+    assert_eq!(code("pause = [\"1 s\", \"2 s\"]\nsize = \"1 kB\"\ncount = 3"), Code::Conflict);
+    assert_eq!(code("pause = [\"1 s\", \"2 s\"]\nrequest = \"1 kB\""), Code::Conflict);
+    let udp = "transport = \"udp\"\nrate = \"1 Mbit/s\"\npause = [\"1 s\", \"2 s\"]";
+    assert_eq!(code(udp), Code::Conflict);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use base::{Bandwidth, Bytes, Ratio, Span};
-use lab::plan::{Limits, Model, Plan, Tcp, Traffic};
+use lab::plan::{Limits, Model, Pause, Plan, Tcp, Traffic};
 use lab::{parse, resolved};
 use proptest::prelude::*;
 use transport::workload::{Arrivals, DatagramTrace, Pattern, SizeTable, Sizes, Think};
@@ -146,6 +146,12 @@ fn span() -> impl Strategy<Value = Span> {
     (1..30 * 86_400 * 1_000_000_000u64).prop_map(Span::from_nanos)
 }
 
+fn pause() -> impl Strategy<Value = Pause> {
+    (span(), span()).prop_filter_map("rising moments", |(one, other)| {
+        (one != other).then(|| Pause { from: one.min(other), until: one.max(other) })
+    })
+}
+
 fn sizes() -> impl Strategy<Value = Sizes> {
     let points = prop::collection::btree_map(0..1u64 << 60, 0..=1_000_000_000u32, 1..20);
     let table = points.prop_filter_map("some size", |points| {
@@ -232,13 +238,15 @@ fn any_traffic() -> impl Strategy<Value = Traffic> {
     let bulk = (
         prop::option::of(bytes()),
         prop::option::of((1..10_000_000_000_000u64).prop_map(Bandwidth::from_bits_per_sec)),
+        prop::option::of(pause()),
         tcp(),
         1..=1024u32,
         prop::option::of(bytes()),
     )
-        .prop_map(|(size, rate, tcp, streams, message)| Traffic::Bulk {
+        .prop_map(|(size, rate, pause, tcp, streams, message)| Traffic::Bulk {
             size,
             rate,
+            pause,
             tcp,
             streams,
             message,

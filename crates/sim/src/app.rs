@@ -168,6 +168,24 @@ impl Scope<'_> {
         }
     }
 
+    /// Whether the server lets wait what arrives, instead of reading it.
+    fn hold(&mut self, connection: u32, held: bool) {
+        if let Some(streams) = &mut self.streams {
+            streams.hold(connection, held);
+        } else if let Some(connection) = self.net.connection(connection) {
+            connection.ends[1].holds = held;
+        }
+    }
+
+    /// What has waited for the server and is not held any more. Streams tell of it as of what
+    /// arrives.
+    fn take_waiting(&mut self, connection: u32) -> u64 {
+        match self.streams {
+            Some(_) => 0,
+            None => self.net.connection(connection).map_or(0, |entry| entry.ends[1].read()),
+        }
+    }
+
     /// Sends what an end has to send.
     pub(crate) fn flush(&mut self, end: EndId) {
         match &mut self.streams {
@@ -244,8 +262,8 @@ impl App {
     pub(crate) fn open(scope: &mut Scope<'_>) -> Self {
         let given = scope.given;
         match &given.spec.traffic {
-            Traffic::Bulk { size, streams, rate, .. } => {
-                Self::Bulk(Box::new(Bulk::open(scope, *size, *streams, *rate)))
+            Traffic::Bulk { size, streams, rate, pause, .. } => {
+                Self::Bulk(Box::new(Bulk::open(scope, *size, *streams, *rate, *pause)))
             }
             Traffic::Transfers { sizes, arrivals, count, .. } => {
                 Self::Transfers(Box::new(Transfers::open(scope, sizes, arrivals, *count)))

@@ -15,11 +15,22 @@ pub(crate) struct End {
     pub(crate) out: IfaceId,
     /// What its flow has been told of its state.
     known: State,
+    /// Its application does not read.
+    pub(crate) holds: bool,
 }
 
 impl End {
     pub(crate) fn new(tcp: Endpoint, hash: u32, out: IfaceId) -> Self {
-        Self { tcp, armed: Time::MAX, hash, out, known: State::default() }
+        Self { tcp, armed: Time::MAX, hash, out, known: State::default(), holds: false }
+    }
+
+    /// Takes what has arrived, unless that is to wait; tells how much.
+    pub(crate) fn read(&mut self) -> u64 {
+        let bytes = if self.holds { 0 } else { self.tcp.readable() };
+        if bytes > 0 {
+            self.tcp.read(bytes);
+        }
+        bytes
     }
 
     /// The end's state, if it is new.
@@ -73,6 +84,7 @@ impl Connection {
         !self.is_subflow()
             && client.armed == Time::MAX
             && server.armed == Time::MAX
+            && !server.holds
             && client.tcp.is_at_rest()
             && server.tcp.is_at_rest()
     }

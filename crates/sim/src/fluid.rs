@@ -276,6 +276,7 @@ fn refuse(plan: &Plan) -> Result<()> {
         let what = match flow.traffic {
             Requests { .. } | Queries { .. } => "requests over UDP or with `arrivals`",
             Bulk { rate: Some(_), .. } => "the pieces of TCP with a `rate`",
+            Bulk { pause: Some(_), .. } => "the buffers of receivers that pause",
             _ => continue,
         };
         let why = format!("{what} are packets: `model = \"hop\"`");

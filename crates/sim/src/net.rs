@@ -273,10 +273,7 @@ impl Net {
         }
         let here = &mut connection.ends[end.side()];
         here.tcp.on_segment(now, segment, packet.ecn == Ecn::Marked);
-        let bytes = here.tcp.readable();
-        if bytes > 0 {
-            here.tcp.read(bytes);
-        }
+        let bytes = here.read();
         let changed = here.learn();
         let subflow = connection.is_subflow();
         Heard { flow: connection.flow, bytes, changed, live: true, subflow }

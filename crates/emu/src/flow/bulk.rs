@@ -4,7 +4,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use base::Time;
-use lab::plan::{Flow, Traffic};
+use lab::plan::{Flow, Pausing, Traffic};
 use outcome::Tally;
 use sys::socket::{self, Interest, Readiness, TcpOptions};
 
@@ -56,6 +56,8 @@ pub(super) struct Bulk {
     delivered: usize,
     /// The rate at which there is something to write; `None`: there always is.
     offer: Option<Offer>,
+    /// When the receivers do not read.
+    pausing: Pausing,
     multipath: Option<Several>,
 }
 
@@ -70,7 +72,10 @@ struct Several {
 impl Bulk {
     pub(super) fn open(placed: &Placed, scope: &mut Scope<'_>) -> sys::Result<Self> {
         let Flow {
-            traffic: Traffic::Bulk { size, rate, tcp, streams, message }, dscp, name, ..
+            traffic: Traffic::Bulk { size, rate, pause, tcp, streams, message },
+            dscp,
+            name,
+            ..
         } = &placed.flow
         else {
             unreachable!("the driver opens bulk flows with this")
@@ -114,6 +119,7 @@ impl Bulk {
             message,
             delivered: 0,
             offer,
+            pausing: Pausing::begin(*pause, now),
             multipath,
         })
     }
@@ -121,10 +127,15 @@ impl Bulk {
     fn accept(&mut self, scope: &Scope<'_>) -> sys::Result<()> {
         while let Some(socket) = socket::accept(self.listener.as_fd())? {
             let slot = 1 + self.senders.len() + self.receivers.len();
-            scope.add(&socket, slot as u32, Interest::Read)?;
+            scope.add(&socket, slot as u32, self.interest())?;
             self.receivers.push(socket);
         }
         Ok(())
+    }
+
+    /// What receivers wait for.
+    const fn interest(&self) -> Interest {
+        if self.pausing.is_paused() { Interest::Nothing } else { Interest::Read }
     }
 
     fn send(&mut self, scope: &mut Scope<'_>, index: usize, failed: bool) -> sys::Result<()> {
@@ -194,8 +205,21 @@ impl Bulk {
         Ok(())
     }
 
-    fn receive(&mut self, scope: &mut Scope<'_>, index: usize) -> sys::Result<Progress> {
+    fn receive(
+        &mut self,
+        scope: &mut Scope<'_>,
+        index: usize,
+        failed: bool,
+    ) -> sys::Result<Progress> {
         let socket = &self.receivers[index];
+        if self.pausing.is_paused() {
+            if failed {
+                // It would be told again and again.
+                socket::pending_error(socket.as_fd())?;
+                return Err(gone());
+            }
+            return Ok(Progress::Going);
+        }
         let taken = match &mut self.multipath {
             None => socket::discard(socket.as_fd(), DISCARD)?,
             Some(several) => match several.take(scope, socket.as_fd())? {
@@ -255,13 +279,19 @@ impl Endpoints for Bulk {
         } else if slot <= self.senders.len() {
             self.send(scope, slot - 1, readiness.failed)?;
         } else {
-            return self.receive(scope, slot - 1 - self.senders.len());
+            return self.receive(scope, slot - 1 - self.senders.len(), readiness.failed);
         }
         Ok(Progress::Going)
     }
 
-    /// The application has something to write again.
+    /// The application has something to write again, or begins or ends its pause.
     fn on_wake(&mut self, scope: &mut Scope<'_>) -> sys::Result<Progress> {
+        if self.pausing.advance(scope.now()) {
+            let slots = 1 + self.senders.len() as u32..;
+            for (slot, receiver) in slots.zip(&self.receivers) {
+                scope.modify(receiver, slot, self.interest())?;
+            }
+        }
         for index in 0..self.senders.len() {
             let sender = &self.senders[index];
             if sender.state == State::Idle {
@@ -273,9 +303,10 @@ impl Endpoints for Bulk {
     }
 
     fn deadline(&self) -> Option<Time> {
-        let offer = self.offer.as_ref()?;
         let idle = self.senders.iter().any(|sender| sender.state == State::Idle);
-        idle.then(|| offer.next(self.remaining.unwrap_or(u64::MAX)))
+        let offer = self.offer.as_ref().filter(|_| idle);
+        let next = offer.map(|offer| offer.next(self.remaining.unwrap_or(u64::MAX)));
+        [next, self.pausing.deadline()].into_iter().flatten().min()
     }
 
     fn expire(&mut self, scope: &mut Scope<'_>) -> Progress {
@@ -296,7 +327,7 @@ impl Endpoints for Bulk {
     }
 
     fn close(&mut self, scope: &mut Scope<'_>) {
-        for receiver in &self.receivers {
+        for receiver in self.receivers.iter().filter(|_| !self.pausing.is_paused()) {
             while let Ok(Some(count @ 1..)) = socket::discard(receiver.as_fd(), DISCARD) {
                 scope.tally.received += count as u64;
             }

@@ -142,6 +142,7 @@ fn bulk(size: Option<u64>, streams: u32, message: Option<u64>) -> Traffic {
     Traffic::Bulk {
         size: size.map(Bytes::new),
         rate: None,
+        pause: None,
         tcp: Tcp { control, ..Tcp::default() },
         streams,
         message: message.map(Bytes::new),
@@ -386,6 +387,7 @@ fn ecn_is_asked_for_by_host() {
     let ecn = |ecn| Traffic::Bulk {
         size: Some(Bytes::new(1000)),
         rate: None,
+        pause: None,
         tcp: Tcp { ecn, ..Tcp::default() },
         streams: 1,
         message: None,
@@ -446,6 +448,7 @@ fn what_the_kernel_lacks_is_said_before_anything_starts() {
     let bulk = Traffic::Bulk {
         size: None,
         rate: None,
+        pause: None,
         tcp: Tcp { control, ..Tcp::default() },
         streams: 1,
         message: None,

@@ -8,7 +8,7 @@ use transport::workload::{Arrivals, DatagramTrace, Pattern, SizeTable, Sizes, Th
 use super::Compiler;
 use super::queue::mean_rate;
 use crate::code::Code;
-use crate::plan::{Tcp, Traffic};
+use crate::plan::{Pause, Tcp, Traffic};
 use crate::tree::{At, Table, Value};
 use crate::validate::list_words;
 
@@ -57,20 +57,24 @@ impl Kind {
     const fn without(self) -> &'static [&'static str] {
         match self {
             Self::Bulk => &["packet", "pattern", "timeout"],
-            Self::Transfers => &["rate", "packet", "pattern", "streams", "message", "timeout"],
-            Self::Rpc => {
-                &["rate", "packet", "pattern", "streams", "message", "size", "arrivals", "timeout"]
+            Self::Transfers => {
+                &["rate", "pause", "packet", "pattern", "streams", "message", "timeout"]
             }
-            Self::Requests => {
-                &["rate", "packet", "pattern", "message", "size", "think", "interval", "timeout"]
-            }
+            Self::Rpc => &[
+                "rate", "pause", "packet", "pattern", "streams", "message", "size", "arrivals",
+                "timeout",
+            ],
+            Self::Requests => &[
+                "rate", "pause", "packet", "pattern", "message", "size", "think", "interval",
+                "timeout",
+            ],
             Self::Queries => &[
-                "rate", "packet", "pattern", "streams", "message", "size", "arrivals", "ecn",
-                "window", "control",
+                "rate", "pause", "packet", "pattern", "streams", "message", "size", "arrivals",
+                "ecn", "window", "control",
             ],
             Self::Udp => &[
-                "streams", "message", "request", "response", "count", "interval", "ecn", "window",
-                "arrivals", "think", "timeout",
+                "pause", "streams", "message", "request", "response", "count", "interval", "ecn",
+                "window", "arrivals", "think", "timeout",
             ],
         }
     }
@@ -88,6 +92,7 @@ impl Compiler<'_> {
                 "rate" if kind != Kind::Queries => "bulk flows over TCP and UDP flows have a rate",
                 "packet" | "pattern" | "rate" => "say `transport = \"udp\"`, or drop it",
                 "size" => "a request-response flow has a `count`",
+                "pause" => "receivers of bulk flows over TCP can pause",
                 "arrivals" if kind == Kind::Rpc => "`interval` and `think` space its requests",
                 _ => "drop it",
             });
@@ -111,11 +116,26 @@ impl Compiler<'_> {
             Kind::Bulk => Some(Traffic::Bulk {
                 size: table.bytes("size"),
                 rate: table.bandwidth("rate"),
+                pause: self.pause(table),
                 tcp: self.tcp(table),
                 streams: streams(table),
                 message: table.bytes("message"),
             }),
         }
+    }
+
+    fn pause(&mut self, table: &Table) -> Option<Pause> {
+        let value = table.get("pause")?;
+        let moment = |value: &Value| value.text()?.parse().ok();
+        let [from, until] = value.list()? else { return None };
+        let (from, until) = (moment(from)?, moment(until)?);
+        if from >= until {
+            self.sink
+                .report(Code::OutOfRange, &value.at, "this pause ends before it begins")
+                .help("first when it begins, then when it ends, both after the flow's start");
+            return None;
+        }
+        Some(Pause { from, until })
     }
 
     fn transfers(&mut self, table: &Table, flows: usize, at: &At) -> Option<Traffic> {

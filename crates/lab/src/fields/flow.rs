@@ -68,6 +68,14 @@ pub(crate) const FLOW: Section = Section {
              which the application offers payload, by default as fast as it goes; what the network \
              does not take at once follows later.",
         ),
+        optional(
+            "pause",
+            Shape::Pair(&[TIME, TIME]),
+            "",
+            "A bulk flow over TCP: two moments after its start between which the receiver reads \
+             nothing, such as `[\"10 s\", \"40 s\"]`. What arrives waits in its buffers; when they \
+             are full, the sender has to wait, too.",
+        ),
         optional("packet", DATAGRAM, "the smallest MTU less headers", "Payload of a datagram."),
         optional(
             "pattern",

@@ -41,9 +41,13 @@ fn traffic(traffic: &Traffic, protocol: Option<Protocol>) -> Vec<Pair> {
     let mut pairs = vec![("transport", text(transport))];
     let number = |count: &Option<u64>| count.map(|count| ("count", count.to_string()));
     match traffic {
-        Traffic::Bulk { size, rate, tcp, streams, message } => {
+        Traffic::Bulk { size, rate, pause, tcp, streams, message } => {
             pairs.extend(size.map(|size| ("size", quantity(size))));
             pairs.extend(rate.map(|rate| ("rate", quantity(rate))));
+            pairs.extend(pause.map(|pause| {
+                let times = format!("[{}, {}]", quantity(pause.from), quantity(pause.until));
+                ("pause", times)
+            }));
             if multipath.is_none() {
                 pairs.push(("streams", streams.to_string()));
             }

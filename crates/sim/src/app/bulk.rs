@@ -1,6 +1,7 @@
 //! Bulk TCP: as fast as it goes or at the rate that is offered, over one or several connections.
 
 use base::{Bandwidth, Bytes, Span, Time};
+use lab::plan::{Pause, Pausing};
 
 use super::{News, Observed, Progress, Scope};
 use crate::net::EndId;
@@ -22,6 +23,8 @@ pub(crate) struct Bulk {
     remaining: u64,
     received: u64,
     offer: Option<Offer>,
+    /// When the receiver does not read.
+    pausing: Pausing,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +68,7 @@ impl Bulk {
         size: Option<Bytes>,
         streams: u32,
         rate: Option<Bandwidth>,
+        pause: Option<Pause>,
     ) -> Self {
         let size = size.map(Bytes::count);
         let mut app = Self {
@@ -73,10 +77,12 @@ impl Bulk {
             remaining: size.unwrap_or(if rate.is_some() { u64::MAX } else { 0 }),
             received: 0,
             offer: rate.map(|rate| Offer::begin(scope.now(), rate)),
+            pausing: Pausing::begin(pause, scope.now()),
         };
         scope.tally.begin_waiting(scope.net.now);
         for tag in 0..streams {
             let connection = scope.connect(tag);
+            scope.hold(connection, app.pausing.is_paused());
             app.connections.push(Stream { connection, written: 0, received: 0 });
             if app.offer.is_some() {
                 // Its first piece follows at once.
@@ -91,14 +97,42 @@ impl Bulk {
     }
 
     pub(super) fn deadline(&self) -> Option<Time> {
-        self.offer.filter(|_| self.remaining > 0).map(|offer| offer.next)
+        let offer = self.offer.filter(|_| self.remaining > 0).map(|offer| offer.next);
+        [offer, self.pausing.deadline()].into_iter().flatten().min()
     }
 
-    /// The application offers its next piece.
+    /// The application offers its next piece, or begins or ends its pause.
     pub(super) fn on_wake(&mut self, scope: &mut Scope<'_>) -> Progress {
+        if self.pausing.advance(scope.now()) {
+            let progress = self.hold(scope);
+            if progress != Progress::Going {
+                return progress;
+            }
+        }
+        self.offer_more(scope);
+        Progress::Going
+    }
+
+    /// The receiver reads no more, or again.
+    fn hold(&mut self, scope: &mut Scope<'_>) -> Progress {
+        let paused = self.pausing.is_paused();
+        let ends: Vec<_> = self.connections.iter().map(|s| EndId::new(s.connection, 1)).collect();
+        for end in ends {
+            scope.hold(end.connection(), paused);
+            let bytes = scope.take_waiting(end.connection());
+            scope.flush(end);
+            let progress = self.on_news(scope, &News { end, bytes, state: None });
+            if progress != Progress::Going {
+                return progress;
+            }
+        }
+        Progress::Going
+    }
+
+    fn offer_more(&mut self, scope: &mut Scope<'_>) {
         let now = scope.now();
         let Some(offer) = self.offer.as_mut().filter(|offer| offer.next <= now) else {
-            return Progress::Going;
+            return;
         };
         let bytes = offer.take(now, self.remaining);
         let streams = self.connections.len() as u64;
@@ -116,7 +150,6 @@ impl Bulk {
         for stream in &self.connections {
             scope.flush(EndId::new(stream.connection, 0));
         }
-        Progress::Going
     }
 
     /// Keeps a connection supplied: with all there is if it is the only one, otherwise with twice

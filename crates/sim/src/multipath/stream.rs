@@ -30,6 +30,8 @@ pub(super) struct Stream {
     pub(super) confirmed: bool,
     /// The application is done with it.
     pub(super) forgotten: bool,
+    /// The server's application does not read.
+    held: bool,
     /// Segments sent again and timeouts of subflows that are gone.
     pub(super) past: [u64; 2],
 }
@@ -63,6 +65,7 @@ impl Stream {
             armed: Time::MAX,
             confirmed: false,
             forgotten: false,
+            held: false,
             past: [0; 2],
         }
     }
@@ -81,6 +84,11 @@ impl Stream {
     pub(super) fn finish(&mut self, side: usize) {
         self.ends[side].finish = true;
         self.touched[side] = true;
+    }
+
+    pub(super) fn hold(&mut self, held: bool) {
+        self.held = held;
+        self.touched[1] = true;
     }
 
     /// Gives a session what it has room for.
@@ -106,8 +114,11 @@ impl Stream {
         }
     }
 
-    /// Takes what a session has for its application; tells how much.
+    /// Takes what a session has for its application, unless that is to wait; tells how much.
     pub(super) fn read(&mut self, now: Time, side: usize) -> u64 {
+        if self.held && side == 1 {
+            return 0;
+        }
         let Some(session) = &mut self.sessions[side] else { return 0 };
         let mut bytes = 0;
         while let Some(Counted(piece)) = session.read(now) {

@@ -117,6 +117,13 @@ impl Streams {
         }
     }
 
+    /// Whether the server lets wait what arrives, instead of reading it.
+    pub(crate) fn hold(&mut self, id: u32, held: bool) {
+        if let Some(stream) = self.all.get_mut(id) {
+            stream.hold(held);
+        }
+    }
+
     /// Sends what there is to send.
     pub(crate) fn flush(&mut self, net: &mut Net, id: u32) {
         self.settle(net, id);

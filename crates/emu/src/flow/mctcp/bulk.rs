@@ -1,7 +1,7 @@
 //! Bulk transfer over MCTCP: as fast as it goes or as an application offers it, and checked.
 
 use base::Time;
-use lab::plan::{Flow, Traffic};
+use lab::plan::{Flow, Pausing, Traffic};
 use mctcp_live::{Connecting, MctcpStream};
 use outcome::Tally;
 use sys::socket::Readiness;
@@ -32,12 +32,15 @@ pub(in super::super) struct Bulk {
     finished: bool,
     /// All that was offered is written, and more will be.
     idle: bool,
+    /// When the receiver does not read.
+    pausing: Pausing,
     meter: Meter,
 }
 
 impl Bulk {
     pub(in super::super) fn open(placed: &Placed, scope: &mut Scope<'_>) -> sys::Result<Self> {
-        let Flow { traffic: Traffic::Bulk { size, rate, tcp, .. }, name, .. } = &placed.flow else {
+        let Flow { traffic: Traffic::Bulk { size, rate, pause, tcp, .. }, name, .. } = &placed.flow
+        else {
             unreachable!("the driver opens bulk flows with this")
         };
         let site = Site::open(placed, tcp, scope)?;
@@ -58,6 +61,7 @@ impl Bulk {
             received: 0,
             finished: false,
             idle: false,
+            pausing: Pausing::begin(*pause, now),
             meter: Meter::new(placed),
         })
     }
@@ -118,7 +122,9 @@ impl Bulk {
     }
 
     fn read(&mut self, scope: &mut Scope<'_>) -> sys::Result<Progress> {
-        let Some(server) = &mut self.server else { return Ok(Progress::Going) };
+        let Some(server) = self.server.as_mut().filter(|_| !self.pausing.is_paused()) else {
+            return Ok(Progress::Going);
+        };
         let (data, comparison) = scope.scratch.split_at_mut(CHUNK - PIECE);
         let mut budget = TURN;
         loop {
@@ -160,12 +166,14 @@ impl Endpoints for Bulk {
     }
 
     fn on_wake(&mut self, scope: &mut Scope<'_>) -> sys::Result<Progress> {
+        self.pausing.advance(scope.now());
         self.turn(scope)
     }
 
     fn deadline(&self) -> Option<Time> {
-        let offer = self.offer.as_ref().filter(|_| self.idle)?;
-        Some(offer.next(self.remaining.unwrap_or(u64::MAX)))
+        let offer = self.offer.as_ref().filter(|_| self.idle);
+        let next = offer.map(|offer| offer.next(self.remaining.unwrap_or(u64::MAX)));
+        [next, self.pausing.deadline()].into_iter().flatten().min()
     }
 
     fn expire(&mut self, scope: &mut Scope<'_>) -> Progress {
