@@ -127,6 +127,40 @@ fn an_application_that_offers_at_a_rate_gets_it() {
     }
 }
 
+/// The sender has to wait once the receiver's buffers are full, and goes on after the pause.
+#[test]
+fn a_receiver_that_pauses_stops_the_sender_and_gets_all() {
+    let flows = [
+        ("tcp", "", 0.95 * 262_144.0),
+        // Each is given what two of its windows take, which is less than there is room for.
+        ("tcp", "\nstreams = 2", 262_144.0),
+        ("mctcp", "", 0.95 * 524_288.0),
+        ("mctcp", "\nrate = \"4 Mbit/s\"", 0.95 * 524_288.0),
+    ];
+    for (transport, keys, buffers) in flows {
+        let flow = BULK.replace("mctcp", transport)
+            + keys
+            + "\nsize = \"6 MB\"\nwindow = \"262144 B\"\npause = [\"1 s\", \"31010 ms\"]";
+        let ran = labs::run(&two_ways("60 s", [EVEN; 2], &flow));
+        let result = &ran.results[0];
+        assert_eq!((result.received_bytes, result.sent_bytes), (6_000_000, 6_000_000), "{flow}");
+        let completion = result.completion.expect("it is delivered whole").as_secs_f64();
+        // All the time that it has, and no longer than it takes at the rate of the links.
+        assert!((31.0..45.0).contains(&completion), "{flow}: {completion} s");
+        let gap = result.gap.unwrap().as_secs_f64();
+        assert!((29.9..30.5).contains(&gap), "{flow}: {gap} s");
+        let within = |from: f64, until: f64| {
+            let at = |at: base::Time| at.as_nanos() as f64 / 1e9;
+            let fit = ran.samples.iter().filter(|s| from < at(s.at) && at(s.at) <= until);
+            fit.map(|sample| sample.received_bytes).sum::<u64>() as f64
+        };
+        assert_eq!(within(1.0, 31.0), 0.0, "{flow}");
+        // What had waited is read at once.
+        let waited = within(31.0, 31.1);
+        assert!((buffers..1.6 * buffers).contains(&waited), "{flow}: {waited} B");
+    }
+}
+
 #[test]
 fn the_order_of_the_lab_file_changes_nothing() {
     let lab = format!(
@@ -179,6 +213,7 @@ fn models_without_packets_say_so() {
         ("fluid", BULK.to_owned()),
         ("collapsed", BULK.to_owned()),
         ("fluid", BULK.replace("mctcp", "tcp") + "\nrate = \"5 Mbit/s\""),
+        ("fluid", BULK.replace("mctcp", "tcp") + "\npause = [\"1 s\", \"2 s\"]"),
     ] {
         let text = lab::resolved(&two_ways("1 s", [EVEN; 2], &flow));
         let text = text.replace("model = \"hop\"", &format!("model = \"{model}\""));
