@@ -1,9 +1,10 @@
 //! Links that die, ends that do not speak MCTCP, and targets that are not to be reached.
 
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
-use super::world::{NETARIUM, SERVERS, TARGET, World, until};
+use super::world::{NETARIUM, Running, SERVERS, TARGET, World, until};
 
 /// Drops what comes and goes on a device, so that nobody is told.
 fn silence(world: &World, device: &str) {
@@ -128,4 +129,30 @@ fn a_wrong_key_is_no_reason_for_plain_tcp() {
     let asked = Command::new(NETARIUM).args(["mctcp", "status"]).arg(&socket).output().unwrap();
     assert_eq!(asked.status.code(), Some(4));
     drop(world.start(&world.server, "serve", &["--listen", "127.0.0.1"]));
+}
+
+/// Both ends wait for each other, so that no write tells that the reader has left.
+#[test]
+fn connect_ends_with_whoever_reads_its_output() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = listener.local_addr().unwrap().to_string();
+    let service = std::thread::spawn(move || {
+        // The first is the attempt to open a session.
+        let accepted = [(); 2].map(|()| {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.write_all(b"220 ready\r\n").unwrap();
+            stream
+        });
+        let [_, mut stream] = accepted;
+        stream.read_to_end(&mut Vec::new()).is_err()
+    });
+    let mut command = Command::new(NETARIUM);
+    command.args(["mctcp", "connect", &target]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut connect = Running(command.spawn().unwrap());
+    let mut output = connect.0.stdout.take().unwrap();
+    output.read_exact(&mut [0; 5]).unwrap();
+    drop(output);
+    until("it ends", || connect.0.try_wait().unwrap().is_some());
+    assert!(connect.0.wait().unwrap().success());
+    service.join().unwrap();
 }

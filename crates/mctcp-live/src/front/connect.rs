@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest};
 
 use super::ledger::{Carried, Counters, Inspect, Tally, Via};
 use super::outgoing::{Early, Link, Outgoing, Peer};
@@ -129,10 +130,28 @@ async fn pump(link: &mut Link, tally: &Tally) -> std::io::Result<bool> {
         let mut output = tokio::io::stdout();
         copy(&mut from, &mut output, &tally.received).await
     };
-    match tokio::try_join!(up, down) {
+    let both = async { tokio::try_join!(up, down) };
+    let done = tokio::select! {
+        done = both => done,
+        () = left_alone() => return Ok(false),
+    };
+    match done {
         // Whoever reads the output has enough.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
         other => other.map(|_| true),
+    }
+}
+
+/// Waits until nobody reads the output any more, which a write would only tell once there is
+/// something to write. Files are always read.
+async fn left_alone() {
+    let watched = AsyncFd::with_interest(std::io::stdout(), Interest::ERROR);
+    let gone = match &watched {
+        Ok(output) => output.ready(Interest::ERROR).await.is_ok(),
+        Err(_) => false,
+    };
+    if !gone {
+        std::future::pending().await
     }
 }
 
