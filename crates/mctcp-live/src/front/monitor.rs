@@ -22,6 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const REQUEST: usize = 8192;
 /// Most who ask at once.
 const MOST: usize = 16;
+/// After an error of the listener itself, such as no descriptors left.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// A board that several tasks read.
 pub(crate) type Shared = Arc<Mutex<Board>>;
@@ -86,16 +88,18 @@ pub(crate) async fn serve(local: Option<Named>, http: Option<TcpListener>, board
             }
         };
         // Who asks may go away before the answer, and is not told who else does.
-        let task: Answering = tokio::select! {
-            stream = from_file => {
-                let Ok(mut stream) = stream else { continue };
+        let task: io::Result<Answering> = tokio::select! {
+            stream = from_file => stream.map(|mut stream| {
                 let text = format!("{}\n", lock(&board).json());
-                Box::pin(async move { stream.write_all(text.as_bytes()).await })
-            }
-            stream = from_network => {
-                let Ok(stream) = stream else { continue };
-                Box::pin(answer(stream, Arc::clone(&board)))
-            }
+                Box::pin(async move { stream.write_all(text.as_bytes()).await }) as Answering
+            }),
+            stream = from_network => stream.map(|stream| {
+                Box::pin(answer(stream, Arc::clone(&board))) as Answering
+            }),
+        };
+        let Ok(task) = task else {
+            tokio::time::sleep(PAUSE).await;
+            continue;
         };
         while tasks.len() >= MOST {
             tasks.join_next().await;
