@@ -26,7 +26,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let netns = [namespace()?, namespace()?];
     join(&netns)?;
     let tcp = Tcp { control: Some(control.clone()), ..Tcp::default() };
-    let traffic = Traffic::Bulk { size: None, rate: None, pause: None, tcp, streams, message: None };
+    let traffic =
+        Traffic::Bulk { size: None, rate: None, pause: None, tcp, streams, message: None };
     let flow = Flow {
         name: "bulk".to_owned(),
         from: NodeId(0),
