@@ -176,6 +176,29 @@ fn bulk_flows_keep_to_their_rate() {
     }
 }
 
+/// Receivers that do not read for a while stop their senders, and get all once they read again.
+#[test]
+fn receivers_that_pause_get_all() {
+    let Some(place) = Place::new("receivers_that_pause_get_all") else { return };
+    let kinds: &[&str] = if has_mptcp() { &["tcp", "mctcp", "mptcp"] } else { &["tcp", "mctcp"] };
+    let flow_of = |kind: &&str| {
+        format!(
+            "[[flow]]\nname = \"{kind}\"\nfrom = \"client\"\nto = \"server\"\n\
+             transport = \"{kind}\"\nsize = \"3 MB\"\nwindow = \"64 KiB\"\n\
+             pause = [\"200 ms\", \"3200 ms\"]\n"
+        )
+    };
+    let (record, _) = place.run(&kinds.iter().map(flow_of).collect::<String>());
+    for kind in kinds {
+        let flow = flow(&record, kind);
+        assert!(flow["error"].is_null() && !flow["completion_s"].is_null(), "{flow}");
+        assert_eq!(flow["received_bytes"], 3_000_000, "{flow}");
+        assert!(flow["completion_s"].as_f64().unwrap() > 3.2, "{flow}");
+        // Nothing else tells of the pause but that it was silent.
+        assert!(flow["gap_s"].as_f64().unwrap() > 2.9, "{flow}");
+    }
+}
+
 #[test]
 fn the_kernels_has_no_virtual_clock() {
     let place = Place { dir: tempfile::tempdir().unwrap() };
