@@ -7,8 +7,8 @@
 //! over only once it is overdue.
 //!
 //! The oldest piece of all is not left to a subflow that lost it until the credit is used up: once
-//! half of it waits for a piece that is overdue, whoever is faster takes it over before anything
-//! new. With credit to spare that is left to TCP, which would make copies of it needless.
+//! three quarters of it wait for a piece that is overdue, whoever is faster takes it over before
+//! anything new. With credit to spare that is left to TCP, which would make copies of it needless.
 
 use base::{Span, Time};
 

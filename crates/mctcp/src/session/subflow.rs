@@ -259,10 +259,10 @@ impl<P> Subflow<P> {
         self.progress + patience.max(STALE)
     }
 
-    /// The peer has seen frames up to this one.
+    /// The peer has seen frames up to this one. Numbers begin again after the last (RFC 1982).
     pub(super) fn on_seen(&mut self, path_seq: u32) {
         while let Some((sent, _)) = self.controls.front()
-            && *sent <= path_seq
+            && path_seq.wrapping_sub(*sent) <= u32::MAX / 2
         {
             self.controls.pop_front();
         }
