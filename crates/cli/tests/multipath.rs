@@ -194,6 +194,11 @@ fn receivers_that_pause_get_all() {
         assert!(flow["error"].is_null() && !flow["completion_s"].is_null(), "{flow}");
         assert_eq!(flow["received_bytes"], 3_000_000, "{flow}");
         assert!(flow["completion_s"].as_f64().unwrap() > 3.2, "{flow}");
+        if *kind == "mctcp" {
+            // The credit, twice the window, is used and kept to.
+            let kept = flow["buffered_max_bytes"].as_u64().unwrap();
+            assert!((100_000..=128 << 10).contains(&kept), "{flow}");
+        }
         // Nothing else tells of the pause but that it was silent.
         assert!(flow["gap_s"].as_f64().unwrap() > 2.9, "{flow}");
     }

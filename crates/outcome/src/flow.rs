@@ -75,6 +75,9 @@ pub struct FlowResult {
     pub reinjected: Option<u64>,
     /// The most bytes that waited at a multipath receiver for earlier ones, where that is known.
     pub reorder: Option<u64>,
+    /// The most bytes, at any sample, that a multipath receiver kept and its application had not
+    /// read, where that is known.
+    pub buffered: Option<u64>,
     /// Paths of a multipath flow, in the order in which they were first used.
     pub paths: Vec<PathResult>,
     /// The sender's smoothed round-trip time at each sample, in nanoseconds.

@@ -102,6 +102,8 @@ pub(crate) struct Subflows {
     /// The most bytes that waited at the receiver for earlier ones: ever, and in this interval.
     reorder: Option<u64>,
     recent_reorder: u64,
+    /// The most bytes that a receiver kept, in order or not.
+    buffered: Option<u64>,
     /// The runs before this had so many numbers.
     offset: u32,
 }
@@ -125,6 +127,10 @@ impl Subflows {
     pub(crate) fn observe_reorder(&mut self, bytes: u64) {
         self.recent_reorder = self.recent_reorder.max(bytes);
         self.reorder = self.reorder.max(Some(bytes));
+    }
+
+    pub(crate) fn observe_buffered(&mut self, bytes: u64) {
+        self.buffered = self.buffered.max(Some(bytes));
     }
 
     pub(crate) fn cut(&mut self, at: Time, interval: Span, flow: FlowId) -> Vec<SubflowSample> {
@@ -177,6 +183,10 @@ impl Subflows {
 
     pub(crate) const fn reorder(&self) -> Option<u64> {
         self.reorder
+    }
+
+    pub(crate) const fn buffered(&self) -> Option<u64> {
+        self.buffered
     }
 
     /// By path, in the order in which the paths were first used.

@@ -163,6 +163,7 @@ fn flow_summary(plan: &Plan, result: &FlowResult, clock: Clock) -> FlowSummary {
         gap_s: result.gap.map(Span::as_secs_f64),
         reinjected_bytes: result.reinjected,
         reorder_max_bytes: result.reorder,
+        buffered_max_bytes: result.buffered,
         paths: result.paths.iter().map(|path| path_summary(plan, path)).collect(),
         rtt: result.rtt.distribution(),
         delay: result.delay.distribution(),

@@ -233,6 +233,11 @@ impl Tally {
         self.subflows.get_or_insert_default().observe_reorder(bytes);
     }
 
+    /// Enters how many bytes a multipath receiver keeps now that its application has not read.
+    pub fn observe_buffered(&mut self, bytes: u64) {
+        self.subflows.get_or_insert_default().observe_buffered(bytes);
+    }
+
     /// The samples of a multipath flow's subflows for the interval that ends at `at`.
     pub fn cut_subflows(&mut self, at: Time, interval: Span, flow: FlowId) -> Vec<SubflowSample> {
         self.subflows.as_mut().map_or_else(Vec::new, |all| all.cut(at, interval, flow))
@@ -368,6 +373,7 @@ impl Tally {
             gap: self.silence.map(|silence| silence.longest()),
             reinjected: self.subflows.as_ref().and_then(|all| all.reinjected()),
             reorder: self.subflows.as_ref().and_then(|all| all.reorder()),
+            buffered: self.subflows.as_ref().and_then(|all| all.buffered()),
             paths: self.subflows.map_or_else(Vec::new, |all| all.into_results()),
             rtt: sampled.rtt.take(),
             delay: paced.delay.all.take(),

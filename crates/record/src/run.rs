@@ -516,6 +516,9 @@ pub struct FlowSummary {
     /// The most bytes that waited at a multipath receiver for earlier ones.
     #[serde(default)]
     pub reorder_max_bytes: Option<u64>,
+    /// The most bytes, at any sample, that a multipath receiver kept unread.
+    #[serde(default)]
+    pub buffered_max_bytes: Option<u64>,
     /// The paths of a multipath flow.
     #[serde(default)]
     pub paths: Vec<PathSummary>,

@@ -196,6 +196,9 @@ fn line(flow: &FlowSummary) -> String {
     if let Some(bytes) = flow.reorder_max_bytes {
         let _ = write!(text, "; at most {} waited for earlier data", format::bytes(bytes));
     }
+    if let Some(bytes) = flow.buffered_max_bytes.filter(|bytes| *bytes > 0) {
+        let _ = write!(text, "; at most {} unread at a sample", format::bytes(bytes));
+    }
     text
 }
 

@@ -255,7 +255,9 @@ impl Meter {
         tally.retransmits = tally.retransmits.max(again);
         tally.observe_reinjected(sent.reinjected);
         if let Some(server) = &self.server {
-            tally.observe_reorder(server.stats().reorder_peak);
+            let received = server.stats();
+            tally.observe_reorder(received.reorder_peak);
+            tally.observe_buffered(received.buffered);
         }
     }
 }

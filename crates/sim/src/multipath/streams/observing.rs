@@ -47,12 +47,14 @@ impl Streams {
     pub(crate) fn observe(&mut self, net: &Net, tally: &mut Tally) {
         self.gone.subflows.drain(..).for_each(|subflow| tally.observe_subflow(subflow));
         let (mut again, mut waiting) = (self.gone.reinjected, self.gone.reorder);
+        let mut kept = 0;
         for id in self.all.keys() {
             let Some(stream) = self.all.get(id) else { continue };
             for session in stream.sessions.iter().flatten() {
                 let statistics = session.statistics();
                 again += statistics.reinjected;
                 waiting = waiting.max(statistics.reorder_peak);
+                kept = kept.max(statistics.buffered);
             }
             for at in &stream.subflows {
                 tally.observe_subflow(self.told(net, *at));
@@ -60,6 +62,7 @@ impl Streams {
         }
         tally.observe_reinjected(again);
         tally.observe_reorder(waiting);
+        tally.observe_buffered(kept);
     }
 
     /// What is told of a subflow.
