@@ -28,7 +28,7 @@ pub struct PathSpec {
     pub remote: SocketAddr,
     /// Address at this end; `None`: routing chooses it.
     pub local: Option<IpAddr>,
-    /// Network device that its packets are to take; needs privileges.
+    /// Network device that its packets are to take (anybody may choose since Linux 5.7).
     pub device: Option<String>,
     /// How to use it.
     pub priority: Priority,

@@ -19,7 +19,7 @@ use address::Address;
 pub use datagram::{Arrival, BATCH, receive_datagrams, send_datagrams, set_arrival_stamps};
 pub use mptcp_info::{MptcpInfo, SubflowInfo};
 pub use ready::{Interest, Readiness, Ready, ReadyQueue};
-pub use steering::{bind_to_device, original_destination, set_mark};
+pub use steering::{original_destination, set_mark};
 pub use stream::{StreamOptions, bind_address, set_notsent_lowat, set_stream_options, tcp_socket};
 pub use tcp_info::TcpInfo;
 

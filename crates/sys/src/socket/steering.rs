@@ -20,7 +20,7 @@ pub fn set_mark(socket: BorrowedFd<'_>, mark: u32) -> Result<()> {
 ///
 /// # Errors
 /// `ENODEV`: there is no such device.
-pub fn bind_to_device(socket: BorrowedFd<'_>, name: &str) -> Result<()> {
+pub(super) fn bind_to_device(socket: BorrowedFd<'_>, name: &str) -> Result<()> {
     let call = "setsockopt(SO_BINDTODEVICE)";
     set_bytes(&socket, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, name.as_bytes(), call)
 }

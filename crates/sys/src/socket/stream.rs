@@ -5,7 +5,8 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use base::{Bytes, Span};
 
-use super::{as_fd, bind, open, set, set_bytes, set_congestion};
+use super::steering::bind_to_device;
+use super::{as_fd, bind, open, set, set_congestion};
 use crate::Result;
 
 /// What a TCP socket is set to before it connects, or listens and hands it on to what it accepts.
@@ -13,7 +14,7 @@ use crate::Result;
 pub struct StreamOptions {
     /// Congestion control, as the kernel names it; `None`: the kernel's default.
     pub congestion: Option<String>,
-    /// Network device that all packets are to take; needs privileges.
+    /// Network device that all packets are to take.
     pub device: Option<String>,
     /// Payload that its send buffer is to hold; `None`: the kernel tunes it.
     pub send_buffer: Option<Bytes>,
@@ -38,8 +39,7 @@ pub fn set_stream_options(socket: BorrowedFd<'_>, options: &StreamOptions) -> Re
         set_congestion(socket, name)?;
     }
     if let Some(name) = &options.device {
-        let call = "setsockopt(SO_BINDTODEVICE)";
-        set_bytes(&socket, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, name.as_bytes(), call)?;
+        bind_to_device(socket, name)?;
     }
     let buffers = [
         (options.send_buffer, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, "setsockopt(SO_SNDBUF)"),
