@@ -69,6 +69,8 @@ pub struct Facts {
     pub open_files: Option<u64>,
     /// Congestion controls that flows may use.
     pub controls: Vec<String>,
+    /// Whether the kernel has Multipath TCP for labs.
+    pub mptcp: bool,
     /// Where pasta is.
     pub pasta: Option<PathBuf>,
     /// Value of `kernel.apparmor_restrict_unprivileged_userns`, where it exists.
@@ -88,6 +90,7 @@ struct Tried {
     tun: Option<Refusal>,
     udp_segmentation: bool,
     packet: Option<Refusal>,
+    mptcp: bool,
     realtime: Option<Refusal>,
     wake_ns: Option<(u64, u64)>,
 }
@@ -122,6 +125,7 @@ impl Facts {
             steal: sched::CpuTimes::read().ok().map(sched::CpuTimes::steal_share),
             open_files: limits::raise_open_files().ok(),
             controls: controls(),
+            mptcp: tried.mptcp,
             pasta: in_path("pasta"),
             apparmor_restricts: switch("kernel/apparmor_restrict_unprivileged_userns"),
             userns_clone: switch("kernel/unprivileged_userns_clone"),
@@ -145,6 +149,7 @@ pub fn probe_main() -> io::Result<()> {
                 Err(error) => tried.tun = Some(error.into()),
             }
             tried.packet = try_packet().err().map(Into::into);
+            tried.mptcp = sys::netlink::mptcp::is_supported();
         }
         Err(error) => {
             let refusal = Refusal::from(error);

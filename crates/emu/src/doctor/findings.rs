@@ -50,7 +50,11 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
         all.extend([tun(facts), packet(facts)]);
     }
     all.extend([engine(facts), realtime(facts), timer(facts), clock(facts), cores(facts)]);
-    all.extend([steal(facts), open_files(facts), controls(facts), pasta(facts)]);
+    all.extend([steal(facts), open_files(facts), controls(facts)]);
+    if facts.namespaces.is_none() {
+        all.push(mptcp(facts));
+    }
+    all.push(pasta(facts));
     all
 }
 
@@ -226,6 +230,15 @@ fn controls(facts: &Facts) -> Finding {
         return Finding::good(id, text);
     }
     Finding::weak(id, text, Some("sudo modprobe -a tcp_bbr tcp_cubic"))
+}
+
+fn mptcp(facts: &Facts) -> Finding {
+    let id = "mptcp";
+    if facts.mptcp {
+        return Finding::good(id, "the kernel has Multipath TCP (transport = \"mptcp\")");
+    }
+    let text = "no Multipath TCP in the kernel: flows with transport = \"mptcp\" fail";
+    Finding::weak(id, text, Some("run on a kernel with CONFIG_MPTCP, Linux 5.19 or newer"))
 }
 
 fn pasta(facts: &Facts) -> Finding {

@@ -19,6 +19,7 @@ fn good() -> Facts {
         steal: Some(0.0),
         open_files: Some(20_000),
         controls: ["bbr", "cubic", "reno"].map(str::to_owned).to_vec(),
+        mptcp: true,
         pasta: Some("/usr/bin/pasta".into()),
         tun_exists: true,
         ..Facts::default()

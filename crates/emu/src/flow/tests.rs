@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use base::{Bandwidth, Bytes, NodeId, Time};
-use lab::plan::{Family, Tcp};
+use lab::plan::{Family, Multipath, Tcp};
 use sys::netlink::{self, Batch, LinkSettings, Veth};
 use transport::workload::{Arrivals, DatagramTrace, Pattern, Sizes, Think};
 
@@ -459,6 +459,33 @@ fn what_the_kernel_lacks_is_said_before_anything_starts() {
     assert!(available.iter().any(|name| name == "reno"), "{error}");
     let short = pair.spec(0, Family::V4, paced(8, 15, None));
     assert!(matches!(spawn(vec![short]).0, Err(Error::ImpossibleFlow { .. })));
+}
+
+#[test]
+fn a_kernel_without_multipath_tcp_is_told_of() {
+    let Some(pair) = Pair::new("a_kernel_without_multipath_tcp_is_told_of") else { return };
+    let switch = |value| {
+        let switched = namespace::in_net(pair.netns[1].as_fd(), || {
+            sys::sysctl::write("net/mptcp/enabled", value)
+        });
+        switched.unwrap()
+    };
+    if switch("0").is_err() {
+        return eprintln!("SKIPPED: this kernel never had Multipath TCP");
+    }
+    let paths = Vec::new();
+    let (kind, scheduler) = (MultipathKind::Mptcp, Default::default());
+    let multipath = Some(Multipath { kind, paths, scheduler, subflows: 1 });
+    let mut traffic = bulk(Some(1000), 1, None);
+    if let Traffic::Bulk { tcp, .. } = &mut traffic {
+        tcp.multipath = multipath;
+    }
+    let error = spawn(vec![pair.spec(0, Family::V4, traffic.clone())]).0.unwrap_err();
+    assert!(matches!(error, Error::NoMptcp { .. }) && error.exit_code() == 4, "{error}");
+    switch("1").unwrap();
+    let (results, _) = run(vec![pair.spec(0, Family::V4, traffic)]);
+    assert!(matches!(results[0].outcome, Outcome::Completed), "{results:?}");
+    assert_eq!(results[0].received_bytes, 1000);
 }
 
 #[test]
