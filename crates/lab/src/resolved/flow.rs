@@ -5,7 +5,7 @@ use ratecontrol::Protocol;
 use transport::workload::{Arrivals, DatagramTrace, Pattern, Sizes, Think};
 
 use super::{Pair, list, node_name, quantity, table, text};
-use crate::plan::{Family, Flow, Multipath, MultipathKind, Path, Plan, Tcp, Traffic};
+use crate::plan::{Family, Flow, Multipath, MultipathKind, Path, Pause, Plan, Tcp, Traffic};
 
 /// A flow's keys and values.
 pub(super) fn pairs(plan: &Plan, flow: &Flow) -> Vec<Pair> {
@@ -44,10 +44,7 @@ fn traffic(traffic: &Traffic, protocol: Option<Protocol>) -> Vec<Pair> {
         Traffic::Bulk { size, rate, pause, tcp, streams, message } => {
             pairs.extend(size.map(|size| ("size", quantity(size))));
             pairs.extend(rate.map(|rate| ("rate", quantity(rate))));
-            pairs.extend(pause.map(|pause| {
-                let times = format!("[{}, {}]", quantity(pause.from), quantity(pause.until));
-                ("pause", times)
-            }));
+            pairs.extend(pause.as_ref().map(self::pause));
             if multipath.is_none() {
                 pairs.push(("streams", streams.to_string()));
             }
@@ -123,6 +120,10 @@ fn arrivals(arrivals: &Arrivals) -> Pair {
         Arrivals::Every(gap) => ("arrivals", table(&[("every", quantity(gap))])),
         Arrivals::Closed(think) => ("think", self::think(*think)),
     }
+}
+
+fn pause(pause: &Pause) -> Pair {
+    ("pause", format!("[{}, {}]", quantity(pause.from), quantity(pause.until)))
 }
 
 fn tcp(tcp: &Tcp) -> Vec<Pair> {

@@ -154,7 +154,7 @@ fn a_receiver_that_pauses_stops_the_sender_and_gets_all() {
             let fit = ran.samples.iter().filter(|s| from < at(s.at) && at(s.at) <= until);
             fit.map(|sample| sample.received_bytes).sum::<u64>() as f64
         };
-        assert_eq!(within(1.0, 31.0), 0.0, "{flow}");
+        assert!(within(1.0, 31.0) < 1.0, "{flow}");
         // What waits fits the credit, to the byte.
         let kept = (transport == "mctcp").then_some(524_288);
         assert_eq!(result.buffered, kept, "{flow}");
