@@ -1,5 +1,7 @@
 //! What a multipath flow has counted, by subflow, and the samples that are cut from it.
 
+use std::collections::BTreeMap;
+
 use base::{FlowId, LinkId, Span, Time};
 use record::SubflowSample;
 
@@ -20,7 +22,7 @@ pub struct Subflow {
     pub srtt: Option<Span>,
     /// Congestion window, in bytes.
     pub window_bytes: Option<u64>,
-    /// What it is doing, in a word: `active`, `stale`, `closed`, …
+    /// What it is doing: `connecting`, `active`, `stale`, `closing` or `closed`.
     pub state: &'static str,
 }
 
@@ -94,7 +96,8 @@ struct Kept {
 /// Subflows of a flow, over all its runs.
 #[derive(Debug, Default)]
 pub(crate) struct Subflows {
-    kept: Vec<Kept>,
+    /// By number.
+    kept: BTreeMap<u32, Kept>,
     /// Bytes sent again over another subflow: in the present run, and before.
     reinjected: Option<u64>,
     past_reinjected: u64,
@@ -111,13 +114,13 @@ pub(crate) struct Subflows {
 impl Subflows {
     pub(crate) fn observe(&mut self, mut subflow: Subflow) {
         subflow.id = subflow.id.saturating_add(self.offset);
-        if let Some(kept) = self.kept.iter_mut().find(|kept| kept.now.id == subflow.id) {
+        if let Some(kept) = self.kept.get_mut(&subflow.id) {
             kept.fresh |= kept.now != subflow;
             kept.now = subflow;
             return;
         }
         let reported = Subflow { sent: 0, received: 0, retransmits: 0, ..subflow };
-        self.kept.push(Kept { now: subflow, reported, fresh: true });
+        self.kept.insert(subflow.id, Kept { now: subflow, reported, fresh: true });
     }
 
     pub(crate) fn observe_reinjected(&mut self, bytes: u64) {
@@ -135,7 +138,7 @@ impl Subflows {
 
     pub(crate) fn cut(&mut self, at: Time, interval: Span, flow: FlowId) -> Vec<SubflowSample> {
         let mut samples = Vec::new();
-        for kept in &mut self.kept {
+        for kept in self.kept.values_mut() {
             let (now, last) = (&kept.now, &kept.reported);
             if !std::mem::take(&mut kept.fresh) && now.state == CLOSED {
                 continue;
@@ -169,7 +172,7 @@ impl Subflows {
 
     /// The present run is over: its subflows are, too.
     pub(crate) fn close_run(&mut self) {
-        for kept in &mut self.kept {
+        for kept in self.kept.values_mut() {
             kept.fresh |= kept.now.state != CLOSED;
             kept.now.state = CLOSED;
             self.offset = self.offset.max(kept.now.id.saturating_add(1));
@@ -192,7 +195,7 @@ impl Subflows {
     /// By path, in the order in which the paths were first used.
     pub(crate) fn into_results(self) -> Vec<PathResult> {
         let mut results: Vec<PathResult> = Vec::new();
-        for Kept { now, .. } in self.kept {
+        for Kept { now, .. } in self.kept.into_values() {
             let known = results.iter().position(|path| path.path == now.path);
             let at = known.unwrap_or(results.len());
             if known.is_none() {
