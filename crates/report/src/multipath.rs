@@ -59,8 +59,10 @@ impl Rows {
         let took = flow_table.integers("interval_ns")?;
         let received = flow_table.integers("received_bytes")?;
         let waiting = flow_table.integers("reorder_bytes")?;
-        for row in (0..names.len()).filter(|row| names[*row] == flow.name) {
-            let seconds = took[row]?.max(1) as f64 / 1e9;
+        // A flow that ends at a sample's time has another one there, of no length.
+        let lasts = |row: &usize| took[*row].is_some_and(|took| took > 0);
+        for row in (0..names.len()).filter(|row| names[*row] == flow.name).filter(lasts) {
+            let seconds = took[row]? as f64 / 1e9;
             let goodput = received[row]? as f64 * 8e-6 / seconds;
             let (rates, round_trips) = (vec![0.0; paths], vec![(0.0, 0.0); paths]);
             let waiting = waiting[row].map(|bytes| bytes as f64 / 1e3);
