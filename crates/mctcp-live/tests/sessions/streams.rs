@@ -122,3 +122,18 @@ async fn sockets_may_be_made_by_somebody_else() {
     assert_eq!(server.subflows()[0].remote.unwrap().ip(), local);
     assert_eq!(made.load(std::sync::atomic::Ordering::Relaxed), 1);
 }
+
+#[tokio::test]
+async fn halves_of_a_stream_go_their_own_ways() {
+    let (client, server, _listener) = pair(2, Config::default()).await;
+    let both_ways = |stream: MctcpStream| async move {
+        let (mut reader, mut writer) = tokio::io::split(stream);
+        let sender = tokio::spawn(async move { (send(&mut writer, 3_000_000).await, writer) });
+        let received = receive(&mut reader).await;
+        (sender.await.unwrap().0, received)
+    };
+    let ends = tokio::spawn(both_ways(client));
+    let (sent, received) = soon(both_ways(server)).await;
+    let (other_sent, other_received) = soon(ends).await.unwrap();
+    assert_eq!((received, other_received), ((3_000_000, other_sent), (3_000_000, sent)));
+}
