@@ -94,8 +94,7 @@ pub(crate) enum Verb {
     #[command(after_help = "Examples:\n  netarium mctcp serve --listen 0.0.0.0 \
                             --key-file mctcp.key\n  \
                             netarium mctcp proxy --server gate.example.org \
-                            --key-file mctcp.key --socks 127.0.0.1:1080\n  \
-                            netarium mctcp status")]
+                            --key-file mctcp.key --socks 127.0.0.1:1080")]
     Mctcp(mctcp::Mctcp),
     /// Check a lab file without starting anything
     #[command(after_help = "Examples:\n  netarium check dumbbell.toml\n  \

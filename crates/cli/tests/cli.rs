@@ -16,6 +16,7 @@ const VERBS: &[&str] = &[
     "reproduce",
     "collect",
     "bundle",
+    "mctcp",
     "check",
     "ps",
     "exec",
