@@ -134,8 +134,8 @@ pub(crate) struct Peer {
     /// each target is taken for one that speaks MCTCP itself
     #[arg(long, value_name = "HOST[:PORT]", value_parser = server)]
     pub(crate) server: Vec<Target>,
-    /// Use this address of this machine, and how: ADDR[,backup][,weight=N][,dev=NAME]. By default
-    /// all that have a route to the server
+    /// Use this address of this machine, and how: `ADDR[,backup][,weight=N][,dev=NAME]`. By
+    /// default all that have a route to the server
     #[arg(long, value_name = "PATH")]
     pub(crate) path: Vec<PathOption>,
     /// Plain TCP takes the session's place where the other end does not speak MCTCP: the default,

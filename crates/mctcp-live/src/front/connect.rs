@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use tokio::io::unix::AsyncFd;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::ledger::{Carried, Counters, Inspect, Tally, Via};
 use super::outgoing::{Early, Link, Outgoing, Peer};
@@ -145,13 +146,15 @@ async fn pump(link: &mut Link, tally: &Tally) -> std::io::Result<bool> {
 /// Waits until nobody reads the output any more, which a write would only tell once there is
 /// something to write. Files are always read.
 async fn left_alone() {
-    let watched = AsyncFd::with_interest(std::io::stdout(), Interest::ERROR);
-    let gone = match &watched {
-        Ok(output) => output.ready(Interest::ERROR).await.is_ok(),
-        Err(_) => false,
+    let wait = || {
+        let output = std::io::stdout();
+        // Errors are told of without being asked for.
+        let mut watched = [PollFd::new(&output, PollFlags::empty())];
+        while poll(&mut watched, None) == Err(Errno::INTR) {}
+        watched[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
     };
-    if !gone {
-        std::future::pending().await
+    if !tokio::task::spawn_blocking(wait).await.unwrap_or(false) {
+        std::future::pending::<()>().await;
     }
 }
 
