@@ -474,7 +474,7 @@ fn a_kernel_without_multipath_tcp_is_told_of() {
         return eprintln!("SKIPPED: this kernel never had Multipath TCP");
     }
     let paths = Vec::new();
-    let (kind, scheduler) = (MultipathKind::Mptcp, Default::default());
+    let (kind, scheduler) = (MultipathKind::Mptcp, ::mctcp::scheduler::SchedulerKind::default());
     let multipath = Some(Multipath { kind, paths, scheduler, subflows: 1 });
     let mut traffic = bulk(Some(1000), 1, None);
     if let Traffic::Bulk { tcp, .. } = &mut traffic {
