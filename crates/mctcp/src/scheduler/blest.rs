@@ -16,7 +16,8 @@ const LAMBDA: (f64, f64) = (1.0, 1.3);
 const STEP_UP: f64 = 0.04;
 const STEP_DOWN: f64 = 0.01;
 
-/// See the [module](self)'s head.
+/// BLEST: a slow subflow is not used where it would block the fast one (Ferlin et al., IFIP
+/// Networking 2016).
 #[derive(Clone, Copy, Debug)]
 pub struct Blest {
     lambda: f64,

@@ -24,7 +24,7 @@ const WORTH: f64 = 0.25;
 /// Round-trip times this many times the smallest mean that there is a queue.
 const QUEUED: f64 = 1.25;
 
-/// See the [module](self)'s head.
+/// The subflow on which the next frame is expected to arrive first, at once or after a wait.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Earliest {
     /// Until when a subflow with room may be left without a frame.

@@ -11,7 +11,8 @@ use super::{Choice, Scheduler, SubflowView, View, quickest, quickest_with_room};
 
 const BETA: f64 = 0.25;
 
-/// See the [module](self)'s head.
+/// ECF: a slow subflow is not used where waiting for the fast one is sooner done (Lim et al.,
+/// `CoNEXT` 2017).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ecf {
     waiting: bool,
