@@ -342,7 +342,11 @@ impl<P: Payload> Session<P> {
         let Some(subflow) = self.subflow_mut(id) else { return };
         let moved = subflow.learn(now, info);
         let stuck = subflow.is_active() && subflow.is_stuck(now);
-        if moved && subflow.is_stale() {
+        if moved && subflow.unanswered_at().is_some() {
+            self.greeting.iter_mut().for_each(|greeting| greeting.delivered = Some(now));
+        }
+        let stale = self.subflow(id).is_some_and(Subflow::is_stale);
+        if moved && stale {
             self.revive(id);
         } else if stuck {
             self.grow_stale(id);

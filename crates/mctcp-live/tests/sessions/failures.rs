@@ -49,7 +49,8 @@ async fn survives<F: Future<Output = Vec<Relay>>>(trouble: impl FnOnce(Vec<Relay
     let (received, _server) = soon(receiver).await.unwrap();
     let (sent, statistics) = soon(sender).await.unwrap().unwrap();
     assert_eq!(received, (LENGTH, sent));
-    assert!(statistics.subflows_lost > 0, "no path was missed: {statistics:?}");
+    let missed = statistics.subflows_lost + statistics.reinjected;
+    assert!(missed > 0, "no path was missed: {statistics:?}");
     drop(relays);
 }
 

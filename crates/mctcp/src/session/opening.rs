@@ -43,6 +43,8 @@ pub(super) struct Greeting {
     next_join: u32,
     /// When the first HELLO was sent.
     pub(super) since: Option<Time>,
+    /// When TCP had last brought one to the peer.
+    pub(super) delivered: Option<Time>,
     /// When the next path is to be tried, while nothing is established.
     pub(super) next_path: Time,
 }
@@ -58,6 +60,7 @@ impl<P: Payload> Session<P> {
             next_subflow: 0,
             next_join: 0,
             since: None,
+            delivered: None,
             next_path: Time::ZERO,
         });
         session

@@ -295,3 +295,17 @@ fn a_server_that_does_not_know_the_secret_is_left() {
     client.on_frame(at(20), subflow, 0, Frame::HelloAck(ack));
     assert_eq!(client.failed(), Some(Reason::Authentication));
 }
+
+#[test]
+fn paths_that_lose_the_greeting_are_not_taken_for_a_peer_that_does_not_answer() {
+    let mut world = World::new(&[(10, 10), (10, 10)]);
+    world.client().write(Time::ZERO, Counted(10_000));
+    world.run(at(20));
+    world.silent.extend([PathId(0), PathId(1)]);
+    world.run(at(5_000));
+    assert_eq!(world.client().failed(), None);
+    world.silent.clear();
+    world.run(at(6_000));
+    assert!(world.client().is_established());
+    assert_eq!(world.read[1], 10_000);
+}

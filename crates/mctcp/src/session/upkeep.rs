@@ -2,7 +2,7 @@
 
 use base::{Span, Time};
 
-use super::opening::UNANSWERED;
+use super::opening::{Greeting, UNANSWERED};
 use super::paths::{self, NEXT_PATH};
 use super::subflow::{State, Subflow};
 use super::{Output, Phase, Session};
@@ -33,9 +33,7 @@ impl<P: Payload> Session<P> {
         let untried = self.paths.iter().any(|path| path.state == paths::State::Idle);
         let next_path = opening.filter(|_| untried).map(|greeting| greeting.next_path);
         let next_path = next_path.filter(ahead);
-        let handshake = opening
-            .map(|greeting| greeting.since.unwrap_or(self.born))
-            .map(|since| since + self.patience());
+        let handshake = opening.map(|greeting| self.patience(greeting));
         let proof = (!self.released).then_some(self.born + self.settings.handshake);
         let lost = self.lost.map(|since| since + self.settings.resume);
         let idle = (self.phase == Phase::Established).then_some(self.silence_at());
@@ -59,10 +57,13 @@ impl<P: Payload> Session<P> {
         own.into_iter().flatten().chain(subflows).chain(paths).chain(unanswered).min()
     }
 
-    /// How long the opening may take: TCP has its own time, an answer to HELLO should come soon.
-    fn patience(&self) -> Span {
-        let greeted = self.greeting.as_ref().is_some_and(|greeting| greeting.since.is_some());
-        if greeted { self.settings.handshake } else { self.settings.resume }
+    /// How long the opening may take. Whoever has a HELLO and knows what it is answers soon; until
+    /// then it is up to TCP and the paths.
+    fn patience(&self, greeting: &Greeting) -> Time {
+        match greeting.delivered {
+            Some(delivered) => delivered + self.settings.handshake,
+            None => self.born + self.settings.resume,
+        }
     }
 
     /// When silence is to be broken, or has lasted too long.
@@ -101,9 +102,9 @@ impl<P: Payload> Session<P> {
 
     fn on_opening_wake(&mut self) {
         let now = self.now;
-        let patience = self.patience();
-        let Some(greeting) = &mut self.greeting else { return };
-        if now >= greeting.since.unwrap_or(self.born) + patience {
+        let Some(greeting) = &self.greeting else { return };
+        let greeted = greeting.since.is_some();
+        if now >= self.patience(greeting) {
             self.fail(self.refusal.unwrap_or(Reason::Timeout), false);
             return;
         }
@@ -111,7 +112,7 @@ impl<P: Payload> Session<P> {
             State::Greeting { since } => now >= since + UNANSWERED,
             _ => true,
         });
-        if greeting.since.is_some() && unanswered {
+        if greeted && unanswered {
             let held = self.subflows.iter().find(|subflow| subflow.state == State::Held);
             if let Some(id) = held.map(|subflow| subflow.id) {
                 self.greet(id);
@@ -184,7 +185,8 @@ impl<P: Payload> Session<P> {
 
     fn inspect(&mut self) {
         let mut waiting = false;
-        for subflow in self.subflows.iter().filter(|s| s.is_usable() && s.waiting) {
+        let asked = |s: &&Subflow<P>| s.is_usable() || s.unanswered_at().is_some();
+        for subflow in self.subflows.iter().filter(asked).filter(|s| s.waiting) {
             waiting = true;
             self.outputs.push_back(Output::Inspect(subflow.id));
         }
