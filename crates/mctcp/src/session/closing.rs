@@ -205,7 +205,8 @@ impl<P: Payload> Session<P> {
         let now = self.now;
         let Some(subflow) = self.subflow_mut(id) else { return };
         subflow.state = State::Stale { since: now };
-        let frames: Vec<_> = subflow.controls.iter().map(|(_, frame)| frame.clone()).collect();
+        // Others carry them from now on, and only one at a time.
+        let controls = std::mem::take(&mut subflow.controls);
         self.event(Event::SubflowStale(id));
         for path in &mut self.paths {
             path.grow_stale(now, id);
@@ -213,10 +214,12 @@ impl<P: Payload> Session<P> {
         let stale = self.subflows.iter().filter(|s| s.is_stale()).fold(0, |all, s| all | s.slot);
         self.outgoing.redo(stale);
         if self.subflows.iter().any(super::Subflow::is_active) {
-            for frame in frames {
+            for (_, frame) in controls {
                 self.send_control(frame);
             }
             self.acknowledging.hurry();
+        } else if let Some(subflow) = self.subflow_mut(id) {
+            subflow.controls = controls;
         }
         self.open_paths();
     }

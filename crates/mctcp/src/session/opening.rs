@@ -49,6 +49,13 @@ pub(super) struct Greeting {
     pub(super) next_path: Time,
 }
 
+impl Greeting {
+    /// The server gives nothing to its application before it has a proof.
+    pub(super) fn owes_proof(&self) -> bool {
+        self.opening.proof
+    }
+}
+
 impl<P: Payload> Session<P> {
     /// The client's end. Paths are to be added.
     pub fn connect(settings: Settings, opening: Opening) -> Self {

@@ -58,10 +58,11 @@ impl<P: Payload> Session<P> {
     }
 
     /// How long the opening may take. Whoever has a HELLO and knows what it is answers soon; until
-    /// then it is up to TCP and the paths.
+    /// then it is up to TCP and the paths. A server keeps nobody for longer who owes a proof.
     fn patience(&self, greeting: &Greeting) -> Time {
-        match greeting.delivered {
-            Some(delivered) => delivered + self.settings.handshake,
+        let greeted = if greeting.owes_proof() { greeting.since } else { greeting.delivered };
+        match greeted {
+            Some(greeted) => greeted + self.settings.handshake,
             None => self.born + self.settings.resume,
         }
     }
