@@ -1,6 +1,7 @@
 //! Network configuration of a namespace by rtnetlink, in batches: a thousand hosts are a few
 //! thousand system calls.
 
+mod bridge;
 mod message;
 pub mod mptcp;
 mod routing;

@@ -7,7 +7,9 @@ mod spawn;
 
 use std::io::Write as _;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt as _;
 use std::panic::AssertUnwindSafe;
+use std::process::Command;
 
 use crate::{Error, Result, check};
 
@@ -111,6 +113,17 @@ impl Child {
         self.reap(libc::WNOHANG)
     }
 
+    /// Waits for a child that has the terminal: what its keyboard sends is the child's business
+    /// meanwhile, not this process's.
+    pub fn wait_in_foreground(&mut self) -> Result<Exit> {
+        ignore(libc::SIGINT, true);
+        ignore(libc::SIGQUIT, true);
+        let exit = self.wait();
+        ignore(libc::SIGINT, false);
+        ignore(libc::SIGQUIT, false);
+        exit
+    }
+
     fn reap(&mut self, options: libc::c_int) -> Result<Option<Exit>> {
         if self.exit.is_some() {
             return Ok(self.exit);
@@ -167,6 +180,12 @@ pub fn fork(work: impl FnOnce() -> i32) -> Result<u32> {
     unsafe { libc::_exit(code) }
 }
 
+fn ignore(signal: libc::c_int, ignored: bool) {
+    let action = if ignored { libc::SIG_IGN } else { libc::SIG_DFL };
+    // SAFETY: no handler is installed.
+    unsafe { libc::signal(signal, action) };
+}
+
 /// Whether orphaned descendants become children of this process.
 pub fn set_subreaper(on: bool) -> Result<()> {
     // SAFETY: takes integers only.
@@ -188,6 +207,15 @@ pub fn start_session() -> Result<()> {
     // SAFETY: takes nothing.
     check("setsid", unsafe { libc::setsid() })?;
     Ok(())
+}
+
+/// Becomes `command`, which starts as if from a shell: no signal is blocked, and a closed pipe ends
+/// it. Returns only when that fails.
+pub fn execute(command: &mut Command) -> std::io::Error {
+    // Rust's start-up has ignored it; programs expect to die of it.
+    ignore(libc::SIGPIPE, false);
+    init::block_signals(false);
+    command.exec()
 }
 
 /// Makes `fd` this process's standard input.

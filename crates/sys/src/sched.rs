@@ -15,21 +15,27 @@ pub fn set_timer_slack(nanos: u64) -> Result<()> {
 /// Gives the calling thread real-time priority (`SCHED_FIFO`; 1 is the lowest). Children do not
 /// inherit it.
 pub fn set_fifo(priority: i32) -> Result<()> {
+    set_policy(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, priority)
+}
+
+/// See [`set_fifo`]; threads and processes that the calling thread starts inherit it.
+pub fn set_fifo_for_all(priority: i32) -> Result<()> {
+    set_policy(libc::SCHED_FIFO, priority)
+}
+
+fn set_policy(policy: libc::c_int, priority: i32) -> Result<()> {
     let param = libc::sched_param { sched_priority: priority };
-    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
     // SAFETY: `param` outlives the call.
     let result = unsafe { libc::sched_setscheduler(0, policy, &raw const param) };
-    check("sched_setscheduler(SCHED_FIFO)", result)?;
+    check("sched_setscheduler", result)?;
     Ok(())
 }
 
 /// Returns the calling thread to ordinary scheduling.
 pub fn set_ordinary() -> Result<()> {
-    let param = libc::sched_param { sched_priority: 0 };
-    // SAFETY: `param` outlives the call.
-    let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const param) };
-    check("sched_setscheduler(SCHED_OTHER)", result)?;
-    Ok(())
+    // Without permission for more, children are to start as ordinary as they did.
+    set_policy(libc::SCHED_OTHER, 0)
+        .or_else(|_| set_policy(libc::SCHED_OTHER | libc::SCHED_RESET_ON_FORK, 0))
 }
 
 /// Sets the calling thread's time slice under the ordinary scheduler; a shorter slice is

@@ -6,6 +6,7 @@ mod address;
 mod datagram;
 mod mptcp_info;
 mod ready;
+mod segments;
 mod steering;
 mod stream;
 mod tcp_info;
@@ -19,6 +20,7 @@ use address::Address;
 pub use datagram::{Arrival, BATCH, receive_datagrams, send_datagrams, set_arrival_stamps};
 pub use mptcp_info::{MptcpInfo, SubflowInfo};
 pub use ready::{Interest, Readiness, Ready, ReadyQueue};
+pub use segments::{TrainReceiver, TrainSender, path_mtu, receive_buffer, train_socket};
 pub use steering::{original_destination, set_mark};
 pub use stream::{StreamOptions, bind_address, set_notsent_lowat, set_stream_options, tcp_socket};
 pub use tcp_info::TcpInfo;
@@ -42,10 +44,19 @@ pub struct TcpOptions<'a> {
 /// A TCP socket that accepts connections at `address`, on a port of the kernel's choice.
 /// Connections that it accepts inherit its options.
 pub fn listen(address: IpAddr, options: TcpOptions<'_>) -> Result<(OwnedFd, SocketAddr)> {
+    listen_at(SocketAddr::new(address, 0), options)
+}
+
+/// As [`listen`], on a given port: earlier connections to it may still be ending.
+pub fn listen_at(at: SocketAddr, options: TcpOptions<'_>) -> Result<(OwnedFd, SocketAddr)> {
     /// Streams of one flow that may be waiting to be accepted.
     const BACKLOG: libc::c_int = 4096;
-    let socket = tcp(address, options)?;
-    bind(&socket, SocketAddr::new(address, 0))?;
+    let socket = tcp(at.ip(), options)?;
+    if at.port() != 0 {
+        let call = "setsockopt(SO_REUSEADDR)";
+        set(&socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1 as libc::c_int, call)?;
+    }
+    bind(&socket, at)?;
     // SAFETY: takes integers only.
     check("listen", unsafe { libc::listen(socket.as_raw_fd(), BACKLOG) })?;
     let at = local_address(&socket)?;
@@ -82,8 +93,13 @@ pub fn accept(listener: BorrowedFd<'_>) -> Result<Option<OwnedFd>> {
 /// A UDP socket at `address` on a port of the kernel's choice, with buffers of up to `buffer`
 /// bytes (less where the machine's `rmem_max` and `wmem_max` say so).
 pub fn udp(address: IpAddr, dscp: u8, buffer: usize) -> Result<(OwnedFd, SocketAddr)> {
-    let socket = open(address, libc::SOCK_DGRAM)?;
-    set_dscp(&socket, address, dscp)?;
+    udp_at(SocketAddr::new(address, 0), dscp, buffer)
+}
+
+/// As [`udp`], on a given port.
+pub fn udp_at(at: SocketAddr, dscp: u8, buffer: usize) -> Result<(OwnedFd, SocketAddr)> {
+    let socket = open(at.ip(), libc::SOCK_DGRAM)?;
+    set_dscp(&socket, at.ip(), dscp)?;
     let size = libc::c_int::try_from(buffer).unwrap_or(libc::c_int::MAX);
     for (force, ordinary) in
         [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
@@ -93,7 +109,7 @@ pub fn udp(address: IpAddr, dscp: u8, buffer: usize) -> Result<(OwnedFd, SocketA
             set(&socket, libc::SOL_SOCKET, ordinary, size, "setsockopt(SO_RCVBUF)")?;
         }
     }
-    bind(&socket, SocketAddr::new(address, 0))?;
+    bind(&socket, at)?;
     let at = local_address(&socket)?;
     Ok((socket, at))
 }

@@ -28,6 +28,14 @@ pub(super) mod attributes {
     pub(crate) const RULE_PRIORITY: u16 = 6;
     /// `FRA_TABLE`.
     pub(crate) const RULE_TABLE: u16 = 15;
+    /// `TCA_TBF_PARMS` of `linux/pkt_sched.h`.
+    pub(crate) const TBF_PARAMETERS: u16 = 1;
+    /// `TCA_TBF_RATE64`: bytes a second.
+    pub(crate) const TBF_RATE64: u16 = 4;
+    /// `TCA_TBF_BURST`: bytes.
+    pub(crate) const TBF_BURST: u16 = 6;
+    /// `TC_LINKLAYER_ETHERNET`.
+    pub(crate) const LINKLAYER_ETHERNET: u8 = 1;
     /// `NETLINK_CAP_ACK` of `linux/netlink.h`.
     pub(crate) const CAP_ACK: i32 = 10;
 }

@@ -1,5 +1,8 @@
 use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::os::fd::AsFd;
+
+use base::{Bandwidth, Bytes};
 
 use super::*;
 use crate::namespace::{Kinds, unshare};
@@ -284,5 +287,55 @@ fn addresses_lead_out_of_their_own_devices() {
         socket.submit(batch).unwrap();
         let still = socket.addresses().unwrap();
         assert!(still.iter().all(|it| it.device != devices[0]));
+    });
+}
+
+#[test]
+fn a_bridge_carries_no_more_than_its_ports_let_out() {
+    in_new_net("a_bridge_carries_no_more_than_its_ports_let_out", || {
+        let far = std::thread::spawn(|| {
+            unshare(Kinds::NET).unwrap();
+            crate::namespace::current_net().unwrap()
+        });
+        let far = far.join().unwrap();
+        let mut socket = Socket::open().unwrap();
+        let mut batch = Batch::new();
+        batch.add_bridge("hub");
+        batch.add_veth(&Veth {
+            name: "port",
+            address: [2, 0, 0, 0, 0, 1],
+            peer_name: "eth0",
+            peer_address: [2, 0, 0, 0, 0, 2],
+            peer_net: far.as_fd(),
+            mtu: 1500,
+        });
+        socket.submit(batch).unwrap();
+        let (hub, port) = (index_of("hub").unwrap(), index_of("port").unwrap());
+        let up = LinkSettings { up: Some(true), ..LinkSettings::default() };
+        let mut batch = Batch::new();
+        batch.add_port(port, hub);
+        batch.add_address(hub, Ipv4Addr::new(10, 1, 0, 1).into(), 24);
+        // A packet of 1,028 bytes and its header of 14, every second: the second one waits.
+        let rate = Bandwidth::from_bits_per_sec(8 * 1042);
+        batch.limit_rate(port, rate, Bytes::new(1600), Bytes::new(1500));
+        batch.set_link(port, &up);
+        batch.set_link(hub, &up);
+        socket.submit(batch).unwrap();
+        let receiver = crate::namespace::in_net(far.as_fd(), || {
+            let eth0 = index_of("eth0").unwrap();
+            let mut batch = Batch::new();
+            batch.add_address(eth0, Ipv4Addr::new(10, 1, 0, 2).into(), 24);
+            batch.set_link(eth0, &up);
+            Socket::open().unwrap().submit(batch).unwrap();
+            std::net::UdpSocket::bind("10.1.0.2:9").unwrap()
+        });
+        let receiver = receiver.unwrap();
+        let sender = std::net::UdpSocket::bind("10.1.0.1:0").unwrap();
+        for _ in 0..20 {
+            sender.send_to(&[0; 1000], "10.1.0.2:9").unwrap();
+        }
+        assert_eq!(receiver.recv(&mut [0; 1500]).unwrap(), 1000);
+        let counters = socket.counters(port).unwrap();
+        assert!(counters.sent_bytes < 10_000, "as fast as without a limit: {counters:?}");
     });
 }

@@ -4,12 +4,11 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::init::{block_signals, remount_views};
-use super::{Child, Exit, Signal, fork, set_parent_death_signal};
+use super::init::remount_views;
+use super::{Child, Exit, Signal, execute, fork, set_parent_death_signal};
 use crate::namespace::{self, Kinds};
 use crate::{Error, Result};
 
@@ -46,12 +45,6 @@ impl Attachment {
     }
 }
 
-fn ignore(signal: libc::c_int, ignored: bool) {
-    let action = if ignored { libc::SIG_IGN } else { libc::SIG_DFL };
-    // SAFETY: no handler is installed.
-    unsafe { libc::signal(signal, action) };
-}
-
 /// Runs `command` in the lab with this process's terminal and files, and waits for it. The
 /// calling process must have one thread; it is inside the lab's namespaces afterwards.
 ///
@@ -71,19 +64,10 @@ pub fn attach(to: &Attachment, command: &[OsString]) -> Result<Exit> {
         if std::env::set_current_dir(&dir).is_err() {
             let _ = std::env::set_current_dir(Path::new("/"));
         }
-        ignore(libc::SIGPIPE, false);
-        block_signals(false);
         let Some((program, arguments)) = command.split_first() else { return 0 };
-        let error = Command::new(program).args(arguments).exec();
+        let error = execute(Command::new(program).args(arguments));
         eprintln!("{}: {error}", program.to_string_lossy());
         if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 }
     };
-    let mut child = Child::of(fork(run)?)?;
-    // The terminal's keyboard signals are the command's business.
-    ignore(libc::SIGINT, true);
-    ignore(libc::SIGQUIT, true);
-    let exit = child.wait();
-    ignore(libc::SIGINT, false);
-    ignore(libc::SIGQUIT, false);
-    exit
+    Child::of(fork(run)?)?.wait_in_foreground()
 }

@@ -5,7 +5,6 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::{AsRawFd, FromRawFd};
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -114,11 +113,7 @@ fn execute(setup: &ProgramSetup) -> InitReport {
     if let Err(error) = std::env::set_current_dir(&setup.dir) {
         return InitReport::NoDirectory(errno(error));
     }
-    // Rust's start-up has ignored it; programs expect to die of it.
-    // SAFETY: no handler is installed.
-    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
-    block_signals(false);
-    let error = Command::new(&setup.command[0]).args(&setup.command[1..]).exec();
+    let error = super::execute(Command::new(&setup.command[0]).args(&setup.command[1..]));
     InitReport::NotExecuted(errno(error))
 }
 
