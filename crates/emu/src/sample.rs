@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use base::{Bytes, Direction, IfaceId, LinkId, NodeId, Ratio, Span};
 use fabric::{Forwarding, LinkConfig, NodeKind};
-use lab::plan::{Iface, Link, Metric, Model, Node, Plan, Precision, Role, Routing};
+use lab::plan::{Cluster, Iface, Link, Metric, Model, Node, Plan, Precision, Role, Routing};
 
 /// A plan of nodes `(name, role, has its own kernel)` and links between them.
 pub(crate) fn plan(nodes: &[(&str, Role, bool)], links: &[(usize, usize)]) -> Plan {
@@ -71,6 +71,7 @@ fn empty() -> Plan {
         captures: Vec::new(),
         record: false,
         limits: lab::plan::Limits::default(),
+        cluster: Cluster::default(),
         expectations: Vec::new(),
         sweep: Vec::new(),
     }

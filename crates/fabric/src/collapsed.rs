@@ -8,16 +8,21 @@
 
 mod account;
 mod demand;
+mod members;
 mod path;
 mod tunnel;
 
-use base::{Bandwidth, Direction, IfaceId, LinkId, NodeId, Time};
+use std::collections::BTreeMap;
+
+use base::{Bandwidth, Direction, IfaceId, LinkId, NodeId, Span, Time};
 use queue::{DropReason, Slot};
 use rustc_hash::FxHashMap;
 use sharing::{FlowName, FlowTable, Law, LinkKey, Notice, Path, Sharing};
 
 pub use account::Share;
-use path::{End, Topology, constant};
+pub use members::Announced;
+use members::Foreign;
+use path::{End, Topology, Way, constant};
 use tunnel::{Key, PERIOD, Reach, Tunnel};
 
 use crate::config::{Collapsed, LinkConfig, QueueLimit, Rate};
@@ -29,9 +34,6 @@ use crate::{Forwarding, NodeKind};
 
 /// Marks the event of the end of a period.
 pub(crate) const TICK: u32 = u32::MAX;
-
-/// This fabric among the senders of its lab.
-const SENDER: u32 = 0;
 
 /// What the collapsed model knows beside the links.
 pub(crate) struct State {
@@ -47,6 +49,16 @@ pub(crate) struct State {
     by_key: FxHashMap<Key, u32>,
     by_name: FxHashMap<FlowName, u32>,
     names: u32,
+    /// This fabric among the senders of its lab.
+    sender: u32,
+    /// What the other senders have not been told yet; `None` where there are none.
+    announced: Option<Vec<Announced>>,
+    /// Flows of other senders.
+    foreign: BTreeMap<FlowName, Foreign>,
+    /// By how much packets are handed out before they are due, by the interface that gets them.
+    leads: Vec<Span>,
+    /// How often links or routes have changed.
+    changes: u64,
     /// When the period ends, while there are tunnels.
     tick: Option<Time>,
     /// How often shares have been computed.
@@ -74,6 +86,11 @@ impl State {
             by_key: FxHashMap::default(),
             by_name: FxHashMap::default(),
             names: 0,
+            sender: 0,
+            announced: None,
+            foreign: BTreeMap::new(),
+            leads: Vec::new(),
+            changes: 0,
             tick: None,
             solved: 0,
             accounted: None,
@@ -105,8 +122,8 @@ impl<B: Clone + 'static> Fabric<B> {
     /// The link at `index` stands for a path, and its time has come.
     pub(crate) fn wake_tunnel(&mut self, index: usize) {
         self.collapsed(|fabric, state| {
-            while let Some(slot) = fabric.links[index].arrive(fabric.now, &fabric.packets) {
-                state.arrive(fabric, index, slot);
+            while let Some((due, slot)) = fabric.links[index].arrive(fabric.now, &fabric.packets) {
+                state.arrive(fabric, index, due, slot);
             }
             state.look(fabric, index - state.own);
             fabric.reschedule(index);
@@ -134,6 +151,7 @@ impl<B: Clone + 'static> Fabric<B> {
                     state.fit(fabric, at);
                 }
             }
+            state.reroute_foreign(&topology(fabric));
             state.solve(fabric);
         });
     }
@@ -153,6 +171,7 @@ impl<B: Clone + 'static> Fabric<B> {
                     }
                 }
             }
+            state.reroute_foreign(&topology(fabric));
             state.solve(fabric);
         });
     }
@@ -243,6 +262,7 @@ impl State {
     /// Brings a tunnel and its link in line with its way.
     fn fit<B: Clone + 'static>(&mut self, fabric: &mut Fabric<B>, at: usize) {
         let (own, now) = (self.own, fabric.now);
+        let lead = self.lead(&self.tunnels[at]);
         let tunnel = &mut self.tunnels[at];
         let topology = topology(fabric);
         let joined = topology.join(&tunnel.way);
@@ -270,6 +290,7 @@ impl State {
             link.take_down(now, &mut fabric.packets);
         }
         link.up = joined.up;
+        link.lead = lead;
         let mut config = joined.config;
         if let Rate::Trace(_) = config.rate {
             config.rate = tunnel.capacity.map_or(Rate::Unlimited, Rate::Constant);
@@ -277,6 +298,7 @@ impl State {
         link.configure(now, config, &mut fabric.packets);
         if let Some(name) = tunnel.name {
             self.table.reroute(name, &path(tunnel));
+            self.tell_way(at);
         }
         self.set_rate(fabric, at);
     }
@@ -313,11 +335,31 @@ impl State {
     fn announce(&mut self, notice: &Notice, at: usize) {
         let tunnel = &self.tunnels[at];
         self.table.hear(notice, || path(tunnel));
+        if let Some(announced) = &mut self.announced {
+            let path = matches!(notice, Notice::Started { .. }).then(|| path(tunnel));
+            announced.push(Announced { notice: *notice, path });
+        }
+    }
+
+    /// Whoever agrees on shares must know that a flow has another way. Senders that compute them
+    /// know it by themselves.
+    fn tell_way(&mut self, at: usize) {
+        let tunnel = &self.tunnels[at];
+        let (Some(flow), Some(to)) = (tunnel.name, tunnel.key.to) else { return };
+        if self.law.sharing != Sharing::Slbn {
+            return;
+        }
+        if let Some(announced) = &mut self.announced {
+            let (from, hash, most) = (tunnel.key.from, tunnel.key.hash, tunnel.most);
+            let windowed = tunnel.elastic;
+            let notice = Notice::Started { flow, from, to, hash, windowed, most };
+            announced.push(Announced { notice, path: Some(path(tunnel)) });
+        }
     }
 
     /// Computes shares anew and gives them to the flows whose share has changed.
     fn solve<B: Clone + 'static>(&mut self, fabric: &mut Fabric<B>) {
-        if self.law.sharing == Sharing::None {
+        if matches!(self.law.sharing, Sharing::None | Sharing::Slbn) {
             return;
         }
         let changed: Vec<FlowName> = self.table.solve().collect();
@@ -329,20 +371,25 @@ impl State {
         }
     }
 
-    /// A packet has come to the end of its way.
-    fn arrive<B: Clone + 'static>(&mut self, fabric: &mut Fabric<B>, index: usize, slot: Slot) {
+    /// A packet comes to the end of its way at `due`.
+    fn arrive<B: Clone + 'static>(
+        &mut self,
+        fabric: &mut Fabric<B>,
+        index: usize,
+        due: Time,
+        slot: Slot,
+    ) {
         let tunnel = &self.tunnels[index - self.own];
         self.accounted = None;
         for (iface, sent) in &tunnel.watched {
             let copy = fabric.packets.copy(slot);
-            fabric.put_out(copy, What::Seen { iface: *iface, sent: *sent });
+            fabric.put_out_at(due, copy, What::Seen { iface: *iface, sent: *sent });
         }
-        let last = tunnel.way.hops[tunnel.way.hops.len() - 1];
-        let far = IfaceId::at(last.index() ^ 1);
+        let far = tunnel.far();
         let node: NodeId = fabric.at[far.index()];
         debug_assert!(tunnel.way.end != End::Edge || fabric.nodes[node.index()] == NodeKind::Edge);
         match tunnel.way.end {
-            End::Edge => fabric.deliver(far, slot),
+            End::Edge => fabric.deliver(due, far, slot),
             End::Local => fabric.put_out(slot, What::Local(node)),
             End::Refused(why) => fabric.refuse(node, far, slot, why),
         }
@@ -363,8 +410,12 @@ const UNLIMITED: Bandwidth = Bandwidth::from_bits_per_sec(1_000_000_000_000_000_
 const LEAST: Bandwidth = Bandwidth::from_bits_per_sec(100);
 
 fn path(tunnel: &Tunnel) -> Path {
-    let links = tunnel.way.hops.iter().map(|hop| LinkKey(hop.0)).collect();
-    Path { links, round_trip: tunnel.round_trip }
+    Path { links: links_of(&tunnel.way), round_trip: tunnel.round_trip }
+}
+
+/// The link directions of a way.
+fn links_of(way: &Way) -> Vec<LinkKey> {
+    way.hops.iter().map(|hop| LinkKey(hop.0)).collect()
 }
 
 impl<B: Clone + 'static> Fabric<B> {

@@ -27,7 +27,7 @@ mod stats;
 #[cfg(test)]
 mod tests;
 
-pub use collapsed::Share;
+pub use collapsed::{Announced, Share};
 pub use config::{
     Collapsed, Discipline, Jitter, JitterShape, LinkConfig, Loss, Network, NodeKind, QueueConfig,
     QueueLimit, Rate, Reorder, Sharing, Trace, Window, Wire,

@@ -57,6 +57,8 @@ pub(crate) struct Link {
     pub(crate) mtu: u32,
     overhead: u32,
     delay: Span,
+    /// Packets are handed out so long before they arrive, or as soon as they are on their way.
+    pub(crate) lead: Span,
     /// The event that the queue of events holds for this link; others are stale.
     pub(crate) scheduled: Option<Time>,
     transmission: Option<Transmission>,
@@ -100,6 +102,7 @@ impl Link {
             mtu: config.mtu.count() as u32,
             overhead,
             delay: config.delay,
+            lead: Span::ZERO,
             scheduled: None,
             transmission: None,
             flight: VecDeque::new(),
@@ -327,23 +330,31 @@ impl Link {
         }
     }
 
-    /// The next packet that has arrived by `now`.
-    pub(crate) fn arrive<B: Clone>(&mut self, now: Time, slab: &Slab<Packet<B>>) -> Option<Slot> {
-        if self.flight.front()?.arrives > now {
+    /// The next packet that arrives by `now`, or by its lead later, and when it does.
+    pub(crate) fn arrive<B: Clone>(
+        &mut self,
+        now: Time,
+        slab: &Slab<Packet<B>>,
+    ) -> Option<(Time, Slot)> {
+        if self.flight.front()?.arrives > now + self.lead {
             return None;
         }
-        let InFlight { slot, size, .. } = self.flight.pop_front()?;
+        let InFlight { arrives, slot, size } = self.flight.pop_front()?;
         self.count_delivered(u64::from(slab.get(slot).count), u64::from(size));
-        Some(slot)
+        Some((arrives.max(now), slot))
     }
 
     /// When the link needs its fabric's attention next.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        let arrival = self.flight.front().map(|first| first.arrives);
+        let early = |arrives: Time| {
+            Time::from_nanos(arrives.as_nanos().saturating_sub(self.lead.as_nanos()))
+        };
+        let arrival = self.flight.front().map(|first| early(first.arrives));
         let Some(transmission) = &self.transmission else { return arrival };
         let lazy = !self.observed && self.impairments.is_none();
         let end = transmission.ends;
-        let end = if lazy { (end + self.delay).max(self.last_arrival) } else { end };
+        let end =
+            if lazy { early((end + self.delay).max(self.last_arrival)).max(end) } else { end };
         Some(arrival.map_or(end, |arrival| arrival.min(end)))
     }
 

@@ -23,7 +23,7 @@ pub enum Output<B> {
         iface: IfaceId,
         /// The packet.
         packet: Packet<B>,
-        /// When it arrives.
+        /// When it arrives; ahead of the present by the path's lead, see [`Fabric::set_lead`].
         at: Time,
     },
     /// A packet is addressed to a router, or to a switch's end of a link, itself.
@@ -413,7 +413,7 @@ impl<B: Clone + 'static> Fabric<B> {
             return self.wake_tunnel(index);
         }
         let far = IfaceId::at(index ^ 1);
-        while let Some(slot) = self.links[index].arrive(self.now, &self.packets) {
+        while let Some((_, slot)) = self.links[index].arrive(self.now, &self.packets) {
             self.arrivals.push_back((far, slot));
         }
         self.reschedule(index);
@@ -465,7 +465,11 @@ impl<B: Clone + 'static> Fabric<B> {
     }
 
     pub(crate) fn put_out(&mut self, slot: Slot, what: What) {
-        self.outputs.push_back(Waiting { at: self.now, slot, what });
+        self.put_out_at(self.now, slot, what);
+    }
+
+    pub(crate) fn put_out_at(&mut self, at: Time, slot: Slot, what: What) {
+        self.outputs.push_back(Waiting { at, slot, what });
     }
 
     /// Sends into the link of `iface`; the packet came through `came`.
@@ -505,19 +509,19 @@ impl<B: Clone + 'static> Fabric<B> {
             }
             let node = self.at[iface.index()];
             if self.nodes[node.index()].hands_out() {
-                self.deliver(iface, slot);
+                self.deliver(self.now, iface, slot);
             } else {
                 self.route(node, Some(iface), slot);
             }
         }
     }
 
-    pub(crate) fn deliver(&mut self, iface: IfaceId, slot: Slot) {
+    pub(crate) fn deliver(&mut self, at: Time, iface: IfaceId, slot: Slot) {
         let bytes = self.packets.get(slot).bytes();
-        for part in [self.now.as_nanos(), u64::from(iface.0), bytes] {
+        for part in [at.as_nanos(), u64::from(iface.0), bytes] {
             self.trace_hash = (self.trace_hash ^ part).wrapping_mul(0x0000_0100_0000_01b3);
         }
-        self.put_out(slot, What::Deliver(iface));
+        self.put_out_at(at, slot, What::Deliver(iface));
     }
 
     /// Forwards at a router or switch; `from` is `None` for what the router itself sends.

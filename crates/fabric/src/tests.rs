@@ -3,6 +3,7 @@
 mod collapsed;
 mod disciplines;
 mod fifo;
+mod members;
 mod physics;
 mod queueing;
 

@@ -9,12 +9,13 @@ use fabric::LinkConfig;
 use crate::code::Code;
 use crate::diagnostic::{Lines, Sink};
 use crate::files::Files;
-use crate::plan::{Limits, Metric, Plan, Precision, Routing};
+use crate::plan::{Cluster, Limits, Metric, Plan, Precision, Routing};
 use crate::tree::{At, Data, Table};
 
 mod address;
 mod bundles;
 mod check;
+mod cluster;
 mod control;
 mod events;
 mod expectations;
@@ -34,6 +35,7 @@ mod sessions;
 mod traffic;
 
 pub(crate) use names::fit_for_a_label;
+pub use programs::missing_program;
 pub(crate) use queue::UNLIMITED;
 
 /// What compiling needs beside the tree.
@@ -104,6 +106,7 @@ pub(crate) fn compile(input: &Input<'_>, files: &mut Files, sink: &mut Sink) -> 
     compiler.read_bundles();
     compiler.read_mirrors();
     compiler.decide_namespaces();
+    compiler.read_cluster();
     compiler.give_addresses();
     compiler.read_captures();
     compiler.read_events();
@@ -157,6 +160,7 @@ fn settings(input: &Input<'_>, sink: &mut Sink) -> Plan {
         captures: Vec::new(),
         record: lab.flag("record").unwrap_or(false),
         limits: limits(lab),
+        cluster: Cluster::default(),
         expectations: Vec::new(),
         sweep: input.sweep.clone(),
     }

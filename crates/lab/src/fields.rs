@@ -4,6 +4,7 @@
 use base::{Bandwidth, Bytes, Span};
 
 mod bundle;
+mod cluster;
 mod control;
 mod elements;
 mod flow;
@@ -11,6 +12,7 @@ mod link;
 mod networks;
 
 pub(crate) use bundle::{BUNDLE, CONTROL_KINDS};
+pub(crate) use cluster::CLUSTER;
 pub(crate) use control::{CONTROL, PROTOCOLS, SESSIONS};
 pub(crate) use elements::{AT, EXPECT, LAB, MIRROR, NODE, PROGRAM};
 pub(crate) use flow::FLOW;
@@ -132,6 +134,7 @@ pub(crate) const FILE: &[Top] = &[
     Top { key: "control", heading: "[control]", form: Form::One(&CONTROL) },
     Top { key: "sessions", heading: "[[sessions]]", form: Form::Many(&SESSIONS) },
     Top { key: "bundle", heading: "[[bundle]]", form: Form::Many(&BUNDLE) },
+    Top { key: "cluster", heading: "[cluster]", form: Form::One(&CLUSTER) },
     Top { key: "at", heading: "[[at]]", form: Form::Many(&AT) },
     Top { key: "mirror", heading: "[[mirror]]", form: Form::Many(&MIRROR) },
     Top { key: "expect", heading: "[[expect]]", form: Form::Many(&EXPECT) },

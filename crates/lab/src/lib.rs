@@ -24,6 +24,7 @@ mod tree;
 mod validate;
 
 pub use code::Code;
+pub use compile::missing_program;
 pub use diagnostic::{Diagnostic, Diagnostics};
 pub use load::{Lab, Overrides, load, parse, parse_with};
 pub use reference::{errors_page, lab_file_page};

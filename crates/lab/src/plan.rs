@@ -15,11 +15,13 @@ use transport::workload::{Arrivals, Pattern, Sizes, Think};
 use crate::expect::Expectation;
 
 mod bundle;
+mod cluster;
 mod control;
 mod multipath;
 mod pause;
 
 pub use bundle::{BoxAction, Bundle, BundleControl, BundleState, Feedback, Marking, Mode};
+pub use cluster::{Cluster, OnLoss, Spread, Wishes};
 pub use control::{Control, Drawing, Population, Session};
 pub use multipath::{Multipath, MultipathKind, Path};
 pub use pause::{Pause, Pausing};
@@ -81,6 +83,8 @@ pub struct Plan {
     pub record: bool,
     /// Where a run on the virtual clock ends with an error.
     pub limits: Limits,
+    /// What the lab asks of the machines that it is spread over.
+    pub cluster: Cluster,
     /// What must hold at the end.
     pub expectations: Vec<Expectation>,
     /// The values that a sweep chose for this plan: `("link.core.delay", "10 ms")`.

@@ -4,17 +4,17 @@ use std::fmt::Write;
 
 use base::{Direction, IfaceId, NodeId};
 use fabric::{
-    Discipline, Jitter, JitterShape, LinkConfig, Loss, QueueConfig, QueueLimit, Rate, Sharing,
-    Window,
+    Discipline, Jitter, JitterShape, LinkConfig, Loss, QueueConfig, QueueLimit, Rate, Window,
 };
 
 use crate::compile::UNLIMITED;
 use crate::plan::{
-    Action, Command, Event, Metric, MirrorTarget, Model, Plan, Precision, Program, Ready, Restart,
-    Role, Routing,
+    Action, Command, Event, Metric, Mirror, MirrorTarget, Model, Plan, Precision, Program, Ready,
+    Restart, Role, Routing,
 };
 
 mod bundle;
+mod cluster;
 mod control;
 mod flow;
 
@@ -32,8 +32,8 @@ pub fn resolved(plan: &Plan) -> String {
     }
     section(&mut out, "[lab]", &lab(plan));
     let brought = control::brought(plan);
-    let named = plan.nodes.iter().zip(&brought).filter(|(_, brought)| !**brought);
-    for (node, _) in named {
+    let named = plan.nodes.iter().zip(&brought).enumerate().filter(|(_, (_, brought))| !**brought);
+    for (index, (node, _)) in named {
         let kind = match node.kind {
             Role::Host => "host",
             Role::Router => "router",
@@ -41,7 +41,9 @@ pub fn resolved(plan: &Plan) -> String {
             Role::SendBox => "sendbox",
             Role::ReceiveBox => "receivebox",
         };
-        section(&mut out, &format!("[node.{}]", node.name), &[("kind", text(kind))]);
+        let mut pairs = vec![("kind", text(kind))];
+        pairs.extend(cluster::node(plan, NodeId::at(index)));
+        section(&mut out, &format!("[node.{}]", node.name), &pairs);
     }
     for index in 0..plan.links.len() {
         if plan.links[index].ends.iter().any(|end| brought[end.index()]) {
@@ -64,28 +66,14 @@ pub fn resolved(plan: &Plan) -> String {
     for flow in &plan.flows {
         section(&mut out, "[[flow]]", &flow::pairs(plan, flow));
     }
+    if let Some(pairs) = cluster::section(plan) {
+        section(&mut out, "[cluster]", &pairs);
+    }
     for event in &plan.events {
         section(&mut out, "[[at]]", &self::event(plan, event));
     }
     for mirror in &plan.mirrors {
-        let mut pairs = vec![
-            ("name", text(&mirror.name)),
-            ("link", text(&plan.links[mirror.link.index()].name)),
-        ];
-        let direction = match mirror.directions {
-            [true, false] => "up",
-            [false, true] => "down",
-            _ => "both",
-        };
-        pairs.push(("direction", text(direction)));
-        let filter = mirror.filter.text(&|node| node_name(plan, node).to_owned());
-        if !filter.is_empty() {
-            pairs.push(("filter", text(&filter)));
-        }
-        if let MirrorTarget::Node(node) = mirror.to {
-            pairs.push(("to", text(node_name(plan, node))));
-        }
-        section(&mut out, "[[mirror]]", &pairs);
+        section(&mut out, "[[mirror]]", &self::mirror(plan, mirror));
     }
     for expectation in &plan.expectations {
         section(&mut out, "[[expect]]", &[("that", text(&expectation.text))]);
@@ -150,11 +138,6 @@ fn model(model: Model) -> Vec<Pair> {
         Model::Fluid => return vec![("model", text("fluid"))],
         Model::Collapsed(law) => law,
     };
-    let sharing = match law.sharing {
-        Sharing::RttMaxMin => "rtt-max-min",
-        Sharing::MaxMin => "max-min",
-        Sharing::None => "none",
-    };
     let window = match law.window {
         Window::Auto => text("auto"),
         Window::Off => text("off"),
@@ -162,7 +145,7 @@ fn model(model: Model) -> Vec<Pair> {
     };
     vec![
         ("model", text("collapsed")),
-        ("sharing", text(sharing)),
+        ("sharing", text(law.sharing.as_str())),
         ("window", window),
         ("acks", law.acks.to_string()),
     ]
@@ -350,6 +333,25 @@ fn queue(queue: &QueueConfig) -> String {
     let mut pairs = vec![("kind", text(kind)), ("limit", limit)];
     pairs.extend(more);
     table(&pairs)
+}
+
+fn mirror(plan: &Plan, mirror: &Mirror) -> Vec<Pair> {
+    let mut pairs =
+        vec![("name", text(&mirror.name)), ("link", text(&plan.links[mirror.link.index()].name))];
+    let direction = match mirror.directions {
+        [true, false] => "up",
+        [false, true] => "down",
+        _ => "both",
+    };
+    pairs.push(("direction", text(direction)));
+    let filter = mirror.filter.text(&|node| node_name(plan, node).to_owned());
+    if !filter.is_empty() {
+        pairs.push(("filter", text(&filter)));
+    }
+    if let MirrorTarget::Node(node) = mirror.to {
+        pairs.push(("to", text(node_name(plan, node))));
+    }
+    pairs
 }
 
 fn program(plan: &Plan, program: &Program) -> Vec<Pair> {

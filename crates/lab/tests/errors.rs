@@ -63,10 +63,12 @@ fn bad_input_is_refused_with_its_numbers() {
         ("fluid-simplified", Code::NoEffect),
         ("collapsed-impossible", Code::Conflict),
         ("collapsed-events", Code::Conflict),
+        ("slbn-recorded", Code::Conflict),
         ("populations", Code::UnknownWord),
         ("controlled-flows", Code::Conflict),
         ("controlled-collapsed", Code::Conflict),
         ("control-of-nothing", Code::NoEffect),
+        ("cluster-contradictions", Code::Conflict),
     ];
     for (name, code) in cases {
         let found = found(name);

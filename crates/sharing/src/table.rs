@@ -25,8 +25,22 @@ pub enum Sharing {
     RttMaxMin,
     /// Max-min fair.
     MaxMin,
+    /// Max-min fair, as [`FlowTable::assign`] is told by links that agree with each other.
+    Slbn,
     /// Not at all: each flow has its path's capacity.
     None,
+}
+
+impl Sharing {
+    /// As lab files write it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::RttMaxMin => "rtt-max-min",
+            Self::MaxMin => "max-min",
+            Self::Slbn => "slbn",
+            Self::None => "none",
+        }
+    }
 }
 
 /// What caps a TCP flow's rate beside the links.
@@ -66,6 +80,8 @@ struct Entry {
     round_trip: Span,
     windowed: bool,
     most: Option<Bandwidth>,
+    /// What others have decided: its share, and what it may have.
+    assigned: Option<(Bandwidth, Bandwidth)>,
 }
 
 impl FlowTable {
@@ -100,9 +116,12 @@ impl FlowTable {
 
     /// A flow has another way from now on: the topology has changed.
     pub fn reroute(&mut self, flow: FlowName, path: &Path) {
-        if let Some(Entry { windowed, most, .. }) = self.flows.get(&flow).copied() {
+        if let Some(Entry { windowed, most, assigned, .. }) = self.flows.get(&flow).copied() {
             self.forget(flow);
             self.add(flow, path, windowed, most);
+            if let Some(entry) = self.flows.get_mut(&flow) {
+                entry.assigned = assigned;
+            }
         }
     }
 
@@ -120,7 +139,29 @@ impl FlowTable {
 
     /// A flow's share as of the last [`Self::solve`].
     pub fn share(&self, flow: FlowName) -> Option<Bandwidth> {
-        self.flows.get(&flow).map(|entry| bandwidth(self.solver.rate(entry.key)))
+        let entry = self.flows.get(&flow)?;
+        match self.law.sharing {
+            Sharing::Slbn => Some(self.assigned(entry).0),
+            _ => Some(bandwidth(self.solver.rate(entry.key))),
+        }
+    }
+
+    /// A flow's share is this from now on, and it may have `allowance`: for [`Sharing::Slbn`].
+    /// Nothing changes for unknown flows.
+    pub fn assign(&mut self, flow: FlowName, share: Bandwidth, allowance: Bandwidth) {
+        if let Some(entry) = self.flows.get_mut(&flow) {
+            entry.assigned = Some((share, allowance));
+        }
+    }
+
+    /// Until it is assigned a share, a flow has what one that is about to start may have.
+    fn assigned(&self, entry: &Entry) -> (Bandwidth, Bandwidth) {
+        entry.assigned.unwrap_or_else(|| {
+            let links = self.solver.path(entry.key);
+            let even = |link| self.solver.capacity(link) / self.solver.flows_on(link) as f64;
+            let least = bandwidth(links.map(even).fold(f64::INFINITY, f64::min));
+            (least, least)
+        })
     }
 
     /// The rate that a flow may have: its share or, where it asks for less than the links would
@@ -128,6 +169,9 @@ impl FlowTable {
     /// wants more. `None` for unknown flows.
     pub fn allowance(&self, flow: FlowName) -> Option<Bandwidth> {
         let entry = self.flows.get(&flow)?;
+        if self.law.sharing == Sharing::Slbn {
+            return Some(self.assigned(entry).1);
+        }
         let share = self.solver.rate(entry.key);
         let held = entry.windowed && matches!(self.law.window, Window::Fixed(_));
         if held || self.solver.bottleneck(entry.key) != Bottleneck::Cap {
@@ -150,7 +194,8 @@ impl FlowTable {
     }
 
     fn add(&mut self, flow: FlowName, path: &Path, windowed: bool, most: Option<Bandwidth>) {
-        let mut entry = Entry { key: FlowKey(0), round_trip: path.round_trip, windowed, most };
+        let (key, round_trip, assigned) = (FlowKey(0), path.round_trip, None);
+        let mut entry = Entry { key, round_trip, windowed, most, assigned };
         entry.key =
             self.solver.add_flow(&path.links, self.law.weight(&entry), self.law.cap(&entry));
         let at = entry.key.0 as usize;
@@ -172,7 +217,7 @@ impl Law {
     fn weight(self, entry: &Entry) -> f64 {
         match self.sharing {
             Sharing::RttMaxMin => tcp::weight(entry.round_trip),
-            Sharing::MaxMin | Sharing::None => 1.0,
+            Sharing::MaxMin | Sharing::Slbn | Sharing::None => 1.0,
         }
     }
 

@@ -2,9 +2,9 @@
 
 use sharing::{FlowName, Notice, Window};
 
+use super::State;
 use super::path::constant;
 use super::tunnel::{IDLE, Reach};
-use super::{SENDER, State};
 use crate::network::Fabric;
 use crate::packet::Part;
 
@@ -28,7 +28,7 @@ impl State {
         self.withdraw(fabric, at);
         let tunnel = &mut self.tunnels[at];
         let Some(to) = tunnel.key.to else { return };
-        let flow = FlowName { sender: SENDER, number: self.names };
+        let flow = FlowName { sender: self.sender, number: self.names };
         self.names = self.names.wrapping_add(1);
         tunnel.name = Some(flow);
         tunnel.most = most;

@@ -114,6 +114,12 @@ impl Tunnel {
         }
     }
 
+    /// The interface that its packets come to at last.
+    pub(super) fn far(&self) -> IfaceId {
+        let last = self.way.hops[self.way.hops.len() - 1];
+        IfaceId::at(last.index() ^ 1)
+    }
+
     /// Ends a period in which the flow has offered `offered` wire bytes since it was made.
     pub(super) fn measure(&mut self, offered: u64) {
         self.measured = [offered - self.offered, self.measured[0]];

@@ -17,7 +17,13 @@ const KEYS: &[&str] = &["sharing", "window", "acks"];
 /// runs in each of them.
 pub(super) fn model(lab: &Table, sink: &mut Sink) -> Model {
     let other = match lab.text("model") {
-        Some("collapsed") => return Model::Collapsed(law(lab)),
+        Some("collapsed") => {
+            let law = law(lab);
+            if law.sharing == Sharing::Slbn && lab.flag("record") == Some(true) {
+                refuse_recording(lab, sink);
+            }
+            return Model::Collapsed(law);
+        }
         Some("fluid") => Model::Fluid,
         _ => Model::Hop,
     };
@@ -40,10 +46,22 @@ pub(super) fn model(lab: &Table, sink: &mut Sink) -> Model {
     other
 }
 
+/// A recording has what packets came to the fabric and when, but not what flows agreed on.
+fn refuse_recording(lab: &Table, sink: &mut Sink) {
+    let Some(record) = lab.entry("record") else { return };
+    let message = "`sharing = \"slbn\"` cannot be recorded";
+    let diagnostic = sink.report(Code::Conflict, &record.key_at, message);
+    if let Some(sharing) = lab.entry("sharing") {
+        diagnostic.also(&sharing.key_at, "what flows agree on is not in a recording");
+    }
+    diagnostic.help("leave `record` out, or share by `max-min`, which comes to the same shares");
+}
+
 fn law(lab: &Table) -> Collapsed {
     Collapsed {
         sharing: match lab.text("sharing") {
             Some("max-min") => Sharing::MaxMin,
+            Some("slbn") => Sharing::Slbn,
             Some("none") => Sharing::None,
             _ => Sharing::RttMaxMin,
         },

@@ -183,18 +183,15 @@ impl Compiler<'_> {
     fn look_up(&mut self, command: &Command, dir: Option<&Path>, path: Option<&String>, at: &At) {
         let Some(search) = self.files.path.clone() else { return };
         let search = path.map_or(search, std::convert::Into::into);
-        let word = match command {
-            Command::Exec(words) => Some(words[0].clone()),
-            Command::Shell(line) => match first_word(line) {
-                FirstWord::Program(word) => Some(word),
-                FirstWord::Builtin => None,
-                FirstWord::Unclear => {
-                    self.sink
-                        .report(Code::Unchecked, at, "this line's program is not looked up")
-                        .help("a list of words (`run = [\"prog\", \"arg\"]`) is always checked");
-                    None
-                }
-            },
+        let word = match first(command) {
+            FirstWord::Program(word) => Some(word),
+            FirstWord::Builtin => None,
+            FirstWord::Unclear => {
+                self.sink
+                    .report(Code::Unchecked, at, "this line's program is not looked up")
+                    .help("a list of words (`run = [\"prog\", \"arg\"]`) is always checked");
+                None
+            }
         };
         let Some(word) = word else { return };
         let dir = dir.map_or_else(|| self.files.resolve(""), |d| self.files.resolve_path(d));
@@ -310,6 +307,29 @@ fn first_word(line: &str) -> FirstWord {
         return FirstWord::Program(word.to_owned());
     }
     FirstWord::Unclear
+}
+
+fn first(command: &Command) -> FirstWord {
+    match command {
+        Command::Exec(words) => {
+            words.first().map_or(FirstWord::Unclear, |word| FirstWord::Program(word.clone()))
+        }
+        Command::Shell(line) => first_word(line),
+    }
+}
+
+/// The word that `program` begins with, where nothing of that name is installed here, as far as
+/// that can be told. The lab's own files are in `base_dir`.
+///
+/// It is for a lab that was loaded elsewhere, on [trust](crate::Overrides::trust_programs).
+pub fn missing_program(program: &Program, base_dir: &Path) -> Option<String> {
+    let FirstWord::Program(word) = first(&program.command) else { return None };
+    let search = match program.env.get("PATH") {
+        Some(path) => path.into(),
+        None => std::env::var_os("PATH").unwrap_or_default(),
+    };
+    let dir = program.dir.as_ref().map_or_else(|| base_dir.to_owned(), |d| base_dir.join(d));
+    (!found(&word, &dir, &search)).then_some(word)
 }
 
 fn found(word: &str, dir: &Path, search: &OsStr) -> bool {

@@ -2,6 +2,7 @@
 
 use base::{Bytes, Span};
 
+use super::cluster::{MACHINE, NODE_CPUS, NODE_MEMORY};
 use super::{LONGEST, SET, SOME_TIME, Section, Shape, TIME, optional, required};
 
 pub(super) const NAMES: Shape = Shape::Either(&[Shape::Text, Shape::List(&Shape::Text)]);
@@ -30,12 +31,13 @@ pub(crate) const LAB: Section = Section {
         ),
         optional(
             "sharing",
-            Shape::Word(&["rtt-max-min", "max-min", "none"]),
+            Shape::Word(&["rtt-max-min", "max-min", "slbn", "none"]),
             "rtt-max-min",
             "With `model = \"collapsed\"`: how flows share links. `rtt-max-min`: max-min fair, in \
              inverse proportion to the round trips, so that links need realistic delays. \
-             `max-min`: max-min fair, all with the same weight. `none`: each flow has its path's \
-             capacity.",
+             `max-min`: max-min fair, all with the same weight. `slbn`: max-min fair as well, by \
+             what machines claim of links, each of which belongs to one of them. \
+             `none`: each flow has its path's capacity.",
         ),
         optional(
             "window",
@@ -165,6 +167,9 @@ pub(crate) const NODE: Section = Section {
             "Fixed addresses with prefix lengths, for a node with one interface: \
              `[\"10.1.2.3/24\", \"fd00::1/64\"]`. With more interfaces, see `addresses` of links.",
         ),
+        MACHINE,
+        NODE_CPUS,
+        NODE_MEMORY,
     ],
 };
 

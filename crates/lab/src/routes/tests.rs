@@ -1,5 +1,5 @@
 use super::*;
-use crate::plan::{Iface, Link, Model, Node, Precision};
+use crate::plan::{Cluster, Iface, Link, Model, Node, Precision};
 use base::{Direction, LinkId};
 use fabric::{LinkConfig, NodeKind};
 
@@ -47,6 +47,7 @@ fn plan(nodes: &[&str], links: &[(&str, &str, u64)]) -> Plan {
         captures: vec![],
         record: false,
         limits: crate::plan::Limits::default(),
+        cluster: Cluster::default(),
         expectations: vec![],
         sweep: vec![],
     };

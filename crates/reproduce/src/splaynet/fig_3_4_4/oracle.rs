@@ -58,7 +58,7 @@ impl<'a> Oracle<'a> {
         let (path, round_trip) = (way.links.clone(), tcp::round_trip(way.delay, back));
         let weight = match self.law.sharing {
             Sharing::RttMaxMin => tcp::weight(round_trip),
-            Sharing::MaxMin | Sharing::None => 1.0,
+            Sharing::MaxMin | Sharing::Slbn | Sharing::None => 1.0,
         };
         let wanted = flow.demand.map_or(f64::INFINITY, |bits| bits as f64);
         let cap = match (self.law.window, flow.kind) {
