@@ -1,0 +1,235 @@
+//! What members send each other: claims on links, and what links offer.
+//!
+//! ```text
+//! message   version (1 byte), number, known, knows, highest, missing, entry …
+//! entry     link · 4 + kind, as the difference to the entry before (zigzag), then
+//!   none    nothing: no flow of the sender crosses the link any more
+//!   claim   used, top if any is used, limited, all
+//!   offer   level, limited, slack (1 byte)
+//! ```
+//! All are LEB128 numbers if nothing else is said.
+
+use crate::wire::{Reader, Writer};
+use crate::{AgentId, Result};
+
+const VERSION: u8 = 2;
+
+/// Bytes of a message.
+const LONGEST: usize = 1 << 16;
+
+const NONE: u64 = 0;
+const CLAIM: u64 = 1;
+const OFFER: u64 = 2;
+
+/// What a member's flows take of a link: SLBN's three integers, of these flows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Claim {
+    /// Used by flows that something else limits, bit/s (BF).
+    pub(super) used: u64,
+    /// The highest rate among these, bit/s.
+    pub(super) top: u64,
+    /// Flows that the link limits (NR).
+    pub(super) limited: u32,
+    /// All flows across it (N).
+    pub(super) all: u32,
+}
+
+impl Claim {
+    /// Levels from here on don't concern flows that the link does not limit, even if they get some
+    /// more.
+    pub(super) fn cares_from(self) -> u64 {
+        self.top.saturating_add(self.top >> 4)
+    }
+}
+
+/// What a link has for flows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Offer {
+    /// What each flow gets that the link limits, bit/s.
+    pub(super) level: u64,
+    /// How many these are.
+    pub(super) limited: u32,
+    /// Binary logarithm of by how much, in bit/s, what a member's flows use may differ from what it
+    /// has claimed for them.
+    pub(super) slack: u8,
+}
+
+/// A part of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Entry {
+    Claim(u32, Claim),
+    Offer(u32, Offer),
+}
+
+impl Entry {
+    pub(super) fn link(&self) -> u32 {
+        let (Self::Claim(link, _) | Self::Offer(link, _)) = self;
+        *link
+    }
+
+    fn write(&self, before: u32, out: &mut Writer) {
+        let kind = match self {
+            Self::Claim(_, claim) if claim.all == 0 => NONE,
+            Self::Claim(..) => CLAIM,
+            Self::Offer(..) => OFFER,
+        };
+        let step = i64::from(self.link()) - i64::from(before);
+        out.number(((step << 1 ^ step >> 63) as u64) << 2 | kind);
+        match self {
+            Self::Claim(_, Claim { all: 0, .. }) => {}
+            Self::Claim(_, claim) => {
+                out.number(claim.used);
+                if claim.used > 0 {
+                    out.number(claim.top);
+                }
+                out.number(u64::from(claim.limited));
+                out.number(u64::from(claim.all));
+            }
+            Self::Offer(_, offer) => {
+                out.number(offer.level);
+                out.number(u64::from(offer.limited));
+                out.byte(offer.slack);
+            }
+        }
+    }
+
+    fn read(before: u32, reader: &mut Reader<'_>) -> Result<Self> {
+        let head = reader.number()?;
+        let step = (head >> 3) as i64 ^ -((head >> 2 & 1) as i64);
+        let link = i64::from(before).checked_add(step).and_then(|link| u32::try_from(link).ok());
+        let link = link.ok_or_else(|| reader.malformed("no such link"))?;
+        Ok(match head & 3 {
+            NONE => Self::Claim(link, Claim::default()),
+            CLAIM => {
+                let used = reader.number()?;
+                let top = if used > 0 { reader.number()? } else { 0 };
+                let (limited, all) = (reader.small()?, reader.small()?);
+                if all == 0 || limited > all || top > used {
+                    return Err(reader.malformed("a claim that contradicts itself"));
+                }
+                Self::Claim(link, Claim { used, top, limited, all })
+            }
+            OFFER => {
+                let (level, limited, slack) = (reader.number()?, reader.small()?, reader.byte()?);
+                Self::Offer(link, Offer { level, limited, slack: slack.min(63) })
+            }
+            _ => return Err(reader.malformed("an entry of no known kind")),
+        })
+    }
+}
+
+/// What stands before the entries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Head {
+    /// Messages with entries are numbered from one on; zero only confirms.
+    pub(super) number: u64,
+    /// How often the sender has forgotten what the receiver had told it.
+    pub(super) known: u64,
+    /// How often the receiver had, as far as the sender knows.
+    pub(super) knows: u64,
+    /// The highest number that has come from the receiver.
+    pub(super) highest: u64,
+    /// Bit *i*: number `highest` − 1 − *i* has not.
+    pub(super) missing: u64,
+}
+
+/// A message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Message {
+    pub(super) head: Head,
+    pub(super) entries: Vec<Entry>,
+}
+
+impl Message {
+    pub(super) fn encode(head: Head, entries: &[Entry]) -> Vec<u8> {
+        let mut out = Writer::default();
+        out.byte(VERSION);
+        let Head { number, known, knows, highest, missing } = head;
+        for field in [number, known, knows, highest, missing] {
+            out.number(field);
+        }
+        let mut before = 0;
+        for entry in entries {
+            entry.write(before, &mut out);
+            before = entry.link();
+        }
+        out.finish()
+    }
+
+    pub(super) fn decode(from: AgentId, bytes: &[u8]) -> Result<Self> {
+        let mut reader = Reader::new(from, bytes);
+        if bytes.len() > LONGEST {
+            return Err(reader.malformed("a message beyond 64 KiB"));
+        }
+        if reader.byte()? != VERSION {
+            return Err(reader.malformed("another version"));
+        }
+        let mut fields = [0; 5];
+        for field in &mut fields {
+            *field = reader.number()?;
+        }
+        let [number, known, knows, highest, missing] = fields;
+        let mut entries: Vec<Entry> = Vec::new();
+        let mut before = 0;
+        while !reader.is_empty() {
+            let entry = Entry::read(before, &mut reader)?;
+            before = entry.link();
+            entries.push(entry);
+        }
+        Ok(Self { head: Head { number, known, knows, highest, missing }, entries })
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    pub(in super::super) fn entries() -> impl Strategy<Value = Entry> {
+        let rate = || prop_oneof![Just(0_u64), 0_u64..1 << 40, any::<u64>()];
+        let claim = (any::<u32>(), rate(), any::<u64>(), any::<[u32; 2]>()).prop_map(
+            |(link, used, top, [a, b])| {
+                let all = a.max(b);
+                let claim = Claim { used, top: top.min(used), limited: a.min(b), all };
+                Entry::Claim(link, if all == 0 { Claim::default() } else { claim })
+            },
+        );
+        let offer = (any::<u32>(), rate(), any::<u32>(), 0_u8..64);
+        let offer = offer.prop_map(|(link, level, limited, slack)| {
+            Entry::Offer(link, Offer { level, limited, slack })
+        });
+        let none = any::<u32>().prop_map(|link| Entry::Claim(link, Claim::default()));
+        prop_oneof![claim, offer, none]
+    }
+
+    pub(in super::super) fn heads() -> impl Strategy<Value = Head> {
+        let small = || prop_oneof![Just(0), 0_u64..5, any::<u64>()];
+        (small(), small(), small(), small(), any::<u64>()).prop_map(
+            |(number, known, knows, highest, missing)| Head {
+                number,
+                known,
+                knows,
+                highest,
+                missing,
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn messages_survive(
+            head in heads(),
+            entries in prop::collection::vec(entries(), 0..20),
+        ) {
+            let read = Message::decode(AgentId(0), &Message::encode(head, &entries));
+            prop_assert_eq!(read, Ok(Message { head, entries }));
+        }
+
+        #[test]
+        fn anything_may_come(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Message::decode(AgentId(1), &bytes);
+            let _ = Message::decode(AgentId(1), &[&[VERSION, 1, 0, 0, 0, 0], &bytes[..]].concat());
+        }
+    }
+}

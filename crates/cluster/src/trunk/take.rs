@@ -1,0 +1,193 @@
+//! From datagrams to messages.
+
+use base::{IfaceId, Time};
+
+use super::gather::Part;
+use super::window::{Arrival, Window};
+use super::{CLEAR, Incoming, LARGEST, Peer, RECORD, Received, SEALED, TRAILER, Trailer, Trunk};
+use super::{SPARE, VIRTIO};
+use crate::AgentId;
+
+/// The first bytes of a datagram, in clear.
+#[derive(Clone, Copy, Debug)]
+struct Clear {
+    number: u64,
+    epoch: u64,
+    from: AgentId,
+}
+
+/// Where messages of one peer go.
+struct Sink<'a, F> {
+    now: Time,
+    from: AgentId,
+    spare: &'a mut Vec<Vec<u8>>,
+    each: F,
+}
+
+impl Trunk {
+    /// Takes in what the kernel gave at once: datagrams of `segment` bytes, the last one may be
+    /// shorter. They are opened in place. `each` gets every message that is whole then; `now` is
+    /// when they came.
+    pub fn take(
+        &mut self,
+        now: Time,
+        buffer: &mut [u8],
+        segment: usize,
+        mut each: impl FnMut(Received),
+    ) {
+        for datagram in buffer.chunks_mut(segment.max(1)) {
+            let own = self.options.own;
+            let known = Clear::decode(datagram).and_then(|clear| {
+                let peer = self.peers.get_mut(clear.from.index()).filter(|_| clear.from != own)?;
+                Some((clear, peer))
+            });
+            let Some((clear, peer)) = known else {
+                self.strangers += 1;
+                continue;
+            };
+            let length = datagram.len();
+            let Some(opened) = peer.opening.open(datagram) else {
+                peer.statistics.forged += 1;
+                continue;
+            };
+            let Some((content, trailer)) = opened.split_last_chunk::<TRAILER>() else { continue };
+            let trailer = Trailer::decode(*trailer);
+            if peer.count(now, clear, trailer, length) {
+                let spare = &mut self.frames;
+                let mut sink = Sink { now, from: clear.from, spare, each: &mut each };
+                peer.messages(clear.number, trailer, content, &mut sink);
+            }
+        }
+    }
+
+    /// Takes back the memory of a message.
+    pub fn recycle(&mut self, mut frame: Vec<u8>) {
+        // Small ones cost less to allocate than what a large one in their place would hold.
+        if frame.capacity() > LARGEST / 2 && self.frames.len() < 4 * SPARE {
+            frame.clear();
+            self.frames.push(frame);
+        }
+    }
+}
+
+impl Clear {
+    fn decode(datagram: &[u8]) -> Option<Self> {
+        let (clear, rest) = datagram.split_first_chunk::<CLEAR>()?;
+        let clear = u128::from_be_bytes(*clear);
+        (rest.len() >= SEALED).then_some(Self {
+            number: (clear >> 64) as u64,
+            epoch: clear as u64 >> 16,
+            from: AgentId(clear as u16),
+        })
+    }
+}
+
+impl Peer {
+    /// Counts an authentic datagram; whether it came for the first time, since the peer's last
+    /// start.
+    fn count(&mut self, now: Time, clear: Clear, trailer: Trailer, length: usize) -> bool {
+        let statistics = &mut self.statistics;
+        if self.incoming.as_ref().is_none_or(|incoming| incoming.epoch < clear.epoch) {
+            self.gatherer.clear();
+            self.incoming = Some(Incoming { epoch: clear.epoch, window: Window::new() });
+        }
+        let Some(incoming) = self.incoming.as_mut().filter(|one| one.epoch == clear.epoch) else {
+            statistics.stale += 1;
+            return false;
+        };
+        let before = incoming.window.lost();
+        match incoming.window.arrive(clear.number) {
+            Arrival::InOrder => {}
+            Arrival::Reordered => statistics.reordered += 1,
+            Arrival::Duplicate => {
+                statistics.duplicate += 1;
+                return false;
+            }
+            Arrival::Stale => {
+                statistics.stale += 1;
+                return false;
+            }
+        }
+        let after = incoming.window.lost();
+        statistics.lost = statistics.lost.wrapping_add(after.wrapping_sub(before));
+        statistics.received_datagrams += 1;
+        statistics.received_bytes += length as u64;
+        if now > Time::ZERO && trailer.sent > Time::ZERO {
+            statistics.early += u64::from(now < trailer.sent);
+            statistics.delay.record(now.since(trailer.sent));
+        }
+        true
+    }
+
+    /// Finds the messages in a datagram, and the parts of messages.
+    fn messages(
+        &mut self,
+        number: u64,
+        trailer: Trailer,
+        content: &[u8],
+        sink: &mut Sink<'_, impl FnMut(Received)>,
+    ) {
+        let Trailer { position, left, back, .. } = trailer;
+        let (part, mut rest) = content.split_at(left.min(content.len()));
+        if left > 0 {
+            let key = number.wrapping_sub(back as u64);
+            self.gather(Part { key, position, total: position + left, bytes: part }, sink);
+        }
+        while let Some(&[a, b, c]) = rest.first_chunk() {
+            let length = usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c);
+            if rest.len() < RECORD + VIRTIO || length == 0 {
+                return;
+            }
+            let total = RECORD + length;
+            if total > LARGEST || length < VIRTIO {
+                self.statistics.malformed += 1;
+                return;
+            }
+            let Some((message, more)) = rest.split_at_checked(total) else {
+                self.gather(Part { key: number, position: 0, total, bytes: rest }, sink);
+                return;
+            };
+            if let Some((head, bytes)) = message.split_first_chunk() {
+                let spare = if length > LARGEST / 2 { sink.spare.pop() } else { None };
+                let mut frame = spare.unwrap_or_default();
+                frame.extend_from_slice(bytes);
+                self.whole(*head, frame, sink);
+            }
+            rest = more;
+        }
+    }
+
+    fn gather(&mut self, part: Part<'_>, sink: &mut Sink<'_, impl FnMut(Received)>) {
+        let spare = || {
+            let spare = if part.total > LARGEST / 2 { sink.spare.pop() } else { None };
+            spare.unwrap_or_default()
+        };
+        match self.gatherer.add(part, spare) {
+            Ok(Some((head, frame))) => self.whole(head, frame, sink),
+            Ok(None) => {}
+            Err(()) => self.statistics.malformed += 1,
+        }
+    }
+
+    /// Hands a message out.
+    fn whole(
+        &mut self,
+        head: [u8; RECORD],
+        frame: Vec<u8>,
+        sink: &mut Sink<'_, impl FnMut(Received)>,
+    ) {
+        if frame.len() < VIRTIO {
+            self.statistics.malformed += 1;
+            return;
+        }
+        let head = u128::from_be_bytes(head);
+        let (due, now) = (Time::from_nanos(head as u64), sink.now);
+        self.statistics.received_messages += 1;
+        if now > due {
+            self.statistics.late += 1;
+            self.statistics.late_by.record(now.since(due));
+        }
+        let (iface, version) = (IfaceId((head >> 64) as u32), (head >> 96) as u8);
+        (sink.each)(Received { from: sink.from, iface, due, version, frame });
+    }
+}
