@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use base::{FlowId, NodeId, Span, Time};
+use emu::clock::LabClock;
 use emu::flow::{FlowEngine, FlowOptions, FlowSpec};
 use lab::plan::{Family, Flow, Tcp, Traffic};
 use sys::namespace::{self, Kinds};
@@ -39,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         dscp: 0,
     };
     let [from_addr, to_addr] = ADDRESSES.map(IpAddr::from);
-    let [from_netns, to_netns] = [netns[0].as_fd(), netns[1].as_fd()];
+    let [from_netns, to_netns] = [0, 1].map(|end: usize| Some(netns[end].as_fd()));
     let spec = FlowSpec {
         id: FlowId(0),
         flow,
@@ -47,11 +48,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         to_netns,
         from_addr,
         to_addr,
+        port: 0,
         ideal: None,
         paths: Vec::new(),
     };
     let interval = Span::from_millis(100);
-    let options = FlowOptions { origin: sys::clock::monotonic(), interval, seed: 1 };
+    let clock = LabClock::new(sys::clock::monotonic());
+    let options = FlowOptions { clock, interval, seed: 1 };
     let cpu = sys::clock::process_cpu();
     let engine = FlowEngine::spawn(vec![spec], options, Box::new(drop))?;
     std::thread::sleep(Duration::from_secs(seconds));

@@ -2,16 +2,19 @@
 //!
 //! ```text
 //! port ─ read, stamp ─▶ ingress (addresses, filters) ─▶ fabric ─▶ egress (merge, write) ─▶ port
+//!                                                         │         └─▶ trunk ─▶ other members
 //!                                                         └─▶ routers' answers, captures, mirrors
 //! ```
 
 mod boxes;
 mod buffer;
+mod council;
 mod egress;
 mod ingress;
 mod ports;
 mod routers;
 mod tap;
+mod trunk;
 mod wait;
 mod worker;
 
@@ -21,14 +24,21 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 
 use base::{Span, Time};
+use cluster::AgentId;
+use cluster::control::TrunkState;
+use cluster::trunk::TrunkStatistics;
 use fabric::{Forwarding, LinkStats, QueueLevel};
 use lab::plan::Plan;
 use outcome::Change;
 use record::calls::{CallReport, CallWriter};
 use record::{CaptureId, Histogram, RecorderHandle};
 
+use crate::clock::LabClock;
 use crate::enclosure::Enclosure;
+use crate::piece::{Piece, Sockets};
 use crate::{Error, Result};
+
+pub(crate) use council::Talk;
 
 /// Share of a CPU above which real-time scheduling is given up for a while, so that the programs
 /// under test get their turn and the kernel's own throttle (95 %) never strikes.
@@ -48,14 +58,19 @@ pub(crate) struct Setup {
     pub(crate) captures: Vec<Option<CaptureId>>,
     /// The capture of each mirror session that goes to a file, by `MirrorId`.
     pub(crate) mirror_captures: Vec<Option<CaptureId>>,
-    /// `CLOCK_MONOTONIC` at the lab's time zero, in nanoseconds.
-    pub(crate) origin: u64,
+    /// The lab's time.
+    pub(crate) clock: LabClock,
     /// Where the fabric's calls go, if they are recorded.
     pub(crate) calls: Option<CallWriter>,
+    /// What of the lab is here, where it is not all of it, and how the rest is reached.
+    pub(crate) piece: Option<(Arc<Piece>, Sockets)>,
 }
 
 enum Command {
     Change(Change),
+    Lose(AgentId),
+    Regain(AgentId),
+    Lead(AgentId, Span),
     Realtime(f64),
     Finish,
 }
@@ -75,6 +90,8 @@ pub(crate) struct Batch {
     pub(crate) bundle_changes: Vec<middlebox::Change>,
     /// Packets delivered so far.
     pub(crate) delivered: u64,
+    /// What the trunks have brought so far, by member; empty where there are none.
+    pub(crate) trunks: Vec<TrunkState>,
 }
 
 /// What the data path says of itself at the end.
@@ -84,8 +101,19 @@ pub(crate) struct Report {
     pub(crate) lateness: Histogram,
     /// How long packets may have waited, at most, before they were stamped.
     pub(crate) ingress: Histogram,
-    /// From the arrival of a packet that told of a flow to all shares in force.
+    /// From the arrival of a packet that told of a flow to all shares in force; where the lab has
+    /// other members: from what they announced to the shares that follow here.
     pub(crate) notices: Histogram,
+    /// What was said to other members of the lab, and by them.
+    pub(crate) talk: Talk,
+    /// What became of packets from and to other members of the lab, by `AgentId`.
+    pub(crate) trunks: Vec<TrunkStatistics>,
+    /// How long before they are due packets left for each other member, in the end.
+    pub(crate) leads: Vec<Span>,
+    /// Datagrams of other members that found no room in the socket.
+    pub(crate) overrun: u64,
+    /// Packets of other members for interfaces that are not here.
+    pub(crate) astray: u64,
     /// Packets (segments) delivered.
     pub(crate) delivered: u64,
     /// Writes to ports; segments written together count once.
@@ -167,6 +195,21 @@ impl Datapath {
     /// Schedules a change; one whose time has passed takes effect at once.
     pub(crate) fn change(&self, change: Change) {
         self.send(Command::Change(change));
+    }
+
+    /// A member of the lab is gone.
+    pub(crate) fn lose(&self, agent: AgentId) {
+        self.send(Command::Lose(agent));
+    }
+
+    /// A member that was gone is there again.
+    pub(crate) fn regain(&self, agent: AgentId) {
+        self.send(Command::Regain(agent));
+    }
+
+    /// Packets for a member leave so long before they are due from now on.
+    pub(crate) fn lead(&self, agent: AgentId, lead: Span) {
+        self.send(Command::Lead(agent, lead));
     }
 
     /// Suspends real-time scheduling where its thread takes more than `share` of a CPU.

@@ -148,9 +148,22 @@ pub fn build(
     forwarding: &(dyn Forwarding + Sync),
     engine: Engine,
 ) -> Result<Enclosure> {
+    build_part(plan, forwarding, engine, |_| true)
+}
+
+/// The same for the nodes that are `here`; others are another machine's.
+///
+/// # Errors
+/// As [`build`].
+pub fn build_part(
+    plan: &Plan,
+    forwarding: &(dyn Forwarding + Sync),
+    engine: Engine,
+    here: impl Fn(NodeId) -> bool,
+) -> Result<Enclosure> {
     let is_edge = |node: &Node| node.fabric == NodeKind::Edge;
-    let edges: Vec<NodeId> =
-        (0..plan.nodes.len()).filter(|at| is_edge(&plan.nodes[*at])).map(NodeId::at).collect();
+    let nodes = (0..plan.nodes.len()).filter(|at| is_edge(&plan.nodes[*at])).map(NodeId::at);
+    let edges: Vec<NodeId> = nodes.filter(|node| here(*node)).collect();
     let ports: usize = edges.iter().map(|node| plan.nodes[node.index()].ifaces.len()).sum();
     let needed = (edges.len() + ports + SPARE_FILES) as u64;
     let limit = limits::raise_open_files()?;

@@ -25,6 +25,9 @@ pub enum Error {
     /// The process that sets up the lab ended before it said how it went.
     #[error("the lab's process ended while it was set up")]
     LostLab,
+    /// The lab's process says nothing any more.
+    #[error("the lab's process has said nothing for {0}")]
+    SilentLab(base::Span),
     /// A node could not be built.
     #[error("node {node}: {cause}")]
     Node {
@@ -235,7 +238,7 @@ impl Error {
             | Self::Fabric(_)
             | Self::Bundles(_)
             | Self::NoNamespace { .. } => 2,
-            Self::DatapathPanicked | Self::LostLab => 70,
+            Self::DatapathPanicked | Self::LostLab | Self::SilentLab(_) => 70,
             _ => 4,
         }
     }

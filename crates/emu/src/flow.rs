@@ -2,8 +2,9 @@
 //!
 //! One thread drives all flows of a lab. It makes each flow's sockets inside the namespaces of the
 //! two hosts and then waits for all of them at once, so that a flow costs two descriptors a stream
-//! and no process. Both ends of a flow are in this thread: what was sent, received, lost and
-//! overtaken is known exactly and on one clock.
+//! and no process. Where both ends of a flow are in this thread, what was sent, received, lost and
+//! overtaken is known exactly and on one clock. An end on another machine is driven by another
+//! engine there; each half counts what it sees ([`FlowResult::join`]).
 //!
 //! | kind | sender | receiver | ends |
 //! |---|---|---|---|
@@ -11,12 +12,18 @@
 //! | paced | numbered, stamped datagrams by the flow's pattern | delay, loss, order | all there, or 2 s of silence |
 //! | transfers | a connection for each | discards | receivers saw the end of each |
 //! | RPC | a request, then waits | answers each | last response |
+//! | requests | come by themselves | answers each | last response |
+//! | queries | a datagram, then waits | answers each | last answer, or its timeout |
+//!
+//! Between machines, bulk flows and transfers have 16 bytes from the receiver at the end of each
+//! connection, and paced ones, after the last datagram, 24 bytes each way until they are answered.
 
 mod bulk;
 mod content;
 pub mod datagram;
 mod driver;
 mod mctcp;
+mod meeting;
 mod mptcp;
 mod offer;
 mod pace;
@@ -27,7 +34,7 @@ mod rpc;
 mod traffic;
 mod transfers;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -44,10 +51,11 @@ use sys::netlink::mptcp as kernel;
 use sys::socket::{self, TcpOptions};
 use transport::workload::{Pattern, Sizes};
 
+use crate::clock::LabClock;
 use crate::{Error, Result};
 use driver::{Command, Driver};
 
-pub use outcome::{Datagrams, FlowResult, Outcome};
+pub use outcome::{Datagrams, FlowResult, Half, Outcome};
 
 /// One flow, where it runs, and between which addresses.
 #[derive(Clone, Debug)]
@@ -56,14 +64,16 @@ pub struct FlowSpec<'fd> {
     pub id: FlowId,
     /// What it does.
     pub flow: Flow,
-    /// The network namespace of the sender (of the client).
-    pub from_netns: BorrowedFd<'fd>,
-    /// The network namespace of the receiver (of the server).
-    pub to_netns: BorrowedFd<'fd>,
+    /// The network namespace of the sender (of the client); `None`: it is on another machine.
+    pub from_netns: Option<BorrowedFd<'fd>>,
+    /// The network namespace of the receiver (of the server); `None`: it is on another machine.
+    pub to_netns: Option<BorrowedFd<'fd>>,
     /// The sender's address.
     pub from_addr: IpAddr,
     /// The receiver's address.
     pub to_addr: IpAddr,
+    /// Ends on different machines meet at this port and the next.
+    pub port: u16,
     /// What its transfers could do alone, where that is known.
     pub ideal: Option<Ideal>,
     /// Its paths, if it is one with several.
@@ -84,10 +94,10 @@ pub struct FlowPath {
 }
 
 /// When time began and how often to look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct FlowOptions {
-    /// `CLOCK_MONOTONIC` in nanoseconds at the start of the run; may lie ahead.
-    pub origin: u64,
+    /// The lab's time; its start may lie ahead.
+    pub clock: LabClock,
     /// How often samples are taken.
     pub interval: Span,
     /// Keys the flows' random streams.
@@ -122,11 +132,45 @@ pub struct FlowEngine {
 struct Placed {
     id: FlowId,
     flow: Flow,
-    netns: [Arc<OwnedFd>; 2],
+    /// Of its ends that are here: one at least.
+    netns: [Option<Arc<OwnedFd>>; 2],
     addresses: [IpAddr; 2],
+    port: u16,
     ideal: Option<Ideal>,
     /// The first is used first.
     paths: Vec<FlowPath>,
+}
+
+impl Placed {
+    /// Which of its ends are here.
+    fn half(&self) -> Half {
+        match &self.netns {
+            [Some(_), None] => Half::Opening,
+            [None, Some(_)] => Half::Accepting,
+            _ => Half::Whole,
+        }
+    }
+
+    /// Whether one of its ends is on another machine.
+    fn is_split(&self) -> bool {
+        self.half() != Half::Whole
+    }
+
+    /// The namespace of an end of a flow with several paths.
+    fn own(&self, end: usize) -> &Arc<OwnedFd> {
+        self.netns[end].as_ref().expect("flows with several paths have both ends here: `check`")
+    }
+
+    /// Whether the flow's goodput is counted here: at the receiver, or at the client if it is the
+    /// responses that count.
+    fn counts_goodput(&self) -> bool {
+        match self.flow.traffic {
+            Traffic::Rpc { .. } | Traffic::Requests { .. } | Traffic::Queries { .. } => {
+                self.half() != Half::Accepting
+            }
+            _ => self.half() != Half::Opening,
+        }
+    }
 }
 
 impl FlowEngine {
@@ -166,7 +210,19 @@ impl FlowEngine {
         self.send(Command::Stop(flow));
     }
 
+    /// The machine with a flow's other end is lost: a flow that runs has failed, unless that
+    /// machine returns within ten seconds.
+    pub fn lose(&self, flow: FlowId) {
+        self.send(Command::Lose(flow));
+    }
+
+    /// The machine with a flow's other end is there again.
+    pub fn regain(&self, flow: FlowId) {
+        self.send(Command::Regain(flow));
+    }
+
     /// How many flows with an end of their own (a size, a count, a duration) have not come to it.
+    /// A flow whose ends are on different machines is counted by its sender's.
     pub fn pending(&self) -> usize {
         self.pending.load(Ordering::Acquire)
     }
@@ -218,7 +274,8 @@ fn place(specs: Vec<FlowSpec<'_>>) -> Result<Vec<Placed>> {
         }
     };
     let place = |spec: FlowSpec<'_>| {
-        let netns = [hold(spec.from_netns)?, hold(spec.to_netns)?];
+        let [from, to] = [spec.from_netns, spec.to_netns].map(|netns| netns.map(&mut hold));
+        let netns = [from.transpose()?, to.transpose()?];
         let mut paths = spec.paths;
         // The kernel's first subflow cannot stand by.
         if let Some(first) = paths.iter().position(|path| !path.backup) {
@@ -226,7 +283,8 @@ fn place(specs: Vec<FlowSpec<'_>>) -> Result<Vec<Placed>> {
         }
         let ends = paths.first().map(|path| [path.from, path.to]);
         let addresses = ends.unwrap_or([spec.from_addr, spec.to_addr]);
-        Ok(Placed { id: spec.id, flow: spec.flow, netns, addresses, ideal: spec.ideal, paths })
+        let FlowSpec { id, flow, port, ideal, .. } = spec;
+        Ok(Placed { id, flow, netns, addresses, port, ideal, paths })
     };
     specs.into_iter().map(place).collect()
 }
@@ -237,6 +295,9 @@ fn check(spec: &FlowSpec<'_>) -> Result<()> {
     let refuse = |why| Err(Error::ImpossibleFlow { flow: name(), why });
     if spec.from_addr.is_ipv4() != spec.to_addr.is_ipv4() {
         return refuse("its ends are of different address families");
+    }
+    if spec.flow.multipath().is_some() && (spec.from_netns.is_none() || spec.to_netns.is_none()) {
+        return refuse("a flow over several paths has both ends on one machine");
     }
     match &spec.flow.traffic {
         Traffic::Bulk { streams, message, tcp, .. } => {
@@ -287,29 +348,20 @@ fn tcp_options(tcp: &Tcp, no_delay: bool, dscp: u8) -> TcpOptions<'_> {
     TcpOptions { congestion: tcp.control.as_deref(), no_delay, dscp, window, multipath }
 }
 
-/// Listens at the receiver of a flow. The thread is in its namespace.
-fn listen(placed: &Placed, options: TcpOptions<'_>) -> sys::Result<(OwnedFd, SocketAddr)> {
-    let address = placed.addresses[1];
-    if !options.multipath {
-        return socket::listen(address, options);
-    }
-    // Further subflows come to other addresses, at the same port.
-    let any = if address.is_ipv4() { IpAddr::from([0; 4]) } else { [0; 16].into() };
-    let (listener, at) = socket::listen(any, options)?;
-    Ok((listener, SocketAddr::new(address, at.port())))
-}
-
-/// Asks the kernel, inside the sender's namespace, for the congestion control and the window.
+/// Asks the kernel, inside the sender's namespace, for the congestion control and the window; if
+/// the sender is on another machine, inside the receiver's.
 fn check_tcp(spec: &FlowSpec<'_>, tcp: &Tcp) -> Result<()> {
+    let ends = || [spec.from_netns, spec.to_netns].into_iter().flatten();
+    let Some(near) = ends().next() else { return Ok(()) };
     if tcp_options(tcp, false, 0).multipath {
-        for netns in [spec.from_netns, spec.to_netns] {
+        for netns in ends() {
             if !namespace::in_net(netns, kernel::is_supported)? {
                 return Err(Error::NoMptcp { flow: spec.flow.name.clone() });
             }
         }
     }
     let try_options = |options: TcpOptions<'_>| {
-        namespace::in_net(spec.from_netns, || {
+        namespace::in_net(near, || {
             // Loopback addresses exist in every namespace; nothing is sent.
             let any = if spec.from_addr.is_ipv4() { IpAddr::from([0; 4]) } else { [0; 16].into() };
             socket::listen(any, options).map(drop).map_err(|e| (e, socket::congestion_controls()))
@@ -351,11 +403,11 @@ fn negotiate_ecn(specs: &[FlowSpec<'_>]) -> Result<()> {
     };
     let mut wishes = std::collections::BTreeMap::new();
     for spec in specs {
-        let Some(ecn) = wish(&spec.flow) else { continue };
+        let (Some(ecn), Some(netns)) = (wish(&spec.flow), spec.from_netns) else { continue };
         match wishes.insert(spec.flow.from, ecn) {
             None if ecn => {
                 let write = || sys::sysctl::write("net/ipv4/tcp_ecn", "1");
-                namespace::in_net(spec.from_netns, write)??;
+                namespace::in_net(netns, write)??;
             }
             Some(other) if other != ecn => {
                 let why = "other TCP flows from its host differ in `ecn`, which a kernel has for \

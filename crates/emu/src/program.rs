@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use base::{NodeId, ProgramId, Span, Time};
+use cluster::control::ProgramChange;
 use lab::plan::{Plan, Program, Restart};
 use record::RunFolder;
 use record::run::ProgramEnd;
@@ -78,6 +79,8 @@ enum State {
     Resting(Time),
     /// It ran, or is not to run.
     Over,
+    /// Another member of the lab runs it.
+    Elsewhere,
 }
 
 #[derive(Debug)]
@@ -102,7 +105,8 @@ struct Stop {
 struct Slot {
     program: Program,
     host: String,
-    net: Rc<OwnedFd>,
+    /// The namespace of its node; `None` where that is elsewhere.
+    net: Option<Rc<OwnedFd>>,
     dir: PathBuf,
     output: PathBuf,
     state: State,
@@ -120,7 +124,8 @@ pub struct Supervisor {
 
 impl Supervisor {
     /// The programs of `plan`, none of them started. Their output goes to `folder`; relative
-    /// working directories start at `base`, which is also the default one.
+    /// working directories start at `base`, which is also the default one. Programs of nodes that
+    /// are not `here` are another member's.
     ///
     /// # Errors
     /// When a folder for output cannot be made, or a program's node has no namespace.
@@ -129,14 +134,18 @@ impl Supervisor {
         enclosure: &Enclosure,
         folder: &RunFolder,
         base: &Path,
+        here: impl Fn(NodeId) -> bool,
     ) -> Result<Self> {
         let mut nets: Vec<(NodeId, Rc<OwnedFd>)> = Vec::new();
         let mut slots = Vec::with_capacity(plan.programs.len());
         for program in &plan.programs {
             let node = &plan.nodes[program.node.index()];
             let known = nets.iter().find(|(id, _)| *id == program.node);
-            let net = if let Some((_, net)) = known {
-                Rc::clone(net)
+            let is_here = here(program.node);
+            let net = if !is_here {
+                None
+            } else if let Some((_, net)) = known {
+                Some(Rc::clone(net))
             } else {
                 let without = || Error::NoNamespace { node: node.name.clone() };
                 let host = enclosure.host(program.node).ok_or_else(without)?;
@@ -145,14 +154,15 @@ impl Supervisor {
                     cause: sys::Error::Call { call: "dup", cause },
                 })?;
                 nets.push((program.node, Rc::new(copy)));
-                Rc::clone(&nets[nets.len() - 1].1)
+                Some(Rc::clone(&nets[nets.len() - 1].1))
             };
+            let output = if is_here { folder.program(&program.name)? } else { PathBuf::new() };
             slots.push(Slot {
                 host: node.name.clone(),
                 net,
                 dir: program.dir.as_ref().map_or_else(|| base.to_owned(), |dir| base.join(dir)),
-                output: folder.program(&program.name)?,
-                state: State::Waiting,
+                output,
+                state: if is_here { State::Waiting } else { State::Elsewhere },
                 backoff: FIRST_BACKOFF,
                 outcome: ProgramOutcome::default(),
                 program: program.clone(),
@@ -184,7 +194,7 @@ impl Supervisor {
         let wakes = self.slots.iter().filter_map(|slot| match &slot.state {
             State::Waiting => self.are_ready(&slot.program.after).then_some(slot.program.start),
             State::Resting(until) => Some(*until),
-            State::Over => None,
+            State::Over | State::Elsewhere => None,
             State::Running(running) => {
                 let watch = running.watch.as_ref().map(Watch::next_wake);
                 let kill = running.stop.filter(|stop| !stop.killed).map(|stop| stop.kill_at);
@@ -216,18 +226,20 @@ impl Supervisor {
                 running.stop = running.stop.map(|stop| Stop { then_start: false, ..stop });
             }
             State::Waiting | State::Resting(_) => slot.state = State::Over,
-            State::Over => {}
+            State::Over | State::Elsewhere => {}
         }
     }
 
     /// Ends a program and its descendants at once.
     pub fn kill(&mut self, program: ProgramId, now: Time) {
         let slot = &mut self.slots[program.index()];
-        if let State::Running(running) = &mut slot.state {
-            running.stop = Some(Stop { kill_at: now, killed: true, then_start: false });
-            running.instance.signal(Signal::KILL);
-        } else {
-            slot.state = State::Over;
+        match &mut slot.state {
+            State::Running(running) => {
+                running.stop = Some(Stop { kill_at: now, killed: true, then_start: false });
+                running.instance.signal(Signal::KILL);
+            }
+            State::Waiting | State::Resting(_) | State::Over => slot.state = State::Over,
+            State::Elsewhere => {}
         }
     }
 
@@ -238,7 +250,31 @@ impl Supervisor {
                 running.stop = running.stop.map(|stop| Stop { then_start: true, ..stop });
             }
             State::Waiting | State::Resting(_) | State::Over => self.begin(program, now),
+            State::Elsewhere => {}
         }
+    }
+
+    /// Something has happened to a program of another member, which programs here may wait for.
+    pub fn hear(&mut self, program: ProgramId, change: ProgramChange, at: Time) {
+        let Some(slot) = self.slots.get_mut(program.index()) else { return };
+        if !matches!(slot.state, State::Elsewhere) {
+            return;
+        }
+        match change {
+            ProgramChange::Started => slot.outcome.begin(at),
+            ProgramChange::Ready => {
+                slot.outcome.ready.get_or_insert(at);
+            }
+            ProgramChange::Ended { well } => {
+                slot.outcome.ended = Some(at);
+                slot.outcome.as_expected &= well;
+            }
+        }
+    }
+
+    /// Whether a program is run here, and not by another member of the lab.
+    pub fn is_here(&self, program: ProgramId) -> bool {
+        !matches!(self.slots[program.index()].state, State::Elsewhere)
     }
 
     /// Tells all programs to end; none is started any more.
@@ -248,14 +284,16 @@ impl Supervisor {
         }
     }
 
-    /// Whether nothing runs and nothing will by itself.
+    /// Whether nothing runs here and nothing will by itself.
     pub fn is_over(&self) -> bool {
-        self.slots.iter().all(|slot| matches!(slot.state, State::Over))
+        self.slots.iter().all(|slot| matches!(slot.state, State::Over | State::Elsewhere))
     }
 
-    /// Whether every program that is not a service has ended for good.
+    /// Whether every program here that is not a service has ended for good.
     pub fn is_work_over(&self) -> bool {
-        let over = |slot: &Slot| slot.program.service || matches!(slot.state, State::Over);
+        let over = |slot: &Slot| {
+            slot.program.service || matches!(slot.state, State::Over | State::Elsewhere)
+        };
         self.slots.iter().all(over)
     }
 
@@ -283,7 +321,7 @@ impl Supervisor {
         let due = match slot.state {
             State::Waiting => slot.program.start <= now && self.are_ready(&slot.program.after),
             State::Resting(until) => until <= now,
-            State::Running(_) | State::Over => false,
+            State::Running(_) | State::Over | State::Elsewhere => false,
         };
         if due {
             self.begin(id, now);
@@ -292,7 +330,8 @@ impl Supervisor {
 
     fn begin(&mut self, id: ProgramId, now: Time) {
         let slot = &mut self.slots[id.index()];
-        match Instance::start(slot) {
+        let Some(net) = &slot.net else { return };
+        match Instance::start(slot, net) {
             Ok(instance) => {
                 slot.outcome.begin(now);
                 let watch = slot.program.ready.as_ref();
@@ -330,7 +369,11 @@ impl Supervisor {
             return;
         }
         let Some(watch) = &mut running.watch else { return };
-        if watch.is_ready(now, &running.instance, &slot.net, &slot.host) {
+        let ready = slot
+            .net
+            .as_deref()
+            .is_some_and(|net| watch.is_ready(now, &running.instance, net, &slot.host));
+        if ready {
             running.watch = None;
             slot.outcome.ready.get_or_insert(now);
             self.events.push(ProgramEvent::Ready(id));

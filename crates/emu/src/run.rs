@@ -1,13 +1,15 @@
 //! A run, from plan to record, as the command sees it: make the folder, launch the lab's process,
 //! pass signals and progress on, read what came of it.
 
+mod books;
 mod ends;
+mod finish;
 mod lab;
 mod load;
-mod message;
+pub(crate) mod message;
+pub(crate) mod piece;
 mod recording;
 mod summary;
-mod verdict;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -22,8 +24,9 @@ use record::RunFolder;
 use record::run::{Clock, RunRecord, Status};
 use rustix::event::{PollFd, PollFlags};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use sys::process::Exit;
 
-use crate::doctor::{self, Facts};
+use crate::doctor::{self, Choice, Facts};
 use crate::enclosure::Engine;
 use crate::launch::{self, LabHandle};
 use crate::registry::{Entry, Registration, Registry};
@@ -102,6 +105,44 @@ pub fn run(
     options: &Options,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<RunRecord> {
+    let Begun { folder, record, choice } = begin(plan, options)?;
+    let job = lab::Job {
+        plan: Arc::new(plan.clone()),
+        folder: folder.clone(),
+        record,
+        engine: choice.engine,
+        lab_dir: options.lab_dir.clone(),
+        stay: options.stay,
+        piece: None,
+        sockets: None,
+    };
+    let launch = launch::Options { uplink: plan.uplink, ..launch::Options::new(&plan.name) };
+    let started = launch::fork_lab(&launch, move |side| lab::main(job, side));
+    let mut handle = match started {
+        Ok(handle) => handle,
+        Err(error) => {
+            // Nothing ran: an empty folder would only puzzle.
+            let _ = std::fs::remove_dir_all(folder.path());
+            return Err(error);
+        }
+    };
+    let mut usher = Usher { plan, folder: &folder, registration: None, entries: 0 };
+    let ending = attend(&mut handle, options.starter.as_deref(), &mut usher, progress);
+    drop(usher);
+    handle.end();
+    let exit = handle.wait()?;
+    remains(&folder, ending, exit)
+}
+
+/// A run whose lab has yet to be launched.
+struct Begun {
+    folder: RunFolder,
+    record: RunRecord,
+    choice: Choice,
+}
+
+/// Sees whether the lab can run here, and makes its folder.
+fn begin(plan: &Plan, options: &Options) -> Result<Begun> {
     if plan.model == Model::Fluid {
         return Err(Error::VirtualOnly { what: "`model = \"fluid\"`" });
     }
@@ -125,29 +166,11 @@ pub fn run(
     };
     let record = outcome::begin(plan, start);
     folder.write_record(&record)?;
-    let job = lab::Job {
-        plan: Arc::new(plan.clone()),
-        folder: folder.clone(),
-        record,
-        engine: choice.engine,
-        lab_dir: options.lab_dir.clone(),
-        stay: options.stay,
-    };
-    let launch = launch::Options { uplink: plan.uplink, ..launch::Options::new(&plan.name) };
-    let started = launch::fork_lab(&launch, move |side| lab::main(job, side));
-    let mut handle = match started {
-        Ok(handle) => handle,
-        Err(error) => {
-            // Nothing ran: an empty folder would only puzzle.
-            let _ = std::fs::remove_dir_all(folder.path());
-            return Err(error);
-        }
-    };
-    let mut usher = Usher { plan, folder: &folder, registration: None, entries: 0 };
-    let ending = attend(&mut handle, options.starter.as_deref(), &mut usher, progress);
-    drop(usher);
-    handle.end();
-    let exit = handle.wait()?;
+    Ok(Begun { folder, record, choice })
+}
+
+/// The record of a lab that has ended, in whatever way.
+fn remains(folder: &RunFolder, ending: Result<End>, exit: Exit) -> Result<RunRecord> {
     match ending {
         Ok(End::Finished) => {}
         Ok(end) => {
@@ -157,10 +180,10 @@ pub fn run(
                 End::Insisted => (130, "its user did not wait for it to end".to_owned()),
                 _ => (70, exit.to_string()),
             };
-            return killed(&folder, code, &how);
+            return killed(folder, code, &how);
         }
         Err(error) => {
-            failed(&folder, &error)?;
+            failed(folder, &error)?;
             return Err(error);
         }
     }
@@ -251,7 +274,7 @@ fn attend(
         }
         match message::parse(&line) {
             Some(FromLab::Ready { hosts }) => usher.ready(handle, hosts, starter),
-            Some(FromLab::Progress { now_ns, waiting_for, packets }) => {
+            Some(FromLab::Progress { now_ns, waiting_for, packets, .. }) => {
                 usher.tell_others(handle);
                 let (now, duration) = (Time::from_nanos(now_ns), usher.plan.duration);
                 let name = usher.name().to_owned();
@@ -259,7 +282,7 @@ fn attend(
             }
             Some(FromLab::Failed { text, code }) => return Err(Error::Lab { text, code }),
             Some(FromLab::Finished) => return Ok(End::Finished),
-            None => {}
+            Some(FromLab::Program(_) | FromLab::Ending) | None => {}
         }
     }
 }
@@ -308,7 +331,7 @@ impl Usher<'_> {
 
     fn begin(&mut self, handle: &LabHandle) {
         self.tell_others(handle);
-        message::send(handle.channel(), &ToLab::Start);
+        message::send(handle.channel(), &ToLab::Start { common: None });
     }
 
     /// Tells the lab how many others there are, where it does not know yet.

@@ -2,19 +2,32 @@
 //! running executable, and because a lab is forked from a process with one thread.
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "these are tests")]
 
+#[path = "labs/cell.rs"]
+mod cell;
 #[path = "labs/launching.rs"]
 mod launching;
+#[path = "labs/pieces.rs"]
+mod pieces;
 #[path = "labs/programs.rs"]
 mod programs;
+#[path = "labs/returning.rs"]
+mod returning;
 #[path = "../src/sample.rs"]
 mod sample;
+#[path = "labs/wire.rs"]
+mod wire;
 
 type Test = (&'static str, fn());
 
 fn main() {
     emu::program::init_main();
-    let tests: Vec<Test> = [launching::TESTS, programs::TESTS].concat();
+    let tests: Vec<Test> =
+        [launching::TESTS, programs::TESTS, pieces::TESTS, returning::TESTS].concat();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.first().is_some_and(|first| first == emu::doctor::PROBE_ARGUMENT) {
+        emu::doctor::probe_main().unwrap();
+        return;
+    }
     if arguments.iter().any(|argument| argument == "--list") {
         return;
     }

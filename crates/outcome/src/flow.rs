@@ -2,11 +2,12 @@
 
 use base::{FlowId, Span, Time};
 use record::Histogram;
+use serde::{Deserialize, Serialize};
 
 use crate::multipath::PathResult;
 
 /// How a flow ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Outcome {
     /// Its start never came.
@@ -36,13 +37,27 @@ pub struct Course {
     pub completion: Option<Span>,
 }
 
+/// Whose view of a flow a result is: the two ends may be on different machines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Half {
+    /// Both ends'.
+    #[default]
+    Whole,
+    /// That of the sender, or the client: who opens connections.
+    Opening,
+    /// That of the receiver, or the server.
+    Accepting,
+}
+
 /// A flow over the whole run. Where it ran several times, amounts are sums. Made by
 /// [`crate::Tally::into_result`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct FlowResult {
     /// Its number in the plan.
     pub id: FlowId,
+    /// Of which of its ends this is the result.
+    pub half: Half,
     /// Its name.
     pub name: String,
     /// How it ended (the last time).
@@ -88,6 +103,10 @@ pub struct FlowResult {
     pub latency: Histogram,
     /// Goodput of each whole interval in which the flow ran, in bit/s.
     pub goodput: Histogram,
+    /// Half of a paced flow, by the number of the run: datagrams that were sent long enough before
+    /// its end to arrive (opening), or one more than the newest that arrived (accepting). What
+    /// lies between is lost, which neither half knows alone.
+    pub edges: Vec<(u16, u64)>,
 }
 
 impl FlowResult {
@@ -99,7 +118,7 @@ impl FlowResult {
 }
 
 /// Datagrams of a paced flow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Datagrams {
     /// The sender's transport took these.
     pub sent: u64,
@@ -137,7 +156,7 @@ impl std::ops::AddAssign for Datagrams {
 }
 
 /// Transfers of a flow, each over a connection of its own.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Transfers {
     /// These began.
     pub started: u64,

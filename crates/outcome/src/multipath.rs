@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use base::{FlowId, LinkId, Span, Time};
 use record::SubflowSample;
+use serde::{Deserialize, Serialize};
 
 /// A subflow as it was last observed. Counters count since its beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +28,7 @@ pub struct Subflow {
 }
 
 /// What all subflows over one path came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathResult {
     /// The path, by the sender's link.
     pub path: LinkId,

@@ -59,7 +59,7 @@ impl ShareLedger {
             kind: if share.stream { FlowKind::Stream } else { FlowKind::Datagram },
             share: share.share.map(base::Bandwidth::bits_per_sec),
             demand: share.most.map(base::Bandwidth::bits_per_sec),
-            sent_bytes: share.sent - sent,
+            sent_bytes: share.sent.saturating_sub(sent),
         }
     }
 }

@@ -4,7 +4,7 @@ use base::{FlowId, Span, Time};
 use lab::plan::Traffic;
 use record::{FlowSample, Histogram, SubflowSample, Transfer};
 
-use crate::flow::{Course, Datagrams, FlowResult, Transfers};
+use crate::flow::{Course, Datagrams, FlowResult, Half, Transfers};
 use crate::multipath::{Silence, Subflow, Subflows};
 
 /// Counters of one flow. Those of a kind of traffic that the flow is not stay empty.
@@ -357,6 +357,7 @@ impl Tally {
         });
         FlowResult {
             id,
+            half: Half::Whole,
             name,
             outcome: course.outcome,
             started: course.started,
@@ -379,6 +380,7 @@ impl Tally {
             delay: paced.delay.all.take(),
             latency,
             goodput: sampled.goodput.take(),
+            edges: Vec::new(),
         }
     }
 }

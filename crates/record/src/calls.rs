@@ -12,6 +12,8 @@
 use base::{IfaceId, NodeId, Time};
 use fabric::Packet;
 
+use crate::checksum;
+
 mod code;
 mod reader;
 mod writer;
@@ -75,13 +77,6 @@ pub enum Call {
         /// Its hash over all deliveries.
         trace_hash: u64,
     },
-}
-
-/// FNV-1a, 64 bits.
-fn checksum(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }
 
 #[cfg(test)]

@@ -59,6 +59,14 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// A file of frames is damaged or cut short.
+    #[error("`{}` is damaged or cut short by byte {offset}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// How far it was read.
+        offset: u64,
+    },
     /// A table is damaged.
     #[error("`{}` is no readable Parquet table", path.display())]
     Table {

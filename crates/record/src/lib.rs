@@ -7,10 +7,13 @@
 
 pub mod bundle;
 pub mod calls;
+pub mod cluster;
 pub mod control;
 mod error;
 mod folder;
+pub mod frames;
 mod histogram;
+mod join;
 pub mod pcapng;
 mod recorder;
 pub mod run;
@@ -29,3 +32,10 @@ pub use run::RunRecord;
 pub use sample::{DropReason, FlowSample, Level, LinkSample, PacketRecord, Transfer};
 pub use shares::{FlowKind, ShareSample};
 pub use subflow::SubflowSample;
+
+/// FNV-1a, 64 bits.
+fn checksum(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}

@@ -1,5 +1,9 @@
 //! Blocks of the pcapng format (draft-ietf-opsawg-pcapng), little-endian, raw IP packets.
 
+mod merge;
+
+pub use merge::{Part, merge};
+
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE_DESCRIPTION: u32 = 1;
 const ENHANCED_PACKET: u32 = 6;

@@ -89,6 +89,8 @@ pub(super) enum Message {
     Log {
         at: Time,
         level: Level,
+        /// Empty where there is one only.
+        member: String,
         source: String,
         text: String,
     },
@@ -254,8 +256,13 @@ impl RecorderHandle {
 
     /// Writes a line to `log.jsonl`; `source` names the element that speaks.
     pub fn log(&self, at: Time, level: Level, source: &str, text: &str) {
-        let (source, text) = (source.to_owned(), text.to_owned());
-        self.send(Message::Log { at, level, source, text });
+        self.log_of("", at, level, source, text);
+    }
+
+    /// The same for a member of a lab over several machines; an empty name says nothing.
+    pub fn log_of(&self, member: &str, at: Time, level: Level, source: &str, text: &str) {
+        let [member, source, text] = [member, source, text].map(str::to_owned);
+        self.send(Message::Log { at, level, member, source, text });
     }
 
     /// Captures a packet.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::cluster::Cluster;
 use crate::{Distribution, Histogram};
 
 /// The value of [`RunRecord::schema`].
@@ -78,6 +79,9 @@ pub struct RunRecord {
     /// How busy the machine was, on the wall clock.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub load: Option<HostLoad>,
+    /// Members and what went between them, of a lab over several machines.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cluster: Option<Box<Cluster>>,
     /// Nodes and links with their places in the picture.
     pub topology: Topology,
     /// Links, one entry a direction.

@@ -139,7 +139,7 @@ impl LinkSample {
 
 /// A built-in flow over one sampling interval. Counters count within the interval; `None` where
 /// the transport has no such thing.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FlowSample {
     /// End of the interval.
     pub at: Time,
@@ -198,7 +198,7 @@ impl FlowSample {
 }
 
 /// One transfer over a connection of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Transfer {
     /// The flow that it belongs to.
     pub flow: FlowId,

@@ -2,14 +2,18 @@
 
 use base::{FlowId, LinkId, Span, Time};
 use parquet::data_type::ByteArray;
+use serde::{Deserialize, Serialize};
 
 use crate::table::{Cell, Column, Kind};
 
 /// The table in the run folder.
 pub const FILE: &str = "subflows.parquet";
 
+/// One of a few words.
+type Word = &'static str;
+
 /// A subflow over one sampling interval. Counters count within the interval.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubflowSample {
     /// End of the interval.
     pub at: Time,
@@ -33,7 +37,8 @@ pub struct SubflowSample {
     pub retransmits: u64,
     /// What it was doing at the end of the interval: `connecting`, `active`, `stale`, `closing` or
     /// `closed`.
-    pub state: &'static str,
+    #[serde(with = "state")]
+    pub state: Word,
 }
 
 pub(crate) fn columns() -> Vec<Column> {
@@ -66,4 +71,25 @@ pub(crate) fn row(sample: &SubflowSample, flow: ByteArray, path: ByteArray) -> [
         Cell::Integer(sample.retransmits),
         Cell::Text(ByteArray::from(sample.state)),
     ]
+}
+
+/// A state as its position among all.
+mod state {
+    use serde::de::{Deserialize, Deserializer, Error};
+    use serde::ser::{Serialize, Serializer};
+
+    const ALL: [&str; 5] = ["connecting", "active", "stale", "closing", "closed"];
+
+    pub(super) fn serialize<S: Serializer>(state: &str, to: S) -> Result<S::Ok, S::Error> {
+        let at = ALL.iter().position(|known| *known == state).unwrap_or(ALL.len());
+        (at as u8).serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<&'static str, D::Error> {
+        let at = u8::deserialize(from)?;
+        let state = ALL.get(usize::from(at)).copied();
+        state.ok_or_else(|| D::Error::custom("a subflow has no such state"))
+    }
 }

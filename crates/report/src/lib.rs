@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use record::{RunFolder, RunRecord};
 
 mod bundle;
+mod cluster;
 mod control;
 mod diff;
 mod document;

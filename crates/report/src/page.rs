@@ -8,7 +8,7 @@ use record::{RunRecord, run};
 use crate::format::{self, escape};
 use crate::plot::{self, LINES, Plot};
 use crate::series::{Fold, Grid, Samples, Series, largest, link_key, styled, told_apart};
-use crate::{Document, bundle, control, multipath, terminal, topology};
+use crate::{Document, bundle, cluster, control, multipath, terminal, topology};
 
 /// What is shown of the resolved lab at most, in bytes.
 pub(crate) const LAB_LIMIT: u64 = 1 << 20;
@@ -38,6 +38,7 @@ pub(crate) fn render(record: &RunRecord, samples: &Samples, lab: Option<&str>) -
     page.section("Transfers", &transfers(record, samples));
     page.section("Programs", &programs(record));
     page.section("Links", &table(terminal::link_rows(record), 2..8));
+    page.section("Machines", &cluster::section(record, table));
     page.section("Events", &events(record));
     page.section("How it was run", &provenance(record));
     if let Some(lab) = lab {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use record::run::{FlowSummary, Outcome, ProgramEnd, Slowdown, Status};
 use record::{Distribution, RunRecord};
 
-use crate::{LabRow, bundle, control, format, multipath};
+use crate::{LabRow, bundle, cluster, control, format, multipath};
 
 /// Rows of a section before the rest is only counted.
 const ROWS: usize = 20;
@@ -40,6 +40,7 @@ pub(crate) fn render(record: &RunRecord) -> String {
         );
     }
     let ours = bundle::lines(record).into_iter().chain(multipath::lines(record));
+    let ours = ours.chain(cluster::lines(record));
     for (name, value) in ours.chain(control::lines(record)).chain(simulation(record)) {
         let _ = writeln!(out, "{name:8} {value}");
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base::{FlowId, IfaceId, LinkId, Time};
 use bundler::sendbox::Status;
 use fabric::{LinkStats, NodeKind, Output, Packet, QueueLevel, Share};
-use lab::plan::{Action, Event, Plan, Role};
+use lab::plan::{Action, Event, Model, Plan, Role};
 use middlebox::Change;
 use outcome::{FlowResult, Schedule, What};
 use record::{FlowSample, Histogram, SubflowSample, Transfer};
@@ -75,6 +75,9 @@ impl Simulation {
             control.check(&net, &given)?;
             net.set_control(control);
         }
+        if let Model::Collapsed(law) = &plan.model {
+            net.set_law(sharing::Law { sharing: law.sharing, window: law.window });
+        }
         if let Some(boxes) = Boxes::try_new(&plan)? {
             net.set_boxes(boxes);
         }
@@ -107,8 +110,9 @@ impl Simulation {
     /// When something next happens; `None` if nothing ever will.
     pub fn next(&self) -> Option<Time> {
         let change = (self.next_change < Time::MAX).then_some(self.next_change);
-        let boxes = Some(self.net.next_box()).filter(|at| *at < Time::MAX);
-        let due = [change, self.net.fabric.next_wake(), self.net.next_timer(), boxes];
+        let others = self.net.next_box().min(self.net.next_agreement());
+        let others = Some(others).filter(|at| *at < Time::MAX);
+        let due = [change, self.net.fabric.next_wake(), self.net.next_timer(), others];
         due.into_iter().flatten().min()
     }
 
@@ -137,18 +141,20 @@ impl Simulation {
             let change = self.next_change;
             let timer = self.net.next_timer().unwrap_or(Time::MAX);
             let boxes = self.net.next_box();
-            // At equal times changes come before arrivals, these before timers, and boxes last.
+            let agreement = self.net.next_agreement();
+            // At equal times changes come before arrivals, these before timers, boxes after them,
+            // and what flows agree on last.
             let before = change.as_nanos().checked_sub(1).map(Time::from_nanos);
             let arrived = before.is_some_and(|before| {
-                self.net.fabric.advance_to_output(before.min(timer).min(boxes).min(until))
+                let first = before.min(timer).min(boxes).min(agreement);
+                self.net.fabric.advance_to_output(first.min(until))
             });
             if arrived {
                 self.net.now = self.net.fabric.now();
-                self.drain();
-                self.inform();
+                self.settle();
                 continue;
             }
-            let at = change.min(timer).min(boxes);
+            let at = change.min(timer).min(boxes).min(agreement);
             if at > until {
                 self.net.now = self.net.now.max(until);
                 // So that counters tell what transmitters have done until now.
@@ -162,12 +168,20 @@ impl Simulation {
                 self.fire();
             } else {
                 self.net.fired += 1;
-                self.net.with_boxes(Boxes::on_wake);
+                if boxes == at {
+                    self.net.with_boxes(Boxes::on_wake);
+                }
             }
-            self.drain();
-            self.inform();
+            self.settle();
         }
         false
+    }
+
+    /// Does what follows from what has just happened.
+    fn settle(&mut self) {
+        self.drain();
+        self.inform();
+        self.net.agree();
     }
 
     /// Events so far: arrivals, timers, changes of the lab.

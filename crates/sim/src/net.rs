@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use base::{IfaceId, NodeId, Time};
+use cluster::AgentId;
+use cluster::agreement::{self, Seat};
 use fabric::{Ecn, EventQueue, Fabric, Forwarding, Packet, Part};
 use lab::plan::Plan;
 use lab::routes::Routes;
@@ -120,6 +122,7 @@ pub(crate) struct Net {
     pub(crate) pending: usize,
     control: Option<Box<Control>>,
     boxes: Option<Box<Boxes>>,
+    seat: Option<Box<Seat>>,
 }
 
 impl Net {
@@ -142,6 +145,7 @@ impl Net {
             pending: 0,
             control: None,
             boxes: None,
+            seat: None,
         }
     }
 
@@ -153,6 +157,27 @@ impl Net {
     /// Puts boxes into the network.
     pub(crate) fn set_boxes(&mut self, boxes: Boxes) {
         self.boxes = Some(Box::new(boxes));
+    }
+
+    /// Has flows agree on shares by a law that needs it, as the one member that there is.
+    pub(crate) fn set_law(&mut self, law: sharing::Law) {
+        if law.sharing == sharing::Sharing::Slbn {
+            self.fabric.join(0);
+            let agreement = agreement::build(law, AgentId(0), 1, Vec::new(), self.seed);
+            self.seat = Some(Box::new(Seat::new(agreement)));
+        }
+    }
+
+    /// Lets flows agree on shares, where they have to.
+    pub(crate) fn agree(&mut self) {
+        if let Some(seat) = &mut self.seat {
+            seat.turn(self.now, &mut self.fabric, |_, _| {});
+        }
+    }
+
+    /// When flows next have to agree; [`Time::MAX`] for never.
+    pub(crate) fn next_agreement(&self) -> Time {
+        self.seat.as_ref().and_then(|seat| seat.next_wake()).unwrap_or(Time::MAX)
     }
 
     /// What rate control and boxes have to say of what they did; `plan` is the sorted one.

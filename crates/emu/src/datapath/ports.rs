@@ -15,6 +15,19 @@ use crate::{Error, Result};
 /// The token of the bell that other threads ring.
 const BELL: u64 = u64::MAX;
 
+/// The tokens of what comes from other members of the lab: packets, and messages.
+const TRUNK: u64 = u64::MAX - 1;
+const NOTICES: u64 = u64::MAX - 2;
+
+/// What has something, beside ports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Arrived {
+    /// Packets of other members.
+    pub(super) trunk: bool,
+    /// Messages of other members.
+    pub(super) notices: bool,
+}
+
 /// Packets up to this size are written in one piece.
 const SMALL: usize = 2048;
 
@@ -57,8 +70,25 @@ impl Ports {
         })
     }
 
+    /// Waits for the other members of the lab too.
+    pub(super) fn listen(
+        &self,
+        trunk: Option<BorrowedFd<'_>>,
+        notices: Option<BorrowedFd<'_>>,
+    ) -> Result<()> {
+        for (fd, token) in [(trunk, TRUNK), (notices, NOTICES)] {
+            if let Some(fd) = fd {
+                let token = epoll::EventData::new_u64(token);
+                epoll::add(&self.epoll, fd, token, epoll::EventFlags::IN)
+                    .map_err(|errno| Error::Datapath(errno.into()))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Waits until a port has something or `timeout` has passed; the interfaces that have.
-    pub(super) fn wait(&mut self, timeout: Span, ready: &mut Vec<IfaceId>) {
+    pub(super) fn wait(&mut self, timeout: Span, ready: &mut Vec<IfaceId>) -> Arrived {
+        let mut arrived = Arrived::default();
         ready.clear();
         self.events.clear();
         let timeout = Timespec {
@@ -73,9 +103,12 @@ impl Ports {
                 BELL => {
                     let _ = rustix::io::read(self.bell.as_fd(), &mut [0; 8]);
                 }
+                TRUNK => arrived.trunk = true,
+                NOTICES => arrived.notices = true,
                 iface => ready.push(IfaceId(iface as u32)),
             }
         }
+        arrived
     }
 
     fn port(&self, iface: IfaceId) -> Option<&Port> {
@@ -114,6 +147,24 @@ impl Ports {
             }
         };
         written.map(drop)
+    }
+
+    /// Writes a virtio header for a bare packet, and that packet.
+    pub(super) fn write_frame(
+        &self,
+        iface: IfaceId,
+        version: u8,
+        frame: &[u8],
+    ) -> rustix::io::Result<()> {
+        let Some(port) = self.port(iface) else { return Ok(()) };
+        let Some((virtio, packet)) = frame.split_first_chunk() else { return Err(Errno::INVAL) };
+        match port.framing {
+            Framing::Bare => rustix::io::write(&port.fd, frame).map(drop),
+            Framing::Ethernet(_) => {
+                let offload = wire::Offload::read(*virtio, 0);
+                self.write(iface, offload, version, packet, &[])
+            }
+        }
     }
 
     /// Writes a packet that is cheaper to copy together than to hand over in pieces.

@@ -1,6 +1,6 @@
 //! Captures and mirrors: copies of packets on their way to a file or another node.
 
-use base::{IfaceId, MirrorId, Time};
+use base::{IfaceId, MirrorId, Span, Time};
 use fabric::{DropReason, Packet};
 use lab::plan::{MirrorTarget, Plan};
 use record::{CaptureId, PacketRecord, RecorderHandle};
@@ -60,17 +60,19 @@ impl Taps {
         }
     }
 
-    /// Sends a mirrored copy on its way.
+    /// Sends a mirrored copy on its way. It is there at once, or when it can be on the machine that
+    /// has the interface: that is what `way` tells.
     pub(super) fn mirrored(
         &self,
         mirror: MirrorId,
         packet: Packet<Body>,
         at: Time,
+        way: impl Fn(IfaceId) -> Span,
         egress: &mut Egress,
     ) {
         match self.mirrors.get(mirror.index()) {
             Some(Sink::File(capture)) => self.write(*capture, true, &packet, None, at),
-            Some(Sink::Port(iface)) => egress.stage(*iface, packet, at),
+            Some(Sink::Port(iface)) => egress.stage(*iface, packet, at + way(*iface)),
             Some(Sink::Nowhere) | None => {}
         }
     }

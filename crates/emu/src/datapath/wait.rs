@@ -125,7 +125,7 @@ impl Pace {
     }
 
     /// Whether releases wait for a grid, whose step dwarfs what waking takes.
-    fn gathers(&self) -> bool {
+    pub(super) fn gathers(&self) -> bool {
         self.fixed.map_or(self.busy, Span::is_positive)
     }
 

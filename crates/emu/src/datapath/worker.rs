@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 
 use base::{IfaceId, Span, Time};
+use cluster::AgentId;
 use fabric::{Fabric, Output, Packet};
 use lab::plan::Plan;
 use middlebox::Middleboxes;
@@ -15,13 +16,17 @@ use wire::{Offload, VIRTIO_HEADER};
 
 use super::boxes::Host;
 use super::buffer::{Body, Pool};
-use super::egress::Egress;
+use super::council::Council;
+use super::egress::{Egress, Exits};
 use super::ingress::Ingress;
-use super::ports::Ports;
+use super::ports::{Arrived, Ports};
 use super::routers::Routers;
 use super::tap::Taps;
+use super::trunk::Trunks;
 use super::wait::{self, Pace};
 use super::{Batch, Command, Report, Setup};
+use crate::clock::LabClock;
+use crate::piece::Sockets;
 use crate::{Error, Result};
 
 /// Packets read from one port before the next has its turn.
@@ -46,6 +51,10 @@ pub(super) struct Worker {
     egress: Egress,
     taps: Taps,
     boxes: Option<Box<Middleboxes<Body>>>,
+    trunks: Option<Box<Trunks>>,
+    council: Option<Box<Council>>,
+    /// Shares are another member's doing too.
+    together: bool,
     pace: Pace,
     inbox: Receiver<Command>,
     outbox: Sender<Batch>,
@@ -53,7 +62,7 @@ pub(super) struct Worker {
     changes: VecDeque<Change>,
     next_sample: Time,
     calls: Option<CallWriter>,
-    origin: u64,
+    clock: LabClock,
     wake_up: Span,
     /// When the ports were last looked at.
     polled: Time,
@@ -85,9 +94,24 @@ impl Worker {
         let taps = Taps::new(&plan, recorder, captures, &mirror_captures);
         taps.watched().for_each(|iface| fabric.watch(iface));
         let ports = Ports::try_new(enclosure, plan.ifaces.len(), Arc::clone(&bell))?;
+        let (piece, sockets) = setup.piece.unzip();
+        let (trunk, notices) = sockets.map(|Sockets { trunk, notices }| (trunk, notices)).unzip();
+        let council = Council::join(&plan, piece.as_deref(), notices, &mut fabric).map(Box::new);
+        let trunks = piece.as_deref().zip(trunk).map(|(piece, trunk)| {
+            let mut trunks = Trunks::new(piece, trunk, setup.clock.clone());
+            for (at, lead) in piece.leads.iter().enumerate() {
+                trunks.lead(Time::ZERO, &mut fabric, AgentId::at(at), *lead);
+            }
+            Box::new(trunks)
+        });
+        let notices = council.as_ref().and_then(|council| council.notices());
+        ports.listen(trunks.as_ref().map(|trunks| trunks.socket()), notices)?;
         Ok(Self {
             fabric,
             ports,
+            together: trunks.is_some(),
+            trunks,
+            council,
             pool: Pool::default(),
             ingress: Ingress::new(&plan),
             egress: Egress::default(),
@@ -99,7 +123,7 @@ impl Worker {
             bell,
             changes: VecDeque::new(),
             next_sample: Time::ZERO,
-            origin: setup.origin,
+            clock: setup.clock,
             calls: setup.calls,
             wake_up: Span::ZERO,
             polled: Time::ZERO,
@@ -139,6 +163,15 @@ impl Worker {
         if let Some(boxes) = &self.boxes {
             self.report.warnings = boxes.warnings(&self.plan);
         }
+        if let Some(trunks) = &self.trunks {
+            let (dropped, overrun) = trunks.dropped();
+            self.report.trunks = trunks.statistics();
+            self.report.leads = trunks.leads().to_vec();
+            self.report.memory_drops += dropped;
+            self.report.overrun = overrun;
+            self.report.astray = trunks.astray();
+        }
+        self.report.talk = self.council.map(|council| council.talk()).unwrap_or_default();
         self.report.calls = self.calls.map(|calls| calls.finish(at, events, hash));
         self.report
     }
@@ -157,7 +190,7 @@ impl Worker {
     }
 
     fn now(&self) -> Time {
-        Time::from_nanos(sys::clock::monotonic().saturating_sub(self.origin))
+        self.clock.now()
     }
 
     /// Meet deadlines, write, sleep, read.
@@ -165,12 +198,14 @@ impl Worker {
         let now = self.now();
         self.obey();
         self.meet(now);
-        let origin = self.origin;
-        let clock = || Time::from_nanos(sys::clock::monotonic().saturating_sub(origin));
-        self.egress.flush(&self.ports, &mut self.report, clock);
+        self.agree(now);
+        self.write(now);
         self.pace.observe(now, self.report.delivered);
         self.limit_realtime(now);
-        let slept = self.wait(ready);
+        let (slept, arrived) = self.wait(ready);
+        if let Some(council) = self.council.as_mut().filter(|_| arrived.notices) {
+            council.receive(self.clock.now());
+        }
         if self.egress.is_congested() {
             return;
         }
@@ -181,12 +216,41 @@ impl Worker {
         for iface in ready.drain(..) {
             self.read(iface, slept);
         }
+        if let Some(trunks) = self.trunks.as_mut().filter(|_| arrived.trunk) {
+            trunks.receive(self.clock.now());
+        }
+    }
+
+    /// Writes what is due to ports, and to trunks what will be due elsewhere.
+    fn write(&mut self, now: Time) {
+        if let Some(trunks) = &mut self.trunks {
+            trunks.release(now, &mut self.egress);
+        }
+        let mut exits = Exits { ports: &self.ports, trunks: self.trunks.as_deref_mut() };
+        self.egress.flush(&mut exits, &mut self.report, || self.clock.now());
+        if let Some(trunks) = &mut self.trunks {
+            trunks.send(self.clock.now());
+        }
+    }
+
+    /// Tells other members of flows here, and the fabric of theirs.
+    fn agree(&mut self, now: Time) {
+        let Some(council) = &mut self.council else { return };
+        council.turn(now, &mut self.fabric);
+        let spent = self.clock.now().since(now);
+        for delay in council.delays() {
+            self.report.notices.record((delay + spent).as_nanos());
+        }
+        self.take_outputs();
     }
 
     fn obey(&mut self) {
         while let Ok(command) = self.inbox.try_recv() {
             match command {
                 Command::Finish => self.finished = true,
+                Command::Lose(agent) => self.lose(agent),
+                Command::Regain(agent) => self.regain(agent),
+                Command::Lead(agent, lead) => self.lead(agent, lead),
                 Command::Realtime(share) => self.realtime.share = share,
                 Command::Change(change) => {
                     let at = self.changes.partition_point(|other| other.at <= change.at);
@@ -194,6 +258,36 @@ impl Worker {
                 }
             }
         }
+    }
+
+    /// A member of the lab is gone, and its flows with it.
+    fn lose(&mut self, agent: AgentId) {
+        let now = self.now();
+        if let Some(trunks) = &mut self.trunks {
+            trunks.lose(agent);
+        }
+        if let Some(council) = &mut self.council {
+            council.lose(now, agent);
+        }
+    }
+
+    fn regain(&mut self, agent: AgentId) {
+        let now = self.now();
+        if let Some(trunks) = &mut self.trunks {
+            trunks.regain(agent);
+        }
+        if let Some(council) = &mut self.council {
+            council.regain(now, agent);
+        }
+    }
+
+    /// The physical way to a member takes another time than it did.
+    fn lead(&mut self, agent: AgentId, lead: Span) {
+        let now = self.fabric.now();
+        if let Some(trunks) = &mut self.trunks {
+            trunks.lead(now, &mut self.fabric, agent, lead);
+        }
+        self.take_outputs();
     }
 
     /// Meets all deadlines up to `now`.
@@ -302,14 +396,16 @@ impl Worker {
                     self.taps.seen(iface, true, &packet, Some(reason), at);
                 }
                 Output::Mirrored { mirror, packet, at } => {
-                    self.taps.mirrored(mirror, packet, at, &mut self.egress);
+                    let trunks = self.trunks.as_ref();
+                    let way = |iface| trunks.map_or(Span::ZERO, |trunks| trunks.lead_to(iface));
+                    self.taps.mirrored(mirror, packet, at, way, &mut self.egress);
                 }
             }
         }
     }
 
     /// Sleeps until the next deadline or arrival; tells whether it slept at all.
-    fn wait(&mut self, ready: &mut Vec<IfaceId>) -> bool {
+    fn wait(&mut self, ready: &mut Vec<IfaceId>) -> (bool, Arrived) {
         let mut wake = self.fabric.next_wake().map_or(Time::MAX, |at| self.pace.release(at));
         if let Some(boxes) = &self.boxes {
             wake = wake.min(self.pace.release(boxes.next_wake()));
@@ -318,16 +414,23 @@ impl Worker {
         if let Some(change) = self.changes.front() {
             wake = wake.min(change.at);
         }
+        if let Some(due) = self.trunks.as_ref().and_then(|trunks| trunks.next_due()) {
+            wake = wake.min(self.pace.release(due));
+        }
+        if let Some(at) = self.council.as_ref().and_then(|council| council.next_wake()) {
+            wake = wake.min(at);
+        }
         let now = self.now();
-        if self.egress.is_stalled() {
+        let is_blocked = self.trunks.as_ref().is_some_and(|trunks| trunks.is_blocked());
+        if self.egress.is_stalled() || is_blocked {
             wake = wake.min(now + RETRY);
         }
         let timeout = self.pace.sleep(now, wake);
-        self.ports.wait(timeout, ready);
-        if timeout.is_positive() && ready.is_empty() {
+        let arrived = self.ports.wait(timeout, ready);
+        if timeout.is_positive() && ready.is_empty() && arrived == Arrived::default() {
             self.pace.learn(wake.since(now), self.now().since(now + timeout));
         }
-        timeout.is_positive()
+        (timeout.is_positive(), arrived)
     }
 
     fn read(&mut self, iface: IfaceId, slept: bool) {
@@ -364,7 +467,7 @@ impl Worker {
             }
             let computed = self.fabric.shares_computed();
             self.fabric.inject(at, iface, packet);
-            if self.fabric.shares_computed() != computed {
+            if !self.together && self.fabric.shares_computed() != computed {
                 self.report.notices.record(self.now().since(at).as_nanos());
             }
         }
@@ -386,7 +489,8 @@ impl Worker {
         let boxes = self.boxes.as_mut();
         let (bundles, bundle_changes) = boxes
             .map_or_else(Default::default, |boxes| (boxes.statuses(), boxes.changes().collect()));
-        let batch = Batch { at: now, links, shares, bundles, bundle_changes, delivered };
+        let trunks = self.trunks.as_ref().map_or_else(Vec::new, |trunks| trunks.states());
+        let batch = Batch { at: now, links, shares, bundles, bundle_changes, delivered, trunks };
         // Nobody listens any more once the lab is being taken down.
         let _ = self.outbox.send(batch);
     }

@@ -6,13 +6,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use base::Time;
 use lab::plan::{Flow, Pausing, Traffic};
 use outcome::Tally;
-use sys::socket::{self, Interest, Readiness, TcpOptions};
+use sys::socket::{self, Interest, Readiness};
 
+use super::Placed;
 use super::content::{Content, Damage};
+use super::meeting::{Awaited, DOOR, Dial, Meeting, Receipt};
 use super::mptcp::{Others, SubflowMeter};
 use super::offer::Offer;
 use super::traffic::{CHUNK, Connections, Endpoints, Progress, Scope, gone};
-use super::{Placed, enter};
 
 /// Connections of one flow at most.
 pub(super) const MAX_STREAMS: u32 = 1024;
@@ -29,31 +30,52 @@ const DISCARD: usize = 4 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Connecting,
+    /// The receiver's machine is not as far; another attempt at this time.
+    Refused(Time),
     Sending,
     /// It has written all that the application offered so far.
     Idle,
     /// All is written, the end is announced.
     Finished,
+    /// A receiver on another machine has said that it has seen it.
+    Acknowledged,
 }
 
 struct Sender {
-    socket: OwnedFd,
+    /// `None` while there is none after a refusal.
+    socket: Option<OwnedFd>,
     state: State,
     /// Bytes of the message that is being written still to be written.
     message_left: u64,
+    /// What a receiver on another machine will say at the end.
+    receipt: Awaited,
 }
 
-/// Slot 0 listens, slots 1 to `streams` send, the next `streams` receive.
+struct Receiver {
+    /// `None` once the sender has gone.
+    socket: Option<OwnedFd>,
+    received: u64,
+    /// It has seen the end.
+    ended: bool,
+}
+
+/// Slot 0 listens, slots 1 to `streams` send, the next `streams` receive. An end on another
+/// machine has neither connections nor slots here.
 pub(super) struct Bulk {
-    listener: OwnedFd,
+    listener: Option<OwnedFd>,
+    streams: usize,
+    dial: Option<Dial>,
     senders: Vec<Sender>,
-    receivers: Vec<OwnedFd>,
-    /// Payload not yet written, shared by all connections.
+    receivers: Vec<Receiver>,
+    /// Payload not yet written, shared by all connections, and what was.
     remaining: Option<u64>,
+    written: u64,
     /// Length of a message; `None`: one endless message.
     message: Option<u64>,
     /// Connections whose receiver has seen the end.
     delivered: usize,
+    /// What receivers on another machine have said: the latest end, and all bytes.
+    receipts: Receipt,
     /// The rate at which there is something to write; `None`: there always is.
     offer: Option<Offer>,
     /// When the receivers do not read.
@@ -70,65 +92,71 @@ struct Several {
 }
 
 impl Bulk {
-    pub(super) fn open(placed: &Placed, scope: &mut Scope<'_>) -> sys::Result<Self> {
+    pub(super) fn open(
+        placed: &Placed,
+        meeting: Meeting,
+        scope: &mut Scope<'_>,
+    ) -> sys::Result<Self> {
         let Flow {
-            traffic: Traffic::Bulk { size, rate, pause, tcp, streams, message },
-            dscp,
-            name,
-            ..
+            traffic: Traffic::Bulk { size, rate, pause, tcp, streams, message }, name, ..
         } = &placed.flow
         else {
             unreachable!("the driver opens bulk flows with this")
         };
-        let options = super::tcp_options(tcp, message.is_some(), *dscp);
         let others = Others::of(placed);
         if others.is_some() {
             scope.paths.prepare(placed, scope.queue)?;
         }
-        enter(&placed.netns[1])?;
-        let receiving = TcpOptions { congestion: None, ..options };
-        let (listener, at) = super::listen(placed, receiving)?;
-        scope.add(&listener, 0, Interest::Read)?;
-        enter(&placed.netns[0])?;
-        let mut senders = Vec::with_capacity(*streams as usize);
+        let dial = Dial::new(placed, meeting.to, tcp, message.is_some());
+        let mut senders = Vec::new();
         for slot in 1..=*streams {
-            let socket = socket::connect(placed.addresses[0], at, options)?;
+            let Some(dial) = &dial else { break };
+            let socket = dial.connect()?;
             scope.add(&socket, slot, Interest::Write)?;
             if let Some(others) = &others {
-                scope.paths.expect(others, socket.as_fd(), at.port())?;
+                scope.paths.expect(others, socket.as_fd(), dial.port())?;
             }
-            senders.push(Sender { socket, state: State::Connecting, message_left: 0 });
+            senders.push(Sender {
+                socket: Some(socket),
+                state: State::Connecting,
+                message_left: 0,
+                receipt: Awaited::default(),
+            });
         }
-        let remaining = size.map(base::Bytes::count);
-        let message = message.map(base::Bytes::count);
-        let receivers = Vec::with_capacity(senders.len());
         let now = scope.now();
-        scope.tally.begin_waiting(now);
+        if meeting.door.is_some() {
+            scope.tally.begin_waiting(now);
+        }
         let multipath = others.map(|_| Several {
             content: Content::new(scope.random(name, "content")),
             meter: SubflowMeter::new(placed),
             sent: 0,
             received: 0,
         });
-        let offer = rate.map(|rate| Offer::new(rate, now));
         Ok(Self {
-            listener,
+            listener: meeting.door,
+            streams: *streams as usize,
+            dial,
             senders,
-            receivers,
-            remaining,
-            message,
+            receivers: Vec::new(),
+            remaining: size.map(base::Bytes::count),
+            written: 0,
+            message: message.map(base::Bytes::count),
             delivered: 0,
-            offer,
+            receipts: Receipt { at: now, received: 0 },
+            offer: rate.map(|rate| Offer::new(rate, now)),
             pausing: Pausing::begin(*pause, now),
             multipath,
         })
     }
 
     fn accept(&mut self, scope: &Scope<'_>) -> sys::Result<()> {
-        while let Some(socket) = socket::accept(self.listener.as_fd())? {
-            let slot = 1 + self.senders.len() + self.receivers.len();
+        let Some(listener) = &self.listener else { return Ok(()) };
+        while let Some(socket) = socket::accept(listener.as_fd())? {
+            let slot = 1 + self.streams + self.receivers.len();
             scope.add(&socket, slot as u32, self.interest())?;
-            self.receivers.push(socket);
+            let socket = Some(socket);
+            self.receivers.push(Receiver { socket, received: 0, ended: false });
         }
         Ok(())
     }
@@ -138,12 +166,59 @@ impl Bulk {
         if self.pausing.is_paused() { Interest::Nothing } else { Interest::Read }
     }
 
-    fn send(&mut self, scope: &mut Scope<'_>, index: usize, failed: bool) -> sys::Result<()> {
-        let sender = &mut self.senders[index];
-        if failed {
-            socket::pending_error(sender.socket.as_fd())?;
-            return Err(gone());
+    fn on_sender(
+        &mut self,
+        scope: &mut Scope<'_>,
+        index: usize,
+        readiness: Readiness,
+    ) -> sys::Result<Progress> {
+        let (sender, dial) = (&mut self.senders[index], &mut self.dial);
+        let (Some(socket), Some(dial)) = (&sender.socket, dial) else {
+            return Ok(Progress::Going);
+        };
+        if sender.state == State::Finished && dial.is_far() {
+            // Read first: what was said before a connection failed holds.
+            let Some(receipt) = sender.receipt.read(socket)? else { return Ok(Progress::Going) };
+            scope.modify(socket, index as u32 + 1, Interest::Nothing)?;
+            sender.state = State::Acknowledged;
+            return Ok(self.take(receipt));
         }
+        if sender.state == State::Acknowledged {
+            sender.socket = None;
+            return Ok(Progress::Going);
+        }
+        if readiness.failed {
+            let error = socket::pending_error(socket.as_fd()).err().unwrap_or_else(gone);
+            if sender.state != State::Connecting {
+                return Err(error);
+            }
+            sender.state = State::Refused(dial.again(error, scope.now())?);
+            sender.socket = None;
+            return Ok(Progress::Going);
+        }
+        dial.connected();
+        self.send(scope, index)?;
+        Ok(Progress::Going)
+    }
+
+    /// A receiver on another machine has seen the end.
+    fn take(&mut self, receipt: Receipt) -> Progress {
+        self.delivered += 1;
+        self.receipts.at = self.receipts.at.max(receipt.at);
+        self.receipts.received += receipt.received;
+        if self.delivered < self.streams {
+            return Progress::Going;
+        }
+        match Content::check_end(self.receipts.received, self.written) {
+            Ok(()) => Progress::Done(self.receipts.at),
+            Err(damage) => Progress::Damaged(damage),
+        }
+    }
+
+    fn send(&mut self, scope: &mut Scope<'_>, index: usize) -> sys::Result<()> {
+        let slot = index as u32 + 1;
+        let sender = &mut self.senders[index];
+        let Some(socket) = &sender.socket else { return Ok(()) };
         if matches!(sender.state, State::Connecting | State::Idle) {
             sender.state = State::Sending;
         }
@@ -154,8 +229,10 @@ impl Bulk {
                 sender.message_left = self.remaining.map_or(next, |left| next.min(left));
             }
             if sender.message_left == 0 {
-                socket::finish_writing(sender.socket.as_fd())?;
-                scope.modify(&sender.socket, index as u32 + 1, Interest::Nothing)?;
+                socket::finish_writing(socket.as_fd())?;
+                let is_far = self.dial.as_ref().is_some_and(Dial::is_far);
+                let awaited = if is_far { Interest::Read } else { Interest::Nothing };
+                scope.modify(socket, slot, awaited)?;
                 sender.state = State::Finished;
                 break;
             }
@@ -167,7 +244,7 @@ impl Bulk {
             }
             let room = self.offer.as_ref().map_or(most, |offer| offer.room(scope.now(), most));
             if room == 0 {
-                scope.modify(&sender.socket, index as u32 + 1, Interest::Nothing)?;
+                scope.modify(socket, slot, Interest::Nothing)?;
                 sender.state = State::Idle;
                 break;
             }
@@ -184,18 +261,20 @@ impl Bulk {
             // Each message is to leave in segments of its own.
             let ends = self.message.is_some() && length as u64 == sender.message_left;
             let write = if ends { socket::write_record } else { socket::write };
-            let Some(sent) = write(sender.socket.as_fd(), data)? else { break };
+            let Some(sent) = write(socket.as_fd(), data)? else { break };
             messages -= u32::from(ends);
-            scope.tally.sent += sent as u64;
+            let taken = sent as u64;
+            scope.tally.sent += taken;
+            self.written += taken;
             if let Some(offer) = &mut self.offer {
-                offer.wrote(sent as u64);
+                offer.wrote(taken);
             }
             if let Some(several) = &mut self.multipath {
-                several.sent += sent as u64;
+                several.sent += taken;
             }
-            sender.message_left -= sent as u64;
+            sender.message_left -= taken;
             if let Some(left) = &mut self.remaining {
-                *left -= sent as u64;
+                *left -= taken;
             }
             budget -= sent;
             if sent < length {
@@ -211,7 +290,13 @@ impl Bulk {
         index: usize,
         failed: bool,
     ) -> sys::Result<Progress> {
-        let socket = &self.receivers[index];
+        let Some(receiver) = self.receivers.get_mut(index) else { return Ok(Progress::Going) };
+        let Some(socket) = &receiver.socket else { return Ok(Progress::Going) };
+        if receiver.ended {
+            // The sender, on another machine, has its receipt and is gone.
+            receiver.socket = None;
+            return Ok(Progress::Going);
+        }
         if self.pausing.is_paused() {
             if failed {
                 // It would be told again and again.
@@ -227,19 +312,25 @@ impl Bulk {
                 Err(damage) => return Ok(Progress::Damaged(damage)),
             },
         };
+        let now = scope.now();
         match taken {
             None => {}
             Some(0) => {
-                let slot = 1 + self.senders.len() + index;
+                let slot = 1 + self.streams + index;
                 scope.modify(socket, slot as u32, Interest::Nothing)?;
+                receiver.ended = true;
+                if self.dial.is_none() {
+                    let receipt = Receipt { at: now, received: receiver.received };
+                    receipt.send(socket.as_fd())?;
+                }
                 self.delivered += 1;
-                if self.delivered == self.senders.len() {
-                    return Ok(Progress::Done(scope.now()));
+                if self.delivered == self.streams {
+                    return Ok(Progress::Done(now));
                 }
             }
             Some(count) => {
+                receiver.received += count as u64;
                 scope.tally.received += count as u64;
-                let now = scope.now();
                 scope.tally.heard(now);
             }
         }
@@ -273,30 +364,41 @@ impl Endpoints for Bulk {
         slot: u32,
         readiness: Readiness,
     ) -> sys::Result<Progress> {
-        let slot = slot as usize;
-        if slot == 0 {
+        if slot == DOOR {
             self.accept(scope)?;
-        } else if slot <= self.senders.len() {
-            self.send(scope, slot - 1, readiness.failed)?;
-        } else {
-            return self.receive(scope, slot - 1 - self.senders.len(), readiness.failed);
+            return Ok(Progress::Going);
         }
-        Ok(Progress::Going)
+        match (slot as usize - 1).checked_sub(self.streams) {
+            None => self.on_sender(scope, slot as usize - 1, readiness),
+            Some(index) => self.receive(scope, index, readiness.failed),
+        }
     }
 
-    /// The application has something to write again, or begins or ends its pause.
+    /// The application has something to write again, or begins or ends its pause; or a connection
+    /// was refused.
     fn on_wake(&mut self, scope: &mut Scope<'_>) -> sys::Result<Progress> {
-        if self.pausing.advance(scope.now()) {
-            let slots = 1 + self.senders.len() as u32..;
+        let now = scope.now();
+        if self.pausing.advance(now) {
+            let slots = 1 + self.streams as u32..;
             for (slot, receiver) in slots.zip(&self.receivers) {
-                scope.modify(receiver, slot, self.interest())?;
+                if let (Some(socket), false) = (&receiver.socket, receiver.ended) {
+                    scope.modify(socket, slot, self.interest())?;
+                }
             }
         }
         for index in 0..self.senders.len() {
-            let sender = &self.senders[index];
-            if sender.state == State::Idle {
-                scope.modify(&sender.socket, index as u32 + 1, Interest::Write)?;
-                self.send(scope, index, false)?;
+            let (slot, sender) = (index as u32 + 1, &mut self.senders[index]);
+            match (sender.state, &sender.socket, &self.dial) {
+                (State::Idle, Some(socket), _) => {
+                    scope.modify(socket, slot, Interest::Write)?;
+                    self.send(scope, index)?;
+                }
+                (State::Refused(again), _, Some(dial)) if again <= now => {
+                    let socket = dial.connect()?;
+                    scope.add(&socket, slot, Interest::Write)?;
+                    (sender.socket, sender.state) = (Some(socket), State::Connecting);
+                }
+                _ => {}
             }
         }
         Ok(Progress::Going)
@@ -306,7 +408,11 @@ impl Endpoints for Bulk {
         let idle = self.senders.iter().any(|sender| sender.state == State::Idle);
         let offer = self.offer.as_ref().filter(|_| idle);
         let next = offer.map(|offer| offer.next(self.remaining.unwrap_or(u64::MAX)));
-        [next, self.pausing.deadline()].into_iter().flatten().min()
+        let again = self.senders.iter().filter_map(|sender| match sender.state {
+            State::Refused(again) => Some(again),
+            _ => None,
+        });
+        [next, self.pausing.deadline()].into_iter().flatten().chain(again).min()
     }
 
     fn expire(&mut self, scope: &mut Scope<'_>) -> Progress {
@@ -314,30 +420,35 @@ impl Endpoints for Bulk {
     }
 
     fn observe(&mut self, tally: &mut Tally) {
-        if let (Some(several), [sender, ..]) = (&mut self.multipath, &self.senders[..]) {
-            let receiver = self.receivers.first().map(AsFd::as_fd);
-            several.meter.observe(tally, sender.socket.as_fd(), receiver);
+        let mut sockets = self.senders.iter().filter_map(|sender| sender.socket.as_ref());
+        if let Some(several) = &mut self.multipath {
+            let receiver = self.receivers.first().and_then(|receiver| receiver.socket.as_ref());
+            if let Some(sender) = sockets.next() {
+                several.meter.observe(tally, sender.as_fd(), receiver.map(AsFd::as_fd));
+            }
             return;
         }
         let mut connections = Connections::default();
-        for sender in &self.senders {
-            connections.add(sender.socket.as_fd());
-        }
+        sockets.for_each(|socket| connections.add(socket.as_fd()));
         connections.report(tally);
     }
 
     fn close(&mut self, scope: &mut Scope<'_>) {
-        for receiver in self.receivers.iter().filter(|_| !self.pausing.is_paused()) {
+        let receivers = || self.receivers.iter().filter_map(|receiver| receiver.socket.as_ref());
+        for receiver in receivers().filter(|_| !self.pausing.is_paused()) {
             while let Ok(Some(count @ 1..)) = socket::discard(receiver.as_fd(), DISCARD) {
                 scope.tally.received += count as u64;
             }
         }
-        if self.delivered < self.senders.len() {
-            // Undelivered data would otherwise be sent until long after the flow's end. Where
-            // this fails the connection is gone already.
-            for socket in self.senders.iter().map(|s| &s.socket).chain(&self.receivers) {
-                let _ = socket::reset_on_close(socket.as_fd());
-            }
+        let senders = self.senders.iter().filter_map(|sender| sender.socket.as_ref());
+        // Undelivered data would otherwise be sent until long after the flow's end; and a receiver
+        // on another machine waits for its sender to go. Where this fails the connection is gone
+        // already.
+        let is_open = self.delivered < self.streams;
+        let is_far = self.dial.as_ref().is_some_and(Dial::is_far);
+        let senders = senders.filter(|_| is_open || is_far);
+        for socket in senders.chain(receivers().filter(|_| is_open)) {
+            let _ = socket::reset_on_close(socket.as_fd());
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The thread of all flows: waits for sockets and deadlines, hands out turns, cuts samples.
 
+mod slot;
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,12 +11,13 @@ use std::sync::mpsc::Receiver;
 
 use base::{FlowId, Span, Time};
 use lab::plan::{MultipathKind, Traffic};
-use outcome::{Course, FlowResult, Outcome, Tally};
-use sys::clock;
+use outcome::{Course, FlowResult, Half, Outcome, Tally};
+use slot::{Phase, Slot};
 use sys::socket::{Interest, Ready, ReadyQueue};
 
 use super::bulk::Bulk;
 use super::mctcp::{self, Sessions};
+use super::meeting::{DOOR, Meeting};
 use super::mptcp::PathManagers;
 use super::paced::Paced;
 use super::queries::Queries;
@@ -29,74 +32,20 @@ use super::{FlowOptions, FlowSink, Observation, Placed};
 pub(super) enum Command {
     Start(FlowId),
     Stop(FlowId),
+    Lose(FlowId),
+    Regain(FlowId),
     Finish,
 }
 
 /// Token of the descriptor that announces commands.
 const COMMANDS: u64 = u64::MAX;
 
-enum Phase {
-    /// Its start is ahead.
-    Waiting,
-    Running(Box<dyn Endpoints>),
-    Ended,
-}
+/// When a flow's end on another machine lets go, this machine may have to do the same, by the
+/// lab's schedule, only so much later.
+const GRACE: Span = Span::from_secs(2);
 
-/// A flow and all that is known of it.
-struct Slot {
-    placed: Placed,
-    phase: Phase,
-    tally: Tally,
-    outcome: Outcome,
-    /// Counts its runs, so that an old socket's events are not taken for a new one's.
-    generation: u16,
-    started: Option<Time>,
-    /// Start of the present or last run.
-    run_started: Time,
-    expires: Option<Time>,
-    ended: Option<Time>,
-    active: Span,
-    completion: Option<Span>,
-    /// Its deadline in the heap.
-    scheduled: Option<Time>,
-    /// It ran at some time since the last sample.
-    touched: bool,
-}
-
-impl Slot {
-    fn new(placed: Placed) -> Self {
-        Self {
-            placed,
-            phase: Phase::Waiting,
-            tally: Tally::default(),
-            outcome: Outcome::NotStarted,
-            generation: 0,
-            started: None,
-            run_started: Time::ZERO,
-            expires: None,
-            ended: None,
-            active: Span::ZERO,
-            completion: None,
-            scheduled: None,
-            touched: false,
-        }
-    }
-
-    /// Whether it has an end of its own that has not come.
-    fn is_pending(&self) -> bool {
-        !matches!(self.phase, Phase::Ended) && self.placed.flow.is_finite()
-    }
-
-    fn deadline(&self) -> Option<Time> {
-        match &self.phase {
-            Phase::Waiting => Some(self.placed.flow.start),
-            Phase::Running(endpoints) => {
-                [endpoints.deadline(), self.expires].into_iter().flatten().min()
-            }
-            Phase::Ended => None,
-        }
-    }
-}
+/// A flow whose other end's machine is lost fails if that does not return within this time.
+const PATIENCE: Span = Span::from_secs(10);
 
 /// What all flows use.
 struct Shared {
@@ -119,7 +68,7 @@ impl Shared {
             scratch: &mut self.scratch,
             paths: &mut self.paths,
             sessions: &mut self.sessions,
-            origin: self.options.origin,
+            clock: &self.options.clock,
             seed: self.options.seed,
             sink: &mut self.sink,
         }
@@ -147,6 +96,7 @@ impl Driver {
         waker: Arc<OwnedFd>,
         pending: Arc<AtomicUsize>,
     ) -> sys::Result<Self> {
+        let first = Time::ZERO + options.interval;
         let queue = ReadyQueue::try_new()?;
         queue.add(waker.as_fd(), COMMANDS, Interest::Read)?;
         let mut this = Self {
@@ -165,7 +115,7 @@ impl Driver {
             waker,
             pending,
             last_sample: Time::ZERO,
-            next_sample: Time::ZERO + options.interval,
+            next_sample: first,
         };
         this.count_pending();
         for index in 0..this.slots.len() {
@@ -178,10 +128,13 @@ impl Driver {
     pub(super) fn run(mut self) -> Vec<FlowResult> {
         // Without it deadlines come 50 µs late; where it is denied they do.
         let _ = sys::sched::set_timer_slack(1);
+        for index in 0..self.slots.len() {
+            self.prepare(index);
+        }
         let mut ready = Vec::new();
         loop {
             // Before the origin, only commands are waited for.
-            let ahead = self.shared.options.origin.saturating_sub(clock::monotonic());
+            let ahead = self.shared.options.clock.until_start().as_nanos();
             let wait = if ahead > 0 { ahead } else { self.until_next() };
             self.shared
                 .queue
@@ -196,8 +149,13 @@ impl Driver {
                 if self.shared.paths.obey(token) {
                     continue;
                 }
-                let index = (token >> 32) as usize;
-                if self.slots[index].generation == (token >> 16) as u16 {
+                let (index, run) = ((token >> 32) as usize, (token >> 16) as u16);
+                if self.slots[index].generation.wrapping_add(1) == run {
+                    // Its sender has begun the next run.
+                    let now = self.now();
+                    self.end(index, now, Outcome::Completed);
+                    self.open(index);
+                } else if self.slots[index].generation == run {
                     self.call(index, |endpoints, scope| {
                         endpoints.on_ready(scope, (token & 0xffff) as u32, readiness)
                     });
@@ -206,7 +164,7 @@ impl Driver {
             if finish {
                 return self.finish();
             }
-            if clock::monotonic() >= self.shared.options.origin {
+            if !self.shared.options.clock.until_start().is_positive() {
                 self.fire_timers();
                 self.sample_if_due();
             }
@@ -214,7 +172,7 @@ impl Driver {
     }
 
     fn now(&self) -> Time {
-        Time::from_nanos(clock::monotonic().saturating_sub(self.shared.options.origin))
+        self.shared.options.clock.now()
     }
 
     fn until_next(&self) -> u64 {
@@ -242,10 +200,32 @@ impl Driver {
                         self.end(index, now, Outcome::Stopped);
                     }
                 }
+                Command::Lose(flow) => {
+                    for index in self.positions(flow) {
+                        self.lose(index);
+                    }
+                }
+                Command::Regain(flow) => {
+                    for index in self.positions(flow) {
+                        self.slots[index].fails_at = None;
+                        self.schedule(index);
+                    }
+                }
                 Command::Finish => return true,
             }
         }
         false
+    }
+
+    /// The machine with the flow's other end is lost. It may return: until then its sockets have
+    /// the patience that sockets have.
+    fn lose(&mut self, index: usize) {
+        let fails_at = self.now() + PATIENCE;
+        let slot = &mut self.slots[index];
+        if slot.placed.is_split() {
+            slot.fails_at.get_or_insert(fails_at);
+            self.schedule(index);
+        }
     }
 
     fn positions(&self, flow: FlowId) -> Vec<usize> {
@@ -272,6 +252,9 @@ impl Driver {
     }
 
     fn wake(&mut self, index: usize, now: Time) {
+        if self.slots[index].fails_at.is_some_and(|at| at <= now) {
+            return self.end(index, now, lost());
+        }
         match &self.slots[index].phase {
             Phase::Waiting => self.open(index),
             Phase::Running(_) => {
@@ -282,7 +265,23 @@ impl Driver {
                     self.call(index, |endpoints, scope| endpoints.on_wake(scope));
                 }
             }
-            Phase::Ended => {}
+            Phase::Failing { error, until } => {
+                let expired = self.slots[index].expires.is_some_and(|at| at <= now);
+                let failed = (*until <= now).then(|| Outcome::Failed(error.clone()));
+                if let Some(outcome) = failed.or(expired.then_some(Outcome::Expired)) {
+                    self.end(index, now, outcome);
+                }
+            }
+            Phase::Ended(_) => {}
+        }
+    }
+
+    /// Opens the door for the next run of a flow whose sender is on another machine.
+    fn prepare(&mut self, index: usize) {
+        let slot = &mut self.slots[index];
+        if slot.placed.half() == Half::Accepting {
+            let run = slot.generation.wrapping_add(1);
+            slot.next_meeting = Some(self.shared.meet(&slot.placed, base(index, run), run));
         }
     }
 
@@ -302,38 +301,27 @@ impl Driver {
     fn open(&mut self, index: usize) {
         let now = self.now();
         let slot = &mut self.slots[index];
+        // What is left of an earlier run makes room.
+        slot.phase = Phase::Ended(None);
         slot.generation = slot.generation.wrapping_add(1);
         slot.started = slot.started.or(Some(now));
         slot.run_started = now;
         slot.expires = slot.placed.flow.duration.map(|duration| now + duration);
         slot.completion = None;
         slot.touched = true;
-        let mut scope = self.shared.scope(base(index, slot.generation), &mut slot.tally);
-        let multipath = slot.placed.flow.multipath().map(|multipath| multipath.kind);
-        let is_mctcp = multipath == Some(MultipathKind::Mctcp);
-        let placed = &slot.placed;
-        let opened: sys::Result<Box<dyn Endpoints>> = match &placed.flow.traffic {
-            Traffic::Bulk { .. } if is_mctcp => boxed(mctcp::Bulk::open(placed, &mut scope)),
-            Traffic::Transfers { .. } if is_mctcp => {
-                boxed(mctcp::Transfers::open(placed, &mut scope))
-            }
-            Traffic::Rpc { .. } if is_mctcp => boxed(mctcp::Rpc::open(placed, &mut scope)),
-            Traffic::Bulk { .. } => boxed(Bulk::open(placed, &mut scope)),
-            Traffic::Paced { .. } => boxed(Paced::open(placed, &scope)),
-            Traffic::Transfers { .. } => boxed(Transfers::open(placed, &mut scope)),
-            Traffic::Controlled { .. } => unreachable!("refused before the engine starts"),
-            Traffic::Requests { .. } => boxed(Requests::open(placed, &scope)),
-            Traffic::Queries { .. } => boxed(Queries::open(placed, &scope)),
-            Traffic::Rpc { .. } => boxed(Rpc::open(placed, &mut scope)),
-        };
+        let (base, run) = (base(index, slot.generation), slot.generation);
+        let meeting = slot.next_meeting.take();
+        let meeting = meeting.unwrap_or_else(|| self.shared.meet(&slot.placed, base, run));
+        let mut scope = self.shared.scope(base, &mut slot.tally);
+        let opened = meeting.and_then(|meeting| endpoints(&slot.placed, meeting, &mut scope));
         match opened {
             Ok(endpoints) => slot.phase = Phase::Running(endpoints),
             Err(error) => {
-                slot.phase = Phase::Ended;
                 slot.ended = Some(now);
                 slot.outcome = Outcome::Failed(error.to_string());
             }
         }
+        self.prepare(index);
         self.count_pending();
         self.schedule(index);
     }
@@ -345,9 +333,18 @@ impl Driver {
         turn: impl FnOnce(&mut dyn Endpoints, &mut Scope<'_>) -> sys::Result<Progress>,
     ) {
         let slot = &mut self.slots[index];
-        let Phase::Running(endpoints) = &mut slot.phase else { return };
+        let (Phase::Running(endpoints) | Phase::Ended(Some(endpoints))) = &mut slot.phase else {
+            return;
+        };
         let mut scope = self.shared.scope(base(index, slot.generation), &mut slot.tally);
-        match turn(endpoints.as_mut(), &mut scope) {
+        let progress = turn(endpoints.as_mut(), &mut scope);
+        if matches!(slot.phase, Phase::Ended(_)) {
+            if progress.is_err() {
+                slot.phase = Phase::Ended(None);
+            }
+            return;
+        }
+        match progress {
             Ok(Progress::Going) => self.schedule(index),
             Ok(Progress::Done(at)) => {
                 slot.completion = Some(at.since(slot.run_started));
@@ -358,6 +355,10 @@ impl Driver {
                 let now = self.now();
                 self.end(index, now, Outcome::Failed(damage.to_string()));
             }
+            Err(error) if self.slots[index].placed.is_split() => {
+                let now = self.now();
+                self.fail(index, now, error.to_string());
+            }
             Err(error) => {
                 let now = self.now();
                 self.end(index, now, Outcome::Failed(error.to_string()));
@@ -365,22 +366,28 @@ impl Driver {
         }
     }
 
+    /// The other end, on another machine, has let go.
+    fn fail(&mut self, index: usize, now: Time, error: String) {
+        let slot = &mut self.slots[index];
+        slot.close(&mut self.shared, base(index, slot.generation), now);
+        slot.phase = Phase::Failing { error, until: now + GRACE };
+        self.schedule(index);
+    }
+
     /// Closes a flow's sockets. A flow that has not started yet will not.
     fn end(&mut self, index: usize, at: Time, outcome: Outcome) {
         let slot = &mut self.slots[index];
-        match std::mem::replace(&mut slot.phase, Phase::Ended) {
-            Phase::Running(mut endpoints) => {
-                let base = base(index, slot.generation);
-                endpoints.close(&mut self.shared.scope(base, &mut slot.tally));
-                endpoints.observe(&mut slot.tally);
-                slot.tally.end_waiting(at);
-                slot.tally.record_rtt();
-                slot.tally.close_run();
-                slot.active += at.since(slot.run_started);
-                slot.ended = Some(at);
+        match &slot.phase {
+            Phase::Running(_) => {
+                slot.close(&mut self.shared, base(index, slot.generation), at);
                 slot.outcome = outcome;
             }
-            Phase::Waiting | Phase::Ended => {}
+            Phase::Failing { .. } => {
+                slot.phase = Phase::Ended(None);
+                slot.outcome = outcome;
+            }
+            Phase::Waiting => slot.phase = Phase::Ended(None),
+            Phase::Ended(_) => {}
         }
         slot.expires = None;
         self.count_pending();
@@ -418,9 +425,9 @@ impl Driver {
                 continue;
             }
             slot.touched = running;
-            let flow = &slot.placed.flow;
-            let sample = slot.tally.cut(now, interval, slot.placed.id, &flow.traffic);
-            if running && slot.run_started <= self.last_sample {
+            let sample = slot.tally.cut(now, interval, slot.placed.id, &slot.placed.flow.traffic);
+            let counts = slot.placed.counts_goodput();
+            if counts && running && slot.run_started <= self.last_sample {
                 slot.tally.record_goodput(&sample);
             }
             (self.shared.sink)(Observation::Sample(Box::new(sample)));
@@ -434,10 +441,52 @@ impl Driver {
     fn finish(mut self) -> Vec<FlowResult> {
         let now = self.now();
         for index in 0..self.slots.len() {
-            self.end(index, now, Outcome::Stopped);
+            let is_lost = self.slots[index].fails_at.is_some();
+            self.end(index, now, if is_lost { lost() } else { Outcome::Stopped });
         }
         self.sample(now);
         self.slots.into_iter().map(result).collect()
+    }
+}
+
+impl Shared {
+    /// Where a run of a flow takes place; its receiver, if it is here, is waited for.
+    fn meet(&self, placed: &Placed, base: u64, run: u16) -> sys::Result<Meeting> {
+        let meeting = Meeting::open(placed, run)?;
+        if let Some(door) = &meeting.door {
+            self.queue.add(door.as_fd(), base | u64::from(DOOR), Interest::Read)?;
+        }
+        Ok(meeting)
+    }
+}
+
+/// What becomes of a flow without its other end.
+fn lost() -> Outcome {
+    Outcome::Failed("the machine of its other end was lost".to_owned())
+}
+
+/// Makes the sockets of a flow.
+fn endpoints(
+    placed: &Placed,
+    meeting: Meeting,
+    scope: &mut Scope<'_>,
+) -> sys::Result<Box<dyn Endpoints>> {
+    let multipath = placed.flow.multipath().map(|multipath| multipath.kind);
+    if multipath == Some(MultipathKind::Mctcp) {
+        return match &placed.flow.traffic {
+            Traffic::Transfers { .. } => boxed(mctcp::Transfers::open(placed, scope)),
+            Traffic::Rpc { .. } => boxed(mctcp::Rpc::open(placed, scope)),
+            _ => boxed(mctcp::Bulk::open(placed, scope)),
+        };
+    }
+    match &placed.flow.traffic {
+        Traffic::Bulk { .. } => boxed(Bulk::open(placed, meeting, scope)),
+        Traffic::Paced { .. } => boxed(Paced::open(placed, meeting, scope)),
+        Traffic::Transfers { .. } => boxed(Transfers::open(placed, meeting, scope)),
+        Traffic::Controlled { .. } => unreachable!("refused before the engine starts"),
+        Traffic::Requests { .. } => boxed(Requests::open(placed, meeting, scope)),
+        Traffic::Queries { .. } => boxed(Queries::open(placed, meeting, scope)),
+        Traffic::Rpc { .. } => boxed(Rpc::open(placed, meeting, scope)),
     }
 }
 
@@ -459,5 +508,8 @@ fn result(slot: Slot) -> FlowResult {
         completion: slot.completion,
     };
     let flow = &slot.placed.flow;
-    slot.tally.into_result(slot.placed.id, flow.name.clone(), &flow.traffic, course)
+    let id = slot.placed.id;
+    let mut result = slot.tally.into_result(id, flow.name.clone(), &flow.traffic, course);
+    (result.half, result.edges) = (slot.placed.half(), slot.edges);
+    result
 }

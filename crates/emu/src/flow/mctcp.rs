@@ -129,7 +129,7 @@ impl Site {
 
 /// A socket for each of the receiver's addresses, on the namespace's own ports.
 fn listen(placed: &Placed) -> sys::Result<Vec<(OwnedFd, SocketAddr)>> {
-    enter(&placed.netns[1])?;
+    enter(placed.own(1))?;
     let mut addresses: Vec<IpAddr> = placed.paths.iter().map(|path| path.to).collect();
     addresses.sort_unstable();
     addresses.dedup();
@@ -174,7 +174,7 @@ fn config(placed: &Placed, tcp: &Tcp) -> Config {
 
 /// Makes sockets in the sender's namespace.
 fn dial(placed: &Placed) -> Dial {
-    let (netns, dscp) = (Arc::clone(&placed.netns[0]), placed.flow.dscp);
+    let (netns, dscp) = (Arc::clone(placed.own(0)), placed.flow.dscp);
     Arc::new(move |path| {
         let address = path.remote.ip();
         let socket = namespace::in_net(netns.as_fd(), || {

@@ -64,11 +64,11 @@ impl PathManagers {
     /// Takes over both namespaces of a flow, if that has not been done yet.
     pub(super) fn prepare(&mut self, placed: &Placed, queue: &ReadyQueue) -> sys::Result<()> {
         let flow = &placed.flow;
-        for (node, netns) in [flow.from, flow.to].into_iter().zip(&placed.netns) {
+        for (node, end) in [flow.from, flow.to].into_iter().zip(0..) {
             if self.nets.iter().any(|net| net.node == node) {
                 continue;
             }
-            enter(netns)?;
+            enter(placed.own(end))?;
             let manager = PathManager::open()?;
             let token = TOKENS - self.nets.len() as u64;
             queue.add(manager.events(), token, Interest::Read)?;

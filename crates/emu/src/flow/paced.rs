@@ -1,25 +1,27 @@
 //! Paced UDP: numbered, stamped datagrams, spaced by the flow's pattern.
+//!
+//! A sender whose receiver is on another machine says when all is sent, until it is answered: its
+//! receiver would not know what is still to come.
 
-use std::collections::VecDeque;
-use std::os::fd::{AsFd, OwnedFd};
+mod receiving;
+mod sending;
+
+use std::os::fd::AsFd;
 
 use base::{Span, Time};
 use lab::plan::{Flow, Traffic};
-use outcome::{Arrived, Datagrams, Sequence, Tally};
-use sys::clock;
-use sys::socket::{self, BATCH, Interest, Readiness};
-
-use super::datagram::{Header, LENGTH};
-use super::pace::Pace;
-use super::traffic::{Endpoints, Progress, Scope};
-use super::{Placed, enter};
+use outcome::{Datagrams, Tally};
+use sys::socket::{self, Readiness};
 use transport::workload::Source;
 
-/// Socket buffers asked for.
-const BUFFER: usize = 4 << 20;
+use super::meeting::{DOOR, Meeting};
+use super::traffic::{Endpoints, Progress, Scope};
+use super::{Placed, enter};
+use receiving::Receiving;
+use sending::Sending;
 
-/// Datagrams sent before others get their turn.
-const TURN: u64 = 4 * BATCH as u64;
+/// Socket buffers asked for.
+pub(super) const BUFFER: usize = 4 << 20;
 
 /// Batches received before others get their turn: more than a turn sends, or a burst that makes
 /// up for a pause would overrun the receiver.
@@ -33,181 +35,92 @@ const SILENCE: Span = Span::from_secs(2);
 const OVERDUE: Span = Span::from_secs(1);
 
 const SENDER: u32 = 1;
-const RECEIVER: u32 = 2;
 
-/// Slot 1 sends, slot 2 receives.
+/// Slot 0 receives, slot 1 sends.
 pub(super) struct Paced {
-    sender: OwnedFd,
-    receiver: OwnedFd,
-    pace: Pace,
-    /// Payload to send before the end.
-    left: Option<u64>,
-    sent: u64,
-    /// How many had been sent at these times: a millisecond apart at least, and not older than
-    /// what decides on the overdue.
-    marks: VecDeque<(Time, u64)>,
-    refused: u64,
-    damaged: u64,
-    sequence: Sequence,
-    max_delay: Span,
-    last_sent: Time,
-    last_arrival: Time,
-    /// Sending is over.
-    finished: bool,
-    expired: bool,
+    sending: Option<Sending>,
+    receiving: Option<Receiving>,
+    /// When the flow's duration was over, if that ended it.
+    expired: Option<Time>,
+    /// When it ended; the last moment of all if it had time to end.
     closed_at: Option<Time>,
 }
 
 impl Paced {
-    pub(super) fn open(placed: &Placed, scope: &Scope<'_>) -> sys::Result<Self> {
-        let Flow { traffic: Traffic::Paced { rate, packet, size, pattern }, dscp, .. } =
+    pub(super) fn open(placed: &Placed, meeting: Meeting, scope: &Scope<'_>) -> sys::Result<Self> {
+        let Flow { traffic: Traffic::Paced { rate, packet, size, pattern }, dscp, name, .. } =
             &placed.flow
         else {
             unreachable!("the driver opens paced flows with this")
         };
-        enter(&placed.netns[1])?;
-        let (receiver, to) = socket::udp(placed.addresses[1], 0, BUFFER)?;
-        socket::set_arrival_stamps(receiver.as_fd())?;
-        enter(&placed.netns[0])?;
-        let (sender, from) = socket::udp(placed.addresses[0], *dscp, BUFFER)?;
-        socket::set_peer(sender.as_fd(), to)?;
-        enter(&placed.netns[1])?;
-        socket::set_peer(receiver.as_fd(), from)?;
-        scope.add(&sender, SENDER, Interest::Nothing)?;
-        scope.add(&receiver, RECEIVER, Interest::Read)?;
-        let now = scope.now();
-        // What the kernel refuses has to be sent again, so the source has no end of its own.
-        let random = scope.random(&placed.flow.name, "datagrams");
-        let source = Source::new(pattern.clone(), *rate, *packet, None, now, random);
-        Ok(Self {
-            sender,
-            receiver,
-            pace: Pace::new(source),
-            left: size.map(base::Bytes::count),
-            sent: 0,
-            marks: VecDeque::new(),
-            refused: 0,
-            damaged: 0,
-            sequence: Sequence::new(),
-            max_delay: Span::ZERO,
-            last_sent: now,
-            last_arrival: now,
-            finished: false,
-            expired: false,
-            closed_at: None,
-        })
-    }
-
-    /// Sends what is due, but no more than a turn.
-    fn send(&mut self, scope: &mut Scope<'_>) {
-        let now = scope.now();
-        let mut turn = TURN;
-        while turn > 0 && !self.finished {
-            let Some((due, payload)) = self.pace.due(now, turn.min(BATCH as u64)) else { break };
-            let payload = u64::from(payload);
-            // The last one may be shorter, so it goes alone.
-            let (count, payload) = match self.left {
-                Some(left) if left < payload => (1, left),
-                Some(left) => (due.min(left / payload), payload),
-                None => (due, payload),
-            };
-            let rest = (payload as usize).saturating_sub(LENGTH);
-            let stamp = clock::monotonic();
-            let mut heads = [[0; LENGTH]; BATCH];
-            let heads = &mut heads[..count as usize];
-            for (head, sequence) in heads.iter_mut().zip(self.sent..) {
-                *head = Header { sequence, sent: stamp }.encode();
-            }
-            let sent = socket::send_datagrams(self.sender.as_fd(), heads, &scope.payload[..rest]);
-            let used = if let Ok(Some(taken)) = sent {
-                let taken = taken as u64;
-                scope.tally.sent += taken * (LENGTH + rest) as u64;
-                self.sent += taken;
-                self.left = self.left.map(|left| left.saturating_sub(taken * payload));
-                self.last_sent = now;
-                taken
-            } else {
-                // No route, no buffer: the pattern does not wait, the slot is lost.
-                self.refused += 1;
-                1
-            };
-            self.pace.use_due(used);
-            turn = turn.saturating_sub(used.max(1));
-            self.finished = self.left == Some(0);
+        let Meeting { door, to, mut from } = meeting;
+        let mut sending = None;
+        if let Some(netns) = &placed.netns[0] {
+            enter(netns)?;
+            let (sender, at) = socket::udp_at(from, *dscp, BUFFER)?;
+            from = at;
+            socket::set_peer(sender.as_fd(), to)?;
+            // What the kernel refuses has to be sent again, so the source has no end of its own.
+            let (start, random) = (scope.now(), scope.random(name, "datagrams"));
+            let source = Source::new(pattern.clone(), *rate, *packet, None, start, random);
+            let size = size.map(base::Bytes::count);
+            sending = Some(Sending::start(sender, source, size, door.is_none(), scope)?);
         }
-        if self.marks.back().is_none_or(|(at, _)| now.since(*at) >= Span::from_millis(1)) {
-            self.marks.push_back((now, self.sent));
-            let grace = self.grace();
-            while self.marks.get(1).is_some_and(|(at, _)| now.since(*at) >= grace) {
-                self.marks.pop_front();
-            }
+        let mut receiving = None;
+        if let (Some(receiver), Some(netns)) = (door, &placed.netns[1]) {
+            enter(netns)?;
+            socket::set_peer(receiver.as_fd(), from)?;
+            socket::set_arrival_stamps(receiver.as_fd())?;
+            receiving = Some(Receiving::start(receiver, scope.now()));
         }
-    }
-
-    /// Takes what has arrived, up to so many batches.
-    fn receive(&mut self, scope: &mut Scope<'_>, batches: usize) {
-        for _ in 0..batches {
-            let (tally, origin) = (&mut *scope.tally, scope.origin);
-            let (sequence, sent) = (&mut self.sequence, self.sent);
-            let (damaged, max_delay) = (&mut self.damaged, &mut self.max_delay);
-            let last_arrival = &mut self.last_arrival;
-            let got = socket::receive_datagrams::<LENGTH>(self.receiver.as_fd(), |arrival| {
-                let header = Header::decode(&arrival.head[..arrival.length.min(LENGTH)]);
-                let header = header.filter(|header| header.sequence < sent);
-                let Some(header) = header else {
-                    *damaged += 1;
-                    return;
-                };
-                if sequence.arrive(header.sequence) == Arrived::Again {
-                    return;
-                }
-                let delay = arrival.at.saturating_sub(header.sent);
-                tally.received += arrival.length as u64;
-                tally.record_delay(delay);
-                *max_delay = (*max_delay).max(Span::from_nanos(delay));
-                *last_arrival = Time::from_nanos(arrival.at.saturating_sub(origin));
-            });
-            // An error message of the network (RFC 1122, 4.1.3.3) is no reason to end.
-            if !matches!(got, Ok(BATCH..)) {
-                break;
-            }
-        }
-    }
-
-    fn progress(&self) -> Progress {
-        let end = self.last_sent.max(self.last_arrival);
-        if !self.finished {
-            return Progress::Going;
-        }
-        let all = self.sequence.distinct() >= self.sent;
-        match (self.expired, all) {
-            (false, true) => Progress::Done(end),
-            (true, true) => Progress::Cut(end),
-            _ => Progress::Going,
-        }
-    }
-
-    /// When the flow gives up waiting for what is missing.
-    fn patience_ends(&self) -> Time {
-        let span = SILENCE.max(self.max_delay + self.max_delay);
-        self.last_sent.max(self.last_arrival) + span
+        Ok(Self { sending, receiving, expired: None, closed_at: None })
     }
 
     /// How long a datagram may be on its way.
     fn grace(&self) -> Span {
-        OVERDUE.max(self.max_delay + self.max_delay)
+        self.receiving.as_ref().map_or(OVERDUE, |receiving| OVERDUE.max(receiving.longest()))
     }
 
-    /// Sent, newer than all that arrived, and overdue at `now`.
-    fn overdue(&self, now: Time) -> u64 {
-        let grace = self.grace();
-        let old = if now.since(self.last_sent) >= grace {
-            self.sent
-        } else {
-            let mark = self.marks.iter().rev().find(|(at, _)| now.since(*at) >= grace);
-            mark.map_or(0, |(_, sent)| *sent)
+    fn receive(&mut self, scope: &mut Scope<'_>, batches: usize) {
+        if let Some(receiving) = &mut self.receiving {
+            let sent = self.sending.as_ref().map(|sending| sending.sent);
+            receiving.receive(scope, batches, sent);
+        }
+    }
+
+    /// When the last datagram was sent, if that is over and known, and when one last arrived.
+    fn end(&self) -> Option<Time> {
+        let sent = match (&self.sending, &self.receiving) {
+            (Some(sending), _) => sending.finished.then_some(sending.last_sent),
+            (None, Some(receiving)) => receiving.told.map(|told| told.last).or(self.expired),
+            (None, None) => None,
         };
-        old.saturating_sub(self.sequence.next())
+        let arrived = self.receiving.as_ref().map(|receiving| receiving.last_arrival);
+        let heard = self.sending.as_ref().and_then(Sending::last_arrival);
+        Some(sent?.max(arrived.or(heard).unwrap_or(Time::ZERO)))
+    }
+
+    fn progress(&self) -> Progress {
+        let Some(end) = self.end() else { return Progress::Going };
+        let all = match (&self.sending, &self.receiving) {
+            (Some(sending), Some(receiving)) => receiving.distinct() >= sending.sent,
+            (Some(sending), None) => sending.last_arrival().is_some(),
+            (None, Some(receiving)) => receiving.has_all(),
+            (None, None) => true,
+        };
+        if all { self.over(end) } else { Progress::Going }
+    }
+
+    fn over(&self, end: Time) -> Progress {
+        if self.expired.is_some() { Progress::Cut(end) } else { Progress::Done(end) }
+    }
+
+    /// When the flow gives up waiting for what is missing.
+    fn patience_ends(&self) -> Option<Time> {
+        let end = self.end()?;
+        let wait = self.receiving.as_ref().map_or(Span::ZERO, Receiving::longest);
+        let answer = self.sending.as_ref().and_then(Sending::patience_ends);
+        Some((end + SILENCE.max(wait)).max(answer.unwrap_or(Time::ZERO)))
     }
 }
 
@@ -218,56 +131,91 @@ impl Endpoints for Paced {
         slot: u32,
         _readiness: Readiness,
     ) -> sys::Result<Progress> {
-        if slot == SENDER {
-            // Such as an ICMP error for a datagram sent earlier: it is among the lost.
-            let _ = socket::pending_error(self.sender.as_fd());
-        } else {
+        if slot == DOOR {
             self.receive(scope, RECEIVE_TURN);
+        } else if let Some(sending) = &mut self.sending {
+            sending.listen(scope);
         }
-        Ok(self.progress())
+        let progress = self.progress();
+        if let Some(receiving) = &mut self.receiving {
+            let is_over = progress != Progress::Going || self.closed_at.is_some();
+            receiving.answer(is_over);
+        }
+        Ok(progress)
     }
 
     fn on_wake(&mut self, scope: &mut Scope<'_>) -> sys::Result<Progress> {
-        if !self.finished {
-            self.send(scope);
-        } else if scope.now() >= self.patience_ends() {
+        let grace = self.grace();
+        if let Some(sending) = &mut self.sending {
+            if sending.finished {
+                sending.take_leave(scope.now());
+            } else {
+                sending.send(scope, grace);
+            }
+        }
+        if self.patience_ends().is_some_and(|end| end <= scope.now()) {
             self.receive(scope, usize::MAX);
-            if scope.now() >= self.patience_ends() {
-                let end = self.last_sent.max(self.last_arrival);
+            if let Some(end) = self.end()
+                && self.patience_ends().is_some_and(|end| end <= scope.now())
+            {
                 self.closed_at = Some(Time::MAX);
-                return Ok(if self.expired { Progress::Cut(end) } else { Progress::Done(end) });
+                if let Some(receiving) = &mut self.receiving {
+                    receiving.tell_over();
+                }
+                return Ok(self.over(end));
             }
         }
         Ok(self.progress())
     }
 
     fn deadline(&self) -> Option<Time> {
-        if self.finished { Some(self.patience_ends()) } else { self.pace.next() }
+        let next = self.sending.as_ref().and_then(Sending::next);
+        [next, self.patience_ends()].into_iter().flatten().min()
     }
 
-    fn expire(&mut self, _scope: &mut Scope<'_>) -> Progress {
-        self.expired = !self.finished;
-        self.finished = true;
+    fn expire(&mut self, scope: &mut Scope<'_>) -> Progress {
+        let is_finished = self.sending.as_ref().is_some_and(|sending| sending.finished)
+            || self.receiving.as_ref().is_some_and(|receiving| receiving.told.is_some());
+        if !is_finished {
+            self.expired = Some(scope.now());
+        }
+        if let Some(sending) = &mut self.sending {
+            sending.finished = true;
+            sending.take_leave(scope.now());
+        }
         self.progress()
     }
 
     fn observe(&mut self, tally: &mut Tally) {
-        let tail = self.closed_at.map_or(0, |at| self.overdue(at));
-        tally.observe_datagrams(Datagrams {
-            sent: self.sent,
-            received: self.sequence.distinct(),
-            lost: self.sequence.missing() + tail,
-            reordered: self.sequence.late(),
-            duplicates: self.sequence.again(),
-            damaged: self.damaged,
-            refused: self.refused,
-            skipped: self.pace.skipped(),
-            overrun: socket::dropped_on_arrival(self.receiver.as_fd()).unwrap_or(0),
-        });
+        let mut datagrams = Datagrams::default();
+        if let Some(sending) = &self.sending {
+            sending.count(&mut datagrams);
+        }
+        if let Some(receiving) = &self.receiving {
+            receiving.count(&mut datagrams);
+            // Sent, newer than all that arrived, and overdue.
+            let due = self.sending.as_ref().and(self.edge()).unwrap_or(0);
+            datagrams.lost += due.saturating_sub(receiving.next());
+        }
+        tally.observe_datagrams(datagrams);
+    }
+
+    fn edge(&self) -> Option<u64> {
+        let at = self.closed_at?;
+        match (&self.sending, &self.receiving) {
+            (Some(sending), _) => Some(sending.due_by(at, self.grace())),
+            (None, Some(receiving)) => Some(receiving.next()),
+            (None, None) => None,
+        }
     }
 
     fn close(&mut self, scope: &mut Scope<'_>) {
         self.receive(scope, usize::MAX);
-        self.closed_at = Some(self.closed_at.unwrap_or(scope.now()));
+        if let Some(receiving) = &mut self.receiving {
+            receiving.closed = true;
+        }
+        let ended = self.progress() != Progress::Going;
+        let now = if ended { Time::MAX } else { scope.now() };
+        self.closed_at = Some(self.closed_at.unwrap_or(now));
     }
 }

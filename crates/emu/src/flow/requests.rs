@@ -1,68 +1,72 @@
 //! Requests that come whether or not those before have been answered, over connections that stay
 //! open.
+//!
+//! Both ends draw the sizes of all requests and responses. A request says in its first bytes which
+//! one it is: its number, little-endian, as far as there is room in four bytes.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+mod server;
+
+use std::collections::VecDeque;
+use std::os::fd::AsFd;
 
 use base::{Bytes, FlowId, RandomStream, Time};
-use lab::plan::{Flow, Tcp, Traffic};
+use lab::plan::{Flow, Traffic};
 use outcome::{Ideal, Tally};
 use record::Transfer;
 use sys::socket::{self, Interest, Readiness};
-use transport::workload::{Arrivals, Sizes};
+use transport::workload::Arrivals;
 
-use super::rpc::End;
-use super::traffic::{Connections, Endpoints, Progress, Scope, gone};
+use super::meeting::{DOOR, Dial, Meeting};
+use super::rpc::{End, Exchanges};
+use super::traffic::{CHUNK, Connections, Endpoints, Progress, Scope, gone};
 use super::transfers::MOST_AT_ONCE;
-use super::{Observation, Placed, enter, tcp_options};
+use super::{Observation, Placed};
+use server::Server;
 
-const LISTENER: u32 = 0;
+/// A request says its number in so many bytes at most.
+const NUMBER: usize = 4;
 
 /// A request under way.
 #[derive(Clone, Copy, Debug)]
 struct Request {
+    number: u32,
     start: Time,
+    /// Its own size, until it has been begun to be sent.
+    unsent: Option<u64>,
     /// Size of the response.
     size: u64,
-    /// What the server has yet to get of the request.
-    asking: u64,
     /// What the client has yet to get of the response.
     missing: u64,
 }
 
-/// A connection and its request.
+/// A connection and its request, at the client.
 struct Channel {
-    client: End,
+    /// `None` while there is none after a refusal; the next attempt is then.
+    end: Option<End>,
+    again: Option<Time>,
     connected: bool,
-    /// Once accepted.
-    server: Option<End>,
     request: Option<Request>,
 }
 
-/// Slot 0 listens; connection n has slots 2 n + 1 and 2 n + 2.
+/// Slot 0 listens; the client's connection n has slot 2 n + 1, the server's 2 n + 2.
 pub(super) struct Requests {
+    client: Option<Client>,
+    server: Option<Server>,
+}
+
+struct Client {
     flow: FlowId,
-    netns: Arc<OwnedFd>,
-    from: IpAddr,
-    to: SocketAddr,
-    tcp: Tcp,
-    dscp: u8,
+    dial: Dial,
     ideal: Option<Ideal>,
-    listener: OwnedFd,
-    request: Sizes,
-    response: Sizes,
+    sizes: Exchanges,
     arrivals: Arrivals,
-    request_stream: RandomStream,
-    response_stream: RandomStream,
     time_stream: RandomStream,
     /// Requests still to come.
     left: Option<u64>,
     next: Option<Time>,
+    /// The number of the next.
+    number: u32,
     channels: Vec<Channel>,
-    /// Positions by the client's port.
-    ports: BTreeMap<u16, usize>,
     /// Positions of connections without a request, the longest idle first.
     idle: VecDeque<usize>,
     /// When requests came that have no connection yet.
@@ -72,75 +76,60 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    pub(super) fn open(placed: &Placed, scope: &Scope<'_>) -> sys::Result<Self> {
-        let Flow { traffic, dscp, name, .. } = &placed.flow;
+    pub(super) fn open(placed: &Placed, meeting: Meeting, scope: &Scope<'_>) -> sys::Result<Self> {
+        let Flow { traffic, name, .. } = &placed.flow;
         let Traffic::Requests { request, response, arrivals, count, streams, tcp } = traffic else {
             unreachable!("the driver opens flows of requests with this")
         };
-        enter(&placed.netns[1])?;
-        let (listener, to) = socket::listen(placed.addresses[1], tcp_options(tcp, true, *dscp))?;
-        scope.add(&listener, LISTENER, Interest::Read)?;
-        let mut time_stream = scope.random(name, "arrivals");
-        let first = scope.now() + arrivals.first(&mut time_stream);
-        let mut app = Self {
-            flow: placed.id,
-            netns: Arc::clone(&placed.netns[0]),
-            from: placed.addresses[0],
-            to,
-            tcp: tcp.clone(),
-            dscp: *dscp,
-            ideal: placed.ideal,
-            listener,
-            request: request.clone(),
-            response: response.clone(),
-            arrivals: arrivals.clone(),
-            request_stream: scope.random(name, "requests"),
-            response_stream: scope.random(name, "responses"),
-            time_stream,
-            left: *count,
-            next: Some(first),
-            channels: Vec::new(),
-            ports: BTreeMap::new(),
-            idle: VecDeque::new(),
-            waiting: VecDeque::new(),
-            open: 0,
-        };
-        for _ in 0..(*streams as usize).min(MOST_AT_ONCE) {
-            let place = app.connect(scope)?;
-            app.idle.push_back(place);
+        let sizes = || Exchanges::new(scope, name, request, response);
+        let mut client = Dial::new(placed, meeting.to, tcp, true).map(|dial| {
+            let mut time_stream = scope.random(name, "arrivals");
+            let first = scope.now() + arrivals.first(&mut time_stream);
+            Client {
+                flow: placed.id,
+                dial,
+                ideal: placed.ideal,
+                sizes: sizes(),
+                arrivals: arrivals.clone(),
+                time_stream,
+                left: *count,
+                next: Some(first),
+                number: 0,
+                channels: Vec::new(),
+                idle: VecDeque::new(),
+                waiting: VecDeque::new(),
+                open: 0,
+            }
+        });
+        if let Some(client) = &mut client {
+            for _ in 0..(*streams as usize).min(MOST_AT_ONCE) {
+                let place = client.connect(scope)?;
+                client.idle.push_back(place);
+            }
         }
-        Ok(app)
+        let is_far = client.is_none();
+        let server = meeting.door.map(|listener| Server::new(listener, sizes(), is_far));
+        Ok(Self { client, server })
     }
+}
 
+impl Client {
     /// Opens a connection and gives its position.
     fn connect(&mut self, scope: &Scope<'_>) -> sys::Result<usize> {
-        enter(&self.netns)?;
-        let options = tcp_options(&self.tcp, true, self.dscp);
-        let socket = socket::connect(self.from, self.to, options)?;
-        let port = socket::local_port(socket.as_fd())?;
         let place = self.channels.len();
-        let slot = place as u32 * 2 + 1;
-        scope.add(&socket, slot, Interest::Write)?;
-        let client = End { socket, slot, unwritten: 0, wants_room: true };
-        let channel = Channel { client, connected: false, server: None, request: None };
-        self.channels.push(channel);
-        self.ports.insert(port, place);
+        let end = Some(self.dial(scope, place)?);
+        self.channels.push(Channel { end, again: None, connected: false, request: None });
         Ok(place)
     }
 
-    fn accept(&mut self, scope: &Scope<'_>) -> sys::Result<()> {
-        while let Some(socket) = socket::accept(self.listener.as_fd())? {
-            let port = socket::peer_port(socket.as_fd())?;
-            let Some(place) = self.ports.get(&port).copied() else { continue };
-            let slot = place as u32 * 2 + 2;
-            scope.add(&socket, slot, Interest::Read)?;
-            let end = End { socket, slot, unwritten: 0, wants_room: false };
-            self.channels[place].server = Some(end);
-        }
-        Ok(())
+    fn dial(&self, scope: &Scope<'_>, place: usize) -> sys::Result<End> {
+        let socket = self.dial.connect()?;
+        let slot = place as u32 * 2 + 1;
+        scope.add(&socket, slot, Interest::Write)?;
+        Ok(End { socket, slot, unwritten: 0, wants_room: true })
     }
 
-    /// Takes in what is due, and sends what has a connection.
+    /// Takes in what is due, sends what has a connection, and tries again what was refused.
     fn begin_due(&mut self, scope: &mut Scope<'_>) -> sys::Result<()> {
         while let Some(start) = self.next.filter(|next| *next <= scope.now()) {
             self.waiting.push_back(start);
@@ -157,37 +146,51 @@ impl Requests {
                 None => break,
             };
             self.waiting.pop_front();
-            let asking = self.request.draw(&mut self.request_stream).max(1);
-            let size = self.response.draw(&mut self.response_stream).max(1);
+            let (asking, size) = self.sizes.next();
+            let (number, unsent) = (self.number, Some(asking));
+            self.number = self.number.wrapping_add(1);
             let channel = &mut self.channels[place];
-            channel.request = Some(Request { start, size, asking, missing: size });
-            channel.client.unwritten = asking;
-            if channel.connected {
-                scope.tally.sent += channel.client.write(scope)?;
+            channel.request = Some(Request { number, start, unsent, size, missing: size });
+            channel.write(scope)?;
+        }
+        let now = scope.now();
+        for place in 0..self.channels.len() {
+            if self.channels[place].again.is_some_and(|again| again <= now) {
+                let end = self.dial(scope, place)?;
+                let channel = &mut self.channels[place];
+                (channel.end, channel.again) = (Some(end), None);
             }
         }
         Ok(())
     }
 
-    fn on_client(
+    fn on_ready(
         &mut self,
         scope: &mut Scope<'_>,
         place: usize,
         readiness: Readiness,
     ) -> sys::Result<()> {
-        let channel = &mut self.channels[place];
+        let Some(channel) = self.channels.get_mut(place) else { return Ok(()) };
+        let Some(end) = &channel.end else { return Ok(()) };
         if readiness.failed {
-            socket::pending_error(channel.client.socket.as_fd())?;
-            return Err(gone());
-        }
-        if readiness.writable {
-            channel.connected = true;
-            scope.tally.sent += channel.client.write(scope)?;
-        }
-        if !readiness.readable {
+            let error = socket::pending_error(end.socket.as_fd()).err().unwrap_or_else(gone);
+            if channel.connected {
+                return Err(error);
+            }
+            (channel.end, channel.again) = (None, Some(self.dial.again(error, scope.now())?));
             return Ok(());
         }
-        let got = channel.client.read()?;
+        if readiness.writable {
+            if !channel.connected {
+                channel.connected = true;
+                self.dial.connected();
+            }
+            channel.write(scope)?;
+        }
+        let Some(end) = channel.end.as_ref().filter(|_| readiness.readable) else {
+            return Ok(());
+        };
+        let got = end.read()?;
         scope.tally.received += got;
         let Some(request) = &mut channel.request else { return Ok(()) };
         request.missing = request.missing.saturating_sub(got);
@@ -205,34 +208,6 @@ impl Requests {
         Ok(())
     }
 
-    fn on_server(
-        &mut self,
-        scope: &Scope<'_>,
-        place: usize,
-        readiness: Readiness,
-    ) -> sys::Result<()> {
-        let Channel { server: Some(server), request, .. } = &mut self.channels[place] else {
-            return Ok(());
-        };
-        if readiness.failed {
-            socket::pending_error(server.socket.as_fd())?;
-            return Err(gone());
-        }
-        if readiness.readable {
-            let got = server.read()?;
-            if let Some(request) = request
-                && request.asking > 0
-            {
-                request.asking = request.asking.saturating_sub(got);
-                if request.asking == 0 {
-                    server.unwritten += request.size;
-                }
-            }
-        }
-        server.write(scope)?;
-        Ok(())
-    }
-
     fn transfer(&self, request: &Request, end: Option<Time>) -> Transfer {
         let size = Bytes::new(request.size);
         Transfer {
@@ -244,13 +219,27 @@ impl Requests {
             retransmits: None,
         }
     }
+}
 
-    fn progress(&self, scope: &Scope<'_>) -> Progress {
-        if self.left == Some(0) && self.open == 0 {
-            Progress::Done(scope.now())
-        } else {
-            Progress::Going
+impl Channel {
+    /// Writes what it can of its request, once there is a connection.
+    fn write(&mut self, scope: &mut Scope<'_>) -> sys::Result<()> {
+        let Some(end) = self.end.as_mut().filter(|_| self.connected) else { return Ok(()) };
+        if let Some(request) = &mut self.request
+            && let Some(size) = request.unsent
+        {
+            let data = &mut scope.scratch[..usize::try_from(size).unwrap_or(CHUNK).min(CHUNK)];
+            let number = request.number.to_le_bytes();
+            let told = number.len().min(data.len());
+            data[..told].copy_from_slice(&number[..told]);
+            if let Some(count) = socket::write(end.socket.as_fd(), data)? {
+                request.unsent = None;
+                end.unwritten = size - count as u64;
+                scope.tally.sent += count as u64;
+            }
         }
+        scope.tally.sent += end.write(scope)?;
+        Ok(())
     }
 }
 
@@ -262,21 +251,25 @@ impl Endpoints for Requests {
         readiness: Readiness,
     ) -> sys::Result<Progress> {
         let place = slot.saturating_sub(1) as usize / 2;
-        match slot {
-            LISTENER => self.accept(scope)?,
-            _ if slot % 2 == 1 => self.on_client(scope, place, readiness)?,
-            _ => self.on_server(scope, place, readiness)?,
+        match (slot, &mut self.client, &mut self.server) {
+            (DOOR, _, Some(server)) => server.accept(scope)?,
+            (_, Some(client), _) if slot % 2 == 1 => client.on_ready(scope, place, readiness)?,
+            (_, _, Some(server)) => return server.on_ready(scope, place, readiness),
+            _ => {}
         }
         Ok(self.progress(scope))
     }
 
     fn on_wake(&mut self, scope: &mut Scope<'_>) -> sys::Result<Progress> {
-        self.begin_due(scope)?;
+        if let Some(client) = &mut self.client {
+            client.begin_due(scope)?;
+        }
         Ok(self.progress(scope))
     }
 
     fn deadline(&self) -> Option<Time> {
-        self.next
+        let client = self.client.as_ref()?;
+        client.channels.iter().filter_map(|channel| channel.again).chain(client.next).min()
     }
 
     fn expire(&mut self, scope: &mut Scope<'_>) -> Progress {
@@ -285,24 +278,40 @@ impl Endpoints for Requests {
 
     fn observe(&mut self, tally: &mut Tally) {
         let mut connections = Connections::default();
-        for channel in &self.channels {
-            connections.add(channel.client.socket.as_fd());
-            if let Some(server) = &channel.server {
-                connections.add_retransmits(server.socket.as_fd());
-            }
+        for channel in self.client.iter().flat_map(|client| &client.channels) {
+            channel.end.iter().for_each(|end| connections.add(end.socket.as_fd()));
+        }
+        for end in self.server.iter().flat_map(Server::ends) {
+            connections.add_retransmits(end.socket.as_fd());
         }
         connections.report(tally);
     }
 
     fn close(&mut self, scope: &mut Scope<'_>) {
-        for channel in std::mem::take(&mut self.channels) {
-            if let Some(request) = &channel.request {
-                (scope.sink)(Observation::Transfer(self.transfer(request, None)));
-            }
-            for end in [Some(channel.client), channel.server].into_iter().flatten() {
+        if let Some(client) = &mut self.client {
+            for channel in std::mem::take(&mut client.channels) {
+                if let Some(request) = &channel.request {
+                    (scope.sink)(Observation::Transfer(client.transfer(request, None)));
+                }
                 // Where this fails the connection is gone already.
-                let _ = socket::reset_on_close(end.socket.as_fd());
+                let reset = |end: End| drop(socket::reset_on_close(end.socket.as_fd()));
+                channel.end.into_iter().for_each(reset);
             }
+        }
+        for end in self.server.iter().flat_map(Server::ends) {
+            // As above.
+            let _ = socket::reset_on_close(end.socket.as_fd());
+        }
+    }
+}
+
+impl Requests {
+    fn progress(&self, scope: &Scope<'_>) -> Progress {
+        match &self.client {
+            Some(client) if client.left == Some(0) && client.open == 0 => {
+                Progress::Done(scope.now())
+            }
+            _ => Progress::Going,
         }
     }
 }

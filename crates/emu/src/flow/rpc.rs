@@ -8,11 +8,11 @@ use outcome::Tally;
 use sys::socket::{self, Interest, Readiness};
 use transport::workload::{Sizes, Think};
 
+use super::Placed;
+use super::meeting::{DOOR, Dial, Meeting};
 use super::mptcp::{Others, SubflowMeter};
 use super::traffic::{Connections, Endpoints, Progress, Scope, gone};
-use super::{Placed, enter};
 
-const LISTENER: u32 = 0;
 const CLIENT: u32 = 1;
 const SERVER: u32 = 2;
 
@@ -67,6 +67,8 @@ impl End {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
     Connecting,
+    /// The server's machine is not as far; another attempt at this time.
+    Refused(Time),
     /// So many bytes of the response are still to come.
     Awaiting(u64),
     /// The next request goes out at this time.
@@ -75,109 +77,140 @@ enum Turn {
 
 /// Slot 0 listens, slot 1 is the client, slot 2 the server.
 pub(super) struct Rpc {
-    listener: OwnedFd,
-    client: End,
-    server: Option<End>,
+    client: Option<Client>,
+    server: Option<Server>,
+    /// Of the client's subflows, if it has several.
+    meter: Option<SubflowMeter>,
+}
+
+struct Client {
+    dial: Dial,
+    /// `None` while there is none after a refusal.
+    end: Option<End>,
     turn: Turn,
-    requests: Drawn,
-    responses: Drawn,
+    sizes: Exchanges,
     think: Think,
     thoughts: RandomStream,
     interval: Span,
     /// Requests still to be made.
     left: Option<u64>,
     issued: Time,
-    /// Bytes of the present request that have not reached the server, and of its response.
+}
+
+struct Server {
+    listener: OwnedFd,
+    /// Once accepted.
+    end: Option<End>,
+    sizes: Exchanges,
+    /// Bytes of the present request that have not arrived, and of its response.
     unasked: u64,
     response: u64,
-    /// Of the client's subflows, if it has several.
-    meter: Option<SubflowMeter>,
+    /// The client is on another machine.
+    is_far: bool,
 }
 
-/// Sizes and what they are drawn from.
-struct Drawn {
-    sizes: Sizes,
-    random: RandomStream,
+/// Sizes of requests and responses. Both ends draw the same.
+pub(super) struct Exchanges {
+    sizes: [Sizes; 2],
+    random: [RandomStream; 2],
 }
 
-impl Drawn {
-    fn next(&mut self) -> u64 {
-        self.sizes.draw(&mut self.random).max(1)
+impl Exchanges {
+    pub(super) fn new(scope: &Scope<'_>, flow: &str, request: &Sizes, response: &Sizes) -> Self {
+        let random = ["requests", "responses"].map(|what| scope.random(flow, what));
+        Self { sizes: [request.clone(), response.clone()], random }
+    }
+
+    /// Of the next request and its response.
+    pub(super) fn next(&mut self) -> (u64, u64) {
+        let [request, response] = &mut self.random;
+        (self.sizes[0].draw(request).max(1), self.sizes[1].draw(response).max(1))
     }
 }
 
 impl Rpc {
-    pub(super) fn open(placed: &Placed, scope: &mut Scope<'_>) -> sys::Result<Self> {
-        let Flow { traffic, dscp, .. } = &placed.flow;
+    pub(super) fn open(
+        placed: &Placed,
+        meeting: Meeting,
+        scope: &mut Scope<'_>,
+    ) -> sys::Result<Self> {
+        let Flow { traffic, name, .. } = &placed.flow;
         let Traffic::Rpc { request, response, count, interval, think, tcp } = traffic else {
             unreachable!("the driver opens RPC flows with this")
         };
-        let options = super::tcp_options(tcp, true, *dscp);
         let others = Others::of(placed);
         if others.is_some() {
             scope.paths.prepare(placed, scope.queue)?;
         }
-        let random = |what| scope.random(&placed.flow.name, what);
-        let drawn = |sizes: &Sizes, what| Drawn { sizes: sizes.clone(), random: random(what) };
-        let (requests, responses) = (drawn(request, "requests"), drawn(response, "responses"));
-        let thoughts = random("thoughts");
-        enter(&placed.netns[1])?;
-        let (listener, at) = super::listen(placed, options)?;
-        scope.add(&listener, LISTENER, Interest::Read)?;
-        enter(&placed.netns[0])?;
-        let socket = socket::connect(placed.addresses[0], at, options)?;
-        scope.add(&socket, CLIENT, Interest::Write)?;
-        if let Some(others) = &others {
-            scope.paths.expect(others, socket.as_fd(), at.port())?;
-        }
-        let client = End { socket, slot: CLIENT, unwritten: 0, wants_room: true };
-        Ok(Self {
-            listener,
-            client,
-            server: None,
+        let mut client = Dial::new(placed, meeting.to, tcp, true).map(|dial| Client {
+            dial,
+            end: None,
             turn: Turn::Connecting,
-            requests,
-            responses,
+            sizes: Exchanges::new(scope, name, request, response),
             think: *think,
-            thoughts,
+            thoughts: scope.random(name, "thoughts"),
             interval: *interval,
             left: *count,
             issued: Time::ZERO,
-            unasked: 0,
-            response: 0,
-            meter: others.map(|_| SubflowMeter::new(placed)),
-        })
+        });
+        if let Some(client) = &mut client {
+            client.connect(scope)?;
+            if let (Some(others), Some(end)) = (&others, &client.end) {
+                scope.paths.expect(others, end.socket.as_fd(), client.dial.port())?;
+            }
+        }
+        let server = meeting.door.map(|listener| {
+            let mut sizes = Exchanges::new(scope, name, request, response);
+            let (unasked, response) = sizes.next();
+            let is_far = client.is_none();
+            Server { listener, end: None, sizes, unasked, response, is_far }
+        });
+        Ok(Self { client, server, meter: others.map(|_| SubflowMeter::new(placed)) })
+    }
+}
+
+impl Client {
+    fn connect(&mut self, scope: &Scope<'_>) -> sys::Result<()> {
+        let socket = self.dial.connect()?;
+        scope.add(&socket, CLIENT, Interest::Write)?;
+        self.end = Some(End { socket, slot: CLIENT, unwritten: 0, wants_room: true });
+        self.turn = Turn::Connecting;
+        Ok(())
     }
 
     fn issue(&mut self, scope: &mut Scope<'_>) -> sys::Result<Progress> {
         if self.left == Some(0) {
             return Ok(Progress::Done(scope.now()));
         }
+        let Some(end) = &mut self.end else { return Ok(Progress::Going) };
         self.left = self.left.map(|left| left - 1);
         self.issued = scope.now();
-        self.unasked = self.requests.next();
-        self.response = self.responses.next();
-        self.turn = Turn::Awaiting(self.response);
-        self.client.unwritten = self.unasked;
-        scope.tally.sent += self.client.write(scope)?;
+        let (request, response) = self.sizes.next();
+        self.turn = Turn::Awaiting(response);
+        end.unwritten = request;
+        scope.tally.sent += end.write(scope)?;
         Ok(Progress::Going)
     }
 
-    fn on_client(&mut self, scope: &mut Scope<'_>, readiness: Readiness) -> sys::Result<Progress> {
+    fn on_ready(&mut self, scope: &mut Scope<'_>, readiness: Readiness) -> sys::Result<Progress> {
+        let Some(end) = &mut self.end else { return Ok(Progress::Going) };
         if readiness.failed {
-            socket::pending_error(self.client.socket.as_fd())?;
-            return Err(gone());
+            let error = socket::pending_error(end.socket.as_fd()).err().unwrap_or_else(gone);
+            if self.turn != Turn::Connecting {
+                return Err(error);
+            }
+            self.turn = Turn::Refused(self.dial.again(error, scope.now())?);
+            self.end = None;
+            return Ok(Progress::Going);
         }
-        if self.turn == Turn::Connecting {
+        if readiness.writable && self.turn == Turn::Connecting {
             return self.issue(scope);
         }
-        if readiness.writable {
-            scope.tally.sent += self.client.write(scope)?;
-        }
+        scope.tally.sent += end.write(scope)?;
         if !readiness.readable {
             return Ok(Progress::Going);
         }
-        let got = self.client.read()?;
+        let got = end.read()?;
         scope.tally.received += got;
         let Turn::Awaiting(missing) = self.turn else { return Ok(Progress::Going) };
         let missing = missing.saturating_sub(got);
@@ -198,21 +231,42 @@ impl Rpc {
         }
         self.issue(scope)
     }
+}
 
-    fn on_server(&mut self, scope: &Scope<'_>, readiness: Readiness) -> sys::Result<()> {
-        let Some(server) = &mut self.server else { return Ok(()) };
+impl Server {
+    fn accept(&mut self, scope: &Scope<'_>) -> sys::Result<()> {
+        if let Some(socket) = socket::accept(self.listener.as_fd())? {
+            scope.add(&socket, SERVER, Interest::Read)?;
+            self.end = Some(End { socket, slot: SERVER, unwritten: 0, wants_room: false });
+        }
+        Ok(())
+    }
+
+    fn on_ready(&mut self, scope: &Scope<'_>, readiness: Readiness) -> sys::Result<Progress> {
+        match self.answer(scope, readiness) {
+            // A client on another machine tells of its end by going.
+            Err(_) if self.is_far => {
+                self.end = None;
+                Ok(Progress::Done(scope.now()))
+            }
+            other => other.map(|()| Progress::Going),
+        }
+    }
+
+    fn answer(&mut self, scope: &Scope<'_>, readiness: Readiness) -> sys::Result<()> {
+        let Some(end) = &mut self.end else { return Ok(()) };
         if readiness.failed {
-            socket::pending_error(server.socket.as_fd())?;
+            socket::pending_error(end.socket.as_fd())?;
             return Err(gone());
         }
         if readiness.readable {
-            let missing = self.unasked;
-            self.unasked = missing.saturating_sub(server.read()?);
-            if missing > 0 && self.unasked == 0 {
-                server.unwritten += self.response;
+            self.unasked = self.unasked.saturating_sub(end.read()?);
+            if self.unasked == 0 {
+                end.unwritten += self.response;
+                (self.unasked, self.response) = self.sizes.next();
             }
         }
-        server.write(scope)?;
+        end.write(scope)?;
         Ok(())
     }
 }
@@ -224,30 +278,28 @@ impl Endpoints for Rpc {
         slot: u32,
         readiness: Readiness,
     ) -> sys::Result<Progress> {
-        match slot {
-            LISTENER => {
-                if let Some(socket) = socket::accept(self.listener.as_fd())? {
-                    scope.add(&socket, SERVER, Interest::Read)?;
-                    let end = End { socket, slot: SERVER, unwritten: 0, wants_room: false };
-                    self.server = Some(end);
-                }
-            }
-            CLIENT => return self.on_client(scope, readiness),
-            _ => self.on_server(scope, readiness)?,
+        match (slot, &mut self.client, &mut self.server) {
+            (DOOR, _, Some(server)) => server.accept(scope)?,
+            (CLIENT, Some(client), _) => return client.on_ready(scope, readiness),
+            (SERVER, _, Some(server)) => return server.on_ready(scope, readiness),
+            _ => {}
         }
         Ok(Progress::Going)
     }
 
     fn on_wake(&mut self, scope: &mut Scope<'_>) -> sys::Result<Progress> {
-        match self.turn {
-            Turn::Resting(until) if scope.now() >= until => self.issue(scope),
-            _ => Ok(Progress::Going),
+        let Some(client) = &mut self.client else { return Ok(Progress::Going) };
+        match client.turn {
+            Turn::Resting(until) if scope.now() >= until => return client.issue(scope),
+            Turn::Refused(again) if scope.now() >= again => client.connect(scope)?,
+            _ => {}
         }
+        Ok(Progress::Going)
     }
 
     fn deadline(&self) -> Option<Time> {
-        match self.turn {
-            Turn::Resting(until) => Some(until),
+        match self.client.as_ref()?.turn {
+            Turn::Resting(until) | Turn::Refused(until) => Some(until),
             _ => None,
         }
     }
@@ -257,20 +309,26 @@ impl Endpoints for Rpc {
     }
 
     fn observe(&mut self, tally: &mut Tally) {
-        if let Some(meter) = &mut self.meter {
-            let server = self.server.as_ref().map(|server| server.socket.as_fd());
-            meter.observe(tally, self.client.socket.as_fd(), server);
+        let client = self.client.as_ref().and_then(|client| client.end.as_ref());
+        let server = self.server.as_ref().and_then(|server| server.end.as_ref());
+        let server = server.map(|end| end.socket.as_fd());
+        if let (Some(meter), Some(client)) = (&mut self.meter, client) {
+            meter.observe(tally, client.socket.as_fd(), server);
         }
         let mut connections = Connections::default();
-        connections.add(self.client.socket.as_fd());
-        if let Some(server) = &self.server {
-            connections.add_retransmits(server.socket.as_fd());
+        if let Some(client) = client {
+            connections.add(client.socket.as_fd());
+        }
+        if let Some(server) = server {
+            connections.add_retransmits(server);
         }
         connections.report(tally);
     }
 
     fn close(&mut self, _scope: &mut Scope<'_>) {
-        for end in [Some(&self.client), self.server.as_ref()].into_iter().flatten() {
+        let client = self.client.as_ref().and_then(|client| client.end.as_ref());
+        let server = self.server.as_ref().and_then(|server| server.end.as_ref());
+        for end in [client, server].into_iter().flatten() {
             // Where this fails the connection is gone already.
             let _ = socket::reset_on_close(end.socket.as_fd());
         }

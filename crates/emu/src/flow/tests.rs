@@ -1,3 +1,5 @@
+mod halves;
+
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -90,7 +92,7 @@ impl Pair {
             Family::V4 => V4.map(IpAddr::from),
             Family::V6 => V6.map(IpAddr::from),
         };
-        let [from_netns, to_netns] = [self.netns[0].as_fd(), self.netns[1].as_fd()];
+        let [from_netns, to_netns] = [0, 1].map(|end: usize| Some(self.netns[end].as_fd()));
         FlowSpec {
             id: FlowId(id),
             flow,
@@ -98,6 +100,7 @@ impl Pair {
             to_netns,
             from_addr,
             to_addr,
+            port: 61_000 + 2 * id as u16,
             ideal: None,
             paths: Vec::new(),
         }
@@ -107,10 +110,13 @@ impl Pair {
 type Samples = Arc<Mutex<Vec<FlowSample>>>;
 
 fn spawn(specs: Vec<FlowSpec<'_>>) -> (Result<FlowEngine>, Samples) {
+    spawn_at(specs, LabClock::new(sys::clock::monotonic() + 1_000_000))
+}
+
+fn spawn_at(specs: Vec<FlowSpec<'_>>, clock: LabClock) -> (Result<FlowEngine>, Samples) {
     let samples = Samples::default();
     let sink = samples.clone();
-    let origin = sys::clock::monotonic() + 1_000_000;
-    let options = FlowOptions { origin, interval: Span::from_millis(20), seed: 1 };
+    let options = FlowOptions { clock, interval: Span::from_millis(20), seed: 1 };
     let sink = Box::new(move |seen| {
         if let Observation::Sample(sample) = seen {
             sink.lock().unwrap().push(*sample);

@@ -4,13 +4,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use base::{RandomStream, Span, Time};
 use outcome::Tally;
-use sys::clock;
 use sys::socket::{Interest, Readiness, ReadyQueue, TcpInfo};
 
 use super::FlowSink;
 use super::content::Damage;
 use super::mctcp::Sessions;
 use super::mptcp::PathManagers;
+use crate::clock::LabClock;
 
 /// Payload that is written at once; a power of two that stays in a core's cache.
 pub(super) const CHUNK: usize = 256 << 10;
@@ -38,7 +38,15 @@ pub(super) trait Endpoints: Send {
     fn observe(&mut self, tally: &mut Tally);
 
     /// The flow is over: counts what has arrived, and lets nothing linger. `observe` comes after.
+    /// A receiver whose sender is on another machine may be kept, and called when a socket is
+    /// ready, so that the sender hears what it has to.
     fn close(&mut self, scope: &mut Scope<'_>);
+
+    /// Once closed: what one half of a paced flow has to tell of where it ended, see
+    /// [`outcome::FlowResult::edges`].
+    fn edge(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// How far a flow has come.
@@ -70,8 +78,8 @@ pub(super) struct Scope<'a> {
     pub(super) paths: &'a mut PathManagers,
     /// What drives MCTCP's sessions.
     pub(super) sessions: &'a mut Sessions,
-    /// The clock's value at the start of the run.
-    pub(super) origin: u64,
+    /// The lab's time.
+    pub(super) clock: &'a LabClock,
     /// Keys the flows' random streams.
     pub(super) seed: u64,
     /// Takes transfers that have ended.
@@ -97,7 +105,7 @@ impl Scope<'_> {
 
     /// The time.
     pub(super) fn now(&self) -> Time {
-        Time::from_nanos(clock::monotonic().saturating_sub(self.origin))
+        self.clock.now()
     }
 }
 

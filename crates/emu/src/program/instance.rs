@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::{CString, OsString};
 use std::fs::{File, OpenOptions};
 use std::io::{PipeReader, Read as _};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
@@ -93,7 +93,7 @@ fn append(path: &Path) -> Result<(File, u64)> {
 }
 
 impl Instance {
-    pub(super) fn start(slot: &Slot) -> Result<Self> {
+    pub(super) fn start(slot: &Slot, net: &OwnedFd) -> Result<Self> {
         let paths = ["stdout", "stderr"].map(|name| slot.output.join(name));
         let (stdout, out_length) = append(&paths[0])?;
         let (stderr, err_length) = append(&paths[1])?;
@@ -105,7 +105,7 @@ impl Instance {
             command: words(&program.command),
         };
         let files = [stdout.as_fd(), stderr.as_fd()];
-        let started = start_init(&setup, &program.env, slot.net.as_fd(), files);
+        let started = start_init(&setup, &program.env, net.as_fd(), files);
         let (child, report) =
             started.map_err(|cause| Error::NotStarted { program: program.name.clone(), cause })?;
         let [out, err] = paths;

@@ -1,10 +1,12 @@
 //! Where built-in flows begin and end: namespaces, and addresses that reach each other.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::os::fd::AsFd;
 
 use base::{FlowId, IfaceId, NodeId};
-use lab::plan::{Family, Flow, Plan, Routing, Traffic};
+use lab::plan::{Family, Flow, Plan, Ready, Routing, Traffic};
 use lab::routes::Routes;
 use outcome::{Ideal, Paths};
 
@@ -12,36 +14,71 @@ use crate::enclosure::Enclosure;
 use crate::flow::{FlowPath, FlowSpec};
 use crate::{Error, Result};
 
-/// The plan's flows with their ends.
-pub(super) fn flow_specs<'a>(plan: &Plan, enclosure: &'a Enclosure) -> Result<Vec<FlowSpec<'a>>> {
+/// Ports at which the ends of flows on different machines meet: two for each flow of a host. They
+/// lie where neither the kernel's own choice (`net.ipv4.ip_local_port_range`) nor, as a rule,
+/// programs' ports are.
+const PORTS: [RangeInclusive<u16>; 2] = [61_000..=65_535, 20_000..=32_767];
+
+/// The plan's flows that have an end here, with their ends.
+pub(super) fn flow_specs<'a>(
+    plan: &Plan,
+    enclosure: &'a Enclosure,
+    is_here: impl Fn(NodeId) -> bool,
+) -> Result<Vec<FlowSpec<'a>>> {
     // Links that are down now may come up: the addresses hold for the whole run.
     let paths = Paths::new(plan);
-    let spec = |(at, flow): (usize, &Flow)| {
+    let spec = |(at, flow, port): (usize, &Flow, Option<u16>)| {
         let netns = |node: NodeId| {
             let name = || plan.nodes[node.index()].name.clone();
-            let host = enclosure.host(node).ok_or_else(|| Error::NoNamespace { node: name() })?;
-            Ok::<_, Error>(host.netns.as_fd())
+            let host = enclosure.host(node).ok_or_else(|| Error::NoNamespace { node: name() });
+            is_here(node).then(|| Ok::<_, Error>(host?.netns.as_fd())).transpose()
         };
+        let refuse = |why| Error::ImpossibleFlow { flow: flow.name.clone(), why };
         let address = |of: NodeId, seen_from: NodeId| {
-            address(plan, paths.routes(), of, seen_from, flow.family).ok_or(Error::ImpossibleFlow {
-                flow: flow.name.clone(),
-                why: "one of its ends has no address of its family",
-            })
+            let address = address(plan, paths.routes(), of, seen_from, flow.family);
+            address.ok_or_else(|| refuse("one of its ends has no address of its family"))
         };
         let (back, from_addr) = address(flow.from, flow.to)?;
         let (there, to_addr) = address(flow.to, flow.from)?;
+        let (from_netns, to_netns) = (netns(flow.from)?, netns(flow.to)?);
+        let is_whole = from_netns.is_some() && to_netns.is_some();
+        let port = port.or(is_whole.then_some(0));
         Ok(FlowSpec {
             id: FlowId::at(at),
             flow: flow.clone(),
-            from_netns: netns(flow.from)?,
-            to_netns: netns(flow.to)?,
+            from_netns,
+            to_netns,
             from_addr,
             to_addr,
+            port: port.ok_or_else(|| refuse("its hosts have too many flows for their ports"))?,
             ideal: ideal(plan, &paths, flow, there, back),
             paths: flow_paths(plan, flow),
         })
     };
-    plan.flows.iter().enumerate().map(spec).collect()
+    let flows = plan.flows.iter().enumerate().zip(ports(plan));
+    let flows = flows.map(|((at, flow), port)| (at, flow, port));
+    flows.filter(|(_, flow, _)| is_here(flow.from) || is_here(flow.to)).map(spec).collect()
+}
+
+/// The first of the two ports of each flow, which no other flow of either host has, nor a program
+/// that the lab waits for: alike on all machines. `None`: there are no more.
+fn ports(plan: &Plan) -> impl Iterator<Item = Option<u16>> {
+    let waited_for = |program: &lab::plan::Program| match program.ready {
+        Some(Ready::Port(port) | Ready::UdpPort(port)) => Some(port),
+        _ => None,
+    };
+    let taken: BTreeSet<u16> = plan.programs.iter().filter_map(waited_for).collect();
+    let pairs = PORTS.into_iter().flat_map(|range| range.step_by(2));
+    let is_free = |first: &u16| !taken.contains(first) && !taken.contains(&(*first + 1));
+    let free: Vec<u16> = pairs.filter(is_free).collect();
+    let mut used = vec![0; plan.nodes.len()];
+    let choose = move |(from, to): (usize, usize)| {
+        let next = used[from].max(used[to]);
+        (used[from], used[to]) = (next + 1, next + 1);
+        free.get(next).copied()
+    };
+    let ends = plan.flows.iter().map(|flow| (flow.from.index(), flow.to.index()));
+    ends.collect::<Vec<_>>().into_iter().map(choose)
 }
 
 /// The paths of a flow, if it is one with several.

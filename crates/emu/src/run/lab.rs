@@ -9,25 +9,29 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 
-use base::{NodeId, ProgramId, Span, Time};
+use base::{FlowId, NodeId, ProgramId, Span, Time};
+use cluster::AgentId;
+use cluster::control::{self, ProgramChange, TrunkState};
 use lab::plan::{Action, Event, Plan, Role};
 use lab::routes::Routes;
-use outcome::{BundleLedger, FlowLedger, LinkLedger, Schedule, ShareLedger};
+use outcome::Schedule;
 use record::calls::CallWriter;
-use record::run::{EventRecord, RunRecord, Status};
+use record::run::{EventRecord, RunRecord};
 use record::{Level, Recorder, RunFolder};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
+use super::books::Books;
 use super::ends::flow_specs;
+use super::finish::End;
 use super::load::Meter;
-use super::message::{self, FromLab, ToLab};
-use super::recording::{captures, keep, sink, start_recorder};
-use super::summary;
-use super::verdict;
-use crate::datapath::{Batch, Datapath, Report, Setup};
+use super::message::{self, Common, FromLab, ToLab};
+use super::recording::{captures, start_recorder};
+use crate::clock::LabClock;
+use crate::datapath::{Batch, Datapath, Setup};
 use crate::enclosure::{self, Enclosure, Engine, install_names};
-use crate::flow::{FlowEngine, FlowOptions, FlowResult, Observation};
+use crate::flow::{FlowEngine, FlowOptions, Observation};
 use crate::launch::LabSide;
+use crate::piece::{Piece, Sockets};
 use crate::program::{ProgramEvent, Supervisor};
 use crate::uplink::{RESOLVER, Uplink};
 use crate::{Error, Result};
@@ -40,13 +44,10 @@ pub(super) const LEAD: Span = Span::from_millis(60);
 const AHEAD: Span = Span::from_millis(1_500);
 
 /// The control loop looks around at least this often.
-const ROUND: Span = Span::from_millis(50);
+pub(super) const ROUND: Span = Span::from_millis(50);
 
 /// The command hears of the progress this often.
 const NEWS: Span = Span::from_millis(200);
-
-/// After the programs' own grace times, what still stands is left to the kernel.
-const PATIENCE: Span = Span::from_secs(2);
 
 /// What a lab's process is given.
 pub(super) struct Job {
@@ -57,6 +58,17 @@ pub(super) struct Job {
     pub(super) engine: Engine,
     pub(super) lab_dir: PathBuf,
     pub(super) stay: bool,
+    /// What of the lab is here, where it is not all of it.
+    pub(super) piece: Option<Arc<Piece>>,
+    /// The piece's, until the data path has them.
+    pub(super) sockets: Option<Sockets>,
+}
+
+impl Job {
+    /// Whether a node is taken care of here.
+    fn is_here(&self, node: NodeId) -> bool {
+        self.piece.as_ref().is_none_or(|piece| piece.is_here(node))
+    }
 }
 
 /// Runs the lab; the result is the process's exit status.
@@ -76,69 +88,50 @@ pub(super) fn main(job: Job, side: LabSide) -> i32 {
     }
 }
 
-/// Why a run ends.
-enum End {
-    /// Its time is over, or everything finite has finished.
-    Complete,
-    /// Its user ended it.
-    Interrupted,
-    /// Something that the lab needs failed.
-    Failed(Error),
-}
-
-impl End {
-    /// The status to record, and what went wrong.
-    fn told(self) -> (Status, Option<Error>) {
-        match self {
-            Self::Complete => (Status::Finished, None),
-            Self::Interrupted => (Status::Interrupted, None),
-            Self::Failed(error) => (Status::Failed, Some(error)),
-        }
-    }
-}
-
 /// A lab that runs.
-struct Running {
-    job: Job,
-    channel: BufReader<UnixStream>,
-    enclosure: Arc<Enclosure>,
+pub(super) struct Running {
+    pub(super) job: Job,
+    pub(super) channel: BufReader<UnixStream>,
+    pub(super) enclosure: Arc<Enclosure>,
     /// Ends with the lab.
     _uplink: Option<Uplink>,
-    routes: Routes,
-    recorder: Recorder,
+    pub(super) routes: Routes,
+    pub(super) recorder: Recorder,
     /// The recording for replay cannot go on.
-    unrecorded: Arc<AtomicBool>,
-    datapath: Datapath,
-    supervisor: Supervisor,
-    flows: Option<FlowEngine>,
-    flow_samples: Receiver<Observation>,
-    schedule: Schedule,
-    ledger: LinkLedger,
-    bundles: BundleLedger,
-    shares: ShareLedger,
-    flow_ledger: FlowLedger,
+    pub(super) unrecorded: Arc<AtomicBool>,
+    pub(super) datapath: Datapath,
+    pub(super) supervisor: Supervisor,
+    pub(super) flows: Option<FlowEngine>,
+    pub(super) flow_samples: Receiver<Observation>,
+    pub(super) schedule: Schedule,
+    pub(super) books: Books,
     /// Events that took place.
-    events: Vec<EventRecord>,
-    warnings: Vec<String>,
+    pub(super) events: Vec<EventRecord>,
+    pub(super) warnings: Vec<String>,
     /// Programs that went down with their node.
-    felled: Vec<ProgramId>,
-    origin: u64,
-    next_news: Time,
-    delivered: u64,
-    meter: Meter,
+    pub(super) felled: Vec<ProgramId>,
+    pub(super) clock: LabClock,
+    /// By how much the lab's time here may differ from that of its first member, at most.
+    pub(super) clock_bound: Span,
+    pub(super) next_news: Time,
+    pub(super) delivered: u64,
+    /// What the trunks have brought so far, by member.
+    trunks: Vec<TrunkState>,
+    pub(super) meter: Meter,
     /// The command asked to stop before the lab had begun.
-    stopped: bool,
+    pub(super) stopped: bool,
 }
 
 impl Running {
-    fn start(job: Job, mut side: LabSide) -> Result<Self> {
+    fn start(mut job: Job, mut side: LabSide) -> Result<Self> {
         let plan = Arc::clone(&job.plan);
         let link_up: Vec<bool> = plan.links.iter().map(|link| link.up).collect();
         let routes = Routes::compute(&plan, &link_up);
         let mut warnings = Vec::new();
         warn_all(&mut warnings, &side.notices);
         let (enclosure, uplink) = enclose(&job, &mut side, &routes, &mut warnings)?;
-        let supervisor = Supervisor::new(&plan, &enclosure, &job.folder, &job.lab_dir)?;
+        let here = |node| job.is_here(node);
+        let supervisor = Supervisor::new(&plan, &enclosure, &job.folder, &job.lab_dir, here)?;
         let hosts = enclosure
             .hosts
             .iter()
@@ -146,12 +139,17 @@ impl Running {
         message::send(&side.channel, &FromLab::Ready { hosts: hosts.collect() });
         let mut channel = BufReader::new(side.channel);
         let mut meter = Meter::start();
-        let stopped = !told_to_start(&mut channel, &mut meter);
+        let start = told_to_start(&mut channel, &mut meter);
         meter.restart();
+        let common = start.common();
         let (captures, mirror_captures, names) = captures(&plan);
-        let recorder = start_recorder(&job, names)?;
+        let until = common.map_or(LEAD, Common::until);
+        let started_unix_ns = sys::clock::realtime() + until.as_nanos();
+        let recorder = start_recorder(&job, names, started_unix_ns)?;
+        let books = Books::start(&job, recorder.handle(), started_unix_ns)?;
         let enclosure = Arc::new(enclosure);
-        let origin = sys::clock::monotonic() + LEAD.as_nanos();
+        let soon = || sys::clock::monotonic() + LEAD.as_nanos();
+        let clock = LabClock::new(common.map_or_else(soon, |common| common.origin_ns));
         let calls = plan.record.then(|| CallWriter::start(&job.folder, &lab::resolved(&plan)));
         let calls = calls.transpose()?;
         let unrecorded = calls.as_ref().map_or_else(Arc::default, CallWriter::failure);
@@ -162,24 +160,16 @@ impl Running {
             recorder: recorder.handle(),
             captures,
             mirror_captures,
-            origin,
+            clock: clock.clone(),
             calls,
+            piece: job.piece.clone().zip(job.sockets.take()),
         })?;
-        let (samples, flow_samples) = mpsc::channel();
-        let sink = sink(recorder.handle(), samples);
-        let options = FlowOptions { origin, interval: plan.interval, seed: plan.seed };
-        let flows = match flow_specs(&plan, &enclosure)? {
-            specs if specs.is_empty() => None,
-            specs => Some(FlowEngine::spawn(specs, options, sink)?),
-        };
+        let (flows, flow_samples) = start_flows(&job, &enclosure, &clock)?;
         channel.get_ref().set_nonblocking(true).map_err(Error::Channel)?;
         Ok(Self {
             channel,
             schedule: Schedule::new(Arc::clone(&plan)),
-            ledger: LinkLedger::new(&plan, recorder.handle()),
-            bundles: BundleLedger::new(&plan, recorder.handle()),
-            shares: ShareLedger::new(&plan, recorder.handle()),
-            flow_ledger: FlowLedger::new(&plan),
+            books,
             enclosure,
             _uplink: uplink,
             routes,
@@ -192,30 +182,38 @@ impl Running {
             events: Vec::new(),
             warnings,
             felled: Vec::new(),
-            origin,
+            clock,
+            clock_bound: common.map_or(Span::ZERO, Common::bound),
             next_news: Time::ZERO,
             delivered: 0,
+            trunks: Vec::new(),
             meter,
-            stopped,
+            stopped: start == Told::End,
             job,
         })
     }
 
-    fn now(&self) -> Time {
-        Time::from_nanos(sys::clock::monotonic().saturating_sub(self.origin))
+    pub(super) fn now(&self) -> Time {
+        self.clock.now()
     }
 
     fn run(mut self) -> Result<()> {
+        let late = self.now().since(Time::ZERO);
+        if late.is_positive() && !self.stopped {
+            self.warnings.push(format!("the lab had begun {late} before this member could"));
+        }
         // Nothing starts before time zero.
-        self.sleep(Time::ZERO);
-        while sys::clock::monotonic() < self.origin {
-            self.sleep(Time::ZERO + Span::from_millis(1));
+        while self.clock.until_start().is_positive() && !self.must_stop() {
+            self.nap(self.clock.until_start().min(ROUND));
         }
         let end = loop {
             if let Some(end) = self.round() {
                 break end;
             }
         };
+        if self.job.piece.is_some() {
+            message::send(self.channel.get_ref(), &FromLab::Ending);
+        }
         self.finish(end)
     }
 
@@ -239,7 +237,10 @@ impl Running {
         if !self.datapath.is_running() {
             return Some(End::Failed(Error::DatapathPanicked));
         }
-        if self.recorder.handle().failed() || self.unrecorded.load(Ordering::Relaxed) {
+        if self.recorder.handle().failed()
+            || self.books.failed()
+            || self.unrecorded.load(Ordering::Relaxed)
+        {
             // The recorder says why when it is finished.
             return Some(End::Interrupted);
         }
@@ -249,7 +250,9 @@ impl Running {
         if let Some(share) = self.meter.observe(now) {
             self.datapath.limit_realtime(share);
         }
-        if now.since(Time::ZERO) >= self.job.plan.duration || self.is_done() {
+        // A piece ends when all have: somebody who hears them all says so.
+        let is_over = self.job.piece.is_none() && self.is_done();
+        if now.since(Time::ZERO) >= self.job.plan.duration || is_over {
             return Some(End::Complete);
         }
         self.tell(now);
@@ -310,13 +313,20 @@ impl Running {
     }
 
     /// Logs what a program did; the error that ends the run, if it is one.
-    fn note(&mut self, event: ProgramEvent, now: Time) -> Option<Error> {
+    pub(super) fn note(&mut self, event: ProgramEvent, now: Time) -> Option<Error> {
         let name = |id: ProgramId| self.job.plan.programs[id.index()].name.clone();
         let log = |level, id, text: &str| self.recorder.handle().log(now, level, &name(id), text);
         match event {
-            ProgramEvent::Started(id) => log(Level::Info, id, "started"),
-            ProgramEvent::Ready(id) => log(Level::Info, id, "ready"),
+            ProgramEvent::Started(id) => {
+                log(Level::Info, id, "started");
+                self.tell_others(id, ProgramChange::Started, now);
+            }
+            ProgramEvent::Ready(id) => {
+                log(Level::Info, id, "ready");
+                self.tell_others(id, ProgramChange::Ready, now);
+            }
             ProgramEvent::Ended { program, end, as_expected, again } => {
+                self.tell_others(program, ProgramChange::Ended { well: as_expected }, now);
                 let level = if as_expected { Level::Info } else { Level::Error };
                 let again = again.map_or_else(String::new, |at| format!(", again at {at}"));
                 log(level, program, &format!("ended: {end:?}{again}"));
@@ -329,32 +339,83 @@ impl Running {
         None
     }
 
+    /// Lets programs of other members that wait for this go on.
+    fn tell_others(&self, program: ProgramId, change: ProgramChange, now: Time) {
+        let waits = |other: &lab::plan::Program| {
+            !self.job.is_here(other.node) && other.after.contains(&program)
+        };
+        if self.job.plan.programs.iter().any(waits) {
+            let (program, at_ns) = (program.index() as u32, now.as_nanos());
+            let event = control::ProgramEvent { program, at_ns, change };
+            message::send(self.channel.get_ref(), &FromLab::Program(event));
+        }
+    }
+
     /// Takes in counters and samples.
     fn drain(&mut self) {
         while let Some(batch) = self.datapath.batch() {
             self.enter(batch);
         }
-        self.flow_samples.try_iter().for_each(|seen| keep(&mut self.flow_ledger, &seen));
+        self.flow_samples.try_iter().for_each(|seen| self.books.keep(seen));
     }
 
     fn enter(&mut self, batch: Batch) {
         self.delivered = batch.delivered;
-        enter((&mut self.ledger, &mut self.shares, &mut self.bundles), batch);
+        self.trunks.clone_from(&batch.trunks);
+        self.books.enter(batch);
     }
 
-    /// Whether the command asked to stop, or is gone.
+    /// Whether the command asked to stop, or is gone. Whatever else it has said is done.
     fn must_stop(&mut self) -> bool {
         while !self.stopped {
             match hear(&mut self.channel) {
                 Heard::Nothing => break,
-                Heard::End | Heard::Message(ToLab::Stop) => self.stopped = true,
-                Heard::Message(ToLab::Others { labs, realtime }) => {
-                    self.meter.others(labs, realtime);
-                }
-                Heard::Message(ToLab::Start) => {}
+                Heard::End => self.stopped = true,
+                Heard::Message(said) => self.obey(said),
             }
         }
         self.stopped
+    }
+
+    fn obey(&mut self, said: ToLab) {
+        match said {
+            ToLab::Stop => self.stopped = true,
+            ToLab::Others { labs, realtime } => self.meter.others(labs, realtime),
+            ToLab::Clock(common) => {
+                self.clock.adjust(common.origin_ns);
+                self.clock_bound = self.clock_bound.max(common.bound());
+            }
+            ToLab::Lost { agent } => self.lose(agent),
+            ToLab::Regained { agent } => self.regain(agent),
+            ToLab::Lead { agent, lead_ns } => {
+                self.datapath.lead(agent, Span::from_nanos(lead_ns));
+            }
+            ToLab::Program(event) => {
+                let (program, at) = (event.program as usize, Time::from_nanos(event.at_ns));
+                self.supervisor.hear(ProgramId::at(program), event.change, at);
+            }
+            ToLab::Start { .. } => {}
+        }
+    }
+
+    /// A member is gone: what it has of the network, and its ends of flows.
+    fn lose(&mut self, agent: AgentId) {
+        self.datapath.lose(agent);
+        self.flows_with(agent).into_iter().for_each(|id| self.with_flows(|flows| flows.lose(id)));
+    }
+
+    fn regain(&mut self, agent: AgentId) {
+        self.datapath.regain(agent);
+        self.flows_with(agent).into_iter().for_each(|id| self.with_flows(|flows| flows.regain(id)));
+    }
+
+    /// The flows that have an end at a member.
+    fn flows_with(&self, agent: AgentId) -> Vec<FlowId> {
+        let Some(piece) = &self.job.piece else { return Vec::new() };
+        let is_there = |node: NodeId| piece.assignment.owner(node) == Some(agent);
+        let flows = self.job.plan.flows.iter().enumerate();
+        let ends = flows.filter(|(_, flow)| is_there(flow.from) || is_there(flow.to));
+        ends.map(|(at, _)| FlowId::at(at)).collect()
     }
 
     fn tell(&mut self, now: Time) {
@@ -365,15 +426,21 @@ impl Running {
         let plan = &self.job.plan;
         let waited = plan.programs.iter().enumerate().filter(|(at, program)| {
             let outcome = self.supervisor.outcome(ProgramId::at(*at));
-            !program.service && outcome.ended.is_none()
+            let is_here = self.supervisor.is_here(ProgramId::at(*at));
+            is_here && !program.service && outcome.ended.is_none()
         });
         let mut names: Vec<&str> = waited.map(|(_, program)| program.name.as_str()).collect();
         let more = names.len().saturating_sub(3);
         names.truncate(3);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let waiting_for = names.join(", ") + &more;
-        let news =
-            FromLab::Progress { now_ns: now.as_nanos(), waiting_for, packets: self.delivered };
+        let news = FromLab::Progress {
+            now_ns: now.as_nanos(),
+            waiting_for,
+            packets: self.delivered,
+            idle: self.is_done(),
+            trunks: self.trunks.clone(),
+        };
         message::send(self.channel.get_ref(), &news);
     }
 
@@ -384,7 +451,12 @@ impl Running {
         for at in due.into_iter().flatten() {
             wake = wake.min(at);
         }
-        let nap = wake.since(self.now()).as_nanos();
+        self.nap(wake.since(self.now()));
+    }
+
+    /// For so long, or until something happens.
+    fn nap(&self, span: Span) {
+        let nap = span.as_nanos();
         let timeout = Timespec {
             tv_sec: (nap / 1_000_000_000) as i64,
             tv_nsec: (nap % 1_000_000_000) as i64,
@@ -393,143 +465,6 @@ impl Running {
         fds.extend(self.supervisor.files().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         let _ = rustix::event::poll(&mut fds, Some(&timeout));
     }
-
-    fn finish(mut self, end: End) -> Result<()> {
-        let ended = self.now();
-        let results = self.flows.take().map_or_else(Vec::new, FlowEngine::finish);
-        self.end_programs();
-        let dropped = self.device_drops() + self.receiver_drops(&results);
-        let (mut report, batches) = match self.datapath.finish() {
-            Ok(finished) => finished,
-            Err(error) => {
-                self.warnings.push(error.to_string());
-                (Report::default(), Vec::new())
-            }
-        };
-        for batch in batches {
-            enter((&mut self.ledger, &mut self.shares, &mut self.bundles), batch);
-        }
-        self.warnings.append(&mut report.warnings);
-        self.flow_samples.try_iter().for_each(|seen| keep(&mut self.flow_ledger, &seen));
-        let (load, steal_s) = self.meter.finish(&report);
-        let recorded = self.recorder.finish();
-        let mut record = self.job.record;
-        let mut failure;
-        (record.status, failure) = end.told();
-        let lost = report.calls.as_ref().map_or(0, |calls| calls.lost);
-        let unrecorded = report.calls.as_mut().and_then(|calls| calls.error.take());
-        if let Some(error) = recorded.error.or(unrecorded) {
-            record.status = Status::Failed;
-            failure = failure.or(Some(Error::Record(error)));
-        }
-        if lost > 0 {
-            self.warnings
-                .push(format!("cannot be replayed: {lost} calls were not written in time"));
-        }
-        let host = record::run::HostFaults {
-            steal_s,
-            dropped_packets: dropped,
-            capture_drops: recorded.capture_drops,
-            records_lost: recorded.records_lost + lost,
-            cpu_s: report.cpu.as_secs_f64(),
-        };
-        let found = summary::Found {
-            plan: &self.job.plan,
-            at: ended,
-            results: &results,
-            supervisor: &self.supervisor,
-            report: &report,
-            host,
-            load,
-            tolerance: verdict::tolerance(&self.job.plan, &self.routes),
-        };
-        summary::enter(&mut record, found);
-        record.exit_code = failure.as_ref().map(Error::exit_code);
-        record.events = self.events;
-        record.warnings = self.warnings;
-        record.warnings.extend(failure.map(|failure| failure.to_string()));
-        let ended = outcome::Ended {
-            plan: &self.job.plan,
-            at: ended,
-            results: &results,
-            links: &self.ledger,
-            flows: &self.flow_ledger,
-            control: &[],
-            bundles: &self.bundles,
-            queue_delays: &report.queue_delays,
-        };
-        outcome::complete(&mut record, &ended);
-        self.job.folder.write_record(&record)?;
-        if let Some(enclosure) = Arc::into_inner(self.enclosure) {
-            enclosure::close(enclosure.hosts);
-        }
-        Ok(())
-    }
-
-    /// Every program gets its grace; what outlives it dies with this process.
-    fn end_programs(&mut self) {
-        let start = self.now();
-        self.supervisor.shutdown(start);
-        let grace = self.job.plan.programs.iter().map(|program| program.grace).max();
-        let until = start + grace.unwrap_or_default() + PATIENCE;
-        while !self.supervisor.is_over() && self.now() < until {
-            let now = self.now();
-            for event in self.supervisor.step(now) {
-                self.note(event, now);
-            }
-            if self.supervisor.is_over() {
-                break;
-            }
-            let mut fds: Vec<_> = self
-                .supervisor
-                .files()
-                .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
-                .collect();
-            let timeout = Timespec { tv_sec: 0, tv_nsec: ROUND.as_nanos() as i64 };
-            let _ = rustix::event::poll(&mut fds, Some(&timeout));
-        }
-    }
-
-    /// Datagrams that flows' receivers had no room for. The kernel counts damaged ones together
-    /// with them, and those are the lab's doing.
-    fn receiver_drops(&mut self, results: &[FlowResult]) -> u64 {
-        let datagrams = results.iter().filter_map(|result| result.datagrams);
-        let mut sum: u64 = datagrams.map(|counts| counts.overrun).sum();
-        for host in &self.enclosure.hosts {
-            if sum == 0 {
-                break;
-            }
-            match enclosure::damaged_datagrams(host, &self.job.plan) {
-                Ok(damaged) => sum = sum.saturating_sub(damaged),
-                Err(error) => self.warnings.push(error.to_string()),
-            }
-        }
-        sum
-    }
-
-    fn device_drops(&mut self) -> u64 {
-        let mut sum = 0;
-        for host in &self.enclosure.hosts {
-            match enclosure::device_drops(host, &self.job.plan) {
-                Ok(drops) => sum += drops,
-                Err(error) => self.warnings.push(error.to_string()),
-            }
-        }
-        sum
-    }
-}
-
-/// Enters what a batch tells.
-fn enter(
-    (links, shares, bundles): (&mut LinkLedger, &mut ShareLedger, &mut BundleLedger),
-    batch: Batch,
-) {
-    links.enter(batch.at, batch.links);
-    shares.enter(batch.at, batch.shares);
-    for change in batch.bundle_changes {
-        bundles.transition(change.bundle, &change.transition);
-    }
-    bundles.enter(batch.at, batch.bundles);
 }
 
 /// What the command had to say.
@@ -550,16 +485,55 @@ fn hear(channel: &mut BufReader<UnixStream>) -> Heard {
     }
 }
 
-/// Waits for the word to begin; `false` where the lab is to end instead.
-fn told_to_start(channel: &mut BufReader<UnixStream>, meter: &mut Meter) -> bool {
-    loop {
-        match hear(channel) {
-            Heard::Message(ToLab::Start) => return true,
-            Heard::Message(ToLab::Others { labs, realtime }) => meter.others(labs, realtime),
-            Heard::Message(ToLab::Stop) | Heard::End => return false,
-            Heard::Nothing => {}
+/// What a lab that stands was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    /// To begin at once.
+    Begin,
+    /// To begin when its other members do.
+    Together(Common),
+    /// To end instead.
+    End,
+}
+
+impl Told {
+    fn common(self) -> Option<Common> {
+        match self {
+            Self::Together(common) => Some(common),
+            Self::Begin | Self::End => None,
         }
     }
+}
+
+/// Waits for the word to begin.
+fn told_to_start(channel: &mut BufReader<UnixStream>, meter: &mut Meter) -> Told {
+    loop {
+        match hear(channel) {
+            Heard::Message(ToLab::Start { common }) => {
+                return common.map_or(Told::Begin, Told::Together);
+            }
+            Heard::Message(ToLab::Others { labs, realtime }) => meter.others(labs, realtime),
+            Heard::Message(ToLab::Stop) | Heard::End => return Told::End,
+            Heard::Message(_) | Heard::Nothing => {}
+        }
+    }
+}
+
+/// Starts the flows that have an end here, if there are any; what they tell.
+fn start_flows(
+    job: &Job,
+    enclosure: &Enclosure,
+    clock: &LabClock,
+) -> Result<(Option<FlowEngine>, Receiver<Observation>)> {
+    let plan = &job.plan;
+    let (samples, told) = mpsc::channel();
+    let sink = Box::new(move |seen| drop(samples.send(seen)));
+    let options = FlowOptions { clock: clock.clone(), interval: plan.interval, seed: plan.seed };
+    let flows = match flow_specs(plan, enclosure, |node| job.is_here(node))? {
+        specs if specs.is_empty() => None,
+        specs => Some(FlowEngine::spawn(specs, options, sink)?),
+    };
+    Ok((flows, told))
 }
 
 /// Makes the namespaces, and connects and names what is in them.
@@ -570,7 +544,7 @@ fn enclose(
     warnings: &mut Vec<String>,
 ) -> Result<(Enclosure, Option<Uplink>)> {
     let plan = &job.plan;
-    let enclosure = enclosure::build(plan, routes, job.engine)?;
+    let enclosure = enclosure::build_part(plan, routes, job.engine, |node| job.is_here(node))?;
     warn_all(warnings, &enclosure.notices);
     let mut uplink = side.uplink.take();
     if let Some(uplink) = &mut uplink {

@@ -1,6 +1,7 @@
 //! How busy the machine is while a lab runs, and how much of it real-time scheduling may have.
 
 use base::{Span, Time};
+use outcome::verdict;
 use record::run::HostLoad;
 use sys::sched::{self, CpuTimes};
 
@@ -11,9 +12,6 @@ const PERIOD: Span = Span::from_millis(250);
 
 /// Looks that make up the stretch in which the machine was busiest.
 const STRETCH: usize = 4;
-
-/// From this share of its CPUs on a machine counts as full.
-pub(super) const FULL: f64 = 0.9;
 
 /// What all labs together may take of a full machine at real-time priority; the programs under
 /// test have the rest.
@@ -134,7 +132,7 @@ impl Meter {
 /// The share of a CPU from which on a data path does without real-time scheduling. Where the
 /// machine has time left, nobody goes short; where several labs fill it, each has its part.
 fn allowance(busy: f64, rivals: u32, cpus: usize) -> f64 {
-    if busy < FULL || rivals == 0 {
+    if busy < verdict::FULL || rivals == 0 {
         return REALTIME_SHARE;
     }
     (TOGETHER * cpus as f64 / (f64::from(rivals) + 1.0)).min(REALTIME_SHARE)

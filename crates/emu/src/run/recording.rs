@@ -1,42 +1,19 @@
 //! What of a run goes to the recorder.
 
-use std::sync::mpsc;
-
 use lab::plan::Plan;
-use outcome::FlowLedger;
-use record::{Recorder, RecorderHandle, RecorderOptions};
+use record::{Recorder, RecorderOptions};
 
-use super::lab::{Job, LEAD};
+use super::lab::Job;
 use crate::Result;
-use crate::flow::{FlowSink, Observation};
 
-/// Where observations of flows go: to the recorder, and samples to the ledger too.
-pub(super) fn sink(handle: RecorderHandle, samples: mpsc::Sender<Observation>) -> FlowSink {
-    Box::new(move |seen| match seen {
-        Observation::Sample(sample) => {
-            let _ = samples.send(Observation::Sample(sample.clone()));
-            handle.flow(*sample);
-        }
-        Observation::Subflow(sample) => {
-            let _ = samples.send(Observation::Subflow(sample));
-            handle.subflow(sample);
-        }
-        Observation::Transfer(transfer) => handle.transfer(transfer),
-    })
-}
-
-/// Keeps what an expectation may ask for.
-pub(super) fn keep(ledger: &mut FlowLedger, seen: &Observation) {
-    match seen {
-        Observation::Sample(sample) => ledger.enter(sample),
-        Observation::Subflow(sample) => ledger.enter_subflow(sample),
-        Observation::Transfer(_) => {}
-    }
-}
-
-pub(super) fn start_recorder(job: &Job, captures: Vec<String>) -> Result<Recorder> {
+/// Starts the recorder of a lab that begins at this wall-clock time.
+pub(super) fn start_recorder(
+    job: &Job,
+    captures: Vec<String>,
+    started_unix_ns: u64,
+) -> Result<Recorder> {
     let options = RecorderOptions {
-        started_unix_ns: sys::clock::realtime() + LEAD.as_nanos(),
+        started_unix_ns,
         links: job.plan.links.iter().map(|link| link.name.clone()).collect(),
         flows: job.plan.flows.iter().map(|flow| flow.name.clone()).collect(),
         bundles: job.plan.bundles.iter().map(|bundle| bundle.name.clone()).collect(),

@@ -3,10 +3,10 @@
 use base::{ProgramId, Span, Time};
 use lab::plan::{Command, Plan, Program};
 use outcome::FlowResult;
+use outcome::verdict::{self, MachineSeen};
 use record::RunRecord;
 use record::run::{Engine, HostFaults, HostLoad, Lateness, ProgramSummary, RejectedEngine};
 
-use super::verdict;
 use crate::datapath::Report;
 use crate::doctor::Choice;
 use crate::program::Supervisor;
@@ -47,7 +47,8 @@ pub(super) fn enter(record: &mut RunRecord, found: Found<'_>) {
     };
     record.notice_delay = report.notices.distribution();
     record.host = found.host;
-    record.programs = programs(found.plan, found.supervisor);
+    let programs = programs(found.plan, found.supervisor);
+    record.programs = programs.into_iter().map(|(_, summary)| summary).collect();
     if let Some(calls) = &report.calls
         && calls.lost == 0
     {
@@ -55,24 +56,36 @@ pub(super) fn enter(record: &mut RunRecord, found: Found<'_>) {
     }
     let unsent = found.results.iter().filter_map(|result| result.datagrams);
     let unsent = unsent.map(|counts| counts.skipped).sum();
-    let seen = verdict::Seen {
-        report,
+    let machine = MachineSeen {
+        name: "",
+        lateness: &report.lateness,
+        ingress: &report.ingress,
+        cpu: report.cpu,
+        rejected: report.rejected,
+        memory_drops: report.memory_drops,
         faults: &record.host,
         load: &found.load,
-        unsent,
-        elapsed: found.at.as_secs_f64(),
         cpus: sys::sched::cpus(),
     };
-    record.verdict = Some(verdict::judge(&seen, tolerance));
+    record.verdict = Some(verdict::judge(&verdict::Seen {
+        machines: &[machine],
+        cluster: None,
+        unsent,
+        elapsed: found.at.as_secs_f64(),
+        tolerance,
+    }));
     record.load = Some(found.load);
 }
 
-/// What became of the programs.
-fn programs(plan: &Plan, supervisor: &Supervisor) -> Vec<ProgramSummary> {
+/// What became of the programs that are here.
+pub(super) fn programs(plan: &Plan, supervisor: &Supervisor) -> Vec<(ProgramId, ProgramSummary)> {
     let summary = |(at, program): (usize, &Program)| {
         let id = ProgramId::at(at);
+        if !supervisor.is_here(id) {
+            return None;
+        }
         let outcome = supervisor.outcome(id);
-        ProgramSummary {
+        let summary = ProgramSummary {
             name: program.name.clone(),
             node: plan.nodes[program.node.index()].name.clone(),
             command: match &program.command {
@@ -86,7 +99,8 @@ fn programs(plan: &Plan, supervisor: &Supervisor) -> Vec<ProgramSummary> {
             as_expected: outcome.as_expected,
             restarts: outcome.restarts,
             last_stderr: supervisor.last_stderr(id),
-        }
+        };
+        Some((id, summary))
     };
-    plan.programs.iter().enumerate().map(summary).collect()
+    plan.programs.iter().enumerate().filter_map(summary).collect()
 }

@@ -115,7 +115,7 @@ fn bench(side: &LabSide, programs: Vec<Program>, path: &Path) -> Bench {
     let engine = if open { Engine::Tun } else { Engine::Packet };
     let enclosure = enclosure::build(&plan, &sample::FirstIface::of(&plan), engine).unwrap();
     let folder = RunFolder::create(path, "test").unwrap();
-    let supervisor = Supervisor::new(&plan, &enclosure, &folder, path).unwrap();
+    let supervisor = Supervisor::new(&plan, &enclosure, &folder, path, |_| true).unwrap();
     // The supervisor has its own hold of the namespaces; nothing moves packets here.
     enclosure::close(enclosure.hosts);
     Bench { plan, supervisor, origin: Instant::now(), events: Vec::new(), folder }

@@ -49,6 +49,8 @@ pub(super) struct Writer {
 struct LogLine<'a> {
     time_ns: u64,
     level: Level,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    member: &'a str,
     source: &'a str,
     text: &'a str,
 }
@@ -145,9 +147,9 @@ impl Writer {
                 self.packets += 1;
                 file.flush_if_large()
             }
-            Message::Log { at, level, source, text } => {
-                let time_ns = at.as_nanos();
-                let line = LogLine { time_ns, level, source: &source, text: &text };
+            Message::Log { at, level, member, source, text } => {
+                let (time_ns, member) = (at.as_nanos(), member.as_str());
+                let line = LogLine { time_ns, level, member, source: &source, text: &text };
                 serde_json::to_writer(&mut self.log.buffer, &line)
                     .map_err(|source| Error::Record { path: self.log.path.clone(), source })?;
                 self.log.buffer.push(b'\n');

@@ -1,12 +1,14 @@
 //! The collapsed model with simulated TCP: shares as the solver gives them, and what comes of them.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use base::{Bandwidth, RandomStream, Span, Time};
 use fabric::Share;
-use lab::plan::Plan;
+use lab::Overrides;
+use lab::plan::{Model, Plan};
 use lab::routes::Routes;
-use sharing::{Demand, Problem};
+use sharing::{Demand, Problem, Sharing};
 use sim::Simulation;
 
 use super::labs;
@@ -61,6 +63,9 @@ fn streams_get_shares_in_inverse_proportion_to_their_round_trips() {
         assert!((rate / (12.0 * weight / sum) - 1.0).abs() < 0.02, "{rate}");
     }
     for rate in rates(&dumbbell("sharing = \"max-min\"", &flows)) {
+        assert!((rate / 4.0 - 1.0).abs() < 0.02, "{rate}");
+    }
+    for rate in rates(&dumbbell("sharing = \"slbn\"", &flows)) {
         assert!((rate / 4.0 - 1.0).abs() < 0.02, "{rate}");
     }
     for rate in rates(&dumbbell("sharing = \"none\"", &flows)) {
@@ -126,7 +131,10 @@ fn from_scratch(plan: &Plan, routes: &Routes, shares: &[Share]) -> Vec<f64> {
     let flows = shares.iter().map(|share| {
         let path = hops(plan, routes, share);
         let there = path.iter().map(delay).fold(Span::ZERO, |a, b| a + b);
-        let weight = sharing::tcp::weight(sharing::tcp::round_trip(there, there));
+        let weight = match plan.model {
+            Model::Collapsed(law) if law.sharing == Sharing::Slbn => 1.0,
+            _ => sharing::tcp::weight(sharing::tcp::round_trip(there, there)),
+        };
         let most = |rate: Bandwidth| rate.bits_per_sec() as f64;
         Demand { path, weight, cap: share.most.map_or(f64::INFINITY, most) }
     });
@@ -188,4 +196,66 @@ fn shares_are_those_of_the_solver_at_every_moment() {
         }
     }
     assert!(seen > 2_000, "{seen}");
+}
+
+/// How many shares are within a hundredth of what they should be, and how many there are, 100 ms
+/// or more after the lab's last change and at any time.
+fn near(plan: &Plan, step: Span) -> [(usize, usize); 2] {
+    let routes = Routes::compute(plan, &vec![true; plan.links.len()]);
+    let mut simulation = Simulation::try_new(plan).unwrap();
+    let (mut calm, mut all) = ((0, 0), (0, 0));
+    let mut demands = Vec::new();
+    let mut changed = Time::ZERO;
+    while simulation.now() < Time::ZERO + plan.duration && !simulation.is_done() {
+        let at = simulation.now() + step;
+        simulation.advance(at);
+        let shares = simulation.shares();
+        let asked: Vec<_> = shares.iter().map(|s| (s.from, s.to, s.flow, s.most)).collect();
+        if asked != demands {
+            (demands, changed) = (asked, at);
+        }
+        for (share, exact) in shares.iter().zip(from_scratch(plan, &routes, &shares)) {
+            let given = share.share.unwrap().bits_per_sec() as f64;
+            let is_near = usize::from((given - exact).abs() <= exact / 100.0);
+            all = (all.0 + is_near, all.1 + 1);
+            if at.since(changed) >= Span::from_millis(100) {
+                calm = (calm.0 + is_near, calm.1 + 1);
+            }
+        }
+    }
+    [calm, all]
+}
+
+#[test]
+fn members_that_probe_agree_on_max_min_fair_shares() {
+    let mut calm = 0;
+    for seed in 0..4 {
+        let mut plan = churn(seed);
+        let Model::Collapsed(law) = &mut plan.model else { panic!("the lab is collapsed") };
+        law.sharing = Sharing::Slbn;
+        let [(near_then, then), (near, all)] = near(&plan, Span::from_millis(10));
+        assert_eq!(near_then, then, "{seed}");
+        // What flows ask for changes all the time.
+        assert!(near * 100 >= all * 85, "{seed}: {near} of {all}");
+        calm += then;
+    }
+    assert!(calm > 500, "{calm}");
+}
+
+#[test]
+fn the_labs_of_splaynet_are_shared_max_min_fairly_by_probes() {
+    for (name, window) in
+        [("dumbbell", "auto"), ("fan-in", "auto"), ("fan-out", "auto"), ("worked-example", "off")]
+    {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../labs/splaynet");
+        let path = path.join(name).with_extension("toml");
+        let settings =
+            [("lab.model", "collapsed"), ("lab.sharing", "slbn"), ("lab.window", window)];
+        let set = settings.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec();
+        let overrides = Overrides { set, ..Overrides::default() };
+        let mut plan = lab::load(&path, &overrides).unwrap().plans.remove(0);
+        plan.duration = Span::from_secs(40);
+        let [calm, _] = near(&plan, Span::from_millis(50));
+        assert!(calm.1 > 500 && calm.0 == calm.1, "{name}: {calm:?}");
+    }
 }

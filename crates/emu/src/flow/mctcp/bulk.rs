@@ -130,7 +130,7 @@ impl Bulk {
         loop {
             let read = server.try_read(data, &self.site.waker).map_err(failed)?;
             let Some(count) = read else { return Ok(Progress::Going) };
-            let now = Time::from_nanos(sys::clock::monotonic().saturating_sub(scope.origin));
+            let now = scope.clock.now();
             let checked = match count {
                 0 => Content::check_end(self.received, self.sent),
                 _ => self.content.check(self.received, &data[..count], comparison),

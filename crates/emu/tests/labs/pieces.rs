@@ -1,0 +1,263 @@
+//! One lab in several pieces, with real programs in each of them.
+
+use std::path::Path;
+
+use cluster::AgentId;
+use cluster::control::ToPiece;
+use emu::doctor::Facts;
+use emu::run;
+use record::run::Status;
+use rustix::process::Signal;
+use serde_json::Value;
+
+use super::cell::{Cell, plan};
+
+pub(crate) const TESTS: &[super::Test] = &[
+    ("pings_cross_from_piece_to_piece", pings_cross_from_piece_to_piece),
+    ("pieces_agree_on_shares", pieces_agree_on_shares),
+    ("probes_find_shares_too", probes_find_shares_too),
+    ("a_lost_piece_leaves_the_others_in_peace", a_lost_piece_leaves_the_others_in_peace),
+    ("labs_that_die_or_hang_are_given_up", labs_that_die_or_hang_are_given_up),
+    ("pieces_without_agents_end", pieces_without_agents_end),
+];
+
+/// Whether the machine has what a test needs, which is said otherwise.
+pub(crate) fn possible(test: &str, commands: &[&str]) -> bool {
+    let search = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = |command: &&str| {
+        std::env::split_paths(&search).any(|dir| Path::new(&dir).join(command).exists())
+    };
+    let refused = Facts::collect().ok().and_then(|facts| facts.namespaces);
+    let fine = refused.is_none() && commands.iter().all(is_there);
+    if !fine {
+        println!("SKIPPED {test}: no namespaces, or not all of {commands:?}");
+    }
+    fine
+}
+
+/// Three hosts around a router.
+const STAR: &str = r#"
+[lab]
+name = "star"
+duration = "40 s"
+model = "collapsed"
+[node.a]
+[node.b]
+[node.c]
+[node.r]
+kind = "router"
+[[link]]
+ends = ["a", "r"]
+delay = "8 ms"
+[[link]]
+ends = ["b", "r"]
+delay = "8 ms"
+[[link]]
+ends = ["r", "c"]
+delay = "7 ms"
+rate = "8 Mbit/s"
+"#;
+
+/// A host a piece.
+fn apart(name: &str) -> Option<u16> {
+    ["a", "b", "c"].iter().position(|host| *host == name).map(|at| at as u16)
+}
+
+fn pings_cross_from_piece_to_piece() {
+    if !possible("pings_cross_from_piece_to_piece", &["ping"]) {
+        return;
+    }
+    let text = STAR.to_owned()
+        + r#"
+[[program]]
+name = "ping4"
+node = "a"
+run = "ping -4 -c 20 -i 0.05 -W 2 c"
+[[program]]
+name = "ping6"
+node = "b"
+run = "ping -6 -c 20 -i 0.05 -W 2 a"
+[[program]]
+name = "hops"
+node = "c"
+run = "ping -c 1 -W 2 -t 1 b || ping -c 3 -i 0.05 r"
+"#;
+    let mut cell = Cell::launch(&text, 3, apart);
+    cell.begin();
+    cell.finish();
+    for (member, program, least) in [(0, "ping4", 30.0), (1, "ping6", 32.0)] {
+        let said = cell.members[member].output(program);
+        assert!(said.contains("20 received, 0% packet loss"), "{said}");
+        let shortest = said.rsplit_once("= ").unwrap().1.split('/').next().unwrap();
+        let shortest: f64 = shortest.parse().unwrap();
+        // A twentieth too much is what a stalled machine adds, even at its best moment.
+        assert!((least - 0.05..least * 1.05).contains(&shortest), "{said}");
+    }
+    // The router speaks on whichever machine the packet was sent.
+    let said = cell.members[2].output("hops");
+    assert!(said.contains("Time to live exceeded") && said.contains("3 received"), "{said}");
+    let state = &cell.members[0].progress.trunks;
+    assert!(state[0].received == 0 && state[1].received > 0 && state[2].received > 0, "{state:?}");
+    for member in &cell.members {
+        let (ending, peers) = member.observed(&plan(&text));
+        assert_eq!(ending.status, Status::Interrupted, "ended by its agent");
+        assert!(ending.delivered > 0 && ending.lateness.count() > 0, "{ending:?}");
+        assert!(peers.iter().all(|peer| peer.lost == 0 && peer.forged == 0), "{peers:?}");
+    }
+}
+
+/// Two servers, and clients elsewhere that wait for them.
+const STREAMS: &str = r#"
+[[program]]
+name = "server1"
+node = "c"
+run = "iperf3 -s -1 -p 5201"
+ready = "port 5201"
+[[program]]
+name = "server2"
+node = "c"
+run = "iperf3 -s -1 -p 5202"
+ready = "port 5202"
+[[program]]
+name = "first"
+node = "a"
+after = ["server1", "server2"]
+run = "iperf3 -c c -p 5201 -t 6 -J"
+[[program]]
+name = "second"
+node = "b"
+after = ["server1", "server2"]
+run = "iperf3 -c c -p 5202 -t 6 -J"
+"#;
+
+/// Mbit/s that the receiver of an iperf3 saw in the middle of its time.
+fn middle(json: &str) -> f64 {
+    let said: Value = serde_json::from_str(json).unwrap_or_else(|e| panic!("{e}: {json}"));
+    let intervals = said["intervals"].as_array().unwrap();
+    let rates = intervals.iter().map(|i| i["sum"]["bits_per_second"].as_f64().unwrap());
+    let rates: Vec<f64> = rates.skip(2).take(4).collect();
+    rates.iter().sum::<f64>() / rates.len() as f64 / 1e6
+}
+
+fn streams_share(test: &str, sharing: &str) {
+    if !possible(test, &["iperf3"]) {
+        return;
+    }
+    let lab = STAR.replace("model =", &format!("sharing = \"{sharing}\"\nmodel ="));
+    let text = lab + STREAMS;
+    let mut cell = Cell::launch(&text, 3, apart);
+    cell.begin();
+    cell.finish();
+    let rates =
+        [middle(&cell.members[0].output("first")), middle(&cell.members[1].output("second"))];
+    // Half of 8 Mbit/s on the wire is 3.76 of payload.
+    assert!(rates.iter().all(|rate| (3.2..4.1).contains(rate)), "{rates:?}");
+    let plan = plan(&text);
+    let (ending, _) = cell.members[0].observed(&plan);
+    assert!(ending.notices.count() > 0 && ending.messages.sent > 0, "{:?}", ending.messages);
+    // The same hosts on one machine.
+    let folder = tempfile::tempdir().unwrap();
+    let options = run::Options {
+        runs_dir: folder.path().to_owned(),
+        lab_dir: folder.path().to_owned(),
+        repeat: String::new(),
+        engine: None,
+        stay: false,
+        starter: None,
+    };
+    let record = run::run(&plan, &options, &mut |_| ()).unwrap();
+    assert_eq!(record.status, Status::Finished, "{:?}", record.warnings);
+    let at = |id: &str, program: &str| {
+        let path = folder.path().join(format!("{}-{id}", plan.name));
+        middle(
+            &std::fs::read_to_string(path.join("programs").join(program).join("stdout")).unwrap(),
+        )
+    };
+    let alone = ["first", "second"].map(|program| at(&record.id, program));
+    for (rate, alone) in rates.iter().zip(alone) {
+        assert!((rate / alone - 1.0).abs() < 0.1, "{rates:?} {alone}");
+    }
+    println!(
+        "{test}: {rates:.2?} Mbit/s, alone {alone:.2?}; news took {} us at the median, {} us at p99",
+        ending.notices.percentile(0.5) / 1_000,
+        ending.notices.percentile(0.99) / 1_000,
+    );
+}
+
+fn pieces_agree_on_shares() {
+    streams_share("pieces_agree_on_shares", "rtt-max-min");
+}
+
+fn probes_find_shares_too() {
+    streams_share("probes_find_shares_too", "slbn");
+}
+
+fn a_lost_piece_leaves_the_others_in_peace() {
+    if !possible("a_lost_piece_leaves_the_others_in_peace", &["ping"]) {
+        return;
+    }
+    let text = STAR.to_owned()
+        + r#"
+[[program]]
+name = "far"
+node = "a"
+run = "ping -c 200 -i 0.1 c"
+service = true
+[[program]]
+name = "near"
+node = "a"
+run = "ping -c 40 -i 0.05 b"
+start = "3 s"
+"#;
+    let plan = plan(&text);
+    assert_eq!(plan.programs.len(), 2);
+    let mut cell = Cell::launch(&text, 2, |name| match name {
+        "c" => Some(1),
+        "r" => None,
+        _ => Some(0),
+    });
+    cell.begin();
+    cell.until(|cell| cell.members[1].progress.now_ns > 1_000_000_000);
+    let trunk = cell.members[1].trunk;
+    cell.members[1].kill();
+    cell.until(|cell| cell.members[1].ended.is_some());
+    cell.members[0].tell(&ToPiece::Lost { agent: AgentId(1) });
+    // The lab's process had the only copy of its socket.
+    cell.until(|_| std::net::UdpSocket::bind(trunk).is_ok());
+    cell.finish();
+    let said = cell.members[0].output("near");
+    assert!(said.contains("40 received, 0% packet loss"), "{said}");
+    let said = cell.members[0].output("far");
+    assert!(said.lines().filter(|line| line.contains("bytes from")).count() > 3, "{said}");
+}
+
+fn labs_that_die_or_hang_are_given_up() {
+    if !possible("labs_that_die_or_hang_are_given_up", &[]) {
+        return;
+    }
+    let mut cell = Cell::launch(STAR, 3, apart);
+    cell.begin();
+    cell.until(|cell| cell.members.iter().all(|member| member.progress.now_ns > 0));
+    cell.members[0].signal_lab(Signal::KILL);
+    cell.members[1].signal_lab(Signal::STOP);
+    cell.until(|cell| cell.members[..2].iter().all(|member| member.ended.is_some()));
+    let why = |at: usize| cell.members[at].ended.as_ref().unwrap().as_ref().unwrap_err();
+    assert!(why(0).contains("ended early"), "{}", why(0));
+    assert!(why(1).contains("said nothing"), "{}", why(1));
+    cell.tell(&ToPiece::Stop);
+    cell.until(|cell| cell.members[2].ended.is_some());
+    assert!(cell.members[2].ended.as_ref().unwrap().is_ok());
+}
+
+fn pieces_without_agents_end() {
+    if !possible("pieces_without_agents_end", &["sleep"]) {
+        return;
+    }
+    let text = STAR.to_owned() + "[[program]]\nname = \"long\"\nnode = \"a\"\nrun = \"sleep 1000\"";
+    let mut cell = Cell::launch(&text, 3, apart);
+    cell.begin();
+    cell.until(|cell| cell.members.iter().all(|member| member.progress.now_ns > 0));
+    for member in &mut cell.members {
+        assert_eq!(member.abandon().code(), 0);
+    }
+}

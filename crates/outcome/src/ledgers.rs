@@ -1,0 +1,81 @@
+//! All ledgers of a run together, and what is entered into them.
+
+use base::Time;
+use bundler::sendbox::{Status, Transition};
+use fabric::{LinkStats, QueueLevel, Share};
+use lab::plan::Plan;
+use record::{FlowSample, RecorderHandle, SubflowSample, Transfer};
+
+use crate::{BundleLedger, FlowLedger, LinkLedger, ShareLedger};
+
+/// Counters of all of a network at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Batch {
+    /// When they were read.
+    pub at: Time,
+    /// Counters since the start by position: up and down of link 0, up and down of link 1, …
+    /// Positions that are left out have not changed.
+    pub links: Vec<(u32, LinkStats, QueueLevel)>,
+    /// What the flows of the collapsed model have of the network.
+    pub shares: Vec<Share>,
+    /// How bundles do, in the order of the plan; `None` while a sendbox is stopped.
+    pub bundles: Vec<Option<Status>>,
+    /// Changes of bundles' states since the batch before, by the bundle's position.
+    pub bundle_changes: Vec<(u32, Transition)>,
+}
+
+/// What a run's samples, summaries and expectations are made of.
+#[derive(Debug)]
+pub struct Ledgers {
+    /// Links.
+    pub links: LinkLedger,
+    /// Flows' shares of the network.
+    pub shares: ShareLedger,
+    /// Bundles.
+    pub bundles: BundleLedger,
+    /// Built-in flows.
+    pub flows: FlowLedger,
+    recorder: RecorderHandle,
+}
+
+impl Ledgers {
+    /// Ledgers whose samples go to `recorder`.
+    pub fn new(plan: &Plan, recorder: RecorderHandle) -> Self {
+        Self {
+            links: LinkLedger::new(plan, recorder.clone()),
+            shares: ShareLedger::new(plan, recorder.clone()),
+            bundles: BundleLedger::new(plan, recorder.clone()),
+            flows: FlowLedger::new(plan),
+            recorder,
+        }
+    }
+
+    /// Enters counters.
+    pub fn enter(&mut self, batch: Batch) {
+        let links = batch.links.into_iter();
+        let links = links.map(|(position, stats, level)| (position as usize, stats, level));
+        self.links.enter_some(batch.at, links);
+        self.shares.enter(batch.at, batch.shares);
+        for (bundle, transition) in &batch.bundle_changes {
+            self.bundles.transition(*bundle as usize, transition);
+        }
+        self.bundles.enter(batch.at, batch.bundles);
+    }
+
+    /// Records the sample of a flow.
+    pub fn flow(&mut self, sample: FlowSample) {
+        self.flows.enter(&sample);
+        self.recorder.flow(sample);
+    }
+
+    /// Records the sample of a subflow.
+    pub fn subflow(&mut self, sample: SubflowSample) {
+        self.flows.enter_subflow(&sample);
+        self.recorder.subflow(sample);
+    }
+
+    /// Records a transfer.
+    pub fn transfer(&mut self, transfer: Transfer) {
+        self.recorder.transfer(transfer);
+    }
+}
