@@ -80,6 +80,22 @@ daemons() {
     return "$status"
 }
 
+# Puts a Python program with a command of its name into a folder of its own, where tests look.
+python_program() {
+    folder=${XDG_CACHE_HOME:-$HOME/.cache}/netarium/$1
+    [ -x "$folder/bin/$1" ] && return 0
+    have "$1" && return 0
+    packages python3 python3-venv || return 1
+    say "setup: installing $1 $2 into $folder"
+    # A half-made one would be taken for a whole one.
+    if /usr/bin/python3 -m venv "$folder" && "$folder/bin/pip" install -q "$1==$2" >&2; then
+        return 0
+    fi
+    rm -rf "$folder"
+    say "setup: cannot install it; pip install $1==$2"
+    return 1
+}
+
 # The minor number of a `rustc 1.NN.P` line, or nothing.
 rustc_minor() { "$@" --version 2>/dev/null | sed -n 's/^rustc 1\.\([0-9]*\)\..*/\1/p'; }
 

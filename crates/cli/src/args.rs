@@ -1,8 +1,12 @@
 //! What the command line accepts.
 
+pub(crate) mod agent;
 pub(crate) mod bundle;
+pub(crate) mod cluster;
 pub(crate) mod collect;
+pub(crate) mod local;
 pub(crate) mod mctcp;
+pub(crate) mod placement;
 
 use std::path::PathBuf;
 
@@ -96,6 +100,14 @@ pub(crate) enum Verb {
                             netarium mctcp proxy --server gate.example.org \
                             --key-file mctcp.key --socks 127.0.0.1:1080")]
     Mctcp(mctcp::Mctcp),
+    /// Give this machine to a cluster: hold hosts of labs that run on several machines
+    #[command(after_help = "Examples:\n  netarium agent --token-file token\n  \
+                            netarium agent --listen 192.0.2.2 --join 192.0.2.1 --cores 8")]
+    Agent(Box<agent::Agent>),
+    /// Look at a cluster, or make one on this machine
+    #[command(after_help = "Examples:\n  netarium cluster local 3\n  \
+                            netarium cluster status --cluster hosts.toml")]
+    Cluster(cluster::Cluster),
     /// Check a lab file without starting anything
     #[command(after_help = "Examples:\n  netarium check dumbbell.toml\n  \
                             netarium check wan.toml --resolved")]
@@ -208,6 +220,8 @@ pub(crate) struct Run {
     /// Standard input is a socket that says when the lab begins
     #[arg(long, hide = true)]
     pub(crate) await_start: bool,
+    #[command(flatten)]
+    pub(crate) spread: cluster::Spread,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -295,6 +309,10 @@ pub(crate) struct Reproduce {
     /// `hop`, `collapsed` or, by default, `both`
     #[arg(long, default_value = "both", hide_default_value = true, hide_possible_values = true)]
     pub(crate) model: WhichModel,
+    /// Spread the runs on the wall clock over the agents of a cluster: address of one of them, or a
+    /// hosts.toml that lists them
+    #[arg(long, value_name = "CLUSTER", env = "NETARIUM_CLUSTER", hide_env = true)]
+    pub(crate) cluster: Option<String>,
     /// Reduced sizes: to see that all works, not what the paper shows
     #[arg(long)]
     pub(crate) short: bool,

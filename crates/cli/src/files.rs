@@ -16,12 +16,21 @@ use crate::{Failure, Verdict, repeat};
 
 /// Reads and checks a lab; all that is wrong with it has been said when this fails.
 pub(crate) fn load(changes: &Changes, terminal: &Terminal) -> Result<Lab, Failure> {
+    load_with(changes, terminal, false)
+}
+
+/// [`load`] of a lab whose programs are installed elsewhere.
+pub(crate) fn load_elsewhere(changes: &Changes, terminal: &Terminal) -> Result<Lab, Failure> {
+    load_with(changes, terminal, true)
+}
+
+fn load_with(changes: &Changes, terminal: &Terminal, trust_programs: bool) -> Result<Lab, Failure> {
     let overrides = Overrides {
         seed: changes.edits.seed,
         duration: changes.edits.duration,
         name: changes.edits.name.clone(),
         set: changes.edits.set.clone(),
-        ..Overrides::default()
+        trust_programs,
     };
     match lab::load(&changes.lab, &overrides) {
         Ok(lab) => {

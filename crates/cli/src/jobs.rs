@@ -84,7 +84,9 @@ fn wanted(args: &Run, terminal: &Terminal) -> Result<Vec<(String, PathBuf, base:
     let mut wanted = Vec::new();
     for file in &args.labs {
         let changes = Changes { lab: file.clone(), edits: args.edits.clone() };
-        let lab = files::load(&changes, terminal)?;
+        let is_spread = args.spread.target.name().is_some();
+        let load = if is_spread { files::load_elsewhere } else { files::load };
+        let lab = load(&changes, terminal)?;
         let Some(first) = lab.plans.first() else { continue };
         let nanos = lab.plans.iter().map(|plan| plan.duration.as_nanos()).sum();
         for _ in 0..args.copies.get() {

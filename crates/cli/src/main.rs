@@ -1,9 +1,11 @@
 //! The `netarium` command: arguments, terminal output, exit codes. No logic.
 #![forbid(unsafe_code)]
 
+mod agent;
 mod archives;
 mod args;
 mod bundle;
+mod cluster;
 mod collect;
 mod exit;
 mod files;
@@ -11,8 +13,10 @@ mod generated;
 mod interrupts;
 mod jobs;
 mod labs;
+mod local;
 mod machine;
 mod mctcp;
+mod placement;
 mod progress;
 mod repeat;
 mod replay;
@@ -20,6 +24,7 @@ mod reproduce;
 mod results;
 mod run;
 mod simulate;
+mod spread;
 mod sweep;
 mod terminal;
 
@@ -115,6 +120,9 @@ fn hidden_roles() -> Option<ExitCode> {
         let exit = emu::doctor::probe_main().map_or(Exit::Machine, |()| Exit::Ok);
         return Some(exit.into());
     }
+    if first == cluster_live::piece::ARGUMENT {
+        return Some(cluster_live::piece::piece_main().into());
+    }
     None
 }
 
@@ -128,6 +136,8 @@ fn dispatch(verb: &Verb, terminal: &Terminal) -> Verdict {
         Verb::Collect(args) => collect::collect(args, terminal),
         Verb::Bundle(args) => bundle::bundle(args, terminal),
         Verb::Mctcp(args) => mctcp::mctcp(args, terminal),
+        Verb::Agent(args) => agent::agent(args, terminal),
+        Verb::Cluster(args) => cluster::cluster(args, terminal),
         Verb::Check(args) => files::check(args, terminal),
         Verb::Ps => labs::ps(terminal),
         Verb::Exec(args) => labs::exec(args, terminal),

@@ -1,6 +1,6 @@
 //! `reproduce`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
@@ -31,8 +31,11 @@ pub(crate) fn reproduce(args: &Reproduce, terminal: &Terminal) -> Verdict {
         models: match args.model {
             WhichModel::Hop => vec![Model::Hop],
             WhichModel::Collapsed => vec![Model::Collapsed],
+            // Only its labs can be spread.
+            WhichModel::Both if args.cluster.is_some() => vec![Model::Collapsed],
             WhichModel::Both => vec![Model::Hop, Model::Collapsed],
         },
+        cluster: args.cluster.clone(),
         short: args.short,
         words: words(args),
     };
@@ -141,6 +144,9 @@ fn words(args: &Reproduce) -> String {
         WhichModel::Hop => add("--model hop"),
         WhichModel::Collapsed => add("--model collapsed"),
         WhichModel::Both => {}
+    }
+    if let Some(cluster) = &args.cluster {
+        add(&format!("--cluster {}", repeat::quote_path(Path::new(cluster))));
     }
     if args.short {
         add("--short");

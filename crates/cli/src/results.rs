@@ -4,6 +4,8 @@ use std::io;
 use std::path::Path;
 
 use base::Ratio;
+use lab::Lab;
+use lab::plan::Plan;
 use record::{RunFolder, RunRecord};
 use serde_json::{Value, json};
 
@@ -21,6 +23,36 @@ pub(crate) fn open(run: &Path) -> Result<(RunFolder, RunRecord), Failure> {
     let folder = RunFolder::open(folder).map_err(failure)?;
     let record = folder.read_record().map_err(failure)?;
     Ok((folder, record))
+}
+
+/// Has `run` run each of a lab's plans, one after the other until one is interrupted; several are
+/// compared in a table at the end.
+pub(crate) fn of_each(
+    lab: &Lab,
+    terminal: &Terminal,
+    mut run: impl FnMut(&Plan) -> Result<RunRecord, Failure>,
+) -> Verdict {
+    let count = lab.plans.len();
+    let mut worst = Exit::Ok;
+    let mut records = Vec::new();
+    for (number, plan) in lab.plans.iter().enumerate() {
+        if count > 1 {
+            let values = plan.sweep.iter().map(|(field, value)| format!("{field} = {value}"));
+            let values: Vec<String> = values.collect();
+            terminal.talk(format!("run {} of {count}: {}", number + 1, values.join(", ")));
+        }
+        let record = run(plan)?;
+        let exit = record.exit_code.map_or(Exit::Bug, |code| Exit::of_run(code.into()));
+        worst = worst.max(exit);
+        records.push(record);
+        if exit == Exit::Interrupted {
+            break;
+        }
+    }
+    if records.len() > 1 && !terminal.json {
+        terminal.data(report::sweep_table(&records))?;
+    }
+    Ok(worst)
 }
 
 /// Shows a run that has just ended, and writes its report if wanted.

@@ -13,7 +13,7 @@ use crate::args::{Changes, Engine, Run};
 use crate::exit::Exit;
 use crate::progress::Line;
 use crate::terminal::Terminal;
-use crate::{Failure, Verdict, files, jobs, labs, repeat, results};
+use crate::{Failure, Verdict, files, jobs, labs, repeat, results, spread};
 
 pub(crate) fn run(args: &Run, terminal: &Terminal) -> Verdict {
     labs::swept(terminal)?;
@@ -27,19 +27,17 @@ pub(crate) fn run(args: &Run, terminal: &Terminal) -> Verdict {
 
 /// Runs one lab; all combinations one after the other where it is swept.
 fn single(args: &Run, changes: &Changes, terminal: &Terminal) -> Verdict {
-    let lab = files::load(changes, terminal)?;
+    let is_spread = args.spread.target.name().is_some();
+    // Agents look for the programs of their own hosts.
+    let load = if is_spread { files::load_elsewhere } else { files::load };
+    let lab = load(changes, terminal)?;
     let lab_dir =
         std::path::absolute(&changes.lab)?.parent().map_or(PathBuf::from("/"), Path::to_owned);
+    if is_spread {
+        return spread::run(args, changes, &lab, &lab_dir, terminal);
+    }
     let starter = args.await_start.then(starter).transpose()?;
-    let mut worst = Exit::Ok;
-    let mut records = Vec::new();
-    for (number, plan) in lab.plans.iter().enumerate() {
-        if lab.plans.len() > 1 {
-            let values: Vec<String> =
-                plan.sweep.iter().map(|(field, value)| format!("{field} = {value}")).collect();
-            let count = lab.plans.len();
-            terminal.talk(format!("run {} of {count}: {}", number + 1, values.join(", ")));
-        }
+    results::of_each(&lab, terminal, |plan| {
         let options = emu::run::Options {
             runs_dir: args.runs.clone(),
             lab_dir: lab_dir.clone(),
@@ -51,24 +49,17 @@ fn single(args: &Run, changes: &Changes, terminal: &Terminal) -> Verdict {
             stay: args.stay,
             starter: starter.clone(),
         };
-        let record = one(args, plan, &options, terminal)?;
-        let exit = record.exit_code.map_or(Exit::Bug, |code| Exit::of_run(code.into()));
-        worst = worst.max(exit);
-        records.push(record);
-        if exit == Exit::Interrupted {
-            break;
-        }
-    }
-    if records.len() > 1 && !terminal.json {
-        terminal.data(report::sweep_table(&records))?;
-    }
-    Ok(worst)
+        one(args, plan, &options, terminal)
+    })
 }
 
 /// Standard input, as the command that runs several labs has made it.
+pub(crate) fn starting_stream() -> Result<UnixStream, Failure> {
+    Ok(UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?))
+}
+
 fn starter() -> Result<Arc<Starter>, Failure> {
-    let socket = std::io::stdin().as_fd().try_clone_to_owned()?;
-    Ok(Arc::new(Starter::new(UnixStream::from(socket))))
+    Ok(Arc::new(Starter::new(starting_stream()?)))
 }
 
 fn one(
@@ -90,18 +81,27 @@ fn one(
 
 /// Options that matter for repeating a run, and that only `run` has.
 pub(crate) fn words(args: &Run) -> Vec<String> {
+    [own_words(args), spread::words(&args.spread)].concat()
+}
+
+/// Those that have nothing to do with clusters.
+pub(crate) fn own_words(args: &Run) -> Vec<String> {
     let mut words = Vec::new();
     if args.stay {
         words.push("--stay".to_owned());
     }
     if let Some(engine) = args.engine {
-        let name = match engine {
-            Engine::Tun => "tun",
-            Engine::Packet => "packet",
-        };
-        words.extend(["--engine".to_owned(), name.to_owned()]);
+        words.extend(["--engine".to_owned(), engine_name(engine).to_owned()]);
     }
     words
+}
+
+/// As the command line has it.
+pub(crate) fn engine_name(engine: Engine) -> &'static str {
+    match engine {
+        Engine::Tun => "tun",
+        Engine::Packet => "packet",
+    }
 }
 
 fn failure(error: &emu::Error) -> Failure {

@@ -17,27 +17,7 @@ pub(crate) fn sim(args: &Sim, terminal: &Terminal) -> Verdict {
     let mut lab = files::load(&args.changes, terminal)?;
     lab.plans.iter_mut().for_each(|plan| args.limits.apply(plan));
     let stop = interruption()?;
-    let count = lab.plans.len();
-    let mut worst = Exit::Ok;
-    let mut records = Vec::new();
-    for (number, plan) in lab.plans.iter().enumerate() {
-        if count > 1 {
-            let values: Vec<String> =
-                plan.sweep.iter().map(|(field, value)| format!("{field} = {value}")).collect();
-            terminal.talk(format!("run {} of {count}: {}", number + 1, values.join(", ")));
-        }
-        let record = one(args, plan, &stop, terminal)?;
-        let exit = record.exit_code.map_or(Exit::Bug, |code| Exit::of_run(code.into()));
-        worst = worst.max(exit);
-        records.push(record);
-        if exit == Exit::Interrupted {
-            break;
-        }
-    }
-    if records.len() > 1 && !terminal.json {
-        terminal.data(report::sweep_table(&records))?;
-    }
-    Ok(worst)
+    results::of_each(&lab, terminal, |plan| one(args, plan, &stop, terminal))
 }
 
 fn one(

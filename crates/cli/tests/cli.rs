@@ -17,6 +17,8 @@ const VERBS: &[&str] = &[
     "collect",
     "bundle",
     "mctcp",
+    "agent",
+    "cluster",
     "check",
     "ps",
     "exec",

@@ -23,6 +23,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("mctcp", &["base"]),
     ("collector", &["base", "wire", "bgp"]),
     ("lab", &["base", "wire", "topology", "fabric", "transport", "ratecontrol", "mctcp"]),
+    ("cluster", &["base", "topology", "sharing", "fabric", "ratecontrol", "lab"]),
     ("middlebox", &["base", "fabric", "bundler", "lab"]),
     ("sys", &["base"]),
     ("record", &["base", "wire", "topology", "fabric", "lab"]),
@@ -33,9 +34,11 @@ const ARROWS: &[(&str, &[&str])] = &[
             "base",
             "wire",
             "topology",
+            "sharing",
             "fabric",
             "transport",
             "bundler",
+            "cluster",
             "lab",
             "mctcp",
             "mctcp-live",
@@ -55,6 +58,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "sharing",
             "ratecontrol",
             "bundler",
+            "cluster",
             "lab",
             "mctcp",
             "middlebox",
@@ -62,6 +66,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "outcome",
         ],
     ),
+    ("cluster-live", &["base", "cluster", "emu", "lab", "outcome", "record", "sys"]),
     ("collector-live", &["base", "bgp", "collector", "sys"]),
     ("bundler-live", &["base", "wire", "queue", "bundler", "sys"]),
     ("mctcp-live", &["base", "mctcp", "sys"]),
@@ -72,6 +77,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &[
             "base",
             "bgp",
+            "cluster",
             "collector",
             "collector-live",
             "fabric",
@@ -98,6 +104,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             "collector",
             "collector-live",
             "bundler-live",
+            "cluster",
+            "cluster-live",
             "mctcp",
             "mctcp-live",
             "serve",
@@ -114,6 +122,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "fabric",
             "lab",
             "mctcp-live",
+            "cluster",
             "ratecontrol",
             "record",
             "sharing",
@@ -125,7 +134,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// Drivers of sockets that serve many peers at once.
-const ASYNCHRONOUS: &[&str] = &["serve", "mctcp-live"];
+const ASYNCHRONOUS: &[&str] = &["serve", "mctcp-live", "cluster-live"];
 
 /// Asynchronous runtimes have no place in the datapath or below it.
 const RUNTIMES: &[&str] = &["tokio", "async-std", "smol"];

@@ -9,6 +9,7 @@
 
 mod bundler;
 mod child;
+mod cluster;
 mod collector;
 mod error;
 mod evidence;

@@ -1,6 +1,6 @@
 //! Papers and their figures.
 
-use crate::{Clock, Evidence, Result, Stage, bundler, collector, mctcp, slbn, splaynet};
+use crate::{Clock, Evidence, Result, Stage, bundler, cluster, collector, mctcp, slbn, splaynet};
 
 /// A published evaluation.
 #[derive(Debug)]
@@ -59,8 +59,14 @@ pub(crate) use lab_file;
 
 /// All papers.
 pub fn papers() -> &'static [Paper] {
-    const PAPERS: &[Paper] =
-        &[splaynet::PAPER, slbn::PAPER, collector::PAPER, bundler::PAPER, mctcp::PAPER];
+    const PAPERS: &[Paper] = &[
+        splaynet::PAPER,
+        cluster::PAPER,
+        slbn::PAPER,
+        collector::PAPER,
+        bundler::PAPER,
+        mctcp::PAPER,
+    ];
     PAPERS
 }
 

@@ -54,6 +54,8 @@ pub struct Options {
     pub clocks: Vec<Clock>,
     /// Wanted models.
     pub models: Vec<Model>,
+    /// Machines for the runs on the wall clock, as `run --cluster` takes them; `None`: this one.
+    pub cluster: Option<String>,
     /// Smaller sizes, to see that all works.
     pub short: bool,
     /// The options that were given, for the command that repeats a figure.
@@ -113,14 +115,17 @@ impl Job {
         format!("{}{model}-{clock}", self.name)
     }
 
-    fn words(&self, out: &Path, runs: &Path) -> Vec<String> {
+    fn words(&self, options: &Options, runs: &Path) -> Vec<String> {
         let verb = if self.clock == Clock::Wall { "run" } else { "sim" };
-        let lab = out.join("labs").join(self.lab).display().to_string();
+        let lab = options.out.join("labs").join(self.lab).display().to_string();
         let runs = runs.display().to_string();
         let mut words = vec![verb.to_owned(), lab, "--runs".to_owned(), runs];
         words.extend(["--name".to_owned(), self.run_name()]);
         for (field, value) in &self.set {
             words.extend(["--set".to_owned(), format!("{field}={value}")]);
+        }
+        if let (Clock::Wall, Some(cluster)) = (self.clock, &options.cluster) {
+            words.extend(["--cluster".to_owned(), cluster.clone()]);
         }
         words.extend(["--json", "--quiet", "--no-progress"].map(str::to_owned));
         words
@@ -298,7 +303,7 @@ impl Stage<'_> {
     fn start(&self, job: &Job) -> Result<Child> {
         let runs = runs_of(&self.options.out, self.figure);
         fs::create_dir_all(&runs).map_err(|e| Error::io("create", &runs, e))?;
-        let words = job.words(&self.options.out, &runs);
+        let words = job.words(self.options, &runs);
         // The name may hold a dot, which is no extension.
         let streams = runs.join(format!("{}.stream", job.run_name()));
         // A run on the wall clock that holds its end of our socket notices when we are killed.

@@ -101,8 +101,12 @@ fn observe(run: &Run) -> Result<Observed<'_>> {
 fn notices(evidence: &mut Evidence, observed: &Observed<'_>) {
     let Some(delay) = &observed.run.record.notice_delay else { return };
     let ms = |ns: f64| ns / 1e6;
+    let machines = match observed.run.record.cluster.as_ref().map(|c| c.members.len()) {
+        None | Some(1) => "one machine".to_owned(),
+        Some(count) => format!("{count} machines"),
+    };
     let text = format!(
-        "mean {:.3} ms, p99 {:.3} ms, max {:.3} ms over {} changes, one machine",
+        "mean {:.3} ms, p99 {:.3} ms, max {:.3} ms over {} changes, {machines}",
         ms(delay.mean_ns),
         ms(delay.p99_ns as f64),
         ms(delay.max_ns as f64),

@@ -68,22 +68,47 @@ pub(super) fn changes(plan: &Plan) -> Vec<Time> {
 }
 
 /// The moments of a run at which the last change is at least `settled` ago, and some flow is live.
-/// `None` where the oracle has no answer.
+/// That a flow of datagrams asks for another rate is a change, too: on several machines, the others
+/// know of it a little later. `None` where the oracle has no answer.
 pub(super) fn moments(plan: &Plan, samples: &[ShareSample], settled: Span) -> Option<Vec<Moment>> {
     let mut oracle = Oracle::new(plan)?;
     let changes = changes(plan);
-    let quiet = |at: Time| {
-        let past = changes.partition_point(|change| *change <= at);
-        past > 0 && at.since(changes[past - 1]) >= settled
-    };
+    let mut wanted = BTreeMap::new();
+    let mut asked = Time::ZERO;
     let mut found = Vec::new();
-    for group in samples.chunk_by(|a, b| a.at == b.at).filter(|group| quiet(group[0].at)) {
+    for group in samples.chunk_by(|a, b| a.at == b.at) {
+        let at = group[0].at;
+        let now = demands(group);
+        if differ(&wanted, &now) {
+            // At some moment since the sample before.
+            asked = at;
+        }
+        wanted = now;
+        let past = changes.partition_point(|change| *change <= at);
+        let quiet = past > 0 && at.since(changes[past - 1].max(asked)) >= settled;
+        if !quiet {
+            continue;
+        }
         let moment = moment(plan, &mut oracle, group)?;
         if moment.live > 0 {
             found.push(moment);
         }
     }
     Some(found)
+}
+
+/// What each flow of datagrams is taken to want.
+fn demands(group: &[ShareSample]) -> BTreeMap<(NodeId, NodeId, u32), u64> {
+    let datagrams = group.iter().filter(|row| row.kind != FlowKind::Stream);
+    let key = |row: &ShareSample| (row.from, row.to, row.flow);
+    datagrams.filter_map(|row| Some((key(row), row.demand?))).collect()
+}
+
+/// Whether a flow asks for something else, by as much as others are told.
+fn differ<K: Ord>(before: &BTreeMap<K, u64>, now: &BTreeMap<K, u64>) -> bool {
+    let like = |a: u64, b: u64| a.abs_diff(b) as f64 <= 0.02 * a.max(b) as f64;
+    let same = |(key, value): (&K, &u64)| before.get(key).is_some_and(|old| like(*old, *value));
+    before.len() != now.len() || !now.iter().all(same)
 }
 
 type Key = (NodeId, NodeId, FlowKind);

@@ -1,0 +1,86 @@
+//! `agent`: this machine's part of a cluster, and how clusters are entered.
+
+use cluster_live::address::{Access, Cluster, Tls, host_and_port, read_token};
+use cluster_live::agent::{Agent, Allowed, News, Options};
+
+use crate::args::agent as args;
+use crate::exit::Exit;
+use crate::terminal::Terminal;
+use crate::{Failure, Verdict, interrupts};
+
+pub(crate) fn agent(args: &args::Agent, terminal: &Terminal) -> Verdict {
+    let addresses = |list: &[String]| {
+        let list = list.iter().map(|address| host_and_port(address));
+        list.collect::<Result<Vec<_>, _>>().map_err(|e| failure(&e))
+    };
+    let name = match &args.name {
+        Some(name) => name.clone(),
+        None => rustix::system::uname().nodename().to_string_lossy().into_owned(),
+    };
+    let dir = args.dir.clone().unwrap_or_else(|| {
+        let user = rustix::process::geteuid().as_raw();
+        std::env::temp_dir().join(format!("netarium-agent-{name}-{user}"))
+    });
+    let program = std::env::current_exe()
+        .map_err(|e| Failure::machine(format!("cannot find the own executable: {e}")))?;
+    let options = Options {
+        name,
+        listen: addresses(&args.listen)?,
+        join: addresses(&args.join)?,
+        access: access(&args.access)?,
+        trunk: args.trunk_address,
+        ports: args.trunk_ports.clone(),
+        allowed: Allowed {
+            cores: args.allowed.cores,
+            memory: args.allowed.memory,
+            nic: args.allowed.nic,
+            traffic: args.allowed.traffic,
+            hosts: args.allowed.hosts,
+        },
+        // Pieces run in folders of their own.
+        dir: std::path::absolute(&dir)
+            .map_err(|e| Failure::machine(format!("cannot find {}: {e}", dir.display())))?,
+        keep: args.keep.count(),
+        program,
+    };
+    let agent = Agent::open(options).map_err(|e| failure(&e))?;
+    let stop = agent.stop();
+    interrupts::each(move || stop.stop())?;
+    let mut tell = |news: News| {
+        if !terminal.json {
+            terminal.talk(&news);
+        } else if let Ok(value) = serde_json::to_value(&news) {
+            // Who does not read on does not end the labs.
+            let _ = terminal.object(&value);
+        }
+    };
+    agent.run(&mut tell).map_err(|e| failure(&e))?;
+    Ok(Exit::Ok)
+}
+
+/// What is proven to others.
+pub(crate) fn access(args: &args::Access) -> Result<Access, Failure> {
+    let token = match &args.token_file {
+        Some(file) => Some(read_token(file).map_err(|e| failure(&e))?),
+        None => std::env::var("NETARIUM_TOKEN").ok().filter(|token| !token.is_empty()),
+    };
+    let tls = match (&args.tls_ca, &args.tls_cert, &args.tls_key) {
+        (Some(ca), Some(cert), Some(key)) => {
+            Some(Tls { ca: ca.clone(), cert: cert.clone(), key: key.clone() })
+        }
+        _ => None,
+    };
+    Ok(Access { token, tls })
+}
+
+/// The cluster that was named; `None` where none was.
+pub(crate) fn target(args: &args::Target) -> Result<Option<Cluster>, Failure> {
+    let Some(named) = args.name() else { return Ok(None) };
+    let access = access(&args.access)?;
+    Cluster::named(named, access).map(Some).map_err(|e| failure(&e))
+}
+
+/// An error of the cluster's.
+pub(crate) fn failure(error: &cluster_live::Error) -> Failure {
+    Failure::caused(Exit::of_run(error.exit_code().into()), error)
+}

@@ -1,0 +1,111 @@
+//! `run` on a cluster: the command is the coordinator.
+
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+
+use cluster_live::coordinate::{Interrupt, Options, Runner};
+use lab::Lab;
+use lab::plan::Plan;
+use record::RunFolder;
+
+use crate::agent::failure;
+use crate::args::cluster::Spread;
+use crate::args::{Changes, Run};
+use crate::cluster::reach;
+use crate::progress::Line;
+use crate::terminal::Terminal;
+use crate::{Failure, Verdict, interrupts, repeat, results, run};
+
+/// Runs one lab; all combinations one after the other where it is swept.
+pub(crate) fn run(
+    args: &Run,
+    changes: &Changes,
+    lab: &Lab,
+    lab_dir: &Path,
+    terminal: &Terminal,
+) -> Verdict {
+    let runner = Runner::new(reach(&args.spread.target)?).map_err(|e| failure(&e))?;
+    let interrupt = runner.interrupt();
+    interrupts::each(move || interrupt.interrupt())?;
+    let starter = args.await_start.then(|| follow_starter(runner.interrupt())).transpose()?;
+    results::of_each(lab, terminal, |plan| {
+        let options = Options {
+            runs_dir: args.runs.clone(),
+            lab_dir: lab_dir.to_owned(),
+            repeat: repeat(args, changes, plan),
+            engine: args.engine.map(|engine| run::engine_name(engine).to_owned()),
+            stay: args.stay,
+            encrypt: !args.spread.clear,
+            overcommit: args.spread.overcommit,
+            starter: starter.clone(),
+        };
+        terminal.talk(format!("{}: seed {}, {} at most", plan.name, plan.seed, plan.duration));
+        let line = Line::new(terminal.progress() && !args.no_progress);
+        let result = runner.run(plan, &options, &mut |progress| line.show(&progress));
+        line.clear();
+        let record = result.map_err(|e| failure(&e))?;
+        let folder = RunFolder::open(&args.runs.join(format!("{}-{}", record.name, record.id)))
+            .map_err(Failure::machine)?;
+        results::show(&record, &folder, !args.no_report, terminal)?;
+        Ok(record)
+    })
+}
+
+/// The command that runs `plan` again. A cluster that ends with its command is made again.
+fn repeat(args: &Run, changes: &Changes, plan: &Plan) -> String {
+    let named = args.spread.target.name();
+    let again = named.and_then(|name| cluster_live::local::again(Path::new(name)));
+    let mut words = run::own_words(args);
+    if again.is_none() {
+        words.extend(name(&args.spread));
+    }
+    words.extend(choices(&args.spread));
+    let command = repeat::command("run", changes, plan, &args.runs, &words);
+    again.into_iter().chain([command]).collect::<Vec<_>>().join(" ")
+}
+
+/// One of several labs that were started together: they begin together, and end with the command
+/// that has started them.
+fn follow_starter(run: Interrupt) -> Result<Arc<UnixStream>, Failure> {
+    let stream = Arc::new(run::starting_stream()?);
+    let said = Arc::clone(&stream);
+    std::thread::Builder::new().name("starter".to_owned()).spawn(move || {
+        while (&*said).read(&mut [0]).is_ok_and(|count| count > 0) {
+            run.begin();
+        }
+        run.interrupt();
+    })?;
+    Ok(stream)
+}
+
+/// Options of a run on a cluster.
+pub(crate) fn words(spread: &Spread) -> Vec<String> {
+    [name(spread), choices(spread)].concat()
+}
+
+/// Options that name the cluster. Secrets are named by their file, never written out.
+fn name(spread: &Spread) -> Vec<String> {
+    let Some(cluster) = spread.target.name() else { return Vec::new() };
+    let mut words = vec!["--cluster".to_owned(), cluster.to_owned()];
+    let access = &spread.target.access;
+    for (option, file) in [
+        ("--token-file", &access.token_file),
+        ("--tls-cert", &access.tls_cert),
+        ("--tls-key", &access.tls_key),
+        ("--tls-ca", &access.tls_ca),
+    ] {
+        if let Some(file) = file {
+            words.extend([option.to_owned(), file.display().to_string()]);
+        }
+    }
+    words
+}
+
+fn choices(spread: &Spread) -> Vec<String> {
+    let mut words = Vec::new();
+    words.extend(spread.clear.then(|| "--clear".to_owned()));
+    words.extend(spread.overcommit.then(|| "--overcommit".to_owned()));
+    words
+}

@@ -1,0 +1,312 @@
+//! Faults of agents, pieces, networks and coordinators, each while a lab runs on three machines.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::bench::{Run, Running, count, number, until};
+use super::harness::{Cluster, in_cluster, lives, signal};
+
+/// A host on each machine, all talking; `sleep` shows that programs run, and is what could be left.
+fn lab(on_loss: &str, seconds: u32) -> String {
+    let hosts = ["a", "b", "c"].iter().zip(1..).map(|(host, machine)| {
+        format!(
+            "[node.{host}]\nmachine = \"m{machine}\"\n\
+             [[link]]\nends = [\"{host}\", \"r\"]\nrate = \"100 Mbit/s\"\ndelay = \"5 ms\"\n\
+             [[program]]\nname = \"on-{host}\"\nnode = \"{host}\"\nrun = \"sleep 4711\"\n\
+             service = true\n"
+        )
+    });
+    let flows = [("a", "b"), ("b", "c"), ("c", "a")].iter().map(|(from, to)| {
+        format!(
+            "[[flow]]\nname = \"{from}{to}\"\nfrom = \"{from}\"\nto = \"{to}\"\n\
+             transport = \"udp\"\nrate = \"1 Mbit/s\"\n"
+        )
+    });
+    format!(
+        "lab = {{ name = \"faults\", duration = \"{seconds} s\", model = \"collapsed\" }}\n\
+         cluster = {{ on_agent_loss = \"{on_loss}\" }}\nnode.r = {{ kind = \"router\" }}\n{}{}",
+        hosts.collect::<String>(),
+        flows.collect::<String>()
+    )
+}
+
+/// Seconds of a lab that sees a fault.
+const SECONDS: u32 = 9;
+
+/// A lab that runs on all three machines; the second is the one that is going to fail.
+struct Lab<'a> {
+    cluster: &'a Cluster,
+    running: Running,
+    /// The process of the second machine's piece, and that of its lab.
+    piece: u32,
+    inner: u32,
+}
+
+impl<'a> Lab<'a> {
+    fn start(cluster: &'a Cluster, on_loss: &str) -> Self {
+        let running = cluster.start(&lab(on_loss, SECONDS), &[]);
+        let [_, (piece, inner), _] = ["m1", "m2", "m3"].map(|agent| cluster.piece(agent));
+        std::thread::sleep(Duration::from_secs(1));
+        Self { cluster, running, piece, inner }
+    }
+
+    fn finish(self) -> Run {
+        self.running.finish()
+    }
+}
+
+/// Runs a lab that must pass as if nothing had ever been.
+fn next_lab(cluster: &Cluster, after: &str) {
+    until("all agents to answer", || {
+        let agents = cluster.status()["agents"].as_array()?.len();
+        (agents == cluster.names().len()).then_some(())
+    });
+    let run = cluster.run(&lab("stop", 1), &[]);
+    assert!(matches!(run.code, Some(0 | 3)), "after {after}: {}", run.story());
+    assert_eq!(run.record()["status"], "finished", "after {after}: {}", run.story());
+    for flow in ["ab", "bc", "ca"] {
+        assert!(count(&run.flow(flow)["received_bytes"]) > 75_000, "{}", run.story());
+    }
+}
+
+/// What the record says of the second machine's absence.
+#[track_caller]
+fn outages(run: &Run) -> Vec<(f64, Option<f64>)> {
+    let members = run.record()["cluster"]["members"].as_array().unwrap();
+    let lost = members.iter().find(|member| member["name"] == "m2").unwrap();
+    for member in members.iter().filter(|member| member["name"] != "m2") {
+        let none = member["outages"].as_array().is_none_or(Vec::is_empty);
+        assert!(none, "{member:#}");
+    }
+    let list = lost["outages"].as_array().cloned().unwrap_or_default();
+    list.iter().map(|outage| (number(&outage["at_s"]), outage["until_s"].as_f64())).collect()
+}
+
+/// Whether the verdict tells of the second machine.
+#[track_caller]
+fn told(run: &Run) {
+    let record = run.record();
+    assert_eq!(record["verdict"]["trusted"], false, "{}", run.story());
+    let said = record["verdict"].to_string() + &record["warnings"].to_string();
+    assert!(said.contains("m2"), "{}", run.story());
+}
+
+fn elapsed(run: &Run) -> f64 {
+    number(&run.record()["elapsed_s"])
+}
+
+/// The verdict tells of the second machine, and the others' hosts ended or went on as they should.
+#[track_caller]
+fn others_were_unharmed(run: &Run, on_loss: &str, after: &str) {
+    told(run);
+    if on_loss == "stop" {
+        assert!(elapsed(run) < f64::from(SECONDS) - 1.0, "{after}: {}", run.story());
+    } else {
+        assert!(elapsed(run) >= f64::from(SECONDS) - 0.5, "{after}: {}", run.story());
+        // 1 Mbit/s between the others, all the time.
+        let received = count(&run.flow("ca")["received_bytes"]);
+        assert!(received > u64::from(SECONDS) * 110_000, "{after}: {}", run.story());
+    }
+}
+
+/// A fault that loses the second machine for good, with both ways of going on.
+fn lose(cluster: &Cluster, what: &str, fault: impl Fn(&Lab<'_>)) {
+    for on_loss in ["continue", "stop"] {
+        let after = format!("{what}, {on_loss}");
+        eprintln!("{after}");
+        let before = cluster.inventory();
+        let lab = Lab::start(cluster, on_loss);
+        fault(&lab);
+        let run = lab.finish();
+        let lost = outages(&run);
+        assert!(matches!(lost[..], [(_, None)]), "{after}: {lost:?} {}", run.story());
+        others_were_unharmed(&run, on_loss, &after);
+        cluster.returns_to(&before, &after);
+        next_lab(cluster, &after);
+    }
+}
+
+in_cluster!(killed_agents_take_their_hosts_along, kill_agents, &["3", "--restart"]);
+in_cluster!(killed_pieces_take_their_hosts_along, kill_pieces, &["3"]);
+in_cluster!(killed_labs_take_their_hosts_along, kill_labs, &["3"]);
+in_cluster!(what_hangs_is_lost_until_it_goes_on, hang, &["3"]);
+in_cluster!(a_machine_without_its_network_returns, cut_off, &["3"]);
+in_cluster!(notices_that_were_cut_off_are_made_up_for, cut_for_a_moment, &["3"]);
+in_cluster!(coordinators_may_go_at_any_time, lose_coordinators, &["3"]);
+
+#[test]
+#[ignore = "runs in a cluster, started by killed_agents_take_their_hosts_along"]
+fn kill_agents() {
+    let Some(cluster) = Cluster::inside() else { return };
+    lose(&cluster, "kill -9 of an agent", |lab| {
+        signal(lab.cluster.agent("m2"), "-KILL");
+        // The agent is started again, but its piece is not kept.
+        until("its piece to end", || (!lives(lab.piece) && !lives(lab.inner)).then_some(()));
+    });
+}
+
+#[test]
+#[ignore = "runs in a cluster, started by killed_pieces_take_their_hosts_along"]
+fn kill_pieces() {
+    let Some(cluster) = Cluster::inside() else { return };
+    lose(&cluster, "kill -9 of a piece's process", |lab| {
+        signal(lab.piece, "-KILL");
+        until("its lab to end", || (!lives(lab.inner)).then_some(()));
+    });
+}
+
+#[test]
+#[ignore = "runs in a cluster, started by killed_labs_take_their_hosts_along"]
+fn kill_labs() {
+    let Some(cluster) = Cluster::inside() else { return };
+    lose(&cluster, "kill -9 of a piece's lab", |lab| signal(lab.inner, "-KILL"));
+}
+
+/// A fault of five seconds, after which the second machine is there again, or is known to be gone.
+fn pause(cluster: &Cluster, what: &str, fault: impl Fn(&Lab<'_>), mend: impl Fn(&Lab<'_>)) {
+    for on_loss in ["continue", "stop"] {
+        let after = format!("{what}, {on_loss}");
+        eprintln!("{after}");
+        let before = cluster.inventory();
+        let lab = Lab::start(cluster, on_loss);
+        fault(&lab);
+        std::thread::sleep(Duration::from_secs(5));
+        mend(&lab);
+        let run = lab.finish();
+        let lost = outages(&run);
+        assert_eq!(lost.len(), 1, "{after}: {}", run.story());
+        others_were_unharmed(&run, on_loss, &after);
+        cluster.returns_to(&before, &after);
+        next_lab(cluster, &after);
+    }
+}
+
+#[test]
+#[ignore = "runs in a cluster, started by what_hangs_is_lost_until_it_goes_on"]
+fn hang() {
+    let Some(cluster) = Cluster::inside() else { return };
+    let agent = |lab: &Lab<'_>| lab.cluster.agent("m2");
+    pause(
+        &cluster,
+        "SIGSTOP of an agent",
+        |lab| signal(agent(lab), "-STOP"),
+        |lab| signal(agent(lab), "-CONT"),
+    );
+    // The agent is there all the time, so nobody is lost; but what its hosts did came late.
+    let after = "SIGSTOP of a piece's lab";
+    let before = cluster.inventory();
+    let lab = Lab::start(&cluster, "stop");
+    signal(lab.inner, "-STOP");
+    std::thread::sleep(Duration::from_secs(5));
+    signal(lab.inner, "-CONT");
+    let run = lab.finish();
+    assert!(outages(&run).is_empty(), "{}", run.story());
+    assert_eq!(run.record()["verdict"]["trusted"], false, "{}", run.story());
+    assert!(elapsed(&run) >= f64::from(SECONDS) - 0.5, "{}", run.story());
+    cluster.returns_to(&before, after);
+    next_lab(&cluster, after);
+}
+
+#[test]
+#[ignore = "runs in a cluster, started by a_machine_without_its_network_returns"]
+fn cut_off() {
+    let Some(cluster) = Cluster::inside() else { return };
+    let set = |state: &'static str| move |_: &Lab<'_>| Cluster::cable("m2", state);
+    pause(&cluster, "a cable out for 5 s", set("down"), set("up"));
+}
+
+/// Two senders share a line; the second one starts and ends flows while nobody hears of it.
+const CUT: &str = r#"
+lab = { name = "cut", duration = "9 s", model = "collapsed", sharing = "max-min", window = "off" }
+link = [
+    { ends = ["a", "left"], rate = "100 Mbit/s", delay = "5 ms" },
+    { ends = ["b", "left"], rate = "100 Mbit/s", delay = "5 ms" },
+    { ends = ["left", "right"], rate = "12 Mbit/s", delay = "5 ms", name = "line" },
+    { ends = ["right", "c"], rate = "100 Mbit/s", delay = "5 ms" },
+]
+flow = [
+    { name = "one", from = "a", to = "c", control = "cubic", duration = "9 s" },
+    { name = "two", from = "b", to = "c", control = "cubic", duration = "9 s" },
+    { from = "b", to = "c", size = "3 kB", duration = "4 s", arrivals = { every = "50 ms" } },
+]
+program = [{ name = "on-a", node = "a", run = "sleep 4711", service = true },
+           { name = "on-b", node = "b", run = "sleep 4711", service = true },
+           { name = "on-c", node = "c", run = "sleep 4711", service = true }]
+node.a.machine = "m1"
+node.b.machine = "m2"
+node.c.machine = "m3"
+node.left.kind = "router"
+node.right.kind = "router"
+expect = [
+    # Of 12 Mbit/s each has a half again, less headers, once all know that nothing else is left.
+    { that = "flow.one.goodput.mean >= 5.1 Mbit/s between 6.5 s and 9 s" },
+    { that = "flow.one.goodput.mean <= 5.9 Mbit/s between 6.5 s and 9 s" },
+    { that = "flow.two.goodput.mean >= 5.1 Mbit/s between 6.5 s and 9 s" },
+    { that = "flow.two.goodput.mean <= 5.9 Mbit/s between 6.5 s and 9 s" },
+]
+"#;
+
+#[test]
+#[ignore = "runs in a cluster, started by notices_that_were_cut_off_are_made_up_for"]
+fn cut_for_a_moment() {
+    let Some(cluster) = Cluster::inside() else { return };
+    let running = cluster.start(CUT, &[]);
+    let _ = ["m1", "m2", "m3"].map(|agent| cluster.piece(agent));
+    std::thread::sleep(Duration::from_secs(2));
+    Cluster::cable("m2", "down");
+    // Much longer, and TCP's own backing off would look like a loss of the agent.
+    std::thread::sleep(Duration::from_millis(500));
+    Cluster::cable("m2", "up");
+    let run = running.finish();
+    assert!(outages(&run).is_empty(), "half a second is no loss: {}", run.story());
+    for expectation in run.record()["expectations"].as_array().unwrap() {
+        assert_eq!(expectation["outcome"], "passed", "{}", run.story());
+    }
+}
+
+/// Fetches the results of a lab that has gone on without its coordinator.
+fn collect(cluster: &Cluster, after: &str) {
+    until("the lab to end", || {
+        let status = cluster.status();
+        let agents = status["agents"].as_array()?;
+        let over = |agent: &Value| agent["labs"][0]["phase"] == "finished";
+        agents.iter().all(over).then_some(())
+    });
+    let output = cluster.command(&["cluster", "collect", "faults", "--json"]).output().unwrap();
+    let run = Run::of(output);
+    assert!(matches!(run.code, Some(0 | 3)), "{after}: {}", run.story());
+    assert!(elapsed(&run) >= f64::from(SECONDS) - 0.5, "{after}: {}", run.story());
+    let received = count(&run.flow("ca")["received_bytes"]);
+    assert!(received > u64::from(SECONDS) * 110_000, "{after}: {}", run.story());
+}
+
+#[test]
+#[ignore = "runs in a cluster, started by coordinators_may_go_at_any_time"]
+fn lose_coordinators() {
+    let Some(cluster) = Cluster::inside() else { return };
+    for on_loss in ["stop", "continue"] {
+        for how in ["-KILL", "-INT"] {
+            let after = format!("kill {how} of the coordinator, {on_loss}");
+            eprintln!("{after}");
+            let before = cluster.inventory();
+            let lab = Lab::start(&cluster, on_loss);
+            lab.running.signal(how);
+            let output = lab.running.output();
+            if how == "-INT" {
+                let run = Run::of(output);
+                assert_eq!(run.code, Some(130), "{after}: {}", run.story());
+                assert_eq!(run.record()["status"], "interrupted", "{after}: {}", run.story());
+                let members: &Value = &run.record()["cluster"]["members"];
+                assert_eq!(members.as_array().unwrap().len(), 3, "{members:#}");
+            } else {
+                assert_eq!(output.status.code(), None, "{after}");
+            }
+            if how == "-KILL" && on_loss == "continue" {
+                collect(&cluster, &after);
+            }
+            cluster.returns_to(&before, &after);
+            next_lab(&cluster, &after);
+        }
+    }
+}

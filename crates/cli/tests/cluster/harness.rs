@@ -1,0 +1,234 @@
+//! Tests inside of a cluster on this machine: `netarium cluster local` runs the test program once
+//! more, for one test, beside agents that it can run labs on, kill and cut off.
+#![allow(dead_code, reason = "each test program uses its part")]
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::bench::{Bench, Run, Running, enclosed, installed, until};
+
+/// Set inside.
+const INSIDE: &str = "NETARIUM_LOCAL";
+
+/// How long a cluster may take to be as it was before: agents notice losses after seconds.
+const TIDYING: Duration = Duration::from_secs(25);
+
+/// A test that runs the ignored test beside it in a cluster made with options such as
+/// `["3", "--restart"]`.
+macro_rules! in_cluster {
+    ($outer:ident, $inner:ident, $options:expr) => {
+        #[test]
+        fn $outer() {
+            let inner = concat!(module_path!(), "::", stringify!($inner));
+            crate::cluster::harness::run(stringify!($outer), inner, $options);
+        }
+    };
+}
+pub(crate) use in_cluster;
+
+/// Runs the ignored test `inner`, a path from the crate's name on, in a cluster.
+pub(crate) fn run(test: &str, inner: &str, options: &[&str]) {
+    if !enclosed(test) || !installed(test, &["ip", "kill"]) {
+        return;
+    }
+    let inner = inner.split_once("::").unwrap().1;
+    let bench = Bench::new();
+    let mut command = bench.command(&["cluster", "local"]);
+    command.args(options).arg("--log").arg(bench.path()).arg("--");
+    command.arg(std::env::current_exe().unwrap());
+    command.args(["--exact", inner, "--ignored", "--nocapture", "--test-threads", "1"]);
+    // However long it takes: each step within has its own patience.
+    let output = command.output().unwrap();
+    let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
+    said += &String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        for log in fs::read_dir(bench.path()).unwrap().filter_map(|entry| Some(entry.ok()?.path()))
+        {
+            if log.extension().is_some_and(|extension| extension == "log") {
+                let text = fs::read_to_string(&log).unwrap();
+                let _ = writeln!(said, "--- {}\n{text}", log.display());
+            }
+        }
+    }
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("1 passed"), "no test {inner}: {said}");
+}
+
+/// The cluster that a test runs in.
+pub(crate) struct Cluster {
+    pub(crate) bench: Bench,
+    place: PathBuf,
+}
+
+impl Cluster {
+    /// `None` outside of one.
+    pub(crate) fn inside() -> Option<Self> {
+        let place = PathBuf::from(std::env::var_os(INSIDE)?);
+        Some(Self { bench: Bench::new(), place })
+    }
+
+    /// A command line of the binary that knows the cluster.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = self.bench.command(args);
+        for (name, value) in std::env::vars_os() {
+            if ["NETARIUM_CLUSTER", "NETARIUM_TOKEN", INSIDE].iter().any(|own| name == *own) {
+                command.env(name, value);
+            }
+        }
+        command
+    }
+
+    /// Starts a lab on the cluster.
+    pub(crate) fn start(&self, lab: &str, args: &[&str]) -> Running {
+        let number = fs::read_dir(self.bench.path()).unwrap().count();
+        let name = format!("lab-{number}.toml");
+        self.bench.write(&name, lab);
+        let hosts = std::env::var("NETARIUM_CLUSTER").unwrap();
+        let mut command = self.command(&["run", &name, "--json", "--no-progress"]);
+        command.args(["--cluster", &hosts]).args(args);
+        Running::spawn(&mut command)
+    }
+
+    /// Runs a lab on the cluster to its end.
+    pub(crate) fn run(&self, lab: &str, args: &[&str]) -> Run {
+        self.start(lab, args).finish()
+    }
+
+    /// What `cluster status` says.
+    pub(crate) fn status(&self) -> Value {
+        let output = self.command(&["cluster", "status", "--json"]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// A number that does not change while the agent lives.
+    pub(crate) fn agent(&self, name: &str) -> u32 {
+        let text = fs::read_to_string(self.place.join(name).join("pid")).unwrap();
+        text.trim().parse().unwrap()
+    }
+
+    /// Where an agent keeps its labs' files.
+    pub(crate) fn work(&self, name: &str) -> PathBuf {
+        self.place.join(name).join("work")
+    }
+
+    /// The names of all agents.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.place).unwrap().map(|entry| entry.unwrap().path());
+        let agents = entries.filter(|path| path.join("pid").is_file());
+        let mut names: Vec<String> =
+            agents.map(|path| path.file_name().unwrap().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    /// The process of an agent's only piece, and that of its lab, once programs run in it.
+    pub(crate) fn piece(&self, agent: &str) -> (u32, u32) {
+        let agent = self.agent(agent);
+        until("a program to run", || {
+            let pieces = children(agent).into_iter();
+            let mut both =
+                pieces.flat_map(|piece| children(piece).into_iter().map(move |l| (piece, l)));
+            // Beside the lab there is, for a moment, the process that makes it.
+            both.find(|(_, lab)| !children(*lab).is_empty())
+        })
+    }
+
+    /// Takes an agent's cable out, or puts it back.
+    pub(crate) fn cable(agent: &str, state: &str) {
+        let status = Command::new("ip").args(["link", "set", "dev", agent, state]).status();
+        assert!(status.unwrap().success(), "ip link set {agent} {state}");
+    }
+
+    /// What labs could leave behind: processes, network namespaces, agents' files.
+    pub(crate) fn inventory(&self) -> Inventory {
+        let mut found = Inventory::default();
+        for process in entries(Path::new("/proc")) {
+            let Some(pid) = number(&process) else { continue };
+            let Some((name, state, _)) = stat(pid) else { continue };
+            if state == 'Z' {
+                continue;
+            }
+            found.processes.push(name);
+            found.namespaces.extend(fs::read_link(process.join("ns/net")));
+            let files = entries(&process.join("fd")).filter_map(|fd| fs::read_link(fd).ok());
+            let held = files.filter(|target| target.to_string_lossy().starts_with("net:["));
+            found.namespaces.extend(held);
+        }
+        for name in self.names() {
+            found.files.extend(entries(&self.work(&name)));
+            found.files.extend(entries(&self.place.join(&name).join("run/netarium")));
+        }
+        found.processes.sort();
+        found.files.retain(|path| !path.ends_with("lock") && !path.ends_with(".lock"));
+        found
+    }
+
+    /// Waits until all is as in `before`.
+    #[track_caller]
+    pub(crate) fn returns_to(&self, before: &Inventory, after: &str) {
+        let start = Instant::now();
+        loop {
+            let now = self.inventory();
+            if now == *before {
+                return;
+            }
+            assert!(
+                start.elapsed() < TIDYING,
+                "left behind {after}:\n{now:#?}\nbefore it was:\n{before:#?}"
+            );
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+/// Everything in a cluster that labs could leave behind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Inventory {
+    /// Their names: agents that were started again have other numbers.
+    processes: Vec<String>,
+    namespaces: BTreeSet<PathBuf>,
+    files: BTreeSet<PathBuf>,
+}
+
+/// Sends a signal, such as `-KILL`.
+pub(crate) fn signal(pid: u32, signal: &str) {
+    let sent = Command::new("kill").args([signal, &pid.to_string()]).status().unwrap();
+    assert!(sent.success(), "kill {signal} {pid}");
+}
+
+/// Whether there is such a process.
+pub(crate) fn lives(pid: u32) -> bool {
+    stat(pid).is_some_and(|(_, state, _)| state != 'Z')
+}
+
+/// The children of a process.
+pub(crate) fn children(parent: u32) -> Vec<u32> {
+    let pids = entries(Path::new("/proc")).filter_map(|process| number(&process));
+    pids.filter(|pid| stat(*pid).is_some_and(|(_, state, of)| of == parent && state != 'Z'))
+        .collect()
+}
+
+/// Name, state and parent of a process.
+fn stat(pid: u32) -> Option<(String, char, u32)> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (head, tail) = text.rsplit_once(") ")?;
+    let name = head.split_once('(')?.1.to_owned();
+    let mut fields = tail.split(' ');
+    Some((name, fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
+}
+
+fn number(process: &Path) -> Option<u32> {
+    process.file_name()?.to_str()?.parse().ok()
+}
+
+fn entries(dir: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    fs::read_dir(dir).into_iter().flatten().filter_map(|item| Some(item.ok()?.path()))
+}

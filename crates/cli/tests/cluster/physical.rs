@@ -1,0 +1,108 @@
+//! A cluster whose physical network is slow, and loses and reorders what it carries: one that
+//! Netarium emulates.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::bench::{Bench, NETARIUM, enclosed, installed};
+
+/// A lab whose two hosts are on two machines, with so many milliseconds between them.
+fn inner(name: &str, path: u32) -> String {
+    format!(
+        "lab = {{ name = \"{name}\", duration = \"9 s\", model = \"collapsed\" }}\n\
+         link = [{{ ends = [\"a\", \"b\"], delay = \"{path} ms\", rate = \"20 Mbit/s\" }}]\n\
+         flow = [{{ from = \"a\", to = \"b\", transport = \"udp\", rate = \"2 Mbit/s\", \
+         duration = \"5 s\" }}]\n\
+         program = [{{ name = \"ping\", node = \"a\", run = \"ping -c 40 -i 0.1 b\" }}]\n\
+         node.a.machine = \"m1\"\nnode.b.machine = \"m2\"\n"
+    )
+}
+
+/// Two agents with 3 ms between them, and a coordinator of two labs.
+fn outer(place: &Path) -> String {
+    let place = place.display();
+    let call = format!("env NETARIUM_TOKEN=secret {NETARIUM}");
+    let agent = |name: &str, own: &str, more: &str| {
+        format!("exec {call} agent --name {name} --listen {own}:7447 --dir {place}/{name} {more}")
+    };
+    let [one, two] = [
+        agent("m1", "10.0.0.1", ""),
+        agent("m2", "10.0.0.2", "--join 10.0.0.1:7447 --trunk-address 10.0.0.2"),
+    ];
+    let run = |lab: &str| {
+        format!(
+            "{call} run {place}/{lab}.toml --cluster 10.0.0.1:7447 --no-progress \
+             --runs {place}/inner"
+        )
+    };
+    format!(
+        r#"
+lab = {{ name = "outer", duration = "60 s" }}
+link = [{{ ends = ["x", "y"], delay = "3 ms", rate = "1 Gbit/s", loss = "1 %",
+          reorder = {{ probability = "1 %", by = "1 ms" }} }}]
+node = {{ x = {{}}, y = {{}} }}
+[[program]]
+name = "one"
+node = "x"
+run = "{one}"
+ready = "port 7447"
+service = true
+[[program]]
+name = "two"
+node = "y"
+after = ["one"]
+run = "{two}"
+ready = "port 7447"
+service = true
+[[program]]
+name = "labs"
+node = "x"
+after = ["two"]
+run = "sleep 4; {far}; {near}"
+exit = [0, 3]
+"#,
+        far = run("far"),
+        near = run("near")
+    )
+}
+
+/// Of a lab within: its record, and the shortest round trip in milliseconds that `ping` saw.
+fn result(place: &Path, lab: &str) -> Option<(Value, f64)> {
+    let runs = fs::read_dir(place.join("inner")).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+    let mut folders = runs.filter(|path| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(lab))
+    });
+    let folder = folders.next()?;
+    let record = serde_json::from_slice(&fs::read(folder.join("run.json")).ok()?).ok()?;
+    let ping = fs::read_to_string(folder.join("programs/ping/stdout")).ok()?;
+    let shortest = ping.rsplit_once("= ")?.1.split('/').next()?.parse().ok()?;
+    Some((record, shortest))
+}
+
+#[test]
+fn a_slow_network_is_a_part_of_the_emulated_one_or_told() {
+    let test = "a_slow_network_is_a_part_of_the_emulated_one_or_told";
+    if !enclosed(test) || !installed(test, &["ping", "env"]) {
+        return;
+    }
+    let bench = Bench::new();
+    bench.write("far.toml", &inner("far", 20));
+    bench.write("near.toml", &inner("near", 2));
+    let run = bench.run(&outer(bench.path()));
+    let story = || format!("{}\n{}", run.story(), run.stdout("labs"));
+    let (far, round_trip) = result(bench.path(), "far").unwrap_or_else(|| panic!("{}", story()));
+    let reasons = far["verdict"].to_string();
+    assert!((40.0..42.0).contains(&round_trip), "twice 20 ms: {round_trip} {reasons}");
+    assert!(reasons.contains("the network lost"), "{reasons}");
+    let lead = far["cluster"]["trunks"][0]["lead_ns"].as_u64().unwrap();
+    // A busy machine adds to what the network takes, up to what a lead may be at most.
+    assert!((3_000_000..=250_000_000).contains(&lead), "{lead}");
+    let (near, round_trip) = result(bench.path(), "near").unwrap_or_else(|| panic!("{}", story()));
+    let reasons = near["verdict"].to_string();
+    assert!(round_trip > 6.0, "nothing is faster than the network below: {round_trip}");
+    let told = "longer than the shortest emulated path between their hosts, 2.00 ms";
+    assert!(reasons.contains(told), "{reasons}");
+    assert!(reasons.contains("after they were due"), "{reasons}");
+}

@@ -1,0 +1,24 @@
+//! Agents and the coordinator of labs over several machines: the driver of crate `cluster`.
+//!
+//! ```text
+//! coordinator (`netarium run --cluster`)  ── Zenoh ──┬── agent ─ piece ─ lab process of its hosts
+//!                                                    ├── agent ─ piece ─ …
+//!                                                    └── …         └─ UDP trunks between pieces
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod address;
+pub mod agent;
+mod beats;
+pub mod coordinate;
+mod error;
+pub mod local;
+pub mod machines;
+pub mod manifest;
+pub mod piece;
+pub mod reach;
+mod results;
+pub mod session;
+mod urgent;
+
+pub use error::{Error, Result};

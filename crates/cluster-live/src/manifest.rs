@@ -1,0 +1,380 @@
+//! A cluster in Kubernetes: agents as pods, and a job that runs a lab on them.
+//!
+//! Kubernetes starts, spreads and restarts agents; which machine has which hosts is decided by
+//! the coordinator in the job. Nothing here asks Kubernetes' API for anything, so that no pod has
+//! an account.
+
+use serde_json::{Map, Value, json};
+
+use crate::address::PORT;
+use crate::{Error, Result};
+
+/// Kubernetes takes no more in one `ConfigMap`.
+const MOST_TEXT: usize = 1 << 20;
+const LAB_FILE: &str = "lab.toml";
+const HOSTS_FILE: &str = "hosts.toml";
+const TUN: &str = "/dev/net/tun";
+const AGENT_DIR: &str = "/var/lib/netarium";
+const RESULTS_DIR: &str = "/results";
+
+/// What an agent needs: namespaces with devices and mounts in them for its labs' hosts, raw
+/// sockets, and real-time scheduling. With the first three and no others, labs run; profiles that
+/// forbid mounts, as those of container engines for `AppArmor` do, are lifted beside.
+const CAPABILITIES: [&str; 4] = ["NET_ADMIN", "NET_RAW", "SYS_ADMIN", "SYS_NICE"];
+
+/// Which nodes have an agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Nodes {
+    /// All that have these labels; with none, all. A `DaemonSet`.
+    Labelled(Vec<(String, String)>),
+    /// So many, each another node: a `StatefulSet`.
+    Count(u32),
+}
+
+/// A cluster and a lab.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Manifest {
+    /// Put before all names.
+    pub name: String,
+    /// Where all of it belongs; `None`: as `kubectl` is told.
+    pub namespace: Option<String>,
+    /// The container image, with `netarium` on its path and what the lab's programs need.
+    pub image: String,
+    /// Where agents are.
+    pub nodes: Nodes,
+    /// The secret that has the cluster's token under `token`.
+    pub token_secret: String,
+    /// Agents use the nodes' own network: faster than most pod networks.
+    pub host_network: bool,
+    /// Cores of each agent, as Kubernetes writes them; `None`: no limit.
+    pub cpu: Option<String>,
+    /// Memory of each agent; `None`: no limit.
+    pub memory: Option<String>,
+    /// The claim of a volume for results; `None`: they end with the job's pod.
+    pub results: Option<String>,
+    /// The lab file's text.
+    pub lab: String,
+    /// More arguments of `netarium run`.
+    pub arguments: Vec<String>,
+}
+
+impl Manifest {
+    /// The documents, in the order in which they are created.
+    ///
+    /// # Errors
+    /// If a name is none that Kubernetes takes, or the lab file is too large for a `ConfigMap`.
+    pub fn documents(&self) -> Result<Vec<Value>> {
+        self.check()?;
+        Ok(vec![self.files(), self.service(), self.agents(), self.job()])
+    }
+
+    /// The documents as YAML.
+    ///
+    /// # Errors
+    /// As [`Self::documents`].
+    pub fn yaml(&self) -> Result<String> {
+        let Self { token_secret, .. } = self;
+        let space = self.namespace.as_ref().map(|n| format!(" -n {n}")).unwrap_or_default();
+        let mut text = format!(
+            "# Agents of netarium, and a job that runs a lab on them. Before:\n\
+             #   kubectl create secret generic {token_secret}{space} \
+             --from-literal=token=$(openssl rand -hex 16)\n"
+        );
+        for document in self.documents()? {
+            let written = serde_norway::to_string(&document)
+                .map_err(|error| Error::Usage { text: error.to_string() })?;
+            text += "---\n";
+            text += &written;
+        }
+        Ok(text)
+    }
+
+    fn check(&self) -> Result<()> {
+        let wrong = |what: &str, name: &str| Error::Usage {
+            text: format!(
+                "`{name}` is no {what}: Kubernetes takes small letters, digits and hyphens, \
+                 beginning and ending with a letter or digit, at most 40 here"
+            ),
+        };
+        let names = [("name", Some(&self.name)), ("namespace", self.namespace.as_ref())];
+        let rest = [
+            ("name of a secret", Some(&self.token_secret)),
+            ("name of a volume claim", self.results.as_ref()),
+        ];
+        for (what, name) in names.into_iter().chain(rest) {
+            if let Some(name) = name.filter(|name| !is_label(name)) {
+                return Err(wrong(what, name));
+            }
+        }
+        if self.lab.len() > MOST_TEXT {
+            let text = format!(
+                "the lab has {} bytes, and Kubernetes takes {MOST_TEXT} in a ConfigMap: put it \
+                 into the image, and run netarium there",
+                self.lab.len()
+            );
+            return Err(Error::Usage { text });
+        }
+        Ok(())
+    }
+
+    fn named(&self, part: &str) -> String {
+        format!("{}-{part}", self.name)
+    }
+
+    fn metadata(&self, part: &str) -> Value {
+        let mut metadata = json!({ "name": self.named(part), "labels": self.labels(part) });
+        if let Some(namespace) = &self.namespace {
+            metadata["namespace"] = json!(namespace);
+        }
+        metadata
+    }
+
+    fn labels(&self, part: &str) -> Value {
+        json!({
+            "app.kubernetes.io/name": "netarium",
+            "app.kubernetes.io/instance": self.name,
+            "app.kubernetes.io/component": part,
+        })
+    }
+
+    /// The lab, and where its agents are.
+    fn files(&self) -> Value {
+        let agents = self.addresses().into_iter().map(|agent| format!("    \"{agent}\",\n"));
+        let hosts = format!("agents = [\n{}]\n", agents.collect::<String>());
+        json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": self.metadata("lab"),
+            "data": { LAB_FILE: self.lab, HOSTS_FILE: hosts },
+        })
+    }
+
+    /// Where agents are reached: each that is known by name, or any of them.
+    fn addresses(&self) -> Vec<String> {
+        let service = self.named("agents");
+        match self.nodes {
+            Nodes::Labelled(_) => vec![format!("{service}:{PORT}")],
+            Nodes::Count(count) => {
+                (0..count).map(|pod| format!("{service}-{pod}.{service}:{PORT}")).collect()
+            }
+        }
+    }
+
+    /// Headless: a name for all agents, also for those that do not know of each other yet.
+    fn service(&self) -> Value {
+        json!({
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": self.metadata("agents"),
+            "spec": {
+                "clusterIP": "None",
+                "publishNotReadyAddresses": true,
+                "selector": self.labels("agents"),
+                "ports": [{ "name": "agents", "port": PORT, "protocol": "TCP" }],
+            },
+        })
+    }
+
+    fn agents(&self) -> Value {
+        let template = json!({
+            "metadata": { "labels": self.labels("agents") },
+            "spec": self.agent_pod(),
+        });
+        let selector = json!({ "matchLabels": self.labels("agents") });
+        match self.nodes {
+            Nodes::Labelled(_) => json!({
+                "apiVersion": "apps/v1",
+                "kind": "DaemonSet",
+                "metadata": self.metadata("agents"),
+                "spec": { "selector": selector, "template": template },
+            }),
+            Nodes::Count(count) => json!({
+                "apiVersion": "apps/v1",
+                "kind": "StatefulSet",
+                "metadata": self.metadata("agents"),
+                "spec": {
+                    "serviceName": self.named("agents"),
+                    "replicas": count,
+                    "podManagementPolicy": "Parallel",
+                    "selector": selector,
+                    "template": template,
+                },
+            }),
+        }
+    }
+
+    fn agent_pod(&self) -> Value {
+        let mut pod = json!({
+            "automountServiceAccountToken": false,
+            // Its labs' hosts get SIGTERM, and their grace time.
+            "terminationGracePeriodSeconds": 30,
+            "containers": [self.agent()],
+            "volumes": [
+                { "name": "tun", "hostPath": { "path": TUN, "type": "CharDevice" } },
+                { "name": "pieces", "emptyDir": {} },
+            ],
+        });
+        if self.host_network {
+            pod["hostNetwork"] = json!(true);
+            pod["dnsPolicy"] = json!("ClusterFirstWithHostNet");
+        }
+        match &self.nodes {
+            Nodes::Labelled(labels) if labels.is_empty() => {}
+            Nodes::Labelled(labels) => {
+                let labels = labels.iter().map(|(key, value)| (key.clone(), json!(value)));
+                pod["nodeSelector"] = Value::Object(labels.collect::<Map<String, Value>>());
+            }
+            Nodes::Count(_) => {
+                pod["affinity"] = json!({
+                    "podAntiAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": [{
+                            "topologyKey": "kubernetes.io/hostname",
+                            "labelSelector": { "matchLabels": self.labels("agents") },
+                        }],
+                    },
+                });
+            }
+        }
+        pod
+    }
+
+    fn agent(&self) -> Value {
+        let field = |name: &str, path: &str| json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": path } } });
+        let own_name = match self.nodes {
+            Nodes::Labelled(_) => "spec.nodeName",
+            Nodes::Count(_) => "metadata.name",
+        };
+        let mut arguments = vec![
+            "agent".to_owned(),
+            "--name=$(AGENT_NAME)".to_owned(),
+            format!("--listen=$(POD_IP):{PORT}"),
+            format!("--join={}:{PORT}", self.named("agents")),
+            format!("--dir={AGENT_DIR}"),
+        ];
+        // What labs get is what the pod gets.
+        arguments.extend(self.cpu.as_ref().map(|_| "--cores=$(AGENT_CORES)".to_owned()));
+        arguments.extend(self.memory.as_ref().map(|_| "--memory=$(AGENT_MEMORY) MiB".to_owned()));
+        let mut environment =
+            vec![field("AGENT_NAME", own_name), field("POD_IP", "status.podIP"), self.token()];
+        let limit = |name: &str, resource: &str, divisor: &str| {
+            let from = json!({ "resource": resource, "divisor": divisor });
+            json!({ "name": name, "valueFrom": { "resourceFieldRef": from } })
+        };
+        environment.extend(self.cpu.as_ref().map(|_| limit("AGENT_CORES", "limits.cpu", "1")));
+        environment
+            .extend(self.memory.as_ref().map(|_| limit("AGENT_MEMORY", "limits.memory", "1Mi")));
+        let mut container = json!({
+            "name": "agent",
+            "image": self.image,
+            "command": ["netarium"],
+            "args": arguments,
+            "env": environment,
+            "ports": [{ "name": "agents", "containerPort": PORT, "protocol": "TCP" }],
+            "securityContext": {
+                "runAsUser": 0,
+                "allowPrivilegeEscalation": true,
+                "capabilities": { "drop": ["ALL"], "add": CAPABILITIES },
+                "appArmorProfile": { "type": "Unconfined" },
+                "seccompProfile": { "type": "Unconfined" },
+            },
+            "readinessProbe": { "tcpSocket": { "port": "agents" }, "periodSeconds": 2 },
+            "livenessProbe": {
+                "tcpSocket": { "port": "agents" },
+                "initialDelaySeconds": 10,
+                "periodSeconds": 10,
+                "failureThreshold": 6,
+            },
+            "volumeMounts": [
+                { "name": "tun", "mountPath": TUN },
+                { "name": "pieces", "mountPath": AGENT_DIR },
+            ],
+        });
+        let resources = self.resources();
+        if resources.as_object().is_some_and(|resources| !resources.is_empty()) {
+            container["resources"] = json!({ "requests": resources, "limits": resources });
+        }
+        container
+    }
+
+    fn resources(&self) -> Value {
+        let cpu = self.cpu.iter().map(|cpu| ("cpu".to_owned(), json!(cpu)));
+        let memory = self.memory.iter().map(|memory| ("memory".to_owned(), json!(memory)));
+        Value::Object(cpu.chain(memory).collect())
+    }
+
+    fn token(&self) -> Value {
+        json!({
+            "name": "NETARIUM_TOKEN",
+            "valueFrom": { "secretKeyRef": { "name": self.token_secret, "key": "token" } },
+        })
+    }
+
+    fn job(&self) -> Value {
+        let lab = format!("/lab/{LAB_FILE}");
+        let hosts = format!("--cluster=/lab/{HOSTS_FILE}");
+        let files = json!([
+            { "name": "lab", "mountPath": "/lab", "readOnly": true },
+            { "name": "results", "mountPath": RESULTS_DIR },
+        ]);
+        let container = |name: &str, arguments: Value| {
+            json!({
+                "name": name,
+                "image": self.image,
+                "workingDir": RESULTS_DIR,
+                "args": arguments,
+                "env": [self.token()],
+                "securityContext": {
+                    "allowPrivilegeEscalation": false,
+                    "capabilities": { "drop": ["ALL"] },
+                },
+                "volumeMounts": files,
+            })
+        };
+        let wait = format!(
+            "for agent in {}; do until netarium cluster status --cluster $agent; do sleep 2; done; \
+             done",
+            self.addresses().join(" ")
+        );
+        let mut first = container("agents", json!([wait]));
+        first["command"] = json!(["sh", "-c"]);
+        let mut arguments = vec!["run".to_owned(), lab, hosts];
+        arguments.extend(self.arguments.iter().cloned());
+        let mut run = container("run", json!(arguments));
+        run["command"] = json!(["netarium"]);
+        let results = self.results.as_ref().map_or_else(
+            || json!({ "name": "results", "emptyDir": {} }),
+            |claim| json!({ "name": "results", "persistentVolumeClaim": { "claimName": claim } }),
+        );
+        json!({
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": self.metadata("run"),
+            "spec": {
+                // A lab that fails would fail again.
+                "backoffLimit": 0,
+                "template": {
+                    "metadata": { "labels": self.labels("run") },
+                    "spec": {
+                        "automountServiceAccountToken": false,
+                        "restartPolicy": "Never",
+                        "initContainers": [first],
+                        "containers": [run],
+                        "volumes": [
+                            { "name": "lab", "configMap": { "name": self.named("lab") } },
+                            results,
+                        ],
+                    },
+                },
+            },
+        })
+    }
+}
+
+/// A DNS label (RFC 1123), short enough to have something appended.
+fn is_label(name: &str) -> bool {
+    let fine = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    (1..=40).contains(&name.len())
+        && name.chars().all(|c| fine(c) || c == '-')
+        && name.starts_with(fine)
+        && name.ends_with(fine)
+}

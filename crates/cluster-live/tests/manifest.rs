@@ -1,0 +1,126 @@
+//! Manifests are what Kubernetes takes: checked strictly against its API's own schemas.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use cluster_live::manifest::{Manifest, Nodes};
+use serde_json::Value;
+
+/// The newest, and the oldest that has all that is used (`appArmorProfile`).
+const VERSIONS: [&str; 2] = ["1.37", "1.30"];
+
+fn manifest() -> Manifest {
+    Manifest {
+        name: "netarium".to_owned(),
+        namespace: None,
+        image: "registry.example/netarium:1".to_owned(),
+        nodes: Nodes::Labelled(Vec::new()),
+        token_secret: "netarium-token".to_owned(),
+        host_network: false,
+        cpu: None,
+        memory: None,
+        results: None,
+        lab: "[lab]\nname = \"a\"\n# 'quotes' \"and\" --- and: colons\n".to_owned(),
+        arguments: Vec::new(),
+    }
+}
+
+fn all() -> Vec<Manifest> {
+    vec![
+        manifest(),
+        Manifest {
+            namespace: Some("labs".to_owned()),
+            nodes: Nodes::Labelled(vec![("pool".to_owned(), "labs".to_owned())]),
+            host_network: true,
+            cpu: Some("4".to_owned()),
+            memory: Some("8Gi".to_owned()),
+            arguments: vec!["--seed=7".to_owned()],
+            ..manifest()
+        },
+        Manifest { nodes: Nodes::Count(3), results: Some("results".to_owned()), ..manifest() },
+    ]
+}
+
+/// What `dev/test` installs, or what is on the path.
+fn validator(test: &str) -> Option<PathBuf> {
+    let cache = std::env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")));
+    let own = cache.map(|dir| dir.join("netarium/kubernetes-validate/bin/kubernetes-validate"));
+    let known = own.into_iter().chain([PathBuf::from("kubernetes-validate")]);
+    for program in known {
+        let probe = Command::new(&program).arg("--version").output();
+        if probe.is_ok_and(|output| output.status.success()) {
+            return Some(program);
+        }
+    }
+    let why = format!("{test}: kubernetes-validate is not here: pip install kubernetes-validate");
+    assert!(std::env::var("CI").as_deref() != Ok("true"), "{why}");
+    eprintln!("SKIPPED {why}");
+    None
+}
+
+#[test]
+fn manifests_keep_to_the_api() {
+    let Some(validator) = validator("manifests_keep_to_the_api") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    for (index, manifest) in all().iter().enumerate() {
+        let file = dir.path().join(format!("{index}.yaml"));
+        std::fs::write(&file, manifest.yaml().unwrap()).unwrap();
+        for version in VERSIONS {
+            let output = Command::new(&validator)
+                .args(["--strict", "-k", version])
+                .arg(&file)
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&output.stdout).into_owned()
+                + &String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{version}: {said}\n{}", manifest.yaml().unwrap());
+        }
+    }
+    // And it does find mistakes.
+    let wrong = manifest().yaml().unwrap().replace("hostPath", "hostsPath");
+    let file = dir.path().join("wrong.yaml");
+    std::fs::write(&file, wrong).unwrap();
+    let output = Command::new(&validator).arg("--strict").arg(&file).output().unwrap();
+    assert!(!output.status.success());
+}
+
+#[test]
+fn the_lab_arrives_as_it_is() {
+    for manifest in all() {
+        let text = manifest.yaml().unwrap();
+        let documents: Vec<Value> = text
+            .split("\n---\n")
+            .skip(1)
+            .map(|document| serde_norway::from_str(document).unwrap())
+            .collect();
+        assert_eq!(documents, manifest.documents().unwrap());
+        assert_eq!(documents[0]["data"]["lab.toml"], manifest.lab.as_str());
+    }
+}
+
+#[test]
+fn agents_are_known_by_name_where_their_number_is() {
+    let labelled = manifest().documents().unwrap();
+    assert_eq!(labelled[0]["data"]["hosts.toml"], "agents = [\n    \"netarium-agents:7447\",\n]\n");
+    assert_eq!(labelled[2]["kind"], "DaemonSet");
+    let counted = Manifest { nodes: Nodes::Count(2), ..manifest() }.documents().unwrap();
+    assert_eq!(
+        counted[0]["data"]["hosts.toml"],
+        "agents = [\n    \"netarium-agents-0.netarium-agents:7447\",\n    \
+         \"netarium-agents-1.netarium-agents:7447\",\n]\n"
+    );
+    assert_eq!(
+        (&counted[2]["kind"], &counted[2]["spec"]["replicas"]),
+        (&"StatefulSet".into(), &2.into())
+    );
+}
+
+#[test]
+fn what_kubernetes_would_refuse_is_refused() {
+    let long = Manifest { lab: "#".repeat(1_100_000), ..manifest() };
+    assert!(long.yaml().unwrap_err().to_string().contains("1100000 bytes"));
+    let named = Manifest { namespace: Some("My_Labs".to_owned()), ..manifest() };
+    assert!(named.yaml().unwrap_err().to_string().contains("`My_Labs` is no namespace"));
+}
