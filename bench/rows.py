@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import bundle
+import cluster
 import collector
 import event_queue
 import labs
@@ -15,6 +16,7 @@ import multipath
 import peers
 import ratecontrol
 import shares
+import trunk
 import virtual
 from figures import Goodput, exact, percentile
 from labs import program, two_hosts
@@ -336,4 +338,6 @@ ROWS = {
     **collector.ROWS,
     **bundle.ROWS,
     **multipath.ROWS,
+    **cluster.ROWS,
+    **trunk.ROWS,
 }

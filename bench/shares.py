@@ -1,10 +1,11 @@
-"""The row of the solver of fair shares, beside SimGrid's."""
+"""The rows of fair shares: the solver beside SimGrid's, and what agreeing on them costs."""
 
+import json
 import random
 import subprocess
 
 import simulators
-from machine import PROBE, finish, last_json, one_core, start
+from machine import PROBE, ROOT, finish, last_json, one_core, run, start
 
 
 def system(links, flows, joins):
@@ -55,4 +56,38 @@ def sharing(table, repetitions, short):
             table.ours("sharing", what, "loads differ", "", gap, at_most=1e-3)
 
 
-ROWS = {"sharing": sharing}
+# What Kollaps tells of its metadata: 160 containers on 4 hosts, bytes a second of all of them.
+KOLLAPS = 0.5e6
+# What a message costs beside its payload if it travels alone: Ethernet with preamble and gap, IPv4,
+# TCP with time stamps, and what was measured of Zenoh.
+HEADERS = 38 + 20 + 32 + 18
+
+
+def notices(table, repetitions, short):
+    """Bytes that a member sends so that all agree, both ways: 8 members, 1,000 flows."""
+    lab = ROOT / "labs" / "splaynet" / "large.toml"
+    flows = 200 if short else 1_000
+    table.peer("cluster-notices", "Kollaps (as published)", "of 4 hosts", "B/s", KOLLAPS)
+    for _ in range(repetitions):
+        for members, changes in ((8, 0), (8, 100), (4, 100)):
+            words = one_core([PROBE, "agreement", lab, members, flows, changes])
+            for line in run(words, timeout=600).splitlines():
+                found = json.loads(line)
+                what = f"{found['way']}, {members} members, {flows:,} flows, {changes} changes/s"
+                wire = found["bytes_per_s"] + HEADERS * found["messages_per_s"]
+                for part, value in (
+                    ("payload of a member", found["bytes_per_s"]),
+                    ("on the wire of a member", wire),
+                ):
+                    table.ours("cluster-notices", what, part, "B/s", value)
+                if members == 4 and found["way"] == "notices":
+                    beside = ("Kollaps (as published)", "of 4 hosts")
+                    all_of = ("cluster-notices", what, "of 4 hosts", "B/s", wire * 4)
+                    table.ours(*all_of, beside, at_most=KOLLAPS)
+                table.ours("cluster-notices", what, "within 1 %", "%", found["near"] * 100)
+                delay = found["median_ms"]
+                table.ours("cluster-notices", what, "until all are, median", "ms", delay)
+                table.ours("cluster-notices", what, "until all are, most", "ms", found["most_ms"])
+
+
+ROWS = {"sharing": sharing, "cluster-notices": notices}

@@ -2,6 +2,7 @@
 //! network alike, and print one JSON object when they end.
 #![forbid(unsafe_code)]
 
+mod agreement;
 mod collector;
 mod datagrams;
 mod events;
@@ -11,6 +12,7 @@ mod sessions;
 mod sharing;
 mod state;
 mod stream;
+mod trunk;
 
 use std::process::ExitCode;
 
@@ -18,6 +20,8 @@ const USAGE: &str = "netarium-bench udp-send HOST:PORT PACKETS_PER_SECOND SECOND
 netarium-bench udp-receive PORT SECONDS
 netarium-bench tcp-send HOST:PORT SECONDS WRITE_BYTES
 netarium-bench tcp-receive PORT SECONDS RECEIVE_BUFFER_BYTES (0: the kernel's choice)
+netarium-bench trunk-send plain|clear|sealed IP:PORT SECONDS BYTES MTU
+netarium-bench trunk-receive plain|clear|sealed PORT SECONDS
 netarium-bench relay SECONDS (between standard input and standard output)
 netarium-bench events LARGEST (a table: each queue, up to that many pending events)
 netarium-bench event QUEUE INCREMENTS PENDING (one of the table's numbers)
@@ -31,6 +35,7 @@ netarium-bench collector decode|bgpkit|text ARCHIVE ROUNDS (records to what they
 netarium-bench collector routes CAPTURE same|different (what routes take)
 netarium-bench collector crowd FOLDER PEERS PREFIXES SECONDS (very many peers)
 netarium-bench collector appearing FOLDER (how old records are when they can be read)
+netarium-bench agreement LAB MEMBERS FLOWS CHANGES (what members of a lab say to each other)
 netarium-bench sharing (seconds that the shares of a system on standard input take)";
 
 /// What can go wrong, in words for whoever reads the benchmark's output.
@@ -53,6 +58,11 @@ fn main() -> ExitCode {
         ["state", protocol, sessions] => state::of_link(protocol, sessions),
         ["collector", ref rest @ ..] => collector::run(rest),
         ["sharing"] => sharing::solve(),
+        ["agreement", lab, members, flows, changes] => {
+            agreement::cost(lab, members, flows, changes)
+        }
+        ["trunk-send", way, to, seconds, size, mtu] => trunk::send(way, to, seconds, size, mtu),
+        ["trunk-receive", way, port, seconds] => trunk::receive(way, port, seconds),
         ["relay", seconds] => relay::copy(seconds),
         _ => Err(USAGE.into()),
     };
