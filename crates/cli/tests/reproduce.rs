@@ -101,7 +101,7 @@ fn what_cannot_be_made_is_refused() {
     fs::write(dir.path().join("mine/thesis.tex"), "").unwrap();
     let cases: &[(&[&str], &str)] = &[
         (&["reproduce"], "required"),
-        (&["reproduce", "other"], "splaynet, slbn"),
+        (&["reproduce", "other"], "splaynet, cluster, slbn"),
         (&["reproduce", "splaynet", "9.9"], "3.6b"),
         (&["reproduce", "splaynet", "3.5", "--clock", "virtual", "--out", "mine"], "--out"),
     ];
