@@ -82,5 +82,11 @@ pub(crate) fn target(args: &args::Target) -> Result<Option<Cluster>, Failure> {
 
 /// An error of the cluster's.
 pub(crate) fn failure(error: &cluster_live::Error) -> Failure {
-    Failure::caused(Exit::of_run(error.exit_code().into()), error)
+    let failure = Failure::caused(Exit::of_run(error.exit_code().into()), error);
+    match error {
+        cluster_live::Error::Unstored { lab, .. } => failure.help(format!(
+            "the agents keep them for a day: mend that, then `netarium cluster collect {lab}`"
+        )),
+        _ => failure,
+    }
 }

@@ -39,7 +39,7 @@ use events::Event;
 use lab::Lab;
 
 pub use machine::Allowed;
-pub use news::News;
+pub use news::{News, Orphan};
 
 /// The agent looks around this often.
 const ROUND: Duration = Duration::from_millis(50);
@@ -364,9 +364,10 @@ impl Agent {
 
     /// Nobody hears of the coordinator of a lab any more.
     fn orphaned(&mut self, id: &str, tell: &mut dyn FnMut(News)) {
-        let Some(lab) = self.labs.get_mut(id) else { return };
-        tell(News::Orphaned { lab: id.to_owned(), on_loss: lab.terms().on_loss });
-        if !lab.orphan() {
+        let Some(lab) = self.labs.get(id) else { return };
+        let then = lab.orphan();
+        tell(News::Orphaned { lab: id.to_owned(), then });
+        if then == Orphan::Ends {
             self.remove(id, "its coordinator is gone", tell);
         }
     }

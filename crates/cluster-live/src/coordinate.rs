@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use base::{Span, Time};
 use cluster::control::{
-    Membership, Offer, OnLoss, Phase, Prepare, Refusal, Report, Reserve, Reserved, Start, Started,
+    Membership, Offer, OnLoss, Order, Phase, Prepare, Refusal, Report, Reserve, Reserved, Start,
+    Started,
 };
 use cluster::coordinator::{Coordinator, Ending, Output, Terms};
 use cluster::detector::{Change, Detector};
@@ -90,7 +91,7 @@ pub(crate) enum Event {
     /// Results are on their way.
     Fetching,
     /// Results are here, or cannot be had.
-    Fetched(AgentId, Result<PathBuf, String>),
+    Fetched(AgentId, Result<PathBuf>),
 }
 
 /// Asks a run to end, or lets it begin.
@@ -304,7 +305,7 @@ impl<'a> Run<'a> {
                     },
                 })
             }
-            Ending::Ran { outages, interrupted, .. } => {
+            Ending::Ran { keep, outages, interrupted, .. } => {
                 let gathered = gather::Gathered {
                     membership: Membership {
                         members: self.members.clone(),
@@ -317,9 +318,33 @@ impl<'a> Run<'a> {
                     outages,
                     interrupted,
                 };
-                gather::merge(self.plan, &self.options.repeat, &self.folder, &gathered)
+                let record = self.merge(&gathered)?;
+                for agent in keep {
+                    // What is not dropped now is so after a day.
+                    let _ = self.talk.order(agent, Order::Drop);
+                }
+                Ok(record)
             }
         }
+    }
+
+    /// Stores the run, or nothing.
+    fn merge(&self, gathered: &gather::Gathered) -> Result<RunRecord> {
+        let (plan, repeat, folder) = (self.plan, &self.options.repeat, &self.folder);
+        let merged = std::thread::scope(|scope| {
+            let merging = scope.spawn(|| gather::merge(plan, repeat, folder, gathered));
+            // It may take a while, and the agents are to know that somebody is there.
+            while !merging.is_finished() {
+                self.beats.tick();
+                std::thread::sleep(ROUND);
+            }
+            merging.join()
+        });
+        let merged = merged.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        merged.map_err(|error| {
+            let _ = std::fs::remove_dir_all(folder.path());
+            self.unstored(error)
+        })
     }
 
     /// By how much the members' clocks differed from member 0's when the lab was placed.
@@ -343,7 +368,7 @@ impl<'a> Run<'a> {
                 }
             }
             if let Ok(event) = self.runner.news.recv_timeout(ROUND) {
-                self.take(event, progress);
+                self.take(event, progress)?;
             }
             let now = now();
             self.beats.tick();
@@ -413,7 +438,7 @@ impl<'a> Run<'a> {
         self.talk.ask(agent, "prepare", &prepare, Some(files), Event::Prepared)
     }
 
-    fn take(&mut self, event: Event, progress: &mut dyn FnMut(Progress)) {
+    fn take(&mut self, event: Event, progress: &mut dyn FnMut(Progress)) -> Result<()> {
         let now = now();
         let machine = &mut self.machine;
         match event {
@@ -446,8 +471,18 @@ impl<'a> Run<'a> {
                 self.fetched.insert(agent, folder);
                 machine.fetched(now, agent, Ok(()));
             }
-            Event::Fetched(agent, Err(text)) => machine.fetched(now, agent, Err(text)),
+            Event::Fetched(_, Err(error)) if error.is_of_storage() => {
+                return Err(self.unstored(error));
+            }
+            Event::Fetched(agent, Err(error)) => {
+                machine.fetched(now, agent, Err(error.to_string()));
+            }
         }
+        Ok(())
+    }
+
+    fn unstored(&self, cause: Error) -> Error {
+        Error::Unstored { lab: self.lab.clone(), cause: Box::new(cause) }
     }
 
     fn changed(&mut self, change: Change) {

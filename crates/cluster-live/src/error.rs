@@ -73,6 +73,15 @@ pub enum Error {
         /// The kernel's answer.
         cause: io::Error,
     },
+    /// A run could not be stored here; the agents still have what it gave.
+    #[error("the results of lab {lab} cannot be stored")]
+    Unstored {
+        /// Its identifier.
+        lab: String,
+        /// What failed.
+        #[source]
+        cause: Box<Error>,
+    },
     /// Something failed on this machine.
     #[error("cannot {action}: {cause}")]
     Machine {
@@ -105,6 +114,12 @@ impl Error {
             Self::Lab(error) => error.exit_code(),
             _ => 4,
         }
+    }
+
+    /// Whether it says that something cannot be stored here, such as on a full disk.
+    pub(crate) fn is_of_storage(&self) -> bool {
+        use io::ErrorKind::{InvalidData, UnexpectedEof};
+        matches!(self, Self::File { cause, .. } if !matches!(cause.kind(), InvalidData | UnexpectedEof))
     }
 
     /// A file could not be had.

@@ -89,6 +89,9 @@ pub enum Ending {
     Ran {
         /// Results of these members have been fetched.
         fetched: Vec<AgentId>,
+        /// These members still have their results, and are to be told to drop them once the run is
+        /// stored: until then nobody else has.
+        keep: Vec<AgentId>,
         /// What happened to members.
         outages: Vec<Outage>,
         /// The user ended it.
@@ -374,8 +377,13 @@ impl Coordinator {
         let Some(member) = self.members.get_mut(agent.index()) else { return };
         member.fetching = false;
         member.fetched = result.is_ok();
+        // Who has left the lab waits for nothing else.
+        let leaves = member.dead;
         match result {
-            Ok(()) => self.outputs.push_back(Output::Order { agent, order: Order::Drop }),
+            Ok(()) if leaves => {
+                self.outputs.push_back(Output::Order { agent, order: Order::Drop });
+            }
+            Ok(()) => {}
             Err(text) => self.note(now, agent, &text),
         }
         self.finish();
@@ -562,15 +570,13 @@ impl Coordinator {
 
     fn over(&mut self) {
         self.step = Step::Over;
-        for agent in self.agents() {
-            let member = &self.members[agent.index()];
-            if member.alive && !member.fetched {
-                self.outputs.push_back(Output::Order { agent, order: Order::Drop });
-            }
-        }
-        let fetched = self.agents().filter(|a| self.members[a.index()].fetched).collect();
+        let those = |are: fn(&Member) -> bool| {
+            self.agents().filter(|agent| are(&self.members[agent.index()])).collect()
+        };
+        let fetched = those(|member| member.fetched);
+        let keep = those(|member| member.alive && !(member.dead && member.fetched));
         let (outages, interrupted) = (std::mem::take(&mut self.outages), self.interrupted);
-        self.outputs.push_back(Output::Over(Ending::Ran { fetched, outages, interrupted }));
+        self.outputs.push_back(Output::Over(Ending::Ran { fetched, keep, outages, interrupted }));
     }
 }
 

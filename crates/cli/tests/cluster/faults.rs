@@ -134,6 +134,7 @@ in_cluster!(what_hangs_is_lost_until_it_goes_on, hang, &["3"]);
 in_cluster!(a_machine_without_its_network_returns, cut_off, &["3"]);
 in_cluster!(notices_that_were_cut_off_are_made_up_for, cut_for_a_moment, &["3"]);
 in_cluster!(coordinators_may_go_at_any_time, lose_coordinators, &["3"]);
+in_cluster!(a_run_that_cannot_be_stored_is_kept_by_its_agents, store_nothing, &["3"]);
 
 #[test]
 #[ignore = "runs in a cluster, started by killed_agents_take_their_hosts_along"]
@@ -308,5 +309,49 @@ fn lose_coordinators() {
             cluster.returns_to(&before, &after);
             next_lab(&cluster, &after);
         }
+    }
+}
+
+/// How labs are run where no file may be larger than so many blocks of 512 bytes: as on a disk that
+/// becomes full.
+fn cramped(cluster: &Cluster, blocks: u32) -> std::process::Output {
+    cluster.bench.write("cramped.toml", &lab("stop", 2));
+    let netarium = cluster.command(&["run", "cramped.toml", "--json", "--no-progress"]);
+    let mut command = std::process::Command::new("sh");
+    let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$@\"");
+    command.args(["-c", &script, "sh"]).arg(netarium.get_program()).args(netarium.get_args());
+    command.args(["--cluster", &std::env::var("NETARIUM_CLUSTER").unwrap()]);
+    for (name, value) in netarium.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.current_dir(netarium.get_current_dir().unwrap()).output().unwrap()
+}
+
+#[test]
+#[ignore = "runs in a cluster, started by a_run_that_cannot_be_stored_is_kept_by_its_agents"]
+fn store_nothing() {
+    let Some(cluster) = Cluster::inside() else { return };
+    let before = cluster.inventory();
+    // Too little for what the agents have packed, and for the report made of it.
+    for blocks in [4, 64] {
+        let after = format!("a run without room, {blocks}");
+        let output = cramped(&cluster, blocks);
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(4), "{after}: {said}");
+        assert!(said.contains("File too large"), "{after}: {said}");
+        assert!(said.contains("netarium cluster collect "), "{after}: {said}");
+        let runs = std::fs::read_dir(cluster.bench.path().join("runs")).unwrap();
+        assert_eq!(runs.count(), 0, "{after}");
+        let output = cluster.command(&["cluster", "collect", "faults", "--json"]).output().unwrap();
+        let run = Run::of(output);
+        assert!(matches!(run.code, Some(0 | 3)), "{after}: {}", run.story());
+        for flow in ["ab", "bc", "ca"] {
+            assert!(count(&run.flow(flow)["received_bytes"]) > 150_000, "{after}: {}", run.story());
+        }
+        std::fs::remove_dir_all(run.folder()).unwrap();
+        cluster.returns_to(&before, &after);
     }
 }

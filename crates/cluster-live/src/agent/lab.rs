@@ -24,7 +24,7 @@ use super::clocks::Clocks;
 use super::process::{Folder, Process};
 use super::relay::Relay;
 use super::told::{Leads, Programs};
-use super::{Event, now, work};
+use super::{Event, Orphan, now, work};
 use crate::session::{self, key};
 use crate::{Error, Result, results};
 
@@ -383,10 +383,14 @@ impl Lab {
         self.end_process(folder);
     }
 
-    /// Its coordinator is gone; whether it goes on.
-    pub(super) fn orphan(&mut self) -> bool {
-        let began = matches!(self.phase, Phase::Running | Phase::Stopping | Phase::Finished);
-        began && self.terms.on_loss == OnLoss::Continue
+    /// Its coordinator is gone.
+    pub(super) fn orphan(&self) -> Orphan {
+        let goes_on = self.terms.on_loss == OnLoss::Continue;
+        match self.phase {
+            Phase::Running | Phase::Stopping if goes_on => Orphan::GoesOn,
+            Phase::Finished => Orphan::Waits,
+            _ => Orphan::Ends,
+        }
     }
 
     fn member(&self, name: &str) -> Option<AgentId> {

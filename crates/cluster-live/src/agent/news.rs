@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use base::{Bandwidth, Bytes};
-use cluster::control::{Offer, OnLoss};
+use cluster::control::Offer;
 use serde::Serialize;
 
 /// Something that happened.
@@ -83,7 +83,7 @@ pub enum News {
         /// Of the lab.
         lab: String,
         /// What follows.
-        on_loss: OnLoss,
+        then: Orphan,
     },
     /// A piece and its results are removed.
     Removed {
@@ -94,6 +94,18 @@ pub enum News {
         /// Why.
         why: String,
     },
+}
+
+/// What becomes of a lab without its coordinator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Orphan {
+    /// Nothing is left of it.
+    Ends,
+    /// To its end.
+    GoesOn,
+    /// It is over; its results may be all that is left of the run.
+    Waits,
 }
 
 impl fmt::Display for News {
@@ -126,11 +138,13 @@ impl fmt::Display for News {
                 write!(f, "{name} ({lab}) has ended, with {} of results", Bytes::new(*bytes))
             }
             Self::Failed { lab, name, why } => write!(f, "{name} ({lab}) failed: {why}"),
-            Self::Orphaned { lab, on_loss: OnLoss::Stop } => {
-                write!(f, "{lab}: its coordinator is not heard any more, so it ends")
-            }
-            Self::Orphaned { lab, on_loss: OnLoss::Continue } => {
-                write!(f, "{lab}: its coordinator is not heard any more; it goes on")
+            Self::Orphaned { lab, then } => {
+                let then = match then {
+                    Orphan::Ends => "so it ends",
+                    Orphan::GoesOn => "but it goes on",
+                    Orphan::Waits => "so its results wait to be collected",
+                };
+                write!(f, "{lab}: its coordinator is not heard any more, {then}")
             }
             Self::Removed { lab, name, why } => write!(f, "{name} ({lab}) is removed: {why}"),
         }

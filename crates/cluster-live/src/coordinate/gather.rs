@@ -161,7 +161,9 @@ pub fn collect(reached: &mut Reached, how: &Collecting) -> Result<RunRecord> {
         folders,
     };
     let repeat = format!("netarium run {}/{}", folder.path().display(), RunFolder::RESOLVED_LAB);
-    let record = merge(&plan, &repeat, &folder, &gathered)?;
+    let record = merge(&plan, &repeat, &folder, &gathered).inspect_err(|_| {
+        let _ = std::fs::remove_dir_all(folder.path());
+    })?;
     let (talk, _heard) = talk(reached, &id, &members);
     for at in 0..members.len() {
         talk.order(AgentId::at(at), Order::Drop)?;

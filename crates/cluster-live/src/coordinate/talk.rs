@@ -100,8 +100,7 @@ impl Talk {
             let news = events.clone();
             let moved = || drop(news.send(Event::Fetching));
             let fetched = fetch(&session, &name, &lab, bytes, &into, &moved);
-            let fetched = fetched.map(|()| into).map_err(|e| e.to_string());
-            drop(events.send(Event::Fetched(agent, fetched)));
+            drop(events.send(Event::Fetched(agent, fetched.map(|()| into))));
         };
         let spawned = thread::Builder::new().name("fetcher".to_owned()).spawn(fetch);
         spawned.map(drop).map_err(Error::machine("start a thread"))

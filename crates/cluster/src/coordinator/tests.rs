@@ -69,14 +69,16 @@ impl Script {
                 Output::Over(Ending::Failed { agent: None, refusal }) => {
                     format!("failed {}", refusal.code)
                 }
-                Output::Over(Ending::Ran { fetched, outages, interrupted }) => {
+                Output::Over(Ending::Ran { fetched, keep, outages, interrupted }) => {
                     let fetched: Vec<String> = fetched.iter().map(AgentId::to_string).collect();
                     let outages: Vec<String> = outages
                         .iter()
                         .map(|o| format!("{}{}", o.agent, o.until.map_or("", |_| " back")))
                         .collect();
                     let how = if interrupted { "interrupted" } else { "over" };
-                    format!("{how} [{}] [{}]", fetched.join(","), outages.join(","))
+                    let keep: Vec<String> = keep.iter().map(ToString::to_string).collect();
+                    let (fetched, outages) = (fetched.join(","), outages.join(","));
+                    format!("{how} [{fetched}] [{outages}] keep [{}]", keep.join(","))
                 }
             });
         }
@@ -169,7 +171,7 @@ fn the_usual_run() {
     let said = script.play(&[Is(0, Finished), Is(1, Finished)]);
     assert_eq!(said, ["fetch 0", "fetch 1"]);
     let said = script.play(&[Fetched(1), Fetched(0)]);
-    assert_eq!(said, ["drop 1", "drop 0", "over [0,1] []"]);
+    assert_eq!(said, ["over [0,1] [] keep [0,1]"]);
 }
 
 #[test]
@@ -233,7 +235,7 @@ fn what_follows_once_it_has_begun() {
         (OnLoss::Continue, &[Wait(160)], &[]),
         (OnLoss::Continue, &[Wait(161)], &["stop 0", "stop 1"]),
         (OnLoss::Continue, &[Interrupt], &["stop 0", "stop 1"]),
-        (OnLoss::Continue, &[Lost(0), Lost(1)], &["over [] [0,1]"]),
+        (OnLoss::Continue, &[Lost(0), Lost(1)], &["over [] [0,1] keep []"]),
     ];
     for (on_loss, then, wanted) in cases {
         assert_eq!(begun(*on_loss).play(then), *wanted, "{on_loss:?} {then:?}");
@@ -244,50 +246,45 @@ fn what_follows_once_it_has_begun() {
 fn results_of_those_that_are_there() {
     type Case<'a> = (OnLoss, &'a [Do], &'a [Do], &'a [&'a str]);
     let cases: &[Case] = &[
-        (OnLoss::Stop, &[Lost(1), Is(0, Finished)], &[Fetched(0)], &["drop 0", "over [0] [1]"]),
-        (OnLoss::Stop, &[Misses(0, 1), Lost(1)], &[Fetched(0)], &["drop 0", "over [0] [1]"]),
-        (
-            OnLoss::Stop,
-            &[Misses(0, 1), Replaced(1)],
-            &[Fetched(0)],
-            &["drop 0", "drop 1", "over [0] [1]"],
-        ),
+        (OnLoss::Stop, &[Lost(1), Is(0, Finished)], &[Fetched(0)], &["over [0] [1] keep [0]"]),
+        (OnLoss::Stop, &[Misses(0, 1), Lost(1)], &[Fetched(0)], &["over [0] [1] keep [0]"]),
+        (OnLoss::Stop, &[Misses(0, 1), Replaced(1)], &[Fetched(0)], &["over [0] [1] keep [0,1]"]),
         (
             OnLoss::Stop,
             &[Misses(0, 1), Misses(1, 0)],
             &[Fetched(0), Fetched(1)],
-            &["drop 0", "drop 1", "over [0,1] [1]"],
+            &["over [0,1] [1] keep [0,1]"],
         ),
         (
             OnLoss::Continue,
             &[Lost(1), Regained(1), Idle(0), Idle(1), Is(0, Finished), Is(1, Finished)],
             &[Fetched(0), Fetched(1)],
-            &["drop 0", "drop 1", "over [0,1] [1 back]"],
+            &["over [0,1] [1 back] keep [0,1]"],
         ),
         (
             OnLoss::Stop,
             &[Interrupt, Is(0, Finished), Is(1, Finished)],
             &[Fetched(0), NotFetched(1)],
-            &["drop 0", "drop 1", "interrupted [0] [1]"],
+            &["interrupted [0] [1] keep [0,1]"],
         ),
         (
             OnLoss::Stop,
             &[Interrupt, Is(0, Finished), Wait(60)],
             &[Fetched(0)],
-            &["drop 0", "drop 1", "interrupted [0] [1]"],
+            &["interrupted [0] [1] keep [0,1]"],
         ),
         (
             OnLoss::Stop,
             &[Interrupt, Is(0, Finished), Is(1, Finished)],
             &[Fetched(0), Wait(60)],
-            &["drop 0", "drop 1", "interrupted [0] [1]"],
+            &["interrupted [0] [1] keep [0,1]"],
         ),
-        (OnLoss::Stop, &[Interrupt], &[Interrupt], &["drop 0", "drop 1", "interrupted [] []"]),
+        (OnLoss::Stop, &[Interrupt], &[Interrupt], &["interrupted [] [] keep [0,1]"]),
         (
             OnLoss::Continue,
             &[Is(1, Failed), Idle(0), Is(0, Finished)],
             &[Fetched(0)],
-            &["drop 0", "drop 1", "over [0] [1]"],
+            &["over [0] [1] keep [0,1]"],
         ),
     ];
     for (on_loss, before, then, wanted) in cases {
@@ -305,7 +302,7 @@ fn results_on_their_way_are_waited_for() {
         script.machine.fetching(script.now);
         assert!(script.play(&[Wait(59)]).is_empty());
     }
-    assert_eq!(script.play(&[Wait(60)]), ["drop 1", "interrupted [0] [1]"]);
+    assert_eq!(script.play(&[Wait(60)]), ["interrupted [0] [1] keep [0,1]"]);
 }
 
 #[test]
