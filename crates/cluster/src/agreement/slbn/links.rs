@@ -93,7 +93,7 @@ impl Links {
         if number < user.number {
             return;
         }
-        if user.claim.all == 0 {
+        if user.claim.all == 0 || claim.asks {
             user.told = None;
         }
         (user.claim, user.number) = (claim, number);

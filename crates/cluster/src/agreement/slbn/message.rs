@@ -5,6 +5,7 @@
 //! entry     link · 4 + kind, as the difference to the entry before (zigzag), then
 //!   none    nothing: no flow of the sender crosses the link any more
 //!   claim   used, top if any is used, limited, all
+//!   asking  the same, of a member that has no offer of the link
 //!   offer   level, limited, slack (1 byte)
 //! ```
 //! All are LEB128 numbers if nothing else is said.
@@ -12,7 +13,7 @@
 use crate::wire::{Reader, Writer};
 use crate::{AgentId, Result};
 
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 /// Bytes of a message.
 const LONGEST: usize = 1 << 16;
@@ -20,6 +21,7 @@ const LONGEST: usize = 1 << 16;
 const NONE: u64 = 0;
 const CLAIM: u64 = 1;
 const OFFER: u64 = 2;
+const ASKING: u64 = 3;
 
 /// What a member's flows take of a link: SLBN's three integers, of these flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,6 +34,8 @@ pub(super) struct Claim {
     pub(super) limited: u32,
     /// All flows across it (N).
     pub(super) all: u32,
+    /// Whether the member knows of no offer: an earlier claim on nothing may never have come.
+    pub(super) asks: bool,
 }
 
 impl Claim {
@@ -70,6 +74,7 @@ impl Entry {
     fn write(&self, before: u32, out: &mut Writer) {
         let kind = match self {
             Self::Claim(_, claim) if claim.all == 0 => NONE,
+            Self::Claim(_, claim) if claim.asks => ASKING,
             Self::Claim(..) => CLAIM,
             Self::Offer(..) => OFFER,
         };
@@ -100,20 +105,20 @@ impl Entry {
         let link = link.ok_or_else(|| reader.malformed("no such link"))?;
         Ok(match head & 3 {
             NONE => Self::Claim(link, Claim::default()),
-            CLAIM => {
+            OFFER => {
+                let (level, limited, slack) = (reader.number()?, reader.small()?, reader.byte()?);
+                Self::Offer(link, Offer { level, limited, slack: slack.min(63) })
+            }
+            kind => {
+                let asks = kind == ASKING;
                 let used = reader.number()?;
                 let top = if used > 0 { reader.number()? } else { 0 };
                 let (limited, all) = (reader.small()?, reader.small()?);
                 if all == 0 || limited > all || top > used {
                     return Err(reader.malformed("a claim that contradicts itself"));
                 }
-                Self::Claim(link, Claim { used, top, limited, all })
+                Self::Claim(link, Claim { used, top, limited, all, asks })
             }
-            OFFER => {
-                let (level, limited, slack) = (reader.number()?, reader.small()?, reader.byte()?);
-                Self::Offer(link, Offer { level, limited, slack: slack.min(63) })
-            }
-            _ => return Err(reader.malformed("an entry of no known kind")),
         })
     }
 }
@@ -188,13 +193,12 @@ pub(super) mod tests {
 
     pub(in super::super) fn entries() -> impl Strategy<Value = Entry> {
         let rate = || prop_oneof![Just(0_u64), 0_u64..1 << 40, any::<u64>()];
-        let claim = (any::<u32>(), rate(), any::<u64>(), any::<[u32; 2]>()).prop_map(
-            |(link, used, top, [a, b])| {
+        let claim = (any::<u32>(), rate(), any::<u64>(), any::<[u32; 2]>(), any::<bool>())
+            .prop_map(|(link, used, top, [a, b], asks)| {
                 let all = a.max(b);
-                let claim = Claim { used, top: top.min(used), limited: a.min(b), all };
+                let claim = Claim { used, top: top.min(used), limited: a.min(b), all, asks };
                 Entry::Claim(link, if all == 0 { Claim::default() } else { claim })
-            },
-        );
+            });
         let offer = (any::<u32>(), rate(), any::<u32>(), 0_u8..64);
         let offer = offer.prop_map(|(link, level, limited, slack)| {
             Entry::Offer(link, Offer { level, limited, slack })

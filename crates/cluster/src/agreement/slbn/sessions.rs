@@ -170,8 +170,9 @@ impl Sessions {
 
     /// What flows take of a link, which is told with this to its owner.
     pub(super) fn tell(&mut self, link: u32) -> Claim {
-        let claim = self.takes(link);
+        let mut claim = self.takes(link);
         if let Some(view) = self.views.get_mut(&link) {
+            claim.asks = view.offer.is_none();
             view.told = claim;
             if claim.all == 0 {
                 // Whoever comes next has to ask.
@@ -326,10 +327,10 @@ impl Session {
         let Claim { top, .. } = takes;
         if joins {
             let used = takes.used.saturating_add(used);
-            Claim { used, top, limited: takes.limited + is_limited, all: takes.all + 1 }
+            Claim { used, top, limited: takes.limited + is_limited, all: takes.all + 1, ..takes }
         } else {
             let used = takes.used.saturating_sub(used);
-            Claim { used, top, limited: takes.limited - is_limited, all: takes.all - 1 }
+            Claim { used, top, limited: takes.limited - is_limited, all: takes.all - 1, ..takes }
         }
     }
 

@@ -190,17 +190,32 @@ fn lost_claims_are_made_up_for_within_seconds() {
 }
 
 #[test]
+fn who_asks_is_told_even_if_a_claim_on_nothing_was_overtaken() {
+    let (now, agent) = (Time::ZERO, AgentId(1));
+    let mut links = Links::new(RandomStream::new(1, "links"));
+    links.set_capacities(now, &[Some(mbit(10))]);
+    let claim = Claim { limited: 1, all: 1, ..Claim::default() };
+    for (number, asks, news) in [(1, true, true), (2, false, false), (4, true, true)] {
+        links.take(now, 0, (agent, number), Claim { asks, ..claim });
+        assert_eq!(links.news(now, 0).contains(&agent), news, "message {number}");
+        assert!(links.tell(agent, 0).is_some());
+    }
+    links.take(now, 0, (agent, 3), Claim::default());
+    assert!(links.tell(agent, 0).is_some(), "what is old says nothing");
+}
+
+#[test]
 fn what_is_no_message_is_refused() {
     let mut own = Slbn::new(AgentId(0), 2, vec![AgentId(0); 4], Window::Off, 1);
     own.relink(Time::ZERO, &[Some(mbit(1)); 4]);
     let from = AgentId(1);
-    let head = [2, 1, 0, 0, 0, 0];
+    let head = [3, 1, 0, 0, 0, 0];
     // An entry that ends, one of another kind, claims that say little, a link that there is not.
     for entry in [&[1][..], &[3], &[1, 0, 2, 1], &[1, 0, 0, 0], &[32]] {
         let bytes = [&head, entry].concat();
         assert!(own.on_message(Time::ZERO, from, &bytes).is_err(), "{entry:?}");
     }
-    for bytes in [&[][..], &[2], &[1, 1, 0, 0, 0, 0], &head[..5]] {
+    for bytes in [&[][..], &[3], &[1, 1, 0, 0, 0, 0], &head[..5]] {
         assert!(own.on_message(Time::ZERO, from, bytes).is_err(), "{bytes:?}");
     }
     assert!(own.on_message(Time::ZERO, AgentId(2), &head).is_err());
