@@ -119,7 +119,8 @@ impl Error {
     /// Whether it says that something cannot be stored here, such as on a full disk.
     pub(crate) fn is_of_storage(&self) -> bool {
         use io::ErrorKind::{InvalidData, UnexpectedEof};
-        matches!(self, Self::File { cause, .. } if !matches!(cause.kind(), InvalidData | UnexpectedEof))
+        let Self::File { cause, .. } = self else { return false };
+        !matches!(cause.kind(), InvalidData | UnexpectedEof)
     }
 
     /// A file could not be had.

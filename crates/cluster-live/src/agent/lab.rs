@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 use std::thread;
 
-use base::Time;
+use base::{Span, Time};
 use cluster::control::{
     FromPiece, HEAD_START, Membership, Offer, OnLoss, Phase, PieceProgress, Prepare, ProgramEvent,
     Refusal, Report, Reserve, Setup, ToPiece,
@@ -27,6 +27,9 @@ use super::told::{Leads, Programs};
 use super::{Event, Orphan, now, work};
 use crate::session::{self, key};
 use crate::{Error, Result, results};
+
+/// Members speak twice a second of the labs that they have; one that has not for so long has not.
+const COMPANY: Span = Span::from_secs(2);
 
 /// Largest files of a lab, unpacked.
 const FILES: u64 = 256 << 20;
@@ -49,6 +52,8 @@ pub(super) struct Lab {
     failure: Option<Refusal>,
     /// The member whose loss it was.
     ended_by: Option<AgentId>,
+    /// When another member spoke of it last.
+    company: Option<Time>,
     progress: Option<PieceProgress>,
     /// What the results say of the lab as a whole.
     membership: Option<Membership>,
@@ -100,6 +105,7 @@ impl Lab {
             sequence: 0,
             failure: None,
             ended_by: None,
+            company: None,
             progress: None,
             membership: None,
             gone: BTreeMap::new(),
@@ -388,9 +394,16 @@ impl Lab {
         let goes_on = self.terms.on_loss == OnLoss::Continue;
         match self.phase {
             Phase::Running | Phase::Stopping if goes_on => Orphan::GoesOn,
-            Phase::Finished => Orphan::Waits,
+            Phase::Finished if goes_on || self.has_company() => Orphan::Waits,
             _ => Orphan::Ends,
         }
+    }
+
+    /// Whether other members have it still. Who missed that they were told to drop it was cut off,
+    /// and the run is stored without its part.
+    fn has_company(&self) -> bool {
+        let lately = |at: Time| now().since(at) < COMPANY;
+        self.terms.members.len() == 1 || self.company.is_some_and(lately)
     }
 
     fn member(&self, name: &str) -> Option<AgentId> {
@@ -441,6 +454,7 @@ impl Lab {
         if agent.index() >= self.terms.members.len() || agent == self.terms.own {
             return;
         }
+        self.company = Some(now());
         let same = *self.instances.entry(agent).or_insert(report.instance) == report.instance;
         if same && report.phase == Phase::Failed {
             self.lose_member(agent, true, "its piece has failed");
