@@ -2,11 +2,13 @@
 //! random streams keyed by element, and the [`Machine`] trait that runs on both clocks.
 #![forbid(unsafe_code)]
 
+mod histogram;
 mod id;
 mod machine;
 mod quantity;
 mod random;
 
+pub use histogram::{Distribution, Histogram};
 pub use id::{Direction, FlowId, IfaceId, LinkId, MirrorId, NodeId, ProgramId};
 pub use machine::{Machine, WakeReason};
 pub use quantity::{Bandwidth, Bytes, QuantityError, Ratio, Span, Time};

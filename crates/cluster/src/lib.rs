@@ -25,7 +25,6 @@ pub mod control;
 pub mod coordinator;
 pub mod detector;
 mod error;
-mod histogram;
 mod member;
 pub mod placement;
 pub mod trunk;
@@ -33,5 +32,4 @@ mod wire;
 
 pub use assignment::Assignment;
 pub use error::{Error, Result};
-pub use histogram::Histogram;
 pub use member::{AgentId, Resources};

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 
-use base::{Span, Time};
+use base::{Histogram, Span, Time};
 use cluster::AgentId;
 use cluster::control::TrunkState;
 use cluster::trunk::TrunkStatistics;
@@ -31,7 +31,7 @@ use fabric::{Forwarding, LinkStats, QueueLevel};
 use lab::plan::Plan;
 use outcome::Change;
 use record::calls::{CallReport, CallWriter};
-use record::{CaptureId, Histogram, RecorderHandle};
+use record::{CaptureId, RecorderHandle};
 
 use crate::clock::LabClock;
 use crate::enclosure::Enclosure;

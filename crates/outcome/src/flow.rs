@@ -1,7 +1,6 @@
 //! What a flow achieved.
 
-use base::{FlowId, Span, Time};
-use record::Histogram;
+use base::{FlowId, Histogram, Span, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::multipath::PathResult;

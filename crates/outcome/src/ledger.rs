@@ -1,10 +1,10 @@
 //! Counters become samples, and what the summary needs of them is kept.
 
-use base::{Direction, LinkId, Time};
+use base::{Direction, Histogram, LinkId, Time};
 use fabric::{Fabric, LinkStats, QueueLevel};
 use lab::expect::Subject;
 use lab::plan::Plan;
-use record::{DropReason, FlowSample, Histogram, LinkSample, RecorderHandle, SubflowSample};
+use record::{DropReason, FlowSample, LinkSample, RecorderHandle, SubflowSample};
 
 use crate::crowd;
 

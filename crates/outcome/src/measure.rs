@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use base::{Direction, FlowId, LinkId, Span, Time};
+use base::{Direction, Distribution, FlowId, Histogram, LinkId, Span, Time};
 use lab::expect::{Measure, Metric, Statistic, Subject};
 use lab::plan::Plan;
 use record::run::{Clock, ProgramEnd, RunRecord};
-use record::{ControlSample, Distribution, FlowSample, Histogram, LinkSample, SubflowSample};
+use record::{ControlSample, FlowSample, LinkSample, SubflowSample};
 
 use crate::bundles::BundleLedger;
 use crate::capacity;

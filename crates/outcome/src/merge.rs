@@ -22,12 +22,12 @@ mod tests;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use base::{Span, Time};
+use base::{Histogram, Span, Time};
 use lab::plan::{Command, Plan};
 use lab::routes::Routes;
 use record::cluster::Outage;
 use record::run::{ProgramSummary, Status};
-use record::{Error, Histogram, Recorder, RecorderOptions, RunFolder, RunRecord};
+use record::{Error, Recorder, RecorderOptions, RunFolder, RunRecord};
 
 use crate::observation::Observation;
 use crate::{Ended, FlowResult, Ledgers, verdict};

@@ -14,10 +14,10 @@ mod rows;
 mod tests;
 mod writer;
 
-use base::{Span, Time};
+use base::{Histogram, Span, Time};
 use record::frames::Kind;
 use record::run::{Engine, EventRecord, HostFaults, HostLoad, Machine, ProgramSummary, Status};
-use record::{FlowSample, Histogram, SubflowSample, Transfer};
+use record::{FlowSample, SubflowSample, Transfer};
 use serde::{Deserialize, Serialize};
 
 use crate::FlowResult;

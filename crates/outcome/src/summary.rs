@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use base::{Direction, LinkId, NodeId, Span, Time};
+use base::{Direction, Histogram, LinkId, NodeId, Span, Time};
 use lab::expect;
 use lab::plan::{Plan, Traffic};
 use record::run::{
     Clock, ExpectationRecord, FlowSummary, LinkSummary, Outcome, PathSummary, Slowdown, Status,
     Verdict,
 };
-use record::{ControlSample, DropReason, Histogram, RunRecord};
+use record::{ControlSample, DropReason, RunRecord};
 
 use crate::bundles::BundleLedger;
 use crate::flow::{self, FlowResult, Transfers};

@@ -1,8 +1,8 @@
 //! What a flow has counted so far, and the samples that are cut from it.
 
-use base::{FlowId, Span, Time};
+use base::{FlowId, Histogram, Span, Time};
 use lab::plan::Traffic;
-use record::{FlowSample, Histogram, SubflowSample, Transfer};
+use record::{FlowSample, SubflowSample, Transfer};
 
 use crate::flow::{Course, Datagrams, FlowResult, Half, Transfers};
 use crate::multipath::{Silence, Subflow, Subflows};
@@ -76,7 +76,7 @@ impl Split {
         self.interval.record(value);
     }
 
-    fn cut(&mut self) -> Option<record::Distribution> {
+    fn cut(&mut self) -> Option<base::Distribution> {
         match &mut self.interval {
             Lazy::Empty => None,
             Lazy::Same { value, times } => {

@@ -6,10 +6,9 @@ mod network;
 #[cfg(test)]
 mod tests;
 
-use base::Span;
+use base::{Histogram, Span};
 use lab::plan::{Plan, Role};
 use lab::routes::Routes;
-use record::Histogram;
 use record::cluster::Cluster;
 use record::run::{HostFaults, HostLoad, Verdict};
 

@@ -1,9 +1,9 @@
 //! What `run.json` says of a run over several machines.
 
+use base::{Distribution, Histogram};
 use serde::{Deserialize, Serialize};
 
 use crate::run::{Engine, HostFaults, HostLoad, Machine, Status};
-use crate::{Distribution, Histogram};
 
 /// A lab over several machines: who took part, and what the network between them did.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

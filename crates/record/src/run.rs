@@ -1,11 +1,11 @@
 //! `run.json`: one run in one document.
 
+use base::{Distribution, Histogram};
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::cluster::Cluster;
-use crate::{Distribution, Histogram};
 
 /// The value of [`RunRecord::schema`].
 pub const SCHEMA: &str = "netarium.run/1";

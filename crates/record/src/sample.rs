@@ -1,9 +1,9 @@
 //! What a driver hands to the recorder while a run goes on.
 
-use base::{Bytes, Direction, FlowId, LinkId, Span, Time};
+use base::{Bytes, Direction, Distribution, FlowId, LinkId, Span, Time};
 use serde::{Deserialize, Serialize};
 
-use crate::{CaptureId, Distribution};
+use crate::CaptureId;
 
 /// Why a packet was dropped: by the emulated network, or by the machine under it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -5,12 +5,12 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use base::{Bytes, Direction, FlowId, LinkId, NodeId, Span, Time};
+use base::{Bytes, Direction, FlowId, Histogram, LinkId, NodeId, Span, Time};
 use record::run::{SCHEMA, Status};
 use record::table::Table;
 use record::{
-    CaptureId, DropReason, Error, FlowKind, FlowSample, Histogram, Level, LinkSample, PacketRecord,
-    Recorder, RecorderOptions, RunFolder, RunRecord, ShareSample, Transfer, shares,
+    CaptureId, DropReason, Error, FlowKind, FlowSample, Level, LinkSample, PacketRecord, Recorder,
+    RecorderOptions, RunFolder, RunRecord, ShareSample, Transfer, shares,
 };
 
 const STARTED: u64 = 1_800_000_000_123_456_789;

@@ -1,10 +1,11 @@
 //! What machines of a lab did, and the network between them: lines for the terminal, tables and
 //! plots for the page.
 
+use base::Histogram;
 use std::fmt::Write as _;
 
+use record::RunRecord;
 use record::cluster::{Cluster, Member, Trunk};
-use record::{Histogram, RunRecord};
 
 use crate::figure::{Axis, Figure, Line};
 use crate::format;

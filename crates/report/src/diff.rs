@@ -1,10 +1,11 @@
 //! Two runs of a lab, number by number.
 
+use base::Distribution;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use record::RunRecord;
 use record::run::Clock;
-use record::{Distribution, RunRecord};
 
 use crate::format;
 

@@ -1,10 +1,11 @@
 //! The summary for a terminal.
 
+use base::Distribution;
 use std::fmt::Write as _;
 use std::ops::Range;
 
+use record::RunRecord;
 use record::run::{FlowSummary, Outcome, ProgramEnd, Slowdown, Status};
-use record::{Distribution, RunRecord};
 
 use crate::{LabRow, bundle, cluster, control, format, multipath};
 

@@ -5,9 +5,9 @@
 use std::error::Error;
 use std::path::Path;
 
-use base::{Span, Time};
+use base::{Histogram, Span, Time};
 use lab::plan::{Model, Plan};
-use record::{Histogram, Transfer};
+use record::Transfer;
 
 /// What an engine makes of a lab.
 struct Ran {

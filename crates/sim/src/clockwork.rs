@@ -1,11 +1,11 @@
 //! The engine that a plan's model asks for.
 
-use base::Time;
+use base::{Histogram, Time};
 use fabric::Share;
 use lab::plan::{Event, Model, Plan};
 use outcome::{BundleLedger, FlowResult, LinkLedger};
 use record::run::RateControl;
-use record::{ControlSample, FlowSample, Histogram, SessionRow, SubflowSample, Transfer};
+use record::{ControlSample, FlowSample, SessionRow, SubflowSample, Transfer};
 
 use crate::{Result, Simulation, fluid, sessions};
 

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use base::{FlowId, IfaceId, LinkId, Time};
+use base::{FlowId, Histogram, IfaceId, LinkId, Time};
 use bundler::sendbox::Status;
 use fabric::{LinkStats, NodeKind, Output, Packet, QueueLevel, Share};
 use lab::plan::{Action, Event, Model, Plan, Role};
 use middlebox::Change;
 use outcome::{FlowResult, Schedule, What};
-use record::{FlowSample, Histogram, SubflowSample, Transfer};
+use record::{FlowSample, SubflowSample, Transfer};
 
 use crate::app::News;
 use crate::boxes::Boxes;

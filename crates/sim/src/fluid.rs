@@ -39,11 +39,11 @@ mod transfers;
 
 use std::sync::Arc;
 
-use base::{FlowId, LinkId, Time};
+use base::{FlowId, Histogram, LinkId, Time};
 use fabric::{LinkStats, QueueLevel};
 use lab::plan::{Action, Event, Plan};
 use outcome::{FlowResult, Schedule, What};
-use record::{FlowSample, Histogram, Transfer};
+use record::{FlowSample, Transfer};
 
 use crate::canonical::Canonical;
 use crate::{Result, engine, given};

@@ -3,10 +3,9 @@
 
 use std::path::Path;
 
-use base::{Direction, Span, Time};
+use base::{Direction, Histogram, Span, Time};
 use lab::plan::{Model, Plan};
 use outcome::FlowResult;
-use record::Histogram;
 
 /// What an engine makes of a lab.
 struct Ran {

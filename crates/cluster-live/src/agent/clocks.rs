@@ -92,7 +92,7 @@ impl Clocks {
             status.clock = offset.map(|offset| ClockStatus {
                 offset_ns: offset.nanos,
                 bound_ns: offset.bound.as_nanos(),
-                round_trip_ns: path.round_trips().percentile(0.5).as_nanos(),
+                round_trip_ns: path.round_trips().percentile(0.5),
             });
         }
         status

@@ -1,8 +1,6 @@
 //! What pings tell of the physical network between two machines.
 
-use base::{Span, Time};
-
-use crate::Histogram;
+use base::{Histogram, Span, Time};
 
 /// Round trips are looked back at for this long, up to twice as long.
 const PERIOD: Span = Span::from_secs(30);
@@ -23,8 +21,7 @@ pub fn is_news(told: Span, lead: Span) -> bool {
 /// How much before it is due a packet should be handed to the trunk: the shortest way, and four
 /// times what all but one in a hundred take longer.
 pub fn lead(round_trips: &Histogram) -> Span {
-    let [least, most] =
-        [round_trips.min(), round_trips.percentile(0.99)].map(|trip| trip.as_nanos() / 2);
+    let [least, most] = [round_trips.min(), round_trips.percentile(0.99)].map(|trip| trip / 2);
     let lead = least.saturating_add(4 * most.saturating_sub(least));
     Span::from_nanos(lead).clamp(LEAST_LEAD, MOST_LEAD)
 }
@@ -42,7 +39,7 @@ pub struct PathStatistics {
 }
 
 impl PathStatistics {
-    /// Round trips of the last half minute or so.
+    /// Round trips (ns) of the last half minute or so.
     pub fn round_trips(&self) -> Histogram {
         let mut both = self.before.clone();
         both.merge(&self.round_trips);
@@ -61,7 +58,7 @@ impl PathStatistics {
             self.before = std::mem::take(&mut self.round_trips);
         }
         self.answered += 1;
-        self.round_trips.record(round_trip);
+        self.round_trips.record(round_trip.as_nanos());
     }
 
     pub(super) fn lose(&mut self) {
@@ -76,7 +73,7 @@ mod tests {
     fn trips(micros: impl IntoIterator<Item = u64>) -> Histogram {
         let mut histogram = Histogram::default();
         for trip in micros {
-            histogram.record(Span::from_micros(trip));
+            histogram.record(Span::from_micros(trip).as_nanos());
         }
         histogram
     }
@@ -106,7 +103,7 @@ mod tests {
             path.answer(Time::from_nanos(second * 1_000_000_000), Span::from_micros(trip));
         }
         path.lose();
-        assert_eq!(path.round_trips().max(), Span::from_micros(200));
+        assert_eq!(path.round_trips().max(), 200_000);
         assert_eq!((path.answered, path.lost), (100, 1));
         assert!((path.loss() - 1.0 / 101.0).abs() < 1e-9);
     }

@@ -1,8 +1,7 @@
 //! What became of datagrams and messages between a member and one of its peers.
 
+use base::Histogram;
 use serde::{Deserialize, Serialize};
-
-use crate::Histogram;
 
 /// Counters of one peer since the start. What the peer has sent and what has come of it meet where
 /// both members' are merged.
@@ -37,10 +36,10 @@ pub struct TrunkStatistics {
     pub malformed: u64,
     /// Messages that came after they were due.
     pub late: u64,
-    /// By how much.
+    /// By how much (ns).
     pub late_by: Histogram,
-    /// From handing a datagram out at the peer to taking it in here, in the lab's time: off by what
-    /// the clocks are off.
+    /// From handing a datagram out at the peer to taking it in here (ns), in the lab's time: off by
+    /// what the clocks are off.
     pub delay: Histogram,
     /// Datagrams that came before they were sent, by the clocks: their delay counts as zero.
     pub early: u64,

@@ -114,7 +114,7 @@ impl Peer {
         statistics.received_bytes += length as u64;
         if now > Time::ZERO && trailer.sent > Time::ZERO {
             statistics.early += u64::from(now < trailer.sent);
-            statistics.delay.record(now.since(trailer.sent));
+            statistics.delay.record(now.since(trailer.sent).as_nanos());
         }
         true
     }
@@ -185,7 +185,7 @@ impl Peer {
         self.statistics.received_messages += 1;
         if now > due {
             self.statistics.late += 1;
-            self.statistics.late_by.record(now.since(due));
+            self.statistics.late_by.record(now.since(due).as_nanos());
         }
         let (iface, version) = (IfaceId((head >> 64) as u32), (head >> 96) as u8);
         (sink.each)(Received { from: sink.from, iface, due, version, frame });

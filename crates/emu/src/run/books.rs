@@ -5,7 +5,7 @@ use base::Span;
 use cluster::trunk::TrunkStatistics;
 use outcome::observation::{Observation as Seen, ObservationWriter, Peer};
 use outcome::{Batch, Ledgers};
-use record::{Histogram, RecorderHandle};
+use record::RecorderHandle;
 
 use super::lab::Job;
 use crate::flow::Observation;
@@ -90,16 +90,8 @@ pub(super) fn peer(peer: usize, seen: &TrunkStatistics, lead: Span) -> Peer {
         reordered: seen.reordered,
         duplicate: seen.duplicate,
         forged: seen.forged + seen.malformed,
-        late: histogram(&seen.late_by),
-        delay: histogram(&seen.delay),
+        late: seen.late_by.clone(),
+        delay: seen.delay.clone(),
         lead,
     }
-}
-
-fn histogram(of: &cluster::Histogram) -> Histogram {
-    let mut histogram = Histogram::new();
-    for (value, count) in of.values() {
-        histogram.record_many(value.as_nanos(), count);
-    }
-    histogram
 }

@@ -1,10 +1,10 @@
 //! What of a record is about the machines and the network between them.
 
-use base::{Span, Time};
+use base::{Histogram, Span, Time};
 use lab::plan::{Plan, Role};
+use record::RunRecord;
 use record::cluster::{Cluster, Member, Trunk};
 use record::run::{Engine, HostFaults, HostLoad, Lateness, Machine, Status};
-use record::{Histogram, RunRecord};
 
 use super::sources::Source;
 use super::{Joined, Pieces};

@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
-use base::Time;
+use base::{Histogram, Time};
 use lab::plan::Plan;
 use record::frames::FrameReader;
-use record::{Error, FlowSample, Histogram, Transfer};
+use record::{Error, FlowSample, Transfer};
 
 use super::rows::LARGEST;
 use super::{Counters, Ending, KIND, Observation, Peer};

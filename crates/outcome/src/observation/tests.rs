@@ -1,11 +1,11 @@
 use std::path::Path;
 
-use base::{Bytes, FlowId, LinkId};
+use base::{Bytes, Distribution, FlowId, LinkId};
 use bundler::sendbox::{self, Cause, State, Status, Transition};
 use fabric::{LinkStats, QueueLevel, Share};
 use lab::plan::Plan;
+use record::RunFolder;
 use record::run::ProgramEnd;
-use record::{Distribution, RunFolder};
 
 use super::*;
 use crate::{Batch, Course, Outcome, Tally};

@@ -1,11 +1,12 @@
 //! Writes what a piece sees.
 
+use base::Histogram;
 use std::time::{Duration, Instant};
 
 use fabric::LinkStats;
 use lab::plan::Plan;
 use record::frames::{FRAME_LIMIT, FrameWriter};
-use record::{Error, Histogram, RunFolder};
+use record::{Error, RunFolder};
 
 use super::{
     BundleRow, ChangeRow, Counters, Ending, FILE, KIND, LinkRow, Observation, Peer, ShareRow,

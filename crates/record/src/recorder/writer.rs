@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use base::{Direction, Span};
+use base::{Direction, Distribution, Span};
 use parquet::data_type::ByteArray;
 use serde::Serialize;
 
@@ -13,8 +13,8 @@ use super::{FLUSH_EVERY, Message, RecorderOptions};
 use crate::folder::file_name;
 use crate::table::{Cell, Column, Kind, Table, join_parts, write_part};
 use crate::{
-    Distribution, DropReason, Error, FlowSample, Level, LinkSample, RunFolder, Transfer, bundle,
-    control, pcapng, shares, subflow,
+    DropReason, Error, FlowSample, Level, LinkSample, RunFolder, Transfer, bundle, control, pcapng,
+    shares, subflow,
 };
 
 /// Rows after which a part of a table is written.

@@ -3,11 +3,9 @@
 use std::f64::consts::TAU;
 use std::path::Path;
 
-use base::{Direction, FlowId, LinkId, RandomStream, Span, Time};
+use base::{Direction, FlowId, Histogram, LinkId, RandomStream, Span, Time};
 use record::run::*;
-use record::{
-    DropReason, FlowSample, Histogram, LinkSample, Recorder, RecorderOptions, RunFolder, RunRecord,
-};
+use record::{DropReason, FlowSample, LinkSample, Recorder, RecorderOptions, RunFolder, RunRecord};
 
 const STEPS: u64 = 300;
 const INTERVAL: Span = Span::from_millis(100);

@@ -1,6 +1,6 @@
 //! How long packets waited, counted from how a queue went.
 
-use record::Histogram;
+use base::Histogram;
 
 /// Steps that a slope is cut into.
 const STEPS: u32 = 8;

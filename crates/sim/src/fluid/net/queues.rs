@@ -1,7 +1,7 @@
 //! Queues of elastic traffic: how long they make others wait, and who loses when they overflow.
 
+use base::Histogram;
 use fabric::{LinkStats, QueueLevel};
-use record::Histogram;
 use sharing::LinkKey;
 
 use super::Net;

@@ -1,15 +1,14 @@
 //! A log-linear histogram of times: linear below 256 ns, then 128 buckets an octave.
 
-use serde::{Deserialize, Serialize};
-
 /// log2 of the buckets in an octave: a value is known to within 1/256 of itself.
 const SUB_BITS: u32 = 7;
 const SUB: u64 = 1 << SUB_BITS;
 
 /// Counts of 64-bit values, in nanoseconds unless its owner says otherwise. Quantiles err by less
 /// than 0.4 %; count, sum, minimum and maximum are exact.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(into = "Sparse", try_from = "Sparse")]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(into = "sparse::Sparse", try_from = "sparse::Sparse"))]
 pub struct Histogram {
     /// Of the buckets from `first` on: most hold values of few octaves, and there are many of them.
     counts: Vec<u64>,
@@ -21,7 +20,8 @@ pub struct Histogram {
 }
 
 /// A histogram in a few numbers. All values in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Distribution {
     /// How many values there were.
     pub count: u64,
@@ -196,51 +196,59 @@ fn bounds(index: usize) -> (u64, u64) {
     (low, low + ((1 << exponent) - 1))
 }
 
-/// The form of a histogram in `run.json`.
-#[derive(Serialize, Deserialize)]
-struct Sparse {
-    count: u64,
-    sum_ns: f64,
-    min_ns: u64,
-    max_ns: u64,
-    /// Lowest value of the bucket and count.
-    buckets: Vec<(u64, u64)>,
-}
+/// The form of a histogram in files and messages.
+#[cfg(feature = "serde")]
+mod sparse {
+    use serde::{Deserialize, Serialize};
 
-impl From<Histogram> for Sparse {
-    fn from(full: Histogram) -> Self {
-        Self {
-            count: full.count,
-            sum_ns: full.sum as f64,
-            min_ns: full.min,
-            max_ns: full.max,
-            buckets: full.buckets().map(|(low, _, count)| (low, count)).collect(),
+    use super::{Histogram, index_of};
+
+    /// What of it is not zero.
+    #[derive(Serialize, Deserialize)]
+    pub(super) struct Sparse {
+        count: u64,
+        sum_ns: f64,
+        min_ns: u64,
+        max_ns: u64,
+        /// Lowest value of the bucket and count.
+        buckets: Vec<(u64, u64)>,
+    }
+
+    impl From<Histogram> for Sparse {
+        fn from(full: Histogram) -> Self {
+            Self {
+                count: full.count,
+                sum_ns: full.sum as f64,
+                min_ns: full.min,
+                max_ns: full.max,
+                buckets: full.buckets().map(|(low, _, count)| (low, count)).collect(),
+            }
         }
     }
-}
 
-impl TryFrom<Sparse> for Histogram {
-    type Error = &'static str;
+    impl TryFrom<Sparse> for Histogram {
+        type Error = &'static str;
 
-    fn try_from(sparse: Sparse) -> Result<Self, &'static str> {
-        let mut full = Self::new();
-        let mut total = 0u64;
-        for (low, count) in sparse.buckets {
-            let bucket = full.bucket(index_of(low));
-            *bucket = bucket.checked_add(count).ok_or("a bucket's count overflows")?;
-            total = total.checked_add(count).ok_or("the bucket counts overflow")?;
+        fn try_from(sparse: Sparse) -> Result<Self, &'static str> {
+            let mut full = Self::new();
+            let mut total = 0u64;
+            for (low, count) in sparse.buckets {
+                let bucket = full.bucket(index_of(low));
+                *bucket = bucket.checked_add(count).ok_or("a bucket's count overflows")?;
+                total = total.checked_add(count).ok_or("the bucket counts overflow")?;
+            }
+            if total != sparse.count {
+                return Err("the bucket counts do not add up to `count`");
+            }
+            if sparse.min_ns > sparse.max_ns {
+                return Err("`min_ns` is above `max_ns`");
+            }
+            full.count = total;
+            full.sum = sparse.sum_ns as u128;
+            full.min = sparse.min_ns;
+            full.max = sparse.max_ns;
+            Ok(full)
         }
-        if total != sparse.count {
-            return Err("the bucket counts do not add up to `count`");
-        }
-        if sparse.min_ns > sparse.max_ns {
-            return Err("`min_ns` is above `max_ns`");
-        }
-        full.count = total;
-        full.sum = sparse.sum_ns as u128;
-        full.min = sparse.min_ns;
-        full.max = sparse.max_ns;
-        Ok(full)
     }
 }
 
@@ -303,6 +311,7 @@ mod tests {
         }
 
         #[test]
+        #[cfg(feature = "serde")]
         fn json_round_trips(values in prop::collection::vec(0u64..1 << 40, 0..50)) {
             let h = of(&values);
             let text = serde_json::to_string(&h).unwrap();
@@ -311,6 +320,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg(feature = "serde")]
     fn inconsistent_json_is_refused() {
         let text = r#"{"count":3,"sum_ns":2,"min_ns":1,"max_ns":1,"buckets":[[1,2]]}"#;
         assert!(serde_json::from_str::<Histogram>(text).is_err());
