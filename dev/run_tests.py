@@ -2,10 +2,13 @@
 
 A test that runs programs on the wall clock beside other tests can be starved, above all where a
 hypervisor takes the CPU away. What fails in such a crate decides alone, in one of two more tries,
-and both are told. All other tests are deterministic or draw their own cases: they have one try.
+and both are told. All other tests are deterministic or draw their cases from the seed that is told:
+they have one try. In CI the seed is always the same, so that a change is judged by what it changes;
+elsewhere each run draws new cases, unless PROPTEST_RNG_SEED says which.
 """
 
 import os
+import random
 import re
 import subprocess
 import sys
@@ -28,6 +31,9 @@ RERUN = re.compile(r"error: test failed, to rerun pass `(.*)`")
 
 
 def main():
+    drawn = 1 if in_ci() else random.getrandbits(32)
+    seed = os.environ.setdefault("PROPTEST_RNG_SEED", str(drawn))
+    say(f"test: property tests draw their cases with PROPTEST_RNG_SEED={seed}")
     before = cpu_times()
     status, lines = run(["cargo", "test", "--workspace", "--locked", "--no-fail-fast", "--"])
     say(f"test: meanwhile {share_of_cpu(before)}")
@@ -40,10 +46,14 @@ def main():
     skipped = sorted({line for line in lines if line.startswith("SKIPPED")})
     if skipped:
         say("test: skipped:", *(f"    {line}" for line in skipped))
-        if os.environ.get("CI") == "true":
+        if in_ci():
             say("test: CI must not skip")
             passed = False
     return 0 if passed else 1
+
+
+def in_ci():
+    return os.environ.get("CI") == "true"
 
 
 def run(command, quiet=False):
@@ -69,10 +79,10 @@ def failures(lines):
     what they and the compiler said of it."""
     failed, names, said = [], [], []
     inside = False
-    target = None
-    for line in lines:
+    target, begins = None, 0
+    for at, line in enumerate(lines):
         if TARGET.match(line):
-            target, names = line, []
+            target, begins, names = line, at, []
         elif line == "failures:":
             if not inside:
                 said += ["", target]
@@ -81,7 +91,9 @@ def failures(lines):
             names.append(line.strip())
         elif rerun := RERUN.match(line):
             failed += [(rerun[1], name) for name in names or [None]]
-        if inside or line.startswith("error"):
+            if not names:
+                said += ["", *lines[max(begins, at - 60) : at]]
+        if inside or line.startswith(("error", "Caused by:", "  process ")):
             said.append(line)
         if line.startswith("test result: "):
             inside = False
