@@ -1,9 +1,9 @@
 //! What machines of a lab did, and the network between them: lines for the terminal, tables and
 //! plots for the page.
 
-use base::Histogram;
 use std::fmt::Write as _;
 
+use base::Histogram;
 use record::RunRecord;
 use record::cluster::{Cluster, Member, Trunk};
 

@@ -1,9 +1,9 @@
 //! Two runs of a lab, number by number.
 
-use base::Distribution;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use base::Distribution;
 use record::RunRecord;
 use record::run::Clock;
 

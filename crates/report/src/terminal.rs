@@ -1,9 +1,9 @@
 //! The summary for a terminal.
 
-use base::Distribution;
 use std::fmt::Write as _;
 use std::ops::Range;
 
+use base::Distribution;
 use record::RunRecord;
 use record::run::{FlowSummary, Outcome, ProgramEnd, Slowdown, Status};
 

@@ -1,8 +1,8 @@
 //! Writes what a piece sees.
 
-use base::Histogram;
 use std::time::{Duration, Instant};
 
+use base::Histogram;
 use fabric::LinkStats;
 use lab::plan::Plan;
 use record::frames::{FRAME_LIMIT, FrameWriter};
