@@ -146,7 +146,10 @@ impl Cluster {
                         Access { token: Some(_), .. } => "is the token that of its agents",
                         _ => "does it want a token (--token-file) or certificates",
                     };
-                    return format!("{agent} is there, but does not accept us ({mend}?)");
+                    return format!(
+                        "{agent} is there, but does not accept us ({mend}; or do many others ask \
+                         it at once?)"
+                    );
                 }
                 Err(error) => {
                     why = format!("{agent}: {error} (is `netarium agent` running there?)");
