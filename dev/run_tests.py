@@ -78,20 +78,23 @@ def failures(lines):
     """The failed tests as (cargo's words for their target, name), None for what has no name, and
     what they and the compiler said of it."""
     failed, names, said = [], [], []
-    inside = False
+    inside = quoted = False
     target, begins = None, 0
     for at, line in enumerate(lines):
         if TARGET.match(line):
-            target, begins, names = line, at, []
+            target, begins, names, quoted = line, at, [], False
         elif line == "failures:":
             if not inside:
                 said += ["", target]
             inside, names = True, []
+        elif inside and line.startswith("---- "):
+            quoted = True
         elif inside and re.fullmatch(r"    \S.*", line):
             names.append(line.strip())
         elif rerun := RERUN.match(line):
             failed += [(rerun[1], name) for name in names or [None]]
-            if not names:
+            # A harness of its own does not keep what each test said until the end.
+            if not quoted:
                 said += ["", *lines[max(begins, at - 60) : at]]
         if inside or line.startswith(("error", "Caused by:", "  process ")):
             said.append(line)

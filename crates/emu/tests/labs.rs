@@ -33,8 +33,29 @@ fn main() {
     }
     let filter = arguments.iter().find(|argument| !argument.starts_with('-'));
     let wanted = |name: &str| filter.is_none_or(|filter| name.contains(filter.as_str()));
+    let own = std::process::id();
+    let (mut passed, mut failed) = (0, Vec::new());
     for (name, test) in tests.into_iter().filter(|(name, _)| wanted(name)) {
-        test();
-        println!("test {name} ... ok");
+        let ended = std::panic::catch_unwind(test);
+        // The tests that follow are not those of a lab's process.
+        if std::process::id() != own {
+            std::process::exit(101);
+        }
+        let word = if ended.is_ok() {
+            passed += 1;
+            "ok"
+        } else {
+            failed.push(name);
+            "FAILED"
+        };
+        println!("test {name} ... {word}");
+    }
+    let result = if failed.is_empty() { "ok" } else { "FAILED" };
+    if !failed.is_empty() {
+        println!("\nfailures:\n    {}", failed.join("\n    "));
+    }
+    println!("\ntest result: {result}. {passed} passed; {} failed", failed.len());
+    if !failed.is_empty() {
+        std::process::exit(101);
     }
 }
