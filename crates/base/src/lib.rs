@@ -1,5 +1,5 @@
 //! What every other crate speaks: quantities that carry their unit in the type, identifiers,
-//! random streams keyed by element, and the [`Machine`] trait that runs on both clocks.
+//! random streams keyed by element, histograms, and the [`Machine`] trait that runs on both clocks.
 #![forbid(unsafe_code)]
 
 mod histogram;
