@@ -80,19 +80,21 @@ daemons() {
     return "$status"
 }
 
-# Puts a Python program with a command of its name into a folder of its own, where tests look.
+# Installs command $1 from version $2 of the PyPI package $3 (default: $1) into a folder of its own
+# in the cache, where tests look for it.
 python_program() {
+    distribution=${3:-$1}
     folder=${XDG_CACHE_HOME:-$HOME/.cache}/netarium/$1
     [ -x "$folder/bin/$1" ] && return 0
     have "$1" && return 0
     packages python3 python3-venv || return 1
-    say "setup: installing $1 $2 into $folder"
-    # A half-made one would be taken for a whole one.
-    if /usr/bin/python3 -m venv "$folder" && "$folder/bin/pip" install -q "$1==$2" >&2; then
+    say "setup: installing $distribution $2 into $folder"
+    # An incomplete folder must not pass for an installation.
+    if /usr/bin/python3 -m venv "$folder" && "$folder/bin/pip" install -q "$distribution==$2" >&2; then
         return 0
     fi
     rm -rf "$folder"
-    say "setup: cannot install it; pip install $1==$2"
+    say "setup: cannot install it; run: pip install $distribution==$2"
     return 1
 }
 
