@@ -40,11 +40,13 @@ impl Mail {
         Ok(Self { socket, is_v6: address.is_ipv6(), buffer, refused: 0 })
     }
 
-    /// The next datagram that waits.
-    pub(crate) fn receive(&mut self) -> Option<&[u8]> {
+    /// The next datagram in the socket's queue, and its source.
+    pub(crate) fn receive(&mut self) -> Option<(&mut [u8], SocketAddr)> {
         loop {
             match self.socket.recv_from(&mut self.buffer) {
-                Ok((length, _)) => return self.buffer.get(..length),
+                Ok((length, source)) => {
+                    return self.buffer.get_mut(..length).map(|payload| (payload, source));
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return None,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 // What the network says about datagrams sent before.
@@ -67,8 +69,28 @@ impl Mail {
     }
 }
 
+/// Whether a datagram from `source` comes from the configured peer: address and port.
+pub(crate) fn is_from(source: SocketAddr, peer: SocketAddr) -> bool {
+    let end = |address: SocketAddr| (address.ip().to_canonical(), address.port());
+    end(source) == end(peer)
+}
+
 impl AsFd for Mail {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn source_must_have_address_and_port_of_the_peer() {
+        let of = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let peer = of("192.0.2.1:28316");
+        assert!(is_from(peer, peer) && is_from(of("[::ffff:192.0.2.1]:28316"), peer));
+        assert!(is_from(of("[fe80::1%3]:28316"), of("[fe80::1]:28316")));
+        assert!(!is_from(of("192.0.2.1:28317"), peer) && !is_from(of("192.0.2.2:28316"), peer));
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use base::{Span, Time};
 use bundler::digest::DigestKey;
 use bundler::encapsulation;
+use bundler::message;
 use bundler::receivebox::{self, BundleIndex, ReceiveBox};
 use bundler::settings::Marking;
 use sys::ring::{Options, Ring};
@@ -15,7 +16,7 @@ use sys::socket::{Interest, ReadyQueue};
 use wire::{Header, Offload, Protocol};
 
 use crate::config::Receive;
-use crate::mail::Mail;
+use crate::mail::{Mail, is_from};
 use crate::monitor::Monitor;
 use crate::packet::each_segment;
 use crate::port::Port;
@@ -123,6 +124,8 @@ struct Bundle {
     key: DigestKey,
     index: BundleIndex,
     marking: Marking,
+    /// Datagrams from another address than the sendbox's.
+    foreign: u64,
 }
 
 /// What came by.
@@ -172,7 +175,7 @@ impl<'a> Receiver<'a> {
             let settings = receivebox::Settings { id, key: bundle.key.clone(), overhead };
             let index = machine.add(now, settings);
             let (key, marking) = (bundle.key.digest(), bundle.marking);
-            bundles.push(Bundle { key, index, marking });
+            bundles.push(Bundle { key, index, marking, foreign: 0 });
             for prefix in &bundle.local {
                 table.insert(prefix, &bundle.remote, place);
             }
@@ -279,15 +282,24 @@ impl<'a> Receiver<'a> {
         for _ in 0..DATAGRAMS {
             self.latest = self.latest.max(wait::now());
             let now = self.latest;
-            let Some(payload) = self.mail.receive() else { break };
-            if encapsulation::bundle_of(payload).is_none() {
+            let Some((payload, source)) = self.mail.receive() else { break };
+            let packet_of = encapsulation::bundle_of(payload);
+            let id = packet_of.or_else(|| message::bundle_of(payload));
+            let index = id.and_then(|id| self.machine.bundle(id));
+            let place = self.bundles.iter().position(|bundle| Some(bundle.index) == index);
+            if let Some(place) = place
+                && !is_from(source, self.config.bundles[place].peer)
+            {
+                self.bundles[place].foreign += 1;
+                continue;
+            }
+            if packet_of.is_none() {
                 self.machine.on_message(now, payload);
                 continue;
             }
-            // What it refuses, it counts.
-            let Ok((index, inner)) = self.machine.on_encapsulated(now, payload) else { continue };
+            // The machine counts what it rejects.
+            let Ok((_, inner)) = self.machine.on_encapsulated(now, payload) else { continue };
             let packet = &payload[inner];
-            let place = self.bundles.iter().position(|bundle| bundle.index == index);
             let header = Header::parse(packet);
             let is_in =
                 |header: Header| self.table.find(header.source, header.destination) == place;
@@ -330,7 +342,7 @@ impl<'a> Receiver<'a> {
         }
         for (bundle, incoming) in self.bundles.iter().zip(&self.config.bundles) {
             if let Some(status) = self.machine.status(bundle.index) {
-                snapshot.incoming(incoming, &status, now);
+                snapshot.incoming(incoming, &status, bundle.foreign, now);
             }
         }
         self.board.put(snapshot);

@@ -6,14 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::{Span, Time};
 use bundler::digest::DigestKey;
-use bundler::encapsulation::{self, Encapsulator, Header};
-use bundler::sendbox::{Arrival, BundleIndex, Output, SendBox, State, Transition};
+use bundler::encapsulation::{self, Envelope};
+use bundler::message;
+use bundler::sendbox::{Arrival, BundleIndex, Output, SendBox, Transition};
 use bundler::settings::Marking;
 use queue::Ecn;
 use sys::socket::{Interest, ReadyQueue};
 
 use crate::config::{Outgoing, Send};
-use crate::mail::Mail;
+use crate::mail::{Mail, is_from};
 use crate::monitor::Monitor;
 use crate::packet::{Packet, Segment, clamp_segment_size};
 use crate::port::Port;
@@ -105,10 +106,10 @@ fn mtu(config: &Send, socket: &mut sys::netlink::Socket) -> Result<u32> {
 /// What the driver must know of a bundle.
 struct Bundle {
     key: DigestKey,
-    encapsulator: Option<Encapsulator>,
+    marking: Marking,
     index: BundleIndex,
-    /// Nobody is there to take headers off: packets go as they are.
-    is_bare: bool,
+    /// Datagrams from another address than the receivebox's.
+    foreign: u64,
 }
 
 struct Sender<'a> {
@@ -144,13 +145,11 @@ impl<'a> Sender<'a> {
         let (mut bundles, mut places) = (Vec::new(), Vec::new());
         for (place, bundle) in config.bundles.iter().enumerate() {
             let settings = bundle.settings.clone();
-            let encapsulator = (settings.marking == Marking::Encapsulation)
-                .then(|| Encapsulator::new(&settings.key));
-            let key = settings.key.digest();
+            let (key, marking) = (settings.key.digest(), settings.marking);
             let index = machine.add(now, settings);
             places.resize(places.len().max(index.0 as usize + 1), place);
             places[index.0 as usize] = place;
-            bundles.push(Bundle { key, encapsulator, index, is_bare: false });
+            bundles.push(Bundle { key, marking, index, foreign: 0 });
             for prefix in &bundle.remote {
                 table.insert(prefix, &bundle.local, place);
             }
@@ -209,7 +208,15 @@ impl<'a> Sender<'a> {
 
     fn messages(&mut self, tell: &mut dyn FnMut(&Event)) {
         for _ in 0..MESSAGES {
-            let Some(payload) = self.mail.receive() else { break };
+            let Some((payload, source)) = self.mail.receive() else { break };
+            let index = message::bundle_of(payload).and_then(|id| self.machine.bundle(id));
+            if let Some(index) = index {
+                let place = self.places[index.0 as usize];
+                if !is_from(source, self.config.bundles[place].peer) {
+                    self.bundles[place].foreign += 1;
+                    continue;
+                }
+            }
             let now = wait::now();
             self.machine.on_message(now, payload);
         }
@@ -243,10 +250,10 @@ impl<'a> Sender<'a> {
             let now = now + Span::from_nanos(u64::from(number));
             let segment = Segment { packet: Rc::clone(packet), number };
             let marked = bundle.and_then(|bundle| {
-                let digest = match bundle.encapsulator {
-                    // The packet's number is its mark.
-                    Some(_) => 0,
-                    None => packet.digest(&bundle.key, number)?,
+                let digest = match bundle.marking {
+                    // The sequence number of the encapsulation replaces it.
+                    Marking::Encapsulation => 0,
+                    Marking::Header => packet.digest(&bundle.key, number)?,
                 };
                 Some((bundle.index, digest))
             });
@@ -269,8 +276,8 @@ impl<'a> Sender<'a> {
                 Output::Forward { body, marked, encapsulation: None, .. } => {
                     self.port.send(body, marked);
                 }
-                Output::Forward { bundle, body, marked, encapsulation: Some(header) } => {
-                    self.encapsulate(bundle, &body, marked, header);
+                Output::Forward { bundle, body, marked, encapsulation: Some(envelope) } => {
+                    self.encapsulate(bundle, &body, marked, envelope);
                 }
                 Output::Drop { .. } => {}
                 Output::Message { bundle, payload } => {
@@ -278,8 +285,6 @@ impl<'a> Sender<'a> {
                     self.mail.send(to, &payload);
                 }
                 Output::Transition { bundle, transition } => {
-                    let place = self.places[bundle.0 as usize];
-                    self.bundles[place].is_bare = transition.to == State::FailOpen;
                     let bundle = self.outgoing(bundle).name.clone();
                     tell(&Event::Transition { bundle, transition });
                 }
@@ -292,19 +297,21 @@ impl<'a> Sender<'a> {
         &self.config.bundles[self.places[index.0 as usize]]
     }
 
-    fn encapsulate(&mut self, index: BundleIndex, body: &Segment, marked: bool, header: Header) {
-        let place = self.places[index.0 as usize];
-        let bundle = &self.bundles[place];
-        let Some(encapsulator) = bundle.encapsulator.as_ref().filter(|_| !bundle.is_bare) else {
-            return self.port.send(body.clone(), marked);
-        };
+    fn encapsulate(
+        &mut self,
+        index: BundleIndex,
+        body: &Segment,
+        marked: bool,
+        envelope: Envelope,
+    ) {
         self.scratch.clear();
         self.scratch.resize(encapsulation::HEADER, 0);
         body.packet.assemble(body.number, marked, &mut self.scratch);
-        let (around, packet) = self.scratch.split_at_mut(encapsulation::HEADER);
+        let packet = &mut self.scratch[encapsulation::HEADER..];
         clamp_segment_size(packet, &body.packet.header, self.mtu);
-        around.copy_from_slice(&encapsulator.seal(header, packet.len()));
-        self.mail.send(self.config.bundles[place].peer, &self.scratch);
+        envelope.seal(&mut self.scratch);
+        let peer = self.outgoing(index).peer;
+        self.mail.send(peer, &self.scratch);
     }
 
     fn publish(&mut self, now: Time) {
@@ -327,7 +334,7 @@ impl<'a> Sender<'a> {
         }
         for (bundle, outgoing) in self.bundles.iter().zip(&self.config.bundles) {
             if let Some(status) = self.machine.status(bundle.index) {
-                snapshot.outgoing(outgoing, &status, now);
+                snapshot.outgoing(outgoing, &status, bundle.foreign, now);
             }
         }
         self.board.put(snapshot);

@@ -98,6 +98,7 @@ impl Snapshot {
         &mut self,
         bundle: &crate::config::Outgoing,
         status: &sendbox::Status,
+        foreign: u64,
         now: Time,
     ) {
         let counters = &status.counters;
@@ -132,6 +133,7 @@ impl Snapshot {
                 ("late_acks", counters.late_acks),
                 ("unmatched_acks", counters.unmatched_acks),
                 ("rejected_messages", counters.rejected_messages),
+                ("foreign_datagrams", foreign),
                 ("messages", counters.messages),
                 ("peer_restarts", counters.peer_restarts),
                 ("transitions", counters.transitions),
@@ -151,6 +153,7 @@ impl Snapshot {
         &mut self,
         bundle: &crate::config::Incoming,
         status: &receivebox::Status,
+        foreign: u64,
         now: Time,
     ) {
         let counters = &status.counters;
@@ -170,6 +173,8 @@ impl Snapshot {
                 ("expiries", counters.expiries),
                 ("rejected_messages", counters.rejections.total()),
                 ("rejected_packets", counters.encapsulated_rejections.total()),
+                ("not_adopted_packets", counters.encapsulated_rejections.not_adopted),
+                ("foreign_datagrams", foreign),
             ]
             .map(|(name, value)| counter(name, value)),
         );

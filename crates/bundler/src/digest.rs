@@ -25,7 +25,7 @@ mod siphash;
 mod tests;
 
 pub use key::{DigestKey, Key};
-pub(crate) use key::{MacKey, TagKey};
+pub(crate) use key::{MacKey, PacketKey};
 
 /// Bytes behind the IP header that count: up to and with TCP's checksum, in whole words.
 const TRANSPORT: usize = 20;

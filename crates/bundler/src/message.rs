@@ -6,7 +6,7 @@
 //! | at | bytes | field |
 //! |---|---|---|
 //! | 0 | 2 | magic, 0x4e42 |
-//! | 2 | 1 | version, 1 |
+//! | 2 | 1 | version, 2 |
 //! | 3 | 1 | type: 1 heartbeat, 2 report, 3 congestion ACK |
 //! | 4 | 4 | bundle |
 //! | 8 | 8 | sender's incarnation, not 0 |
@@ -52,7 +52,7 @@ pub const LONGEST_PERIOD: u8 = 16;
 pub const LONGEST: usize = 32 + 41 + TAG;
 
 pub(crate) const MAGIC: u16 = 0x4e42;
-pub(crate) const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 2;
 /// The type of encapsulated packets.
 pub(crate) const ENCAPSULATED: u8 = 4;
 const TAG: usize = 16;

@@ -13,7 +13,7 @@ use base::{Bytes, Machine, Span, Time, WakeReason};
 
 use crate::association::{Association, Received, Role};
 use crate::digest::{self, Key};
-use crate::encapsulation::{self, Decapsulator, Opened};
+use crate::encapsulation::{self, Decapsulator, Envelope};
 use crate::message::{self, Ack};
 use crate::rejection::{Rejection, Rejections};
 
@@ -82,9 +82,6 @@ pub struct Counters {
     pub peer_restarts: u64,
     /// How often the heartbeats ceased.
     pub expiries: u64,
-    /// Encapsulated packets that belong to no incarnation that is adopted: passed on, not counted
-    /// as packets.
-    pub encapsulated_unknown: u64,
     /// Messages refused.
     pub rejections: Rejections,
     /// Encapsulated packets refused.
@@ -184,51 +181,49 @@ impl ReceiveBox {
         }
     }
 
-    /// The payload of a datagram has come that carries a packet of a bundle, see
-    /// [`encapsulation`]. Returns where in it the packet is that must be passed on. What is
-    /// refused must not be passed on.
+    /// Opens the payload of a datagram that carries a packet of a bundle, in place; see
+    /// [`encapsulation`]. Returns where in it the packet is that must be forwarded. A rejected
+    /// payload must not be forwarded.
     pub fn on_encapsulated(
         &mut self,
         now: Time,
-        payload: &[u8],
+        payload: &mut [u8],
     ) -> Result<(BundleIndex, Range<usize>), Rejection> {
-        let opened = self.open(payload);
-        let (index, opened) = match opened {
-            Ok(opened) => opened,
-            Err((bundle, rejection)) => {
-                let bundle = bundle.and_then(|index| bundle_at(&mut self.bundles, index));
-                match bundle {
-                    Some(bundle) => bundle.counters.encapsulated_rejections.count(rejection),
-                    None => self.rejections.count(rejection),
-                }
-                return Err(rejection);
-            }
-        };
-        match opened.digest {
-            Some(digest) => {
-                let size = opened.inner.len() as u32 + encapsulation::OVERHEAD;
-                self.on_packet(now, index, size, digest);
-            }
-            None => {
-                if let Some(bundle) = bundle_at(&mut self.bundles, index) {
-                    bundle.counters.encapsulated_unknown += 1;
-                }
-            }
-        }
+        let header = encapsulation::Header::parse(payload);
+        let index = self.bundle_of_packet(header.map(|header| header.bundle))?;
+        let opened = self.open(index, |decapsulator| decapsulator.open(payload))?;
+        let size = opened.inner.len() as u32 + encapsulation::OVERHEAD;
+        self.on_packet(now, index, size, opened.digest);
         Ok((index, opened.inner))
     }
 
-    fn open(
+    /// The same for a packet of `size` layer-3 bytes that has an envelope and no bytes, as on the
+    /// virtual clock.
+    pub fn on_unencoded(
         &mut self,
-        payload: &[u8],
-    ) -> Result<(BundleIndex, Opened), (Option<BundleIndex>, Rejection)> {
-        let header = encapsulation::Header::parse(payload).map_err(|why| (None, why))?;
-        let index = self.bundle(header.bundle);
-        let unknown = (None, Rejection::UnknownBundle(header.bundle));
-        let index = index.ok_or(unknown)?;
-        let bundle = bundle_at(&mut self.bundles, index).ok_or(unknown)?;
-        let opened = bundle.decapsulator.open(payload).map_err(|why| (Some(index), why))?;
-        Ok((index, opened))
+        now: Time,
+        envelope: &Envelope,
+        size: u32,
+    ) -> Result<BundleIndex, Rejection> {
+        let index = self.bundle_of_packet(Ok(envelope.header.bundle))?;
+        let digest = self.open(index, |decapsulator| decapsulator.open_unencoded(envelope))?;
+        self.on_packet(now, index, size + encapsulation::OVERHEAD, digest);
+        Ok(index)
+    }
+
+    fn bundle_of_packet(&mut self, id: Result<u32, Rejection>) -> Result<BundleIndex, Rejection> {
+        let index = id.and_then(|id| self.bundle(id).ok_or(Rejection::UnknownBundle(id)));
+        index.inspect_err(|rejection| self.rejections.count(*rejection))
+    }
+
+    fn open<T>(
+        &mut self,
+        index: BundleIndex,
+        open: impl FnOnce(&mut Decapsulator) -> Result<T, Rejection>,
+    ) -> Result<T, Rejection> {
+        let bundle = bundle_at(&mut self.bundles, index).ok_or(Rejection::NotAdopted)?;
+        let counters = &mut bundle.counters.encapsulated_rejections;
+        open(&mut bundle.decapsulator).inspect_err(|rejection| counters.count(*rejection))
     }
 
     /// Takes the payload of any datagram that came to the box's port.
@@ -341,7 +336,8 @@ impl Bundle {
         if adopted {
             self.heartbeat = Some(now);
             self.period_log2 = Some(heartbeat.period_log2);
-            self.decapsulator.adopt(self.association.peer()?);
+            let receiver = self.association.incarnation();
+            self.decapsulator.adopt(self.association.peer()?, receiver);
         }
         self.counters.reports += 1;
         let in_force = self.period_log2.filter(|_| adopted);

@@ -46,6 +46,9 @@ pub enum Rejection {
     /// It is meant for an earlier life of this box, or comes from an earlier life of the other.
     #[error("is of an earlier incarnation")]
     StaleIncarnation,
+    /// It is a packet of an incarnation of the sendbox that this receivebox has not adopted.
+    #[error("is of an incarnation that is not adopted")]
+    NotAdopted,
     /// It answers a question of long ago.
     #[error("answers what was sent long ago")]
     StaleAnswer,
@@ -77,6 +80,8 @@ pub struct Rejections {
     pub wrong_direction: u64,
     /// Of an earlier incarnation of either box, or the answer to what was sent long ago.
     pub stale: u64,
+    /// Packets of an incarnation that is not adopted.
+    pub not_adopted: u64,
     /// Received before.
     pub replayed: u64,
     /// Older than the replay window, or than a newer one of the kind.
@@ -96,6 +101,7 @@ impl Rejections {
             Rejection::BadTag => &mut self.bad_tag,
             Rejection::WrongDirection => &mut self.wrong_direction,
             Rejection::StaleIncarnation | Rejection::StaleAnswer => &mut self.stale,
+            Rejection::NotAdopted => &mut self.not_adopted,
             Rejection::Replayed => &mut self.replayed,
             Rejection::TooOld | Rejection::Overtaken => &mut self.late,
         };
@@ -103,7 +109,7 @@ impl Rejections {
     }
 
     /// Each cause by name, for metrics and tables.
-    pub const fn by_cause(&self) -> [(&'static str, u64); 9] {
+    pub const fn by_cause(&self) -> [(&'static str, u64); 10] {
         [
             ("truncated", self.truncated),
             ("malformed", self.malformed),
@@ -112,6 +118,7 @@ impl Rejections {
             ("bad-tag", self.bad_tag),
             ("wrong-direction", self.wrong_direction),
             ("stale", self.stale),
+            ("not-adopted", self.not_adopted),
             ("replayed", self.replayed),
             ("late", self.late),
         ]

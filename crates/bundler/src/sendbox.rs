@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use base::{Machine, Time, WakeReason};
 use queue::{DropReason, Ecn};
 
-use crate::encapsulation;
+use crate::encapsulation::Envelope;
 use crate::message;
 pub use crate::receivebox::BundleIndex;
 use crate::settings::Settings;
@@ -57,8 +57,9 @@ pub enum Output<B> {
         body: B,
         /// The scheduler marks it with congestion experienced.
         marked: bool,
-        /// The header to put around it, if the bundle is encapsulated.
-        encapsulation: Option<encapsulation::Header>,
+        /// How to encapsulate it; `None`: it leaves as it is, because the bundle is not
+        /// encapsulated or the receivebox could not open it.
+        encapsulation: Option<Envelope>,
     },
     /// The scheduler has dropped the packet.
     Drop {

@@ -94,6 +94,42 @@ for i in range(2000):
     s.sendto(head + r.randbytes(r.randrange(120)), (sys.argv[1], 28316))
 "#;
 
+/// Counts datagrams that reach a host.
+const COUNT: &str = r#"
+import os, socket
+s, count = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), 0
+s.bind(("10.2.0.2", 7000)); open("udp", "w").close()
+while s.recv(65536):
+    count += 1
+    with open("udp.new", "w") as f: f.write(str(count))
+    os.rename("udp.new", "udp")
+"#;
+
+/// Records 20 encapsulated packets at the receiving gateway.
+const RECORD: &str = r#"
+import socket, sys
+s = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(0x0800)); s.bind(("wan", 0))
+s.settimeout(60); open(sys.argv[1] + ".ready", "w").close(); got = []
+while len(got) < 20:
+    p = s.recv(65536)
+    if p[9] == 17 and p[22:24] == b"\x6e\x9c" and p[28:30] == b"\x4e\x42" and p[31] == 4:
+        got.append(p[28:int.from_bytes(p[2:4], "big")].hex())
+open(sys.argv[1], "w").write("\n".join(got))
+"#;
+
+/// Sends recorded datagrams from a third host: from its own address, or with that of the sendbox.
+const REPLAY: &str = r#"
+import socket, struct, sys
+own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
+for line in open(sys.argv[1]).read().split():
+    payload = bytes.fromhex(line)
+    own.sendto(payload, ("192.0.2.2", 28316))
+    udp = struct.pack("!HHHH", 28316, 28316, 8 + len(payload), 0) + payload
+    ends = socket.inet_aton("192.0.2.1") + socket.inet_aton("192.0.2.2")
+    raw.sendto(struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(udp), 1, 0, 64, 17, 0) + ends + udp, ("192.0.2.2", 0))
+"#;
+
 /// A process that ends with the test.
 struct Running(Child);
 
@@ -430,6 +466,75 @@ fn strangers_change_nothing() {
     assert_eq!(second.status.code(), Some(4));
     assert!(String::from_utf8_lossy(&second.stderr).contains("another box runs"));
     assert!(sites.ping());
+}
+
+/// A host that is connected to the receiving gateway and belongs to neither site.
+fn third_host(sites: &Sites) -> Space {
+    let host = Space::new(Some(&sites.hosts[0])).unwrap();
+    let (left, right) = (host.pid(), sites.gateways[1].pid());
+    sites.hosts[0]
+        .run(&format!("ip link add out0 netns {left} type veth peer name other netns {right}"));
+    host.run("ip a a 198.51.100.2/24 dev out0; ip l s out0 up; ip r a default via 198.51.100.1");
+    sites.gateways[1].run(
+        "ip a a 198.51.100.1/24 dev other; ip l s other up; \
+         for file in /proc/sys/net/ipv4/conf/*/rp_filter; do echo 0 > $file; done",
+    );
+    host
+}
+
+/// Recorded datagrams of a previous and of the present incarnation, sent from a third host, reach
+/// the site 0 of 40 times.
+#[test]
+fn replayed_capture_reaches_no_site() {
+    let test = "replayed_capture_reaches_no_site";
+    let Some(sites) = Sites::new(test) else { return };
+    let more = "marking = \"encapsulation\"";
+    let _receivebox = sites.start("receive", more);
+    let mut sendbox = sites.start("send", more);
+    let _count = sites.python(&sites.hosts[1], "count.py", COUNT, &[]);
+    until("it listens", || sites.path("udp").exists());
+    let attacker = third_host(&sites);
+    let figure = |role: &str, name: &str| {
+        let status = sites.status(role);
+        status["bundles"][0][name].as_u64().unwrap_or_else(|| panic!("{name}: {status}"))
+    };
+    let counted = || number(&sites.path("udp"));
+    let mut sent = 0;
+    // Sends packets until 20 of them were seen encapsulated, and waits until all have arrived.
+    let mut record = |name: &str| {
+        let recorder = sites.python(&sites.gateways[1], "record.py", RECORD, &[name]);
+        until("it records", || sites.path(&format!("{name}.ready")).exists());
+        let script = "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); \
+                      s.sendto(b'x', ('10.2.0.2', 7000))";
+        until("packets are encapsulated", || {
+            sites.hosts[0].run(&format!("python3 -c \"{script}\""));
+            sent += 1;
+            sites.path(name).exists()
+        });
+        output(recorder);
+        until("they have arrived", || counted() == sent);
+    };
+    let mut replay = |name: &str, counter: &str| {
+        let before =
+            (counted(), figure("receive", counter), figure("receive", "foreign_datagrams"));
+        output(sites.python(&attacker, "replay.py", REPLAY, &[name]));
+        until("the replayed datagrams are counted", || {
+            let after = (figure("receive", counter), figure("receive", "foreign_datagrams"));
+            after == (before.1 + 20, before.2 + 20)
+        });
+        assert!(sites.ping());
+        assert_eq!(counted(), before.0, "{name}");
+    };
+    record("old");
+    replay("old", "rejected_packets");
+    assert_eq!(figure("receive", "not_adopted_packets"), 0);
+    sendbox.0.kill().unwrap();
+    sendbox.0.wait().unwrap();
+    let _sendbox = sites.start("send", more);
+    until("the new incarnation is adopted", || figure("receive", "peer_restarts") == 1);
+    replay("old", "not_adopted_packets");
+    record("new");
+    replay("new", "rejected_packets");
 }
 
 #[test]

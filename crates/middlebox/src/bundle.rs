@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use base::NodeId;
 use bundler::control::Control;
 use bundler::digest::{DigestKey, Key};
-use bundler::encapsulation::Encapsulator;
 use bundler::settings::{Marking, Mode, Settings};
 use lab::plan::{self, BundleControl, Plan};
 use lab::routes::flow_hash;
@@ -19,12 +18,11 @@ pub(crate) struct Bundle {
     pub(crate) to: NodeId,
     pub(crate) settings: Settings,
     pub(crate) digest: DigestKey,
-    pub(crate) encapsulator: Encapsulator,
     pub(crate) dice: Dice,
-    /// Nobody is there to take headers off: packets go as they are.
-    pub(crate) is_bare: bool,
     /// Datagrams between the boxes that could not be sent, for want of a route.
     pub(crate) unsent: u64,
+    /// Datagrams whose source address is not one of the other box.
+    pub(crate) foreign: u64,
 }
 
 impl Bundle {
@@ -42,11 +40,10 @@ impl Bundle {
             from: bundle.from,
             to: bundle.to,
             digest: key.digest(),
-            encapsulator: Encapsulator::new(&key),
             dice: Dice::new(plan.seed, &bundle.name, bundle.feedback),
             settings,
-            is_bare: false,
             unsent: 0,
+            foreign: 0,
         }
     }
 

@@ -2,8 +2,8 @@
 
 use base::{IfaceId, NodeId, Time};
 use bundler::digest::DigestKey;
-use bundler::encapsulation::HEADER;
-use fabric::{Fabric, Packet};
+use bundler::encapsulation::Envelope;
+use fabric::{Ecn, Fabric, Packet};
 
 /// The interfaces whose addresses the packets between two boxes have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,12 +17,17 @@ pub struct Ends {
 /// What a datagram between boxes carries.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Contents<B> {
-    /// A message.
-    Message(Vec<u8>),
-    /// A packet of an encapsulated bundle.
+    /// Bytes: a message, or an encapsulated packet.
+    Payload {
+        /// The interface whose address is the source address.
+        source: IfaceId,
+        /// The UDP payload.
+        payload: Vec<u8>,
+    },
+    /// An encapsulated packet, where packets have no bytes.
     Enclosed {
-        /// The header before it.
-        header: [u8; HEADER],
+        /// Its encapsulation.
+        envelope: Envelope,
         /// The packet, with the tag that the datagram has.
         packet: Packet<B>,
     },
@@ -38,6 +43,15 @@ pub trait Driver<B: Clone + 'static> {
         self.fabric().forward(at, iface, packet);
     }
 
+    /// Forwards a packet that `outer` carried encapsulated.
+    fn forward_inner(&mut self, at: Time, iface: IfaceId, outer: &Packet<B>, mut inner: Packet<B>) {
+        // RFC 6040 §4.2: a congestion mark of the outer packet is copied to the inner packet.
+        if outer.ecn == Ecn::Marked && inner.ecn == Ecn::Capable {
+            inner.ecn = Ecn::Marked;
+        }
+        self.forward(at, iface, inner);
+    }
+
     /// A packet starts at a box; see [`Fabric::originate`].
     fn originate(&mut self, at: Time, node: NodeId, packet: Packet<B>) {
         self.fabric().originate(at, node, packet);
@@ -49,14 +63,17 @@ pub trait Driver<B: Clone + 'static> {
     /// A UDP datagram between the boxes' ports; `None` if no such datagram is possible.
     fn message(&mut self, at: Time, ends: Ends, payload: Vec<u8>) -> Option<Packet<B>>;
 
-    /// The same, around a header and a packet. DSCP, ECN and tag are the packet's.
+    /// The same, around an encapsulated packet. DSCP, ECN and tag are the packet's.
     fn enclose(
         &mut self,
         at: Time,
         ends: Ends,
-        header: [u8; HEADER],
+        envelope: Envelope,
         packet: Packet<B>,
     ) -> Option<Packet<B>>;
+
+    /// The packet of these bytes, which `outer` carried encapsulated; `None` if it is malformed.
+    fn decode(&mut self, outer: &Packet<B>, inner: &[u8]) -> Option<Packet<B>>;
 
     /// What a packet carries that has reached a box to which it is addressed; `None` if it is no
     /// intact datagram between boxes. Not called twice for a packet.

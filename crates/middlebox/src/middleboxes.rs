@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use base::{IfaceId, NodeId, Span, Time};
-use bundler::encapsulation::{self, HEADER};
+use bundler::encapsulation::{self, Envelope};
+use bundler::message;
 use bundler::receivebox::{self, ReceiveBox};
-use bundler::sendbox::{Arrival, BundleIndex, Output, SendBox, State, Status, Transition};
+use bundler::sendbox::{Arrival, BundleIndex, Output, SendBox, Status, Transition};
 use bundler::settings::Marking;
 use fabric::{Ecn, Fabric, Packet};
 use lab::plan::{Action, BoxAction, Plan};
@@ -84,8 +85,6 @@ pub struct Middleboxes<B> {
     wake: Time,
     /// Packets that were lost in processes that stopped.
     lost: u64,
-    /// The payload of an encapsulated packet; only its header has meaning.
-    scratch: Vec<u8>,
 }
 
 impl<B: Clone + 'static> Middleboxes<B> {
@@ -126,7 +125,6 @@ impl<B: Clone + 'static> Middleboxes<B> {
             changes: Vec::new(),
             wake: Time::ZERO,
             lost: 0,
-            scratch: Vec::new(),
         };
         (0..this.stations.len()).for_each(|station| this.start(Time::ZERO, station));
         Ok(Some(this))
@@ -246,7 +244,15 @@ impl<B: Clone + 'static> Middleboxes<B> {
             let (count, name) = (own.unsent, &bundle.name);
             format!("{count} datagrams between the boxes of bundle `{name}` found no route")
         });
-        lost.into_iter().chain(unsent).collect()
+        let foreign = self.bundles.iter().zip(&plan.bundles).filter(|(own, _)| own.foreign > 0);
+        let foreign = foreign.map(|(own, bundle)| {
+            let (count, name) = (own.foreign, &bundle.name);
+            format!(
+                "{count} datagrams for the boxes of bundle `{name}` were dropped: their source \
+                 is not the other box"
+            )
+        });
+        lost.into_iter().chain(unsent).chain(foreign).collect()
     }
 
     /// Packets inside the boxes.
@@ -332,7 +338,7 @@ impl<B: Clone + 'static> Middleboxes<B> {
         driver.forward(at, came, packet);
     }
 
-    /// A datagram of a box has come to a box.
+    /// Handles a datagram that is addressed to a box.
     fn hear<D: Driver<B>>(
         &mut self,
         driver: &mut D,
@@ -341,27 +347,51 @@ impl<B: Clone + 'static> Middleboxes<B> {
         outer: &Packet<B>,
         contents: Contents<B>,
     ) {
-        match (&mut self.stations[station].process, contents) {
-            (Some(Process::Send(machine)), Contents::Message(payload)) => {
-                machine.on_message(at, &payload);
+        let mut payload = match contents {
+            Contents::Payload { source, payload } => {
+                if !self.is_from_peer(station, source, &payload) {
+                    return;
+                }
+                payload
             }
-            (Some(Process::Receive(machine)), Contents::Message(payload)) => {
-                machine.on_message(at, &payload);
+            Contents::Enclosed { envelope, packet } => {
+                if let Some(Process::Receive(machine)) = &mut self.stations[station].process
+                    && machine.on_unencoded(at, &envelope, packet.last).is_ok()
+                {
+                    driver.forward_inner(at, came, outer, packet);
+                }
+                return;
             }
-            (Some(Process::Receive(machine)), Contents::Enclosed { header, mut packet }) => {
-                self.scratch.resize(HEADER + packet.bytes() as usize, 0);
-                self.scratch[..HEADER].copy_from_slice(&header);
-                if machine.on_encapsulated(at, &self.scratch).is_ok() {
-                    // RFC 6040 §4.2: a mark on the outside comes inside.
-                    if outer.ecn == Ecn::Marked && packet.ecn == Ecn::Capable {
-                        packet.ecn = Ecn::Marked;
-                    }
-                    driver.forward(at, came, packet);
+        };
+        let is_packet = encapsulation::bundle_of(&payload).is_some();
+        match &mut self.stations[station].process {
+            Some(Process::Receive(machine)) if is_packet => {
+                let opened = machine.on_encapsulated(at, &mut payload);
+                let inner = opened.ok().and_then(|(_, range)| payload.get(range));
+                if let Some(packet) = inner.and_then(|inner| driver.decode(outer, inner)) {
+                    driver.forward_inner(at, came, outer, packet);
                 }
             }
-            // Nobody is there who could open it.
-            (Some(Process::Send(_)) | None, _) => {}
+            Some(Process::Receive(machine)) => machine.on_message(at, &payload),
+            Some(Process::Send(machine)) if !is_packet => machine.on_message(at, &payload),
+            // No process that could open it.
+            Some(Process::Send(_)) | None => {}
         }
+    }
+
+    /// Whether a datagram comes from an address of the other box of its bundle. The process
+    /// rejects datagrams that name none of its bundles.
+    fn is_from_peer(&mut self, station: usize, source: IfaceId, payload: &[u8]) -> bool {
+        let id = encapsulation::bundle_of(payload).or_else(|| message::bundle_of(payload));
+        let Station { sends, bundles, .. } = &self.stations[station];
+        let places = bundles.iter().map(|bundle| *bundle as usize);
+        let mut of_id = places.filter(|place| Some(self.bundles[*place].settings.id) == id);
+        let Some(place) = of_id.next() else { return true };
+        let bundle = &mut self.bundles[place];
+        let peer = if *sends { bundle.to } else { bundle.from };
+        let is_from_peer = self.places.nodes[source.index()] == peer;
+        bundle.foreign += u64::from(!is_from_peer);
+        is_from_peer
     }
 
     /// Does what a box wants done.
@@ -407,10 +437,8 @@ impl<B: Clone + 'static> Middleboxes<B> {
                 }
                 let bundle = here.bundles[bundle.0 as usize];
                 match encapsulation {
-                    Some(header) if !self.bundles[bundle as usize].is_bare => {
-                        self.enclose(driver, at, node, bundle, header, packet);
-                    }
-                    _ => driver.forward(at, came, packet),
+                    Some(envelope) => self.enclose(driver, at, node, bundle, envelope, packet),
+                    None => driver.forward(at, came, packet),
                 }
             }
             // The sender finds out by itself, as with any full queue; the box has counted it.
@@ -422,7 +450,6 @@ impl<B: Clone + 'static> Middleboxes<B> {
             }
             Output::Transition { bundle, transition } => {
                 let bundle = here.bundles[bundle.0 as usize] as usize;
-                self.bundles[bundle].is_bare = transition.to == State::FailOpen;
                 self.changes.push(Change { bundle, transition });
             }
         }
@@ -434,15 +461,13 @@ impl<B: Clone + 'static> Middleboxes<B> {
         at: Time,
         node: NodeId,
         bundle: u32,
-        header: encapsulation::Header,
+        envelope: Envelope,
         mut packet: Packet<B>,
     ) {
         let bundle = &mut self.bundles[bundle as usize];
         packet.ttl = packet.ttl.saturating_sub(1);
-        let length = packet.bytes() as usize;
-        let header = bundle.encapsulator.seal(header, length);
         let ends = ends(&self.places, driver.fabric(), node, bundle.to);
-        match ends.and_then(|ends| driver.enclose(at, ends, header, packet)) {
+        match ends.and_then(|ends| driver.enclose(at, ends, envelope, packet)) {
             Some(outer) => driver.originate(at, node, outer),
             None => bundle.unsent += 1,
         }
@@ -487,11 +512,6 @@ impl<B: Clone + 'static> Middleboxes<B> {
         let station = &mut self.stations[station];
         if station.process.is_some() {
             return;
-        }
-        if station.sends {
-            for bundle in &station.bundles {
-                self.bundles[*bundle as usize].is_bare = false;
-            }
         }
         let incarnation = at.as_nanos() + 1;
         let bundles = station.bundles.iter().map(|bundle| &self.bundles[*bundle as usize]);

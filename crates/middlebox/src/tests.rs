@@ -1,12 +1,14 @@
 use std::path::Path;
 
 use base::{IfaceId, NodeId, RandomStream, Ratio, Span, Time};
+use bundler::association::{Association, Role, Sent};
 use bundler::digest::{DigestKey, Fields, of_fields};
-use bundler::encapsulation::HEADER;
+use bundler::encapsulation::Envelope;
 use fabric::{Ecn, Fabric, NodeKind, Output, Packet, Part};
 use lab::plan::{Feedback, Plan};
 use lab::routes::Routes;
 
+use crate::bundle::Bundle;
 use crate::feedback::{Dice, Late};
 use crate::membership::{Membership, Places, Tags};
 use crate::{Contents, Driver, Ends, Middleboxes};
@@ -20,7 +22,7 @@ fn plan(text: &str) -> Plan {
 #[derive(Clone, Debug, PartialEq)]
 enum Body {
     Data(u64),
-    Message(Vec<u8>),
+    Message(IfaceId, Vec<u8>),
 }
 
 /// A driver that counts.
@@ -46,22 +48,22 @@ impl Driver<Body> for Host<'_> {
 
     fn message(&mut self, at: Time, ends: Ends, payload: Vec<u8>) -> Option<Packet<Body>> {
         *self.1 += 1;
-        Some(packet(Body::Message(payload), ends.to, 100, at))
+        Some(packet(Body::Message(ends.from, payload), ends.to, 100, at))
     }
 
-    fn enclose(
-        &mut self,
-        _: Time,
-        _: Ends,
-        _: [u8; HEADER],
-        _: Packet<Body>,
-    ) -> Option<Packet<Body>> {
+    fn enclose(&mut self, _: Time, _: Ends, _: Envelope, _: Packet<Body>) -> Option<Packet<Body>> {
+        None
+    }
+
+    fn decode(&mut self, _: &Packet<Body>, _: &[u8]) -> Option<Packet<Body>> {
         None
     }
 
     fn open(&mut self, packet: &Packet<Body>) -> Option<Contents<Body>> {
         match &packet.body {
-            Body::Message(payload) => Some(Contents::Message(payload.clone())),
+            Body::Message(source, payload) => {
+                Some(Contents::Payload { source: *source, payload: payload.clone() })
+            }
             Body::Data(_) => None,
         }
     }
@@ -207,6 +209,28 @@ fn bundles_are_told_by_paths() {
     // It came from the other side.
     assert_eq!(find(from_near, iface(&plan, "b", 0)), None);
     assert_eq!(find(from_near, iface(&plan, "a", 0)), None);
+}
+
+#[test]
+fn messages_from_other_nodes_are_dropped_and_counted() {
+    let plan = plan(FORK);
+    let mut bench = Bench::new(&plan);
+    bench.advance(at(1));
+    let far = Bundle::all(&plan).remove(0).settings;
+    let mut sendbox = Association::new(Role::SendBox, far.id, &far.key, 77);
+    let sent = Sent { period_log2: 3, bytes: 0, packets: 0 };
+    let to = iface(&plan, "far", 0);
+    let mut deliver = |source: IfaceId| {
+        let body = Body::Message(source, sendbox.heartbeat(at(1), sent));
+        let before = bench.messages;
+        let host = &mut Host(&mut bench.fabric, &mut bench.messages);
+        assert_eq!(bench.boxes.deliver(host, at(1), to, packet(body, to, 100, at(1))), None);
+        bench.messages - before
+    };
+    assert_eq!(deliver(iface(&plan, "c", 0)), 0);
+    assert_eq!(deliver(iface(&plan, "s", 1)), 1, "the sendbox's heartbeat is answered");
+    let [warning] = &bench.boxes.warnings(&plan)[..] else { panic!("one warning") };
+    assert!(warning.starts_with("1 datagrams for the boxes of bundle"), "{warning}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use base::{IfaceId, Time};
 use bundler::digest::{DigestKey, Fields, of_fields};
-use bundler::encapsulation::{self, HEADER};
+use bundler::encapsulation::{self, Envelope};
 use bundler::sendbox::Status;
 use fabric::{Ecn, Fabric, Packet, Part};
 use lab::plan::{Family, Plan};
@@ -164,20 +164,26 @@ impl Driver<Body> for Host<'_> {
 
     fn message(&mut self, at: Time, ends: Ends, payload: Vec<u8>) -> Option<Packet<Body>> {
         let bytes = outcome::ip_header(Family::V4) + UDP_HEADER + payload.len() as u32;
-        Some(self.parcels.packet(at, ends, bytes, Contents::Message(payload)))
+        let contents = Contents::Payload { source: ends.from, payload };
+        Some(self.parcels.packet(at, ends, bytes, contents))
     }
 
     fn enclose(
         &mut self,
         at: Time,
         ends: Ends,
-        header: [u8; HEADER],
+        envelope: Envelope,
         packet: Packet<Body>,
     ) -> Option<Packet<Body>> {
         let bytes = packet.last + encapsulation::OVERHEAD;
         let Packet { dscp, ecn, tag, mirrors, .. } = packet;
-        let outer = self.parcels.packet(at, ends, bytes, Contents::Enclosed { header, packet });
+        let outer = self.parcels.packet(at, ends, bytes, Contents::Enclosed { envelope, packet });
         Some(Packet { dscp, ecn, tag, mirrors, ..outer })
+    }
+
+    fn decode(&mut self, _: &Packet<Body>, _: &[u8]) -> Option<Packet<Body>> {
+        // Packets of this engine have no bytes.
+        None
     }
 
     fn open(&mut self, packet: &Packet<Body>) -> Option<Contents<Body>> {

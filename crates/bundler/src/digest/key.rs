@@ -12,7 +12,7 @@ use super::siphash::siphash;
 pub struct Key {
     digest: DigestKey,
     mac: MacKey,
-    tag: TagKey,
+    packets: [u8; 32],
 }
 
 /// The key of the digests.
@@ -23,9 +23,9 @@ pub struct DigestKey([u64; 2]);
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MacKey(pub(crate) [u8; 32]);
 
-/// The key of the short tags of encapsulated packets.
+/// The key of the encapsulated packets of one pair of incarnations.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TagKey([u64; 2]);
+pub(crate) struct PacketKey(pub(crate) [u8; 16]);
 
 impl Key {
     /// The keys that follow from a secret. For each use the secret keys an HMAC-SHA-256 over the
@@ -35,7 +35,7 @@ impl Key {
         Self {
             digest: DigestKey(words(derive(secret, "netarium bundle 1: digests"))),
             mac: MacKey(derive(secret, "netarium bundle 1: messages")),
-            tag: TagKey(words(derive(secret, "netarium bundle 1: encapsulation"))),
+            packets: derive(secret, "netarium bundle 2: packets from sendbox to receivebox"),
         }
     }
 
@@ -48,8 +48,15 @@ impl Key {
         self.mac
     }
 
-    pub(crate) const fn tag(&self) -> TagKey {
-        self.tag
+    /// The key of the packets of a bundle between these incarnations.
+    pub(crate) fn packets(&self, bundle: u32, sender: u64, receiver: u64) -> PacketKey {
+        let mut mac =
+            Hmac::<Sha256>::new_from_slice(&self.packets).expect("HMAC takes keys of any length");
+        mac.update(&bundle.to_be_bytes());
+        mac.update(&sender.to_be_bytes());
+        mac.update(&receiver.to_be_bytes());
+        let tag = mac.finalize().into_bytes();
+        PacketKey(std::array::from_fn(|at| tag[at]))
     }
 }
 
@@ -59,13 +66,6 @@ impl DigestKey {
     #[inline]
     pub(super) fn hash<const N: usize>(self, words: [u64; N]) -> u64 {
         siphash::<1, 3, N>(self.0, words)
-    }
-}
-
-impl TagKey {
-    /// SipHash-2-4: a message authentication code of 64 bits.
-    pub(crate) fn tag<const N: usize>(self, words: [u64; N]) -> u64 {
-        siphash::<2, 4, N>(self.0, words)
     }
 }
 
@@ -101,8 +101,8 @@ impl fmt::Debug for MacKey {
     }
 }
 
-impl fmt::Debug for TagKey {
+impl fmt::Debug for PacketKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("TagKey(..)")
+        f.write_str("PacketKey(..)")
     }
 }

@@ -126,8 +126,8 @@ fn both_families_and_both_keys_differ() {
 #[test]
 fn keys_are_not_printed() {
     let key = Key::from_secret("correct horse");
-    let printed = format!("{key:?} {:?} {:?} {:?}", key.digest(), key.mac(), key.tag());
-    assert_eq!(printed, "Key(..) DigestKey(..) MacKey(..) TagKey(..)");
+    let printed = format!("{key:?} {:?} {:?} {:?}", key.digest(), key.mac(), key.packets(1, 2, 3));
+    assert_eq!(printed, "Key(..) DigestKey(..) MacKey(..) PacketKey(..)");
 }
 
 /// Of `count` packets that differ in little, 1 in 2^*k* must end an epoch, for each *k*: within

@@ -1,6 +1,6 @@
 use super::*;
 use crate::association::Sent;
-use crate::encapsulation::{Encapsulator, HEADER, Header, OVERHEAD};
+use crate::encapsulation::{HEADER, Header, OVERHEAD};
 use crate::message::Authenticator;
 use crate::message::{Body, Message};
 
@@ -173,34 +173,71 @@ fn rejections_are_counted_where_they_belong() {
     assert_eq!((receiver.rejections().truncated, receiver.rejections().malformed), (1, 1));
 }
 
-/// A datagram with a packet of `length` bytes.
-fn encapsulated(incarnation: u64, sequence: u64, length: usize) -> Vec<u8> {
+/// A datagram with a packet of `length` bytes, encapsulated for receivebox `receiver`.
+fn encapsulated(incarnation: u64, receiver: u64, sequence: u64, length: usize) -> Vec<u8> {
     let header = Header { bundle: 7, incarnation, sequence };
-    let mut payload = Encapsulator::new(&key()).seal(header, length).to_vec();
-    payload.resize(HEADER + length, 0x45);
-    payload
+    let envelope = Envelope::new(header, &key(), receiver);
+    let mut datagram = vec![0x45; HEADER + length];
+    envelope.seal(&mut datagram);
+    datagram
+}
+
+/// Whether a copy of the datagram is accepted.
+fn open(receiver: &mut ReceiveBox, datagram: &[u8]) -> Result<Range<usize>, Rejection> {
+    let opened = receiver.on_encapsulated(at(1), &mut datagram.to_vec());
+    opened.map(|(_, inner)| inner)
 }
 
 #[test]
-fn encapsulated_packets_are_counted_once_and_acknowledged() {
+fn counts_and_acknowledges_each_encapsulated_packet_once() {
     let (mut receiver, index, _) = introduced(0);
-    let payload = encapsulated(10, 1, 100);
-    let inner = HEADER..HEADER + 100;
-    assert_eq!(receiver.on_encapsulated(at(1), &payload), Ok((index, inner.clone())));
-    assert_eq!(receiver.on_encapsulated(at(1), &payload), Err(Rejection::Replayed));
+    let payload = encapsulated(10, 20, 1, 100);
+    assert_eq!(open(&mut receiver, &payload), Ok(HEADER..HEADER + 100));
+    assert_eq!(open(&mut receiver, &payload), Err(Rejection::Replayed));
     let [ack] = acks(&mut receiver)[..] else { panic!("not one") };
     assert_eq!(ack.digest, digest::of_sequence(&key().digest(), 10, 1));
     assert_eq!(ack.bytes_received, 100 + u64::from(OVERHEAD) + 38);
-    // Of nobody known: passed on, as it may be the first of a restarted sendbox.
-    let unknown = encapsulated(11, 1, 100);
-    assert_eq!(receiver.on_encapsulated(at(1), &unknown), Ok((index, inner)));
+    assert_eq!(open(&mut receiver, &encapsulated(11, 20, 1, 100)), Err(Rejection::NotAdopted));
     let counters = receiver.status(index).unwrap().counters;
-    assert_eq!((counters.packets, counters.encapsulated_unknown), (1, 1));
-    assert_eq!(counters.encapsulated_rejections.replayed, 1);
-    let mut stranger = payload;
-    stranger[7] = 9;
-    assert_eq!(receiver.on_encapsulated(at(1), &stranger), Err(Rejection::UnknownBundle(9)));
+    assert_eq!(counters.packets, 1);
+    let rejections = counters.encapsulated_rejections;
+    assert_eq!((rejections.replayed, rejections.not_adopted, rejections.total()), (1, 1, 2));
+    let mut other = payload;
+    other[7] = 9;
+    assert_eq!(open(&mut receiver, &other), Err(Rejection::UnknownBundle(9)));
     assert_eq!(receiver.rejections().unknown_bundle, 1);
+}
+
+#[test]
+fn accepts_none_of_20_packets_recorded_in_a_previous_incarnation() {
+    let (mut receiver, index, mut before) = introduced(0);
+    let heartbeats: Vec<_> = (0..20).map(|_| before.heartbeat(at(1), sent(0))).collect();
+    let packets: Vec<_> = (1..=20).map(|number| encapsulated(10, 20, number, 100)).collect();
+    let replay = |receiver: &mut ReceiveBox| {
+        let mut accepted = 0;
+        for (heartbeat, packet) in heartbeats.iter().zip(&packets) {
+            // Recorded heartbeats of the dead sendbox do not make its incarnation adopted again.
+            receiver.on_message(at(2), heartbeat);
+            accepted += u32::from(open(receiver, packet).is_ok());
+        }
+        accepted
+    };
+    // The sendbox restarts.
+    let mut after = sender(7, 11);
+    exchange(at(1), &mut after, &mut receiver, 0);
+    exchange(at(1), &mut after, &mut receiver, 0);
+    assert_eq!(replay(&mut receiver), 0);
+    let counters = receiver.status(index).unwrap().counters;
+    assert_eq!((counters.encapsulated_rejections.not_adopted, counters.packets), (20, 0));
+    // The receivebox restarts: before it has adopted any sendbox, and after.
+    let mut restarted = ReceiveBox::new(21);
+    restarted.add(at(1), settings(7));
+    assert_eq!(replay(&mut restarted), 0);
+    exchange(at(2), &mut before, &mut restarted, 0);
+    exchange(at(2), &mut before, &mut restarted, 0);
+    assert_eq!(restarted.status(index).unwrap().peer, Some(10));
+    assert_eq!(replay(&mut restarted), 0);
+    assert!(open(&mut restarted, &encapsulated(10, 21, 21, 100)).is_ok());
 }
 
 #[test]

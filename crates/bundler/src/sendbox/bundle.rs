@@ -11,8 +11,8 @@ use super::status::{Counters, Status};
 use super::tick::{Loop, TICK};
 use super::{Arrival, BundleIndex, Output};
 use crate::association::{Association, Received, Role, Sent};
-use crate::digest;
-use crate::encapsulation;
+use crate::digest::{self, PacketKey};
+use crate::encapsulation::{Envelope, Header};
 use crate::measure::{Arrived, Mark};
 use crate::settings::{Marking, Mode, Settings};
 
@@ -53,9 +53,10 @@ pub(super) struct Bundle<B> {
     pub(super) association: Association,
     pub(super) control: Loop,
     pub(super) counters: Counters,
-    /// Sequence of the next encapsulated packet.
+    /// Sequence number of the last encapsulated packet.
     sequence: u64,
-    incarnation: u64,
+    /// The key of encapsulated packets, while the receivebox is known to accept them.
+    packet_key: Option<PacketKey>,
     pub(super) period: u32,
     /// The period that the last heartbeat told.
     told_period: u32,
@@ -83,7 +84,7 @@ impl<B> Bundle<B> {
             control: Loop::new(now, &settings),
             counters: Counters::default(),
             sequence: 0,
-            incarnation,
+            packet_key: None,
             period: FIRST_PERIOD,
             told_period: FIRST_PERIOD,
             last_sent: now,
@@ -145,6 +146,8 @@ impl<B> Bundle<B> {
                     self.control.restart();
                     self.heartbeat(now, out);
                 }
+                // A period in force means that the receivebox has adopted this incarnation.
+                self.packet_key = report.period_log2.and_then(|_| self.new_packet_key());
                 self.settled = report.period_log2 == Some(self.told_period.ilog2() as u8);
                 if report.period_log2.is_none() && !peer_restarted {
                     // It has yet to learn that this box knows of it.
@@ -211,6 +214,9 @@ impl<B> Bundle<B> {
 
     fn change(&mut self, now: Time, to: State, cause: Cause, out: &mut VecDeque<Output<B>>) {
         let from = self.control.state;
+        if to == State::FailOpen {
+            self.packet_key = None;
+        }
         self.control.enter(now, to);
         self.counters.transitions += 1;
         let transition = Transition { at: now, from, to, cause };
@@ -236,20 +242,18 @@ impl<B> Bundle<B> {
         let counters = &mut self.counters;
         counters.sent_packets += 1;
         counters.sent_bytes += u64::from(entry.size);
-        let encapsulation = match self.settings.marking {
-            Marking::Header => None,
-            Marking::Encapsulation => {
-                self.sequence += 1;
-                let (key, sequence) = (self.settings.key.digest(), self.sequence);
-                digest = digest::of_sequence(&key, self.incarnation, sequence);
-                Some(encapsulation::Header {
-                    bundle: self.settings.id,
-                    incarnation: self.incarnation,
-                    sequence,
-                })
-            }
-        };
-        if digest::ends_epoch(digest, self.period) {
+        let encapsulation = self.packet_key.map(|key| {
+            self.sequence += 1;
+            let (bundle, sequence) = (self.settings.id, self.sequence);
+            let incarnation = self.association.incarnation();
+            Envelope { header: Header { bundle, incarnation, sequence }, key }
+        });
+        if let Some(envelope) = &encapsulation {
+            digest = envelope.header.digest(&self.settings.key.digest());
+        }
+        // The receivebox does not see packets of an encapsulated bundle that are not encapsulated.
+        let is_visible = encapsulation.is_some() || self.settings.marking == Marking::Header;
+        if is_visible && digest::ends_epoch(digest, self.period) {
             counters.epochs += 1;
             self.control.measure.sent(Mark {
                 digest,
@@ -278,6 +282,13 @@ impl<B> Bundle<B> {
     pub(super) fn let_go(&mut self, now: Time, out: &mut VecDeque<Output<B>>) {
         self.pacer.set_rate(now, None);
         self.release(now, out);
+    }
+
+    /// The key of encapsulated packets to the adopted receivebox.
+    fn new_packet_key(&self) -> Option<PacketKey> {
+        let Settings { id, key, marking, .. } = &self.settings;
+        let receiver = self.association.peer().filter(|_| *marking == Marking::Encapsulation)?;
+        Some(key.packets(*id, self.association.incarnation(), receiver))
     }
 
     fn per_packet(&self) -> u32 {

@@ -371,3 +371,72 @@ fn a_replaced_bundle_is_heard() {
     path.run(secs(5));
     assert_eq!(path.status().state, State::Delay, "{:?}", path.transitions);
 }
+
+/// Sends a packet of an encapsulated bundle; returns its datagram, if it is encapsulated, and
+/// appends messages for the receivebox to `messages`.
+fn send_one(
+    sendbox: &mut SendBox<u64>,
+    now: Time,
+    bundle: BundleIndex,
+    messages: &mut Vec<Vec<u8>>,
+) -> Option<Vec<u8>> {
+    let (flow, dscp, ecn) = (1, 0, Ecn::NotCapable);
+    let arrival = Arrival { body: 1, size: 100, flow, dscp, ecn, digest: 0 };
+    sendbox.on_packet(now, bundle, arrival);
+    let mut datagram = None;
+    while let Some(output) = sendbox.poll() {
+        match output {
+            Output::Forward { encapsulation, .. } => {
+                datagram = encapsulation.map(|envelope| {
+                    let mut datagram = vec![0x45; crate::encapsulation::HEADER + 100];
+                    envelope.seal(&mut datagram);
+                    datagram
+                });
+            }
+            Output::Message { payload, .. } => messages.push(payload),
+            Output::Drop { .. } | Output::Transition { .. } => {}
+        }
+    }
+    datagram
+}
+
+#[test]
+fn encapsulates_only_what_the_receivebox_has_confirmed_to_accept() {
+    let now = Time::from_nanos(1_000_000_000);
+    let mut sendbox = SendBox::new(5);
+    let marking = crate::settings::Marking::Encapsulation;
+    let bundle = sendbox.add(now, Settings { marking, ..settings() });
+    let mut messages = Vec::new();
+    sendbox.on_wake(now);
+    assert_eq!(send_one(&mut sendbox, now, bundle, &mut messages), None, "no report yet");
+    for incarnation in [8, 9] {
+        // The receivebox starts, or restarts.
+        let mut receivebox = ReceiveBox::new(incarnation);
+        let settings = receivebox::Settings { id: 7, key: key(), overhead: Bytes::new(38) };
+        receivebox.add(now, settings);
+        let heartbeat = now + Span::from_secs(incarnation);
+        sendbox.on_wake(heartbeat);
+        let mut confirmed = false;
+        for _ in 0..4 {
+            let datagram = send_one(&mut sendbox, heartbeat, bundle, &mut messages);
+            let accepted = datagram
+                .as_ref()
+                .is_some_and(|it| receivebox.on_encapsulated(heartbeat, &mut it.clone()).is_ok());
+            // The first packets after a restart still have the key of the dead receivebox.
+            assert!(accepted || !confirmed, "incarnation {incarnation}");
+            for message in std::mem::take(&mut messages) {
+                receivebox.on_message(heartbeat, &message);
+            }
+            while let Some(output) = receivebox.poll() {
+                let is_report = output.payload[3] == 2;
+                sendbox.on_message(heartbeat, &output.payload);
+                confirmed |= is_report && receivebox.status(BundleIndex(0)).unwrap().peer.is_some();
+            }
+        }
+        assert!(confirmed, "incarnation {incarnation}");
+        let datagram = send_one(&mut sendbox, heartbeat, bundle, &mut messages);
+        let mut datagram = datagram.expect("encapsulated");
+        assert!(receivebox.on_encapsulated(heartbeat, &mut datagram).is_ok());
+        messages.clear();
+    }
+}

@@ -28,7 +28,7 @@ kind = "receivebox"
 kind = "sendbox"
 [[link]]
 ends = ["a", "send"]
-mtu = "1440 B"
+mtu = "1432 B"
 [[link]]
 ends = ["send", "took"]
 [[link]]
@@ -44,7 +44,7 @@ ends = ["r2", "receive"]
 ends = ["receive", "back"]
 [[link]]
 ends = ["back", "b"]
-mtu = "1440 B"
+mtu = "1432 B"
 [[bundle]]
 name = "there"
 from = "send"

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use base::{IfaceId, NodeId, Time};
 use bundler::digest::{DigestKey, Fields, of_fields, of_packet};
-use bundler::encapsulation::{self, HEADER};
+use bundler::encapsulation::{Envelope, HEADER};
 use fabric::{Ecn, Fabric, Packet};
 use lab::plan::{Iface, Plan};
 use middlebox::{Contents, Driver, Ends, PORT};
@@ -91,12 +91,13 @@ impl Driver<Body> for Host<'_> {
         &mut self,
         _: Time,
         ends: Ends,
-        header: [u8; HEADER],
+        envelope: Envelope,
         packet: Packet<Body>,
     ) -> Option<Packet<Body>> {
         let inner = assemble(&packet, packet.first);
         let class = Header::parse(&inner).map_or(0, |header| header.dscp << 2 | header.ecn);
-        let payload = [&header[..], &inner].concat();
+        let mut payload = [&[0; HEADER], &inner[..]].concat();
+        envelope.seal(&mut payload);
         let outer = self.datagram(packet.entered, ends, class, &payload)?;
         Some(Packet { ecn: packet.ecn, tag: packet.tag, mirrors: packet.mirrors, ..outer })
     }
@@ -109,14 +110,15 @@ impl Driver<Body> for Host<'_> {
         }
         let bytes = assemble(packet, packet.first);
         let payload = bytes.get(usize::from(header.ip_length) + UDP_HEADER..)?;
-        if encapsulation::bundle_of(payload).is_none() {
-            return Some(Contents::Message(payload.to_vec()));
-        }
-        let (front, inner) = payload.split_first_chunk::<HEADER>()?;
-        let inner = self.ingress.describe(self.pool, inner.to_vec(), 0, Offload::default())?;
-        let (tag, entered, header) = (packet.tag, packet.entered, *front);
-        let ecn =
-            if Header::parse(inner.body.packet())?.ecn == 3 { Ecn::Marked } else { inner.ecn };
-        Some(Contents::Enclosed { header, packet: Packet { tag, entered, ecn, ..inner } })
+        let source = self.ingress.owner(header.source)?;
+        Some(Contents::Payload { source, payload: payload.to_vec() })
+    }
+
+    fn decode(&mut self, outer: &Packet<Body>, inner: &[u8]) -> Option<Packet<Body>> {
+        let packet = self.ingress.describe(self.pool, inner.to_vec(), 0, Offload::default())?;
+        let Packet { tag, entered, .. } = *outer;
+        let is_marked = Header::parse(inner)?.ecn == 3;
+        let ecn = if is_marked { Ecn::Marked } else { packet.ecn };
+        Some(Packet { tag, entered, ecn, ..packet })
     }
 }

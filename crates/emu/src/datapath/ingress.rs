@@ -56,6 +56,11 @@ impl Ingress {
         Self { owners, filters }
     }
 
+    /// The interface with this address.
+    pub(super) fn owner(&self, address: Address) -> Option<IfaceId> {
+        self.owners.get(&address).copied()
+    }
+
     /// Describes a packet whose bytes begin at `start`; `None` (and the buffer goes back) if no
     /// network could carry it.
     pub(super) fn describe(
@@ -78,7 +83,7 @@ impl Ingress {
             body: pool.body(bytes, start, layout, header.version),
             first: 0,
             count: layout.count(),
-            to: self.owners.get(&header.destination).copied(),
+            to: self.owner(header.destination),
             flow: header.flow_hash(),
             segment,
             last,

@@ -223,7 +223,7 @@ fn a_sendbox_that_stops_loses_what_it_holds_and_nothing_after() {
 fn small() -> Vec<String> {
     let blocks = NODES.iter().map(|block| {
         if block.contains("[\"alice\", \"out-a\"]") {
-            format!("{block}\nmtu = \"1440 B\"")
+            format!("{block}\nmtu = \"1432 B\"")
         } else {
             (*block).to_owned()
         }
@@ -251,7 +251,7 @@ fn packets_go_without_headers_that_nobody_takes_off() {
 fn encapsulated_bundles_carry_what_fits() {
     let marked = format!("{THERE}\nmarking = \"encapsulation\"\n");
     let full = Simulation::try_new(&lab(1, NODES, &marked)).err().unwrap().to_string();
-    assert!(full.contains("mtu = \"1440 B\""), "{full}");
+    assert!(full.contains("mtu = \"1432 B\""), "{full}");
     let small = small();
     let small: Vec<&str> = small.iter().map(String::as_str).collect();
     let watched = watch(&lab(10, &small, &marked));
