@@ -1,7 +1,9 @@
 //! `agent`: this machine's part of a cluster, and how clusters are entered.
 
-use cluster_live::address::{Access, Cluster, Tls, host_and_port, read_token};
+use cluster_live::address::{self, Cluster, host_and_port};
 use cluster_live::agent::{Agent, Allowed, News, Options};
+use cluster_live::credentials::{Credentials, KEY_FILE, Role};
+use cluster_live::enrol;
 
 use crate::args::agent as args;
 use crate::exit::Exit;
@@ -15,7 +17,7 @@ pub(crate) fn agent(args: &args::Agent, terminal: &Terminal) -> Verdict {
     };
     let name = match &args.name {
         Some(name) => name.clone(),
-        None => rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        None => host_name(),
     };
     let dir = args.dir.clone().unwrap_or_else(|| {
         let user = rustix::process::geteuid().as_raw();
@@ -23,11 +25,12 @@ pub(crate) fn agent(args: &args::Agent, terminal: &Terminal) -> Verdict {
     });
     let program = std::env::current_exe()
         .map_err(|e| Failure::machine(format!("cannot find the own executable: {e}")))?;
+    let credentials = credentials(args, &name, terminal)?;
     let options = Options {
         name,
         listen: addresses(&args.listen)?,
         join: addresses(&args.join)?,
-        access: access(&args.access)?,
+        credentials,
         trunk: args.trunk_address,
         ports: args.trunk_ports.clone(),
         allowed: Allowed {
@@ -58,26 +61,34 @@ pub(crate) fn agent(args: &args::Agent, terminal: &Terminal) -> Verdict {
     Ok(Exit::Ok)
 }
 
-/// What is proven to others.
-pub(crate) fn access(args: &args::Access) -> Result<Access, Failure> {
-    let token = match &args.token_file {
-        Some(file) => Some(read_token(file).map_err(|e| failure(&e))?),
-        None => std::env::var("NETARIUM_TOKEN").ok().filter(|token| !token.is_empty()),
-    };
-    let tls = match (&args.tls_ca, &args.tls_cert, &args.tls_key) {
-        (Some(ca), Some(cert), Some(key)) => {
-            Some(Tls { ca: ca.clone(), cert: cert.clone(), key: key.clone() })
+/// The name of this machine.
+pub(crate) fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// The agent's credentials; new ones where there are none and it is invited.
+fn credentials(
+    args: &args::Agent,
+    name: &str,
+    terminal: &Terminal,
+) -> Result<Credentials, Failure> {
+    let dir = address::credentials_dir(args.access.credentials.clone()).map_err(|e| failure(&e))?;
+    if let Some(invitation) = &args.invitation {
+        if dir.join(KEY_FILE).exists() {
+            terminal.talk(format!("note: {} has credentials already", dir.display()));
+        } else {
+            enrol::enrol(invitation, name, &dir).map_err(|e| failure(&e))?;
+            terminal.talk(format!("enrolled; the credentials are in {}", dir.display()));
         }
-        _ => None,
-    };
-    Ok(Access { token, tls })
+    }
+    Credentials::load(&dir, Role::Agent).map_err(|e| failure(&e))
 }
 
 /// The cluster that was named; `None` where none was.
 pub(crate) fn target(args: &args::Target) -> Result<Option<Cluster>, Failure> {
     let Some(named) = args.name() else { return Ok(None) };
-    let access = access(&args.access)?;
-    Cluster::named(named, access).map(Some).map_err(|e| failure(&e))
+    let given = args.access.credentials.as_deref();
+    Cluster::named(named, given).map(Some).map_err(|e| failure(&e))
 }
 
 /// An error of the cluster's.

@@ -101,7 +101,7 @@ pub(crate) enum Verb {
                             --key-file mctcp.key --socks 127.0.0.1:1080")]
     Mctcp(mctcp::Mctcp),
     /// Give this machine to a cluster: hold hosts of labs that run on several machines
-    #[command(after_help = "Examples:\n  netarium agent --token-file token\n  \
+    #[command(after_help = "Examples:\n  netarium agent --listen 192.0.2.1\n  \
                             netarium agent --listen 192.0.2.2 --join 192.0.2.1 --cores 8")]
     Agent(Box<agent::Agent>),
     /// Look at a cluster, or make one on this machine

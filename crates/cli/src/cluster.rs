@@ -13,8 +13,13 @@ use crate::exit::Exit;
 use crate::terminal::Terminal;
 use crate::{Failure, Verdict, local, placement, results};
 
+mod trust;
+
 pub(crate) fn cluster(args: &Cluster, terminal: &Terminal) -> Verdict {
     match &args.verb {
+        ClusterVerb::Init(args) => trust::init(args, terminal),
+        ClusterVerb::Invite(args) => trust::invite(args, terminal),
+        ClusterVerb::Enrol(args) => trust::enrol(args, terminal),
         ClusterVerb::Status(args) => status(args, terminal),
         ClusterVerb::Plan(args) => placement::plan(args, terminal),
         ClusterVerb::Manifest(args) => placement::manifest(args, terminal),

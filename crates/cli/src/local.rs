@@ -38,16 +38,11 @@ pub(crate) fn local(args: &Local, terminal: &Terminal) -> Verdict {
         let list = names.join(", ");
         terminal.talk(format!("a cluster of {list}; `exit` ends it"));
     }
-    let token = match &args.token {
-        Some(token) => token.clone(),
-        None => local::new_token().map_err(|e| failure(&e))?,
-    };
     let program = std::env::current_exe()
         .map_err(|e| Failure::machine(format!("cannot find the own executable: {e}")))?;
     let again = again(args);
     let status = run_local(&local::Local {
         names,
-        token,
         rate: args.rate,
         restart: args.restart,
         log: args.log.clone(),

@@ -85,20 +85,12 @@ pub(crate) fn words(spread: &Spread) -> Vec<String> {
     [name(spread), choices(spread)].concat()
 }
 
-/// Options that name the cluster. Secrets are named by their file, never written out.
+/// Options that name the cluster and the folder of credentials.
 fn name(spread: &Spread) -> Vec<String> {
     let Some(cluster) = spread.target.name() else { return Vec::new() };
     let mut words = vec!["--cluster".to_owned(), cluster.to_owned()];
-    let access = &spread.target.access;
-    for (option, file) in [
-        ("--token-file", &access.token_file),
-        ("--tls-cert", &access.tls_cert),
-        ("--tls-key", &access.tls_key),
-        ("--tls-ca", &access.tls_ca),
-    ] {
-        if let Some(file) = file {
-            words.extend([option.to_owned(), file.display().to_string()]);
-        }
+    if let Some(dir) = &spread.target.access.credentials {
+        words.extend(["--credentials".to_owned(), dir.display().to_string()]);
     }
     words
 }

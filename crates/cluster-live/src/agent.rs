@@ -30,13 +30,16 @@ use zenoh::query::Queryable;
 use zenoh::sample::Locality;
 use zenoh::{Session, Wait};
 
-use crate::address::{Access, Cluster};
+use crate::address;
 use crate::beats::Beats;
+use crate::credentials::Credentials;
 use crate::session::{self, key};
 use crate::{Error, Result, urgent};
 use clocks::Clocks;
 use events::Event;
 use lab::Lab;
+
+pub(crate) use machine::first_address;
 
 pub use machine::Allowed;
 pub use news::{News, Orphan};
@@ -64,8 +67,8 @@ pub struct Options {
     pub listen: Vec<String>,
     /// Other agents: `host:port`.
     pub join: Vec<String>,
-    /// What others must prove.
-    pub access: Access,
+    /// The own credentials.
+    pub credentials: Credentials,
     /// The address of its trunks; `None`: that of `listen`, or the machine's first.
     pub trunk: Option<IpAddr>,
     /// Ports of its trunks.
@@ -147,9 +150,9 @@ impl Agent {
         // Pieces name their results by where they are, not by how the folder was named.
         options.dir = options.dir.canonicalize().map_err(Error::file("find", &options.dir))?;
         let instance = draw()?;
-        let clocks = Clocks::start(trunk, options.access.token.as_deref().unwrap_or_default())?;
+        let clocks = Clocks::start(trunk)?;
         let (events, news) = channel();
-        let session = session::open(&options.access, &options.listen, &options.join)?;
+        let session = session::open(&options.credentials, &options.listen, &options.join)?;
         let asked = events.clone();
         let questions = session
             .declare_queryable(key::agent(&options.name, "*"))
@@ -168,8 +171,7 @@ impl Agent {
             .wait()
             .map_err(Error::session("hear heartbeats"))?;
         let total = machine::offer(&options.allowed, trunk);
-        let beat =
-            Heartbeat { name: options.name.clone(), instance, clock: clocks.at(), leaves: false };
+        let beat = heartbeat(&options.name, instance, &clocks, false);
         let beats = Beats::start(&session, key::heartbeat(&options.name), session::bytes(&beat))?;
         Ok(Self {
             options,
@@ -320,22 +322,15 @@ impl Agent {
         if self.options.join.is_empty() || self.detector.known().next().is_some() {
             return;
         }
-        let (named, agents) = (String::new(), self.options.join.clone());
-        let cluster = Cluster { named, agents, access: self.options.access.clone() };
-        let events = self.events.clone();
-        let probe = move || drop(events.send(Event::Alone(cluster.probe_all())));
+        let (agents, events) = (self.options.join.clone(), self.events.clone());
+        let probe = move || drop(events.send(Event::Alone(address::probe_all(&agents))));
         // Without a thread its operator is told no more than that nobody is there.
         let _ = std::thread::Builder::new().name("probe".to_owned()).spawn(probe);
     }
 
     /// Says that the agent leaves.
     fn leave(&self) {
-        let beat = Heartbeat {
-            name: self.options.name.clone(),
-            instance: self.instance,
-            clock: self.clocks.at(),
-            leaves: true,
-        };
+        let beat = heartbeat(&self.options.name, self.instance, &self.clocks, true);
         let put = self.session.put(key::heartbeat(&self.options.name), session::bytes(&beat));
         // Who does not hear it notices the silence.
         let _ = put.express(true).priority(Priority::InteractiveHigh).wait();
@@ -413,27 +408,19 @@ impl Agent {
 
 /// Whether an agent may be so.
 fn check(options: &Options) -> Result<()> {
-    let usage = |text: String| Err(Error::Usage { text });
     if !session::is_name(&options.name) {
-        return usage(format!(
+        let text = format!(
             "`{}` cannot be an agent's name: use letters, digits, `.`, `_` and `-`",
             options.name
-        ));
+        );
+        return Err(Error::Usage { text });
     }
-    let protected = options.access.token.is_some() || options.access.tls.is_some();
-    let is_open = |listen: &&String| {
-        let host = listen.rsplit_once(':').map_or(&***listen, |(host, _)| host);
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        host != "localhost" && !host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
-    };
-    match options.listen.iter().find(is_open) {
-        Some(listen) if !protected => usage(format!(
-            "an agent that listens on {listen} runs programs for whoever reaches it: give it \
-             --token-file, NETARIUM_TOKEN or --tls-cert, --tls-key and --tls-ca, or let it listen \
-             on 127.0.0.1"
-        )),
-        _ => Ok(()),
-    }
+    Ok(())
+}
+
+fn heartbeat(name: &str, instance: u64, clocks: &Clocks, leaves: bool) -> Heartbeat {
+    let (clock, clock_secret) = (clocks.at(), *clocks.secret());
+    Heartbeat { name: name.to_owned(), instance, clock, clock_secret, leaves }
 }
 
 /// Where trunks are reached.

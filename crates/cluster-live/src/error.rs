@@ -34,6 +34,22 @@ pub enum Error {
         /// What is known of it.
         why: String,
     },
+    /// A key or a certificate could not be made or used.
+    #[error("cannot {action}: {cause}")]
+    Certificate {
+        /// The verb.
+        action: &'static str,
+        /// The library's message.
+        cause: String,
+    },
+    /// The authority of a cluster did not sign a certificate.
+    #[error("cannot enrol at {host}: {why}")]
+    Enrolment {
+        /// Where.
+        host: String,
+        /// Its answer.
+        why: String,
+    },
     /// Agents and the command are not of one version.
     #[error("agent {agent} is netarium {theirs}, and this is {ours}: use the same everywhere")]
     Version {

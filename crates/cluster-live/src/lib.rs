@@ -9,8 +9,11 @@
 
 pub mod address;
 pub mod agent;
+pub mod authority;
 mod beats;
 pub mod coordinate;
+pub mod credentials;
+pub mod enrol;
 mod error;
 pub mod local;
 pub mod machines;

@@ -30,6 +30,10 @@ use crate::{Error, Result};
 
 /// The file that names the cluster to commands in it.
 const HOSTS: &str = "hosts.toml";
+/// The variable that names the folder of credentials.
+const CREDENTIALS: &str = "NETARIUM_CREDENTIALS";
+/// The folder with the credentials of commands in the cluster.
+const COORDINATOR: &str = "coordinator";
 /// The file with [`Local::again`].
 const AGAIN: &str = "again";
 /// The port that agents listen on.
@@ -48,8 +52,6 @@ const LONGEST_NAME: usize = 15;
 pub struct Local {
     /// Names of the agents.
     pub names: Vec<String>,
-    /// What agents and coordinators prove to know.
-    pub token: String,
     /// What each agent's cable carries each way; as much as the machine can without.
     pub rate: Option<Bandwidth>,
     /// Start an agent that has ended once more, a second later.
@@ -78,7 +80,7 @@ impl Local {
         }
         for (at, name) in self.names.iter().enumerate() {
             let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-            let taken = ["lo", network::BRIDGE, "run", "all", "default"];
+            let taken = ["lo", network::BRIDGE, "run", "all", "default", COORDINATOR];
             if name.is_empty() || name.len() > LONGEST_NAME || !name.chars().all(allowed) {
                 let most = format!("at most {LONGEST_NAME} of a-z, A-Z, 0-9, - and _");
                 return wrong(format!("`{name}` cannot be an agent's name here: {most}"));
@@ -89,15 +91,6 @@ impl Local {
         }
         Ok(())
     }
-}
-
-/// A token that nobody can guess.
-pub fn new_token() -> Result<String> {
-    let path = Path::new("/dev/urandom");
-    let mut bytes = [0; 16];
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut bytes));
-    read.map_err(|e| sys::Error::file("read", path, e))?;
-    Ok(format!("{:032x}", u128::from_ne_bytes(bytes)))
 }
 
 /// Runs a command in a cluster of its own; the result is an exit status as a shell tells it. The
@@ -175,10 +168,10 @@ fn file_of(place: &Path, name: &str, what: &str) -> PathBuf {
 }
 
 /// The variables that name the cluster to commands in it.
-fn environment(place: &Path, token: &str) -> [(&'static OsStr, OsString); 4] {
+fn environment(place: &Path) -> [(&'static OsStr, OsString); 4] {
     [
         (OsStr::new("NETARIUM_CLUSTER"), place.join(HOSTS).into()),
-        (OsStr::new("NETARIUM_TOKEN"), token.into()),
+        (OsStr::new(CREDENTIALS), place.join(COORDINATOR).into()),
         (OsStr::new("NETARIUM_LOCAL"), place.into()),
         (OsStr::new("XDG_RUNTIME_DIR"), place.join("run").into()),
     ]

@@ -16,6 +16,11 @@ const HOSTS_FILE: &str = "hosts.toml";
 const TUN: &str = "/dev/net/tun";
 const AGENT_DIR: &str = "/var/lib/netarium";
 const RESULTS_DIR: &str = "/results";
+const CREDENTIALS_DIR: &str = "/etc/netarium/credentials";
+/// The profile's path below the node's folder of seccomp profiles.
+const SECCOMP_PROFILE: &str = "netarium/agent.json";
+/// The user and the group of the job: neither root nor any user of the image.
+const JOB_USER: u32 = 65_532;
 
 /// What an agent needs: namespaces with devices and mounts in them for its labs' hosts, raw
 /// sockets, and real-time scheduling. With the first three and no others, labs run; profiles that
@@ -42,8 +47,10 @@ pub struct Manifest {
     pub image: String,
     /// Where agents are.
     pub nodes: Nodes,
-    /// The secret that has the cluster's token under `token`.
-    pub token_secret: String,
+    /// The secret with the credentials of all agents: `ca.pem`, `cert.pem` and `key.pem`.
+    pub agent_secret: String,
+    /// The secret with the credentials of the job.
+    pub coordinator_secret: String,
     /// Agents use the nodes' own network: faster than most pod networks.
     pub host_network: bool,
     /// Cores of each agent, as Kubernetes writes them; `None`: no limit.
@@ -65,7 +72,14 @@ impl Manifest {
     /// If a name is none that Kubernetes takes, or the lab file is too large for a `ConfigMap`.
     pub fn documents(&self) -> Result<Vec<Value>> {
         self.check()?;
-        Ok(vec![self.files(), self.service(), self.agents(), self.job()])
+        Ok(vec![
+            self.files(),
+            self.service(),
+            self.agents_policy(),
+            self.job_policy(),
+            self.agents(),
+            self.job(),
+        ])
     }
 
     /// The documents as YAML.
@@ -73,12 +87,17 @@ impl Manifest {
     /// # Errors
     /// As [`Self::documents`].
     pub fn yaml(&self) -> Result<String> {
-        let Self { token_secret, .. } = self;
+        let Self { agent_secret, coordinator_secret, .. } = self;
         let space = self.namespace.as_ref().map(|n| format!(" -n {n}")).unwrap_or_default();
         let mut text = format!(
             "# Agents of netarium, and a job that runs a lab on them. Before:\n\
-             #   kubectl create secret generic {token_secret}{space} \
-             --from-literal=token=$(openssl rand -hex 16)\n"
+             #   netarium cluster init --agent kubernetes\n\
+             #   kubectl create secret generic {agent_secret}{space} \
+             --from-file=netarium-authority/agents/kubernetes\n\
+             #   kubectl create secret generic {coordinator_secret}{space} \
+             --from-file=netarium-authority/coordinators/coordinator\n\
+             #   on each node: deploy/seccomp.json as \
+             /var/lib/kubelet/seccomp/{SECCOMP_PROFILE}\n"
         );
         for document in self.documents()? {
             let written = serde_norway::to_string(&document)
@@ -98,7 +117,8 @@ impl Manifest {
         };
         let names = [("name", Some(&self.name)), ("namespace", self.namespace.as_ref())];
         let rest = [
-            ("name of a secret", Some(&self.token_secret)),
+            ("name of a secret", Some(&self.agent_secret)),
+            ("name of a secret", Some(&self.coordinator_secret)),
             ("name of a volume claim", self.results.as_ref()),
         ];
         for (what, name) in names.into_iter().chain(rest) {
@@ -175,6 +195,48 @@ impl Manifest {
         })
     }
 
+    /// Agents accept agents and the job, and send to agents. Clocks and trunks use UDP on ports
+    /// that are chosen at run time.
+    fn agents_policy(&self) -> Value {
+        let commands = json!({ "protocol": "TCP", "port": PORT });
+        let [agents, run] = ["agents", "run"].map(|part| self.pods(part));
+        self.policy(
+            "agents",
+            &[
+                json!({ "from": [agents], "ports": [commands, { "protocol": "UDP" }] }),
+                json!({ "from": [run], "ports": [commands] }),
+            ],
+            &json!({ "to": [agents], "ports": [commands, { "protocol": "UDP" }] }),
+        )
+    }
+
+    /// The job accepts nothing, and sends to agents.
+    fn job_policy(&self) -> Value {
+        let commands = json!({ "protocol": "TCP", "port": PORT });
+        self.policy("run", &[], &json!({ "to": [self.pods("agents")], "ports": [commands] }))
+    }
+
+    fn pods(&self, part: &str) -> Value {
+        json!({ "podSelector": { "matchLabels": self.labels(part) } })
+    }
+
+    fn policy(&self, part: &str, ingress: &[Value], egress: &Value) -> Value {
+        let dns = json!({ "ports": [
+            { "protocol": "UDP", "port": 53 }, { "protocol": "TCP", "port": 53 },
+        ] });
+        json!({
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": self.metadata(part),
+            "spec": {
+                "podSelector": { "matchLabels": self.labels(part) },
+                "policyTypes": ["Ingress", "Egress"],
+                "ingress": ingress,
+                "egress": [egress, dns],
+            },
+        })
+    }
+
     fn agents(&self) -> Value {
         let template = json!({
             "metadata": { "labels": self.labels("agents") },
@@ -212,6 +274,8 @@ impl Manifest {
             "volumes": [
                 { "name": "tun", "hostPath": { "path": TUN, "type": "CharDevice" } },
                 { "name": "pieces", "emptyDir": {} },
+                { "name": "scratch", "emptyDir": {} },
+                credentials(&self.agent_secret, 0o400),
             ],
         });
         if self.host_network {
@@ -250,12 +314,12 @@ impl Manifest {
             format!("--listen=$(POD_IP):{PORT}"),
             format!("--join={}:{PORT}", self.named("agents")),
             format!("--dir={AGENT_DIR}"),
+            format!("--credentials={CREDENTIALS_DIR}"),
         ];
         // What labs get is what the pod gets.
         arguments.extend(self.cpu.as_ref().map(|_| "--cores=$(AGENT_CORES)".to_owned()));
         arguments.extend(self.memory.as_ref().map(|_| "--memory=$(AGENT_MEMORY) MiB".to_owned()));
-        let mut environment =
-            vec![field("AGENT_NAME", own_name), field("POD_IP", "status.podIP"), self.token()];
+        let mut environment = vec![field("AGENT_NAME", own_name), field("POD_IP", "status.podIP")];
         let limit = |name: &str, resource: &str, divisor: &str| {
             let from = json!({ "resource": resource, "divisor": divisor });
             json!({ "name": name, "valueFrom": { "resourceFieldRef": from } })
@@ -275,7 +339,7 @@ impl Manifest {
                 "allowPrivilegeEscalation": true,
                 "capabilities": { "drop": ["ALL"], "add": CAPABILITIES },
                 "appArmorProfile": { "type": "Unconfined" },
-                "seccompProfile": { "type": "Unconfined" },
+                "seccompProfile": { "type": "Localhost", "localhostProfile": SECCOMP_PROFILE },
             },
             "readinessProbe": { "tcpSocket": { "port": "agents" }, "periodSeconds": 2 },
             "livenessProbe": {
@@ -287,6 +351,8 @@ impl Manifest {
             "volumeMounts": [
                 { "name": "tun", "mountPath": TUN },
                 { "name": "pieces", "mountPath": AGENT_DIR },
+                { "name": "scratch", "mountPath": "/tmp" },
+                { "name": "credentials", "mountPath": CREDENTIALS_DIR, "readOnly": true },
             ],
         });
         let resources = self.resources();
@@ -302,19 +368,14 @@ impl Manifest {
         Value::Object(cpu.chain(memory).collect())
     }
 
-    fn token(&self) -> Value {
-        json!({
-            "name": "NETARIUM_TOKEN",
-            "valueFrom": { "secretKeyRef": { "name": self.token_secret, "key": "token" } },
-        })
-    }
-
     fn job(&self) -> Value {
         let lab = format!("/lab/{LAB_FILE}");
         let hosts = format!("--cluster=/lab/{HOSTS_FILE}");
         let files = json!([
             { "name": "lab", "mountPath": "/lab", "readOnly": true },
             { "name": "results", "mountPath": RESULTS_DIR },
+            { "name": "scratch", "mountPath": "/tmp" },
+            { "name": "credentials", "mountPath": CREDENTIALS_DIR, "readOnly": true },
         ]);
         let container = |name: &str, arguments: Value| {
             json!({
@@ -322,10 +383,11 @@ impl Manifest {
                 "image": self.image,
                 "workingDir": RESULTS_DIR,
                 "args": arguments,
-                "env": [self.token()],
+                "env": [{ "name": "NETARIUM_CREDENTIALS", "value": CREDENTIALS_DIR }],
                 "securityContext": {
                     "allowPrivilegeEscalation": false,
                     "capabilities": { "drop": ["ALL"] },
+                    "readOnlyRootFilesystem": true,
                 },
                 "volumeMounts": files,
             })
@@ -357,17 +419,32 @@ impl Manifest {
                     "spec": {
                         "automountServiceAccountToken": false,
                         "restartPolicy": "Never",
+                        "securityContext": {
+                            "runAsNonRoot": true,
+                            "runAsUser": JOB_USER,
+                            "runAsGroup": JOB_USER,
+                            "fsGroup": JOB_USER,
+                            "seccompProfile": { "type": "RuntimeDefault" },
+                        },
                         "initContainers": [first],
                         "containers": [run],
                         "volumes": [
                             { "name": "lab", "configMap": { "name": self.named("lab") } },
                             results,
+                            { "name": "scratch", "emptyDir": {} },
+                            credentials(&self.coordinator_secret, 0o440),
                         ],
                     },
                 },
             },
         })
     }
+}
+
+/// The volume of a secret; `mode` leaves others than its owner and group without access.
+fn credentials(secret: &str, mode: u32) -> Value {
+    let secret = json!({ "secretName": secret, "defaultMode": mode });
+    json!({ "name": "credentials", "secret": secret })
 }
 
 /// A DNS label (RFC 1123), short enough to have something appended.

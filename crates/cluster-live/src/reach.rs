@@ -33,7 +33,7 @@ impl Reached {
     /// # Errors
     /// Where no agent answers, with why.
     pub fn open(cluster: &Cluster) -> Result<Self> {
-        let session = session::open(&cluster.access, &[], &cluster.agents)?;
+        let session = session::open(&cluster.credentials, &[], &cluster.agents)?;
         let mut reached = Self { session, agents: Vec::new(), silent: Vec::new() };
         let since = Instant::now();
         loop {

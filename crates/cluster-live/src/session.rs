@@ -3,22 +3,17 @@
 //! All are peers that know each other directly: whoever joins hears of the others from whom it
 //! joins, and connects to them. Nothing is discovered by multicast.
 
-use std::fs::File;
-use std::io::Write;
-use std::os::fd::AsRawFd;
-
-use rustix::fs::MemfdFlags;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use zenoh::query::Query;
 use zenoh::{Session, Wait};
 
-use crate::address::{Access, Tls};
+use crate::credentials::{Credentials, Role};
 use crate::{Error, Result, urgent};
 
-/// The name under which all prove to know the token.
-const USER: &str = "netarium";
 /// Largest message: files of a lab come in one.
 const LARGEST: usize = 160 << 20;
 /// A message that can be repaired waits so long for room, in µs, before it is dropped: an agent
@@ -28,9 +23,27 @@ const PATIENCE: u64 = 5_000;
 /// A connection through which nothing goes for so long, in µs, is given up.
 const STUCK: u64 = 30_000_000;
 
+/// A connection whose TLS handshake is not complete after this time, in ms, is closed.
+const HANDSHAKE_TIMEOUT: u64 = 3_000;
+
+/// A link that is authenticated but not open after this time, in ms, is closed.
+const OPEN_TIMEOUT: u64 = 5_000;
+
 /// Keys of messages.
 pub(crate) mod key {
     use cluster::AgentId;
+
+    /// All commands to agents.
+    pub(crate) const COMMANDS: &str = "netarium/agent/*/*";
+    /// All that agents publish.
+    pub(crate) const FROM_AGENTS: [&str; 4] = [
+        "netarium/heartbeat/*",
+        "netarium/lab/*/report/*",
+        "netarium/lab/*/notice/*/*",
+        "netarium/lab/*/program/*",
+    ];
+    /// All that coordinators publish.
+    pub(crate) const FROM_COORDINATORS: &str = "netarium/lab/*/coordinator";
 
     /// What an agent is asked; verbs are the last chunk.
     pub(crate) fn agent(name: &str, verb: &str) -> String {
@@ -84,46 +97,25 @@ pub(crate) mod key {
     }
 }
 
-/// Whether `name` can be an agent's: it is a part of keys, of file names and of lab files.
-pub fn is_name(name: &str) -> bool {
-    let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-    (1..=64).contains(&name.len()) && name.chars().all(fits) && !name.starts_with(['.', '-'])
-}
+pub use cluster::control::is_name;
 
-/// Opens a session: listening on `listen`, joining whoever is at `join`.
-pub(crate) fn open(access: &Access, listen: &[String], join: &[String]) -> Result<Session> {
-    access.tls.as_ref().map_or(Ok(()), Tls::check)?;
-    let dictionary = access.token.as_deref().map(dictionary).transpose()?;
-    let config = config(access, dictionary.as_ref(), listen, join);
-    let config = zenoh::Config::from_json5(&config.to_string())
+/// Opens a session: listening on `listen`, connecting to the agents at `join`.
+pub(crate) fn open(own: &Credentials, listen: &[String], join: &[String]) -> Result<Session> {
+    let config = zenoh::Config::from_json5(&config(own, listen, join).to_string())
         .map_err(Error::session("configure the session"))?;
     urgent::of(|| zenoh::open(config).wait()).map_err(Error::session("open the session"))
 }
 
-/// Users and passwords, in a file without a name.
-fn dictionary(token: &str) -> Result<File> {
-    if token.chars().any(char::is_control) || token.trim() != token || token.is_empty() {
-        return Err(Error::Usage {
-            text: "a token is one line, without white space at its ends".to_owned(),
-        });
-    }
-    let fd = rustix::fs::memfd_create("token", MemfdFlags::CLOEXEC)
-        .map_err(Error::machine("keep the token in memory"))?;
-    let mut file = File::from(fd);
-    writeln!(file, "{USER}:{token}").map_err(Error::machine("keep the token in memory"))?;
-    Ok(file)
-}
-
-fn config(access: &Access, dictionary: Option<&File>, listen: &[String], join: &[String]) -> Value {
-    let protocol = if access.tls.is_some() { "tls" } else { "tcp" };
-    let endpoints = |addresses: &[String]| -> Vec<String> {
-        addresses.iter().map(|address| format!("{protocol}/{address}")).collect()
-    };
-    let mut config = json!({
+fn config(own: &Credentials, listen: &[String], join: &[String]) -> Value {
+    let connect: Vec<String> = join.iter().map(|address| format!("tls/{address}")).collect();
+    let timeout = format!("tls_handshake_timeout_ms={HANDSHAKE_TIMEOUT}");
+    let listen: Vec<String> =
+        listen.iter().map(|address| format!("tls/{address}#{timeout}")).collect();
+    json!({
         "mode": "peer",
-        "listen": {"endpoints": endpoints(listen), "exit_on_failure": true},
+        "listen": {"endpoints": listen, "exit_on_failure": true},
         "connect": {
-            "endpoints": endpoints(join),
+            "endpoints": connect,
             "timeout_ms": -1,
             "exit_on_failure": false,
             "retry": {
@@ -136,9 +128,16 @@ fn config(access: &Access, dictionary: Option<&File>, listen: &[String], join: &
             "gossip": {"enabled": true, "autoconnect": {"router": [], "peer": ["peer"]}},
         },
         "open": {"return_conditions": {"connect_scouted": false, "declares": false}},
+        "adminspace": {"enabled": false},
+        "access_control": access_control(),
         "transport": {
-            "unicast": {"open_timeout": 5000, "accept_timeout": 5000, "max_links": 1},
+            "unicast": {
+                "open_timeout": OPEN_TIMEOUT,
+                "accept_timeout": OPEN_TIMEOUT,
+                "max_links": 1,
+            },
             "link": {
+                "protocols": ["tls"],
                 "tx": {
                     "lease": 5000,
                     "queue": {"congestion_control": {
@@ -147,30 +146,68 @@ fn config(access: &Access, dictionary: Option<&File>, listen: &[String], join: &
                     }},
                 },
                 "rx": {"max_message_size": LARGEST},
+                "tls": tls(own),
             },
         },
-    });
-    if let (Some(token), Some(file)) = (&access.token, dictionary) {
-        config["transport"]["auth"] = json!({"usrpwd": {
-            "user": USER,
-            "password": token,
-            "dictionary_file": format!("/proc/self/fd/{}", file.as_raw_fd()),
-        }});
-    }
-    if let Some(tls) = &access.tls {
-        config["transport"]["link"]["tls"] = json!({
-            "root_ca_certificate": tls.ca,
-            "listen_private_key": tls.key,
-            "listen_certificate": tls.cert,
-            "enable_mtls": true,
-            "connect_private_key": tls.key,
-            "connect_certificate": tls.cert,
-            // Machines are known by who has signed for them: agents have no names in DNS.
-            "verify_name_on_connect": false,
-        });
-    }
-    config
+    })
 }
+
+/// Both ends show a certificate of the cluster's authority. The connecting side of Zenoh accepts
+/// certificates of public authorities as well; [`access_control`] rejects them by their names.
+fn tls(own: &Credentials) -> Value {
+    let [ca, cert, key] = [&own.ca, &own.cert, &own.key].map(|pem| BASE64.encode(pem));
+    json!({
+        "root_ca_certificate_base64": ca,
+        "listen_private_key_base64": key,
+        "listen_certificate_base64": cert,
+        "enable_mtls": true,
+        "connect_private_key_base64": key,
+        "connect_certificate_base64": cert,
+        "close_link_on_expiration": true,
+        // Agents connect to addresses that they learn from each other. What counts is the role.
+        "verify_name_on_connect": false,
+    })
+}
+
+/// What a link may carry, by the role in the certificate of its other end: nothing, in either
+/// direction, unless a rule allows it. Only coordinators send queries, which are the commands to
+/// agents, and only agents answer them.
+fn access_control() -> Value {
+    let rule = |id: &str, flow: &str, messages: &[&str], keys: &[&str]| {
+        json!({
+            "id": id, "permission": "allow", "flows": [flow], "messages": messages,
+            "key_exprs": keys,
+        })
+    };
+    let subscriptions = &["declare_subscriber"];
+    let rules = [
+        rule("sent", "egress", &ALL_MESSAGES, &["netarium/**"]),
+        rule("subscriptions", "ingress", subscriptions, &["netarium/**"]),
+        rule("agent-reports", "ingress", &["put"], &key::FROM_AGENTS),
+        rule("agent-answers", "ingress", &["declare_queryable", "reply"], &[key::COMMANDS]),
+        rule("commands", "ingress", &["query"], &[key::COMMANDS]),
+        rule("coordinators", "ingress", &["put"], &[key::FROM_COORDINATORS]),
+    ];
+    let subject = |role: Role| {
+        let name = role.common_name();
+        json!({"id": name, "cert_common_names": [name]})
+    };
+    let policy = |role: Role, rules: &[&str]| json!({"id": role.common_name(), "subjects": [role.common_name()], "rules": rules});
+    json!({
+        "enabled": true,
+        "default_permission": "deny",
+        "rules": rules,
+        "subjects": [subject(Role::Agent), subject(Role::Coordinator)],
+        "policies": [
+            policy(Role::Agent, &["sent", "subscriptions", "agent-reports", "agent-answers"]),
+            policy(Role::Coordinator, &["sent", "subscriptions", "commands", "coordinators"]),
+        ],
+    })
+}
+
+/// Messages that are used.
+const ALL_MESSAGES: [&str; 5] =
+    ["put", "query", "reply", "declare_subscriber", "declare_queryable"];
 
 /// An answer that did not come as it should.
 #[derive(Debug)]
@@ -227,19 +264,10 @@ mod tests {
     }
 
     #[test]
-    fn zenoh_understands_the_configuration() {
-        let tls = crate::address::Tls { ca: "a".into(), cert: "b".into(), key: "c".into() };
-        for access in [
-            Access::default(),
-            Access { token: Some("x\"y".to_owned()), tls: None },
-            Access { token: None, tls: Some(tls) },
-        ] {
-            let file = access.token.as_deref().map(|token| dictionary(token).unwrap());
-            let config = config(&access, file.as_ref(), &["127.0.0.1:1".to_owned()], &[]);
-            zenoh::Config::from_json5(&config.to_string()).unwrap();
-        }
-        for token in ["", " x", "a\nb"] {
-            assert!(dictionary(token).is_err(), "{token:?}");
-        }
+    fn zenoh_accepts_the_configuration() {
+        let authority = crate::authority::Authority::generate(1).unwrap();
+        let own = authority.issue(Role::Agent, "m1", 1).unwrap();
+        let config = config(&own, &["127.0.0.1:1".to_owned()], &["127.0.0.1:2".to_owned()]);
+        zenoh::Config::from_json5(&config.to_string()).unwrap();
     }
 }

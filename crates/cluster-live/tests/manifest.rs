@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use cluster_live::manifest::{Manifest, Nodes};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The newest, and the oldest that has all that is used (`appArmorProfile`).
 const VERSIONS: [&str; 2] = ["1.37", "1.30"];
@@ -15,7 +15,8 @@ fn manifest() -> Manifest {
         namespace: None,
         image: "registry.example/netarium:1".to_owned(),
         nodes: Nodes::Labelled(Vec::new()),
-        token_secret: "netarium-token".to_owned(),
+        agent_secret: "netarium-agent".to_owned(),
+        coordinator_secret: "netarium-coordinator".to_owned(),
         host_network: false,
         cpu: None,
         memory: None,
@@ -104,7 +105,7 @@ fn the_lab_arrives_as_it_is() {
 fn agents_are_known_by_name_where_their_number_is() {
     let labelled = manifest().documents().unwrap();
     assert_eq!(labelled[0]["data"]["hosts.toml"], "agents = [\n    \"netarium-agents:7447\",\n]\n");
-    assert_eq!(labelled[2]["kind"], "DaemonSet");
+    assert_eq!(labelled[4]["kind"], "DaemonSet");
     let counted = Manifest { nodes: Nodes::Count(2), ..manifest() }.documents().unwrap();
     assert_eq!(
         counted[0]["data"]["hosts.toml"],
@@ -112,9 +113,54 @@ fn agents_are_known_by_name_where_their_number_is() {
          \"netarium-agents-1.netarium-agents:7447\",\n]\n"
     );
     assert_eq!(
-        (&counted[2]["kind"], &counted[2]["spec"]["replicas"]),
+        (&counted[4]["kind"], &counted[4]["spec"]["replicas"]),
         (&"StatefulSet".into(), &2.into())
     );
+}
+
+#[test]
+fn pods_get_certificates_and_no_more_than_they_need() {
+    for manifest in all() {
+        let documents = manifest.documents().unwrap();
+        let agent = &documents[4]["spec"]["template"]["spec"];
+        let security = &agent["containers"][0]["securityContext"];
+        assert_eq!(security["capabilities"]["drop"], json!(["ALL"]));
+        assert_eq!(security["seccompProfile"]["type"], "Localhost");
+        assert_ne!(security["privileged"], true);
+        let job = &documents[5]["spec"]["template"]["spec"];
+        assert_eq!(job["securityContext"]["runAsNonRoot"], true);
+        let of = |pod: &Value| {
+            let volumes = pod["volumes"].as_array().unwrap().iter();
+            let secret = volumes.filter_map(|volume| volume["secret"]["secretName"].as_str());
+            secret.map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (of(agent), of(job)),
+            (vec!["netarium-agent".to_owned()], vec!["netarium-coordinator".to_owned()])
+        );
+        for container in [&agent["containers"][0], &job["containers"][0]] {
+            assert!(
+                !container["env"].to_string().contains("secretKeyRef"),
+                "no secret in variables"
+            );
+        }
+    }
+}
+
+#[test]
+fn only_pods_of_the_cluster_reach_agents() {
+    let documents = manifest().documents().unwrap();
+    let [agents, run] = [&documents[2], &documents[3]].map(|policy| {
+        assert_eq!(policy["kind"], "NetworkPolicy");
+        assert_eq!(policy["spec"]["policyTypes"], json!(["Ingress", "Egress"]));
+        policy
+    });
+    assert_eq!(run["spec"]["ingress"], json!([]));
+    for rule in agents["spec"]["ingress"].as_array().unwrap() {
+        let from = rule["from"].as_array().unwrap();
+        assert!(from.iter().all(|peer| peer["podSelector"]["matchLabels"].is_object()), "{rule}");
+        assert!(rule["ports"].as_array().is_some_and(|ports| !ports.is_empty()), "{rule}");
+    }
 }
 
 #[test]

@@ -23,6 +23,10 @@ use base::{Span, Time};
 pub use path::{MOST_LEAD, PathStatistics, is_news, lead};
 pub use pinger::{Pinger, PingerOptions};
 
+/// What an agent draws when it starts and sends to the others over authenticated links: it
+/// authenticates the pings that the agent answers.
+pub type Secret = [u8; 32];
+
 /// How long exchanges are of use.
 const MEMORY: Span = Span::from_secs(40);
 

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use base::{Bandwidth, Bytes, Span};
 use serde::{Deserialize, Serialize};
 
+use crate::detector::Detector;
 use crate::{AgentId, Resources};
 
 pub use piece::{
@@ -18,7 +19,7 @@ pub use piece::{
 
 /// Version of these messages and of what members of a lab say to each other: all agents of a lab
 /// and its coordinator have the same.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// A lab begins so long after member 0 was told: all others are to know it by then.
 pub const HEAD_START: Span = Span::from_millis(500);
@@ -28,6 +29,17 @@ pub const LAB_FILE: &str = ".netarium-resolved.toml";
 
 /// The name of the [`Membership`] among the results of a piece.
 pub const PIECE_FILE: &str = "membership.json";
+
+/// Whether `name` can be an agent's: it is a part of keys, of file names and of lab files.
+pub fn is_name(name: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    (1..=64).contains(&name.len()) && name.chars().all(fits) && !name.starts_with(['.', '-'])
+}
+
+/// Whether `id` is a lab's identifier, which is also the name of its folder.
+pub fn is_lab_id(id: &str) -> bool {
+    id.len() == 16 && id.bytes().all(|digit| digit.is_ascii_hexdigit())
+}
 
 /// What a machine has to give, as it is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -88,6 +100,8 @@ pub struct Heartbeat {
     pub instance: u64,
     /// Where its clock is asked.
     pub clock: SocketAddr,
+    /// Authenticates the pings that it answers.
+    pub clock_secret: crate::clock::Secret,
     /// It leaves in order.
     pub leaves: bool,
 }
@@ -167,6 +181,18 @@ pub struct Reserve {
     pub on_loss: OnLoss,
 }
 
+impl Reserve {
+    /// Whether an agent can act on it: names are parts of keys and of file names.
+    pub fn is_valid(&self) -> bool {
+        is_lab_id(&self.lab)
+            && self.own.index() < self.members.len()
+            && self.members.len() <= Detector::MOST
+            && self.members.iter().all(|member| is_name(member))
+            && self.needs.cores.is_finite()
+            && self.needs.cores >= 0.0
+    }
+}
+
 /// The agent's answer to [`Reserve`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reserved {
@@ -197,6 +223,18 @@ pub struct Prepare {
     pub stay: bool,
     /// The datapath's engine, where the user chose one.
     pub engine: Option<String>,
+}
+
+impl Prepare {
+    /// Whether it is for the lab that `terms` describe.
+    pub fn fits(&self, terms: &Reserve) -> bool {
+        let members = terms.members.len();
+        self.lab == terms.lab
+            && self.trunks.len() == members
+            && self.owners.iter().flatten().all(|owner| owner.index() < members)
+            && self.key.len() == 64
+            && self.key.bytes().all(|digit| digit.is_ascii_hexdigit())
+    }
 }
 
 /// What a piece's results say of the lab as a whole, in [`PIECE_FILE`].

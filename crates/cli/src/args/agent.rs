@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use base::{Bandwidth, Bytes};
 use clap::Args;
+use cluster_live::enrol::Invitation;
 
 #[derive(Debug, Args)]
 pub(crate) struct Agent {
@@ -34,6 +35,9 @@ pub(crate) struct Agent {
     pub(crate) keep: Bytes,
     #[command(flatten)]
     pub(crate) access: Access,
+    /// What `netarium cluster invite` printed: get the credentials first, if there are none
+    #[arg(long, value_name = "INVITATION")]
+    pub(crate) invitation: Option<Invitation>,
     #[command(flatten)]
     pub(crate) allowed: Allowed,
 }
@@ -59,22 +63,13 @@ pub(crate) struct Allowed {
     pub(crate) hosts: Option<u32>,
 }
 
-/// What agents and coordinators prove to each other.
+/// The own certificate.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Who may")]
 pub(crate) struct Access {
-    /// File whose first line all agents and coordinators know; instead of `NETARIUM_TOKEN`
-    #[arg(long, value_name = "FILE")]
-    pub(crate) token_file: Option<PathBuf>,
-    /// Mutual TLS: who signs the certificates of agents and coordinators (PEM)
-    #[arg(long, value_name = "FILE", requires_all = ["tls_cert", "tls_key"])]
-    pub(crate) tls_ca: Option<PathBuf>,
-    /// The own certificate (PEM)
-    #[arg(long, value_name = "FILE", requires = "tls_ca")]
-    pub(crate) tls_cert: Option<PathBuf>,
-    /// Its key (PEM)
-    #[arg(long, value_name = "FILE", requires = "tls_ca")]
-    pub(crate) tls_key: Option<PathBuf>,
+    /// Folder with ca.pem, cert.pem and key.pem; by default netarium/credentials in the folder of
+    /// the user's configuration
+    #[arg(long, value_name = "DIR", env = "NETARIUM_CREDENTIALS", hide_env_values = true)]
+    pub(crate) credentials: Option<PathBuf>,
 }
 
 /// Which cluster.

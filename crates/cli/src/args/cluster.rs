@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use base::Span;
+use clap::{Args, Subcommand, ValueEnum};
+use cluster_live::enrol::Invitation;
 
-use super::agent::Target;
+use super::agent::{Access, Target};
 use super::local::Local;
 use super::placement::{Manifest, Plan};
 
@@ -16,6 +18,20 @@ pub(crate) struct Cluster {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClusterVerb {
+    /// Make an authority, and certificates for agents and coordinators
+    #[command(after_help = "Examples:\n  \
+                            netarium cluster init --agent one --agent two\n  \
+                            netarium cluster init --dir pki --coordinator ci --days 30")]
+    Init(Init),
+    /// Let one machine enrol over the network, with a code that is valid once
+    #[command(after_help = "Examples:\n  netarium cluster invite\n  \
+                            netarium cluster invite --name three --expires 5min\n  \
+                            netarium cluster invite --role coordinator --host 192.0.2.9")]
+    Invite(Invite),
+    /// Get credentials with an invitation
+    #[command(after_help = "Examples:\n  netarium cluster enrol 192.0.2.9:7448/CODE\n  \
+                            netarium cluster enrol 192.0.2.9:7448/CODE --name me")]
+    Enrol(Enrol),
     /// List the agents: what they can hold, what runs on them, and how they hear each other
     #[command(after_help = "Examples:\n  netarium cluster status --cluster 192.0.2.1\n  \
                             netarium cluster status --cluster hosts.toml --json")]
@@ -39,6 +55,70 @@ pub(crate) enum ClusterVerb {
                             netarium cluster local 2 -- netarium run wan.toml\n  \
                             netarium cluster local --names left,right --rate '1 Gbit/s'")]
     Local(Local),
+}
+
+/// What a certificate is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Role {
+    /// Runs parts of labs, and obeys coordinators
+    Agent,
+    /// Runs labs on agents
+    Coordinator,
+}
+
+/// Where the authority is.
+#[derive(Debug, Args)]
+pub(crate) struct Signing {
+    /// Folder of the authority
+    #[arg(long, value_name = "DIR", default_value = "netarium-authority")]
+    pub(crate) dir: PathBuf,
+    /// Days that the certificate is valid
+    #[arg(long, value_name = "N", default_value_t = 365)]
+    pub(crate) days: u32,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Init {
+    #[command(flatten)]
+    pub(crate) signing: Signing,
+    /// Name of an agent; repeatable
+    #[arg(long = "agent", value_name = "NAME")]
+    pub(crate) agents: Vec<String>,
+    /// Name of a coordinator; repeatable. With a new authority, by default `coordinator`
+    #[arg(long = "coordinator", value_name = "NAME")]
+    pub(crate) coordinators: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Invite {
+    #[command(flatten)]
+    pub(crate) signing: Signing,
+    /// What the machine becomes
+    #[arg(long, value_enum, default_value_t = Role::Agent)]
+    pub(crate) role: Role,
+    /// Name in the certificate; by default the one that the machine asks for
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// Where to listen
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0")]
+    pub(crate) listen: String,
+    /// Address in the invitation; by default the one of --listen, or the machine's first
+    #[arg(long, value_name = "HOST")]
+    pub(crate) host: Option<String>,
+    /// Time in which the machine must enrol
+    #[arg(long, value_name = "TIME", default_value = "10 min")]
+    pub(crate) expires: Span,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Enrol {
+    /// What `netarium cluster invite` printed
+    pub(crate) invitation: Invitation,
+    /// Name to ask for; by default the host's
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    #[command(flatten)]
+    pub(crate) access: Access,
 }
 
 #[derive(Debug, Args)]

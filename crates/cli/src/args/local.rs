@@ -21,9 +21,6 @@ pub(crate) struct Local {
     /// Start agents that have ended again, a second later
     #[arg(long)]
     pub(crate) restart: bool,
-    /// What agents and commands prove to know; by default something random
-    #[arg(long, env = "NETARIUM_TOKEN", hide_env_values = true)]
-    pub(crate) token: Option<String>,
     /// Folder for the agents' output, NAME.log; by default it goes with the cluster
     #[arg(long, value_name = "DIR")]
     pub(crate) log: Option<PathBuf>,

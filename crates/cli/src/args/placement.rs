@@ -45,9 +45,12 @@ pub(crate) struct Manifest {
     /// Agents only on nodes with this label; repeatable
     #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
     pub(crate) node_selector: Vec<(String, String)>,
-    /// Secret that has the agents' token under `token`
-    #[arg(long, value_name = "NAME", default_value = "netarium-token")]
-    pub(crate) token_secret: String,
+    /// Secret with the agents' ca.pem, cert.pem and key.pem
+    #[arg(long, value_name = "NAME", default_value = "netarium-agent")]
+    pub(crate) agent_secret: String,
+    /// Secret with those of the job, which is a coordinator
+    #[arg(long, value_name = "NAME", default_value = "netarium-coordinator")]
+    pub(crate) coordinator_secret: String,
     /// Agents use the nodes' network instead of the pods'
     #[arg(long)]
     pub(crate) host_network: bool,

@@ -77,7 +77,7 @@ impl Cluster {
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = self.bench.command(args);
         for (name, value) in std::env::vars_os() {
-            if ["NETARIUM_CLUSTER", "NETARIUM_TOKEN", INSIDE].iter().any(|own| name == *own) {
+            if ["NETARIUM_CLUSTER", "NETARIUM_CREDENTIALS", INSIDE].iter().any(|own| name == *own) {
                 command.env(name, value);
             }
         }

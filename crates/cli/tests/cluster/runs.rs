@@ -21,7 +21,7 @@ flow = [
 ]
 program = [
     { name = "ping", node = "a", run = "ping -c 8 -i 0.3 b" },
-    { name = "reader", node = "b", run = "cat words.txt; echo $NETARIUM_TOKEN" },
+    { name = "reader", node = "b", run = "cat words.txt; echo $NETARIUM_CREDENTIALS" },
 ]
 [lab]
 name = "apart"
@@ -53,7 +53,7 @@ fn one_lab_on_two_machines() {
     assert_eq!(record["status"], "finished", "{}", run.story());
     assert_eq!(record["cluster"]["members"].as_array().unwrap().len(), 2);
     assert!(run.stdout("ping").contains(" 0% packet loss"), "{}", run.stdout("ping"));
-    assert_eq!(run.stdout("reader"), "shipped with the lab\n\n", "and no token");
+    assert_eq!(run.stdout("reader"), "shipped with the lab\n\n", "and no credentials");
     let rates = ["first", "second"].map(|flow| number(&run.flow(flow)["goodput_bit_per_s"]));
     let sum: f64 = rates.iter().sum();
     assert!((8e6..10e6).contains(&sum), "they fill the line, and no more: {rates:?}");
@@ -79,8 +79,12 @@ fn refuse() {
     let before = cluster.inventory();
     cluster.bench.write("apart.toml", LAB);
     let run = ["run", "apart.toml", "--no-progress"];
-    let (code, text) = said(cluster.command(&run).env("NETARIUM_TOKEN", "wrong"));
-    assert!(code == 4 && text.contains("is the token that of its agents"), "{code} {text}");
+    let foreign = cluster.bench.path().join("foreign");
+    let authority = cluster_live::authority::Authority::generate(1).unwrap();
+    let role = cluster_live::credentials::Role::Coordinator;
+    authority.issue(role, "other", 1).unwrap().store(&foreign).unwrap();
+    let (code, text) = said(cluster.command(&run).arg("--credentials").arg(&foreign));
+    assert!(code == 4 && text.contains("signed by one authority"), "{code} {text}");
     let (code, text) = said(cluster.command(&run).args(["--cluster", "127.0.0.1:9"]));
     assert!(code == 4 && text.contains("netarium agent"), "{code} {text}");
     let (code, text) = said(cluster.command(&run).args(["--cluster", "a b"]));

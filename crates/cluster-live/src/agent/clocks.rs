@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use base::{Span, Time};
-use cluster::clock::{Offset, Pinger, PingerOptions, lead};
+use cluster::clock::{Offset, Pinger, PingerOptions, Secret, lead};
 use cluster::control::{ClockStatus, PeerStatus};
 
 use super::{draw, now};
@@ -23,19 +23,24 @@ const DATAGRAM: usize = 256;
 /// Compares clocks for as long as it lives.
 pub(super) struct Clocks {
     pinger: Arc<Mutex<Pinger>>,
-    peers: Mutex<BTreeMap<String, SocketAddr>>,
+    peers: Mutex<BTreeMap<String, (SocketAddr, Secret)>>,
     at: SocketAddr,
+    secret: Secret,
     ends: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Clocks {
-    /// Answers whoever knows `token` and asks at `address`.
-    pub(super) fn start(address: IpAddr, token: &str) -> Result<Self> {
+    /// Answers at `address` questions that are authenticated with a new secret.
+    pub(super) fn start(address: IpAddr) -> Result<Self> {
         let failed = || Error::machine("open a socket for clock pings");
         let socket = UdpSocket::bind((address, 0)).map_err(failed())?;
         let at = socket.local_addr().map_err(failed())?;
-        let options = PingerOptions { token: token.as_bytes(), seed: draw()? };
+        let mut secret = Secret::default();
+        for part in secret.chunks_exact_mut(8) {
+            part.copy_from_slice(&draw()?.to_be_bytes());
+        }
+        let options = PingerOptions { secret: &secret, seed: draw()? };
         let pinger = Arc::new(Mutex::new(Pinger::new(options)));
         let ends = Arc::new(AtomicBool::new(false));
         let (shared, ending) = (Arc::clone(&pinger), Arc::clone(&ends));
@@ -43,7 +48,7 @@ impl Clocks {
             .name("clocks".to_owned())
             .spawn(move || serve(&socket, &shared, &ending))
             .map_err(failed())?;
-        Ok(Self { pinger, peers: Mutex::default(), at, ends, thread: Some(thread) })
+        Ok(Self { pinger, peers: Mutex::default(), at, secret, ends, thread: Some(thread) })
     }
 
     /// Where others ask.
@@ -51,21 +56,27 @@ impl Clocks {
         self.at
     }
 
+    /// What other agents need to ask.
+    pub(super) fn secret(&self) -> &Secret {
+        &self.secret
+    }
+
     /// Asks `name` at `at` from now on.
-    pub(super) fn know(&self, name: &str, at: SocketAddr) {
-        let before =
-            self.peers.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), at);
-        if before != Some(at) {
+    pub(super) fn know(&self, name: &str, at: SocketAddr, secret: Secret) {
+        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = peers.insert(name.to_owned(), (at, secret));
+        if before != Some((at, secret)) {
             let mut pinger = lock(&self.pinger);
-            if let Some(before) = before {
+            if let Some((before, _)) = before {
                 pinger.remove(before);
             }
-            pinger.add(now(), at);
+            pinger.add(now(), at, &secret);
         }
     }
 
     fn place(&self, name: &str) -> Option<SocketAddr> {
-        self.peers.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied()
+        let peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        peers.get(name).map(|(at, _)| *at)
     }
 
     /// What the clock of `name` shows beside the own one.
@@ -149,17 +160,17 @@ mod tests {
     #[test]
     fn two_on_one_machine_have_one_clock() {
         let address = IpAddr::from([127, 0, 0, 1]);
-        let start = || Clocks::start(address, "secret").unwrap();
-        let (a, b, stranger) = (start(), start(), Clocks::start(address, "another").unwrap());
+        let start = || Clocks::start(address).unwrap();
+        let (a, b, stranger) = (start(), start(), start());
         assert_eq!(a.offset("b"), None);
-        a.know("b", b.at());
-        a.know("stranger", stranger.at());
+        a.know("b", b.at(), *b.secret());
+        a.know("stranger", stranger.at(), *b.secret());
         while a.status("b", true).clock.is_none() {
             thread::sleep(Duration::from_millis(5));
         }
         let offset = a.offset("b").unwrap();
         assert!(offset.nanos.unsigned_abs() <= offset.bound.as_nanos(), "{offset:?}");
         assert!(a.lead("b") > Span::ZERO);
-        assert_eq!(a.offset("stranger"), None, "it does not know the token");
+        assert_eq!(a.offset("stranger"), None, "it has another secret");
     }
 }

@@ -5,13 +5,12 @@ use cluster::control::{
     FromPiece, Heartbeat, Order, Ordered, Phase, Prepare, ProgramEvent, Refusal, Report, Reserve,
     Reserved, Start, Started,
 };
-use cluster::detector::Detector;
 use zenoh::Wait;
 use zenoh::query::Query;
 
 use super::lab::{Lab, open_trunk, part, refuse};
 use super::process::Process;
-use super::{Agent, MOST_LABS, News, machine, now, work};
+use super::{Agent, MOST_LABS, News, machine, now};
 use crate::session;
 use crate::{Error, Result};
 
@@ -149,7 +148,7 @@ impl Agent {
         let change = if beat.leaves {
             self.detector.leave(&beat.name)
         } else {
-            self.clocks.know(&beat.name, beat.clock);
+            self.clocks.know(&beat.name, beat.clock, beat.clock_secret);
             self.detector.hear(now(), &beat.name, beat.instance)
         };
         if let Some(change) = change {
@@ -230,9 +229,7 @@ impl Agent {
         if terms.instance != self.instance {
             return Err(refuse("it was started anew a moment ago: try again"));
         }
-        let members = &terms.members;
-        let sane = members.len() <= Detector::MOST && members.iter().all(|m| session::is_name(m));
-        if !work::is_lab(&terms.lab) || terms.own.index() >= members.len() || !sane {
+        if !terms.is_valid() {
             return Err(Refusal { text: "the lab's terms are wrong".to_owned(), code: 70 });
         }
         if self.labs.contains_key(&terms.lab) || self.labs.len() >= MOST_LABS {

@@ -189,8 +189,8 @@ impl Lab {
         if self.phase != Phase::Reserved {
             return Err(refuse(format!("lab {} is being prepared already", self.terms.lab)));
         }
-        if prepare.trunks.len() != self.terms.members.len() {
-            return Err(Refusal { text: "the number of trunks is wrong".to_owned(), code: 70 });
+        if !prepare.fits(&self.terms) {
+            return Err(Refusal { text: "the lab does not fit its terms".to_owned(), code: 70 });
         }
         let (Some(ends), Some(folder)) = (self.ends.take(), &self.folder) else {
             return Err(refuse("its sockets are gone"));

@@ -58,7 +58,7 @@ pub(super) fn is_own(address: IpAddr) -> bool {
 }
 
 /// The first address of this machine that others may reach.
-pub(super) fn first_address() -> Option<IpAddr> {
+pub(crate) fn first_address() -> Option<IpAddr> {
     let addresses = Socket::open().and_then(|mut socket| socket.addresses()).ok()?;
     let mut usable = addresses.into_iter().filter(|own| own.is_global && own.is_usable);
     usable.next().map(|own| own.address)

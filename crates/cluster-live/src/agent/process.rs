@@ -27,9 +27,6 @@ const TAIL: u64 = 2000;
 /// Longest line that a piece says.
 const LONGEST: u64 = 4 << 20;
 
-/// The variable that may hold the cluster's token.
-const TOKEN: &str = "NETARIUM_TOKEN";
-
 /// A private directory, which is removed with this.
 #[derive(Debug)]
 pub(super) struct Folder(PathBuf);
@@ -77,8 +74,6 @@ impl Process {
         let child = Command::new(program)
             .arg(piece::ARGUMENT)
             .current_dir(folder)
-            // The lab's programs are given the piece's variables.
-            .env_remove(TOKEN)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(output.try_clone().map_err(failed())?)
             .stderr(output)

@@ -4,6 +4,7 @@ use std::fs::{self, DirBuilder, File};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use cluster::control::is_lab_id;
 use rustix::fs::FlockOperation;
 
 use crate::{Error, Result};
@@ -41,18 +42,13 @@ impl Dir {
             return Err(Error::Usage { text });
         }
         for entry in fs::read_dir(path).map_err(Error::file("read", path))?.flatten() {
-            if is_lab(&entry.file_name().to_string_lossy()) {
+            if is_lab_id(&entry.file_name().to_string_lossy()) {
                 let left = entry.path();
                 fs::remove_dir_all(&left).map_err(Error::file("remove", left))?;
             }
         }
         Ok(Self { _lock: lock })
     }
-}
-
-/// Whether a name is that of a lab's folder, which is also the lab's identifier.
-pub(super) fn is_lab(name: &str) -> bool {
-    name.len() == 16 && name.chars().all(|c| c.is_ascii_hexdigit())
 }
 
 /// The folder of a lab.

@@ -14,6 +14,8 @@ use sys::namespace::{self, Kinds, Mode};
 use sys::process::{self, Child, Exit};
 
 use super::{Local, environment, file_of, network};
+use crate::authority::Authority;
+use crate::credentials::Role;
 use crate::{Error, Result};
 
 /// How long agents may take to see each other; starting many takes processors.
@@ -22,6 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_secs(8);
 /// What passes before an agent that has ended is started again, and between looks.
 const PAUSE: Duration = Duration::from_secs(1);
+/// How long the certificates are valid: a cluster on one machine ends with its command.
+const VALIDITY_DAYS: u32 = 365;
 /// How much of an agent's output tells why it ended.
 const LAST_WORDS: usize = 600;
 
@@ -96,7 +100,20 @@ impl Cluster<'_> {
         }
         hosts.push_str("]\n");
         put(&self.place.join(super::HOSTS), &hosts)?;
+        self.issue_certificates()?;
         put(&self.place.join(super::AGAIN), &self.local.again)
+    }
+
+    /// Credentials for the agents and the command. The key that signs them is not stored.
+    fn issue_certificates(&self) -> Result<()> {
+        let authority = Authority::generate(VALIDITY_DAYS)?;
+        let issue = |role, name: &str, dir: PathBuf| {
+            authority.issue(role, name, VALIDITY_DAYS).and_then(|issued| issued.store(&dir))
+        };
+        for name in &self.local.names {
+            issue(Role::Agent, name, file_of(self.place, name, "credentials"))?;
+        }
+        issue(Role::Coordinator, super::COORDINATOR, self.place.join(super::COORDINATOR))
     }
 
     fn start_agent(&self, at: usize) -> Result<Child> {
@@ -109,7 +126,8 @@ impl Cluster<'_> {
             command.args(["--join", &Local::address(other).to_string()]);
         }
         command.arg("--dir").arg(file_of(self.place, name, "work"));
-        command.env("NETARIUM_TOKEN", &self.local.token).env_remove("NETARIUM_CLUSTER");
+        command.arg("--credentials").arg(file_of(self.place, name, "credentials"));
+        command.env_remove("NETARIUM_CLUSTER");
         command.env("XDG_RUNTIME_DIR", file_of(self.place, name, "run"));
         let copy = log.try_clone().map_err(|e| sys::Error::file("open", "the log", e))?;
         command.stdin(Stdio::null()).stdout(log).stderr(copy);
@@ -177,7 +195,7 @@ impl Cluster<'_> {
         let (mut answer, mut errors) = (file("status")?, file("errors")?);
         let mut command = Command::new(&self.local.program);
         command.args(["cluster", "status", "--json"]);
-        command.envs(environment(self.place, &self.local.token));
+        command.envs(environment(self.place));
         command.stdin(Stdio::null()).stdout(copy(&answer)?).stderr(copy(&errors)?);
         let work = || failed_to_start(&mut command);
         let mut child = Child::of(process::fork(work)?)?;
@@ -202,7 +220,7 @@ impl Cluster<'_> {
             return Err(Error::Local("there is no command to run".to_owned()));
         };
         let mut command = Command::new(program);
-        command.args(arguments).envs(environment(self.place, &self.local.token));
+        command.args(arguments).envs(environment(self.place));
         Ok(Child::of(process::fork(|| failed_to_start(&mut command))?)?)
     }
 

@@ -1,10 +1,13 @@
 //! The datagrams of exchanges: `kind 1 │ reserved 7 │ number 8 │ stamp 8 │ authentication 16`.
 //!
 //! Authenticated by HMAC-SHA-256 (RFC 2104, cut to 128 bits) under a key that is derived from the
-//! cluster's token. An answer is as long as its question, so that nobody's address can be flooded.
+//! secret of the asked agent, for the question and for the answer. An answer is as long as its
+//! question, so that it amplifies no flood.
 
 use base::Time;
 use ring::hmac;
+
+use super::Secret;
 
 /// Bytes of a datagram.
 pub(super) const LENGTH: usize = 40;
@@ -19,7 +22,7 @@ pub(super) enum Kind {
     Answer,
 }
 
-/// A datagram that whoever knows the token has made.
+/// A datagram, made with the secret of the asked agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ping {
     pub(super) kind: Kind,
@@ -29,13 +32,19 @@ pub(super) struct Ping {
     pub(super) stamp: Time,
 }
 
-/// The key of a cluster.
-pub(super) fn key(token: &[u8]) -> hmac::Key {
-    let derived = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, b"netarium clock 1"), token);
+/// The key of the pings that an agent answers.
+pub(super) fn key(secret: &Secret) -> hmac::Key {
+    let derived = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, b"netarium clock 2"), secret);
     hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref())
 }
 
 impl Ping {
+    /// The number of a datagram that need not be authentic.
+    pub(super) fn number(bytes: &[u8]) -> Option<u64> {
+        let bytes: &[u8; LENGTH] = bytes.try_into().ok()?;
+        bytes[8..].first_chunk().map(|number| u64::from_be_bytes(*number))
+    }
+
     pub(super) fn encode(&self, key: &hmac::Key) -> [u8; LENGTH] {
         let mut bytes = [0; LENGTH];
         bytes[0] = match self.kind {
@@ -73,16 +82,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_same_token_reads_it_back() {
+    fn only_the_same_secret_reads_it_back() {
         let ping = Ping { kind: Kind::Answer, number: 3 << 40, stamp: Time::from_nanos(77) };
-        let bytes = ping.encode(&key(b"token"));
-        assert_eq!(Ping::decode(&bytes, &key(b"token")), Some(ping));
-        assert_eq!(Ping::decode(&bytes, &key(b"Token")), None);
-        assert_eq!(Ping::decode(&bytes[1..], &key(b"token")), None);
+        let bytes = ping.encode(&key(&[1; 32]));
+        assert_eq!(Ping::decode(&bytes, &key(&[1; 32])), Some(ping));
+        assert_eq!(Ping::decode(&bytes, &key(&[2; 32])), None);
+        assert_eq!(Ping::decode(&bytes[1..], &key(&[1; 32])), None);
         for bit in 0..LENGTH * 8 {
             let mut bytes = bytes;
             bytes[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Ping::decode(&bytes, &key(b"token")), None, "bit {bit}");
+            assert_eq!(Ping::decode(&bytes, &key(&[1; 32])), None, "bit {bit}");
         }
     }
 }

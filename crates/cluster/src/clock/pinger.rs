@@ -7,7 +7,7 @@ use base::{RandomStream, Span, Time};
 use ring::hmac;
 
 use super::datagram::{Kind, Ping, key};
-use super::{Exchange, Offset, OffsetFilter, PathStatistics};
+use super::{Exchange, Offset, OffsetFilter, PathStatistics, Secret};
 
 /// Questions in quick succession to a peer that is new, or answers again.
 const BURST: u32 = 16;
@@ -24,8 +24,8 @@ const PATIENCE: Span = Span::from_secs(1);
 /// What a pinger needs to know.
 #[derive(Clone, Copy, Debug)]
 pub struct PingerOptions<'a> {
-    /// What all machines of the cluster know, and nobody else.
-    pub token: &'a [u8],
+    /// The own secret, which agents of the cluster know and no other host.
+    pub secret: &'a Secret,
     /// Random, another one at each start: where the numbers of questions start.
     pub seed: u64,
 }
@@ -41,6 +41,7 @@ pub struct Pinger {
 
 #[derive(Debug)]
 struct Peer {
+    key: hmac::Key,
     next: Time,
     burst: u32,
     asked: VecDeque<(u64, Time)>,
@@ -54,16 +55,17 @@ impl Pinger {
     /// Knows nobody yet.
     pub fn new(options: PingerOptions<'_>) -> Self {
         Self {
-            key: key(options.token),
+            key: key(options.secret),
             random: RandomStream::new(options.seed, "pinger"),
             number: options.seed,
             peers: BTreeMap::new(),
         }
     }
 
-    /// Starts to ask a machine; nothing if it is being asked already.
-    pub fn add(&mut self, now: Time, peer: SocketAddr) {
+    /// Starts to ask an agent with this secret; nothing if it is being asked already.
+    pub fn add(&mut self, now: Time, peer: SocketAddr, secret: &Secret) {
         self.peers.entry(peer).or_insert_with(|| Peer {
+            key: key(secret),
             next: now,
             burst: BURST,
             asked: VecDeque::new(),
@@ -99,23 +101,24 @@ impl Pinger {
         self.number = self.number.wrapping_add(1);
         peer.asked.push_back((self.number, now));
         let ping = Ping { kind: Kind::Question, number: self.number, stamp: now };
-        Some((*address, ping.encode(&self.key).to_vec()))
+        Some((*address, ping.encode(&peer.key).to_vec()))
     }
 
     /// A datagram has come at `now`. What is to be sent back to where it came from, if anything.
     pub fn on_datagram(&mut self, now: Time, bytes: &[u8]) -> Option<Vec<u8>> {
-        let ping = Ping::decode(bytes, &self.key)?;
-        if ping.kind == Kind::Question {
-            let answer = Ping { kind: Kind::Answer, number: ping.number, stamp: now };
-            return Some(answer.encode(&self.key).to_vec());
-        }
+        let number = Ping::number(bytes)?;
         for peer in self.peers.values_mut() {
-            if let Some(at) = peer.asked.iter().position(|(number, _)| *number == ping.number) {
-                peer.answer(at, ping.stamp, now);
-                break;
+            let Some(at) = peer.asked.iter().position(|(asked, _)| *asked == number) else {
+                continue;
+            };
+            if let Some(Ping { kind: Kind::Answer, stamp, .. }) = Ping::decode(bytes, &peer.key) {
+                peer.answer(at, stamp, now);
+                return None;
             }
         }
-        None
+        let ping = Ping::decode(bytes, &self.key).filter(|ping| ping.kind == Kind::Question)?;
+        let answer = Ping { kind: Kind::Answer, number: ping.number, stamp: now };
+        Some(answer.encode(&self.key).to_vec())
     }
 
     /// The offset of another machine's clock now; `None` before it has answered.

@@ -152,9 +152,9 @@ fn contradictory_stamps_are_refused() {
 /// Two pingers on one network of so much delay, for so long.
 fn ping(millis: u64, mut lose: impl FnMut(u64) -> bool) -> (Pinger, u32) {
     let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 4));
-    let mut asker = Pinger::new(PingerOptions { token: b"token", seed: 1 });
-    let mut other = Pinger::new(PingerOptions { token: b"token", seed: 2 });
-    asker.add(at(0), peer);
+    let mut asker = Pinger::new(PingerOptions { secret: &[1; 32], seed: 1 });
+    let mut other = Pinger::new(PingerOptions { secret: &[2; 32], seed: 2 });
+    asker.add(at(0), peer, &[2; 32]);
     let mut asked = 0;
     while let Some(now) = asker.next_wake().filter(|next| *next < at(millis)) {
         let (to, question) = asker.poll(now).unwrap();
@@ -205,11 +205,36 @@ fn lost_pings_are_counted_and_a_return_starts_a_burst() {
 }
 
 #[test]
-fn strangers_get_no_answer() {
-    let mut pinger = Pinger::new(PingerOptions { token: b"token", seed: 1 });
-    let mut stranger = Pinger::new(PingerOptions { token: b"other", seed: 1 });
-    stranger.add(at(0), SocketAddr::from((Ipv4Addr::LOCALHOST, 4)));
+fn questions_under_another_secret_get_no_answer() {
+    let mut pinger = Pinger::new(PingerOptions { secret: &[1; 32], seed: 1 });
+    let mut stranger = Pinger::new(PingerOptions { secret: &[9; 32], seed: 1 });
+    stranger.add(at(0), SocketAddr::from((Ipv4Addr::LOCALHOST, 4)), &[0; 32]);
     let (_, question) = stranger.poll(at(0)).unwrap();
     assert_eq!(pinger.on_datagram(at(0), &question), None);
     assert_eq!(pinger.on_datagram(at(0), &[]), None);
+}
+
+#[test]
+fn forged_answers_are_ignored() {
+    let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 4));
+    let mut asker = Pinger::new(PingerOptions { secret: &[1; 32], seed: 1 });
+    asker.add(at(0), peer, &[2; 32]);
+    let (_, question) = asker.poll(at(0)).unwrap();
+    // The number of the question is in clear: a host on the path knows it.
+    let number = datagram::Ping::number(&question).unwrap();
+    let stamp = at(5_000);
+    for secret in [[0; 32], [1; 32], [3; 32]] {
+        let forged = datagram::Ping { kind: datagram::Kind::Answer, number, stamp };
+        let forged = forged.encode(&datagram::key(&secret));
+        assert_eq!(asker.on_datagram(at(1), &forged), None);
+    }
+    let mut turned = question.clone();
+    turned[0] = 2;
+    for forged in [turned, question] {
+        assert_eq!(asker.on_datagram(at(1), &forged), None);
+    }
+    assert_eq!(asker.offset(at(2), peer), None, "no forged answer counts");
+    let honest = datagram::Ping { kind: datagram::Kind::Answer, number, stamp };
+    asker.on_datagram(at(1), &honest.encode(&datagram::key(&[2; 32])));
+    assert!(asker.offset(at(2), peer).is_some());
 }

@@ -1,0 +1,121 @@
+//! `cluster init`, `cluster invite` and `cluster enrol`: certificates of agents and coordinators.
+
+use std::path::{Path, PathBuf};
+
+use cluster_live::address::{credentials_dir, with_port};
+use cluster_live::authority::Authority;
+use cluster_live::credentials::{CA_FILE, Role};
+use cluster_live::enrol::{self as enrolment, Host, PORT};
+use serde_json::json;
+
+use crate::agent::{failure, host_name};
+use crate::args::cluster::{self as args, Enrol, Init, Invite};
+use crate::exit::Exit;
+use crate::terminal::Terminal;
+use crate::{Failure, Verdict};
+
+/// Makes an authority where there is none, and certificates.
+pub(crate) fn init(args: &Init, terminal: &Terminal) -> Verdict {
+    let (dir, days) = (&args.signing.dir, args.signing.days);
+    let is_new = !dir.join(CA_FILE).exists();
+    let mut coordinators = args.coordinators.clone();
+    if is_new && coordinators.is_empty() {
+        coordinators.push("coordinator".to_owned());
+    }
+    if !is_new && coordinators.is_empty() && args.agents.is_empty() {
+        return Err(Failure::usage(format!("{} has an authority already", dir.display()))
+            .help("--agent NAME and --coordinator NAME make further certificates"));
+    }
+    let authority = Authority::open_or_create(dir, AUTHORITY_DAYS).map_err(|e| failure(&e))?;
+    let named = |role, names: &[String]| -> Vec<(Role, String)> {
+        names.iter().map(|name| (role, name.clone())).collect()
+    };
+    let all = [named(Role::Agent, &args.agents), named(Role::Coordinator, &coordinators)].concat();
+    let mut made = Vec::new();
+    for (role, name) in all {
+        let folder = dir.join(format!("{role}s")).join(&name);
+        let issued = authority.issue(role, &name, days).map_err(|e| failure(&e))?;
+        issued.store(&folder).map_err(|e| failure(&e))?;
+        made.push((role, name, folder));
+    }
+    if terminal.json {
+        let certificates: Vec<_> = made
+            .iter()
+            .map(|(role, name, folder)| {
+                json!({"role": role.to_string(), "name": name, "folder": folder})
+            })
+            .collect();
+        let schema = "netarium.cluster.init/1";
+        terminal.object(&json!({"schema": schema, "dir": dir, "certificates": certificates}))?;
+    } else {
+        terminal.data(instructions(dir, &made))?;
+    }
+    Ok(Exit::Ok)
+}
+
+/// The authority outlives the certificates that it signs.
+const AUTHORITY_DAYS: u32 = 3650;
+
+/// What to copy where.
+fn instructions(dir: &Path, made: &[(Role, String, PathBuf)]) -> String {
+    let mut lines = vec![format!(
+        "The authority is in {}. Keep it on this machine: its key can sign any certificate.",
+        dir.display()
+    )];
+    for (role, name, folder) in made {
+        let text = match role {
+            Role::Agent => format!(
+                "agent {name}: copy {} to that machine, then run\n  netarium agent --credentials \
+                 FOLDER --listen ADDRESS --join ANOTHER-AGENT",
+                folder.display()
+            ),
+            Role::Coordinator => format!(
+                "coordinator {name}: copy {} to where labs are started, then run\n  netarium run \
+                 LAB --cluster AGENT --credentials FOLDER",
+                folder.display()
+            ),
+        };
+        lines.push(text);
+    }
+    lines.push("Another agent without copying: `netarium cluster invite`.".to_owned());
+    lines.join("\n")
+}
+
+/// Serves one enrolment.
+pub(crate) fn invite(args: &Invite, terminal: &Terminal) -> Verdict {
+    let role = match args.role {
+        args::Role::Agent => Role::Agent,
+        args::Role::Coordinator => Role::Coordinator,
+    };
+    let authority = Authority::open(&args.signing.dir).map_err(|e| {
+        failure(&e).help("`netarium cluster init` makes an authority; --dir names its folder")
+    })?;
+    let listen = with_port(&args.listen, PORT).map_err(|e| failure(&e))?;
+    let host = Host { listen, public: args.host.clone() };
+    let (days, lifetime) = (args.signing.days, args.expires.to_std());
+    let invite = enrolment::Invite::open(authority, &host, role, args.name.clone(), days, lifetime)
+        .map_err(|e| failure(&e))?;
+    let invitation = invite.invitation().to_string();
+    if terminal.json {
+        let schema = "netarium.cluster.invite/1";
+        terminal.object(&json!({"schema": schema, "invitation": invitation}))?;
+    } else {
+        let command = match role {
+            Role::Agent => format!("netarium agent --join AGENT --invitation {invitation}"),
+            Role::Coordinator => format!("netarium cluster enrol {invitation}"),
+        };
+        terminal.data(format!("Run on the new {role}, within {}:\n  {command}", args.expires))?;
+    }
+    let name = invite.serve().map_err(|e| failure(&e))?;
+    terminal.talk(format!("{role} {name} has enrolled"));
+    Ok(Exit::Ok)
+}
+
+/// Gets credentials with an invitation.
+pub(crate) fn enrol(args: &Enrol, terminal: &Terminal) -> Verdict {
+    let dir = credentials_dir(args.access.credentials.clone()).map_err(|e| failure(&e))?;
+    let name = args.name.clone().unwrap_or_else(host_name);
+    let own = enrolment::enrol(&args.invitation, &name, &dir).map_err(|e| failure(&e))?;
+    terminal.talk(format!("enrolled as {}; the credentials are in {}", own.role, dir.display()));
+    Ok(Exit::Ok)
+}
