@@ -1,0 +1,124 @@
+//! Messages between agents and coordinators: decoded, checked and handled in any order. A line is a
+//! message: its first byte says which, the rest is JSON or, for clock pings, the datagram.
+#![no_main]
+
+use std::net::SocketAddr;
+
+use base::{Span, Time};
+use cluster::AgentId;
+use cluster::clock::{Pinger, PingerOptions};
+use cluster::control::{
+    AgentStatus, Heartbeat, OnLoss, Ordered, Prepare, ProgramEvent, Refusal, Report, Reserve,
+    Reserved, Start, Started, is_name,
+};
+use cluster::coordinator::{Coordinator, Output, Terms};
+use cluster::detector::{Change, Detector};
+use libfuzzer_sys::fuzz_target;
+use serde::de::DeserializeOwned;
+
+const MEMBERS: usize = 3;
+const SECRET: [u8; 32] = [7; 32];
+
+fn read<T: DeserializeOwned>(text: &[u8]) -> Option<T> {
+    serde_json::from_slice(text).ok()
+}
+
+struct World {
+    coordinator: Coordinator,
+    detector: Detector,
+    pinger: Pinger,
+    reserve: Option<Reserve>,
+}
+
+impl World {
+    fn new(now: Time) -> Self {
+        let terms = Terms {
+            instances: (0..MEMBERS as u64).collect(),
+            duration: Span::from_secs(10),
+            grace: Span::from_secs(1),
+            stay: false,
+            waits: false,
+            on_loss: OnLoss::Continue,
+        };
+        let mut pinger = Pinger::new(PingerOptions { secret: &SECRET, seed: 0 });
+        pinger.add(now, SocketAddr::from(([127, 0, 0, 1], 1)), &SECRET);
+        Self {
+            coordinator: Coordinator::new(now, terms),
+            detector: Detector::new(),
+            pinger,
+            reserve: None,
+        }
+    }
+
+    fn handle(&mut self, now: Time, kind: u8, text: &[u8]) -> Option<()> {
+        let agent = AgentId(u16::from(kind) % 4);
+        let coordinator = &mut self.coordinator;
+        match kind & !3 {
+            b'@' => {
+                let beat: Heartbeat = read(text)?;
+                if is_name(&beat.name) {
+                    let change = if beat.leaves {
+                        self.detector.leave(&beat.name)
+                    } else {
+                        self.detector.hear(now, &beat.name, beat.instance)
+                    };
+                    self.changed(now, change?);
+                }
+            }
+            b'D' => coordinator.report(now, &read::<Report>(text)?),
+            b'H' => coordinator.reserved(now, agent, read::<Reserved>(text)?),
+            b'L' => coordinator.started(now, agent, read::<Started>(text)?.origin_ns),
+            b'P' => coordinator.refused(now, agent, read::<Refusal>(text)?),
+            b'T' => self.reserve = Some(read::<Reserve>(text)?).filter(Reserve::is_valid),
+            b'X' => {
+                let (prepare, reserve) = (read::<Prepare>(text)?, self.reserve.as_ref()?);
+                if prepare.fits(reserve) {
+                    assert!(reserve.members.len() == prepare.trunks.len());
+                }
+            }
+            b'`' => drop(self.pinger.on_datagram(now, text)),
+            b'd' => drop(read::<(Start, Ordered)>(text)),
+            b'h' => drop(read::<ProgramEvent>(text)),
+            b'l' => drop(read::<AgentStatus>(text)),
+            b'p' => coordinator.fetched(now, agent, Ok(())),
+            b't' => coordinator.interrupt(now),
+            _ => {}
+        }
+        Some(())
+    }
+
+    fn changed(&mut self, now: Time, change: Change) {
+        let position = |name: &str| AgentId(u16::from(name.as_bytes()[0]) % 4);
+        match change {
+            Change::Lost(name) => self.coordinator.lost(now, position(&name)),
+            Change::Heard(name) => self.coordinator.regained(now, position(&name)),
+            Change::Replaced(name) => self.coordinator.replaced(now, position(&name)),
+        }
+    }
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut now = Time::ZERO + Span::from_secs(1);
+    let mut world = World::new(now);
+    let mut over = 0;
+    for line in bytes.split(|byte| *byte == b'\n') {
+        let Some((kind, text)) = line.split_first() else { continue };
+        now += Span::from_millis(200);
+        world.handle(now, *kind, text);
+        for change in world.detector.look(now) {
+            world.changed(now, change);
+        }
+        world.coordinator.look(now);
+        let _ = world.pinger.poll(now);
+        while let Some(output) = world.coordinator.poll() {
+            match output {
+                Output::Over(_) => over += 1,
+                Output::Reserve(agent) | Output::Prepare(agent) | Output::Fetch(agent) => {
+                    assert!(agent.index() < MEMBERS);
+                }
+                _ => {}
+            }
+        }
+        assert!(over <= 1, "a run ends once");
+    }
+});
