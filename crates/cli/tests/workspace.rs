@@ -188,6 +188,36 @@ fn arrows_between_crates_point_down() {
     assert!(wrong.is_empty(), "edges that point up or sideways:\n  {}", wrong.join("\n  "));
 }
 
+/// Hash functions that a sender of keys can predict, or whose key it can cancel. Tables use the
+/// standard library's `RandomState`: SipHash-1-3 under a random key.
+const PREDICTABLE_HASHES: &[&str] = &[
+    "ahash",
+    "foldhash",
+    "fnv",
+    "fxhash",
+    "hashbrown",
+    "nohash-hasher",
+    "rapidhash",
+    "rustc-hash",
+    "seahash",
+    "twox-hash",
+];
+
+#[test]
+fn hash_tables_are_keyed() {
+    for package in packages() {
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let name = dependency["name"].as_str().unwrap();
+            let is_test = dependency["kind"] == "dev";
+            assert!(
+                is_test || !PREDICTABLE_HASHES.contains(&name),
+                "{} depends on {name}: see docs/src/security/collector.md",
+                package["name"]
+            );
+        }
+    }
+}
+
 #[test]
 fn only_sys_may_be_unsafe() {
     for package in packages() {

@@ -24,11 +24,11 @@ mod peering;
 mod perspective;
 mod structure;
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 use base::{Span, Time};
 use bgp::{Asn, Message, Negotiated};
-use rustc_hash::FxHashMap;
 
 use crate::{
     Close, Confidence, Connection, ConnectionId, End, Event, Hole, MirrorId, Peering, PeeringId,
@@ -122,13 +122,13 @@ pub struct Sessions<S> {
     connections: Vec<Option<Conn>>,
     slots: Vec<Slot>,
     free: Vec<u32>,
-    pairs: FxHashMap<Pair, u32>,
+    pairs: HashMap<Pair, u32>,
     /// In how many peerings an address takes part.
-    addresses: FxHashMap<(MirrorId, IpAddr), u32>,
+    addresses: HashMap<(MirrorId, IpAddr), u32>,
     /// Elapsed time when a mirror last showed a message.
     mirrors: Vec<u64>,
-    mirror_numbers: FxHashMap<MirrorId, u32>,
-    learned: FxHashMap<Pair, Learned>,
+    mirror_numbers: HashMap<MirrorId, u32>,
+    learned: HashMap<Pair, Learned>,
     /// Bytes that were held since all were last counted.
     uncounted: usize,
     next_id: u32,
@@ -147,11 +147,11 @@ impl<S: Sink> Sessions<S> {
             connections: Vec::new(),
             slots: Vec::new(),
             free: Vec::new(),
-            pairs: FxHashMap::default(),
-            addresses: FxHashMap::default(),
+            pairs: HashMap::new(),
+            addresses: HashMap::new(),
             mirrors: Vec::new(),
-            mirror_numbers: FxHashMap::default(),
-            learned: FxHashMap::default(),
+            mirror_numbers: HashMap::new(),
+            learned: HashMap::new(),
             uncounted: 0,
             next_id: 0,
         }

@@ -12,11 +12,10 @@ mod members;
 mod path;
 mod tunnel;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use base::{Bandwidth, Direction, IfaceId, LinkId, NodeId, Span, Time};
 use queue::{DropReason, Slot};
-use rustc_hash::FxHashMap;
 use sharing::{FlowName, FlowTable, Law, LinkKey, Notice, Path, Sharing};
 
 pub use account::Share;
@@ -46,8 +45,8 @@ pub(crate) struct State {
     /// By position; its link is at `own` + position.
     tunnels: Vec<Tunnel>,
     free: Vec<u32>,
-    by_key: FxHashMap<Key, u32>,
-    by_name: FxHashMap<FlowName, u32>,
+    by_key: HashMap<Key, u32>,
+    by_name: HashMap<FlowName, u32>,
     names: u32,
     /// This fabric among the senders of its lab.
     sender: u32,
@@ -83,8 +82,8 @@ impl State {
             table: FlowTable::new(sharing, links.iter().map(capacity)),
             tunnels: Vec::new(),
             free: Vec::new(),
-            by_key: FxHashMap::default(),
-            by_name: FxHashMap::default(),
+            by_key: HashMap::new(),
+            by_name: HashMap::new(),
             names: 0,
             sender: 0,
             announced: None,

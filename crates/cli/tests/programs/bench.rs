@@ -154,6 +154,7 @@ impl Bench {
     }
 }
 
+#[expect(clippy::disallowed_types, reason = "equal texts have equal hashes in all processes")]
 fn text_hash(text: &str) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();

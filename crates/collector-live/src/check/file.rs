@@ -2,10 +2,11 @@
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::hash::{DefaultHasher, Hasher};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read};
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use base::Time;
 use bgp::mrt::Cause;
@@ -72,12 +73,12 @@ impl Content {
         self.end = Some(time);
         let (earliest, latest) = self.times.unwrap_or((time, time));
         self.times = Some((earliest.min(time), latest.max(time)));
-        // With fixed keys, so that all files agree.
-        let mut hash = DefaultHasher::new();
-        hash.write(bytes);
-        self.hashes.insert(hash.finish());
+        self.hashes.insert(HASH_KEY.hash_one(bytes));
     }
 }
+
+/// Of all files, whose records are compared. Senders of records must not know it.
+static HASH_KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 /// Length and SHA-256 of a file.
 pub(super) fn digest(path: &Path) -> io::Result<(u64, String)> {

@@ -1,10 +1,10 @@
 //! Capture files out of frames, and frames out of messages: archives become captures, which other
 //! tools can look at.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
 use base::Time;
-use rustc_hash::FxHashMap;
 
 use super::Interface;
 use crate::segment::flags::{ACK, FIN, PSH, RST, SYN};
@@ -122,7 +122,7 @@ struct Line {
 /// pair of speakers, with right sequence numbers and checksums.
 #[derive(Debug, Default)]
 pub struct Wrapper {
-    lines: FxHashMap<(IpAddr, IpAddr), Line>,
+    lines: HashMap<(IpAddr, IpAddr), Line>,
     buffer: Vec<u8>,
 }
 

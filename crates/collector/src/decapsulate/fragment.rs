@@ -1,9 +1,9 @@
 //! Fragments of IPv4 and IPv6, put together within bounds of memory and time.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 use base::{Span, Time};
-use rustc_hash::FxHashMap;
 
 use super::ip::{Ip, Part};
 use super::{Counters, Tag, TunnelId};
@@ -43,6 +43,8 @@ struct Key {
 #[derive(Debug)]
 struct Datagram {
     since: Time,
+    /// Later ones have a higher number.
+    order: u64,
     /// In the order of their offsets, without overlap.
     pieces: Vec<(u32, Box<[u8]>)>,
     /// Its length, once the last fragment came.
@@ -65,7 +67,7 @@ pub(super) struct Whole {
 /// The beginning of a datagram whose end did not come.
 #[derive(Debug)]
 pub(super) struct Beginning {
-    since: Time,
+    order: u64,
     pub(super) within: Within,
     pub(super) source: IpAddr,
     pub(super) destination: IpAddr,
@@ -88,7 +90,9 @@ pub(super) struct Within {
 pub(super) struct Fragments {
     /// Datagrams that were given up and are still to be read as far as they are there.
     beginnings: Vec<Beginning>,
-    datagrams: FxHashMap<Key, Datagram>,
+    datagrams: HashMap<Key, Datagram>,
+    /// The next datagram's `order`: fragments that were added.
+    begun: u64,
     bytes: usize,
     /// When the oldest one began, or before.
     oldest: Time,
@@ -128,6 +132,7 @@ impl Fragments {
         }
         let datagram = self.datagrams.entry(key.clone()).or_insert_with(|| Datagram {
             since: time,
+            order: self.begun,
             pieces: Vec::new(),
             length: None,
             protocol: None,
@@ -136,6 +141,7 @@ impl Fragments {
             tunnel,
             depth,
         });
+        self.begun += 1;
         match datagram.add(part, bytes, ip.protocol) {
             Added::Doubled => counters.fragments_doubled += 1,
             Added::Refused => {
@@ -204,8 +210,8 @@ impl Fragments {
             true
         });
         self.oldest = oldest.unwrap_or_default();
-        // The map has no order of its own; the last one is taken first.
-        beginnings[start..].sort_by_key(|beginning| std::cmp::Reverse(beginning.since));
+        // The map has a random order; the last one is taken first.
+        beginnings[start..].sort_unstable_by_key(|beginning| std::cmp::Reverse(beginning.order));
     }
 }
 
@@ -266,8 +272,8 @@ impl Datagram {
         let end = self.length.or(furthest).unwrap_or_default();
         let missing = end.saturating_sub(bytes.len() as u32).max(1);
         let within = Within { tags: key.tags.clone(), tunnel: self.tunnel, depth: self.depth };
-        let (source, destination, since) = (key.source, key.destination, self.since);
-        Some(Beginning { since, within, source, destination, protocol, bytes, missing })
+        let (source, destination, order) = (key.source, key.destination, self.order);
+        Some(Beginning { order, within, source, destination, protocol, bytes, missing })
     }
 
     /// What it is counted as.

@@ -1,9 +1,8 @@
 //! Streams of clones: what tells them apart, and their numbers.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
-
-use rustc_hash::FxHashMap;
 
 use super::TunnelId;
 use crate::MirrorId;
@@ -68,7 +67,7 @@ impl fmt::Display for Mirror {
 #[derive(Debug, Default)]
 pub(super) struct Mirrors {
     list: Vec<Mirror>,
-    numbers: FxHashMap<Vec<Tag>, u32>,
+    numbers: HashMap<Vec<Tag>, u32>,
     last: usize,
 }
 

@@ -5,10 +5,10 @@
 //! The last 64 numbers of a tunnel are remembered as bits. A number that leaves this window and
 //! never came is lost; one that comes late within it is not.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 use base::Time;
-use rustc_hash::FxHashMap;
 
 /// Tunnels that are followed.
 const TUNNELS_MAX: usize = 4096;
@@ -79,7 +79,7 @@ pub struct TunnelLoss {
 #[derive(Debug, Default)]
 pub(super) struct Tunnels {
     pub(super) list: Vec<Tunnel>,
-    numbers: FxHashMap<TunnelEnds, u32>,
+    numbers: HashMap<TunnelEnds, u32>,
     /// Tunnels that lost something since it was asked for.
     news: Vec<u32>,
     now: Time,

@@ -1,11 +1,12 @@
 //! What routers say by BMP as events.
 
+use std::collections::HashMap;
+
 use base::Time;
 use bgp::bmp::{Body, Down, Packet, PeerHeader, PeerUp, Reader, Step, Tlvs, information};
 use bgp::mrt::Damage;
 use bgp::open::Open;
 use bgp::{Message, MessageType, Negotiated};
-use rustc_hash::FxHashMap;
 
 use super::{Counts, learn, peering};
 use crate::{Event, Gap, GapCause, MirrorId, Peering, PeeringId, Reason, Sender, Sink, State};
@@ -88,7 +89,7 @@ pub struct Input {
     reader: Reader,
     first: u32,
     entries: Vec<Entry>,
-    by_key: FxHashMap<Key, usize>,
+    by_key: HashMap<Key, usize>,
     name: String,
     last: Time,
     counts: Counts,
@@ -105,7 +106,7 @@ impl Input {
             reader: Reader::new(),
             first: first.0,
             entries: Vec::new(),
-            by_key: FxHashMap::default(),
+            by_key: HashMap::new(),
             name: String::new(),
             last: Time::ZERO,
             counts: Counts::default(),

@@ -1,5 +1,6 @@
 //! Archive records as events.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 use base::Time;
@@ -9,7 +10,6 @@ use bgp::mrt::{
 };
 use bgp::negotiated::Families;
 use bgp::{Asn, Family, HEADER, MARKER, Message, Negotiated};
-use rustc_hash::FxHashMap;
 
 use super::{Counts, learn, peering};
 use crate::{Event, Gap, GapCause, MirrorId, Peering, PeeringId, Reason, Sender, Sink, State};
@@ -27,7 +27,7 @@ pub struct Input {
     reader: Reader,
     first: u32,
     peerings: Vec<Peering>,
-    by_peer: FxHashMap<IpAddr, Vec<usize>>,
+    by_peer: HashMap<IpAddr, Vec<usize>>,
     /// The last record's session, which is nearly always the next one's.
     last: Option<(Session, usize)>,
     /// Peerings by their number in the last peer index table.
@@ -45,7 +45,7 @@ impl Input {
             reader: Reader::new(),
             first: first.0,
             peerings: Vec::new(),
-            by_peer: FxHashMap::default(),
+            by_peer: HashMap::new(),
             last: None,
             table: Vec::new(),
             scratch: Vec::new(),

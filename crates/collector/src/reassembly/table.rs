@@ -1,9 +1,9 @@
 //! Connections by their addresses, oldest first.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
 use base::Time;
-use rustc_hash::FxHashMap;
 
 use super::half::Half;
 use crate::{End, MirrorId, Segment};
@@ -92,7 +92,7 @@ const NONE: u32 = u32::MAX;
 /// (or are dead), which go first when room is needed, and those that have.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    numbers: FxHashMap<Key, u32>,
+    numbers: HashMap<Key, u32>,
     flows: Vec<Option<Flow>>,
     free: Vec<u32>,
     /// Oldest and newest, of each list.

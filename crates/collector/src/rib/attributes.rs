@@ -110,7 +110,7 @@ impl Default for AttributeSets {
 
 impl AttributeSets {
     /// None.
-    pub(super) const fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             sets: Interner::new(),
             tails: Interner::new(),

@@ -1,5 +1,7 @@
 //! An open-addressing index from hashes to dense numbers: four bytes a slot.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
+
 /// Finds numbers by hash. What a number stands for is stored by the caller, who compares.
 ///
 /// A slot holds the number and, in the bits that no number needs yet, bits of its hash, so that
@@ -12,6 +14,12 @@ pub(super) struct Index {
     filled: usize,
     /// Bits of a slot that hold the number.
     bits: u32,
+    /// SipHash-1-3 under a random key: what is hashed comes from BGP speakers, and must not let
+    /// them choose in which slot it lies.
+    key: RandomState,
+    /// Slots that were looked at, to be counted in tests.
+    #[cfg(test)]
+    pub(super) probes: std::cell::Cell<u64>,
 }
 
 const FREE: u32 = u32::MAX;
@@ -20,16 +28,26 @@ const GONE: u32 = u32::MAX - 1;
 /// Slots of an index that holds anything.
 const LEAST: usize = 16;
 
-/// Spreads `value` over all bits of the answer.
-pub(super) fn mix(value: u64) -> u64 {
-    let product = u128::from(value ^ 0x9e37_79b9_7f4a_7c15) * 0xd6e8_feb8_6659_fd93;
-    (product >> 64) as u64 ^ product as u64
-}
-
 impl Index {
     /// Of nothing.
-    pub(super) const fn new() -> Self {
-        Self { slots: Vec::new(), used: 0, filled: 0, bits: 0 }
+    pub(super) fn new() -> Self {
+        Self {
+            slots: Vec::new(),
+            used: 0,
+            filled: 0,
+            bits: 0,
+            key: RandomState::new(),
+            #[cfg(test)]
+            probes: std::cell::Cell::new(0),
+        }
+    }
+
+    /// The hash of a key.
+    #[inline]
+    pub(super) fn hash(&self, bytes: &[u8]) -> u64 {
+        let mut hasher = self.key.build_hasher();
+        hasher.write(bytes);
+        hasher.finish()
     }
 
     fn home(&self, hash: u64) -> usize {
@@ -50,6 +68,8 @@ impl Index {
         let mask = (1 << self.bits) - 1;
         let mut at = self.home(hash);
         loop {
+            #[cfg(test)]
+            self.probes.set(self.probes.get() + 1);
             let slot = self.slots[at];
             if slot == FREE {
                 return None;
@@ -85,16 +105,16 @@ impl Index {
         self.slots[at] = slot;
     }
 
-    /// Starts anew with room to grow; `all` are the numbers below `limit` with their hashes.
-    pub(super) fn rebuild(&mut self, limit: u32, all: impl Iterator<Item = (u64, u32)>) {
+    /// Starts anew with room to grow; `all` are the numbers below `limit` with their keys.
+    pub(super) fn rebuild<'a>(&mut self, limit: u32, all: impl Iterator<Item = (&'a [u8], u32)>) {
         let size = (self.used * 5 / 3).max(LEAST);
         // Room for twice as many numbers before the tags have to shrink.
         self.bits = (34 - limit.leading_zeros()).clamp(8, 31);
         self.slots = Vec::new();
         self.slots.resize(size, FREE);
         (self.used, self.filled) = (0, 0);
-        for (hash, number) in all {
-            self.insert(hash, number);
+        for (key, number) in all {
+            self.insert(self.hash(key), number);
         }
     }
 

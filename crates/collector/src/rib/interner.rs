@@ -1,11 +1,7 @@
 //! Byte strings, each kept once, numbered and counted: attribute sets, and keys of any length.
 
-use std::hash::Hasher;
-
-use rustc_hash::FxHasher;
-
 use super::column::Column;
-use super::index::{Index, mix};
+use super::index::Index;
 
 /// Distinct byte strings of at most 65,535 octets. They lie in chunks; what is given back is
 /// garbage until the emptiest chunk is evacuated, so that memory follows what is in use.
@@ -48,19 +44,13 @@ const HEADER: usize = 6;
 /// Garbage that is not worth a move.
 const TOLERATED: usize = 4 * CHUNK;
 
-fn hash(bytes: &[u8]) -> u64 {
-    let mut hasher = FxHasher::default();
-    hasher.write(bytes);
-    mix(hasher.finish())
-}
-
 const fn size(length: usize) -> usize {
     (HEADER + length).next_multiple_of(GRANULE)
 }
 
 impl Interner {
     /// Of nothing.
-    pub(super) const fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             chunks: Vec::new(),
             open: 0,
@@ -88,14 +78,14 @@ impl Interner {
 
     /// The number of `bytes`, if it has one.
     pub(super) fn find(&self, bytes: &[u8]) -> Option<u32> {
-        self.index.find(hash(bytes), |number| self.get(number) == bytes)
+        self.index.find(self.index.hash(bytes), |number| self.get(number) == bytes)
     }
 
     /// The number of `bytes`, and whether it is new: then nothing uses it yet. What is beyond
     /// 65,535 octets is cut.
     pub(super) fn intern(&mut self, bytes: &[u8]) -> (u32, bool) {
         let bytes = &bytes[..bytes.len().min(usize::from(u16::MAX))];
-        let hash = hash(bytes);
+        let hash = self.index.hash(bytes);
         if let Some(number) = self.index.find(hash, |number| self.get(number) == bytes) {
             return (number, false);
         }
@@ -120,8 +110,7 @@ impl Interner {
         let mut index = std::mem::replace(&mut self.index, Index::new());
         let all = 0..self.entries.len() as u32;
         let used = all.filter(|number| self.entries[*number as usize].uses != UNUSED);
-        let hashes = used.map(|number| (hash(self.get(number)), number));
-        index.rebuild(self.entries.len() as u32 + 1, hashes);
+        index.rebuild(self.entries.len() as u32 + 1, used.map(|number| (self.get(number), number)));
         self.index = index;
     }
 
@@ -170,8 +159,8 @@ impl Interner {
         // A number may be gone with all others already.
         let Some(&Entry { place, uses: 0 }) = self.entries.get(number as usize) else { return };
         let bytes = self.get(number);
-        let (hash_of_it, size) = (hash(bytes), size(bytes.len()));
-        self.index.remove(hash_of_it, number);
+        let (hash, size) = (self.index.hash(bytes), size(bytes.len()));
+        self.index.remove(hash, number);
         self.entries[number as usize] = Entry { place: self.free, uses: UNUSED };
         self.free = number;
         self.held -= 1;
@@ -290,6 +279,40 @@ mod tests {
                 prop_assert_eq!(interner.get(*number), &text(*value)[..]);
             }
             prop_assert_eq!(interner.iter().count(), model.len());
+        }
+    }
+
+    /// Attributes that all have the same `FxHash`: a block whose second half cancels the constant
+    /// of that hash, so that its first half changes nothing.
+    fn colliding_attribute(number: u64) -> Vec<u8> {
+        const CONSTANT: u64 = 0xa409_3822_299f_31d0;
+        let mut bytes = vec![0xc0, 99, 53];
+        bytes.resize(16, 0);
+        bytes.extend(number.to_le_bytes());
+        bytes.extend(CONSTANT.to_le_bytes());
+        bytes.resize(56, 1);
+        bytes
+    }
+
+    #[test]
+    fn colliding_attributes_take_a_constant_number_of_probes() {
+        use std::hash::{BuildHasher, Hasher};
+        let fx_hash = |bytes: &[u8]| {
+            let mut hasher = rustc_hash::FxBuildHasher.build_hasher();
+            hasher.write(bytes);
+            hasher.finish()
+        };
+        assert_eq!(fx_hash(&colliding_attribute(1)), fx_hash(&colliding_attribute(2)));
+        for count in [4_000, 8_000, 16_000] {
+            let mut interner = Interner::new();
+            let mut probes = 0;
+            for number in 0..count {
+                let (number, _) = interner.intern(&colliding_attribute(number));
+                interner.hold(number);
+                // Rebuilding replaces the counter too.
+                probes += interner.index.probes.take();
+            }
+            assert!(probes < 24 * count, "{probes} probes for {count} attributes");
         }
     }
 

@@ -1,7 +1,7 @@
 //! Keys of one length, numbered densely: what prefixes are called inside.
 
 use super::column::Column;
-use super::index::{Index, mix};
+use super::index::Index;
 
 /// Distinct keys of `N` octets: length in bits, address, and path identifier where the table has
 /// them. Numbers that are given back are given out again.
@@ -32,19 +32,9 @@ const NONE: u32 = u32::MAX;
 /// In place of a length in bits: a number that is free.
 const UNUSED: u8 = 0xff;
 
-fn hash<const N: usize>(key: &[u8; N]) -> u64 {
-    let mut hash = 0;
-    for part in key.chunks(8) {
-        let mut bytes = [0; 8];
-        bytes[..part.len()].copy_from_slice(part);
-        hash = mix(hash ^ u64::from_le_bytes(bytes));
-    }
-    hash
-}
-
 impl<const N: usize> Keys<N> {
     /// None.
-    pub(super) const fn new() -> Self {
+    pub(super) fn new() -> Self {
         let index = Index::new();
         Self { all: Column::new(), uses: Column::new(), free: NONE, live: 0, index, epoch: 0 }
     }
@@ -55,7 +45,7 @@ impl<const N: usize> Keys<N> {
         if self.all.get(hint as usize) == Some(key) {
             return Some(hint);
         }
-        self.index.find(hash(key), |number| self.all[number as usize] == *key)
+        self.index.find(self.index.hash(key), |number| self.all[number as usize] == *key)
     }
 
     /// The number of `key`, a new one out of `block` if it has none. `hint` is tried first.
@@ -85,7 +75,7 @@ impl<const N: usize> Keys<N> {
             self.free = u32::from_le_bytes([place[1], place[2], place[3], place[4]]);
         }
         *place = *key;
-        self.index.insert(hash(key), number);
+        self.index.insert(self.index.hash(key), number);
         self.live += 1;
         number
     }
@@ -122,7 +112,7 @@ impl<const N: usize> Keys<N> {
     fn rebuild(&mut self) {
         let limit = self.all.len() as u32 + 1;
         let used = self.all.iter().enumerate().filter(|(_, key)| key[0] != UNUSED);
-        self.index.rebuild(limit, used.map(|(number, key)| (hash(key), number as u32)));
+        self.index.rebuild(limit, used.map(|(number, key)| (&key[..], number as u32)));
     }
 
     /// One more route has key `number`.
@@ -150,7 +140,7 @@ impl<const N: usize> Keys<N> {
         if self.uses[at] > 0 || key[0] == UNUSED {
             return;
         }
-        self.index.remove(hash(&key), number);
+        self.index.remove(self.index.hash(&key), number);
         self.set_free(number);
         self.live -= 1;
         if self.live == 0 {
@@ -227,6 +217,34 @@ mod tests {
                 prop_assert_eq!(found, model.get(&value).map(|known| known.0));
             }
             prop_assert_eq!(keys.iter().count(), model.len());
+        }
+    }
+
+    /// IPv6 prefixes that cancel a multiplicative hash of words with a public constant.
+    fn colliding_prefix(number: u64) -> [u8; 17] {
+        const CONSTANT: u64 = 0x9e37_79b9_7f4a_7c15;
+        let mix = |value: u64| {
+            let product = u128::from(value ^ CONSTANT) * 0xd6e8_feb8_6659_fd93;
+            (product >> 64) as u64 ^ product as u64
+        };
+        let first = number << 8 | 128;
+        let second = mix(first) ^ CONSTANT;
+        let mut key = [0; 17];
+        key[..8].copy_from_slice(&first.to_le_bytes());
+        key[8..16].copy_from_slice(&second.to_le_bytes());
+        key
+    }
+
+    #[test]
+    fn colliding_prefixes_take_a_constant_number_of_probes() {
+        for count in [4_000, 8_000, 16_000] {
+            let (mut keys, mut block) = (Keys::<17>::new(), Block::default());
+            for number in 0..count {
+                let number = keys.intern(&colliding_prefix(number), u32::MAX, &mut block);
+                keys.hold(number);
+            }
+            let probes = keys.index.probes.take();
+            assert!(probes < 24 * count, "{probes} probes for {count} prefixes");
         }
     }
 }

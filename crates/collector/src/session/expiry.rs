@@ -8,7 +8,6 @@
 //! when the hold time ran out, not when that was found.
 
 use base::{Span, Time};
-use rustc_hash::FxHashMap;
 
 use super::Sessions;
 use super::connection::{Conn, NOWHERE};
@@ -77,9 +76,9 @@ impl<S: Sink> Sessions<S> {
     /// Connections whose hold time ran out; and when the next one may, and the shortest in use.
     fn silent(&self, next: &mut u64, shortest: &mut Span) -> Vec<(ConnectionId, Span)> {
         let elapsed = self.clock.elapsed();
-        let mut alive: FxHashMap<u32, u32> = FxHashMap::default();
+        let mut alive = vec![0_u32; self.mirrors.len()];
         for conn in self.connections.iter().flatten().filter(|conn| is_up(conn)) {
-            *alive.entry(conn.mirror).or_default() += 1;
+            alive[conn.mirror as usize] += 1;
         }
         let mut over = Vec::new();
         for (at, conn) in self.connections.iter().enumerate() {
@@ -93,7 +92,7 @@ impl<S: Sink> Sessions<S> {
                 continue;
             }
             let others = self.mirrors[conn.mirror as usize] > conn.heard.elapsed + nanos;
-            let alone = alive.get(&conn.mirror) == Some(&1);
+            let alone = alive[conn.mirror as usize] == 1;
             if others || alone && elapsed > conn.heard.elapsed + 3 * nanos {
                 over.push((ConnectionId(at as u32), hold));
             } else {

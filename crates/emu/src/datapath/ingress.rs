@@ -12,7 +12,7 @@ use super::buffer::{Body, Pool};
 /// Knows whose address is whose, and which mirror session wants what.
 #[derive(Debug)]
 pub(super) struct Ingress {
-    owners: HashMap<Address, IfaceId, rustc_hash::FxBuildHasher>,
+    owners: HashMap<Address, IfaceId>,
     filters: Vec<Rule>,
 }
 

@@ -1,9 +1,8 @@
 //! From nodes and edges with free attributes to a graph: names, positions, delays and rates.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use base::{Bandwidth, Span};
-use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::place::Place;
 use crate::{Error, Graph, LinkSpec, MAX_LINKS, MAX_NODES, Node, Problem, Role};
@@ -20,12 +19,12 @@ pub(super) struct Assembly {
     edge_defaults: Vec<Attribute>,
     graph: Graph,
     /// Node index by the file's id.
-    ids: FxHashMap<String, u32>,
-    names: FxHashSet<String>,
+    ids: HashMap<String, u32>,
+    names: HashSet<String>,
     /// Latitude and longitude in degrees.
     coordinates: Vec<Option<[f64; 2]>>,
     /// How many arcs of a directed file were read each way and have no counterpart yet.
-    unpaired: FxHashMap<[u32; 2], u32>,
+    unpaired: HashMap<[u32; 2], u32>,
 }
 
 impl Assembly {

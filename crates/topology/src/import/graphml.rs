@@ -1,10 +1,11 @@
 //! `GraphML` (Brandes et al. 2002). Nested graphs are read as part of the outer one; hyperedges are
 //! refused, as are entities beyond XML's own.
 
+use std::collections::HashMap;
+
 use quick_xml::escape::resolve_predefined_entity;
 use quick_xml::events::{BytesStart, Event};
 use quick_xml::{Reader, XmlVersion};
-use rustc_hash::FxHashMap;
 
 use super::assemble::{Assembly, Attribute, shortened};
 use super::check_length;
@@ -60,7 +61,7 @@ fn xml_error(place: Place, error: &quick_xml::Error) -> Error {
 #[derive(Default)]
 struct Document {
     assembly: Assembly,
-    keys: FxHashMap<String, Key>,
+    keys: HashMap<String, Key>,
     open: Vec<Element>,
     /// Edges may stand before their nodes.
     edges: Vec<(Place, [String; 2], Vec<Attribute>)>,

@@ -59,7 +59,7 @@ fn middle_of(neighbours: &[Vec<u32>], start: u32, seen: &mut [bool]) -> u32 {
         at += 1;
     }
     let far = component[component.len() - 1];
-    let mut parent = rustc_hash::FxHashMap::default();
+    let mut parent = std::collections::HashMap::new();
     parent.insert(far, far);
     let mut open = VecDeque::from([far]);
     let mut last = far;
