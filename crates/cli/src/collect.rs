@@ -158,12 +158,33 @@ fn serve(
     terminal: &Terminal,
 ) -> Result<Option<serve::Server>, Failure> {
     let Some(address) = args.serve else { return Ok(None) };
+    let clients = max_clients(args)?;
     let (feed, watch) = feed::feed();
-    let server = serve::Server::start(address, &args.name, watch, settings.board.clone())
+    let server = serve::Server::start(address, &args.name, watch, settings.board.clone(), clients)
         .map_err(|e| Failure::caused(Exit::Machine, &e))?;
     terminal.talk(format!("serving at http://{0}/ (RIS Live at ws://{0}/v1/ws/)", server.address));
     settings.feeds.push(feed);
     Ok(Some(server))
+}
+
+/// Clients that may be connected at a time. File descriptors for inputs, stations and the archive
+/// are set aside first, so that clients cannot take them.
+fn max_clients(args: &CollectRun) -> Result<usize, Failure> {
+    const MAX_CLIENTS: usize = 1024;
+    /// Of a station, which may be connecting while its old socket closes; of a refused client.
+    const SPARE: usize = 8;
+    let limit = archive::max_open_files().map_err(|e| failure(&e))?;
+    let folder = std::fs::read_dir("/proc/self/fd");
+    let open = folder.map_err(|e| Failure::machine(format!("/proc/self/fd: {e}")))?.count();
+    let inputs = args.read.len() + args.interface.len() + args.listen.len();
+    let reserve = open + inputs + 2 * args.bmp.len() + archive::OPEN_FILES + SPARE;
+    match limit.checked_sub(reserve) {
+        Some(clients @ 1..) => Ok(clients.min(MAX_CLIENTS)),
+        _ => Err(Failure::machine(format!(
+            "--serve needs a limit of more than {reserve} open files; it is {limit}"
+        ))
+        .help("raise it, for example with `ulimit -n 1024`")),
+    }
 }
 
 fn stations(

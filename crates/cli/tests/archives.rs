@@ -1,7 +1,10 @@
 //! Archives of BGP from outside: `collect show`, `collect convert`, `collect check`.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -128,4 +131,64 @@ fn archives_are_checked() {
     let output = collect(dir.path(), &["check", "archive"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stdout).contains("absent"), "{}", text(&output.stdout));
+}
+
+/// Names and contents of an archive's files.
+fn files_of(archive: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    let mut folders = vec![archive.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.to_string_lossy().contains("updates.") {
+                files.insert(path.strip_prefix(archive).unwrap().into(), fs::read(&path).unwrap());
+            }
+        }
+    }
+    files
+}
+
+#[test]
+fn half_open_requests_do_not_stop_the_archive() {
+    let dir = tempfile::tempdir().unwrap();
+    let how = ["--rotate", "5 s", "--snapshot", "10 s", "--compress", "none"];
+    let reference =
+        collect(dir.path(), &[&["--read", &capture(), "--out", "reference"], &how[..]].concat());
+    assert_eq!(reference.status.code(), Some(0), "{}", text(&reference.stderr));
+
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 96; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_netarium")]);
+    command.args(["collect", "--read", "-", "--out", "archive", "--serve", "127.0.0.1:0"]);
+    command.args(how).env("NO_COLOR", "1").current_dir(dir.path());
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut collector = command.spawn().unwrap();
+    let mut lines = BufReader::new(collector.stderr.take().unwrap()).lines();
+    let address = lines
+        .find_map(|line| {
+            let line = line.unwrap();
+            Some(line.split_once("http://")?.1.split_once('/')?.0.to_owned())
+        })
+        .unwrap();
+    let clients: Vec<TcpStream> = (0..150)
+        .map(|_| {
+            let mut client = TcpStream::connect(&address).unwrap();
+            // One that is refused may be closed already.
+            let _ = client.write_all(b"GET /metrics HTTP/1.1\r\nHost:");
+            client
+        })
+        .collect();
+    // The answer to the last one says that all were accepted.
+    let mut answer = String::new();
+    (&clients[149]).take(4096).read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("503") && answer.contains("client limit"), "{answer}");
+    collector.stdin.take().unwrap().write_all(&fs::read(capture()).unwrap()).unwrap();
+    let errors: Vec<String> = lines.map(Result::unwrap).collect();
+    assert_eq!(collector.wait().unwrap().code(), Some(0), "{errors:?}");
+    drop(clients);
+    let (archived, wanted) =
+        (files_of(&dir.path().join("archive")), files_of(&dir.path().join("reference")));
+    assert!(wanted.len() > 2, "{:?}", wanted.keys());
+    assert_eq!(archived, wanted);
 }

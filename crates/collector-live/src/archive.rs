@@ -108,6 +108,19 @@ pub struct Status {
     pub trouble: Option<String>,
 }
 
+/// Files and folders that an archive with one worker has open at a time, with the accounts beside
+/// it: the present file, three ledgers and locks, three sets of three that are handed to the disk,
+/// a file being compressed, a snapshot and an account being written, and room for one more each.
+pub const OPEN_FILES: usize = 32;
+
+/// The most files that this process may open, now that its limit is as high as it may be.
+///
+/// # Errors
+/// If the kernel does not say.
+pub fn max_open_files() -> Result<usize> {
+    Ok(usize::try_from(sys::limits::raise_open_files()?).unwrap_or(usize::MAX))
+}
+
 /// Bytes that are written at once.
 const CHUNK: usize = 1 << 20;
 

@@ -46,6 +46,8 @@ pub(crate) struct Hub {
     pages: Mutex<Option<broadcast::Sender<Arc<Page>>>>,
     /// Clients that are connected.
     pub(crate) clients: AtomicU64,
+    /// Clients beyond the limit.
+    pub(crate) refused: AtomicU64,
     /// Batches that clients were too slow for.
     pub(crate) lagged: AtomicU64,
     /// Events that this hub was too slow for.
@@ -58,6 +60,7 @@ impl Hub {
             host: host.to_owned(),
             pages: Mutex::new(Some(broadcast::channel(BEHIND).0)),
             clients: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
             lagged: AtomicU64::new(0),
             lost,
         }

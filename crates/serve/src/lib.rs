@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod hub;
+mod listen;
 mod metrics;
 mod query;
 mod stations;
@@ -31,7 +32,7 @@ use axum::routing::get;
 use collector_live::Board;
 use collector_live::feed::Watch;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use hub::Hub;
 pub use stations::Stations;
@@ -72,12 +73,14 @@ struct Shared {
 }
 
 impl Server {
-    /// Serves events and status of the collector called `host` at `address`.
+    /// Serves events and status of the collector called `host` at `address`, to at most
+    /// `max_clients` at a time. Each takes a file descriptor, and a refused one for a moment too.
     pub fn start(
         address: SocketAddr,
         host: &str,
         events: Watch,
         board: Board,
+        max_clients: usize,
     ) -> Result<Self, Error> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let listener = runtime
@@ -89,23 +92,17 @@ impl Server {
         let shared = Shared { hub: Arc::clone(&hub), board, stop: stopped.clone() };
         let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
         let render = named("feed").spawn(move || hub.run(&events.batches))?;
+        let slots = Arc::new(Semaphore::new(max_clients));
         let http = named("http").spawn(move || {
-            let mut stopped = stopped;
-            let end = async move {
-                let _ = stopped.changed().await;
-            };
-            let mut stop = shared.stop.clone();
-            let serve = axum::serve(listener, router(shared)).with_graceful_shutdown(end);
+            let (mut stopped, hub) = (stopped, Arc::clone(&shared.hub));
             runtime.block_on(async {
                 tokio::select! {
-                    // An error of the listener itself ends the server, and the collector goes on.
-                    _ = serve => {}
-                    // A client that takes nothing does not see its connection end.
-                    () = async {
-                        let _ = stop.changed().await;
-                        tokio::time::sleep(GRACE / 2).await;
-                    } => {}
+                    () = listen::listen(listener, router(shared), Arc::clone(&slots), hub) => {}
+                    _ = stopped.changed() => {}
                 }
+                // A client that reads nothing does not see its connection end.
+                let gone = slots.acquire_many(max_clients as u32);
+                let _ = tokio::time::timeout(GRACE / 2, gone).await;
             });
         })?;
         Ok(Self { address, stop, threads: vec![render, http] })

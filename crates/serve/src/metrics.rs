@@ -77,6 +77,11 @@ pub(crate) async fn metrics(State(shared): State<Shared>) -> Response {
             "Batches of events that clients were too slow for.",
             shared.hub.lagged.load(Ordering::Relaxed),
         ),
+        (
+            "refused_clients",
+            "Clients that were refused because of the client limit.",
+            shared.hub.refused.load(Ordering::Relaxed),
+        ),
     ] {
         out.counter(name, help, value);
     }

@@ -59,7 +59,7 @@ fn announce(feed: &mut Feed, milliseconds: u64) {
 fn start(board: &Board) -> (Server, Feed) {
     let (feed, watch) = feed();
     let any = (Ipv4Addr::LOCALHOST, 0).into();
-    let server = Server::start(any, "rrc99.example", watch, board.clone()).unwrap();
+    let server = Server::start(any, "rrc99.example", watch, board.clone(), 8).unwrap();
     (server, feed)
 }
 
@@ -154,6 +154,49 @@ fn a_server_ends_although_clients_stay() {
     drop(server);
     let mut rest = Vec::new();
     stream.read_to_end(&mut rest).unwrap();
+}
+
+#[test]
+fn refuses_clients_beyond_the_limit_until_others_leave() {
+    let (server, feed) = start(&Board::default());
+    let mut clients: Vec<TcpStream> = (0..8)
+        .map(|_| {
+            let mut client = TcpStream::connect(server.address).unwrap();
+            write!(client, "GET /v1/stream/ HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+            client.read_exact(&mut [0; 1]).unwrap();
+            client
+        })
+        .collect();
+    let refused = get(&server, "/metrics");
+    assert!(refused.starts_with("HTTP/1.1 503") && refused.contains("client limit"), "{refused}");
+    clients.pop();
+    // The server sees the end of a connection when it next reads or writes.
+    let answer = (0..600).find_map(|_| {
+        let answer = get(&server, "/metrics");
+        std::thread::sleep(Duration::from_millis(50));
+        answer.starts_with("HTTP/1.1 200").then_some(answer)
+    });
+    let refused = answer
+        .unwrap()
+        .lines()
+        .find_map(|line| line.strip_prefix("netarium_refused_clients_total ")?.parse::<u32>().ok());
+    assert!(refused.unwrap() >= 1);
+    drop((feed, clients));
+}
+
+#[test]
+fn closes_connections_without_a_request_after_the_header_timeout() {
+    let (server, feed) = start(&Board::default());
+    let mut idle = TcpStream::connect(server.address).unwrap();
+    let mut half = TcpStream::connect(server.address).unwrap();
+    write!(half, "GET /metrics HTTP/1.1\r\nHost:").unwrap();
+    for client in [&mut idle, &mut half] {
+        client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        assert!(!answer.contains("200 OK"), "{answer}");
+    }
+    drop(feed);
 }
 
 /// Fails if `drop` waits for what never comes.

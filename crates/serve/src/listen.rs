@@ -1,0 +1,156 @@
+//! Accepts clients, within limits of their number and of time.
+
+use std::io::{self, Read, Write};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, Sleep, sleep};
+
+use crate::hub::Hub;
+
+/// Time in which a client must send the header of its first or next request.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time in which a client must read something of what is sent to it.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest request header, in bytes.
+const MAX_HEADER_BYTES: usize = 16 << 10;
+/// Pause after the kernel refused to accept a connection.
+const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Serves requests of at most as many clients at a time as there are
+/// `slots`; others get an answer with status 503.
+pub(crate) async fn listen(
+    listener: TcpListener,
+    router: Router,
+    slots: Arc<Semaphore>,
+    hub: Arc<Hub>,
+) {
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            sleep(ACCEPT_RETRY_INTERVAL).await;
+            continue;
+        };
+        match Arc::clone(&slots).try_acquire_owned() {
+            Ok(slot) => {
+                tokio::spawn(serve(Client::new(stream, slot), router.clone()));
+            }
+            Err(_) => {
+                hub.refused.fetch_add(1, Ordering::Relaxed);
+                refuse(stream);
+            }
+        }
+    }
+}
+
+async fn serve(client: Client, router: Router) {
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .max_buf_size(MAX_HEADER_BYTES);
+    let service = TowerToHyperService::new(router);
+    let connection = builder.serve_connection(TokioIo::new(client), service);
+    // The client has gone, or did not keep to the limits.
+    let _ = connection.with_upgrades().await;
+}
+
+/// Answers without waiting for the request: this must not take a slot, nor time.
+fn refuse(stream: TcpStream) {
+    const BODY: &str = "the client limit of this collector is reached; try again later\n";
+    let Ok(mut stream) = stream.into_std() else { return };
+    let length = BODY.len();
+    let answer = format!(
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nRetry-After: 10\r\n\
+         Connection: close\r\nContent-Length: {length}\r\n\r\n{BODY}"
+    );
+    // The socket does not block. A request that has come is read, so that closing sends no reset.
+    let _ = stream.read(&mut [0; 4096]);
+    let _ = stream.write(answer.as_bytes());
+    let _ = stream.shutdown(std::net::Shutdown::Write);
+}
+
+/// A connection that has a slot, and ends when its client reads nothing for [`WRITE_TIMEOUT`].
+struct Client {
+    stream: TcpStream,
+    /// When the client must have read something; `is_blocked` says whether that is set.
+    deadline: Pin<Box<Sleep>>,
+    is_blocked: bool,
+    _slot: OwnedSemaphorePermit,
+}
+
+impl Client {
+    fn new(stream: TcpStream, slot: OwnedSemaphorePermit) -> Self {
+        let deadline = Box::pin(sleep(WRITE_TIMEOUT));
+        Self { stream, deadline, is_blocked: false, _slot: slot }
+    }
+
+    /// The result of a write, or an error if none succeeded for too long.
+    fn in_time<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        result: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if result.is_ready() {
+            self.is_blocked = false;
+            return result;
+        }
+        if !self.is_blocked {
+            self.is_blocked = true;
+            self.deadline.as_mut().reset(Instant::now() + WRITE_TIMEOUT);
+        }
+        ready!(self.deadline.as_mut().poll(context));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl AsyncRead for Client {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Client {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.in_time(context, result)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
+        self.in_time(context, result)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
