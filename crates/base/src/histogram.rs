@@ -1,18 +1,28 @@
 //! A log-linear histogram of times: linear below 256 ns, then 128 buckets an octave.
+//!
+//! Buckets are allocated in pages of 16, because most histograms of a large network (one for each
+//! direction of a link) have values in few places: often all packets wait for 0 ns.
 
 /// log2 of the buckets in an octave: a value is known to within 1/256 of itself.
 const SUB_BITS: u32 = 7;
 const SUB: u64 = 1 << SUB_BITS;
 
+/// Buckets in a page.
+const PAGE: usize = 16;
+
+type Page = [u64; PAGE];
+
 /// Counts of 64-bit values, in nanoseconds unless its owner says otherwise. Quantiles err by less
 /// than 0.4 %; count, sum, minimum and maximum are exact.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(into = "sparse::Sparse", try_from = "sparse::Sparse"))]
 pub struct Histogram {
-    /// Of the buckets from `first` on: most hold values of few octaves, and there are many of them.
-    counts: Vec<u64>,
-    first: u32,
+    /// Counts, in the order in which their pages were first needed.
+    pages: Vec<Page>,
+    /// Positions in `pages`, plus one, of the pages from `first` on; 0 where there is none.
+    directory: Vec<u16>,
+    first: u16,
     count: u64,
     sum: u128,
     min: u64,
@@ -44,7 +54,15 @@ pub struct Distribution {
 impl Histogram {
     /// Without values. Allocates with the first value only.
     pub const fn new() -> Self {
-        Self { counts: Vec::new(), first: 0, count: 0, sum: 0, min: 0, max: 0 }
+        Self {
+            pages: Vec::new(),
+            directory: Vec::new(),
+            first: 0,
+            count: 0,
+            sum: 0,
+            min: 0,
+            max: 0,
+        }
     }
 
     /// Adds a value.
@@ -65,27 +83,43 @@ impl Histogram {
         self.sum += u128::from(value) * u128::from(times);
     }
 
-    /// The count of a bucket, which may be beyond those that there are so far.
+    /// The count of a bucket, whose page is made when it is first needed.
     fn bucket(&mut self, index: usize) -> &mut u64 {
-        if self.counts.is_empty() {
-            self.first = index as u32;
+        let at = (index / PAGE).wrapping_sub(usize::from(self.first));
+        let page = match self.directory.get(at) {
+            Some(page) if *page > 0 => usize::from(*page) - 1,
+            _ => self.new_page((index / PAGE) as u16),
+        };
+        &mut self.pages[page][index % PAGE]
+    }
+
+    #[cold]
+    fn new_page(&mut self, number: u16) -> usize {
+        if self.directory.is_empty() {
+            self.first = number;
         }
-        let first = self.first as usize;
-        if index < first {
-            self.counts.splice(..0, std::iter::repeat_n(0, first - index));
-            self.first = index as u32;
+        if number < self.first {
+            self.directory.splice(..0, (number..self.first).map(|_| 0));
+            self.first = number;
         }
-        let at = index - self.first as usize;
-        if at >= self.counts.len() {
-            self.counts.resize(at + 1, 0);
+        let at = usize::from(number - self.first);
+        if at >= self.directory.len() {
+            self.directory.resize(at + 1, 0);
         }
-        &mut self.counts[at]
+        self.pages.push([0; PAGE]);
+        self.directory[at] = self.pages.len() as u16;
+        self.pages.len() - 1
     }
 
     /// The buckets that hold something and their counts, ascending.
     fn filled(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
-        let counts = (self.first as usize..).zip(self.counts.iter().copied());
-        counts.filter(|(_, count)| *count > 0)
+        let numbered = (usize::from(self.first)..).zip(&self.directory);
+        let pages = numbered.filter_map(|(number, page)| {
+            Some((number * PAGE, self.pages.get(usize::from(*page).checked_sub(1)?)?))
+        });
+        pages.flat_map(|(start, counts)| {
+            (start..).zip(counts.iter().copied()).filter(|(_, count)| *count > 0)
+        })
     }
 
     /// Adds all values of another histogram.
@@ -104,8 +138,13 @@ impl Histogram {
 
     /// Forgets all values, keeps the memory.
     pub fn clear(&mut self) {
-        self.counts.fill(0);
+        self.pages.fill([0; PAGE]);
         (self.count, self.sum, self.min, self.max) = (0, 0, 0, 0);
+    }
+
+    /// Bytes of memory that its counts take.
+    pub fn memory(&self) -> usize {
+        size_of_val(self.pages.as_slice()) + size_of_val(self.directory.as_slice())
     }
 
     /// How many values there are.
@@ -181,6 +220,15 @@ impl Histogram {
         })
     }
 }
+
+impl PartialEq for Histogram {
+    fn eq(&self, other: &Self) -> bool {
+        let numbers = |h: &Self| (h.count, h.sum, h.min, h.max);
+        numbers(self) == numbers(other) && self.filled().eq(other.filled())
+    }
+}
+
+impl Eq for Histogram {}
 
 fn index_of(value: u64) -> usize {
     let exponent = (63 - SUB_BITS).saturating_sub(value.leading_zeros());
@@ -317,6 +365,23 @@ mod tests {
             let text = serde_json::to_string(&h).unwrap();
             prop_assert_eq!(serde_json::from_str::<Histogram>(&text).unwrap(), h);
         }
+    }
+
+    #[test]
+    fn memory_grows_with_occupied_pages_not_with_range() {
+        let mut h = of(&[0; 1000]);
+        assert_eq!((h.pages.len(), h.memory()), (1, 130));
+        h.record(80_000_000);
+        assert!(h.pages.len() == 2 && h.memory() < 1024, "{} bytes", h.memory());
+        (0..100_000).for_each(|at| h.record(at * 1000));
+        assert!(h.memory() < 24 * 1024, "{} bytes", h.memory());
+    }
+
+    #[test]
+    fn cleared_histogram_equals_new_one() {
+        let mut h = of(&[5, 1 << 40]);
+        h.clear();
+        assert_eq!(h, Histogram::new());
     }
 
     #[test]

@@ -5,4 +5,5 @@ mod r#virtual {
     mod cell;
     mod sim;
     mod sweep;
+    mod waits;
 }

@@ -36,7 +36,7 @@ pub use event::EventQueue;
 pub use network::{Fabric, Output, Refusal, ecmp};
 pub use packet::{Packet, Part};
 pub use queue::{DropReason, Ecn};
-pub use stats::{LinkStats, QueueDelays, QueueLevel};
+pub use stats::{LinkStats, QueueLevel};
 
 use base::{Bytes, IfaceId, LinkId, NodeId};
 

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use base::{IfaceId, RandomStream, Span, Time};
+use base::{Histogram, IfaceId, RandomStream, Span, Time};
 use queue::{DropReason, Ecn, Queued, Slab, Slot, Verdicts, Waiting};
 
 use crate::config::{Discipline, LinkConfig, QueueLimit, Rate};
@@ -15,7 +15,7 @@ use crate::jitter::JitterProcess;
 use crate::loss::LossProcess;
 use crate::pace::Pacer;
 use crate::packet::Packet;
-use crate::stats::{LinkStats, QueueDelays, QueueLevel};
+use crate::stats::{LinkStats, QueueLevel};
 
 /// A packet on its way to the far end.
 #[derive(Clone, Copy, Debug)]
@@ -70,9 +70,9 @@ pub(crate) struct Link {
     impairments: Option<Box<Impairments>>,
     pub(crate) stats: LinkStats,
     peak: QueueLevel,
-    /// How long sent packets had waited; made when the first is sent, since most links of a large
-    /// network see none.
-    pub(crate) delays: Option<Box<QueueDelays>>,
+    /// Queue waits of sent packets (ns); allocated when the first packet is sent, since most links
+    /// of a large network carry none.
+    pub(crate) waits: Option<Box<Histogram>>,
     pub(crate) verdicts: Verdicts,
     /// Copies of packets that left the transmitter and match a mirror.
     pub(crate) mirrored: Vec<Slot>,
@@ -112,7 +112,7 @@ impl Link {
             impairments: None,
             stats: LinkStats::default(),
             peak: QueueLevel::default(),
-            delays: None,
+            waits: None,
             verdicts: Verdicts::default(),
             mirrored: Vec::new(),
             mirrors: 0,
@@ -241,7 +241,7 @@ impl Link {
     /// Starts a transmission; tells whether it takes any time.
     fn transmit<B: Clone>(&mut self, now: Time, entry: Queued, slab: &mut Slab<Packet<B>>) -> bool {
         let waited = now.since(entry.since);
-        self.delays.get_or_insert_default().record(waited);
+        self.waits.get_or_insert_default().record(waited.as_nanos());
         self.peak.peak_delay = self.peak.peak_delay.max(waited);
         if entry.ecn == Ecn::Marked {
             slab.get_mut(entry.slot).ecn = Ecn::Marked;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use base::{Bytes, Direction, IfaceId, LinkId, MirrorId, NodeId, Time};
+use base::{Bytes, Direction, Histogram, IfaceId, LinkId, MirrorId, NodeId, Time};
 use queue::{DropReason, Slab, Slot};
 
 use crate::collapsed::{State, TICK};
@@ -10,7 +10,7 @@ use crate::config::{LinkConfig, Network, NodeKind, Rate};
 use crate::event::EventQueue;
 use crate::link::Link;
 use crate::packet::Packet;
-use crate::stats::{LinkStats, QueueDelays, QueueLevel};
+use crate::stats::{LinkStats, QueueLevel};
 use crate::{Error, Forwarding};
 
 /// What comes out of a fabric. `at` is logical time: the moment that the emulated network gives.
@@ -356,11 +356,12 @@ impl<B: Clone + 'static> Fabric<B> {
         self.links[index].queue_level()
     }
 
-    /// How long the packets that one direction sent had waited in its queue.
-    pub fn queue_delays(&mut self, link: LinkId, direction: Direction) -> &QueueDelays {
+    /// Takes the times (ns) that sent packets had waited in the queue of one direction, from the
+    /// packet's arrival until its transmission starts.
+    pub fn take_queue_delays(&mut self, link: LinkId, direction: Direction) -> Histogram {
         self.account_tunnels();
         let index = self.settle(link, direction);
-        self.links[index].delays.as_deref().unwrap_or(&QueueDelays::NONE)
+        self.links[index].waits.take().map(|waits| *waits).unwrap_or_default()
     }
 
     /// Lets a link's transmitter catch up with the present; the link's position.

@@ -152,14 +152,10 @@ pub fn link_counters<B: Clone + 'static>(
     directions(links).map(read).collect()
 }
 
-/// How long packets waited in each direction of a fabric's links, in the ledger's order.
-pub fn queue_delays<B: Clone + 'static>(fabric: &mut Fabric<B>, links: usize) -> Vec<Histogram> {
-    let convert = |(link, direction)| {
-        let mut histogram = Histogram::new();
-        for (delay, packets) in fabric.queue_delays(link, direction).buckets() {
-            histogram.record_many(delay.as_nanos(), packets);
-        }
-        histogram
-    };
-    directions(links).map(convert).collect()
+/// Takes the queue waits of each direction of a fabric's links, in the ledger's order.
+pub fn take_queue_delays<B: Clone + 'static>(
+    fabric: &mut Fabric<B>,
+    links: usize,
+) -> Vec<Histogram> {
+    directions(links).map(|(link, way)| fabric.take_queue_delays(link, way)).collect()
 }

@@ -29,7 +29,7 @@ pub mod verdict;
 pub use begin::{Start, begin, hash_text, lab_hash, machine, unix_ms};
 pub use bundles::BundleLedger;
 pub use flow::{Course, Datagrams, FlowResult, Half, Outcome, Transfers};
-pub use ledger::{FlowLedger, LinkLedger, link_counters, queue_delays};
+pub use ledger::{FlowLedger, LinkLedger, link_counters, take_queue_delays};
 pub use ledgers::{Batch, Ledgers};
 pub use multipath::{PathResult, Subflow};
 pub use path::{Ideal, Paths, ip_header};

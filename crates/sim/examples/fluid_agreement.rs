@@ -38,7 +38,7 @@ macro_rules! run {
             transfers.extend(sim.transfers());
         }
         sim.stop();
-        let waits = sim.queue_delays().swap_remove(0);
+        let waits = sim.take_queue_delays().swap_remove(0);
         let again = sim.results().iter().filter_map(|flow| flow.retransmits).sum();
         Ran { transfers, again, waits }
     }};

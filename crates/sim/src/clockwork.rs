@@ -93,10 +93,10 @@ impl Clockwork {
         }
     }
 
-    pub(crate) fn queue_delays(&mut self) -> Vec<Histogram> {
+    pub(crate) fn take_queue_delays(&mut self) -> Vec<Histogram> {
         match self {
-            Self::Packets(engine) => engine.queue_delays(),
-            Self::Rates(engine) => engine.queue_delays(),
+            Self::Packets(engine) => engine.take_queue_delays(),
+            Self::Rates(engine) => engine.take_queue_delays(),
             Self::Sessions(_) => Vec::new(),
         }
     }

@@ -207,13 +207,13 @@ impl Simulation {
     /// The counters of all links as [`outcome::LinkLedger::enter`] takes them. Peaks begin anew.
     pub fn link_counters(&mut self) -> Vec<(LinkStats, QueueLevel)> {
         let sorted = outcome::link_counters(&mut self.net.fabric, self.plan.links.len());
-        self.original(&sorted)
+        self.original(sorted)
     }
 
-    /// How long packets waited in each direction of the links, in the same order.
-    pub fn queue_delays(&mut self) -> Vec<Histogram> {
-        let sorted = outcome::queue_delays(&mut self.net.fabric, self.plan.links.len());
-        self.original(&sorted)
+    /// Takes the queue waits of each direction of the links, in the same order.
+    pub fn take_queue_delays(&mut self) -> Vec<Histogram> {
+        let sorted = outcome::take_queue_delays(&mut self.net.fabric, self.plan.links.len());
+        self.original(sorted)
     }
 
     /// The shares of the flows of the collapsed model, with interfaces as the given plan numbers
@@ -228,8 +228,9 @@ impl Simulation {
         self.net.fabric.shares().map(share).collect()
     }
 
-    fn original<T: Clone>(&self, sorted: &[T]) -> Vec<T> {
-        self.links.iter().flat_map(|at| sorted[at * 2..at * 2 + 2].iter().cloned()).collect()
+    fn original<T: Default>(&self, mut sorted: Vec<T>) -> Vec<T> {
+        let positions = self.links.iter().flat_map(|at| [at * 2, at * 2 + 1]);
+        positions.map(|at| std::mem::take(&mut sorted[at])).collect()
     }
 
     /// Cuts the samples of the interval that ends now.

@@ -231,7 +231,7 @@ impl Simulation {
 
     /// How long packets waited in each direction of the links, by how the queues went while they
     /// were sent. Taken: it counts anew from here.
-    pub fn queue_delays(&mut self) -> Vec<Histogram> {
+    pub fn take_queue_delays(&mut self) -> Vec<Histogram> {
         let sorted = self.net.delays();
         let both = |at: &usize| sorted[at * 2..at * 2 + 2].to_vec();
         self.links.iter().flat_map(both).collect()

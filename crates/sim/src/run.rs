@@ -261,7 +261,7 @@ impl Running<'_> {
             End::Interrupted => Status::Interrupted,
             End::Limit(_) => Status::Failed,
         };
-        let queue_delays = self.engine.queue_delays();
+        let queue_delays = self.engine.take_queue_delays();
         let results = self.engine.results();
         let written = recorder.finish();
         let failure = match end {

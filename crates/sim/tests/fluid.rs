@@ -53,7 +53,7 @@ macro_rules! run {
         sim.stop();
         let bytes = sim.link_counters().iter().map(|(stats, _)| stats.sent_bytes).collect();
         let hash = sim.trace_hash();
-        let waits = sim.queue_delays();
+        let waits = sim.take_queue_delays();
         Ran { bytes, waits, hash, flows: sim.results() }
     }};
 }

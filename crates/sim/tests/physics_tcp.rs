@@ -115,7 +115,7 @@ impl Bottleneck {
             span,
             goodput: Vec::new(),
             retransmits: 0,
-            wait: simulation.queue_delays()[0].mean() / 1e6,
+            wait: simulation.take_queue_delays()[0].mean() / 1e6,
         };
         simulation.sample(|sample| {
             measured.goodput.push(sample.received_bytes as f64 * 8.0 / span);

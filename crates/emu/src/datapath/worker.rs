@@ -157,7 +157,7 @@ impl Worker {
         self.report.wake_up = self.wake_up;
         self.report.events = self.fabric.events();
         let links = self.plan.links.len();
-        self.report.queue_delays = outcome::queue_delays(&mut self.fabric, links);
+        self.report.queue_delays = outcome::take_queue_delays(&mut self.fabric, links);
         self.report.trace_hash = self.fabric.trace_hash();
         let (at, events, hash) = (self.fabric.now(), self.report.events, self.report.trace_hash);
         if let Some(boxes) = &self.boxes {

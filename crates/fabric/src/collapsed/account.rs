@@ -123,8 +123,8 @@ impl State {
         total.peak_packets = total.peak_packets.max(level.peak_packets);
         total.peak_bytes = total.peak_bytes.max(level.peak_bytes);
         total.peak_delay = total.peak_delay.max(level.peak_delay);
-        if let Some(delays) = link.delays.take() {
-            links[narrow].delays.get_or_insert_default().absorb(&delays);
+        if let Some(waits) = link.waits.take() {
+            links[narrow].waits.get_or_insert_default().merge(&waits);
         }
         let fresh = link.stats.since(&tunnel.counted);
         if fresh != LinkStats::default() {

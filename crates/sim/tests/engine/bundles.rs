@@ -97,7 +97,7 @@ fn the_queue_moves_to_the_sendbox() {
     let standing = |mode: &str| {
         let mut watched = watch(&lab(20, NODES, &format!("{THERE}\nmode = \"{mode}\"\n")));
         let links = watched.simulation.link_counters();
-        let delays = watched.simulation.queue_delays();
+        let delays = watched.simulation.take_queue_delays();
         // Up the link `core`, the fifth.
         let (delivered, wait) = (links[8].0.delivered_bytes, delays[8].percentile(0.5));
         let (_, last) = watched.statuses.last().unwrap().clone();
