@@ -64,7 +64,7 @@ pub(crate) fn show(
 ) -> Result<(), Failure> {
     let report = if wants_report { report::write_html(folder).map(Some) } else { Ok(None) };
     if terminal.json {
-        let mut value = serde_json::to_value(record).map_err(io::Error::from)?;
+        let mut value = serde_json::to_value(record.document()).map_err(io::Error::from)?;
         value["folder"] = folder.path().display().to_string().into();
         terminal.object(&value)?;
     } else {
@@ -84,7 +84,7 @@ pub(crate) fn report(args: &Report, terminal: &Terminal) -> Verdict {
     let html = report::write_html(&folder)
         .map_err(|e| Failure::machine(format!("cannot write the report: {e}")))?;
     if terminal.json {
-        let record = serde_json::to_value(&record).map_err(io::Error::from)?;
+        let record = serde_json::to_value(record.document()).map_err(io::Error::from)?;
         terminal.object(&json!({
             "schema": "netarium.report/1",
             "report": html,

@@ -96,6 +96,7 @@ fn tell(swept: &Swept, out: &Path, terminal: &Terminal) -> Result<(), Failure> {
                 "folder": out.join(format!("{}-{}", record.name, record.id)),
                 "seed": record.seed,
                 "sweep": record.sweep,
+                "outcome": record.conclusion().map(|conclusion| conclusion.outcome),
                 "exit_code": record.exit_code,
                 "status": record.status,
                 "trace_hash": record.trace_hash,

@@ -6,8 +6,7 @@ use base::{Direction, Histogram, LinkId, NodeId, Span, Time};
 use lab::expect;
 use lab::plan::{Plan, Traffic};
 use record::run::{
-    Clock, ExpectationRecord, FlowSummary, LinkSummary, Outcome, PathSummary, Slowdown, Status,
-    Verdict,
+    Clock, ExpectationRecord, FlowSummary, LinkSummary, Outcome, PathSummary, Slowdown, Verdict,
 };
 use record::{ControlSample, DropReason, RunRecord};
 
@@ -75,24 +74,8 @@ pub fn complete(record: &mut RunRecord, ended: &Ended<'_>) {
     };
     let expectations: Vec<_> = ended.plan.expectations.iter().map(check).collect();
     record.expectations = expectations;
-    record.exit_code = record.exit_code.or(Some(exit_code(record)));
-}
-
-/// The exit code of a run that came to an end, the gravest reason first.
-fn exit_code(record: &RunRecord) -> u8 {
-    let program_failed = record.programs.iter().any(|program| !program.as_expected);
-    let missed = |e: &ExpectationRecord| e.outcome != Outcome::Passed;
-    if record.status == Status::Interrupted {
-        130
-    } else if program_failed {
-        5
-    } else if record.expectations.iter().any(missed) {
-        1
-    } else if record.verdict.as_ref().is_some_and(|verdict| !verdict.trusted) {
-        3
-    } else {
-        0
-    }
+    record.exit_code =
+        record.exit_code.or_else(|| record.conclusion().map(|conclusion| conclusion.exit_code));
 }
 
 fn links(ended: &Ended<'_>) -> Vec<LinkSummary> {

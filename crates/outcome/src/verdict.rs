@@ -142,7 +142,7 @@ pub fn judge(seen: &Seen<'_>) -> Verdict {
     let mut reasons = against;
     if trusted {
         reasons.push(match machines.iter().map(|machine| machine.lateness.count()).sum() {
-            0u64 => "no packet was late: none was sent".to_owned(),
+            0u64 => "no packet left the emulated network, so none could be late".to_owned(),
             _ => format!("p99.9 lateness {} of {tolerance} tolerated", micros(late)),
         });
     }

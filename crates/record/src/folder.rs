@@ -84,7 +84,7 @@ impl RunFolder {
     /// Writes `run.json`.
     pub fn write_record(&self, record: &RunRecord) -> Result<(), Error> {
         let path = self.path.join("run.json");
-        let mut text = serde_json::to_vec_pretty(record)
+        let mut text = serde_json::to_vec_pretty(&record.document())
             .map_err(|source| Error::Record { path: path.clone(), source })?;
         text.push(b'\n');
         write_atomic(&path, &text)

@@ -1,5 +1,6 @@
 //! `run.json`: one run in one document.
 
+mod conclusion;
 mod machine;
 mod network;
 mod traffic;
@@ -9,6 +10,7 @@ use std::collections::BTreeMap;
 use base::Distribution;
 use serde::{Deserialize, Serialize};
 
+pub use conclusion::{Conclusion, RunOutcome};
 pub use machine::{Engine, HostFaults, HostLoad, Lateness, Machine, RejectedEngine, Verdict};
 pub use network::{LinkSummary, NodeRole, Topology, TopologyLink, TopologyNode};
 pub use traffic::{FlowSummary, PathSummary, ProgramEnd, ProgramSummary, Slowdown};

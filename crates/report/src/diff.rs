@@ -5,7 +5,7 @@ use std::fmt;
 
 use base::Distribution;
 use record::RunRecord;
-use record::run::Clock;
+use record::run::{Clock, RunOutcome};
 
 use crate::format;
 
@@ -207,8 +207,10 @@ pub(crate) fn compare(a: &RunRecord, b: &RunRecord) -> Diff {
         diff.notes.push(format!("the seeds differ: {} and {}", a.seed, b.seed));
     }
     for (which, record) in [("first", a), ("second", b)] {
-        if record.verdict.as_ref().is_none_or(|v| !v.trusted) {
-            diff.notes.push(format!("the {which} run is not trusted"));
+        let outcome = record.conclusion().map(|conclusion| conclusion.outcome);
+        if outcome != Some(RunOutcome::Passed) {
+            let word = outcome.map_or("still running", RunOutcome::as_str);
+            diff.notes.push(format!("outcome of the {which} run: {word}"));
         }
     }
     diff

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use record::run::{Clock, HostLoad, Outcome, Status};
+use record::run::{Clock, HostLoad, Outcome, RunOutcome, Status};
 use record::{RunRecord, run};
 
 use crate::format::{self, escape};
@@ -65,7 +65,7 @@ fn header(out: &mut String, record: &RunRecord) {
         escape(&record.name),
         format::utc(record.started_unix_ms)
     );
-    verdict(out, record);
+    outcome(out, record);
     let tile = |out: &mut String, name: &str, value: &str, note: &str| {
         let (value, note) = (escape(value), escape(note));
         let _ = write!(out, "<div><dt>{name}</dt><dd>{value}<small>{note}</small></dd></div>");
@@ -97,11 +97,14 @@ fn header(out: &mut String, record: &RunRecord) {
     let _ = write!(out, "</dl>");
 }
 
-fn verdict(out: &mut String, record: &RunRecord) {
-    let (class, mark, word) = match &record.verdict {
-        Some(v) if v.trusted => ("good", "✓", "Trusted"),
-        Some(_) => ("bad", "!", "Not trusted"),
-        None => ("open", "?", "No verdict"),
+/// The outcome with its reasons, and below whether the machine distorted the numbers.
+fn outcome(out: &mut String, record: &RunRecord) {
+    let conclusion = record.conclusion();
+    let (class, mark, word) = match conclusion.as_ref().map(|conclusion| conclusion.outcome) {
+        Some(RunOutcome::Passed) => ("good", "✓", "Passed"),
+        Some(RunOutcome::Untrusted) => ("bad", "!", "Not trusted"),
+        Some(RunOutcome::Failed) => ("bad", "✗", "Failed"),
+        None => ("open", "?", "Running"),
     };
     let _ = write!(
         out,
@@ -111,9 +114,13 @@ fn verdict(out: &mut String, record: &RunRecord) {
     if record.status != Status::Finished {
         let _ = write!(out, " <span>Status: {}.</span>", terminal::status(record.status));
     }
-    let reasons = record.verdict.iter().flat_map(|v| &v.reasons).chain(&record.warnings);
+    let mut reasons = conclusion.map(|conclusion| conclusion.reasons).unwrap_or_default();
+    if let Some(verdict) = record.verdict.as_ref().filter(|verdict| verdict.trusted) {
+        reasons.push(format!("numbers trusted: {}", verdict.reasons.join("; ")));
+    }
+    let warnings = record.warnings.iter().filter(|warning| !reasons.contains(warning));
     out.push_str("<ul>");
-    for reason in reasons {
+    for reason in reasons.iter().chain(warnings) {
         let _ = write!(out, "<li>{}</li>", escape(reason));
     }
     out.push_str("</ul></div></div>");

@@ -102,7 +102,7 @@ impl Plot<'_> {
     fn svg(&self, out: &mut String, class: &str, width: f64, scale: &Scale) {
         let (x0, x1) = (MARGIN.left, width - MARGIN.right);
         let (y0, y1) = (HEIGHT - MARGIN.bottom, MARGIN.top);
-        let end = self.grid.end_s();
+        let end = self.grid.end_s;
         let x = |s: f64| x0 + (x1 - x0) * s / end;
         let top = scale.tick * scale.count as f64;
         let y = |v: f64| y0 - (y0 - y1) * v / top;
@@ -152,7 +152,8 @@ impl Plot<'_> {
                 continue;
             };
             // A value stands for its step; it is drawn at the step's middle.
-            let at = x((index as f64 + 0.5) * self.grid.step_s);
+            let (start, end) = self.grid.bounds(index);
+            let at = x(f64::midpoint(start, end));
             let command = if pen_down { 'L' } else { 'M' };
             let _ = write!(path, "{command}{at:.1} {:.1}", y(*value));
             let alone = !pen_down && series.values.get(index + 1).is_none_or(Option::is_none);
@@ -244,7 +245,7 @@ mod tests {
             title: "Rates",
             note: String::new(),
             steps: format::RATE,
-            grid: Grid { step_s: 1.0, interval_s: 1.0, points: 4 },
+            grid: Grid { step_s: 1.0, points: 4, end_s: 4.0 },
             series: vec![Series { name: "</script><b>".to_owned(), style: 0, values }],
             events: &[],
         };

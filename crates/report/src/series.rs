@@ -32,13 +32,13 @@ pub(crate) struct Transferred {
     pub(crate) slowdown: Option<f64>,
 }
 
-/// Equal steps of time from the run's start.
+/// Equal steps of time from the run's start; the last one ends with the run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Grid {
     pub(crate) step_s: f64,
-    /// The nominal sampling interval.
-    pub(crate) interval_s: f64,
     pub(crate) points: usize,
+    /// End of the last step.
+    pub(crate) end_s: f64,
 }
 
 /// A line of a plot: a value for each step of the grid.
@@ -53,7 +53,8 @@ pub(crate) struct Series {
 /// How the samples within a step become one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fold {
-    /// Their sum over the step's length; no samples are zero.
+    /// Their sum over the step's length, where a sample counts in each step by the share of its
+    /// interval that lies there; no samples are zero.
     PerSecond,
     /// The largest; no samples are zero.
     Max,
@@ -64,7 +65,8 @@ pub(crate) enum Fold {
 /// One column of a table, by the key that tells the lines of a plot apart.
 pub(crate) struct Columns {
     keys: Vec<String>,
-    times_ns: Vec<u64>,
+    /// Start and end of each sample's interval, in seconds.
+    intervals: Vec<(f64, f64)>,
     values: Vec<Option<u64>>,
 }
 
@@ -75,19 +77,36 @@ impl Grid {
         let samples = (record.elapsed_s.max(interval) / interval - 1e-6).ceil().max(1.0);
         let step_s = interval * (samples / POINTS as f64).ceil();
         let points = (record.elapsed_s.max(interval) / step_s - 1e-6).ceil() as usize;
-        Self { step_s, interval_s: interval, points: points.clamp(1, POINTS) }
+        let points = points.clamp(1, POINTS);
+        let end_s = if record.elapsed_s > 0.0 { record.elapsed_s } else { step_s };
+        Self { step_s, points, end_s }
     }
 
-    pub(crate) fn end_s(self) -> f64 {
-        self.step_s * self.points as f64
+    /// The step that holds a moment.
+    fn step(self, seconds: f64) -> usize {
+        ((seconds / self.step_s).max(0.0) as usize).min(self.points - 1)
     }
 
-    /// The step that a sample whose interval ends at `time_ns` belongs to: the one that holds the
-    /// interval's middle, for samples are taken a little late.
-    fn step(self, time_ns: u64) -> usize {
-        let middle = time_ns as f64 / 1e9 - self.interval_s / 2.0;
-        let position = (middle / self.step_s).max(0.0) as usize;
-        position.min(self.points - 1)
+    /// Start and end of a step.
+    pub(crate) fn bounds(self, step: usize) -> (f64, f64) {
+        let start = step as f64 * self.step_s;
+        (start, if step + 1 == self.points { self.end_s } else { start + self.step_s })
+    }
+
+    /// The steps that an interval meets, and the share of it in each; the shares add up to 1.
+    fn shares(self, (start, end): (f64, f64)) -> impl Iterator<Item = (usize, f64)> {
+        let (first, last) = (self.step(start), self.step(end));
+        let length = end - start;
+        (first..=last).map(move |step| {
+            if first == last {
+                return (step, 1.0);
+            }
+            let (from, to) = self.bounds(step);
+            // What lies before the first step or after the last one counts there.
+            let from = if step == first { start } else { from };
+            let to = if step == last { end } else { to };
+            (step, (to - from) / length)
+        })
     }
 }
 
@@ -171,33 +190,41 @@ pub(crate) fn link_key(link: &str, direction: &str) -> String {
 
 impl Columns {
     fn new(table: &Table, keys: Vec<String>, column: &str) -> Option<Self> {
-        let times_ns = table.integers("time_ns")?.into_iter().map(Option::unwrap_or_default);
+        let seconds = |ns: Option<u64>| ns.unwrap_or_default() as f64 / 1e9;
+        let times = table.integers("time_ns")?.into_iter().zip(table.integers("interval_ns")?);
+        let interval = |(end, length)| ((seconds(end) - seconds(length)).max(0.0), seconds(end));
         let values = table.integers(column)?;
-        Some(Self { keys, times_ns: times_ns.collect(), values })
+        Some(Self { keys, intervals: times.map(interval).collect(), values })
     }
 
     /// A series for each key, by name; values are multiplied by `scale`.
     pub(crate) fn series(&self, grid: Grid, fold: Fold, scale: f64) -> Vec<Series> {
         let mut sums: BTreeMap<&str, Vec<(f64, u32)>> = BTreeMap::new();
-        for ((key, time), value) in self.keys.iter().zip(&self.times_ns).zip(&self.values) {
-            let Some(value) = value else { continue };
+        for ((key, interval), value) in self.keys.iter().zip(&self.intervals).zip(&self.values) {
+            let Some(value) = value.map(|value| value as f64) else { continue };
             let steps = sums.entry(key).or_insert_with(|| vec![(0.0, 0); grid.points]);
-            let (sum, count) = &mut steps[grid.step(*time)];
-            *sum = if fold == Fold::Max { sum.max(*value as f64) } else { *sum + *value as f64 };
+            if fold == Fold::PerSecond {
+                grid.shares(*interval).for_each(|(step, share)| steps[step].0 += value * share);
+                continue;
+            }
+            let (sum, count) = &mut steps[grid.step(f64::midpoint(interval.0, interval.1))];
+            *sum = if fold == Fold::Max { sum.max(value) } else { *sum + value };
             *count += 1;
         }
-        let value = |(sum, count): &(f64, u32)| match fold {
-            Fold::PerSecond => Some(sum * scale / grid.step_s),
+        let value = |(step, (sum, count)): (usize, &(f64, u32))| match fold {
+            Fold::PerSecond => {
+                let (start, end) = grid.bounds(step);
+                Some(sum * scale / (end - start))
+            }
             Fold::Max => Some(sum * scale),
             Fold::Mean => (*count > 0).then(|| sum * scale / f64::from(*count)),
         };
-        sums.into_iter()
-            .map(|(name, steps)| Series {
-                name: name.to_owned(),
-                style: 0,
-                values: steps.iter().map(value).collect(),
-            })
-            .collect()
+        let series = |(name, steps): (&str, Vec<(f64, u32)>)| Series {
+            name: name.to_owned(),
+            style: 0,
+            values: steps.iter().enumerate().map(value).collect(),
+        };
+        sums.into_iter().map(series).collect()
     }
 }
 
@@ -239,12 +266,15 @@ pub(crate) fn told_apart(series: &mut [Series], styles: usize) {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
-    fn columns(rows: &[(&str, u64, Option<u64>)]) -> Columns {
+    /// Samples over half a second that end at a moment.
+    fn columns(rows: &[(&str, f64, Option<u64>)]) -> Columns {
         Columns {
             keys: rows.iter().map(|r| r.0.to_owned()).collect(),
-            times_ns: rows.iter().map(|r| r.1).collect(),
+            intervals: rows.iter().map(|r| (r.1 - 0.5, r.1)).collect(),
             values: rows.iter().map(|r| r.2).collect(),
         }
     }
@@ -253,20 +283,70 @@ mod tests {
     fn grids_are_whole_intervals() {
         let run =
             |elapsed_s, interval_s| RunRecord { elapsed_s, interval_s, ..RunRecord::default() };
-        assert_eq!(Grid::of(&run(30.0, 0.1)), Grid { step_s: 0.1, interval_s: 0.1, points: 300 });
-        assert_eq!(Grid::of(&run(31.0, 0.1)), Grid { step_s: 0.2, interval_s: 0.1, points: 155 });
+        assert_eq!(Grid::of(&run(30.0, 0.1)), Grid { step_s: 0.1, points: 300, end_s: 30.0 });
+        assert_eq!(Grid::of(&run(31.0, 0.1)), Grid { step_s: 0.2, points: 155, end_s: 31.0 });
         assert_eq!(Grid::of(&run(0.0, 0.0)).points, 1);
     }
 
     #[test]
     fn folding_sums_maximises_and_averages() {
-        let grid = Grid { step_s: 0.5, interval_s: 0.5, points: 2 };
-        let half = 500_000_000;
-        let rows = [("a", half, Some(4)), ("a", half - 1, Some(2)), ("a", 2 * half, None)];
+        let grid = Grid { step_s: 0.5, points: 2, end_s: 1.0 };
+        let rows = [("a", 0.5, Some(4)), ("a", 0.499, Some(2)), ("a", 1.0, None)];
         let fold = |fold| columns(&rows).series(grid, fold, 1.0)[0].values.clone();
         assert_eq!(fold(Fold::PerSecond), [Some(12.0), Some(0.0)]);
         assert_eq!(fold(Fold::Max), [Some(4.0), Some(0.0)]);
         assert_eq!(fold(Fold::Mean), [Some(3.0), None]);
+    }
+
+    proptest! {
+        /// A link that carries at most its rate, sampled at uneven intervals until the end of the
+        /// run, which lies anywhere within a step.
+        #[test]
+        fn rates_stay_below_the_links_and_sums_are_conserved(
+            loads in prop::collection::vec((0.2f64..1.3, 0.0f64..=1.0), 1..700),
+            last in 0.01f64..1.0,
+        ) {
+            const RATE: f64 = 1_250_000.0;
+            let interval_s = 0.1;
+            let (mut at, mut intervals, mut values) = (0.0, Vec::new(), Vec::new());
+            for (index, (length, load)) in loads.iter().enumerate() {
+                let length = if index + 1 == loads.len() { last } else { *length } * interval_s;
+                intervals.push((at, at + length));
+                values.push(Some((RATE * length * load) as u64));
+                at += length;
+            }
+            let record = RunRecord { elapsed_s: at, interval_s, ..RunRecord::default() };
+            let grid = Grid::of(&record);
+            let total: u64 = values.iter().flatten().sum();
+            let keys = vec!["link".to_owned(); values.len()];
+            let columns = Columns { keys, intervals, values };
+            let series = columns.series(grid, Fold::PerSecond, 1.0).remove(0).values;
+            let mut sum = 0.0;
+            for (step, rate) in series.iter().enumerate() {
+                let (rate, (start, end)) = (rate.unwrap(), grid.bounds(step));
+                prop_assert!(rate <= RATE * (1.0 + 1e-6), "{} in step {}", rate, step);
+                sum += rate * (end - start);
+            }
+            prop_assert!((sum - total as f64).abs() <= 1e-6 * total as f64 + 1e-6);
+        }
+    }
+
+    #[test]
+    fn partial_last_sample_does_not_exceed_the_links_rate() {
+        // 10 Mbit/s for 10.028 s, sampled every 100 ms: the last sample covers 28 ms.
+        let ends = (1..=100).map(|n| f64::from(n) * 0.1).chain([10.028]);
+        let ends: Vec<f64> = ends.collect();
+        let starts = std::iter::once(0.0).chain(ends.iter().copied());
+        let intervals: Vec<(f64, f64)> = starts.zip(ends.iter().copied()).collect();
+        let bytes = |(start, end): &(f64, f64)| Some(((end - start) * 1.25e6).round() as u64);
+        let values = intervals.iter().map(bytes).collect();
+        let columns = Columns { keys: vec!["link".to_owned(); ends.len()], intervals, values };
+        let record = RunRecord { elapsed_s: 10.028, interval_s: 0.1, ..RunRecord::default() };
+        let series = columns.series(Grid::of(&record), Fold::PerSecond, 8e-6).remove(0).values;
+        assert_eq!(series.len(), 101);
+        for rate in series.into_iter().flatten() {
+            assert!((rate - 10.0).abs() < 1e-3, "{rate} Mbit/s");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use base::Distribution;
 use record::RunRecord;
-use record::run::{FlowSummary, Outcome, ProgramEnd, Slowdown, Status};
+use record::run::{FlowSummary, Outcome, ProgramEnd, RunOutcome, Slowdown, Status};
 
 use crate::{LabRow, bundle, cluster, control, format, multipath};
 
@@ -16,7 +16,7 @@ const ROWS: usize = 20;
 const SWEEP_FLOWS: usize = 3;
 
 pub(crate) fn render(record: &RunRecord) -> String {
-    let mut out = String::new();
+    let mut out = format!("outcome  {}\n", outcome_line(record));
     flows(&mut out, record);
     transfers(&mut out, record);
     links(&mut out, record);
@@ -85,6 +85,22 @@ pub(crate) fn simulation(record: &RunRecord) -> Vec<(&'static str, String)> {
     }
     lines.extend(record.trace_hash.clone().map(|hash| ("trace", hash)));
     lines
+}
+
+/// The outcome in a word.
+pub(crate) fn outcome_word(record: &RunRecord) -> &'static str {
+    match record.conclusion().map(|conclusion| conclusion.outcome) {
+        Some(RunOutcome::Passed) => "passed",
+        Some(RunOutcome::Untrusted) => "NOT TRUSTED",
+        Some(RunOutcome::Failed) => "FAILED",
+        None => "running",
+    }
+}
+
+fn outcome_line(record: &RunRecord) -> String {
+    let word = outcome_word(record);
+    let reasons = record.conclusion().map(|conclusion| conclusion.reasons).unwrap_or_default();
+    if reasons.is_empty() { word.to_owned() } else { format!("{word}: {}", reasons.join("; ")) }
 }
 
 pub(crate) fn status(status: Status) -> &'static str {
@@ -244,14 +260,13 @@ pub(crate) fn render_sweep(records: &[RunRecord]) -> String {
     let numbers = heads.len();
     heads.extend(flow_heads(first));
     let numbers = numbers..heads.len();
-    heads.extend(["expected", "verdict", "run"].map(str::to_owned));
+    heads.extend(["expected", "outcome", "run"].map(str::to_owned));
     let row = |record: &RunRecord| {
         let held = record.expectations.iter().filter(|e| e.outcome == Outcome::Passed).count();
-        let trusted = record.verdict.as_ref().is_some_and(|verdict| verdict.trusted);
         let mut cells: Vec<String> = record.sweep.iter().map(|value| value.value.clone()).collect();
         cells.extend(flow_cells(record));
         cells.push(format!("{held} of {}", record.expectations.len()));
-        cells.push(if trusted { "trusted" } else { "NOT TRUSTED" }.to_owned());
+        cells.push(outcome_word(record).to_owned());
         cells.push(format!("{}-{}", record.name, record.id));
         cells
     };
@@ -265,7 +280,7 @@ pub(crate) fn render_sweep(records: &[RunRecord]) -> String {
 /// One row a lab of those that ran at once: what its flows got, what was expected, whether to
 /// trust it, how it ended and where its results are; below, why some are not to be trusted.
 pub(crate) fn render_labs(labs: &[LabRow]) -> String {
-    let heads = ["lab", "ran", "goodput", "highest p99", "expected", "verdict", "ended", "run"];
+    let heads = ["lab", "ran", "goodput", "highest p99", "expected", "outcome", "ended", "run"];
     let row = |lab: &LabRow| {
         let mut cells = vec!["–".to_owned(); heads.len()];
         cells[0].clone_from(&lab.name);
@@ -281,10 +296,7 @@ pub(crate) fn render_labs(labs: &[LabRow]) -> String {
             let held = record.expectations.iter().filter(|e| e.outcome == Outcome::Passed).count();
             cells[4] = format!("{held} of {}", record.expectations.len());
         }
-        if let Some(verdict) = &record.verdict {
-            let word = if verdict.trusted { "trusted" } else { "NOT TRUSTED" };
-            word.clone_into(&mut cells[5]);
-        }
+        outcome_word(record).clone_into(&mut cells[5]);
         cells[7] = format!("{}-{}", record.name, record.id);
         cells
     };
@@ -292,9 +304,9 @@ pub(crate) fn render_labs(labs: &[LabRow]) -> String {
     let mut out = String::new();
     grid_of(rows.len(), &mut out, &heads, &rows, 1..4);
     for lab in labs {
-        let verdict = lab.record.as_ref().and_then(|record| record.verdict.as_ref());
-        if let Some(verdict) = verdict.filter(|verdict| !verdict.trusted) {
-            let _ = writeln!(out, "{}: NOT TRUSTED: {}", lab.name, verdict.reasons.join("; "));
+        let bad = |r: &&RunRecord| r.conclusion().is_some_and(|c| c.outcome != RunOutcome::Passed);
+        if let Some(record) = lab.record.as_ref().filter(bad) {
+            let _ = writeln!(out, "{}: {}", lab.name, outcome_line(record));
         }
     }
     out

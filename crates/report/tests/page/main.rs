@@ -28,9 +28,12 @@ fn the_page_shows_everything_and_needs_no_network() {
     for trusted in [true, false] {
         let folder = fixture::make(&parent, trusted);
         let page = fs::read_to_string(report::write_html(&folder).unwrap()).unwrap();
-        let verdict = if trusted { "<strong>Trusted" } else { "<strong>Not trusted" };
+        // An expectation and a program failed, which comes before trust.
+        assert!(!page.contains("class=\"verdict good\""), "a failed run has a green banner");
         let expected = [
-            verdict,
+            "class=\"verdict bad\"><span class=\"mark\" aria-hidden=\"true\">✗</span>\
+             <div><strong>Failed</strong>",
+            if trusted { "<li>numbers trusted: " } else { "<li>expected flow.carol-dave" },
             "Goodput of flows",
             "Throughput of links",
             "Round-trip time",
@@ -153,7 +156,7 @@ fn a_run_that_was_cut_short_still_has_a_page() {
     let name = "cut<short>".to_owned();
     folder.write_record(&RunRecord { schema, name, ..RunRecord::default() }).unwrap();
     let page = fs::read_to_string(report::write_html(&folder).unwrap()).unwrap();
-    assert!(page.contains("No verdict") && page.contains("cut&lt;short&gt;"));
+    assert!(page.contains("<strong>Running") && page.contains("cut&lt;short&gt;"));
     assert!(!page.contains("cut<short>"));
 }
 
@@ -206,10 +209,11 @@ fn the_terminal_table_aligns_and_ends_with_the_verdict() {
     let record = fixture::make(&parent, true).read_record().unwrap();
     let text = report::table(&record);
     let lines: Vec<&str> = text.lines().collect();
-    let head = lines[0];
+    assert!(lines[0].starts_with("outcome  FAILED: program "), "{text}");
+    let head = lines[1];
     assert!(head.starts_with("flow ") && head.ends_with("lost or resent"), "{text}");
     let end = head.find("goodput").unwrap() + "goodput".len();
-    let row: String = lines[1].chars().take(end).collect();
+    let row: String = lines[2].chars().take(end).collect();
     assert!(row.ends_with("bit/s"), "goodput is not right-aligned:\n{text}");
     assert!(text.contains("FAILED flow.carol-dave.delay.p99 <= 150 ms  [181 ms]"), "{text}");
     assert!(text.contains("carol.curl: curl: (22)"), "{text}");
@@ -232,7 +236,7 @@ fn labs_that_ran_at_once_have_a_row_each() {
     assert!(lines[0].starts_with("lab ") && lines[0].ends_with("run"), "{text}");
     assert!(lines[1].starts_with("a-2 ") && lines[1].contains("could not start"), "{text}");
     assert!(lines[31].ends_with(&format!("{}-{}", record.name, record.id)), "{text}");
-    assert_eq!(text.matches("a: NOT TRUSTED: ").count(), 30, "{text}");
+    assert_eq!(text.matches("a: FAILED: program ").count(), 30, "{text}");
 }
 
 #[test]
