@@ -28,9 +28,10 @@ const GROUP_ROWS: usize = 128 * 1024;
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Unsigned 64-bit integers.
+    /// Signed 64-bit integers, so that data frames can subtract them without wrap-around; values
+    /// here are not negative, and at most `i64::MAX`.
     Integer,
-    /// Unsigned 64-bit integers, some missing.
+    /// The same, some missing.
     Optional,
     /// Text.
     Text,
@@ -98,7 +99,7 @@ impl Column {
         let (physical, logical) = match self.kind {
             Kind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
             Kind::Integer | Kind::Optional => {
-                (Physical::INT64, Some(LogicalType::integer(64, false)))
+                (Physical::INT64, Some(LogicalType::integer(64, true)))
             }
             Kind::Real => (Physical::DOUBLE, None),
         };
@@ -138,10 +139,10 @@ impl Table {
         assert_eq!(N, self.columns.len(), "a cell for each column");
         for (column, cell) in self.columns.iter_mut().zip(row) {
             match (column.kind, cell) {
-                (Kind::Integer, Cell::Integer(value)) => column.integers.push(value as i64),
+                (Kind::Integer, Cell::Integer(value)) => column.integers.push(signed(value)),
                 (Kind::Optional, Cell::Optional(value)) => {
                     column.present.push(i16::from(value.is_some()));
-                    column.integers.extend(value.map(|v| v as i64));
+                    column.integers.extend(value.map(signed));
                 }
                 (Kind::Text, Cell::Text(text)) => column.texts.push(text),
                 (Kind::Real, Cell::Real(value)) => {
@@ -226,6 +227,11 @@ impl Table {
         }
         writer.into_inner()
     }
+}
+
+/// As a column holds it.
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
 }
 
 fn writer<W: std::io::Write + Send>(

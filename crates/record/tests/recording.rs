@@ -4,8 +4,14 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
 use base::{Bytes, Direction, FlowId, Histogram, LinkId, NodeId, Span, Time};
+use parquet::basic::{LogicalType, Repetition, Type as Physical};
+use parquet::data_type::Int64Type;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::Type;
 use record::run::{SCHEMA, Status};
 use record::table::Table;
 use record::{
@@ -91,6 +97,46 @@ fn samples_come_back_from_the_tables() {
     assert_eq!(flows.integers("delay_p50_ns").unwrap(), [Some(5_000_000)]);
     assert_eq!(flows.integers("rtt_ns").unwrap(), [None]);
     assert!(!folder.file("links.parquet.parts").exists());
+}
+
+/// Unsigned columns wrap around where a data frame subtracts them: `time_ns - time_ns.shift(-1)`.
+#[test]
+fn tables_have_no_unsigned_columns_and_old_ones_are_still_read() {
+    let parent = tempfile::tempdir().unwrap();
+    let folder = RunFolder::create(parent.path(), "signed").unwrap();
+    let recorder = Recorder::start(&folder, &options()).unwrap();
+    recorder.handle().link(link_sample(1));
+    assert!(recorder.finish().error.is_none());
+    let unsigned = LogicalType::integer(64, false);
+    let types = |path: &Path| {
+        let reader = SerializedFileReader::new(fs::File::open(path).unwrap()).unwrap();
+        let columns = reader.metadata().file_metadata().schema_descr().columns().to_vec();
+        columns.into_iter().map(|column| column.logical_type_ref().cloned()).collect::<Vec<_>>()
+    };
+    for name in ["links.parquet", "flows.parquet"] {
+        let found = types(&folder.file(name));
+        assert!(found.contains(&Some(LogicalType::integer(64, true))), "{name}: {found:?}");
+        assert!(!found.contains(&Some(unsigned.clone())), "{name}: {found:?}");
+    }
+
+    let old = parent.path().join("old.parquet");
+    let column = Type::primitive_type_builder("time_ns", Physical::INT64)
+        .with_repetition(Repetition::REQUIRED)
+        .with_logical_type(Some(unsigned.clone()))
+        .build();
+    let fields = vec![Arc::new(column.unwrap())];
+    let schema = Type::group_type_builder("sample").with_fields(fields).build().unwrap();
+    let file = fs::File::create(&old).unwrap();
+    let mut writer = SerializedFileWriter::new(file, Arc::new(schema), Arc::default()).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    column.typed::<Int64Type>().write_batch(&[7, 5], None, None).unwrap();
+    column.close().unwrap();
+    group.close().unwrap();
+    writer.close().unwrap();
+    assert_eq!(types(&old), [Some(unsigned)]);
+    let table = Table::read(&old).unwrap();
+    assert_eq!(table.integers("time_ns").unwrap(), [Some(7), Some(5)]);
 }
 
 #[test]

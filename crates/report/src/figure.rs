@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::format::{escape, number};
-use crate::page::STYLE;
+use crate::page::{PLOT_STYLE, STYLE};
 use crate::plot::{HEIGHT, LINES, Log, MARGIN, WIDTHS, axis_x, axis_y, ticks, titles};
 
 /// Points that lie closer than this, in drawn units, are drawn as one.
@@ -273,7 +273,7 @@ impl Figure {
         let height = HEIGHT + top;
         let mut out = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
-             width=\"{width}\" height=\"{height}\"><style>{STYLE}\nsvg{{font-family:sans-serif}}\
+             width=\"{width}\" height=\"{height}\"><style>{PLOT_STYLE}svg{{font-family:sans-serif}}\
              </style><rect width=\"{width}\" height=\"{height}\" style=\"fill:var(--card)\"/>\
              <text class=\"name\" x=\"12\" y=\"20\">{}</text>",
             escape(&self.title)
@@ -290,7 +290,7 @@ impl Figure {
         let _ = write!(out, "<g transform=\"translate(0 {top})\">");
         self.draw(&mut out, width);
         out.push_str("</g></svg>\n");
-        out
+        with_literal_colours(&out)
     }
 
     /// All points as comma-separated values: plot, line, x, y, and where a line of any of the
@@ -381,6 +381,24 @@ impl Figure {
         }
         out.push_str("</svg>");
     }
+}
+
+/// The text with the page's light colours in place of CSS variables, which nothing but browsers
+/// knows.
+fn with_literal_colours(text: &str) -> String {
+    let palette = STYLE.split_once('}').map_or("", |(root, _)| root);
+    let value = |name: &str| {
+        let mut pairs = palette.split([';', '{']).filter_map(|pair| pair.trim().split_once(':'));
+        pairs.find(|(key, _)| *key == name).map_or("#000", |(_, value)| value)
+    };
+    let mut parts = text.split("var(");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (name, rest) = part.split_once(')').unwrap_or((part, ""));
+        out.push_str(value(name));
+        out.push_str(rest);
+    }
+    out
 }
 
 /// What the legend shows of a line.
@@ -509,9 +527,26 @@ mod tests {
     #[test]
     fn files_stand_alone() {
         let svg = figure(vec![(0.0, 9.0), (60.0, 9.4)]).svg();
-        assert!(svg.starts_with("<svg xmlns=") && svg.contains("ours") && svg.contains("--s0"));
+        assert!(svg.starts_with("<svg xmlns=") && svg.contains("ours"));
+        assert!(svg.contains(".s0{stroke:#0072b2}") && svg.contains("style=\"fill:#fff\""));
         let csv = Figure::csv(&[figure(vec![(0.0, 9.25)])]);
         assert_eq!(csv.lines().nth(1), Some("\"A & B\",\"ours\",0,9.25"));
+    }
+
+    #[test]
+    fn exported_file_has_literal_colours_for_all_styles() {
+        let styles = [Style::Line, Style::Dots, Style::Steps, Style::Reference, Style::Band];
+        let mut all = figure(vec![(0.0, 1.0)]);
+        all.lines = styles
+            .into_iter()
+            .cycle()
+            .take(50)
+            .map(|style| Line::new("l", vec![(0.0, 1.0)]).spread(vec![(0.0, 2.0)]).style(style))
+            .collect();
+        let svg = all.svg();
+        assert!(!svg.contains("var(") && !svg.contains("--"), "{svg}");
+        // Each variable has a colour of its own, not the fallback for unknown ones.
+        assert!(!svg.contains("#000"), "{svg}");
     }
 
     #[test]
@@ -523,7 +558,7 @@ mod tests {
         let outline = band(&with.lines[0], |(x, y)| y.is_finite().then_some((x, y)));
         assert_eq!(outline, "M0.0 0.5L1.0 1.0L1.0 30.0L0.0 1.5ZM3.0 3.0L3.0 5.0Z");
         let svg = with.svg();
-        assert!(svg.contains("class=\"band\" style=\"fill:var(--s0)\"") && svg.contains(">30<"));
+        assert!(svg.contains("class=\"band\" style=\"fill:#0072b2\"") && svg.contains(">30<"));
         let csv = Figure::csv(&[with]);
         let rows: Vec<&str> = csv.lines().collect();
         assert_eq!(rows[0], "plot,line,x,y,low,high");

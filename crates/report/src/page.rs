@@ -12,7 +12,10 @@ use crate::{Document, bundle, cluster, control, multipath, terminal, topology};
 
 /// What is shown of the resolved lab at most, in bytes.
 pub(crate) const LAB_LIMIT: u64 = 1 << 20;
-pub(crate) const STYLE: &str = include_str!("page/style.css");
+pub(crate) const STYLE: &str =
+    concat!(include_str!("page/style.css"), include_str!("page/plot.css"));
+/// The part of it that plots need.
+pub(crate) const PLOT_STYLE: &str = include_str!("page/plot.css");
 pub(crate) const SCRIPT: &str = include_str!("page/script.js");
 /// Rows of a table in the page.
 const ROWS: usize = 200;
