@@ -16,17 +16,32 @@ use crate::{Failure, Verdict, repeat};
 
 /// Reads and checks a lab; all that is wrong with it has been said when this fails.
 pub(crate) fn load(changes: &Changes, terminal: &Terminal) -> Result<Lab, Failure> {
-    load_with(changes, terminal, false)
+    load_with(changes, terminal, false, 0)
+}
+
+/// [`load`] with the seed of a replication: the lab's, increased by `seed_offset`.
+pub(crate) fn load_replication(
+    changes: &Changes,
+    seed_offset: u64,
+    terminal: &Terminal,
+) -> Result<Lab, Failure> {
+    load_with(changes, terminal, false, seed_offset)
 }
 
 /// [`load`] of a lab whose programs are installed elsewhere.
 pub(crate) fn load_elsewhere(changes: &Changes, terminal: &Terminal) -> Result<Lab, Failure> {
-    load_with(changes, terminal, true)
+    load_with(changes, terminal, true, 0)
 }
 
-fn load_with(changes: &Changes, terminal: &Terminal, trust_programs: bool) -> Result<Lab, Failure> {
+fn load_with(
+    changes: &Changes,
+    terminal: &Terminal,
+    trust_programs: bool,
+    seed_offset: u64,
+) -> Result<Lab, Failure> {
     let overrides = Overrides {
         seed: changes.edits.seed,
+        seed_offset,
         duration: changes.edits.duration,
         name: changes.edits.name.clone(),
         set: changes.edits.set.clone(),
@@ -34,7 +49,8 @@ fn load_with(changes: &Changes, terminal: &Terminal, trust_programs: bool) -> Re
     };
     match lab::load(&changes.lab, &overrides) {
         Ok(lab) => {
-            if !lab.warnings.is_empty() {
+            // Other replications have the same warnings.
+            if !lab.warnings.is_empty() && seed_offset == 0 {
                 terminal.talk(draw(&lab.warnings, terminal));
             }
             Ok(lab)

@@ -3,21 +3,25 @@
 use std::num::NonZeroUsize;
 use std::path::Path;
 
+use base::Span;
 use lab::plan::Plan;
+use record::RunRecord;
 use serde_json::{Value, json};
 use sim::sweep::Swept;
 
-use crate::args::Sweep;
+use crate::args::{Changes, Sweep};
 use crate::exit::Exit;
 use crate::progress::Line;
 use crate::simulate::interruption;
 use crate::terminal::{Style, Terminal};
 use crate::{Failure, Verdict, files, repeat};
 
+/// By how much later flows of replications start at most, where the lab does not say it.
+const START_JITTER: Span = Span::from_millis(100);
+
 pub(crate) fn sweep(args: &Sweep, terminal: &Terminal) -> Verdict {
-    let mut lab = files::load(&args.changes, terminal)?;
-    lab.plans.iter_mut().for_each(|plan| args.limits.apply(plan));
-    let plans = sim::sweep::with_seeds(lab.plans, args.repeat);
+    let (changes, mut plans) = replications(args, terminal)?;
+    plans.iter_mut().for_each(|plan| args.limits.apply(plan));
     let Some(first) = plans.first() else { return Ok(Exit::Ok) };
     if let Some(program) = first.programs.first() {
         let program = program.name.clone();
@@ -35,8 +39,7 @@ pub(crate) fn sweep(args: &Sweep, terminal: &Terminal) -> Verdict {
         out.display()
     ));
     let line = Line::new(terminal.progress() && !args.no_progress);
-    let again =
-        |plan: &Plan| repeat::command("sim", &args.changes, plan, &out, &args.limits.words());
+    let again = |plan: &Plan| repeat::command("sim", &changes, plan, &out, &args.limits.words());
     let mut show = |progress: &sim::sweep::Progress| line.show_sweep(progress);
     let result = sim::sweep::sweep(&plans, &out, jobs, &again, &mut show, &stop);
     line.clear();
@@ -68,6 +71,46 @@ pub(crate) fn sweep(args: &Sweep, terminal: &Terminal) -> Verdict {
     Ok(worst.max(refused).unwrap_or(Exit::Ok))
 }
 
+/// The plans of all replications, and the changes to the lab file that give each of them with its
+/// seed. Replications start their flows at random unless the lab says otherwise.
+fn replications(args: &Sweep, terminal: &Terminal) -> Result<(Changes, Vec<Plan>), Failure> {
+    let mut changes = args.changes.clone();
+    let first = files::load(&changes, terminal)?.plans;
+    if args.repeat.get() == 1 {
+        return Ok((changes, first));
+    }
+    if first.iter().all(|plan| plan.start_jitter.is_none()) {
+        let shortest = first.iter().map(|plan| plan.duration.as_nanos() / 100).min();
+        let jitter = START_JITTER.min(Span::from_nanos(shortest.unwrap_or(0)));
+        changes.edits.set.push(("lab.start_jitter".to_owned(), jitter.to_string()));
+        if !first.iter().all(|plan| plan.flows.is_empty()) {
+            terminal.talk(format!(
+                "flows of replications start up to {jitter} later, at random; \
+                 `--set lab.start_jitter='0 s'` switches this off"
+            ));
+        }
+    }
+    let load = |offset| {
+        let lab = files::load_replication(&changes, u64::from(offset), terminal);
+        lab.map(|lab| lab.plans)
+    };
+    let replications = (0..args.repeat.get()).map(load).collect::<Result<Vec<_>, _>>()?;
+    Ok((changes, sim::sweep::replicated(replications)))
+}
+
+/// Warns of replications that show no variance because they are the same run.
+fn warn_of_identical(records: &[RunRecord], terminal: &Terminal) {
+    let (identical, replicated) = sim::sweep::identical_replications(records);
+    if identical > 0 {
+        terminal.error(format!(
+            "warning: with {identical} of {replicated} combinations all seeds gave the same run \
+             (equal trace hashes), because nothing in it is random; its replications show no \
+             variance. Make something random, for example `start = {{ jitter = \"100 ms\" }}` on \
+             flows or `start_jitter` in `[lab]`"
+        ));
+    }
+}
+
 fn runs(count: usize) -> String {
     format!("{count} run{}", if count == 1 { "" } else { "s" })
 }
@@ -82,6 +125,7 @@ fn tell(swept: &Swept, out: &Path, terminal: &Terminal) -> Result<(), Failure> {
         let were = if swept.resumed == 1 { "was" } else { "were" };
         terminal.talk(format!("{} {were} there from before", runs(swept.resumed)));
     }
+    warn_of_identical(&swept.records, terminal);
     if !terminal.json {
         if !swept.records.is_empty() {
             terminal.data(report::sweep_table(&swept.records))?;
@@ -112,6 +156,7 @@ fn tell(swept: &Swept, out: &Path, terminal: &Terminal) -> Result<(), Failure> {
         "total": swept.total,
         "resumed": swept.resumed,
         "interrupted": swept.interrupted,
+        "identical_replications": sim::sweep::identical_replications(&swept.records).0,
         "refused": swept.refused.iter().map(|(values, error)| json!({
             "sweep": values, "error": error.to_string(),
         })).collect::<Vec<_>>(),

@@ -44,6 +44,8 @@ pub(crate) struct Input<'a> {
     pub(crate) text: &'a str,
     pub(crate) default_name: &'a str,
     pub(crate) sweep: Vec<(String, String)>,
+    /// Added to the lab's seed.
+    pub(crate) seed_offset: u64,
 }
 
 /// A plan in the making.
@@ -125,9 +127,11 @@ fn settings(input: &Input<'_>, sink: &mut Sink) -> Plan {
         );
     }
     let (tolerance_floor, tolerance_share) = tolerance(lab);
+    let seed = lab.whole("seed").and_then(|seed| u64::try_from(seed).ok()).unwrap_or(1);
     Plan {
         name: name.to_owned(),
-        seed: lab.whole("seed").and_then(|seed| u64::try_from(seed).ok()).unwrap_or(1),
+        seed: seed.wrapping_add(input.seed_offset),
+        start_jitter: lab.span("start_jitter"),
         duration: lab.span("duration").unwrap_or(Span::from_secs(60)),
         model: models::model(lab, sink),
         overhead: overhead(lab, sink),

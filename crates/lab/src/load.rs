@@ -28,6 +28,8 @@ pub struct Lab {
 pub struct Overrides {
     /// `[lab] seed`.
     pub seed: Option<u64>,
+    /// Added to the seed, whatever it is: the number of a replication.
+    pub seed_offset: u64,
     /// `[lab] duration`.
     pub duration: Option<Span>,
     /// `[lab] name`.
@@ -89,7 +91,9 @@ pub fn parse_with(
     let mut plans = Vec::new();
     for (tree, chosen) in sweep::expand(&root, &mut sink) {
         validate::file(&tree, &mut sink);
-        let input = Input { root: &tree, text, default_name: &default_name, sweep: chosen };
+        let seed_offset = overrides.seed_offset;
+        let default_name = &default_name;
+        let input = Input { root: &tree, text, default_name, sweep: chosen, seed_offset };
         plans.push(compile(&input, &mut files, &mut sink));
         // One combination is enough to learn from.
         if sink.has_errors() {

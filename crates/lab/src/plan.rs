@@ -33,6 +33,8 @@ pub struct Plan {
     pub name: String,
     /// Keys every random stream.
     pub seed: u64,
+    /// `[lab] start_jitter`, which starts of flows already include; `None` where it is not given.
+    pub start_jitter: Option<Span>,
     /// The run ends now at the latest; sooner when everything finite has finished.
     pub duration: Span,
     /// How links are emulated.

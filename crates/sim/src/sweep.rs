@@ -8,7 +8,7 @@
 mod list;
 
 use std::collections::BTreeMap;
-use std::num::{NonZeroU32, NonZeroUsize};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -65,20 +65,38 @@ pub struct Swept {
     pub interrupted: bool,
 }
 
-/// The plans of a sweep, each with so many seeds: its own and those that follow.
-pub fn with_seeds(plans: Vec<Plan>, seeds: NonZeroU32) -> Vec<Plan> {
-    if seeds.get() == 1 {
-        return plans;
+/// The plans of a sweep whose combinations were compiled with several seeds, each list with
+/// another one: all replications of the first combination, of the second, and so on.
+pub fn replicated(mut replications: Vec<Vec<Plan>>) -> Vec<Plan> {
+    if replications.len() == 1 {
+        return replications.remove(0);
     }
-    let again = |plan: Plan| {
-        (0..seeds.get()).map(move |more| {
-            let mut plan = plan.clone();
-            plan.seed = plan.seed.wrapping_add(u64::from(more));
+    let combinations = replications.iter().map(Vec::len).min().unwrap_or(0);
+    let mut lists: Vec<_> = replications.into_iter().map(Vec::into_iter).collect();
+    let mut plans = Vec::with_capacity(combinations * lists.len());
+    for _ in 0..combinations {
+        plans.extend(lists.iter_mut().filter_map(Iterator::next).map(|mut plan| {
             plan.sweep.push((SEED.to_owned(), plan.seed.to_string()));
             plan
-        })
+        }));
+    }
+    plans
+}
+
+/// The number of combinations that were run with several seeds and gave the same trace with all of
+/// them, and the number of combinations that were run with several seeds.
+pub fn identical_replications(records: &[RunRecord]) -> (usize, usize) {
+    let mut traces: BTreeMap<Vec<(&str, &str)>, Vec<Option<&str>>> = BTreeMap::new();
+    for record in records {
+        let chosen = record.sweep.iter().filter(|value| value.parameter != SEED);
+        let chosen = chosen.map(|v| (v.parameter.as_str(), v.value.as_str())).collect();
+        traces.entry(chosen).or_default().push(record.trace_hash.as_deref());
+    }
+    let replicated = traces.values().filter(|traces| traces.len() > 1);
+    let identical = |traces: &&Vec<Option<&str>>| {
+        traces[0].is_some() && traces.iter().all(|trace| *trace == traces[0])
     };
-    plans.into_iter().flat_map(again).collect()
+    (replicated.clone().filter(identical).count(), replicated.count())
 }
 
 /// Runs all plans, `jobs` at a time; `repeat` gives the command that repeats one. Once `stop` is

@@ -35,6 +35,55 @@ fn all_combinations_run_and_are_shown_side_by_side() {
     assert_eq!(cell.runs("sweeps/swept").len(), 12);
 }
 
+const CONSTANT: &str = "[lab]\nname = \"swept\"\nduration = \"2 s\"\n[node.a]\n[node.b]\n\
+    [[link]]\nends = [\"a\", \"b\"]\nrate = \"10 Mbit/s\"\ndelay = \"5 ms\"\n\
+    [[flow]]\nname = \"one\"\nfrom = \"a\"\nto = \"b\"\n\
+    [[flow]]\nname = \"two\"\nfrom = \"a\"\nto = \"b\"\n";
+
+#[test]
+fn replications_of_lab_without_randomness_differ_by_random_starts() {
+    let cell = cell(CONSTANT);
+    let (code, runs) = cell.json(&["sweep", "swept.toml", "--repeat", "4", "--json"]);
+    assert_eq!((code, runs["identical_replications"].as_u64()), (Some(0), Some(0)));
+    let hashes = hashes(&runs);
+    let mut different = hashes.clone();
+    different.sort();
+    different.dedup();
+    assert_eq!(different.len(), 4, "{hashes:?}");
+    let goodput = |run: usize| runs["runs"][run]["flows"][0]["goodput_bit_per_s"].as_f64().unwrap();
+    assert!((1..4).any(|run| (goodput(run) - goodput(0)).abs() > 1.0), "there is no variance");
+
+    let folder = runs["runs"][2]["folder"].as_str().unwrap();
+    let (_, report) = cell.json(&["report", folder, "--json"]);
+    let repeat = report["run"]["repeat"].as_str().unwrap();
+    assert!(repeat.contains("--seed 3") && repeat.contains("lab.start_jitter=20 ms"), "{repeat}");
+    let set = ["--seed", "3", "--set", "lab.start_jitter=20 ms", "--no-report", "--json"];
+    let (_, again) = cell.json(&[&["sim", "swept.toml"][..], &set].concat());
+    assert_eq!(again["trace_hash"], hashes[2].as_str());
+}
+
+#[test]
+fn equal_replications_are_warned_of() {
+    let cell = cell(CONSTANT);
+    let off = ["sweep", "swept.toml", "--repeat", "3", "--set", "lab.start_jitter=0 s"];
+    let output = cell.netarium(&off);
+    assert!(output.err.contains("1 of 1 combinations all seeds gave the same"), "{}", output.err);
+    let (_, runs) = cell.json(&[&off[..], &["--json"]].concat());
+    assert_eq!(runs["identical_replications"], 1);
+    let hashes = hashes(&runs);
+    assert!(hashes.iter().all(|hash| *hash == hashes[0]), "{hashes:?}");
+}
+
+#[test]
+fn sessions_are_drawn_again_for_each_seed() {
+    let lab = "[lab]\nname = \"swept\"\nduration = \"1 s\"\n[[generate]]\nkind = \"ring\"\n\
+        routers = 4\n[control]\nprotocol = \"slbn\"\n\
+        [[sessions]]\nname = \"s\"\nrouters = \"r*\"\ncount = 20\nstart = [\"0 s\", \"100 ms\"]\n";
+    let cell = cell(lab);
+    let (code, runs) = cell.json(&["sweep", "swept.toml", "--repeat", "2", "--json"]);
+    assert_eq!((code, runs["identical_replications"].as_u64()), (Some(0), Some(0)), "{runs}");
+}
+
 #[test]
 fn the_number_of_jobs_changes_nothing() {
     let cell = cell(LAB);

@@ -1,6 +1,6 @@
 //! Built-in flows.
 
-use base::{FlowId, NodeId, Time};
+use base::{FlowId, NodeId, RandomStream, Span, Time};
 use transport::workload::Arrivals;
 
 use super::Compiler;
@@ -19,7 +19,7 @@ impl Compiler<'_> {
         for (at, table) in self.entries("flow") {
             let pairs = self.pairs(table);
             let traffic = self.traffic(table, pairs.len(), &at);
-            let start = self.moment(table, "start").unwrap_or(Time::ZERO);
+            let (start, jitter) = self.start(table);
             let Some(traffic) = traffic else { continue };
             self.refuse_endless_arrivals(&traffic, table, &at);
             for (from, to) in &pairs {
@@ -36,6 +36,7 @@ impl Compiler<'_> {
                 let name = self.flow_name(table, (*from, *to), pairs.len() > 1, &at);
                 self.places.flow_names.insert(name.clone(), self.plan.flows.len());
                 self.places.flows.push(at.clone());
+                let start = self.jittered(start, jitter, &name);
                 self.plan.flows.push(Flow {
                     name,
                     from: *from,
@@ -48,6 +49,29 @@ impl Compiler<'_> {
                 });
             }
         }
+    }
+
+    /// The earliest start of a flow, and by how much later it may be.
+    fn start(&mut self, table: &Table) -> (Time, Span) {
+        let by_default = self.plan.start_jitter.unwrap_or(Span::ZERO);
+        match table.table("start") {
+            Some(table) => (
+                self.moment(table, "at").unwrap_or(Time::ZERO),
+                table.span("jitter").unwrap_or(by_default),
+            ),
+            None => (self.moment(table, "start").unwrap_or(Time::ZERO), by_default),
+        }
+    }
+
+    /// A random start, before the end of the run.
+    fn jittered(&self, start: Time, jitter: Span, name: &str) -> Time {
+        let left = self.plan.duration.saturating_sub(start.since(Time::ZERO)).as_nanos();
+        let jitter = jitter.as_nanos().min(left.saturating_sub(1));
+        if jitter == 0 {
+            return start;
+        }
+        let mut random = RandomStream::new(self.plan.seed, &format!("flow/{name}/start"));
+        start + Span::from_nanos(random.below(jitter + 1))
     }
 
     /// An open loop starts a number of transfers that is known beforehand.

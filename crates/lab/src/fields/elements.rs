@@ -22,6 +22,13 @@ pub(crate) const LAB: Section = Section {
         ),
         optional("seed", Shape::Whole(0, i64::MAX), "1", "Keys every random stream."),
         optional(
+            "start_jitter",
+            TIME,
+            "0 s; with `netarium sweep --repeat` 100 ms or 1 % of `duration`, what is less",
+            "Flows start at random, by up to this later than `start`; those with a `jitter` of their \
+             own by that. `\"0 s\"` switches it off for replicated runs, too.",
+        ),
+        optional(
             "model",
             Shape::Word(&["hop", "collapsed", "fluid"]),
             "hop",

@@ -132,7 +132,12 @@ pub(crate) const FLOW: Section = Section {
             "With requests over UDP: without a response for this long, one counts as lost.",
         ),
         optional("family", Shape::Word(&["ipv4", "ipv6"]), "ipv4", "Address family."),
-        optional("start", TIME, "0 s", "When it starts."),
+        optional(
+            "start",
+            Shape::Either(&[TIME, Shape::Table(&START)]),
+            "0 s",
+            "When it starts. A text sets `at`.",
+        ),
         optional("dscp", Shape::Whole(0, 63), "0", "DSCP value of its packets."),
     ],
 };
@@ -185,6 +190,22 @@ const ARRIVALS: Section = Section {
              rate of the link `of`.",
         ),
         optional("of", NAMES, "", "With `load`: a link's name, or its two ends."),
+    ],
+};
+
+const START: Section = Section {
+    noun: "the start of a flow",
+    doc: "When a flow starts, with a random part.",
+    fields: &[
+        optional("at", TIME, "0 s", "The earliest start."),
+        optional(
+            "jitter",
+            TIME,
+            "`start_jitter` of `[lab]`",
+            "It starts later than `at` by up to this, uniformly distributed, and before the end of \
+             the run. Keyed by the lab's seed and the flow's name: equal on both clocks, and other \
+             flows change nothing.",
+        ),
     ],
 };
 

@@ -14,6 +14,7 @@ fn plan(nodes: &[&str], links: &[(&str, &str, u64)]) -> Plan {
     let mut plan = Plan {
         name: "t".into(),
         seed: 1,
+        start_jitter: None,
         duration: Span::from_secs(1),
         model: Model::Hop,
         overhead: base::Bytes::ZERO,

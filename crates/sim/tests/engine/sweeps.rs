@@ -1,12 +1,13 @@
 //! Sweeps: all combinations, in threads, and again from where they were left.
 
 use std::fs;
-use std::num::{NonZeroU32, NonZeroUsize};
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use lab::Overrides;
 use lab::plan::Plan;
-use sim::sweep::{Progress, Swept, sweep, with_seeds};
+use sim::sweep::{Progress, Swept, replicated, sweep};
 
 const LAB: &str = "[lab]\nname = \"swept\"\nduration = \"1 s\"\n[node.a]\n[node.b]\n\
     [[link]]\nends = [\"a\", \"b\"]\nrate = { sweep = [\"5 Mbit/s\", \"10 Mbit/s\"] }\n\
@@ -84,7 +85,11 @@ fn a_sweep_goes_on_where_it_was_left() {
 
 #[test]
 fn seeds_follow_the_labs_own() {
-    let plans = with_seeds(plans(), NonZeroU32::new(3).unwrap());
+    let with_offset = |seed_offset| {
+        let overrides = Overrides { seed_offset, ..Overrides::default() };
+        lab::parse_with("swept.toml", LAB, Path::new("."), &overrides).unwrap().plans
+    };
+    let plans = replicated((0..3).map(with_offset).collect());
     let seeds: Vec<u64> = plans.iter().map(|plan| plan.seed).collect();
     assert_eq!((seeds.len(), &seeds[..4]), (18, &[1, 2, 3, 1][..]));
     assert_eq!(plans[1].sweep.last().unwrap(), &("lab.seed".to_owned(), "2".to_owned()));
