@@ -65,7 +65,7 @@ fn resolved_lab_has_the_drawn_start_and_no_jitter() {
     let lab = "start_jitter = \"100 ms\"";
     let drawn = plan(lab, &flow("f", "start = { jitter = \"50 ms\" }"), 5);
     let text = resolved(&drawn);
-    assert!(!text.contains("jitter"), "{text}");
+    assert!(!text.contains("start_jitter"), "{text}");
     let again = parse_with("t.toml", &text, Path::new(""), &Overrides::default());
     let again = again.expect("a right lab").plans.remove(0);
     assert_eq!(again.flows[0].start, drawn.flows[0].start);
