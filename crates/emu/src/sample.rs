@@ -47,6 +47,7 @@ fn empty() -> Plan {
     Plan {
         name: "sample".to_owned(),
         seed: 1,
+        start_jitter: None,
         duration: Span::from_secs(1),
         model: Model::Hop,
         overhead: Bytes::new(38),
