@@ -514,7 +514,7 @@ fn replayed_capture_reaches_no_site() {
         output(recorder);
         until("they have arrived", || counted() == sent);
     };
-    let mut replay = |name: &str, counter: &str| {
+    let replay = |name: &str, counter: &str| {
         let before =
             (counted(), figure("receive", counter), figure("receive", "foreign_datagrams"));
         output(sites.python(&attacker, "replay.py", REPLAY, &[name]));
