@@ -22,10 +22,9 @@ const SECCOMP_PROFILE: &str = "netarium/agent.json";
 /// The user and the group of the job: neither root nor any user of the image.
 const JOB_USER: u32 = 65_532;
 
-/// What an agent needs: namespaces with devices and mounts in them for its labs' hosts, raw
-/// sockets, and real-time scheduling. With the first three and no others, labs run; profiles that
-/// forbid mounts, as those of container engines for `AppArmor` do, are lifted beside.
-const CAPABILITIES: [&str; 4] = ["NET_ADMIN", "NET_RAW", "SYS_ADMIN", "SYS_NICE"];
+/// What an agent needs. `SETFCAP`: to map root into the user namespaces of labs, which have all
+/// other rights of labs. The others permit real-time scheduling, to the agent and to data paths.
+const CAPABILITIES: [&str; 3] = ["SETFCAP", "SYS_NICE", "SYS_RESOURCE"];
 
 /// Which nodes have an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -319,7 +318,11 @@ impl Manifest {
         // What labs get is what the pod gets.
         arguments.extend(self.cpu.as_ref().map(|_| "--cores=$(AGENT_CORES)".to_owned()));
         arguments.extend(self.memory.as_ref().map(|_| "--memory=$(AGENT_MEMORY) MiB".to_owned()));
-        let mut environment = vec![field("AGENT_NAME", own_name), field("POD_IP", "status.podIP")];
+        let mut environment = vec![
+            field("AGENT_NAME", own_name),
+            field("POD_IP", "status.podIP"),
+            json!({ "name": "XDG_RUNTIME_DIR", "value": "/tmp" }),
+        ];
         let limit = |name: &str, resource: &str, divisor: &str| {
             let from = json!({ "resource": resource, "divisor": divisor });
             json!({ "name": name, "valueFrom": { "resourceFieldRef": from } })
@@ -336,8 +339,10 @@ impl Manifest {
             "ports": [{ "name": "agents", "containerPort": PORT, "protocol": "TCP" }],
             "securityContext": {
                 "runAsUser": 0,
-                "allowPrivilegeEscalation": true,
+                "allowPrivilegeEscalation": false,
+                "readOnlyRootFilesystem": true,
                 "capabilities": { "drop": ["ALL"], "add": CAPABILITIES },
+                // The profiles of container engines forbid mounts, in user namespaces too.
                 "appArmorProfile": { "type": "Unconfined" },
                 "seccompProfile": { "type": "Localhost", "localhostProfile": SECCOMP_PROFILE },
             },

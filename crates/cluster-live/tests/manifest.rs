@@ -126,6 +126,8 @@ fn pods_get_certificates_and_no_more_than_they_need() {
         let security = &agent["containers"][0]["securityContext"];
         assert_eq!(security["capabilities"]["drop"], json!(["ALL"]));
         assert_eq!(security["seccompProfile"]["type"], "Localhost");
+        assert_eq!(security["allowPrivilegeEscalation"], false);
+        assert_eq!(security["readOnlyRootFilesystem"], true);
         assert_ne!(security["privileged"], true);
         let job = &documents[5]["spec"]["template"]["spec"];
         assert_eq!(job["securityContext"]["runAsNonRoot"], true);
