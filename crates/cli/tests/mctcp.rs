@@ -8,6 +8,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod mctcp {
+    mod floods;
     mod fronts;
     mod options;
     mod redirection;

@@ -117,6 +117,8 @@ pub struct ListenerConfig {
     pub limits: acceptor::Limits,
     /// Addresses to tell clients of; `None`: those it listens at, if they are specific.
     pub advertise: Option<Vec<SocketAddr>>,
+    /// Accept no connections while less than a quarter of the process's file descriptors is free.
+    pub reserve_descriptors: bool,
 }
 
 impl Config {

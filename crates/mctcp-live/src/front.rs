@@ -12,6 +12,7 @@
 
 pub mod connect;
 mod error;
+mod gate;
 pub mod http_connect;
 mod ledger;
 mod monitor;

@@ -15,6 +15,7 @@
 
 mod clock;
 mod config;
+mod descriptors;
 mod detached;
 mod driver;
 mod error;

@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 
 use crate::clock;
 use crate::config::{Config, ListenerConfig};
+use crate::descriptors::Descriptors;
 use crate::driver::{Arrival, Driver, Role, Server};
 use crate::error::{Error, Result};
 use crate::random;
@@ -194,7 +195,12 @@ impl Hub {
     /// Accepts connections for ever.
     async fn listen(self: Arc<Self>, listener: TcpListener) {
         let mut doors = JoinSet::new();
+        let descriptors = self.config.reserve_descriptors.then(Descriptors::new);
         loop {
+            if let Some(descriptors) = descriptors {
+                // Silent connections end after the handshake time.
+                descriptors.wait(&listener).await;
+            }
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
                 Some(_) = doors.join_next() => continue,
@@ -247,6 +253,10 @@ impl Hub {
 
     pub(crate) fn confirm(&self, session: u64) {
         self.lock().acceptor.confirm(session);
+    }
+
+    pub(crate) fn prove(&self, session: u64) {
+        self.lock().acceptor.prove(session);
     }
 
     pub(crate) fn forget(&self, session: u64) {

@@ -8,11 +8,16 @@
 //! | any | anything else | sent REFUSE, and closed |
 //! | any | nothing in time | closed |
 //!
-//! A token shows that the client knows the session's key and may not be used again, so that nobody
-//! can make a server work or wait by repeating what was overheard. The proof shows that this very
-//! connection's other end knows the key.
+//! With a pre-shared key a session counts against the limit of sessions once its client has proven
+//! that it knows the key ([`Acceptor::prove`]). Before, two things bound what a client without the
+//! key can take: the token of a HELLO is checked without state, and recorded HELLOs, whose token is
+//! right, open at most [`Limits::unproven_sessions`] sessions, which end after the handshake time.
+//!
+//! The token of a JOIN shows that the client knows the session's key and may not be used again: a
+//! recorded one makes the server neither work nor wait. The proof shows that this very connection's
+//! other end knows the key.
 
-mod quota;
+pub mod quota;
 mod replay;
 #[cfg(test)]
 mod tests;
@@ -36,8 +41,12 @@ pub struct ConnectionId(pub u64);
 /// What a listener grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Most sessions at once.
+    /// Max sessions at once; with a pre-shared key, those whose client has proven to know it.
     pub sessions: usize,
+    /// With a pre-shared key: max sessions whose client has not proven to know it yet, in all.
+    pub unproven_sessions: usize,
+    /// The same for each source.
+    pub unproven_sessions_per_source: usize,
     /// Most connections that have not said yet what they want, in all.
     pub silent: usize,
     /// The same for each source: an IPv4 address or an IPv6 network of 64 bits.
@@ -54,8 +63,10 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             sessions: 1024,
-            silent: 256,
-            silent_per_source: 64,
+            unproven_sessions: 1024,
+            unproven_sessions_per_source: 256,
+            silent: 512,
+            silent_per_source: 128,
             unproven: 64,
             unproven_per_source: 16,
             handshake: Span::from_secs(2),
@@ -96,8 +107,10 @@ pub struct Acceptor {
     next: u64,
     /// Without verdict. All have the same time, so the first has the least left.
     connections: BTreeMap<ConnectionId, Connection>,
-    silent: Quota,
-    unproven: Quota,
+    silent: Quota<ConnectionId>,
+    unproven: Quota<ConnectionId>,
+    /// Sessions whose client has not proven to know the pre-shared key.
+    unproven_sessions: Quota<u64>,
     sessions: BTreeMap<u64, Known>,
     /// Those that have ended well, the newest last.
     finished: BTreeMap<u64, Known>,
@@ -110,6 +123,8 @@ pub struct Acceptor {
     out: VecDeque<Verdict>,
 }
 
+/// A silent connection makes room for another one after this share of the handshake time.
+const SILENT_SHARE: u64 = 4;
 /// So many nonces are kept for each session that there may be.
 const NONCES_KEPT: usize = 4;
 
@@ -128,6 +143,7 @@ struct Known {
     joins: Window,
     hello: [u8; 32],
     tls: bool,
+    source: IpAddr,
 }
 
 impl Acceptor {
@@ -144,6 +160,10 @@ impl Acceptor {
         Self {
             silent: Quota::new(limits.silent, limits.silent_per_source),
             unproven: Quota::new(limits.unproven, limits.unproven_per_source),
+            unproven_sessions: Quota::new(
+                limits.unproven_sessions,
+                limits.unproven_sessions_per_source,
+            ),
             grants: frame::Limits { proof: psk.is_some(), ..grants },
             limits,
             credit,
@@ -167,7 +187,12 @@ impl Acceptor {
         match self.silent.look(source) {
             Admission::Free => {}
             Admission::InsteadOf(other) => self.close(other),
-            Admission::Full => return None,
+            Admission::Full => {
+                let mut all = self.connections.iter();
+                let (oldest, _) = all.find(|(_, connection)| connection.join.is_none())?;
+                self.close_if_idle(now, *oldest)?;
+            }
+            Admission::SourceFull(oldest) => self.close_if_idle(now, oldest?)?,
         }
         let id = ConnectionId(self.next);
         self.next += 1;
@@ -175,6 +200,15 @@ impl Acceptor {
         let deadline = now + self.limits.handshake;
         self.connections.insert(id, Connection { source, deadline, join: None });
         Some(id)
+    }
+
+    /// Closes a silent connection that has had a share of the handshake time: clients send HELLO or
+    /// JOIN at once. `None`: it has not.
+    fn close_if_idle(&mut self, now: Time, id: ConnectionId) -> Option<()> {
+        let deadline = self.connections.get(&id)?.deadline;
+        let handshake = self.limits.handshake.as_nanos();
+        let left = Span::from_nanos(handshake - handshake / SILENT_SHARE);
+        (deadline <= now + left).then(|| self.close(id))
     }
 
     /// A frame came. `tls`: what TLS exports for this connection, if it is under TLS.
@@ -221,9 +255,17 @@ impl Acceptor {
         }
     }
 
+    /// The session's client has proven that it knows the pre-shared key.
+    pub fn prove(&mut self, session: u64) {
+        if let Some(known) = self.sessions.get(&session) {
+            self.unproven_sessions.give_back(known.source, session);
+        }
+    }
+
     /// The session is over: nobody joins it any more.
     pub fn forget(&mut self, session: u64) {
         self.confirm(session);
+        self.prove(session);
         self.sessions.remove(&session);
         if self.finished.remove(&session).is_some() {
             self.finished_in_order.retain(|known| *known != session);
@@ -234,6 +276,7 @@ impl Acceptor {
     /// acknowledgement was lost with its connection: when it joins, it is told.
     pub fn finish(&mut self, session: u64) {
         self.confirm(session);
+        self.prove(session);
         let Some(known) = self.sessions.remove(&session) else { return };
         self.finished.insert(session, known);
         self.finished_in_order.push_back(session);
@@ -280,7 +323,10 @@ impl Acceptor {
     }
 
     fn hello(&mut self, id: ConnectionId, hello: Hello, tls: Option<&[u8]>) -> Result<(), Reason> {
-        if self.psk.is_some() && !hello.limits.proof {
+        let source = self.connections.get(&id).ok_or(Reason::Protocol)?.source;
+        let shared = secret::shared(self.psk.as_deref(), tls);
+        let has_psk = self.psk.is_some();
+        if has_psk && !(hello.limits.proof && secret::is_hello_token(&shared, &hello)) {
             return Err(Reason::Authentication);
         }
         if let Some(&session) = self.unconfirmed.get(&hello.nonce) {
@@ -297,14 +343,18 @@ impl Acceptor {
             // What followed the first one may not be taken twice.
             return Err(Reason::Replayed);
         }
-        if self.sessions.len() >= self.limits.sessions {
+        let proven = self.sessions.len() - self.unproven_sessions.taken();
+        let has_place = !has_psk || self.unproven_sessions.look(source) == Admission::Free;
+        if proven >= self.limits.sessions || !has_place {
             return Err(Reason::Limit);
         }
         let nonce = self.nonces.draw();
         let session = self.free_number();
-        let shared = secret::shared(self.psk.as_deref(), tls);
         let key = SessionKey::derive(&shared, &hello.nonce, &nonce);
         self.unconfirmed.insert(hello.nonce, session);
+        if has_psk {
+            self.unproven_sessions.take(source, session);
+        }
         self.sessions.insert(
             session,
             Known {
@@ -312,6 +362,7 @@ impl Acceptor {
                 joins: Window::default(),
                 hello: hello.nonce,
                 tls: tls.is_some(),
+                source,
             },
         );
         let proof = key.hello_ack_proof();
@@ -351,7 +402,7 @@ impl Acceptor {
                 self.out.push_back(Verdict::Send(other, Frame::Refuse(Reason::Limit)));
                 self.close(other);
             }
-            Admission::Full => return Err(Reason::Limit),
+            Admission::Full | Admission::SourceFull(_) => return Err(Reason::Limit),
         }
         self.silent.give_back(source, id);
         self.unproven.take(source, id);
@@ -380,6 +431,7 @@ impl Acceptor {
             return Err(Reason::Finished);
         }
         self.confirm(join.session);
+        self.prove(join.session);
         self.release(id);
         self.out.push_back(Verdict::Joined(id, join));
         Ok(())

@@ -13,7 +13,7 @@
 //!
 //! | type | frame | number | body |
 //! |---|---|---|---|
-//! | 01 | HELLO | early credit of the client | nonce 32, limits 8, subflow 4, target 1 + n |
+//! | 01 | HELLO | early credit of the client | nonce 32, limits 8, subflow 4, target 1 + n, token 16 if a PROOF follows |
 //! | 02 | `HELLO_ACK` | credit of the server | nonce 32, limits 8, session 8, proof 16 |
 //! | 03 | JOIN | session | index 4, subflow 4, priority 2, nonce 16, token 16 |
 //! | 04 | CHALLENGE | | nonce 16, proof 16 |
@@ -177,6 +177,9 @@ pub struct Hello {
     pub limits: Limits,
     /// What the client wants to talk to: `host:port` at a proxy, a service's name, or nothing.
     pub target: String,
+    /// Shows that the client knows the pre-shared key (see [`crate::secret::hello_token`]): sent
+    /// if `limits.proof`, otherwise zeros.
+    pub token: [u8; 16],
 }
 
 /// `HELLO_ACK`.

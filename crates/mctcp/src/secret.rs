@@ -7,6 +7,8 @@
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
+use crate::frame::Hello;
+
 /// The key of a session.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SessionKey([u8; 32]);
@@ -38,6 +40,22 @@ fn half(tag: [u8; 32]) -> [u8; 16] {
 /// session's first connection (RFC 8446 §7.5). Each may be missing.
 pub fn shared(psk: Option<&[u8]>, tls: Option<&[u8]>) -> Box<[u8]> {
     [psk.unwrap_or_default(), tls.unwrap_or_default()].concat().into()
+}
+
+/// The token of a HELLO: shows that the client knows the pre-shared key, and, under TLS, that it
+/// is the other end of the TLS connection. The server needs no state to check it.
+pub fn hello_token(secret: &[u8], nonce: &[u8; 32], subflow: u32, target: &str) -> [u8; 16] {
+    half(hello_mac(secret, nonce, subflow, target).finalize().into_bytes().into())
+}
+
+/// Whether the token of a HELLO is right, in a time that does not depend on it.
+pub fn is_hello_token(secret: &[u8], hello: &Hello) -> bool {
+    let mac = hello_mac(secret, &hello.nonce, hello.subflow.0, &hello.target);
+    mac.verify_truncated_left(&hello.token).is_ok()
+}
+
+fn hello_mac(secret: &[u8], nonce: &[u8; 32], subflow: u32, target: &str) -> Hmac<Sha256> {
+    hmac(secret, &[b"mctcp hello", nonce, &subflow.to_be_bytes(), target.as_bytes()])
 }
 
 impl SessionKey {

@@ -24,7 +24,8 @@ fn key() -> SessionKey {
 
 fn server(proof: bool) -> Session<Bytes> {
     let target = String::new();
-    let hello = Hello { nonce: [1; 32], subflow: FIRST, credit: 0, limits: LIMITS, target };
+    let hello =
+        Hello { nonce: [1; 32], subflow: FIRST, credit: 0, limits: LIMITS, target, token: [0; 16] };
     let proof_of_key = key().hello_ack_proof();
     let ack =
         HelloAck { nonce: [2; 32], credit: 0, limits: LIMITS, session: 7, proof: proof_of_key };

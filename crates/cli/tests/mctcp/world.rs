@@ -166,8 +166,20 @@ impl World {
 
     /// Starts a front and waits until it is ready.
     pub(crate) fn start(&self, at: &Space, verb: &str, words: &[&str]) -> Running {
+        self.start_with(at, verb, words, &[])
+    }
+
+    /// The same, behind a command that sets limits.
+    pub(crate) fn start_with(
+        &self,
+        at: &Space,
+        verb: &str,
+        words: &[&str],
+        prefix: &[&str],
+    ) -> Running {
         let socket = self.text(&format!("{verb}.sock"));
-        let all = [&[NETARIUM, "mctcp", verb, "--json", "--status", &socket], words].concat();
+        let front = [NETARIUM, "mctcp", verb, "--json", "--status", &socket];
+        let all = [prefix, &front, words].concat();
         let mut child = at.command(&all).stdout(Stdio::piped()).spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();

@@ -67,6 +67,9 @@ impl Server {
     /// The client has proven itself.
     pub(super) fn prove(&mut self) {
         self.proven = self.unproven.take();
+        if self.proven.is_some() {
+            self.hub.prove(self.session);
+        }
     }
 
     /// The session has ended well.

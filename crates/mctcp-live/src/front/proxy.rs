@@ -15,6 +15,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::gate::{Gate, Place};
 use super::http_connect::{self, Status};
 use super::ledger::{Carried, Counters, Inspect, Via};
 use super::outgoing::{Early, Link, Outgoing, Peer};
@@ -25,9 +26,10 @@ use super::serve::reply_of;
 use super::socks::{self, Method, Parsed, Reply};
 use super::target::Target;
 use super::{Desk, Error, Event, GRACE, Result, Stop, Watch, listen, runtime, tell_until};
+use crate::descriptors::Descriptors;
 
-/// A client has to say what it wants within this.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+/// A client has to say what it wants within this, or less where places run short.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 /// After an error of the listener itself, such as no descriptors left.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -48,7 +50,7 @@ pub struct Proxy {
     pub users: Option<Users>,
     /// Where clients may be; none: anywhere.
     pub clients: Vec<IpNet>,
-    /// Most connections at once; those that come then wait.
+    /// Max clients that are served at once; others wait.
     pub most_clients: usize,
     /// How it is watched.
     pub watch: Watch,
@@ -139,6 +141,7 @@ struct Proxying {
     users: Option<Users>,
     clients: Vec<IpNet>,
     slots: Semaphore,
+    gate: Arc<Gate>,
 }
 
 /// Proxies until it is asked to stop.
@@ -147,6 +150,8 @@ struct Proxying {
 /// If the options do not go together, it cannot listen, or netfilter refuses the rules.
 pub fn run(proxy: &Proxy, stop: &Stop, tell: &mut dyn FnMut(&Event)) -> Result<()> {
     proxy.check()?;
+    // Without permission the present limit holds.
+    let _ = sys::limits::raise_open_files();
     let runtime = runtime()?;
     let result = runtime.block_on(async {
         let (desk, events) = Desk::new();
@@ -176,6 +181,7 @@ pub fn run(proxy: &Proxy, stop: &Stop, tell: &mut dyn FnMut(&Event)) -> Result<(
             users: proxy.users.clone(),
             clients: proxy.clients.clone(),
             slots: Semaphore::new(proxy.most_clients.clamp(1, Semaphore::MAX_PERMITS)),
+            gate: Arc::new(Gate::new(Descriptors::new())),
         });
         let mut tasks = JoinSet::new();
         for (listener, front) in listeners {
@@ -195,18 +201,13 @@ pub fn run(proxy: &Proxy, stop: &Stop, tell: &mut dyn FnMut(&Event)) -> Result<(
 async fn accept(proxying: Arc<Proxying>, listener: TcpListener, front: Front) {
     let mut tasks = JoinSet::new();
     loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            Some(_) = tasks.join_next() => continue,
-        };
-        match accepted {
+        while tasks.try_join_next().is_some() {}
+        proxying.gate.wait_for_descriptors(&listener).await;
+        match listener.accept().await {
             Ok((stream, client)) => {
+                let place = proxying.gate.enter(client.ip()).await;
                 let (proxying, front) = (Arc::clone(&proxying), front.clone());
-                tasks.spawn(async move {
-                    // Those that are too many wait here; their data waits in their sockets.
-                    let Ok(_slot) = proxying.slots.acquire().await else { return };
-                    proxying.carry(stream, client, &front).await;
-                });
+                tasks.spawn(async move { proxying.carry(stream, client, &front, place).await });
             }
             Err(_) => tokio::time::sleep(PAUSE).await,
         }
@@ -260,7 +261,7 @@ async fn read_message<T, E: std::error::Error>(
 }
 
 impl Proxying {
-    async fn carry(&self, mut stream: TcpStream, from: SocketAddr, front: &Front) {
+    async fn carry(&self, mut stream: TcpStream, from: SocketAddr, front: &Front, place: Place) {
         let client = from.to_string();
         let ledger = &self.desk.ledger;
         let refused = |refusal: Refusal| {
@@ -274,12 +275,25 @@ impl Proxying {
         }
         // It may fail on a connection that is gone; whoever reads from it finds out.
         let _ = stream.set_nodelay(true);
-        let asked = timeout(HANDSHAKE, self.ask(&mut stream, front)).await;
+        let asked = tokio::select! {
+            asked = timeout(GREETING_TIMEOUT, self.ask(&mut stream, front)) => asked,
+            () = place.evicted() => {
+                let why = "it did not say what it wants while other clients waited for its place";
+                return refused(refusal(why));
+            }
+        };
         let (target, head) = match asked {
             Ok(Ok(asked)) => asked,
             Ok(Err(refusal)) => return refused(refusal),
-            Err(_) => return refused(refusal("it does not say what it wants")),
+            Err(_) => {
+                let limit = GREETING_TIMEOUT.as_secs();
+                return refused(refusal(format!("it did not say what it wants within {limit} s")));
+            }
         };
+        place.greeted();
+        // Clients above the limit wait here; their data waits in their sockets.
+        let Ok(_slot) = self.slots.acquire().await else { return };
+        drop(place);
         let waits = matches!(front, Front::Socks | Front::Http);
         let mut early = Early::new(head, (!waits).then_some(&mut stream));
         let opened = self.outgoing.open(&target, &mut early).await;

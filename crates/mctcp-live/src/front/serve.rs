@@ -90,12 +90,15 @@ struct Server {
 /// If the options do not go together, or it cannot listen.
 pub fn run(serve: &Serve, stop: &Stop, tell: &mut dyn FnMut(&Event)) -> Result<()> {
     let policy = serve.policy()?;
+    // Without permission the present limit holds.
+    let _ = sys::limits::raise_open_files();
     let runtime = runtime()?;
     let result = runtime.block_on(async {
         let (desk, events) = Desk::new();
         let mut listener_config = ListenerConfig {
             session: serve.config.clone(),
             tls: serve.tls.as_ref().map(|(tls, _)| Arc::clone(tls)),
+            reserve_descriptors: true,
             ..ListenerConfig::default()
         };
         if !serve.advertise.is_empty() {

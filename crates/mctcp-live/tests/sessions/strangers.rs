@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use mctcp::Reason;
-use mctcp::frame::PREAMBLE;
+use mctcp::frame::{Hello, Limits, PREAMBLE};
+use mctcp::secret::hello_token;
 use mctcp_live::{ClientTls, Error};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
@@ -106,6 +107,50 @@ async fn a_wrong_key_opens_nothing() {
         let none = tokio::time::timeout(Duration::from_millis(100), listener.accept()).await;
         assert!(none.is_err(), "the application got a stranger: {none:?}");
     }
+}
+
+/// Bytes of a HELLO whose token was made with this key.
+fn hello(number: u32, psk: &[u8]) -> Vec<u8> {
+    let mut nonce = [0; 32];
+    nonce[..4].copy_from_slice(&number.to_be_bytes());
+    let limits = Limits { subflows: 1, frame: 16_384, idle: 60, resume: 30, proof: true };
+    let token = hello_token(psk, &nonce, 0, "");
+    let (subflow, target) = (mctcp::SubflowId(0), String::new());
+    let hello = Hello { nonce, subflow, credit: 0, limits, target, token };
+    let mut bytes = PREAMBLE.to_vec();
+    mctcp::Frame::<bytes::Bytes>::Hello(hello).encode_header(0, &mut bytes);
+    bytes
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hellos_without_the_key_take_no_session() {
+    let psk: &[u8] = b"known to both";
+    let mut config = ListenerConfig { session: with_psk(psk), ..Default::default() };
+    config.limits.sessions = 4;
+    let mut listener = listener(1, config);
+    let at = listener.addresses()[0];
+    let mut flood = Vec::new();
+    let mut sessions = Vec::new();
+    for number in 0..400_u32 {
+        let socket = TcpSocket::new_v4().unwrap();
+        let source = format!("127.3.{}.{}:0", number % 16, 1 + number / 16);
+        socket.bind(source.parse().unwrap()).unwrap();
+        let mut stream = soon(socket.connect(at)).await.unwrap();
+        stream.write_all(&hello(number, b"another")).await.unwrap();
+        flood.push(stream);
+        if number % 100 == 99 {
+            let connect = MctcpStream::connect(paths(&listener), "", with_psk(psk));
+            let client = soon(connect).await.unwrap();
+            soon(client.established()).await.unwrap();
+            sessions.push((client, accept(&mut listener).await));
+        }
+    }
+    // Each was answered with a refusal, and closed.
+    for stream in &mut flood {
+        let mut said = Vec::new();
+        let _ = soon(stream.read_to_end(&mut said)).await;
+    }
+    assert_eq!((listener.stats().sessions, sessions.len()), (4, 4));
 }
 
 #[tokio::test]

@@ -1,42 +1,47 @@
-//! Who may hold how much of what a listener has not much of.
+//! Limits on places in a table, in all and for each source address.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
 
-use super::ConnectionId;
-
-/// Places for connections, shared out among the addresses from which they come.
+/// Places for connections or sessions, shared among the addresses from which they come.
 #[derive(Clone, Debug)]
-pub(super) struct Quota {
-    most: usize,
-    most_per_source: usize,
+pub struct Quota<T> {
+    max: usize,
+    max_per_source: usize,
     taken: usize,
-    held: BTreeMap<IpAddr, BTreeSet<ConnectionId>>,
+    held: BTreeMap<IpAddr, BTreeSet<T>>,
 }
 
 /// Whether there is a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Admission {
+pub enum Admission<T> {
+    /// There is one.
     Free,
-    /// If this connection leaves its own.
-    InsteadOf(ConnectionId),
+    /// There is one if this holder leaves its own.
+    InsteadOf(T),
+    /// All places are taken, and no source has clearly more than this one.
     Full,
+    /// The source has all the places that one source may have. This is its oldest holder; `None`
+    /// if a source may have none.
+    SourceFull(Option<T>),
 }
 
-impl Quota {
-    pub(super) fn new(most: usize, most_per_source: usize) -> Self {
-        Self { most, most_per_source, taken: 0, held: BTreeMap::new() }
+impl<T: Copy + Ord> Quota<T> {
+    /// At most `max` places, and `max_per_source` for each source.
+    pub fn new(max: usize, max_per_source: usize) -> Self {
+        Self { max, max_per_source, taken: 0, held: BTreeMap::new() }
     }
 
-    /// Looks for a place for a connection from `source`. Where all are taken, the newest of the
-    /// source with the most makes room for one that has clearly fewer: whoever takes many places
-    /// keeps out itself alone.
-    pub(super) fn look(&self, source: IpAddr) -> Admission {
-        let own = self.held.get(&network(source)).map_or(0, BTreeSet::len);
-        if own >= self.most_per_source {
-            return Admission::Full;
+    /// Looks for a place for a newcomer from `source`. If all are taken, the newest holder of the
+    /// source with the most places makes room for a source that has clearly fewer: a source that
+    /// takes many places keeps out only itself.
+    pub fn look(&self, source: IpAddr) -> Admission<T> {
+        let held = self.held.get(&network(source));
+        let own = held.map_or(0, BTreeSet::len);
+        if own >= self.max_per_source {
+            return Admission::SourceFull(held.and_then(BTreeSet::first).copied());
         }
-        if self.taken < self.most {
+        if self.taken < self.max {
             return Admission::Free;
         }
         let greatest = self.held.values().max_by_key(|held| held.len());
@@ -46,18 +51,25 @@ impl Quota {
         }
     }
 
-    pub(super) fn take(&mut self, source: IpAddr, connection: ConnectionId) {
-        let new = self.held.entry(network(source)).or_default().insert(connection);
+    /// Takes a place.
+    pub fn take(&mut self, source: IpAddr, holder: T) {
+        let new = self.held.entry(network(source)).or_default().insert(holder);
         self.taken += usize::from(new);
     }
 
-    pub(super) fn give_back(&mut self, source: IpAddr, connection: ConnectionId) {
+    /// Gives a place back, if it was taken.
+    pub fn give_back(&mut self, source: IpAddr, holder: T) {
         let source = network(source);
         let Some(held) = self.held.get_mut(&source) else { return };
-        self.taken -= usize::from(held.remove(&connection));
+        self.taken -= usize::from(held.remove(&holder));
         if held.is_empty() {
             self.held.remove(&source);
         }
+    }
+
+    /// Places that are taken.
+    pub const fn taken(&self) -> usize {
+        self.taken
     }
 }
 

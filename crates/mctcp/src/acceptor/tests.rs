@@ -7,8 +7,14 @@ use crate::frame::Priority;
 const GRANTS: frame::Limits =
     frame::Limits { subflows: 4, frame: 16_384, idle: 60, resume: 30, proof: false };
 
+const PSK: &[u8] = b"between us";
+
 fn listener(limits: Limits) -> Acceptor {
     Acceptor::new(limits, GRANTS, 65_536, None, [7; 32])
+}
+
+fn keyed(limits: Limits) -> Acceptor {
+    Acceptor::new(limits, GRANTS, 0, Some(PSK.into()), [7; 32])
 }
 
 fn at(millis: u64) -> Time {
@@ -22,7 +28,8 @@ fn address(last: u8) -> IpAddr {
 fn hello(nonce: u8) -> Hello {
     let target = "example.org:80".to_owned();
     let limits = frame::Limits { proof: true, ..GRANTS };
-    Hello { nonce: [nonce; 32], subflow: SubflowId(0), credit: 0, limits, target }
+    let token = secret::hello_token(PSK, &[nonce; 32], 0, &target);
+    Hello { nonce: [nonce; 32], subflow: SubflowId(0), credit: 0, limits, target, token }
 }
 
 fn verdicts(acceptor: &mut Acceptor) -> Vec<Verdict> {
@@ -223,23 +230,113 @@ fn nonces_of_the_past_are_bounded() {
 
 #[test]
 fn secrets_are_part_of_the_key_and_a_shared_one_has_to_be_proven() {
-    let psk: &[u8] = b"between us";
-    let mut acceptor = Acceptor::new(Limits::default(), GRANTS, 0, Some(psk.into()), [7; 32]);
+    let mut acceptor = keyed(Limits::default());
     let unwilling = Hello { limits: GRANTS, ..hello(1) };
     let (id, said) = first_words(&mut acceptor, Frame::Hello(unwilling));
     assert_eq!(said, refused(id, Reason::Authentication));
-    let id = acceptor.open(at(0), address(1)).unwrap();
     let exported = Some(&[5; 32][..]);
-    acceptor.on_frame(at(0), id, Frame::Hello(hello(1)), exported);
+    let shared = secret::shared(Some(PSK), exported);
+    let greet = |acceptor: &mut Acceptor, token, exported| {
+        let id = acceptor.open(at(0), address(1)).unwrap();
+        acceptor.on_frame(at(0), id, Frame::Hello(Hello { token, ..hello(1) }), exported);
+        id
+    };
+    // The token of another connection, or without TLS, is not right.
+    let id = greet(&mut acceptor, hello(1).token, exported);
+    assert_eq!(verdicts(&mut acceptor), refused(id, Reason::Authentication));
+    let token = secret::hello_token(&shared, &[1; 32], 0, &hello(1).target);
+    greet(&mut acceptor, token, exported);
     let said = verdicts(&mut acceptor);
     let [Verdict::Open(_, _, ack, key)] = &said[..] else { panic!("{said:?}") };
     assert!(ack.limits.proof);
-    let shared = secret::shared(Some(psk), exported);
     assert_eq!(*key, SessionKey::derive(&shared, &[1; 32], &ack.nonce));
     // Under TLS each connection has a secret of its own, and the session that of its first.
-    let id = acceptor.open(at(0), address(1)).unwrap();
-    acceptor.on_frame(at(0), id, Frame::Hello(hello(1)), Some(&[6; 32]));
+    let other: &[u8] = &[6; 32];
+    let shared = secret::shared(Some(PSK), Some(other));
+    let token = secret::hello_token(&shared, &[1; 32], 0, &hello(1).target);
+    let id = greet(&mut acceptor, token, Some(other));
     assert_eq!(verdicts(&mut acceptor), refused(id, Reason::UnknownSession));
+}
+
+/// A HELLO as a client with the pre-shared key sends it.
+fn hello_of(client: u64) -> Hello {
+    let mut nonce = [0; 32];
+    nonce[..8].copy_from_slice(&client.to_be_bytes());
+    let target = "example.org:80".to_owned();
+    let token = secret::hello_token(PSK, &nonce, 0, &target);
+    Hello { nonce, target, token, ..hello(0) }
+}
+
+#[test]
+fn hellos_without_the_key_leave_no_state_and_keep_no_client_out() {
+    let limits = Limits { sessions: 4, ..Limits::default() };
+    let mut acceptor = keyed(limits);
+    let mut clients = 0;
+    for number in 0..20_000_u64 {
+        // 500 sources.
+        let source = Ipv4Addr::from_bits(0x0a00_0000 + (number % 500) as u32).into();
+        let id = acceptor.open(at(number / 50), source).expect("a place for the connection");
+        let forged = Hello { token: [number as u8; 16], ..hello_of(number) };
+        acceptor.on_frame(at(number / 50), id, Frame::Hello(forged), None);
+        assert_eq!(verdicts(&mut acceptor), refused(id, Reason::Authentication));
+        if number % 5_000 == 0 {
+            clients += 1;
+            let (_, said) = first_words(&mut acceptor, Frame::Hello(hello_of(1 << 32 | number)));
+            let [Verdict::Open(_, _, ack, _)] = &said[..] else { panic!("{said:?}") };
+            acceptor.prove(ack.session);
+        }
+    }
+    assert_eq!((clients, acceptor.sessions.len()), (4, 4));
+    assert!(acceptor.connections.is_empty() && acceptor.unconfirmed.len() == 4);
+    let (id, said) = first_words(&mut acceptor, Frame::Hello(hello_of(7)));
+    assert_eq!(said, refused(id, Reason::Limit), "the limit of sessions holds for clients");
+}
+
+#[test]
+fn sessions_of_recorded_hellos_do_not_count_against_the_limit_of_sessions() {
+    let limits = Limits { sessions: 2, unproven_sessions: 10, ..Limits::default() };
+    let mut acceptor = keyed(Limits { unproven_sessions_per_source: 6, ..limits });
+    let mut open = |source: u8, client: u64| {
+        let id = acceptor.open(at(0), address(source)).unwrap();
+        acceptor.on_frame(at(0), id, Frame::Hello(hello_of(client)), None);
+        match &verdicts(&mut acceptor)[..] {
+            [Verdict::Open(_, _, ack, _)] => Some(ack.session),
+            said => {
+                assert_eq!(said, refused(id, Reason::Limit));
+                None
+            }
+        }
+    };
+    let replayed: Vec<_> = (0..100).filter_map(|client| open(1, client)).collect();
+    assert_eq!(replayed.len(), 6);
+    let clients = [200, 201].map(|client| open(2, client).expect("another source has a place"));
+    for session in clients {
+        acceptor.prove(session);
+    }
+    assert_eq!(acceptor.unproven_sessions.taken(), 6);
+    for session in replayed {
+        acceptor.forget(session);
+    }
+    assert_eq!((acceptor.unproven_sessions.taken(), acceptor.sessions.len()), (0, 2));
+}
+
+#[test]
+fn silent_connections_of_more_sources_than_places_give_way_to_clients() {
+    let mut acceptor = keyed(Limits::default());
+    let source = |number: u32| IpAddr::from(Ipv4Addr::from_bits(0x0a00_0000 + number));
+    let silent = (0..2_000).filter(|number| acceptor.open(at(0), source(*number)).is_some());
+    assert_eq!(silent.count(), 512);
+    // All of them are as new as the client.
+    assert_eq!(acceptor.open(at(499), source(3_000)), None);
+    let id = acceptor.open(at(500), source(3_000)).expect("the oldest gives way");
+    assert_eq!(verdicts(&mut acceptor), [Verdict::Close(ConnectionId(0))]);
+    acceptor.on_frame(at(500), id, Frame::Hello(hello_of(1)), None);
+    assert!(matches!(verdicts(&mut acceptor)[..], [Verdict::Open(..)]));
+    // The same within one source.
+    let mut acceptor = keyed(Limits::default());
+    assert_eq!((0..200).filter(|_| acceptor.open(at(0), source(1)).is_some()).count(), 128);
+    assert_eq!(acceptor.open(at(499), source(1)), None);
+    assert!(acceptor.open(at(500), source(1)).is_some());
 }
 
 #[test]
@@ -319,13 +416,13 @@ fn half_open_joins_by_the_thousand_hold_little_and_harm_nobody_who_came_before()
     assert_eq!(held, 16);
     // And someone who says nothing.
     let silent = (0..5000).filter(|_| acceptor.open(at(1), address(67)).is_some()).count();
-    assert_eq!(silent, 64);
-    assert_eq!(acceptor.connections.len(), 1 + 16 + 64);
+    assert_eq!(silent, 128);
+    assert_eq!(acceptor.connections.len(), 1 + 16 + 128);
     let proof = key.client_proof(&[0; 16], &challenge.nonce);
     let said = say(&mut acceptor, client, Frame::Proof(proof));
     assert!(matches!(said[..], [Verdict::Joined(..)]));
     acceptor.on_wake(at(2001));
-    assert_eq!(verdicts(&mut acceptor).len(), 16 + 64);
+    assert_eq!(verdicts(&mut acceptor).len(), 16 + 128);
     assert!(acceptor.connections.is_empty());
 }
 
@@ -347,7 +444,7 @@ fn many_sources_that_fill_all_places_keep_out_themselves_alone() {
     let mut acceptor = listener(Limits::default());
     let network = Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, 0).to_bits();
     let sources = (0..1000).map(|host| Ipv6Addr::from_bits(network + host));
-    assert_eq!(sources.filter_map(|ip| acceptor.open(at(0), ip.into())).count(), 64);
+    assert_eq!(sources.filter_map(|ip| acceptor.open(at(0), ip.into())).count(), 128);
 }
 
 #[test]

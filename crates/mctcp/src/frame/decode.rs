@@ -243,8 +243,9 @@ impl Decoder {
     }
 }
 
-/// Bytes of a HELLO less its target.
+/// Bytes of a HELLO without its target and token.
 const HELLO_LENGTH: usize = 45;
+const HELLO_TOKEN: usize = 16;
 
 impl Header {
     fn new(bytes: &[u8; HEADER], at: u64) -> Self {
@@ -274,7 +275,9 @@ impl Header {
     fn check_length(&self, max_frame: u16) -> Result<()> {
         let length = self.length;
         let fits = match self.kind {
-            kind::HELLO => (HELLO_LENGTH..=HELLO_LENGTH + LONGEST_TARGET).contains(&length),
+            kind::HELLO => {
+                (HELLO_LENGTH..=HELLO_LENGTH + LONGEST_TARGET + HELLO_TOKEN).contains(&length)
+            }
             kind::HELLO_ACK => length == 64,
             kind::JOIN => length == 42,
             kind::CHALLENGE | kind::PROOF => length == 32,
@@ -343,11 +346,14 @@ impl Header {
         let nonce = take(&mut body);
         let limits = self.limits(&mut body)?;
         let subflow = SubflowId(body.get_u32());
-        if usize::from(body.get_u8()) != body.len() {
+        let target = usize::from(body.get_u8());
+        let (target, mut rest) = body.split_at_checked(target).ok_or(self.length_error())?;
+        if rest.len() != if limits.proof { HELLO_TOKEN } else { 0 } {
             return Err(self.length_error());
         }
-        let target = self.text(body, "target")?;
-        Ok(Hello { nonce, subflow, credit: self.number, limits, target })
+        let target = self.text(target, "target")?;
+        let token = if limits.proof { take(&mut rest) } else { [0; HELLO_TOKEN] };
+        Ok(Hello { nonce, subflow, credit: self.number, limits, target, token })
     }
 
     fn limits(&self, body: &mut &[u8]) -> Result<Limits> {

@@ -15,7 +15,10 @@ impl<P: Payload> Frame<P> {
 
     fn body_length(&self) -> usize {
         match self {
-            Self::Hello(hello) => 32 + 8 + 4 + 1 + hello.target.len(),
+            Self::Hello(hello) => {
+                let token = if hello.limits.proof { hello.token.len() } else { 0 };
+                32 + 8 + 4 + 1 + hello.target.len() + token
+            }
             Self::HelloAck(_) => 32 + 8 + 8 + 16,
             Self::Join(_) => 4 + 4 + 2 + 16 + 16,
             Self::Challenge(_) | Self::Proof(_) => 32,
@@ -93,6 +96,9 @@ impl<P: Payload> Frame<P> {
                 assert!(hello.target.len() <= LONGEST_TARGET, "the target is too long");
                 out.put_u8(hello.target.len() as u8);
                 out.put_slice(hello.target.as_bytes());
+                if hello.limits.proof {
+                    out.put_slice(&hello.token);
+                }
             }
             Self::HelloAck(ack) => {
                 out.put_slice(&ack.nonce);

@@ -33,15 +33,15 @@ fn text(most: usize) -> impl Strategy<Value = String> {
 }
 
 fn hello() -> impl Strategy<Value = Hello> {
-    (any::<[u8; 32]>(), any::<u32>(), any::<u64>(), limits(), text(LONGEST_TARGET)).prop_map(
-        |(nonce, subflow, credit, limits, target)| Hello {
+    (any::<([u8; 32], [u8; 16])>(), any::<u32>(), any::<u64>(), limits(), text(LONGEST_TARGET))
+        .prop_map(|((nonce, token), subflow, credit, limits, target)| Hello {
+            token: if limits.proof { token } else { [0; 16] },
             nonce,
             subflow: SubflowId(subflow),
             credit,
             limits,
             target,
-        },
-    )
+        })
 }
 
 fn join() -> impl Strategy<Value = Join> {
@@ -271,7 +271,7 @@ fn unknown_frames_are_ignored_only_with_bit_7() {
 #[test]
 fn lengths_that_do_not_fit_the_type_are_refused_before_the_body_comes() {
     let fitting: [(u8, &[u16]); 16] = [
-        (kind::HELLO, &[45, 46, 300]),
+        (kind::HELLO, &[45, 46, 316]),
         (kind::HELLO_ACK, &[64]),
         (kind::JOIN, &[42]),
         (kind::CHALLENGE, &[32]),
@@ -348,7 +348,8 @@ fn fields_without_sense_are_refused() {
     assert_eq!(error(&reset), Error::Field { kind: kind::RESET, field: "text", at: 4 });
     let nonce = [0; 32];
     let target = "host:80".to_owned();
-    let hello = Hello { nonce, subflow: SubflowId(0), credit: 0, limits: valid, target };
+    let token = [0; 16];
+    let hello = Hello { nonce, subflow: SubflowId(0), credit: 0, limits: valid, target, token };
     let mut bytes = encoded(0, &Frame::Hello(hello));
     bytes[HEADER + 44] -= 1;
     assert_eq!(error(&bytes), Error::Length { kind: kind::HELLO, length: 52, at: 4 });

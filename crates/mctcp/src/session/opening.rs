@@ -7,7 +7,7 @@ use super::{Event, Output, Phase, Session};
 use crate::error::{Error, Result};
 use crate::frame::{Challenge, Frame, Hello, HelloAck, Join};
 use crate::payload::Payload;
-use crate::secret::SessionKey;
+use crate::secret::{self, SessionKey};
 use crate::settings::{EARLY_CREDIT, MOST_SUBFLOWS};
 use crate::{PathId, Reason, Settings, SubflowId};
 
@@ -214,13 +214,14 @@ impl<P: Payload> Session<P> {
         let credit = self.incoming.grant();
         let Some(greeting) = &mut self.greeting else { return };
         greeting.since.get_or_insert(now);
-        let hello = Hello {
-            nonce: greeting.nonce,
-            subflow: id,
-            credit,
-            limits: self.settings.limits(greeting.opening.proof),
-            target: greeting.opening.target.clone(),
+        let Opening { secret, target, proof, .. } = &greeting.opening;
+        let nonce = greeting.nonce;
+        let token = match secret {
+            Some(secret) if *proof => secret::hello_token(secret, &nonce, id.0, target),
+            _ => [0; 16],
         };
+        let (limits, target) = (self.settings.limits(*proof), target.clone());
+        let hello = Hello { nonce, subflow: id, credit, limits, target, token };
         if let Some(subflow) = self.subflow_mut(id) {
             subflow.state = State::Greeting { since: now };
         }
