@@ -1,5 +1,6 @@
 //! `collect`: the collector itself.
 
+use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -81,7 +82,11 @@ fn run(args: &CollectRun, terminal: &Terminal) -> Verdict {
     let summary = summary?;
     report(&summary, args, terminal)?;
     let interrupted = stop.load(Ordering::SeqCst) && !live && args.duration.is_none();
-    Ok(if interrupted { Exit::Interrupted } else { Exit::Ok })
+    Ok(match (interrupted, args.strict && !summary.missing().is_empty()) {
+        (true, _) => Exit::Interrupted,
+        (false, true) => Exit::Expectation,
+        (false, false) => Exit::Ok,
+    })
 }
 
 /// Ends the collector when its time is over, and shows how far it is.
@@ -126,7 +131,11 @@ fn settings(args: &CollectRun) -> Result<Settings, Failure> {
     pipeline.sessions.routers = args.router.iter().map(|(address, _)| *address).collect();
     let systems = args.router.iter().filter_map(|(address, asn)| Some((*address, Asn((*asn)?))));
     pipeline.sessions.systems = systems.collect();
-    pipeline.learn = if args.read.is_empty() { 0 } else { 256 };
+    if !args.read.is_empty() {
+        pipeline.learn = 256;
+        // A segment that was captured late is still in the file.
+        pipeline.reassembly.acknowledged_patience = pipeline.reassembly.patience;
+    }
     settings.records.local_messages = args.local_messages;
     settings.routes = args.serve.is_some() || !args.bmp.is_empty();
     if let Some(folder) = &args.out {
@@ -307,6 +316,7 @@ fn report(summary: &Summary, args: &CollectRun, terminal: &Terminal) -> Result<(
             "missing_bytes": streams.missing_bytes,
             "skipped_bytes": streams.skipped_bytes,
             "gaps": summary.gaps,
+            "complete": summary.missing().is_empty(),
             "peerings": status.peerings.len(),
             "routes": status.routes.announced,
             "archive": archive,
@@ -316,7 +326,6 @@ fn report(summary: &Summary, args: &CollectRun, terminal: &Terminal) -> Result<(
         return Ok(());
     }
     terminal.data(&summary.table)?;
-    terminal.talk(said(summary));
     if let (Some(folder), Some(archive)) = (&args.out, &summary.archive) {
         terminal.talk(format!(
             "archived {} records in {} files under {}\nask it: netarium collect show peers {}",
@@ -326,22 +335,25 @@ fn report(summary: &Summary, args: &CollectRun, terminal: &Terminal) -> Result<(
             folder.display(),
         ));
     }
+    terminal.talk(closing_line(summary, args.out.as_deref()));
     Ok(())
 }
 
-fn said(summary: &Summary) -> String {
-    let (status, streams) = (&summary.status, &summary.status.streams);
-    let lost = match (streams.missing_bytes, status.kernel_drops) {
-        (0, 0) => "nothing is missing".to_owned(),
-        (missing, drops) => {
-            format!(
-                "{missing} octets are missing in {} holes, {drops} packets dropped",
-                streams.holes
-            )
-        }
+/// The last line: what was collected, and whether anything is missing.
+fn closing_line(summary: &Summary, archive: Option<&Path>) -> String {
+    let status = &summary.status;
+    let missing = summary.missing();
+    let result = match (missing.is_empty(), archive) {
+        (true, _) => "complete: nothing is missing".to_owned(),
+        (false, None) => format!("incomplete: {}", missing.join(", ")),
+        (false, Some(folder)) => format!(
+            "incomplete: {}; see netarium collect show gaps {}",
+            missing.join(", "),
+            folder.display()
+        ),
     };
     format!(
-        "{} packets, {} messages of {} peerings; {lost}",
+        "{} packets, {} messages of {} peerings; {result}",
         status.frames.frames,
         status.messages,
         status.peerings.len(),

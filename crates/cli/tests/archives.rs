@@ -58,6 +58,41 @@ fn an_archive_tells_who_is_in_it() {
     assert_eq!(gaps["collectors"][0]["accounted"], true);
 }
 
+/// The capture without its longest packet.
+fn damaged(dir: &Path) -> String {
+    let bytes = fs::read(capture()).unwrap();
+    let (mut records, mut at) = (Vec::new(), 24);
+    while at < bytes.len() {
+        let length = u32::from_le_bytes(*bytes[at + 8..].first_chunk().unwrap()) as usize;
+        records.push(&bytes[at..at + 16 + length]);
+        at += 16 + length;
+    }
+    let longest = (0..records.len()).max_by_key(|at| records[*at].len()).unwrap();
+    records.remove(longest);
+    let path = dir.join("damaged.pcap");
+    fs::write(&path, [&bytes[..24], &records.concat()].concat()).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn last_line_and_status_say_whether_anything_is_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    let last = |output: &Output| text(&output.stderr).lines().last().unwrap().to_owned();
+    let whole = collect(dir.path(), &["--read", &capture(), "--out", "whole", "--strict"]);
+    assert_eq!(whole.status.code(), Some(0), "{}", text(&whole.stderr));
+    assert!(last(&whole).ends_with("; complete: nothing is missing"), "{}", last(&whole));
+    let damaged = damaged(dir.path());
+    for (strict, status) in [(vec![], 0), (vec!["--strict"], 1)] {
+        let args = [&["--read", damaged.as_str(), "--out", "damaged"], &strict[..]].concat();
+        let output = collect(dir.path(), &args);
+        assert_eq!(output.status.code(), Some(status), "{}", text(&output.stderr));
+        let line = last(&output);
+        let parts = ["; incomplete: ", " gaps, ", " bytes missing", "show gaps damaged"];
+        assert!(parts.iter().all(|part| line.contains(part)), "{line}");
+        fs::remove_dir_all(dir.path().join("damaged")).unwrap();
+    }
+}
+
 #[test]
 fn routes_are_shown_at_any_time() {
     let dir = archive();

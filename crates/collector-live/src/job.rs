@@ -60,10 +60,35 @@ pub struct Summary {
     pub trouble_count: u64,
     /// Gaps of all peerings.
     pub gaps: u64,
+    /// Packets that were lost between the mirror and the capture, by tunnels' sequence numbers.
+    pub mirror_lost: u64,
     /// The account of integrity (`netarium.integrity/1`).
     pub integrity: serde_json::Value,
     /// The same for people.
     pub table: String,
+}
+
+impl Summary {
+    /// What is missing, or may be, each with its number; empty if the archive is complete.
+    pub fn missing(&self) -> Vec<String> {
+        let streams = &self.status.streams;
+        let lost = self.archive.as_ref().map_or(0, |archive| archive.lost);
+        [
+            (self.gaps, "gaps"),
+            (streams.missing_bytes, "bytes missing"),
+            (streams.skipped_bytes, "bytes skipped"),
+            (self.status.kernel_drops, "packets dropped by the capture"),
+            (self.mirror_lost, "packets lost on the way from the mirror"),
+            (streams.evicted, "connections forgotten for want of memory"),
+            (lost, "records not written"),
+            (self.trouble_count, "errors of inputs"),
+            (self.recovered.len() as u64, "losses of the previous run"),
+        ]
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect()
+    }
 }
 
 /// Troubles that are kept in words.
@@ -284,6 +309,7 @@ impl Job {
             self.trouble(&error);
         }
         self.keep_last();
+        self.summary.mirror_lost = self.counted.mirror_lost;
         self.summary.status = self.status();
         self.board.publish(self.summary.status.clone());
         let sinks = self.pipeline.into_sink();

@@ -28,6 +28,7 @@ use std::net::SocketAddr;
 
 use base::Time;
 
+use crate::segment::flags;
 use crate::{Checksum, Frame, MirrorId, Segment};
 pub use fragment::FragmentLimits;
 use fragment::{Beginning, Fragments};
@@ -380,6 +381,7 @@ impl Decapsulator {
         // A snap may end within the options.
         let options = length.saturating_sub(bytes.len()) as u32;
         let payload = bytes.get(length..).unwrap_or_default();
+        let counts = header[13] & flags::SYN != 0 || !payload.is_empty();
         let word = |at: usize| {
             u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
         };
@@ -393,15 +395,15 @@ impl Decapsulator {
             flags: header[13] & 0x1f,
             payload,
             missing: cut - options,
-            checksum: self.verdict(ip, mirror),
+            checksum: self.verdict(ip, mirror, counts),
         };
         self.counters.segments += 1;
         out(&segment);
         Ok(())
     }
 
-    /// What the checksums of a segment say.
-    fn verdict(&mut self, ip: &Ip<'_>, mirror: MirrorId) -> Checksum {
+    /// What the checksums of a segment say. `counts`: it has a SYN or payload.
+    fn verdict(&mut self, ip: &Ip<'_>, mirror: MirrorId, counts: bool) -> Checksum {
         let counters = &mut self.counters;
         counters.bad_headers += u64::from(ip.damaged);
         counters.snapped += u64::from(ip.payload.cut > 0);
@@ -409,14 +411,13 @@ impl Decapsulator {
             counters.unknown_checksums += 1;
             return Checksum::Unknown;
         }
-        let mut sum = if ip.payload.cut > 0 { Sum::Partial } else { offload::sum(ip) };
-        if sum == Sum::Partial && ip.damaged {
+        let mut sum = if ip.payload.cut > 0 { Sum::Unknown } else { offload::sum(ip) };
+        if ip.damaged && sum != Sum::Right {
             sum = Sum::Wrong;
         }
         let verdict = match (self.settings.verify, sum) {
-            (Verify::Always, Sum::Wrong) => Checksum::Wrong,
-            (Verify::Always, Sum::Partial) if ip.payload.cut == 0 => Checksum::Wrong,
-            (_, sum) => self.senders.judge(mirror, ip.source, sum),
+            (Verify::Always, Sum::Wrong | Sum::Partial) => Checksum::Wrong,
+            (_, sum) => self.senders.judge(mirror, ip.source, sum, counts),
         };
         match verdict {
             Checksum::Right => {}

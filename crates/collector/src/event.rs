@@ -48,6 +48,26 @@ pub struct Peering {
     pub session: u32,
 }
 
+impl Peering {
+    /// Of two addresses, of which nothing else is known.
+    pub(crate) fn new(id: PeeringId, mirror: MirrorId, peer: IpAddr, local: IpAddr) -> Self {
+        Self {
+            id,
+            mirror,
+            peer,
+            peer_as: Asn::ZERO,
+            peer_id: 0,
+            local,
+            local_as: Asn::ZERO,
+            local_id: 0,
+            from_peer: Negotiated::default(),
+            from_local: Negotiated::default(),
+            certain: false,
+            session: 0,
+        }
+    }
+}
+
 /// Who sent a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sender {
@@ -106,6 +126,24 @@ pub enum GapCause {
     Start,
     /// Whole messages came that cannot be read: their bytes are archived all the same.
     Undecodable,
+    /// The capture shows a few messages from the middle of a stream, and no certain message
+    /// boundary: they are archived all the same.
+    Unconfirmed,
+    /// Which end is the router was guessed, since neither end sent an UPDATE: its messages are
+    /// archived all the same.
+    Guessed,
+}
+
+impl GapCause {
+    /// Bytes were not archived that the capture ought to have shown.
+    pub const fn is_loss(self) -> bool {
+        matches!(self, Self::Mirror | Self::Unknown | Self::Capture)
+    }
+
+    /// Messages are archived in spite of it.
+    pub const fn is_archived(self) -> bool {
+        matches!(self, Self::Undecodable | Self::Unconfirmed | Self::Guessed)
+    }
 }
 
 /// Something that is not there.
@@ -121,7 +159,8 @@ pub struct Gap {
     pub cause: GapCause,
     /// Bytes of the stream (or packets of a capture) that were never seen.
     pub missing: u64,
-    /// Bytes that were seen and belong to no whole message.
+    /// Bytes that were seen and belong to no whole message; where messages are archived all the
+    /// same, theirs.
     pub skipped: u64,
 }
 
@@ -187,6 +226,12 @@ pub trait Sink {
     /// again, and whoever keeps something of it can let it go. Its session had ended before.
     fn forget_peering(&mut self, peering: &Peering) {
         let _ = peering;
+    }
+
+    /// Which end of `peering` is the router was guessed wrong: it is forgotten, and its events come
+    /// again for a peering with the ends exchanged.
+    fn reverse_peering(&mut self, peering: &Peering) {
+        self.forget_peering(peering);
     }
 }
 

@@ -17,7 +17,7 @@ use base::{Span, Time};
 use bgp::open::Open;
 use bgp::{Message, MessageType};
 
-use crate::{Event, Gap, GapCause, Peering, Sender, Sink, State};
+use crate::{Event, Gap, Peering, Sender, Sink, State};
 
 pub use hour::{CAUSES, Gaps, Heard, Hour, Verdict};
 
@@ -201,8 +201,7 @@ impl Watch {
         hour.at(gap.until);
         // What the router said is not what it heard; what is there but unreadable is not missing;
         // and before the start of a capture nobody claims to have looked.
-        let missing = !matches!(gap.cause, GapCause::Start | GapCause::Undecodable);
-        if gap.from == Sender::Peer && missing {
+        if gap.from == Sender::Peer && gap.cause.is_loss() {
             for (hour, from, to) in parts(gap.since, gap.until, settings.hours) {
                 self.hour(hour).blind(from, to.max(from + 1));
             }

@@ -5,21 +5,24 @@
 //! A hole is waited for as long as it can still be filled: until the receiver has acknowledged
 //! what is missing (then the router has it and the mirror lost it), or for
 //! [`Settings::patience`], or until more follows it than fits a sender's window
-//! ([`Settings::out_of_order`]). Then it is reported, and the next message behind it is found by
-//! its marker and by a body that holds together (`framing`).
+//! ([`Settings::out_of_order`]). Then it is reported, and messages are handed out again from the
+//! next boundary on that no embedded bytes can imitate (`resync`).
 
 mod framing;
 mod half;
 mod history;
+mod resync;
 mod store;
 mod table;
 #[cfg(test)]
 mod tests;
 
 use base::{Bytes, Span, Time};
+use bgp::MessageType;
+use bgp::capability::Capability;
 
 use crate::segment::flags::{ACK, FIN, RST, SYN};
-use crate::{Checksum, Close, Connection, ConnectionId, End, Hole, Receiver, Segment};
+use crate::{Checksum, Close, Connection, ConnectionId, End, Hole, MirrorId, Receiver, Segment};
 use half::Half;
 use table::{Candidate, Flow, Key, Table};
 
@@ -52,6 +55,9 @@ pub struct Settings {
     pub settle_segments: usize,
     /// How long a hole is waited for that nobody acknowledged.
     pub patience: Span,
+    /// How long a hole is waited for that the receiver acknowledged. Where latency does not matter,
+    /// as in files, a segment may be captured late by more than [`Self::settle`].
+    pub acknowledged_patience: Span,
     /// How long a connection that has brought messages may be silent.
     pub idle: Span,
     /// How long one may that has brought none, or has ended.
@@ -72,6 +78,7 @@ impl Default for Settings {
             settle: Span::from_millis(200),
             settle_segments: 32,
             patience: Span::from_secs(30),
+            acknowledged_patience: Span::from_millis(200),
             idle: Span::from_secs(24 * 3600),
             embryonic: Span::from_secs(60),
             overlap: Overlap::First,
@@ -120,12 +127,21 @@ pub(crate) struct Listener<'a, R> {
     from: End,
     messages: u64,
     skipped: u64,
+    /// An OPEN offers extended messages, or does not.
+    extended: Option<bool>,
 }
 
-impl<R: Receiver> Listener<'_, R> {
+impl<'a, R: Receiver> Listener<'a, R> {
+    const fn new(receiver: &'a mut R, id: ConnectionId, from: End) -> Self {
+        Self { receiver, id, from, messages: 0, skipped: 0, extended: None }
+    }
+
     #[inline]
     fn message(&mut self, time: Time, bytes: &[u8]) {
         self.messages += 1;
+        if bytes.get(18) == Some(&MessageType::OPEN.0) {
+            self.extended = Some(offers_extended(bytes));
+        }
         self.receiver.message(time, self.id, self.from, bytes);
     }
 
@@ -133,6 +149,13 @@ impl<R: Receiver> Listener<'_, R> {
         self.skipped += hole.skipped;
         self.receiver.hole(self.id, self.from, hole);
     }
+}
+
+/// Whether an OPEN offers extended messages (RFC 8654).
+#[cold]
+fn offers_extended(message: &[u8]) -> bool {
+    bgp::open::Open::parse(&message[bgp::HEADER..])
+        .is_ok_and(|open| open.capabilities().any(|one| matches!(one, Capability::ExtendedMessage)))
 }
 
 /// Reassembly of all connections.
@@ -148,6 +171,8 @@ pub struct Reassembler {
     now: Option<Time>,
     memory: usize,
     statistics: Statistics,
+    /// By stream of clones: since when every segment of it was seen and remembered.
+    watched: Vec<Time>,
 }
 
 impl Reassembler {
@@ -184,6 +209,7 @@ impl Reassembler {
             self.advance(segment.time, receiver);
         }
         let (key, from) = Key::of(segment);
+        self.watch(segment.mirror, segment.time);
         let known = self.table.find(&key);
         let opens = segment.has(SYN) || !segment.payload.is_empty() || segment.missing > 0;
         let number = match known {
@@ -222,16 +248,23 @@ impl Reassembler {
             let other = &mut flow.halves[from.other().index()];
             other.acknowledge(segment.time, segment.acknowledgment, &self.settings);
         }
+        let watched = self.watched[segment.mirror.0 as usize];
         let half = &mut flow.halves[from.index()];
         let sequence = segment.sequence.wrapping_add(u32::from(segment.has(SYN)));
         let id = ConnectionId(number);
-        let mut to = Listener { receiver, id, from, messages: 0, skipped: 0 };
+        half.note_watched(watched);
+        let mut to = Listener::new(receiver, id, from);
         half.segment(segment, sequence, &self.settings, &mut self.statistics, &mut to);
         let (messages, skipped) = (to.messages, to.skipped);
+        if messages > 0 {
+            flow.agree_on_length();
+        }
         if segment.has(FIN) {
+            let half = &mut flow.halves[from.index()];
             let length = segment.payload.len() as u32 + segment.missing;
             half.finish(segment.time, sequence.wrapping_add(length), &self.settings);
         }
+        let half = &flow.halves[from.index()];
         if segment.has(RST) && half.takes_reset(segment.sequence, &self.settings) {
             flow.halves.iter_mut().for_each(|half| half.reset(segment.time));
         }
@@ -292,7 +325,7 @@ impl Reassembler {
     ) {
         let flow = self.table.get(number);
         let id = ConnectionId(number);
-        let mut to = Listener { receiver, id, from, messages: 0, skipped: 0 };
+        let mut to = Listener::new(receiver, id, from);
         let held = held(flow);
         flow.halves[from.index()].synchronise(time, initial, &mut to);
         self.memory = self.memory + self::held(flow) - held;
@@ -387,6 +420,14 @@ impl Reassembler {
         *self.now.insert(now)
     }
 
+    /// A stream of clones is seen; at the latest from now on.
+    fn watch(&mut self, mirror: MirrorId, now: Time) {
+        let mirror = mirror.0 as usize;
+        if self.watched.len() <= mirror {
+            self.watched.resize(mirror + 1, now);
+        }
+    }
+
     fn queue(&mut self, number: u32) {
         let flow = self.table.get(number);
         if !std::mem::replace(&mut flow.queued, true) {
@@ -402,7 +443,7 @@ impl Reassembler {
             let held = held(flow);
             let half = &mut flow.halves[from.index()];
             let id = ConnectionId(number);
-            let mut to = Listener { receiver, id, from, messages: 0, skipped: 0 };
+            let mut to = Listener::new(receiver, id, from);
             let close = half.advance(now, &self.settings, &mut self.statistics, &mut to);
             if close.is_some() {
                 half.close(now, &mut self.statistics, &mut to);
@@ -428,15 +469,25 @@ impl Reassembler {
     fn drop_flow<R: Receiver>(&mut self, number: u32, now: Time, close: Close, receiver: &mut R) {
         let flow = self.table.get(number);
         let (dead, id) = (flow.dead, ConnectionId(number));
+        if close == Close::Evicted {
+            // Its next segment may be in the middle of a message.
+            self.watched[flow.key.mirror.0 as usize] = now;
+        }
         self.memory -= held(flow);
         if !dead {
+            let mut closes = [None; 2];
             for from in [End::Low, End::High] {
                 let half = &mut flow.halves[from.index()];
                 if !half.is_closed() {
-                    let mut to = Listener { receiver, id, from, messages: 0, skipped: 0 };
+                    let mut to = Listener::new(receiver, id, from);
+                    closes[from.index()] = Some(half.pending_close().unwrap_or(close));
                     half.close(now, &mut self.statistics, &mut to);
                     self.statistics.messages += to.messages;
                     self.statistics.skipped_bytes += to.skipped;
+                }
+            }
+            for from in [End::Low, End::High] {
+                if let Some(close) = closes[from.index()] {
                     receiver.closed(now, id, from, close);
                 }
             }

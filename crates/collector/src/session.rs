@@ -129,6 +129,8 @@ pub struct Sessions<S> {
     mirrors: Vec<u64>,
     mirror_numbers: HashMap<MirrorId, u32>,
     learned: HashMap<Pair, Learned>,
+    /// Slots whose router was guessed, by the presumed neighbour.
+    guesses: HashMap<(MirrorId, IpAddr), u32>,
     /// Bytes that were held since all were last counted.
     uncounted: usize,
     next_id: u32,
@@ -152,6 +154,7 @@ impl<S: Sink> Sessions<S> {
             mirrors: Vec::new(),
             mirror_numbers: HashMap::new(),
             learned: HashMap::new(),
+            guesses: HashMap::new(),
             uncounted: 0,
             next_id: 0,
         }
@@ -231,6 +234,7 @@ impl<S: Sink> Sessions<S> {
     /// A message that is not just passed on.
     fn receive(&mut self, heard: Heard, id: ConnectionId, from: End, bytes: &[u8]) {
         let Some(at) = self.join(id, heard) else { return };
+        self.count_routes(at, heard, id, from, bytes);
         let slot = &mut self.slots[at];
         if !slot.placed {
             slot.raw_bytes += bytes.len();
@@ -239,9 +243,27 @@ impl<S: Sink> Sessions<S> {
             self.bound(at, bytes.len());
             return;
         }
+        self.keep(at, || Raw::Message(heard, id, from, bytes.into()));
         self.process(heard.time, id, from, bytes);
+        if self.slots[at].guessed {
+            self.review(at);
+        }
         self.bound(at, bytes.len());
         self.quicken(id);
+    }
+
+    /// Counts routes of a pair of which it is not certain which end is the router.
+    fn count_routes(&mut self, at: usize, heard: Heard, id: ConnectionId, from: End, bytes: &[u8]) {
+        let slot = &mut self.slots[at];
+        if let Some(Some(conn)) = self.connections.get(id.index())
+            && (!slot.placed || slot.guessed)
+        {
+            let sender = conn.connection.ends[from.index()].ip();
+            slot.routes.count(heard.elapsed, &slot.pair, sender, bytes);
+            if !slot.placed {
+                self.check_at = self.check_at.min(Self::place_at(&self.slots[at]));
+            }
+        }
     }
 
     /// Keeps what waits at a slot, `bytes` more than before, within the limits.
@@ -302,22 +324,10 @@ impl<S: Sink> Sessions<S> {
         if self.pairs.len() >= self.settings.peerings {
             self.evict();
         }
-        let peering = Peering {
-            id: PeeringId(self.next_id),
-            mirror: pair.mirror,
-            peer: pair.low,
-            peer_as: Asn::ZERO,
-            peer_id: 0,
-            local: pair.high,
-            local_as: Asn::ZERO,
-            local_id: 0,
-            from_peer: Negotiated::default(),
-            from_local: Negotiated::default(),
-            certain: false,
-            session: 0,
-        };
+        let peering = Peering::new(PeeringId(self.next_id), pair.mirror, pair.low, pair.high);
         self.next_id += 1;
         let slot = Slot::new(pair, peering, heard);
+        self.check_at = self.check_at.min(Self::place_at(&slot));
         let at = self.free.pop().unwrap_or(self.slots.len() as u32);
         match self.slots.get_mut(at as usize) {
             Some(free) => *free = slot,
@@ -327,8 +337,18 @@ impl<S: Sink> Sessions<S> {
         for address in [pair.low, pair.high] {
             *self.addresses.entry((pair.mirror, address)).or_default() += 1;
         }
-        self.check_at = self.check_at.min(self.place_by(heard.elapsed));
+        self.compare_peerings(&pair);
         at
+    }
+
+    fn hole_of(&mut self, id: ConnectionId, from: End, hole: &Hole) {
+        let Some(Some(conn)) = self.connections.get_mut(id.index()) else { return };
+        match self.slots.get_mut(conn.slot as usize) {
+            None => conn.remember(from, hole),
+            Some(slot) if !slot.placed => slot.raw.push(Raw::Hole(id, from, *hole)),
+            Some(_) if !conn.spoke[from.index()] => conn.remember(from, hole),
+            Some(_) => self.tell_hole(id, from, hole),
+        }
     }
 
     /// Says whether the next message of `id` may go by the short way.
@@ -341,6 +361,7 @@ impl<S: Sink> Sessions<S> {
             && conn.state == State::Established
             && conn.spoke == [true; 2]
             && !slot.is_holding()
+            && (!slot.guessed || slot.kept.is_none() && slot.guess_reported)
             && !self.settings.check;
     }
 }
@@ -389,13 +410,11 @@ impl<S: Sink> Receiver for Sessions<S> {
     }
 
     fn hole(&mut self, id: ConnectionId, from: End, hole: &Hole) {
-        let Some(Some(conn)) = self.connections.get_mut(id.index()) else { return };
-        match self.slots.get_mut(conn.slot as usize) {
-            None => conn.remember(from, hole),
-            Some(slot) if !slot.placed => slot.raw.push(Raw::Hole(id, from, *hole)),
-            Some(_) if !conn.spoke[from.index()] => conn.remember(from, hole),
-            Some(_) => self.tell_hole(id, from, hole),
+        let Some(Some(conn)) = self.connections.get(id.index()) else { return };
+        if conn.slot != NOWHERE {
+            self.keep(conn.slot as usize, || Raw::Hole(id, from, *hole));
         }
+        self.hole_of(id, from, hole);
         self.bound_of(id);
     }
 
@@ -405,7 +424,10 @@ impl<S: Sink> Receiver for Sessions<S> {
         match self.slots.get_mut(conn.slot as usize) {
             None => {}
             Some(slot) if !slot.placed => slot.raw.push(Raw::Closed(time, id, close)),
-            Some(_) => self.close(time, id, close),
+            Some(_) => {
+                self.keep(conn.slot as usize, || Raw::Closed(time, id, close));
+                self.close(time, id, close);
+            }
         }
         self.bound_of(id);
     }
@@ -418,6 +440,7 @@ impl<S: Sink> Receiver for Sessions<S> {
                 self.settle(at);
             }
             self.last_words(id);
+            self.stop_keeping(at);
             let slot = &mut self.slots[at];
             slot.live.retain(|live| *live != id);
             if slot.leader == Some(id) {

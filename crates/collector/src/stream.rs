@@ -65,8 +65,11 @@ pub struct Hole {
     /// Bytes of the stream that were never captured.
     pub missing: u64,
     /// Bytes that were captured and belong to no whole message: the cut message before the hole,
-    /// and what was skipped behind it to find the next one.
+    /// and what follows it up to the next certain message boundary.
     pub skipped: u64,
+    /// Bytes of messages that are handed out although no certain boundary says that they are
+    /// messages: all there is of a short stream that was met in the middle.
+    pub unconfirmed: u64,
     /// The receiver acknowledged them: the router has them, the mirror lost them. Otherwise
     /// nobody knows.
     pub acknowledged: bool,

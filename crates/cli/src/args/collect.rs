@@ -79,6 +79,9 @@ pub(crate) struct CollectRun {
     /// Take segments with wrong checksums as they are
     #[arg(long)]
     pub(crate) no_checksums: bool,
+    /// Exit with status 1 if anything is missing
+    #[arg(long)]
+    pub(crate) strict: bool,
     /// End after this time
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<String>,

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use base::Time;
+use rustix::fs::FallocateFlags;
 use serde::{Deserialize, Serialize};
 
 use super::layout::Kind;
@@ -149,18 +150,27 @@ pub(crate) fn micros(time: Time) -> u64 {
     time.as_nanos() / 1_000
 }
 
+/// Disk space that a list keeps for itself behind its end: a full disk must not keep it from
+/// stating what is lost.
+const RESERVE: u64 = 64 << 10;
+
 /// A file of lines that is only ever appended to, by whole lines.
 pub(crate) struct Ledger {
     path: PathBuf,
     file: File,
+    /// Up to where the disk has space for it.
+    reserved: u64,
 }
 
 impl Ledger {
     /// Opens the list; half a line at its end goes.
     pub(crate) fn open(path: PathBuf) -> Result<Self> {
         let file = OpenOptions::new().read(true).append(true).create(true).open(&path);
-        let mut ledger = Self { file: file.map_err(|e| Error::file("open", &path, e))?, path };
+        let mut ledger =
+            Self { file: file.map_err(|e| Error::file("open", &path, e))?, path, reserved: 0 };
         ledger.mend()?;
+        let length = ledger.length()?;
+        ledger.reserve(length);
         Ok(ledger)
     }
 
@@ -183,6 +193,15 @@ impl Ledger {
             if end < length { self.file.set_len(end) } else { Ok(()) }
         };
         work().map_err(|e| Error::file("mend", &self.path, e))
+    }
+
+    /// Keeps disk space behind `length`, where the file system can do that.
+    fn reserve(&mut self, length: u64) {
+        if length + RESERVE / 2 > self.reserved
+            && rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, length, RESERVE).is_ok()
+        {
+            self.reserved = length + RESERVE;
+        }
     }
 
     /// All lines that can be read.
@@ -224,21 +243,25 @@ impl Ledger {
 
     /// Appends lines, all or none. They outlive this process, but not the machine.
     pub(super) fn write(&mut self, lines: &[impl Serialize]) -> Result<()> {
-        let mut work = || {
-            let mut text = Vec::new();
-            for line in lines {
-                serde_json::to_writer(&mut text, line)?;
-                text.push(b'\n');
+        let path = self.path.clone();
+        let failed = |e| Error::file("append to", path, e);
+        let mut text = Vec::new();
+        for line in lines {
+            if let Err(error) = serde_json::to_writer(&mut text, line) {
+                return Err(failed(error.into()));
             }
-            let length = self.file.metadata()?.len();
-            if let Err(error) = self.file.write_all(&text) {
-                // A full disk may have taken half of it.
-                self.file.set_len(length)?;
-                return Err(error);
-            }
-            Ok(())
-        };
-        work().map_err(|e| Error::file("append to", &self.path, e))
+            text.push(b'\n');
+        }
+        let length = self.length()?;
+        if let Err(error) = self.file.write_all(&text) {
+            // A full disk may have taken half of it. What was reserved goes with that half.
+            let cut = self.file.set_len(length);
+            self.reserved = 0;
+            self.reserve(length);
+            return Err(failed(cut.err().unwrap_or(error)));
+        }
+        self.reserve(length + text.len() as u64);
+        Ok(())
     }
 }
 

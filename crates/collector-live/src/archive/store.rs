@@ -395,6 +395,21 @@ impl Store {
         }
     }
 
+    /// Nothing more is tried later: a full disk may have space for some losses, if not for all.
+    /// Lost records come first.
+    fn state_singly(&mut self) {
+        let is_record = |loss: &Loss| matches!(loss, Loss::NotWritten { .. });
+        self.unstated.sort_by_key(|loss| !is_record(loss));
+        let mut gaps = lock(&self.shared.gaps);
+        let stated =
+            self.unstated.iter().take_while(|loss| gaps.write(std::slice::from_ref(*loss)).is_ok());
+        let stated = stated.count();
+        self.unstated.drain(..stated);
+        if self.unstated.is_empty() {
+            self.unstated_for = None;
+        }
+    }
+
     /// Has another thread ask the disk to keep what was written.
     pub(super) fn sync(&mut self) {
         let (Some(current), Some(syncer)) = (&self.current, &self.syncer) else { return };
@@ -416,6 +431,7 @@ impl Store {
         self.give_up(buffer);
         self.unstated_for = None;
         self.settle();
+        self.state_singly();
         // What the disk does not keep shows when the files are finished.
         let _ = lock(&self.shared.gaps).sync();
         self.seal();

@@ -20,7 +20,8 @@ use crate::job::keeper::{ACCOUNT, CURRENT};
 use crate::{Error, Result};
 
 /// Causes of gaps in streams, as the account names them.
-const CAUSES: [&str; 5] = ["mirror", "unknown", "capture", "start", "undecodable"];
+const CAUSES: [&str; 7] =
+    ["mirror", "unknown", "capture", "start", "undecodable", "unconfirmed", "guessed"];
 
 /// An hour of a peering, by the account of all collectors that ran in it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -32,7 +33,7 @@ pub(super) struct Hour {
     keepalives: u64,
     bytes: u64,
     /// By cause: how many, bytes that were never seen, bytes that belong to no message.
-    gaps: [[u64; 3]; 5],
+    gaps: [[u64; 3]; 7],
     resyncs: u64,
     undecodable: u64,
     inferred: u64,

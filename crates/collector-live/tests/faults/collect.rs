@@ -64,6 +64,7 @@ impl Sink for Collected {
                 self.by.entry(way(from)).or_default().push(Told::Message(reading, bytes));
             }
             Event::Gap(gap) if gap.cause == GapCause::Undecodable => self.undecodable += 1,
+            Event::Gap(gap) if gap.cause.is_archived() => {}
             Event::Gap(gap) => self.by.entry(way(gap.from)).or_default().push(Told::Gap(gap)),
             Event::State { time, old, new, .. } => {
                 self.states.entry((peer, local)).or_default().push((time, old, new));

@@ -67,8 +67,7 @@ fn unharmed(original: &Original, real: &Damaged, outcome: &Outcome) {
     let told = outcome.told();
     for (way, connections) in expect(original, real) {
         let messages: Vec<&Vec<u8>> = told[&way].iter().filter_map(crate::judge::message).collect();
-        let expected: Vec<&Vec<u8>> =
-            connections[0].messages.iter().map(|(_, bytes)| bytes).collect();
+        let expected: Vec<&Vec<u8>> = connections[0].whole().collect();
         assert_eq!(
             told[&way].len(),
             expected.len(),
@@ -183,7 +182,7 @@ fn tiny_overlapping_segments_stay_within_the_limit() {
     let told = outcome.told();
     for (way, connections) in expect(&original, &real) {
         let messages = told[&way].iter().filter_map(crate::judge::message).count();
-        assert_eq!(messages, connections[0].messages.len(), "{way:?}");
+        assert_eq!(messages, connections[0].whole().count(), "{way:?}");
     }
     assert!(outcome.peak_memory < (512 << 10) + (160 << 10), "{}", outcome.peak_memory);
 }

@@ -21,8 +21,10 @@ pub(crate) fn judge(
         return Err(format!("{way:?} sent nothing"));
     }
     let all = || expected.values().flatten();
-    let (missing, skipped): (u64, u64) =
-        (all().map(|one| one.missing).sum(), all().map(|one| one.skipped).sum());
+    let (missing, captured): (u64, u64) =
+        (all().map(|one| one.missing).sum(), all().map(|one| one.captured).sum());
+    let archived_bytes: usize = told.values().flatten().filter_map(message).map(Vec::len).sum();
+    let skipped = captured - archived_bytes as u64;
     let counted = (outcome.statistics.missing_bytes, outcome.statistics.skipped_bytes);
     if counted != (missing, skipped) {
         return Err(format!(
@@ -35,72 +37,81 @@ pub(crate) fn judge(
 
 /// One direction: messages in order, a gap wherever some are missing, and all bytes accounted for.
 fn direction(connections: &[Expected], other: &[Expected], events: &[Told]) -> Result<(), String> {
-    let messages: Vec<&Vec<u8>> = events.iter().filter_map(message).collect();
-    let count: usize = connections.iter().map(|one| one.messages.len()).sum();
-    if messages.len() != count {
-        return Err(format!(
-            "{} messages, not {count}{}",
-            messages.len(),
-            first(connections, &messages)
-        ));
-    }
-    let wanted = connections.iter().flat_map(|one| &one.messages);
-    if let Some(at) = wanted.zip(&messages).position(|((_, one), other)| one != *other) {
-        return Err(format!("message {at} is another one"));
-    }
-    gaps(connections, events)?;
+    explained(connections, events)?;
     // Of a connection without any message the account of reassembly tells.
-    let heard = |one: &&Expected| {
+    let heard = |one: &Expected| {
         let answered = other.iter().find(|other| other.connection == one.connection);
-        !one.messages.is_empty() || answered.is_some_and(|other| !other.messages.is_empty())
+        let certain = |one: &Expected| one.certain.contains(&true);
+        certain(one) || answered.is_some_and(certain)
     };
-    let sum = |part: fn(&Expected) -> u64| connections.iter().filter(heard).map(part).sum::<u64>();
     let told = |part: fn(&collector::Gap) -> u64| {
         let gap = |event: &Told| if let Told::Gap(gap) = event { part(gap) } else { 0 };
         events.iter().map(gap).sum::<u64>()
     };
-    let wanted = (sum(|one| one.missing), sum(|one| one.skipped));
+    let bytes: usize = events.iter().filter_map(message).map(Vec::len).sum();
+    let captured: u64 = connections.iter().map(|one| one.captured).sum();
+    let missing: u64 = connections.iter().map(|one| one.missing).sum();
+    let wanted = (missing, captured - bytes as u64);
     let found = (told(|gap| gap.missing), told(|gap| gap.skipped));
-    let all = connections.iter().all(|one| heard(&one));
-    if found != wanted && (all || found.0 < wanted.0 || found.1 < wanted.1) {
+    let all = connections.iter().all(heard);
+    if found != wanted && (all || found.0 > wanted.0 || found.1 > wanted.1) {
         return Err(format!("{found:?} told missing and skipped, not {wanted:?}"));
     }
     Ok(())
 }
 
-pub(crate) fn message(event: &Told) -> Option<&Vec<u8>> {
-    if let Told::Message(_, bytes) = event { Some(bytes) } else { None }
-}
-
-/// Where two lists of different length part.
-fn first(connections: &[Expected], messages: &[&Vec<u8>]) -> String {
-    let wanted = connections.iter().flat_map(|one| &one.messages);
-    let same = wanted.clone().zip(messages).take_while(|((_, one), other)| one == **other).count();
-    let known: BTreeSet<&Vec<u8>> = wanted.map(|(_, bytes)| bytes).collect();
-    let strange = messages.iter().filter(|message| !known.contains(**message)).count();
-    format!("; they part at {same}, {strange} were never sent")
-}
-
-/// Wherever messages are missing between two others, a gap is told there.
-fn gaps(connections: &[Expected], events: &[Told]) -> Result<(), String> {
-    let mut events = events.iter();
-    for connection in connections {
-        let mut next = 0;
-        for (number, _) in &connection.messages {
-            let mut gap = false;
-            for event in events.by_ref() {
-                match event {
-                    Told::Gap(_) => gap = true,
-                    Told::Message(..) => break,
-                }
+/// Whether events are what was sent, without some messages that need not come out; with a gap
+/// wherever one is missing.
+fn explained(connections: &[Expected], events: &[Told]) -> Result<(), String> {
+    let (mut told, mut gaps, mut gap) = (Vec::new(), Vec::new(), false);
+    for event in events {
+        match event {
+            Told::Gap(_) => gap = true,
+            Told::Message(_, bytes) => {
+                told.push(bytes);
+                gaps.push(std::mem::take(&mut gap));
             }
-            if *number != next && !gap {
-                return Err(format!("messages {next} to {number} are missing without a word"));
-            }
-            next = number + 1;
         }
     }
-    Ok(())
+    // How many were found so far, and whether the last one of the stream was.
+    let mut reached = BTreeSet::from([(0, true)]);
+    for (number, connection) in connections.iter().enumerate() {
+        reached = reached.into_iter().map(|(at, _)| (at, true)).collect();
+        for (place, sent) in connection.messages.iter().enumerate() {
+            let mut next = BTreeSet::new();
+            for (at, follows) in &reached {
+                let is_next = sent.is_some() && told.get(*at).copied() == sent.as_ref();
+                if is_next && (*follows || gaps[*at]) {
+                    next.insert((at + 1, true));
+                }
+                if !connection.certain[place] {
+                    next.insert((*at, false));
+                }
+            }
+            if next.is_empty() {
+                let at = reached.iter().map(|(at, _)| *at).max();
+                let found = at.and_then(|at| told.get(at));
+                let found = found.map(|found| {
+                    connection.messages.iter().position(|sent| sent.as_ref() == Some(found))
+                });
+                return Err(format!(
+                    "message {place} of connection {number} is not there, or no gap before it; \
+                     {at:?} of {} were found, the next one is {found:?}",
+                    told.len()
+                ));
+            }
+            reached = next;
+        }
+    }
+    if reached.iter().any(|(at, _)| *at == told.len()) {
+        return Ok(());
+    }
+    let at = reached.iter().map(|(at, _)| *at).max();
+    Err(format!("{at:?} of {} messages are those that were sent", told.len()))
+}
+
+pub(crate) fn message(event: &Told) -> Option<&Vec<u8>> {
+    if let Told::Message(_, bytes) = event { Some(bytes) } else { None }
 }
 
 /// The archive has what was told, and no more.

@@ -14,6 +14,7 @@ mod mrt;
 mod oracle;
 mod packet;
 mod readers;
+mod routers;
 mod samples;
 mod truth;
 

@@ -100,6 +100,27 @@ fn reordering() {
     });
 }
 
+/// Without a configured router, and with handshakes in any order: what is archived is what the
+/// neighbours sent.
+#[test]
+fn archives_the_neighbours_table_however_reordered() {
+    for seed in seeds(8) {
+        let plan = Plan { seed, reorder: 500_000, distance: 24, ..Plan::default() };
+        let damaged = damage(tables(), &plan);
+        let outcome = collect_damaged(&damaged, Carrier::Ethernet, Format::Pcap, 1);
+        let updates = |messages: &Vec<(u64, Vec<u8>)>| {
+            messages.iter().filter(|(_, bytes)| bytes[18] == 2).count()
+        };
+        let archived = &outcome.collected.from_peers;
+        assert!(archived.len() >= 4, "{seed}: {:?}", archived.keys());
+        for (peer, router) in archived.keys() {
+            assert!(peer.to_string().ends_with(".2"), "{seed}: {peer} of {router}");
+        }
+        let all: usize = archived.values().map(updates).sum();
+        assert!(all > 500, "{seed}: {all}");
+    }
+}
+
 #[test]
 fn loss_and_reordering() {
     with_seeds(6, |seed| Plan {

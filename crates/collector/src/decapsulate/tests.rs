@@ -205,17 +205,48 @@ fn with_sum(sum: u16, sequence: u32) -> Vec<u8> {
     data
 }
 
-#[test]
-fn offload_is_not_damage() {
-    let mut decapsulator = new();
-    let mut verdict = |data: &[u8]| take(&mut decapsulator, &frame(LinkType::ETHERNET, data))[0].7;
+/// The sum of the pseudo-header of [`with_sum`].
+fn pseudo_sum() -> u16 {
     let (from, to) = ends()[0];
     let octets = [from.ip(), to.ip()].map(|ip| match ip {
         std::net::IpAddr::V4(ip) => ip.octets(),
         std::net::IpAddr::V6(_) => unreachable!(),
     });
-    let pseudo = !encapsulate::checksum(&[&octets.concat(), &[0, 6, 0, 32 + 7]]);
-    assert_eq!(verdict(&with_sum(pseudo, 1)), Checksum::Unknown);
+    !encapsulate::checksum(&[&octets.concat(), &[0, 6, 0, 32 + 7]])
+}
+
+#[test]
+fn rejects_partial_sums_of_a_sender_with_right_sums() {
+    let (from, to) = ends()[0];
+    let mut decapsulator = new();
+    let mut verdict = |data: &[u8]| take(&mut decapsulator, &frame(LinkType::ETHERNET, data))[0].7;
+    for round in 0..20 {
+        assert_eq!(verdict(&plain(&packet(from, to, round, b"right"))), Checksum::Right);
+        for sum in [0, pseudo_sum()] {
+            assert_eq!(verdict(&with_sum(sum, round)), Checksum::Wrong, "{sum:#x}");
+        }
+    }
+    assert_eq!(decapsulator.counters().bad_checksums, 40);
+}
+
+#[test]
+fn accepts_partial_sums_of_an_offloading_sender_after_right_resets() {
+    let (from, to) = ends()[0];
+    let mut decapsulator = new();
+    let mut verdict = |data: &[u8]| take(&mut decapsulator, &frame(LinkType::ETHERNET, data))[0].7;
+    for round in 0..50 {
+        assert_eq!(verdict(&plain(&packet(from, to, round, b""))), Checksum::Right);
+    }
+    for round in 0..50 {
+        assert_eq!(verdict(&with_sum(pseudo_sum(), 1_000 + round)), Checksum::Unknown);
+    }
+}
+
+#[test]
+fn offload_is_not_damage() {
+    let mut decapsulator = new();
+    let mut verdict = |data: &[u8]| take(&mut decapsulator, &frame(LinkType::ETHERNET, data))[0].7;
+    assert_eq!(verdict(&with_sum(pseudo_sum(), 1)), Checksum::Unknown);
     assert_eq!(verdict(&with_sum(0, 1)), Checksum::Unknown);
     // Any other value may be damage until there is nothing else.
     let verdicts: Vec<_> = (0..8).map(|i| verdict(&with_sum(0x1234, i))).collect();

@@ -11,7 +11,7 @@ use bgp::bmp::{
 };
 use bgp::{Asn, Message, MessageType};
 
-use crate::{Event, Gap, Peering, PeeringId, Reason, Sender, Sink, State};
+use crate::{Event, Gap, GapCause, Peering, PeeringId, Reason, Sender, Sink, State};
 
 /// Types of the statistics that a collector tells of a peer: of the registry's experimental range,
 /// since no router counts such things.
@@ -260,13 +260,15 @@ impl Sink for Exporter {
                     self.down(at, time, reason);
                 }
             }
-            Event::Gap(Gap { missing, skipped, .. }) => {
+            Event::Gap(Gap { cause, missing, skipped, .. })
+                if !matches!(cause, GapCause::Guessed | GapCause::Unconfirmed) =>
+            {
                 let peer = &mut self.peers[at];
                 peer.gaps = peer.gaps.saturating_add(1);
                 peer.missing += missing;
                 peer.skipped += skipped;
             }
-            Event::Reading(_) => {}
+            Event::Gap(_) | Event::Reading(_) => {}
         }
         self.forget();
     }

@@ -44,12 +44,14 @@ pub struct Gaps {
 }
 
 /// The causes in the order of [`Hour::gaps`], and what reports call them.
-pub const CAUSES: [(GapCause, &str); 5] = [
+pub const CAUSES: [(GapCause, &str); 7] = [
     (GapCause::Mirror, "mirror"),
     (GapCause::Unknown, "unknown"),
     (GapCause::Capture, "capture"),
     (GapCause::Start, "start"),
     (GapCause::Undecodable, "undecodable"),
+    (GapCause::Unconfirmed, "unconfirmed"),
+    (GapCause::Guessed, "guessed"),
 ];
 
 /// What was seen of a peering in an hour.
@@ -60,7 +62,7 @@ pub struct Hour {
     /// What the router sent.
     pub local: Heard,
     /// What is missing of the neighbour's bytes, by cause in the order of [`CAUSES`].
-    pub gaps: [Gaps; 5],
+    pub gaps: [Gaps; 7],
     /// What is missing of the router's, of all causes.
     pub local_gaps: Gaps,
     /// How often the next message had to be searched for behind a gap.
@@ -128,7 +130,7 @@ impl Hour {
         let heard = self.peer.total() > 0;
         let lost = self.gaps[..3].iter().any(|gaps| gaps.count > 0) || self.blind_seconds() > 0;
         // Where the capture began in the middle, what was before it was not seen.
-        let late = self.gaps[3].count > 0;
+        let late = self.gaps[3].count + self.gaps[5].count > 0;
         match (heard, lost || late) {
             (true, true) => Verdict::Holes,
             (true, false) if self.peer.update > 0 => Verdict::Whole,
@@ -167,7 +169,7 @@ impl Hour {
         gaps.count += 1;
         gaps.missing += gap.missing;
         gaps.skipped += gap.skipped;
-        if gap.skipped > 0 && gap.cause != GapCause::Undecodable {
+        if gap.skipped > 0 && !gap.cause.is_archived() {
             self.resyncs += 1;
         }
     }

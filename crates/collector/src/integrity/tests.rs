@@ -3,7 +3,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use bgp::{Asn, MARKER, Negotiated};
 
 use super::*;
-use crate::{MirrorId, PeeringId, Reason};
+use crate::{GapCause, MirrorId, PeeringId, Reason};
 
 fn peering(number: u32) -> Peering {
     Peering {

@@ -1,9 +1,13 @@
-//! From a stream of bytes to whole messages, and back to them behind a hole.
+//! From a stream of bytes to whole messages, and back to them behind a gap.
+
+use std::cmp::Ordering;
 
 use base::Time;
-use bgp::{HEADER, MARKER, Message, MessageType};
+use bgp::message::{MAX, MAX_EXTENDED};
+use bgp::{HEADER, MARKER, Message};
 
 use super::Listener;
+use super::resync::{Resync, is_beginning};
 use crate::{Hole, Receiver};
 
 /// A hole whose end is not known yet.
@@ -15,59 +19,105 @@ struct Open {
     acknowledged: bool,
 }
 
+/// Where the next message begins.
+#[derive(Debug)]
+enum State {
+    /// At the next byte, or it has begun.
+    Aligned,
+    /// Behind so many bytes: a gap cut a message whose header is known.
+    Within(u64),
+    /// That is not known.
+    Searching(Box<Resync>),
+}
+
 /// The messages of one direction.
 #[derive(Debug)]
 pub(super) struct Framing {
-    /// The beginning of a message; while searching, bytes that may be one.
+    state: State,
+    /// The beginning of a message.
     carry: Vec<u8>,
-    /// Where the next message begins is not known.
-    searching: bool,
     open: Option<Open>,
     /// When the last byte came that belongs to a message.
     last: Time,
-}
-
-/// What bytes that may begin a message are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Candidate {
-    /// No message begins here.
-    No,
-    /// More bytes must come to tell.
-    Unclear,
-    /// One does.
-    Yes,
+    /// Length of the longest message.
+    max: usize,
+    /// A message of more than 4,096 bytes was seen.
+    has_long: bool,
+    /// Whether the sender's OPEN offers extended messages (RFC 8654).
+    extended: Option<bool>,
 }
 
 impl Framing {
     /// At the beginning of a connection.
     pub(super) const fn aligned(time: Time) -> Self {
-        Self { carry: Vec::new(), searching: false, open: None, last: time }
+        Self {
+            state: State::Aligned,
+            carry: Vec::new(),
+            open: None,
+            last: time,
+            max: MAX,
+            has_long: false,
+            extended: None,
+        }
     }
 
     /// In mid-stream: the first message must be found.
-    pub(super) const fn searching(time: Time) -> Self {
+    pub(super) fn searching(time: Time) -> Self {
         let open = Open { since: time, missing: 0, skipped: 0, acknowledged: false };
-        Self { carry: Vec::new(), searching: true, open: Some(open), last: time }
+        let state = State::Searching(Box::new(Resync::new(MAX, true)));
+        Self { state, open: Some(open), ..Self::aligned(time) }
     }
 
     /// Bytes of memory that it holds.
-    pub(super) const fn memory(&self) -> usize {
-        self.carry.capacity()
+    pub(super) fn memory(&self) -> usize {
+        let search = match &self.state {
+            State::Searching(search) => search.memory(),
+            State::Aligned | State::Within(_) => 0,
+        };
+        self.carry.capacity() + search
     }
 
-    /// The next bytes of the stream, which end where a segment does.
+    /// It matters whether the sender was idle.
+    pub(super) const fn is_searching(&self) -> bool {
+        matches!(self.state, State::Searching(_))
+    }
+
+    /// Whether the sender's OPEN offers extended messages.
+    pub(super) const fn extended(&self) -> Option<bool> {
+        self.extended
+    }
+
+    /// What OPENs say about messages longer than 4,096 bytes. One that was seen says more.
+    pub(super) const fn allow_extended(&mut self, allowed: bool) {
+        self.max = if allowed || self.has_long { MAX_EXTENDED } else { MAX };
+    }
+
+    /// The next bytes of the stream, which end where a segment does. `rested`: the sender was idle
+    /// before them, and had nothing left to send.
     #[inline]
     pub(super) fn data<R: Receiver>(
+        &mut self,
+        time: Time,
+        bytes: &[u8],
+        rested: bool,
+        to: &mut Listener<'_, R>,
+    ) {
+        match &self.state {
+            State::Aligned => self.aligned_data(time, bytes, to),
+            State::Within(_) | State::Searching(_) => self.recover(time, bytes, rested, to),
+        }
+        if let Some(extended) = to.extended.take() {
+            self.extended = Some(extended);
+        }
+    }
+
+    #[inline]
+    fn aligned_data<R: Receiver>(
         &mut self,
         time: Time,
         mut bytes: &[u8],
         to: &mut Listener<'_, R>,
     ) {
-        if self.searching {
-            self.carry.extend_from_slice(bytes);
-            self.search(time, false, to);
-            return;
-        }
         self.last = time;
         if !self.carry.is_empty() {
             match self.complete(time, bytes, to) {
@@ -79,10 +129,11 @@ impl Framing {
         if rest.is_empty() {
             return;
         }
-        self.carry.extend_from_slice(rest);
-        if !is_beginning(rest) {
-            self.lose();
-            self.search(time, false, to);
+        if may_begin(rest) {
+            self.note_length(rest);
+            self.carry.extend_from_slice(rest);
+        } else {
+            self.lose(time, rest, to);
         }
     }
 
@@ -97,21 +148,21 @@ impl Framing {
             let need = (HEADER - self.carry.len()).min(bytes.len());
             self.carry.extend_from_slice(&bytes[..need]);
             bytes = &bytes[need..];
-            if !is_beginning(&self.carry) {
+            if !may_begin(&self.carry) {
                 self.carry.extend_from_slice(bytes);
-                self.lose();
-                self.search(time, false, to);
+                let carry = std::mem::take(&mut self.carry);
+                self.lose(time, &carry, to);
                 return None;
             }
             if self.carry.len() < HEADER {
                 return None;
             }
+            self.note_length(&self.carry.clone());
         }
-        let length = usize::from(u16::from_be_bytes([self.carry[16], self.carry[17]]));
-        let need = (length - self.carry.len()).min(bytes.len());
+        let need = (self.need() as usize).min(bytes.len());
         let (mine, rest) = bytes.split_at(need);
         self.carry.extend_from_slice(mine);
-        if self.carry.len() < length {
+        if self.need() > 0 {
             return None;
         }
         to.message(time, &self.carry);
@@ -119,10 +170,80 @@ impl Framing {
         Some(rest)
     }
 
+    /// How many bytes the message that has begun lacks; 0 if its header is not there.
+    fn need(&self) -> u64 {
+        let header = self.carry.first_chunk::<HEADER>();
+        let length = header.map_or(0, |h| u64::from(u16::from_be_bytes([h[16], h[17]])));
+        length.saturating_sub(self.carry.len() as u64)
+    }
+
+    /// A message of more than 4,096 bytes shows that there may be others.
+    fn note_length(&mut self, message: &[u8]) {
+        if let Some(length) = message.get(16..18)
+            && usize::from(u16::from_be_bytes([length[0], length[1]])) > MAX
+        {
+            (self.has_long, self.max) = (true, MAX_EXTENDED);
+        }
+    }
+
     /// Where a message should begin, none does.
-    fn lose(&mut self) {
-        self.open = Some(Open { since: self.last, missing: 0, skipped: 0, acknowledged: false });
-        self.searching = true;
+    #[cold]
+    fn lose<R: Receiver>(&mut self, time: Time, bytes: &[u8], to: &mut Listener<'_, R>) {
+        let fresh = Open { since: self.last, missing: 0, skipped: 0, acknowledged: false };
+        self.open.get_or_insert(fresh);
+        self.state = State::Searching(Box::new(Resync::new(self.max, false)));
+        self.recover(time, bytes, false, to);
+    }
+
+    /// Bytes that come while it is not known where a message begins, or while one is left out.
+    #[cold]
+    fn recover<R: Receiver>(
+        &mut self,
+        time: Time,
+        bytes: &[u8],
+        rested: bool,
+        to: &mut Listener<'_, R>,
+    ) {
+        match &mut self.state {
+            State::Aligned => {}
+            State::Within(left) => {
+                let part = (*left).min(bytes.len() as u64);
+                *left -= part;
+                let is_over = *left == 0;
+                self.skip(part);
+                if is_over {
+                    self.align(time, to);
+                    self.aligned_data(time, &bytes[part as usize..], to);
+                }
+            }
+            State::Searching(search) if rested && search.is_boundary(bytes) => {
+                let skipped = search.skipped();
+                self.skip(skipped);
+                self.align(time, to);
+                self.aligned_data(time, bytes, to);
+            }
+            State::Searching(search) => {
+                if let Some((skipped, rest)) = search.data(time, bytes) {
+                    self.skip(skipped);
+                    self.align(time, to);
+                    self.aligned_data(time, &rest, to);
+                }
+            }
+        }
+    }
+
+    fn skip(&mut self, bytes: u64) {
+        if let Some(open) = &mut self.open {
+            open.skipped += bytes;
+        }
+    }
+
+    /// The next byte begins a message.
+    fn align<R: Receiver>(&mut self, time: Time, to: &mut Listener<'_, R>) {
+        self.state = State::Aligned;
+        if let Some(open) = self.open.take().filter(|open| open.missing + open.skipped > 0) {
+            to.hole(&close(open, time, true, 0));
+        }
     }
 
     /// `missing` bytes of the stream will never come.
@@ -133,72 +254,74 @@ impl Framing {
         acknowledged: bool,
         to: &mut Listener<'_, R>,
     ) {
-        if self.searching {
-            self.search(time, true, to);
-        }
-        let cut = self.carry.len() as u64;
-        self.carry.clear();
+        let within = match &self.state {
+            State::Aligned => self.need(),
+            State::Within(left) => *left,
+            State::Searching(_) => 0,
+        };
+        let cut = self.give_up(time, to);
         let fresh = Open { since: self.last, missing: 0, skipped: 0, acknowledged: true };
         let open = self.open.get_or_insert(fresh);
         open.missing += missing;
         open.skipped += cut;
         open.acknowledged &= acknowledged;
-        self.searching = true;
+        match within.cmp(&missing) {
+            Ordering::Greater => self.state = State::Within(within - missing),
+            Ordering::Equal => self.align(time, to),
+            Ordering::Less => {
+                self.state = State::Searching(Box::new(Resync::new(self.max, false)));
+            }
+        }
     }
 
     /// Nothing more comes: whatever is left belongs to no whole message.
     pub(super) fn end<R: Receiver>(&mut self, time: Time, to: &mut Listener<'_, R>) {
-        if self.searching {
-            self.search(time, true, to);
-        }
-        let cut = std::mem::take(&mut self.carry).len() as u64;
+        let cut = self.give_up(time, to);
         if cut > 0 {
             let fresh = Open { since: self.last, missing: 0, skipped: 0, acknowledged: false };
             self.open.get_or_insert(fresh).skipped += cut;
         }
-        if let Some(open) = self.open.take() {
-            to.hole(&close(open, time, false));
+        if let Some(open) = self.open.take().filter(|open| open.missing + open.skipped > 0) {
+            to.hole(&close(open, time, false, 0));
         }
     }
 
-    /// Looks for the next message in `carry`; `last` says that no bytes will follow these without
-    /// a hole.
-    fn search<R: Receiver>(&mut self, time: Time, last: bool, to: &mut Listener<'_, R>) {
-        let mut bytes = std::mem::take(&mut self.carry);
-        let mut at = 0;
-        loop {
-            let found = first_candidate(&bytes[at..], last);
-            let skipped = found.map_or(bytes.len() - at, |(skipped, _)| skipped);
-            at += skipped;
-            if let Some(open) = &mut self.open {
-                open.skipped += skipped as u64;
+    /// The next bytes will not come. Messages from the start of a capture are handed out; answers
+    /// how many other bytes there are that belong to no whole message.
+    fn give_up<R: Receiver>(&mut self, time: Time, to: &mut Listener<'_, R>) -> u64 {
+        let cut = std::mem::take(&mut self.carry).len() as u64;
+        let search = match std::mem::replace(&mut self.state, State::Aligned) {
+            State::Searching(search) => search,
+            State::Aligned | State::Within(_) => return cut,
+        };
+        let cut = search.skipped();
+        let held = search.end();
+        let (all, rest) = messages(&held.bytes);
+        let is_chain = is_beginning(rest);
+        let whole = if is_chain { (held.bytes.len() - rest.len()) as u64 } else { 0 };
+        if whole > 0 {
+            if let Some(open) = self.open.take() {
+                to.hole(&close(open, time, true, whole));
             }
-            if !matches!(found, Some((_, Candidate::Yes))) {
-                break;
+            let mut end = 0;
+            for message in all {
+                end += message.len();
+                self.last = held.time(end);
+                to.message(self.last, message);
             }
-            self.searching = false;
-            self.last = time;
-            if let Some(open) = self.open.take().filter(|o| o.missing + o.skipped > 0) {
-                to.hole(&close(open, time, true));
-            }
-            at = bytes.len() - split(time, &bytes[at..], to).len();
-            if is_beginning(&bytes[at..]) {
-                break;
-            }
-            self.lose();
         }
-        bytes.drain(..at);
-        self.carry = bytes;
+        cut - whole
     }
 }
 
-/// The first place where a message begins or may begin.
-fn first_candidate(bytes: &[u8], last: bool) -> Option<(usize, Candidate)> {
-    (0..bytes.len()).filter(|at| bytes[*at] == 0xff).find_map(|at| match judge(&bytes[at..]) {
-        Candidate::No => None,
-        Candidate::Unclear if last => None,
-        candidate => Some((at, candidate)),
-    })
+/// The messages that lie whole in `bytes`, and what is left.
+fn messages(mut bytes: &[u8]) -> (Vec<&[u8]>, &[u8]) {
+    let mut all = Vec::new();
+    while let Some(message) = Message::split(bytes) {
+        all.push(message.bytes());
+        bytes = &bytes[message.bytes().len()..];
+    }
+    (all, bytes)
 }
 
 /// Hands out the messages that lie whole in `bytes`; what is left.
@@ -212,102 +335,24 @@ fn split<'a, R: Receiver>(time: Time, mut bytes: &'a [u8], to: &mut Listener<'_,
     bytes
 }
 
-fn close(open: Open, time: Time, resynchronised: bool) -> Hole {
+fn close(open: Open, time: Time, resynchronised: bool, unconfirmed: u64) -> Hole {
     Hole {
         time,
         since: open.since,
         missing: open.missing,
         skipped: open.skipped,
+        unconfirmed,
         acknowledged: open.acknowledged && open.missing > 0,
         resynchronised,
     }
 }
 
-/// Whether a message can begin with these bytes, as far as they go.
-fn is_beginning(bytes: &[u8]) -> bool {
+/// Whether a message can begin with these bytes, as far as they go. Where one must begin, its type
+/// does not matter.
+fn may_begin(bytes: &[u8]) -> bool {
     let marker = bytes.len().min(MARKER.len());
     let length = bytes
         .get(16..18)
         .is_none_or(|length| usize::from(u16::from_be_bytes([length[0], length[1]])) >= HEADER);
     bytes[..marker] == MARKER[..marker] && length
-}
-
-/// Whether bytes behind a hole begin a message. Communities of all ones look like markers, so
-/// more is asked for than a header: a body that holds together, and either attributes that fill
-/// it exactly or another marker (or the end of a segment) behind it.
-fn judge(bytes: &[u8]) -> Candidate {
-    if !is_beginning(bytes) {
-        return Candidate::No;
-    }
-    let Some(header) = bytes.first_chunk::<HEADER>() else { return Candidate::Unclear };
-    let length = usize::from(u16::from_be_bytes([header[16], header[17]]));
-    let kind = MessageType(header[18]);
-    let body = &bytes[HEADER..length.min(bytes.len())];
-    let fits = match kind {
-        MessageType::OPEN => length >= 29 && body.first().is_none_or(|version| *version == 4),
-        MessageType::UPDATE | MessageType::ROUTE_REFRESH => length >= 23,
-        MessageType::NOTIFICATION => {
-            length >= 21 && body.first().is_none_or(|c| (1..9).contains(c))
-        }
-        MessageType::KEEPALIVE => length == HEADER,
-        _ => false,
-    };
-    if !fits {
-        return Candidate::No;
-    }
-    let whole = bytes.len() >= length;
-    let strong = match (kind, update_structure(body, length - HEADER)) {
-        (MessageType::UPDATE, Structure::Broken) => return Candidate::No,
-        (MessageType::UPDATE, Structure::Attributes) => true,
-        _ => false,
-    };
-    if !whole {
-        return Candidate::Unclear;
-    }
-    let behind = &bytes[length..];
-    let marker = behind.len().min(MARKER.len());
-    if strong || behind[..marker] == MARKER[..marker] { Candidate::Yes } else { Candidate::No }
-}
-
-/// How the body of an UPDATE holds together (RFC 4271 §4.3).
-enum Structure {
-    Broken,
-    /// As far as it is there, but it has no attributes to hold on to.
-    Bare,
-    /// Attributes that end exactly where they should.
-    Attributes,
-}
-
-/// Lengths of an UPDATE's parts; `length` bytes belong to the body, `body` is what is there of it.
-fn update_structure(body: &[u8], length: usize) -> Structure {
-    let word = |at: usize| {
-        body.get(at..at + 2).map(|word| usize::from(u16::from_be_bytes([word[0], word[1]])))
-    };
-    let Some(withdrawn) = word(0) else { return Structure::Bare };
-    if withdrawn + 4 > length {
-        return Structure::Broken;
-    }
-    let Some(attributes) = word(2 + withdrawn) else { return Structure::Bare };
-    let (mut at, end) = (4 + withdrawn, 4 + withdrawn + attributes);
-    if end > length {
-        return Structure::Broken;
-    }
-    while at < end {
-        let Some(flags) = body.get(at) else { return Structure::Bare };
-        let value = if flags & 0x10 == 0 {
-            body.get(at + 2).map(|length| 3 + usize::from(*length))
-        } else {
-            word(at + 2).map(|length| 4 + length)
-        };
-        match value {
-            Some(size) => at += size,
-            None if body.len() == length => return Structure::Broken,
-            None => return Structure::Bare,
-        }
-    }
-    match (at == end, attributes) {
-        (false, _) => Structure::Broken,
-        (true, 0) => Structure::Bare,
-        (true, _) => Structure::Attributes,
-    }
 }

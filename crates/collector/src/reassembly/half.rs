@@ -1,6 +1,6 @@
 //! One direction of a connection: sequence numbers (RFC 9293 §3.4) to bytes in order.
 
-use base::Time;
+use base::{Span, Time};
 
 use super::framing::Framing;
 use super::history::History;
@@ -35,6 +35,10 @@ impl Stray {
     const ENOUGH: u32 = 3;
 }
 
+/// A sender that sent nothing for so long was idle, also where no acknowledgment was seen: longer
+/// than the first retransmissions of a lost segment take (RFC 6298).
+const SILENCE: Span = Span::from_secs(2);
+
 /// Positions begin here, so that bytes from before the first one seen have one too.
 const ORIGIN: u64 = 1 << 32;
 
@@ -48,6 +52,11 @@ pub(super) struct Half {
     pub(super) initial: Option<u32>,
     /// Highest position that the other end acknowledged.
     acknowledged: u64,
+    /// When it did; `None` if it is only where the stream was met.
+    acknowledged_at: Option<Time>,
+    /// When bytes last came that no others had come behind of; before the first ones, since when
+    /// there were none.
+    front_at: Time,
     store: Store,
     framing: Framing,
     history: History,
@@ -71,6 +80,8 @@ impl Half {
             next: 0,
             initial: None,
             acknowledged: 0,
+            acknowledged_at: None,
+            front_at: Time::MAX,
             sent: 0,
             store: Store::new(),
             framing: Framing::aligned(Time::from_nanos(0)),
@@ -109,7 +120,7 @@ impl Half {
     }
 
     /// Bytes of memory that it holds.
-    pub(super) const fn memory(&self) -> usize {
+    pub(super) fn memory(&self) -> usize {
         self.store.memory() + self.framing.memory() + self.history.memory()
     }
 
@@ -140,7 +151,7 @@ impl Half {
             Stage::Settling { .. } => self.jump(self.position(initial.wrapping_add(1))),
             Stage::Running | Stage::Closed => return,
         }
-        self.acknowledged = self.acknowledged.max(self.next);
+        self.assume_acknowledged();
         self.stage = Stage::Running;
         self.framing = Framing::aligned(time);
         self.drain(Some(time), to);
@@ -156,8 +167,11 @@ impl Half {
         let position = self.position(sequence);
         // The FIN has a sequence number too.
         let fin = u64::from(self.fin.is_some());
+        if position >= self.acknowledged && self.acknowledged_at.is_none() {
+            self.acknowledged_at = Some(time);
+        }
         if position > self.acknowledged && position <= self.next + settings.window.count() {
-            self.acknowledged = position;
+            (self.acknowledged, self.acknowledged_at) = (position, Some(time));
             if position > self.next + fin && self.waiting.is_none() {
                 self.waiting = Some(time);
             }
@@ -176,9 +190,14 @@ impl Half {
     ) {
         let plain = self.stage == Stage::Running && self.store.is_empty();
         if plain && sequence == self.next as u32 && segment.missing == 0 {
+            let rested =
+                self.framing.is_searching() && self.is_rested(self.next, segment.time, settings);
             self.pass(segment.payload);
+            if !segment.payload.is_empty() {
+                self.front_at = segment.time;
+            }
             self.waiting = (self.acknowledged > self.next).then_some(segment.time);
-            self.framing.data(segment.time, segment.payload, to);
+            self.framing.data(segment.time, segment.payload, rested, to);
             return;
         }
         if segment.payload.is_empty() && segment.missing == 0 {
@@ -189,7 +208,7 @@ impl Half {
             Stage::Unseen => {
                 self.stage = Stage::Settling { since: segment.time };
                 self.jump(ORIGIN + u64::from(sequence));
-                self.acknowledged = self.next;
+                (self.acknowledged, self.acknowledged_at) = (self.next, None);
             }
             Stage::Running if !self.in_window(sequence, settings) => {
                 count.out_of_window += 1;
@@ -212,6 +231,10 @@ impl Half {
     ) {
         let (mut at, mut bytes) = (self.position(sequence), segment.payload);
         let end = at + bytes.len() as u64 + u64::from(segment.missing);
+        let rested = self.is_rested(at, segment.time, settings);
+        if end > self.front() {
+            self.front_at = segment.time;
+        }
         self.sent = self.sent.max(end);
         if end > self.next && self.waiting.is_none() && segment.missing > 0 {
             self.waiting = Some(segment.time);
@@ -231,7 +254,7 @@ impl Half {
         if at > self.next {
             count.out_of_order += 1;
         }
-        let found = self.store.insert(at, segment.time, bytes, settings.overlap);
+        let found = self.store.insert(at, segment.time, bytes, settings.overlap, rested);
         count.duplicate_bytes += found.duplicate;
         count.conflicting_bytes += found.conflicting;
         if settling {
@@ -256,6 +279,43 @@ impl Half {
         self.next += bytes.len() as u64;
     }
 
+    /// Behind the last byte that was seen.
+    fn front(&self) -> u64 {
+        self.sent.max(self.next)
+    }
+
+    /// The connection's segments are seen since `time`.
+    pub(super) const fn note_watched(&mut self, time: Time) {
+        if matches!(self.stage, Stage::Unseen) {
+            self.front_at = time;
+        }
+    }
+
+    /// Whether the sender was idle before it sent the byte at `at`, of which the first copy came
+    /// at `time`: the other end had acknowledged all before it, or nothing came for a while. A
+    /// sender that is idle has sent whole messages.
+    fn is_rested(&self, at: u64, time: Time, settings: &Settings) -> bool {
+        let silent = at == self.front() && time.since(self.front_at) >= SILENCE;
+        let acknowledged = self.acknowledged_at.filter(|_| self.acknowledged == at);
+        let waited = acknowledged.is_some_and(|since| time.since(since) >= settings.settle);
+        at >= self.front() && (silent || waited)
+    }
+
+    /// Nothing before the next byte is waited for.
+    const fn assume_acknowledged(&mut self) {
+        if self.acknowledged < self.next {
+            (self.acknowledged, self.acknowledged_at) = (self.next, None);
+        }
+    }
+
+    pub(super) const fn extended(&self) -> Option<bool> {
+        self.framing.extended()
+    }
+
+    pub(super) const fn allow_extended(&mut self, allowed: bool) {
+        self.framing.allow_extended(allowed);
+    }
+
     /// What comes next is at `position`, whatever came before.
     fn jump(&mut self, position: u64) {
         self.next = position;
@@ -267,9 +327,10 @@ impl Half {
     fn drain<R: Receiver>(&mut self, awaited: Option<Time>, to: &mut Listener<'_, R>) {
         while let Some(piece) = self.store.take(self.next) {
             let old = (self.next - piece.at).min(piece.bytes.len() as u64) as usize;
+            let rested = piece.rested && old == 0;
             self.pass(&piece.bytes[old..]);
             let time = awaited.map_or(piece.time, |awaited| awaited.max(piece.time));
-            self.framing.data(time, &piece.bytes[old..], to);
+            self.framing.data(time, &piece.bytes[old..], rested, to);
         }
     }
 
@@ -286,7 +347,7 @@ impl Half {
     fn begin<R: Receiver>(&mut self, since: Time, to: &mut Listener<'_, R>) {
         self.stage = Stage::Running;
         self.jump(self.store.first().unwrap_or(self.next));
-        self.acknowledged = self.acknowledged.max(self.next);
+        self.assume_acknowledged();
         self.framing = Framing::searching(since);
         self.drain(None, to);
         self.waiting = self.is_behind().then_some(since);
@@ -350,9 +411,10 @@ impl Half {
         self.framing.hole(segment.time, missing, false, to);
         self.jump(self.next + missing);
         self.pass(&bytes);
-        (self.acknowledged, self.sent) = (self.next, self.next);
+        (self.acknowledged, self.acknowledged_at) = (self.next, None);
+        (self.sent, self.front_at) = (self.next, segment.time);
         (self.waiting, self.fin) = (None, None);
-        self.framing.data(segment.time, &bytes, to);
+        self.framing.data(segment.time, &bytes, false, to);
     }
 
     /// FIN at `sequence`.
@@ -361,7 +423,7 @@ impl Half {
             // It may have overtaken the last bytes.
             self.stage = Stage::Settling { since: time };
             self.jump(ORIGIN + u64::from(sequence));
-            self.acknowledged = self.next;
+            (self.acknowledged, self.acknowledged_at) = (self.next, None);
         }
         if self.is_closed() || !self.in_window(sequence, settings) {
             return;
@@ -411,7 +473,7 @@ impl Half {
         if let Some(since) = self.waiting {
             let end = self.store.first().unwrap_or(self.next + 1);
             let proven = self.acknowledged >= end;
-            let patience = if proven { settings.settle } else { settings.patience };
+            let patience = if proven { settings.acknowledged_patience } else { settings.patience };
             if now.since(since) >= patience {
                 self.give_up(now, count, to);
             }
@@ -425,6 +487,16 @@ impl Half {
         }
         let overdue = |since: Time| now.since(since) >= settings.settle;
         self.reset.filter(|since| overdue(*since)).map(|_| Close::Reset)
+    }
+
+    /// How the direction ends if nothing more comes: a FIN or a reset was seen, and what is before
+    /// it is still waited for.
+    pub(super) const fn pending_close(&self) -> Option<Close> {
+        match (self.fin, self.reset) {
+            (Some(_), _) => Some(Close::Finished),
+            (None, Some(_)) => Some(Close::Reset),
+            (None, None) => None,
+        }
     }
 
     /// Hands out whatever there is and says nothing more will come.

@@ -18,6 +18,8 @@ pub(super) struct Piece {
     pub(super) time: Time,
     /// At least one.
     pub(super) bytes: Box<[u8]>,
+    /// The sender was idle before it.
+    pub(super) rested: bool,
 }
 
 impl Piece {
@@ -79,18 +81,20 @@ impl Store {
         time: Time,
         mut bytes: &[u8],
         overlap: Overlap,
+        mut rested: bool,
     ) -> Inserted {
         let mut found = Inserted::default();
         let mut index = self.pieces.partition_point(|piece| piece.end() <= at);
         while !bytes.is_empty() {
             let Some(piece) = self.pieces.get_mut(index) else {
-                self.put(index, at, time, bytes);
+                self.put(index, at, time, bytes, rested);
                 break;
             };
             if piece.at > at {
                 let room = usize::try_from(piece.at - at).unwrap_or(usize::MAX).min(bytes.len());
                 let (fresh, rest) = bytes.split_at(room);
-                self.put(index, at, time, fresh);
+                self.put(index, at, time, fresh, rested);
+                rested = false;
                 index += 1;
                 (at, bytes) = (at + room as u64, rest);
                 continue;
@@ -105,15 +109,15 @@ impl Store {
             if overlap == Overlap::Last {
                 stored.copy_from_slice(known);
             }
-            (at, bytes) = (at + both as u64, rest);
+            (at, bytes, rested) = (at + both as u64, rest, false);
             index += 1;
         }
         found
     }
 
-    fn put(&mut self, index: usize, at: u64, time: Time, bytes: &[u8]) {
+    fn put(&mut self, index: usize, at: u64, time: Time, bytes: &[u8], rested: bool) {
         self.memory += bytes.len() + PIECE;
-        self.pieces.insert(index, Piece { at, time, bytes: bytes.into() });
+        self.pieces.insert(index, Piece { at, time, bytes: bytes.into(), rested });
     }
 }
 
@@ -124,9 +128,9 @@ mod tests {
     fn overlapping(overlap: Overlap) -> (Inserted, Vec<u8>) {
         let mut store = Store::new();
         let time = Time::from_nanos(1);
-        assert_eq!(store.insert(10, time, b"cd", overlap), Inserted::default());
-        assert_eq!(store.insert(14, time, b"gh", overlap), Inserted::default());
-        let found = store.insert(8, time, b"abXdefgYi", overlap);
+        assert_eq!(store.insert(10, time, b"cd", overlap, false), Inserted::default());
+        assert_eq!(store.insert(14, time, b"gh", overlap, false), Inserted::default());
+        let found = store.insert(8, time, b"abXdefgYi", overlap, false);
         let mut text = Vec::new();
         while let Some(piece) = store.take(u64::MAX) {
             text.extend_from_slice(&piece.bytes);

@@ -11,7 +11,7 @@ use crate::{End, MirrorId, Segment};
 /// What tells connections apart: the lower end first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
-    mirror: MirrorId,
+    pub(super) mirror: MirrorId,
     low: (u128, u16),
     high: (u128, u16),
 }
@@ -78,6 +78,15 @@ impl Flow {
             before: NONE,
             after: NONE,
         }
+    }
+
+    /// What the OPENs say about the length of messages. Where one was not seen, the other decides.
+    pub(super) fn agree_on_length(&mut self) {
+        let [low, high] = &mut self.halves;
+        let offers = [low.extended(), high.extended()];
+        let allowed = offers.contains(&Some(true)) && !offers.contains(&Some(false));
+        low.allow_extended(allowed);
+        high.allow_extended(allowed);
     }
 
     /// Which list it is on.

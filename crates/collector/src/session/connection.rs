@@ -109,6 +109,12 @@ impl Conn {
         }
     }
 
+    /// Nothing of it was read yet.
+    pub(super) fn begin_again(&mut self) {
+        let (heard, slot, mirror) = (self.heard, self.slot, self.mirror);
+        *self = Self { heard, slot, mirror, ..Self::new(self.opened, 0, self.connection) };
+    }
+
     pub(super) fn sender(&self, end: End) -> Sender {
         if end == self.router { Sender::Local } else { Sender::Peer }
     }
@@ -130,6 +136,7 @@ impl Conn {
             early.time = hole.time;
             early.missing += hole.missing;
             early.skipped += hole.skipped;
+            early.unconfirmed += hole.unconfirmed;
             early.acknowledged &= hole.acknowledged;
         }
     }

@@ -44,7 +44,7 @@ impl<S: Sink> Sessions<S> {
             if slot.placed && !slot.is_holding() {
                 continue;
             }
-            let due = self.place_by(slot.waiting);
+            let due = if slot.placed { self.place_by(slot.waiting) } else { Self::place_at(slot) };
             if due > elapsed {
                 next = next.min(due);
             } else {
@@ -130,6 +130,7 @@ impl<S: Sink> Sessions<S> {
     /// Forgets a peering.
     fn forget(&mut self, at: u32) {
         self.settle(at as usize);
+        self.stop_keeping(at as usize);
         let time = self.last_time(at as usize);
         let slot = &mut self.slots[at as usize];
         slot.change(&mut self.sink, time, State::Idle, Reason::Forgotten);

@@ -163,8 +163,16 @@ impl<S: Sink> Sessions<S> {
         let early = conn.early[from.index()].take().or_else(|| {
             let (since, missing, skipped) = (conn.opened.min(time), 0, 0);
             let (acknowledged, resynchronised) = (false, true);
-            let hole = Hole { time, since, missing, skipped, acknowledged, resynchronised };
-            middle.then_some(hole)
+            let unconfirmed = 0;
+            middle.then_some(Hole {
+                time,
+                since,
+                missing,
+                skipped,
+                unconfirmed,
+                acknowledged,
+                resynchronised,
+            })
         });
         if let Some(hole) = early {
             self.tell_hole(id, from, &hole);
@@ -201,7 +209,12 @@ impl<S: Sink> Sessions<S> {
             missing: hole.missing,
             skipped: hole.skipped,
         };
-        self.slots[conn.slot as usize].tell(&mut self.sink, Event::Gap(gap));
+        let slot = &mut self.slots[conn.slot as usize];
+        slot.tell(&mut self.sink, Event::Gap(gap));
+        if hole.unconfirmed > 0 {
+            let (cause, skipped) = (GapCause::Unconfirmed, hole.unconfirmed);
+            slot.tell(&mut self.sink, Event::Gap(Gap { cause, missing: 0, skipped, ..gap }));
+        }
     }
 
     /// A connection comes to `state`.

@@ -7,6 +7,7 @@ use bgp::{Message, Negotiated};
 
 use super::connection::{Conn, Heard};
 use super::inference::Inference;
+use super::perspective::Routes;
 use crate::{
     Close, ConnectionId, End, Event, Hole, MirrorId, Peering, Reading, Reason, Sender, Sink, State,
 };
@@ -26,7 +27,7 @@ impl Pair {
 }
 
 /// What reassembly said before it was known which end is the router.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Raw {
     Message(Heard, ConnectionId, End, Box<[u8]>),
     Hole(ConnectionId, End, Hole),
@@ -51,7 +52,15 @@ pub(super) struct Slot {
     /// Forgotten: the slot is free.
     pub(super) gone: bool,
     pub(super) raw: Vec<Raw>,
+    /// Bytes in `raw` or in `kept`.
     pub(super) raw_bytes: usize,
+    /// Which end is the router was guessed: all that came, to be read again if that is wrong.
+    pub(super) kept: Option<Vec<Raw>>,
+    pub(super) routes: Routes,
+    /// Which end is the router was guessed.
+    pub(super) guessed: bool,
+    /// It was reported that a guess leaves routes out.
+    pub(super) guess_reported: bool,
     /// When waiting began: for a place or, later, for a reading.
     pub(super) waiting: u64,
     /// The state that the sink was told last.
@@ -89,6 +98,10 @@ impl Slot {
             gone: false,
             raw: Vec::new(),
             raw_bytes: 0,
+            kept: None,
+            routes: Routes::default(),
+            guessed: false,
+            guess_reported: false,
             waiting: heard.elapsed,
             state: State::Idle,
             live: Vec::new(),

@@ -12,6 +12,7 @@ use super::{Learned, Sessions, Settings};
 use crate::{Close, Connection, ConnectionId, End, Event, Hole, MirrorId, Peering, Receiver, Sink};
 
 mod one_sided;
+mod perspective;
 mod properties;
 mod states;
 
@@ -150,7 +151,8 @@ impl Script {
     fn hole(&mut self, time: f64, id: u32, from: End, missing: u64) -> &mut Self {
         let (time, since) = (at(time), at(time - 1.0));
         let (skipped, acknowledged, resynchronised) = (0, false, false);
-        let hole = Hole { time, since, missing, skipped, acknowledged, resynchronised };
+        let hole =
+            Hole { time, since, missing, skipped, unconfirmed: 0, acknowledged, resynchronised };
         self.0.hole(ConnectionId(id), from, &hole);
         self
     }

@@ -42,12 +42,14 @@ mod names {
     ];
     pub(super) const SENDERS: [(Sender, &str); 2] =
         [(Sender::Peer, "peer"), (Sender::Local, "local")];
-    pub(super) const CAUSES: [(GapCause, &str); 5] = [
+    pub(super) const CAUSES: [(GapCause, &str); 7] = [
         (GapCause::Mirror, "mirror"),
         (GapCause::Unknown, "unknown"),
         (GapCause::Capture, "capture"),
         (GapCause::Start, "start"),
         (GapCause::Undecodable, "undecodable"),
+        (GapCause::Unconfirmed, "unconfirmed"),
+        (GapCause::Guessed, "guessed"),
     ];
     pub(super) const CONFIDENCES: [(Confidence, &str); 3] = [
         (Confidence::Assumed, "assumed"),

@@ -130,7 +130,7 @@ impl Collector {
 }
 
 fn row((name, peer, peer_as, _): &Key, of: &Hour) -> Vec<String> {
-    let [mirror, unknown, capture, start, _] = of.gaps.map(|gaps| gaps[0].to_string());
+    let [mirror, unknown, capture, start, ..] = of.gaps.map(|gaps| gaps[0].to_string());
     let lost = of.gaps[..4].iter();
     let (missing, skipped) =
         lost.fold((0, 0), |(missing, skipped), of| (missing + of[1], skipped + of[2]));

@@ -11,6 +11,8 @@ struct Witness {
     states: Vec<(PeeringId, State)>,
     /// Bytes by neighbour, in order.
     out: Vec<(u8, Vec<u8>)>,
+    /// The peering of each.
+    of: Vec<PeeringId>,
 }
 
 impl Sink for Witness {
@@ -23,6 +25,7 @@ impl Sink for Witness {
                     std::net::IpAddr::V6(_) => 255,
                 });
                 self.out.push((peer, message.bytes().to_vec()));
+                self.of.push(peering.id);
             }
             Event::State { old, new, reason, .. } => {
                 assert_ne!(old, new);
@@ -37,6 +40,13 @@ impl Sink for Witness {
             }
             Event::Gap(_) | Event::Reading(_) => {}
         }
+    }
+
+    /// All of it is told again.
+    fn reverse_peering(&mut self, peering: &Peering) {
+        let mut of = self.of.iter();
+        self.out.retain(|_| of.next() != Some(&peering.id));
+        self.of.retain(|id| *id != peering.id);
     }
 }
 
@@ -103,7 +113,15 @@ fn play(calls: &[Call], settings: Settings) -> (Witness, Vec<(u8, Vec<u8>)>) {
             Call::Hole(id, high) => {
                 let (since, time, missing, skipped) = (at(now), at(now), 9, 0);
                 let (acknowledged, resynchronised) = (false, true);
-                let hole = Hole { time, since, missing, skipped, acknowledged, resynchronised };
+                let hole = Hole {
+                    time,
+                    since,
+                    missing,
+                    skipped,
+                    unconfirmed: 0,
+                    acknowledged,
+                    resynchronised,
+                };
                 sessions.hole(ConnectionId(*id), end(*high), &hole);
             }
             Call::Close(id, high, close) => {

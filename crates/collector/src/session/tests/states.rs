@@ -6,7 +6,7 @@ use super::*;
 
 #[test]
 fn a_session_from_syn_to_notification() {
-    let mut script = Script::new(Settings::default());
+    let mut script = Script::configured();
     script.establish(1.0, 0, 1).expect(&[
         "1 p0 Idle > Active Seen",
         "1.1 p0 Peer OPEN",
@@ -137,6 +137,7 @@ fn what_is_met_in_the_middle_is_inferred() {
         time: at(3.0),
         since: at(2.0),
         missing: 100,
+        unconfirmed: 0,
         skipped: 7,
         acknowledged: true,
         resynchronised: true,
@@ -215,7 +216,7 @@ fn a_router_is_found_by_what_is_known() {
     let (one, nine): (IpAddr, IpAddr) = ([10, 0, 0, 1].into(), [10, 0, 0, 9].into());
     // Both speak: the end that listens.
     let mut script = Script::new(Settings::default());
-    script.establish(1.0, 0, 1);
+    script.establish(1.0, 0, 1).0.finish();
     assert_eq!(router(&script, 0), nine);
     // Configured otherwise.
     let mut script = Script::new(Settings {
@@ -226,10 +227,11 @@ fn a_router_is_found_by_what_is_known() {
     script.meet(1.0, 0, 1, None).say(1.0, 0, HIGH, &keepalive());
     assert_eq!(router(&script, 0), one);
     assert_eq!(script.0.peerings().next().unwrap().0.local_as, Asn(77));
-    // One end speaks: the other one, whatever the ports; it takes an OPEN and one more.
+    // One end speaks: the other one, whatever the ports, after a second.
     let mut script = Script::new(Settings::default());
     script.meet(1.0, 0, 1, Some(LOW)).say(1.1, 0, HIGH, &open4(9)).expect(&[]);
-    script.say(1.2, 0, HIGH, &keepalive());
+    script.say(1.2, 0, HIGH, &keepalive()).expect(&[]);
+    script.0.advance(at(2.2));
     assert_eq!(router(&script, 0), one);
     script.expect(&[
         "1 p0 Idle > Connect Seen",
