@@ -20,8 +20,9 @@
 //! on what it receives as if it had not been the bottleneck: where sources overload a link, links
 //! behind it see more than they would.
 //!
-//! Equal times: at a link, batched data comes before what the event queue holds; within each,
-//! what was sent first.
+//! Equal times: changes of links come first ([`FifoNetwork::advance_before`]), then arrivals, then
+//! [`Event::Wake`]. Among arrivals at a link, batched data comes before what the event queue holds;
+//! within each, what was sent first.
 
 mod link;
 mod passage;
@@ -120,19 +121,11 @@ enum Live {
     /// A data packet that arrives for a link within the window in which it was sent.
     Data(Packet),
     /// A source sends into its first link.
-    Emit {
-        session: u32,
-        link: u32,
-    },
+    Emit { session: u32, link: u32 },
     /// A change of a fluid's rate arrives for a link.
-    Surge {
-        delta: i64,
-        place: u32,
-        last: bool,
-    },
+    Surge { delta: i64, place: u32, last: bool },
     /// The last of a session has arrived.
     Delivered(u32),
-    Wake(u64),
 }
 
 /// A control packet between two nodes.
@@ -183,6 +176,7 @@ pub struct FifoNetwork<M> {
     /// Up to when a fluid's amount is known; only with fluids.
     since: Vec<u64>,
     live: EventQueue<Live>,
+    wakes: EventQueue<u64>,
     flying: Vec<Flying<M>>,
     free: Vec<u32>,
     windows: Windows,
@@ -242,6 +236,7 @@ impl<M: Copy> FifoNetwork<M> {
             streams: Vec::new(),
             since: Vec::new(),
             live: EventQueue::default(),
+            wakes: EventQueue::default(),
             flying: Vec::new(),
             free: Vec::new(),
             windows: Windows::new(bits),
@@ -413,13 +408,18 @@ impl<M: Copy> FifoNetwork<M> {
 
     /// Asks for [`Event::Wake`] with this token.
     pub fn wake(&mut self, at: Time, token: u64) {
-        self.live.push(at.max(self.now()), Live::Wake(token));
+        self.wakes.push(at.max(self.now()), token);
     }
 
-    /// Changes one direction of a link. What waits leaves as it would have; a fluid goes on at the
-    /// new rate.
+    /// Makes `at` the present, before its events; [`Self::next`] has returned all before it.
+    pub fn advance_before(&mut self, at: Time) {
+        self.now = self.now.max(at.as_nanos());
+    }
+
+    /// Changes one direction of a link, before data arrives at the present time. What waits leaves
+    /// as it would have; a fluid goes on at the new rate.
     pub fn set_link(&mut self, link: u32, properties: &FifoLink) {
-        self.settle(link, self.now);
+        self.settle(link, self.now.saturating_sub(1));
         let window = self.windows.end() - self.windows.start();
         self.links[link as usize].configure(properties);
         self.prompt[link as usize] = properties.delay.as_nanos() < window;
@@ -428,11 +428,11 @@ impl<M: Copy> FifoNetwork<M> {
         }
     }
 
-    /// Takes both directions of a link out of service, or puts them back. What is on it is lost.
+    /// Takes both directions of a link out of service, or puts them back, before data arrives at
+    /// the present time. What is on it is lost.
     pub fn set_up(&mut self, link: base::LinkId, up: bool) {
         self.outages = true;
-        // Whoever has come off the link by now has come off it.
-        self.settle_all(self.now);
+        self.settle_all(self.now.saturating_sub(1));
         for direction in [2 * link.0, 2 * link.0 + 1] {
             self.links[direction as usize].set_up(self.now, up);
             if let Some(pool) = self.pools.get_mut(direction as usize) {
@@ -446,7 +446,16 @@ impl<M: Copy> FifoNetwork<M> {
         let until = until.as_nanos();
         loop {
             let end = self.windows.end();
-            let due = self.live.next_time().map_or(u64::MAX, Time::as_nanos);
+            let [live, wake] = [self.live.next_time(), self.wakes.next_time()]
+                .map(|at| at.map_or(u64::MAX, Time::as_nanos));
+            let due = live.min(wake);
+            if wake < live && wake < end && wake <= until {
+                let (at, token) = self.wakes.pop_until(Time::from_nanos(wake))?;
+                self.now = self.now.max(at.as_nanos());
+                self.fresh = false;
+                self.events += 1;
+                return Some(Event::Wake(token));
+            }
             if due < end && due <= until {
                 let (at, live) = self.live.pop_until(Time::from_nanos(due))?;
                 self.fresh = self.known == 0;
@@ -526,6 +535,7 @@ impl<M: Copy> FifoNetwork<M> {
             + self.streams.capacity() * size_of::<Stream>()
             + self.since.capacity() * size_of::<u64>();
         let waiting = self.live.len() * (size_of::<Live>() + size_of::<u64>())
+            + self.wakes.len() * 2 * size_of::<u64>()
             + self.flying.capacity() * size_of::<Flying<M>>();
         (sessions + waiting) as u64
     }

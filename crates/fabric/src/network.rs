@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use base::{Bytes, Direction, Histogram, IfaceId, LinkId, MirrorId, NodeId, Time};
+use base::{Bytes, Direction, Histogram, IfaceId, LinkId, MirrorId, NodeId, Span, Time};
 use queue::{DropReason, Slab, Slot};
 
 use crate::collapsed::{State, TICK};
@@ -131,6 +131,8 @@ pub struct Fabric<B> {
     /// Packets that are to be forwarded at the present time.
     arrivals: VecDeque<(IfaceId, Slot)>,
     pub(crate) now: Time,
+    /// Whether deadlines of the present time may have been met.
+    is_under_way: bool,
     trace_hash: u64,
     processed: u64,
 }
@@ -178,6 +180,7 @@ impl<B: Clone + 'static> Fabric<B> {
             outputs: VecDeque::new(),
             arrivals: VecDeque::new(),
             now: Time::ZERO,
+            is_under_way: false,
             trace_hash: 0xcbf2_9ce4_8422_2325,
             processed: 0,
         })
@@ -231,14 +234,33 @@ impl<B: Clone + 'static> Fabric<B> {
         self.events.next_time()
     }
 
-    /// Meets every deadline up to `until`, each at its own time.
+    /// Meets every deadline up to and including `until`, each at its own time.
     pub fn advance(&mut self, until: Time) {
+        self.meet(until);
+        self.now = self.now.max(until);
+        self.is_under_way = true;
+    }
+
+    /// Meets every deadline before `until`, which becomes the present: what changes the network
+    /// at a moment comes before the packets that arrive at it.
+    pub fn advance_before(&mut self, until: Time) {
+        if until > self.now {
+            self.meet(Time::from_nanos(until.as_nanos() - 1));
+            (self.now, self.is_under_way) = (until, false);
+        }
+    }
+
+    /// The earliest time at which a change can still come before all arrivals.
+    pub fn earliest_change(&self) -> Time {
+        if self.is_under_way { self.now + Span::from_nanos(1) } else { self.now }
+    }
+
+    fn meet(&mut self, until: Time) {
         while let Some((at, link)) = self.events.pop_until(until) {
             self.now = at;
             self.processed += 1;
             self.wake(link);
         }
-        self.now = self.now.max(until);
     }
 
     /// Meets deadlines up to `until`, but stops as soon as something comes out, with that moment as
@@ -246,7 +268,7 @@ impl<B: Clone + 'static> Fabric<B> {
     pub fn advance_to_output(&mut self, until: Time) -> bool {
         while self.outputs.is_empty() {
             let Some((at, link)) = self.events.pop_until(until) else { return false };
-            self.now = at;
+            (self.now, self.is_under_way) = (at, true);
             self.processed += 1;
             self.wake(link);
         }
@@ -272,7 +294,8 @@ impl<B: Clone + 'static> Fabric<B> {
         self.now
     }
 
-    /// Changes one direction of a link at `now`; its queue is kept.
+    /// Changes one direction of a link at `now`, before packets arrive at that time; its queue is
+    /// kept.
     ///
     /// # Errors
     /// If no link can have such properties; nothing changes then.
@@ -283,7 +306,7 @@ impl<B: Clone + 'static> Fabric<B> {
         direction: Direction,
         config: LinkConfig,
     ) -> Result<(), Error> {
-        self.advance(now);
+        self.advance_before(now);
         let index = link.index() * 2 + direction.index();
         let entry = self.links.get_mut(index).ok_or(Error::NoSuchLink { link })?;
         check(&format!("link {}", link.0), &config)?;
@@ -294,12 +317,13 @@ impl<B: Clone + 'static> Fabric<B> {
         Ok(())
     }
 
-    /// Takes a link out of service or back into it, both directions.
+    /// Takes a link out of service or back into it, both directions, before packets arrive at
+    /// that time.
     ///
     /// # Errors
     /// If there is no such link.
     pub fn set_up(&mut self, now: Time, link: LinkId, up: bool) -> Result<(), Error> {
-        self.advance(now);
+        self.advance_before(now);
         for direction in Direction::BOTH {
             let index = link.index() * 2 + direction.index();
             let entry = self.links.get_mut(index).ok_or(Error::NoSuchLink { link })?;

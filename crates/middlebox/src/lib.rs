@@ -21,8 +21,8 @@
 //! as they pass a router. A new process knows nothing of the one before; its incarnation is the
 //! moment at which it starts. A node that goes down takes its process with it.
 //!
-//! **Time.** A driver must call in the order of logical time, with arrivals at a box before what is
-//! due at the same moment.
+//! **Time.** A driver must call in the order of logical time; at the same time, events of the lab
+//! come first, then arrivals at boxes, then what is due in boxes.
 #![forbid(unsafe_code)]
 
 mod bundle;

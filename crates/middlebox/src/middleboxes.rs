@@ -135,6 +135,22 @@ impl<B: Clone + 'static> Middleboxes<B> {
         self.at[iface.index()] != NONE
     }
 
+    /// When [`Self::on_event`] is to be called; [`Time::MAX`] for never.
+    pub fn next_event(&self) -> Time {
+        self.agenda.front().map_or(Time::MAX, |(at, ..)| *at)
+    }
+
+    /// Does the lab's events of this time: boxes stop and start.
+    pub fn on_event(&mut self, at: Time) {
+        while let Some(&(due, node, action)) = self.agenda.front()
+            && due <= at
+        {
+            self.agenda.pop_front();
+            self.act(at, node, action);
+        }
+        self.settle();
+    }
+
     /// When [`Self::on_wake`] is to be called; [`Time::MAX`] for never.
     pub const fn next_wake(&self) -> Time {
         self.wake
@@ -170,12 +186,6 @@ impl<B: Clone + 'static> Middleboxes<B> {
 
     /// Does what is due at `at`.
     pub fn on_wake<D: Driver<B>>(&mut self, driver: &mut D, at: Time) {
-        while let Some(&(due, node, action)) = self.agenda.front()
-            && due <= at
-        {
-            self.agenda.pop_front();
-            self.act(at, node, action);
-        }
         while let Some(outgoing) = self.late.pop_until(at) {
             self.post(driver, at, outgoing);
         }
@@ -534,8 +544,7 @@ impl<B: Clone + 'static> Middleboxes<B> {
 
     fn settle(&mut self) {
         let stations = self.stations.iter().map(|station| station.wake);
-        let others = [self.late.next(), self.agenda.front().map(|(at, ..)| *at)];
-        self.wake = stations.chain(others.into_iter().flatten()).min().unwrap_or(Time::MAX);
+        self.wake = stations.chain(self.late.next()).min().unwrap_or(Time::MAX);
     }
 }
 

@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use base::{IfaceId, NodeId, RandomStream, Ratio, Span, Time};
+use base::{IfaceId, Moment, NodeId, RandomStream, Rank, Ratio, Span, Time, Timeline};
 use bundler::association::{Association, Role, Sent};
 use bundler::digest::{DigestKey, Fields, of_fields};
 use bundler::encapsulation::Envelope;
@@ -96,19 +96,10 @@ impl Bench {
         Self { fabric: fabric(plan), boxes, delivered, messages }
     }
 
-    /// Runs until `until`, arrivals before what boxes have to do.
+    /// Runs until `until`, with its arrivals, before what boxes have to do then.
     fn advance(&mut self, until: Time) {
-        loop {
-            let due = self.boxes.next_wake().min(until);
-            if self.fabric.advance_to_output(due) {
-                self.drain();
-            } else if due < until {
-                let host = &mut Host(&mut self.fabric, &mut self.messages);
-                self.boxes.on_wake(host, due);
-            } else {
-                return self.fabric.advance(until);
-            }
-        }
+        while self.step(Moment::new(until, Rank::Gateway)) {}
+        self.fabric.advance(until);
     }
 
     fn drain(&mut self) {
@@ -121,6 +112,27 @@ impl Bench {
             let host = &mut Host(&mut self.fabric, &mut self.messages);
             assert_eq!(self.boxes.deliver(host, at, iface, packet), None);
         }
+    }
+}
+
+impl Timeline for Bench {
+    fn arrive(&mut self, until: Time) -> bool {
+        let has_arrived = self.fabric.advance_to_output(until);
+        self.drain();
+        has_arrived
+    }
+
+    fn next_moment(&self) -> Moment {
+        let event = Moment::new(self.boxes.next_event(), Rank::LabEvent);
+        event.min(Moment::new(self.boxes.next_wake(), Rank::Gateway))
+    }
+
+    fn meet(&mut self, Moment { at, rank }: Moment) {
+        if rank == Rank::LabEvent {
+            return self.boxes.on_event(at);
+        }
+        let host = &mut Host(&mut self.fabric, &mut self.messages);
+        self.boxes.on_wake(host, at);
     }
 }
 
@@ -330,12 +342,13 @@ fn what_goes_in_comes_out_or_is_counted() {
     let (from, to) = (iface(&plan, "a", 0), iface(&plan, "b", 0));
     let (mut sent, mut dropped) = (0, 0);
     for millis in 0..4_000 {
-        bench.advance(at(millis));
-        // The process ends after this look and the packet of the same moment.
+        // The process ends at 2 s, before all else.
         if millis == 2_000 {
+            bench.advance(Time::from_nanos(at(millis).as_nanos() - 1));
             let counters = bench.boxes.statuses()[0].clone().unwrap().counters;
             dropped += counters.dropped_packets;
         }
+        bench.advance(at(millis));
         bench.fabric.inject(at(millis), from, packet(Body::Data(sent), to, 1000, at(millis)));
         sent += 1;
     }

@@ -36,12 +36,11 @@ pub enum What {
 }
 
 impl Change {
-    /// Makes the change, at its time or, if the fabric is past it, at once. The time at which it
-    /// was made.
+    /// Makes the change at its time, before packets arrive at that time, see [`base::Rank`]. If the
+    /// fabric is past that, at the next nanosecond. Returns the time at which it was made.
     pub fn apply<B: Clone + 'static>(self, fabric: &mut Fabric<B>) -> Time {
-        let at = self.at.max(fabric.now());
-        // All that the old network does before this moment, whatever the change is.
-        fabric.advance(at);
+        let at = self.at.max(fabric.earliest_change());
+        fabric.advance_before(at);
         match self.what {
             What::Configure(link, direction, config) => {
                 // The lab checked it; what the fabric refuses anyway stays as it was.

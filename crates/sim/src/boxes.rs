@@ -55,6 +55,16 @@ impl Boxes {
         self.middleboxes.takes(iface)
     }
 
+    /// When the lab next stops or starts a box; [`Time::MAX`] for never.
+    pub(crate) fn next_event(&self) -> Time {
+        self.middleboxes.next_event()
+    }
+
+    /// The lab stops or starts boxes at the present time.
+    pub(crate) fn on_event(&mut self, net: &Net) {
+        self.middleboxes.on_event(net.now);
+    }
+
     /// When something is due; [`Time::MAX`] for never.
     pub(crate) const fn next_wake(&self) -> Time {
         self.middleboxes.next_wake()

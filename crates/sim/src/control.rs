@@ -31,7 +31,6 @@ use std::sync::Arc;
 use base::{Bandwidth, Bytes, Direction, IfaceId, LinkId, NodeId, RandomStream, Ratio, Time};
 use fabric::{Packet, Part};
 use lab::plan::{Control as Spec, Model, Plan, Traffic};
-use outcome::What;
 use ratecontrol::{Measured, Protocol, SessionId};
 
 use crate::app::Given;
@@ -40,7 +39,8 @@ use crate::net::{Body, Net, mix};
 use crate::{Error, Result};
 use gateway::Gateways;
 use plane::{Build, Plane, Route, Wish};
-use route::{Places, capacity};
+use route::Places;
+pub(crate) use route::capacity;
 pub(crate) use tickets::{Ticket, Tickets};
 
 /// Network control (RFC 4594 §3.1): queues that tell classes apart may treat control packets so.
@@ -256,11 +256,10 @@ impl Control {
         self.measured_at = net.now + interval;
     }
 
-    /// The network changes.
-    pub(crate) fn on_change(&mut self, net: &mut Net, what: &What) {
-        if let What::Configure(link, direction, config) = what {
-            let link = (link.index() * 2 + direction.index()) as u32;
-            self.plane.set_capacity(net.now, link, capacity(config));
+    /// Directed links have other capacities.
+    pub(crate) fn on_capacities(&mut self, net: &mut Net, capacities: &[(u32, Bandwidth)]) {
+        for (link, capacity) in capacities {
+            self.plane.set_capacity(net.now, *link, *capacity);
             self.run(net);
         }
     }

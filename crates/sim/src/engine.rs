@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use base::{FlowId, Histogram, IfaceId, LinkId, Time};
+use base::{FlowId, Histogram, IfaceId, LinkId, Moment, Rank, Time, Timeline};
 use bundler::sendbox::Status;
 use fabric::{LinkStats, NodeKind, Output, Packet, QueueLevel, Share};
-use lab::plan::{Action, Event, Model, Plan, Role};
+use lab::plan::{Action, Event, Plan, Role};
 use middlebox::Change;
 use outcome::{FlowResult, Schedule, What};
 use record::{FlowSample, SubflowSample, Transfer};
@@ -16,13 +16,13 @@ use crate::canonical::Canonical;
 use crate::control::Control;
 use crate::flow::Flow;
 use crate::net::{Body, Net, Shared, Timer};
-use crate::{Error, Result, given};
+use crate::{Error, Result, control, given};
 
 /// A plan on the virtual clock, packet by packet, in memory.
 ///
-/// Events come in a total order: by time, then changes of the lab, arrivals, timers, and each of
-/// these in the order in which it was scheduled. Nodes, links and flows take part in the order of
-/// their names, so that the order in the lab file changes nothing.
+/// Events come in a total order: by time, then by [`Rank`], then as they were scheduled. Nodes,
+/// links and flows take part in the order of their names, so that the order in the lab file changes
+/// nothing.
 pub struct Simulation {
     plan: Arc<Plan>,
     net: Net,
@@ -75,9 +75,7 @@ impl Simulation {
             control.check(&net, &given)?;
             net.set_control(control);
         }
-        if let Model::Collapsed(law) = &plan.model {
-            net.set_law(sharing::Law { sharing: law.sharing, window: law.window });
-        }
+        net.set_seat(&plan);
         if let Some(boxes) = Boxes::try_new(&plan)? {
             net.set_boxes(boxes);
         }
@@ -109,11 +107,8 @@ impl Simulation {
 
     /// When something next happens; `None` if nothing ever will.
     pub fn next(&self) -> Option<Time> {
-        let change = (self.next_change < Time::MAX).then_some(self.next_change);
-        let others = self.net.next_box().min(self.net.next_agreement());
-        let others = Some(others).filter(|at| *at < Time::MAX);
-        let due = [change, self.net.fabric.next_wake(), self.net.next_timer(), others];
-        due.into_iter().flatten().min()
+        let next = Some(self.next_moment()).filter(|next| *next < Moment::NEVER);
+        [self.net.fabric.next_wake(), next.map(|next| next.at)].into_iter().flatten().min()
     }
 
     /// Whether all that has an end of its own has come to it: nothing more is worth waiting for.
@@ -138,41 +133,12 @@ impl Simulation {
             if self.is_done() {
                 return true;
             }
-            let change = self.next_change;
-            let timer = self.net.next_timer().unwrap_or(Time::MAX);
-            let boxes = self.net.next_box();
-            let agreement = self.net.next_agreement();
-            // At equal times changes come before arrivals, these before timers, boxes after them,
-            // and what flows agree on last.
-            let before = change.as_nanos().checked_sub(1).map(Time::from_nanos);
-            let arrived = before.is_some_and(|before| {
-                let first = before.min(timer).min(boxes).min(agreement);
-                self.net.fabric.advance_to_output(first.min(until))
-            });
-            if arrived {
-                self.net.now = self.net.fabric.now();
-                self.settle();
-                continue;
-            }
-            let at = change.min(timer).min(boxes).min(agreement);
-            if at > until {
+            if !self.step(Moment::new(until, Rank::Sample)) {
                 self.net.now = self.net.now.max(until);
                 // So that counters tell what transmitters have done until now.
                 self.net.fabric.advance(self.net.now);
                 return true;
             }
-            self.net.now = at;
-            if change == at {
-                self.change(at);
-            } else if timer == at {
-                self.fire();
-            } else {
-                self.net.fired += 1;
-                if boxes == at {
-                    self.net.with_boxes(Boxes::on_wake);
-                }
-            }
-            self.settle();
         }
         false
     }
@@ -181,7 +147,6 @@ impl Simulation {
     fn settle(&mut self) {
         self.drain();
         self.inform();
-        self.net.agree();
     }
 
     /// Events so far: arrivals, timers, changes of the lab.
@@ -285,20 +250,30 @@ impl Simulation {
 
     /// Changes of the lab at the present time.
     fn change(&mut self, at: Time) {
+        // The network changes before anyone sends because of it.
+        let (mut capacities, mut is_rerouted) = (Vec::new(), false);
         for mut change in self.schedule.changes(at) {
-            self.net.with_control(|control, net| control.on_change(net, &change.what));
-            if let What::Service { forwarding, .. } = &mut change.what
-                && let Some(routes) = forwarding.take()
-            {
-                self.net.reroute(*routes);
+            match &mut change.what {
+                What::Configure(link, direction, config) => {
+                    let link = (link.index() * 2 + direction.index()) as u32;
+                    capacities.push((link, control::capacity(config)));
+                }
+                What::Service { forwarding, .. } => {
+                    self.net.fabric.advance_before(at);
+                    if let Some(routes) = forwarding.take() {
+                        self.net.reroute(*routes);
+                    }
+                    is_rerouted = true;
+                }
             }
-            let rerouted = matches!(change.what, What::Service { .. });
             change.apply(&mut self.net.fabric);
-            if rerouted {
-                self.net.with_control(Control::reroute);
-                self.net.with_boxes(|boxes, _| boxes.reroute());
-            }
         }
+        self.net.with_control(|control, net| control.on_capacities(net, &capacities));
+        if is_rerouted {
+            self.net.with_control(Control::reroute);
+            self.net.with_boxes(|boxes, _| boxes.reroute());
+        }
+        self.net.with_boxes(|boxes, net| boxes.on_event(net));
         for event in self.schedule.due(at) {
             self.changes += 1;
             match event.action {
@@ -406,6 +381,41 @@ impl Simulation {
                 flow.on_datagram(&mut self.net, (packet.flow, sequence, payload), delay);
             }
         }
+    }
+}
+
+impl Timeline for Simulation {
+    fn arrive(&mut self, until: Time) -> bool {
+        let has_arrived = self.net.fabric.advance_to_output(until);
+        if has_arrived {
+            self.net.now = self.net.fabric.now();
+            self.settle();
+        }
+        has_arrived
+    }
+
+    fn next_moment(&self) -> Moment {
+        let event = self.next_change.min(self.net.next_box_event());
+        Moment::new(event, Rank::LabEvent)
+            .min(Moment::new(self.net.next_timer().unwrap_or(Time::MAX), Rank::Timer))
+            .min(Moment::new(self.net.next_box(), Rank::Gateway))
+            .min(Moment::new(self.net.next_agreement(), Rank::Agreement))
+    }
+
+    fn meet(&mut self, Moment { at, rank }: Moment) {
+        self.net.now = at;
+        match rank {
+            Rank::LabEvent => self.change(at),
+            Rank::Timer => self.fire(),
+            Rank::Gateway => {
+                self.net.fired += 1;
+                self.net.with_boxes(Boxes::on_wake);
+            }
+            Rank::Agreement => self.net.agree(),
+            // The fabric takes care of arrivals, and the run of samples.
+            Rank::Arrival | Rank::Sample => {}
+        }
+        self.settle();
     }
 }
 

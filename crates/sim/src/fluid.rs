@@ -56,8 +56,8 @@ const TOLERANCE: f64 = 1e-4;
 
 /// A plan on the virtual clock, its flows as rates, in memory.
 ///
-/// The same interface as [`crate::Simulation`], and the same order of events: by time, then
-/// changes of the lab, then what was scheduled first.
+/// The same interface as [`crate::Simulation`], and the same order of events: by time, then by
+/// [`base::Rank`], where shares of links are what flows agree on; then what was scheduled first.
 pub struct Simulation {
     net: Net,
     flows: Vec<Flow>,
@@ -283,4 +283,33 @@ fn refuse(plan: &Plan) -> Result<()> {
         return Err(crate::Error::ImpossibleFlow { flow: flow.name.clone(), why });
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use base::Span;
+
+    use super::net::Event;
+    use super::*;
+
+    const LAB: &str = "[lab]\nmodel = \"fluid\"\nduration = \"5 s\"\n[node.a]\n[node.b]\n\
+        [[link]]\nends = [\"a\", \"b\"]\nrate = \"8 Mbit/s\"\ndelay = \"10 ms\"\n\
+        [[flow]]\nfrom = \"a\"\nto = \"b\"\n";
+
+    #[test]
+    fn timers_follow_what_arrives_at_the_same_time() {
+        let plan = lab::parse("lab.toml", LAB, Path::new(".")).unwrap().plans.swap_remove(0);
+        let mut first = Simulation::try_new(&plan).unwrap();
+        first.advance(Time::ZERO);
+        let ready = first.next().unwrap();
+        let mut again = Simulation::try_new(&plan).unwrap();
+        again.net.schedule(ready, Event::Wake { flow: 0, run: 7 });
+        again.advance(Time::from_nanos(ready.as_nanos() - 1));
+        again.net.now = ready;
+        assert!(matches!(again.net.poll(), Some(News::Ready { .. })));
+        assert_eq!(again.net.poll(), Some(News::Wake { flow: 0, run: 7 }));
+        assert!(ready > Time::ZERO + Span::from_millis(19), "{ready}");
+    }
 }

@@ -6,8 +6,9 @@ use base::{IfaceId, NodeId, Time};
 use cluster::AgentId;
 use cluster::agreement::{self, Seat};
 use fabric::{Ecn, EventQueue, Fabric, Forwarding, Packet, Part};
-use lab::plan::Plan;
+use lab::plan::{Model, Plan};
 use lab::routes::Routes;
+use sharing::{Law, Sharing};
 use transport::tcp::{Config, Endpoint, Flags, Segment, Statistics};
 
 use crate::boxes::Boxes;
@@ -125,6 +126,18 @@ pub(crate) struct Net {
     seat: Option<Box<Seat>>,
 }
 
+/// The agreement of a network on one machine, where flows have to agree on shares of links.
+pub(crate) fn seat<B: Clone + 'static>(plan: &Plan, fabric: &mut Fabric<B>) -> Option<Box<Seat>> {
+    let Model::Collapsed(law) = plan.model else { return None };
+    if law.sharing != Sharing::Slbn {
+        return None;
+    }
+    fabric.join(0);
+    let law = Law { sharing: law.sharing, window: law.window };
+    let agreement = agreement::build(law, AgentId(0), 1, Vec::new(), plan.seed);
+    Some(Box::new(Seat::new(agreement)))
+}
+
 impl Net {
     pub(crate) fn new(
         fabric: Fabric<Body>,
@@ -159,13 +172,9 @@ impl Net {
         self.boxes = Some(Box::new(boxes));
     }
 
-    /// Has flows agree on shares by a law that needs it, as the one member that there is.
-    pub(crate) fn set_law(&mut self, law: sharing::Law) {
-        if law.sharing == sharing::Sharing::Slbn {
-            self.fabric.join(0);
-            let agreement = agreement::build(law, AgentId(0), 1, Vec::new(), self.seed);
-            self.seat = Some(Box::new(Seat::new(agreement)));
-        }
+    /// Has flows agree on shares, where the plan needs it.
+    pub(crate) fn set_seat(&mut self, plan: &Plan) {
+        self.seat = seat(plan, &mut self.fabric);
     }
 
     /// Lets flows agree on shares, where they have to.
@@ -177,7 +186,8 @@ impl Net {
 
     /// When flows next have to agree; [`Time::MAX`] for never.
     pub(crate) fn next_agreement(&self) -> Time {
-        self.seat.as_ref().and_then(|seat| seat.next_wake()).unwrap_or(Time::MAX)
+        let seat = self.seat.as_ref();
+        seat.and_then(|seat| seat.next_turn(&self.fabric)).unwrap_or(Time::MAX)
     }
 
     /// What rate control and boxes have to say of what they did; `plan` is the sorted one.
@@ -201,6 +211,11 @@ impl Net {
     /// Whether an interface is a box's.
     pub(crate) fn is_boxed(&self, iface: IfaceId) -> bool {
         self.boxes.as_ref().is_some_and(|boxes| boxes.takes(iface))
+    }
+
+    /// When the lab next stops or starts a box; [`Time::MAX`] for never.
+    pub(crate) fn next_box_event(&self) -> Time {
+        self.boxes.as_ref().map_or(Time::MAX, |boxes| boxes.next_event())
     }
 
     /// When a box next has something to do; [`Time::MAX`] for never.

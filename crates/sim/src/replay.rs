@@ -8,11 +8,12 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
-use base::Time;
+use base::{Moment, Rank, Time, Timeline};
+use cluster::agreement::Seat;
 use fabric::{Fabric, Packet};
 use lab::plan::Plan;
 use lab::routes::Routes;
-use outcome::Schedule;
+use outcome::{Change, Schedule};
 use record::RunFolder;
 use record::calls::{Call, CallReader};
 
@@ -56,11 +57,64 @@ pub fn replay(folder: &RunFolder) -> Result<Replay> {
     }
 }
 
+/// A fabric, and where flows agree on shares of links, their agreement.
+struct Network {
+    fabric: Fabric<()>,
+    seat: Option<Box<Seat>>,
+}
+
+impl Network {
+    fn try_new(plan: &Plan) -> Result<Self> {
+        let up: Vec<bool> = plan.links.iter().map(|link| link.up).collect();
+        let mut fabric = outcome::fabric(plan, Box::new(Routes::compute(plan, &up)))?;
+        let seat = crate::net::seat(plan, &mut fabric);
+        Ok(Self { fabric, seat })
+    }
+
+    /// Does what comes before a call.
+    fn advance(&mut self, until: Moment) {
+        while self.step(until) {}
+    }
+
+    /// Changes the network at a time that may be later than the lab's.
+    fn change(&mut self, at: Time, change: Change) {
+        self.advance(Moment::new(at, Rank::LabEvent));
+        Change { at, ..change }.apply(&mut self.fabric);
+    }
+
+    /// The fabric at the end of the run.
+    fn end(&mut self, at: Time) -> &Fabric<()> {
+        self.advance(Moment::after(at));
+        self.fabric.advance(at);
+        &self.fabric
+    }
+}
+
+impl Timeline for Network {
+    fn arrive(&mut self, until: Time) -> bool {
+        // The recorded calls say where the packets went from here.
+        let has_arrived = self.fabric.advance_to_output(until);
+        while self.fabric.poll().is_some() {}
+        has_arrived
+    }
+
+    fn next_moment(&self) -> Moment {
+        let seat = self.seat.as_ref();
+        let at = seat.and_then(|seat| seat.next_turn(&self.fabric)).unwrap_or(Time::MAX);
+        Moment::new(at, Rank::Agreement)
+    }
+
+    fn meet(&mut self, Moment { at, .. }: Moment) {
+        if let Some(seat) = &mut self.seat {
+            seat.turn(at, &mut self.fabric, |_, _| {});
+        }
+    }
+}
+
 /// Makes all recorded calls.
 fn feed(reader: &mut CallReader<impl Read>, folder: &Path) -> Result<Replay> {
     let plan = Arc::new(plan(reader.lab(), folder)?);
-    let up: Vec<bool> = plan.links.iter().map(|link| link.up).collect();
-    let mut fabric: Fabric<()> = outcome::fabric(&plan, Box::new(Routes::compute(&plan, &up)))?;
+    let mut network = Network::try_new(&plan)?;
     let mut schedule = Schedule::new(Arc::clone(&plan));
     let (mut calls, mut packets) = (0, 0);
     let known = |packet: &Packet<()>| match packet.to {
@@ -78,7 +132,8 @@ fn feed(reader: &mut CallReader<impl Read>, folder: &Path) -> Result<Replay> {
                     return Err(Error::ForeignRecording { what });
                 }
                 packets += known(&packet)?;
-                fabric.inject(at, iface, packet);
+                network.advance(Moment::new(at, Rank::Agreement));
+                network.fabric.inject(at, iface, packet);
             }
             Call::Forward { at, iface, packet } => {
                 let here = plan.ifaces.get(iface.index()).map(|iface| iface.node);
@@ -87,7 +142,7 @@ fn feed(reader: &mut CallReader<impl Read>, folder: &Path) -> Result<Replay> {
                     return Err(Error::ForeignRecording { what });
                 }
                 packets += known(&packet)?;
-                fabric.forward(at, iface, packet);
+                network.fabric.forward(at, iface, packet);
             }
             Call::Originate { at, node, packet } => {
                 if node.index() >= plan.nodes.len() {
@@ -95,21 +150,18 @@ fn feed(reader: &mut CallReader<impl Read>, folder: &Path) -> Result<Replay> {
                     return Err(Error::ForeignRecording { what });
                 }
                 packets += known(&packet)?;
-                fabric.originate(at, node, packet);
+                network.advance(Moment::new(at, Rank::Agreement));
+                network.fabric.originate(at, node, packet);
             }
             Call::Change { at, event } => match schedule.take_change() {
-                Some(mut change) if change.event == event => {
-                    // It may have come late.
-                    change.at = at;
-                    change.apply(&mut fabric);
-                }
+                Some(change) if change.event == event => network.change(at, change),
                 _ => {
                     let what = "its events are not the lab's";
                     return Err(Error::ForeignRecording { what });
                 }
             },
             Call::End { at, events, trace_hash } => {
-                fabric.advance(at);
+                let fabric = network.end(at);
                 // Nothing follows, which the reader checks.
                 calls -= 1;
                 reader.next_call()?;
@@ -126,7 +178,7 @@ fn feed(reader: &mut CallReader<impl Read>, folder: &Path) -> Result<Replay> {
             }
         }
         // Where packets go was decided by who sent them; here nobody waits for them.
-        while fabric.poll().is_some() {}
+        while network.fabric.poll().is_some() {}
     }
     Err(Error::ForeignRecording { what: "it has no end" })
 }

@@ -91,8 +91,9 @@ impl Visitor for Cue {
 
 /// A plan of rate-controlled sessions on the virtual clock, in memory.
 ///
-/// Events come in a total order; nodes, links, populations and flows take part in the order of
-/// their names, so that the order in the lab file changes nothing.
+/// Events come in a total order: by time, then by [`base::Rank`], then as they were scheduled;
+/// nodes, links, populations and flows take part in the order of their names, so that the order in
+/// the lab file changes nothing.
 pub struct Simulation(Box<dyn Engine>);
 
 impl Simulation {

@@ -69,13 +69,15 @@ impl Seat {
         self.agreement.regain(now, agent);
     }
 
-    /// When [`Self::turn`] is to be called at the latest.
-    pub fn next_wake(&self) -> Option<Time> {
+    /// When [`Self::turn`] is next to be called: at once after changes of `fabric`.
+    pub fn next_turn<B: Clone + 'static>(&self, fabric: &Fabric<B>) -> Option<Time> {
+        if fabric.has_announced() || self.changes != Some(fabric.topology_changes()) {
+            return Some(fabric.now());
+        }
         self.agreement.next_wake()
     }
 
-    /// Does all that is to be done now: to be called after whatever the fabric was told, after
-    /// messages, and at [`Self::next_wake`].
+    /// Does all that is to be done now: to be called after messages and at [`Self::next_turn`].
     pub fn turn<B: Clone + 'static>(
         &mut self,
         now: Time,

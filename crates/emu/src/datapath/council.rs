@@ -28,6 +28,8 @@ pub(super) struct Council {
     /// The agent, which carries messages; `None` where there is nobody else.
     notices: Option<OwnedFd>,
     buffer: Vec<u8>,
+    /// Since when the seat has something to act on that did not come from the fabric.
+    pending: Option<Time>,
     /// Messages that the agent had no room for, and those that could not be read.
     unsent: u64,
     malformed: u64,
@@ -56,6 +58,7 @@ impl Council {
             seat: Seat::new(agreement::build(law, own, members, homes, plan.seed)),
             notices,
             buffer: vec![0; LARGEST],
+            pending: None,
             unsent: 0,
             malformed: 0,
         })
@@ -66,16 +69,18 @@ impl Council {
         self.notices.as_ref().map(AsFd::as_fd)
     }
 
-    /// When it must have its turn at the latest.
-    pub(super) fn next_wake(&self) -> Option<Time> {
-        self.seat.next_wake()
+    /// When it is to have its turn.
+    pub(super) fn next_turn(&self, fabric: &Fabric<Body>) -> Option<Time> {
+        self.pending.or_else(|| self.seat.next_turn(fabric))
     }
 
     pub(super) fn lose(&mut self, now: Time, agent: AgentId) {
+        self.pending.get_or_insert(now);
         self.seat.lose(now, agent);
     }
 
     pub(super) fn regain(&mut self, now: Time, agent: AgentId) {
+        self.pending.get_or_insert(now);
         self.seat.regain(now, agent);
     }
 
@@ -96,6 +101,7 @@ impl Council {
                 continue;
             };
             let from = AgentId(u16::from_le_bytes(*from));
+            self.pending = Some(now);
             if self.seat.on_message(now, from, bytes).is_err() {
                 self.malformed += 1;
             }
@@ -104,7 +110,8 @@ impl Council {
 
     /// Tells the others what the fabric has to tell, and the fabric what follows.
     pub(super) fn turn(&mut self, now: Time, fabric: &mut Fabric<Body>) {
-        let Self { seat, notices, unsent, .. } = self;
+        let Self { seat, notices, unsent, pending, .. } = self;
+        *pending = None;
         seat.turn(now, fabric, |to, bytes| {
             let Some(notices) = notices else { return };
             let to = match to {

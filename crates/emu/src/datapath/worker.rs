@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 
-use base::{IfaceId, Span, Time};
+use base::{IfaceId, Moment, Rank, Span, Time, Timeline};
 use cluster::AgentId;
 use fabric::{Fabric, Output, Packet};
 use lab::plan::Plan;
@@ -61,6 +61,8 @@ pub(super) struct Worker {
     bell: Arc<OwnedFd>,
     changes: VecDeque<Change>,
     next_sample: Time,
+    /// The time of the last turn.
+    met: Time,
     calls: Option<CallWriter>,
     clock: LabClock,
     wake_up: Span,
@@ -123,6 +125,7 @@ impl Worker {
             bell,
             changes: VecDeque::new(),
             next_sample: Time::ZERO,
+            met: Time::ZERO,
             clock: setup.clock,
             calls: setup.calls,
             wake_up: Span::ZERO,
@@ -197,8 +200,7 @@ impl Worker {
     fn turn(&mut self, ready: &mut Vec<IfaceId>) {
         let now = self.now();
         self.obey();
-        self.meet(now);
-        self.agree(now);
+        self.meet_all(now);
         self.write(now);
         self.pace.observe(now, self.report.delivered);
         self.limit_realtime(now);
@@ -234,10 +236,10 @@ impl Worker {
     }
 
     /// Tells other members of flows here, and the fabric of theirs.
-    fn agree(&mut self, now: Time) {
+    fn agree(&mut self, at: Time) {
         let Some(council) = &mut self.council else { return };
-        council.turn(now, &mut self.fabric);
-        let spent = self.clock.now().since(now);
+        council.turn(at, &mut self.fabric);
+        let spent = self.clock.now().since(at);
         for delay in council.delays() {
             self.report.notices.record((delay + spent).as_nanos());
         }
@@ -290,43 +292,33 @@ impl Worker {
         self.take_outputs();
     }
 
-    /// Meets all deadlines up to `now`.
-    fn meet(&mut self, now: Time) {
-        if self.boxes.is_some() {
-            return self.meet_in_order(now);
-        }
-        while self.changes.front().is_some_and(|change| change.at <= now) {
-            self.apply_change();
-        }
-        self.take_samples(now);
-        self.fabric.advance(now);
-        self.take_outputs();
+    /// Meets all deadlines before `until`.
+    fn meet_until(&mut self, until: Moment) {
+        while self.step(until) {}
     }
 
-    /// The same where boxes must see packets, and act, at the logical time of each.
-    fn meet_in_order(&mut self, now: Time) {
-        loop {
-            let change = self.changes.front().map_or(Time::MAX, |change| change.at);
-            let boxes = self.boxes.as_ref().map_or(Time::MAX, |boxes| boxes.next_wake());
-            let due = change.min(boxes).min(self.next_sample).min(now);
-            if self.fabric.advance_to_output(due) {
-                self.take_outputs();
-            } else if change == due {
-                self.apply_change();
-            } else if boxes == due {
-                self.fabric.advance(due);
-                self.wake_boxes();
-            } else if self.next_sample == due {
-                self.take_samples(due);
-            } else {
-                break;
+    /// Meets all deadlines up to and including `now`.
+    fn meet_all(&mut self, now: Time) {
+        self.meet_until(Moment::after(now));
+        self.fabric.advance(now);
+        self.met = now;
+    }
+
+    /// When the lab next changes its network or its boxes.
+    fn next_event(&self) -> Time {
+        let change = self.changes.front().map_or(Time::MAX, |change| change.at);
+        change.min(self.boxes.as_ref().map_or(Time::MAX, |boxes| boxes.next_event()))
+    }
+
+    /// The next change of the network, or else what the lab does to boxes at `at`.
+    fn on_event(&mut self, at: Time) {
+        let is_due = self.changes.front().is_some_and(|change| change.at <= at);
+        let Some(change) = is_due.then(|| self.changes.pop_front()).flatten() else {
+            if let Some(boxes) = &mut self.boxes {
+                boxes.on_event(at);
             }
-        }
-        self.fabric.advance(now);
-    }
-
-    fn apply_change(&mut self) {
-        let Some(change) = self.changes.pop_front() else { return };
+            return;
+        };
         let (event, service) = (change.event, matches!(change.what, What::Service { .. }));
         let at = change.apply(&mut self.fabric);
         if let Some(calls) = &mut self.calls {
@@ -349,9 +341,9 @@ impl Worker {
         Some((self.boxes.as_mut()?, host))
     }
 
-    fn wake_boxes(&mut self) {
+    fn wake_boxes(&mut self, at: Time) {
+        self.fabric.advance(at);
         if let Some((boxes, mut host)) = self.boxes() {
-            let at = host.fabric.now();
             boxes.on_wake(&mut host, at);
         }
     }
@@ -410,15 +402,9 @@ impl Worker {
         if let Some(boxes) = &self.boxes {
             wake = wake.min(self.pace.release(boxes.next_wake()));
         }
-        wake = wake.min(self.next_sample);
-        if let Some(change) = self.changes.front() {
-            wake = wake.min(change.at);
-        }
+        wake = wake.min(self.next_sample).min(self.next_event()).min(self.next_agreement());
         if let Some(due) = self.trunks.as_ref().and_then(|trunks| trunks.next_due()) {
             wake = wake.min(self.pace.release(due));
-        }
-        if let Some(at) = self.council.as_ref().and_then(|council| council.next_wake()) {
-            wake = wake.min(at);
         }
         let now = self.now();
         let is_blocked = self.trunks.as_ref().is_some_and(|trunks| trunks.is_blocked());
@@ -458,29 +444,29 @@ impl Worker {
             };
             let correction = if slept { self.wake_up.as_nanos() } else { 0 };
             let at = Time::from_nanos(self.polled.as_nanos().saturating_sub(correction));
-            let at = at.max(self.fabric.now());
-            if self.boxes.is_some() {
-                self.meet_in_order(at);
-            }
-            if let Some(calls) = &mut self.calls {
-                calls.inject(at, iface, &packet);
-            }
-            let computed = self.fabric.shares_computed();
-            self.fabric.inject(at, iface, packet);
-            if !self.together && self.fabric.shares_computed() != computed {
-                self.report.notices.record(self.now().since(at).as_nanos());
-            }
+            self.inject(at, iface, packet);
         }
     }
 
-    /// Counters as of the exact moments of logical time, however late we are.
-    fn take_samples(&mut self, now: Time) {
-        while self.next_sample <= now {
-            let at = self.next_sample;
-            self.fabric.advance(at);
-            self.sample(at);
-            self.next_sample += self.plan.interval;
+    /// A packet that a program has sent enters the fabric, after what is due before it.
+    fn inject(&mut self, at: Time, iface: IfaceId, packet: Packet<Body>) {
+        // All that is due at the time of the last turn has been done.
+        let at = at.max(self.met + Span::from_nanos(1));
+        self.meet_until(Moment::new(at, Rank::Timer));
+        if let Some(calls) = &mut self.calls {
+            calls.inject(at, iface, &packet);
         }
+        let computed = self.fabric.shares_computed();
+        self.fabric.inject(at, iface, packet);
+        if !self.together && self.fabric.shares_computed() != computed {
+            self.report.notices.record(self.now().since(at).as_nanos());
+        }
+    }
+
+    /// When flows next agree on shares.
+    fn next_agreement(&self) -> Time {
+        let council = self.council.as_ref();
+        council.and_then(|council| council.next_turn(&self.fabric)).unwrap_or(Time::MAX)
     }
 
     fn sample(&mut self, now: Time) {
@@ -518,8 +504,44 @@ impl Worker {
     }
 }
 
+impl Timeline for Worker {
+    fn arrive(&mut self, until: Time) -> bool {
+        let has_arrived = self.fabric.advance_to_output(until);
+        if has_arrived {
+            self.take_outputs();
+        }
+        has_arrived
+    }
+
+    fn next_moment(&self) -> Moment {
+        let boxes = self.boxes.as_ref().map_or(Time::MAX, |boxes| boxes.next_wake());
+        Moment::new(self.next_event(), Rank::LabEvent)
+            .min(Moment::new(boxes, Rank::Gateway))
+            .min(Moment::new(self.next_agreement(), Rank::Agreement))
+            .min(Moment::new(self.next_sample, Rank::Sample))
+    }
+
+    fn meet(&mut self, Moment { at, rank }: Moment) {
+        match rank {
+            Rank::LabEvent => self.on_event(at),
+            Rank::Gateway => self.wake_boxes(at),
+            Rank::Agreement => self.agree(at),
+            Rank::Sample => {
+                self.fabric.advance(at);
+                self.sample(at);
+                self.next_sample += self.plan.interval;
+            }
+            // Programs send when they do, and the fabric takes care of arrivals.
+            Rank::Timer | Rank::Arrival => {}
+        }
+    }
+}
+
 impl From<fabric::Error> for Error {
     fn from(error: fabric::Error) -> Self {
         Self::Fabric(error)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -40,6 +40,12 @@ impl<B: Clone + 'static> Fabric<B> {
         state.and_then(|state| state.announced.as_mut()).map(std::mem::take).unwrap_or_default()
     }
 
+    /// Whether [`Self::announced`] has something.
+    pub fn has_announced(&self) -> bool {
+        let announced = self.collapsed.as_ref().and_then(|state| state.announced.as_ref());
+        announced.is_some_and(|announced| !announced.is_empty())
+    }
+
     /// Other senders have told these; shares are computed once for all of them.
     pub fn hear(&mut self, now: Time, notices: &[Notice]) {
         self.advance(now);

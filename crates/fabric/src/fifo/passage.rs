@@ -22,7 +22,7 @@ impl<M: Copy> FifoNetwork<M> {
                 Live::Data(packet) => self.hops[packet.place as usize],
                 Live::Control(slot) => self.flying[slot as usize].session,
                 Live::Surge { place, .. } => self.hops[place as usize],
-                Live::Delivered(_) | Live::Wake(_) => 0,
+                Live::Delivered(_) => 0,
             };
         }
         for live in self.live.upcoming() {
@@ -72,7 +72,6 @@ impl<M: Copy> FifoNetwork<M> {
             Live::Emit { session, link } => return self.emit(session, link),
             Live::Surge { delta, place, last } => self.surge(self.now, delta, place, last),
             Live::Delivered(session) => return Some(Event::Delivered { session }),
-            Live::Wake(token) => return Some(Event::Wake(token)),
         }
         None
     }

@@ -14,7 +14,7 @@ use crate::net::{Leg, Net, first_hop};
 const UNLIMITED: Bandwidth = Bandwidth::from_bits_per_sec(ratecontrol::MOST_RATE);
 
 /// What rate control shares of one direction of a link.
-pub(super) fn capacity(config: &LinkConfig) -> Bandwidth {
+pub(crate) fn capacity(config: &LinkConfig) -> Bandwidth {
     let rate = match &config.rate {
         Rate::Constant(rate) => *rate,
         Rate::Trace(trace) => trace.mean().max(Bandwidth::from_bits_per_sec(1)),

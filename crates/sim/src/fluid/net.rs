@@ -5,7 +5,7 @@ mod streams;
 
 use std::sync::Arc;
 
-use base::{Span, Time};
+use base::{Rank, Span, Time};
 use fabric::EventQueue;
 use lab::plan::Plan;
 use lab::routes::Routes;
@@ -36,6 +36,18 @@ pub(super) enum Event {
     Arrived { stream: u32, life: u32 },
     /// A queue of datagrams is full or empty.
     Queue { link: u32, number: u32 },
+}
+
+impl Event {
+    /// Its place among what happens at the same time.
+    const fn rank(&self) -> Rank {
+        match self {
+            Self::Start(_) | Self::Expire { .. } | Self::Wake { .. } => Rank::Timer,
+            Self::Ready { .. } | Self::Round { .. } | Self::Arrived { .. } | Self::Queue { .. } => {
+                Rank::Arrival
+            }
+        }
+    }
 }
 
 /// What an application hears.
@@ -70,7 +82,10 @@ pub(super) struct Net {
     links: Links,
     /// A link without capacity, the way of what has no route.
     nowhere: LinkKey,
-    events: EventQueue<Event>,
+    /// What happens in the network.
+    arrivals: EventQueue<Event>,
+    /// What applications wait for.
+    timers: EventQueue<Event>,
     /// When streams will have sent all.
     finishes: Deadlines,
     streams: Vec<Stream>,
@@ -109,7 +124,8 @@ impl Net {
             solver,
             links,
             nowhere,
-            events: EventQueue::default(),
+            arrivals: EventQueue::default(),
+            timers: EventQueue::default(),
             finishes: Deadlines::default(),
             streams: Vec::new(),
             free: Vec::new(),
@@ -125,12 +141,17 @@ impl Net {
 
     /// Has an event happen at `at`.
     pub(super) fn schedule(&mut self, at: Time, event: Event) {
-        self.events.push(at.max(self.now), event);
+        let events = match event.rank() {
+            Rank::Timer => &mut self.timers,
+            _ => &mut self.arrivals,
+        };
+        events.push(at.max(self.now), event);
     }
 
     /// When something happens next.
     pub(super) fn next(&self) -> Option<Time> {
-        [self.events.next_time(), self.finishes.next(), self.due].into_iter().flatten().min()
+        let events = [&self.arrivals, &self.timers].map(EventQueue::next_time);
+        events.into_iter().chain([self.finishes.next(), self.due]).flatten().min()
     }
 
     /// The next thing that happens at the present time, if an application should hear of it.
@@ -141,7 +162,8 @@ impl Net {
                 self.sent_all(stream);
                 continue;
             }
-            let (_, event) = self.events.pop_until(self.now)?;
+            let arrival = self.arrivals.pop_until(self.now);
+            let (_, event) = arrival.or_else(|| self.timers.pop_until(self.now))?;
             self.handled += 1;
             if let Some(news) = self.on_event(event) {
                 return Some(news);
@@ -205,9 +227,9 @@ impl Net {
         self.epoch = self.epoch.wrapping_add(1);
         self.solver.advance(self.now.as_secs_f64());
         self.links.propagate(self.now, &mut self.solver);
-        for forecast in self.links.forecasts.drain(..) {
+        for forecast in std::mem::take(&mut self.links.forecasts) {
             let event = Event::Queue { link: forecast.link, number: forecast.number };
-            self.events.push(forecast.at, event);
+            self.schedule(forecast.at, event);
         }
         self.solver.solve();
         let solver = &self.solver;
@@ -306,7 +328,8 @@ impl Net {
     pub(super) fn memory(&self) -> u64 {
         let streams = self.streams.capacity() * (size_of::<Stream>() + 160);
         let sharing = self.solver.len() * 300 + self.links.table.len() * 200;
-        self.events.memory()
+        self.arrivals.memory()
+            + self.timers.memory()
             + self.finishes.memory()
             + self.links.memory()
             + (streams + sharing) as u64

@@ -15,15 +15,12 @@ use super::trace::{Trace, What};
 /// What wake-up calls are for: those below are of sources, by number.
 const AGENDA: u64 = 1 << 32;
 const MEASURE: u64 = 2 << 32;
-const CHANGE: u64 = 3 << 32;
 
 /// What the driver's owner has to act on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum News {
     /// Members join or leave.
     Agenda,
-    /// The lab changes.
-    Change,
     /// All data of a member has left its source.
     Sent(u32),
     /// All data of a member has arrived.
@@ -207,10 +204,6 @@ impl<R: RateController> Driver<R> {
         self.net.wake(at, AGENDA);
     }
 
-    pub(super) fn wake_for_change(&mut self, at: Time) {
-        self.net.wake(at, CHANGE);
-    }
-
     /// `API.Join`. A demand of nothing leaves the session without a rate.
     pub(super) fn join(&mut self, run: u32, demand: Bandwidth) {
         self.runs[run as usize].phase = Phase::Active;
@@ -294,7 +287,6 @@ impl<R: RateController> Driver<R> {
                     self.on_arrived((session, hop, towards), link, message);
                 }
                 Event::Wake(AGENDA) => return (false, Some(News::Agenda)),
-                Event::Wake(CHANGE) => return (false, Some(News::Change)),
                 Event::Wake(MEASURE) => self.measure(),
                 Event::Wake(session) => self.on_wake(session as u32),
                 Event::Sent { session } => {

@@ -113,9 +113,6 @@ impl<R: RateController> Play<R> {
         if let Some(at) = play.cast.due() {
             play.driver.wake_for_agenda(at);
         }
-        if let Some(event) = play.events.front() {
-            play.driver.wake_for_change(event.at);
-        }
         Ok(play)
     }
 
@@ -309,13 +306,22 @@ impl<R: RateController> Engine for Play<R> {
 
     fn advance_at_most(&mut self, until: Time, mut turns: u64) -> bool {
         while !self.is_done() {
-            let (there, news) = self.driver.advance(until, &mut turns);
-            match news {
-                None => return there,
-                Some(News::Agenda) => self.agenda(),
-                Some(News::Change) => self.change(),
-                Some(News::Sent(member)) => self.leave(member, Outcome::Completed),
-                Some(News::Delivered(member)) => self.delivered(member),
+            let event = self.events.front().map(|event| event.at).filter(|at| *at <= until);
+            // Events of the lab come before all else at their time.
+            let limit = event.map_or(until, |at| Time::from_nanos(at.as_nanos().saturating_sub(1)));
+            let (there, news) = match event {
+                Some(Time::ZERO) => (true, None),
+                _ => self.driver.advance(limit, &mut turns),
+            };
+            match (news, event) {
+                (None, Some(at)) if there => {
+                    self.driver.net.advance_before(at);
+                    self.change();
+                }
+                (None, _) => return there,
+                (Some(News::Agenda), _) => self.agenda(),
+                (Some(News::Sent(member)), _) => self.leave(member, Outcome::Completed),
+                (Some(News::Delivered(member)), _) => self.delivered(member),
             }
         }
         true

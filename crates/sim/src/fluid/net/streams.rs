@@ -135,7 +135,7 @@ impl Net {
             let slow_start = stream.slow_start;
             stream.round_number = stream.round_number.wrapping_add(1);
             let event = Event::Round { stream: id, round: stream.round_number };
-            self.events.push(self.now + span(rtt), event);
+            self.arrivals.push(self.now + span(rtt), event);
             let window = if slow_start { stream.window } else { 0.0 };
             self.burst(id, window, rtt);
         }
@@ -152,7 +152,7 @@ impl Net {
         if stream.epoch == self.epoch {
             // It has not been given its share yet.
             let event = Event::Round { stream: id, round: stream.round_number };
-            self.events.push(self.now + span(rtt), event);
+            self.arrivals.push(self.now + span(rtt), event);
             return;
         }
         stream.epoch = self.epoch;
@@ -169,7 +169,7 @@ impl Net {
         if goes_on {
             stream.window += grown;
             let event = Event::Round { stream: id, round: stream.round_number };
-            self.events.push(self.now + span(rtt), event);
+            self.arrivals.push(self.now + span(rtt), event);
         }
         if slow_start {
             self.burst(id, grown, rtt);
@@ -206,7 +206,7 @@ impl Net {
             self.solver.advance(self.now.as_secs_f64());
             self.solver.remove_flow(key);
         }
-        self.events.push(at, event);
+        self.arrivals.push(at, event);
     }
 
     /// Forgets a stream.
@@ -297,7 +297,7 @@ impl Net {
             // It could not be opened until now.
             let event = Event::Ready { stream: id, life: stream.life };
             let at = self.now + span(stream.rtt);
-            self.events.push(at, event);
+            self.arrivals.push(at, event);
         }
     }
 }

@@ -22,9 +22,6 @@ impl<R: RateController> Play<R> {
             self.apply(&plan, &event.action);
             self.happened.push(event);
         }
-        if let Some(event) = self.events.front() {
-            self.driver.wake_for_change(event.at);
-        }
     }
 
     fn apply(&mut self, plan: &Plan, action: &Action) {
