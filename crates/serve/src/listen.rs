@@ -40,14 +40,11 @@ pub(crate) async fn listen(
             sleep(ACCEPT_RETRY_INTERVAL).await;
             continue;
         };
-        match Arc::clone(&slots).try_acquire_owned() {
-            Ok(slot) => {
-                tokio::spawn(serve(Client::new(stream, slot), router.clone()));
-            }
-            Err(_) => {
-                hub.refused.fetch_add(1, Ordering::Relaxed);
-                refuse(stream);
-            }
+        if let Ok(slot) = Arc::clone(&slots).try_acquire_owned() {
+            tokio::spawn(serve(Client::new(stream, slot), router.clone()));
+        } else {
+            hub.refused.fetch_add(1, Ordering::Relaxed);
+            refuse(stream);
         }
     }
 }
