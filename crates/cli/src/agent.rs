@@ -4,11 +4,37 @@ use cluster_live::address::{self, Cluster, host_and_port};
 use cluster_live::agent::{Agent, Allowed, News, Options};
 use cluster_live::credentials::{Credentials, KEY_FILE, Role};
 use cluster_live::enrol;
+use sys::confine::Capabilities;
 
 use crate::args::agent as args;
+use crate::daemon::Daemon;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
 use crate::{Failure, Verdict, interrupts};
+
+/// What labs take of the capabilities at hand. Without those for users in user namespaces (some
+/// containers), labs are made in the user namespace of the agent.
+fn labs(daemon: &Daemon) -> Capabilities {
+    if daemon.changes_user() {
+        return HOST;
+    }
+    if MAP_USERS.are_effective() {
+        return LABS;
+    }
+    LABS.and(Capabilities::SYS_ADMIN).and(Capabilities::NET_RAW)
+}
+
+const MAP_USERS: Capabilities =
+    Capabilities::SETUID.and(Capabilities::SETGID).and(Capabilities::SETFCAP);
+
+/// Real-time scheduling of the data path, and large buffers of trunks' sockets.
+const HOST: Capabilities = Capabilities::SYS_NICE
+    .and(Capabilities::SYS_RESOURCE)
+    .and(Capabilities::NET_ADMIN)
+    .and(Capabilities::NET_BIND_SERVICE);
+
+/// What labs of root need outside their user namespace.
+const LABS: Capabilities = MAP_USERS.and(HOST).and(Capabilities::DAC_OVERRIDE);
 
 pub(crate) fn agent(args: &args::Agent, terminal: &Terminal) -> Verdict {
     let addresses = |list: &[String]| {
@@ -19,6 +45,12 @@ pub(crate) fn agent(args: &args::Agent, terminal: &Terminal) -> Verdict {
         Some(name) => name.clone(),
         None => host_name(),
     };
+    let daemon = args.privileges.daemon()?;
+    if let Some(dir) = &args.dir {
+        daemon.own_folder(dir)?;
+    }
+    // The labs make namespaces, which takes system calls that are refused elsewhere.
+    daemon.drop_privileges(labs(&daemon), false)?;
     let dir = args.dir.clone().unwrap_or_else(|| {
         let user = rustix::process::geteuid().as_raw();
         std::env::temp_dir().join(format!("netarium-agent-{name}-{user}"))

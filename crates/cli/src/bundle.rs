@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bundler_live::config::{Mistakes, Receive, STATUS_FOLDER, Send};
 use bundler_live::{Error, receive, send, status};
 use serde_json::{Value, json};
+use sys::confine::Capabilities;
 
 use crate::args::bundle::{Bundle, BundleVerb, Run, Status};
+use crate::daemon;
 use crate::exit::Exit;
 use crate::files::draw;
 use crate::terminal::{Style, Terminal};
@@ -23,10 +25,11 @@ pub(crate) fn bundle(args: &Bundle, terminal: &Terminal) -> Verdict {
 }
 
 fn run_send(args: &Run, terminal: &Terminal) -> Verdict {
-    let config = loaded(Send::load(&args.config), terminal)?;
+    let mut config = loaded(Send::load(&args.config), terminal)?;
     if args.check {
         return checked(args, config.bundles.iter().map(|it| it.name.as_str()), terminal);
     }
+    drop_privileges(args, &mut config.common.status)?;
     let stop = stop()?;
     let mut tell = |event: &send::Event| match event {
         send::Event::Ready { device, mtu } => {
@@ -52,10 +55,11 @@ fn run_send(args: &Run, terminal: &Terminal) -> Verdict {
 }
 
 fn run_receive(args: &Run, terminal: &Terminal) -> Verdict {
-    let config = loaded(Receive::load(&args.config), terminal)?;
+    let mut config = loaded(Receive::load(&args.config), terminal)?;
     if args.check {
         return checked(args, config.bundles.iter().map(|it| it.name.as_str()), terminal);
     }
+    drop_privileges(args, &mut config.common.status)?;
     let stop = stop()?;
     let mut tell = |event: &receive::Event| {
         if let receive::Event::Ready { interfaces } = event {
@@ -166,23 +170,22 @@ fn show(args: &Status, terminal: &Terminal) -> Verdict {
 }
 
 fn sockets() -> Result<Vec<PathBuf>, Failure> {
-    let folder = Path::new(STATUS_FOLDER);
-    let mut found = Vec::new();
-    let entries = match std::fs::read_dir(folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(found),
-        Err(error) => {
-            return Err(Failure::machine(format!("cannot read {STATUS_FOLDER}: {error}")));
-        }
-    };
-    for entry in entries {
-        let path = entry?.path();
-        if path.extension().is_some_and(|it| it == "sock") {
-            found.push(path);
-        }
+    let own = PathBuf::from(STATUS_FOLDER);
+    daemon::sockets([own].into_iter().chain(daemon::status_folders("bundle")))
+}
+
+/// Drops all privileges but those for devices, routes and packets.
+fn drop_privileges(args: &Run, status: &mut PathBuf) -> Result<(), Failure> {
+    let daemon = args.privileges.daemon()?;
+    if let Some(folder) = daemon.status_folder("bundle")?
+        && status.parent() == Some(Path::new(STATUS_FOLDER))
+        && let Some(name) = status.file_name()
+    {
+        *status = folder.join(name);
     }
-    found.sort();
-    Ok(found)
+    let keep =
+        Capabilities::NET_ADMIN.and(Capabilities::NET_RAW).and(Capabilities::NET_BIND_SERVICE);
+    daemon.drop_privileges(keep, true)
 }
 
 /// A box and its bundles.

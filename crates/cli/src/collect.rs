@@ -16,6 +16,7 @@ use collector_live::job::{self, Settings, Summary};
 use collector_live::live::{Interface, RingOptions, Source, Tunnel};
 use collector_live::{Error, feed};
 use serde_json::json;
+use sys::confine::Capabilities;
 
 use crate::args::collect::{Collect, CollectRun, Compress, Layout};
 use crate::exit::Exit;
@@ -57,6 +58,7 @@ fn run(args: &CollectRun, terminal: &Terminal) -> Verdict {
         ));
     }
     let mut settings = settings(args)?;
+    drop_privileges(args)?;
     let stop = Arc::new(AtomicBool::new(false));
     let asked = Arc::clone(&stop);
     // Who asks twice does not wait for compression: the next collector finishes the files.
@@ -87,6 +89,25 @@ fn run(args: &CollectRun, terminal: &Terminal) -> Verdict {
         (false, true) => Exit::Expectation,
         (false, false) => Exit::Ok,
     })
+}
+
+/// A collector of files is a command like any other; one that listens is a daemon.
+fn drop_privileges(args: &CollectRun) -> Result<(), Failure> {
+    if !args.read.is_empty() && args.serve.is_none() && args.privileges.user.is_none() {
+        return Ok(());
+    }
+    let daemon = args.privileges.daemon()?;
+    if let Some(folder) = &args.out {
+        daemon.own_folder(folder)?;
+    }
+    let mut keep = Capabilities::NET_BIND_SERVICE;
+    if !args.interface.is_empty() {
+        keep = keep.and(Capabilities::NET_RAW);
+    }
+    if args.hardware_time {
+        keep = keep.and(Capabilities::NET_ADMIN);
+    }
+    daemon.drop_privileges(keep, true)
 }
 
 /// Ends the collector when its time is over, and shows how far it is.

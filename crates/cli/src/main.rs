@@ -7,6 +7,7 @@ mod args;
 mod bundle;
 mod cluster;
 mod collect;
+mod daemon;
 mod exit;
 mod files;
 mod generated;

@@ -12,8 +12,10 @@ use mctcp_live::front::serve::{self, Serve};
 use mctcp_live::front::tls::{self, Identity};
 use mctcp_live::front::{self, Error, Event, Peer, Stop, Watch, status};
 use serde_json::{Value, json};
+use sys::confine::Capabilities;
 
 use crate::args::mctcp as args;
+use crate::daemon::{self, Daemon};
 use crate::exit::Exit;
 use crate::terminal::{Style, Terminal};
 use crate::{Failure, Verdict, interrupts};
@@ -28,6 +30,7 @@ pub(crate) fn mctcp(args: &args::Mctcp, terminal: &Terminal) -> Verdict {
 }
 
 fn serve(args: &args::Serve, terminal: &Terminal) -> Verdict {
+    let daemon = args.privileges.daemon()?;
     let config = sessions(&args.sessions)?;
     let clients = args.tls_ca.as_deref();
     let tls = match (&args.tls_cert, &args.tls_key) {
@@ -47,16 +50,18 @@ fn serve(args: &args::Serve, terminal: &Terminal) -> Verdict {
         config,
         tls,
         most_sessions: args.max_sessions.get() as usize,
-        watch: watch(&args.watch),
+        watch: watch(&args.watch, &daemon)?,
     };
     serve.policy().map_err(|e| failure(&e))?;
     unproven(&args.sessions, serve.tls.is_some(), terminal);
+    daemon.drop_privileges(kept(&args.sessions), true)?;
     let stop = stop()?;
     serve::run(&serve, &stop, &mut |event| told(event, terminal)).map_err(|e| failure(&e))?;
     Ok(Exit::Ok)
 }
 
 fn proxy(args: &args::Proxy, terminal: &Terminal) -> Verdict {
+    let daemon = args.privileges.daemon()?;
     let redirect = match args.redirect {
         Some(listen) => {
             let own = Own::detect().map_err(|e| failure(&e))?;
@@ -81,10 +86,16 @@ fn proxy(args: &args::Proxy, terminal: &Terminal) -> Verdict {
         users,
         clients: args.clients.clone(),
         most_clients: args.max_clients.get() as usize,
-        watch: watch(&args.watch),
+        watch: watch(&args.watch, &daemon)?,
     };
     proxy.check().map_err(|e| failure(&e))?;
     unproven(&args.sessions, proxy.peer.tls.is_some(), terminal);
+    let mut keep = kept(&args.sessions);
+    if proxy.redirect.is_some() {
+        // To mark its own connections, and to add and remove rules.
+        keep = keep.and(Capabilities::NET_ADMIN);
+    }
+    daemon.drop_privileges(keep, true)?;
     let stop = stop()?;
     proxy::run(&proxy, &stop, &mut |event| told(event, terminal)).map_err(|e| failure(&e))?;
     Ok(Exit::Ok)
@@ -94,7 +105,7 @@ fn connect(args: &args::Connect, terminal: &Terminal) -> Verdict {
     let connect = Connect {
         target: args.target.clone(),
         peer: peer(&args.peer, &args.sessions)?,
-        watch: watch(&args.watch),
+        watch: Watch { status: args.watch.status.clone(), metrics: args.watch.metrics },
     };
     let stop = stop()?;
     let mut tell = |event: &Event| {
@@ -134,6 +145,13 @@ fn summary_object(summary: &Summary) -> Value {
         "subflows": summary.subflows,
         "seconds": summary.seconds,
     })
+}
+
+/// Capabilities that servers and proxies need.
+fn kept(args: &args::Sessions) -> Capabilities {
+    let low_ports = Capabilities::NET_BIND_SERVICE;
+    // Buffers above `net.core.wmem_max`.
+    if args.socket_buffer.is_some() { low_ports.and(Capabilities::NET_ADMIN) } else { low_ports }
 }
 
 fn sessions(args: &args::Sessions) -> Result<Config, Failure> {
@@ -184,8 +202,12 @@ fn peer(args: &args::Peer, session: &args::Sessions) -> Result<Peer, Failure> {
     })
 }
 
-fn watch(args: &args::Watch) -> Watch {
-    Watch { status: args.status.clone(), metrics: args.metrics }
+fn watch(args: &args::Watch, daemon: &Daemon) -> Result<Watch, Failure> {
+    let status = match (&args.status, daemon.status_folder("mctcp")?) {
+        (None, Some(folder)) => Some(folder.join(format!("{}.sock", std::process::id()))),
+        (given, _) => given.clone(),
+    };
+    Ok(Watch { status, metrics: args.metrics })
 }
 
 /// Without a key, sessions are protected from those alone who do not see their traffic.
@@ -306,23 +328,8 @@ fn show(args: &args::Status, terminal: &Terminal) -> Verdict {
 }
 
 fn sockets() -> Result<Vec<PathBuf>, Failure> {
-    let Some(folder) = status::folder() else { return Ok(Vec::new()) };
-    let entries = match std::fs::read_dir(&folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => {
-            return Err(Failure::machine(format!("cannot read {}: {error}", folder.display())));
-        }
-    };
-    let mut found = Vec::new();
-    for entry in entries {
-        let path = entry?.path();
-        if path.extension().is_some_and(|it| it == "sock") {
-            found.push(path);
-        }
-    }
-    found.sort();
-    Ok(found)
+    let folders = status::folder().into_iter().chain(daemon::status_folders("mctcp"));
+    daemon::sockets(folders)
 }
 
 /// A front, its connections, and their subflows below them.

@@ -10,6 +10,7 @@ mod programs {
     mod collector;
     mod events;
     mod flows;
+    mod hostile;
     mod impairments;
     mod jobs;
     mod labs;

@@ -109,6 +109,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "mctcp",
             "mctcp-live",
             "serve",
+            "sys",
         ],
     ),
     (

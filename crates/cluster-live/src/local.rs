@@ -107,12 +107,10 @@ pub fn run_local(local: &Local) -> Result<i32> {
     let place = Place::new()?;
     let pipe = || std::io::pipe().map_err(|cause| sys::Error::Call { call: "pipe", cause });
     let ((life, ours), (mut answer, report)) = (pipe()?, pipe()?);
-    let (uid, gid) = namespace::identity();
     if namespace::is_privileged() {
         namespace::unshare(Kinds::PID)?;
     } else {
-        namespace::unshare(Kinds::USER | Kinds::PID)?;
-        namespace::map_to_root(uid, gid)?;
+        namespace::unshare_with_user(Kinds::PID)?;
     }
     let mut ours = Some(ours);
     let copy = &mut ours;

@@ -26,12 +26,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Some("packet") => Engine::Packet,
         Some(other) => return Err(format!("unknown engine {other}").into()),
     };
-    if !sys::namespace::is_privileged() {
-        let (uid, gid) = sys::namespace::identity();
-        sys::namespace::unshare(sys::namespace::Kinds::USER)?;
-        sys::namespace::map_to_root(uid, gid)?;
-    }
-    sys::namespace::unshare(sys::namespace::Kinds::NET)?;
+    sys::namespace::unshare_with_user(sys::namespace::Kinds::NET)?;
     let plan = sample::star(hosts);
     let forwarding = sample::FirstIface::of(&plan);
     let kernel = || kilobytes("/proc/meminfo", "Slab") + kilobytes("/proc/meminfo", "Percpu");

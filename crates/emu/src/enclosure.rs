@@ -122,6 +122,10 @@ pub enum Notice {
     Names(sys::Error),
     /// Programs see the machine's processes in `/proc` instead of the lab's.
     Processes(sys::Error),
+    /// The lab has no user namespace: capabilities of its programs hold on the machine.
+    NoUserNamespace(sys::Error),
+    /// Programs see devices, services or kernel parameters of the machine.
+    Exposed(sys::Error),
 }
 
 impl fmt::Display for Notice {
@@ -133,6 +137,14 @@ impl fmt::Display for Notice {
                 write!(f, "interface {} has an MTU below 1280: no IPv6", iface.index())
             }
             Self::Processes(cause) => write!(f, "/proc shows the machine's processes: {cause}"),
+            Self::NoUserNamespace(cause) => write!(
+                f,
+                "no user namespace ({cause}): the capabilities of programs hold on this machine"
+            ),
+            Self::Exposed(cause) => write!(
+                f,
+                "programs see devices, services or kernel parameters of this machine: {cause}"
+            ),
             Self::Names(cause) => write!(f, "name resolution: {cause}"),
         }
     }

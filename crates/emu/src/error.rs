@@ -96,6 +96,17 @@ pub enum Error {
         /// The kernel's answer.
         cause: std::io::Error,
     },
+    /// A program's capabilities, system calls or view of the machine could not be limited.
+    #[error(
+        "program {program} could not be confined: {cause}; `privileged = true` in its \
+         `[[program]]` starts it without"
+    )]
+    NotConfined {
+        /// Its name.
+        program: String,
+        /// The kernel's answer.
+        cause: std::io::Error,
+    },
     /// A program did not become ready.
     #[error("program {program} was not ready ({condition}) after {waited}{}", quoted(stderr))]
     NotReady {
@@ -231,6 +242,7 @@ impl Error {
             | Self::NotFound { .. }
             | Self::NotExecutable { .. }
             | Self::NoDirectory { .. }
+            | Self::NotConfined { .. }
             | Self::NotReady { .. }
             | Self::EndedBeforeReady { .. } => 5,
             Self::VirtualOnly { .. }

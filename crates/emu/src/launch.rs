@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! P  the command          forks C, waits for L, holds one end of the channel
-//! C  a moment only        leaves P's namespaces, maps its user to root, forks L, ends
+//! C  a moment only        leaves P's namespaces, maps its users, forks L, ends
 //! L  process 1 of a lab   in its own user, network, mount, process, IPC and host-name namespaces
 //! ```
 //!
@@ -15,23 +15,27 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use sys::namespace::{self, Kinds, Mode};
+use sys::confine::{Capabilities, view};
+use sys::limits;
+use sys::namespace::{self, Kinds, Mode, UserNamespace};
 use sys::process::{self, Attachment, Child, Exit, Signal};
 
 use crate::enclosure::{Notice, PrivateMounts};
 use crate::uplink::{self, Uplink};
 use crate::{Error, Result};
 
+/// Highest real-time priority in a lab that root started; the data path uses a lower one.
+const MAX_REALTIME: u64 = 20;
+
 /// How a lab is launched.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Host name of the lab's own process, for whoever looks at it from inside.
     pub name: String,
-    /// Make a user namespace even where it is not needed.
-    pub rootless: bool,
     /// Hosts are going to be connected with the machine's own network.
     pub uplink: bool,
 }
@@ -39,7 +43,7 @@ pub struct Options {
 impl Options {
     /// The ordinary launch of a lab called `name`.
     pub fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), rootless: false, uplink: false }
+        Self { name: name.to_owned(), uplink: false }
     }
 }
 
@@ -52,8 +56,6 @@ pub struct LabSide {
     pub mounts: PrivateMounts,
     /// The network namespace that the command is in.
     pub outer_net: OwnedFd,
-    /// The lab runs without privileges of the machine.
-    pub rootless: bool,
     /// The way to the machine's own network, where [`Options::uplink`] asks for it.
     pub uplink: Option<Uplink>,
     /// What is not as it should be, though the lab can run.
@@ -170,21 +172,21 @@ fn between(
     channel: UnixStream,
     lab: impl FnOnce(LabSide) -> i32,
 ) -> i32 {
-    let rootless = options.rootless || !namespace::is_privileged();
     let (mut report, mut channel) = (Some(report), Some(channel));
     let mut uplink = None;
     if let Some(pasta) = pasta {
-        match fork_broker(&pasta, rootless, &mut report, &mut channel) {
+        match fork_broker(&pasta, &mut report, &mut channel) {
             Ok(stream) => uplink = Some(Uplink::new(stream)),
             Err(error) => return report.map_or(70, |report| report.error(&error)),
         }
     }
     let (Some(report), Some(channel)) = (report, channel) else { return 70 };
-    match leave_home(options, rootless) {
-        Ok(outer_net) => {
-            let (mounts, notices) = (PrivateMounts(()), Vec::new());
-            let side = LabSide { channel, mounts, outer_net, rootless, uplink, notices };
-            fork_inside(report, side, lab)
+    // Those of the network namespace that is left now.
+    let services = view::services();
+    match leave_home(options) {
+        Ok((outer_net, notices)) => {
+            let side = LabSide { channel, mounts: PrivateMounts(()), outer_net, uplink, notices };
+            fork_inside(report, side, services, lab)
         }
         Err(error) => report.error(&error),
     }
@@ -193,7 +195,6 @@ fn between(
 /// Forks the uplink's broker, which stays outside; the result is the lab's end of its socket.
 fn fork_broker(
     pasta: &Path,
-    rootless: bool,
     report: &mut Option<Report>,
     channel: &mut Option<UnixStream>,
 ) -> sys::Result<UnixStream> {
@@ -205,7 +206,7 @@ fn fork_broker(
         // Nobody is to wait for the broker's copies.
         drop((copy.take(), report_copy.take(), channel.take()));
         let _ = process::start_session();
-        uplink::serve(pasta, theirs, rootless)
+        uplink::serve(pasta, theirs)
     })?;
     if let Some(report) = report {
         report.line(&format!("broker {pid}\n"));
@@ -289,35 +290,41 @@ impl Said {
 
 /// Moves the calling process, which must have one thread, out of all namespaces of its parent;
 /// the result is the network namespace that it was in.
-fn leave_home(options: &Options, rootless: bool) -> sys::Result<OwnedFd> {
+fn leave_home(options: &Options) -> sys::Result<(OwnedFd, Vec<Notice>)> {
     let net = namespace::current_net()?;
-    let (uid, gid) = namespace::identity();
-    let mut kinds = Kinds::NET | Kinds::MOUNT | Kinds::PID | Kinds::IPC | Kinds::UTS;
-    if rootless {
-        kinds = kinds | Kinds::USER;
+    let mut notices = Vec::new();
+    if Capabilities::SYS_RESOURCE.are_effective() {
+        // Inside a user namespace no capability permits it. Without, the data path reports how
+        // late it was.
+        let _ = limits::permit_realtime(MAX_REALTIME);
     }
     // The terminal's keyboard signals are for the command, which then ends the lab.
     process::start_session()?;
-    namespace::unshare(kinds)?;
-    if rootless {
-        namespace::map_to_root(uid, gid)?;
+    let kinds = Kinds::NET | Kinds::MOUNT | Kinds::PID | Kinds::IPC | Kinds::UTS;
+    if let UserNamespace::Unchanged(refusal) = namespace::unshare_with_user(kinds)? {
+        notices.push(Notice::NoUserNamespace(refusal));
     }
     namespace::set_host_name(&options.name)?;
-    Ok(net)
+    Ok((net, notices))
 }
 
 /// Forks the lab's process, tells its number and ends.
-fn fork_inside(report: Report, mut side: LabSide, lab: impl FnOnce(LabSide) -> i32) -> i32 {
+fn fork_inside(
+    report: Report,
+    mut side: LabSide,
+    services: sys::Result<Vec<PathBuf>>,
+    lab: impl FnOnce(LabSide) -> i32,
+) -> i32 {
     let mut report = Some(report);
     let copy = &mut report;
     let first = move || {
         // Closed before the lab runs: the command waits until nobody can report any more.
         let Some(report) = copy.take() else { return 70 };
-        match settle() {
+        match settle(services) {
             Ok(notices) => {
                 report.line("ready\n");
                 drop(report);
-                side.notices = notices;
+                side.notices.extend(notices);
                 lab(side)
             }
             Err(error) => report.error(&error),
@@ -334,17 +341,32 @@ fn fork_inside(report: Report, mut side: LabSide, lab: impl FnOnce(LabSide) -> i
     }
 }
 
-/// Makes process 1 of a lab at home: its own mounts, its own view of processes, nothing to read.
-fn settle() -> sys::Result<Vec<Notice>> {
+/// Gives process 1 of a lab mounts, devices and a view of processes of its own, and nothing to
+/// read. What programs see of the machine is limited here as far as it is the same for all.
+fn settle(services: sys::Result<Vec<PathBuf>>) -> sys::Result<Vec<Notice>> {
     namespace::make_mounts_private()?;
-    let mut notices = Vec::new();
-    // Refused in containers that hide parts of /proc; then programs see the machine's processes.
-    notices.extend(
-        namespace::mount_new("proc", Path::new("/proc"), Mode::Plain).err().map(Notice::Processes),
-    );
+    let hidden = services.and_then(|services| view::hide(&services));
+    let steps = [
+        // Refused in containers that hide parts of /proc; then programs see the machine's
+        // processes.
+        namespace::mount_new("proc", Path::new("/proc"), Mode::Plain).map_err(Notice::Processes),
+        hidden.map_err(Notice::Exposed),
+        view::replace_devices().map_err(Notice::Exposed),
+        view::protect_parameters().map_err(Notice::Exposed),
+        protect_files().map_err(Notice::Exposed),
+    ];
+    let notices = steps.into_iter().filter_map(std::result::Result::err).collect();
     let null = File::open("/dev/null").map_err(|e| sys::Error::file("open", "/dev/null", e))?;
     process::set_standard_input(null.as_fd())?;
     Ok(notices)
+}
+
+/// Programs of a lab that root started have root's rights to files: they may read those of the
+/// system, but not change them.
+fn protect_files() -> sys::Result<()> {
+    // Where root is not mapped, its files belong to another number.
+    let is_root_mapped = std::fs::metadata("/etc").is_ok_and(|data| data.uid() == 0);
+    if is_root_mapped { view::protect_system() } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -280,6 +280,12 @@ pub struct Registry {
     dir: PathBuf,
 }
 
+/// Whether root of this user namespace is the owner of a folder: a user who is root only inside
+/// (`unshare -Ur`) is not.
+fn is_root_of(path: &str) -> bool {
+    fs::metadata(path).is_ok_and(|facts| facts.is_dir() && facts.uid() == 0)
+}
+
 impl Registry {
     /// The user's registry; its folder is made where missing.
     pub fn open() -> Result<Self, RegistryError> {
@@ -287,8 +293,11 @@ impl Registry {
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
         let dir = match runtime.filter(|d| d.is_absolute() && d.is_dir()) {
             Some(dir) => dir.join("netarium"),
-            None if uid.is_root() && Path::new("/run").is_dir() => PathBuf::from("/run/netarium"),
-            None => PathBuf::from(format!("/tmp/netarium-{}", uid.as_raw())),
+            None if uid.is_root() && is_root_of("/run") => PathBuf::from("/run/netarium"),
+            None => PathBuf::from(format!(
+                "/tmp/netarium-{}",
+                sys::namespace::user_outside(uid.as_raw())
+            )),
         };
         Self::at(dir)
     }

@@ -7,6 +7,7 @@
 use std::io::{IoSlice, IoSliceMut, Read as _, Write as _};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -122,14 +123,14 @@ fn receive(stream: &UnixStream) -> rustix::io::Result<Option<[OwnedFd; 2]>> {
 }
 
 /// The broker's work, until the lab is gone.
-pub(crate) fn serve(pasta: &Path, mut stream: UnixStream, rootless: bool) -> i32 {
+pub(crate) fn serve(pasta: &Path, mut stream: UnixStream) -> i32 {
     let mut running: Vec<Child> = Vec::new();
     if stream.set_read_timeout(Some(LOOK)).is_err() {
         return 1;
     }
     loop {
         match receive(&stream) {
-            Ok(Some([net, user])) => match start(pasta, &net, rootless.then_some(&user)) {
+            Ok(Some([net, user])) => match start(pasta, &net, &user) {
                 Ok(child) => running.push(child),
                 Err(error) => {
                     let _ = stream.write_all(error.to_string().as_bytes());
@@ -158,7 +159,7 @@ pub(crate) fn serve(pasta: &Path, mut stream: UnixStream, rootless: bool) -> i32
 
 /// Starts pasta on a namespace that it inherits: it may not look into `/proc` of a process with
 /// more capabilities than it keeps.
-fn start(pasta: &Path, net: &OwnedFd, user: Option<&OwnedFd>) -> std::io::Result<Child> {
+fn start(pasta: &Path, net: &OwnedFd, user: &OwnedFd) -> std::io::Result<Child> {
     let inherited = |fd: &OwnedFd| -> std::io::Result<String> {
         rustix::io::fcntl_setfd(fd, FdFlags::empty())?;
         Ok(format!("/proc/self/fd/{}", fd.as_raw_fd()))
@@ -169,10 +170,14 @@ fn start(pasta: &Path, net: &OwnedFd, user: Option<&OwnedFd>) -> std::io::Result
     command.args(["--gateway", GATEWAY, "--dns-forward", GATEWAY]);
     // No port of the lab shows on the machine, and none of the machine in the lab.
     command.args(["-t", "none", "-u", "none", "-T", "none", "-U", "none"]);
-    match user {
-        Some(user) => command.args(["--userns", &inherited(user)?]),
-        None => command.args(["--runas", "0:0"]),
-    };
+    if namespace::identity().0 == 0 {
+        // As another user it could not enter the lab's user namespace.
+        command.args(["--runas", "0:0"]);
+    }
+    let own = std::fs::metadata("/proc/self/ns/user")?.ino();
+    if rustix::fs::fstat(user)?.st_ino != own {
+        command.args(["--userns", &inherited(user)?]);
+    }
     command.args(["--netns", &inherited(net)?]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     command.spawn()

@@ -246,6 +246,8 @@ pub struct Program {
     pub exit: Option<Vec<i32>>,
     /// Between SIGTERM and SIGKILL.
     pub grace: Span,
+    /// Neither its capabilities in the lab's user namespace nor its system calls are limited.
+    pub privileged: bool,
 }
 
 /// What a program entry runs.

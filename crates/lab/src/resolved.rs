@@ -386,6 +386,7 @@ fn program(plan: &Plan, program: &Program) -> Vec<Pair> {
         .map_or_else(|| text("any"), |statuses| list(statuses.iter().map(ToString::to_string)));
     pairs.push(("exit", exit));
     pairs.push(("grace", quantity(program.grace)));
+    pairs.push(("privileged", program.privileged.to_string()));
     pairs
 }
 

@@ -36,6 +36,9 @@ pub enum Error {
     /// The kernel's answer was shorter than its own lengths say.
     #[error("malformed answer to {0}")]
     Malformed(&'static str),
+    /// A step that concerns a whole process was tried in one with several threads.
+    #[error("cannot {0}: this process has several threads")]
+    Threads(&'static str),
     /// Text with a NUL byte cannot be handed to the kernel.
     #[error("{0:?} contains a NUL byte")]
     Nul(String),
@@ -63,7 +66,7 @@ impl Error {
             Self::Call { cause, .. } | Self::File { cause, .. } | Self::Netlink { cause, .. } => {
                 cause.raw_os_error()
             }
-            Self::Malformed(_) | Self::Nul(_) => None,
+            Self::Malformed(_) | Self::Threads(_) | Self::Nul(_) => None,
         }
     }
 

@@ -3,6 +3,7 @@
 //! is; each module wraps one kernel interface in safe, owned types.
 
 pub mod clock;
+pub mod confine;
 mod error;
 pub mod limits;
 pub mod namespace;

@@ -27,6 +27,25 @@ pub fn realtime_priority() -> Result<u64> {
     Ok(limit.rlim_max)
 }
 
+/// Permits real-time scheduling up to `priority` to this process and what it starts, also inside
+/// user namespaces, where no capability permits it. Takes `CAP_SYS_RESOURCE`.
+pub fn permit_realtime(priority: u64) -> Result<()> {
+    set_realtime(priority)
+}
+
+/// Forbids real-time scheduling to this process and what it starts.
+pub fn forbid_realtime() -> Result<()> {
+    set_realtime(0)
+}
+
+fn set_realtime(priority: u64) -> Result<()> {
+    let limit = libc::rlimit { rlim_cur: priority, rlim_max: priority };
+    // SAFETY: `limit` outlives the call.
+    let result = unsafe { libc::setrlimit(libc::RLIMIT_RTPRIO, &raw const limit) };
+    check("setrlimit(RLIMIT_RTPRIO)", result)?;
+    Ok(())
+}
+
 /// Lets a write beyond the limit of file sizes fail with `EFBIG`, instead of ending the process
 /// with SIGXFSZ, unless the process already handles that signal.
 pub fn ignore_file_size_signal() -> Result<()> {

@@ -1,14 +1,19 @@
 //! Namespaces: leaving old ones, entering others, mapping users, arranging mounts.
 
 use std::ffi::CString;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::ops::BitOr;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use crate::confine::Capabilities;
 use crate::{Error, Result, check};
+
+mod user;
+
+pub use user::{UserNamespace, unshare_with_user, user_outside};
 
 /// A set of namespace kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,17 +89,6 @@ pub fn in_net<T>(net: BorrowedFd<'_>, work: impl FnOnce() -> T) -> Result<T> {
     Ok(result)
 }
 
-/// Maps the user and group that `uid` and `gid` are outside to root inside the calling process's
-/// new user namespace. Needs no privilege.
-pub fn map_to_root(uid: u32, gid: u32) -> Result<()> {
-    let put =
-        |path: &str, text: String| fs::write(path, text).map_err(|e| Error::file("write", path, e));
-    // Without this an unprivileged process may not write gid_map (user_namespaces(7)).
-    put("/proc/self/setgroups", "deny".to_owned())?;
-    put("/proc/self/uid_map", format!("0 {uid} 1"))?;
-    put("/proc/self/gid_map", format!("0 {gid} 1"))
-}
-
 /// Real and effective users and groups of this process: `(uid, gid)`, effective.
 pub fn identity() -> (u32, u32) {
     // SAFETY: these calls cannot fail and touch no memory.
@@ -102,16 +96,9 @@ pub fn identity() -> (u32, u32) {
 }
 
 /// Whether this process holds the capabilities that namespaces, mounts and network devices need
-/// (`CAP_SYS_ADMIN`, `CAP_NET_ADMIN`, `CAP_NET_RAW`), so that it needs no user namespace.
+/// (`CAP_SYS_ADMIN`, `CAP_NET_ADMIN`, `CAP_NET_RAW`).
 pub fn is_privileged() -> bool {
-    const NET_ADMIN: u64 = 1 << 12;
-    const NET_RAW: u64 = 1 << 13;
-    const SYS_ADMIN: u64 = 1 << 21;
-    const NEEDED: u64 = NET_ADMIN | NET_RAW | SYS_ADMIN;
-    let Ok(status) = fs::read_to_string("/proc/self/status") else { return false };
-    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let mask = effective.and_then(|text| u64::from_str_radix(text.trim(), 16).ok());
-    mask.is_some_and(|mask| mask & NEEDED == NEEDED)
+    Capabilities::SYS_ADMIN.and(Capabilities::NET_ADMIN).and(Capabilities::NET_RAW).are_effective()
 }
 
 /// Sets the host name of the calling thread's UTS namespace.
@@ -144,14 +131,17 @@ fn mount(
     target: &Path,
     kind: Option<&str>,
     flags: libc::c_ulong,
+    options: Option<&str>,
 ) -> Result<()> {
     let source = c_path(source)?;
     let at = c_path(target)?;
-    let kind = kind.map(|kind| c_bytes(kind.as_bytes())).transpose()?;
-    let kind = kind.as_ref().map_or(std::ptr::null(), |kind| kind.as_ptr());
-    // SAFETY: all strings end in NUL and outlive the call; no data argument is passed.
-    let result =
-        unsafe { libc::mount(source.as_ptr(), at.as_ptr(), kind, flags, std::ptr::null()) };
+    let text = |text: Option<&str>| text.map(|text| c_bytes(text.as_bytes())).transpose();
+    let (kind, options) = (text(kind)?, text(options)?);
+    let pointer =
+        |text: &Option<CString>| text.as_ref().map_or(std::ptr::null(), |text| text.as_ptr());
+    let (kind, options) = (pointer(&kind), pointer(&options));
+    // SAFETY: all strings end in NUL and outlive the call.
+    let result = unsafe { libc::mount(source.as_ptr(), at.as_ptr(), kind, flags, options.cast()) };
     if result == -1 {
         return Err(Error::file(action, target, io::Error::last_os_error()));
     }
@@ -161,7 +151,7 @@ fn mount(
 /// Cuts every mount of this mount namespace off from those it was copied from, both ways.
 pub fn make_mounts_private() -> Result<()> {
     let flags = libc::MS_REC | libc::MS_PRIVATE;
-    mount("make private", Path::new("none"), Path::new("/"), None, flags)
+    mount("make private", Path::new("none"), Path::new("/"), None, flags, None)
 }
 
 /// Mounts a new instance of the file system `kind` (`proc`, `tmpfs`, `sysfs`) on `target`.
@@ -173,12 +163,66 @@ pub fn mount_new(kind: &str, target: &Path, mode: Mode) -> Result<()> {
     if mode == Mode::ReadOnly {
         flags |= libc::MS_RDONLY;
     }
-    mount("mount on", Path::new(kind), target, Some(kind), flags)
+    mount("mount on", Path::new(kind), target, Some(kind), flags, None)
+}
+
+/// Mounts a new instance of pseudoterminals on `target`, separate from the machine's.
+pub fn mount_terminals(target: &Path) -> Result<()> {
+    let flags = libc::MS_NOSUID | libc::MS_NOEXEC;
+    let options = Some("newinstance,ptmxmode=0666");
+    mount("mount on", Path::new("devpts"), target, Some("devpts"), flags, options)
 }
 
 /// Makes `source` appear at `target`, which must exist and be of the same type.
 pub fn bind(source: &Path, target: &Path) -> Result<()> {
-    mount("bind-mount on", source, target, None, libc::MS_BIND)
+    mount("bind-mount on", source, target, None, libc::MS_BIND, None)
+}
+
+/// As [`bind`], with everything that is mounted below `source`.
+pub fn bind_all(source: &Path, target: &Path) -> Result<()> {
+    mount("bind-mount on", source, target, None, libc::MS_BIND | libc::MS_REC, None)
+}
+
+/// What a mount permits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Writing is not permitted.
+    ReadOnly,
+    /// Writing is permitted, as far as the file system permits it.
+    Writable,
+    /// Device files cannot be opened.
+    NoDevices,
+    /// Device files can be opened.
+    Devices,
+}
+
+/// Changes what the mount at `target` (`below`: and those below it) permits. Linux 5.12.
+pub fn set_access(target: &Path, access: Access, below: bool) -> Result<()> {
+    let (read_only, no_devices) = (libc::MOUNT_ATTR_RDONLY, libc::MOUNT_ATTR_NODEV);
+    let (attr_set, attr_clr) = match access {
+        Access::ReadOnly => (read_only, 0),
+        Access::Writable => (0, read_only),
+        Access::NoDevices => (no_devices, 0),
+        Access::Devices => (0, no_devices),
+    };
+    let change = libc::mount_attr { attr_set, attr_clr, propagation: 0, userns_fd: 0 };
+    let flags = if below { libc::AT_RECURSIVE } else { 0 };
+    let path = c_path(target)?;
+    // SAFETY: the path ends in NUL, `change` is as long as is passed, and both outlive the call.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            flags,
+            &raw const change,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    if result == -1 {
+        return Err(Error::file("change the mount of", target, io::Error::last_os_error()));
+    }
+    Ok(())
 }
 
 /// Takes the uppermost mount off `target`; what is in use stays usable.
@@ -194,6 +238,7 @@ pub fn detach(target: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::fd::AsFd;
 
     use super::*;

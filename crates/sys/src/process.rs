@@ -11,6 +11,7 @@ use std::os::unix::process::CommandExt as _;
 use std::panic::AssertUnwindSafe;
 use std::process::Command;
 
+use crate::confine::user::threads;
 use crate::{Error, Result, check};
 
 pub use attach::{Attachment, attach};
@@ -166,10 +167,27 @@ impl AsFd for Child {
 }
 
 /// Runs `work` in a copy of this process, which ends with what it returns; a panic ends it with
-/// 70. Other threads do not exist in the copy: locks that they hold stay locked.
+/// 70.
+///
+/// # Errors
+/// [`Error::Threads`] unless the process has one thread: in the copy, other threads do not exist,
+/// locks that they hold stay locked, and the C library reuses their stacks, to which `work` may
+/// have references.
 pub fn fork(work: impl FnOnce() -> i32) -> Result<u32> {
-    // SAFETY: the child runs ordinary code. That is sound while no other thread of this process
-    // holds a lock which that code takes; the C library looks after its own.
+    if threads()? != 1 {
+        return Err(Error::Threads("fork"));
+    }
+    // SAFETY: the process has one thread, and only that thread could start another.
+    unsafe { fork_one_thread(work) }
+}
+
+/// See [`fork`].
+///
+/// # Safety
+/// `work` may not use what belongs to other threads of this process: their stacks, locks that they
+/// may hold, and thread-local values.
+unsafe fn fork_one_thread(work: impl FnOnce() -> i32) -> Result<u32> {
+    // SAFETY: the caller vouches for what the child does; the C library looks after its own locks.
     let pid = check("fork", unsafe { libc::fork() })?;
     if pid > 0 {
         return Ok(pid as u32);
@@ -262,12 +280,25 @@ pub fn signal_pid(pid: u32, signal: Signal) -> Result<()> {
 mod tests {
     use super::*;
 
+    /// For tests, whose process has several threads.
+    fn fork(work: impl FnOnce() -> i32) -> u32 {
+        // SAFETY: the tests below use nothing of other threads.
+        unsafe { fork_one_thread(work) }.unwrap()
+    }
+
     #[test]
     fn a_fork_ends_with_its_result() {
-        let mut child = Child::of(fork(|| 42).unwrap()).unwrap();
+        let mut child = Child::of(fork(|| 42)).unwrap();
         assert_eq!(child.wait().unwrap(), Exit::Code(42));
         assert_eq!(child.try_wait().unwrap(), Some(Exit::Code(42)));
         child.signal(Signal::KILL).unwrap();
+    }
+
+    #[test]
+    fn refuses_to_fork_a_process_with_several_threads() {
+        // The harness's thread waits for this one.
+        let forked = std::thread::spawn(|| super::fork(|| 0)).join().unwrap();
+        assert!(matches!(forked, Err(Error::Threads("fork"))), "{forked:?}");
     }
 
     #[test]
@@ -275,7 +306,7 @@ mod tests {
         let wait_for_ever = || loop {
             std::thread::park();
         };
-        let mut child = Child::of(fork(wait_for_ever).unwrap()).unwrap();
+        let mut child = Child::of(fork(wait_for_ever)).unwrap();
         assert_eq!(child.try_wait().unwrap(), None);
         child.signal(Signal::KILL).unwrap();
         let exit = child.wait().unwrap();

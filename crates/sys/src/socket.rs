@@ -353,14 +353,35 @@ fn count(call: &'static str, result: isize) -> Result<Option<usize>> {
     if wait { Ok(None) } else { Err(error) }
 }
 
-/// The memory of a plain C value.
-fn bytes_of<T: Copy>(value: &mut T) -> &mut [u8] {
-    // SAFETY: the slice covers exactly `value`; callers pass C types for which every bit pattern
-    // is valid and which have no padding.
+/// Types without padding for which every bit pattern is a value.
+///
+/// # Safety
+/// Only such types may implement this.
+unsafe trait Plain: Copy {}
+
+// SAFETY: integers are plain.
+unsafe impl Plain for u8 {}
+// SAFETY: integers are plain.
+unsafe impl Plain for u16 {}
+// SAFETY: integers are plain.
+unsafe impl Plain for u32 {}
+// SAFETY: integers are plain.
+unsafe impl Plain for i32 {}
+// SAFETY: integers are plain.
+unsafe impl Plain for u64 {}
+// SAFETY: a pair of integers of the same size, thus without padding.
+unsafe impl Plain for libc::linger {}
+// SAFETY: an array has no padding but that of its elements.
+unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
+
+/// The memory of a plain value.
+fn bytes_of<T: Plain>(value: &mut T) -> &mut [u8] {
+    // SAFETY: the slice covers exactly `value`, which has no uninitialised bytes and stays valid
+    // whatever is written to it.
     unsafe { std::slice::from_raw_parts_mut(std::ptr::from_mut(value).cast(), size_of::<T>()) }
 }
 
-fn set<T: Copy>(
+fn set<T: Plain>(
     socket: &impl AsRawFd,
     level: libc::c_int,
     option: libc::c_int,

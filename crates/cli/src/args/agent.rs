@@ -8,6 +8,8 @@ use base::{Bandwidth, Bytes};
 use clap::Args;
 use cluster_live::enrol::Invitation;
 
+use crate::daemon::Privileges;
+
 #[derive(Debug, Args)]
 pub(crate) struct Agent {
     /// Its name in the cluster; by default the host's
@@ -40,6 +42,8 @@ pub(crate) struct Agent {
     pub(crate) invitation: Option<Invitation>,
     #[command(flatten)]
     pub(crate) allowed: Allowed,
+    #[command(flatten)]
+    pub(crate) privileges: Privileges,
 }
 
 /// What the machine gives at most.

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use crate::daemon::Privileges;
+
 #[derive(Debug, Args)]
 pub(crate) struct Bundle {
     #[command(subcommand)]
@@ -36,6 +38,8 @@ pub(crate) struct Run {
     /// Check the configuration only
     #[arg(long)]
     pub(crate) check: bool,
+    #[command(flatten)]
+    pub(crate) privileges: Privileges,
 }
 
 #[derive(Debug, Args)]

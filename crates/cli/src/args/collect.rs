@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use crate::daemon::Privileges;
+
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Collect {
@@ -88,6 +90,8 @@ pub(crate) struct CollectRun {
     /// Memory for what waits for its turn in streams with holes
     #[arg(long, value_name = "SIZE", default_value = "256 MiB")]
     pub(crate) memory: String,
+    #[command(flatten)]
+    pub(crate) privileges: Privileges,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+
+use crate::daemon::Privileges;
 use mctcp::scheduler::SchedulerKind;
 use mctcp_live::front::policy::Rule;
 use mctcp_live::front::proxy::Forward;
@@ -124,6 +126,8 @@ pub(crate) struct Serve {
     pub(crate) sessions: Sessions,
     #[command(flatten)]
     pub(crate) watch: Watch,
+    #[command(flatten)]
+    pub(crate) privileges: Privileges,
 }
 
 /// The other end.
@@ -194,6 +198,8 @@ pub(crate) struct Proxy {
     pub(crate) sessions: Sessions,
     #[command(flatten)]
     pub(crate) watch: Watch,
+    #[command(flatten)]
+    pub(crate) privileges: Privileges,
 }
 
 #[derive(Debug, Args)]

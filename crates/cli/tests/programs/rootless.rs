@@ -143,6 +143,41 @@ fn a_users_lab_can_be_entered() {
     assert_eq!(run.code, Some(130), "{}", run.story());
 }
 
+/// In a user namespace that `unshare --map-root-user` made: root there is one user of the machine.
+#[test]
+fn runs_and_registers_in_a_user_namespace_with_one_user() {
+    let test = "runs_and_registers_in_a_user_namespace_with_one_user";
+    let bench = Bench::new();
+    if !possible(test, &bench) {
+        return;
+    }
+    bench.write("lab.toml", LAB);
+    let inside = |args: &[&str]| {
+        let inner = as_user(&bench, args).unwrap();
+        let user = NOBODY.to_string();
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", &user, "--regid", &user, "--clear-groups"]);
+        command.args(["unshare", "--user", "--map-root-user"]);
+        // The words after the script that closes a device.
+        command.args(inner.get_args().skip(5));
+        bench.dress(&mut command);
+        // Without it, the registry is in a folder that depends on the user.
+        command.env_remove("XDG_RUNTIME_DIR");
+        command
+    };
+    let run = Running::spawn(&mut inside(&["run", "lab.toml", "--json", "--stay"]));
+    until("the lab to run", || {
+        let output = inside(&["ps"]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        String::from_utf8_lossy(&output.stdout).contains("rootless").then_some(())
+    });
+    assert_eq!(inside(&["stop", "rootless"]).status().unwrap().code(), Some(0));
+    let run = run.finish();
+    assert_eq!(run.code, Some(130), "{}", run.story());
+    fs::remove_dir_all(format!("/tmp/netarium-{NOBODY}")).unwrap();
+}
+
 #[test]
 fn asking_for_tun_without_permission_is_refused() {
     let test = "asking_for_tun_without_permission_is_refused";

@@ -125,6 +125,10 @@ impl Cluster<'_> {
         for other in (0..self.local.names.len()).filter(|other| *other != at) {
             command.args(["--join", &Local::address(other).to_string()]);
         }
+        if namespace::identity().0 == 0 {
+            // Its folders, and its users where it is in a user namespace, are those of root.
+            command.args(["--user", "root"]);
+        }
         command.arg("--dir").arg(file_of(self.place, name, "work"));
         command.arg("--credentials").arg(file_of(self.place, name, "credentials"));
         command.env_remove("NETARIUM_CLUSTER");

@@ -165,11 +165,7 @@ pub fn probe_main() -> io::Result<()> {
 
 fn enter_lab() -> sys::Result<()> {
     let inner = Kinds::NET | Kinds::MOUNT | Kinds::PID | Kinds::IPC | Kinds::UTS;
-    if !namespace::is_privileged() {
-        let (uid, gid) = namespace::identity();
-        namespace::unshare(Kinds::USER)?;
-        namespace::map_to_root(uid, gid)?;
-    }
+    namespace::unshare_with_user(Kinds::NONE)?;
     // Ubuntu's AppArmor lets the user namespace be made and refuses everything inside it.
     namespace::unshare(inner)?;
     namespace::make_mounts_private()

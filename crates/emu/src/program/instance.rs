@@ -9,6 +9,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use lab::plan::Command;
+use sys::confine::environment;
 use sys::namespace::Kinds;
 use sys::process::{Child, Exit, InitReport, ProgramSetup, Signal, Spawn, spawn};
 
@@ -51,15 +52,15 @@ fn text(bytes: Vec<u8>) -> sys::Result<CString> {
 /// Starts `setup` under an init in the namespaces of its node.
 pub(super) fn start_init(
     setup: &ProgramSetup,
-    environment: &BTreeMap<String, String>,
+    additions: &BTreeMap<String, String>,
     net: BorrowedFd<'_>,
     output: [BorrowedFd<'_>; 2],
 ) -> sys::Result<(Child, PipeReader)> {
     let (reader, writer) =
         std::io::pipe().map_err(|cause| sys::Error::Call { call: "pipe", cause })?;
     let null = File::open("/dev/null").map_err(|e| sys::Error::file("open", "/dev/null", e))?;
-    let mut variables: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
-    variables.extend(environment.iter().map(|(name, value)| (name.into(), value.into())));
+    let mut variables: BTreeMap<OsString, OsString> = environment::inherited().collect();
+    variables.extend(additions.iter().map(|(name, value)| (name.into(), value.into())));
     let variable = |(name, value): (OsString, OsString)| {
         let mut bytes = name.into_vec();
         bytes.push(b'=');
@@ -102,6 +103,7 @@ impl Instance {
             host: slot.host.clone().into(),
             dir: slot.dir.clone(),
             daemon: program.service,
+            privileged: program.privileged,
             command: words(&program.command),
         };
         let files = [stdout.as_fd(), stderr.as_fd()];
@@ -137,6 +139,7 @@ impl Instance {
             let dir = self.dir.clone();
             End::NotExecuted(match (wrong, cause.kind()) {
                 (InitReport::NoDirectory(_), _) => Error::NoDirectory { program, dir, cause },
+                (InitReport::NotConfined(_), _) => Error::NotConfined { program, cause },
                 (_, std::io::ErrorKind::NotFound) => Error::NotFound { program, command },
                 // A folder of the search path that is closed to us says "permission denied".
                 _ if !is_found(&command) => Error::NotFound { program, command },
@@ -145,7 +148,9 @@ impl Instance {
         };
         for report in InitReport::parse(&bytes) {
             match report {
-                InitReport::NotExecuted(errno) | InitReport::NoDirectory(errno) => {
+                InitReport::NotExecuted(errno)
+                | InitReport::NoDirectory(errno)
+                | InitReport::NotConfined(errno) => {
                     return Some(refused(errno, report));
                 }
                 InitReport::Ended(exit) => told = exit,

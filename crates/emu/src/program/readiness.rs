@@ -33,6 +33,7 @@ pub(super) struct Watch {
     read: [(u64, Vec<u8>); 2],
     check: Option<(Child, PipeReader)>,
     env: BTreeMap<String, String>,
+    privileged: bool,
 }
 
 impl Watch {
@@ -47,6 +48,7 @@ impl Watch {
             read: [(0, Vec::new()), (0, Vec::new())],
             check: None,
             env: program.env.clone(),
+            privileged: program.privileged,
         }
     }
 
@@ -129,6 +131,7 @@ impl Watch {
             host: host.into(),
             dir: self.dir.clone(),
             daemon: false,
+            privileged: self.privileged,
             command: words(&Command::Shell(line)),
         };
         // What cannot be started now is tried again until the time is up.

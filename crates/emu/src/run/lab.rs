@@ -129,6 +129,7 @@ impl Running {
         let routes = Routes::compute(&plan, &link_up);
         let mut warnings = Vec::new();
         warn_all(&mut warnings, &side.notices);
+        warnings.extend(privileged_programs(&job));
         let (enclosure, uplink) = enclose(&job, &mut side, &routes, &mut warnings)?;
         let here = |node| job.is_here(node);
         let supervisor = Supervisor::new(&plan, &enclosure, &job.folder, &job.lab_dir, here)?;
@@ -556,6 +557,18 @@ fn enclose(
     let resolver = uplink.as_ref().map(|_| RESOLVER);
     warn_all(warnings, &install_names(&side.mounts, plan, resolver));
     Ok((enclosure, uplink))
+}
+
+/// Names the programs here whose rights are not limited.
+fn privileged_programs(job: &Job) -> impl Iterator<Item = String> {
+    let here = job.plan.programs.iter().filter(|program| job.is_here(program.node));
+    here.filter(|program| program.privileged).map(|program| {
+        let name = &program.name;
+        format!(
+            "program {name} ran privileged: neither its capabilities nor its system calls were \
+             limited"
+        )
+    })
 }
 
 fn warn_all(warnings: &mut Vec<String>, notices: &[impl Display]) {

@@ -90,6 +90,7 @@ fn program(name: &str, line: &str) -> Program {
         service: false,
         exit: None,
         grace: Span::from_secs(5),
+        privileged: false,
     }
 }
 

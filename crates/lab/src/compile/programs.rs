@@ -56,6 +56,7 @@ impl Compiler<'_> {
                     dir: dir.clone(),
                     exit: statuses(table),
                     grace: table.span("grace").unwrap_or(Span::from_secs(2)),
+                    privileged: table.flag("privileged").unwrap_or(false),
                 });
             }
             waits.push((*table, first..self.plan.programs.len()));

@@ -208,7 +208,14 @@ pub(crate) const PROGRAM: Section = Section {
             "never",
             "What happens when it ends by itself.",
         ),
-        optional("env", Shape::Map(&Shape::Text), "{}", "Added to the environment."),
+        optional(
+            "env",
+            Shape::Map(&Shape::Text),
+            "{}",
+            "Added to the environment, of which programs inherit `PATH`, `HOME`, `USER`, `LOGNAME`, \
+             `SHELL`, `LANG`, `LANGUAGE`, `LC_*`, `TERM`, `COLORTERM`, `NO_COLOR`, `TZ`, `TMPDIR`, \
+             `COLUMNS`, `LINES` and `PWD`.",
+        ),
         optional("dir", Shape::Text, "the lab file's folder", "Working directory."),
         optional(
             "service",
@@ -227,6 +234,14 @@ pub(crate) const PROGRAM: Section = Section {
             "Exit statuses that are fine when it ends by itself, or `\"any\"`.",
         ),
         optional("grace", TIME, "2 s", "Between SIGTERM and SIGKILL."),
+        optional(
+            "privileged",
+            Shape::Flag,
+            "false",
+            "Keeps all capabilities of the lab's user namespace, system calls that are otherwise \
+             refused, and writable kernel parameters. The result names the program. If the run is \
+             started by root, such a program can take over the machine.",
+        ),
     ],
 };
 

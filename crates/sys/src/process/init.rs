@@ -4,12 +4,14 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Write as _;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::FromRawFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{Exit, fork};
+use crate::confine::{self, view};
 use crate::namespace::{self, Mode};
+use crate::{Result, check};
 
 /// The descriptor on which the init reports to its supervisor.
 const REPORT: libc::c_int = 3;
@@ -23,6 +25,9 @@ pub struct ProgramSetup {
     pub dir: PathBuf,
     /// Descendants may outlive a program that ended with status 0: it was a daemon's starter.
     pub daemon: bool,
+    /// The program keeps all capabilities of the lab's user namespace, and its system calls are
+    /// not filtered.
+    pub privileged: bool,
     /// The program and its arguments.
     pub command: Vec<OsString>,
 }
@@ -31,17 +36,20 @@ impl ProgramSetup {
     /// As arguments of a process.
     pub fn to_arguments(&self) -> Vec<OsString> {
         let kind = if self.daemon { "daemon" } else { "plain" };
-        let mut list = vec![self.host.clone(), self.dir.clone().into(), kind.into()];
+        let rights = if self.privileged { "privileged" } else { "confined" };
+        let mut list = vec![self.host.clone(), self.dir.clone().into(), kind.into(), rights.into()];
         list.extend(self.command.iter().cloned());
         list
     }
 
     /// From arguments of a process.
     pub fn from_arguments(mut list: impl Iterator<Item = OsString>) -> Option<Self> {
-        let (host, dir, kind) = (list.next()?, list.next()?, list.next()?);
+        let (host, dir) = (list.next()?, PathBuf::from(list.next()?));
+        let (kind, rights) = (list.next()?, list.next()?);
         let command: Vec<OsString> = list.collect();
         let daemon = kind == OsStr::new("daemon");
-        (!command.is_empty()).then(|| Self { host, dir: dir.into(), daemon, command })
+        let privileged = rights == OsStr::new("privileged");
+        (!command.is_empty()).then_some(Self { host, dir, daemon, privileged, command })
     }
 }
 
@@ -52,6 +60,8 @@ pub enum InitReport {
     NotExecuted(i32),
     /// The working directory could not be entered: the kernel's error number.
     NoDirectory(i32),
+    /// The program could not be confined: the kernel's error number.
+    NotConfined(i32),
     /// The program ended.
     Ended(Exit),
 }
@@ -61,6 +71,7 @@ impl InitReport {
         let (tag, value) = match self {
             Self::NotExecuted(errno) => (b'E', errno),
             Self::NoDirectory(errno) => (b'D', errno),
+            Self::NotConfined(errno) => (b'P', errno),
             Self::Ended(Exit::Code(code)) => (b'C', code),
             Self::Ended(Exit::Signal(signal)) => (b'S', signal),
         };
@@ -76,6 +87,7 @@ impl InitReport {
             match chunk[0] {
                 b'E' => Some(Self::NotExecuted(value)),
                 b'D' => Some(Self::NoDirectory(value)),
+                b'P' => Some(Self::NotConfined(value)),
                 b'C' => Some(Self::Ended(Exit::Code(value))),
                 b'S' => Some(Self::Ended(Exit::Signal(value))),
                 _ => None,
@@ -85,12 +97,16 @@ impl InitReport {
 }
 
 /// Shows the process and network namespaces that the calling process is in under `/proc` and
-/// `/sys`. Where that is not allowed (some containers), what was there before stays.
-pub(super) fn remount_views(processes: bool) {
-    if processes {
-        let _ = namespace::mount_new("proc", Path::new("/proc"), Mode::Plain);
+/// `/sys`. Where mounting that is refused (some containers), the lab's own `/proc`, and a
+/// read-only `/sys`, stay.
+pub(super) fn remount_views(processes: bool, privileged: bool) -> Result<()> {
+    let has_proc =
+        processes && namespace::mount_new("proc", Path::new("/proc"), Mode::Plain).is_ok();
+    if has_proc && !privileged {
+        view::protect_parameters()?;
     }
-    let _ = namespace::mount_new("sysfs", Path::new("/sys"), Mode::ReadOnly);
+    let sys = Path::new("/sys");
+    namespace::mount_new("sysfs", sys, Mode::ReadOnly).or_else(|_| view::protect(sys))
 }
 
 /// Blocks all signals (`true`) or none.
@@ -117,17 +133,32 @@ fn execute(setup: &ProgramSetup) -> InitReport {
     InitReport::NotExecuted(errno(error))
 }
 
+/// A descriptor for reports of its own; the program gets neither it nor the one that it is from.
+fn open_report() -> Result<File> {
+    // SAFETY: if the descriptor is not open, both calls fail without effect.
+    let copy = unsafe {
+        libc::fcntl(REPORT, libc::F_SETFD, libc::FD_CLOEXEC);
+        libc::fcntl(REPORT, libc::F_DUPFD_CLOEXEC, REPORT + 1)
+    };
+    let copy = check("fcntl(F_DUPFD_CLOEXEC)", copy)?;
+    // SAFETY: the kernel has just given us this descriptor.
+    Ok(unsafe { File::from_raw_fd(copy) })
+}
+
 /// Runs a program to its end as process 1 of its namespace; the result is this process's exit
 /// status. SIGTERM is passed on to all descendants, and then all of them are waited for.
 pub fn run_init(setup: &ProgramSetup) -> i32 {
-    // SAFETY: whoever starts an init leaves it this descriptor, and nothing else uses it.
-    let mut report = unsafe { File::from_raw_fd(REPORT) };
-    // SAFETY: the descriptor is open, or this fails without effect.
-    unsafe { libc::fcntl(report.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
+    let Ok(mut report) = open_report() else { return 126 };
     block_signals(true);
     let host = setup.host.to_string_lossy();
     let _ = namespace::set_host_name(&host);
-    remount_views(true);
+    let confined = remount_views(true, setup.privileged)
+        .and_then(|()| if setup.privileged { Ok(()) } else { confine::program() });
+    if let Err(error) = confined {
+        let errno = error.errno().unwrap_or(libc::EIO);
+        let _ = report.write_all(&InitReport::NotConfined(errno).to_bytes());
+        return 126;
+    }
     let started = fork(|| {
         let failure = execute(setup);
         // The copy of the descriptor is still open: nothing was executed.
@@ -196,8 +227,12 @@ mod tests {
             host: "alice".into(),
             dir: "/tmp".into(),
             daemon: true,
+            privileged: true,
             command: vec!["sh".into(), "-c".into(), "exit".into()],
         };
+        let back = ProgramSetup::from_arguments(setup.to_arguments().into_iter());
+        assert_eq!(back.as_ref(), Some(&setup));
+        let setup = ProgramSetup { daemon: false, privileged: false, ..setup };
         let back = ProgramSetup::from_arguments(setup.to_arguments().into_iter());
         assert_eq!(back.as_ref(), Some(&setup));
         assert_eq!(ProgramSetup::from_arguments(["a".into(), "b".into()].into_iter()), None);
@@ -208,6 +243,7 @@ mod tests {
         let sent = [
             InitReport::NotExecuted(2),
             InitReport::NoDirectory(13),
+            InitReport::NotConfined(1),
             InitReport::Ended(Exit::Code(-1)),
             InitReport::Ended(Exit::Signal(9)),
         ];

@@ -83,7 +83,9 @@ pub fn receive_datagrams<const N: usize>(
     let Some(got) = count("recvmmsg", got as isize)? else { return Ok(0) };
     let (now, wall) = (clock::monotonic(), clock::realtime());
     for (message, head) in messages.iter().zip(heads).take(got) {
-        let at = stamp(&message.msg_hdr).map_or(now, |stamp| to_monotonic(stamp, wall, now));
+        // SAFETY: the kernel has filled this message.
+        let stamp = unsafe { stamp(&message.msg_hdr) };
+        let at = stamp.map_or(now, |stamp| to_monotonic(stamp, wall, now));
         each(Arrival { head, length: message.msg_len as usize, at });
     }
     Ok(got)
@@ -104,9 +106,12 @@ fn no_message() -> libc::mmsghdr {
 }
 
 /// The arrival time of a received message, in nanoseconds of `CLOCK_REALTIME`.
-fn stamp(header: &libc::msghdr) -> Option<u64> {
-    // SAFETY: the kernel has filled the control buffer that `header` describes; the macros stay
-    // within it, and a time stamp's data is a `timespec`, possibly unaligned.
+///
+/// # Safety
+/// The kernel has filled `header` and the control buffer that it describes.
+unsafe fn stamp(header: &libc::msghdr) -> Option<u64> {
+    // SAFETY: the control buffer is as `header` describes it; the macros stay within it, and
+    // a time stamp's data is a `timespec`, possibly unaligned.
     unsafe {
         let mut control = libc::CMSG_FIRSTHDR(header);
         while !control.is_null() {

@@ -236,7 +236,8 @@ impl TrainReceiver {
         for (at, buffer) in self.buffers.iter_mut().enumerate().take(got) {
             let length = (messages[at].msg_len as usize).min(buffer.len());
             let Some(from) = Address::from_storage(names[at]).to_std() else { continue };
-            let segment = segment_size(&messages[at].msg_hdr).unwrap_or(length);
+            // SAFETY: the kernel has filled this message.
+            let segment = unsafe { segment_size(&messages[at].msg_hdr) }.unwrap_or(length);
             each(&mut buffer[..length], segment, from);
         }
         Ok(got)
@@ -249,9 +250,12 @@ impl TrainReceiver {
 }
 
 /// The size of the datagrams that were joined; `None`: there is only one.
-fn segment_size(header: &libc::msghdr) -> Option<usize> {
-    // SAFETY: the kernel has filled the control buffer that `header` describes; the macros stay
-    // within it, and this message's data is an `int`, possibly unaligned.
+///
+/// # Safety
+/// The kernel has filled `header` and the control buffer that it describes.
+unsafe fn segment_size(header: &libc::msghdr) -> Option<usize> {
+    // SAFETY: the control buffer is as `header` describes it; the macros stay within it, and
+    // this message's data is an `int`, possibly unaligned.
     unsafe {
         let mut control = libc::CMSG_FIRSTHDR(header);
         while !control.is_null() {

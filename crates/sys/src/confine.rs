@@ -1,0 +1,50 @@
+//! Confinement of processes: capabilities, system calls, environment, and what they see of the
+//! machine's files and devices.
+
+pub mod capability;
+pub mod environment;
+pub mod seccomp;
+pub mod user;
+pub mod view;
+
+pub use capability::Capabilities;
+
+use crate::{Result, check, limits};
+
+/// Capabilities of a program in a lab. They hold inside the lab's user namespace: over its network
+/// namespaces, and over files whose owner and group are mapped into it.
+pub const PROGRAM: Capabilities = Capabilities::CHOWN
+    .and(Capabilities::DAC_OVERRIDE)
+    .and(Capabilities::FOWNER)
+    .and(Capabilities::FSETID)
+    .and(Capabilities::KILL)
+    .and(Capabilities::SETGID)
+    .and(Capabilities::SETUID)
+    .and(Capabilities::SETPCAP)
+    .and(Capabilities::NET_BIND_SERVICE)
+    .and(Capabilities::NET_BROADCAST)
+    .and(Capabilities::NET_ADMIN)
+    .and(Capabilities::NET_RAW)
+    .and(Capabilities::IPC_LOCK)
+    .and(Capabilities::SYS_CHROOT)
+    // FRR's zebra does not start without. What it permits here, mounts above all, are system calls
+    // that the filter refuses.
+    .and(Capabilities::SYS_ADMIN);
+
+/// Confines the calling thread, and what it starts, as a program of a lab: limited capabilities,
+/// no privileges gained by executing a file, no real-time scheduling, filtered system calls.
+pub fn program() -> Result<()> {
+    limits::forbid_realtime()?;
+    capability::limit(PROGRAM)?;
+    forbid_new_privileges()?;
+    seccomp::install()
+}
+
+/// Executing a file no longer gives the calling thread, or what it starts, more privileges
+/// (`PR_SET_NO_NEW_PRIVS`).
+pub fn forbid_new_privileges() -> Result<()> {
+    // SAFETY: takes integers only.
+    let result = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1_u64, 0_u64, 0_u64, 0_u64) };
+    check("prctl(PR_SET_NO_NEW_PRIVS)", result)?;
+    Ok(())
+}
