@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use lab::plan::{Model, Plan};
-use lab::{Diagnostic, Lab, Overrides};
+use lab::{Diagnostic, Lab, Overrides, PatternMatch};
 use miette::{GraphicalReportHandler, GraphicalTheme};
 use serde_json::{Value, json};
 
@@ -52,6 +52,11 @@ fn load_with(
             // Other replications have the same warnings.
             if !lab.warnings.is_empty() && seed_offset == 0 {
                 terminal.talk(draw(&lab.warnings, terminal));
+            }
+            for PatternMatch { pattern, hosts, position } in &lab.patterns {
+                let plural = if *hosts == 1 { "" } else { "s" };
+                let line = position.0;
+                terminal.talk(format!("line {line}: `{pattern}` matches {hosts} host{plural}"));
             }
             Ok(lab)
         }
@@ -125,7 +130,17 @@ pub(crate) fn check(args: &Check, terminal: &Terminal) -> Verdict {
         })
         .collect();
     if terminal.json {
-        terminal.object(&json!({"schema": "netarium.check/1", "ok": true, "plans": plans}))?;
+        let pattern = |found: &PatternMatch| {
+            let (line, column) = found.position;
+            json!({"pattern": found.pattern, "hosts": found.hosts, "line": line, "column": column})
+        };
+        let patterns: Vec<Value> = lab.patterns.iter().map(pattern).collect();
+        terminal.object(&json!({
+            "schema": "netarium.check/1",
+            "ok": true,
+            "plans": plans,
+            "patterns": patterns,
+        }))?;
         return Ok(Exit::Ok);
     }
     let Some(first) = lab.plans.first() else { return Ok(Exit::Ok) };

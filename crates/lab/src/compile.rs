@@ -9,6 +9,7 @@ use fabric::LinkConfig;
 use crate::code::Code;
 use crate::diagnostic::{Lines, Sink};
 use crate::files::Files;
+use crate::load::PatternMatch;
 use crate::plan::{Cluster, Limits, Metric, Plan, Precision, Routing};
 use crate::tree::{At, Data, Table};
 
@@ -34,6 +35,7 @@ mod queue;
 mod sessions;
 mod traffic;
 
+use names::FreeNames;
 pub(crate) use names::fit_for_a_label;
 pub use programs::missing_program;
 pub(crate) use queue::UNLIMITED;
@@ -80,12 +82,21 @@ struct Places<'a> {
     flow_groups: BTreeMap<String, Vec<usize>>,
     /// Events that change links, each with its `set`, by their positions.
     changes: BTreeMap<usize, &'a Table>,
-    /// Flows by name.
+    /// Flows and programs by name.
     flow_names: BTreeMap<String, usize>,
+    program_names: BTreeMap<String, usize>,
+    link_names: FreeNames,
+    free_flow_names: FreeNames,
+    free_program_names: FreeNames,
+    patterns: Vec<PatternMatch>,
 }
 
-/// Makes the plan, as far as it goes.
-pub(crate) fn compile(input: &Input<'_>, files: &mut Files, sink: &mut Sink) -> Plan {
+/// Makes the plan, as far as it goes, and tells what patterns of programs matched.
+pub(crate) fn compile(
+    input: &Input<'_>,
+    files: &mut Files,
+    sink: &mut Sink,
+) -> (Plan, Vec<PatternMatch>) {
     let plan = settings(input, sink);
     let mut compiler = Compiler {
         input,
@@ -114,7 +125,7 @@ pub(crate) fn compile(input: &Input<'_>, files: &mut Files, sink: &mut Sink) -> 
     compiler.read_events();
     compiler.read_expectations();
     compiler.check();
-    compiler.plan
+    (compiler.plan, compiler.places.patterns)
 }
 
 fn settings(input: &Input<'_>, sink: &mut Sink) -> Plan {

@@ -1,6 +1,6 @@
 //! Files that a lab refers to: traces, tables of delays, topologies, programs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use base::Span;
 use fabric::Trace;
+use transport::tcp::control::Control;
 use transport::workload::{DatagramTrace, SizeTable};
 
 use crate::code::Code;
@@ -29,7 +30,33 @@ pub(crate) struct Files {
     delays: BTreeMap<PathBuf, Option<Arc<Vec<Span>>>>,
     sizes: BTreeMap<PathBuf, Option<Arc<SizeTable>>>,
     datagrams: BTreeMap<PathBuf, Option<Arc<DatagramTrace>>>,
+    congestion_controls: Option<Arc<[String]>>,
 }
+
+/// The TCP congestion controls of Linux 6.x, by the names of `net/ipv4`.
+const LINUX_CONGESTION_CONTROLS: &[&str] = &[
+    "bbr",
+    "bic",
+    "cdg",
+    "cubic",
+    "dctcp",
+    "dctcp-reno",
+    "highspeed",
+    "htcp",
+    "hybla",
+    "illinois",
+    "lp",
+    "nv",
+    "reno",
+    "scalable",
+    "vegas",
+    "veno",
+    "westwood",
+    "yeah",
+];
+
+/// Those that this machine's kernel has loaded, others than Linux's own included.
+const LOADED_CONGESTION_CONTROLS: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 
 impl Files {
     pub(crate) fn new(base: &Path, path: Option<OsString>) -> Self {
@@ -41,7 +68,21 @@ impl Files {
             delays: BTreeMap::new(),
             sizes: BTreeMap::new(),
             datagrams: BTreeMap::new(),
+            congestion_controls: None,
         }
+    }
+
+    /// The names of TCP congestion controls that simulations, Linux, or this machine's kernel has,
+    /// in order.
+    pub(crate) fn congestion_controls(&mut self) -> Arc<[String]> {
+        let known = self.congestion_controls.get_or_insert_with(|| {
+            let loaded = std::fs::read_to_string(LOADED_CONGESTION_CONTROLS).unwrap_or_default();
+            let simulated = Control::ALL.map(Control::name);
+            let names = LINUX_CONGESTION_CONTROLS.iter().copied().chain(simulated);
+            let names: BTreeSet<&str> = names.chain(loaded.split_whitespace()).collect();
+            names.into_iter().map(str::to_owned).collect()
+        });
+        Arc::clone(known)
     }
 
     /// A path of the lab file.

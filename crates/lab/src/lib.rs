@@ -26,7 +26,7 @@ mod validate;
 pub use code::Code;
 pub use compile::missing_program;
 pub use diagnostic::{Diagnostic, Diagnostics};
-pub use load::{Lab, Overrides, load, parse, parse_with};
+pub use load::{Lab, Overrides, PatternMatch, load, parse, parse_with};
 pub use reference::{errors_page, lab_file_page};
 pub use resolved::resolved;
 pub use schema::schema;

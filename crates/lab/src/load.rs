@@ -17,10 +17,23 @@ use crate::{sweep, validate};
 pub struct Lab {
     /// One for each combination of swept values, at least one.
     pub plans: Vec<Plan>,
+    /// The patterns for nodes in `[[program]]`, as of the last plan.
+    pub patterns: Vec<PatternMatch>,
     /// What is fine but suspicious; may be empty.
     pub warnings: Diagnostics,
     /// The lab file's text.
     pub source: String,
+}
+
+/// A pattern for the nodes of a program, which stands for hosts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PatternMatch {
+    /// The pattern.
+    pub pattern: String,
+    /// How many hosts it matches.
+    pub hosts: usize,
+    /// Its line and column in the file, from 1.
+    pub position: (u32, u32),
 }
 
 /// What the command line says about a lab; it goes before what the file says.
@@ -88,13 +101,15 @@ pub fn parse_with(
     let search = (!overrides.trust_programs).then(|| std::env::var_os("PATH").unwrap_or_default());
     let mut files = Files::new(base_dir, search);
     let default_name = default_name(source_name);
-    let mut plans = Vec::new();
+    let (mut plans, mut patterns) = (Vec::new(), Vec::new());
     for (tree, chosen) in sweep::expand(&root, &mut sink) {
         validate::file(&tree, &mut sink);
         let seed_offset = overrides.seed_offset;
         let default_name = &default_name;
         let input = Input { root: &tree, text, default_name, sweep: chosen, seed_offset };
-        plans.push(compile(&input, &mut files, &mut sink));
+        let (plan, found) = compile(&input, &mut files, &mut sink);
+        plans.push(plan);
+        patterns = found;
         // One combination is enough to learn from.
         if sink.has_errors() {
             break;
@@ -104,7 +119,7 @@ pub fn parse_with(
     if found.list().iter().any(|diagnostic| !diagnostic.code.is_warning()) {
         return Err(found);
     }
-    Ok(Lab { plans, warnings: found, source: text.to_owned() })
+    Ok(Lab { plans, patterns, warnings: found, source: text.to_owned() })
 }
 
 fn apply(root: &mut Table, overrides: &Overrides, sink: &mut Sink) {

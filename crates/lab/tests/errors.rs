@@ -140,3 +140,24 @@ fn positions_count_lines_and_characters() {
     let errors = parse_with("lab.toml", text, Path::new(""), &Overrides::default()).unwrap_err();
     assert_eq!(errors.list()[0].position, (5, 14));
 }
+
+#[test]
+fn unknown_congestion_control_is_an_error_with_place_and_suggestion() {
+    let lab = |control: &str| {
+        format!(
+            "[node.a]\n[node.b]\n[[link]]\nends = [\"a\", \"b\"]\n\
+             [[flow]]\nfrom = \"a\"\nto = \"b\"\ncontrol = \"{control}\"\n"
+        )
+    };
+    let check = |control| lab::parse("lab.toml", &lab(control), std::path::Path::new("."));
+    for known in ["cubic", "bbr", "bbr3", "htcp", "dctcp"] {
+        assert!(check(known).is_ok(), "{known}");
+    }
+    let errors = check("cubik").unwrap_err();
+    let [error] = errors.list() else { panic!("{errors:?}") };
+    assert_eq!(error.message, "`cubik` is not a known TCP congestion control");
+    assert_eq!(error.help.as_deref(), Some("did you mean `cubic`?"));
+    assert_eq!(error.position, (8, 11));
+    let help = check("swift").unwrap_err().list()[0].help.clone().unwrap();
+    assert!(help.starts_with("congestion controls: `bbr`"), "{help}");
+}

@@ -450,3 +450,53 @@ fn without_routing_by_daemons_a_thousand_hosts_are_read_quickly_enough_to_test()
     // One segment: 1000 interfaces and two reserved addresses fit in /22.
     assert_eq!(plan.ifaces[0].v4.unwrap().1, 22);
 }
+
+#[test]
+fn pattern_of_a_program_matches_hosts_only_and_is_counted() {
+    let text = "[node.h1]\n[node.h2]\n[node.hub]\nkind = \"router\"\n\
+        [[link]]\nends = [\"h1\", \"hub\"]\n[[link]]\nends = [\"h2\", \"hub\"]\n\
+        [[program]]\nnode = \"h*\"\nrun = [\"true\"]\n";
+    let lab = parse_with("test.toml", text, Path::new("."), &trusting()).unwrap();
+    let plan = &lab.plans[0];
+    let nodes: Vec<&str> = plan
+        .programs
+        .iter()
+        .map(|program| plan.nodes[program.node.index()].name.as_str())
+        .collect();
+    assert_eq!(nodes, ["h1", "h2"]);
+    let [found] = &lab.patterns[..] else { panic!("{:?}", lab.patterns) };
+    assert_eq!((found.pattern.as_str(), found.hosts, found.position), ("h*", 2, (10, 8)));
+    let named = text.replace("h*", "hub");
+    let lab = parse_with("test.toml", &named, Path::new("."), &trusting()).unwrap();
+    assert_eq!(lab.plans[0].programs.len(), 1, "a router that is named runs programs");
+}
+
+/// Seconds that it takes to check a lab with so many of each, the least of three.
+fn seconds_to_check(count: usize, entry: impl Fn(usize) -> String) -> f64 {
+    let mut text = "[node.a]\n[node.b]\n[[link]]\nends = [\"a\", \"b\"]\n".to_owned();
+    (0..count).for_each(|number| text += &entry(number));
+    let check = || {
+        let begin = std::time::Instant::now();
+        parse_with("test.toml", &text, Path::new("."), &trusting()).unwrap();
+        begin.elapsed().as_secs_f64()
+    };
+    [check(), check(), check()].into_iter().fold(f64::MAX, f64::min)
+}
+
+#[test]
+fn time_to_check_grows_in_proportion_to_links_programs_and_flows() {
+    let link = |_| "[[link]]\nends = [\"a\", \"b\"]\n".to_owned();
+    let program = |number: usize| {
+        // Each waits for the one behind it, the worst order to find cycles in.
+        let after = format!("after = [\"p{}\"]\n", number + 1);
+        let last = if number % 500 == 499 { String::new() } else { after };
+        format!("[[program]]\nnode = \"a\"\nrun = [\"true\"]\nname = \"p{number}\"\n{last}")
+    };
+    let flow = |_| "[[flow]]\nfrom = \"a\"\nto = \"b\"\n".to_owned();
+    let entries: [(&str, &dyn Fn(usize) -> String); 3] =
+        [("links", &link), ("programs", &program), ("flows", &flow)];
+    for (what, entry) in entries {
+        let [few, many] = [1_000, 8_000].map(|count| seconds_to_check(count, entry));
+        assert!(many < few * 8.0 * 3.0, "{what}: {few:.3} s for 1,000, {many:.3} s for 8,000");
+    }
+}

@@ -4,7 +4,6 @@ use base::{FlowId, NodeId, RandomStream, Span, Time};
 use transport::workload::Arrivals;
 
 use super::Compiler;
-use super::names::free_name;
 use crate::code::Code;
 use crate::diagnostic::suggest;
 use crate::plan::{Family, Flow, Traffic};
@@ -137,8 +136,11 @@ impl Compiler<'_> {
             let name = value.text()?;
             self.label(name, &value.at, "flow")
         });
-        let taken = |name: &str| self.places.flow_names.contains_key(name);
-        let Some(given) = given else { return free_name(&pair, taken) };
+        let names = &self.places.flow_names;
+        let taken = |name: &str| names.contains_key(name);
+        let Some(given) = given else {
+            return self.places.free_flow_names.next(&pair, taken);
+        };
         let name = if several { format!("{given}.{pair}") } else { given.clone() };
         self.label(&name, at, "flow");
         if let Some(other) = self.places.flow_names.get(&name) {

@@ -4,7 +4,7 @@ use base::{Bytes, Direction, IfaceId, LinkId, NodeId};
 use fabric::LinkConfig;
 
 use super::Compiler;
-use super::names::{fit_for_a_label, free_name};
+use super::names::fit_for_a_label;
 use crate::code::Code;
 use crate::diagnostic::suggest;
 use crate::plan::{Iface, Link, Metric, Role, Routing};
@@ -109,16 +109,17 @@ impl<'a> Compiler<'a> {
         let taken = self.links.get(&name).copied();
         let id = LinkId::at(self.plan.links.len());
         let name = match taken {
-            _ if name.is_empty() => {
-                free_name(&format!("{a}-{b}"), |name| self.links.contains_key(name))
-            }
+            _ if name.is_empty() => self
+                .places
+                .link_names
+                .next(&format!("{a}-{b}"), |name| self.links.contains_key(name)),
             Some(other) => {
                 let first = self.places.links[other.index()].clone();
                 self.sink
                     .report(Code::Duplicate, at, format!("there is a link `{name}` already"))
                     .also(&first, "the first")
                     .help("rename one of them; without `name` a link is called after its ends");
-                free_name(&name, |name| self.links.contains_key(name))
+                self.places.link_names.next(&name, |name| self.links.contains_key(name))
             }
             None => name,
         };
@@ -181,15 +182,14 @@ impl<'a> Compiler<'a> {
         };
         let (a_id, b_id) = (self.node(a, a_at), self.node(b, b_at));
         let (a_id, b_id) = (a_id?, b_id?);
-        let joins = |link: &Link| link.ends == [a_id, b_id] || link.ends == [b_id, a_id];
-        let found: Vec<LinkId> = self
-            .plan
-            .links
-            .iter()
-            .enumerate()
-            .filter(|(_, link)| joins(link))
-            .map(|(index, _)| LinkId::at(index))
-            .collect();
+        let ifaces = [a_id, b_id].map(|node| &self.plan.nodes[node.index()].ifaces);
+        let fewer = ifaces.into_iter().min_by_key(|ifaces| ifaces.len()).into_iter().flatten();
+        let links = fewer.map(|iface| self.plan.ifaces[iface.index()].link);
+        let joins = |link: &LinkId| {
+            let ends = self.plan.links[link.index()].ends;
+            ends == [a_id, b_id] || ends == [b_id, a_id]
+        };
+        let found: Vec<LinkId> = links.filter(joins).collect();
         match found.as_slice() {
             [one] => Some(*one),
             [] => {

@@ -4,7 +4,7 @@ use base::IfaceId;
 
 use super::Compiler;
 use super::filter::{self, FilterError};
-use super::names::{free_name, is_pattern};
+use super::names::{FreeNames, is_pattern};
 use crate::code::Code;
 use crate::diagnostic::suggest;
 use crate::plan::{Filter, Mirror, MirrorTarget, Role};
@@ -55,7 +55,7 @@ impl Compiler<'_> {
 
     fn mirror_name(&mut self, table: &Table, link: &str, at: &At) -> String {
         let taken = |name: &str| self.plan.mirrors.iter().any(|mirror| mirror.name == name);
-        let unnamed = || free_name(&format!("{link}.mirror"), taken);
+        let unnamed = || FreeNames::default().next(&format!("{link}.mirror"), taken);
         let Some((value, name)) = table.get("name").and_then(|v| Some((v, v.text()?))) else {
             return unnamed();
         };

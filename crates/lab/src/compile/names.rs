@@ -1,5 +1,7 @@
 //! Names: what is fit for one, and patterns over them.
 
+use std::collections::BTreeMap;
+
 /// Whether a host may be called so (RFC 1123 §2.1), and is not mistaken for a number.
 pub(crate) fn fit_for_a_host(name: &str) -> bool {
     let hyphen = |c: char| c == '-';
@@ -58,23 +60,32 @@ pub(super) fn matches(pattern: &str, name: &str) -> bool {
     pattern[p..].iter().all(|byte| *byte == b'*')
 }
 
-/// `base`, or `base.2`, `base.3`, … if that is taken.
-pub(super) fn free_name(base: &str, taken: impl Fn(&str) -> bool) -> String {
-    if !taken(base) {
-        return base.to_owned();
-    }
-    let mut number = 2u64;
-    loop {
-        let name = format!("{base}.{number}");
-        if !taken(&name) {
-            return name;
+/// The next number to try for each base of a name, so that many equal bases take linear time.
+#[derive(Debug, Default)]
+pub(super) struct FreeNames(BTreeMap<String, u64>);
+
+impl FreeNames {
+    /// `base`, or `base.2`, `base.3`, … if that is taken. A name that is taken stays so.
+    pub(super) fn next(&mut self, base: &str, taken: impl Fn(&str) -> bool) -> String {
+        if !taken(base) {
+            return base.to_owned();
         }
-        number += 1;
+        let number = self.0.entry(base.to_owned()).or_insert(2);
+        loop {
+            let name = format!("{base}.{number}");
+            *number += 1;
+            if !taken(&name) {
+                return name;
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -82,6 +93,26 @@ mod tests {
         assert!(fit_for_a_host("alice") && fit_for_a_host("h1") && fit_for_a_host("1a-b"));
         for name in ["", "-a", "a-", "a_b", "a.b", "1", "0x1f", "localhost", "ä"] {
             assert!(!fit_for_a_host(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn free_names_are_found_with_a_constant_number_of_tries() {
+        for taken_before in [0, 3] {
+            let mut names: BTreeSet<String> =
+                (2..2 + taken_before).map(|n| format!("a-b.{n}")).collect();
+            let (mut free, tries) = (FreeNames::default(), Cell::new(0));
+            for number in 0..2_000 {
+                let taken = |name: &str| {
+                    tries.set(tries.get() + 1);
+                    names.contains(name)
+                };
+                let name = free.next("a-b", taken);
+                let suffix = if number == 0 { 0 } else { number + 1 + taken_before };
+                assert_eq!(name, if suffix == 0 { "a-b".into() } else { format!("a-b.{suffix}") });
+                names.insert(name);
+            }
+            assert!(tries.get() < 2 * 2_000 + 10, "{} tries", tries.get());
         }
     }
 

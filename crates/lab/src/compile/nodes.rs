@@ -7,6 +7,7 @@ use super::Compiler;
 use super::names::{fit_for_a_host, is_pattern, matches};
 use crate::code::Code;
 use crate::diagnostic::suggest;
+use crate::load::PatternMatch;
 use crate::plan::{Node, Role, Routing};
 use crate::tree::{At, Value};
 
@@ -82,6 +83,23 @@ impl Compiler<'_> {
     /// The nodes that a text, a pattern or a list of them names, in the order of the plan
     /// for patterns and as written for lists.
     pub(super) fn node_group(&mut self, value: &Value) -> Vec<NodeId> {
+        self.nodes_of(value, |kind| kind != Role::Switch)
+    }
+
+    /// As [`Self::node_group`], for programs: a pattern stands for hosts only, and is noted.
+    pub(super) fn program_nodes(&mut self, value: &Value) -> Vec<NodeId> {
+        let found = self.nodes_of(value, |kind| kind == Role::Host);
+        for value in value.one_or_more() {
+            let Some(text) = value.text().filter(|text| is_pattern(text)) else { continue };
+            let fits = |node: &&Node| node.kind == Role::Host && matches(text, &node.name);
+            let hosts = self.plan.nodes.iter().filter(fits).count();
+            let position = self.place(&value.at);
+            self.places.patterns.push(PatternMatch { pattern: text.to_owned(), hosts, position });
+        }
+        found
+    }
+
+    fn nodes_of(&mut self, value: &Value, stands_for: impl Fn(Role) -> bool) -> Vec<NodeId> {
         let mut found = Vec::new();
         for value in value.one_or_more() {
             let Some(text) = value.text() else { continue };
@@ -90,7 +108,7 @@ impl Compiler<'_> {
                 continue;
             }
             let before = found.len();
-            let fits = |node: &&Node| node.kind != Role::Switch && matches(text, &node.name);
+            let fits = |node: &&Node| stands_for(node.kind) && matches(text, &node.name);
             let ids = self.plan.nodes.iter().enumerate().filter(|(_, node)| fits(node));
             found.extend(ids.map(|(index, _)| NodeId::at(index)));
             if found.len() == before {

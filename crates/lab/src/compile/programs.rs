@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use base::{NodeId, ProgramId, Span, Time};
 
 use super::Compiler;
-use super::names::free_name;
 use crate::code::Code;
 use crate::diagnostic::suggest;
 use crate::plan::{Command, Program, Ready, Restart};
@@ -21,7 +20,7 @@ impl Compiler<'_> {
         let entries = self.entries("program");
         let mut waits = Vec::new();
         for (at, table) in &entries {
-            let nodes = table.get("node").map_or_else(Vec::new, |value| self.node_group(value));
+            let nodes = table.get("node").map_or_else(Vec::new, |value| self.program_nodes(value));
             let Some(run) = table.get("run") else { continue };
             let Some(command) = self.command(run) else { continue };
             let dir = table.text("dir").map(PathBuf::from);
@@ -38,6 +37,8 @@ impl Compiler<'_> {
                 }
                 let name = self.program_name(table, *node, nodes.len() > 1, &command, at);
                 self.places.programs.push(at.clone());
+                let place = self.plan.programs.len();
+                self.places.program_names.entry(name.clone()).or_insert(place);
                 self.plan.programs.push(Program {
                     name,
                     node: *node,
@@ -107,14 +108,15 @@ impl Compiler<'_> {
             let name = value.text()?;
             self.label(name, &value.at, "program")
         });
-        let taken = |name: &str| self.plan.programs.iter().any(|program| program.name == name);
         let Some(given) = given else {
-            return free_name(&format!("{node}.{}", short_name(command)), taken);
+            let names = &self.places.program_names;
+            let base = format!("{node}.{}", short_name(command));
+            return self.places.free_program_names.next(&base, |name| names.contains_key(name));
         };
         let name = if several { format!("{given}.{node}") } else { given.clone() };
         self.label(&name, at, "program");
-        if let Some(other) = self.plan.programs.iter().position(|program| program.name == name) {
-            let first = self.places.programs[other].clone();
+        if let Some(other) = self.places.program_names.get(&name) {
+            let first = self.places.programs[*other].clone();
             self.sink
                 .report(Code::Duplicate, at, format!("there is a program `{name}` already"))
                 .also(&first, "the first");
@@ -129,9 +131,8 @@ impl Compiler<'_> {
         let mut found = Vec::new();
         for value in value.one_or_more() {
             let Some(name) = value.text() else { continue };
-            let one = self.plan.programs.iter().position(|program| program.name == name);
-            if let Some(index) = one {
-                found.push(ProgramId::at(index));
+            if let Some(index) = self.places.program_names.get(name) {
+                found.push(ProgramId::at(*index));
             } else if let Some(group) = self.places.program_groups.get(name) {
                 found.extend(group.iter().map(|index| ProgramId::at(*index)));
             } else {
@@ -147,20 +148,25 @@ impl Compiler<'_> {
 
     fn refuse_cycles(&mut self) {
         let programs = &self.plan.programs;
-        // Peel off what waits for nothing; what is left waits for itself.
-        let mut free = vec![false; programs.len()];
-        loop {
-            let before = free.iter().filter(|free| **free).count();
-            for (index, program) in programs.iter().enumerate() {
-                free[index] |= program.after.iter().all(|other| free[other.index()]);
-            }
-            if free.iter().filter(|free| **free).count() == before {
-                break;
+        // Remove programs that wait for none until no more can be removed (A. B. Kahn, 1962).
+        let mut waiting: Vec<usize> = programs.iter().map(|program| program.after.len()).collect();
+        let mut followers = vec![Vec::new(); programs.len()];
+        for (index, program) in programs.iter().enumerate() {
+            program.after.iter().for_each(|other| followers[other.index()].push(index));
+        }
+        let mut ready: Vec<usize> =
+            (0..waiting.len()).filter(|index| waiting[*index] == 0).collect();
+        while let Some(index) = ready.pop() {
+            for follower in &followers[index] {
+                waiting[*follower] -= 1;
+                if waiting[*follower] == 0 {
+                    ready.push(*follower);
+                }
             }
         }
-        if let Some(first) = free.iter().position(|free| !free) {
-            let names: Vec<String> = (0..free.len())
-                .filter(|index| !free[*index])
+        if let Some(first) = waiting.iter().position(|count| *count > 0) {
+            let names: Vec<String> = (0..waiting.len())
+                .filter(|index| waiting[*index] > 0)
                 .map(|index| format!("`{}`", programs[index].name))
                 .collect();
             let at = self.places.programs[first].clone();

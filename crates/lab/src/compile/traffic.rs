@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use base::{Bytes, Span};
+use ratecontrol::Protocol;
 use transport::workload::{Arrivals, DatagramTrace, Pattern, SizeTable, Sizes, Think};
 
 use super::Compiler;
 use super::queue::mean_rate;
 use crate::code::Code;
+use crate::diagnostic::suggest;
 use crate::plan::{Pause, Tcp, Traffic};
 use crate::tree::{At, Table, Value};
 use crate::validate::list_words;
@@ -212,18 +214,18 @@ impl Compiler<'_> {
         }
     }
 
-    /// The kernel allows 15 characters; which of them exist shows on the machine.
+    /// One that simulations, some Linux kernel, or this machine's kernel has.
     fn control(&mut self, table: &Table) -> Option<String> {
         let value = table.get("control")?;
         let name = value.text()?;
-        let fit = (1..=15).contains(&name.len())
-            && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
-        if !fit {
-            self.sink
-                .report(Code::BadName, &value.at, format!("`{name}` is no congestion control"))
-                .help("such as `cubic`, `reno` or `bbr`, as the kernel names it");
-        }
         self.refuse_protocol_for_tcp(name, &value.at);
+        let known = self.files.congestion_controls();
+        let is_protocol = name.parse::<Protocol>().is_ok();
+        if !is_protocol && !known.iter().any(|known| known == name) {
+            let help = suggest(name, known.iter().map(String::as_str), "congestion controls");
+            let message = format!("`{name}` is not a known TCP congestion control");
+            self.sink.report(Code::BadName, &value.at, message).help(help);
+        }
         Some(name.to_owned())
     }
 

@@ -185,7 +185,12 @@ pub(crate) const PROGRAM: Section = Section {
     noun: "a program",
     doc: "A real program on a node.",
     fields: &[
-        required("node", NAMES, "Where it runs; with `*` or a list, once on each of the nodes."),
+        required(
+            "node",
+            NAMES,
+            "Where it runs: a node, a list of nodes, or a pattern with `*` or `?`, which stands for \
+             hosts; once on each of them.",
+        ),
         required(
             "run",
             NAMES,
