@@ -6,7 +6,15 @@ use std::path::Path;
 use lab::{Overrides, parse_with, resolved};
 use libfuzzer_sys::fuzz_target;
 
+/// A million sessions are valid, and only take long.
+fn has_large_number(text: &str) -> bool {
+    text.split(|c: char| !c.is_ascii_digit()).any(|digits| digits.len() > 4)
+}
+
 fuzz_target!(|text: &str| {
+    if has_large_number(text) {
+        return;
+    }
     let overrides = Overrides { trust_programs: true, ..Overrides::default() };
     let folder = Path::new("/nonexistent");
     let Ok(lab) = parse_with("fuzz.toml", text, folder, &overrides) else { return };

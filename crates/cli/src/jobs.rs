@@ -18,6 +18,7 @@ use record::{RunFolder, RunRecord};
 use report::LabRow;
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
+use signal_hook::consts::{SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS};
 
 use crate::args::{Changes, Run};
 use crate::exit::Exit;
@@ -329,7 +330,11 @@ impl All<'_> {
         let terminal = self.terminal;
         let job = &mut self.jobs[number];
         let status = job.child.wait()?;
-        let exit = status.code().map_or(Exit::Bug, Exit::of_run);
+        let exit = match (status.code(), status.signal()) {
+            (Some(code), _) => Exit::of_run(code),
+            (None, Some(SIGABRT | SIGBUS | SIGFPE | SIGILL | SIGSEGV | SIGSYS)) => Exit::Bug,
+            _ => Exit::Interrupted,
+        };
         job.exit = Some(exit);
         if status.code().is_none() {
             let how = killed_by(status);

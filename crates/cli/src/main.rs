@@ -40,6 +40,9 @@ use args::{Cli, Verb};
 use exit::Exit;
 use terminal::{Style, Terminal};
 
+#[global_allocator]
+static ALLOCATOR: sys::memory::Allocator = sys::memory::Allocator;
+
 /// Why a verb could not do its work.
 #[derive(Debug)]
 struct Failure {
@@ -95,6 +98,7 @@ impl From<std::io::Error> for Failure {
 type Verdict = Result<Exit, Failure>;
 
 fn main() -> ExitCode {
+    sys::memory::before_exhausted_end(record::save_records_without_memory);
     emu::program::init_main();
     if let Some(code) = hidden_roles() {
         return code;

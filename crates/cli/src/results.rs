@@ -6,6 +6,7 @@ use std::path::Path;
 use base::Ratio;
 use lab::Lab;
 use lab::plan::Plan;
+use record::run::Status;
 use record::{RunFolder, RunRecord};
 use serde_json::{Value, json};
 
@@ -21,7 +22,11 @@ pub(crate) fn open(run: &Path) -> Result<(RunFolder, RunRecord), Failure> {
         Failure::caused(Exit::Usage, &e).help("give a run folder, such as runs/dumbbell-1a2b3c")
     };
     let folder = RunFolder::open(folder).map_err(failure)?;
-    let record = folder.read_record().map_err(failure)?;
+    let mut record = folder.read_record().map_err(failure)?;
+    // The tables of a killed run are joined, where its folder can be written.
+    if record.status == Status::Killed && folder.mark_killed().is_ok_and(|changed| changed) {
+        record = folder.read_record().map_err(failure)?;
+    }
     Ok((folder, record))
 }
 

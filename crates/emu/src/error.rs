@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use base::Span;
+use record::run::{Failure, FailureKind};
 
 /// Why a lab could not be set up, or a part of it not be run.
 #[derive(Debug, thiserror::Error)]
@@ -201,7 +202,7 @@ pub enum Error {
     #[error("the data path could not start: {0}")]
     Datapath(std::io::Error),
     /// The data path's thread panicked.
-    #[error("the data path ended by a bug of ours")]
+    #[error("internal error: the data path panicked")]
     DatapathPanicked,
     /// The run folder could not be written.
     #[error(transparent)]
@@ -221,39 +222,60 @@ pub enum Error {
     /// The command and the lab's process lost each other.
     #[error("the way between the command and its lab failed: {0}")]
     Channel(std::io::Error),
-    /// The lab's process could not start the lab.
-    #[error("{text}")]
-    Lab {
-        /// What it said.
-        text: String,
-        /// The exit code that goes with it.
-        code: u8,
-    },
+    /// The lab's process could not start the lab, or ended early.
+    #[error("{}", .0.text)]
+    Lab(Failure),
 }
 
 impl Error {
-    /// The exit code of a command that fails with this: 4 where the machine lacks something, 5
-    /// where a program under test failed, 2 where the lab asks for what cannot be, 70 where it is
-    /// our own fault.
-    pub const fn exit_code(&self) -> u8 {
+    /// The exit code of a command that fails with this.
+    pub fn exit_code(&self) -> u8 {
+        self.kind().exit_code()
+    }
+
+    /// The failure of a run that ends with this error.
+    pub fn failure(&self) -> Failure {
         match self {
-            Self::Lab { code, .. } => *code,
-            Self::NotStarted { .. }
-            | Self::NotFound { .. }
+            Self::Record(error) => error.failure(),
+            _ => Failure { kind: self.kind(), text: self.to_string() },
+        }
+    }
+
+    fn kind(&self) -> FailureKind {
+        match self {
+            Self::Lab(failure) => failure.kind,
+            Self::Record(error) => error.kind(),
+            Self::Kernel(cause) | Self::Node { cause, .. } => kind_of(cause),
+            Self::Namespaces { cause, .. }
+            | Self::File { cause, .. }
+            | Self::Datapath(cause)
+            | Self::Facts(cause)
+            | Self::Channel(cause) => FailureKind::of(cause),
+            Self::NotStarted { cause, .. } => match kind_of(cause) {
+                FailureKind::Machine => FailureKind::Program,
+                kind => kind,
+            },
+            Self::NotFound { .. }
             | Self::NotExecutable { .. }
             | Self::NoDirectory { .. }
             | Self::NotConfined { .. }
             | Self::NotReady { .. }
-            | Self::EndedBeforeReady { .. } => 5,
+            | Self::EndedBeforeReady { .. } => FailureKind::Program,
             Self::VirtualOnly { .. }
             | Self::ImpossibleFlow { .. }
             | Self::Fabric(_)
             | Self::Bundles(_)
-            | Self::NoNamespace { .. } => 2,
-            Self::DatapathPanicked | Self::LostLab | Self::SilentLab(_) => 70,
-            _ => 4,
+            | Self::NoNamespace { .. } => FailureKind::Lab,
+            Self::DatapathPanicked | Self::LostLab | Self::SilentLab(_) => FailureKind::Internal,
+            _ => FailureKind::Machine,
         }
     }
+}
+
+fn kind_of(cause: &sys::Error) -> FailureKind {
+    cause.errno().map_or(FailureKind::Machine, |errno| {
+        FailureKind::of(&std::io::Error::from_raw_os_error(errno))
+    })
 }
 
 fn refusals(refused: &[(crate::enclosure::Engine, String)]) -> String {

@@ -8,6 +8,7 @@ pub mod enclosure;
 mod error;
 pub mod flow;
 pub mod launch;
+mod oom;
 pub mod piece;
 pub mod program;
 pub mod registry;

@@ -7,6 +7,7 @@
 
 mod instance;
 mod outcome;
+mod output;
 mod readiness;
 
 use std::ffi::OsStr;
@@ -22,9 +23,11 @@ use record::run::ProgramEnd;
 use sys::process::{self, ProgramSetup, Signal};
 
 use crate::enclosure::Enclosure;
+use crate::oom::OomKills;
 use crate::{Error, Result};
 use instance::Instance;
 pub use outcome::ProgramOutcome;
+use output::Collector;
 use readiness::Watch;
 
 /// The argument that makes this executable a program's init.
@@ -33,6 +36,9 @@ const INIT: &str = "lab-init";
 /// Back-off of a program that fails again and again.
 const FIRST_BACKOFF: Span = Span::from_millis(100);
 const LONGEST_BACKOFF: Span = Span::from_secs(10);
+
+/// The status of a program that SIGKILL ended, or of a shell whose command it ended.
+const KILLED: i32 = 137;
 
 /// Becomes a program's init where this process was started as one, and then does not return.
 pub fn init_main() {
@@ -64,7 +70,10 @@ pub enum ProgramEvent {
         /// When it will be started again, if it will.
         again: Option<Time>,
     },
-    /// It could not be started, or did not become ready: the lab cannot go on as planned.
+    /// It has reached the limit of its output: the rest is discarded.
+    OutputLimit(ProgramId),
+    /// It could not be started, did not become ready, or its output could not be written: the lab
+    /// cannot go on as planned.
     Failed(ProgramId, Error),
 }
 
@@ -112,6 +121,8 @@ struct Slot {
     state: State,
     backoff: Span,
     outcome: ProgramOutcome,
+    /// Its output has reached the limit.
+    limited: bool,
 }
 
 /// All programs of a lab. Sans timer: whoever owns it calls [`Supervisor::step`] when a
@@ -120,6 +131,10 @@ struct Slot {
 pub struct Supervisor {
     slots: Vec<Slot>,
     events: Vec<ProgramEvent>,
+    collector: Collector,
+    oom_kills: OomKills,
+    /// Programs that ended by one of these kills.
+    oom_ends: u64,
 }
 
 impl Supervisor {
@@ -165,10 +180,13 @@ impl Supervisor {
                 state: if is_here { State::Waiting } else { State::Elsewhere },
                 backoff: FIRST_BACKOFF,
                 outcome: ProgramOutcome::default(),
+                limited: false,
                 program: program.clone(),
             });
         }
-        Ok(Self { slots, events: Vec::new() })
+        let limits = plan.programs.iter().map(|program| program.output.count());
+        let (collector, oom_kills) = (Collector::start(limits)?, OomKills::watch());
+        Ok(Self { slots, events: Vec::new(), collector, oom_kills, oom_ends: 0 })
     }
 
     /// Does what is due at `now`, and tells what happened since the last step.
@@ -184,9 +202,36 @@ impl Supervisor {
                 self.begin_if_due(ProgramId::at(at), now);
             }
         }
+        self.check_output();
         let ours: Vec<u32> = self.slots.iter().flat_map(Slot::pids).collect();
         process::reap_orphans(|pid| ours.contains(&pid));
         std::mem::take(&mut self.events)
+    }
+
+    fn check_output(&mut self) {
+        for (at, slot) in self.slots.iter_mut().enumerate() {
+            if slot.outcome.started.is_none() {
+                continue;
+            }
+            if !slot.limited && self.collector.discarded(at) > 0 {
+                slot.limited = true;
+                self.events.push(ProgramEvent::OutputLimit(ProgramId::at(at)));
+            }
+            if let Some(error) = self.collector.take_error(at) {
+                self.events.push(ProgramEvent::Failed(ProgramId::at(at), Error::Record(error)));
+            }
+        }
+    }
+
+    /// Bytes of a program's output that were beyond its limit.
+    pub fn discarded_output(&self, program: ProgramId) -> u64 {
+        self.collector.discarded(program.index())
+    }
+
+    /// How many processes the kernel has ended for want of memory, in the lab's control group or,
+    /// where there is none, on the machine.
+    pub fn oom_kills(&self) -> u64 {
+        self.oom_kills.count()
     }
 
     /// When [`Supervisor::step`] has something to do though no descriptor says so.
@@ -331,7 +376,7 @@ impl Supervisor {
     fn begin(&mut self, id: ProgramId, now: Time) {
         let slot = &mut self.slots[id.index()];
         let Some(net) = &slot.net else { return };
-        match Instance::start(slot, net) {
+        match Instance::start(id, slot, net, &self.collector) {
             Ok(instance) => {
                 slot.outcome.begin(now);
                 let watch = slot.program.ready.as_ref();
@@ -353,6 +398,7 @@ impl Supervisor {
         let slot = &mut self.slots[id.index()];
         let State::Running(running) = &mut slot.state else { return };
         if let Some(end) = running.instance.poll() {
+            running.instance.streams.iter().for_each(|key| self.collector.finish(*key));
             if running.watch.as_mut().is_some_and(|watch| watch.was_ready(&running.instance)) {
                 running.watch = None;
                 slot.outcome.ready.get_or_insert(now);
@@ -404,6 +450,10 @@ impl Supervisor {
         let stopped = running.stop.is_some();
         let as_expected = stopped || outcome::is_expected(&slot.program, exit);
         slot.outcome.end(now, exit, stopped, as_expected);
+        if !stopped && exit.code() == KILLED && self.oom_kills.count() > self.oom_ends {
+            self.oom_ends += 1;
+            slot.outcome.end = Some(ProgramEnd::OutOfMemory);
+        }
         let never_ready = running.watch.is_some() && !stopped;
         let restart = !stopped
             && match slot.program.restart {

@@ -21,14 +21,17 @@ use ::lab::plan::{Model, Plan};
 use base::{Span, Time};
 use outcome::Start;
 use record::RunFolder;
-use record::run::{Clock, RunRecord, Status};
+use record::run::{Clock, Failure, FailureKind, RunRecord};
 use rustix::event::{PollFd, PollFlags};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{
+    SIGABRT, SIGBUS, SIGFPE, SIGHUP, SIGILL, SIGINT, SIGKILL, SIGSEGV, SIGSYS, SIGTERM,
+};
 use sys::process::Exit;
 
 use crate::doctor::{self, Choice, Facts};
 use crate::enclosure::Engine;
 use crate::launch::{self, LabHandle};
+use crate::oom::OomKills;
 use crate::registry::{Entry, Registration, Registry};
 use crate::{Error, Result};
 use message::{FromLab, ToLab};
@@ -105,6 +108,7 @@ pub fn run(
     options: &Options,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<RunRecord> {
+    let oom_kills = OomKills::watch();
     let Begun { folder, record, choice } = begin(plan, options)?;
     let job = lab::Job {
         plan: Arc::new(plan.clone()),
@@ -130,8 +134,8 @@ pub fn run(
     let ending = attend(&mut handle, options.starter.as_deref(), &mut usher, progress);
     drop(usher);
     handle.end();
-    let exit = handle.wait()?;
-    remains(&folder, ending, exit)
+    let exit = handle.wait();
+    remains(&folder, ending, exit, &oom_kills)
 }
 
 /// A run whose lab has yet to be launched.
@@ -156,48 +160,59 @@ fn begin(plan: &Plan, options: &Options) -> Result<Begun> {
     let choice = doctor::choose(&facts, options.engine).map_err(|refused| {
         Error::NoEngine(refused.into_iter().map(|(e, why)| (e, why.to_string())).collect())
     })?;
-    let folder = RunFolder::create(&options.runs_dir, &plan.name)?;
-    folder.write(RunFolder::RESOLVED_LAB, ::lab::resolved(plan).as_bytes())?;
-    let start = Start {
-        id: folder.id(),
-        repeat: &options.repeat,
-        clock: Clock::Wall,
-        engine: summary::engine(&choice),
+    let record = |folder: &RunFolder| {
+        let engine = summary::engine(&choice);
+        let repeat = &options.repeat;
+        outcome::begin(plan, Start { id: folder.id(), repeat, clock: Clock::Wall, engine })
     };
-    let record = outcome::begin(plan, start);
-    folder.write_record(&record)?;
+    let (folder, record) =
+        RunFolder::begin(&options.runs_dir, &plan.name, &::lab::resolved(plan), record)?;
     Ok(Begun { folder, record, choice })
 }
 
-/// The record of a lab that has ended, in whatever way.
-fn remains(folder: &RunFolder, ending: Result<End>, exit: Exit) -> Result<RunRecord> {
-    match ending {
-        Ok(End::Finished) => {}
-        Ok(end) => {
-            // What had been written is kept.
-            folder.mark_killed()?;
-            let (code, how) = match end {
-                End::Insisted => (130, "its user did not wait for it to end".to_owned()),
-                _ => (70, exit.to_string()),
-            };
-            return killed(folder, code, &how);
+/// The record of a lab that has ended. It is final, whatever happened.
+fn remains(
+    folder: &RunFolder,
+    ending: Result<End>,
+    exit: Result<Exit>,
+    oom_kills: &OomKills,
+) -> Result<RunRecord> {
+    let failure = match (ending, exit) {
+        // Its record is final, unless it could not be written.
+        (Ok(End::Finished), Ok(_)) => Failure {
+            kind: FailureKind::Machine,
+            text: "the lab's process could not write its record".to_owned(),
+        },
+        (Ok(End::Insisted), _) => {
+            Failure { kind: FailureKind::Killed, text: "killed by a second interrupt".to_owned() }
         }
-        Err(error) => {
-            failed(folder, &error)?;
+        (Ok(_), Ok(exit)) => ending_of(exit, oom_kills.count()),
+        (Err(error), _) | (_, Err(error)) => {
+            folder.end(error.failure())?;
             return Err(error);
         }
-    }
+    };
+    folder.end(failure)?;
     Ok(folder.read_record()?)
 }
 
-/// Leaves the reason in the record of a lab that could not start.
-fn failed(folder: &RunFolder, error: &Error) -> Result<()> {
-    folder.mark_killed()?;
-    let mut record = folder.read_record()?;
-    record.status = Status::Failed;
-    record.exit_code = Some(error.exit_code());
-    record.warnings.push(error.to_string());
-    Ok(folder.write_record(&record)?)
+/// Why a lab's process ended that left no final record.
+fn ending_of(exit: Exit, oom_kills: u64) -> Failure {
+    let signals_of_crashes = [SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGFPE, SIGSYS];
+    let (kind, text) = match exit {
+        Exit::Signal(SIGKILL) if oom_kills > 0 => (
+            FailureKind::OutOfMemory,
+            "out of memory: the kernel's OOM killer ended the lab's process".to_owned(),
+        ),
+        Exit::Signal(signal) if signals_of_crashes.contains(&signal) => {
+            (FailureKind::Internal, format!("internal error: the lab's process crashed ({exit})"))
+        }
+        Exit::Signal(_) => (FailureKind::Killed, format!("the lab's process was killed by {exit}")),
+        Exit::Code(_) => {
+            (FailureKind::Internal, format!("internal error: the lab's process ended with {exit}"))
+        }
+    };
+    Failure { kind, text }
 }
 
 /// How the command lost sight of its lab.
@@ -206,18 +221,8 @@ enum End {
     Finished,
     /// Its user asked twice, so it was killed.
     Insisted,
-    /// Somebody killed it, or it is a bug.
+    /// Its process ended without a word.
     Vanished,
-}
-
-/// The record of a lab whose process vanished.
-fn killed(folder: &RunFolder, code: u8, how: &str) -> Result<RunRecord> {
-    let mut record = folder.read_record()?;
-    record.status = Status::Killed;
-    record.exit_code = Some(code);
-    record.warnings.push(format!("the lab's process ended early: {how}"));
-    folder.write_record(&record)?;
-    Ok(record)
 }
 
 /// Hears the lab out.
@@ -280,7 +285,7 @@ fn attend(
                 let name = usher.name().to_owned();
                 progress(Progress { now, duration, waiting_for, packets, name });
             }
-            Some(FromLab::Failed { text, code }) => return Err(Error::Lab { text, code }),
+            Some(FromLab::Failed(failure)) => return Err(Error::Lab(failure)),
             Some(FromLab::Finished) => return Ok(End::Finished),
             Some(FromLab::Program(_) | FromLab::Ending) | None => {}
         }

@@ -248,6 +248,8 @@ pub struct Program {
     pub grace: Span,
     /// Neither its capabilities in the lab's user namespace nor its system calls are limited.
     pub privileged: bool,
+    /// Bytes of standard output and error that are kept, both together.
+    pub output: Bytes,
 }
 
 /// What a program entry runs.

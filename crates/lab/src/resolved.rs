@@ -387,6 +387,7 @@ fn program(plan: &Plan, program: &Program) -> Vec<Pair> {
     pairs.push(("exit", exit));
     pairs.push(("grace", quantity(program.grace)));
     pairs.push(("privileged", program.privileged.to_string()));
+    pairs.push(("output", quantity(program.output)));
     pairs
 }
 

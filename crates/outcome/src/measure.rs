@@ -41,6 +41,7 @@ impl Measured<'_> {
                     Measure::Exit => match summary.end? {
                         ProgramEnd::Exit(status) => Some(f64::from(status)),
                         ProgramEnd::Signal(signal) => Some(f64::from(128 + signal)),
+                        ProgramEnd::OutOfMemory => Some(137.0),
                         ProgramEnd::Stopped => None,
                     },
                     Measure::Restarts => Some(f64::from(summary.restarts)),

@@ -26,7 +26,7 @@ use base::{Histogram, Span, Time};
 use lab::plan::{Command, Plan};
 use lab::routes::Routes;
 use record::cluster::Outage;
-use record::run::{ProgramSummary, Status};
+use record::run::{Failure, ProgramSummary, Status};
 use record::{Error, Recorder, RecorderOptions, RunFolder, RunRecord};
 
 use crate::observation::Observation;
@@ -55,7 +55,7 @@ pub struct Pieces {
     /// to stop.
     pub status: Option<Status>,
     /// Why it failed, with the exit code that says so.
-    pub failure: Option<(String, u8)>,
+    pub failure: Option<Failure>,
 }
 
 /// A machine that took part.
@@ -132,6 +132,9 @@ pub fn merge(
             tolerance,
         },
     );
+    if let Some(error) = recorder.finish().error {
+        record.fail(error.failure());
+    }
     crate::complete(
         &mut record,
         &Ended {
@@ -145,10 +148,8 @@ pub fn merge(
             queue_delays: &waited,
         },
     );
-    drop(ledgers);
-    let recorded = recorder.finish();
     into.write_record(&record)?;
-    recorded.error.map_or(Ok(record), Err)
+    Ok(record)
 }
 
 /// What is recorded of the whole: captures are files of their own, and there is time.

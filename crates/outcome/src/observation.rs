@@ -16,7 +16,9 @@ mod writer;
 
 use base::{Histogram, Span, Time};
 use record::frames::Kind;
-use record::run::{Engine, EventRecord, HostFaults, HostLoad, Machine, ProgramSummary, Status};
+use record::run::{
+    Engine, EventRecord, Failure, HostFaults, HostLoad, Machine, ProgramSummary, Status,
+};
 use record::{FlowSample, SubflowSample, Transfer};
 use serde::{Deserialize, Serialize};
 
@@ -128,7 +130,7 @@ pub struct Ending {
     /// How it ended.
     pub status: Status,
     /// Why it failed, with the exit code that says so.
-    pub failure: Option<(String, u8)>,
+    pub failure: Option<Failure>,
     /// The machine.
     pub machine: Machine,
     /// What moved packets.

@@ -3,6 +3,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use parquet::errors::ParquetError;
+
+use crate::run::{Failure, FailureKind};
+
 /// What can go wrong with a run folder.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -73,7 +77,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// What the Parquet library said.
-        source: parquet::errors::ParquetError,
+        source: ParquetError,
     },
     /// The run was made without `record = true`.
     #[error("`{}` does not exist: the run was not recorded (set `record = true` under [lab])", path.display())]
@@ -97,16 +101,44 @@ pub enum Error {
 }
 
 impl Error {
-    /// An I/O error with its place; a full disk is told apart.
-    pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
+    /// An I/O error with its place. A full disk has a variant of its own.
+    pub fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
-        match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::DiskFull { path },
+        match FailureKind::of(&source) {
+            FailureKind::DiskFull => Self::DiskFull { path },
             _ => Self::Io { action, path, source },
         }
     }
 
-    pub(crate) fn table(path: &Path, source: parquet::errors::ParquetError) -> Self {
-        Self::Table { path: path.to_owned(), source }
+    /// An error of the Parquet library; an I/O error below it counts as such.
+    pub(crate) fn table(path: &Path, source: ParquetError) -> Self {
+        let path = path.to_owned();
+        match source {
+            ParquetError::External(inner) => match inner.downcast::<io::Error>() {
+                Ok(source) => Self::io("read or write", &path, *source),
+                Err(other) => Self::Table { path, source: ParquetError::External(other) },
+            },
+            source => Self::Table { path, source },
+        }
+    }
+
+    /// The reason that this error is for the end of a run.
+    pub fn kind(&self) -> FailureKind {
+        match self {
+            Self::DiskFull { .. } => FailureKind::DiskFull,
+            Self::Io { source, .. } => FailureKind::of(source),
+            Self::WriterGone => FailureKind::Internal,
+            _ => FailureKind::Machine,
+        }
+    }
+
+    /// The failure of a run that ends with this error; the text names the cause, too.
+    pub fn failure(&self) -> Failure {
+        let text = match self {
+            Self::Io { source, .. } => format!("{self}: {source}"),
+            Self::Table { source, .. } => format!("{self}: {source}"),
+            _ => self.to_string(),
+        };
+        Failure { kind: self.kind(), text }
     }
 }

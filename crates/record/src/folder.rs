@@ -2,21 +2,24 @@
 
 use std::fs::{self, File};
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::run::{SCHEMA, Status};
+use crate::reserve::{self, Reserve};
+use crate::run::{Failure, FailureKind, SCHEMA, Status, Topology};
 use crate::{Error, RunRecord, bundle, control, shares, subflow, table};
 
 /// `run.json` of 1,100 routers takes under 2 MB.
 const RECORD_LIMIT: u64 = 256 << 20;
 
 /// The folder of one run, `<parent>/<name>-<id>/`. Files in it are replaced atomically.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct RunFolder {
     path: PathBuf,
     id: String,
+    /// Of a run under way in this process.
+    reserve: Option<Reserve>,
 }
 
 impl RunFolder {
@@ -25,6 +28,41 @@ impl RunFolder {
 
     /// Makes a new folder under `parent` (which is made too), with an absolute path.
     pub fn create(parent: &Path, name: &str) -> Result<Self, Error> {
+        Self::make(parent, name, |folder| fs::create_dir(&folder.path).map_err(io_error(folder)))
+    }
+
+    /// Makes a folder for a run that begins now, with its lab, its first record, and space for the
+    /// final one. Nothing is left behind where that fails.
+    pub fn begin(
+        parent: &Path,
+        name: &str,
+        lab: &str,
+        record: impl Fn(&Self) -> RunRecord,
+    ) -> Result<(Self, RunRecord), Error> {
+        let mut first = None;
+        let mut folder = Self::make(parent, name, |folder| {
+            let record = first.insert(record(folder));
+            let starved = folder.encode_starved(record)?;
+            let reserve = Reserve::create(&folder.path, &starved).map_err(io_error(folder))?;
+            folder.reserve = Some(reserve);
+            Ok(())
+        })?;
+        let record = first.unwrap_or_default();
+        let begun = folder.write_first(lab, &record);
+        if begun.is_err() {
+            folder.reserve = None;
+            // The folder has nothing of interest; the first error is the one to report.
+            let _ = fs::remove_dir_all(&folder.path);
+        }
+        begun.map(|()| (folder, record))
+    }
+
+    /// Has `make` make a folder under a name that is free.
+    fn make(
+        parent: &Path,
+        name: &str,
+        mut make: impl FnMut(&mut Self) -> Result<(), Error>,
+    ) -> Result<Self, Error> {
         fs::create_dir_all(parent).map_err(|e| Error::io("create", parent, e))?;
         let parent = parent.canonicalize().map_err(|e| Error::io("open", parent, e))?;
         let name = file_name(name);
@@ -33,12 +71,33 @@ impl RunFolder {
             let random = RandomState::new().build_hasher().finish();
             let id = format!("{:06x}", random & 0xff_ffff);
             let path = parent.join(format!("{name}-{id}"));
-            match fs::create_dir(&path) {
-                Ok(()) => return Ok(Self { path, id }),
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(e) => return Err(Error::io("create", &path, e)),
+            let mut folder = Self { path, id, reserve: None };
+            match make(&mut folder) {
+                Ok(()) => return Ok(folder),
+                Err(Error::Io { source, .. }) if source.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Makes this the folder of a run under way in this process.
+    pub fn write_beginning(&mut self, lab: &str, record: &RunRecord) -> Result<(), Error> {
+        let reserve = Reserve::create_in(&self.path, &self.encode_starved(record)?);
+        self.reserve = Some(reserve.map_err(io_error(self))?);
+        self.write_first(lab, record)
+    }
+
+    fn write_first(&self, lab: &str, record: &RunRecord) -> Result<(), Error> {
+        self.write(Self::RESOLVED_LAB, lab.as_bytes())?;
+        self.write_record(record)
+    }
+
+    /// The record of a run that ends because an allocation failed.
+    fn encode_starved(&self, record: &RunRecord) -> Result<Vec<u8>, Error> {
+        let mut starved = record.clone();
+        let text = "out of memory: an allocation failed".to_owned();
+        starved.fail(Failure { kind: FailureKind::OutOfMemory, text });
+        self.encode(&starved)
     }
 
     /// Opens the folder of an earlier (or running) run.
@@ -49,7 +108,7 @@ impl RunFolder {
         }
         let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         let id = name.rsplit_once('-').map(|(_, id)| id.to_owned()).unwrap_or_default();
-        Ok(Self { path, id })
+        Ok(Self { path, id, reserve: None })
     }
 
     /// Where it is.
@@ -81,17 +140,57 @@ impl RunFolder {
         Ok(path)
     }
 
-    /// Writes `run.json`.
+    /// Writes `run.json`. A final record is on the disk when this returns, even if the disk is
+    /// full: where there is no room for all of it, its tables of links, flows and nodes are left
+    /// out, and the error says so.
     pub fn write_record(&self, record: &RunRecord) -> Result<(), Error> {
-        let path = self.path.join("run.json");
-        let mut text = serde_json::to_vec_pretty(&record.document())
-            .map_err(|source| Error::Record { path: path.clone(), source })?;
-        text.push(b'\n');
-        write_atomic(&path, &text)
+        let path = reserve::record_path(&self.path);
+        let text = self.encode(record)?;
+        if record.status == Status::Running {
+            return write_atomic(&path, &text);
+        }
+        let write = |text: &[u8]| reserve::write_final(&self.path, text);
+        // A disk may fail once. A full one does not get better.
+        let Err(error) = write(&text).or_else(|_| write(&text)) else { return Ok(()) };
+        let error = Error::io("write", &path, error);
+        let mut short = RunRecord {
+            topology: Topology::default(),
+            links: Vec::new(),
+            flows: Vec::new(),
+            programs: Vec::new(),
+            ..record.clone()
+        };
+        let text = format!("{}; the record is not complete", error.failure().text);
+        short.fail(Failure { kind: error.kind(), text });
+        let _ = write(&self.encode(&short)?);
+        Err(error)
     }
 
-    /// Reads `run.json`.
+    fn encode(&self, record: &RunRecord) -> Result<Vec<u8>, Error> {
+        let mut text = serde_json::to_vec_pretty(&record.document())
+            .map_err(|source| Error::Record { path: self.file("run.json"), source })?;
+        text.push(b'\n');
+        Ok(text)
+    }
+
+    /// Reads `run.json`. A run whose processes are gone without a final record is `killed`.
     pub fn read_record(&self) -> Result<RunRecord, Error> {
+        let mut record = self.read_written()?;
+        if record.status != Status::Running || self.reserve.is_some() {
+            return Ok(record);
+        }
+        if reserve::is_abandoned(&self.path) == Some(true) {
+            // It may have become final between the two looks.
+            record = self.read_written()?;
+            if record.status == Status::Running {
+                record.fail(vanished());
+            }
+        }
+        Ok(record)
+    }
+
+    /// Reads `run.json` as it is.
+    fn read_written(&self) -> Result<RunRecord, Error> {
         let path = self.path.join("run.json");
         let text = read_bounded(&path, RECORD_LIMIT)?;
         let record: RunRecord = serde_json::from_slice(&text)
@@ -107,7 +206,7 @@ impl RunFolder {
         let path = self.path.join(name);
         let file = match File::open(&path) {
             Ok(file) => file,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(Error::io("open", &path, e)),
         };
         let mut bytes = Vec::new();
@@ -116,19 +215,21 @@ impl RunFolder {
     }
 
     /// Puts the folder of a run whose process is gone in order: the samples that had been written
-    /// become whole tables, and the status turns from running to killed. Says whether it was
-    /// running. The caller knows that nobody writes to the folder any more.
+    /// become whole tables, and the record becomes final. Says whether it was not. The caller knows
+    /// that nobody writes to the folder any more.
     pub fn mark_killed(&self) -> Result<bool, Error> {
-        let mut record = self.read_record()?;
+        self.end(vanished())
+    }
+
+    /// Ends a run without a final record for this reason, like [`RunFolder::mark_killed`].
+    pub fn end(&self, failure: Failure) -> Result<bool, Error> {
+        let mut record = self.read_written()?;
         if record.status != Status::Running {
             return Ok(false);
         }
-        let tables = ["links.parquet", "flows.parquet", "transfers.parquet", shares::FILE];
-        let more = [control::FILE, control::SESSIONS_FILE, bundle::FILE, subflow::FILE];
-        for name in tables.into_iter().chain(more) {
-            table::join_parts(&self.path.join(name))?;
-        }
-        record.status = Status::Killed;
+        let joined = self.join_tables();
+        record.warnings.extend(joined.err().map(|error| error.failure().text));
+        record.fail(failure);
         let ended = self.last_written().and_then(|t| t.duration_since(SystemTime::UNIX_EPOCH).ok());
         if let Some(ended) = ended {
             let ended = ended.as_millis() as u64;
@@ -139,10 +240,29 @@ impl RunFolder {
         Ok(true)
     }
 
+    fn join_tables(&self) -> Result<(), Error> {
+        let tables = ["links.parquet", "flows.parquet", "transfers.parquet", shares::FILE];
+        let more = [control::FILE, control::SESSIONS_FILE, bundle::FILE, subflow::FILE];
+        let each = tables.into_iter().chain(more).map(|name| table::join_parts(&self.file(name)));
+        each.fold(Ok(()), Result::and)
+    }
+
     fn last_written(&self) -> Option<SystemTime> {
         let entries = fs::read_dir(&self.path).ok()?;
         entries.filter_map(|entry| entry.ok()?.metadata().ok()?.modified().ok()).max()
     }
+}
+
+fn io_error(folder: &RunFolder) -> impl FnOnce(io::Error) -> Error + use<> {
+    let path = folder.path.clone();
+    move |error| Error::io("create", &path, error)
+}
+
+/// What is known of a run that has neither a process nor a final record.
+fn vanished() -> Failure {
+    let text = "the run's process is gone and left no final record: it was killed, or the machine \
+                stopped";
+    Failure { kind: FailureKind::Killed, text: text.to_owned() }
 }
 
 /// A name as a single path component.

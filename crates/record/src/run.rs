@@ -1,6 +1,7 @@
 //! `run.json`: one run in one document.
 
 mod conclusion;
+mod failure;
 mod machine;
 mod network;
 mod traffic;
@@ -11,6 +12,7 @@ use base::Distribution;
 use serde::{Deserialize, Serialize};
 
 pub use conclusion::{Conclusion, RunOutcome};
+pub use failure::{Failure, FailureKind};
 pub use machine::{Engine, HostFaults, HostLoad, Lateness, Machine, RejectedEngine, Verdict};
 pub use network::{LinkSummary, NodeRole, Topology, TopologyLink, TopologyNode};
 pub use traffic::{FlowSummary, PathSummary, ProgramEnd, ProgramSummary, Slowdown};
@@ -38,6 +40,9 @@ pub struct RunRecord {
     pub status: Status,
     /// The process exit code that goes with this run, once it is over.
     pub exit_code: Option<u8>,
+    /// Why the run failed or was killed; `None` for other runs.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub failure: Option<Failure>,
     /// Wall-clock start, milliseconds since 1970 (UTC).
     pub started_unix_ms: u64,
     /// Wall-clock end, milliseconds since 1970 (UTC).

@@ -373,11 +373,14 @@ pub(crate) fn write_part(path: &Path, number: u32, rows: &Table) -> Result<(), E
 /// nothing; where it fails the parts stay.
 pub fn join_parts(path: &Path) -> Result<(), Error> {
     let folder = parts_folder(path);
-    let Ok(entries) = fs::read_dir(&folder) else { return Ok(()) };
-    let mut parts: Vec<PathBuf> = entries
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|part| part.extension().is_some_and(|e| e == "parquet"))
-        .collect();
+    let failed = |e| Error::io("read", &folder, e);
+    let entries = match fs::read_dir(&folder) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(failed)?,
+    };
+    let paths = entries.map(|entry| entry.map(|entry| entry.path()));
+    let mut parts = paths.collect::<Result<Vec<_>, _>>().map_err(failed)?;
+    parts.retain(|part| part.extension().is_some_and(|e| e == "parquet"));
     parts.sort();
     let temporary = folder.join("joined.tmp");
     let joined = join(&parts, &temporary)
@@ -394,13 +397,8 @@ fn join(parts: &[PathBuf], target: &Path) -> Result<(), Error> {
     let Some((first, rest)) = parts.split_first() else { return Ok(()) };
     let mut rows = Table::read(first)?;
     let file = File::create(target).map_err(|e| Error::io("create", target, e))?;
-    let lost = |e: ParquetError| match e {
-        ParquetError::External(inner) => match inner.downcast::<std::io::Error>() {
-            Ok(io) => Error::io("write", target, *io),
-            Err(other) => Error::table(target, ParquetError::External(other)),
-        },
-        other => Error::table(target, other),
-    };
+    let lost = |e: ParquetError| Error::table(target, e);
+    let synced = file.try_clone().map_err(|e| Error::io("write", target, e))?;
     let mut writer = writer(file, rows.columns()).map_err(lost)?;
     for part in rest {
         if rows.rows() >= GROUP_ROWS {
@@ -417,5 +415,6 @@ fn join(parts: &[PathBuf], target: &Path) -> Result<(), Error> {
     if rows.rows() > 0 {
         write_group(&mut writer, &rows).map_err(lost)?;
     }
-    writer.close().map_err(lost).map(|_| ())
+    writer.close().map_err(lost)?;
+    synced.sync_all().map_err(|e| Error::io("write", target, e))
 }

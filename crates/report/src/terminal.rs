@@ -238,6 +238,7 @@ pub(crate) fn program_rows(record: &RunRecord) -> (Vec<&'static str>, Vec<Vec<St
             None => "–".to_owned(),
             Some(ProgramEnd::Exit(status)) => format!("exit {status}"),
             Some(ProgramEnd::Signal(signal)) => format!("signal {signal}"),
+            Some(ProgramEnd::OutOfMemory) => "killed: out of memory".to_owned(),
             Some(ProgramEnd::Stopped) => "stopped by the lab".to_owned(),
         };
         vec![

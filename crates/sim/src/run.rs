@@ -1,5 +1,6 @@
 //! A run on the virtual clock, from plan to record, in a folder of its own.
 
+use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -7,7 +8,9 @@ use std::time::{Duration, Instant};
 use base::{Bytes, Span, Time};
 use lab::plan::{MirrorTarget, Model, Plan};
 use outcome::{BundleLedger, Ended, FlowLedger, LinkLedger, ShareLedger, Start};
-use record::run::{Clock, Engine, EventRecord, RunRecord, Simulation as Took, Status};
+use record::run::{
+    Clock, Engine, EventRecord, Failure, FailureKind, RunRecord, Simulation as Took, Status,
+};
 use record::{ControlSample, Level, Recorder, RecorderHandle, RecorderOptions, RunFolder};
 
 use crate::clockwork::Clockwork;
@@ -49,11 +52,12 @@ pub struct Progress {
 ///
 /// Once `stop` is set the run ends in order: results so far are kept, and the record says
 /// `interrupted`. A run that reaches one of the plan's limits is kept as well; its record says
-/// `failed`, exit code 2, and its last warning names the limit.
+/// `failed`, exit code 2, and its failure names the limit. A run whose results cannot be written
+/// gives a failed record, too.
 ///
 /// # Errors
 /// When the plan can't run on the virtual clock, before anything is written, or when the folder
-/// can't be made.
+/// can't be made, or not even the failure can be written.
 pub fn run(
     plan: &Plan,
     options: &Options,
@@ -61,11 +65,8 @@ pub fn run(
     stop: &AtomicBool,
 ) -> Result<RunRecord> {
     let engine = Clockwork::try_new(plan)?;
-    let folder = RunFolder::create(&options.runs_dir, &plan.name)?;
-    folder.write(RunFolder::RESOLVED_LAB, lab::resolved(plan).as_bytes())?;
-    let record = outcome::begin(
-        plan,
-        Start {
+    let begin = |folder: &RunFolder| {
+        let start = Start {
             id: folder.id(),
             repeat: &options.repeat,
             clock: Clock::Virtual,
@@ -74,11 +75,41 @@ pub fn run(
                 why: "the run was asked for on it".to_owned(),
                 rejected: Vec::new(),
             },
-        },
-    );
-    folder.write_record(&record)?;
+        };
+        outcome::begin(plan, start)
+    };
+    let (folder, record) =
+        RunFolder::begin(&options.runs_dir, &plan.name, &lab::resolved(plan), begin)?;
+    let simulated = panic::catch_unwind(AssertUnwindSafe(|| {
+        simulate(plan, engine, &folder, record, options.alone, progress, stop)
+    }));
+    match simulated {
+        Ok(Ok(record)) => Ok(record),
+        Ok(Err(error)) => {
+            folder.end(error.failure())?;
+            Ok(folder.read_record()?)
+        }
+        Err(panic) => {
+            let text = "internal error: the simulation panicked".to_owned();
+            // Where that fails, readers find the run killed.
+            let _ = folder.end(Failure { kind: FailureKind::Internal, text });
+            panic::resume_unwind(panic)
+        }
+    }
+}
+
+/// Runs to the end and writes the record.
+fn simulate(
+    plan: &Plan,
+    engine: Clockwork,
+    folder: &RunFolder,
+    record: RunRecord,
+    alone: bool,
+    progress: &mut dyn FnMut(&Progress),
+    stop: &AtomicBool,
+) -> std::result::Result<RunRecord, record::Error> {
     let recorder = Recorder::start(
-        &folder,
+        folder,
         &RecorderOptions {
             started_unix_ns: record.started_unix_ms * 1_000_000,
             links: plan.links.iter().map(|link| link.name.clone()).collect(),
@@ -102,7 +133,7 @@ pub fn run(
         started: Instant::now(),
         next_news: NEWS,
     };
-    let record = running.finish(record, recorder, progress, stop, options.alone);
+    let record = running.finish(record, recorder, progress, stop, alone);
     folder.write_record(&record)?;
     Ok(record)
 }
@@ -258,20 +289,17 @@ impl Running<'_> {
         }
         record.status = match &end {
             End::Complete => Status::Finished,
-            End::Interrupted => Status::Interrupted,
-            End::Limit(_) => Status::Failed,
+            End::Interrupted | End::Limit(_) => Status::Interrupted,
         };
         let queue_delays = self.engine.take_queue_delays();
         let results = self.engine.results();
         let written = recorder.finish();
-        let failure = match end {
-            End::Limit(error) => Some(error),
+        let limit = match end {
+            End::Limit(error) => Some(Failure { kind: FailureKind::Lab, text: error.to_string() }),
             End::Complete | End::Interrupted => None,
         };
-        if let Some(error) = written.error.map(Error::Record).or(failure) {
-            record.status = Status::Failed;
-            record.exit_code = Some(error.exit_code());
-            record.warnings.push(error.to_string());
+        if let Some(failure) = written.error.map(|error| error.failure()).or(limit) {
+            record.fail(failure);
         }
         outcome::complete(
             &mut record,

@@ -6,6 +6,7 @@ pub mod clock;
 pub mod confine;
 mod error;
 pub mod limits;
+pub mod memory;
 pub mod namespace;
 pub mod netlink;
 pub mod packet;

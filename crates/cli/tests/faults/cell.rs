@@ -1,5 +1,6 @@
 //! A small world for one test: user, process, mount and network namespaces of its own, in which
 //! everything that a lab leaves behind can be counted.
+#![allow(dead_code, reason = "each test program uses its part")]
 
 use std::collections::BTreeSet;
 use std::fs;

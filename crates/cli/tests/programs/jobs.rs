@@ -131,11 +131,11 @@ fn one_is_killed_and_the_other_ended_by_a_signal() {
     assert_eq!(left["id"], listed[2]["id"], "the killed ones take nobody along");
     running.signal("-INT");
     let run = running.finish();
-    assert_eq!(run.code, Some(70), "{}", run.story());
+    assert_eq!(run.code, Some(130), "{}", run.story());
     let of = |record: &Value| format!("{} {}", record["status"], record["exit_code"]);
     let ends: BTreeSet<String> = records(&run).into_iter().map(of).collect();
     assert!(ends.contains("\"interrupted\" 130"), "{ends:?}: {}", run.story());
-    assert!(ends.contains("\"killed\" 70"), "{ends:?}: {}", run.story());
+    assert!(ends.contains("\"killed\" 130"), "{ends:?}: {}", run.story());
     let errors: Vec<&Value> =
         run.records.iter().filter(|value| value["schema"] == "netarium.error/1").collect();
     assert_eq!(errors.len(), 1, "{}", run.story());

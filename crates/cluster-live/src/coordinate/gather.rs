@@ -10,7 +10,7 @@ use cluster::coordinator::Outage;
 use lab::plan::Plan;
 use outcome::Start;
 use outcome::merge::{Joined, Pieces};
-use record::run::{Clock, Status};
+use record::run::{Clock, Failure, FailureKind, Status};
 use record::{RunFolder, RunRecord};
 
 use super::talk::{self, Talk};
@@ -39,12 +39,17 @@ pub(super) fn merge(
     into: &RunFolder,
     gathered: &Gathered,
 ) -> Result<RunRecord> {
-    into.write(RunFolder::RESOLVED_LAB, lab::resolved(plan).as_bytes())?;
     let start =
         Start { id: into.id(), repeat, clock: Clock::Wall, engine: record::run::Engine::default() };
     let record = outcome::begin(plan, start);
-    into.write_record(&record)?;
-    let merged = outcome::merge::merge(plan, &pieces(plan, gathered), record, into)?;
+    let mut into = into.clone();
+    into.write_beginning(&lab::resolved(plan), &record)?;
+    let merged = outcome::merge::merge(plan, &pieces(plan, gathered), record, &into).inspect_err(
+        |error| {
+            // The error is reported even where the record cannot be written.
+            let _ = into.end(error.failure());
+        },
+    )?;
     for folder in gathered.folders.values() {
         // What is left of them is of no harm.
         let _ = std::fs::remove_dir_all(folder);
@@ -81,7 +86,9 @@ fn pieces(plan: &Plan, gathered: &Gathered) -> Pieces {
     let stops = super::on_loss(plan) == OnLoss::Stop;
     let ended_by = gathered.outages.first().filter(|_| stops && !gathered.interrupted);
     let failure = ended_by.map(|outage| {
-        (format!("the lab ended because of agent {}: {}", name(outage.agent), outage.why), 4)
+        let (name, why) = (name(outage.agent), &outage.why);
+        let text = format!("the lab ended because of agent {name}: {why}");
+        Failure { kind: FailureKind::Machine, text }
     });
     let status = match &failure {
         Some(_) => Status::Failed,

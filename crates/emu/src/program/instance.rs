@@ -2,17 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsString};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{PipeReader, Read as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use base::ProgramId;
 use lab::plan::Command;
 use sys::confine::environment;
 use sys::namespace::Kinds;
 use sys::process::{Child, Exit, InitReport, ProgramSetup, Signal, Spawn, spawn};
 
+use super::output::Collector;
 use super::{INIT, Slot};
 use crate::{Error, Result};
 
@@ -34,6 +36,8 @@ pub(super) struct Instance {
     dir: PathBuf,
     /// Standard output and error, and how long they were before.
     pub(super) output: [(PathBuf, u64); 2],
+    /// The same as streams of the collector.
+    pub(super) streams: [u64; 2],
 }
 
 /// The words that are executed.
@@ -87,17 +91,16 @@ fn is_found(command: &str) -> bool {
     command.contains('/') || std::env::split_paths(&search).any(|dir| dir.join(command).exists())
 }
 
-fn append(path: &Path) -> Result<(File, u64)> {
-    let open = OpenOptions::new().append(true).create(true).open(path);
-    let opened = open.and_then(|file| file.metadata().map(|data| (file, data.len())));
-    opened.map_err(|cause| Error::File { action: "open", path: path.to_owned(), cause })
-}
-
 impl Instance {
-    pub(super) fn start(slot: &Slot, net: &OwnedFd) -> Result<Self> {
-        let paths = ["stdout", "stderr"].map(|name| slot.output.join(name));
-        let (stdout, out_length) = append(&paths[0])?;
-        let (stderr, err_length) = append(&paths[1])?;
+    pub(super) fn start(
+        id: ProgramId,
+        slot: &Slot,
+        net: &OwnedFd,
+        collector: &Collector,
+    ) -> Result<Self> {
+        let [out, err] = ["stdout", "stderr"].map(|name| slot.output.join(name));
+        let stdout = collector.open(id.index(), &out)?;
+        let stderr = collector.open(id.index(), &err)?;
         let program = &slot.program;
         let setup = ProgramSetup {
             host: slot.host.clone().into(),
@@ -106,18 +109,18 @@ impl Instance {
             privileged: program.privileged,
             command: words(&program.command),
         };
-        let files = [stdout.as_fd(), stderr.as_fd()];
+        let files = [stdout.pipe.as_fd(), stderr.pipe.as_fd()];
         let started = start_init(&setup, &program.env, net.as_fd(), files);
         let (child, report) =
             started.map_err(|cause| Error::NotStarted { program: program.name.clone(), cause })?;
-        let [out, err] = paths;
         Ok(Self {
             child,
             report,
             program: program.name.clone(),
             command: setup.command[0].to_string_lossy().into_owned(),
             dir: setup.dir,
-            output: [(out, out_length), (err, err_length)],
+            output: [(out, stdout.length), (err, stderr.length)],
+            streams: [stdout.key, stderr.key],
         })
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::{Span, Time};
+use base::{Bytes, ProgramId, Span, Time};
 use lab::routes::Routes;
 use outcome::observation::{Ending, Messages, Observation, ObservationWriter};
 use outcome::{Ledgers, verdict};
@@ -62,7 +62,8 @@ impl Running {
     pub(super) fn finish(mut self, end: End) -> Result<()> {
         let ended = self.now();
         let results = self.flows.take().map_or_else(Vec::new, FlowEngine::finish);
-        self.end_programs();
+        let unwritten = self.end_programs();
+        self.warn_of_programs();
         let dropped = self.device_drops() + self.receiver_drops(&results);
         let (mut report, batches) = match self.datapath.finish() {
             Ok(finished) => finished,
@@ -81,9 +82,10 @@ impl Running {
         let (mut status, mut failure) = end.told();
         let lost = report.calls.as_ref().map_or(0, |calls| calls.lost);
         let unrecorded = report.calls.as_mut().and_then(|calls| calls.error.take());
-        if let Some(error) = recorded.error.or(unrecorded) {
+        let unwritten = unwritten.or(recorded.error.or(unrecorded).map(Error::Record));
+        if let Some(error) = unwritten {
             status = Status::Failed;
-            failure = failure.or(Some(Error::Record(error)));
+            failure = failure.or(Some(error));
         }
         if lost > 0 {
             self.warnings
@@ -120,19 +122,40 @@ impl Running {
         Ok(())
     }
 
-    /// Every program gets its grace; what outlives it dies with this process.
-    fn end_programs(&mut self) {
+    /// Warns of output that is not in the files, and of processes that ran out of memory.
+    fn warn_of_programs(&mut self) {
+        for (at, program) in self.job.plan.programs.iter().enumerate() {
+            let discarded = self.supervisor.discarded_output(ProgramId::at(at));
+            if discarded > 0 {
+                let (name, limit) = (&program.name, program.output);
+                let discarded = Bytes::new(discarded);
+                self.warnings.push(format!(
+                    "program {name}: {discarded} of its output are missing: the limit is {limit}"
+                ));
+            }
+        }
+        let kills = self.supervisor.oom_kills();
+        if kills > 0 {
+            let text = format!("out of memory: the kernel's OOM killer ended {kills} processes");
+            self.warnings.push(text);
+        }
+    }
+
+    /// Every program gets its grace; what outlives it dies with this process. The result is an
+    /// error of their output.
+    fn end_programs(&mut self) -> Option<Error> {
         let start = self.now();
         self.supervisor.shutdown(start);
         let grace = self.job.plan.programs.iter().map(|program| program.grace).max();
         let until = start + grace.unwrap_or_default() + PATIENCE;
-        while !self.supervisor.is_over() && self.now() < until {
+        let mut failed = None;
+        loop {
             let now = self.now();
             for event in self.supervisor.step(now) {
-                self.note(event, now);
+                failed = failed.or(self.note(event, now));
             }
-            if self.supervisor.is_over() {
-                break;
+            if self.supervisor.is_over() || now >= until {
+                return failed;
             }
             let mut fds: Vec<_> = self
                 .supervisor
@@ -189,10 +212,11 @@ fn whole(job: Job, remains: Remains, ledgers: &Ledgers) -> Result<()> {
         tolerance: verdict::tolerance(&job.plan, &remains.routes),
     };
     summary::enter(&mut record, found);
-    record.exit_code = failure.as_ref().map(Error::exit_code);
     record.events = remains.events;
     record.warnings = remains.warnings;
-    record.warnings.extend(failure.map(|failure| failure.to_string()));
+    if let Some(error) = failure {
+        record.fail(error.failure());
+    }
     let ended = outcome::Ended {
         plan: &job.plan,
         at: ended,
@@ -234,7 +258,7 @@ fn piece(job: Job, remains: Remains, mut writer: ObservationWriter) -> Result<()
     let ending = Ending {
         at: ended,
         status: remains.status,
-        failure: failure.as_ref().map(|error| (error.to_string(), error.exit_code())),
+        failure: failure.as_ref().map(Error::failure),
         machine: record.machine.clone(),
         engine: record.engine.clone(),
         lateness: report.lateness,
@@ -263,12 +287,9 @@ fn piece(job: Job, remains: Remains, mut writer: ObservationWriter) -> Result<()
     record.status = remains.status;
     record.elapsed_s = ended.as_secs_f64();
     record.ended_unix_ms = Some(outcome::unix_ms());
-    record.exit_code = failure.as_ref().map(Error::exit_code);
     record.warnings = warnings;
-    record.warnings.extend(failure.map(|failure| failure.to_string()));
-    if let Err(error) = written {
-        record.status = Status::Failed;
-        record.warnings.push(error.to_string());
+    if let Some(failure) = failure.or_else(|| written.err().map(Error::Record)) {
+        record.fail(failure.failure());
     }
     Ok(job.folder.write_record(&record)?)
 }

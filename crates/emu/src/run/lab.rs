@@ -81,9 +81,8 @@ pub(super) fn main(job: Job, side: LabSide) -> i32 {
             0
         }
         Err(error) => {
-            let code = error.exit_code();
-            message::send(&news, &FromLab::Failed { text: error.to_string(), code });
-            i32::from(code)
+            message::send(&news, &FromLab::Failed(error.failure()));
+            i32::from(error.exit_code())
         }
     }
 }
@@ -331,6 +330,11 @@ impl Running {
                 let level = if as_expected { Level::Info } else { Level::Error };
                 let again = again.map_or_else(String::new, |at| format!(", again at {at}"));
                 log(level, program, &format!("ended: {end:?}{again}"));
+            }
+            ProgramEvent::OutputLimit(id) => {
+                let limit = self.job.plan.programs[id.index()].output;
+                let text = format!("output limit of {limit} reached: the rest is discarded");
+                log(Level::Warn, id, &text);
             }
             ProgramEvent::Failed(id, error) => {
                 log(Level::Error, id, &error.to_string());

@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use base::Span;
 use cluster::AgentId;
 use cluster::control::{ProgramEvent, TrunkState};
+use record::run::Failure;
 use serde::{Deserialize, Serialize};
 
 /// From the lab.
@@ -29,7 +30,7 @@ pub(super) enum FromLab {
     /// It is ending, which may take a while.
     Ending,
     /// It could not start.
-    Failed { text: String, code: u8 },
+    Failed(Failure),
     /// It has ended and written its record.
     Finished,
 }
@@ -91,11 +92,14 @@ pub(super) fn parse<'a, T: Deserialize<'a>>(line: &'a str) -> Option<T> {
 
 #[cfg(test)]
 mod tests {
+    use record::run::FailureKind;
+
     use super::*;
 
     #[test]
     fn lines_survive() {
-        let message = FromLab::Failed { text: "no\nroom".to_owned(), code: 4 };
+        let text = "no\nroom".to_owned();
+        let message = FromLab::Failed(Failure { kind: FailureKind::DiskFull, text });
         let text = serde_json::to_string(&message).unwrap();
         assert!(!text.contains('\n'));
         assert_eq!(parse(&text), Some(message));

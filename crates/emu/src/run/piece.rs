@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use base::Span;
 use cluster::control::{FromPiece, PieceProgress, ToPiece};
-use record::run::Status;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::message::{self, FromLab, ToLab};
 use super::{Begun, Options, Signals, Usher, begin, lab, remains};
 use crate::launch::{self, LabHandle};
+use crate::oom::OomKills;
 use crate::piece::{Piece, Sockets};
 use crate::{Error, Result};
 
@@ -40,6 +40,7 @@ pub(crate) fn run(
         stay: piece.stay,
         starter: None,
     };
+    let oom_kills = OomKills::watch();
     let Begun { folder, record, choice } = begin(&plan, &options)?;
     let job = lab::Job {
         plan: Arc::clone(&plan),
@@ -79,13 +80,13 @@ pub(crate) fn run(
         let _ = handle.kill();
     }
     handle.end();
-    let exit = handle.wait()?;
-    let record = remains(&folder, ending, exit)?;
-    if record.status == Status::Killed {
-        let text = format!("the lab's process ended early: {exit}");
-        return Err(Error::Lab { text, code: 70 });
+    let exit = handle.wait();
+    let vanished = matches!(ending, Ok(super::End::Vanished));
+    let record = remains(&folder, ending, exit, &oom_kills)?;
+    match record.failure {
+        Some(failure) if vanished => Err(Error::Lab(failure)),
+        _ => Ok(folder.path().to_owned()),
     }
-    Ok(folder.path().to_owned())
 }
 
 /// Passes on what the agent and the lab's process say to each other.
@@ -194,7 +195,7 @@ impl<'a> Attendant<'a> {
                 self.stopping = true;
                 return Ok(false);
             }
-            Some(FromLab::Failed { text, code }) => return Err(Error::Lab { text, code }),
+            Some(FromLab::Failed(failure)) => return Err(Error::Lab(failure)),
             Some(FromLab::Finished) => return Ok(true),
             None => return Ok(false),
         };

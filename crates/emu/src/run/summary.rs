@@ -99,6 +99,7 @@ pub(super) fn programs(plan: &Plan, supervisor: &Supervisor) -> Vec<(ProgramId, 
             as_expected: outcome.as_expected,
             restarts: outcome.restarts,
             last_stderr: supervisor.last_stderr(id),
+            discarded_output_bytes: supervisor.discarded_output(id),
         };
         Some((id, summary))
     };

@@ -242,7 +242,7 @@ fn labs_that_die_or_hang_are_given_up() {
     cell.members[1].signal_lab(Signal::STOP);
     cell.until(|cell| cell.members[..2].iter().all(|member| member.ended.is_some()));
     let why = |at: usize| cell.members[at].ended.as_ref().unwrap().as_ref().unwrap_err();
-    assert!(why(0).contains("ended early"), "{}", why(0));
+    assert!(why(0).contains("killed by SIGKILL"), "{}", why(0));
     assert!(why(1).contains("said nothing"), "{}", why(1));
     cell.tell(&ToPiece::Stop);
     cell.until(|cell| cell.members[2].ended.is_some());

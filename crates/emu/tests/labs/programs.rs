@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use base::{NodeId, ProgramId, Span, Time};
+use base::{Bytes, NodeId, ProgramId, Span, Time};
 use emu::enclosure::{self, Engine};
 use emu::launch::{LabSide, Options, fork_lab};
 use emu::program::{ProgramEvent, Supervisor};
@@ -91,6 +91,7 @@ fn program(name: &str, line: &str) -> Program {
         exit: None,
         grace: Span::from_secs(5),
         privileged: false,
+        output: Bytes::new(1_000_000),
     }
 }
 

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use base::{NodeId, ProgramId, Span, Time};
+use base::{Bytes, NodeId, ProgramId, Span, Time};
 
 use super::Compiler;
 use crate::code::Code;
@@ -58,6 +58,7 @@ impl Compiler<'_> {
                     exit: statuses(table),
                     grace: table.span("grace").unwrap_or(Span::from_secs(2)),
                     privileged: table.flag("privileged").unwrap_or(false),
+                    output: table.bytes("output").unwrap_or(Bytes::new(100_000_000)),
                 });
             }
             waits.push((*table, first..self.plan.programs.len()));

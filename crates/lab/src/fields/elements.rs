@@ -247,6 +247,13 @@ pub(crate) const PROGRAM: Section = Section {
              refused, and writable kernel parameters. The result names the program. If the run is \
              started by root, such a program can take over the machine.",
         ),
+        optional(
+            "output",
+            Shape::Data(Bytes::ZERO, Bytes::new(1 << 60)),
+            "100 MB",
+            "At most this much of its standard output and error is kept, both together. The rest is \
+             discarded, and the result says so.",
+        ),
     ],
 };
 

@@ -31,8 +31,9 @@ pub(super) fn enter(record: &mut RunRecord, found: &Found<'_>) {
     let failure = found.pieces.failure.clone();
     let failure = failure.or_else(|| endings.iter().find_map(|ending| ending.failure.clone()));
     record.status = status(found.pieces, &endings, failure.is_some());
-    record.exit_code = failure.as_ref().map(|(_, code)| *code);
-    record.warnings.extend(failure.map(|(text, _)| text));
+    if let Some(failure) = failure {
+        record.fail(failure);
+    }
     record.machine = machine(&endings).unwrap_or_else(|| record.machine.clone());
     record.engine = engine(&endings).unwrap_or_else(|| record.engine.clone());
     let events = endings.iter().map(|ending| &ending.events);

@@ -5,7 +5,7 @@ use bundler::sendbox::{self, Cause, State, Status, Transition};
 use fabric::{LinkStats, QueueLevel, Share};
 use lab::plan::Plan;
 use record::RunFolder;
-use record::run::ProgramEnd;
+use record::run::{Failure, FailureKind, ProgramEnd};
 
 use super::*;
 use crate::{Batch, Course, Outcome, Tally};
@@ -131,7 +131,7 @@ fn written(plan: &Plan) -> (Vec<u8>, Vec<Observation>) {
     let peer = Peer { peer: 1, lost: 2, delay: histogram(&[1000]), ..Peer::default() };
     let ending = Ending {
         at: millis(250),
-        failure: Some(("no".to_owned(), 4)),
+        failure: Some(Failure { kind: FailureKind::DiskFull, text: "no".to_owned() }),
         clock_bound: Some(Span::from_nanos(5)),
         ingress: histogram(&[3]),
         warnings: vec!["slow".to_owned()],

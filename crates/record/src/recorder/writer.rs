@@ -176,11 +176,11 @@ impl Writer {
         self.subflow_samples.write_if_old()
     }
 
-    /// Writes all that waits. Each file is tried; the first error is returned.
+    /// Writes all that waits to the disk. Each file is tried; the first error is returned.
     pub(super) fn finish(&mut self) -> Result<(), Error> {
-        let mut first = self.log.flush();
-        for capture in &mut self.captures {
-            first = first.and(capture.flush());
+        let mut first = Ok(());
+        for file in self.captures.iter_mut().chain([&mut self.log]) {
+            first = first.and(file.flush()).and(file.sync());
         }
         for table in [
             &mut self.link_samples,
@@ -241,6 +241,10 @@ impl Appended {
         self.length += self.buffer.len() as u64;
         self.buffer.clear();
         Ok(())
+    }
+
+    fn sync(&self) -> Result<(), Error> {
+        self.file.sync_data().map_err(|e| Error::io("write", &self.path, e))
     }
 }
 

@@ -125,6 +125,7 @@ impl RunRecord {
                 None => "has no recorded end".to_owned(),
                 Some(ProgramEnd::Exit(status)) => format!("exited with status {status}"),
                 Some(ProgramEnd::Signal(signal)) => format!("was ended by signal {signal}"),
+                Some(ProgramEnd::OutOfMemory) => "was ended by the kernel's OOM killer".to_owned(),
                 Some(ProgramEnd::Stopped) => "was still running when the lab stopped it".to_owned(),
             };
             format!("program {} on {} {end}", program.name, program.node)

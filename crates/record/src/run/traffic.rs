@@ -134,6 +134,9 @@ pub struct ProgramSummary {
     /// Its last lines on standard error.
     #[serde(default)]
     pub last_stderr: Vec<String>,
+    /// Bytes of its output that were beyond its limit, and are not in its files.
+    #[serde(default)]
+    pub discarded_output_bytes: u64,
 }
 
 /// How a program ended.
@@ -144,6 +147,9 @@ pub enum ProgramEnd {
     Exit(i32),
     /// By this signal, which the lab did not send.
     Signal(i32),
+    /// The kernel's OOM killer ended it.
+    #[serde(rename = "out_of_memory")]
+    OutOfMemory,
     /// The lab stopped or killed it.
     Stopped,
 }

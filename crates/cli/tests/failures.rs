@@ -1,0 +1,14 @@
+//! Every run ends with a final status and a true reason, whatever fails: one write, allocation or
+//! system call at a time, full disks, programs that write without end or need too much memory.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod failures {
+    #[path = "../programs/bench.rs"]
+    mod bench;
+    #[path = "../faults/cell.rs"]
+    mod cell;
+    mod disk;
+    mod injector;
+    mod memory;
+    mod nth;
+}

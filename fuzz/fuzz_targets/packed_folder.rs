@@ -1,0 +1,44 @@
+//! Any bytes as a packed folder from another machine: unpacking writes inside of the folder or
+//! fails, and leaves nothing behind when it fails. Half of the inputs are compressed first.
+#![no_main]
+#![allow(dead_code, reason = "the module can pack, too")]
+
+use std::io::Cursor;
+use std::path::Path;
+
+use libfuzzer_sys::fuzz_target;
+
+// The module alone: the rest of its crate is built on a message bus, which takes minutes.
+#[path = "../../crates/cluster-live/src/results.rs"]
+mod results;
+
+/// What the module needs of its crate.
+#[derive(Debug)]
+pub struct Error;
+
+impl Error {
+    fn file(_: &'static str, _: &Path) -> impl FnOnce(std::io::Error) -> Self + use<> {
+        |_| Self
+    }
+}
+
+type Result<T> = std::result::Result<T, Error>;
+
+/// Bytes of files that may be unpacked.
+const LIMIT: u64 = 1 << 16;
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&kind, rest)) = data.split_first() else { return };
+    let bytes = if kind & 1 == 0 {
+        rest.to_vec()
+    } else {
+        let packed = [b"netarium pack 1\n", rest].concat();
+        zstd::encode_all(&*packed, 1).expect("compression")
+    };
+    let dir = tempfile::tempdir().expect("a folder");
+    let into = dir.path().join("into");
+    let done = results::unpack(Cursor::new(bytes), &into, LIMIT);
+    let entries: Vec<_> = dir.path().read_dir().expect("the folder").flatten().collect();
+    assert_eq!(entries.len(), usize::from(done.is_ok()));
+    assert!(entries.iter().all(|entry| entry.path() == into));
+});
