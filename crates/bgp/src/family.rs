@@ -1,6 +1,7 @@
 //! Address families (RFC 4760): which kind of reachability an NLRI field holds.
 
 use std::fmt;
+use std::str::FromStr;
 
 /// Address family identifier, as IANA numbers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -54,9 +55,75 @@ impl Family {
     pub const IPV6_UNICAST: Self = Self { afi: Afi::IPV6, safi: Safi::UNICAST };
 }
 
-/// `1/1`: the two numbers.
+const AFI_NAMES: &[(u16, &str)] = &[(1, "ipv4"), (2, "ipv6"), (25, "l2vpn"), (16388, "bgp-ls")];
+
+const SAFI_NAMES: &[(u8, &str)] = &[
+    (1, "unicast"),
+    (2, "multicast"),
+    (4, "labelled-unicast"),
+    (5, "mcast-vpn"),
+    (65, "vpls"),
+    (70, "evpn"),
+    (71, "bgp-ls"),
+    (72, "bgp-ls-vpn"),
+    (73, "sr-policy"),
+    (128, "mpls-vpn"),
+    (129, "mcast-mpls-vpn"),
+    (132, "route-target"),
+    (133, "flowspec"),
+    (134, "flowspec-vpn"),
+];
+
+/// As RIS Live names families: `ipv4/unicast`. What has no name is a number: `31/9`.
 impl fmt::Display for Family {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.afi.0, self.safi.0)
+        match AFI_NAMES.iter().find(|(number, _)| *number == self.afi.0) {
+            Some((_, name)) => f.write_str(name)?,
+            None => self.afi.0.fmt(f)?,
+        }
+        f.write_str("/")?;
+        match SAFI_NAMES.iter().find(|(number, _)| *number == self.safi.0) {
+            Some((_, name)) => f.write_str(name),
+            None => self.safi.0.fmt(f),
+        }
+    }
+}
+
+/// A text is no name of an address family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownFamily;
+
+/// Reads what [`fmt::Display`] writes; each part may be a number too.
+impl FromStr for Family {
+    type Err = UnknownFamily;
+
+    fn from_str(text: &str) -> Result<Self, UnknownFamily> {
+        fn number<N: Copy + FromStr>(names: &[(N, &str)], text: &str) -> Result<N, UnknownFamily> {
+            let named = names.iter().find(|(_, name)| *name == text).map(|(number, _)| *number);
+            named.map_or_else(|| text.parse().map_err(|_| UnknownFamily), Ok)
+        }
+        let (afi, safi) = text.split_once('/').ok_or(UnknownFamily)?;
+        Ok(Self { afi: Afi(number(AFI_NAMES, afi)?), safi: Safi(number(SAFI_NAMES, safi)?) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_all_families_are_read_as_they_are_written() {
+        assert_eq!(Family::IPV4_UNICAST.to_string(), "ipv4/unicast");
+        let unnamed = Family { afi: Afi::SERVICE_CHAIN, safi: Safi::SERVICE_CHAIN };
+        assert_eq!(unnamed.to_string(), "31/9");
+        for afi in (0..64).chain([16388]).map(Afi) {
+            for safi in (0..=255).map(Safi) {
+                let family = Family { afi, safi };
+                assert_eq!(family.to_string().parse(), Ok(family));
+            }
+        }
+        for text in ["", "ipv4", "ipv4/", "unicast/ipv4", "1/256"] {
+            assert_eq!(text.parse::<Family>(), Err(UnknownFamily));
+        }
     }
 }

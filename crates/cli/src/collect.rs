@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use base::{Bytes, Span};
+use base::{Bytes, QuantityError, Span};
 use bgp::Asn;
 use collector::decapsulate::{Tunnels, Verify};
 use collector::filter::Wanted;
@@ -48,6 +48,27 @@ where
     T::Err: std::fmt::Display,
 {
     text.parse().map_err(|e| Failure::usage(format!("--{option}: {e}")))
+}
+
+/// A time with a unit, or 0.
+fn time(option: &str, text: &str) -> Result<Span, Failure> {
+    let text = text.trim();
+    if text == "0" {
+        return Ok(Span::ZERO);
+    }
+    text.parse().map_err(|e| {
+        let number = text.trim_end_matches(char::is_alphabetic).trim_end();
+        let help = match &e {
+            QuantityError::UnknownUnit { unit, .. } if unit == "m" => {
+                format!("for minutes write `{number} min`, for milliseconds `{number} ms`")
+            }
+            QuantityError::MissingUnit { units, .. } | QuantityError::UnknownUnit { units, .. } => {
+                format!("units are {units}; for example `{number} min`")
+            }
+            _ => "write a time like `5 min` or `8 h`".to_owned(),
+        };
+        Failure::usage(format!("--{option}: {e}")).help(help)
+    })
 }
 
 fn run(args: &CollectRun, terminal: &Terminal) -> Verdict {
@@ -117,7 +138,7 @@ fn watch(
     over: &Arc<AtomicBool>,
     show: impl Fn() + Send + 'static,
 ) -> Result<std::thread::JoinHandle<()>, Failure> {
-    let limit = args.duration.as_deref().map(|text| quantity::<Span>("duration", text));
+    let limit = args.duration.as_deref().map(|text| time("duration", text));
     let limit = limit.transpose()?.map(Span::to_std);
     let (stop, over, start) = (Arc::clone(stop), Arc::clone(over), std::time::Instant::now());
     let work = move || {
@@ -166,7 +187,7 @@ fn settings(args: &CollectRun) -> Result<Settings, Failure> {
                 Layout::Ris => archive::Layout::Ris,
                 Layout::Routeviews => archive::Layout::RouteViews,
             },
-            interval: quantity("rotate", args.rotate.as_deref().unwrap_or(interval))?,
+            interval: time("rotate", args.rotate.as_deref().unwrap_or(interval))?,
             compression: match args.compress {
                 None => compression,
                 Some(Compress::None) => Compression::None,
@@ -177,7 +198,7 @@ fn settings(args: &CollectRun) -> Result<Settings, Failure> {
             ..archive::Options::default()
         };
         settings.archive = Some((folder.clone(), options));
-        settings.snapshots = quantity("snapshot", args.snapshot.as_deref().unwrap_or(tables))?;
+        settings.snapshots = time("snapshot", args.snapshot.as_deref().unwrap_or(tables))?;
     }
     Ok(settings)
 }
@@ -233,7 +254,7 @@ fn stations(
 
 fn from_network(
     args: &CollectRun,
-    settings: Settings,
+    mut settings: Settings,
     stop: &AtomicBool,
 ) -> collector_live::Result<Summary> {
     let tunnels = if args.tunnels { Tunnels::all() } else { Tunnels::none() };
@@ -244,6 +265,9 @@ fn from_network(
         ..RingOptions::default()
     };
     let mut sources = Vec::new();
+    let listening = args.listen.iter().map(|address| format!("listening at {address}"));
+    settings.pipeline.decapsulate.interfaces =
+        args.interface.iter().cloned().chain(listening).collect();
     for name in &args.interface {
         let number = sources.len() as u32;
         sources.push(Source::Interface(Interface::open(name, number, &wanted, &options)?));

@@ -53,6 +53,7 @@ fn an_archive_tells_who_is_in_it() {
     assert!(table.contains("announced") && table.contains("fd09:1::2"), "{table}");
     let peers = object(&collect(dir.path(), &["show", "peers", "archive", "--json"]));
     assert_eq!(peers["schema"], "netarium.peers/1");
+    assert!(peers.to_string().contains("/unicast\""), "families have names: {peers}");
     let gaps = object(&collect(dir.path(), &["show", "gaps", "archive", "--json"]));
     assert_eq!(gaps["schema"], "netarium.gaps/1");
     assert_eq!(gaps["collectors"][0]["accounted"], true);
@@ -226,4 +227,116 @@ fn half_open_requests_do_not_stop_the_archive() {
         (files_of(&dir.path().join("archive")), files_of(&dir.path().join("reference")));
     assert!(wanted.len() > 2, "{:?}", wanted.keys());
     assert_eq!(archived, wanted);
+}
+
+#[test]
+fn accepts_zero_as_snapshot_interval_and_explains_wrong_units() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |time: &str| {
+        collect(dir.path(), &["--read", &capture(), "--out", "archive", "--snapshot", time])
+    };
+    assert_eq!(run("0").status.code(), Some(0));
+    for (time, wanted) in [("5m", "`5 min`"), ("5", "needs a unit"), ("5 days", "min, h")] {
+        let output = run(time);
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(message.contains("--snapshot") && message.contains(wanted), "{message}");
+    }
+}
+
+/// A capture of the same session on VLAN 10 and VLAN 20; on VLAN 20 it ends early.
+fn two_mirrors(dir: &Path) {
+    let bytes = fs::read(capture()).unwrap();
+    let (header, mut records) = bytes.split_at(24);
+    let word = |bytes: &[u8]| u32::from_le_bytes(bytes[..4].try_into().unwrap());
+    let mut packets = Vec::new();
+    while !records.is_empty() {
+        let length = word(&records[8..]) as usize;
+        packets.push((&records[..8], &records[16..16 + length]));
+        records = &records[16 + length..];
+    }
+    let mut out = header.to_vec();
+    for (at, (time, data)) in packets.iter().enumerate() {
+        for vlan in [10, 20] {
+            if vlan == 20 && at > packets.len() / 2 {
+                continue;
+            }
+            let tagged = [&data[..12], &[0x81, 0, 0, vlan], &data[12..]].concat();
+            out.extend_from_slice(time);
+            for _ in 0..2 {
+                out.extend((tagged.len() as u32).to_le_bytes());
+            }
+            out.extend(tagged);
+        }
+    }
+    fs::write(dir.join("two.pcap"), out).unwrap();
+}
+
+/// Peers of `show peers`: address, mirror, its name, state, UPDATEs, routes.
+fn peers_of(dir: &Path, archive: &str) -> Vec<(String, u64, String, String, u64, u64)> {
+    let answer = object(&collect(dir, &["show", "peers", archive, "--json"]));
+    let word = |peer: &Value, name: &str| peer[name].as_str().unwrap_or("-").to_owned();
+    let peers = answer["collectors"][0]["peers"].as_array().unwrap();
+    let mut peers: Vec<_> = peers
+        .iter()
+        .map(|peer| {
+            (
+                word(peer, "peer"),
+                peer["mirror"].as_u64().unwrap(),
+                word(peer, "mirror_name"),
+                word(peer, "state"),
+                peer["messages"]["update"].as_u64().unwrap(),
+                peer["routes"].as_u64().unwrap_or(0),
+            )
+        })
+        .collect();
+    peers.sort();
+    peers
+}
+
+#[test]
+fn sessions_with_equal_addresses_at_two_mirrors_stay_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    two_mirrors(dir.path());
+    let single = collect(dir.path(), &["--read", &capture(), "--out", "single"]);
+    assert_eq!(single.status.code(), Some(0));
+    let double = ["--read", "two.pcap", "--out", "two", "--snapshot", "1 min"];
+    assert_eq!(collect(dir.path(), &double).status.code(), Some(0));
+    let (one, two) = (peers_of(dir.path(), "single"), peers_of(dir.path(), "two"));
+    assert_eq!(two.len(), 2 * one.len(), "{two:?}");
+    // The first mirror shows what the capture shows without VLANs.
+    let named: Vec<_> = two.iter().filter(|peer| peer.2 == "interface 0, VLAN 10").collect();
+    assert_eq!(named.len(), one.len(), "{two:?}");
+    for (one, two) in one.iter().zip(&named) {
+        assert_eq!((&one.0, &one.3, one.4), (&two.0, &two.3, two.4));
+    }
+    for peers in two.chunks(2) {
+        assert_eq!(peers[0].0, peers[1].0);
+        assert_eq!((peers[0].1, peers[1].1), (1, 2));
+        assert!(peers[1].4 <= peers[0].4, "{peers:?}");
+    }
+    // Read again: from the archive into another, and by way of packets.
+    let files: Vec<PathBuf> = files_of(&dir.path().join("two")).into_keys().collect();
+    let mut replay = vec!["--read".to_owned()];
+    replay.extend(files.iter().map(|file| format!("two/{}", file.display())));
+    replay.extend(["--out".to_owned(), "again".to_owned()]);
+    let words: Vec<&str> = replay.iter().map(String::as_str).collect();
+    assert_eq!(collect(dir.path(), &words).status.code(), Some(0));
+    let again = peers_of(dir.path(), "again");
+    let content = |peers: &[(String, u64, String, String, u64, u64)]| -> Vec<_> {
+        peers.iter().map(|peer| (peer.0.clone(), peer.1, peer.3.clone(), peer.4)).collect()
+    };
+    assert_eq!(content(&again), content(&two));
+    let convert = collect(dir.path(), &["convert", "two.pcap", "packets.pcap"]);
+    assert_eq!(convert.status.code(), Some(0), "{}", text(&convert.stderr));
+    let read = ["--read", "packets.pcap", "--out", "packets"];
+    assert_eq!(collect(dir.path(), &read).status.code(), Some(0));
+    let packets = peers_of(dir.path(), "packets");
+    let updates = |peers: &[(String, u64, String, String, u64, u64)]| -> Vec<_> {
+        peers.iter().map(|peer| (peer.0.clone(), peer.1, peer.4)).collect()
+    };
+    assert_eq!(updates(&packets), updates(&two));
+    // A second run that meets VLAN 20 first keeps the numbers.
+    let numbers = fs::read_to_string(dir.path().join("two/netarium/MIRRORS")).unwrap();
+    assert_eq!(numbers.lines().count(), 2, "{numbers}");
 }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use base::Time;
 use collector::decapsulate::Counters;
@@ -23,6 +24,8 @@ pub struct Status {
     pub streams: Statistics,
     /// Bytes of memory that wait for their turn in a stream.
     pub waiting: usize,
+    /// Names of mirrors: the one with number n is at n - 1.
+    pub mirrors: Vec<String>,
     /// All peerings, their states, and their routes where these are kept.
     pub peerings: Vec<(Peering, State, Option<PeerRoutes>)>,
     /// Messages of all peerings.
@@ -35,6 +38,13 @@ pub struct Status {
     pub records: u64,
     /// Bytes that were archived, before compression.
     pub archived: u64,
+}
+
+impl Status {
+    /// The name of the mirror that shows a peering.
+    pub fn mirror_name(&self, peering: &Peering) -> Option<&str> {
+        self.mirrors.get(peering.mirror.index()?).map(String::as_str)
+    }
 }
 
 /// A question to the routes of a running collector.
@@ -102,10 +112,11 @@ impl Board {
         std::mem::take(&mut *lock(&self.0.tables))
     }
 
-    /// Answers what was asked since the last time.
-    pub fn answer(&self, rib: &Rib) {
-        let questions = std::mem::take(&mut *lock(&self.0.questions));
-        for question in questions {
+    /// Answers questions, the oldest first, until there are no more or `budget` is over.
+    pub fn answer(&self, rib: &Rib, budget: Duration) {
+        let begin = Instant::now();
+        while begin.elapsed() < budget {
+            let Some(question) = lock(&self.0.questions).pop_front() else { return };
             question(rib);
         }
     }
@@ -126,8 +137,10 @@ mod tests {
             board.ask(Box::new(move |rib| send.send(rib.len()).unwrap()))
         });
         assert_eq!(asked.count(), QUESTIONS);
-        board.answer(&Rib::new());
-        board.answer(&Rib::new());
+        board.answer(&Rib::new(), Duration::ZERO);
+        assert_eq!(receive.try_iter().count(), 0);
+        board.answer(&Rib::new(), Duration::MAX);
+        board.answer(&Rib::new(), Duration::MAX);
         assert_eq!(receive.try_iter().count(), QUESTIONS);
     }
 }

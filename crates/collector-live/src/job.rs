@@ -2,6 +2,7 @@
 
 pub(crate) mod keeper;
 mod learned;
+pub(crate) mod mirrors;
 mod sinks;
 mod tables;
 
@@ -23,6 +24,7 @@ use crate::pipeline::{self, Pipeline};
 use crate::{Result, Writer};
 use keeper::{Keeper, News};
 use learned::Memory;
+use mirrors::Names;
 use sinks::Sinks;
 use tables::Tables;
 
@@ -96,6 +98,8 @@ pub const TROUBLES: usize = 20;
 
 /// How often status is put up.
 const STATUS: Duration = Duration::from_millis(500);
+/// Time after which no further question is answered before packets are read again.
+const ANSWER_BUDGET: Duration = Duration::from_millis(5);
 /// How often hours that are over, and the account, are written beside the archive.
 const ACCOUNT: Duration = Duration::from_secs(60);
 /// How long records of files and pipes wait for others to be written with them.
@@ -106,8 +110,10 @@ struct Job {
     pipeline: Pipeline<Sinks>,
     board: Board,
     tables: Tables,
-    memory: Memory,
+    names: Option<Names>,
     keeper: Option<Keeper>,
+    /// Questions take a fifth of the time at most: until then, none is answered.
+    answer_at: Instant,
     /// Packets are those of this moment.
     live: bool,
     flushed: Instant,
@@ -124,12 +130,16 @@ impl Job {
     fn new(settings: Settings) -> Result<Self> {
         let mut summary = Summary::default();
         let (mut writer, mut memory, mut keeper) = (None, Memory::default(), None);
+        let (mut names, mut pipeline) = (None, settings.pipeline);
         let mut name = String::new();
         if let Some((folder, options)) = settings.archive {
             name.clone_from(&options.collector);
             let archive = Archive::open(&folder, options)?;
             summary.recovered = archive.recovered().to_vec();
             memory = Memory::open(archive.folder())?;
+            let listed = Names::open(archive.folder())?;
+            pipeline.decapsulate.known_mirrors = listed.known();
+            names = Some(listed);
             keeper = Some(Keeper::start(archive.folder(), memory.lines())?);
             writer = Some(Writer::new(archive, settings.records));
         }
@@ -140,6 +150,7 @@ impl Job {
             integrity: Integrity::new(collector::integrity::Settings::default()),
             feeds: settings.feeds,
             peerings: Vec::new(),
+            new_mirrors: Vec::new(),
             messages: 0,
             gaps: 0,
             unstated: Vec::new(),
@@ -149,12 +160,16 @@ impl Job {
             accounted: Time::ZERO,
         };
         let interval = if snapshots { settings.snapshots } else { Span::ZERO };
+        let mut pipeline = Pipeline::new(pipeline, sinks);
+        let (decapsulator, sessions) = pipeline.first_and_last();
+        memory.teach(decapsulator.mirrors(), sessions);
         Ok(Self {
-            pipeline: Pipeline::new(settings.pipeline, sinks),
+            pipeline,
+            names,
             board: settings.board,
             tables: Tables::new(interval, &name),
-            memory,
             keeper,
+            answer_at: Instant::now(),
             live: false,
             flushed: Instant::now(),
             published: Instant::now(),
@@ -217,6 +232,7 @@ impl Job {
             kernel_drops: self.kernel_drops,
             streams: *self.pipeline.reassembler().statistics(),
             waiting: self.pipeline.reassembler().memory(),
+            mirrors: self.mirror_names(),
             peerings: peerings.map(|met| (met.0, met.1, of(met.0.id))).collect(),
             messages: sinks.messages,
             routes: sinks.rib.as_ref().map(Rib::counts).unwrap_or_default(),
@@ -226,16 +242,27 @@ impl Job {
         }
     }
 
-    /// Teaches sessions of streams of clones that are new what was known of them.
-    fn teach(&mut self) {
-        let (decapsulator, sessions) = self.pipeline.first_and_last();
-        self.memory.teach(decapsulator.mirrors(), sessions);
+    /// Lists mirrors that have their first session, before its records are written.
+    fn list_mirrors(&mut self) {
+        let met = std::mem::take(&mut self.pipeline.sink_mut().new_mirrors);
+        if met.is_empty() {
+            return;
+        }
+        let Some(names) = &mut self.names else { return };
+        if let Err(error) = names.add(&met, self.pipeline.decapsulator().mirrors()) {
+            self.pipeline.sink_mut().new_mirrors = met;
+            self.trouble(&error);
+        }
+    }
+
+    fn mirror_names(&self) -> Vec<String> {
+        let mirrors = self.pipeline.decapsulator().mirrors();
+        mirrors.iter().map(|mirror| mirror.name.clone()).collect()
     }
 
     /// What is to be kept beside the archive: the account and what was learned.
     fn news(&mut self, last: bool) -> News {
-        let mirrors = self.pipeline.decapsulator().mirrors();
-        let mirrors = mirrors.iter().map(ToString::to_string).collect();
+        let mirrors = self.mirror_names();
         let learned = self.pipeline.sessions().learned().collect();
         let integrity = &mut self.pipeline.sink_mut().integrity;
         let over = integrity.finished().collect();
@@ -272,21 +299,23 @@ impl Job {
     fn flush(&mut self) {
         if self.live || self.flushed.elapsed() >= HELD {
             self.flushed = Instant::now();
+            self.list_mirrors();
             self.pipeline.sink_mut().flush();
         }
     }
 
     /// What is due besides packets.
     fn tend(&mut self, now: Time) {
-        self.teach();
         let sinks = self.pipeline.sink_mut();
         sinks.advance(now);
         if let Err(error) = self.tables.tend(now, sinks, &self.board) {
             self.trouble(&error);
         }
         let sinks = self.pipeline.sink_mut();
-        if let Some(rib) = &sinks.rib {
-            self.board.answer(rib);
+        let begin = Instant::now();
+        if let Some(rib) = sinks.rib.as_ref().filter(|_| begin >= self.answer_at) {
+            self.board.answer(rib, ANSWER_BUDGET);
+            self.answer_at = Instant::now() + 4 * begin.elapsed();
         }
         if self.published.elapsed() >= self.pause {
             self.publish(now);
@@ -299,6 +328,7 @@ impl Job {
 
     fn finish(mut self) -> Result<Summary> {
         self.pipeline.finish();
+        self.list_mirrors();
         let now = self.pipeline.now();
         self.account(now);
         let sinks = self.pipeline.sink_mut();
@@ -367,7 +397,7 @@ pub fn packets(settings: Settings, mut sources: Vec<Source>, stop: &AtomicBool) 
 /// read on, that is a trouble, and the next follows.
 pub fn records(settings: Settings, inputs: Vec<Input>, stop: &AtomicBool) -> Result<Summary> {
     let mut job = Job::new(settings)?;
-    let mirror = MirrorId(0);
+    let mirror = MirrorId::NONE;
     let mut archive = input::mrt::Input::new(mirror, PeeringId(0));
     let mut first = 0;
     for mut input in inputs {

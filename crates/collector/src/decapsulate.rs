@@ -68,8 +68,12 @@ pub struct Settings {
     pub merge: bool,
     /// Bounds on incomplete datagrams.
     pub fragments: FragmentLimits,
-    /// Most streams of clones.
+    /// Max mirrors; there are at most 65,535.
     pub mirrors: usize,
+    /// Names of the input's interfaces, by number, for the names of mirrors.
+    pub interfaces: Vec<String>,
+    /// Numbers and names of mirrors in an earlier run, which are given to the same mirrors.
+    pub known_mirrors: Vec<(MirrorId, String)>,
 }
 
 impl Default for Settings {
@@ -80,7 +84,9 @@ impl Default for Settings {
             verify: Verify::Detect,
             merge: false,
             fragments: FragmentLimits::default(),
-            mirrors: 65_536,
+            mirrors: 65_535,
+            interfaces: Vec::new(),
+            known_mirrors: Vec::new(),
         }
     }
 }
@@ -166,9 +172,9 @@ impl Decapsulator {
     /// Before the first frame.
     pub fn new(settings: Settings) -> Self {
         Self {
+            mirrors: Mirrors::with_known(&settings.known_mirrors),
             settings,
             counters: Counters::default(),
-            mirrors: Mirrors::default(),
             senders: Senders::default(),
             fragments: Fragments::default(),
             sequences: sequence::Tunnels::default(),
@@ -235,7 +241,7 @@ impl Decapsulator {
         Counters { fragments_pending: self.fragments.pending(), ..self.counters }
     }
 
-    /// Streams of clones: [`MirrorId`] is an index.
+    /// All mirrors: the one with number n is at n - 1.
     pub fn mirrors(&self) -> &[Mirror] {
         self.mirrors.list()
     }
@@ -375,7 +381,7 @@ impl Decapsulator {
             return Err(Skip::Malformed);
         }
         let tags = if self.settings.merge { &self.tags[..0] } else { &self.tags[..] };
-        let Some(mirror) = self.mirrors.at(tags, self.tunnel, self.settings.mirrors) else {
+        let Some(mirror) = self.mirrors.at(tags, self.tunnel, &self.settings) else {
             return Err(Skip::Mirrors);
         };
         // A snap may end within the options.

@@ -4,10 +4,23 @@ use std::net::SocketAddr;
 
 use base::Time;
 
-/// Which stream of clones a segment came by: VLAN, ERSPAN session, VNI, GRE key, outer source and
-/// interface, interned. Two routers' clones of the same addresses are never one connection.
+/// The number of a mirror, from 1 on: packets with equal VLAN, ERSPAN session, VNI, GRE key, outer
+/// source and interface. Two routers' clones of the same addresses are never one connection. It is
+/// the interface index of MRT records; 0 where no mirror is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MirrorId(pub u32);
+
+impl MirrorId {
+    /// Of sessions that no mirror showed: those of BMP, and of MRT records without an index.
+    pub const NONE: Self = Self(0);
+    /// Numbers fit into the interface index of MRT (RFC 6396 §4.4.1).
+    pub const MAX: Self = Self(u16::MAX as u32);
+
+    /// As an index into a table of mirrors.
+    pub const fn index(self) -> Option<usize> {
+        (self.0 as usize).checked_sub(1)
+    }
+}
 
 /// What the TCP checksum says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

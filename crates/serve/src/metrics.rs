@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use collector::Peering;
+use collector_live::board::Status;
 
 use crate::Shared;
 
@@ -91,20 +92,26 @@ pub(crate) async fn metrics(State(shared): State<Shared>) -> Response {
     out.gauge("clients", "Clients that are connected.", clients);
     out.family("peer_established", "gauge", "1 while the session is established.");
     for (peering, state, _) in &status.peerings {
-        let labels = labels(peering);
+        let labels = labels(&status, peering);
         out.sample("peer_established", &labels, u8::from(*state == collector::State::Established));
     }
     out.family("peer_routes", "gauge", "Routes of the peer.");
     for (peering, _, routes) in &status.peerings {
         if let Some(routes) = routes {
-            let labels = labels(peering);
+            let labels = labels(&status, peering);
             out.sample("peer_routes", &labels, routes.total());
         }
     }
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], out.0).into_response()
 }
 
-fn labels(peering: &Peering) -> String {
+fn labels(status: &Status, peering: &Peering) -> String {
     let Peering { peer, peer_as, local, mirror, .. } = peering;
-    format!(r#"{{peer="{peer}",peer_as="{peer_as}",local="{local}",mirror="{}"}}"#, mirror.0)
+    // Names of interfaces may have quotes in them.
+    let name = status.mirror_name(peering).unwrap_or_default();
+    let name = name.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n");
+    format!(
+        r#"{{peer="{peer}",peer_as="{peer_as}",local="{local}",mirror="{}",mirror_name="{name}"}}"#,
+        mirror.0
+    )
 }

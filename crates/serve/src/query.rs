@@ -39,6 +39,7 @@ pub(crate) async fn peers(State(shared): State<Shared>) -> Response {
                 "local": peering.local.to_string(),
                 "local_as": peering.local_as.0,
                 "mirror": peering.mirror.0,
+                "mirror_name": status.mirror_name(peering),
                 "state": format!("{state:?}"),
                 "certain": peering.certain,
                 "sessions": peering.session + 1,

@@ -1,6 +1,7 @@
 //! BMP sessions to monitoring stations (RFC 7854 §3.2): the collector connects, the station
 //! listens.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use base::Time;
 use bgp::message::{MAX, encode};
+use bgp::mrt::Records;
 use bgp::{Family, MessageType};
 use collector::export::bmp::{Cursor, Exporter, Settings};
 use collector::input::mrt;
@@ -172,8 +174,9 @@ fn serve(inner: &Inner, mut stream: TcpStream, board: &Board) -> io::Result<()> 
 /// in order, so in the end the station knows what is so.
 fn send_table(inner: &Inner, stream: &mut TcpStream, board: &Board) -> io::Result<()> {
     let pieces = board.table();
-    let mut input = mrt::Input::new(MirrorId(0), PeeringId(0));
+    let mut input = mrt::Input::new(MirrorId::NONE, PeeringId(0));
     let mut ended: Vec<(PeeringId, Family)> = Vec::new();
+    let mut ordinals = Vec::new();
     loop {
         let piece = match pieces.recv_timeout(Duration::from_millis(200)) {
             Ok(piece) if piece.is_empty() => break,
@@ -185,8 +188,19 @@ fn send_table(inner: &Inner, stream: &mut TcpStream, board: &Board) -> io::Resul
                 return Err(io::Error::new(io::ErrorKind::TimedOut, text));
             }
         };
-        let mut table = Table { exporter: inner.exporter(), bytes: Vec::new(), told: &mut ended };
-        input.read(&piece, false, &mut table);
+        let mut table = Table {
+            exporter: inner.exporter(),
+            ordinals: std::mem::take(&mut ordinals),
+            bytes: Vec::new(),
+            told: &mut ended,
+        };
+        for record in Records::new(&piece).flatten() {
+            input.record(&record, &mut table);
+            if table.ordinals.len() < input.peerings().len() {
+                table.ordinals = count_same(input.peerings());
+            }
+        }
+        ordinals = std::mem::take(&mut table.ordinals);
         let bytes = std::mem::take(&mut table.bytes);
         drop(table);
         stream.write_all(&bytes)?;
@@ -198,9 +212,22 @@ fn send_table(inner: &Inner, stream: &mut TcpStream, board: &Board) -> io::Resul
     stream.write_all(&bytes)
 }
 
+/// How many peers with the same address and AS precede each of a table.
+fn count_same(peerings: &[Peering]) -> Vec<usize> {
+    let mut counts = HashMap::new();
+    let ordinal = |peering: &Peering| {
+        let count: &mut usize = counts.entry((peering.peer, peering.peer_as)).or_default();
+        *count += 1;
+        *count - 1
+    };
+    peerings.iter().map(ordinal).collect()
+}
+
 /// Announcements of a table dump into packets of the station's stream.
 struct Table<'a> {
     exporter: MutexGuard<'a, Exporter>,
+    /// See [`count_same`].
+    ordinals: Vec<usize>,
     bytes: Vec<u8>,
     told: &'a mut Vec<(PeeringId, Family)>,
 }
@@ -208,7 +235,8 @@ struct Table<'a> {
 impl Sink for Table<'_> {
     fn event(&mut self, peering: &Peering, event: &Event<'_>) {
         let Event::Message { time, message, .. } = *event else { return };
-        let Some(id) = self.exporter.find(peering.peer, peering.peer_as) else { return };
+        let nth = self.ordinals.get(peering.id.index()).copied().unwrap_or_default();
+        let Some(id) = self.exporter.find(peering.peer, peering.peer_as, nth) else { return };
         self.exporter.table(&mut self.bytes, id, time, message.bytes());
         let family = bgp::update::Update::parse(message.body()).ok().and_then(|update| {
             if !update.announced.is_empty() {

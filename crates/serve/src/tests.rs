@@ -291,7 +291,7 @@ fn routes_are_those_of_the_running_collector() {
     let (longest, wrong) = std::thread::scope(|scope| {
         scope.spawn(|| {
             while !over.load(std::sync::atomic::Ordering::SeqCst) {
-                board.answer(&rib);
+                board.answer(&rib, Duration::from_secs(1));
                 std::thread::sleep(Duration::from_millis(1));
             }
         });

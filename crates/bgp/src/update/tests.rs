@@ -78,7 +78,7 @@ fn a_walk_shows_everything() {
     let mut seen = Seen::default();
     assert_eq!(walk(body(&bytes), &negotiated, &mut seen), Action::Accept);
     let expected = [
-        "-1/1 11.0.0.0/8",
+        "-ipv4/unicast 11.0.0.0/8",
         "ORIGIN",
         "AS_PATH",
         "NEXT_HOP",
@@ -87,7 +87,7 @@ fn a_walk_shows_everything() {
         "MP_UNREACH_NLRI",
         "-25/70 [200, 1, 5]",
         "?",
-        "+1/1 10.1.0.0/16 None",
+        "+ipv4/unicast 10.1.0.0/16 None",
     ];
     assert_eq!(seen.0, expected);
 }
@@ -105,7 +105,7 @@ fn a_walk_shows_what_is_malformed_as_opaque() {
         "ORIGIN",
         "!ORIGIN at byte 7: 9 is no origin",
         "!ORIGIN at byte 8: it was there before",
-        "+1/1 10.0.0.0/8 None",
+        "+ipv4/unicast 10.0.0.0/8 None",
         "!AS_PATH is missing; all there is ends at byte 12",
         "!NEXT_HOP is missing; all there is ends at byte 12",
     ];

@@ -56,7 +56,8 @@ pub(crate) struct CollectRun {
     /// Time that one file of the archive covers [default: as the layout has it]
     #[arg(long, value_name = "TIME")]
     pub(crate) rotate: Option<String>,
-    /// Time between snapshots of all routes, 0 s for none [default: as the layout has it]
+    /// Time between snapshots of all routes, like `30 min`; 0 for none [default: as the layout has
+    /// it]
     #[arg(long, value_name = "TIME")]
     pub(crate) snapshot: Option<String>,
     /// How the archive's files are compressed [default: as the layout has it]

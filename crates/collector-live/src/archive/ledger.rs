@@ -125,6 +125,9 @@ pub enum Loss {
         since_us: u64,
         /// The first time at which all was well again.
         until_us: u64,
+        /// The number of the mirror; 0 if there is none.
+        #[serde(default)]
+        mirror: u32,
         /// The peer's address.
         peer: IpAddr,
         /// Its AS; 0 if that is not known.

@@ -1,5 +1,7 @@
 //! What records and events become.
 
+use std::collections::BTreeMap;
+
 use base::Time;
 use bgp::mrt::{Record, Records};
 use collector::archive::{Recorder, Settings};
@@ -7,7 +9,7 @@ use collector::capture::{Interface, write};
 use collector::export::bmp::{self, Cursor, Exporter};
 use collector::text::bgpdump::Renderer;
 use collector::text::json_lines;
-use collector::{Event, Frame, LinkType, Peering, Reason, Sender, Sink, State};
+use collector::{Event, Frame, LinkType, MirrorId, Peering, Reason, Sender, Sink, State};
 
 use super::Target;
 use super::output::Output;
@@ -24,7 +26,7 @@ enum Maker {
     Json,
     Bgpdump(Recorder, Renderer),
     Bmp(Box<Exporter>, Cursor),
-    Capture { wrapper: write::Wrapper, is_ng: bool },
+    Capture { wrappers: BTreeMap<MirrorId, write::Wrapper>, is_ng: bool },
 }
 
 /// A result in the making.
@@ -53,13 +55,13 @@ impl Form {
             }
             Target::Pcap => {
                 write::pcap_header(LinkType::ETHERNET, &mut out);
-                Maker::Capture { wrapper: write::Wrapper::new(), is_ng: false }
+                Maker::Capture { wrappers: BTreeMap::new(), is_ng: false }
             }
             Target::Pcapng => {
                 let link = LinkType::ETHERNET;
                 let interface = Interface { link, name: None, snap: SNAP, dropped: 0 };
                 write::pcapng_header(&[interface], &mut out);
-                Maker::Capture { wrapper: write::Wrapper::new(), is_ng: true }
+                Maker::Capture { wrappers: BTreeMap::new(), is_ng: true }
             }
         };
         Self { maker, out, output, gaps: 0, failed: None, over: false }
@@ -161,7 +163,10 @@ impl Sink for Form {
             Maker::Mrt(recorder) | Maker::Bgpdump(recorder, _) => recorder.event(peering, event),
             Maker::Json => json_lines::event(peering, event, &mut self.out),
             Maker::Bmp(exporter, _) => exporter.event(peering, event),
-            Maker::Capture { wrapper, is_ng } => {
+            Maker::Capture { wrappers, is_ng } => {
+                let mirror = peering.mirror;
+                let new = || write::Wrapper::of_mirror(mirror);
+                let wrapper = wrappers.entry(mirror).or_insert_with(new);
                 let out = &mut self.out;
                 let write = if *is_ng { write::pcapng_frame } else { write::pcap_frame };
                 segments(wrapper, peering, event, &mut |frame| write(frame, out));

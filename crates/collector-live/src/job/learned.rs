@@ -1,7 +1,7 @@
 //! What was learned about sessions, kept beside the archive: a collector that starts again in the
 //! middle of them reads on as before.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io;
 use std::net::IpAddr;
@@ -32,7 +32,7 @@ struct Reading {
 /// A line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Line {
-    /// The stream of clones, as it is shown to people: its number may be another next time.
+    /// The mirror's name.
     mirror: String,
     peer: IpAddr,
     local: IpAddr,
@@ -74,7 +74,7 @@ impl From<&Reading> for Negotiated {
 impl Line {
     fn new(learned: &Learned, mirrors: &[String]) -> Option<Self> {
         Some(Self {
-            mirror: mirrors.get(learned.mirror.0 as usize)?.clone(),
+            mirror: mirrors.get(learned.mirror.index()?)?.clone(),
             peer: learned.peer,
             local: learned.local,
             peer_as: learned.peer_as.0,
@@ -112,11 +112,10 @@ impl Line {
 /// The most sessions that are remembered: those of now before others.
 const MOST: usize = 65_536;
 
-/// What an earlier collector knew, until the streams of clones appear that it is about.
+/// What an earlier collector knew.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     lines: Arc<[Line]>,
-    mirrors: usize,
 }
 
 impl Memory {
@@ -132,7 +131,7 @@ impl Memory {
             Err(e) => return Err(Error::file("read", &path, e)),
         };
         let lines = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-        Ok(Self { lines, mirrors: 0 })
+        Ok(Self { lines })
     }
 
     /// All of it.
@@ -140,15 +139,15 @@ impl Memory {
         Arc::clone(&self.lines)
     }
 
-    /// Teaches what is known of streams of clones that appeared since the last time.
-    pub(super) fn teach<S: Sink>(&mut self, mirrors: &[Mirror], sessions: &mut Sessions<S>) {
-        for (number, mirror) in mirrors.iter().enumerate().skip(self.mirrors) {
-            let name = mirror.to_string();
-            for line in self.lines.iter().filter(|line| line.mirror == name) {
-                sessions.learn(line.learned(MirrorId(number as u32)));
+    /// Teaches what is known of sessions of `mirrors`, which are those of the earlier collector.
+    pub(super) fn teach<S: Sink>(&self, mirrors: &[Mirror], sessions: &mut Sessions<S>) {
+        let names = mirrors.iter().map(|mirror| mirror.name.as_str());
+        let numbers: BTreeMap<&str, u32> = names.zip(1..).collect();
+        for line in &*self.lines {
+            if let Some(number) = numbers.get(&*line.mirror) {
+                sessions.learn(line.learned(MirrorId(*number)));
             }
         }
-        self.mirrors = mirrors.len();
     }
 }
 
@@ -179,7 +178,7 @@ mod tests {
             add_path: [Family::IPV4_UNICAST, Family::IPV6_UNICAST].into_iter().collect(),
         };
         let learned = Learned {
-            mirror: MirrorId(0),
+            mirror: MirrorId(1),
             peer: "192.0.2.1".parse().unwrap(),
             local: "2001:db8::1".parse().unwrap(),
             peer_as: Asn(4_200_000_001),
@@ -194,7 +193,7 @@ mod tests {
         let mirrors = ["interface 0".to_owned()];
         let kept = text(&[], &[learned], &mirrors);
         let again: Line = serde_json::from_str(&kept).unwrap();
-        assert_eq!(again.learned(MirrorId(0)), learned);
+        assert_eq!(again.learned(MirrorId(1)), learned);
         // Known again, and another that did not appear.
         let other = Line { peer: "192.0.2.9".parse().unwrap(), ..again.clone() };
         let kept = text(&[again, other], &[learned], &mirrors);

@@ -3,7 +3,7 @@
 use base::{Span, Time};
 use collector::integrity::Integrity;
 use collector::rib::Rib;
-use collector::{Event, Gap, Peering, Sink, State};
+use collector::{Event, Gap, MirrorId, Peering, Sink, State};
 
 use crate::Writer;
 use crate::archive::{Loss, micros};
@@ -27,6 +27,8 @@ pub(super) struct Sinks {
     pub(super) feeds: Vec<Feed>,
     /// Peerings as they were with their last change of state, by number.
     pub(super) peerings: Vec<Option<Box<(Peering, State)>>>,
+    /// Mirrors of peerings that were met since this was last taken.
+    pub(super) new_mirrors: Vec<MirrorId>,
     /// How many messages there were.
     pub(super) messages: u64,
     /// How many gaps there were.
@@ -86,6 +88,10 @@ impl Sinks {
     #[cold]
     fn meet(&mut self, peering: &Peering, state: State) {
         let index = peering.id.index();
+        if self.peerings.get(index).is_none_or(Option::is_none) && peering.mirror != MirrorId::NONE
+        {
+            self.new_mirrors.push(peering.mirror);
+        }
         if index >= self.peerings.len() {
             self.peerings.resize_with(index + 1, || None);
         }
@@ -99,6 +105,7 @@ impl Sinks {
             self.unstated.push(Loss::Stream {
                 since_us: micros(gap.since),
                 until_us: micros(gap.until),
+                mirror: peering.mirror.0,
                 peer: peering.peer,
                 peer_as: peering.peer_as.0,
                 from: format!("{:?}", gap.from).to_lowercase(),
@@ -173,6 +180,7 @@ mod tests {
             integrity: Integrity::new(Settings::default()),
             feeds: Vec::new(),
             peerings: Vec::new(),
+            new_mirrors: Vec::new(),
             messages: 0,
             gaps: 0,
             unstated: Vec::new(),

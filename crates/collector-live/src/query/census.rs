@@ -1,6 +1,7 @@
 //! Who is in an archive, and what came of them.
 
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use base::Time;
@@ -15,6 +16,7 @@ use super::files::{Found, Shelf};
 use crate::Result;
 use crate::archive::Kind;
 use crate::input::{Input, Piece, records, words};
+use crate::job::mirrors;
 
 /// What was seen of a peering.
 #[derive(Clone, Debug)]
@@ -104,6 +106,8 @@ pub(super) struct Census {
     pub(super) troubles: Vec<String>,
     /// Time of the table that routes were counted in.
     pub(super) table: Option<Time>,
+    /// Names of mirrors by number, as far as they are listed.
+    mirrors: BTreeMap<u32, String>,
 }
 
 impl Sink for Census {
@@ -134,7 +138,10 @@ impl Census {
     /// Reads all updates of an archive, and its latest table.
     pub(super) fn take(shelf: &Shelf) -> Result<Self> {
         let mut census = Self::default();
-        let mut reader = mrt::Input::new(MirrorId(0), PeeringId(0));
+        if shelf.listed {
+            census.mirrors = mirrors::read(&shelf.folder)?;
+        }
+        let mut reader = mrt::Input::new(MirrorId::NONE, PeeringId(0));
         for file in shelf.readable(Kind::Updates) {
             let mut troubles = Vec::new();
             each(file, &mut troubles, &mut |record| reader.record(record, &mut census))?;
@@ -149,6 +156,11 @@ impl Census {
             routes.tell(&mut census);
         }
         Ok(census)
+    }
+
+    /// The name of the mirror that showed a peering.
+    pub(super) fn mirror_name(&self, peering: &Peering) -> Option<&str> {
+        self.mirrors.get(&peering.mirror.0).map(String::as_str)
     }
 
     /// Leaves out the others.
@@ -235,12 +247,18 @@ impl Tally {
     /// Adds what was counted to what the updates show.
     fn tell(self, census: &mut Census) {
         for (peer, count) in self.routes {
+            // Of several with the same address and AS, each is listed once.
             let same = |seen: &&mut Seen| {
                 (seen.peering.peer, seen.peering.peer_as) == (peer.address, peer.asn)
+                    && seen.routes.is_none()
             };
             let known = census.peers.iter_mut().flatten().chain(&mut census.others);
-            if let Some(seen) = known.into_iter().find(same) {
-                seen.routes = Some(seen.routes.unwrap_or(0) + count);
+            // The first of those that fit best.
+            if let Some(seen) = known
+                .filter(same)
+                .max_by_key(|seen| (peer.id == seen.peering.peer_id, Reverse(seen.peering.id)))
+            {
+                seen.routes = Some(count);
                 continue;
             }
             let mut peering = nobody(peer.address);
@@ -260,7 +278,7 @@ fn nobody(peer: std::net::IpAddr) -> Peering {
     };
     Peering {
         id: PeeringId(u32::MAX),
-        mirror: MirrorId(0),
+        mirror: MirrorId::NONE,
         peer,
         peer_as: bgp::Asn::ZERO,
         peer_id: 0,

@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 use std::net::IpAddr;
 
 use base::Time;
-use collector::Peering;
+use collector::{MirrorId, Peering};
 use serde_json::Value;
 
 use super::census::each;
@@ -42,8 +42,8 @@ pub(super) struct Hour {
     down_seconds: u64,
 }
 
-/// Who an hour is of: hour, neighbour, its AS, router.
-type Key = (String, IpAddr, u32, IpAddr);
+/// Whose an hour is: hour, neighbour, its AS, router, mirror.
+type Key = (String, IpAddr, u32, IpAddr, u32);
 
 /// All hours of an archive.
 #[derive(Debug, Default)]
@@ -92,8 +92,9 @@ impl Account {
 
     /// All of a peering.
     pub(super) fn of(&self, peering: &Peering) -> Sum {
-        let hours = self.hours.iter().filter(|((_, peer, asn, local), _)| {
+        let hours = self.hours.iter().filter(|((_, peer, asn, local, mirror), _)| {
             (*peer, *asn) == (peering.peer, peering.peer_as.0)
+                && (peering.mirror == MirrorId::NONE || *mirror == peering.mirror.0)
                 && (peering.local.is_unspecified() || *local == peering.local)
         });
         let mut sum = Sum::default();
@@ -172,6 +173,7 @@ fn key(value: &Value) -> Option<Key> {
         text("peer")?.parse().ok()?,
         value.get("peer_as")?.as_u64()?.try_into().ok()?,
         text("local")?.parse().ok()?,
+        value.get("mirror")?.as_u64()?.try_into().ok()?,
     ))
 }
 
@@ -230,7 +232,8 @@ pub(super) fn words(loss: &Loss) -> String {
         Loss::Captured { interface, packets, .. } => {
             format!("the capture lost {packets} packets at interface {interface}")
         }
-        Loss::Stream { peer, peer_as, from, cause, missing, skipped, .. } => {
+        Loss::Stream { mirror, peer, peer_as, from, cause, missing, skipped, .. } => {
+            let mirror = if *mirror > 1 { format!(" at mirror {mirror}") } else { String::new() };
             let whose = if from == "peer" { "from" } else { "to" };
             let why = match &**cause {
                 "mirror" => "the router had them, their clones were lost",
@@ -241,8 +244,8 @@ pub(super) fn words(loss: &Loss) -> String {
                 other => other,
             };
             format!(
-                "{whose} {peer} (AS {peer_as}): {missing} bytes were not seen, {skipped} belong to \
-                 no whole message: {why}"
+                "{whose} {peer} (AS {peer_as}){mirror}: {missing} bytes were not seen, {skipped} \
+                 belong to no whole message: {why}"
             )
         }
         Loss::UnfinishedRoutes { file } => format!("the table {file} was not completed"),

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr};
 
+use collector::{MirrorId, Peering};
 use serde_json::{Value, json};
 
 use super::census::{Census, Seen};
@@ -92,10 +93,11 @@ impl Peers {
 
     /// For people.
     pub fn table(&self) -> String {
-        const HEAD: [&str; 14] = [
+        const HEAD: [&str; 15] = [
             "peer",
             "AS",
             "router",
+            "mirror",
             "state",
             "since",
             "sessions",
@@ -141,6 +143,8 @@ impl Collector {
             "peer_id": identifier(peering.peer_id),
             "router": peering.local,
             "router_as": peering.local_as.0,
+            "mirror": peering.mirror.0,
+            "mirror_name": self.census.mirror_name(peering),
             "state": state(seen),
             "since": seen.state.map(|(_, since)| unix(since)),
             "sessions": seen.sessions,
@@ -166,6 +170,12 @@ impl Collector {
         })
     }
 
+    /// The name of a mirror, or its number.
+    fn mirror(&self, peering: &Peering) -> Option<String> {
+        let number = (peering.mirror != MirrorId::NONE).then(|| peering.mirror.0.to_string());
+        self.census.mirror_name(peering).map(str::to_owned).or(number)
+    }
+
     fn row(&self, seen: &Seen) -> Vec<String> {
         let peering = &seen.peering;
         let none = || "-".to_owned();
@@ -177,6 +187,7 @@ impl Collector {
             peering.peer.to_string(),
             peering.peer_as.0.to_string(),
             if peering.local.is_unspecified() { none() } else { peering.local.to_string() },
+            self.mirror(peering).unwrap_or_else(none),
             state(seen).unwrap_or_else(none),
             time(seen.state.map(|(_, since)| since)),
             seen.sessions.to_string(),

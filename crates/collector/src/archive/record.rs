@@ -180,7 +180,9 @@ impl Sink for Recorder {
 }
 
 fn session(peering: &Peering) -> mrt::Session {
-    mrt::Session::new(peering.peer_as, peering.local_as, peering.peer, peering.local)
+    let Peering { peer_as, local_as, peer, local, mirror, .. } = *peering;
+    let interface = u16::try_from(mirror.0).unwrap_or(0);
+    mrt::Session { interface, ..mrt::Session::new(peer_as, local_as, peer, local) }
 }
 
 /// Whether the prefixes of an UPDATE carry path identifiers: those of its family do.

@@ -8,7 +8,7 @@ use base::Time;
 
 use super::Interface;
 use crate::segment::flags::{ACK, FIN, PSH, RST, SYN};
-use crate::{Frame, LinkType};
+use crate::{Frame, LinkType, MirrorId};
 
 /// Most octets of a message in one segment, as over Ethernet.
 const SEGMENT_MAX: usize = 1440;
@@ -123,6 +123,8 @@ struct Line {
 #[derive(Debug, Default)]
 pub struct Wrapper {
     lines: HashMap<(IpAddr, IpAddr), Line>,
+    /// The VLAN of the frames; 0 for none.
+    vlan: u16,
     buffer: Vec<u8>,
 }
 
@@ -141,6 +143,14 @@ impl Wrapper {
     /// Without connections.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Without connections, for sessions of `mirror`: frames of all mirrors but the first have a
+    /// VLAN tag, so that equal addresses stay apart.
+    pub fn of_mirror(mirror: MirrorId) -> Self {
+        const VLANS: u32 = 4094;
+        let vlan = if mirror.0 > 1 { (mirror.0 - 1) % VLANS + 1 } else { 0 };
+        Self { vlan: vlan as u16, ..Self::default() }
     }
 
     /// Gives `out` the frames of a message. The first message of a pair opens their connection;
@@ -242,6 +252,10 @@ impl Wrapper {
         buffer.clear();
         for end in [segment.to, segment.from] {
             buffer.extend(hardware(end.ip()));
+        }
+        if self.vlan != 0 {
+            buffer.extend([0x81, 0x00]);
+            buffer.extend(self.vlan.to_be_bytes());
         }
         let length = 20 + segment.payload.len();
         let addresses = ip(segment, length as u16, buffer);

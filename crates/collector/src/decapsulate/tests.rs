@@ -117,7 +117,7 @@ fn what_carried_a_segment_is_its_mirror() {
     assert_eq!(ids.map(|id| id.0), [0, 1, 2, 3, 4, 5, 6]);
     assert_eq!(mirror(&vlan(0x88a8, 10, &back)), ids[1], "both directions are one mirror");
     assert_eq!(mirror(&plain(&encapsulate::vxlan(2, &plain(&back)))), ids[4]);
-    let described = decapsulator.mirrors()[6].to_string();
+    let described = decapsulator.mirrors()[6].name.clone();
     assert_eq!(described, "interface 0, tunnel 192.0.2.1 – 198.51.100.9, ERSPAN session 2, VLAN 5");
     assert_eq!(decapsulator.mirrors()[1].segments, 2);
     let settings = Settings { merge: true, ..Settings::default() };

@@ -2,6 +2,7 @@
 
 mod open;
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 use base::Time;
@@ -101,6 +102,8 @@ struct Peer {
 pub struct Exporter {
     settings: Settings,
     peers: Vec<Peer>,
+    /// Of all peers.
+    addresses: HashSet<IpAddr>,
     bytes: Vec<u8>,
     /// Position in the stream of the first of `bytes`.
     start: u64,
@@ -108,8 +111,8 @@ pub struct Exporter {
 
 impl Exporter {
     /// Nothing told yet.
-    pub const fn new(settings: Settings) -> Self {
-        Self { settings, peers: Vec::new(), bytes: Vec::new(), start: 0 }
+    pub fn new(settings: Settings) -> Self {
+        Self { settings, peers: Vec::new(), addresses: HashSet::new(), bytes: Vec::new(), start: 0 }
     }
 
     /// Appends what a station is told first: who speaks, and a Peer Up for each session that is
@@ -137,11 +140,13 @@ impl Exporter {
         write::route_monitoring(out, &header, update);
     }
 
-    /// The session of a neighbour that is up, by what a table dump tells of it.
-    pub fn find(&self, peer: IpAddr, asn: Asn) -> Option<PeeringId> {
-        let up = self.peers.iter().filter(|peer| peer.up.is_some());
-        let mut peerings = up.filter_map(|peer| peer.peering.as_ref());
-        peerings.find(|known| (known.peer, known.peer_as) == (peer, asn)).map(|known| known.id)
+    /// The session of a neighbour that is up, by what a table dump says of it; `nth` counts those
+    /// with the same address and AS.
+    pub fn find(&self, peer: IpAddr, asn: Asn, nth: usize) -> Option<PeeringId> {
+        let peerings = self.peers.iter().map(|peer| (peer.peering.as_ref(), peer.up.is_some()));
+        let mut same = peerings.filter_map(|(known, up)| Some((known?, up)));
+        let same = same.filter(|(known, _)| (known.peer, known.peer_as) == (peer, asn)).nth(nth);
+        same.filter(|(_, up)| *up).map(|(known, _)| known.id)
     }
 
     /// What a station at `cursor` has not read: send some, and call [`Cursor::advance`] by that.
@@ -193,11 +198,8 @@ impl Exporter {
         if at >= self.peers.len() {
             self.peers.resize_with(at + 1, Peer::default);
         }
-        if self.peers[at].peering.is_none() {
-            let same = self.peers.iter().filter_map(|peer| peer.peering);
-            if same.into_iter().any(|other| other.peer == peering.peer) {
-                self.peers[at].distinguisher = u64::from(peering.id.0) + 1;
-            }
+        if self.peers[at].peering.is_none() && !self.addresses.insert(peering.peer) {
+            self.peers[at].distinguisher = u64::from(peering.id.0) + 1;
         }
         self.peers[at].peering = Some(*peering);
         at

@@ -1,6 +1,7 @@
 //! Archive records as events.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 use base::Time;
@@ -16,10 +17,11 @@ use crate::{Event, Gap, GapCause, MirrorId, Peering, PeeringId, Reason, Sender, 
 
 /// Reads archives. Several files may come one after the other: peerings stay the same.
 ///
-/// The subtype of a record says how its message is to be read, so that is certain. Peerings are
-/// told apart by the peer's address and AS, and by the router's address where records know it (a
-/// table does not: its peers are those of the updates with that address and AS). Routes of tables
-/// become UPDATEs with one prefix each ([`announcement`]), at the time of their record: messages
+/// The subtype of a record says how its message is to be read, so that is certain. Peerings differ
+/// in the peer's address or AS, in the interface index, which is the mirror, or in the router's
+/// address, where records have these. A table has only address, AS and BGP identifier: several
+/// peers with equal ones are, in the order of the table, those of the updates in the order of first
+/// sight. Routes of tables become UPDATEs with one prefix each ([`announcement`]), at the time of their record: messages
 /// that nobody sent in this form. What a session's end takes away, its state change says.
 #[derive(Debug)]
 pub struct Input {
@@ -37,7 +39,7 @@ pub struct Input {
 }
 
 impl Input {
-    /// Events of this input are told to come from `mirror`, and its peerings are numbered from
+    /// `mirror` is that of records without an interface index, and peerings are numbered from
     /// `first` on.
     pub fn new(mirror: MirrorId, first: PeeringId) -> Self {
         Self {
@@ -98,7 +100,7 @@ impl Input {
             Ok(Body::Rib(rib)) => self.rib(time, &rib, sink),
             Ok(Body::TableDump(dump)) => {
                 let (family, nlri) = of_prefix(dump.prefix);
-                let at = self.table_peer(dump.peer, dump.peer_as);
+                let at = self.table_peer(dump.peer, dump.peer_as, None);
                 self.peerings[at].from_peer = reading(dump.four_octet_as);
                 let nlri = &nlri[..];
                 self.route(time, at, &Route { family, nlri, ..Route::of(dump.attributes) }, sink);
@@ -161,12 +163,14 @@ impl Input {
 
     fn peer_index_table(&mut self, table: &PeerIndexTable<'_>) {
         self.table.clear();
+        let mut listed = HashSet::new();
         for peer in table.peers() {
             let Ok(Peer { address, asn, id, .. }) = peer else {
                 self.counts.undecodable += 1;
                 return;
             };
-            let at = self.table_peer(address, asn);
+            let at = self.table_peer(address, asn, Some((id, &listed)));
+            listed.insert(at);
             self.peerings[at].peer_id = id;
             self.table.push(at);
         }
@@ -228,19 +232,30 @@ impl Input {
                 self.scratch = bytes;
             }
             Old::StateChange { peer_as, peer, old, new } => {
-                let at = self.table_peer(peer, peer_as);
+                let at = self.table_peer(peer, peer_as, None);
                 self.state(time, at, old, new, sink);
             }
             Old::Sync { .. } => self.counts.other += 1,
         }
     }
 
-    /// The peering of a peer whose records do not know the router.
-    fn table_peer(&mut self, address: IpAddr, asn: Asn) -> usize {
+    /// The peering of a peer whose records do not know the router. In a table, its BGP identifier
+    /// and the peerings that were listed before it are known too.
+    fn table_peer(
+        &mut self,
+        address: IpAddr,
+        asn: Asn,
+        listed: Option<(u32, &HashSet<usize>)>,
+    ) -> usize {
         let known = self.by_peer.get(&address).into_iter().flatten().copied();
         let same = known
             .filter(|at| same_as(self.peerings[*at].peer_as, asn))
-            .max_by_key(|at| self.peerings[*at].peer_as == asn);
+            .filter(|at| listed.is_none_or(|(_, before)| !before.contains(at)))
+            .max_by_key(|at| {
+                let peering = &self.peerings[*at];
+                let same_id = listed.is_some_and(|(id, _)| id == peering.peer_id);
+                (peering.peer_as == asn, same_id, Reverse(*at))
+            });
         let at = same.unwrap_or_else(|| self.insert(address, asn));
         refine(&mut self.peerings[at].peer_as, asn);
         at
@@ -265,6 +280,10 @@ impl Input {
             self.counts.unattributed += u64::from(only.is_none());
             return only;
         }
+        let mirror = match session.interface {
+            0 => self.mirror,
+            interface => MirrorId(interface.into()),
+        };
         let known = self.by_peer.get(&session.peer).into_iter().flatten().copied();
         let same = known
             .filter(|at| {
@@ -272,14 +291,21 @@ impl Input {
                 let local = peering.local == session.local
                     || peering.local.is_unspecified()
                     || session.local.is_unspecified();
-                local && same_as(peering.peer_as, session.peer_as)
+                let mirror = mirror == self.mirror
+                    || peering.mirror == self.mirror
+                    || peering.mirror == mirror;
+                local && mirror && same_as(peering.peer_as, session.peer_as)
             })
             .max_by_key(|at| {
                 let peering = &self.peerings[*at];
-                (peering.peer_as == session.peer_as, peering.local == session.local)
+                let same = (peering.peer_as == session.peer_as, peering.local == session.local);
+                (peering.mirror == mirror, same)
             });
         let at = same.unwrap_or_else(|| self.insert(session.peer, session.peer_as));
         let peering = &mut self.peerings[at];
+        if peering.mirror == self.mirror {
+            peering.mirror = mirror;
+        }
         if !session.local.is_unspecified() {
             peering.local = session.local;
         }

@@ -1,5 +1,6 @@
 //! Parts of JSON, appended to bytes.
 
+use std::io::Write as _;
 use std::net::IpAddr;
 
 use base::Time;
@@ -170,37 +171,8 @@ pub(super) fn community_pairs(communities: Communities<'_>, out: &mut Vec<u8>) {
     });
 }
 
-/// A family in words, quoted: `"ipv4/unicast"`.
+/// A family's name, quoted: `"ipv4/unicast"`.
 pub(super) fn family(family: Family, out: &mut Vec<u8>) {
-    out.push(b'"');
-    match family.afi.0 {
-        1 => out.extend_from_slice(b"ipv4"),
-        2 => out.extend_from_slice(b"ipv6"),
-        25 => out.extend_from_slice(b"l2vpn"),
-        16388 => out.extend_from_slice(b"bgp-ls"),
-        afi => digits::decimal(u64::from(afi), out),
-    }
-    out.push(b'/');
-    let name = match family.safi.0 {
-        1 => "unicast",
-        2 => "multicast",
-        4 => "labelled-unicast",
-        5 => "mcast-vpn",
-        65 => "vpls",
-        70 => "evpn",
-        71 => "bgp-ls",
-        72 => "bgp-ls-vpn",
-        73 => "sr-policy",
-        128 => "mpls-vpn",
-        129 => "mcast-mpls-vpn",
-        132 => "route-target",
-        133 => "flowspec",
-        134 => "flowspec-vpn",
-        _ => "",
-    };
-    if name.is_empty() {
-        digits::decimal(u64::from(family.safi.0), out);
-    }
-    out.extend_from_slice(name.as_bytes());
-    out.push(b'"');
+    // Writing into memory does not fail.
+    let _ = write!(out, "\"{family}\"");
 }

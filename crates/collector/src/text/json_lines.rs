@@ -363,7 +363,7 @@ fn write_peering(peering: &Peering, out: &mut Vec<u8>) {
         json::flag("as4", negotiated.four_octet_as, out);
         json::flag("extended_message", negotiated.extended_message, out);
         json::array("add_path", negotiated.add_path.iter(), out, |family, out| {
-            json::string(family.to_string().as_bytes(), out);
+            json::family(family, out);
         });
         out.push(b'}');
     }

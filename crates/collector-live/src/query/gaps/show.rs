@@ -40,7 +40,7 @@ impl Gaps {
     }
 }
 
-fn hour((name, peer, peer_as, local): &Key, of: &Hour) -> Value {
+fn hour((name, peer, peer_as, local, mirror): &Key, of: &Hour) -> Value {
     let gaps = CAUSES.iter().zip(of.gaps).map(|(cause, [count, missing, skipped])| {
         let value = json!({ "count": count, "missing": missing, "skipped": skipped });
         ((*cause).to_owned(), value)
@@ -50,6 +50,7 @@ fn hour((name, peer, peer_as, local): &Key, of: &Hour) -> Value {
         "peer": peer,
         "peer_as": peer_as,
         "router": local,
+        "mirror": mirror,
         "verdict": of.verdict,
         "blind_seconds": of.blind_seconds,
         "collector_down_seconds": of.down_seconds,
@@ -129,14 +130,17 @@ impl Collector {
     }
 }
 
-fn row((name, peer, peer_as, _): &Key, of: &Hour) -> Vec<String> {
+fn row((name, peer, peer_as, _, number): &Key, of: &Hour) -> Vec<String> {
     let [mirror, unknown, capture, start, ..] = of.gaps.map(|gaps| gaps[0].to_string());
     let lost = of.gaps[..4].iter();
     let (missing, skipped) =
         lost.fold((0, 0), |(missing, skipped), of| (missing + of[1], skipped + of[2]));
     vec![
         name.clone(),
-        peer.to_string(),
+        match number {
+            0 | 1 => peer.to_string(),
+            _ => format!("{peer} (mirror {number})"),
+        },
         peer_as.to_string(),
         of.verdict.clone(),
         format!("{} s", of.blind_seconds),

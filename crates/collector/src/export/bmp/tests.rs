@@ -135,7 +135,7 @@ fn each_station_has_a_stream_of_its_own() {
     early.advance(taken);
     let mut greeting = Vec::new();
     let late = exporter.greeting(&mut greeting).unwrap();
-    let id = exporter.find(peering.peer, peering.peer_as).unwrap();
+    let id = exporter.find(peering.peer, peering.peer_as, 0).unwrap();
     for id in [id, id, PeeringId(9)] {
         exporter.table(&mut greeting, id, time(2), &update);
     }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use base::Time;
 use bgp::mrt::Record;
-use bgp::{Afi, Asn, Family, Message, Negotiated, Safi};
+use bgp::{Asn, Family, Message, Negotiated};
 use serde_json::{Map, Value};
 
 use super::names;
@@ -119,10 +119,7 @@ impl<'a> Object<'a> {
 
     fn negotiated(self, field: &'static str) -> Result<Negotiated, Error> {
         let object = Object(self.get(field, "no object", Value::as_object)?);
-        let family = |value: &Value| {
-            let (afi, safi) = value.as_str()?.split_once('/')?;
-            Some(Family { afi: Afi(afi.parse().ok()?), safi: Safi(safi.parse().ok()?) })
-        };
+        let family = |value: &Value| value.as_str()?.parse::<Family>().ok();
         Ok(Negotiated {
             four_octet_as: object.flag("as4")?,
             extended_message: object.flag("extended_message")?,

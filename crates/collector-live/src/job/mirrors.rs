@@ -1,0 +1,69 @@
+//! Numbers and names of mirrors, kept beside the archive: the interface index of its records means
+//! the same mirror in each run.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use collector::MirrorId;
+use collector::decapsulate::Mirror;
+use serde::{Deserialize, Serialize};
+
+use crate::Result;
+use crate::archive::{Ledger, read_ledger};
+
+/// The file, one mirror with sessions a line.
+pub(crate) const MIRRORS: &str = "MIRRORS";
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Line {
+    mirror: u32,
+    name: String,
+}
+
+/// Mirrors by number, as the list in `folder` has them; the first line of a number counts.
+///
+/// # Errors
+/// If there is a list that cannot be read.
+pub(crate) fn read(folder: &Path) -> Result<BTreeMap<u32, String>> {
+    let lines = read_ledger::<Line>(&folder.join(MIRRORS))?;
+    // Of equal keys, the last one stays.
+    Ok(lines.into_iter().rev().map(|line| (line.mirror, line.name)).collect())
+}
+
+/// The list while a collector runs.
+pub(super) struct Names {
+    ledger: Ledger,
+    listed: BTreeMap<u32, String>,
+}
+
+impl Names {
+    /// # Errors
+    /// If the list cannot be read or written.
+    pub(super) fn open(folder: &Path) -> Result<Self> {
+        let ledger = Ledger::open(folder.join(MIRRORS))?;
+        Ok(Self { ledger, listed: read(folder)? })
+    }
+
+    pub(super) fn known(&self) -> Vec<(MirrorId, String)> {
+        self.listed.iter().map(|(number, name)| (MirrorId(*number), name.clone())).collect()
+    }
+
+    /// Adds those of `met` that are not in the list.
+    ///
+    /// # Errors
+    /// If the disk does not take them.
+    pub(super) fn add(&mut self, met: &[MirrorId], mirrors: &[Mirror]) -> Result<()> {
+        let fresh = met.iter().filter(|mirror| !self.listed.contains_key(&mirror.0));
+        let lines: Vec<Line> = fresh
+            .filter_map(|mirror| {
+                let name = mirrors.get(mirror.index()?)?.name.clone();
+                Some(Line { mirror: mirror.0, name })
+            })
+            .collect();
+        if !lines.is_empty() {
+            self.ledger.append_all(&lines)?;
+            self.listed.extend(lines.into_iter().map(|line| (line.mirror, line.name)));
+        }
+        Ok(())
+    }
+}
