@@ -144,7 +144,7 @@ impl Exporter {
     /// with the same address and AS.
     pub fn find(&self, peer: IpAddr, asn: Asn, nth: usize) -> Option<PeeringId> {
         let peerings = self.peers.iter().map(|peer| (peer.peering.as_ref(), peer.up.is_some()));
-        let mut same = peerings.filter_map(|(known, up)| Some((known?, up)));
+        let same = peerings.filter_map(|(known, up)| Some((known?, up)));
         let same = same.filter(|(known, _)| (known.peer, known.peer_as) == (peer, asn)).nth(nth);
         same.filter(|(_, up)| *up).map(|(known, _)| known.id)
     }
