@@ -277,7 +277,7 @@ pub(crate) struct Sweep {
     #[arg(short, long, value_name = "N")]
     pub(crate) jobs: Option<std::num::NonZeroUsize>,
     /// Run each combination with N seeds: the lab's and those that follow it. Flows then start
-    /// up to 100 ms (1 % of a run below 10 s) later, at random; --set lab.start_jitter='0 s'
+    /// up to 100 ms (1 % of a run below 10 s) later, at random; `--set lab.start_jitter='0 s'`
     /// switches this off
     #[arg(long, value_name = "N", default_value = "1", hide_default_value = true)]
     pub(crate) repeat: std::num::NonZeroU32,

@@ -21,7 +21,9 @@ const START_JITTER: Span = Span::from_millis(100);
 
 pub(crate) fn sweep(args: &Sweep, terminal: &Terminal) -> Verdict {
     let (changes, mut plans) = replications(args, terminal)?;
-    plans.iter_mut().for_each(|plan| args.limits.apply(plan));
+    for plan in &mut plans {
+        args.limits.apply(plan);
+    }
     let Some(first) = plans.first() else { return Ok(Exit::Ok) };
     if let Some(program) = first.programs.first() {
         let program = program.name.clone();

@@ -477,7 +477,7 @@ fn seconds_to_check(count: usize, entry: impl Fn(usize) -> String) -> f64 {
     (0..count).for_each(|number| text += &entry(number));
     let check = || {
         let begin = std::time::Instant::now();
-        parse_with("test.toml", &text, Path::new("."), &trusting()).unwrap();
+        assert!(parse_with("test.toml", &text, Path::new("."), &trusting()).is_ok());
         begin.elapsed().as_secs_f64()
     };
     [check(), check(), check()].into_iter().fold(f64::MAX, f64::min)
