@@ -17,7 +17,7 @@ mod results;
 pub struct Error;
 
 impl Error {
-    fn file(_: &'static str, _: &Path) -> impl FnOnce(std::io::Error) -> Self + use<> {
+    fn file(_: &'static str, _: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         |_| Self
     }
 }

@@ -258,7 +258,7 @@ fn two_mirrors(dir: &Path) {
     let mut out = header.to_vec();
     for (at, (time, data)) in packets.iter().enumerate() {
         for vlan in [10, 20] {
-            if vlan == 20 && at > packets.len() / 2 {
+            if vlan == 20 && at > packets.len() * 3 / 4 {
                 continue;
             }
             let tagged = [&data[..12], &[0x81, 0, 0, vlan], &data[12..]].concat();

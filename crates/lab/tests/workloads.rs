@@ -194,10 +194,10 @@ fn open() -> impl Strategy<Value = Arrivals> {
 }
 
 fn tcp() -> impl Strategy<Value = Tcp> {
-    let control = prop::option::of("[a-z][a-z0-9_]{0,14}");
+    let control = prop::option::of(prop::sample::select(&["bbr", "cubic", "reno", "vegas"][..]));
     let window = prop::option::of((4096..=1u64 << 30).prop_map(Bytes::new));
     (control, any::<bool>(), window).prop_map(|(control, ecn, window)| Tcp {
-        control,
+        control: control.map(str::to_owned),
         ecn,
         window,
         multipath: None,

@@ -184,12 +184,4 @@ mod tests {
         drop(reserve);
         assert_eq!(is_abandoned(dir.path()), Some(true));
     }
-
-    #[test]
-    fn record_is_saved_without_memory() {
-        let dir = tempfile::tempdir().unwrap();
-        let _reserve = Reserve::create_in(dir.path(), b"out of memory").unwrap();
-        save_records_without_memory();
-        assert_eq!(fs::read(record_path(dir.path())).unwrap(), b"out of memory");
-    }
 }

@@ -324,7 +324,11 @@ fn a_station_that_comes_late_is_told_all_routes() {
     let whole = std::fs::read(capture).unwrap();
     std::fs::write(&half, &whole[..whole.len() / 2]).unwrap();
     let board = Board::default();
-    let settings = Settings { routes: true, board: board.clone(), ..Settings::default() };
+    // The routers are known, so that no session waits for the packets that would show which end is
+    // the router.
+    let mut settings = Settings { routes: true, board: board.clone(), ..Settings::default() };
+    settings.pipeline.sessions.routers =
+        ["10.9.1.1", "10.9.2.1", "fd09:1::1"].map(|router| router.parse().unwrap()).to_vec();
     let (mut feed, watch) = feed();
     let stop = std::sync::atomic::AtomicBool::new(false);
     let types = std::thread::scope(|scope| {

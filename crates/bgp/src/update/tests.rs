@@ -83,9 +83,9 @@ fn a_walk_shows_everything() {
         "AS_PATH",
         "NEXT_HOP",
         "MP_REACH_NLRI",
-        "+2/1 2001::/16 Some(7)",
+        "+ipv6/unicast 2001::/16 Some(7)",
         "MP_UNREACH_NLRI",
-        "-25/70 [200, 1, 5]",
+        "-l2vpn/evpn [200, 1, 5]",
         "?",
         "+ipv4/unicast 10.1.0.0/16 None",
     ];

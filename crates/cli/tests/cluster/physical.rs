@@ -47,12 +47,14 @@ link = [{{ ends = ["x", "y"], delay = "3 ms", rate = "1 Gbit/s", loss = "1 %",
 node = {{ x = {{}}, y = {{}} }}
 [[program]]
 name = "one"
+privileged = true
 node = "x"
 run = "{one}"
 ready = "port 7447"
 service = true
 [[program]]
 name = "two"
+privileged = true
 node = "y"
 after = ["one"]
 run = "{two}"
@@ -60,6 +62,7 @@ ready = "port 7447"
 service = true
 [[program]]
 name = "labs"
+privileged = true
 node = "x"
 after = ["two"]
 run = "sleep 4; {far}; {near}"

@@ -173,7 +173,8 @@ fn key(value: &Value) -> Option<Key> {
         text("peer")?.parse().ok()?,
         value.get("peer_as")?.as_u64()?.try_into().ok()?,
         text("local")?.parse().ok()?,
-        value.get("mirror")?.as_u64()?.try_into().ok()?,
+        // Lines without a mirror were written before sessions had one.
+        value.get("mirror").map_or(Some(0), Value::as_u64)?.try_into().ok()?,
     ))
 }
 

@@ -11,7 +11,7 @@ use bgp::Negotiated;
 use collector::archive::Recorder;
 use collector::decapsulate::{Counters, Tag};
 use collector::reassembly::Statistics;
-use collector::{Event, Gap, GapCause, Peering, Sender, Sink, State};
+use collector::{Event, Gap, GapCause, MirrorId, Peering, Sender, Sink, State};
 use collector_live::Pipeline;
 use collector_live::input::{Captures, Item};
 use collector_live::live::{self, Handler, Source};
@@ -198,7 +198,8 @@ impl Outcome {
     pub(crate) fn told(&self) -> BTreeMap<Way, Vec<Told>> {
         let by = self.collected.by.iter();
         by.map(|((mirror, from, to), told)| {
-            ((self.vlans[*mirror as usize], *from, *to), told.clone())
+            let index = MirrorId(*mirror).index().expect("a session of packets has a mirror");
+            ((self.vlans[index], *from, *to), told.clone())
         })
         .collect()
     }

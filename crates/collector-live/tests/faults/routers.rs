@@ -1,6 +1,6 @@
-//! BIRD and FRR exchange tables. What the collector archives of a capture of that, whole or damaged,
-//! is compared with what each router dumped itself: it is equal, or a gap is stated wherever
-//! something is missing, and nothing is there that the router did not dump.
+//! BIRD and FRR exchange tables. The archive of a capture of the session, whole or damaged, is
+//! compared with the dump that each router wrote: both are equal, or a stated gap covers each
+//! missing message; the archive has no message that the dump lacks.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -128,7 +128,7 @@ fn from_both_sides(folder: &Path, damaged: &Damaged, what: &str, cut: bool) -> [
         let mut settings = settings();
         settings.sessions.routers = vec![local.parse().unwrap()];
         let Outcome { collected, .. } = collect(&files, settings);
-        let way = (0, peer.parse().unwrap(), local.parse().unwrap());
+        let way = (1, peer.parse().unwrap(), local.parse().unwrap());
         let events = collected.by.get(&way).map(Vec::as_slice).unwrap_or_default();
         let dump = dumped(&folder.join(file), peer, local);
         assert!(dump.len() > 20, "{file}: {}", dump.len());

@@ -114,7 +114,7 @@ fn what_carried_a_segment_is_its_mirror() {
         mirror(&plain(&encapsulate::erspan_2(1, 0, &plain(&there)))),
         mirror(&plain(&encapsulate::erspan_2(2, 0, &plain(&there)))),
     ];
-    assert_eq!(ids.map(|id| id.0), [0, 1, 2, 3, 4, 5, 6]);
+    assert_eq!(ids.map(|id| id.0), [1, 2, 3, 4, 5, 6, 7]);
     assert_eq!(mirror(&vlan(0x88a8, 10, &back)), ids[1], "both directions are one mirror");
     assert_eq!(mirror(&plain(&encapsulate::vxlan(2, &plain(&back)))), ids[4]);
     let described = decapsulator.mirrors()[6].name.clone();
@@ -124,7 +124,7 @@ fn what_carried_a_segment_is_its_mirror() {
     let mut merged = Decapsulator::new(settings);
     for data in [plain(&there), vlan(0x8100, 10, &there)] {
         merged.segments(&frame(LinkType::ETHERNET, &data), &mut |segment| {
-            assert_eq!(segment.mirror, MirrorId(0));
+            assert_eq!(segment.mirror, MirrorId(1));
         });
     }
     assert_eq!(merged.counters().segments, 2);

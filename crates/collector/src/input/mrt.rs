@@ -21,8 +21,8 @@ use crate::{Event, Gap, GapCause, MirrorId, Peering, PeeringId, Reason, Sender, 
 /// in the peer's address or AS, in the interface index, which is the mirror, or in the router's
 /// address, where records have these. A table has only address, AS and BGP identifier: several
 /// peers with equal ones are, in the order of the table, those of the updates in the order of first
-/// sight. Routes of tables become UPDATEs with one prefix each ([`announcement`]), at the time of their record: messages
-/// that nobody sent in this form. What a session's end takes away, its state change says.
+/// sight. Routes of tables become UPDATEs with one prefix each ([`announcement`]), at the time of
+/// their record; no router sent these messages. State changes show which sessions ended.
 #[derive(Debug)]
 pub struct Input {
     mirror: MirrorId,

@@ -430,8 +430,8 @@ fn messages() -> impl Strategy<Value = Vec<Vec<u8>>> {
 /// A search ends after 4,096 bytes, unless communities look like headers.
 const SEARCH: usize = 9_000;
 
-/// Which messages are wholly there (`Some`), and of these which must be handed out: those of which
-/// the stream's beginning, a header before the gap or a long distance from it shows where they begin.
+/// Which messages are complete (`Some`), and which of these must be handed out: those whose start
+/// follows from the stream's beginning, a header before the gap or a long distance from the gap.
 fn sure(messages: &[Vec<u8>], present: &[bool], syn: bool) -> Vec<Option<bool>> {
     let (mut known, mut run, mut at) = (syn, 0, 0);
     let mut all = Vec::new();

@@ -70,6 +70,7 @@ impl RunRecord {
                 reasons.extend(shortened(found));
             }
         };
+        let reason = self.failure.as_ref().map(|failure| failure.text.clone());
         match self.status {
             Status::Running => return None,
             Status::Finished => {}
@@ -80,11 +81,11 @@ impl RunRecord {
             Status::Killed => {
                 add(
                     self.exit_code.unwrap_or(70),
-                    vec!["the run was killed; its results end before it did".to_owned()],
+                    vec![reason.unwrap_or_else(|| "the run was killed".to_owned())],
                 );
             }
             Status::Failed => {
-                let error = self.warnings.last().cloned();
+                let error = reason.or_else(|| self.warnings.last().cloned());
                 let error = error.unwrap_or_else(|| "the run ended with an error".to_owned());
                 add(self.exit_code.unwrap_or(70), vec![error]);
             }

@@ -151,13 +151,19 @@ fn both_clocks_stand_side_by_side() {
 #[test]
 fn a_run_that_was_cut_short_still_has_a_page() {
     let (parent, _guard) = place();
-    let folder = RunFolder::create(&parent, "cut<short>").unwrap();
+    let mut folder = RunFolder::create(&parent, "cut<short>").unwrap();
     let schema = SCHEMA.to_owned();
     let name = "cut<short>".to_owned();
-    folder.write_record(&RunRecord { schema, name, ..RunRecord::default() }).unwrap();
+    let record = RunRecord { schema, name, ..RunRecord::default() };
+    folder.write_beginning("", &record).unwrap();
     let page = fs::read_to_string(report::write_html(&folder).unwrap()).unwrap();
     assert!(page.contains("<strong>Running") && page.contains("cut&lt;short&gt;"));
     assert!(!page.contains("cut<short>"));
+    let path = folder.path().to_owned();
+    drop(folder);
+    let page = report::write_html(&RunFolder::open(&path).unwrap()).unwrap();
+    let page = fs::read_to_string(page).unwrap();
+    assert!(page.contains("<strong>Failed") && page.contains("Status: killed"));
 }
 
 #[test]
