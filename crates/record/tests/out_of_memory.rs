@@ -1,0 +1,18 @@
+//! The final record of a process whose allocation failed. It has a process of its own, because it
+//! ends all unfinished runs of the process.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use record::run::{FailureKind, SCHEMA, Status};
+use record::{RunFolder, RunRecord, save_records_without_memory};
+
+#[test]
+fn unfinished_run_gets_its_final_record_without_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut folder = RunFolder::create(dir.path(), "starved").unwrap();
+    let record = RunRecord { schema: SCHEMA.to_owned(), ..RunRecord::default() };
+    folder.write_beginning("", &record).unwrap();
+    save_records_without_memory();
+    let record = RunFolder::open(folder.path()).unwrap().read_record().unwrap();
+    assert_eq!(record.status, Status::Failed);
+    assert_eq!(record.failure.unwrap().kind, FailureKind::OutOfMemory);
+}
