@@ -1,7 +1,7 @@
 //! Numbers and names of mirrors, kept beside the archive: the interface index of its records means
 //! the same mirror in each run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use collector::MirrorId;
@@ -53,8 +53,10 @@ impl Names {
     /// # Errors
     /// If the disk does not take them.
     pub(super) fn add(&mut self, met: &[MirrorId], mirrors: &[Mirror]) -> Result<()> {
-        let fresh = met.iter().filter(|mirror| !self.listed.contains_key(&mirror.0));
-        let lines: Vec<Line> = fresh
+        let met: BTreeSet<_> = met.iter().collect();
+        let lines: Vec<Line> = met
+            .into_iter()
+            .filter(|mirror| !self.listed.contains_key(&mirror.0))
             .filter_map(|mirror| {
                 let name = mirrors.get(mirror.index()?)?.name.clone();
                 Some(Line { mirror: mirror.0, name })
