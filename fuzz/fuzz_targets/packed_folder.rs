@@ -4,7 +4,7 @@
 #![allow(dead_code, reason = "the module can pack, too")]
 
 use std::io::Cursor;
-use std::path::Path;
+use std::path::PathBuf;
 
 use libfuzzer_sys::fuzz_target;
 

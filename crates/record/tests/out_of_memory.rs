@@ -1,6 +1,5 @@
 //! The final record of a process whose allocation failed. It has a process of its own, because it
 //! ends all unfinished runs of the process.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use record::run::{FailureKind, SCHEMA, Status};
 use record::{RunFolder, RunRecord, save_records_without_memory};
