@@ -1,4 +1,6 @@
-//! Sessions of any messages, holes and ends whatever: nothing panics, no message is lost.
+//! Sessions of any messages and ends: nothing panics and no message is lost. A session
+//! is read again at most twice: if its routes, and then if another session, show that the monitored
+//! end is the other one.
 #![no_main]
 
 use base::Time;
@@ -45,5 +47,6 @@ fuzz_target!(|data: &[u8]| {
         given += 1;
     }
     sessions.finish();
-    assert_eq!(sessions.into_sink().0, given);
+    let seen = sessions.into_sink().0;
+    assert!((given..=3 * given).contains(&seen), "{seen} of {given}");
 });
