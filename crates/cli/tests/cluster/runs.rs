@@ -108,12 +108,13 @@ fn two_labs_at_once() {
     let before = cluster.inventory();
     let one = cluster.start(LAB, &["--name", "one"]);
     let two = cluster.start(LAB, &["--name", "two"]);
-    for run in [one.finish(), two.finish()] {
+    let sums = [one.finish(), two.finish()].map(|run| {
         assert_eq!(run.record()["status"], "finished", "{}", run.story());
-        let rates = ["first", "second"].map(|flow| number(&run.flow(flow)["goodput_bit_per_s"]));
-        let sum: f64 = rates.iter().sum();
-        assert!((7.5e6..10e6).contains(&sum), "each has a line of its own: {rates:?}");
-    }
+        ["first", "second"].map(|flow| number(&run.flow(flow)["goodput_bit_per_s"])).iter().sum()
+    });
+    // A busy machine makes TCP slower. One line for both labs would carry 10 Mbit/s at most.
+    assert!(sums.iter().all(|sum: &f64| *sum < 10e6), "{sums:?}");
+    assert!(sums.iter().sum::<f64>() > 10.5e6, "each lab has a line of its own: {sums:?}");
     cluster.returns_to(&before, "two runs");
 }
 
