@@ -155,14 +155,11 @@ impl Driver {
 
     /// What came from a subflow.
     fn take(&mut self, state: &mut State, now: Time, id: SubflowId, inbound: Inbound) {
-        match &mut self.role {
-            Role::Client(client) => {
-                let others = self.subflows.len() > 1 || client.has_untried(state);
-                if !client.judge(state, now, id, &inbound, others) {
-                    return;
-                }
+        if let Role::Client(client) = &mut self.role {
+            let others = self.subflows.len() > 1 || client.has_untried(state);
+            if !client.judge(state, now, id, &inbound, others) {
+                return;
             }
-            Role::Server(server) => server.hear(),
         }
         let is_proof = matches!(inbound, Inbound::Frame(_, mctcp::Frame::Proof(_)));
         match inbound {
@@ -170,11 +167,13 @@ impl Driver {
             Inbound::Wrong(error) => state.session.on_error(now, id, &error),
             Inbound::Ended(end) => state.session.on_end(now, id, end),
         }
-        if let Role::Server(server) = &mut self.role
-            && is_proof
-            && state.session.failed().is_none()
-        {
-            server.prove();
+        if let Role::Server(server) = &mut self.role {
+            if state.session.is_confirmed() {
+                server.confirm();
+            }
+            if is_proof && state.session.failed().is_none() {
+                server.prove();
+            }
         }
     }
 

@@ -39,7 +39,7 @@ pub(crate) struct Server {
     hub: Arc<Hub>,
     session: u64,
     arrivals: mpsc::Receiver<Arrival>,
-    is_heard: bool,
+    is_confirmed: bool,
     /// It has ended well.
     is_finished: bool,
     /// For the application, once the client has proven itself.
@@ -54,12 +54,12 @@ impl Server {
         arrivals: mpsc::Receiver<Arrival>,
         unproven: Option<MctcpStream>,
     ) -> Self {
-        Self { hub, session, arrivals, is_heard: false, is_finished: false, unproven, proven: None }
+        Self { hub, session, arrivals, is_confirmed: false, is_finished: false, unproven, proven: None }
     }
 
     /// The client knows of the session.
-    pub(super) fn hear(&mut self) {
-        if !std::mem::replace(&mut self.is_heard, true) {
+    pub(super) fn confirm(&mut self) {
+        if !std::mem::replace(&mut self.is_confirmed, true) {
             self.hub.confirm(self.session);
         }
     }

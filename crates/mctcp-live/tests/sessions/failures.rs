@@ -159,6 +159,29 @@ async fn both_ends_may_finish_at_once() {
     }
 }
 
+/// Data that follow HELLO do not show that the client has the answer.
+#[tokio::test]
+async fn hello_is_repeated_after_its_answer_was_lost() {
+    let (mut listener, relays) = relayed(2, Config::default()).await;
+    set_all(&relays, Mood::OneWay);
+    let mut client = soon(MctcpStream::connect(through(&relays), "", given())).await.unwrap();
+    soon(client.write_all(b"ping")).await.unwrap();
+    soon(client.shutdown()).await.unwrap();
+    let mut server = accept(&mut listener).await;
+    let mut said = String::new();
+    soon(server.read_to_string(&mut said)).await.unwrap();
+    assert_eq!(said, "ping");
+    soon(server.write_all(b"pong")).await.unwrap();
+    soon(server.shutdown()).await.unwrap();
+    set_all(&relays, Mood::Broken);
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    set_all(&relays, Mood::Passing);
+    let mut heard = String::new();
+    soon(client.read_to_string(&mut heard)).await.unwrap();
+    assert_eq!(heard, "pong");
+    soon(client.closed()).await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_that_break_while_a_session_ends_lose_nothing() {
     let (mut listener, relays) = relayed(2, Config::default()).await;

@@ -13,10 +13,30 @@ use tokio::task::JoinHandle;
 pub(crate) enum Mood {
     /// Passes it on.
     Passing,
+    /// Passes on what the client sends, and nothing that the server sends.
+    OneWay,
     /// Neither reads nor writes, and accepts nobody: a cable that is cut.
     Silent,
     /// Resets its connections.
     Broken,
+}
+
+impl Mood {
+    fn accepts(self) -> bool {
+        self.passes(From::Client)
+    }
+
+    /// Whether what comes from this end is passed on.
+    fn passes(self, from: From) -> bool {
+        self == Self::Passing || (self == Self::OneWay && from == From::Client)
+    }
+}
+
+/// The end that bytes come from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum From {
+    Client,
+    Server,
 }
 
 /// Passes connections on to one address.
@@ -48,11 +68,11 @@ impl Drop for Relay {
 
 async fn accept(listener: TcpListener, server: SocketAddr, mut moods: watch::Receiver<Mood>) {
     loop {
-        if moods.wait_for(|mood| *mood == Mood::Passing).await.is_err() {
+        if moods.wait_for(|mood| mood.accepts()).await.is_err() {
             return;
         }
         let Ok((client, _)) = listener.accept().await else { return };
-        if *moods.borrow() != Mood::Passing {
+        if !moods.borrow().accepts() {
             continue;
         }
         let Ok(server) = TcpStream::connect(server).await else { continue };
@@ -60,17 +80,22 @@ async fn accept(listener: TcpListener, server: SocketAddr, mut moods: watch::Rec
         server.set_nodelay(true).unwrap();
         let (from_client, to_client) = client.into_split();
         let (from_server, to_server) = server.into_split();
-        tokio::spawn(pass(from_client, to_server, moods.clone()));
-        tokio::spawn(pass(from_server, to_client, moods.clone()));
+        tokio::spawn(pass(from_client, to_server, moods.clone(), From::Client));
+        tokio::spawn(pass(from_server, to_client, moods.clone(), From::Server));
     }
 }
 
-async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut moods: watch::Receiver<Mood>) {
+async fn pass(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    mut moods: watch::Receiver<Mood>,
+    end: From,
+) {
     let mut bytes = vec![0; 16 << 10];
     loop {
         let mood = *moods.borrow_and_update();
         match mood {
-            Mood::Passing => {
+            _ if mood.passes(end) => {
                 let count = tokio::select! {
                     changed = moods.changed() => {
                         if changed.is_err() {
@@ -84,14 +109,14 @@ async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut moods: watch:
                     return;
                 }
             }
-            Mood::Silent => {
-                if moods.changed().await.is_err() {
-                    return;
-                }
-            }
             Mood::Broken => {
                 let _ = to.as_ref().set_zero_linger();
                 return;
+            }
+            _ => {
+                if moods.changed().await.is_err() {
+                    return;
+                }
             }
         }
     }
