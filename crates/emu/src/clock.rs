@@ -58,7 +58,11 @@ impl LabClock {
 
     /// The time; zero until the lab starts.
     pub fn now(&self) -> Time {
-        let at = sys::clock::monotonic();
+        self.time_at(sys::clock::monotonic())
+    }
+
+    /// The time at a moment of `CLOCK_MONOTONIC`.
+    pub fn time_at(&self, at: u64) -> Time {
         Time::from_nanos(at.saturating_sub(self.read().origin(at)))
     }
 

@@ -134,7 +134,7 @@ pub(crate) struct Report {
     pub(crate) wall: Span,
     /// Share of the time in which releases were gathered on a grid.
     pub(crate) gathered: f64,
-    /// The wake-up time that was subtracted from arrivals.
+    /// The least wake-up time, which was subtracted from arrivals.
     pub(crate) wake_up: Span,
     /// How long its thread waited for a CPU, where the kernel tells.
     pub(crate) cpu_wait: Option<Span>,

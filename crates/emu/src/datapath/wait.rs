@@ -138,9 +138,17 @@ impl Pace {
     }
 }
 
-/// The median time from another thread's write to this thread's waking in the wait for ports: by so
-/// much a packet is stamped too late when it wakes us.
-pub(super) fn calibrate(ports: &mut Ports, bell: &Arc<OwnedFd>) -> Span {
+/// The time from another thread's write to this thread's waking in the wait for ports: by so much
+/// a packet that wakes us is stamped too late.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct WakeUp {
+    /// What every wake-up takes.
+    pub(super) least: Span,
+    pub(super) median: Span,
+}
+
+/// Measures what waking takes.
+pub(super) fn calibrate(ports: &mut Ports, bell: &Arc<OwnedFd>) -> WakeUp {
     let stamp = Arc::new(AtomicU64::new(0));
     let (next, go) = mpsc::channel::<()>();
     let ringer = {
@@ -171,8 +179,8 @@ pub(super) fn calibrate(ports: &mut Ports, bell: &Arc<OwnedFd>) -> Span {
     let _ = ringer.join();
     samples.sort_unstable();
     // Half a millisecond or more is a stall of the machine, not the cost of a wake-up.
-    let median = samples.get(samples.len() / 2).copied().unwrap_or(0);
-    Span::from_nanos(median.min(500_000))
+    let at = |index: usize| samples.get(index).copied().unwrap_or(0).min(500_000);
+    WakeUp { least: Span::from_nanos(at(0)), median: Span::from_nanos(at(samples.len() / 2)) }
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use super::ports::{Arrived, Ports};
 use super::routers::Routers;
 use super::tap::Taps;
 use super::trunk::Trunks;
-use super::wait::{self, Pace};
+use super::wait::{self, Pace, WakeUp};
 use super::{Batch, Command, Report, Setup};
 use crate::clock::LabClock;
 use crate::piece::Sockets;
@@ -31,6 +31,10 @@ use crate::{Error, Result};
 
 /// Packets read from one port before the next has its turn.
 const BUDGET: usize = 32;
+
+/// A packet that may have come after its port was looked at is stamped this long before its read at
+/// most, which is about what reading a burst takes.
+const READ_AHEAD: Span = Span::from_micros(20);
 
 /// A port that would not take a write is tried again after this.
 const RETRY: Span = Span::from_micros(50);
@@ -65,9 +69,11 @@ pub(super) struct Worker {
     met: Time,
     calls: Option<CallWriter>,
     clock: LabClock,
-    wake_up: Span,
+    wake_up: WakeUp,
     /// When the ports were last looked at.
     polled: Time,
+    /// The last stamp of a packet from a port.
+    stamped: Time,
     realtime: Realtime,
     finished: bool,
     report: Report,
@@ -128,8 +134,9 @@ impl Worker {
             met: Time::ZERO,
             clock: setup.clock,
             calls: setup.calls,
-            wake_up: Span::ZERO,
+            wake_up: WakeUp::default(),
             polled: Time::ZERO,
+            stamped: Time::ZERO,
             realtime: Realtime {
                 wanted: plan.realtime,
                 share: super::REALTIME_SHARE,
@@ -157,7 +164,7 @@ impl Worker {
         self.report.cpu_wait =
             waited.map(|(end, start)| Span::from_nanos(end.saturating_sub(start)));
         self.report.gathered = self.pace.gathered();
-        self.report.wake_up = self.wake_up;
+        self.report.wake_up = self.wake_up.least;
         self.report.events = self.fabric.events();
         let links = self.plan.links.len();
         self.report.queue_delays = outcome::take_queue_delays(&mut self.fabric, links);
@@ -212,7 +219,7 @@ impl Worker {
             return;
         }
         let woken = self.now();
-        let waited = if slept { self.wake_up } else { woken.since(self.polled) };
+        let waited = if slept { self.wake_up.median } else { woken.since(self.polled) };
         self.report.ingress.record_many(waited.as_nanos(), u64::from(!ready.is_empty()));
         self.polled = woken;
         for iface in ready.drain(..) {
@@ -420,9 +427,10 @@ impl Worker {
     }
 
     fn read(&mut self, iface: IfaceId, slept: bool) {
-        for _ in 0..BUDGET {
+        let correction = if slept { self.wake_up.least } else { Span::ZERO };
+        let ready = Time::from_nanos(self.polled.as_nanos().saturating_sub(correction.as_nanos()));
+        for number in 0..BUDGET {
             let Some((fd, framing)) = self.ports.reader(iface) else { return };
-            // Once a port: what a burst brought came together, as near as anyone can tell.
             let Ok(bytes) = self.pool.read(fd) else { return };
             self.report.reads += 1;
             let link = framing.len();
@@ -442,9 +450,10 @@ impl Worker {
                 self.report.malformed += 1;
                 continue;
             };
-            let correction = if slept { self.wake_up.as_nanos() } else { 0 };
-            let at = Time::from_nanos(self.polled.as_nanos().saturating_sub(correction));
-            self.inject(at, iface, packet);
+            // Only the first packet is known to have been there.
+            let read = if number == 0 { ready } else { self.now() };
+            self.stamped = stamp(ready, read, self.stamped);
+            self.inject(self.stamped, iface, packet);
         }
     }
 
@@ -502,6 +511,14 @@ impl Worker {
             }
         }
     }
+}
+
+/// When a packet entered the fabric that was read at `read` from a port that was ready at `ready`,
+/// after one that entered at `last`: together with the rest of a burst, but hardly before it was
+/// sent, however long this thread was held up.
+fn stamp(ready: Time, read: Time, last: Time) -> Time {
+    let earliest = Time::from_nanos(read.as_nanos().saturating_sub(READ_AHEAD.as_nanos()));
+    ready.max(earliest).max(last)
 }
 
 impl Timeline for Worker {

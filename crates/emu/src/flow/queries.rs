@@ -112,12 +112,12 @@ impl Queries {
     fn on_answers(&mut self, scope: &mut Scope<'_>) -> Progress {
         let Some(client) = &mut self.client else { return Progress::Going };
         let present = client.sent.wrapping_sub(1);
-        let (mut at, damaged, origin) = (None, &mut self.damaged, scope.clock.origin());
+        let (mut at, damaged, clock) = (None, &mut self.damaged, scope.clock);
         let _ = socket::receive_datagrams::<LENGTH>(client.socket.as_fd(), |arrival| {
             match Header::decode(&arrival.head[..arrival.length.min(LENGTH)]) {
                 // Answers to requests that were given up are nobody's.
                 Some(header) if header.sequence == present => {
-                    at = Some(arrival.at.saturating_sub(origin).saturating_sub(header.sent));
+                    at = Some(clock.time_at(arrival.at).as_nanos().saturating_sub(header.sent));
                 }
                 Some(_) => {}
                 None => *damaged += 1,

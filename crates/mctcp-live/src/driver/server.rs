@@ -54,7 +54,15 @@ impl Server {
         arrivals: mpsc::Receiver<Arrival>,
         unproven: Option<MctcpStream>,
     ) -> Self {
-        Self { hub, session, arrivals, is_confirmed: false, is_finished: false, unproven, proven: None }
+        Self {
+            hub,
+            session,
+            arrivals,
+            is_confirmed: false,
+            is_finished: false,
+            unproven,
+            proven: None,
+        }
     }
 
     /// The client knows of the session.

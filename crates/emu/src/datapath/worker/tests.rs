@@ -202,3 +202,14 @@ fn agreement_on_shares_is_replayed_identically() {
         assert!(replay.identical && replay.calls > 300, "{replay:?}");
     }
 }
+
+#[test]
+fn packets_are_stamped_together_but_not_long_before_their_read() {
+    let micros = |micros: u64| Time::from_nanos(1_000 * micros);
+    let ready = micros(100);
+    assert_eq!(stamp(ready, ready, Time::ZERO), ready, "the first of a port");
+    assert_eq!(stamp(ready, micros(115), ready), ready, "a burst that is read at once");
+    // The thread waits for a CPU for 2 ms, in which a packet comes.
+    assert_eq!(stamp(ready, micros(2_100), ready), micros(2_080));
+    assert_eq!(stamp(ready, micros(2_101), micros(2_090)), micros(2_090), "in their order");
+}

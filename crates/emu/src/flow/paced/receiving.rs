@@ -52,7 +52,7 @@ impl Receiving {
     /// Takes what has arrived, up to so many batches. `sent`: how much can have, where that is
     /// known.
     pub(super) fn receive(&mut self, scope: &mut Scope<'_>, batches: usize, sent: Option<u64>) {
-        let origin = scope.clock.origin();
+        let clock = scope.clock;
         for _ in 0..batches {
             let tally = &mut *scope.tally;
             let Self { sequence, damaged, max_delay, last_arrival, told, asked, .. } = self;
@@ -76,7 +76,7 @@ impl Receiving {
                 if sequence.arrive(header.sequence) == Arrived::Again {
                     return;
                 }
-                let at = arrival.at.saturating_sub(origin);
+                let at = clock.time_at(arrival.at).as_nanos();
                 let delay = at.saturating_sub(header.sent);
                 tally.received += arrival.length as u64;
                 tally.record_delay(delay);
