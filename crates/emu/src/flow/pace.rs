@@ -10,6 +10,8 @@ const PATIENCE: Span = Span::from_millis(100);
 #[derive(Debug)]
 pub(super) struct Pace {
     source: Source,
+    /// No datagram is due from then on.
+    end: Time,
     /// The next one that is neither used nor due: when, and its payload.
     ahead: Option<(Time, u32)>,
     /// Due and not yet used: so many of one payload.
@@ -18,9 +20,10 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    pub(super) fn new(mut source: Source) -> Self {
-        let ahead = source.next();
-        Self { source, ahead, due: (0, 0), skipped: 0 }
+    pub(super) fn new(source: Source, end: Time) -> Self {
+        let mut pace = Self { source, end, ahead: None, due: (0, 0), skipped: 0 };
+        pace.step();
+        pace
     }
 
     /// When the next datagram is due; `None`: there will be no more.
@@ -53,8 +56,20 @@ impl Pace {
 
     fn take(&mut self, now: Time) -> Option<(Time, u32)> {
         let taken = self.ahead.filter(|(at, _)| *at <= now)?;
-        self.ahead = self.source.next();
+        self.step();
         Some(taken)
+    }
+
+    fn step(&mut self) {
+        self.ahead = self.source.next().filter(|(at, _)| *at < self.end);
+    }
+
+    /// Gives up (and counts) what is due and not yet used.
+    pub(super) fn give_up(&mut self, now: Time) {
+        self.skipped += std::mem::take(&mut self.due.0);
+        while self.take(now).is_some() {
+            self.skipped += 1;
+        }
     }
 
     /// Marks due datagrams as used.
@@ -80,7 +95,8 @@ mod tests {
 
     fn pace(pattern: Pattern, rate: Bandwidth, packet: u64) -> Pace {
         let random = RandomStream::new(1, "pace");
-        Pace::new(Source::new(pattern, rate, Bytes::new(packet), None, Time::ZERO, random))
+        let source = Source::new(pattern, rate, Bytes::new(packet), None, Time::ZERO, random);
+        Pace::new(source, Time::MAX)
     }
 
     fn constant() -> Pace {
@@ -106,6 +122,16 @@ mod tests {
         assert_eq!(pace.skipped(), 1000);
         pace.use_due(1);
         assert_eq!(pace.next(), Some(Time::from_nanos(1_001_000_000)));
+    }
+
+    #[test]
+    fn what_was_not_sent_before_the_end_is_given_up() {
+        let mut pace = constant();
+        pace.end = Time::from_nanos(50_000_000);
+        assert_eq!(pace.due(Time::from_nanos(19_500_000), 64), Some((20, 1000)));
+        pace.use_due(12);
+        pace.give_up(Time::from_nanos(60_000_000));
+        assert_eq!((pace.skipped(), pace.next()), (38, None));
     }
 
     #[test]

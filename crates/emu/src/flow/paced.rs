@@ -15,6 +15,7 @@ use sys::socket::{self, Readiness};
 use transport::workload::Source;
 
 use super::meeting::{DOOR, Meeting};
+use super::pace::Pace;
 use super::traffic::{Endpoints, Progress, Scope};
 use super::{Placed, enter};
 use receiving::Receiving;
@@ -48,9 +49,8 @@ pub(super) struct Paced {
 
 impl Paced {
     pub(super) fn open(placed: &Placed, meeting: Meeting, scope: &Scope<'_>) -> sys::Result<Self> {
-        let Flow { traffic: Traffic::Paced { rate, packet, size, pattern }, dscp, name, .. } =
-            &placed.flow
-        else {
+        let Flow { traffic, dscp, name, duration, .. } = &placed.flow;
+        let Traffic::Paced { rate, packet, size, pattern } = traffic else {
             unreachable!("the driver opens paced flows with this")
         };
         let Meeting { door, to, mut from } = meeting;
@@ -64,7 +64,9 @@ impl Paced {
             let (start, random) = (scope.now(), scope.random(name, "datagrams"));
             let source = Source::new(pattern.clone(), *rate, *packet, None, start, random);
             let size = size.map(base::Bytes::count);
-            sending = Some(Sending::start(sender, source, size, door.is_none(), scope)?);
+            let end = duration.map_or(Time::MAX, |duration| start + duration);
+            let pace = Pace::new(source, end);
+            sending = Some(Sending::start(sender, pace, size, door.is_none(), scope)?);
         }
         let mut receiving = None;
         if let (Some(receiver), Some(netns)) = (door, &placed.netns[1]) {
@@ -180,8 +182,7 @@ impl Endpoints for Paced {
             self.expired = Some(scope.now());
         }
         if let Some(sending) = &mut self.sending {
-            sending.finished = true;
-            sending.take_leave(scope.now());
+            sending.expire(scope.now());
         }
         self.progress()
     }

@@ -439,8 +439,9 @@ fn flows_stop_and_start_again() {
     let results = engine.finish();
     assert!(matches!(results[0].outcome, Outcome::Stopped), "{:?}", results[0]);
     assert!(matches!(results[1].outcome, Outcome::Expired), "{:?}", results[1]);
-    assert_eq!(results[1].datagrams.unwrap().lost, 0);
-    assert!((40..=51).contains(&results[1].datagrams.unwrap().received), "{:?}", results[1]);
+    let datagrams = results[1].datagrams.unwrap();
+    assert_eq!((datagrams.lost, datagrams.received + datagrams.skipped), (0, 50), "{datagrams:?}");
+    assert!(datagrams.received > 0);
     assert!(matches!(results[2].outcome, Outcome::NotStarted), "{:?}", results[2]);
     assert_eq!(results[2].started, None);
 }

@@ -7,7 +7,6 @@ use base::{Span, Time};
 use outcome::Datagrams;
 use rustix::io::Errno;
 use sys::socket::{self, BATCH, Interest};
-use transport::workload::Source;
 
 use super::super::datagram::{FAREWELL, Farewell, Header, LENGTH};
 use super::super::pace::Pace;
@@ -54,7 +53,7 @@ struct Leave {
 impl Sending {
     pub(super) fn start(
         socket: OwnedFd,
-        source: Source,
+        pace: Pace,
         left: Option<u64>,
         is_far: bool,
         scope: &Scope<'_>,
@@ -69,7 +68,7 @@ impl Sending {
         scope.add(&socket, SENDER, if is_far { Interest::Read } else { Interest::Nothing })?;
         Ok(Self {
             socket,
-            pace: Pace::new(source),
+            pace,
             left,
             sent: 0,
             marks: VecDeque::new(),
@@ -125,6 +124,13 @@ impl Sending {
                 self.marks.pop_front();
             }
         }
+    }
+
+    /// The flow's time is over: nothing more is sent.
+    pub(super) fn expire(&mut self, now: Time) {
+        self.pace.give_up(now);
+        self.finished = true;
+        self.take_leave(now);
     }
 
     fn submit<const N: usize>(&self, heads: &[[u8; N]], rest: &[u8]) -> sys::Result<Option<usize>> {

@@ -133,7 +133,9 @@ fn halves_come_to_what_one_engine_comes_to() {
             let values = (result.delay.count(), result.latency.count());
             let present = (result.retransmits.is_some(), result.gap.is_some());
             let bytes = (result.sent_bytes, result.received_bytes);
-            (bytes, result.responses, result.datagrams, transfers, values, present)
+            // How far a sender falls behind its schedule is up to the machine.
+            let datagrams = result.datagrams.map(|all| outcome::Datagrams { skipped: 0, ..all });
+            (bytes, result.responses, datagrams, transfers, values, present)
         };
         assert_eq!(amounts(joined), amounts(whole), "{joined:?}");
         assert_eq!(joined.completion, Some(joined.active));
