@@ -1,6 +1,6 @@
 mod halves;
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -65,7 +65,27 @@ impl Pair {
                 netlink::Socket::open()?.submit(batch)
             })??;
         }
+        pair.wait_for_links();
         Ok(pair)
+    }
+
+    /// The kernel drops what is sent before it has noticed that a new link is up.
+    fn wait_for_links(&self) {
+        for addresses in [V4.map(IpAddr::from), V6.map(IpAddr::from)] {
+            let ends = [0, 1].map(|end: usize| {
+                let bind = || UdpSocket::bind((addresses[end], 60_000)).unwrap();
+                let socket = namespace::in_net(self.netns[end].as_fd(), bind).unwrap();
+                socket.set_nonblocking(true).unwrap();
+                socket
+            });
+            for (from, to) in [(0, 1), (1, 0)] {
+                wait_until("a datagram", || {
+                    // What an earlier one came to is told by the next.
+                    let _ = ends[from].send_to(b"up", (addresses[to], 60_000));
+                    ends[to].recv_from(&mut [0; 2]).is_ok()
+                });
+            }
+        }
     }
 
     fn set_up(&self, end: usize, up: bool) -> sys::Result<()> {
