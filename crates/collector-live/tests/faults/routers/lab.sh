@@ -19,12 +19,14 @@ until test -s capture.pcap; do sleep 0.1; done
 bird -f -c bird.conf -s bird.ctl -P bird.pid & BIRD=$!
 in_peer /usr/lib/frr/bgpd -n -S -Z -f frr.conf -i frr.pid --vty_socket "$1" --log file:frr.log &
 FRR=$!
-# Both tables were exchanged when the dumps stop growing.
+# Both tables were exchanged when both dumps have most of what they will have, and stop growing.
+size() { cat "$@" 2>/dev/null | wc -c; }
 last=-1
 for second in $(seq 60); do
-  sleep 1
-  now=$(cat bird.mrt frr.mrt 2>/dev/null | wc -c)
-  test "$now" -gt 300000 && test "$now" = "$last" && break
+  sleep 2
+  now=$(size bird.mrt frr.mrt)
+  test "$(size bird.mrt)" -gt 150000 && test "$(size frr.mrt)" -gt 400000 &&
+    test "$now" = "$last" && break
   last=$now
 done
 kill $FRR
