@@ -191,14 +191,14 @@ fn peer(args: &args::Peer, session: &args::Sessions) -> Result<Peer, Failure> {
         }
         None => None,
     };
-    // Whoever asks for TLS does not expect to go on without it.
-    let fallback = if tls.is_some() { args.fallback } else { !args.no_fallback };
     Ok(Peer {
         servers: args.server.clone(),
         paths: args.path.clone(),
         config: sessions(session)?,
         tls,
-        fallback,
+        fallback: !args.no_fallback,
+        allow_plain: args.allow_plain,
+        max_plain: args.max_plain.get() as usize,
     })
 }
 

@@ -11,6 +11,7 @@ mod mctcp {
     mod floods;
     mod fronts;
     mod options;
+    mod outages;
     mod redirection;
     mod troubles;
     mod world;

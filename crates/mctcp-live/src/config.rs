@@ -13,6 +13,8 @@ use sys::socket::StreamOptions;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, ServerConfig};
 
+use crate::connections::Connections;
+
 /// Makes the TCP socket of a path: neither connected nor bound, of whatever network namespace it
 /// likes. Called where blocking is allowed.
 pub type Dial = Arc<dyn Fn(&PathSpec) -> io::Result<OwnedFd> + Send + Sync>;
@@ -66,6 +68,8 @@ pub struct Config {
     /// Client: which ones, from the address and the paths there are; `None`: from wherever there
     /// are paths.
     pub further: Option<Further>,
+    /// Client: records its TCP connections here.
+    pub connections: Option<Connections>,
 }
 
 impl Default for Config {
@@ -82,6 +86,7 @@ impl Default for Config {
             dial: None,
             follow: true,
             further: None,
+            connections: None,
         }
     }
 }

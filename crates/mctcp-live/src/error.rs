@@ -25,12 +25,17 @@ pub enum Error {
     /// No connection could be made; the answer on the path that was tried last.
     #[error("cannot connect: {0}")]
     Connect(Arc<io::Error>),
-    /// The peer answers, but not in MCTCP: an ordinary service, which may be talked to in plain
-    /// TCP.
-    #[error("the peer does not speak MCTCP")]
+    /// The peer answers in another protocol: an ordinary service, which plain TCP reaches.
+    #[error("the peer does not speak MCTCP: it answered in another protocol")]
     NotMctcp,
-    /// The session is over.
-    #[error("session over: {reason}{}", if *.by_peer { ", said the peer" } else { "" })]
+    /// The peer accepted a connection and did not answer HELLO in time.
+    #[error("timeout: the peer accepted the connection but did not answer HELLO")]
+    NoAnswer,
+    /// The peer closed the connection without an answer to HELLO.
+    #[error("the peer closed the connection before it answered HELLO")]
+    Disconnected,
+    /// The session has ended.
+    #[error("session {}: {reason}", if *.by_peer { "closed by peer" } else { "failed" })]
     Ended {
         /// Why.
         reason: Reason,
@@ -55,10 +60,14 @@ impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         let kind = match &error {
             Error::Connect(cause) => cause.kind(),
-            Error::Ended { reason: Reason::Timeout, .. } => io::ErrorKind::TimedOut,
+            Error::NoAnswer | Error::Ended { reason: Reason::Timeout, .. } => {
+                io::ErrorKind::TimedOut
+            }
             Error::Ended { reason: Reason::Authentication, .. } => io::ErrorKind::PermissionDenied,
             Error::Ended { reason: Reason::Target, .. } => io::ErrorKind::HostUnreachable,
-            Error::Ended { by_peer: true, .. } => io::ErrorKind::ConnectionReset,
+            Error::Disconnected | Error::Ended { by_peer: true, .. } => {
+                io::ErrorKind::ConnectionReset
+            }
             Error::Ended { .. } | Error::Gone => io::ErrorKind::ConnectionAborted,
             Error::NotMctcp => io::ErrorKind::Unsupported,
             Error::NoPath | Error::Target { .. } => io::ErrorKind::InvalidInput,

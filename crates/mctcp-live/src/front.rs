@@ -11,7 +11,9 @@
 //! MCTCP, plain TCP to the target takes the session's place, and is counted.
 
 pub mod connect;
+mod dial;
 mod error;
+mod fallback;
 mod gate;
 pub mod http_connect;
 mod ledger;

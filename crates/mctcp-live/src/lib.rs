@@ -15,6 +15,7 @@
 
 mod clock;
 mod config;
+mod connections;
 mod descriptors;
 mod detached;
 mod driver;
@@ -31,6 +32,7 @@ mod stream;
 mod subflow;
 
 pub use config::{ClientTls, Config, Dial, Further, ListenerConfig, PathSpec};
+pub use connections::Connections;
 pub use detached::{Connecting, Runtime};
 pub use error::{Error, Result};
 pub use listener::{Accepted, ListenerStatistics, MctcpListener, Plain};

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use base::{Bandwidth, Bytes, Span};
 use mctcp::PathInfo;
 use sys::socket::{self, TcpInfo};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::ConnectionCommon;
 
 use crate::config::{Config, PathSpec};
+use crate::connections::{self, Registered};
 use crate::subflow::Wire;
 
 /// What TLS exports for the session's key (RFC 8446 §7.5).
@@ -38,22 +39,23 @@ pub(crate) async fn connect(path: PathSpec, config: Arc<Config>) -> io::Result<O
     if let Some(local) = local {
         socket::bind_address(&socket, local).map_err(io_error)?;
     }
-    let stream = std::net::TcpStream::from(socket);
-    stream.set_nonblocking(true)?;
-    let stream = TcpSocket::from_std_stream(stream).connect(remote).await?;
+    let table = config.connections.as_ref();
+    let (stream, registered) = connections::connect(table, socket, remote).await?;
     let Some(tls) = &config.tls else {
-        return Ok(Opened { wire: Wire::Plain(stream), exported: None });
+        return Ok(Opened { wire: Wire::Plain(stream), exported: None, registered });
     };
     let connector = TlsConnector::from(Arc::clone(&tls.config));
     let stream = connector.connect(tls.name.clone(), stream).await?;
     let exported = exported(stream.get_ref().1)?;
-    Ok(Opened { wire: Wire::Tls(Box::new(stream.into())), exported: Some(exported) })
+    let wire = Wire::Tls(Box::new(stream.into()));
+    Ok(Opened { wire, exported: Some(exported), registered })
 }
 
 /// A connection, and what its TLS exports.
 pub(crate) struct Opened {
     pub(crate) wire: Wire,
     pub(crate) exported: Option<Box<[u8]>>,
+    pub(crate) registered: Option<Registered>,
 }
 
 /// The secret that both ends of a TLS connection know.

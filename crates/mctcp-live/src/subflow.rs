@@ -15,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
 
+use crate::connections::Registered;
 use crate::memory;
 use crate::queue::Queue;
 use crate::socket;
@@ -181,6 +182,8 @@ pub(crate) struct Subflow {
     pub(crate) is_heard: bool,
     pub(crate) local: Option<SocketAddr>,
     pub(crate) remote: Option<SocketAddr>,
+    /// Keeps the connection in the table of own connections.
+    pub(crate) registered: Option<Registered>,
 }
 
 impl Subflow {
@@ -207,6 +210,7 @@ impl Subflow {
             is_heard: false,
             local,
             remote,
+            registered: None,
         };
         this.limit_unsent(*UNSENT.start());
         this

@@ -142,13 +142,16 @@ pub(crate) struct Peer {
     /// default all that have a route to the server
     #[arg(long, value_name = "PATH")]
     pub(crate) path: Vec<PathOption>,
-    /// Plain TCP takes the session's place where the other end does not speak MCTCP: the default,
-    /// but for TLS
-    #[arg(long, overrides_with = "no_fallback")]
-    pub(crate) fallback: bool,
-    /// Rather fail
+    /// Connect to targets in plain TCP where there is no session, although there is a key or TLS:
+    /// such connections are in clear text. Without a key and TLS this is the default
+    #[arg(long, alias = "fallback", conflicts_with = "no_fallback")]
+    pub(crate) allow_plain: bool,
+    /// Fail where there is no session
     #[arg(long)]
     pub(crate) no_fallback: bool,
+    /// Max plain connections at once; one target gets a quarter of them
+    #[arg(long, value_name = "N", default_value = "512")]
+    pub(crate) max_plain: std::num::NonZeroU32,
     /// TLS on every connection, with servers that one of these authorities knows (PEM)
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_ca: Option<PathBuf>,

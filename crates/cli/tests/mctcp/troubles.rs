@@ -35,18 +35,42 @@ fn a_link_dies_in_the_middle_and_every_byte_arrives() {
     assert_eq!(world.status("proxy")["fallbacks_total"], 0);
 }
 
+/// One server address, reached through the first device unless a connection is bound to the other.
+#[test]
+fn a_dead_first_path_leaves_the_other_for_one_server_address() {
+    let test = "a_dead_first_path_leaves_the_other_for_one_server_address";
+    let Some(world) = World::new(test) else { return };
+    world.client.run("ip r a 10.99.0.0/16 via 10.61.2.2 metric 100");
+    let key = world.key();
+    let key: Vec<&str> = key.iter().map(String::as_str).collect();
+    let _web = world.web();
+    let listen = [&["--listen", TARGET][..], &key].concat();
+    let _serve = world.start(&world.server, "serve", &listen);
+    silence(&world, "s1");
+    for paths in [&["--path", "10.61.1.1", "--path", "10.61.2.1"][..], &[]] {
+        let words = ["--server", TARGET, "--allow-plain", "--socks", "127.0.0.1:1080"];
+        let all = [&words[..], &key, paths].concat();
+        let _proxy = world.start(&world.client, "proxy", &all);
+        let fetch = world.fetch("--proxy socks5://127.0.0.1:1080");
+        assert_eq!(fetch.output().trim(), world.hash, "{paths:?}");
+        let status = world.status("proxy");
+        assert_eq!((&status["sessions_total"], &status["fallbacks_total"]), (&1.into(), &0.into()));
+    }
+}
+
 #[test]
 fn plain_tcp_takes_the_place_and_is_counted() {
     let Some(world) = World::new("plain_tcp_takes_the_place_and_is_counted") else { return };
     let _web = world.web();
     // Nobody listens at the server's port.
-    let mut proxy = world.proxy(&["--socks", "127.0.0.1:1080"]);
+    let mut proxy = world.proxy(&["--socks", "127.0.0.1:1080", "--allow-plain"]);
     let fetch = world.fetch("--proxy socks5://127.0.0.1:1080");
     assert_eq!(fetch.output().trim(), world.hash);
     let status = world.status("proxy");
     assert_eq!((&status["fallbacks_total"], &status["sessions_total"]), (&1.into(), &0.into()));
     assert_eq!(proxy.end(), Some(0));
-    let _proxy = world.proxy(&["--socks", "127.0.0.1:1080", "--no-fallback"]);
+    // Nothing that a key protects goes in clear text unless that is allowed.
+    let _proxy = world.proxy(&["--socks", "127.0.0.1:1080"]);
     let line = format!("curl --silent --proxy socks5://127.0.0.1:1080 http://{TARGET}/key");
     assert_eq!(world.client.try_run(&line), None);
     let status = world.status("proxy");
@@ -117,7 +141,7 @@ fn a_wrong_key_is_no_reason_for_plain_tcp() {
         let output = world.client.command(&words).stdin(Stdio::null()).output().unwrap();
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(4), "{errors}");
-        assert!(errors.contains("session over"), "{errors}");
+        assert!(errors.contains("session closed by peer: the proof was wrong"), "{errors}");
     }
     assert_eq!(world.status("serve")["sessions_total"], 0);
     let refused = || world.status("serve")["listener"]["failed_total"].as_u64();

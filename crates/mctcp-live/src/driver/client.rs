@@ -112,15 +112,14 @@ impl Client {
                     // Only this path leads elsewhere.
                     state.session.on_end(now, id, End::Failed);
                 } else {
-                    give_up(state, now);
+                    give_up(state, now, Error::NotMctcp);
                 }
                 false
             }
             Inbound::Ended(_) => {
-                // Who cannot read HELLO hangs up.
                 let alone = !others && self.dials.is_empty();
                 if alone && !state.is_established && !self.is_heard {
-                    give_up(state, now);
+                    give_up(state, now, Error::Disconnected);
                     return false;
                 }
                 true
@@ -136,7 +135,7 @@ impl Client {
             return ended;
         }
         match (reason, &self.refusal) {
-            (Reason::Timeout, _) if state.is_connected => Error::NotMctcp,
+            (Reason::Timeout, _) if state.is_connected => Error::NoAnswer,
             (Reason::Timeout | Reason::Target, Some(refusal)) => {
                 Error::Connect(Arc::clone(refusal))
             }
@@ -148,9 +147,9 @@ impl Client {
     }
 }
 
-/// The peer speaks something else.
-fn give_up(state: &mut State, now: Time) {
-    state.end(Over::Failed(Error::NotMctcp));
+/// There will be no session.
+fn give_up(state: &mut State, now: Time, error: Error) {
+    state.end(Over::Failed(error));
     state.session.abort(now, Reason::Protocol);
 }
 
@@ -191,7 +190,8 @@ impl Driver {
                     client.exported.extend(opened.exported.map(|secret| (id, secret)));
                     state.is_connected = true;
                     self.has_progress = true;
-                    let subflow = Subflow::new(id, opened.wire, self.config.max_frame());
+                    let mut subflow = Subflow::new(id, opened.wire, self.config.max_frame());
+                    subflow.registered = opened.registered;
                     self.add(state, subflow);
                 }
                 Err(error) => {

@@ -9,6 +9,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
+use super::dial::Dialer;
 use super::ledger::{Carried, Counters, Inspect, Tally, Via};
 use super::outgoing::{Early, Link, Outgoing, Peer};
 use super::target::Target;
@@ -74,12 +75,12 @@ pub fn run(
 async fn carry(connect: &Connect, tell: &mut dyn FnMut(&Event)) -> Result<Summary> {
     let begun = Instant::now();
     let target = &connect.target;
-    let outgoing = Outgoing::new(connect.peer.clone(), false);
+    let outgoing = Outgoing::new(connect.peer.clone(), Dialer::default());
     let mut link = outgoing.open(target, &mut Early::new(Vec::new(), None)).await?;
     let (desk, _events) = Desk::new();
     let (via, fallback) = match &link {
         Link::Mctcp(_) => (Via::Mctcp, None),
-        Link::Plain(_, why) => (Via::Plain, Some(why.clone())),
+        Link::Plain(plain) => (Via::Plain, Some(plain.why.clone())),
     };
     let counters = &desk.ledger.counters;
     Counters::add(if fallback.is_some() { &counters.fallbacks } else { &counters.sessions });

@@ -1,6 +1,7 @@
 //! What can go wrong with a front.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// Results of the fronts.
@@ -86,13 +87,37 @@ pub enum Error {
         /// Why, as the server says.
         why: super::socks::Reply,
     },
-    /// The other end does not speak MCTCP, and plain TCP is not wanted.
-    #[error("{peer} does not speak MCTCP: {cause}")]
+    /// There is no session, and plain TCP is not allowed.
+    #[error("no session with {peer}: {cause}")]
     NoFallback {
-        /// The other end.
+        /// The server.
         peer: super::target::Target,
-        /// What it did instead.
+        /// Why there is no session.
         cause: Box<Error>,
+    },
+    /// There is no session, and plain TCP in its place failed as well.
+    #[error("{cause} (in plain TCP; no session with {session})")]
+    Plain {
+        /// The server, and why there is no session.
+        session: String,
+        /// Why there is no plain connection.
+        cause: Box<Error>,
+    },
+    /// A connection to the target would come back to this process.
+    #[error("{target} leads back to this process, which listens at {listener}")]
+    SelfConnection {
+        /// The target.
+        target: super::target::Target,
+        /// The listener.
+        listener: SocketAddr,
+    },
+    /// As many plain connections as there may be.
+    #[error("{max} plain TCP connections{to} are open, the maximum")]
+    PlainLimit {
+        /// The target that has its share; empty: all together.
+        to: String,
+        /// The limit.
+        max: usize,
     },
     /// No address of this machine leads to the server.
     #[error("no address of this machine has a route to {0}")]
@@ -142,10 +167,13 @@ impl Error {
             Self::Users { .. } => "a line for each user, NAME:PASSWORD; # begins a comment".into(),
             Self::Running(_) => "give one of them another --status".into(),
             Self::NoFallback { .. } => {
-                "without --no-fallback, and without --tls-ca unless --fallback is given, plain TCP \
-                 takes its place"
+                "--allow-plain connects to targets without the server, in plain TCP: neither the \
+                 key nor TLS protects such a connection"
                     .into()
             }
+            Self::Plain { cause, .. } => return cause.help(),
+            Self::SelfConnection { .. } => "name another target, or listen at another port".into(),
+            Self::PlainLimit { .. } => "--max-plain N allows more".into(),
             Self::NoPath(_) => "name the addresses to use with --path".into(),
             Self::Netfilter(_) => {
                 "--redirect needs CAP_NET_ADMIN, and nftables for --install; without --install the \

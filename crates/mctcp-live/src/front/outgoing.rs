@@ -1,37 +1,32 @@
 //! Connections to targets: in a session where the other end speaks MCTCP, else in plain TCP.
 
-use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
-use std::os::fd::AsFd;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use mctcp::settings::EARLY_CREDIT;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio::net::{TcpSocket, TcpStream};
-use tokio::time::{Instant, timeout};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, Error as TlsError};
 
+use super::dial::{Dialer, lookup};
+use super::fallback::{Cause, Fallbacks, PlainSlot};
 use super::paths::{self, PathOption};
-use super::redirect::MARK;
 use super::socks::Reply;
 use super::target::{Host, Target};
 use super::{Error, Result};
+use crate::connections::Registered;
 use crate::{ClientTls, Config, MctcpStream, Observer};
 
-/// A plain connection has to be there within this.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
-/// For this long an end that did not speak MCTCP is not asked again.
-const MEMORY: Duration = Duration::from_secs(60);
-/// The same for one that was not there.
-const SHORT_MEMORY: Duration = Duration::from_secs(5);
-/// Most ends that are remembered.
-const MOST_REMEMBERED: usize = 1024;
+/// Where plain TCP may take a session's place, the first connection has to be up within this.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// Max plain connections by default.
+const MAX_PLAIN: usize = 512;
 /// Most that goes along with a session's beginning.
 const EARLY: usize = EARLY_CREDIT.count() as usize;
 /// Most of it that is read at once.
@@ -48,16 +43,37 @@ pub struct Peer {
     pub config: Config,
     /// TLS, and the server's name if it is not that of [`Self::servers`].
     pub tls: Option<(Arc<ClientConfig>, Option<ServerName<'static>>)>,
-    /// Whether plain TCP takes a session's place.
+    /// Whether plain TCP takes a session's place where there is neither a key nor TLS.
     pub fallback: bool,
+    /// Whether it may also where there is.
+    pub allow_plain: bool,
+    /// Max plain connections in the place of sessions; one target gets a quarter of them. 0: 512.
+    pub max_plain: usize,
+}
+
+impl Peer {
+    /// Whether plain TCP takes a session's place.
+    pub fn falls_back(&self) -> bool {
+        let is_protected = self.config.psk.is_some() || self.tls.is_some();
+        self.allow_plain || (self.fallback && !is_protected)
+    }
 }
 
 /// A connection to a target.
 #[derive(Debug)]
 pub(crate) enum Link {
     Mctcp(Box<MctcpStream>),
-    /// With the reason why it is no session.
-    Plain(TcpStream, String),
+    Plain(Plain),
+}
+
+/// A plain connection.
+#[derive(Debug)]
+pub(crate) struct Plain {
+    stream: TcpStream,
+    /// Why it is no session.
+    pub(crate) why: String,
+    _registered: Option<Registered>,
+    _slot: PlainSlot,
 }
 
 /// What a client says before its target is there: it goes along with the first frame, so that a
@@ -116,56 +132,75 @@ impl From<Error> for Unopened {
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     peer: Peer,
-    /// Own connections carry [`MARK`].
-    marked: bool,
-    /// Ends that do not speak MCTCP: until when they are not asked, and why.
-    plain: Mutex<BTreeMap<String, (Instant, String)>>,
+    dialer: Arc<Dialer>,
+    fallbacks: Arc<Fallbacks>,
 }
 
 impl Outgoing {
-    pub(crate) fn new(mut peer: Peer, marked: bool) -> Self {
-        if marked {
-            peer.config.dial = Some(Arc::new(|path| {
-                let socket = sys::socket::tcp_socket(path.remote.ip()).map_err(io::Error::other)?;
-                mark(&socket)?;
-                Ok(socket)
-            }));
+    pub(crate) fn new(mut peer: Peer, dialer: Dialer) -> Self {
+        let dialer = Arc::new(dialer);
+        if dialer.is_marked {
+            let dialer = Arc::clone(&dialer);
+            peer.config.dial = Some(Arc::new(move |path| dialer.socket(path.remote.ip())));
         }
+        peer.config.connections = Some(dialer.connections.clone());
         let options = peer.paths.clone();
         peer.config.further =
             Some(Arc::new(move |address, known| paths::further(&options, address, known)));
-        Self { peer, marked, plain: Mutex::default() }
+        let max_plain = if peer.max_plain == 0 { MAX_PLAIN } else { peer.max_plain };
+        Self { peer, dialer, fallbacks: Arc::new(Fallbacks::new(max_plain)) }
     }
 
-    /// Connects to a target. What the client says meanwhile goes along.
+    /// Whether a client's connection is one that this process has opened.
+    pub(crate) fn is_own(&self, client: &TcpStream) -> bool {
+        self.dialer.connections.contain(client)
+    }
+
+    /// Connects to a target. What the client sends meanwhile goes along.
     pub(crate) async fn open(&self, target: &Target, early: &mut Early<'_>) -> Result<Link> {
         let servers = match self.peer.servers.as_slice() {
             [] => std::slice::from_ref(target),
             servers => servers,
         };
-        let peer = &servers[0];
-        let (why, said) = match self.remembered(&peer.to_string()) {
+        let (peer, is_target) = (&servers[0], self.peer.servers.is_empty());
+        let name = peer.to_string();
+        let recent = if self.peer.falls_back() {
+            self.fallbacks.recent(Instant::now(), &name)
+        } else {
+            None
+        };
+        let (why, said) = match recent {
             Some(why) => (why, Vec::new()),
             None => match self.session(servers, target, early).await {
-                Ok(stream) => return Ok(Link::Mctcp(stream)),
-                Err(Unopened { error, .. }) if !speaks_otherwise(&error) => return Err(error),
-                Err(Unopened { error, .. }) if !self.peer.fallback => {
-                    return Err(Error::NoFallback { peer: peer.clone(), cause: Box::new(error) });
+                Ok(stream) => {
+                    self.fallbacks.works(&name);
+                    return Ok(Link::Mctcp(stream));
                 }
                 Err(Unopened { error, said }) => {
+                    let Some(cause) = cause(&error) else { return Err(error) };
+                    if !self.peer.falls_back() {
+                        return Err(Error::NoFallback { peer: peer.clone(), cause: error.into() });
+                    }
                     let why = format!("{peer}: {error}");
-                    self.remember(peer.to_string(), &why, memory(&error));
+                    self.fallbacks.failed(Instant::now(), &name, &why, cause, is_target);
                     (why, said)
                 }
             },
         };
-        let mut stream = self.plain(target).await?;
         let said = if said.is_empty() { vec![early.take().into()] } else { said };
+        let plain = self.plain(target, &why, said).await;
+        plain.map(Link::Plain).map_err(|cause| Error::Plain { session: why, cause: cause.into() })
+    }
+
+    async fn plain(&self, target: &Target, why: &str, said: Vec<Bytes>) -> Result<Plain> {
+        let slot = self.fallbacks.enter(&target.to_string())?;
+        let addresses = lookup(target).await?;
+        let (mut stream, registered) = self.dialer.connect(target, addresses).await?;
         for piece in said {
             let sent = stream.write_all(&piece).await;
             sent.map_err(|cause| Error::socket("send to", target, cause))?;
         }
-        Ok(Link::Plain(stream, why))
+        Ok(Plain { stream, why: why.to_owned(), _registered: registered, _slot: slot })
     }
 
     async fn session(
@@ -176,7 +211,7 @@ impl Outgoing {
     ) -> Result<Box<MctcpStream>, Unopened> {
         let mut addresses = Vec::new();
         for server in servers {
-            addresses.extend(lookup(server).await?);
+            addresses.extend(self.dialer.foreign(server, lookup(server).await?)?);
         }
         let paths = paths::find(&self.peer.paths, &addresses)?;
         let mut config = self.peer.config.clone();
@@ -189,7 +224,15 @@ impl Outgoing {
         }
         let named = !self.peer.servers.is_empty();
         let text = if named { target.to_string() } else { String::new() };
-        let stream = MctcpStream::connect(paths, &text, config).await.map_err(Error::from)?;
+        let connect = MctcpStream::connect(paths, &text, config);
+        let stream = if self.peer.falls_back() {
+            let connected = timeout(CONNECT_TIMEOUT, connect).await;
+            let late = |_| crate::Error::Connect(Arc::new(ErrorKind::TimedOut.into()));
+            connected.map_err(late).and_then(|connected| connected)
+        } else {
+            connect.await
+        };
+        let stream = stream.map_err(Error::from)?;
         let mut stream = Box::new(stream);
         match self.settle(&mut stream, target, early).await {
             Ok(()) => Ok(stream),
@@ -226,49 +269,29 @@ impl Outgoing {
             stream.write_all(&more).await.map_err(failed)?;
         }
     }
-
-    async fn plain(&self, target: &Target) -> Result<TcpStream> {
-        let addresses = lookup(target).await?;
-        connect(target, &addresses, self.marked).await
-    }
-
-    fn remembered(&self, peer: &str) -> Option<String> {
-        if !self.peer.fallback {
-            return None;
-        }
-        let plain = self.plain.lock().unwrap_or_else(PoisonError::into_inner);
-        let (until, why) = plain.get(peer)?;
-        (*until > Instant::now()).then(|| why.clone())
-    }
-
-    fn remember(&self, peer: String, why: &str, memory: Duration) {
-        let mut plain = self.plain.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        if plain.len() >= MOST_REMEMBERED {
-            plain.retain(|_, (until, _)| *until > now);
-        }
-        if plain.len() < MOST_REMEMBERED {
-            plain.insert(peer, (now + memory, why.to_owned()));
-        }
-    }
 }
 
-/// Whether the other end is not there, or there without MCTCP. What is wrong at this end, or with
-/// the other's identity, is not put right by plain TCP.
-fn speaks_otherwise(error: &Error) -> bool {
+/// Why there is no session, if plain TCP may take its place. A fault at this end, or a peer that
+/// is not the one that was meant, is no reason for plain TCP.
+fn cause(error: &Error) -> Option<Cause> {
     use crate::Error as Session;
     match error {
-        Error::Session(Session::NotMctcp) | Error::NoPath(_) => true,
+        Error::NoPath(_) | Error::Session(Session::Disconnected) => Some(Cause::Unreachable),
+        Error::Session(Session::NoAnswer) => Some(Cause::Silent),
+        Error::Session(Session::NotMctcp) => Some(Cause::Foreign),
         Error::Session(Session::Connect(cause)) => match cause.get_ref() {
-            Some(inner) => matches!(inner.downcast_ref(), Some(TlsError::InvalidMessage(_))),
-            None => is_theirs(cause.kind()),
+            Some(inner) => match inner.downcast_ref() {
+                Some(TlsError::InvalidMessage(_)) => Some(Cause::Foreign),
+                _ => None,
+            },
+            None => is_remote(cause.kind()).then_some(Cause::Unreachable),
         },
-        _ => false,
+        _ => None,
     }
 }
 
-/// Whether an error of connecting is about the other end, or the way there.
-fn is_theirs(kind: ErrorKind) -> bool {
+/// Whether an error of connecting is about the peer, or the path to it.
+fn is_remote(kind: ErrorKind) -> bool {
     matches!(
         kind,
         ErrorKind::ConnectionRefused
@@ -279,12 +302,6 @@ fn is_theirs(kind: ErrorKind) -> bool {
             | ErrorKind::NetworkUnreachable
             | ErrorKind::UnexpectedEof
     )
-}
-
-/// For how long not to ask again.
-fn memory(error: &Error) -> Duration {
-    let is_other = matches!(error, Error::Session(crate::Error::NotMctcp));
-    if is_other { MEMORY } else { SHORT_MEMORY }
 }
 
 fn server_name(server: &Target) -> Result<ServerName<'static>> {
@@ -298,68 +315,12 @@ fn server_name(server: &Target) -> Result<ServerName<'static>> {
     })
 }
 
-fn mark(socket: &impl AsFd) -> io::Result<()> {
-    sys::socket::set_mark(socket.as_fd(), MARK).map_err(io::Error::other)
-}
-
-/// Addresses of a target, at least one.
-pub(crate) async fn lookup(target: &Target) -> Result<Vec<SocketAddr>> {
-    let name = match &target.host {
-        Host::Address(address) => return Ok(vec![SocketAddr::new(*address, target.port)]),
-        Host::Name(name) => name.as_str(),
-    };
-    let failed = |cause| Error::socket("find", target, cause);
-    let found = timeout(PATIENCE, tokio::net::lookup_host((name, target.port))).await;
-    let found = found.map_err(|_| failed(ErrorKind::TimedOut.into()))?.map_err(|cause| {
-        // The resolver's own errors have no kind.
-        failed(io::Error::new(ErrorKind::HostUnreachable, cause))
-    })?;
-    let found: Vec<SocketAddr> = found.collect();
-    if found.is_empty() { Err(failed(ErrorKind::NotFound.into())) } else { Ok(found) }
-}
-
-/// The first of these addresses that answers.
-pub(crate) async fn connect(
-    target: &Target,
-    addresses: &[SocketAddr],
-    marked: bool,
-) -> Result<TcpStream> {
-    let failed = |cause| Error::socket("connect to", target, cause);
-    let attempt = async {
-        let mut last = io::Error::from(ErrorKind::NotFound);
-        for (place, &address) in addresses.iter().enumerate() {
-            let one = async {
-                let socket =
-                    if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
-                let socket = socket?;
-                if marked {
-                    mark(&socket)?;
-                }
-                socket.connect(address).await
-            };
-            // One that is silent leaves time for the others.
-            let left = (addresses.len() - place) as u32;
-            match timeout(PATIENCE / left.min(4), one).await {
-                Ok(Ok(stream)) => return Ok(stream),
-                Ok(Err(error)) => last = error,
-                Err(_) => last = ErrorKind::TimedOut.into(),
-            }
-        }
-        Err(last)
-    };
-    let stream = timeout(PATIENCE, attempt).await;
-    let stream = stream.map_err(|_| failed(ErrorKind::TimedOut.into()))?.map_err(failed)?;
-    // What the other end sends waits for nobody.
-    stream.set_nodelay(true).map_err(failed)?;
-    Ok(stream)
-}
-
 impl Link {
     /// Who watches the session, if it is one.
     pub(crate) fn observer(&self) -> Option<Observer> {
         match self {
             Self::Mctcp(stream) => Some(stream.observer()),
-            Self::Plain(..) => None,
+            Self::Plain(_) => None,
         }
     }
 }
@@ -372,7 +333,7 @@ impl AsyncRead for Link {
     ) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Mctcp(stream) => Pin::new(stream).poll_read(cx, place),
-            Self::Plain(stream, _) => Pin::new(stream).poll_read(cx, place),
+            Self::Plain(plain) => Pin::new(&mut plain.stream).poll_read(cx, place),
         }
     }
 }
@@ -385,21 +346,21 @@ impl AsyncWrite for Link {
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Mctcp(stream) => Pin::new(stream).poll_write(cx, bytes),
-            Self::Plain(stream, _) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Plain(plain) => Pin::new(&mut plain.stream).poll_write(cx, bytes),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Mctcp(stream) => Pin::new(stream).poll_flush(cx),
-            Self::Plain(stream, _) => Pin::new(stream).poll_flush(cx),
+            Self::Plain(plain) => Pin::new(&mut plain.stream).poll_flush(cx),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Mctcp(stream) => Pin::new(stream).poll_shutdown(cx),
-            Self::Plain(stream, _) => Pin::new(stream).poll_shutdown(cx),
+            Self::Plain(plain) => Pin::new(&mut plain.stream).poll_shutdown(cx),
         }
     }
 }
@@ -409,24 +370,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_tcp_does_not_paper_over_what_is_wrong_here_or_forged_there() {
+    fn only_a_peer_without_mctcp_is_reached_in_plain_tcp() {
         let of = |error: io::Error| Error::from(crate::Error::Connect(Arc::new(error)));
-        let kind = |kind: ErrorKind| of(kind.into());
-        assert!(speaks_otherwise(&crate::Error::NotMctcp.into()));
-        assert!(speaks_otherwise(&kind(ErrorKind::ConnectionRefused)));
-        assert!(speaks_otherwise(&kind(ErrorKind::TimedOut)));
-        assert!(!speaks_otherwise(&kind(ErrorKind::AddrNotAvailable)));
-        assert!(!speaks_otherwise(&kind(ErrorKind::PermissionDenied)));
-        let tls = |error: TlsError| of(io::Error::new(ErrorKind::InvalidData, error));
-        assert!(!speaks_otherwise(&tls(TlsError::NoCertificatesPresented)));
+        let kind = |kind: ErrorKind| cause(&of(kind.into()));
+        assert_eq!(cause(&crate::Error::NotMctcp.into()), Some(Cause::Foreign));
+        assert_eq!(cause(&crate::Error::NoAnswer.into()), Some(Cause::Silent));
+        assert_eq!(kind(ErrorKind::ConnectionRefused), Some(Cause::Unreachable));
+        assert_eq!(kind(ErrorKind::TimedOut), Some(Cause::Unreachable));
+        assert_eq!(kind(ErrorKind::AddrNotAvailable), None);
+        assert_eq!(kind(ErrorKind::PermissionDenied), None);
+        let tls = |error: TlsError| cause(&of(io::Error::new(ErrorKind::InvalidData, error)));
+        assert_eq!(tls(TlsError::NoCertificatesPresented), None);
         let strange = tokio_rustls::rustls::InvalidMessage::InvalidContentType;
-        assert!(speaks_otherwise(&tls(TlsError::InvalidMessage(strange))));
+        assert_eq!(tls(TlsError::InvalidMessage(strange)), Some(Cause::Foreign));
         let ended = crate::Error::Ended { reason: mctcp::Reason::Timeout, by_peer: false };
-        assert!(!speaks_otherwise(&ended.into()));
+        assert_eq!(cause(&ended.into()), None);
+    }
+
+    #[test]
+    fn a_key_forbids_plain_tcp_unless_it_is_allowed() {
+        let mut peer = Peer { fallback: true, ..Peer::default() };
+        assert!(peer.falls_back());
+        peer.config.psk = Some(Arc::from(&b"0123456789abcdef"[..]));
+        assert!(!peer.falls_back());
+        peer.allow_plain = true;
+        assert!(peer.falls_back());
     }
 
     #[tokio::test]
-    async fn what_a_client_says_first_reaches_a_peer_that_does_not_speak_mctcp() {
+    async fn early_data_reaches_a_peer_without_mctcp() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let target = Target::of(listener.local_addr().unwrap());
         let service = tokio::spawn(async move {
@@ -439,11 +411,12 @@ mod tests {
             bytes
         });
         let peer = Peer { fallback: true, ..Peer::default() };
-        let outgoing = Outgoing::new(peer, false);
+        let outgoing = Outgoing::new(peer, Dialer::default());
         let mut early = Early::new(b"hello".to_vec(), None);
         let link = outgoing.open(&target, &mut early).await.unwrap();
-        assert!(matches!(link, Link::Plain(..)) && early.count == 5);
+        assert!(matches!(link, Link::Plain(_)) && early.count == 5);
         assert_eq!(&service.await.unwrap(), b"hello");
-        assert!(outgoing.remembered(&target.to_string()).unwrap().contains("MCTCP"));
+        let why = outgoing.fallbacks.recent(Instant::now(), &target.to_string()).unwrap();
+        assert!(why.contains("another protocol"), "{why}");
     }
 }

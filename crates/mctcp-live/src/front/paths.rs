@@ -131,21 +131,30 @@ fn named(options: &[PathOption], servers: &[SocketAddr]) -> Result<Vec<PathSpec>
     for option in options {
         let places = turns.for_address(option.address);
         let owner = addresses.iter().find(|it| it.address == option.address);
-        let mut chosen = places.first().copied();
+        let first = places.first().copied();
+        let (mut routed, mut bound) = (None, None);
         for place in places {
-            let to = servers[place].ip();
-            if let Some(local) = owner
-                && suitable(&mut socket, *local, to)? == Way::Routed
-            {
-                chosen = Some(place);
-                break;
+            let Some(local) = owner else { break };
+            match suitable(&mut socket, *local, servers[place].ip())? {
+                Way::None => {}
+                Way::Routed => {
+                    routed = Some(place);
+                    break;
+                }
+                // Without the device it would take the path of another address.
+                Way::Bound(device) => bound = bound.or(Some((place, device))),
             }
         }
-        let Some(place) = chosen else { continue };
+        let (place, device) = match (routed, bound, first) {
+            (None, Some((place, device)), _) => (place, Some(device)),
+            (Some(place), ..) | (None, None, Some(place)) => (place, None),
+            (None, None, None) => continue,
+        };
+        let device = option.device.clone().or(device);
         found.push(PathSpec {
             remote: turns.take(place),
             local: Some(option.address),
-            device: option.device.clone(),
+            device,
             priority: option.priority,
         });
     }

@@ -15,6 +15,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::dial::Dialer;
 use super::gate::{Gate, Place};
 use super::http_connect::{self, Status};
 use super::ledger::{Carried, Counters, Inspect, Via};
@@ -156,11 +157,12 @@ pub fn run(proxy: &Proxy, stop: &Stop, tell: &mut dyn FnMut(&Event)) -> Result<(
     let result = runtime.block_on(async {
         let (desk, events) = Desk::new();
         let mut listeners = Vec::new();
-        let mut at = Vec::new();
+        let (mut at, mut addresses) = (Vec::new(), Vec::new());
         for (address, front) in proxy.fronts() {
             let listener = listen(address).await?;
             let address = listener.local_addr().unwrap_or(address);
             at.push((front.name(), address.to_string()));
+            addresses.push(address);
             listeners.push((listener, front));
         }
         let monitor = desk.watch(&proxy.watch, "proxy", at.clone()).await?;
@@ -174,10 +176,11 @@ pub fn run(proxy: &Proxy, stop: &Stop, tell: &mut dyn FnMut(&Event)) -> Result<(
         }
         desk.tell(Event::Ready(at));
         let redirection = proxy.redirect.as_ref().map(|(redirection, _)| redirection);
-        let marked = redirection.is_some_and(|it| it.own() == Own::Marked);
+        let is_marked = redirection.is_some_and(|it| it.own() == Own::Marked);
+        let dialer = Dialer { is_marked, listeners: addresses, ..Dialer::default() };
         let proxying = Arc::new(Proxying {
             desk,
-            outgoing: Outgoing::new(proxy.peer.clone(), marked),
+            outgoing: Outgoing::new(proxy.peer.clone(), dialer),
             users: proxy.users.clone(),
             clients: proxy.clients.clone(),
             slots: Semaphore::new(proxy.most_clients.clamp(1, Semaphore::MAX_PERMITS)),
@@ -273,6 +276,11 @@ impl Proxying {
         if !self.clients.is_empty() && !self.clients.iter().any(|net| net.contains(&address)) {
             return refused(refusal("--clients does not name its address"));
         }
+        if self.outgoing.is_own(&stream) {
+            // The outer connection ends with it.
+            let _ = sys::socket::reset_on_close(stream.as_fd());
+            return refused(refusal("it is a connection of this proxy, redirected to itself"));
+        }
         // It may fail on a connection that is gone; whoever reads from it finds out.
         let _ = stream.set_nodelay(true);
         let asked = tokio::select! {
@@ -328,9 +336,10 @@ impl Proxying {
                 Counters::add(&counters.sessions);
                 Via::Mctcp
             }
-            Link::Plain(_, why) => {
+            Link::Plain(plain) => {
                 Counters::add(&counters.fallbacks);
-                self.desk.tell(Event::Fallback { target: target.clone(), why: why.clone() });
+                let (target, why) = (target.clone(), plain.why.clone());
+                self.desk.tell(Event::Fallback { target, why });
                 Via::Plain
             }
         };

@@ -11,8 +11,8 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio_rustls::rustls::ServerConfig;
 
+use super::dial::{Dialer, lookup};
 use super::ledger::{Carried, Counters, Inspect, Via};
-use super::outgoing::{self, lookup};
 use super::policy::Policy;
 use super::relay::relay;
 use super::socks::Reply;
@@ -82,6 +82,7 @@ struct Server {
     policy: Policy,
     to: Option<Target>,
     takes_plain: bool,
+    dialer: Dialer,
 }
 
 /// Serves until it is asked to stop.
@@ -113,7 +114,9 @@ pub fn run(serve: &Serve, stop: &Stop, tell: &mut dyn FnMut(&Event)) -> Result<(
         let monitor = desk.watch(&serve.watch, "serve", at.clone()).await?;
         desk.tell(Event::Ready(at));
         let takes_plain = serve.fallback && serve.config.psk.is_none() && serve.tls.is_none();
-        let server = Arc::new(Server { desk, policy, to: serve.to.clone(), takes_plain });
+        let listeners = listener.addresses().to_vec();
+        let dialer = Dialer { listeners, ..Dialer::default() };
+        let server = Arc::new(Server { desk, policy, to: serve.to.clone(), takes_plain, dialer });
         tokio::select! {
             () = monitor => {}
             result = accept(server, listener) => return result,
@@ -255,7 +258,7 @@ impl Server {
                 return Err(refused("its addresses are not allowed"));
             }
         }
-        let stream = outgoing::connect(&target, &addresses, false).await.map_err(failed)?;
+        let (stream, _) = self.dialer.connect(&target, addresses).await.map_err(failed)?;
         let shown = match (&target.host, stream.peer_addr()) {
             (Host::Name(_), Ok(address)) => format!("{target} ({})", address.ip()),
             _ => target.to_string(),
@@ -270,7 +273,8 @@ pub(super) fn reply_of(error: &Error) -> Reply {
         Error::Socket { cause, .. } => Reply::of_error(cause),
         Error::Target { why, .. } => *why,
         Error::Session(error) => Reply::of_error(&io::Error::from(error.clone())),
-        Error::NoFallback { cause, .. } => reply_of(cause),
+        Error::NoFallback { cause, .. } | Error::Plain { cause, .. } => reply_of(cause),
+        Error::SelfConnection { .. } => Reply::NotAllowed,
         Error::NoPath(_) => Reply::NetworkUnreachable,
         _ => Reply::Failure,
     }
