@@ -9,8 +9,8 @@
 //!
 //! One damaged segment in 20,000 has a partial sum by accident, and a forger can choose it. So a
 //! partial sum is accepted only from a sender whose other segments do not have right sums. Segments
-//! without payload do not count as right: a kernel computes the sums of its resets itself, also
-//! where the card does it for all else.
+//! without payload do not count: a kernel computes the sums of its resets itself, also where the
+//! card does it for all else.
 
 use std::net::IpAddr;
 
@@ -117,11 +117,11 @@ impl Senders {
                 return Checksum::Right;
             }
             Sum::Partial => {
-                sender.partial = sender.partial.saturating_add(1);
+                sender.partial = sender.partial.saturating_add(u32::from(counts));
                 sender.right == 0 || sender.partial / MOST > sender.right
             }
             Sum::Wrong | Sum::Unknown => {
-                sender.wrong = sender.wrong.saturating_add(1);
+                sender.wrong = sender.wrong.saturating_add(u32::from(counts));
                 let none = sender.right == 0 && (lenient || sender.wrong >= ENOUGH);
                 none || sender.wrong / MOST > sender.right
             }

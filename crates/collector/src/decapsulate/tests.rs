@@ -197,6 +197,26 @@ fn a_wrong_sum_among_right_ones_is_damage() {
     assert_eq!(decapsulator.counters().bad_checksums, 8);
 }
 
+/// Right sums of segments without payload do not show that a sender fills them in, so wrong ones
+/// do not show the opposite.
+#[test]
+fn damaged_acknowledgements_do_not_make_damaged_payload_right() {
+    let (from, to) = ends()[0];
+    let mut decapsulator = new();
+    let mut verdict = |data: &[u8]| take(&mut decapsulator, &frame(LinkType::ETHERNET, data))[0].7;
+    let damaged = |payload: &[u8]| {
+        let mut data = plain(&packet(from, to, 2, payload));
+        data[14 + 20 + 8] ^= 1;
+        data
+    };
+    assert_eq!(verdict(&plain(&packet(from, to, 1, b"right"))), Checksum::Right);
+    for _ in 0..100 {
+        assert_eq!(verdict(&plain(&packet(from, to, 2, b""))), Checksum::Right);
+        assert_eq!(verdict(&damaged(b"")), Checksum::Wrong);
+    }
+    assert_eq!(verdict(&damaged(b"wrong")), Checksum::Wrong);
+}
+
 /// A frame whose field of the TCP checksum holds `sum`.
 fn with_sum(sum: u16, sequence: u32) -> Vec<u8> {
     let (from, to) = ends()[0];
