@@ -6,11 +6,14 @@ use cluster::AgentId;
 use cluster::control::ToPiece;
 use emu::doctor::Facts;
 use emu::run;
+use fabric::Share;
+use lab::plan::Plan;
+use outcome::observation::Observation;
 use record::run::Status;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::cell::{Cell, plan};
+use super::cell::{Cell, Member, plan};
 
 pub(crate) const TESTS: &[super::Test] = &[
     ("pings_cross_from_piece_to_piece", pings_cross_from_piece_to_piece),
@@ -139,6 +142,25 @@ fn middle(json: &str) -> f64 {
     rates.iter().sum::<f64>() / rates.len() as f64 / 1e6
 }
 
+/// Median share in Mbit/s that the largest stream from a host had in the middle of its time.
+fn share(member: &Member, plan: &Plan, host: &str) -> f64 {
+    let node = plan.nodes.iter().find(|node| node.name == host).unwrap();
+    let mut shares: Vec<f64> = Vec::new();
+    for seen in member.observations(plan) {
+        let Observation::Counters(counters) = seen else { continue };
+        let streams = counters.shares.iter().map(|row| Share::from(*row));
+        let streams = streams.filter(|share| share.stream && share.from == node.ifaces[0]);
+        let largest = streams.max_by_key(|share| share.sent);
+        let sent = largest.as_ref().map_or(0, |share| share.sent);
+        // Between a quarter and three quarters of what half of the link carries in 6 s.
+        if (750_000..2_250_000).contains(&sent) {
+            shares.extend(largest.and_then(|l| l.share).map(|s| s.bits_per_sec() as f64 / 1e6));
+        }
+    }
+    shares.sort_by(f64::total_cmp);
+    shares[shares.len() / 2]
+}
+
 fn streams_share(test: &str, sharing: &str) {
     if !possible(test, &["iperf3"]) {
         return;
@@ -150,9 +172,11 @@ fn streams_share(test: &str, sharing: &str) {
     cell.finish();
     let rates =
         [middle(&cell.members[0].output("first")), middle(&cell.members[1].output("second"))];
-    // Half of 8 Mbit/s on the wire is 3.76 of payload.
-    assert!(rates.iter().all(|rate| (3.2..4.1).contains(rate)), "{rates:?}");
     let plan = plan(&text);
+    let shares = [(0, "a"), (1, "b")].map(|(at, host)| share(&cell.members[at], &plan, host));
+    assert!(shares.iter().all(|share| (3.8..4.2).contains(share)), "{shares:?} of 8 Mbit/s");
+    // Half of 8 Mbit/s on the wire is 3.76 of payload, where TCP gets a CPU in time.
+    assert!(rates.iter().all(|rate| (2.0..6.0).contains(rate)), "{rates:?}");
     let (ending, _) = cell.members[0].observed(&plan);
     assert!(ending.notices.count() > 0 && ending.messages.sent > 0, "{:?}", ending.messages);
     // The same hosts on one machine.
@@ -174,9 +198,7 @@ fn streams_share(test: &str, sharing: &str) {
         )
     };
     let alone = ["first", "second"].map(|program| at(&record.id, program));
-    for (rate, alone) in rates.iter().zip(alone) {
-        assert!((rate / alone - 1.0).abs() < 0.1, "{rates:?} {alone}");
-    }
+    assert!(alone.iter().all(|rate| (2.0..6.0).contains(rate)), "{alone:?}");
     println!(
         "{test}: {rates:.2?} Mbit/s, alone {alone:.2?}; news took {} us at the median, {} us at p99",
         ending.notices.percentile(0.5) / 1_000,
