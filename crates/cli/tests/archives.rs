@@ -339,4 +339,35 @@ fn sessions_with_equal_addresses_at_two_mirrors_stay_apart() {
     // A second run that meets VLAN 20 first keeps the numbers.
     let numbers = fs::read_to_string(dir.path().join("two/netarium/MIRRORS")).unwrap();
     assert_eq!(numbers.lines().count(), 2, "{numbers}");
+    // While both mirrors show the sessions, their routes are equal.
+    let peers = object(&collect(dir.path(), &["show", "peers", "two", "--json"]));
+    let peers = peers["collectors"][0]["peers"].as_array().unwrap();
+    let last = peers.iter().filter(|peer| peer["mirror"] == 2).map(|peer| &peer["last"]);
+    let at = last.map(|last| last.as_f64().unwrap() as u64).min().unwrap().to_string();
+    let [one, two] = ["single", "two"].map(|archive| routes_of(dir.path(), archive, &at));
+    let of = |name: &str| -> Vec<_> {
+        two.iter().filter(|route| route.1 == name).map(|route| &route.2).collect()
+    };
+    let prefixes: Vec<_> = one.iter().map(|route| &route.2).collect();
+    assert!(!one.is_empty() && two.len() == 2 * one.len(), "{} {}", one.len(), two.len());
+    assert!(of("interface 0, VLAN 10") == prefixes, "mirror 1 has other routes");
+    assert!(of("interface 0, VLAN 20") == prefixes, "mirror 2 has other routes");
+    assert!(two.iter().all(|route| route.1 == format!("interface 0, VLAN {}", 10 * route.0)));
+}
+
+/// Routes of `show rib` at a time: mirror, its name, and prefix, path identifier and peer.
+fn routes_of(dir: &Path, archive: &str, at: &str) -> Vec<(u64, String, String)> {
+    let mut routes = Vec::new();
+    for all in ["0.0.0.0/0", "::/0"] {
+        let how = ["show", "rib", all, archive, "--more", "--json", "--at", at];
+        let answer = object(&collect(dir, &how));
+        routes.extend(answer["routes"].as_array().unwrap().iter().map(|route| {
+            let peering = &route["peering"];
+            let name = peering["mirror_name"].as_str().unwrap_or("-").to_owned();
+            let route = format!("{} {} {}", route["prefix"], route["path_id"], peering["peer"]);
+            (peering["mirror"].as_u64().unwrap(), name, route)
+        }));
+    }
+    routes.sort();
+    routes
 }

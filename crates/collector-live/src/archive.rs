@@ -36,7 +36,7 @@ pub use compress::Compression;
 pub(crate) use finish::{FULL, OPEN, PACKED, PARTIAL};
 pub use layout::{Kind, Layout, rfc3339};
 pub use ledger::{Entry, GAPS, Loss, MANIFEST, read as read_ledger};
-pub(crate) use ledger::{Ledger, micros};
+pub(crate) use ledger::{Ledger, TABLES, TableMirrors, micros};
 pub use snapshot::Snapshot;
 
 /// When the kernel is asked to have everything on disk.
@@ -278,12 +278,12 @@ impl Archive {
         &self.store.shared.folder
     }
 
-    /// A file of routes, as they are at `time`.
+    /// A file of routes, as they are at `time`, of peers that `mirrors` show.
     ///
     /// # Errors
     /// If it cannot be made.
-    pub fn snapshot(&self, time: Time) -> Result<Snapshot> {
-        Snapshot::create(&self.store, time)
+    pub fn snapshot(&self, time: Time, mirrors: Vec<u32>) -> Result<Snapshot> {
+        Snapshot::create(&self.store, time, mirrors)
     }
 
     /// What it did so far.

@@ -107,7 +107,7 @@ fn write_on(folder: &Path, first: u64, seed: u64) -> ! {
             progress.set(WRITTEN, number);
         }
         if random.next_u32() % 256 == 0 {
-            let mut snapshot = archive.snapshot(time(number)).unwrap();
+            let mut snapshot = archive.snapshot(time(number), Vec::new()).unwrap();
             let mut bytes = Vec::new();
             record(number, &mut bytes);
             snapshot.append(&bytes).unwrap();

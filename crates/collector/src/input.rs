@@ -27,8 +27,10 @@ pub struct Counts {
     pub statistics: u64,
     /// Records that are about something else, or about a view that was not asked for.
     pub other: u64,
-    /// Records that name no peer, or one that no table names.
+    /// Records that name no peer, or one that no table names, or one of too many with its address.
     pub unattributed: u64,
+    /// Peers of tables that only an unknown mirror tells apart from another peer of their table.
+    pub ambiguous: u64,
     /// Records that cannot be read, and routes without a next hop.
     pub undecodable: u64,
     /// Bytes that belong to no record.

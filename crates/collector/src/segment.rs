@@ -16,6 +16,21 @@ impl MirrorId {
     /// Numbers fit into the interface index of MRT (RFC 6396 §4.4.1).
     pub const MAX: Self = Self(u16::MAX as u32);
 
+    /// No mirror of archive number `archive`: those of different archives are different mirrors.
+    pub const fn of_archive(archive: u16) -> Self {
+        Self((archive as u32) << 16)
+    }
+
+    /// The number of the archive; 0 outside of queries that read several.
+    pub const fn archive(self) -> u16 {
+        (self.0 >> 16) as u16
+    }
+
+    /// The interface index of its MRT records; 0 where no mirror is known.
+    pub const fn interface(self) -> u16 {
+        self.0 as u16
+    }
+
     /// As an index into a table of mirrors.
     pub const fn index(self) -> Option<usize> {
         (self.0 as usize).checked_sub(1)

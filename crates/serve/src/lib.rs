@@ -22,6 +22,7 @@ mod stream;
 mod tests;
 mod websocket;
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -29,6 +30,8 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::routing::get;
+use collector::MirrorId;
+use collector::text::ris_live::host_of;
 use collector_live::Board;
 use collector_live::feed::Watch;
 use tokio::net::TcpListener;
@@ -70,6 +73,18 @@ struct Shared {
     board: Board,
     /// Set when the server ends: connections that have no end of their own then end too.
     stop: watch::Receiver<bool>,
+}
+
+impl Shared {
+    /// The hosts that messages can have: the collector, and each mirror after the first that has
+    /// a session.
+    fn hosts(&self) -> Vec<String> {
+        let status = self.board.status();
+        let mirrors = status.peerings.iter().map(|(peering, ..)| peering.mirror);
+        let others: BTreeSet<MirrorId> = mirrors.filter(|mirror| mirror.0 > 1).collect();
+        let all = std::iter::once(MirrorId::NONE).chain(others);
+        all.map(|mirror| host_of(&self.hub.host, mirror)).collect()
+    }
 }
 
 impl Server {

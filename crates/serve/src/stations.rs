@@ -1,7 +1,7 @@
 //! BMP sessions to monitoring stations (RFC 7854 §3.2): the collector connects, the station
 //! listens.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::io::{self, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -175,8 +175,8 @@ fn serve(inner: &Inner, mut stream: TcpStream, board: &Board) -> io::Result<()> 
 fn send_table(inner: &Inner, stream: &mut TcpStream, board: &Board) -> io::Result<()> {
     let pieces = board.table();
     let mut input = mrt::Input::new(MirrorId::NONE, PeeringId(0));
-    let mut ended: Vec<(PeeringId, Family)> = Vec::new();
-    let mut ordinals = Vec::new();
+    let mut ended = Ended::default();
+    let mut sessions = Vec::new();
     loop {
         let piece = match pieces.recv_timeout(Duration::from_millis(200)) {
             Ok(piece) if piece.is_empty() => break,
@@ -190,53 +190,48 @@ fn send_table(inner: &Inner, stream: &mut TcpStream, board: &Board) -> io::Resul
         };
         let mut table = Table {
             exporter: inner.exporter(),
-            ordinals: std::mem::take(&mut ordinals),
+            sessions: std::mem::take(&mut sessions),
             bytes: Vec::new(),
             told: &mut ended,
         };
         for record in Records::new(&piece).flatten() {
             input.record(&record, &mut table);
-            if table.ordinals.len() < input.peerings().len() {
-                table.ordinals = count_same(input.peerings());
+            if table.sessions.len() < input.peerings().len() {
+                table.sessions = table.exporter.sessions(input.peerings());
             }
         }
-        ordinals = std::mem::take(&mut table.ordinals);
+        sessions = std::mem::take(&mut table.sessions);
         let bytes = std::mem::take(&mut table.bytes);
         drop(table);
         stream.write_all(&bytes)?;
     }
     let mut bytes = Vec::new();
-    for (id, family) in ended {
+    for (id, family) in ended.order {
         inner.exporter().table(&mut bytes, id, Time::ZERO, &end_of_rib(family));
     }
     stream.write_all(&bytes)
 }
 
-/// How many peers with the same address and AS precede each of a table.
-fn count_same(peerings: &[Peering]) -> Vec<usize> {
-    let mut counts = HashMap::new();
-    let ordinal = |peering: &Peering| {
-        let count: &mut usize = counts.entry((peering.peer, peering.peer_as)).or_default();
-        *count += 1;
-        *count - 1
-    };
-    peerings.iter().map(ordinal).collect()
+/// Families of sessions whose routes were sent, in that order.
+#[derive(Default)]
+struct Ended {
+    order: Vec<(PeeringId, Family)>,
+    known: HashSet<(PeeringId, Family)>,
 }
 
 /// Announcements of a table dump into packets of the station's stream.
 struct Table<'a> {
     exporter: MutexGuard<'a, Exporter>,
-    /// See [`count_same`].
-    ordinals: Vec<usize>,
+    /// Of the peers of the table.
+    sessions: Vec<Option<PeeringId>>,
     bytes: Vec<u8>,
-    told: &'a mut Vec<(PeeringId, Family)>,
+    told: &'a mut Ended,
 }
 
 impl Sink for Table<'_> {
     fn event(&mut self, peering: &Peering, event: &Event<'_>) {
         let Event::Message { time, message, .. } = *event else { return };
-        let nth = self.ordinals.get(peering.id.index()).copied().unwrap_or_default();
-        let Some(id) = self.exporter.find(peering.peer, peering.peer_as, nth) else { return };
+        let Some(id) = self.sessions.get(peering.id.index()).copied().flatten() else { return };
         self.exporter.table(&mut self.bytes, id, time, message.bytes());
         let family = bgp::update::Update::parse(message.body()).ok().and_then(|update| {
             if !update.announced.is_empty() {
@@ -249,8 +244,8 @@ impl Sink for Table<'_> {
                 Some(Family { afi, safi: bgp::Safi(head[2]) })
             })
         });
-        if let Some(family) = family.filter(|family| !self.told.contains(&(id, *family))) {
-            self.told.push((id, family));
+        if let Some(family) = family.filter(|family| self.told.known.insert((id, *family))) {
+            self.told.order.push((id, family));
         }
     }
 }

@@ -22,7 +22,7 @@ pub(crate) async fn stream(
     let lines = parameters.remove("format").is_some_and(|format| format == "json");
     parameters.remove("client");
     let mut client = Client::new();
-    for reply in client.handle(&subscription(parameters), &[&shared.hub.host]) {
+    for reply in client.handle(&subscription(parameters), || shared.hosts()) {
         if reply.contains("\"ris_error\"") {
             return (StatusCode::BAD_REQUEST, reply + "\n").into_response();
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base::Time;
 use bgp::{Asn, Message, Negotiated};
-use collector::{Event, MirrorId, Peering, PeeringId, Sender, Sink};
+use collector::{Event, MirrorId, Peering, PeeringId, Sender, Sink, State};
 use collector_live::Board;
 use collector_live::board::Status;
 use collector_live::feed::{Feed, feed};
@@ -49,10 +49,15 @@ fn update() -> Vec<u8> {
 }
 
 fn announce(feed: &mut Feed, milliseconds: u64) {
+    announce_at(feed, milliseconds, 0);
+}
+
+fn announce_at(feed: &mut Feed, milliseconds: u64, mirror: u32) {
     let bytes = update();
     let message = Message::split(&bytes).unwrap();
     let time = Time::from_nanos(1_700_000_000_000_000_000 + milliseconds * 1_000_000);
-    feed.event(&peering(), &Event::Message { time, from: Sender::Peer, message });
+    let peering = Peering { mirror: MirrorId(mirror), ..peering() };
+    feed.event(&peering, &Event::Message { time, from: Sender::Peer, message });
     feed.flush();
 }
 
@@ -93,6 +98,38 @@ fn a_client_of_ris_live_is_told_what_it_asked_for() {
         assert_eq!((&data["peer"], &data["host"]), (&"10.0.0.1".into(), &"rrc99.example".into()));
         assert_eq!(data["path"], serde_json::json!([65001, 65002]));
         assert_eq!(data["announcements"][0]["prefixes"].as_array().unwrap().len(), 2);
+    });
+    drop(feed);
+}
+
+#[test]
+fn hosts_of_a_client_tell_mirrors_with_equal_addresses_apart() {
+    let board = Board::default();
+    let at = |mirror| Peering { mirror: MirrorId(mirror), ..peering() };
+    let peerings = [1, 2, 2].map(|mirror| (at(mirror), State::Established, None));
+    board.publish(Status { peerings: peerings.into(), ..Status::default() });
+    let (server, mut feed) = start(&board);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let url = format!("ws://{}/v1/ws/", server.address);
+        let (mut socket, _) = tokio_tungstenite::connect_async(url).await.unwrap();
+        let mut exchange = async |request: Option<&str>| -> Value {
+            if let Some(request) = request {
+                socket.send(tungstenite::Message::text(request)).await.unwrap();
+            }
+            let message = socket.next().await.unwrap().unwrap();
+            serde_json::from_str(message.to_text().unwrap()).unwrap()
+        };
+        let list = exchange(Some(r#"{"type": "request_rrc_list"}"#)).await;
+        assert_eq!(list["data"], serde_json::json!(["rrc99.example", "rrc99.example.mirror2"]));
+        let second = r#"{"type": "ris_subscribe", "data": {"host": "rrc99.example.mirror2",
+            "socketOptions": {"acknowledge": true}}}"#;
+        assert_eq!(exchange(Some(second)).await["type"], "ris_subscribe_ok");
+        announce_at(&mut feed, 5, 1);
+        announce_at(&mut feed, 6, 2);
+        let data = exchange(None).await["data"].clone();
+        let wanted: (Value, Value) = ("rrc99.example.mirror2".into(), 2.into());
+        assert_eq!((&data["host"], &data["mirror"]), (&wanted.0, &wanted.1));
     });
     drop(feed);
 }

@@ -27,7 +27,7 @@ async fn serve(shared: Shared, mut socket: WebSocket) {
             _ = stop.changed() => break,
             message = socket.recv() => match message {
                 Some(Ok(Message::Text(text))) => {
-                    for reply in client.handle(&text, &[host]) {
+                    for reply in client.handle(&text, || shared.hosts()) {
                         if socket.send(Message::text(reply)).await.is_err() {
                             return;
                         }

@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 
 use super::compress::{self, Compression, Finished, Pool, SUFFIXES};
 use super::layout::Kind;
-use super::ledger::{Entry, Ledger, Loss, micros};
+use super::ledger::{Entry, Ledger, Loss, TABLES, TableMirrors, micros};
 use super::scan::Extent;
 use crate::{Error, Result};
 
@@ -28,6 +28,8 @@ pub(super) struct Sealed {
     pub name: String,
     pub kind: Kind,
     pub extent: Extent,
+    /// Of a table whose mirrors are not listed yet: that of each peer.
+    pub mirrors: Vec<u32>,
 }
 
 /// What the thread that finishes files shares with the one that writes them.
@@ -155,6 +157,7 @@ fn pack(
 ) -> Result<(PathBuf, Option<Finished>)> {
     let plain = plain_path(&shared.folder, &sealed.name, sealed.kind);
     if sealed.kind == Kind::Routes {
+        list_mirrors(shared, sealed)?;
         complete_routes(&partial_path(&shared.folder, &sealed.name), &plain)?;
     }
     let target = shared.folder.join(format!("{}{}", sealed.name, compression.suffix()));
@@ -185,6 +188,16 @@ fn pack(
     // Its other name is the finished file's; without one it is half a file that takes room.
     let _ = fs::remove_file(&packed);
     Ok((target, Some(done?)))
+}
+
+/// Readers need the mirrors of a table as soon as they can read it.
+fn list_mirrors(shared: &Shared, sealed: &Sealed) -> Result<()> {
+    if sealed.mirrors.is_empty() || !partial_path(&shared.folder, &sealed.name).exists() {
+        return Ok(());
+    }
+    let (table, mirrors) = (sealed.name.clone(), sealed.mirrors.clone());
+    let mut list = Ledger::open(shared.folder.join(TABLES))?;
+    list.append(&TableMirrors { table, mirrors })
 }
 
 /// A file of routes that was written to its end is called so when the disk has it.

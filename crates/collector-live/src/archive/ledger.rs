@@ -18,6 +18,18 @@ pub const MANIFEST: &str = "MANIFEST";
 /// The list of what is known to be missing.
 pub const GAPS: &str = "GAPS";
 
+/// The list of which mirror showed each peer of a table.
+pub(crate) const TABLES: &str = "TABLES";
+
+/// The mirrors of a table's peers: `TABLE_DUMP_V2` has no place for them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct TableMirrors {
+    /// Path of the table within the collector's folder, without suffix.
+    pub(crate) table: String,
+    /// Numbers of mirrors, in the order of the peer index table; 0 where there is none.
+    pub(crate) mirrors: Vec<u32>,
+}
+
 /// A finished file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {

@@ -98,7 +98,7 @@ fn cut(
         let cut = file.set_len(extent.bytes).and_then(|()| file.sync_all());
         cut.map_err(|e| Error::file("cut", &path, e))?;
     }
-    Ok(Sealed { name, kind, extent })
+    Ok(Sealed { name, kind, extent, mirrors: Vec::new() })
 }
 
 fn from_micros(micros: u64) -> Time {

@@ -22,11 +22,12 @@ pub struct Snapshot {
     path: PathBuf,
     file: BufWriter<File>,
     extent: Extent,
+    mirrors: Vec<u32>,
     complete: bool,
 }
 
 impl Snapshot {
-    pub(super) fn create(store: &Store, time: Time) -> Result<Self> {
+    pub(super) fn create(store: &Store, time: Time, mirrors: Vec<u32>) -> Result<Self> {
         let shared = Arc::clone(&store.shared);
         let name = store.free_name(Kind::Routes, time);
         let path = partial_path(&shared.folder, &name);
@@ -38,7 +39,7 @@ impl Snapshot {
         };
         let file = create().map_err(|e| Error::file("create", &path, e))?;
         let file = BufWriter::with_capacity(1 << 18, file);
-        Ok(Self { shared, name, path, file, extent: Extent::default(), complete: false })
+        Ok(Self { shared, name, path, file, extent: Extent::default(), mirrors, complete: false })
     }
 
     /// Appends whole records.
@@ -58,7 +59,8 @@ impl Snapshot {
         self.file.flush().map_err(|e| Error::file("write", &self.path, e))?;
         self.complete = true;
         let name = std::mem::take(&mut self.name);
-        let sealed = Sealed { name, kind: Kind::Routes, extent: self.extent };
+        let mirrors = std::mem::take(&mut self.mirrors);
+        let sealed = Sealed { name, kind: Kind::Routes, extent: self.extent, mirrors };
         self.shared.waiting.fetch_add(1, Ordering::Relaxed);
         lock(&self.shared.routes).push(sealed);
         Ok(())

@@ -259,7 +259,7 @@ impl Store {
     /// one is there: while a collector runs there is always one, so that a kill leaves its mark.
     fn seal(&mut self) {
         if let Some(Current { name, extent, .. }) = self.current.take() {
-            self.sealed.push(Sealed { name, kind: Kind::Updates, extent });
+            self.sealed.push(Sealed { name, kind: Kind::Updates, extent, mirrors: Vec::new() });
         }
     }
 

@@ -82,10 +82,16 @@ impl Tables {
         let time = self.before(now);
         self.next = Some(time + self.interval);
         let (Some(writer), Some(rib)) = (&sinks.writer, &mut sinks.rib) else { return Ok(false) };
-        let snapshot = writer.archive().snapshot(time)?;
         // Packets come many at a time: the routes are those of now, and the records say so.
         rib.begin_snapshot(now, 0, self.view.as_bytes());
-        self.open = Some(Target::File(snapshot));
+        let mirrors = rib.snapshot_mirrors().map(|mirror| mirror.0).collect();
+        match writer.archive().snapshot(time, mirrors) {
+            Ok(snapshot) => self.open = Some(Target::File(snapshot)),
+            Err(error) => {
+                rib.cancel_snapshot();
+                return Err(error);
+            }
+        }
         Ok(true)
     }
 

@@ -2,7 +2,7 @@
 
 mod show;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use base::Time;
@@ -14,10 +14,11 @@ use collector::{MirrorId, PeeringId};
 
 use super::Archives;
 use super::census::{each, first};
-use super::files::{Found, Shelf};
+use super::files::{Found, Shelf, plain};
 use super::interest::Interest;
 use super::moment::moment_text;
-use crate::archive::{Kind, Loss};
+use crate::archive::{Kind, Loss, TABLES, TableMirrors, read_ledger};
+use crate::job::mirrors;
 use crate::{Error, Result};
 
 /// A question.
@@ -175,7 +176,7 @@ impl Question {
 
 /// What was found in one archive.
 #[derive(Debug)]
-struct Origin {
+struct RouteSource {
     /// Its folder.
     folder: String,
     /// The table that it began with.
@@ -184,6 +185,8 @@ struct Origin {
     last: Option<Time>,
     /// What limits the answer.
     notes: Vec<String>,
+    /// Names of mirrors by number.
+    mirrors: BTreeMap<u32, String>,
 }
 
 /// The answer.
@@ -191,7 +194,7 @@ struct Origin {
 pub struct Routes {
     at: Option<Time>,
     diff: Option<Time>,
-    sources: Vec<Origin>,
+    sources: Vec<RouteSource>,
     found: Vec<Route>,
     changes: Vec<Change>,
 }
@@ -265,7 +268,7 @@ fn rebuild(
     archives: &Archives,
     question: &Question,
     at: Option<Time>,
-    sources: &mut Vec<Origin>,
+    sources: &mut Vec<RouteSource>,
 ) -> Result<Rib> {
     let interest = Interest { scopes: question.scopes(), peer: question.peer };
     let at = at.unwrap_or(Time::MAX);
@@ -275,12 +278,13 @@ fn rebuild(
         let mut source = Source {
             interest: &interest,
             at,
-            reader: mrt::Input::new(MirrorId(number as u32), PeeringId(first)),
-            found: Origin {
+            reader: mrt::Input::new(MirrorId::of_archive(number as u16), PeeringId(first)),
+            found: RouteSource {
                 folder: shelf.folder.display().to_string(),
                 table: None,
                 last: None,
                 notes: Vec::new(),
+                mirrors: names(shelf)?,
             },
         };
         source.read(shelf, &mut rib)?;
@@ -293,6 +297,10 @@ fn rebuild(
     Ok(rib)
 }
 
+fn names(shelf: &Shelf) -> Result<BTreeMap<u32, String>> {
+    if shelf.listed { mirrors::read(&shelf.folder) } else { Ok(BTreeMap::new()) }
+}
+
 /// Notes of an archive that are told.
 const MOST: usize = 20;
 
@@ -301,7 +309,7 @@ struct Source<'a> {
     interest: &'a Interest,
     at: Time,
     reader: mrt::Input,
-    found: Origin,
+    found: RouteSource,
 }
 
 impl Source<'_> {
@@ -312,6 +320,7 @@ impl Source<'_> {
             // A table is of the instant that its records say, at its name's or soon after.
             let time = first(file)?.into_iter().chain(file.start).max();
             if let Some(time) = time.filter(|time| *time <= at) {
+                self.set_mirrors(shelf, file)?;
                 self.table(file, time, rib)?;
                 break;
             }
@@ -327,6 +336,18 @@ impl Source<'_> {
             self.updates(file, rib)?;
         }
         self.notes(shelf, &files)
+    }
+
+    /// States the mirrors of a table's peers, which the table itself does not name.
+    fn set_mirrors(&mut self, shelf: &Shelf, file: &Found) -> Result<()> {
+        if shelf.listed {
+            let lines = read_ledger::<TableMirrors>(&shelf.folder.join(TABLES))?;
+            let line = lines.into_iter().rfind(|line| line.table == plain(&file.name));
+            let mirrors = line.map_or_else(Vec::new, |line| line.mirrors);
+            let interfaces = mirrors.into_iter().map(|number| MirrorId(number).interface());
+            self.reader.set_table_interfaces(interfaces.collect());
+        }
+        Ok(())
     }
 
     fn table(&mut self, file: &Found, time: Time, rib: &mut Rib) -> Result<()> {
@@ -360,6 +381,13 @@ impl Source<'_> {
             found.notes.push(format!(
                 "there is no table of routes before that time: routes that were announced before \
                  the archive's first file{begin} are missing"
+            ));
+        }
+        let ambiguous = self.reader.counts().ambiguous;
+        if ambiguous > 0 {
+            found.notes.push(format!(
+                "{ambiguous} peers of the table have the address, AS and BGP identifier of another \
+                 and no list names their mirrors: their routes may be those of the other"
             ));
         }
         let end = found.last.or(found.table);

@@ -1,3 +1,5 @@
+mod mirrors;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -57,7 +59,7 @@ fn dump(folder: &Path, layout: Layout) {
             let mut records = Vec::new();
             assert!(rib.begin_snapshot(if is_late { last } else { time }, 0, b"test"));
             while !rib.write_snapshot(1 << 20, &mut records) {}
-            let mut snapshot = archive.snapshot(time).unwrap();
+            let mut snapshot = archive.snapshot(time, Vec::new()).unwrap();
             snapshot.append(&records).unwrap();
             snapshot.finish().unwrap();
             waits = 0;

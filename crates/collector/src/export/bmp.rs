@@ -2,7 +2,7 @@
 
 mod open;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
 
 use base::Time;
@@ -140,13 +140,18 @@ impl Exporter {
         write::route_monitoring(out, &header, update);
     }
 
-    /// The session of a neighbour that is up, by what a table dump says of it; `nth` counts those
-    /// with the same address and AS.
-    pub fn find(&self, peer: IpAddr, asn: Asn, nth: usize) -> Option<PeeringId> {
-        let peerings = self.peers.iter().map(|peer| (peer.peering.as_ref(), peer.up.is_some()));
-        let same = peerings.filter_map(|(known, up)| Some((known?, up)));
-        let same = same.filter(|(known, _)| (known.peer, known.peer_as) == (peer, asn)).nth(nth);
-        same.filter(|(_, up)| *up).map(|(known, _)| known.id)
+    /// The sessions of a table dump's `peers`, as far as they are up. Those with equal addresses and
+    /// AS are in the same order here and there.
+    pub fn sessions(&self, peers: &[Peering]) -> Vec<Option<PeeringId>> {
+        let mut known: HashMap<(IpAddr, Asn), VecDeque<Option<PeeringId>>> = HashMap::new();
+        for peer in &self.peers {
+            if let Some(peering) = &peer.peering {
+                let same = known.entry((peering.peer, peering.peer_as)).or_default();
+                same.push_back(peer.up.map(|_| peering.id));
+            }
+        }
+        let session = |peer: &Peering| known.get_mut(&(peer.peer, peer.peer_as))?.pop_front()?;
+        peers.iter().map(session).collect()
     }
 
     /// What a station at `cursor` has not read: send some, and call [`Cursor::advance`] by that.

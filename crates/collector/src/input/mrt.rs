@@ -15,12 +15,19 @@ use bgp::{Asn, Family, HEADER, MARKER, Message, Negotiated};
 use super::{Counts, learn, peering};
 use crate::{Event, Gap, GapCause, MirrorId, Peering, PeeringId, Reason, Sender, Sink, State};
 
+/// Peerings with one neighbour's address. Records of further ones are not attributed, so that the
+/// time for a record does not grow with the number of records.
+const MAX_PEERINGS_OF_ADDRESS: usize = 4_096;
+/// Sessions whose peerings are known without a search.
+const MAX_KNOWN_SESSIONS: usize = 1 << 16;
+
 /// Reads archives. Several files may come one after the other: peerings stay the same.
 ///
 /// The subtype of a record says how its message is to be read, so that is certain. Peerings differ
 /// in the peer's address or AS, in the interface index, which is the mirror, or in the router's
-/// address, where records have these. A table has only address, AS and BGP identifier: several
-/// peers with equal ones are, in the order of the table, those of the updates in the order of first
+/// address, where records have these. A table has only address, AS and BGP identifier. Several
+/// peers with equal ones differ in the mirror if it is stated ([`Input::set_table_interfaces`]).
+/// Otherwise they are, in the order of the table, those of the updates in the order of first
 /// sight. Routes of tables become UPDATEs with one prefix each ([`announcement`]), at the time of
 /// their record; no router sent these messages. State changes show which sessions ended.
 #[derive(Debug)]
@@ -30,17 +37,24 @@ pub struct Input {
     first: u32,
     peerings: Vec<Peering>,
     by_peer: HashMap<IpAddr, Vec<usize>>,
+    /// Sessions of records and their peerings, so that not every record searches them.
+    by_session: HashMap<Session, usize>,
+    /// Peerings that searches looked at.
+    #[cfg(test)]
+    searched: std::cell::Cell<u64>,
     /// The last record's session, which is nearly always the next one's.
     last: Option<(Session, usize)>,
     /// Peerings by their number in the last peer index table.
-    table: Vec<usize>,
+    table: Vec<Option<usize>>,
+    /// Interface indices of the peers of the next peer index table, where they are known.
+    table_interfaces: Vec<u16>,
     scratch: Vec<u8>,
     counts: Counts,
 }
 
 impl Input {
-    /// `mirror` is that of records without an interface index, and peerings are numbered from
-    /// `first` on.
+    /// `mirror` is that of records without an interface index, which is added to its number, and
+    /// peerings are numbered from `first` on.
     pub fn new(mirror: MirrorId, first: PeeringId) -> Self {
         Self {
             mirror,
@@ -48,8 +62,12 @@ impl Input {
             first: first.0,
             peerings: Vec::new(),
             by_peer: HashMap::new(),
+            by_session: HashMap::new(),
+            #[cfg(test)]
+            searched: std::cell::Cell::default(),
             last: None,
             table: Vec::new(),
+            table_interfaces: Vec::new(),
             scratch: Vec::new(),
             counts: Counts::default(),
         }
@@ -89,6 +107,12 @@ impl Input {
         &self.peerings
     }
 
+    /// States the interface index of each peer of the next peer index table, which has no place
+    /// for it; 0 where it is not known.
+    pub fn set_table_interfaces(&mut self, interfaces: Vec<u16>) {
+        self.table_interfaces = interfaces;
+    }
+
     /// Reads one record.
     pub fn record(&mut self, record: &Record<'_>, sink: &mut impl Sink) {
         self.counts.records += 1;
@@ -100,7 +124,7 @@ impl Input {
             Ok(Body::Rib(rib)) => self.rib(time, &rib, sink),
             Ok(Body::TableDump(dump)) => {
                 let (family, nlri) = of_prefix(dump.prefix);
-                let at = self.table_peer(dump.peer, dump.peer_as, None);
+                let Some(at) = self.table_peer(dump.peer, dump.peer_as, None) else { return };
                 self.peerings[at].from_peer = reading(dump.four_octet_as);
                 let nlri = &nlri[..];
                 self.route(time, at, &Route { family, nlri, ..Route::of(dump.attributes) }, sink);
@@ -163,17 +187,32 @@ impl Input {
 
     fn peer_index_table(&mut self, table: &PeerIndexTable<'_>) {
         self.table.clear();
+        let interfaces = std::mem::take(&mut self.table_interfaces);
+        let mut interfaces = interfaces.into_iter().chain(std::iter::repeat(0));
+        let mut unnamed = HashSet::new();
         let mut listed = HashSet::new();
         for peer in table.peers() {
             let Ok(Peer { address, asn, id, .. }) = peer else {
                 self.counts.undecodable += 1;
                 return;
             };
-            let at = self.table_peer(address, asn, Some((id, &listed)));
-            listed.insert(at);
-            self.peerings[at].peer_id = id;
+            let mirror = self.mirror_of(interfaces.next().unwrap_or(0));
+            let at = self.table_peer(address, asn, Some(Listed { id, mirror, before: &listed }));
             self.table.push(at);
+            let Some(at) = at else { continue };
+            listed.insert(at);
+            let peering = &mut self.peerings[at];
+            peering.peer_id = id;
+            if peering.mirror == self.mirror {
+                peering.mirror = mirror;
+            }
+            let is_unnamed = peering.mirror == self.mirror;
+            self.counts.ambiguous += u64::from(is_unnamed && !unnamed.insert((address, asn, id)));
         }
+    }
+
+    fn mirror_of(&self, interface: u16) -> MirrorId {
+        MirrorId(self.mirror.0 + u32::from(interface))
     }
 
     fn rib(&mut self, time: Time, rib: &Rib<'_>, sink: &mut impl Sink) {
@@ -182,7 +221,7 @@ impl Input {
                 self.counts.undecodable += 1;
                 return;
             };
-            let Some(&at) = self.table.get(usize::from(entry.peer)) else {
+            let Some(at) = self.table.get(usize::from(entry.peer)).copied().flatten() else {
                 self.counts.unattributed += 1;
                 continue;
             };
@@ -232,33 +271,37 @@ impl Input {
                 self.scratch = bytes;
             }
             Old::StateChange { peer_as, peer, old, new } => {
-                let at = self.table_peer(peer, peer_as, None);
+                let Some(at) = self.table_peer(peer, peer_as, None) else { return };
                 self.state(time, at, old, new, sink);
             }
             Old::Sync { .. } => self.counts.other += 1,
         }
     }
 
-    /// The peering of a peer whose records do not know the router. In a table, its BGP identifier
-    /// and the peerings that were listed before it are known too.
+    /// The peering of a peer whose records do not know the router.
     fn table_peer(
         &mut self,
         address: IpAddr,
         asn: Asn,
-        listed: Option<(u32, &HashSet<usize>)>,
-    ) -> usize {
-        let known = self.by_peer.get(&address).into_iter().flatten().copied();
-        let same = known
+        listed: Option<Listed<'_>>,
+    ) -> Option<usize> {
+        let same = self
+            .peerings_of(address)
             .filter(|at| same_as(self.peerings[*at].peer_as, asn))
-            .filter(|at| listed.is_none_or(|(_, before)| !before.contains(at)))
+            .filter(|at| listed.is_none_or(|listed| !listed.before.contains(at)))
+            .filter(|at| {
+                let mirror = self.peerings[*at].mirror;
+                listed.is_none_or(|listed| self.is_same_mirror(mirror, listed.mirror))
+            })
             .max_by_key(|at| {
                 let peering = &self.peerings[*at];
-                let same_id = listed.is_some_and(|(id, _)| id == peering.peer_id);
-                (peering.peer_as == asn, same_id, Reverse(*at))
+                let same_mirror = listed.is_some_and(|listed| listed.mirror == peering.mirror);
+                let same_id = listed.is_some_and(|listed| listed.id == peering.peer_id);
+                (peering.peer_as == asn, same_mirror, same_id, Reverse(*at))
             });
-        let at = same.unwrap_or_else(|| self.insert(address, asn));
+        let at = same.or_else(|| self.insert(address, asn))?;
         refine(&mut self.peerings[at].peer_as, asn);
-        at
+        Some(at)
     }
 
     #[inline]
@@ -280,28 +323,11 @@ impl Input {
             self.counts.unattributed += u64::from(only.is_none());
             return only;
         }
-        let mirror = match session.interface {
-            0 => self.mirror,
-            interface => MirrorId(interface.into()),
+        let at = match self.by_session.get(session) {
+            Some(at) => *at,
+            None => self.search(session)?,
         };
-        let known = self.by_peer.get(&session.peer).into_iter().flatten().copied();
-        let same = known
-            .filter(|at| {
-                let peering = &self.peerings[*at];
-                let local = peering.local == session.local
-                    || peering.local.is_unspecified()
-                    || session.local.is_unspecified();
-                let mirror = mirror == self.mirror
-                    || peering.mirror == self.mirror
-                    || peering.mirror == mirror;
-                local && mirror && same_as(peering.peer_as, session.peer_as)
-            })
-            .max_by_key(|at| {
-                let peering = &self.peerings[*at];
-                let same = (peering.peer_as == session.peer_as, peering.local == session.local);
-                (peering.mirror == mirror, same)
-            });
-        let at = same.unwrap_or_else(|| self.insert(session.peer, session.peer_as));
+        let mirror = self.mirror_of(session.interface);
         let peering = &mut self.peerings[at];
         if peering.mirror == self.mirror {
             peering.mirror = mirror;
@@ -317,14 +343,67 @@ impl Input {
         Some(at)
     }
 
-    fn insert(&mut self, address: IpAddr, asn: Asn) -> usize {
+    /// The peering of a session that is met for the first time.
+    fn search(&mut self, session: &Session) -> Option<usize> {
+        let mirror = self.mirror_of(session.interface);
+        let same = self
+            .peerings_of(session.peer)
+            .filter(|at| {
+                let peering = &self.peerings[*at];
+                let local = peering.local == session.local
+                    || peering.local.is_unspecified()
+                    || session.local.is_unspecified();
+                let mirror = self.is_same_mirror(peering.mirror, mirror);
+                local && mirror && same_as(peering.peer_as, session.peer_as)
+            })
+            .max_by_key(|at| {
+                let peering = &self.peerings[*at];
+                let same = (peering.peer_as == session.peer_as, peering.local == session.local);
+                (peering.mirror == mirror, same, Reverse(*at))
+            });
+        let at = same.or_else(|| self.insert(session.peer, session.peer_as))?;
+        if self.by_session.len() == MAX_KNOWN_SESSIONS {
+            self.by_session.clear();
+        }
+        self.by_session.insert(*session, at);
+        Some(at)
+    }
+
+    fn peerings_of(&self, address: IpAddr) -> impl Iterator<Item = usize> {
+        let known = self.by_peer.get(&address).map_or(&[][..], |known| known);
+        #[cfg(test)]
+        self.searched.update(|searched| searched + known.len() as u64);
+        known.iter().copied()
+    }
+
+    /// Whether two mirrors are equal, or one of them is not known.
+    fn is_same_mirror(&self, one: MirrorId, other: MirrorId) -> bool {
+        one == other || one == self.mirror || other == self.mirror
+    }
+
+    /// Adds a peering, unless there are too many of that address.
+    fn insert(&mut self, address: IpAddr, asn: Asn) -> Option<usize> {
         let at = self.peerings.len();
+        let same = self.by_peer.entry(address).or_default();
+        if same.len() == MAX_PEERINGS_OF_ADDRESS {
+            self.counts.unattributed += 1;
+            return None;
+        }
+        same.push(at);
         let mut peering = peering(self.mirror, self.first + at as u32, address, asn);
         peering.certain = true;
         self.peerings.push(peering);
-        self.by_peer.entry(address).or_default().push(at);
-        at
+        Some(at)
     }
+}
+
+/// What a peer index table says of a peer besides its address and AS.
+#[derive(Clone, Copy)]
+struct Listed<'a> {
+    id: u32,
+    mirror: MirrorId,
+    /// The peerings that were listed before it.
+    before: &'a HashSet<usize>,
 }
 
 /// A route of a table.

@@ -6,6 +6,7 @@ use super::Rib;
 use super::peer::Peer;
 use super::query::Route;
 use super::table::Key;
+use crate::{MirrorId, Peering};
 
 /// One difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,13 +19,27 @@ pub enum Change {
     Changed(Route, Route),
 }
 
-/// The peering of `other` that `peer` is: the one between the same addresses; or, where a table
-/// dump has left out the router's, the only one with the same neighbour.
+/// The peering of `other` that `peer` is: the one between the same addresses at the same mirror;
+/// or, where a table dump has left out the router's address or the mirror, the only one with the
+/// same neighbour.
 fn same<'a>(peer: &Peer, other: &'a Rib) -> Option<&'a Peer> {
     let of = &peer.peering;
+    let is_same_mirror = |known: MirrorId| known == of.mirror;
+    let is_unknown_mirror = |known: MirrorId| {
+        known.archive() == of.mirror.archive()
+            && (known.interface() == 0 || of.mirror.interface() == 0)
+    };
+    same_peer(of, other, is_same_mirror).or_else(|| same_peer(of, other, is_unknown_mirror))
+}
+
+fn same_peer<'a>(
+    of: &Peering,
+    other: &'a Rib,
+    is_mirror: impl Fn(MirrorId) -> bool,
+) -> Option<&'a Peer> {
     let mut all = other.peers().filter(|known| {
         let known = &known.peering;
-        known.peer == of.peer && known.peer_as == of.peer_as && known.mirror == of.mirror
+        known.peer == of.peer && known.peer_as == of.peer_as && is_mirror(known.mirror)
     });
     let first = all.next()?;
     match all.next() {

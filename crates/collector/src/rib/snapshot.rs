@@ -8,9 +8,10 @@ use bgp::mrt::{self, write};
 use bgp::nlri::{self, Nlri};
 
 use super::Rib;
+use super::peer::Peer;
 use super::routes::Routes;
 use super::table::{Key, Table};
-use crate::PeeringId;
+use crate::{MirrorId, PeeringId};
 
 /// A snapshot that is being written. Whatever changes before it was written is kept here as it
 /// was at the instant; numbers of prefixes are not given out again until the end.
@@ -262,9 +263,13 @@ impl Snapshot {
         to[first..].sort_unstable_by_key(|entry| entry.peer);
     }
 
+    fn peers<'a>(&'a self, rib: &'a Rib) -> impl Iterator<Item = &'a Peer> {
+        self.peers.iter().filter_map(|id| rib.peers[id.index()].as_deref())
+    }
+
     fn begin(&mut self, rib: &Rib, out: &mut Vec<u8>) {
-        let peers = self.peers.iter().filter_map(|id| rib.peers[id.index()].as_deref());
-        let peers: Vec<mrt::Peer> = peers
+        let peers: Vec<mrt::Peer> = self
+            .peers(rib)
             .map(|peer| mrt::Peer {
                 address: peer.peering.peer,
                 asn: peer.peering.peer_as,
@@ -397,6 +402,12 @@ impl Rib {
         }
         self.end_snapshot(*snapshot);
         true
+    }
+
+    /// The mirrors of the peers of the snapshot that has begun, in the order of the file.
+    pub fn snapshot_mirrors(&self) -> impl Iterator<Item = MirrorId> {
+        let snapshot = self.snapshot.iter();
+        snapshot.flat_map(|snapshot| snapshot.peers(self)).map(|peer| peer.peering.mirror)
     }
 
     /// Forgets the snapshot that is being written.

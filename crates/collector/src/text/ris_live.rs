@@ -7,6 +7,10 @@
 //! As there, UPDATE, KEEPALIVE and NOTIFICATION are the peer's; an OPEN says who sent it; a state
 //! is told when a session is established or was until now. Routes of other families than IPv4 and
 //! IPv6 unicast are in `raw` alone, and path identifiers too.
+//!
+//! A client of RIS Live identifies a session by `host` and `peer`, and two mirrors can show the same
+//! `peer`. Therefore each mirror but the first has a host of its own, `HOST.mirror2`. All messages
+//! from a mirror also have its number as `mirror`, which RIS Live does not have.
 
 mod client;
 mod filter;
@@ -26,7 +30,7 @@ use bgp::update::Update;
 use bgp::{Family, MessageType, Negotiated, Prefix};
 
 use super::{digits, json};
-use crate::{Event, Peering, Sender, State};
+use crate::{Event, MirrorId, Peering, Sender, State};
 pub use client::Client;
 
 /// An event that the feed tells of.
@@ -227,6 +231,11 @@ impl<'a> Notice<'a> {
         }
     }
 
+    /// The mirror's number where it is a part of `host`: where another mirror came first.
+    fn numbered_mirror(&self) -> Option<u32> {
+        numbered(self.peering.mirror)
+    }
+
     /// The type, as `type` in the feed names it.
     pub const fn kind(&self) -> &'static str {
         match self.content {
@@ -239,9 +248,25 @@ impl<'a> Notice<'a> {
     }
 }
 
+/// What stands between the collector's name and a mirror's number.
+const MIRROR: &str = ".mirror";
+
+fn numbered(mirror: MirrorId) -> Option<u32> {
+    (mirror.0 > 1).then_some(mirror.0)
+}
+
+/// The `host` of messages that `mirror` of the collector `host` showed.
+pub fn host_of(host: &str, mirror: MirrorId) -> String {
+    match numbered(mirror) {
+        Some(number) => format!("{host}{MIRROR}{number}"),
+        None => host.to_owned(),
+    }
+}
+
 /// Writes notices as the messages of one collector.
 #[derive(Clone, Debug)]
 pub struct Encoder {
+    /// A JSON string without its closing quotation mark.
     host: Vec<u8>,
     milliseconds: u64,
     count: u64,
@@ -252,6 +277,7 @@ impl Encoder {
     pub fn new(host: &str) -> Self {
         let mut quoted = Vec::new();
         json::string(host.as_bytes(), &mut quoted);
+        quoted.pop();
         Self { host: quoted, milliseconds: 0, count: 0 }
     }
 
@@ -270,6 +296,14 @@ impl Encoder {
         self.id(notice, out);
         json::key("host", out);
         out.extend_from_slice(&self.host);
+        if let Some(number) = notice.numbered_mirror() {
+            out.extend_from_slice(MIRROR.as_bytes());
+            digits::decimal(number.into(), out);
+        }
+        out.push(b'"');
+        if notice.peering.mirror != MirrorId::NONE {
+            json::number("mirror", notice.peering.mirror.0, out);
+        }
         json::text("type", notice.kind(), out);
         match &notice.content {
             Content::Update(routes) => routes.write(out),

@@ -1,22 +1,28 @@
 //! Routes and changes as JSON and as a table for people.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use bgp::Asn;
 use bgp::attribute::{Attribute, NextHop, Origin};
-use collector::Peering;
+use collector::MirrorId;
 use collector::rib::{Change, Destination, Route, path_text};
 use serde_json::{Value, json};
 
 use super::super::moment::{moment_text, unix};
 use super::super::table::{columns, hex};
-use super::Routes;
+use super::{RouteSource, Routes};
 
 fn destination(route: &Route) -> String {
     match &route.destination {
         Destination::Prefix(prefix) => prefix.to_string(),
         Destination::Other(bytes) => hex(bytes),
     }
+}
+
+fn mirror_name(mirror: MirrorId, sources: &[RouteSource]) -> Option<&str> {
+    let source = sources.get(usize::from(mirror.archive()))?;
+    source.mirrors.get(&mirror.interface().into()).map(String::as_str)
 }
 
 fn next_hop(route: &Route) -> Option<String> {
@@ -32,21 +38,19 @@ fn next_hop(route: &Route) -> Option<String> {
     })
 }
 
-fn peering(peering: &Peering) -> Value {
-    json!({
-        "peer": peering.peer,
-        "peer_as": peering.peer_as.0,
-        "router": peering.local,
-        "router_as": peering.local_as.0,
-    })
-}
-
-fn route(route: &Route) -> Value {
+fn route(route: &Route, sources: &[RouteSource]) -> Value {
     let mut object = json!({
         "prefix": destination(route),
         "family": route.family.to_string(),
         "path_id": route.path_id,
-        "peering": peering(&route.peering),
+        "peering": {
+            "peer": route.peering.peer,
+            "peer_as": route.peering.peer_as.0,
+            "router": route.peering.local,
+            "router_as": route.peering.local_as.0,
+            "mirror": route.peering.mirror.interface(),
+            "mirror_name": mirror_name(route.peering.mirror, sources),
+        },
         "since": unix(route.since),
         "stale": route.stale,
         "path": path_text(route.path()),
@@ -93,6 +97,10 @@ fn row(mark: &str, route: &Route) -> Vec<String> {
         route.path_id.map_or_else(none, |id| id.to_string()),
         route.peering.peer.to_string(),
         route.peering.peer_as.0.to_string(),
+        match route.peering.mirror.interface() {
+            0 => none(),
+            number => number.to_string(),
+        },
         moment_text(route.since),
         next_hop(route).unwrap_or_else(none),
         path_text(route.path()),
@@ -113,6 +121,15 @@ impl Routes {
             .flat_map(|source| source.notes.iter().map(|note| format!("{}: {note}", source.folder)))
     }
 
+    /// The known mirrors of the routes of the answer.
+    fn mirrors(&self) -> BTreeSet<MirrorId> {
+        let changed = self.changes.iter().map(|change| match change {
+            Change::Added(route) | Change::Removed(route) | Change::Changed(_, route) => route,
+        });
+        let all = self.found.iter().chain(changed).map(|route| route.peering.mirror);
+        all.filter(|mirror| mirror.interface() > 0).collect()
+    }
+
     /// As `netarium.rib/1`.
     pub fn json(&self) -> Value {
         let sources = self.sources.iter().map(|source| {
@@ -123,6 +140,7 @@ impl Routes {
                 "notes": source.notes,
             })
         });
+        let route = |of: &Route| route(of, &self.sources);
         let changes = self.changes.iter().map(|change| match change {
             Change::Added(new) => json!({ "change": "added", "new": route(new) }),
             Change::Removed(old) => json!({ "change": "removed", "old": route(old) }),
@@ -146,8 +164,19 @@ impl Routes {
 
     /// For people.
     pub fn table(&self) -> String {
-        let head =
-            ["", "prefix", "id", "peer", "AS", "since", "next hop", "AS path", "communities"];
+        let head = [
+            "",
+            "prefix",
+            "id",
+            "peer",
+            "AS",
+            "mirror",
+            "since",
+            "next hop",
+            "AS path",
+            "communities",
+        ];
+        let mirrors = self.mirrors();
         let mut rows = Vec::new();
         for route in &self.found {
             rows.push(row(if route.stale { "stale" } else { "" }, route));
@@ -159,10 +188,16 @@ impl Routes {
                 Change::Changed(old, new) => rows.extend([row("-", old), row("+", new)]),
             }
         }
-        // Few archives have marks or path identifiers.
+        // Few answers have marks, path identifiers, several mirrors or communities.
         let keep = |at: usize, nothing: &str| rows.iter().any(|row| row[at] != nothing);
         let kept: Vec<bool> = (0..head.len())
-            .map(|at| (at != 0 || keep(0, "")) && (at != 2 || keep(2, "-")))
+            .map(|at| match at {
+                0 => keep(0, ""),
+                2 => keep(2, "-"),
+                5 => mirrors.len() > 1,
+                9 => keep(9, ""),
+                _ => true,
+            })
             .collect();
         let cut = |row: &mut Vec<String>| {
             let mut at = 0;
@@ -175,6 +210,13 @@ impl Routes {
             head.iter().zip(&kept).filter(|(_, kept)| **kept).map(|(name, _)| *name).collect();
         rows.iter_mut().for_each(cut);
         let mut text = columns(&head, &rows);
+        for mirror in mirrors.iter().filter(|_| mirrors.len() > 1) {
+            let (number, name) = (mirror.interface(), mirror_name(*mirror, &self.sources));
+            let source = self.sources.get(usize::from(mirror.archive()));
+            let folder = source.filter(|_| self.sources.len() > 1).map(|source| &source.folder);
+            let folder = folder.map_or_else(String::new, |folder| format!(" of {folder}"));
+            let _ = writeln!(text, "mirror {number}{folder}: {}", name.unwrap_or("no name"));
+        }
         let count = self.found.len() + self.changes.len();
         let noun = if self.diff.is_some() { "change" } else { "route" };
         let _ = writeln!(text, "{count} {noun}{}", if count == 1 { "" } else { "s" });

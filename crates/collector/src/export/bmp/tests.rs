@@ -135,7 +135,7 @@ fn each_station_has_a_stream_of_its_own() {
     early.advance(taken);
     let mut greeting = Vec::new();
     let late = exporter.greeting(&mut greeting).unwrap();
-    let id = exporter.find(peering.peer, peering.peer_as, 0).unwrap();
+    let id = exporter.sessions(&[peering])[0].unwrap();
     for id in [id, id, PeeringId(9)] {
         exporter.table(&mut greeting, id, time(2), &update);
     }
@@ -236,4 +236,26 @@ fn what_is_exported_comes_in_again() {
     assert_eq!(input.read(bytes, true, &mut told), (bytes.len(), 0));
     assert_eq!(told, expected);
     assert_eq!(input.peerings().len(), 1);
+}
+
+#[test]
+fn sessions_of_a_table_are_found_by_address_as_and_order() {
+    let mut exporter = Exporter::new(Settings::default());
+    let own = |number: u32| {
+        // Three peerings each have the same address.
+        let mut peering = peering(number, &format!("10.0.{}.1", number / 3));
+        peering.mirror = MirrorId(number % 3 + 1);
+        peering
+    };
+    for number in 0..30 {
+        // All but the first of each address are up.
+        change(&mut exporter, &own(number), 1, true, Reason::Seen);
+        if number % 3 == 0 {
+            change(&mut exporter, &own(number), 2, false, Reason::Reset);
+        }
+    }
+    let table: Vec<Peering> = (0..30).map(own).chain([peering(30, "10.9.9.9")]).collect();
+    let found = exporter.sessions(&table);
+    let wanted = (0..31).map(|at| (at % 3 != 0 && at < 30).then_some(PeeringId(at)));
+    assert!(found.iter().copied().eq(wanted), "{found:?}");
 }

@@ -166,3 +166,28 @@ fn what_cannot_be_told_is_counted() {
     assert_eq!((log.gaps[0].cause, log.gaps[0].skipped), (GapCause::Undecodable, 3));
     assert_eq!(log.states.len(), 1);
 }
+
+#[test]
+fn searches_among_peerings_with_one_address_are_bounded() {
+    let mut input = Input::new(MirrorId::NONE, PeeringId(0));
+    let [peer, local] = ["192.0.2.1", "192.0.2.2"].map(|text| text.parse().unwrap());
+    let of = |asn| Session::new(Asn(asn), Asn(65_000), peer, local);
+    let max = MAX_PEERINGS_OF_ADDRESS as u32;
+    let first = 100_000;
+    for asn in first..first + max {
+        assert_eq!(input.at(&of(asn), true), Some((asn - first) as usize));
+    }
+    let searched = input.searched.get();
+    assert_eq!(searched, u64::from(max) * u64::from(max - 1) / 2);
+    // Known sessions are not searched for.
+    for asn in (first..first + max).rev() {
+        assert_eq!(input.at(&of(asn), true), Some((asn - first) as usize));
+    }
+    assert_eq!(input.searched.get(), searched);
+    // The cost of further ones does not grow.
+    for asn in first + max..first + 2 * max {
+        assert_eq!(input.at(&of(asn), true), None);
+    }
+    assert_eq!(input.searched.get(), searched + u64::from(max) * u64::from(max));
+    assert_eq!((input.peerings().len(), input.counts().unattributed), (4_096, 4_096));
+}

@@ -24,9 +24,9 @@ impl Client {
         Self::default()
     }
 
-    /// Takes a message of the client; `hosts` are the collectors that the feed tells of. Answers
-    /// with the messages that are to be sent back.
-    pub fn handle(&mut self, message: &str, hosts: &[&str]) -> Vec<String> {
+    /// Takes a message of the client; `hosts` lists the hosts that messages can have. Returns the
+    /// messages to send back.
+    pub fn handle(&mut self, message: &str, hosts: impl FnOnce() -> Vec<String>) -> Vec<String> {
         if message.len() > MESSAGE_LIMIT {
             return vec![error(&format!("messages may have {MESSAGE_LIMIT} bytes"))];
         }
@@ -45,7 +45,7 @@ impl Client {
         let replies = match kind {
             "ris_subscribe" => self.subscribe(data),
             "ris_unsubscribe" => self.unsubscribe(data),
-            "request_rrc_list" => Ok(vec![json!({"type": "ris_rrc_list", "data": hosts})]),
+            "request_rrc_list" => Ok(vec![json!({"type": "ris_rrc_list", "data": hosts()})]),
             "ping" => Ok(vec![json!({"type": "pong", "data": null})]),
             _ => {
                 let data = json!({"message": "Unknown command type", "command_type": kind});

@@ -6,7 +6,8 @@ use bgp::Prefix;
 use bgp::attribute::SegmentKind;
 use serde_json::{Map, Value};
 
-use super::{Content, Notice, Routes};
+use super::{Content, MIRROR, Notice, Routes};
+use crate::MirrorId;
 
 /// What a subscription asks for: all of it has to hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -93,8 +94,13 @@ impl Filter {
     /// Whether it wants `notice` of the collector `host`.
     pub(super) fn matches(&self, host: &str, notice: &Notice<'_>) -> bool {
         let own_host = |wanted: &String| {
-            host.strip_prefix(wanted.as_str())
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            let mirror = |rest: &str| rest.strip_prefix(MIRROR)?.parse().ok();
+            match host.strip_prefix(wanted.as_str()) {
+                Some(rest) => rest.is_empty() || rest.starts_with('.'),
+                None => wanted.strip_prefix(host).is_some_and(|rest| {
+                    mirror(rest).is_some_and(|number| notice.numbered_mirror() == Some(number))
+                }),
+            }
         };
         self.host.as_ref().is_none_or(own_host)
             && self.kind.as_ref().is_none_or(|kind| kind == notice.kind())
@@ -144,6 +150,7 @@ impl Notice<'_> {
     fn has(&self, key: &str) -> bool {
         match (key, &self.content) {
             ("timestamp" | "peer" | "peer_asn" | "id" | "host" | "type", _) => true,
+            ("mirror", _) => self.peering.mirror != MirrorId::NONE,
             ("raw", content) => !matches!(content, Content::State(_)),
             (_, Content::Update(routes)) => routes.has(key),
             (_, Content::Open(..)) => {

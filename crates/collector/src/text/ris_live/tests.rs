@@ -56,8 +56,12 @@ fn event(bytes: &[u8], from: Sender) -> Event<'_> {
 }
 
 fn texts(encoder: &mut Encoder, event: &Event<'_>) -> [String; 2] {
+    texts_of(encoder, &peering(), event)
+}
+
+fn texts_of(encoder: &mut Encoder, peering: &Peering, event: &Event<'_>) -> [String; 2] {
     let (mut plain, mut raw) = (Vec::new(), Vec::new());
-    encoder.encode(&Notice::new(&peering(), event).unwrap(), &mut plain, &mut raw);
+    encoder.encode(&Notice::new(peering, event).unwrap(), &mut plain, &mut raw);
     [plain, raw].map(|text| String::from_utf8(text).unwrap())
 }
 
@@ -111,8 +115,9 @@ fn other_messages_and_states() {
 
 fn wants(filter: &str, event: &Event<'_>) -> bool {
     let mut client = Client::new();
-    let replies =
-        client.handle(&format!(r#"{{"type":"ris_subscribe","data":{filter}}}"#), &["rrc99"]);
+    let replies = client.handle(&format!(r#"{{"type":"ris_subscribe","data":{filter}}}"#), || {
+        vec!["rrc99".to_owned()]
+    });
     assert!(replies.is_empty(), "{replies:?}");
     client.matches("rrc99.example", &Notice::new(&peering(), event).unwrap())
 }
@@ -156,7 +161,7 @@ fn filters() {
 #[test]
 fn a_client_is_answered() {
     let mut client = Client::new();
-    let mut says = |text: &str| client.handle(text, &["rrc99"]).join("\n");
+    let mut says = |text: &str| client.handle(text, || vec!["rrc99".to_owned()]).join("\n");
     let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
     let pong = says(r#"{"type":"ping","data":null}"#);
     assert_eq!(json(&pong), json(r#"{"type":"pong","data":null}"#));
@@ -185,8 +190,52 @@ fn a_client_is_answered() {
     let peering = peering();
     let notice = Notice::new(&peering, &event).unwrap();
     assert!(!client.matches("rrc99", &notice));
-    client.handle(r#"{"type":"ris_subscribe","data":{"host":"rrc99"}}"#, &[]);
+    client.handle(r#"{"type":"ris_subscribe","data":{"host":"rrc99"}}"#, Vec::new);
     assert!(client.matches("rrc99", &notice));
-    client.handle(r#"{"type":"ris_unsubscribe"}"#, &[]);
+    client.handle(r#"{"type":"ris_unsubscribe"}"#, Vec::new);
     assert!(!client.matches("rrc99", &notice));
+}
+
+#[test]
+fn sessions_with_equal_addresses_at_two_mirrors_have_two_hosts() {
+    let bytes = update();
+    let event = event(&bytes, Sender::Peer);
+    let at = |mirror| Peering { mirror: MirrorId(mirror), ..peering() };
+    let mut encoder = Encoder::new("rrc99.example");
+    let hosts: Vec<_> = [0, 1, 2, 12]
+        .map(|mirror| texts_of(&mut encoder, &at(mirror), &event))
+        .iter()
+        .map(|[text, raw]| {
+            let of = |text: &str| {
+                let message: serde_json::Value = serde_json::from_str(text).unwrap();
+                (message["data"]["host"].clone(), message["data"]["mirror"].clone())
+            };
+            assert_eq!(of(text), of(raw));
+            of(text)
+        })
+        .collect();
+    let own = |host: &str, mirror: u32| (host.into(), mirror.into());
+    let none = ("rrc99.example".into(), serde_json::Value::Null);
+    let second = own("rrc99.example.mirror2", 2);
+    let twelfth = own("rrc99.example.mirror12", 12);
+    assert_eq!(hosts, [none, own("rrc99.example", 1), second, twelfth]);
+    assert_eq!(host_of("rrc99.example", MirrorId(12)), "rrc99.example.mirror12");
+    assert_eq!(host_of("rrc99.example", MirrorId(1)), "rrc99.example");
+    let wanted = |filter: &str| -> Vec<u32> {
+        let mut client = Client::new();
+        let subscribe = format!(r#"{{"type":"ris_subscribe","data":{filter}}}"#);
+        assert_eq!(client.handle(&subscribe, Vec::new), [""; 0]);
+        let matches = |mirror: &u32| {
+            client.matches("rrc99.example", &Notice::new(&at(*mirror), &event).unwrap())
+        };
+        [0, 1, 2, 12].into_iter().filter(matches).collect()
+    };
+    // The collector's name means all of its mirrors.
+    assert_eq!(wanted(r#"{"host":"rrc99"}"#), [0, 1, 2, 12]);
+    assert_eq!(wanted(r#"{"host":"rrc99.example"}"#), [0, 1, 2, 12]);
+    assert_eq!(wanted(r#"{"host":"rrc99.example.mirror2"}"#), [2]);
+    assert_eq!(wanted(r#"{"host":"rrc99.example.mirror12"}"#), [12]);
+    assert_eq!(wanted(r#"{"host":"rrc99.example.mirror1"}"#), [0; 0]);
+    assert_eq!(wanted(r#"{"host":"rrc99.example.mirror"}"#), [0; 0]);
+    assert_eq!(wanted(r#"{"require":"mirror"}"#), [1, 2, 12]);
 }
