@@ -1,17 +1,15 @@
 //! How a cluster is named, and where its credentials are.
 
-use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::Deserialize;
-use serde::de::IgnoredAny;
+use cluster::hosts::{self, Hosts};
 
 use crate::credentials::{Credentials, Role, default_dir};
 use crate::{Error, Result};
 
-/// The port of agents where none is named.
-pub const PORT: u16 = 7447;
+pub use cluster::hosts::PORT;
 
 /// A cluster: where its agents are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,16 +20,6 @@ pub struct Cluster {
     pub agents: Vec<String>,
     /// The own credentials.
     pub credentials: Credentials,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct HostsFile {
-    agents: Vec<String>,
-    credentials: Option<PathBuf>,
-    /// For [`crate::machines`].
-    #[serde(default, rename = "machine")]
-    _machine: IgnoredAny,
 }
 
 impl Cluster {
@@ -56,15 +44,13 @@ impl Cluster {
     /// The agents and the folder of credentials that a file names.
     fn read(path: &Path) -> Result<(Vec<String>, Option<PathBuf>)> {
         let text = std::fs::read_to_string(path).map_err(Error::file("read", path))?;
-        let file: HostsFile = toml::from_str(&text)
-            .map_err(|e| Error::Usage { text: format!("{}: {}", path.display(), e.message()) })?;
+        let file = Hosts::parse(&path.display().to_string(), &text).map_err(|e| usage(&e))?;
         if file.agents.is_empty() {
             let text = format!("{}: `agents` names no agent", path.display());
             return Err(Error::Usage { text });
         }
         let beside = |file: PathBuf| path.parent().unwrap_or(Path::new("")).join(file);
-        let agents = file.agents.iter().map(|name| host_and_port(name)).collect::<Result<_>>()?;
-        Ok((agents, file.credentials.map(beside)))
+        Ok((file.agents, file.credentials.map(beside)))
     }
 
     /// Why no agent was reached, as far as a plain connection can tell.
@@ -128,45 +114,16 @@ pub fn host_and_port(text: &str) -> Result<String> {
 /// # Errors
 /// Where it is none.
 pub fn with_port(text: &str, default: u16) -> Result<String> {
-    let bare = text.strip_prefix("tcp/").or_else(|| text.strip_prefix("tls/")).unwrap_or(text);
-    let wrong = || Error::Usage {
-        text: format!("`{text}` is no address of an agent: write HOST or HOST:PORT"),
-    };
-    if let Ok(address) = bare.parse::<IpAddr>() {
-        return Ok(SocketAddr::new(address, default).to_string());
-    }
-    let (host, port) = match bare.rsplit_once(':') {
-        Some((host, port)) => (host, port.parse::<u16>().map_err(|_| wrong())?),
-        None => (bare, default),
-    };
-    let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-    let fits = match inner {
-        Some(v6) => v6.parse::<std::net::Ipv6Addr>().is_ok(),
-        None => !host.is_empty() && host.chars().all(|c| c.is_alphanumeric() || ".-_".contains(c)),
-    };
-    if fits { Ok(format!("{host}:{port}")) } else { Err(wrong()) }
+    hosts::with_port(text, default).map_err(|e| usage(&e))
+}
+
+pub(crate) fn usage(error: &cluster::Error) -> Error {
+    Error::Usage { text: error.to_string() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn addresses_in_all_their_forms() {
-        for (text, address) in [
-            ("10.0.0.1", "10.0.0.1:7447"),
-            ("10.0.0.1:8000", "10.0.0.1:8000"),
-            ("tcp/10.0.0.1:8000", "10.0.0.1:8000"),
-            ("node-3.example.org", "node-3.example.org:7447"),
-            ("::1", "[::1]:7447"),
-            ("[fe80::1]:80", "[fe80::1]:80"),
-        ] {
-            assert_eq!(host_and_port(text).unwrap(), address);
-        }
-        for text in ["", ":80", "host:http", "a b", "[x]:1", "host:70000", "quic/host:1"] {
-            assert!(host_and_port(text).is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn a_hosts_file_names_agents_and_credentials() {

@@ -21,4 +21,20 @@ pub enum Error {
         /// What is wrong there.
         what: &'static str,
     },
+    /// A hosts file is wrong.
+    #[error("{file}:{line}: {what}")]
+    HostsFile {
+        /// Its name.
+        file: String,
+        /// The line, from 1.
+        line: usize,
+        /// The field, and what is wrong.
+        what: String,
+    },
+    /// A text is not an address of an agent.
+    #[error("`{text}` is not an address of an agent: write HOST or HOST:PORT")]
+    Address {
+        /// The text.
+        text: String,
+    },
 }

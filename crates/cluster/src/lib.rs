@@ -15,6 +15,7 @@
 //! | [`clock`] | by how much the machines' clocks differ, and how surely | RFC 5905 §8, §10 |
 //! | [`detector`] | which agents are alive | |
 //! | [`control`] | what agents, the coordinator and pieces say to each other | |
+//! | [`hosts`] | the agents and machines that a file lists | |
 //! | [`coordinator`] | the phases of a run, and what follows the loss of an agent | |
 #![forbid(unsafe_code)]
 
@@ -25,6 +26,7 @@ pub mod control;
 pub mod coordinator;
 pub mod detector;
 mod error;
+pub mod hosts;
 mod member;
 pub mod placement;
 pub mod trunk;
