@@ -46,6 +46,7 @@ fn load_with(
         name: changes.edits.name.clone(),
         set: changes.edits.set.clone(),
         trust_programs,
+        max_items: None,
     };
     match lab::load(&changes.lab, &overrides) {
         Ok(lab) => {

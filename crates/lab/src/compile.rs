@@ -48,6 +48,8 @@ pub(crate) struct Input<'a> {
     pub(crate) sweep: Vec<(String, String)>,
     /// Added to the lab's seed.
     pub(crate) seed_offset: u64,
+    /// An upper bound for all limits.
+    pub(crate) max_items: usize,
 }
 
 /// A plan in the making.
@@ -236,6 +238,7 @@ impl<'a> Compiler<'a> {
 
     /// Whether there is room for one more; says so once if not.
     fn room(&mut self, count: usize, most: usize, what: &str, at: &At) -> bool {
+        let most = most.min(self.input.max_items);
         if count == most {
             self.sink
                 .report(Code::Limit, at, format!("more than {most} {what}"))

@@ -51,6 +51,9 @@ pub struct Overrides {
     pub set: Vec<(String, String)>,
     /// Take it on trust that programs are installed, as for a lab that runs elsewhere.
     pub trust_programs: bool,
+    /// Max nodes, links, sessions, flows and so on, each, for files of unknown origin: time and
+    /// memory are proportional to them. Without it the limits are those of the lab file.
+    pub max_items: Option<usize>,
 }
 
 /// Reads and checks a lab file. Paths in it are relative to its folder; programs are looked up on
@@ -106,7 +109,9 @@ pub fn parse_with(
         validate::file(&tree, &mut sink);
         let seed_offset = overrides.seed_offset;
         let default_name = &default_name;
-        let input = Input { root: &tree, text, default_name, sweep: chosen, seed_offset };
+        let max_items = overrides.max_items.unwrap_or(usize::MAX);
+        let input =
+            Input { root: &tree, text, default_name, sweep: chosen, seed_offset, max_items };
         let (plan, found) = compile(&input, &mut files, &mut sink);
         plans.push(plan);
         patterns = found;

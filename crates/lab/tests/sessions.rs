@@ -267,3 +267,26 @@ fn imported_routers_have_places() {
     let paths = Paths::compute(&plan, &vec![true; plan.links.len()], &pairs);
     assert!(paths.iter().all(|path| path.len() >= 3), "two hosts' links and the backbone's");
 }
+
+#[test]
+fn max_items_bounds_sessions_nodes_places_and_generators() {
+    let limits = |text: &str, max_items| {
+        let overrides = Overrides { max_items: Some(max_items), ..Overrides::default() };
+        match parse_with("lab.toml", text, Path::new("."), &overrides) {
+            Ok(lab) => Ok(lab.plans[0].nodes.len()),
+            Err(errors) => {
+                assert!(errors.list().iter().all(|error| error.code == Code::Limit), "{errors:?}");
+                Err(errors.list().iter().map(|error| error.message.clone()).collect::<Vec<_>>())
+            }
+        }
+    };
+    let text = format!("{RING}{FIRST}");
+    assert!(limits(&text, 1_000).is_ok());
+    assert_eq!(limits(&text, 39), Err(vec!["40 sessions".to_owned()]));
+    assert_eq!(limits(&text, 59), Err(vec!["these are 60 places for hosts".to_owned()]));
+    let large = RING.replace("routers = 5", "routers = 1001");
+    assert_eq!(limits(&large, 1_000), Err(vec!["`routers` is more than 1000".to_owned()]));
+    // A ring has 5 routers; hosts are named in the file.
+    let hosts = format!("{RING}\n[node.a]\n[node.b]\n");
+    assert_eq!(limits(&hosts, 5), Err(vec!["more than 5 nodes".to_owned()]));
+}

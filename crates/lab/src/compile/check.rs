@@ -111,10 +111,12 @@ impl Compiler<'_> {
             .filter(|gate| self.is_transit(*gate))
             .map(|gate| islands[gate.index()])
             .collect();
-        let mut starts: Vec<NodeId> = ifaces(from).iter().map(|iface| peer(*iface)).collect();
-        if self.is_transit(from) {
-            starts.push(from);
-        }
+        // Transit nodes beside a transit node are on its island.
+        let starts: Vec<NodeId> = if self.is_transit(from) {
+            vec![from]
+        } else {
+            ifaces(from).iter().map(|iface| peer(*iface)).collect()
+        };
         starts
             .into_iter()
             .any(|node| self.is_transit(node) && gates.contains(&islands[node.index()]))

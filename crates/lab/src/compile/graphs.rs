@@ -19,6 +19,9 @@ use crate::tree::{At, Table, Value};
 impl Compiler<'_> {
     pub(super) fn read_graphs(&mut self) {
         for (at, table) in self.entries("generate") {
+            if !self.fits_generator(table) {
+                continue;
+            }
             let seed = table.whole("seed").and_then(|seed| u64::try_from(seed).ok());
             let Some(graph) = generate(table, seed.unwrap_or(self.plan.seed)) else { continue };
             match graph {
@@ -35,6 +38,21 @@ impl Compiler<'_> {
                 }
             }
         }
+    }
+
+    /// Generators check their own limits, which are those without `max_items`.
+    fn fits_generator(&mut self, table: &Table) -> bool {
+        let most = self.input.max_items;
+        let is_large = |value: &Value| {
+            value.whole().is_some_and(|count| usize::try_from(count).is_ok_and(|n| n > most))
+        };
+        let sizes = table.entries.iter().filter(|entry| entry.key != "seed");
+        let Some(entry) = sizes.into_iter().find(|entry| is_large(&entry.value)) else {
+            return true;
+        };
+        let message = format!("`{}` is more than {most}", entry.key);
+        self.sink.report(Code::Limit, &entry.value.at, message).help(format!("at most {most}"));
+        false
     }
 
     pub(super) fn read_imports(&mut self) {
@@ -81,10 +99,7 @@ impl Compiler<'_> {
                 topology::Role::Router => Role::Router,
                 topology::Role::Switch => Role::Switch,
             };
-            nodes.push(self.add_node(&node.name, role, at));
-            if let Some(id) = nodes.last().copied().flatten() {
-                self.plan.nodes[id.index()].declared = (0, 0);
-            }
+            nodes.push(self.add_unplaced_node(&node.name, role, at));
             if self.sink.list.len() > reported {
                 let last = self.sink.list.last_mut().expect("one was just added");
                 last.help("give this network a `prefix` of its own");

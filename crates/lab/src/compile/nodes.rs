@@ -30,6 +30,13 @@ impl Compiler<'_> {
 
     /// Adds a node unless its name is unfit or taken.
     pub(super) fn add_node(&mut self, name: &str, kind: Role, at: &At) -> Option<NodeId> {
+        let id = self.add_unplaced_node(name, kind, at)?;
+        self.plan.nodes[id.index()].declared = self.place(at);
+        Some(id)
+    }
+
+    /// A node that a generator or a population of sessions brings: it has no line of its own.
+    pub(super) fn add_unplaced_node(&mut self, name: &str, kind: Role, at: &At) -> Option<NodeId> {
         if !self.room(self.plan.nodes.len(), MOST_NODES, "nodes", at) {
             return None;
         }
@@ -51,13 +58,12 @@ impl Compiler<'_> {
         let id = NodeId::at(self.plan.nodes.len());
         self.nodes.insert(lower, id);
         self.places.nodes.push(at.clone());
-        let declared = self.place(at);
         self.plan.nodes.push(Node {
             name: name.to_owned(),
             kind,
             fabric: NodeKind::Edge,
             ifaces: Vec::new(),
-            declared,
+            declared: (0, 0),
         });
         Some(id)
     }

@@ -250,15 +250,17 @@ impl Compiler<'_> {
     fn fit(&mut self, drawings: &[Undrawn<'_>]) -> bool {
         let listed: usize = self.plan.sessions.iter().map(|p| p.sessions.len()).sum();
         let (mut sessions, mut places) = (listed, 0);
+        let max_sessions = MOST_SESSIONS.min(self.input.max_items);
+        let max_places = MOST_PLACES.min(self.input.max_items as u64);
         for drawing in drawings {
             let (rules, at) = (&drawing.rules, &drawing.at);
             sessions += rules.count as usize;
             places += rules.routers.len() as u64 * u64::from(rules.hosts);
-            let (message, help) = if sessions > MOST_SESSIONS {
-                let help = format!("a lab has at most {MOST_SESSIONS} sessions");
+            let (message, help) = if sessions > max_sessions {
+                let help = format!("a lab has at most {max_sessions} sessions");
                 (format!("{sessions} sessions"), help)
-            } else if places > MOST_PLACES {
-                let help = format!("at most {MOST_PLACES}: fewer `hosts`, or fewer `routers`");
+            } else if places > max_places {
+                let help = format!("at most {max_places}: fewer `hosts`, or fewer `routers`");
                 (format!("these are {places} places for hosts"), help)
             } else {
                 continue;
@@ -330,8 +332,9 @@ impl Compiler<'_> {
         for ((router, number), slot) in places.used() {
             let drawing = owner[&router];
             let name = format!("{}-p{}", self.plan.nodes[router.index()].name, number + 1);
-            let Some(host) = self.add_node(&name, Role::Host, &drawing.at) else { return false };
-            self.plan.nodes[host.index()].declared = (0, 0);
+            let Some(host) = self.add_unplaced_node(&name, Role::Host, &drawing.at) else {
+                return false;
+            };
             let config = host_link(&drawing.rules);
             let draft = Draft {
                 ends: [host, router],
