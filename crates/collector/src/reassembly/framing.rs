@@ -126,6 +126,9 @@ impl Framing {
             }
         }
         let rest = split(time, bytes, to);
+        if bytes.len() > MAX && !self.has_long {
+            self.note_lengths(&bytes[..bytes.len() - rest.len()]);
+        }
         if rest.is_empty() {
             return;
         }
@@ -183,6 +186,15 @@ impl Framing {
             && usize::from(u16::from_be_bytes([length[0], length[1]])) > MAX
         {
             (self.has_long, self.max) = (true, MAX_EXTENDED);
+        }
+    }
+
+    /// As [`Self::note_length`], of whole messages that one segment carried.
+    #[cold]
+    fn note_lengths(&mut self, mut messages: &[u8]) {
+        while let Some(message) = bgp::Message::split(messages) {
+            self.note_length(messages);
+            messages = &messages[message.bytes().len()..];
         }
     }
 

@@ -1,6 +1,7 @@
 //! Reassembly against a model that shares no code with it: which bytes of a stream were captured,
 //! and so which messages are wholly there.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use proptest::prelude::*;
@@ -388,6 +389,35 @@ fn waits_for_an_acknowledged_segment_that_is_captured_late() {
     }
 }
 
+/// A gap over the start of a message: the search takes exactly the longest message's length, which
+/// is 65,535 bytes once a message beyond 4,096 bytes was seen.
+#[test]
+fn a_search_ends_at_the_first_message_behind_the_longest_length() {
+    for (longest, first) in [(4_096, 40), (65_535, 1_020)] {
+        let first = update(&vec![7; first], [0; 3]);
+        let own = (0..2_000_u16).map(|number| {
+            let [high, low] = number.to_be_bytes();
+            update(&[7], [20, high, low])
+        });
+        let messages: Vec<Vec<u8>> = [first].into_iter().chain(own).collect();
+        let (stream, cut) = (messages.concat(), messages[0].len());
+        assert_eq!(cut > 4_096, longest == 65_535);
+        for lost in [1, 18, messages[1].len(), messages[1].len() + 1] {
+            let from = cut + lost;
+            let mut segments =
+                vec![from_peer(0, 0, SYN, &[]), from_peer(1, 1, ACK, &stream[..cut])];
+            let parts = stream[from..].chunks(1448).enumerate();
+            segments.extend(parts.map(|(at, part)| {
+                from_peer(2 + at as u64, (1 + from + at * 1448) as u32, ACK, part)
+            }));
+            let (log, _) = run(&segments);
+            let boundary = cut + (from + longest - cut).next_multiple_of(messages[1].len());
+            let rest = stream[boundary..].to_vec();
+            assert_eq!(payloads(&log)[1..].concat(), rest, "{longest} {lost}");
+        }
+    }
+}
+
 /// What is done to a stream on its way.
 #[derive(Clone, Debug)]
 struct Damage {
@@ -427,24 +457,53 @@ fn messages() -> impl Strategy<Value = Vec<Vec<u8>>> {
     prop::collection::vec(one, 1..300)
 }
 
-/// A search ends after 4,096 bytes, unless communities look like headers.
-const SEARCH: usize = 9_000;
+/// The length in the header at a position, if it can be the header of a message.
+fn header(stream: &[u8], at: usize) -> Option<usize> {
+    let header = stream.get(at..at + 19).filter(|header| header[0] == 0xff)?;
+    let length = usize::from(u16::from_be_bytes([header[16], header[17]]));
+    let min = [0, 29, 23, 21, 19, 23].get(usize::from(header[18])).filter(|min| **min > 0)?;
+    let is_possible = length >= *min && (header[18] != 4 || length == 19);
+    (header[..16] == [0xff; 16] && is_possible).then_some(length)
+}
+
+/// A search that begins at `from` has found a boundary at the first message that begins here: all
+/// chains of headers from the longest message's length on have ended or met the real one.
+fn search_end(stream: &[u8], starts: &BTreeSet<usize>, from: usize) -> usize {
+    let mut end = from + bgp::message::MAX;
+    let is_false = |at: &usize| header(stream, *at).is_some() && !starts.contains(at);
+    for at in (from..end).filter(is_false) {
+        let mut next = at;
+        while !starts.contains(&next)
+            && let Some(length) = header(stream, next).filter(|length| *length <= 4096)
+        {
+            next += length;
+        }
+        end = end.max(next);
+    }
+    end
+}
 
 /// Which messages are complete (`Some`), and which of these must be handed out: those whose start
-/// follows from the stream's beginning, a header before the gap or a long distance from the gap.
+/// follows from the stream's beginning, a header before the gap or the end of a search.
 fn sure(messages: &[Vec<u8>], present: &[bool], syn: bool) -> Vec<Option<bool>> {
-    let (mut known, mut run, mut at) = (syn, 0, 0);
+    let stream = messages.concat();
+    let lengths = messages.iter().scan(0, |at, message| {
+        *at += message.len();
+        Some(*at - message.len())
+    });
+    let starts: BTreeSet<usize> = lengths.collect();
+    let (mut known, mut at) = (syn, 0);
+    let mut search = search_end(&stream, &starts, 0);
     let mut all = Vec::new();
     for message in messages {
         let there = &present[at..at + message.len()];
         let whole = there.iter().all(|there| *there);
-        known |= whole && at - run.min(at) > SEARCH;
+        known |= whole && at >= search;
         all.push(whole.then_some(known));
         if let Some(last) = there.iter().rposition(|there| !*there) {
-            let gaps = there.windows(2).filter(|pair| pair[0] && !pair[1]).count();
             let header = there.len() >= 19 && there[..19].iter().all(|there| *there);
-            known &= header && gaps == 1;
-            run = at + last + 1;
+            known &= header;
+            search = search_end(&stream, &starts, at + last + 1);
         }
         at += message.len();
     }
@@ -453,9 +512,9 @@ fn sure(messages: &[Vec<u8>], present: &[bool], syn: bool) -> Vec<Option<bool>> 
 
 /// Whether `told` is what was sent without some of the messages that need not be there.
 fn is_explained(messages: &[Vec<u8>], sure: &[Option<bool>], told: &[Vec<u8>]) -> bool {
-    let mut reached = std::collections::BTreeSet::from([0]);
+    let mut reached = BTreeSet::from([0]);
     for (message, sure) in messages.iter().zip(sure) {
-        let mut next = std::collections::BTreeSet::new();
+        let mut next = BTreeSet::new();
         for at in reached {
             if sure.is_some() && told.get(at) == Some(message) {
                 next.insert(at + 1);
