@@ -19,7 +19,7 @@ use crate::archive::{self, Archive, Loss};
 use crate::board::{Board, Status};
 use crate::feed::Feed;
 use crate::input::{Fill, Format, Input, Item};
-use crate::live::{self, Handler, Source};
+use crate::live::{self, Clock, Handler, Source};
 use crate::pipeline::{self, Pipeline};
 use crate::{Result, Writer};
 use keeper::{Keeper, News};
@@ -368,9 +368,11 @@ impl Handler for Job {
         }
     }
 
-    fn pause(&mut self, now: Option<Time>) {
-        if let Some(now) = now {
-            self.pipeline.advance(now);
+    fn pause(&mut self, clock: Clock) {
+        match clock {
+            Clock::Live(now) => self.pipeline.advance(now),
+            Clock::Recorded(idle) => self.pipeline.idle(idle),
+            Clock::Unknown => {}
         }
         self.flush();
         let now = self.pipeline.now();

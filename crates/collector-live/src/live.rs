@@ -307,6 +307,11 @@ impl Source {
         }
     }
 
+    /// Whether packets come when another process writes them.
+    const fn is_growing(&self) -> bool {
+        matches!(self, Self::Captures(captures) if captures.is_growing())
+    }
+
     /// Whether its packets are those of this moment.
     pub(crate) const fn is_live(&self) -> bool {
         !matches!(self, Self::Captures(_))
@@ -317,9 +322,19 @@ impl Source {
 pub trait Handler {
     /// A packet, or what there is to say instead.
     fn item(&mut self, item: Item<'_>);
-    /// All packets up to now were handed over: what they led to may be written. `now` is the time
-    /// of the clock where packets are live and none waits.
-    fn pause(&mut self, now: Option<Time>);
+    /// All packets up to now were handed over: what they led to may be written.
+    fn pause(&mut self, clock: Clock);
+}
+
+/// What is known of the time when all packets were handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// Packets are live and none waits: the time of the clock.
+    Live(Time),
+    /// Packets are recorded: how long none has come, as in a file that another process writes.
+    Recorded(Span),
+    /// Other packets may wait.
+    Unknown,
 }
 
 /// The longest that nothing is done.
@@ -334,11 +349,13 @@ const LAG: Span = Span::from_millis(50);
 pub fn run(sources: &mut [Source], handler: &mut impl Handler, stop: &AtomicBool) -> Result<()> {
     let mut ended = vec![false; sources.len()];
     let is_live = sources.iter().any(Source::is_live);
+    let is_growing = sources.iter().any(Source::is_growing);
     // With several sources nobody may keep the others waiting for long.
     let share = match sources.len() {
         0 | 1 => WAIT,
         count => Duration::from_millis(2) / count as u32,
     };
+    let mut last = Instant::now();
     while !stop.load(Ordering::Relaxed) && ended.contains(&false) {
         let mut is_idle = true;
         for (source, ended) in sources.iter_mut().zip(&mut ended).filter(|(_, ended)| !**ended) {
@@ -349,7 +366,17 @@ pub fn run(sources: &mut [Source], handler: &mut impl Handler, stop: &AtomicBool
             }
         }
         let now = Time::from_nanos(sys::clock::realtime().saturating_sub(LAG.as_nanos()));
-        handler.pause((is_live && is_idle).then_some(now));
+        if !is_idle {
+            last = Instant::now();
+        }
+        handler.pause(if is_idle && is_live {
+            Clock::Live(now)
+        } else if is_idle && is_growing {
+            let idle = u64::try_from(last.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            Clock::Recorded(Span::from_nanos(idle))
+        } else {
+            Clock::Unknown
+        });
     }
     for source in sources {
         if let Source::Tunnel(tunnel) = source {
@@ -368,7 +395,7 @@ pub fn run(sources: &mut [Source], handler: &mut impl Handler, stop: &AtomicBool
             interface.ask(&mut |item| handler.item(item))?;
         }
     }
-    handler.pause(None);
+    handler.pause(Clock::Unknown);
     Ok(())
 }
 

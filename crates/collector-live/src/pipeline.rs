@@ -32,6 +32,9 @@ pub struct Settings {
     pub learn: usize,
 }
 
+/// Time without packets after which those at the beginning are read, however few there are.
+const MAX_LEARN_IDLE: Span = Span::from_secs(1);
+
 /// Packets that wait until it is known whether checksums mean anything.
 #[derive(Debug, Default)]
 struct Early {
@@ -125,6 +128,18 @@ impl<S: Sink> Pipeline<S> {
         self.sessions.advance(now);
     }
 
+    /// No packet has come for `idle`, and the clock of the capture is not the one of this moment:
+    /// messages that are held back are handed on when they are due, and no other conclusion is
+    /// drawn from the silence.
+    pub fn idle(&mut self, idle: Span) {
+        if idle >= MAX_LEARN_IDLE {
+            self.begin();
+        }
+        if let Some(due) = self.sessions.held_until().filter(|due| *due <= self.now + idle) {
+            self.sessions.advance(due);
+        }
+    }
+
     /// The time of the latest packet, or of [`Self::advance`].
     pub fn now(&self) -> Time {
         self.now
@@ -179,3 +194,6 @@ impl<S: Sink> Pipeline<S> {
         self.sessions.into_sink()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -224,6 +224,14 @@ impl<S: Sink> Sessions<S> {
         }
     }
 
+    /// When messages that are held back are due, by the time of the capture; `None` if none are. No
+    /// silence is inferred before that time.
+    pub fn held_until(&self) -> Option<Time> {
+        let waiting = self.slots.iter().filter(|slot| !slot.gone && slot.is_waiting());
+        let due = waiting.map(|slot| self.due_at(slot)).min()?;
+        Some(self.clock.time_of(due))
+    }
+
     /// The input is over: what waits goes on. Sessions stay as they are.
     pub fn finish(&mut self) {
         for at in 0..self.slots.len() {

@@ -115,6 +115,8 @@ pub struct Captures {
     /// The next one last.
     later: Vec<Later>,
     follow: bool,
+    /// Another process may be writing: a followed file or a pipe.
+    is_growing: bool,
 }
 
 /// Numbers of interfaces that one input may use if inputs are kept apart.
@@ -129,12 +131,13 @@ impl Captures {
     /// # Errors
     /// If an input cannot be opened or is no capture.
     pub fn open(paths: &[PathBuf], follow: bool, apart: bool) -> Result<Self> {
-        let mut captures = Self { open: Vec::new(), later: Vec::new(), follow };
+        let mut captures = Self { open: Vec::new(), later: Vec::new(), follow, is_growing: follow };
         for (number, path) in paths.iter().enumerate() {
             let interfaces = if apart { number as u32 * APART } else { 0 };
             let input = Input::open(path, follow)?;
             let mut capture = Capture::new(input, interfaces);
             let is_file = std::fs::metadata(path).is_ok_and(|data| data.is_file());
+            captures.is_growing |= !is_file;
             if paths.len() == 1 || !is_file || follow {
                 captures.open.push(capture);
                 continue;
@@ -164,7 +167,13 @@ impl Captures {
     /// Captures that are open already, such as pipes: parts of one capture, merged by time.
     pub fn of(inputs: Vec<Input>) -> Self {
         let open = inputs.into_iter().map(|input| Capture::new(input, 0)).collect();
-        Self { open, later: Vec::new(), follow: false }
+        Self { open, later: Vec::new(), follow: false, is_growing: true }
+    }
+
+    /// Whether another process may be writing to an input. If not, a wait is one for the disk or
+    /// for decompression, and says nothing of the packets.
+    pub(crate) const fn is_growing(&self) -> bool {
+        self.is_growing
     }
 
     /// Hands over packets that are there, and waits up to `wait` if there are none.

@@ -27,6 +27,6 @@ fn records_of_this_moment_are_written_although_packets_never_pause() {
     let each = &mut |item: Item<'_>| job.item(item);
     while captures.step(Duration::ZERO, each).unwrap() == Progress::More {}
     assert_eq!(written(folder.path()), 0, "there is enough for a write of its own");
-    job.pause(None);
+    job.pause(Clock::Unknown);
     assert!(written(folder.path()) > 1_000);
 }

@@ -98,9 +98,9 @@ impl Handler for Count<'_> {
         }
     }
 
-    fn pause(&mut self, now: Option<Time>) {
+    fn pause(&mut self, clock: Clock) {
         self.pauses += 1;
-        self.clocks += usize::from(now.is_some());
+        self.clocks += usize::from(matches!(clock, Clock::Live(_)));
         if self.frames >= self.enough && self.clocks > 0 {
             self.stop.store(true, Ordering::Relaxed);
         }

@@ -14,7 +14,7 @@ use collector::reassembly::Statistics;
 use collector::{Event, Gap, GapCause, MirrorId, Peering, Sender, Sink, State};
 use collector_live::Pipeline;
 use collector_live::input::{Captures, Item};
-use collector_live::live::{self, Handler, Source};
+use collector_live::live::{self, Clock, Handler, Source};
 use collector_live::pipeline::Settings;
 
 use crate::damage::Damaged;
@@ -106,8 +106,8 @@ impl Handler for Run {
         }
     }
 
-    fn pause(&mut self, now: Option<Time>) {
-        assert_eq!(now, None, "files have their own time");
+    fn pause(&mut self, clock: Clock) {
+        assert_eq!(clock, Clock::Unknown, "files have their own time");
     }
 }
 

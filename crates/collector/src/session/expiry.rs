@@ -11,6 +11,7 @@ use base::{Span, Time};
 
 use super::Sessions;
 use super::connection::{Conn, NOWHERE};
+use super::peering::Slot;
 use crate::{ConnectionId, Reason, Sink, State};
 
 /// Behind the hold time: what may still be on its way through reassembly.
@@ -41,10 +42,10 @@ impl<S: Sink> Sessions<S> {
         let mut next = u64::MAX;
         for at in 0..self.slots.len() {
             let slot = &self.slots[at];
-            if slot.placed && !slot.is_holding() {
+            if !slot.is_waiting() {
                 continue;
             }
-            let due = if slot.placed { self.place_by(slot.waiting) } else { Self::place_at(slot) };
+            let due = self.due_at(slot);
             if due > elapsed {
                 next = next.min(due);
             } else {
@@ -59,6 +60,11 @@ impl<S: Sink> Sessions<S> {
         }
         self.clock.set_hold(shortest);
         self.check_at = next;
+    }
+
+    /// When a slot that waits goes on whatever is known.
+    pub(super) fn due_at(&self, slot: &Slot) -> u64 {
+        if slot.placed { self.place_by(slot.waiting) } else { Self::place_at(slot) }
     }
 
     /// Ends whatever waiting a slot does.

@@ -124,6 +124,11 @@ impl Slot {
         !self.held.is_empty()
     }
 
+    /// Whether it has no place yet, or messages that cannot be read yet.
+    pub(super) const fn is_waiting(&self) -> bool {
+        !self.placed || self.is_holding()
+    }
+
     /// Events and bytes that wait.
     pub(super) const fn holds(&self) -> (usize, usize) {
         (self.held.len() + self.raw.len(), self.held_bytes.len() + self.raw_bytes)
