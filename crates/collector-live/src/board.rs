@@ -47,8 +47,9 @@ impl Status {
     }
 }
 
-/// A question to the routes of a running collector.
-pub type Question = Box<dyn FnOnce(&Rib) + Send>;
+/// A question to the routes of a running collector: it is called until it returns `true`, and each
+/// call is short, since packets wait meanwhile.
+pub type Question = Box<dyn FnMut(&Rib) -> bool + Send>;
 
 /// Questions that wait at most.
 const QUESTIONS: usize = 64;
@@ -112,12 +113,14 @@ impl Board {
         std::mem::take(&mut *lock(&self.0.tables))
     }
 
-    /// Answers questions, the oldest first, until there are no more or `budget` is over.
+    /// Answers questions in turn, a step each, until there are no more or `budget` is over.
     pub fn answer(&self, rib: &Rib, budget: Duration) {
         let begin = Instant::now();
         while begin.elapsed() < budget {
-            let Some(question) = lock(&self.0.questions).pop_front() else { return };
-            question(rib);
+            let Some(mut question) = lock(&self.0.questions).pop_front() else { return };
+            if !question(rib) {
+                lock(&self.0.questions).push_back(question);
+            }
         }
     }
 }
@@ -134,7 +137,7 @@ mod tests {
         let (send, receive) = channel();
         let asked = (0..100).filter(|_| {
             let send = send.clone();
-            board.ask(Box::new(move |rib| send.send(rib.len()).unwrap()))
+            board.ask(Box::new(move |rib| send.send(rib.len()).is_ok()))
         });
         assert_eq!(asked.count(), QUESTIONS);
         board.answer(&Rib::new(), Duration::ZERO);
@@ -142,5 +145,21 @@ mod tests {
         board.answer(&Rib::new(), Duration::MAX);
         board.answer(&Rib::new(), Duration::MAX);
         assert_eq!(receive.try_iter().count(), QUESTIONS);
+    }
+
+    #[test]
+    fn a_long_question_is_answered_in_steps_and_delays_no_other() {
+        let board = Board::default();
+        let (send, receive) = channel();
+        for (name, steps) in [("long", 1_000), ("short", 1)] {
+            let (send, mut left) = (send.clone(), steps);
+            let is_asked = board.ask(Box::new(move |_| {
+                left -= 1;
+                left == 0 && send.send(name).is_ok()
+            }));
+            assert!(is_asked);
+        }
+        board.answer(&Rib::new(), Duration::MAX);
+        assert_eq!(receive.try_iter().collect::<Vec<_>>(), ["short", "long"]);
     }
 }

@@ -33,6 +33,7 @@ mod keys;
 mod peer;
 mod query;
 mod routes;
+mod search;
 mod snapshot;
 mod table;
 
@@ -46,6 +47,7 @@ use crate::{Event, Peering, PeeringId, Reason, Sender, Sink, State};
 
 pub use diff::Change;
 pub use query::{Destination, PathPattern, Query, Route, Scope, Tag, path_text};
+pub use search::Search;
 
 use announcements::Announcements;
 use attributes::AttributeSets;

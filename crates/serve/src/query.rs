@@ -6,7 +6,7 @@ use axum::extract::{Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bgp::Prefix;
-use collector::rib::{PathPattern, Query as Question, Rib, Scope};
+use collector::rib::{PathPattern, Query as Question, Route, Scope, Search};
 use collector::text::json_lines;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -70,10 +70,13 @@ pub(crate) struct Parameters {
     peer: Option<std::net::IpAddr>,
 }
 
-/// Routes in one answer, so that nobody stops the collector for long.
+/// Routes in one answer.
 const ROUTES: usize = 10_000;
-/// How long the collector may be busy with packets.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Prefixes and routes that are looked at between packets: less than a millisecond.
+const STEP: usize = 1_000;
+/// How long a client waits: a question over all routes of a large table takes seconds, of which
+/// packets get four fifths.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) async fn routes(
     State(shared): State<Shared>,
@@ -85,14 +88,21 @@ pub(crate) async fn routes(
         Err(text) => return wrong(text),
     };
     let (send, receive) = oneshot::channel();
+    let mut pending = Some((send, Search::new(question)));
     let asked = shared.board.ask(Box::new(move |rib| {
-        // Who asked may be gone.
-        let _ = send.send(answer(rib, question, parameters.peer));
+        let is_over = pending
+            .as_mut()
+            .is_none_or(|(send, search)| send.is_closed() || search.step(rib, STEP));
+        if is_over && let Some((send, search)) = pending.take() {
+            // The client may be gone.
+            let _ = send.send(search.into_routes());
+        }
+        is_over
     }));
-    let answered = tokio::time::timeout(PATIENCE, receive).await;
+    let answered = tokio::time::timeout(TIMEOUT, receive).await;
     match answered {
-        Ok(Ok(body)) if asked => {
-            ([(header::CONTENT_TYPE, "application/json")], body).into_response()
+        Ok(Ok(routes)) if asked => {
+            ([(header::CONTENT_TYPE, "application/json")], answer(&routes)).into_response()
         }
         _ => {
             let text = "the collector keeps no routes, or is too busy to answer";
@@ -114,16 +124,13 @@ fn question(parameters: &Parameters) -> Result<Question, String> {
     };
     let path = parameters.path.as_deref().map(PathPattern::new).transpose();
     let path = path.map_err(|e| format!("path: {e}"))?;
-    Ok(Question { scope, path, limit: Some(ROUTES), ..Question::default() })
+    let limit = Some(ROUTES);
+    Ok(Question { scope, path, limit, peer: parameters.peer, ..Question::default() })
 }
 
-fn answer(rib: &Rib, mut question: Question, peer: Option<std::net::IpAddr>) -> Vec<u8> {
-    if let Some(peer) = peer {
-        let of = rib.peerings().filter(|routes| routes.peering.peer == peer);
-        question.peerings = Some(of.map(|routes| routes.peering.id).collect());
-    }
+fn answer(routes: &[Route]) -> Vec<u8> {
     let mut out = b"{\"schema\":\"netarium.routes/1\",\"routes\":[".to_vec();
-    for (at, route) in rib.query(&question).iter().enumerate() {
+    for (at, route) in routes.iter().enumerate() {
         if at > 0 {
             out.push(b',');
         }

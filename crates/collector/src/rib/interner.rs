@@ -222,6 +222,11 @@ impl Interner {
         self.entries.get(number as usize).is_some_and(|entry| entry.uses != UNUSED)
     }
 
+    /// All numbers are below it.
+    pub(super) fn end(&self) -> u32 {
+        self.entries.len() as u32
+    }
+
     /// How many strings there are.
     pub(super) const fn len(&self) -> usize {
         self.held

@@ -161,6 +161,11 @@ impl<const N: usize> Keys<N> {
         all.filter(|(_, key)| key[0] != UNUSED).map(|(number, key)| (number as u32, key))
     }
 
+    /// All numbers are below it.
+    pub(super) fn end(&self) -> u32 {
+        self.all.len() as u32
+    }
+
     /// How many there are.
     pub(super) const fn len(&self) -> usize {
         self.live

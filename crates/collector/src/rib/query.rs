@@ -1,5 +1,7 @@
 //! Questions about routes.
 
+use std::net::IpAddr;
+
 use base::Time;
 use bgp::attribute::{
     AsPath, Attribute, Attributes, Communities, Community, LargeCommunity, NextHop, SegmentKind,
@@ -12,8 +14,9 @@ use regex::Regex;
 use super::Rib;
 use super::attributes::AttributeSet;
 use super::peer::Peer;
+use super::search::Search;
 use super::table::{Key, Table};
-use crate::{Peering, PeeringId};
+use crate::Peering;
 
 /// Which prefixes are asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,8 +51,8 @@ pub struct Query {
     pub scope: Scope,
     /// Family; all if `None`.
     pub family: Option<Family>,
-    /// Peerings; all if `None`.
-    pub peerings: Option<Vec<PeeringId>>,
+    /// The neighbour; all if `None`.
+    pub peer: Option<IpAddr>,
     /// Pattern of the AS path.
     pub path: Option<PathPattern>,
     /// A community.
@@ -196,35 +199,36 @@ impl Route {
         }
     }
 
-    fn fits(&self, query: &Query) -> bool {
+    pub(super) fn fits(&self, query: &Query) -> bool {
         query.origin.is_none_or(|origin| self.path().origin() == Some(origin))
             && query.community.is_none_or(|tag| self.has(tag))
             && query.path.as_ref().is_none_or(|path| path.matches(&path_text(self.path())))
     }
 }
 
-impl Table {
-    /// The numbers of the prefixes in `scope`, with the prefixes; not in order.
-    fn within(&self, scope: Scope) -> Vec<(Nlri, u32)> {
-        if let Scope::Exact(wanted) | Scope::Longest(wanted) | Scope::LessSpecific(wanted) = scope
-            && !self.add_path
-        {
-            let least = if matches!(scope, Scope::Exact(_)) { wanted.length() } else { 0 };
-            let lengths = (least..=wanted.length())
-                .map(|length| Nlri { path_id: None, prefix: shortened(wanted, length) });
-            return lengths.filter_map(|nlri| Some((nlri, self.find(&nlri, 0)?))).collect();
+impl Scope {
+    pub(super) fn covers(self, prefix: Prefix) -> bool {
+        match self {
+            Self::All => true,
+            Self::Exact(wanted) => prefix == wanted.masked(),
+            Self::MoreSpecific(wanted) => wanted.masked().covers(prefix),
+            Self::Longest(wanted) | Self::LessSpecific(wanted) => prefix.covers(wanted.masked()),
         }
-        let is_in = |prefix: Prefix| match scope {
-            Scope::All => true,
-            Scope::Exact(wanted) => prefix == wanted.masked(),
-            Scope::MoreSpecific(wanted) => wanted.masked().covers(prefix),
-            Scope::Longest(wanted) | Scope::LessSpecific(wanted) => prefix.covers(wanted.masked()),
+    }
+}
+
+impl Table {
+    /// The prefixes in `scope` with their numbers, if they can be found without a pass over all.
+    pub(super) fn find_within(&self, scope: Scope) -> Option<Vec<(Nlri, u32)>> {
+        let (Scope::Exact(wanted) | Scope::Longest(wanted) | Scope::LessSpecific(wanted)) = scope
+        else {
+            return None;
         };
-        let prefixes = self.iter().filter_map(|(number, key)| match key {
-            Key::Prefix(nlri) if is_in(nlri.prefix) => Some((nlri, number)),
-            _ => None,
-        });
-        prefixes.collect()
+        let least = if matches!(scope, Scope::Exact(_)) { wanted.length() } else { 0 };
+        let lengths = (least..=wanted.length())
+            .map(|length| Nlri { path_id: None, prefix: shortened(wanted, length) });
+        let found = lengths.filter_map(|nlri| Some((nlri, self.find(&nlri, 0)?)));
+        (self.has_prefixes() && !self.add_path).then(|| found.collect())
     }
 }
 
@@ -240,52 +244,9 @@ impl Rib {
     /// prefixes within another, and for all with path identifiers, take a pass over the prefixes
     /// of the family; the others do not.
     pub fn query(&self, query: &Query) -> Vec<Route> {
-        let mut routes = Vec::new();
-        let limit = query.limit.unwrap_or(usize::MAX);
-        let mut found = Vec::new();
-        for (at, table) in self.tables.iter().enumerate() {
-            if query.family.is_some_and(|family| family != table.family) {
-                continue;
-            }
-            if table.has_prefixes() {
-                let prefixes = table.within(query.scope).into_iter();
-                found.extend(prefixes.map(|(nlri, number)| (table.family, nlri, at, number)));
-            } else if query.scope == Scope::All {
-                for (number, _) in table.iter() {
-                    self.answer(at, number, query, limit, &mut routes);
-                }
-            }
-        }
-        let longest = matches!(query.scope, Scope::Longest(_));
-        found.sort_unstable_by_key(|(family, nlri, at, _)| {
-            let length = if longest { u8::MAX - nlri.prefix.length() } else { 0 };
-            (*family, length, nlri.prefix, *at, nlri.path_id)
-        });
-        for (family, nlri, at, number) in found {
-            // Of each family the first prefix with an answer is the longest.
-            let answered = routes.last().is_some_and(|route: &Route| {
-                route.family == family && route.destination != Destination::Prefix(nlri.prefix)
-            });
-            if !(longest && answered) {
-                self.answer(at, number, query, limit, &mut routes);
-            }
-        }
-        routes
-    }
-
-    fn answer(&self, at: usize, number: u32, query: &Query, limit: usize, to: &mut Vec<Route>) {
-        for peer in self.peers() {
-            let wanted = query.peerings.as_ref();
-            if wanted.is_some_and(|wanted| !wanted.contains(&peer.peering.id)) {
-                continue;
-            }
-            if let Some(route) = self.route(peer, at, number)
-                && to.len() < limit
-                && route.fits(query)
-            {
-                to.push(route);
-            }
-        }
+        let mut search = Search::new(query.clone());
+        while !search.step(self, usize::MAX) {}
+        search.into_routes()
     }
 
     pub(super) fn set_of(&self, announcement: u32) -> AttributeSet<'_> {

@@ -208,6 +208,11 @@ impl Table {
         }
     }
 
+    /// All numbers in use are below it.
+    pub(super) fn end(&self) -> u32 {
+        each!(&self.keys, keys => keys.end())
+    }
+
     /// All numbers and what they stand for.
     pub(super) fn iter(&self) -> Box<dyn Iterator<Item = (u32, Key<'_>)> + '_> {
         fn prefixes<const N: usize>(

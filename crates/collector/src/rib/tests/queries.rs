@@ -3,7 +3,7 @@
 use bgp::attribute::{AsPathBuf, Community, NextHop, SegmentKind};
 
 use super::*;
-use crate::rib::{Change, Destination, PathPattern, Query, Route, Scope, Tag, path_text};
+use crate::rib::{Change, Destination, PathPattern, Query, Route, Scope, Search, Tag, path_text};
 
 fn v4(text: &str) -> Prefix {
     let (address, length) = text.split_once('/').unwrap();
@@ -75,8 +75,7 @@ fn scopes_choose_prefixes() {
 #[test]
 fn the_longest_is_one_of_those_that_are_asked_for() {
     let rib = sample();
-    let query =
-        Query { peerings: Some(vec![PeeringId(2)]), ..scope(Scope::Longest(v4("10.1.2.0/24"))) };
+    let query = Query { peer: Some(peering(2).peer), ..scope(Scope::Longest(v4("10.1.2.0/24"))) };
     assert_eq!(asked(&rib, &query), told(&[("10.0.0.0/8", 2)]));
 }
 
@@ -179,4 +178,64 @@ fn snapshots_rebuild_the_routes() {
     input.read(&file, true, &mut again);
     assert_eq!(again.len(), rib.len());
     rib.diff(&again, &mut |change| panic!("{change:?}"));
+}
+
+#[test]
+fn a_search_in_steps_finds_what_a_query_finds() {
+    let rib = sample();
+    let all = [Scope::MoreSpecific(v4("0.0.0.0/0")), Scope::LessSpecific(v4("10.1.2.0/24"))];
+    let longest = [Scope::Longest(v4("10.1.2.9/32")), Scope::Exact(v4("10.1.0.0/16")), Scope::All];
+    for (scope, limit) in
+        all.into_iter().chain(longest).flat_map(|scope| [None, Some(2)].map(|limit| (scope, limit)))
+    {
+        let query = Query { limit, ..self::scope(scope) };
+        let (mut search, mut steps) = (Search::new(query.clone()), 1);
+        while !search.step(&rib, 1) {
+            steps += 1;
+        }
+        assert_eq!(search.into_routes(), rib.query(&query), "{scope:?}");
+        assert!(steps > 1 || limit.is_some(), "{scope:?}");
+    }
+}
+
+#[test]
+fn a_step_is_bounded_and_routes_may_change_between_steps() {
+    const PREFIXES: u32 = 3_000;
+    let text = |number: u32| format!("10.{}.{}.0/24", number >> 8, number & 0xff);
+    let mut rib = Rib::new();
+    for number in 0..PREFIXES {
+        announce(&mut rib, 0, 3, &[&text(number)]);
+    }
+    // No path matches: all routes have to be looked at.
+    let path = Some(PathPattern::new("^nothing$").unwrap());
+    let mut search = Search::new(Query { path, ..Query::default() });
+    let mut steps = 1;
+    while !search.step(&rib, 100) {
+        steps += 1;
+    }
+    // Once as a prefix and once as a route.
+    assert!(steps >= 2 * PREFIXES / 100, "{steps} steps");
+    assert_eq!(search.into_routes(), []);
+    let mut search = Search::new(Query::default());
+    for _ in 0..PREFIXES / 100 + 10 {
+        assert!(!search.step(&rib, 100));
+    }
+    // Half of the routes go, and others get their numbers.
+    let gone: Vec<Nlri> = (0..PREFIXES).step_by(2).map(|number| nlri(0, &text(number))).collect();
+    for part in gone.chunks(100) {
+        send(&mut rib, &peering(0), at(9), MessageType::UPDATE, &update(part, &[], 3));
+    }
+    announce(&mut rib, 0, 3, &["192.0.2.0/24"]);
+    while !search.step(&rib, 100) {}
+    let found: Vec<String> = search
+        .into_routes()
+        .into_iter()
+        .map(|route| match route.destination {
+            Destination::Prefix(prefix) => prefix.to_string(),
+            Destination::Other(bytes) => panic!("{bytes:?}"),
+        })
+        .collect();
+    let stayed = (0..PREFIXES).filter(|number| number % 2 == 1).map(text);
+    assert!(stayed.into_iter().all(|prefix| found.contains(&prefix)));
+    assert!(found.len() < PREFIXES as usize && !found.contains(&"192.0.2.0/24".to_owned()));
 }
