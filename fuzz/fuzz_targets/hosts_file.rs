@@ -1,5 +1,5 @@
-//! Any text as a hosts file of a cluster: agents have addresses that can be read again, machines have
-//! different names and valid resources, and errors have the file and a line of it.
+//! Any text as a hosts file of a cluster: agents have addresses that can be read again, machines
+//! have different names and valid resources, and errors have the file and a line of it.
 #![no_main]
 
 use cluster::Error;

@@ -12,7 +12,8 @@ const MAX_ITEMS: usize = 5_000;
 
 fuzz_target!(|text: &str| {
     let trust_programs = true;
-    let overrides = Overrides { trust_programs, max_items: Some(MAX_ITEMS), ..Overrides::default() };
+    let max_items = Some(MAX_ITEMS);
+    let overrides = Overrides { trust_programs, max_items, ..Overrides::default() };
     let folder = Path::new("/nonexistent");
     let Ok(lab) = parse_with("fuzz.toml", text, folder, &overrides) else { return };
     let Some(plan) = lab.plans.first() else { return };

@@ -140,8 +140,8 @@ impl Exporter {
         write::route_monitoring(out, &header, update);
     }
 
-    /// The sessions of a table dump's `peers`, as far as they are up. Those with equal addresses and
-    /// AS are in the same order here and there.
+    /// The sessions of a table dump's `peers`, as far as they are up. Those with equal addresses
+    /// and AS are in the same order here and there.
     pub fn sessions(&self, peers: &[Peering]) -> Vec<Option<PeeringId>> {
         let mut known: HashMap<(IpAddr, Asn), VecDeque<Option<PeeringId>>> = HashMap::new();
         for peer in &self.peers {

@@ -8,9 +8,9 @@
 //! is told when a session is established or was until now. Routes of other families than IPv4 and
 //! IPv6 unicast are in `raw` alone, and path identifiers too.
 //!
-//! A client of RIS Live identifies a session by `host` and `peer`, and two mirrors can show the same
-//! `peer`. Therefore each mirror but the first has a host of its own, `HOST.mirror2`. All messages
-//! from a mirror also have its number as `mirror`, which RIS Live does not have.
+//! A client of RIS Live identifies a session by `host` and `peer`, and two mirrors can show the
+//! same `peer`. Therefore each mirror but the first has a host of its own, `HOST.mirror2`. All
+//! messages from a mirror also have its number as `mirror`, which RIS Live does not have.
 
 mod client;
 mod filter;
