@@ -62,6 +62,7 @@ pub(crate) fn manifest(args: &args::Manifest, terminal: &Terminal) -> Verdict {
         nodes,
         agent_secret: args.agent_secret.clone(),
         coordinator_secret: args.coordinator_secret.clone(),
+        apparmor: !args.no_apparmor,
         host_network: args.host_network,
         cpu: args.cpu.map(|cpu| cpu.to_string()),
         memory: args.memory.clone(),

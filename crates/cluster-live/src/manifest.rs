@@ -19,6 +19,8 @@ const RESULTS_DIR: &str = "/results";
 const CREDENTIALS_DIR: &str = "/etc/netarium/credentials";
 /// The profile's path below the node's folder of seccomp profiles.
 const SECCOMP_PROFILE: &str = "netarium/agent.json";
+/// The name of the profile in `deploy/apparmor`.
+const APPARMOR_PROFILE: &str = "netarium-agent";
 /// The user and the group of the job: neither root nor any user of the image.
 const JOB_USER: u32 = 65_532;
 
@@ -50,6 +52,8 @@ pub struct Manifest {
     pub agent_secret: String,
     /// The secret with the credentials of the job.
     pub coordinator_secret: String,
+    /// Nodes have the profile of agents. Those without `AppArmor` refuse pods that name one.
+    pub apparmor: bool,
     /// Agents use the nodes' own network: faster than most pod networks.
     pub host_network: bool,
     /// Cores of each agent, as Kubernetes writes them; `None`: no limit.
@@ -86,18 +90,22 @@ impl Manifest {
     /// # Errors
     /// As [`Self::documents`].
     pub fn yaml(&self) -> Result<String> {
-        let Self { agent_secret, coordinator_secret, .. } = self;
+        let Self { name, agent_secret, coordinator_secret, .. } = self;
         let space = self.namespace.as_ref().map(|n| format!(" -n {n}")).unwrap_or_default();
         let mut text = format!(
             "# Agents of netarium, and a job that runs a lab on them. Before:\n\
-             #   netarium cluster init --agent kubernetes\n\
+             #   netarium cluster init --agent '{name}-*'\n\
              #   kubectl create secret generic {agent_secret}{space} \
-             --from-file=netarium-authority/agents/kubernetes\n\
+             --from-file=netarium-authority/agents/{name}-all\n\
              #   kubectl create secret generic {coordinator_secret}{space} \
              --from-file=netarium-authority/coordinators/coordinator\n\
              #   on each node: deploy/seccomp.json as \
              /var/lib/kubelet/seccomp/{SECCOMP_PROFILE}\n"
         );
+        if self.apparmor {
+            text += "#   on each node: apparmor_parser -r -W deploy/apparmor, or --no-apparmor here if \
+                     nodes have none\n";
+        }
         for document in self.documents()? {
             let written = serde_norway::to_string(&document)
                 .map_err(|error| Error::Usage { text: error.to_string() })?;
@@ -303,13 +311,14 @@ impl Manifest {
 
     fn agent(&self) -> Value {
         let field = |name: &str, path: &str| json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": path } } });
-        let own_name = match self.nodes {
-            Nodes::Labelled(_) => "spec.nodeName",
-            Nodes::Count(_) => "metadata.name",
+        // All share a certificate for the names that begin with the prefix, as names of pods do.
+        let (own_name, prefix) = match self.nodes {
+            Nodes::Labelled(_) => ("spec.nodeName", self.named("")),
+            Nodes::Count(_) => ("metadata.name", String::new()),
         };
         let mut arguments = vec![
             "agent".to_owned(),
-            "--name=$(AGENT_NAME)".to_owned(),
+            format!("--name={prefix}$(AGENT_NAME)"),
             format!("--listen=$(POD_IP):{PORT}"),
             format!("--join={}:{PORT}", self.named("agents")),
             format!("--dir={AGENT_DIR}"),
@@ -342,8 +351,7 @@ impl Manifest {
                 "allowPrivilegeEscalation": false,
                 "readOnlyRootFilesystem": true,
                 "capabilities": { "drop": ["ALL"], "add": CAPABILITIES },
-                // The profiles of container engines forbid mounts, in user namespaces too.
-                "appArmorProfile": { "type": "Unconfined" },
+                "appArmorProfile": self.apparmor_profile(),
                 "seccompProfile": { "type": "Localhost", "localhostProfile": SECCOMP_PROFILE },
             },
             "readinessProbe": { "tcpSocket": { "port": "agents" }, "periodSeconds": 2 },
@@ -365,6 +373,15 @@ impl Manifest {
             container["resources"] = json!({ "requests": resources, "limits": resources });
         }
         container
+    }
+
+    /// The profiles of container engines forbid mounts, in user namespaces too.
+    fn apparmor_profile(&self) -> Value {
+        if self.apparmor {
+            json!({ "type": "Localhost", "localhostProfile": APPARMOR_PROFILE })
+        } else {
+            json!({ "type": "Unconfined" })
+        }
     }
 
     fn resources(&self) -> Value {

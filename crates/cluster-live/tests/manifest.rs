@@ -17,6 +17,7 @@ fn manifest() -> Manifest {
         nodes: Nodes::Labelled(Vec::new()),
         agent_secret: "netarium-agent".to_owned(),
         coordinator_secret: "netarium-coordinator".to_owned(),
+        apparmor: true,
         host_network: false,
         cpu: None,
         memory: None,
@@ -32,6 +33,7 @@ fn all() -> Vec<Manifest> {
         Manifest {
             namespace: Some("labs".to_owned()),
             nodes: Nodes::Labelled(vec![("pool".to_owned(), "labs".to_owned())]),
+            apparmor: false,
             host_network: true,
             cpu: Some("4".to_owned()),
             memory: Some("8Gi".to_owned()),
@@ -85,6 +87,25 @@ fn manifests_keep_to_the_api() {
     std::fs::write(&file, wrong).unwrap();
     let output = Command::new(&validator).arg("--strict").arg(&file).output().unwrap();
     assert!(!output.status.success());
+}
+
+#[test]
+fn the_apparmor_profile_is_the_one_that_pods_name() {
+    let profile = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/apparmor");
+    let text = std::fs::read_to_string(&profile).unwrap();
+    for manifest in all() {
+        let agent = &manifest.documents().unwrap()[4]["spec"]["template"]["spec"]["containers"][0];
+        let named = &agent["securityContext"]["appArmorProfile"];
+        match named["localhostProfile"].as_str() {
+            Some(name) => assert!(text.contains(&format!("\nprofile {name} ")), "{name}"),
+            None => assert!(named["type"] == "Unconfined" && !manifest.apparmor),
+        }
+    }
+    let Ok(output) = Command::new("apparmor_parser").args(["-Q", "-K"]).arg(&profile).output()
+    else {
+        return eprintln!("SKIPPED the syntax of deploy/apparmor: no apparmor_parser");
+    };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]

@@ -51,6 +51,9 @@ pub(crate) struct Manifest {
     /// Secret with those of the job, which is a coordinator
     #[arg(long, value_name = "NAME", default_value = "netarium-coordinator")]
     pub(crate) coordinator_secret: String,
+    /// Nodes have no `AppArmor`: agents' pods name no profile
+    #[arg(long)]
+    pub(crate) no_apparmor: bool,
     /// Agents use the nodes' network instead of the pods'
     #[arg(long)]
     pub(crate) host_network: bool,

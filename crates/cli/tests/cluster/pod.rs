@@ -39,6 +39,7 @@ fn manifest() -> Value {
         nodes: Nodes::Labelled(Vec::new()),
         agent_secret: "netarium-agent".to_owned(),
         coordinator_secret: "netarium-coordinator".to_owned(),
+        apparmor: false,
         host_network: false,
         cpu: None,
         memory: None,
