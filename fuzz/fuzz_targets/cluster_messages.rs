@@ -2,14 +2,14 @@
 //! message: its first byte says which, the rest is JSON or, for clock pings, the datagram.
 #![no_main]
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use base::{Span, Time};
 use cluster::AgentId;
-use cluster::clock::{Pinger, PingerOptions};
+use cluster::clock::Pinger;
 use cluster::control::{
     AgentStatus, Heartbeat, OnLoss, Ordered, Prepare, ProgramEvent, Refusal, Report, Reserve,
-    Reserved, Start, Started, is_name,
+    Reserved, Start, Started,
 };
 use cluster::coordinator::{Coordinator, Output, Terms};
 use cluster::detector::{Change, Detector};
@@ -18,6 +18,7 @@ use serde::de::DeserializeOwned;
 
 const MEMBERS: usize = 3;
 const SECRET: [u8; 32] = [7; 32];
+const PEER: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1));
 
 fn read<T: DeserializeOwned>(text: &[u8]) -> Option<T> {
     serde_json::from_slice(text).ok()
@@ -40,8 +41,9 @@ impl World {
             waits: false,
             on_loss: OnLoss::Continue,
         };
-        let mut pinger = Pinger::new(PingerOptions { secret: &SECRET, seed: 0 });
-        pinger.add(now, SocketAddr::from(([127, 0, 0, 1], 1)), &SECRET);
+        let mut pinger = Pinger::new(0);
+        pinger.add(now, "a", PEER, &SECRET);
+        pinger.answer_to("a", &SECRET);
         Self {
             coordinator: Coordinator::new(now, terms),
             detector: Detector::new(),
@@ -56,14 +58,13 @@ impl World {
         match kind & !3 {
             b'@' => {
                 let beat: Heartbeat = read(text)?;
-                if is_name(&beat.name) {
-                    let change = if beat.leaves {
-                        self.detector.leave(&beat.name)
-                    } else {
-                        self.detector.hear(now, &beat.name, beat.instance)
-                    };
-                    self.changed(now, change?);
-                }
+                let name = (kind as char).to_string();
+                let change = if beat.leaves {
+                    self.detector.leave(&name)
+                } else {
+                    self.detector.hear(now, &name, beat.instance)
+                };
+                self.changed(now, change?);
             }
             b'D' => coordinator.report(now, &read::<Report>(text)?),
             b'H' => coordinator.reserved(now, agent, read::<Reserved>(text)?),
@@ -76,7 +77,7 @@ impl World {
                     assert!(reserve.members.len() == prepare.trunks.len());
                 }
             }
-            b'`' => drop(self.pinger.on_datagram(now, text)),
+            b'`' => drop(self.pinger.on_datagram(now, PEER, text)),
             b'd' => drop(read::<(Start, Ordered)>(text)),
             b'h' => drop(read::<ProgramEvent>(text)),
             b'l' => drop(read::<AgentStatus>(text)),

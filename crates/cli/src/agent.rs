@@ -41,23 +41,22 @@ pub(crate) fn agent(args: &args::Agent, terminal: &Terminal) -> Verdict {
         let list = list.iter().map(|address| host_and_port(address));
         list.collect::<Result<Vec<_>, _>>().map_err(|e| failure(&e))
     };
-    let name = match &args.name {
-        Some(name) => name.clone(),
-        None => host_name(),
-    };
     let daemon = args.privileges.daemon()?;
     if let Some(dir) = &args.dir {
         daemon.own_folder(dir)?;
     }
     // The labs make namespaces, which takes system calls that are refused elsewhere.
     daemon.drop_privileges(labs(&daemon), false)?;
+    let credentials = credentials(args, terminal)?;
+    // A certificate for many names leaves the choice to the host.
+    let certified = Some(&credentials.identity.name).filter(|name| !name.ends_with('*'));
+    let name = args.name.as_ref().or(certified).cloned().unwrap_or_else(host_name);
     let dir = args.dir.clone().unwrap_or_else(|| {
         let user = rustix::process::geteuid().as_raw();
         std::env::temp_dir().join(format!("netarium-agent-{name}-{user}"))
     });
     let program = std::env::current_exe()
         .map_err(|e| Failure::machine(format!("cannot find the own executable: {e}")))?;
-    let credentials = credentials(args, &name, terminal)?;
     let options = Options {
         name,
         listen: addresses(&args.listen)?,
@@ -99,17 +98,14 @@ pub(crate) fn host_name() -> String {
 }
 
 /// The agent's credentials; new ones where there are none and it is invited.
-fn credentials(
-    args: &args::Agent,
-    name: &str,
-    terminal: &Terminal,
-) -> Result<Credentials, Failure> {
+fn credentials(args: &args::Agent, terminal: &Terminal) -> Result<Credentials, Failure> {
     let dir = address::credentials_dir(args.access.credentials.clone()).map_err(|e| failure(&e))?;
     if let Some(invitation) = &args.invitation {
         if dir.join(KEY_FILE).exists() {
             terminal.talk(format!("note: {} has credentials already", dir.display()));
         } else {
-            enrol::enrol(invitation, name, &dir).map_err(|e| failure(&e))?;
+            let name = args.name.clone().unwrap_or_else(host_name);
+            enrol::enrol(invitation, &name, &dir).map_err(|e| failure(&e))?;
             terminal.talk(format!("enrolled; the credentials are in {}", dir.display()));
         }
     }

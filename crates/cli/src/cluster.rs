@@ -19,6 +19,7 @@ pub(crate) fn cluster(args: &Cluster, terminal: &Terminal) -> Verdict {
     match &args.verb {
         ClusterVerb::Init(args) => trust::init(args, terminal),
         ClusterVerb::Invite(args) => trust::invite(args, terminal),
+        ClusterVerb::Revoke(args) => trust::revoke(args, terminal),
         ClusterVerb::Enrol(args) => trust::enrol(args, terminal),
         ClusterVerb::Status(args) => status(args, terminal),
         ClusterVerb::Plan(args) => placement::plan(args, terminal),

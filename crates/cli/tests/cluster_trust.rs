@@ -7,7 +7,9 @@ mod cluster {
     mod bench;
     mod enrolment;
     mod loopback;
+    mod names;
     mod pod;
+    mod revocation;
     mod rogue;
     mod rogues;
 }

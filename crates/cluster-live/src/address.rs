@@ -80,7 +80,7 @@ fn probe(agent: &str) -> String {
             Ok(_) => {
                 return format!(
                     "{agent} is there, but its certificate or the own one is not accepted (are \
-                     both signed by one authority, and in date?)"
+                     both signed by one authority, in date and not revoked?)"
                 );
             }
             Err(error) => {
@@ -139,10 +139,10 @@ mod tests {
         std::fs::write(&path, "agents = ['a', 'b:1']\ncredentials = 'mine'\n").unwrap();
         let cluster = Cluster::named(name, None).unwrap();
         assert_eq!(cluster.agents, ["a:7447", "b:1"]);
-        assert_eq!(cluster.credentials, mine);
+        assert_eq!(cluster.credentials.cert, mine.cert);
         let given = folder.path().join("other");
         let cluster = Cluster::named(name, Some(&given)).unwrap();
-        assert_eq!(cluster.credentials, other, "the command line goes first");
+        assert_eq!(cluster.credentials.cert, other.cert, "the command line goes first");
         for text in ["agents = []", "agents = 1", "agents = ['a']\nports = 1"] {
             std::fs::write(&path, text).unwrap();
             assert!(Cluster::named(name, Some(&given)).is_err(), "{text}");

@@ -18,22 +18,21 @@ use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use base::{Span, Time};
 use cluster::control::{AgentStatus, Heartbeat, LabStatus, Offer, PROTOCOL};
 use cluster::detector::{Change, Detector, HEARTBEAT};
+use zenoh::Wait;
 use zenoh::pubsub::Subscriber;
-use zenoh::qos::Priority;
 use zenoh::query::Queryable;
-use zenoh::sample::Locality;
-use zenoh::{Session, Wait};
 
 use crate::address;
 use crate::beats::Beats;
-use crate::credentials::Credentials;
-use crate::session::{self, key};
+use crate::credentials::{Credentials, Role};
+use crate::session::{self, Bus, key};
 use crate::{Error, Result, urgent};
 use clocks::Clocks;
 use events::Event;
@@ -98,7 +97,7 @@ impl Stop {
 /// An agent.
 pub struct Agent {
     options: Options,
-    session: Session,
+    bus: Bus,
     instance: u64,
     trunk: IpAddr,
     total: Offer,
@@ -117,7 +116,7 @@ pub struct Agent {
     stopping: u32,
     /// Asked to end, it waits no longer than this.
     leaves_by: Option<Time>,
-    _declared: (Queryable<()>, Subscriber<()>),
+    _declared: (Queryable<()>, [Subscriber<()>; 2]),
     _dir: work::Dir,
 }
 
@@ -152,30 +151,14 @@ impl Agent {
         let instance = draw()?;
         let clocks = Clocks::start(trunk)?;
         let (events, news) = channel();
-        let session = session::open(&options.credentials, &options.listen, &options.join)?;
-        let asked = events.clone();
-        let questions = session
-            .declare_queryable(key::agent(&options.name, "*"))
-            .callback(move |query| drop(asked.send(Event::Asked(query))))
-            .wait()
-            .map_err(Error::session("answer questions"))?;
-        let heard = events.clone();
-        let heartbeats = session
-            .declare_subscriber(key::heartbeat("*"))
-            .callback(move |sample| {
-                if let Some(beat) = session::read(&sample.payload().to_bytes()) {
-                    drop(heard.send(Event::Heartbeat(beat)));
-                }
-            })
-            .allowed_origin(Locality::Remote)
-            .wait()
-            .map_err(Error::session("hear heartbeats"))?;
+        let bus = Bus::open(&options.credentials, &options.name, &options.listen, &options.join)?;
+        let declared = declare(&bus, &events)?;
         let total = machine::offer(&options.allowed, trunk);
-        let beat = heartbeat(&options.name, instance, &clocks, false);
-        let beats = Beats::start(&session, key::heartbeat(&options.name), session::bytes(&beat))?;
+        let beat = heartbeat(instance, &clocks, false);
+        let beats = Beats::start(&bus, key::heartbeat(&bus.own), session::bytes(&beat))?;
         Ok(Self {
             options,
-            session,
+            bus,
             instance,
             trunk,
             total,
@@ -191,7 +174,7 @@ impl Agent {
             joins_by: Some(now() + JOINING),
             stopping: 0,
             leaves_by: None,
-            _declared: (questions, heartbeats),
+            _declared: declared,
             _dir: dir,
         })
     }
@@ -275,7 +258,7 @@ impl Agent {
         self.leave();
         drop(self.beats);
         self.labs.clear();
-        self.session.close().wait().map_err(Error::session("close the session"))
+        self.bus.session.close().wait().map_err(Error::session("close the session"))
     }
 
     /// Nobody waits for anything any more.
@@ -290,7 +273,7 @@ impl Agent {
         self.beats.tick();
         if now >= self.next_report {
             self.next_report = now + HEARTBEAT;
-            self.labs.values_mut().for_each(|lab| lab.report(&self.session, self.instance));
+            self.labs.values_mut().for_each(|lab| lab.report(&self.bus, self.instance));
         }
         for change in self.detector.look(now) {
             self.changed(change, tell);
@@ -307,11 +290,14 @@ impl Agent {
         let clocks_are_due = now >= self.next_clock;
         if clocks_are_due {
             self.next_clock = now + Span::from_secs(1);
+            if let Err(why) = self.bus.trust.refresh() {
+                tell(News::Revocations { why });
+            }
         }
         for lab in self.labs.values_mut() {
             lab.look(&self.clocks, clocks_are_due);
             if lab.has_news() {
-                lab.report(&self.session, self.instance);
+                lab.report(&self.bus, self.instance);
             }
         }
         self.forget(now, tell);
@@ -330,10 +316,8 @@ impl Agent {
 
     /// Says that the agent leaves.
     fn leave(&self) {
-        let beat = heartbeat(&self.options.name, self.instance, &self.clocks, true);
-        let put = self.session.put(key::heartbeat(&self.options.name), session::bytes(&beat));
-        // Who does not hear it notices the silence.
-        let _ = put.express(true).priority(Priority::InteractiveHigh).wait();
+        let beat = heartbeat(self.instance, &self.clocks, true);
+        self.bus.put_certified(&key::heartbeat(&self.bus.own), &session::bytes(&beat));
     }
 
     /// Another agent was lost, or is heard again.
@@ -415,12 +399,50 @@ fn check(options: &Options) -> Result<()> {
         );
         return Err(Error::Usage { text });
     }
+    let own = &options.credentials.identity;
+    if !own.permits(&options.name) {
+        let cure = match own.name.strip_suffix('*') {
+            Some(prefix) => format!("give it a --name that begins with `{prefix}`"),
+            None => "leave out --name, or enrol again".to_owned(),
+        };
+        let text = format!(
+            "the certificate is that of agent {}, and not of {}: {cure}",
+            own.name, options.name
+        );
+        return Err(Error::Usage { text });
+    }
     Ok(())
 }
 
-fn heartbeat(name: &str, instance: u64, clocks: &Clocks, leaves: bool) -> Heartbeat {
-    let (clock, clock_secret) = (clocks.at(), *clocks.secret());
-    Heartbeat { name: name.to_owned(), instance, clock, clock_secret, leaves }
+fn heartbeat(instance: u64, clocks: &Clocks, leaves: bool) -> Heartbeat {
+    Heartbeat { instance, clock: clocks.at(), leaves }
+}
+
+/// What other processes send becomes events.
+fn declare(bus: &Bus, events: &Sender<Event>) -> Result<(Queryable<()>, [Subscriber<()>; 2])> {
+    let (asked, trust) = (events.clone(), Arc::clone(&bus.trust));
+    let commands = bus
+        .session
+        .declare_queryable(key::commands(&bus.own))
+        .callback(move |query| {
+            let command = key::parse_command(query.key_expr().as_str());
+            if let Some((coordinator, verb)) = command
+                && trust.admits(Role::Coordinator, coordinator)
+            {
+                drop(asked.send(Event::Asked { query, coordinator, verb }));
+            }
+        })
+        .wait()
+        .map_err(Error::session("answer questions"))?;
+    let received = events.clone();
+    let heartbeats = bus.subscribe_certified(key::HEARTBEATS.to_owned(), move |sender, beat| {
+        drop(received.send(Event::Heartbeat(sender.clone(), beat)));
+    })?;
+    let received = events.clone();
+    let clock_keys = bus.subscribe_certified(key::clock_keys(&bus.own), move |sender, key| {
+        drop(received.send(Event::ClockKey(sender.name.clone(), key)));
+    })?;
+    Ok((commands, [heartbeats, clock_keys]))
 }
 
 /// Where trunks are reached.

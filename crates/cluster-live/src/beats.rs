@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
 use cluster::detector::HEARTBEAT;
-use zenoh::qos::Priority;
-use zenoh::{Session, Wait};
 
+use crate::session::Bus;
 use crate::{Error, Result, urgent};
 
 /// A process whose main thread has not [ticked](Beats::tick) for so long (ns) hangs, and is not to
@@ -23,18 +22,16 @@ pub(crate) struct Beats {
 
 impl Beats {
     /// Puts `payload` at `place` once a [`HEARTBEAT`], beginning now.
-    pub(crate) fn start(session: &Session, place: String, payload: Vec<u8>) -> Result<Self> {
+    pub(crate) fn start(bus: &Bus, place: String, payload: Vec<u8>) -> Result<Self> {
         let ticked = Arc::new(AtomicU64::new(sys::clock::monotonic()));
         let ends = Arc::new(AtomicBool::new(false));
-        let (session, seen, ending) = (session.clone(), Arc::clone(&ticked), Arc::clone(&ends));
+        let (bus, seen, ending) = (bus.clone(), Arc::clone(&ticked), Arc::clone(&ends));
         let beat = move || {
             urgent::hurry();
             while !ending.load(Ordering::Relaxed) {
                 let silent = sys::clock::monotonic().saturating_sub(seen.load(Ordering::Relaxed));
                 if silent < HANGS {
-                    let put = session.put(&place, payload.as_slice());
-                    // The next one comes soon.
-                    let _ = put.express(true).priority(Priority::InteractiveHigh).wait();
+                    bus.put_certified(&place, &payload);
                 }
                 thread::park_timeout(HEARTBEAT.to_std());
             }

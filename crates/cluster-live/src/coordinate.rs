@@ -26,14 +26,12 @@ use cluster::{AgentId, control};
 use emu::run::Progress;
 use lab::plan::Plan;
 use record::{RunFolder, RunRecord};
-use zenoh::Wait;
 use zenoh::pubsub::Subscriber;
-use zenoh::sample::Locality;
 
 use crate::agent::draw;
 use crate::beats::Beats;
 use crate::reach::Reached;
-use crate::session::{self, key};
+use crate::session::{self, Peer, key};
 use crate::{Error, Result, piece, urgent};
 use talk::Talk;
 
@@ -256,11 +254,12 @@ impl<'a> Run<'a> {
             waits: options.starter.is_some(),
             on_loss: on_loss(plan),
         };
-        let subscribers = subscribe(runner, &lab)?;
-        let session = runner.reached.session.clone();
+        let bus = runner.reached.bus.clone();
         let members: Vec<String> = shares.iter().map(|share| share.name.clone()).collect();
-        let beats = Beats::start(&session, key::coordinator(&lab), Vec::new())?;
-        let talk = Talk::new(session, runner.events.clone(), lab.clone(), members.clone());
+        let peers: Vec<Peer> = members.iter().map(|name| runner.reached.peer(name)).collect();
+        let subscribers = subscribe(runner, &lab, peers.clone())?;
+        let beats = Beats::start(&bus, key::coordinator(&lab, bus.own.number), Vec::new())?;
+        let talk = Talk::new(bus, runner.events.clone(), lab.clone(), peers);
         Ok(Self {
             runner,
             plan,
@@ -415,6 +414,11 @@ impl<'a> Run<'a> {
             instance: self.runner.reached.agents[place].instance,
             own: agent,
             members: self.members.clone(),
+            numbers: self
+                .members
+                .iter()
+                .map(|name| self.runner.reached.peer(name).number)
+                .collect(),
             needs: self.needs[member],
             overcommit: self.options.overcommit,
             on_loss: on_loss(self.plan),
@@ -554,32 +558,21 @@ fn offer(resources: cluster::Resources) -> Offer {
     }
 }
 
-/// What agents say becomes events.
-fn subscribe(runner: &Runner, lab: &str) -> Result<[Subscriber<()>; 2]> {
-    let failed = || Error::session("hear the agents");
-    let session = &runner.reached.session;
+/// What agents publish becomes events.
+fn subscribe(runner: &Runner, lab: &str, members: Vec<Peer>) -> Result<[Subscriber<()>; 2]> {
+    let bus = &runner.reached.bus;
     let events = runner.events.clone();
-    let reports = session
-        .declare_subscriber(key::reports(lab))
-        .callback(move |sample| {
-            if let Some(report) = session::read(&sample.payload().to_bytes()) {
-                drop(events.send(Event::Report(report)));
-            }
-        })
-        .allowed_origin(Locality::Remote)
-        .wait()
-        .map_err(failed())?;
+    let reports = bus.subscribe(key::reports(lab), move |sender, sample| {
+        let report: Option<Report> = session::read(&sample.payload().to_bytes());
+        let own = |report: &Report| members.get(report.agent.index()) == Some(sender);
+        if let Some(report) = report.filter(own) {
+            drop(events.send(Event::Report(report)));
+        }
+    })?;
     let events = runner.events.clone();
-    let heartbeats = session
-        .declare_subscriber(key::heartbeat("*"))
-        .callback(move |sample| {
-            if let Some(beat) = session::read(&sample.payload().to_bytes()) {
-                let control::Heartbeat { name, instance, leaves, .. } = beat;
-                drop(events.send(Event::Heartbeat { name, instance, leaves }));
-            }
-        })
-        .allowed_origin(Locality::Remote)
-        .wait()
-        .map_err(failed())?;
+    let heartbeats = bus.subscribe_certified(key::HEARTBEATS.to_owned(), move |sender, beat| {
+        let (name, control::Heartbeat { instance, leaves, .. }) = (sender.name.clone(), beat);
+        drop(events.send(Event::Heartbeat { name, instance, leaves }));
+    })?;
     Ok([reports, heartbeats])
 }

@@ -1,7 +1,8 @@
 //! The certificate of an agent or a coordinator, its key, and the authority that signed it.
 //!
-//! The common name of a certificate is its role, and the role is what a session enforces. No
-//! public authority signs these names: they are not names of the DNS.
+//! The common name of a certificate is a role and a number, and these are what a session enforces.
+//! No public authority signs these names: they are not names of the DNS. The organizational unit is
+//! the name that the number belongs to.
 
 use std::fmt;
 use std::fs::{DirBuilder, OpenOptions};
@@ -13,6 +14,8 @@ use rcgen::{KeyPair, PublicKeyData as _};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::pem::Pem;
 
+use crate::session::is_name;
+use crate::trust::Revoked;
 use crate::{Error, Result};
 
 /// The authority's certificate in a folder of credentials.
@@ -21,9 +24,11 @@ pub const CA_FILE: &str = "ca.pem";
 pub const CERT_FILE: &str = "cert.pem";
 /// The key of the own certificate.
 pub const KEY_FILE: &str = "key.pem";
+/// The authority's list of revoked certificates (RFC 5280), where there is one.
+pub const CRL_FILE: &str = "crl.pem";
 
 /// What the owner of a certificate may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// Runs parts of labs, and obeys coordinators.
     Agent,
@@ -32,16 +37,68 @@ pub enum Role {
 }
 
 impl Role {
-    /// The common name of certificates with this role.
-    pub fn common_name(self) -> &'static str {
+    /// All roles.
+    pub(crate) const ALL: [Self; 2] = [Self::Agent, Self::Coordinator];
+
+    /// The highest number of a certificate with this role: a session has a rule for each.
+    pub fn max_number(self) -> u16 {
         match self {
-            Self::Agent => "netarium agent",
-            Self::Coordinator => "netarium coordinator",
+            Self::Agent => 1024,
+            Self::Coordinator => 64,
         }
     }
 
-    fn of_common_name(name: &str) -> Option<Self> {
-        [Self::Agent, Self::Coordinator].into_iter().find(|role| role.common_name() == name)
+    /// The common name of certificates with this role and number.
+    pub fn common_name(self, number: u16) -> String {
+        format!("netarium {self} {number}")
+    }
+}
+
+/// What a certificate says of its owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// What the owner may do.
+    pub role: Role,
+    /// Which owner: no other name of this role has the number.
+    pub number: u16,
+    /// The name; `prefix*` permits all names with this prefix.
+    pub name: String,
+}
+
+impl Identity {
+    /// Whether the owner may use `name`.
+    pub fn permits(&self, name: &str) -> bool {
+        match self.name.strip_suffix('*') {
+            Some(prefix) => name.starts_with(prefix) && is_name(name),
+            None => name == self.name,
+        }
+    }
+
+    /// The identity in a certificate of the authority `ca`, both in PEM.
+    pub(crate) fn read(cert: &str, ca: &str) -> Result<Self, String> {
+        let (ca_pem, cert_pem) = (pem(ca, CA_FILE)?, pem(cert, CERT_FILE)?);
+        let (authority, own) = (x509(&ca_pem, CA_FILE)?, x509(&cert_pem, CERT_FILE)?);
+        own.verify_signature(Some(authority.public_key()))
+            .map_err(|_| format!("{CERT_FILE} is not signed by the authority in {CA_FILE}"))?;
+        Self::of(&own)
+    }
+
+    fn of(certificate: &X509Certificate<'_>) -> Result<Self, String> {
+        let subject = certificate.subject();
+        let common = subject.iter_common_name().next().and_then(|name| name.as_str().ok());
+        let name = subject.iter_organizational_unit().next().and_then(|name| name.as_str().ok());
+        let identity = common.zip(name).and_then(|(common, name)| {
+            let (role, number) = common.strip_prefix("netarium ")?.split_once(' ')?;
+            let number: u16 = number.parse().ok()?;
+            let role = Role::ALL.into_iter().find(|known| known.to_string() == role)?;
+            (common == role.common_name(number)).then(|| Self { role, number, name: name.into() })
+        });
+        identity.ok_or_else(|| {
+            format!(
+                "{CERT_FILE} has the common name {common:?}, which is no role and number in a \
+                 cluster: make a new authority if this one is of an earlier version"
+            )
+        })
     }
 }
 
@@ -57,17 +114,20 @@ impl fmt::Display for Role {
 /// Credentials in PEM: read once, so that a process needs no access to the files later.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// The role in the own certificate.
-    pub role: Role,
+    /// What the own certificate says.
+    pub identity: Identity,
     pub(crate) ca: String,
     pub(crate) cert: String,
     pub(crate) key: String,
+    pub(crate) crl: Option<String>,
+    /// The folder that they were read from.
+    pub(crate) dir: Option<PathBuf>,
 }
 
 /// The private key stays out of messages.
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Credentials").field("role", &self.role).finish_non_exhaustive()
+        f.debug_struct("Credentials").field("identity", &self.identity).finish_non_exhaustive()
     }
 }
 
@@ -102,23 +162,29 @@ impl Credentials {
             let path = dir.join(file);
             std::fs::read_to_string(&path).map_err(Error::file("read", path))
         };
-        let found =
+        let mut found =
             Self::parse(read(CA_FILE)?, read(CERT_FILE)?, read(KEY_FILE)?).map_err(wrong)?;
-        if found.role == role {
-            Ok(found)
-        } else {
-            let text =
-                format!("{CERT_FILE} is the certificate of a {}, not of a {role}", found.role);
-            Err(wrong(text.replace("a agent", "an agent")))
+        found.dir = Some(dir.to_owned());
+        found.crl = dir.join(CRL_FILE).exists().then(|| read(CRL_FILE)).transpose()?;
+        let identity = &found.identity;
+        if identity.role != role {
+            let theirs = identity.role;
+            let text = format!("{CERT_FILE} is the certificate of a {theirs}, not of a {role}");
+            return Err(wrong(text.replace("a agent", "an agent")));
         }
+        let revoked = Revoked::read(found.crl.as_deref(), &found.ca).map_err(wrong)?;
+        if revoked.has(identity.role, identity.number) {
+            let text = format!("the certificate of {role} {} is revoked", identity.name);
+            return Err(wrong(format!("{text}: `netarium cluster invite` makes a new one")));
+        }
+        Ok(found)
     }
 
     /// Checks that the certificate is signed by the authority, valid now, and that of the key.
     pub(crate) fn parse(ca: String, cert: String, key: String) -> Result<Self, String> {
+        let identity = Identity::read(&cert, &ca)?;
         let (ca_pem, cert_pem) = (pem(&ca, CA_FILE)?, pem(&cert, CERT_FILE)?);
         let (authority, own) = (x509(&ca_pem, CA_FILE)?, x509(&cert_pem, CERT_FILE)?);
-        own.verify_signature(Some(authority.public_key()))
-            .map_err(|_| format!("{CERT_FILE} is not signed by the authority in {CA_FILE}"))?;
         let pair = KeyPair::from_pem(&key).map_err(|e| format!("{KEY_FILE}: {e}"))?;
         if pair.subject_public_key_info() != own.public_key().raw {
             return Err(format!("{KEY_FILE} is not the key of {CERT_FILE}"));
@@ -130,14 +196,10 @@ impl Credentials {
                 return Err(format!("{file} is valid from {from} to {to} only"));
             }
         }
-        let name = own.subject().iter_common_name().next().and_then(|name| name.as_str().ok());
-        let role = name.and_then(Role::of_common_name).ok_or_else(|| {
-            format!("{CERT_FILE} has the common name {name:?}, which is no role in a cluster")
-        })?;
-        Ok(Self { role, ca, cert, key })
+        Ok(Self { identity, ca, cert, key, crl: None, dir: None })
     }
 
-    /// Writes the three files to `dir`, which is made, with access for the own user only.
+    /// Writes the files to `dir`, which is made, with access for the own user only.
     ///
     /// # Errors
     /// Where a file exists already, or cannot be written.
@@ -146,7 +208,7 @@ impl Credentials {
         for (file, text) in [(CA_FILE, &self.ca), (CERT_FILE, &self.cert), (KEY_FILE, &self.key)] {
             write_private(&dir.join(file), text)?;
         }
-        Ok(())
+        self.crl.iter().try_for_each(|crl| write_private(&dir.join(CRL_FILE), crl))
     }
 }
 
@@ -162,13 +224,22 @@ pub(crate) fn write_private(path: &Path, text: &str) -> Result<()> {
     file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(Error::file("write", path))
 }
 
-fn pem(text: &str, file: &str) -> Result<Pem, String> {
+/// Writes a file with access for the own user only, in place of the one that is there: readers see
+/// the whole of either.
+pub(crate) fn replace_private(path: &Path, text: &str) -> Result<()> {
+    let new = path.with_extension("new");
+    let _ = std::fs::remove_file(&new);
+    write_private(&new, text)?;
+    std::fs::rename(&new, path).map_err(Error::file("replace", path))
+}
+
+pub(crate) fn pem(text: &str, file: &str) -> Result<Pem, String> {
     let first = Pem::iter_from_buffer(text.as_bytes()).next();
     let found = first.and_then(|pem| pem.ok().filter(|pem| pem.label == "CERTIFICATE"));
     found.ok_or_else(|| format!("{file}: there is no CERTIFICATE in PEM"))
 }
 
-fn x509<'a>(pem: &'a Pem, file: &str) -> Result<X509Certificate<'a>, String> {
+pub(crate) fn x509<'a>(pem: &'a Pem, file: &str) -> Result<X509Certificate<'a>, String> {
     pem.parse_x509().map_err(|error| format!("{file}: {error}"))
 }
 
@@ -187,7 +258,7 @@ mod tests {
         let dir = dir.path().join("a/b");
         let own = issue(&Authority::generate(1).unwrap(), Role::Agent);
         own.store(&dir).unwrap();
-        assert_eq!(Credentials::load(&dir, Role::Agent).unwrap(), own);
+        assert_eq!(Credentials::load(&dir, Role::Agent).unwrap().cert, own.cert);
         for file in [CA_FILE, CERT_FILE, KEY_FILE] {
             let mode = std::fs::metadata(dir.join(file)).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600, "{file}");
@@ -202,6 +273,17 @@ mod tests {
         issue(&Authority::generate(1).unwrap(), Role::Coordinator).store(dir.path()).unwrap();
         let error = Credentials::load(dir.path(), Role::Agent).unwrap_err().to_string();
         assert!(error.contains("of a coordinator, not of an agent"), "{error}");
+    }
+
+    #[test]
+    fn a_prefix_permits_the_names_that_begin_with_it() {
+        let authority = Authority::generate(1).unwrap();
+        let own = authority.issue(Role::Agent, "pod-*", 1).unwrap().identity;
+        for (name, permitted) in [("pod-1", true), ("pod-", true), ("po", false), ("pod-/x", false)]
+        {
+            assert_eq!(own.permits(name), permitted, "{name}");
+        }
+        assert!(!issue(&authority, Role::Agent).identity.permits("m10"), "the name is m1");
     }
 
     #[test]

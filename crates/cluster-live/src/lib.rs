@@ -22,6 +22,7 @@ pub mod piece;
 pub mod reach;
 mod results;
 pub mod session;
+mod trust;
 mod urgent;
 
 pub use error::{Error, Result};

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use cluster::control::{AgentStatus, PROTOCOL};
+use zenoh::Wait;
 use zenoh::query::{ConsolidationMode, QueryTarget};
-use zenoh::{Session, Wait};
 
 use crate::address::Cluster;
-use crate::session::{self, key};
+use crate::session::{self, Bus, Peer, key};
 use crate::{Error, Result};
 
 /// How long agents may take to be found.
@@ -20,11 +20,13 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// A connection to a cluster.
 pub struct Reached {
-    pub(crate) session: Session,
+    pub(crate) bus: Bus,
     /// All agents, in the order of their names.
     pub agents: Vec<AgentStatus>,
     /// Agents that others say are there, and that do not answer.
     pub silent: Vec<String>,
+    /// The numbers of the agents that have answered, by their names.
+    numbers: BTreeMap<String, u16>,
 }
 
 impl Reached {
@@ -33,8 +35,9 @@ impl Reached {
     /// # Errors
     /// Where no agent answers, with why.
     pub fn open(cluster: &Cluster) -> Result<Self> {
-        let session = session::open(&cluster.credentials, &[], &cluster.agents)?;
-        let mut reached = Self { session, agents: Vec::new(), silent: Vec::new() };
+        let bus = Bus::open(&cluster.credentials, "", &[], &cluster.agents)?;
+        let (agents, silent, numbers) = (Vec::new(), Vec::new(), BTreeMap::new());
+        let mut reached = Self { bus, agents, silent, numbers };
         let since = Instant::now();
         loop {
             reached.ask()?;
@@ -61,8 +64,9 @@ impl Reached {
     /// Asks all agents anew.
     fn ask(&mut self) -> Result<()> {
         let replies = self
+            .bus
             .session
-            .get(key::agent("*", "status"))
+            .get(key::command_to_all(self.bus.own.number, "status"))
             .target(QueryTarget::All)
             .consolidation(ConsolidationMode::None)
             .timeout(QUESTION)
@@ -71,7 +75,12 @@ impl Reached {
         let mut found: BTreeMap<String, AgentStatus> =
             self.agents.drain(..).map(|agent| (agent.name.clone(), agent)).collect();
         while let Ok(reply) = replies.recv() {
-            if let Ok(status) = session::answer::<AgentStatus>(&reply) {
+            let respondent = reply.result().ok().and_then(|sample| self.bus.respondent(sample));
+            let status = session::answer::<AgentStatus>(&reply);
+            if let (Some(agent), Ok(status)) = (respondent, status)
+                && status.name == agent.name
+            {
+                self.numbers.insert(agent.name, agent.number);
                 found.insert(status.name.clone(), status);
             }
         }
@@ -86,6 +95,11 @@ impl Reached {
         self.silent = silent;
         self.agents = found.into_values().collect();
         Ok(())
+    }
+
+    /// Where the agent `name` is addressed. One that has not answered has the number of none.
+    pub(crate) fn peer(&self, name: &str) -> Peer {
+        Peer::agent(self.numbers.get(name).copied().unwrap_or(0), name)
     }
 
     /// Whether all agents are of this version.

@@ -21,10 +21,10 @@ use std::collections::VecDeque;
 use base::{Span, Time};
 
 pub use path::{MOST_LEAD, PathStatistics, is_news, lead};
-pub use pinger::{Pinger, PingerOptions};
+pub use pinger::Pinger;
 
-/// What an agent draws when it starts and sends to the others over authenticated links: it
-/// authenticates the pings that the agent answers.
+/// What an agent sends to one other agent, over a link that is authenticated and carries it to no
+/// third one: it authenticates the questions of the first and the answers of the second.
 pub type Secret = [u8; 32];
 
 /// How long exchanges are of use.

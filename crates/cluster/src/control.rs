@@ -19,7 +19,7 @@ pub use piece::{
 
 /// Version of these messages and of what members of a lab say to each other: all agents of a lab
 /// and its coordinator have the same.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 
 /// A lab begins so long after member 0 was told: all others are to know it by then.
 pub const HEAD_START: Span = Span::from_millis(500);
@@ -91,19 +91,22 @@ pub struct AgentStatus {
     pub peers: Vec<PeerStatus>,
 }
 
-/// What an agent says twice a second.
+/// What an agent sends twice a second, under its name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heartbeat {
-    /// Its name.
-    pub name: String,
     /// Its process.
     pub instance: u64,
     /// Where its clock is asked.
     pub clock: SocketAddr,
-    /// Authenticates the pings that it answers.
-    pub clock_secret: crate::clock::Secret,
     /// It leaves in order.
     pub leaves: bool,
+}
+
+/// What an agent sends to one other agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockKey {
+    /// Authenticates the pings of the sender.
+    pub secret: crate::clock::Secret,
 }
 
 /// A piece of a lab on an agent.
@@ -173,6 +176,8 @@ pub struct Reserve {
     pub own: AgentId,
     /// All members' names, by [`AgentId`].
     pub members: Vec<String>,
+    /// The numbers in the members' certificates, by [`AgentId`].
+    pub numbers: Vec<u16>,
     /// What the piece is expected to take.
     pub needs: Offer,
     /// Take it though there is not enough, as its user wants.
@@ -187,6 +192,7 @@ impl Reserve {
         is_lab_id(&self.lab)
             && self.own.index() < self.members.len()
             && self.members.len() <= Detector::MOST
+            && self.numbers.len() == self.members.len()
             && self.members.iter().all(|member| is_name(member))
             && self.needs.cores.is_finite()
             && self.needs.cores >= 0.0

@@ -12,7 +12,7 @@ use crate::daemon::Privileges;
 
 #[derive(Debug, Args)]
 pub(crate) struct Agent {
-    /// Its name in the cluster; by default the host's
+    /// Its name in the cluster, which its certificate must have; by default the one there
     #[arg(long)]
     pub(crate) name: Option<String>,
     /// Where it listens, HOST or HOST:PORT; repeatable
@@ -70,8 +70,8 @@ pub(crate) struct Allowed {
 /// The own certificate.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Access {
-    /// Folder with ca.pem, cert.pem and key.pem; by default netarium/credentials in the folder of
-    /// the user's configuration
+    /// Folder with ca.pem, cert.pem, key.pem and, where certificates are revoked, crl.pem; by
+    /// default netarium/credentials in the folder of the user's configuration
     #[arg(long, value_name = "DIR", env = "NETARIUM_CREDENTIALS", hide_env_values = true)]
     pub(crate) credentials: Option<PathBuf>,
 }

@@ -28,6 +28,10 @@ pub(crate) enum ClusterVerb {
                             netarium cluster invite --name three --expires 5min\n  \
                             netarium cluster invite --role coordinator --host 192.0.2.9")]
     Invite(Invite),
+    /// Revoke the certificates of a name
+    #[command(after_help = "Examples:\n  netarium cluster revoke three\n  \
+                            netarium cluster revoke ci --role coordinator --dir pki")]
+    Revoke(Revoke),
     /// Get credentials with an invitation
     #[command(after_help = "Examples:\n  netarium cluster enrol 192.0.2.9:7448/CODE\n  \
                             netarium cluster enrol 192.0.2.9:7448/CODE --name me")]
@@ -68,10 +72,17 @@ pub(crate) enum Role {
 
 /// Where the authority is.
 #[derive(Debug, Args)]
-pub(crate) struct Signing {
+pub(crate) struct Authority {
     /// Folder of the authority
     #[arg(long, value_name = "DIR", default_value = "netarium-authority")]
     pub(crate) dir: PathBuf,
+}
+
+/// How certificates are signed.
+#[derive(Debug, Args)]
+pub(crate) struct Signing {
+    #[command(flatten)]
+    pub(crate) authority: Authority,
     /// Days that the certificate is valid
     #[arg(long, value_name = "N", default_value_t = 365)]
     pub(crate) days: u32,
@@ -81,12 +92,24 @@ pub(crate) struct Signing {
 pub(crate) struct Init {
     #[command(flatten)]
     pub(crate) signing: Signing,
-    /// Name of an agent; repeatable
+    /// Name of an agent; repeatable. `NAME*` permits all names with this prefix, for agents that
+    /// share a certificate
     #[arg(long = "agent", value_name = "NAME")]
     pub(crate) agents: Vec<String>,
     /// Name of a coordinator; repeatable. With a new authority, by default `coordinator`
     #[arg(long = "coordinator", value_name = "NAME")]
     pub(crate) coordinators: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Revoke {
+    /// Name of an agent or a coordinator
+    pub(crate) name: String,
+    /// Which of both, where the name has two roles
+    #[arg(long, value_enum)]
+    pub(crate) role: Option<Role>,
+    #[command(flatten)]
+    pub(crate) authority: Authority,
 }
 
 #[derive(Debug, Args)]
@@ -96,7 +119,7 @@ pub(crate) struct Invite {
     /// What the machine becomes
     #[arg(long, value_enum, default_value_t = Role::Agent)]
     pub(crate) role: Role,
-    /// Name in the certificate; by default the one that the machine asks for
+    /// Name in the certificate; by default the one that the machine asks for, which must be new
     #[arg(long)]
     pub(crate) name: Option<String>,
     /// Where to listen

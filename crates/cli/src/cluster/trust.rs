@@ -1,4 +1,4 @@
-//! `cluster init`, `cluster invite` and `cluster enrol`: certificates of agents and coordinators.
+//! `cluster init`, `invite`, `enrol` and `revoke`: certificates of agents and coordinators.
 
 use std::path::{Path, PathBuf};
 
@@ -9,14 +9,14 @@ use cluster_live::enrol::{self as enrolment, Host, PORT};
 use serde_json::json;
 
 use crate::agent::{failure, host_name};
-use crate::args::cluster::{self as args, Enrol, Init, Invite};
+use crate::args::cluster::{self as args, Enrol, Init, Invite, Revoke};
 use crate::exit::Exit;
 use crate::terminal::Terminal;
 use crate::{Failure, Verdict};
 
 /// Makes an authority where there is none, and certificates.
 pub(crate) fn init(args: &Init, terminal: &Terminal) -> Verdict {
-    let (dir, days) = (&args.signing.dir, args.signing.days);
+    let (dir, days) = (&args.signing.authority.dir, args.signing.days);
     let is_new = !dir.join(CA_FILE).exists();
     let mut coordinators = args.coordinators.clone();
     if is_new && coordinators.is_empty() {
@@ -33,7 +33,7 @@ pub(crate) fn init(args: &Init, terminal: &Terminal) -> Verdict {
     let all = [named(Role::Agent, &args.agents), named(Role::Coordinator, &coordinators)].concat();
     let mut made = Vec::new();
     for (role, name) in all {
-        let folder = dir.join(format!("{role}s")).join(&name);
+        let folder = dir.join(format!("{role}s")).join(name.replace('*', "all"));
         let issued = authority.issue(role, &name, days).map_err(|e| failure(&e))?;
         issued.store(&folder).map_err(|e| failure(&e))?;
         made.push((role, name, folder));
@@ -81,15 +81,42 @@ fn instructions(dir: &Path, made: &[(Role, String, PathBuf)]) -> String {
     lines.join("\n")
 }
 
-/// Serves one enrolment.
-pub(crate) fn invite(args: &Invite, terminal: &Terminal) -> Verdict {
-    let role = match args.role {
+fn role(role: args::Role) -> Role {
+    match role {
         args::Role::Agent => Role::Agent,
         args::Role::Coordinator => Role::Coordinator,
-    };
-    let authority = Authority::open(&args.signing.dir).map_err(|e| {
+    }
+}
+
+fn open(dir: &Path) -> Result<Authority, Failure> {
+    Authority::open(dir).map_err(|e| {
         failure(&e).help("`netarium cluster init` makes an authority; --dir names its folder")
-    })?;
+    })
+}
+
+/// Revokes certificates, and writes the list of all that are.
+pub(crate) fn revoke(args: &Revoke, terminal: &Terminal) -> Verdict {
+    let authority = open(&args.authority.dir)?;
+    let files = authority.revoke(&args.name, args.role.map(role)).map_err(|e| failure(&e))?;
+    if terminal.json {
+        let schema = "netarium.cluster.revoke/1";
+        terminal.object(&json!({"schema": schema, "name": args.name, "files": files}))?;
+    } else {
+        let list = files.first().map(|file| file.display().to_string()).unwrap_or_default();
+        terminal.data(format!(
+            "The certificates of {} are revoked. Copy {list} beside the credentials of each agent \
+             and coordinator:\nagents read it again within seconds; restart them to cut links \
+             that are open.",
+            args.name
+        ))?;
+    }
+    Ok(Exit::Ok)
+}
+
+/// Serves one enrolment.
+pub(crate) fn invite(args: &Invite, terminal: &Terminal) -> Verdict {
+    let role = role(args.role);
+    let authority = open(&args.signing.authority.dir)?;
     let listen = with_port(&args.listen, PORT).map_err(|e| failure(&e))?;
     let host = Host { listen, public: args.host.clone() };
     let (days, lifetime) = (args.signing.days, args.expires.to_std());
@@ -116,6 +143,10 @@ pub(crate) fn enrol(args: &Enrol, terminal: &Terminal) -> Verdict {
     let dir = credentials_dir(args.access.credentials.clone()).map_err(|e| failure(&e))?;
     let name = args.name.clone().unwrap_or_else(host_name);
     let own = enrolment::enrol(&args.invitation, &name, &dir).map_err(|e| failure(&e))?;
-    terminal.talk(format!("enrolled as {}; the credentials are in {}", own.role, dir.display()));
+    terminal.talk(format!(
+        "enrolled as {}; the credentials are in {}",
+        own.identity.role,
+        dir.display()
+    ));
     Ok(Exit::Ok)
 }

@@ -47,6 +47,20 @@ fn agent_enrols_with_a_code_and_joins_and_the_code_is_used_up() {
 }
 
 #[test]
+fn invitation_without_a_name_does_not_give_one_that_is_taken() {
+    let cluster = Loopback::new();
+    let (mut waiting, invitation) = invite(&cluster, &["--expires", "10 s"]);
+    let dir = cluster.bench.path().join("taken");
+    let mut command = cluster.bench.command(&["cluster", "enrol", &invitation, "--name", "m1"]);
+    let output = command.arg("--credentials").arg(&dir).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    let _ = waiting.kill();
+    let _ = waiting.wait();
+    assert!(output.status.code() == Some(4) && !dir.exists(), "{text}");
+    assert!(text.contains("there is a certificate of agent m1 already"), "{text}");
+}
+
+#[test]
 fn invitation_expires() {
     let cluster = Loopback::new();
     let (mut waiting, invitation) = invite(&cluster, &["--expires", "1 ms"]);

@@ -1,4 +1,5 @@
 //! Agents on the loopback interface, with the certificates of `netarium cluster init`.
+#![allow(dead_code, reason = "each test program uses its part")]
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -22,11 +23,16 @@ pub(crate) fn free_address() -> SocketAddr {
 impl Loopback {
     /// An authority with credentials for agents m1 and m2 and for a coordinator.
     pub(crate) fn new() -> Self {
-        let bench = Bench::new();
-        let init = ["cluster", "init", "--dir", "pki", "--agent", "m1", "--agent", "m2"];
-        let output = bench.command(&init).output().unwrap();
+        let cluster = Self { bench: Bench::new(), agents: Vec::new() };
+        cluster.authority(&["init", "--agent", "m1", "--agent", "m2"]);
+        cluster
+    }
+
+    /// A command at the authority.
+    pub(crate) fn authority(&self, args: &[&str]) {
+        let mut command = self.bench.command(&["cluster"]);
+        let output = command.args(args).args(["--dir", "pki"]).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        Self { bench, agents: Vec::new() }
     }
 
     pub(crate) fn agent_credentials(&self, name: &str) -> PathBuf {
@@ -85,6 +91,13 @@ impl Loopback {
     pub(crate) fn status(&self, agent: SocketAddr) -> Option<Value> {
         let mut command = self.coordinator(agent, &["cluster", "status", "--json"]);
         serde_json::from_slice(&command.output().unwrap().stdout).ok()
+    }
+
+    /// Ends the agent that was started last, at once.
+    pub(crate) fn kill_last(&mut self) {
+        let mut agent = self.agents.pop().unwrap();
+        agent.kill().unwrap();
+        agent.wait().unwrap();
     }
 
     /// Waits until the agent there and one other see each other.

@@ -53,7 +53,7 @@ pub(crate) fn is_linked(session: &Session) -> bool {
 
 fn ask<T: DeserializeOwned>(session: &Session, verb: &str, message: &impl Serialize) -> Option<T> {
     let replies = session
-        .get(format!("netarium/agent/m1/{verb}"))
+        .get(format!("netarium/agent/1/m1/command/1/{verb}"))
         .payload(serde_json::to_vec(message).unwrap())
         .target(QueryTarget::All)
         .consolidation(ConsolidationMode::None)
@@ -82,6 +82,7 @@ pub(crate) fn run_on_agent(session: &Session, instance: u64, command: &str) -> b
         instance,
         own: AgentId::at(0),
         members: vec!["m1".to_owned()],
+        numbers: vec![1],
         needs,
         overcommit: true,
         on_loss: OnLoss::Continue,
@@ -109,7 +110,7 @@ pub(crate) fn run_on_agent(session: &Session, instance: u64, command: &str) -> b
     let attempts = if prepared.is_some() { 30 } else { 1 };
     let started = (0..attempts).any(|_| {
         // Keeps the lab from being taken for abandoned.
-        session.put(format!("netarium/lab/{LAB}/coordinator"), "").wait().unwrap();
+        session.put(format!("netarium/coordinator/1/lab/{LAB}"), "").wait().unwrap();
         ask::<Started>(session, "start", &start).is_some() || {
             std::thread::sleep(Duration::from_millis(300));
             false

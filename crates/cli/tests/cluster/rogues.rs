@@ -156,7 +156,10 @@ fn listener_with_an_agent_certificate_gets_heartbeats_and_cannot_command() {
     let mut cluster = Loopback::new();
     let credentials = cluster.agent_credentials("m2");
     let (linked, received) = attack_from_listener(&mut cluster, &credentials);
-    assert!(linked && received.contains(&"netarium/heartbeat/m1".to_owned()), "{received:?}");
+    assert!(
+        linked && received.contains(&"netarium/agent/1/m1/heartbeat".to_owned()),
+        "{received:?}"
+    );
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use base::{Span, Time};
-use cluster::clock::{Offset, Pinger, PingerOptions, Secret, lead};
+use cluster::clock::{Offset, Pinger, Secret, lead};
 use cluster::control::{ClockStatus, PeerStatus};
 
 use super::{draw, now};
@@ -23,32 +23,27 @@ const DATAGRAM: usize = 256;
 /// Compares clocks for as long as it lives.
 pub(super) struct Clocks {
     pinger: Arc<Mutex<Pinger>>,
-    peers: Mutex<BTreeMap<String, (SocketAddr, Secret)>>,
+    /// With which other agents are asked.
+    secrets: Mutex<BTreeMap<String, Secret>>,
     at: SocketAddr,
-    secret: Secret,
     ends: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Clocks {
-    /// Answers at `address` questions that are authenticated with a new secret.
+    /// Asks and answers at `address`.
     pub(super) fn start(address: IpAddr) -> Result<Self> {
         let failed = || Error::machine("open a socket for clock pings");
         let socket = UdpSocket::bind((address, 0)).map_err(failed())?;
         let at = socket.local_addr().map_err(failed())?;
-        let mut secret = Secret::default();
-        for part in secret.chunks_exact_mut(8) {
-            part.copy_from_slice(&draw()?.to_be_bytes());
-        }
-        let options = PingerOptions { secret: &secret, seed: draw()? };
-        let pinger = Arc::new(Mutex::new(Pinger::new(options)));
+        let pinger = Arc::new(Mutex::new(Pinger::new(draw()?)));
         let ends = Arc::new(AtomicBool::new(false));
         let (shared, ending) = (Arc::clone(&pinger), Arc::clone(&ends));
         let thread = thread::Builder::new()
             .name("clocks".to_owned())
             .spawn(move || serve(&socket, &shared, &ending))
             .map_err(failed())?;
-        Ok(Self { pinger, peers: Mutex::default(), at, secret, ends, thread: Some(thread) })
+        Ok(Self { pinger, secrets: Mutex::default(), at, ends, thread: Some(thread) })
     }
 
     /// Where others ask.
@@ -56,39 +51,35 @@ impl Clocks {
         self.at
     }
 
-    /// What other agents need to ask.
-    pub(super) fn secret(&self) -> &Secret {
-        &self.secret
-    }
-
-    /// Asks `name` at `at` from now on.
-    pub(super) fn know(&self, name: &str, at: SocketAddr, secret: Secret) {
-        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = peers.insert(name.to_owned(), (at, secret));
-        if before != Some((at, secret)) {
-            let mut pinger = lock(&self.pinger);
-            if let Some((before, _)) = before {
-                pinger.remove(before);
+    /// Asks `name` at `at` from now on. As long as it has not answered: the secret that it needs.
+    pub(super) fn know(&self, name: &str, at: SocketAddr) -> Result<Option<Secret>> {
+        let mut secrets = self.secrets.lock().unwrap_or_else(PoisonError::into_inner);
+        if !secrets.contains_key(name) {
+            let mut secret = Secret::default();
+            for part in secret.chunks_exact_mut(8) {
+                part.copy_from_slice(&draw()?.to_be_bytes());
             }
-            pinger.add(now(), at, &secret);
+            secrets.insert(name.to_owned(), secret);
         }
+        let secret = secrets[name];
+        let mut pinger = lock(&self.pinger);
+        pinger.add(now(), name, at, &secret);
+        Ok(pinger.offset(now(), name).is_none().then_some(secret))
     }
 
-    fn place(&self, name: &str) -> Option<SocketAddr> {
-        let peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
-        peers.get(name).map(|(at, _)| *at)
+    /// Answers `name` when it asks with this secret.
+    pub(super) fn answer_to(&self, name: &str, secret: &Secret) {
+        lock(&self.pinger).answer_to(name, secret);
     }
 
     /// What the clock of `name` shows beside the own one.
     pub(super) fn offset(&self, name: &str) -> Option<Offset> {
-        let at = self.place(name)?;
-        lock(&self.pinger).offset(now(), at)
+        lock(&self.pinger).offset(now(), name)
     }
 
     /// How long before it is due a packet for `name` should leave.
     pub(super) fn lead(&self, name: &str) -> Span {
-        let Some(at) = self.place(name) else { return Span::ZERO };
-        lock(&self.pinger).path(at).map_or(Span::ZERO, |path| lead(&path.round_trips()))
+        lock(&self.pinger).path(name).map_or(Span::ZERO, |path| lead(&path.round_trips()))
     }
 
     /// What is known of `name`, for tables.
@@ -96,8 +87,7 @@ impl Clocks {
         let offset = self.offset(name);
         let mut status =
             PeerStatus { name: name.to_owned(), alive, clock: None, pings: 0, unanswered: 0 };
-        let Some(at) = self.place(name) else { return status };
-        if let Some(path) = lock(&self.pinger).path(at) {
+        if let Some(path) = lock(&self.pinger).path(name) {
             status.pings = path.answered + path.lost;
             status.unanswered = path.lost;
             status.clock = offset.map(|offset| ClockStatus {
@@ -141,7 +131,7 @@ fn serve(socket: &UdpSocket, pinger: &Mutex<Pinger>, ends: &AtomicBool) {
         match socket.recv_from(&mut buffer) {
             Ok((length, from)) => {
                 let at: Time = now();
-                let answer = lock(pinger).on_datagram(at, &buffer[..length]);
+                let answer = lock(pinger).on_datagram(at, from, &buffer[..length]);
                 if let Some(answer) = answer {
                     let _ = socket.send_to(&answer, from);
                 }
@@ -163,8 +153,12 @@ mod tests {
         let start = || Clocks::start(address).unwrap();
         let (a, b, stranger) = (start(), start(), start());
         assert_eq!(a.offset("b"), None);
-        a.know("b", b.at(), *b.secret());
-        a.know("stranger", stranger.at(), *b.secret());
+        let secret = a.know("b", b.at()).unwrap().unwrap();
+        a.know("stranger", stranger.at()).unwrap();
+        for other in [&b, &stranger] {
+            other.know("a", a.at()).unwrap();
+            other.answer_to("a", &secret);
+        }
         while a.status("b", true).clock.is_none() {
             thread::sleep(Duration::from_millis(5));
         }
@@ -172,5 +166,6 @@ mod tests {
         assert!(offset.nanos.unsigned_abs() <= offset.bound.as_nanos(), "{offset:?}");
         assert!(a.lead("b") > Span::ZERO);
         assert_eq!(a.offset("stranger"), None, "it has another secret");
+        assert_eq!(a.know("b", b.at()).unwrap(), None, "it has answered");
     }
 }

@@ -1,17 +1,18 @@
 //! What happens to an agent, and what it does then.
 
+use std::collections::BTreeMap;
+
 use base::Span;
 use cluster::control::{
-    FromPiece, Heartbeat, Order, Ordered, Phase, Prepare, ProgramEvent, Refusal, Report, Reserve,
-    Reserved, Start, Started,
+    ClockKey, FromPiece, Heartbeat, Order, Ordered, Phase, Prepare, ProgramEvent, Refusal, Report,
+    Reserve, Reserved, Start, Started,
 };
-use zenoh::Wait;
 use zenoh::query::Query;
 
 use super::lab::{Lab, open_trunk, part, refuse};
 use super::process::Process;
 use super::{Agent, MOST_LABS, News, machine, now};
-use crate::session;
+use crate::session::{self, Peer, key};
 use crate::{Error, Result};
 
 /// An agent that is asked to end waits so long for its results to be fetched.
@@ -19,10 +20,17 @@ const LEAVING: Span = Span::from_secs(15);
 
 /// Something that happened.
 pub(super) enum Event {
-    /// Somebody asks something.
-    Asked(Query),
+    /// A coordinator sends a command.
+    Asked {
+        query: Query,
+        /// The number in its certificate.
+        coordinator: u16,
+        verb: String,
+    },
     /// Another agent is there.
-    Heartbeat(Heartbeat),
+    Heartbeat(Peer, Heartbeat),
+    /// Another agent is going to ask for the time.
+    ClockKey(String, ClockKey),
     /// The coordinator of a lab is there.
     Coordinator(String),
     /// Another member of a lab says how it is.
@@ -49,8 +57,11 @@ impl Agent {
     /// Does what follows from an event.
     pub(super) fn take(&mut self, event: Event, tell: &mut dyn FnMut(News)) -> Result<()> {
         match event {
-            Event::Asked(query) => self.asked(&query, tell),
-            Event::Heartbeat(beat) => return self.heartbeat(&beat, tell),
+            Event::Asked { query, coordinator, verb } => {
+                self.asked(&query, coordinator, &verb, tell);
+            }
+            Event::Heartbeat(sender, beat) => return self.heartbeat(&sender, &beat, tell),
+            Event::ClockKey(name, key) => self.clocks.answer_to(&name, &key.secret),
             Event::Coordinator(lab) => {
                 if self.labs.contains_key(&lab) {
                     self.coordinators.hear(now(), &lab, 0);
@@ -77,7 +88,7 @@ impl Agent {
             },
             Event::Said(id, said) => {
                 let Some(lab) = self.labs.get_mut(&id) else { return Ok(()) };
-                lab.said(said, &self.session, &self.events);
+                lab.said(said, &self.bus, &self.events);
             }
             Event::Gone(id) => {
                 if let Some(lab) = self.labs.get_mut(&id) {
@@ -129,16 +140,19 @@ impl Agent {
         }
     }
 
-    fn heartbeat(&mut self, beat: &Heartbeat, tell: &mut dyn FnMut(News)) -> Result<()> {
-        if !session::is_name(&beat.name) {
-            return Ok(());
-        }
-        if beat.name == self.options.name && beat.instance != self.instance {
-            // The one whose number is higher gives way, so that one of them stays.
+    fn heartbeat(
+        &mut self,
+        sender: &Peer,
+        beat: &Heartbeat,
+        tell: &mut dyn FnMut(News),
+    ) -> Result<()> {
+        let name = &sender.name;
+        if *name == self.options.name {
+            // The one whose instance is higher gives way, so that one of them stays.
             return if beat.instance < self.instance && !beat.leaves {
                 let text = format!(
-                    "the cluster has an agent {} already: give this one another --name",
-                    beat.name
+                    "the cluster has an agent {name} already: give this one another --name and, \
+                     unless they share a certificate, a certificate of its own"
                 );
                 Err(Error::Usage { text })
             } else {
@@ -146,10 +160,13 @@ impl Agent {
             };
         }
         let change = if beat.leaves {
-            self.detector.leave(&beat.name)
+            self.detector.leave(name)
         } else {
-            self.clocks.know(&beat.name, beat.clock, beat.clock_secret);
-            self.detector.hear(now(), &beat.name, beat.instance)
+            if let Some(secret) = self.clocks.know(name, beat.clock)? {
+                let place = key::clock_key(sender, &self.bus.own);
+                self.bus.put_certified(&place, &session::bytes(&ClockKey { secret }));
+            }
+            self.detector.hear(now(), name, beat.instance)
         };
         if let Some(change) = change {
             self.changed(change, tell);
@@ -157,39 +174,44 @@ impl Agent {
         Ok(())
     }
 
-    fn asked(&mut self, query: &Query, tell: &mut dyn FnMut(News)) {
+    fn asked(&mut self, query: &Query, coordinator: u16, verb: &str, tell: &mut dyn FnMut(News)) {
         let payload = query.payload().map(zenoh::bytes::ZBytes::to_bytes).unwrap_or_default();
-        let verb = query.key_expr().as_str().rsplit('/').next().unwrap_or_default().to_owned();
-        match &*verb {
-            "status" => session::reply(query, &Ok(self.status())),
+        match verb {
+            "status" => self.bus.reply(query, &Ok(self.status())),
             "reserve" => {
-                let answer = parse(&payload).and_then(|terms| self.reserve(terms, tell));
-                session::reply(query, &answer);
+                let answer =
+                    parse(&payload).and_then(|terms| self.reserve(terms, coordinator, tell));
+                self.bus.reply(query, &answer);
             }
             "prepare" => {
                 let files = query.attachment().map(|files| files.to_bytes().into_owned());
-                let answer = parse(&payload)
-                    .and_then(|prepare| self.prepare(prepare, files.unwrap_or_default()));
-                session::reply(query, &answer);
+                let answer = parse(&payload).and_then(|prepare| {
+                    self.prepare(prepare, coordinator, files.unwrap_or_default())
+                });
+                self.bus.reply(query, &answer);
             }
             "start" => {
+                let clocks = &self.clocks;
                 let answer = parse(&payload).and_then(|start: Start| {
-                    let lab = self.labs.get_mut(&start.lab).ok_or_else(|| unknown(&start.lab))?;
-                    let origin_ns = lab.start(start.origin_ns, &self.clocks)?;
+                    let lab = lab_of(&mut self.labs, &start.lab, coordinator)?;
+                    let origin_ns = lab.start(start.origin_ns, clocks)?;
                     let (lab, name) = (start.lab, lab.terms().name.clone());
                     tell(News::Started { lab, name });
                     Ok(Started { origin_ns })
                 });
-                session::reply(query, &answer);
+                self.bus.reply(query, &answer);
             }
             "order" => match parse(&payload) {
                 Ok(Ordered { lab, order: Order::Fetch { offset, length } }) => {
                     self.fetch(query, &lab, offset, length);
                 }
-                Ok(ordered) => session::reply(query, &self.order(&ordered, tell)),
-                Err(refusal) => session::reply::<()>(query, &Err(refusal)),
+                Ok(ordered) => {
+                    let answer = self.order(&ordered, tell);
+                    self.bus.reply(query, &answer);
+                }
+                Err(refusal) => self.bus.reply::<()>(query, &Err(refusal)),
             },
-            _ => session::reply::<()>(query, &Err(refuse(format!("cannot {verb}")))),
+            _ => self.bus.reply::<()>(query, &Err(refuse(format!("cannot {verb}")))),
         }
     }
 
@@ -198,23 +220,28 @@ impl Agent {
         let opened = self.labs.get(lab).ok_or_else(|| unknown(lab)).and_then(Lab::packed_results);
         let (file, bytes) = match opened {
             Ok(opened) => opened,
-            Err(refusal) => return session::reply::<()>(query, &Err(refusal)),
+            Err(refusal) => return self.bus.reply::<()>(query, &Err(refusal)),
         };
-        let query = query.clone();
+        let (query, bus) = (query.clone(), self.bus.clone());
         let answer = move || match part(&file, bytes, offset, length) {
             Ok(part) => {
                 // Whoever asked asks again, or is gone.
-                let _ = query.reply(query.key_expr().clone(), part).wait();
+                let _ = bus.reply_bytes(&query, part);
             }
-            Err(refusal) => session::reply::<()>(&query, &Err(refusal)),
+            Err(refusal) => bus.reply::<()>(&query, &Err(refusal)),
         };
         // Without a thread there is no answer, and it is asked for again.
         let _ = std::thread::Builder::new().name("answer".to_owned()).spawn(answer);
     }
 
-    fn reserve(&mut self, terms: Reserve, tell: &mut dyn FnMut(News)) -> Result<Reserved, Refusal> {
+    fn reserve(
+        &mut self,
+        terms: Reserve,
+        coordinator: u16,
+        tell: &mut dyn FnMut(News),
+    ) -> Result<Reserved, Refusal> {
         let (id, name, hosts) = (terms.lab.clone(), terms.name.clone(), terms.needs.hosts);
-        let reserved = self.admit(terms);
+        let reserved = self.admit(terms, coordinator);
         tell(match &reserved {
             Ok(_) => News::Reserved { lab: id, name, hosts },
             Err(refusal) => News::Refused { name, why: refusal.text.clone() },
@@ -222,7 +249,7 @@ impl Agent {
         reserved
     }
 
-    fn admit(&mut self, terms: Reserve) -> Result<Reserved, Refusal> {
+    fn admit(&mut self, terms: Reserve, coordinator: u16) -> Result<Reserved, Refusal> {
         if self.stopping > 0 {
             return Err(refuse("it is about to end"));
         }
@@ -239,7 +266,7 @@ impl Agent {
         let (trunk, at) = open_trunk(self.trunk, self.options.ports.as_ref())?;
         let id = terms.lab.clone();
         let members = terms.members.clone();
-        let lab = Lab::new(terms, trunk, &self.options.dir, &self.session, &self.events);
+        let lab = Lab::new(terms, coordinator, trunk, &self.options.dir, &self.bus, &self.events);
         let mut lab = lab.map_err(|e| Refusal { text: e.to_string(), code: e.exit_code() })?;
         for name in members {
             if let Some(instance) = self.detector.instance(&name) {
@@ -275,8 +302,13 @@ impl Agent {
         Err(refuse(format!("{lacks} (other labs run there)")))
     }
 
-    fn prepare(&mut self, prepare: Prepare, files: Vec<u8>) -> Result<(), Refusal> {
-        let lab = self.labs.get_mut(&prepare.lab).ok_or_else(|| unknown(&prepare.lab))?;
+    fn prepare(
+        &mut self,
+        prepare: Prepare,
+        coordinator: u16,
+        files: Vec<u8>,
+    ) -> Result<(), Refusal> {
+        let lab = lab_of(&mut self.labs, &prepare.lab, coordinator)?;
         lab.prepare(prepare, files, &self.clocks, &self.options.program, &self.events)
     }
 
@@ -299,6 +331,20 @@ fn parse<T: serde::de::DeserializeOwned>(payload: &[u8]) -> Result<T, Refusal> {
         text: "it does not understand the question: is it of the same version?".to_owned(),
         code: 4,
     })
+}
+
+/// The lab with this identifier, which this coordinator must have reserved.
+fn lab_of<'a>(
+    labs: &'a mut BTreeMap<String, Lab>,
+    id: &str,
+    coordinator: u16,
+) -> Result<&'a mut Lab, Refusal> {
+    let lab = labs.get_mut(id).ok_or_else(|| unknown(id))?;
+    if lab.coordinator() == coordinator {
+        Ok(lab)
+    } else {
+        Err(refuse(format!("lab {id} belongs to another coordinator")))
+    }
 }
 
 fn unknown(lab: &str) -> Refusal {

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::thread;
 
@@ -15,17 +16,16 @@ use cluster::control::{
     Refusal, Report, Reserve, Setup, ToPiece,
 };
 use cluster::{AgentId, control};
+use zenoh::Wait;
 use zenoh::pubsub::Subscriber;
 use zenoh::qos::{CongestionControl, Priority};
-use zenoh::sample::Locality;
-use zenoh::{Session, Wait};
 
 use super::clocks::Clocks;
 use super::process::{Folder, Process};
 use super::relay::Relay;
 use super::told::{Leads, Programs};
 use super::{Event, Orphan, now, work};
-use crate::session::{self, key};
+use crate::session::{self, Bus, Peer, key};
 use crate::{Error, Result, results};
 
 /// Members speak twice a second of the labs that they have; one that has not for so long has not.
@@ -43,6 +43,8 @@ pub(super) struct Ends {
 /// A piece.
 pub(super) struct Lab {
     terms: Reserve,
+    /// The number in the certificate of its coordinator.
+    coordinator: u16,
     phase: Phase,
     /// The phase that was last reported.
     told: Option<Phase>,
@@ -89,16 +91,20 @@ impl Lab {
     /// Keeps room for a piece whose trunk is `trunk`.
     pub(super) fn new(
         terms: Reserve,
+        coordinator: u16,
         trunk: OwnedFd,
         dir: &Path,
-        session: &Session,
+        bus: &Bus,
         events: &Sender<Event>,
     ) -> Result<Self> {
         let folder = Folder::new(work::lab(dir, &terms.lab))?;
-        let (relay, notices) = Relay::start(session, &terms.lab, terms.own, terms.members.len())?;
-        let subscribers = subscribe(session, &terms, events)?;
+        let members = terms.members.iter().zip(&terms.numbers);
+        let members: Members = members.map(|(name, number)| Peer::agent(*number, name)).collect();
+        let (relay, notices) = Relay::start(bus, &terms.lab, terms.own, &members)?;
+        let subscribers = subscribe(bus, &terms.lab, coordinator, &members, events)?;
         Ok(Self {
             terms,
+            coordinator,
             phase: Phase::Reserved,
             told: None,
             built: false,
@@ -125,6 +131,10 @@ impl Lab {
 
     pub(super) fn terms(&self) -> &Reserve {
         &self.terms
+    }
+
+    pub(super) fn coordinator(&self) -> u16 {
+        self.coordinator
     }
 
     pub(super) fn phase(&self) -> Phase {
@@ -157,7 +167,7 @@ impl Lab {
     }
 
     /// Says how it is.
-    pub(super) fn report(&mut self, session: &Session, instance: u64) {
+    pub(super) fn report(&mut self, bus: &Bus, instance: u64) {
         self.sequence += 1;
         self.told = Some(self.phase);
         let report = Report {
@@ -171,8 +181,8 @@ impl Lab {
             programs: self.programs.all(),
             result_bytes: self.results.map_or(0, |(_, bytes)| bytes),
         };
-        let put =
-            session.put(key::report(&self.terms.lab, self.terms.own), session::bytes(&report));
+        let place = key::report(&self.terms.lab, &bus.own);
+        let put = bus.session.put(place, session::bytes(&report));
         // The next one comes soon.
         let _ = put.express(true).priority(Priority::InteractiveHigh).wait();
     }
@@ -285,14 +295,14 @@ impl Lab {
     }
 
     /// Its process has said something.
-    pub(super) fn said(&mut self, said: FromPiece, session: &Session, events: &Sender<Event>) {
+    pub(super) fn said(&mut self, said: FromPiece, bus: &Bus, events: &Sender<Event>) {
         match said {
             FromPiece::Ready => self.built = true,
             FromPiece::Progress(progress) => self.progress = Some(progress),
             FromPiece::Program(event) => {
                 self.programs.is_news(event);
-                let place = key::program(&self.terms.lab, self.terms.own);
-                let put = session.put(place, session::bytes(&event)).express(true);
+                let place = key::program(&self.terms.lab, &bus.own);
+                let put = bus.session.put(place, session::bytes(&event)).express(true);
                 let put = put.congestion_control(CongestionControl::Block);
                 // Who is not there any more needs no telling.
                 let _ = put.priority(Priority::InteractiveHigh).wait();
@@ -498,37 +508,42 @@ pub(super) fn part(file: &File, bytes: u64, at: u64, length: u32) -> Result<Vec<
     Ok(part)
 }
 
+/// The members of a lab, by [`AgentId`].
+pub(super) type Members = Arc<[Peer]>;
+
+/// The member that has sent a message.
+pub(super) fn member(members: &Members, sender: &Peer) -> Option<AgentId> {
+    members.iter().position(|member| member == sender).map(AgentId::at)
+}
+
 /// What happens to the lab elsewhere becomes events.
 fn subscribe(
-    session: &Session,
-    terms: &Reserve,
+    bus: &Bus,
+    lab: &str,
+    coordinator: u16,
+    members: &Members,
     events: &Sender<Event>,
 ) -> Result<Vec<Subscriber<()>>> {
-    type Read = fn(String, AgentId, &[u8]) -> Option<Event>;
-    let lab = &terms.lab;
-    let places: [(String, Read); 3] = [
-        (key::reports(lab), |lab, _, bytes| Some(Event::Report(lab, session::read(bytes)?))),
-        (key::programs(lab), |lab, _, bytes| Some(Event::Program(lab, session::read(bytes)?))),
-        (key::coordinator(lab), |lab, _, _| Some(Event::Coordinator(lab))),
-    ];
-    let mut subscribers = Vec::new();
-    for (place, read) in places {
-        let (lab, events) = (lab.clone(), events.clone());
-        let subscriber = session
-            .declare_subscriber(place)
-            .callback(move |sample| {
-                let from = sample.key_expr().as_str().rsplit('/').next();
-                let from = from.and_then(|from| from.parse().ok()).map_or(AgentId(0), AgentId);
-                if let Some(event) = read(lab.clone(), from, &sample.payload().to_bytes()) {
-                    drop(events.send(event));
-                }
-            })
-            .allowed_origin(Locality::Remote)
-            .wait()
-            .map_err(Error::session("subscribe to a lab"))?;
-        subscribers.push(subscriber);
-    }
-    Ok(subscribers)
+    let (id, sent, others) = (lab.to_owned(), events.clone(), Arc::clone(members));
+    let reports = bus.subscribe(key::reports(lab), move |sender, sample| {
+        let report: Option<Report> = session::read(&sample.payload().to_bytes());
+        let from = member(&others, sender);
+        if let Some(report) = report.filter(|report| from == Some(report.agent)) {
+            drop(sent.send(Event::Report(id.clone(), report)));
+        }
+    })?;
+    let (id, sent, others) = (lab.to_owned(), events.clone(), Arc::clone(members));
+    let programs = bus.subscribe(key::programs(lab), move |sender, sample| {
+        let event = session::read(&sample.payload().to_bytes());
+        if let (Some(_), Some(event)) = (member(&others, sender), event) {
+            drop(sent.send(Event::Program(id.clone(), event)));
+        }
+    })?;
+    let (id, sent) = (lab.to_owned(), events.clone());
+    let coordinator = bus.subscribe(key::coordinator(lab, coordinator), move |_, _| {
+        drop(sent.send(Event::Coordinator(id.clone())));
+    })?;
+    Ok(vec![reports, programs, coordinator])
 }
 
 /// Builds a piece, beside the agent's own thread.

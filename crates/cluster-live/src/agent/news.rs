@@ -37,6 +37,11 @@ pub enum News {
         /// Its name.
         name: String,
     },
+    /// The list of revoked certificates has changed and cannot be used.
+    Revocations {
+        /// Why.
+        why: String,
+    },
     /// Room is kept for a lab.
     Reserved {
         /// Of the lab.
@@ -125,6 +130,7 @@ impl fmt::Display for News {
                     None => write!(f, ", interface of unknown rate"),
                 }
             }
+            Self::Revocations { why } => write!(f, "revoked certificates: {why}"),
             Self::Alone { why } => write!(f, "no other agent is heard yet: {why}"),
             Self::Heard { name } => write!(f, "agent {name} is there"),
             Self::Lost { name } => write!(f, "agent {name} is not heard any more"),

@@ -13,12 +13,13 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, recv, send, shutdown,
     socketpair, sockopt,
 };
+use zenoh::Wait;
 use zenoh::pubsub::{Publisher, Subscriber};
 use zenoh::qos::{CongestionControl, Priority};
-use zenoh::sample::{Locality, Sample};
-use zenoh::{Session, Wait};
+use zenoh::sample::Locality;
 
-use crate::session::key;
+use super::lab::{Members, member};
+use crate::session::{Bus, key};
 use crate::{Error, Result, urgent};
 
 /// Longest notice that is passed on, with the two bytes of its address.
@@ -37,10 +38,10 @@ pub(super) struct Relay {
 impl Relay {
     /// Starts to pass on notices of member `own` of `lab`; the second is the lab's end.
     pub(super) fn start(
-        session: &Session,
+        bus: &Bus,
         lab: &str,
         own: AgentId,
-        members: usize,
+        members: &Members,
     ) -> Result<(Self, OwnedFd)> {
         let failed = || Error::machine("make a socket for notices");
         let flags = SocketFlags::CLOEXEC;
@@ -51,18 +52,17 @@ impl Relay {
         }
         let socket = Arc::new(socket);
         let subscribe = |to| -> Result<Subscriber<()>> {
-            let socket = Arc::clone(&socket);
-            session
-                .declare_subscriber(key::notices(lab, to))
-                .callback(move |sample| pass_in(&socket, &sample))
-                .allowed_origin(Locality::Remote)
-                .wait()
-                .map_err(Error::session("subscribe to notices"))
+            let (socket, members) = (Arc::clone(&socket), Arc::clone(members));
+            bus.subscribe(key::notices(lab, to), move |sender, sample| {
+                if let Some(from) = member(&members, sender) {
+                    pass_in(&socket, from, &sample.payload().to_bytes());
+                }
+            })
         };
         let subscribers = [subscribe(None)?, subscribe(Some(own))?];
         let publish = |to| -> Result<Publisher<'static>> {
-            session
-                .declare_publisher(key::notice(lab, to, own))
+            bus.session
+                .declare_publisher(key::notice(lab, to, &bus.own))
                 .express(true)
                 .priority(Priority::RealTime)
                 .congestion_control(CongestionControl::Drop)
@@ -72,7 +72,7 @@ impl Relay {
         };
         let to_all = publish(None)?;
         let to_one: Vec<Publisher<'static>> =
-            (0..members).map(|to| publish(Some(AgentId::at(to)))).collect::<Result<_>>()?;
+            (0..members.len()).map(|to| publish(Some(AgentId::at(to)))).collect::<Result<_>>()?;
         let from = Arc::clone(&socket);
         thread::Builder::new()
             .name("notices".to_owned())
@@ -111,16 +111,13 @@ fn pass_out(socket: &OwnedFd, to_all: &Publisher<'_>, to_one: &[Publisher<'_>]) 
 }
 
 /// From another member to the lab's process.
-fn pass_in(socket: &OwnedFd, sample: &Sample) {
-    let from = sample.key_expr().as_str().rsplit('/').next();
-    let Some(from) = from.and_then(|from| from.parse::<u16>().ok()) else { return };
-    let notice = sample.payload().to_bytes();
+fn pass_in(socket: &OwnedFd, from: AgentId, notice: &[u8]) {
     if notice.len() + 2 > LONGEST {
         return;
     }
     let mut message = Vec::with_capacity(notice.len() + 2);
-    message.extend(from.to_le_bytes());
-    message.extend(&*notice);
+    message.extend(from.0.to_le_bytes());
+    message.extend(notice);
     // Without room it is lost, as it may be anywhere on its way; digests repair that.
     let _ = send(socket, &message, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
 }

@@ -240,7 +240,8 @@ type Heard = std::sync::mpsc::Receiver<super::Event>;
 
 fn talk(reached: &Reached, id: &str, members: &[String]) -> (Talk, Heard) {
     let (events, heard) = std::sync::mpsc::channel();
-    (Talk::new(reached.session.clone(), events, id.to_owned(), members.to_vec()), heard)
+    let members = members.iter().map(|name| reached.peer(name)).collect();
+    (Talk::new(reached.bus.clone(), events, id.to_owned(), members), heard)
 }
 
 fn fetch_all(
@@ -255,7 +256,7 @@ fn fetch_all(
         let lab = agent.and_then(|agent| agent.labs.iter().find(|lab| lab.id == id));
         let Some(lab) = lab.filter(|lab| lab.phase == Phase::Finished) else { continue };
         let folder = into.join(format!(".piece-{at}"));
-        talk::fetch(&reached.session, name, id, lab.result_bytes, &folder, &|| ())?;
+        talk::fetch(&reached.bus, &reached.peer(name), id, lab.result_bytes, &folder, &|| ())?;
         folders.insert(AgentId::at(at), folder);
     }
     Ok(folders)

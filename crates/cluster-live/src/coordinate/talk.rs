@@ -11,11 +11,11 @@ use cluster::AgentId;
 use cluster::control::{Order, Ordered, Refusal};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use zenoh::Wait;
 use zenoh::qos::Priority;
-use zenoh::{Session, Wait};
 
 use super::Event;
-use crate::session::{self, NoAnswer, key};
+use crate::session::{self, Bus, NoAnswer, Peer, key};
 use crate::{Error, Result, results};
 
 /// Bytes that are fetched at once.
@@ -29,20 +29,15 @@ const ANSWER: Duration = Duration::from_secs(60);
 
 /// The way to a lab's agents.
 pub(super) struct Talk {
-    session: Session,
+    bus: Bus,
     events: Sender<Event>,
     lab: String,
-    members: Vec<String>,
+    members: Vec<Peer>,
 }
 
 impl Talk {
-    pub(super) fn new(
-        session: Session,
-        events: Sender<Event>,
-        lab: String,
-        members: Vec<String>,
-    ) -> Self {
-        Self { session, events, lab, members }
+    pub(super) fn new(bus: Bus, events: Sender<Event>, lab: String, members: Vec<Peer>) -> Self {
+        Self { bus, events, lab, members }
     }
 
     /// Asks an agent; its answer becomes an event. One that does not answer in time makes none.
@@ -56,8 +51,9 @@ impl Talk {
     ) -> Result<()> {
         let events = self.events.clone();
         let mut get = self
+            .bus
             .session
-            .get(key::agent(&self.members[agent.index()], verb))
+            .get(key::command(&self.members[agent.index()], self.bus.own.number, verb))
             .payload(session::bytes(question))
             .timeout(ANSWER)
             .callback(move |reply| {
@@ -87,19 +83,19 @@ impl Talk {
             return self.ask(agent, "order", &ordered, None, event);
         }
         // Dropping is not refused; it is waited for, since the command may end right after it.
-        let name = &self.members[agent.index()];
-        drop(ask_now(&self.session, name, &ordered, Duration::from_secs(2)));
+        let member = &self.members[agent.index()];
+        drop(ask_now(&self.bus, member, &ordered, Duration::from_secs(2)));
         Ok(())
     }
 
     /// Fetches the results of an agent's piece into the folder `into`, beside the caller.
     pub(super) fn fetch(&self, agent: AgentId, bytes: u64, into: PathBuf) -> Result<()> {
-        let (session, events) = (self.session.clone(), self.events.clone());
-        let (name, lab) = (self.members[agent.index()].clone(), self.lab.clone());
+        let (bus, events) = (self.bus.clone(), self.events.clone());
+        let (member, lab) = (self.members[agent.index()].clone(), self.lab.clone());
         let fetch = move || {
             let news = events.clone();
             let moved = || drop(news.send(Event::Fetching));
-            let fetched = fetch(&session, &name, &lab, bytes, &into, &moved);
+            let fetched = fetch(&bus, &member, &lab, bytes, &into, &moved);
             drop(events.send(Event::Fetched(agent, fetched.map(|()| into))));
         };
         let spawned = thread::Builder::new().name("fetcher".to_owned()).spawn(fetch);
@@ -109,13 +105,14 @@ impl Talk {
 
 /// Asks and waits for the answer's bytes.
 fn ask_now(
-    session: &Session,
-    agent: &str,
+    bus: &Bus,
+    agent: &Peer,
     ordered: &Ordered,
     patience: Duration,
 ) -> Result<Vec<u8>, NoAnswer> {
-    let replies = session
-        .get(key::agent(agent, "order"))
+    let replies = bus
+        .session
+        .get(key::command(agent, bus.own.number, "order"))
         .payload(session::bytes(ordered))
         .priority(Priority::DataLow)
         .timeout(patience)
@@ -130,8 +127,8 @@ fn ask_now(
 
 /// Fetches and unpacks packed results of `bytes` bytes.
 pub(super) fn fetch(
-    session: &Session,
-    agent: &str,
+    bus: &Bus,
+    agent: &Peer,
     lab: &str,
     bytes: u64,
     into: &Path,
@@ -139,13 +136,13 @@ pub(super) fn fetch(
 ) -> Result<()> {
     if bytes > LARGEST {
         let text = format!("its results have {}, which is too much", base::Bytes::new(bytes));
-        return Err(Error::Agent { agent: agent.to_owned(), text, code: 4 });
+        return Err(Error::Agent { agent: agent.name.clone(), text, code: 4 });
     }
     let packed = into.with_extension("packed");
     let mut file = File::create(&packed).map_err(Error::file("make", &packed))?;
     let mut offset = 0;
     while offset < bytes {
-        let part = fetch_part(session, agent, lab, offset)?;
+        let part = fetch_part(bus, agent, lab, offset)?;
         file.write_all(&part).map_err(Error::file("write", &packed))?;
         offset += part.len() as u64;
         moved();
@@ -157,12 +154,12 @@ pub(super) fn fetch(
     unpacked
 }
 
-fn fetch_part(session: &Session, agent: &str, lab: &str, offset: u64) -> Result<Vec<u8>> {
+fn fetch_part(bus: &Bus, agent: &Peer, lab: &str, offset: u64) -> Result<Vec<u8>> {
     let order = Order::Fetch { offset, length: PART };
     let ordered = Ordered { lab: lab.to_owned(), order };
-    let failed = |text: String| Error::Agent { agent: agent.to_owned(), text, code: 4 };
+    let failed = |text: String| Error::Agent { agent: agent.name.clone(), text, code: 4 };
     for _ in 0..ATTEMPTS {
-        match ask_now(session, agent, &ordered, Duration::from_secs(10)) {
+        match ask_now(bus, agent, &ordered, Duration::from_secs(10)) {
             Ok(part) if part.is_empty() => {
                 return Err(failed("its results are shorter than it said".to_owned()));
             }

@@ -39,8 +39,9 @@ pub fn enrol(invitation: &Invitation, name: &str, dir: &Path) -> Result<Credenti
     })?;
     match response {
         Response::Refused { why } => Err(failed(why)),
-        Response::Signed { ca, cert } => {
+        Response::Signed { ca, cert, crl } => {
             let own = Credentials::parse(ca, cert, key.serialize_pem()).map_err(failed)?;
+            let own = Credentials { crl, ..own };
             own.store(dir)?;
             Ok(own)
         }

@@ -180,10 +180,13 @@ impl Invite {
             return refused("the invitation has been used already: make another one");
         }
         let name = self.name_for(request);
-        match self.authority.sign(&request.csr, self.role, name, self.days) {
-            Ok(cert) => {
+        // Only the operator may renew the certificate of a name.
+        let is_new = self.name.is_none();
+        let signed = self.authority.sign(&request.csr, self.role, name, self.days, is_new);
+        match signed.and_then(|cert| Ok((cert, self.authority.crl()?))) {
+            Ok((cert, crl)) => {
                 *used = true;
-                Response::Signed { ca: self.authority.ca().to_owned(), cert }
+                Response::Signed { ca: self.authority.ca().to_owned(), cert, crl }
             }
             Err(error) => refused(&error.to_string()),
         }

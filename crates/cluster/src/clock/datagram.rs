@@ -1,7 +1,7 @@
 //! The datagrams of exchanges: `kind 1 │ reserved 7 │ number 8 │ stamp 8 │ authentication 16`.
 //!
 //! Authenticated by HMAC-SHA-256 (RFC 2104, cut to 128 bits) under a key that is derived from the
-//! secret of the asked agent, for the question and for the answer. An answer is as long as its
+//! secret of the pair of agents, for the question and for the answer. An answer is as long as its
 //! question, so that it amplifies no flood.
 
 use base::Time;
@@ -32,7 +32,7 @@ pub(super) struct Ping {
     pub(super) stamp: Time,
 }
 
-/// The key of the pings that an agent answers.
+/// The key of the pings between two agents.
 pub(super) fn key(secret: &Secret) -> hmac::Key {
     let derived = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, b"netarium clock 2"), secret);
     hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref())

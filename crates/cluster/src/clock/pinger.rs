@@ -21,26 +21,21 @@ const STEADY: Span = Span::from_millis(250);
 /// An answer that takes longer is none.
 const PATIENCE: Span = Span::from_secs(1);
 
-/// What a pinger needs to know.
-#[derive(Clone, Copy, Debug)]
-pub struct PingerOptions<'a> {
-    /// The own secret, which agents of the cluster know and no other host.
-    pub secret: &'a Secret,
-    /// Random, another one at each start: where the numbers of questions start.
-    pub seed: u64,
-}
-
-/// Asks other machines for their time, and answers when asked.
+/// Asks other machines for their time, and answers when asked. Each pair of agents has two secrets,
+/// one for each direction, so that no third agent can answer for one of them.
 #[derive(Debug)]
 pub struct Pinger {
-    key: hmac::Key,
     random: RandomStream,
     number: u64,
-    peers: BTreeMap<SocketAddr, Peer>,
+    /// By the name of the agent: two may state one address, and only one of them answers there.
+    peers: BTreeMap<String, Peer>,
+    /// Keys of the questions that agents ask, by their names.
+    asked_with: BTreeMap<String, hmac::Key>,
 }
 
 #[derive(Debug)]
 struct Peer {
+    at: SocketAddr,
     key: hmac::Key,
     next: Time,
     burst: u32,
@@ -52,19 +47,25 @@ struct Peer {
 }
 
 impl Pinger {
-    /// Knows nobody yet.
-    pub fn new(options: PingerOptions<'_>) -> Self {
+    /// A pinger without peers. `seed` is random, another one at each start: the numbers of
+    /// questions start there.
+    pub fn new(seed: u64) -> Self {
         Self {
-            key: key(options.secret),
-            random: RandomStream::new(options.seed, "pinger"),
-            number: options.seed,
+            random: RandomStream::new(seed, "pinger"),
+            number: seed,
             peers: BTreeMap::new(),
+            asked_with: BTreeMap::new(),
         }
     }
 
-    /// Starts to ask an agent with this secret; nothing if it is being asked already.
-    pub fn add(&mut self, now: Time, peer: SocketAddr, secret: &Secret) {
-        self.peers.entry(peer).or_insert_with(|| Peer {
+    /// Starts to ask the agent `name` at `at`, with this secret; what it has answered elsewhere is
+    /// forgotten.
+    pub fn add(&mut self, now: Time, name: &str, at: SocketAddr, secret: &Secret) {
+        if self.peers.get(name).is_some_and(|peer| peer.at == at) {
+            return;
+        }
+        let peer = Peer {
+            at,
             key: key(secret),
             next: now,
             burst: BURST,
@@ -72,12 +73,13 @@ impl Pinger {
             silent: 0,
             filter: OffsetFilter::default(),
             path: PathStatistics::default(),
-        });
+        };
+        self.peers.insert(name.to_owned(), peer);
     }
 
-    /// Asks a machine no more, and forgets what it has said.
-    pub fn remove(&mut self, peer: SocketAddr) {
-        self.peers.remove(&peer);
+    /// Answers the questions of the agent `name` that are made with this secret.
+    pub fn answer_to(&mut self, name: &str, secret: &Secret) {
+        self.asked_with.insert(name.to_owned(), key(secret));
     }
 
     /// When [`Self::poll`] has something to send.
@@ -87,7 +89,7 @@ impl Pinger {
 
     /// The next question that is due: to whom, and the datagram, to be sent at once.
     pub fn poll(&mut self, now: Time) -> Option<(SocketAddr, Vec<u8>)> {
-        let (address, peer) = self.peers.iter_mut().find(|(_, peer)| peer.next <= now)?;
+        let peer = self.peers.values_mut().find(|peer| peer.next <= now)?;
         while peer.asked.front().is_some_and(|(_, sent)| now.since(*sent) > PATIENCE) {
             peer.asked.pop_front();
             peer.path.lose();
@@ -101,11 +103,11 @@ impl Pinger {
         self.number = self.number.wrapping_add(1);
         peer.asked.push_back((self.number, now));
         let ping = Ping { kind: Kind::Question, number: self.number, stamp: now };
-        Some((*address, ping.encode(&peer.key).to_vec()))
+        Some((peer.at, ping.encode(&peer.key).to_vec()))
     }
 
-    /// A datagram has come at `now`. What is to be sent back to where it came from, if anything.
-    pub fn on_datagram(&mut self, now: Time, bytes: &[u8]) -> Option<Vec<u8>> {
+    /// A datagram was received from `from` at `now`. What to send back, if anything.
+    pub fn on_datagram(&mut self, now: Time, from: SocketAddr, bytes: &[u8]) -> Option<Vec<u8>> {
         let number = Ping::number(bytes)?;
         for peer in self.peers.values_mut() {
             let Some(at) = peer.asked.iter().position(|(asked, _)| *asked == number) else {
@@ -116,24 +118,29 @@ impl Pinger {
                 return None;
             }
         }
-        let ping = Ping::decode(bytes, &self.key).filter(|ping| ping.kind == Kind::Question)?;
+        let askers = self.peers.iter().filter(|(_, peer)| peer.at == from);
+        let mut keys = askers.filter_map(|(name, _)| self.asked_with.get(name));
+        let (ping, key) = keys.find_map(|key| Some((Ping::decode(bytes, key)?, key)))?;
+        if ping.kind != Kind::Question {
+            return None;
+        }
         let answer = Ping { kind: Kind::Answer, number: ping.number, stamp: now };
-        Some(answer.encode(&self.key).to_vec())
+        Some(answer.encode(key).to_vec())
     }
 
-    /// The offset of another machine's clock now; `None` before it has answered.
-    pub fn offset(&self, now: Time, peer: SocketAddr) -> Option<Offset> {
-        self.peers.get(&peer)?.filter.offset(now)
+    /// The offset of another agent's clock now; `None` before it has answered.
+    pub fn offset(&self, now: Time, name: &str) -> Option<Offset> {
+        self.peers.get(name)?.filter.offset(now)
     }
 
-    /// How often another machine's clock was found to have been set since it was added.
-    pub fn steps(&self, peer: SocketAddr) -> u64 {
-        self.peers.get(&peer).map_or(0, |peer| peer.filter.steps())
+    /// How often another agent's clock was found to have been set since it was added.
+    pub fn steps(&self, name: &str) -> u64 {
+        self.peers.get(name).map_or(0, |peer| peer.filter.steps())
     }
 
-    /// Loss and round trips of the way to another machine.
-    pub fn path(&self, peer: SocketAddr) -> Option<&PathStatistics> {
-        self.peers.get(&peer).map(|peer| &peer.path)
+    /// Loss and round trips of the path to another agent.
+    pub fn path(&self, name: &str) -> Option<&PathStatistics> {
+        self.peers.get(name).map(|peer| &peer.path)
     }
 }
 

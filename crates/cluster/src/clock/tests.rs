@@ -151,10 +151,11 @@ fn contradictory_stamps_are_refused() {
 
 /// Two pingers on one network of so much delay, for so long.
 fn ping(millis: u64, mut lose: impl FnMut(u64) -> bool) -> (Pinger, u32) {
-    let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 4));
-    let mut asker = Pinger::new(PingerOptions { secret: &[1; 32], seed: 1 });
-    let mut other = Pinger::new(PingerOptions { secret: &[2; 32], seed: 2 });
-    asker.add(at(0), peer, &[2; 32]);
+    let [own, peer] = [3, 4].map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    let (mut asker, mut other) = (Pinger::new(1), Pinger::new(2));
+    asker.add(at(0), "b", peer, &[2; 32]);
+    other.add(at(0), "a", own, &[1; 32]);
+    other.answer_to("a", &[2; 32]);
     let mut asked = 0;
     while let Some(now) = asker.next_wake().filter(|next| *next < at(millis)) {
         let (to, question) = asker.poll(now).unwrap();
@@ -164,12 +165,12 @@ fn ping(millis: u64, mut lose: impl FnMut(u64) -> bool) -> (Pinger, u32) {
             continue;
         }
         let there = now + Span::from_secs(1_000) + Span::from_micros(100);
-        let answer = other.on_datagram(there, &question).unwrap();
+        let answer = other.on_datagram(there, own, &question).unwrap();
         assert_eq!(answer.len(), question.len());
         let back = now + Span::from_micros(300);
-        assert_eq!(asker.on_datagram(back, &answer), None);
+        assert_eq!(asker.on_datagram(back, peer, &answer), None);
         // A second time it is nobody's.
-        assert_eq!(asker.on_datagram(back, &answer), None);
+        assert_eq!(asker.on_datagram(back, peer, &answer), None);
     }
     assert_eq!(asker.poll(at(millis.saturating_sub(1_000))), None);
     (asker, asked)
@@ -177,48 +178,72 @@ fn ping(millis: u64, mut lose: impl FnMut(u64) -> bool) -> (Pinger, u32) {
 
 #[test]
 fn pings_come_in_a_burst_and_then_steadily() {
-    let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 4));
     let (pinger, asked) = ping(400, |_| false);
     assert!((15..=18).contains(&asked), "{asked} questions in 0.4 s");
     let (pinger_long, asked_long) = ping(10_400, |_| false);
     assert!((36..=42).contains(&(asked_long - asked)), "{asked_long} questions in 10.4 s");
     for pinger in [pinger, pinger_long] {
-        let offset = pinger.offset(at(11_000), peer).unwrap();
+        let offset = pinger.offset(at(11_000), "b").unwrap();
         let error = offset.nanos.abs_diff(1_000_000_000_000);
         assert!(Span::from_nanos(error) <= offset.bound, "{offset:?}");
-        assert_eq!(pinger.path(peer).unwrap().lost, 0);
-        assert_eq!(pinger.path(peer).unwrap().round_trips().max(), 300_000);
+        assert_eq!(pinger.path("b").unwrap().lost, 0);
+        assert_eq!(pinger.path("b").unwrap().round_trips().max(), 300_000);
     }
 }
 
 #[test]
 fn lost_pings_are_counted_and_a_return_starts_a_burst() {
-    let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 4));
     let (steady, asked_steady) = ping(20_000, |_| false);
     let (pinger, asked) = ping(20_000, |millis| (5_000..10_000).contains(&millis));
-    assert_eq!(steady.path(peer).unwrap().lost, 0);
-    let lost = pinger.path(peer).unwrap().lost;
+    assert_eq!(steady.path("b").unwrap().lost, 0);
+    let lost = pinger.path("b").unwrap().lost;
     assert!((17..=20).contains(&lost), "{lost} lost in 5 s");
     let more = asked.saturating_sub(asked_steady);
     assert!((12..=17).contains(&more), "{more} more questions");
-    assert_eq!(pinger.path(peer).unwrap().answered + lost, u64::from(asked));
+    assert_eq!(pinger.path("b").unwrap().answered + lost, u64::from(asked));
 }
 
 #[test]
-fn questions_under_another_secret_get_no_answer() {
-    let mut pinger = Pinger::new(PingerOptions { secret: &[1; 32], seed: 1 });
-    let mut stranger = Pinger::new(PingerOptions { secret: &[9; 32], seed: 1 });
-    stranger.add(at(0), SocketAddr::from((Ipv4Addr::LOCALHOST, 4)), &[0; 32]);
-    let (_, question) = stranger.poll(at(0)).unwrap();
-    assert_eq!(pinger.on_datagram(at(0), &question), None);
-    assert_eq!(pinger.on_datagram(at(0), &[]), None);
+fn questions_under_another_secret_or_from_elsewhere_get_no_answer() {
+    let [own, elsewhere] = [3, 4].map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    let mut pinger = Pinger::new(1);
+    pinger.add(at(0), "a", own, &[7; 32]);
+    pinger.answer_to("a", &[1; 32]);
+    for (secret, from, answered) in
+        [([1; 32], own, true), ([1; 32], elsewhere, false), ([7; 32], own, false)]
+    {
+        let mut asker = Pinger::new(2);
+        asker.add(at(0), "b", elsewhere, &secret);
+        let (_, question) = asker.poll(at(0)).unwrap();
+        assert_eq!(pinger.on_datagram(at(0), from, &question).is_some(), answered, "{secret:?}");
+    }
+    assert_eq!(pinger.on_datagram(at(0), own, &[]), None);
+}
+
+#[test]
+fn an_agent_that_states_the_address_of_another_does_not_take_its_place() {
+    let [own, peer] = [3, 4].map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    let (mut asker, mut other) = (Pinger::new(1), Pinger::new(2));
+    asker.add(at(0), "a liar", peer, &[8; 32]);
+    asker.add(at(0), "b", peer, &[2; 32]);
+    other.add(at(0), "another liar", own, &[7; 32]);
+    other.answer_to("another liar", &[6; 32]);
+    other.add(at(0), "a", own, &[1; 32]);
+    other.answer_to("a", &[2; 32]);
+    while let Some((_, question)) = asker.poll(at(0)) {
+        if let Some(answer) = other.on_datagram(at(0), own, &question) {
+            asker.on_datagram(at(1), peer, &answer);
+        }
+    }
+    assert!(asker.offset(at(2), "b").is_some());
+    assert_eq!(asker.offset(at(2), "a liar"), None);
 }
 
 #[test]
 fn forged_answers_are_ignored() {
     let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 4));
-    let mut asker = Pinger::new(PingerOptions { secret: &[1; 32], seed: 1 });
-    asker.add(at(0), peer, &[2; 32]);
+    let mut asker = Pinger::new(1);
+    asker.add(at(0), "b", peer, &[2; 32]);
     let (_, question) = asker.poll(at(0)).unwrap();
     // The number of the question is in clear: a host on the path knows it.
     let number = datagram::Ping::number(&question).unwrap();
@@ -226,15 +251,15 @@ fn forged_answers_are_ignored() {
     for secret in [[0; 32], [1; 32], [3; 32]] {
         let forged = datagram::Ping { kind: datagram::Kind::Answer, number, stamp };
         let forged = forged.encode(&datagram::key(&secret));
-        assert_eq!(asker.on_datagram(at(1), &forged), None);
+        assert_eq!(asker.on_datagram(at(1), peer, &forged), None);
     }
     let mut turned = question.clone();
     turned[0] = 2;
     for forged in [turned, question] {
-        assert_eq!(asker.on_datagram(at(1), &forged), None);
+        assert_eq!(asker.on_datagram(at(1), peer, &forged), None);
     }
-    assert_eq!(asker.offset(at(2), peer), None, "no forged answer counts");
+    assert_eq!(asker.offset(at(2), "b"), None, "no forged answer counts");
     let honest = datagram::Ping { kind: datagram::Kind::Answer, number, stamp };
-    asker.on_datagram(at(1), &honest.encode(&datagram::key(&[2; 32])));
-    assert!(asker.offset(at(2), peer).is_some());
+    asker.on_datagram(at(1), peer, &honest.encode(&datagram::key(&[2; 32])));
+    assert!(asker.offset(at(2), "b").is_some());
 }
