@@ -7,8 +7,11 @@ mod failures {
     mod bench;
     #[path = "../faults/cell.rs"]
     mod cell;
+    mod cluster;
     mod disk;
     mod injector;
+    #[path = "../cluster/loopback.rs"]
+    mod loopback;
     mod memory;
     mod nth;
 }
