@@ -52,6 +52,15 @@ class Space:
                 receiver.communicate()
         return result["bytes"] * 8e-9 / result["seconds"], processor.seconds / result["bytes"] * 1e9
 
+    def burst(self, kind, count):
+        """What became of so many sessions that are opened within 20 ms."""
+        answerer, to = self.listening("answer", kind)
+        try:
+            return last_json(finish(self.run("burst", kind, count, *to), 60))
+        finally:
+            answerer.kill()
+            answerer.communicate()
+
     def question(self, verb, kind, count):
         """Microseconds that 1 KiB and its answer take, at the median."""
         answerer, to = self.listening("answer", kind)
@@ -83,4 +92,20 @@ def mctcp(table, repetitions, short):
                     table.ours("mctcp", kind, part, unit, value, *beside, **must)
 
 
-ROWS = {"mctcp": mctcp}
+def bursts(table, repetitions, short):
+    """Sessions that are opened at once: how long the slowest take, and how many fail."""
+    for _ in range(repetitions):
+        with Space() as space:
+            for count in (100,) if short else (100, 1000):
+                for kind in ("tcp", "mctcp-key"):
+                    result = space.burst(kind, count)
+                    part, value = f"{count:,} at once, p99", result["p99_micros"]
+                    if kind == "tcp":
+                        table.peer("mctcp bursts", kind, part, "us", value)
+                        continue
+                    table.ours("mctcp bursts", kind, part, "us", value, ("tcp", part))
+                    failed = f"{count:,} at once, failed"
+                    table.ours("mctcp bursts", kind, failed, "sessions", result["failed"], at_most=0)
+
+
+ROWS = {"mctcp": mctcp, "mctcp bursts": bursts}

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use mctcp::acceptor::Limits;
 use mctcp_live::Config;
 use mctcp_live::front::connect::{self, Connect, Summary};
 use mctcp_live::front::policy::{Policy, Users};
@@ -49,7 +50,14 @@ fn serve(args: &args::Serve, terminal: &Terminal) -> Verdict {
         allow,
         config,
         tls,
-        most_sessions: args.max_sessions.get() as usize,
+        limits: Limits {
+            sessions: args.max_sessions.get() as usize,
+            unproven_sessions: args.max_handshakes.get() as usize,
+            unproven_sessions_per_source: args.max_handshakes_per_source.get() as usize,
+            silent: args.max_handshakes.get() as usize,
+            silent_per_source: args.max_handshakes_per_source.get() as usize,
+            ..Limits::default()
+        },
         watch: watch(&args.watch, &daemon)?,
     };
     serve.policy().map_err(|e| failure(&e))?;

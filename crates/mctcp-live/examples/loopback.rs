@@ -3,7 +3,8 @@
 //!
 //! `receive KIND CERTIFICATE` prints where it listens and takes one transfer; `answer` answers
 //! for ever. `send KIND CERTIFICATE SECONDS ADDRESS...` sends, `ask` asks 1 KiB over and over,
-//! `open` opens a session for each question. KIND is tcp, mptcp, mctcp or mctcp-tls.
+//! `open` opens a session for each question, `burst` COUNT sessions within 20 ms that stay open.
+//! KIND is tcp, mptcp, mctcp, mctcp-tls or mctcp-key.
 #![expect(clippy::print_stdout, reason = "the result goes to standard output")]
 
 use std::error::Error;
@@ -17,6 +18,7 @@ use mctcp_live::{
 use sys::socket::{TcpOptions, connect, listen};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
 
@@ -28,6 +30,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
 /// Bytes of a question and of its answer.
 const QUESTION: usize = 1024;
+/// The key of mctcp-key.
+const KEY: &[u8; 32] = b"0123456789abcdef0123456789abcdef";
+/// Time within which a burst begins.
+const BURST: Duration = Duration::from_millis(20);
 /// Addresses of the loopback device that MCTCP uses.
 const ADDRESSES: u8 = 4;
 
@@ -64,6 +70,9 @@ async fn run() -> Outcome<()> {
         ["open", kind, certificate, count, ref to @ ..] => {
             open(kind, to, &config(kind, certificate)?, count.parse()?).await
         }
+        ["burst", kind, certificate, count, ref to @ ..] => {
+            burst(kind, to, &config(kind, certificate)?, count.parse()?).await
+        }
         _ => Err("see the head of the file".into()),
     }
 }
@@ -77,7 +86,8 @@ impl Listener {
     fn open(kind: &str, certificate: &str) -> Outcome<Self> {
         let (this, addresses) = if kind.starts_with("mctcp") {
             let tls = (kind == "mctcp-tls").then(|| server_tls(certificate)).transpose()?;
-            let config = ListenerConfig { tls, ..Default::default() };
+            let session = Config { psk: key(kind), ..Config::default() };
+            let config = ListenerConfig { session, tls, ..Default::default() };
             let at = (1..=ADDRESSES).map(|last| SocketAddr::from(([127, 0, 0, last], 0)));
             let listener = MctcpListener::bind(&at.collect::<Vec<_>>(), config)?;
             let addresses = listener.addresses().to_vec();
@@ -202,6 +212,56 @@ async fn open(kind: &str, to: &[&str], config: &Config, count: usize) -> Outcome
     Ok(())
 }
 
+/// Opens `count` sessions within [`BURST`], asks one question on each, and closes them when all
+/// have an answer or have failed.
+async fn burst(kind: &str, to: &[&str], config: &Config, count: u32) -> Outcome<()> {
+    let mut tasks = JoinSet::new();
+    let began = Instant::now();
+    for number in 0..count {
+        let (kind, config) = (kind.to_owned(), config.clone());
+        let to: Vec<String> = to.iter().map(|&at| at.to_owned()).collect();
+        tasks.spawn(async move {
+            tokio::time::sleep(BURST * number / count).await;
+            let began = Instant::now();
+            let to: Vec<&str> = to.iter().map(String::as_str).collect();
+            let mut stream = dial(&kind, &to, &config).await?;
+            let mut question = [1; QUESTION];
+            stream.write_all(&question).await?;
+            stream.read_exact(&mut question).await?;
+            Outcome::Ok((stream, began.elapsed()))
+        });
+    }
+    let (mut open, mut failed) = (Vec::new(), 0);
+    while let Some(done) = tasks.join_next().await {
+        match done? {
+            Ok(opened) => open.push(opened),
+            Err(error) => {
+                eprintln!("{error}");
+                failed += 1;
+            }
+        }
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    let mut times: Vec<f64> = open.iter().map(|(_, time)| time.as_secs_f64() * 1e6).collect();
+    times.sort_unstable_by(f64::total_cmp);
+    let quantile = |share: usize| times.get(times.len() * share / 100).copied().unwrap_or(0.0);
+    println!(
+        "{{\"open\":{},\"failed\":{failed},\"p50_micros\":{:.0},\"p99_micros\":{:.0},\
+         \"seconds\":{seconds:.3}}}",
+        times.len(),
+        quantile(50),
+        quantile(99),
+    );
+    for (stream, _) in &mut open {
+        stream.shutdown().await?;
+    }
+    Ok(())
+}
+
+fn key(kind: &str) -> Option<Arc<[u8]>> {
+    (kind == "mctcp-key").then(|| Arc::from(&KEY[..]))
+}
+
 fn server_tls(certificate: &str) -> Outcome<Arc<ServerConfig>> {
     let made = rcgen::generate_simple_self_signed(vec!["loopback".to_owned()])?;
     std::fs::write(certificate, made.cert.der())?;
@@ -211,7 +271,7 @@ fn server_tls(certificate: &str) -> Outcome<Arc<ServerConfig>> {
 }
 
 fn config(kind: &str, certificate: &str) -> Outcome<Config> {
-    let mut config = Config::default();
+    let mut config = Config { psk: key(kind), ..Config::default() };
     if kind == "mctcp-tls" {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from(std::fs::read(certificate)?))?;

@@ -9,12 +9,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use mctcp::acceptor::quota::{Admission, Quota};
 use mctcp::acceptor::{Acceptor, ConnectionId, Verdict};
 use mctcp::frame::{Frame, Hello, HelloAck};
 use mctcp::secret::SessionKey;
 use mctcp::session::Session;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 
 use crate::clock;
@@ -28,8 +29,11 @@ use crate::socket;
 use crate::stream::MctcpStream;
 use crate::subflow::Subflow;
 
-/// Sessions that may wait to be accepted.
-const BACKLOG: usize = 256;
+/// Max clients that are ready and not yet accepted by the application, beside the sessions that
+/// there may be.
+const MAX_PLAIN: usize = 256;
+/// A connection without a place asks again after this at the latest.
+const RETRY_INTERVAL: std::time::Duration = std::time::Duration::from_millis(50);
 /// Subflows that may wait for their session's driver.
 const ARRIVALS: usize = 8;
 /// A listener that has no descriptor left tries again after this.
@@ -58,7 +62,7 @@ pub struct Plain {
 pub struct ListenerStatistics {
     /// Connections accepted.
     pub connections: u64,
-    /// Connections closed because too many were waiting.
+    /// Connections closed because too many of their source were waiting.
     pub refused: u64,
     /// Connections that spoke something else.
     pub plain: u64,
@@ -110,7 +114,8 @@ impl MctcpListener {
         }
         let at = |listener: &TcpListener| listener.local_addr();
         let addresses: Vec<_> = listeners.iter().filter_map(|l| at(l).ok()).collect();
-        let (sender, accepted) = mpsc::channel(BACKLOG);
+        let ready = config.limits.sessions.saturating_add(MAX_PLAIN);
+        let (sender, accepted) = mpsc::channel(ready.min(tokio::sync::Semaphore::MAX_PERMITS));
         let hub = Arc::new(Hub::new(config, &addresses, sender));
         let mut tasks = JoinSet::new();
         for listener in listeners {
@@ -143,6 +148,13 @@ impl MctcpListener {
     }
 }
 
+/// Whether a connection has a place in the queue.
+enum Enqueued {
+    Yes(u64),
+    Full,
+    SourceFull,
+}
+
 /// What the connections of a listener, and the drivers of its sessions, share.
 #[derive(Debug)]
 pub(crate) struct Hub {
@@ -151,11 +163,15 @@ pub(crate) struct Hub {
     session: Arc<Config>,
     advertised: Vec<SocketAddr>,
     accepted: mpsc::Sender<Accepted>,
+    /// A connection has left the table of the acceptor, or the queue for it.
+    freed: Notify,
 }
 
 #[derive(Debug)]
 struct State {
     acceptor: Acceptor,
+    /// Connections for which the acceptor has no place.
+    queued: Quota<u64>,
     /// Where connections without verdict wait for one.
     doors: BTreeMap<ConnectionId, mpsc::UnboundedSender<Verdict>>,
     sessions: BTreeMap<u64, mpsc::Sender<Arrival>>,
@@ -179,8 +195,11 @@ impl Hub {
         let advertised = config.advertise.clone().unwrap_or_else(|| specific.collect());
         let statistics = ListenerStatistics::default();
         let (doors, sessions) = (BTreeMap::new(), BTreeMap::new());
+        let queued = Quota::new(config.limits.silent, config.limits.silent_per_source);
+        let state = State { acceptor, queued, doors, sessions, statistics };
         Self {
-            state: Mutex::new(State { acceptor, doors, sessions, statistics }),
+            state: Mutex::new(state),
+            freed: Notify::new(),
             session: Arc::new(config.session.clone()),
             config,
             advertised,
@@ -206,30 +225,73 @@ impl Hub {
                 Some(_) = doors.join_next() => continue,
             };
             match accepted {
-                Ok((stream, peer)) => {
-                    if let Some((id, verdicts)) = self.open(peer.ip()) {
-                        doors.spawn(door::open(Arc::clone(&self), id, verdicts, stream));
-                    }
-                }
+                Ok((stream, peer)) => self.admit(&mut doors, stream, peer.ip()).await,
                 // The peer is gone already, or there are no descriptors left.
                 Err(_) => tokio::time::sleep(PAUSE).await,
             }
         }
     }
 
+    /// Begins to talk with a connection, or queues it until there is a place. While the queue is
+    /// full, this waits, and further connections wait in the listener's backlog.
+    async fn admit(self: &Arc<Self>, doors: &mut JoinSet<()>, stream: TcpStream, source: IpAddr) {
+        self.lock().statistics.connections += 1;
+        if let Some((id, verdicts)) = self.open(source) {
+            doors.spawn(door::open(Arc::clone(self), id, verdicts, stream));
+            return;
+        }
+        let number = loop {
+            let freed = self.freed.notified();
+            match self.enqueue(source) {
+                Enqueued::Yes(number) => break number,
+                // Other sources are not to wait for this one.
+                Enqueued::SourceFull => return,
+                Enqueued::Full => {
+                    let _ = tokio::time::timeout(RETRY_INTERVAL, freed).await;
+                }
+            }
+        };
+        let hub = Arc::clone(self);
+        doors.spawn(async move {
+            let (id, verdicts) = loop {
+                let freed = hub.freed.notified();
+                if let Some(opened) = hub.open(source) {
+                    break opened;
+                }
+                let _ = tokio::time::timeout(RETRY_INTERVAL, freed).await;
+            };
+            hub.lock().queued.give_back(source, number);
+            door::open(hub, id, verdicts, stream).await;
+        });
+    }
+
+    fn enqueue(&self, source: IpAddr) -> Enqueued {
+        let mut state = self.lock();
+        match state.queued.look(source) {
+            Admission::Free => {
+                let number = state.statistics.connections;
+                state.queued.take(source, number);
+                Enqueued::Yes(number)
+            }
+            Admission::SourceFull(_) => {
+                state.statistics.refused += 1;
+                Enqueued::SourceFull
+            }
+            Admission::Full | Admission::InsteadOf(_) => Enqueued::Full,
+        }
+    }
+
     fn open(&self, source: IpAddr) -> Option<(ConnectionId, mpsc::UnboundedReceiver<Verdict>)> {
         let mut state = self.lock();
-        state.statistics.connections += 1;
-        let Some(id) = state.acceptor.open(clock::now(), source) else {
-            state.statistics.refused += 1;
-            state.deliver();
-            return None;
-        };
-        // A connection gets a few verdicts at most.
-        let (sender, verdicts) = mpsc::unbounded_channel();
-        state.doors.insert(id, sender);
+        let id = state.acceptor.open(clock::now(), source);
+        let opened = id.map(|id| {
+            // A connection gets a few verdicts at most.
+            let (sender, verdicts) = mpsc::unbounded_channel();
+            state.doors.insert(id, sender);
+            (id, verdicts)
+        });
         state.deliver();
-        Some((id, verdicts))
+        opened
     }
 
     fn on_frame(&self, id: ConnectionId, frame: Frame<Bytes>, exported: Option<&[u8]>) {
@@ -245,6 +307,8 @@ impl Hub {
         state.acceptor.on_lost(clock::now(), id);
         count(&mut state.statistics);
         state.deliver();
+        drop(state);
+        self.freed.notify_waiters();
     }
 
     fn arrivals(&self, session: u64) -> Option<mpsc::Sender<Arrival>> {
@@ -256,13 +320,16 @@ impl Hub {
     }
 
     pub(crate) fn prove(&self, session: u64) {
-        self.lock().acceptor.prove(session);
+        let mut state = self.lock();
+        state.acceptor.prove(session);
+        state.deliver();
     }
 
     pub(crate) fn forget(&self, session: u64) {
         let mut state = self.lock();
         state.sessions.remove(&session);
         state.acceptor.forget(session);
+        state.deliver();
     }
 
     /// The session has ended well. Its client is told so if it missed that.
@@ -270,6 +337,7 @@ impl Hub {
         let mut state = self.lock();
         state.sessions.remove(&session);
         state.acceptor.finish(session);
+        state.deliver();
     }
 
     /// Gives the application a client, or drops it if nobody accepts.

@@ -19,6 +19,11 @@ use crate::subflow::Wire;
 /// What TLS exports for the session's key (RFC 8446 §7.5).
 const EXPORTER: &[u8] = b"EXPORTER-mctcp";
 
+/// Max connections that wait to be accepted. The kernel's own limit (`net.core.somaxconn`) has this
+/// value by default; the standard library asks for 128, and a client above that waits for a
+/// retransmission of its SYN, a second.
+const BACKLOG: i32 = 4096;
+
 fn io_error(error: sys::Error) -> io::Error {
     match error.errno() {
         Some(errno) => io::Error::from_raw_os_error(errno),
@@ -71,8 +76,9 @@ pub(crate) fn listen(address: SocketAddr, config: &Config) -> io::Result<TcpList
     Ok(listener)
 }
 
-/// Sets a listening socket's options.
+/// Sets a listening socket's options, and the backlog in which a burst of clients waits.
 pub(crate) fn prepare(listener: &impl AsFd, config: &Config) -> io::Result<()> {
+    rustix::net::listen(listener, BACKLOG)?;
     socket::set_stream_options(listener.as_fd(), &config.options(None)).map_err(io_error)
 }
 

@@ -8,6 +8,10 @@
 //! | any | anything else | sent REFUSE, and closed |
 //! | any | nothing in time | closed |
 //!
+//! A burst of clients waits, it is not refused: a connection without a place is opened later
+//! ([`Acceptor::open`]), and a HELLO without a place for its session is kept until there is one, for
+//! the rest of the handshake time.
+//!
 //! With a pre-shared key a session counts against the limit of sessions once its client has proven
 //! that it knows the key ([`Acceptor::prove`]). Before, two things bound what a client without the
 //! key can take: the token of a HELLO is checked without state, and recorded HELLOs, whose token is
@@ -62,13 +66,13 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            sessions: 1024,
-            unproven_sessions: 1024,
-            unproven_sessions_per_source: 256,
-            silent: 512,
-            silent_per_source: 128,
-            unproven: 64,
-            unproven_per_source: 16,
+            sessions: 16_384,
+            unproven_sessions: 4096,
+            unproven_sessions_per_source: 2048,
+            silent: 4096,
+            silent_per_source: 2048,
+            unproven: 1024,
+            unproven_per_source: 256,
             handshake: Span::from_secs(2),
         }
     }
@@ -111,6 +115,9 @@ pub struct Acceptor {
     unproven: Quota<ConnectionId>,
     /// Sessions whose client has not proven to know the pre-shared key.
     unproven_sessions: Quota<u64>,
+    /// HELLOs with a right token that wait for a place, by source; and how many.
+    waiting: BTreeMap<IpAddr, VecDeque<Waiting>>,
+    waiting_count: usize,
     sessions: BTreeMap<u64, Known>,
     /// Those that have ended well, the newest last.
     finished: BTreeMap<u64, Known>,
@@ -134,6 +141,17 @@ struct Connection {
     deadline: Time,
     /// What is to be proven, and the nonce of the CHALLENGE.
     join: Option<(Join, [u8; 16])>,
+    /// Its HELLO waits for a place.
+    is_waiting: bool,
+}
+
+/// A HELLO that waits.
+#[derive(Debug)]
+struct Waiting {
+    id: ConnectionId,
+    hello: Hello,
+    /// What TLS exports.
+    tls: Option<Box<[u8]>>,
 }
 
 /// A session as far as joins are concerned.
@@ -171,6 +189,8 @@ impl Acceptor {
             nonces: Nonces::new(seed),
             next: 0,
             connections: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            waiting_count: 0,
             sessions: BTreeMap::new(),
             finished: BTreeMap::new(),
             finished_in_order: VecDeque::new(),
@@ -181,7 +201,8 @@ impl Acceptor {
         }
     }
 
-    /// A connection was accepted. `None`: there is no place for it, it is to be closed.
+    /// A connection was accepted. `None`: there is no place for it now. The driver reads nothing of
+    /// it and asks again when another connection has left.
     pub fn open(&mut self, now: Time, source: IpAddr) -> Option<ConnectionId> {
         self.expire(now);
         match self.silent.look(source) {
@@ -189,7 +210,7 @@ impl Acceptor {
             Admission::InsteadOf(other) => self.close(other),
             Admission::Full => {
                 let mut all = self.connections.iter();
-                let (oldest, _) = all.find(|(_, connection)| connection.join.is_none())?;
+                let (oldest, _) = all.find(|(_, it)| it.join.is_none() && !it.is_waiting)?;
                 self.close_if_idle(now, *oldest)?;
             }
             Admission::SourceFull(oldest) => self.close_if_idle(now, oldest?)?,
@@ -198,14 +219,16 @@ impl Acceptor {
         self.next += 1;
         self.silent.take(source, id);
         let deadline = now + self.limits.handshake;
-        self.connections.insert(id, Connection { source, deadline, join: None });
+        self.connections.insert(id, Connection { source, deadline, join: None, is_waiting: false });
         Some(id)
     }
 
     /// Closes a silent connection that has had a share of the handshake time: clients send HELLO or
     /// JOIN at once. `None`: it has not.
     fn close_if_idle(&mut self, now: Time, id: ConnectionId) -> Option<()> {
-        let deadline = self.connections.get(&id)?.deadline;
+        let Connection { deadline, is_waiting: false, .. } = *self.connections.get(&id)? else {
+            return None;
+        };
         let handshake = self.limits.handshake.as_nanos();
         let left = Span::from_nanos(handshake - handshake / SILENT_SHARE);
         (deadline <= now + left).then(|| self.close(id))
@@ -222,7 +245,7 @@ impl Acceptor {
         self.expire(now);
         let Some(connection) = self.connections.get(&id) else { return };
         let result = match (frame, connection.join) {
-            (Frame::Hello(hello), None) => self.hello(id, hello, tls),
+            (Frame::Hello(hello), None) if !connection.is_waiting => self.hello(id, hello, tls),
             (Frame::Join(join), None) => self.join(id, join),
             (Frame::Proof(proof), Some((join, nonce))) => self.proof(id, join, nonce, &proof),
             _ => Err(Reason::Protocol),
@@ -260,6 +283,7 @@ impl Acceptor {
         if let Some(known) = self.sessions.get(&session) {
             self.unproven_sessions.give_back(known.source, session);
         }
+        self.open_waiting();
     }
 
     /// The session is over: nobody joins it any more.
@@ -270,6 +294,7 @@ impl Acceptor {
         if self.finished.remove(&session).is_some() {
             self.finished_in_order.retain(|known| *known != session);
         }
+        self.open_waiting();
     }
 
     /// The session is over, and both ends have everything. Its client may not know, if the last
@@ -285,6 +310,7 @@ impl Acceptor {
         {
             self.finished.remove(&oldest);
         }
+        self.open_waiting();
     }
 
     /// The next verdict.
@@ -306,6 +332,9 @@ impl Acceptor {
         while let Some((&id, connection)) = self.connections.first_key_value()
             && connection.deadline <= now
         {
+            if connection.is_waiting {
+                self.out.push_back(Verdict::Send(id, Frame::Refuse(Reason::Limit)));
+            }
             self.close(id);
         }
     }
@@ -317,18 +346,83 @@ impl Acceptor {
 
     fn release(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.remove(&id) {
+            if connection.is_waiting
+                && let Some(all) = self.waiting.get_mut(&connection.source)
+            {
+                all.retain(|waiting| waiting.id != id);
+                self.waiting_count -= 1;
+            }
             self.silent.give_back(connection.source, id);
             self.unproven.give_back(connection.source, id);
         }
     }
 
     fn hello(&mut self, id: ConnectionId, hello: Hello, tls: Option<&[u8]>) -> Result<(), Reason> {
-        let source = self.connections.get(&id).ok_or(Reason::Protocol)?.source;
         let shared = secret::shared(self.psk.as_deref(), tls);
         let has_psk = self.psk.is_some();
         if has_psk && !(hello.limits.proof && secret::is_hello_token(&shared, &hello)) {
             return Err(Reason::Authentication);
         }
+        let source = self.connections.get(&id).ok_or(Reason::Protocol)?.source;
+        if self.has_place(source) || self.is_known(&hello) {
+            return self.begin(id, hello, tls);
+        }
+        // Recorded HELLOs wait, too: places stay for others.
+        if self.waiting_count >= self.limits.silent / 2 {
+            return Err(Reason::Limit);
+        }
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.is_waiting = true;
+            let waiting = Waiting { id, hello, tls: tls.map(Box::from) };
+            self.waiting.entry(source).or_default().push_back(waiting);
+            self.waiting_count += 1;
+        }
+        Ok(())
+    }
+
+    /// Whether there is a place for a session from `source`.
+    fn has_place(&self, source: IpAddr) -> bool {
+        let proven = self.sessions.len() - self.unproven_sessions.taken();
+        let is_unproven = self.psk.is_some();
+        proven < self.limits.sessions
+            && (!is_unproven || self.unproven_sessions.look(source) == Admission::Free)
+    }
+
+    /// Whether a HELLO came before, so that it takes no place.
+    fn is_known(&self, hello: &Hello) -> bool {
+        self.unconfirmed.contains_key(&hello.nonce) || self.used.contains(&hello.nonce)
+    }
+
+    /// Opens the sessions that have waited for a place, of each source the oldest first.
+    fn open_waiting(&mut self) {
+        if self.waiting_count == 0 {
+            return;
+        }
+        let sources: Vec<IpAddr> = self.waiting.keys().copied().collect();
+        for source in sources {
+            while self.has_place(source) {
+                let Some(all) = self.waiting.get_mut(&source) else { break };
+                let Some(Waiting { id, hello, tls }) = all.pop_front() else {
+                    self.waiting.remove(&source);
+                    break;
+                };
+                self.waiting_count -= 1;
+                if let Some(connection) = self.connections.get_mut(&id) {
+                    connection.is_waiting = false;
+                }
+                if let Err(reason) = self.begin(id, hello, tls.as_deref()) {
+                    self.out.push_back(Verdict::Send(id, Frame::Refuse(reason)));
+                    self.close(id);
+                }
+            }
+        }
+    }
+
+    /// Opens the session of a HELLO, or adds a connection to it.
+    fn begin(&mut self, id: ConnectionId, hello: Hello, tls: Option<&[u8]>) -> Result<(), Reason> {
+        let source = self.connections.get(&id).ok_or(Reason::Protocol)?.source;
+        let shared = secret::shared(self.psk.as_deref(), tls);
+        let has_psk = self.psk.is_some();
         if let Some(&session) = self.unconfirmed.get(&hello.nonce) {
             // The key of a session under TLS comes from its first connection, and a client that
             // says HELLO again does not know which one that was.
@@ -342,11 +436,6 @@ impl Acceptor {
         if self.used.contains(&hello.nonce) {
             // What followed the first one may not be taken twice.
             return Err(Reason::Replayed);
-        }
-        let proven = self.sessions.len() - self.unproven_sessions.taken();
-        let has_place = !has_psk || self.unproven_sessions.look(source) == Admission::Free;
-        if proven >= self.limits.sessions || !has_place {
-            return Err(Reason::Limit);
         }
         let nonce = self.nonces.draw();
         let session = self.free_number();

@@ -110,9 +110,15 @@ pub(crate) struct Serve {
     /// `:FIRST-LAST`. By default everything for clients that prove themselves, nothing with --to
     #[arg(long, value_name = "RULE")]
     pub(crate) allow: Vec<Rule>,
-    /// Most sessions at once
-    #[arg(long, value_name = "N", default_value = "1024")]
+    /// Max sessions at once; clients above it wait up to 2 s
+    #[arg(long, value_name = "N", default_value = "16384")]
     pub(crate) max_sessions: std::num::NonZeroU32,
+    /// Max clients in their handshake, in all; others wait
+    #[arg(long, value_name = "N", default_value = "4096")]
+    pub(crate) max_handshakes: std::num::NonZeroU32,
+    /// The same for each source, an IPv4 address or an IPv6 /64
+    #[arg(long, value_name = "N", default_value = "2048")]
+    pub(crate) max_handshakes_per_source: std::num::NonZeroU32,
     /// TLS on every connection, with this certificate (PEM, its chain behind it)
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,

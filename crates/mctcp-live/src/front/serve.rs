@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use mctcp::acceptor::Limits;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -41,8 +42,8 @@ pub struct Serve {
     /// Whether clients that do not speak MCTCP are led to [`Self::to`], too. Never those who would
     /// have to prove themselves.
     pub fallback: bool,
-    /// Most sessions at once; 0: the default.
-    pub most_sessions: usize,
+    /// Max sessions and handshakes.
+    pub limits: Limits,
     /// How it is watched.
     pub watch: Watch,
 }
@@ -100,13 +101,11 @@ pub fn run(serve: &Serve, stop: &Stop, tell: &mut dyn FnMut(&Event)) -> Result<(
             session: serve.config.clone(),
             tls: serve.tls.as_ref().map(|(tls, _)| Arc::clone(tls)),
             reserve_descriptors: true,
+            limits: serve.limits.clone(),
             ..ListenerConfig::default()
         };
         if !serve.advertise.is_empty() {
             listener_config.advertise = Some(serve.advertise.clone());
-        }
-        if serve.most_sessions != 0 {
-            listener_config.limits.sessions = serve.most_sessions;
         }
         let listener = MctcpListener::bind(&serve.listen, listener_config)?;
         let at = listener.addresses().iter().map(|at| ("mctcp", at.to_string()));
