@@ -11,6 +11,7 @@ mod basic_delay;
 mod bbr;
 mod constant;
 mod copa;
+mod random_loss;
 #[cfg(test)]
 mod tests;
 
@@ -31,6 +32,8 @@ pub struct Observation {
     pub queueing: Span,
     /// The least of it among these epochs.
     pub standing: Span,
+    /// Standard deviation of the delay from packet to packet that no queue explains: jitter.
+    pub noise: Span,
     /// Rate at which the packets of the newest acknowledged epochs, one round trip's worth, left
     /// the sendbox.
     pub send_rate: Bandwidth,

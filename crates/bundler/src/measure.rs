@@ -9,6 +9,7 @@
 
 mod base_delay;
 mod flow_base;
+mod noise;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +19,7 @@ use base::{Bandwidth, Bytes, Span, Time};
 
 use base_delay::BaseDelay;
 use flow_base::FlowBase;
+use noise::Noise;
 
 /// Packets noted and not yet acknowledged, at most.
 const MOST_MARKS: usize = 8192;
@@ -33,6 +35,10 @@ const CAPACITY_WINDOW: Span = Span::from_secs(10);
 const LONGEST: Span = Span::from_secs(60);
 /// How long it counts in full.
 const LATELY: Span = Span::from_secs(1);
+
+/// Jitter of less standard deviation than this is not regarded, in seconds; from the second on the
+/// least delay tells nothing.
+const JITTER: [f64; 2] = [0.0003, 0.001];
 
 /// A packet that ended an epoch has left the sendbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,6 +135,8 @@ pub struct Delays {
     pub queueing: Span,
     /// The least of it.
     pub standing: Span,
+    /// Standard deviation of the delay from packet to packet that no queue explains: jitter.
+    pub noise: Span,
 }
 
 /// The measurements of one bundle.
@@ -142,6 +150,9 @@ pub struct Measure {
     points: VecDeque<Point>,
     base: BaseDelay,
     flows: FlowBase,
+    noise: Noise,
+    /// [`Self::mean_delay`] at the newest point.
+    mean: Option<i64>,
     /// What the mean one-way delay of the path is above the least without any queue: packets may
     /// take ways of different length.
     spread: Span,
@@ -208,6 +219,7 @@ impl Measure {
         let in_order = self.points.back().is_none_or(after);
         if in_order {
             self.base.observe(now, now.since(sent_at), point.one_way);
+            self.noise.observe(point.one_way);
         }
         if let Some(least) = self.base.one_way() {
             point.longer = self.flows.observe(now, mark.flow, point.one_way, least);
@@ -220,6 +232,10 @@ impl Measure {
             self.points.pop_front();
         }
         self.forget_points(now);
+        self.mean = self.mean_delay();
+        if let Some(mean) = self.mean {
+            self.base.observe_mean(mean);
+        }
         self.learn_capacity(now);
         Match::InOrder { sent_at }
     }
@@ -232,6 +248,8 @@ impl Measure {
         self.points.clear();
         self.base.forget_one_way();
         self.flows.forget();
+        self.noise.forget_last();
+        self.mean = None;
     }
 
     /// The delays of the past were those of another path: only the newest epochs count.
@@ -356,14 +374,41 @@ impl Measure {
             least = least.min(own);
             count += 1;
         }
+        let noise = self.noise.deviation();
         let base = self.base.one_way()?;
         let beyond = |delay: i64| Span::from_nanos(delay.saturating_sub(base).max(0) as u64);
         Some(Delays {
             rtt: Span::from_nanos((rtt / u128::from(count)) as u64),
             min_rtt: self.base.min_rtt()?,
             queueing: beyond((one_way / i128::from(count)) as i64).saturating_sub(self.spread),
-            standing: beyond(least).saturating_sub(self.spread),
+            standing: self.persistent(beyond(least), noise).saturating_sub(self.spread),
+            noise,
         })
+    }
+
+    /// The persistent queue where the least delay of the newest packets is `least` above that of
+    /// the recent past. With jitter means are compared with means.
+    fn persistent(&self, least: Span, noise: Span) -> Span {
+        let share = (noise.as_secs_f64() - JITTER[0]) / (JITTER[1] - JITTER[0]);
+        let share = share.clamp(0.0, 1.0);
+        let (Some(mean), Some(base)) = (self.mean, self.base.mean()) else { return least };
+        let mean = mean.saturating_sub(base).max(0) as f64;
+        Span::from_nanos(((1.0 - share) * least.as_nanos() as f64 + share * mean) as u64)
+    }
+
+    /// The mean one-way delay of the packets that were acknowledged in the last round trip, but
+    /// for their ways.
+    fn mean_delay(&self) -> Option<i64> {
+        let last = self.points.back()?;
+        let span = self.window();
+        let newest = self.points.iter().rev();
+        let newest = newest.take_while(|point| last.heard_at.since(point.heard_at) <= span);
+        let (mut sum, mut count) = (0_i128, 0_i128);
+        for point in newest {
+            sum += i128::from(point.one_way.saturating_sub(point.longer));
+            count += 1;
+        }
+        Some((sum / count) as i64)
     }
 
     /// The most that has come through in one round trip of the recent past. What it was more than

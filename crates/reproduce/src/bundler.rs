@@ -9,6 +9,7 @@ mod backlogged;
 mod boxes;
 mod elastic_cross;
 mod faults;
+mod harm;
 mod internet;
 mod laws;
 mod load;
@@ -43,6 +44,7 @@ const FIGURES: &[Figure] = &[
     rates::FIGURE,
     steps::FIGURE,
     faults::FIGURE,
+    harm::FIGURE,
 ];
 
 pub(crate) const PAPER: Paper = Paper {

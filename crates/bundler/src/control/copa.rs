@@ -4,7 +4,10 @@ use std::collections::VecDeque;
 
 use base::{Bandwidth, Time};
 
-use super::{CongestionControl, Observation, PACKET_BITS, answered::Answered, bandwidth, bits};
+use super::{
+    CongestionControl, Observation, PACKET_BITS, answered::Answered, bandwidth, bits,
+    random_loss::RandomLoss,
+};
 
 /// The queue that one packet of Copa's 1/δ stands for at [`AT_RATE`], in seconds.
 const QUEUE: f64 = 0.0019;
@@ -28,10 +31,14 @@ const REACTION: f64 = 0.03;
 const LONG: f64 = 4.0;
 /// The window changes by no more than this share of itself in a round trip.
 const MOST_CHANGE: f64 = 0.5;
+/// With jitter the queue aimed at is longer by this multiple of its standard deviation.
+const NOISE_AIM: f64 = 1.5;
 /// The standing queue is the least of no more than so many nanoseconds.
 const LONGEST_HALF: u64 = 1_000_000_000;
 /// Losses above this share say that the path takes no more, though no queue shows.
 const LOSSY: f64 = 0.02;
+/// Beyond random losses the rate still grows to this multiple of what the path has delivered.
+const PROVEN: f64 = 1.02;
 
 /// Copa of Arun and Balakrishnan, NSDI 2018, §2: a target rate of 1/(δ d), d the standing queue's
 /// delay, and a window that moves towards it by v/δ packets a round trip, where the velocity v
@@ -61,6 +68,7 @@ pub struct Copa {
     /// Seconds since the last acknowledgement that was acted upon.
     unheard: f64,
     answered: Answered,
+    random_loss: RandomLoss,
     rate: f64,
 }
 
@@ -153,10 +161,17 @@ impl CongestionControl for Copa {
         let round_trip = base + queue.min(100.0);
         let received = bits(seen.receive_rate);
         let rate = self.window / round_trip;
-        let aim = Self::aim(rate.max(1.0), seen);
+        let usual = Self::aim(rate.max(1.0), seen);
+        let aim = usual + NOISE_AIM * seen.noise.as_secs_f64();
         let sent = bits(seen.send_rate) * seen.rtt.as_secs_f64();
         let limited = self.answered.limited(seen);
-        let up = queue < aim && seen.lost.count() as f64 * 8.0 <= LOSSY * sent;
+        let loss = seen.lost.count() as f64 * 8.0 / sent.max(1.0);
+        let capacity = bits(seen.capacity);
+        if bits(seen.send_rate) <= capacity {
+            self.random_loss.observe(seen.now, loss);
+        }
+        let proven = PROVEN * capacity / (1.0 - self.random_loss.share(seen.now));
+        let up = queue < aim && (loss <= LOSSY || rate < proven);
         if up != self.up {
             self.slow(up);
         } else if up && queue > SHOWN * aim {
@@ -164,11 +179,12 @@ impl CongestionControl for Copa {
         }
         // Without a backlog there is no saying whether the network takes more.
         if limited || !up {
-            let step = self.velocity * (STEP * aim * rate).max(PACKET_BITS) / self.window.max(1.0);
+            let step =
+                self.velocity * (STEP * usual * rate).max(PACKET_BITS) / self.window.max(1.0);
             let passed = (self.unheard / round_trip.max(REACTION)).min(1.0);
             let change = step.min(MOST_CHANGE) * passed;
             let factor = if up { 1.0 + change } else { 1.0 - change };
-            let drain = ((queue / 3.0).max(aim) / base.max(REACTION)).min(MOST_CHANGE);
+            let drain = ((queue / 3.0).max(usual) / base.max(REACTION)).min(MOST_CHANGE);
             let floor = (received * base * (1.0 - drain)).min(self.window);
             let room = if queue > LONG * aim { base + aim } else { 2.0 * round_trip };
             let most = if limited { (received * room).max(floor) } else { self.window };

@@ -258,6 +258,7 @@ fn any_observation() -> impl Strategy<Value = Observation> {
             min_rtt: Span::from_nanos(times.3),
             queueing: Span::from_nanos(times.4),
             standing: Span::from_nanos(times.4),
+            noise: Span::ZERO,
             weight: 1,
             send_rate: Bandwidth::from_bits_per_sec(rates.0),
             receive_rate: Bandwidth::from_bits_per_sec(rates.1),

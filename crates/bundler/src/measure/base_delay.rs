@@ -16,6 +16,8 @@ struct Slice {
     rtt: Span,
     /// `None`: the receiver's clock has started anew.
     one_way: Option<i64>,
+    /// The least mean of a round trip.
+    mean: Option<i64>,
 }
 
 /// Windowed minima of the round trip and of the one-way delay.
@@ -38,7 +40,12 @@ impl BaseDelay {
         let shorter = window < self.window;
         self.window = window;
         if let Some(rtt) = self.min_rtt().filter(|_| shorter) {
-            self.slices.push_back(Slice { begins: now, rtt, one_way: self.one_way() });
+            self.slices.push_back(Slice {
+                begins: now,
+                rtt,
+                one_way: self.one_way(),
+                mean: self.mean(),
+            });
         }
     }
 
@@ -58,12 +65,24 @@ impl BaseDelay {
                 slice.rtt = slice.rtt.min(rtt);
                 slice.one_way = Some(slice.one_way.map_or(one_way, |least| least.min(one_way)));
             }
-            _ => self.slices.push_back(Slice { begins: now, rtt, one_way: Some(one_way) }),
+            _ => self.slices.push_back(Slice {
+                begins: now,
+                rtt,
+                one_way: Some(one_way),
+                mean: None,
+            }),
         }
         while self.slices.len() > 1
             && self.slices.front().is_some_and(|slice| now.since(slice.begins) > self.window)
         {
             self.slices.pop_front();
+        }
+    }
+
+    /// The mean one-way delay of about a round trip, up to the packet observed last.
+    pub(super) fn observe_mean(&mut self, mean: i64) {
+        if let Some(slice) = self.slices.back_mut() {
+            slice.mean = Some(slice.mean.map_or(mean, |least| least.min(mean)));
         }
     }
 
@@ -75,11 +94,21 @@ impl BaseDelay {
     }
 
     pub(super) fn forget_one_way(&mut self) {
-        self.slices.iter_mut().for_each(|slice| slice.one_way = None);
+        self.slices.iter_mut().for_each(|slice| {
+            (slice.one_way, slice.mean) = (None, None);
+        });
     }
 
     pub(super) fn min_rtt(&self) -> Option<Span> {
         self.slices.iter().map(|slice| slice.rtt).min()
+    }
+
+    /// The mean one-way delay without queues, jitter included: the lower quartile of the least
+    /// means of each half second, as the least of all has little jitter by chance.
+    pub(super) fn mean(&self) -> Option<i64> {
+        let mut means: Vec<i64> = self.slices.iter().filter_map(|slice| slice.mean).collect();
+        means.sort_unstable();
+        means.get(means.len() / 4).copied()
     }
 
     pub(super) fn one_way(&self) -> Option<i64> {

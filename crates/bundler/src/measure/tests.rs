@@ -66,6 +66,47 @@ fn a_queue_that_grows() {
     assert!(queueing > Span::from_millis(90), "{queueing:?}");
 }
 
+/// Jitter of 0 to 7 ms that differs from packet to packet.
+fn jitter(n: u64) -> u64 {
+    n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40 & 7
+}
+
+#[test]
+fn jitter_is_no_queue_and_a_queue_beyond_it_shows() {
+    // Packets keep their order: one leaves every 10 ms.
+    let spaced = |delay: &dyn Fn(u64) -> u64| {
+        let mut measure = Measure::default();
+        for n in 1..=400_u64 {
+            let mark = Mark {
+                digest: n,
+                sent_at: at(10 * n),
+                bytes: n * 1250,
+                packets: n,
+                flow: 0,
+                limited: true,
+            };
+            measure.sent(mark);
+            let came = at(10 * n + delay(n));
+            let received_at = Time::from_nanos(came.as_nanos() + OFFSET);
+            let arrived = Arrived { digest: n, received_at, bytes: n * 1250, packets: n };
+            measure.acknowledged(at(10 * n + delay(n) + 25), &arrived);
+        }
+        measure.delays().unwrap()
+    };
+    let still = spaced(&|_| 25);
+    assert_eq!((still.noise, still.standing), (Span::ZERO, Span::ZERO));
+    let noisy = spaced(&|n| 25 + jitter(n));
+    let deviation = noisy.noise.as_secs_f64() * 1e3;
+    assert!((1.5..3.2).contains(&deviation), "{deviation} ms");
+    assert!(noisy.standing < Span::from_millis(2), "{:?}", noisy.standing);
+    let queue = spaced(&|n| 25 + jitter(n) + if n > 380 { 20 } else { 0 });
+    let standing = queue.standing.as_secs_f64() * 1e3;
+    assert!((17.0..23.0).contains(&standing), "{standing} ms");
+    // A queue that grows and drains is no jitter.
+    let waves = spaced(&|n| 25 + (n % 40).min(39 - n % 40));
+    assert!(waves.noise < Span::from_micros(500), "{:?}", waves.noise);
+}
+
 #[test]
 fn losses_are_counted_and_do_not_disturb_delays() {
     let measure = run(200, |_| 25, |n| n % 10 == 5);

@@ -187,6 +187,7 @@ impl Loop {
             min_rtt: delays.min_rtt,
             queueing: delays.queueing,
             standing: delays.standing,
+            noise: delays.noise,
             send_rate: rates.send,
             receive_rate: rates.receive,
             lost: rates.lost,

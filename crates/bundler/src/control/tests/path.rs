@@ -557,6 +557,7 @@ impl Sender {
             queueing: span(last.received - last.sent - self.least_one_way.get()),
             weight: 1,
             standing: span(last.received - last.sent - self.least_one_way.get()),
+            noise: Span::ZERO,
             send_rate: rate(sent * 8.0 / (last.sent - first.sent).max(1e-6)),
             receive_rate: rate(receive_rate),
             lost: Bytes::new((sent - received).max(0.0) as u64),
