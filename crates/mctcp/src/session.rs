@@ -180,6 +180,8 @@ pub struct Session<P> {
     /// Data waited for credit since the scheduler was last asked, and since when it does.
     blocked: bool,
     blocked_since: Option<Time>,
+    /// Bytes of copies of short and last pieces.
+    copied: u64,
     /// Until when the scheduler wants to wait.
     scheduler_wait: Option<Time>,
     /// The last wish for credit: how much, and when.
@@ -223,6 +225,7 @@ impl<P: Payload> Session<P> {
             wants_room: false,
             blocked: false,
             blocked_since: None,
+            copied: 0,
             scheduler_wait: None,
             wished: (0, now),
             refusal: None,

@@ -1,18 +1,20 @@
 //! When to send a DACK, and where.
 //!
-//! A DACK goes at once on the subflow that is fastest back, and at the latest after [`DELAY`] on
-//! every other that carried something: if the fastest has just gone silent, the news still gets
-//! through.
+//! A DACK goes at once on the subflow that is fastest back, and after at most a quarter of a
+//! round-trip time (5 to 20 ms) on every other that carried something: if the fastest has just gone
+//! silent, the peer learns it nevertheless.
 
 use base::{Span, Time};
 
 use super::Session;
+use super::subflow::Subflow;
 use crate::SubflowId;
 use crate::frame::{Dack, Frame};
 use crate::payload::Payload;
 
-/// Longest time for which a DACK waits.
-pub(super) const DELAY: Span = Span::from_millis(20);
+/// Least and greatest time for which a DACK waits. The least is below the time in which a machine
+/// answers a request, so that most DACKs of requests leave with the answer.
+const DELAYS: [Span; 2] = [Span::from_millis(5), Span::from_millis(20)];
 /// Bytes after which it does not wait: small messages are answered sooner than acknowledged.
 const ENOUGH: u64 = 8 << 10;
 
@@ -36,13 +38,13 @@ impl Acknowledging {
         self.at_once = true;
     }
 
-    fn is_due(&self, now: Time, come: u64) -> bool {
-        let waited = self.since.is_some_and(|since| now >= since + DELAY);
+    fn is_due(&self, now: Time, come: u64, delay: Span) -> bool {
+        let waited = self.since.is_some_and(|since| now >= since + delay);
         self.at_once || come >= self.told + ENOUGH || waited
     }
 
-    pub(super) fn deadline(&self) -> Option<Time> {
-        self.since.map(|since| since + DELAY)
+    pub(super) fn deadline(&self, delay: Span) -> Option<Time> {
+        self.since.map(|since| since + delay)
     }
 }
 
@@ -50,7 +52,15 @@ impl<P: Payload> Session<P> {
     /// Whether the peer is to hear at once of what came or was read: time to
     /// [`poll`](Self::poll).
     pub fn is_dack_due(&self) -> bool {
-        self.acknowledging.is_due(self.now, self.incoming.come())
+        self.acknowledging.is_due(self.now, self.incoming.come(), self.dack_delay())
+    }
+
+    /// How long a DACK waits for more to acknowledge. The peer does the same at the other end of the
+    /// same paths, so that this is also how late its DACKs may be.
+    pub(super) fn dack_delay(&self) -> Span {
+        let active = self.subflows.iter().filter(|subflow| subflow.is_active());
+        let srtt = active.map(Subflow::srtt).min().unwrap_or(DELAYS[1]);
+        Span::from_nanos(srtt.as_nanos() / 4).clamp(DELAYS[0], DELAYS[1])
     }
 
     /// Sends what DACKs are due.
@@ -59,14 +69,14 @@ impl<P: Payload> Session<P> {
             return;
         }
         let now = self.now;
-        let come = self.incoming.come();
-        if self.acknowledging.is_due(now, come)
+        let (come, delay) = (self.incoming.come(), self.dack_delay());
+        if self.acknowledging.is_due(now, come, delay)
             && let Some(best) = self.answering()
         {
             self.acknowledging = Acknowledging { told: come, ..Acknowledging::default() };
             self.send_dack(best);
         }
-        let late = |since: Option<Time>| since.is_some_and(|since| now >= since + DELAY);
+        let late = |since: Option<Time>| since.is_some_and(|since| now >= since + delay);
         for at in 0..self.subflows.len() {
             let subflow = &self.subflows[at];
             if subflow.is_usable() && !subflow.is_clogged() && late(subflow.owes_dack) {

@@ -12,13 +12,15 @@
 
 use base::{Span, Time};
 
-use super::acknowledge::DELAY;
 use super::sending::Segment;
+use super::transmit::INITIAL_COPIES;
 use super::{Session, Subflow};
 use crate::payload::Payload;
 
 /// Pieces that are looked at.
 const LOOK: usize = 64;
+/// Copies of last pieces: one byte for so many sent, 5 %, beside [`INITIAL_COPIES`].
+const MAX_COPIED: u64 = 20;
 /// A subflow has to be faster by this to take over.
 const MARGIN: Span = Span::from_millis(1);
 
@@ -54,10 +56,16 @@ impl<P: Payload> Session<P> {
         let pauses = idle && !self.outgoing.is_finished();
         let found = self.outgoing.unacked().take(LOOK).find_map(|segment| {
             let overdue = self.is_overdue(segment);
-            if pauses && !overdue {
+            let is_tail = pauses && self.is_tail_due(segment);
+            if pauses && !overdue && !is_tail {
                 return None;
             }
-            let late = if overdue { self.resent(segment) } else { segment.expected };
+            let late = match (pauses, overdue) {
+                // Nothing that follows shows TCP the loss: it waits for a timeout.
+                (true, _) => Time::MAX,
+                (false, true) => self.resent(segment),
+                (false, false) => segment.expected,
+            };
             let (id, slot, expected) = self.fastest(segment.carriers, segment.length)?;
             (expected + MARGIN < late).then_some((
                 segment.dsn,
@@ -72,8 +80,41 @@ impl<P: Payload> Session<P> {
             self.punish(carriers);
         }
         let Some(piece) = self.outgoing.repeat(dsn, slot, expected) else { return false };
+        if pauses {
+            self.copied += piece.length;
+            // What follows on these waits for TCP's retransmission.
+            self.subflows
+                .iter_mut()
+                .filter(|s| s.slot & carriers != 0)
+                .for_each(|s| s.is_suspect = true);
+        }
         self.reinject(id, piece);
         true
+    }
+
+    /// When a piece that nothing follows is sent again on another subflow: its acknowledgement is
+    /// late by the usual deviation. TCP's own probe comes only after two round trips and 200 ms
+    /// (RFC 8985 §7.2). Such copies are part of [`MAX_COPIED`].
+    fn tail_due_at(&self, segment: &Segment<P>) -> Time {
+        let carriers = || self.subflows.iter().filter(|s| s.slot & segment.carriers != 0);
+        let back = carriers().map(Subflow::srtt).max().unwrap_or_default().as_nanos();
+        let varies = carriers().filter_map(|s| s.info.rtt_var).max().unwrap_or_default();
+        let slack = back / 2 + varies.as_nanos().min(back / 4);
+        segment.expected + Span::from_nanos(slack) + self.dack_delay()
+    }
+
+    fn is_tail_due(&self, segment: &Segment<P>) -> bool {
+        let allowed = INITIAL_COPIES + self.outgoing.sent() / MAX_COPIED;
+        let is_allowed = self.copied + segment.length <= allowed;
+        let is_single = segment.carriers.is_power_of_two();
+        is_allowed && is_single && self.now >= self.tail_due_at(segment)
+    }
+
+    /// When the oldest piece is to be sent again, if nothing follows it.
+    pub(super) fn tail_deadline(&self) -> Option<Time> {
+        let pauses = self.outgoing.unsent() == 0 && !self.outgoing.is_finished();
+        let oldest = self.outgoing.unacked().next().filter(|_| pauses && self.active() > 1)?;
+        Some(self.tail_due_at(oldest))
     }
 
     fn active(&self) -> usize {
@@ -86,7 +127,7 @@ impl<P: Payload> Session<P> {
         let carriers = self.subflows.iter().filter(|s| s.slot & segment.carriers != 0);
         let varies = carriers.filter_map(|s| s.info.rtt_var).max().unwrap_or_default();
         let slack = back.unwrap_or_default().as_nanos() / 2 + varies.as_nanos() * 2;
-        self.now >= segment.expected + Span::from_nanos(slack) + DELAY
+        self.now >= segment.expected + Span::from_nanos(slack) + self.dack_delay()
     }
 
     /// When an overdue piece arrives at best: TCP has to send it again.

@@ -1,6 +1,5 @@
 //! What each frame does.
 
-use super::acknowledge::DELAY;
 use super::subflow::{State, Subflow};
 use super::{End, Event, Phase, Session};
 use crate::error::{Error, Result};
@@ -179,7 +178,7 @@ impl<P: Payload> Session<P> {
         let active = || self.subflows.iter().filter(|subflow| subflow.is_active());
         let back = active().map(Subflow::srtt).min().unwrap_or_default();
         let varies = active().filter_map(|subflow| subflow.info.rtt_var).max().unwrap_or_default();
-        back.as_nanos() / 2 + 2 * varies.as_nanos() + DELAY.as_nanos()
+        back.as_nanos() / 2 + 2 * varies.as_nanos() + self.dack_delay().as_nanos()
     }
 
     /// A subflow's TCP connection has ended.

@@ -218,6 +218,12 @@ impl<P: Payload> Outgoing<P> {
         Some(Piece { dsn, payload: segment.payload.clone(), length: segment.length })
     }
 
+    /// The subflows that carry a segment.
+    pub(super) fn carriers(&self, dsn: u64) -> Option<Slots> {
+        let at = self.sent.binary_search_by_key(&dsn, |segment| segment.dsn).ok()?;
+        Some(self.sent[at].carriers)
+    }
+
     /// Marks what only subflows of `gone` carry as to be sent again.
     pub(super) fn redo(&mut self, gone: Slots) {
         for segment in &mut self.sent {

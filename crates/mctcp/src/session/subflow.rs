@@ -15,6 +15,8 @@ const UNKNOWN_RTT: Span = Span::from_millis(100);
 const WHILE: Span = Span::from_millis(2_500);
 /// Bytes of answers beyond the room for them.
 const MOST_EXCESS: u64 = 64 << 10;
+/// Less than this makes no queue: four segments.
+const LEAST_BACKLOG: u64 = 4 * 1448;
 /// A subflow without progress is stale after this at the earliest.
 const STALE: Span = Span::from_millis(200);
 
@@ -71,6 +73,9 @@ pub(super) struct Subflow<P> {
     capacity: Option<Bandwidth>,
     /// Given to the driver since `info` was taken.
     pub(super) given: u64,
+    /// It has probably lost a piece that another one carries now, and TCP has acknowledged nothing
+    /// since.
+    pub(super) is_suspect: bool,
     /// When TCP last acknowledged anything, or began to have something to deliver.
     pub(super) progress: Time,
     /// TCP has something to deliver.
@@ -113,6 +118,7 @@ impl<P> Subflow<P> {
             capacity: None,
             given: 0,
             progress: now,
+            is_suspect: false,
             waiting: false,
             outstanding: 0,
             controls: VecDeque::new(),
@@ -223,6 +229,7 @@ impl<P> Subflow<P> {
         let moved = info.acked > self.info.acked;
         if moved || idle {
             self.progress = now;
+            self.is_suspect = false;
         }
         self.waiting = !idle;
         self.learn_rate(now, &info);
@@ -240,8 +247,13 @@ impl<P> Subflow<P> {
         // Single samples err to both sides: acknowledgements come in bunches.
         self.smooth = smoothed(self.smooth, rate);
         self.peaks[0] = self.peaks[0].max(self.smooth);
-        let queued = matches!((info.srtt, info.min_rtt), (Some(srtt), Some(least))
-            if srtt.as_nanos() / 5 * 4 > least.as_nanos());
+        // Round trips of a few bytes are long for other reasons than a queue of our own, such as a
+        // delayed acknowledgement, and their rate is that of the application.
+        let backlog = info.in_flight.count() + info.notsent.count();
+        let is_filled = backlog >= (info.cwnd.count() / 2).max(LEAST_BACKLOG);
+        let queued = is_filled
+            && matches!((info.srtt, info.min_rtt), (Some(srtt), Some(least))
+                if srtt.as_nanos() / 5 * 4 > least.as_nanos());
         if queued {
             self.capacity = Some(smoothed(self.capacity.unwrap_or(rate), rate));
         } else if self.capacity.is_some_and(|known| known < rate) {

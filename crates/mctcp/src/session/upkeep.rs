@@ -38,6 +38,7 @@ impl<P: Payload> Session<P> {
         let lost = self.lost.map(|since| since + self.settings.resume);
         let idle = (self.phase == Phase::Established).then_some(self.silence_at());
         let credit = self.blocked_since.map(|since| since.max(self.probed) + CREDIT_PROBE);
+        let delay = self.dack_delay();
         let own = [
             joins,
             next_path,
@@ -47,11 +48,12 @@ impl<P: Payload> Session<P> {
             idle,
             credit,
             self.inspect_at,
+            self.tail_deadline().filter(ahead),
             self.scheduler_wait,
-            self.acknowledging.deadline().filter(|_| self.answering().is_some()),
+            self.acknowledging.deadline(delay).filter(|_| self.answering().is_some()),
         ];
         let subflows = self.subflows.iter();
-        let subflows = subflows.filter_map(|s| subflow_deadline(s, self.settings.handshake));
+        let subflows = subflows.filter_map(|s| subflow_deadline(s, self.settings.handshake, delay));
         let paths = self.paths.iter().filter_map(paths::Path::deadline).filter(ahead);
         let unanswered = self.subflows.iter().filter_map(Subflow::unanswered_at).filter(ahead);
         own.into_iter().flatten().chain(subflows).chain(paths).chain(unanswered).min()
@@ -289,13 +291,13 @@ impl<P: Payload> Session<P> {
     }
 }
 
-fn subflow_deadline<P>(subflow: &Subflow<P>, handshake: Span) -> Option<Time> {
+fn subflow_deadline<P>(subflow: &Subflow<P>, handshake: Span, delay: Span) -> Option<Time> {
     let own = match subflow.state {
         State::Joining { since, .. } => Some(since + handshake),
         State::Draining { since } => Some(since + DRAIN),
         State::Held | State::Greeting { .. } | State::Active | State::Stale { .. } => None,
     };
     let answers = subflow.is_usable() && !subflow.is_clogged();
-    let dack = subflow.owes_dack.map(|since| since + super::acknowledge::DELAY);
+    let dack = subflow.owes_dack.map(|since| since + delay);
     own.into_iter().chain(dack.filter(|_| answers)).min()
 }

@@ -230,3 +230,15 @@ fn models_without_packets_say_so() {
         assert!(refused.contains("model = \"hop\""), "{refused}");
     }
 }
+
+/// A lost request or response leaves again on the other path, long before TCP's timeout of more
+/// than 200 ms.
+#[test]
+fn losses_of_single_requests_are_repaired_on_the_other_path() {
+    let requests = "[[flow]]\nfrom = \"client\"\nto = \"server\"\ntransport = \"mctcp\"\n\
+                    request = \"1 KiB\"\nresponse = \"1 KiB\"\ncount = 1000\ninterval = \"60 ms\"";
+    let lossy = format!("{EVEN}\nloss = \"2 %\"");
+    let result = result(&two_ways("120 s", [&lossy; 2], requests));
+    let p99 = result.latency.percentile(0.99);
+    assert!(p99 < 120_000_000, "{p99} ns");
+}
