@@ -55,8 +55,8 @@ impl<P: Payload> Session<P> {
         self.acknowledging.is_due(self.now, self.incoming.come(), self.dack_delay())
     }
 
-    /// How long a DACK waits for more to acknowledge. The peer does the same at the other end of the
-    /// same paths, so that this is also how late its DACKs may be.
+    /// How long a DACK waits for more to acknowledge. The peer does the same at the other end of
+    /// the same paths, so that this is also how late its DACKs may be.
     pub(super) fn dack_delay(&self) -> Span {
         let active = self.subflows.iter().filter(|subflow| subflow.is_active());
         let srtt = active.map(Subflow::srtt).min().unwrap_or(DELAYS[1]);
