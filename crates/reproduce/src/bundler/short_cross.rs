@@ -27,6 +27,8 @@ const LOADS: [(f64, Option<[f64; 2]>); 7] = [
 ];
 /// From this load on there is a queue to be moved.
 const LOADED: f64 = 24.0;
+/// At least half of the paper's improvement is required; where it prints none, this ratio.
+const LIMIT: f64 = 0.8;
 /// Where there is none, the median may be higher by this.
 const MEDIAN: f64 = 0.1;
 
@@ -73,11 +75,14 @@ fn evidence(loads: &[&(f64, Option<[f64; 2]>)], requests: &[Requests]) -> Eviden
         }
         let ratio = quartiles[1] / quartiles[0];
         if load >= LOADED {
+            let paper = paper.map(|paper| paper[1] / paper[0]);
+            let limit = paper.map_or(LIMIT, |paper| f64::midpoint(1.0, paper));
+            let expected = format!("(here: at most {})", times(limit));
             evidence.claim(
                 format!("third quartile beside {load} Mbit/s, Bundler over status quo"),
-                paper.map_or("below 1 ×".to_owned(), |paper| times(paper[1] / paper[0])),
+                paper.map_or(expected.clone(), |paper| format!("{} {expected}", times(paper))),
                 times(ratio),
-                ratio < 1.0,
+                ratio <= limit,
             );
         }
         evidence.claim(
@@ -110,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lower_quartile_and_the_same_median_are_asked_for() {
+    fn requires_half_of_the_improvement_and_the_same_median() {
         let loads = [&LOADS[0], &LOADS[6]];
         let judged = |ours: f64| {
             let quo = [small(&[1.1]), small(&[2.0])];
@@ -121,6 +126,8 @@ mod tests {
             evidence.claims.iter().map(|claim| claim.holds).collect::<Vec<bool>>()
         };
         assert_eq!(judged(1.3), [true, true, true]);
+        // The paper has 0.58: hardly any improvement is not enough.
+        assert_eq!(judged(1.9), [true, false, true]);
         assert_eq!(judged(2.05), [true, false, true]);
     }
 }
