@@ -9,8 +9,8 @@
 //! | any | nothing in time | closed |
 //!
 //! A burst of clients waits, it is not refused: a connection without a place is opened later
-//! ([`Acceptor::open`]), and a HELLO without a place for its session is kept until there is one, for
-//! the rest of the handshake time.
+//! ([`Acceptor::open`]), and a HELLO without a place for its session is kept until there is one,
+//! for the rest of the handshake time.
 //!
 //! With a pre-shared key a session counts against the limit of sessions once its client has proven
 //! that it knows the key ([`Acceptor::prove`]). Before, two things bound what a client without the
