@@ -449,8 +449,10 @@ impl Half {
         if !self.is_closed() || segment.time <= self.ended + settings.settle {
             return false;
         }
-        let end = self.position(segment.sequence) + segment.payload.len() as u64;
-        let elsewhere = end > self.next || !self.in_window(segment.sequence, settings);
+        // An end that was reset before it sent anything has no position to count from.
+        let end = segment.sequence.wrapping_add(segment.payload.len() as u32);
+        let is_ahead = self.position(end).wrapping_sub(self.next) as i64 > 0;
+        let elsewhere = is_ahead || !self.in_window(segment.sequence, settings);
         elsewhere && !segment.payload.is_empty()
     }
 
