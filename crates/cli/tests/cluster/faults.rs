@@ -278,7 +278,7 @@ fn collect(cluster: &Cluster, after: &str) {
     let run = Run::of(output);
     assert!(matches!(run.code, Some(0 | 3)), "{after}: {}", run.story());
     assert!(elapsed(&run) >= f64::from(SECONDS) - 0.5, "{after}: {}", run.story());
-    // It sends 125 kB a second, less what a busy machine makes it skip.
+    // The flow sends 125 kB/s and skips datagrams on a busy machine.
     let received = count(&run.flow("ca")["received_bytes"]);
     assert!(received > u64::from(SECONDS) * 60_000, "{after}: {}", run.story());
 }

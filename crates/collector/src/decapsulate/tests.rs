@@ -197,8 +197,7 @@ fn a_wrong_sum_among_right_ones_is_damage() {
     assert_eq!(decapsulator.counters().bad_checksums, 8);
 }
 
-/// Right sums of segments without payload do not show that a sender fills them in, so wrong ones
-/// do not show the opposite.
+/// Segments without payload count neither as right nor as wrong.
 #[test]
 fn damaged_acknowledgements_do_not_make_damaged_payload_right() {
     let (from, to) = ends()[0];

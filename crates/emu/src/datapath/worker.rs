@@ -32,8 +32,8 @@ use crate::{Error, Result};
 /// Packets read from one port before the next has its turn.
 const BUDGET: usize = 32;
 
-/// A packet that may have come after its port was looked at is stamped this long before its read at
-/// most, which is about what reading a burst takes.
+/// Max time from the stamp of a packet to its read, unless it arrived before the poll: about the
+/// duration of reading a burst.
 const READ_AHEAD: Span = Span::from_micros(20);
 
 /// A port that would not take a write is tried again after this.
@@ -450,7 +450,7 @@ impl Worker {
                 self.report.malformed += 1;
                 continue;
             };
-            // Only the first packet is known to have been there.
+            // Only the first packet is known to have arrived before the poll.
             let read = if number == 0 { ready } else { self.now() };
             self.stamped = stamp(ready, read, self.stamped);
             self.inject(self.stamped, iface, packet);

@@ -64,7 +64,7 @@ impl Pace {
         self.ahead = self.source.next().filter(|(at, _)| *at < self.end);
     }
 
-    /// Gives up (and counts) what is due and not yet used.
+    /// Counts all datagrams that are due and not sent as skipped.
     pub(super) fn give_up(&mut self, now: Time) {
         self.skipped += std::mem::take(&mut self.due.0);
         while self.take(now).is_some() {

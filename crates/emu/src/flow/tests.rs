@@ -80,7 +80,7 @@ impl Pair {
             });
             for (from, to) in [(0, 1), (1, 0)] {
                 wait_until("a datagram", || {
-                    // What an earlier one came to is told by the next.
+                    // A send reports the error of an earlier datagram.
                     let _ = ends[from].send_to(b"up", (addresses[to], 60_000));
                     ends[to].recv_from(&mut [0; 2]).is_ok()
                 });
