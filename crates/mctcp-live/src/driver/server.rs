@@ -65,7 +65,7 @@ impl Server {
         }
     }
 
-    /// The client has received HELLO_ACK.
+    /// The client has received `HELLO_ACK`.
     pub(super) fn confirm(&mut self) {
         if !std::mem::replace(&mut self.is_confirmed, true) {
             self.hub.confirm(self.session);
