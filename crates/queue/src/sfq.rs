@@ -1,7 +1,7 @@
 //! Stochastic fair queueing (`McKenney`, INFOCOM 1990): hashed flows take turns; when the queue is
 //! full the longest flow loses its newest packet.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use base::{Bytes, Span, Time};
 
@@ -14,6 +14,9 @@ struct Flow {
     deficit: i64,
 }
 
+/// Empty flows that keep their memory for the next ones.
+const SPARE_FLOWS: usize = 64;
+
 /// Round robin over hashed flows.
 #[derive(Debug)]
 pub(crate) struct Sfq {
@@ -22,7 +25,11 @@ pub(crate) struct Sfq {
     perturb: Option<Span>,
     perturbed: Time,
     salt: u32,
-    flows: Vec<Flow>,
+    /// How many flows the hash tells apart.
+    buckets: u32,
+    /// Those that wait, by their bucket.
+    flows: BTreeMap<u32, Flow>,
+    spare: Vec<Backlog>,
     turns: VecDeque<u32>,
     packets: usize,
     bytes: u64,
@@ -35,14 +42,15 @@ impl Sfq {
         quantum: Bytes,
         perturb: Option<Span>,
     ) -> Self {
-        let flow = || Flow { backlog: Backlog::new(), deficit: 0 };
         Self {
             limit,
             quantum: quantum.count().max(1) as i64,
             perturb,
             perturbed: Time::ZERO,
             salt: 0,
-            flows: (0..flows.max(1)).map(|_| flow()).collect(),
+            buckets: flows.max(1),
+            flows: BTreeMap::new(),
+            spare: Vec::new(),
             turns: VecDeque::new(),
             packets: 0,
             bytes: 0,
@@ -51,30 +59,36 @@ impl Sfq {
 
     fn push(&mut self, entry: Queued) {
         let hash = (entry.flow ^ self.salt).wrapping_mul(0x9e37_79b1) >> 7;
-        let index = hash % self.flows.len() as u32;
+        let bucket = hash % self.buckets;
         self.packets += 1;
         self.bytes += u64::from(entry.size);
-        let flow = &mut self.flows[index as usize];
-        if flow.backlog.is_empty() {
-            flow.deficit = self.quantum;
-            self.turns.push_back(index);
-        }
+        let flow = self.flows.entry(bucket).or_insert_with(|| {
+            self.turns.push_back(bucket);
+            let backlog = self.spare.pop().unwrap_or(Backlog::new());
+            Flow { backlog, deficit: self.quantum }
+        });
         flow.backlog.push(entry);
     }
 
+    fn forget(&mut self, bucket: u32) {
+        if let Some(flow) = self.flows.remove(&bucket)
+            && self.spare.len() < SPARE_FLOWS
+        {
+            self.spare.push(flow.backlog);
+        }
+    }
+
     fn drop_from_longest(&mut self, verdicts: &mut Verdicts) {
-        // Only flows that wait have a turn; there may be many more.
-        let longest = |index: &usize| (self.flows[*index].backlog.bytes, *index);
-        let turns = self.turns.iter().map(|turn| *turn as usize);
-        let Some(index) = turns.max_by_key(longest) else { return };
-        let flow = &mut self.flows[index];
+        let longest = |(bucket, flow): &(&u32, &mut Flow)| (flow.backlog.bytes, **bucket);
+        let Some((&bucket, flow)) = self.flows.iter_mut().max_by_key(longest) else { return };
         if let Some(entry) = flow.backlog.pop_last() {
             self.packets -= 1;
             self.bytes -= u64::from(entry.size);
             verdicts.drop(entry, DropReason::QueueFull);
         }
         if flow.backlog.is_empty() {
-            self.turns.retain(|turn| *turn as usize != index);
+            self.forget(bucket);
+            self.turns.retain(|turn| *turn != bucket);
         }
     }
 
@@ -102,8 +116,8 @@ impl Queue for Sfq {
 
     fn dequeue(&mut self, _now: Time, _verdicts: &mut Verdicts) -> Option<Queued> {
         loop {
-            let index = *self.turns.front()?;
-            let flow = &mut self.flows[index as usize];
+            let bucket = *self.turns.front()?;
+            let flow = self.flows.get_mut(&bucket)?;
             if flow.deficit <= 0 {
                 flow.deficit += self.quantum;
                 self.turns.rotate_left(1);
@@ -113,6 +127,7 @@ impl Queue for Sfq {
             flow.deficit -= i64::from(entry.size);
             if flow.backlog.is_empty() {
                 self.turns.pop_front();
+                self.forget(bucket);
             }
             self.packets -= 1;
             self.bytes -= u64::from(entry.size);
@@ -131,8 +146,9 @@ impl Queue for Sfq {
     fn drain(&mut self) -> Vec<Queued> {
         (self.packets, self.bytes) = (0, 0);
         self.turns.clear();
+        let flows = std::mem::take(&mut self.flows);
         let mut entries: Vec<_> =
-            self.flows.iter_mut().flat_map(|flow| flow.backlog.drain()).collect();
+            flows.into_values().flat_map(|mut flow| flow.backlog.drain()).collect();
         entries.sort_by_key(|entry| entry.since);
         entries
     }
@@ -145,5 +161,30 @@ impl Queue for Sfq {
         for entry in entries {
             self.push(entry);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Ecn;
+
+    #[test]
+    fn only_flows_that_wait_need_memory() {
+        let mut sfq =
+            Sfq::new(QueueLimit::Packets(500), 65_536, Bytes::new(1514), Some(Span::from_secs(1)));
+        let mut packets = crate::Slab::default();
+        let mut verdicts = Verdicts::default();
+        for flow in 0..1_000 {
+            let since = Time::ZERO + Span::from_millis(u64::from(flow));
+            let slot = packets.put(());
+            let entry = Queued { since, slot, size: 1000, flow, dscp: 0, ecn: Ecn::NotCapable };
+            sfq.enqueue(since, entry, &mut verdicts);
+        }
+        assert_eq!(sfq.packets(), 500);
+        assert!((400..=500).contains(&sfq.flows.len()), "{}", sfq.flows.len());
+        while sfq.dequeue(Time::ZERO, &mut verdicts).is_some() {}
+        assert!(sfq.flows.is_empty() && sfq.turns.is_empty());
+        assert_eq!(sfq.spare.len(), SPARE_FLOWS);
     }
 }
