@@ -129,7 +129,7 @@ fn bits(rate: Bandwidth) -> f64 {
 }
 
 /// Back from it: at least a packet in ten seconds, at most 100 Tbit/s, whatever came out.
-fn bandwidth(bits: f64) -> Bandwidth {
+pub(crate) fn bandwidth(bits: f64) -> Bandwidth {
     let bits = if bits >= 1_200.0 { bits.min(1e14) } else { 1_200.0 };
     Bandwidth::from_bits_per_sec(bits as u64)
 }

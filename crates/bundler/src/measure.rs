@@ -277,9 +277,13 @@ impl Measure {
 
     /// Something else has shown that the round trip without queues is no more than `base`.
     pub fn assume_base(&mut self, now: Time, base: Span) {
-        let Some(last) = self.points.back() else { return };
-        let rtt = last.heard_at.since(last.sent_at);
-        self.base.assume(now, base, rtt, last.one_way);
+        // Acknowledgements may be late: the least round trip for its way there tells most.
+        let window = self.window();
+        let newest = self.points.iter().rev();
+        let newest = newest.take_while(|point| now.since(point.heard_at) <= window);
+        let rtt = |point: &Point| point.heard_at.since(point.sent_at).as_nanos() as i64;
+        let Some(point) = newest.min_by_key(|point| rtt(point) - point.one_way) else { return };
+        self.base.assume(now, base, Span::from_nanos(rtt(point) as u64), point.one_way);
     }
 
     /// How long the least delays are remembered.

@@ -7,6 +7,7 @@
 //! ```
 
 mod bundle;
+mod guard;
 mod pacer;
 mod standing;
 mod state;

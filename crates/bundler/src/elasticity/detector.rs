@@ -273,7 +273,8 @@ impl Detector {
         }
     }
 
-    fn hears_peer(&self, now: Time) -> bool {
+    /// Whether another bundle's pulses were heard of late.
+    pub fn hears_peer(&self, now: Time) -> bool {
         self.peer.is_some_and(|heard| now.since(heard) < FORGET)
     }
 

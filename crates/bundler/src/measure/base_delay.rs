@@ -10,6 +10,9 @@ const WINDOW: Span = Span::from_secs(10);
 /// Minima are kept by slices of the window, which bounds their number.
 const SLICE: Span = Span::from_millis(500);
 
+/// One-way delays by a new clock are guessed for so long.
+const GUESS: Span = Span::from_millis(500);
+
 #[derive(Clone, Copy, Debug)]
 struct Slice {
     begins: Time,
@@ -18,6 +21,8 @@ struct Slice {
     one_way: Option<i64>,
     /// The least mean of a round trip.
     mean: Option<i64>,
+    /// Whether `one_way` is computed from the round trip.
+    is_guessed: bool,
 }
 
 /// Windowed minima of the round trip and of the one-way delay.
@@ -25,11 +30,13 @@ struct Slice {
 pub(super) struct BaseDelay {
     slices: VecDeque<Slice>,
     window: Span,
+    /// Until then one-way delays by a new clock are guessed.
+    guess_until: Time,
 }
 
 impl Default for BaseDelay {
     fn default() -> Self {
-        Self { slices: VecDeque::new(), window: WINDOW }
+        Self { slices: VecDeque::new(), window: WINDOW, guess_until: Time::ZERO }
     }
 }
 
@@ -45,6 +52,7 @@ impl BaseDelay {
                 rtt,
                 one_way: self.one_way(),
                 mean: self.mean(),
+                is_guessed: false,
             });
         }
     }
@@ -55,13 +63,20 @@ impl BaseDelay {
     }
 
     pub(super) fn observe(&mut self, now: Time, rtt: Span, one_way: i64) {
-        // By a new clock, what was the least one-way delay before? The way back takes what it took.
-        for slice in self.slices.iter_mut().filter(|slice| slice.one_way.is_none()) {
-            let beyond = rtt.as_nanos() as i64 - slice.rtt.as_nanos() as i64;
-            slice.one_way = Some(one_way.saturating_sub(beyond.max(0)));
+        // By a new clock, what was the least one-way delay before? The way back takes what it took,
+        // or longer: the greatest estimate is the best.
+        if self.slices.iter().any(|slice| slice.one_way.is_none()) {
+            self.guess_until = now + GUESS;
+            self.slices.iter_mut().for_each(|slice| slice.is_guessed = true);
+        }
+        if now < self.guess_until {
+            for slice in self.slices.iter_mut().filter(|slice| slice.is_guessed) {
+                let beyond = rtt.as_nanos() as i64 - slice.rtt.as_nanos() as i64;
+                slice.one_way = slice.one_way.max(Some(one_way.saturating_sub(beyond.max(0))));
+            }
         }
         match self.slices.back_mut() {
-            Some(slice) if now.since(slice.begins) < SLICE => {
+            Some(slice) if now.since(slice.begins) < SLICE && !slice.is_guessed => {
                 slice.rtt = slice.rtt.min(rtt);
                 slice.one_way = Some(slice.one_way.map_or(one_way, |least| least.min(one_way)));
             }
@@ -70,6 +85,7 @@ impl BaseDelay {
                 rtt,
                 one_way: Some(one_way),
                 mean: None,
+                is_guessed: false,
             }),
         }
         while self.slices.len() > 1

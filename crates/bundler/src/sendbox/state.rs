@@ -78,6 +78,12 @@ pub enum Cause {
     Elastic,
     /// A queue stays though the bundle gives way, and grows if it does not.
     Standing,
+    /// Others fill the queue when the bundle sends less.
+    Others,
+    /// Control delivers less than the bundle gets without it.
+    Harm,
+    /// The queue drains when the bundle sends less.
+    Drained,
     /// Cross traffic no longer answers.
     Inelastic,
     /// Acknowledgements tell of paths with different delays.
@@ -97,6 +103,9 @@ impl Cause {
             Self::Queue => "the bundle's own queue showed in the network",
             Self::Elastic => "cross traffic answers to pulses of the rate",
             Self::Standing => "others' queue stays though the bundle gives way",
+            Self::Others => "others fill the queue when the bundle sends less",
+            Self::Harm => "control delivers less than the bundle gets without it",
+            Self::Drained => "the queue drains when the bundle sends less",
             Self::Inelastic => "cross traffic no longer answers to pulses of the rate",
             Self::Imbalance => "packets overtake each other on paths of different delay",
             Self::Balance => "packets keep their order again",

@@ -1,11 +1,14 @@
 //! The control loop of one bundle: state, rate, pulses.
 
+use std::ops::ControlFlow;
+
 use base::{Bandwidth, Bytes, Ratio, Span, Time};
 
+use super::guard::{Action, Guard, Limits, Released};
 use super::standing::{Finding, Standing};
 use super::state::{Cause, Reason, State};
 use super::status::Counters;
-use crate::control::{CongestionControl, Observation, delay_target};
+use crate::control::{CongestionControl, Observation, bandwidth, delay_target};
 use crate::elasticity::{CrossSample, Detector, Regime, Verdict};
 use crate::measure::{Arrived, Match, Measure, Rates};
 use crate::multipath::Multipath;
@@ -28,13 +31,17 @@ const MISSING: usize = 8;
 const OWN_QUEUE: f64 = 1.5;
 /// ... and after a restart of control, what waited at the sendbox leaves this many times as fast
 /// as the path took before.
-const FLUSH: u64 = 2;
+const FLUSH: f64 = 2.0;
 /// How long the round trip of a heartbeat counts.
 const REPORTS: Span = Span::from_secs(30);
 const FULL_PACKET_BITS: f64 = 12_000.0;
 /// How long the least delays are remembered while the rate makes them show, and otherwise.
 const MEMORY: Span = Span::from_secs(10);
 const LONG_MEMORY: Span = Span::from_secs(60);
+/// The bundle's first queue is tested after so long: slow starts that meet it are over then.
+const FIRST_QUEUE: Span = Span::from_millis(500);
+/// Time constant of what arrives while the bundle's first queue shows, in seconds.
+const OPENED: f64 = 0.5;
 /// The sendbox may hold no less than this.
 const SHORTEST_ROOM: Span = Span::from_millis(200);
 const LEAST_ROOM: Bytes = Bytes::new(200 * 1538);
@@ -52,6 +59,11 @@ const DRAIN: f64 = 0.9;
 /// In delay control the rate never falls below this share of what the path has carried: less would
 /// not be seen beside others (the paper's prototype has the same floor).
 const FLOOR: f64 = 0.05;
+
+/// Whether the guard against harm can do something.
+fn is_guarded(settings: &Settings) -> bool {
+    settings.mode == Mode::Enforce && settings.elasticity
+}
 
 /// See the module.
 #[derive(Debug)]
@@ -77,9 +89,12 @@ pub(super) struct Loop {
     /// For how long the bundle's own queue has shown, and the most that arrived meanwhile.
     pressure: Span,
     found: Bandwidth,
+    /// What has arrived on average, in bit/s.
+    opened: f64,
     /// Until then acknowledgements tell of packets that left before the rate was in force.
     settled_at: Time,
     standing: Standing,
+    guard: Guard,
     /// When the rate last dipped while nothing was held back, and until when.
     dipped: (Time, Time),
 }
@@ -105,8 +120,10 @@ impl Loop {
             pulsed_at: Bandwidth::ZERO,
             pressure: Span::ZERO,
             found: Bandwidth::ZERO,
+            opened: 0.0,
             settled_at: now,
             standing: Standing::default(),
+            guard: Guard::new(&Limits::USUAL),
             dipped: (now, now),
         }
     }
@@ -208,7 +225,7 @@ impl Loop {
         }
         match self.state {
             State::Learning => self.learn(&seen, &rates, settings),
-            State::Delay => self.delay(&seen, &rates),
+            State::Delay => self.delay(&seen, &rates, settings),
             State::PassThrough => self.pass(&seen),
             State::Disabled(_) | State::FailOpen => None,
         }
@@ -254,9 +271,9 @@ impl Loop {
             (Some(rate), _) => Some(within(rate)),
             // What waited under the old rate must not fall upon the network in one burst.
             (None, Some(capacity)) if backlog => {
-                let rate =
-                    Bandwidth::from_bits_per_sec(capacity.bits_per_sec().saturating_mul(FLUSH));
-                Some(within(rate))
+                let flush = if self.guard.is_released() { Limits::USUAL.flush } else { FLUSH };
+                let rate = capacity.bits_per_sec() as f64 * flush;
+                Some(within(Bandwidth::from_bits_per_sec(rate as u64)))
             }
             (None, _) => settings.ceiling,
         }
@@ -308,6 +325,20 @@ impl Loop {
         let short = Span::from_nanos((1e6 + 4e9 * FULL_PACKET_BITS / rate.max(1.0)) as u64);
         let least = self.least_report.map_or(seen.min_rtt, |(_, rtt)| rtt + short);
         let least = least.min(seen.min_rtt);
+        if self.guard.is_released() {
+            let released = self.guard.released(seen, target);
+            self.rate = match released {
+                Released::Test(rate) => Some(bandwidth(rate)),
+                Released::Open | Released::Control(_) => None,
+            };
+            return match released {
+                Released::Open => Some((State::PassThrough, Cause::Others)),
+                Released::Test(_) => None,
+                Released::Control(_) => {
+                    Some(self.begin_control(seen, self.found.max(rates.receive)))
+                }
+            };
+        }
         let beyond = seen.rtt.saturating_sub(least).as_secs_f64();
         if seen.queueing.as_secs_f64().max(beyond) < OWN_QUEUE * target {
             self.pressure = Span::ZERO;
@@ -315,23 +346,38 @@ impl Loop {
             self.dip(seen, rate);
             return None;
         }
+        let first = self.pressure == Span::ZERO;
+        let share = if first { 1.0 } else { seen.elapsed.as_secs_f64() / OPENED };
+        self.opened += (rate - self.opened) * share.min(1.0);
         self.pressure += seen.elapsed;
         // While there is a queue, what arrives just now is what the path takes.
         let now = self.measure.arrival_rate(CROSS_WINDOW).unwrap_or(rates.receive);
         self.found = self.found.max(now);
-        if self.pressure < Span::from_nanos(self.measure.window().as_nanos() / 2) {
+        let guarded = is_guarded(settings);
+        let half = Span::from_nanos(self.measure.window().as_nanos() / 2);
+        if self.pressure < if guarded { FIRST_QUEUE } else { half } {
             return None;
         }
         if least < seen.min_rtt {
             self.measure.assume_base(seen.now, least);
         }
         let rate = self.found.max(rates.receive);
-        self.settled_at = seen.now + seen.rtt + self.measure.window();
+        if guarded && let Released::Test(rate) = self.guard.first_test(seen, target, self.opened) {
+            self.rate = Some(bandwidth(rate));
+            return None;
+        }
         let beyond = Span::from_nanos((beyond * 1e9) as u64);
         let queueing = seen.queueing.max(beyond);
-        self.law.start(rate, &Observation { min_rtt: least, queueing, ..*seen });
+        Some(self.begin_control(&Observation { min_rtt: least, queueing, ..*seen }, rate))
+    }
+
+    /// Delay control begins at this rate.
+    fn begin_control(&mut self, seen: &Observation, rate: Bandwidth) -> (State, Cause) {
+        self.settled_at = seen.now + seen.rtt + self.measure.window();
+        self.law.start(rate, seen);
         self.rate = Some(Bandwidth::from_bits_per_sec((rate.bits_per_sec() as f64 * DRAIN) as u64));
-        Some((State::Delay, Cause::Queue))
+        self.guard.begin_control(seen.now, rate.bits_per_sec() as f64);
+        (State::Delay, Cause::Queue)
     }
 
     fn dip(&mut self, seen: &Observation, rate: f64) {
@@ -347,12 +393,22 @@ impl Loop {
         }
     }
 
-    fn delay(&mut self, seen: &Observation, rates: &Rates) -> Option<(State, Cause)> {
+    fn delay(
+        &mut self,
+        seen: &Observation,
+        rates: &Rates,
+        settings: &Settings,
+    ) -> Option<(State, Cause)> {
         if seen.now < self.settled_at {
             return None;
         }
-        let most = self.measure.most_capacity().unwrap_or(seen.capacity);
         let target = delay_target(seen, seen.send_rate.bits_per_sec().max(1) as f64);
+        if is_guarded(settings)
+            && let ControlFlow::Break(next) = self.guard(seen, target)
+        {
+            return next;
+        }
+        let most = self.measure.most_capacity().unwrap_or(seen.capacity);
         let window = self.measure.window();
         match self.standing.watch(seen, target, (most, window), rates) {
             Some(Finding::LongerPath) => {
@@ -384,6 +440,33 @@ impl Loop {
         None
     }
 
+    /// Whether control goes on. If not, the state to change to, if any.
+    fn guard(&mut self, seen: &Observation, target: f64) -> ControlFlow<Option<(State, Cause)>> {
+        let peer = self.detector.as_ref().is_some_and(|detector| detector.hears_peer(seen.now));
+        let action = self.guard.control(seen, target, peer, |span| self.measure.rates(span));
+        let (rate, seen) = match action {
+            Action::Control => return ControlFlow::Continue(()),
+            Action::Release => {
+                self.rate = None;
+                return ControlFlow::Break(Some((State::PassThrough, Cause::Harm)));
+            }
+            Action::Trial(rate) => {
+                self.rate = Some(bandwidth(rate));
+                return ControlFlow::Break(None);
+            }
+            Action::LongerPath(rate) => {
+                self.rebases += 1;
+                self.measure.rebase(seen.now);
+                (rate, Observation { queueing: Span::ZERO, ..*seen })
+            }
+            Action::Resume(rate) => (rate * DRAIN, *seen),
+        };
+        self.law.start(bandwidth(rate), &seen);
+        self.settled_at = seen.now + seen.rtt;
+        self.rate = Some(bandwidth(rate));
+        ControlFlow::Break(None)
+    }
+
     /// Begins pass-through. The rate has collapsed beside the flow that was just noticed.
     fn compete(&mut self, most: Bandwidth) {
         let half = Bandwidth::from_bits_per_sec(most.bits_per_sec() / 2);
@@ -391,10 +474,27 @@ impl Loop {
     }
 
     fn pass(&mut self, seen: &Observation) -> Option<(State, Cause)> {
+        if self.guard.is_released() {
+            let received = seen.receive_rate.bits_per_sec().max(1) as f64;
+            let released = self.guard.released(seen, delay_target(seen, received));
+            self.rate = match released {
+                Released::Open => None,
+                Released::Test(rate) | Released::Control(rate) => Some(bandwidth(rate)),
+            };
+            let Released::Control(rate) = released else { return None };
+            self.law.start(bandwidth(rate), seen);
+            self.settled_at = seen.now + seen.rtt;
+            self.guard.begin_control(seen.now, rate);
+            if let Some(detector) = &mut self.detector {
+                detector.begin_anew(seen.now);
+            }
+            return Some((State::Delay, Cause::Drained));
+        }
         let rate = self.pass_through.on_tick(seen.elapsed, seen.backlog, seen.receive_rate);
         self.rate = Some(self.pulsed(seen, rate, Regime::PassThrough, 0.0));
         if self.verdict() == Verdict::Inelastic {
             self.law.start(seen.receive_rate, seen);
+            self.guard.begin_control(seen.now, seen.receive_rate.bits_per_sec() as f64);
             return Some((State::Delay, Cause::Inelastic));
         }
         None
