@@ -46,6 +46,8 @@ pub struct Send {
     pub table: u32,
     /// Look at the clock for the last 100 µs before a packet is due.
     pub spin: bool,
+    /// Source addresses are translated on this machine, but not those of the bundles' packets.
+    pub is_exempt: bool,
     /// Its bundles, by name.
     pub bundles: Vec<Outgoing>,
 }
@@ -144,7 +146,7 @@ impl Send {
     }
 
     fn parse_in(path: &Path, text: &str) -> Result<Self> {
-        parse(path, text, &["table", "spin"], |root, sink| {
+        parse(path, text, &["table", "spin", "translation"], |root, sink| {
             let bundles = bundle::read_all(root, sink, |name, section| {
                 bundle::outgoing(name, section, path, sink)
             });
@@ -156,6 +158,7 @@ impl Send {
                 common: common(root, "send", &peers),
                 table: table(root).unwrap_or(u32::from(PORT)),
                 spin: root.flag("spin").unwrap_or(false),
+                is_exempt: is_exempt(root, sink),
                 bundles: bundles.into_iter().map(|(bundle, _)| bundle).collect(),
             }
         })
@@ -263,6 +266,15 @@ fn common(root: &Section<'_>, role: &str, peers: &[SocketAddr]) -> Common {
         status: status.unwrap_or_else(|| Path::new(STATUS_FOLDER).join(format!("{role}.sock"))),
         metrics: root.parsed("metrics", "write such as \"127.0.0.1:9316\""),
     }
+}
+
+fn is_exempt(root: &Section<'_>, sink: &Sink) -> bool {
+    let Some((text, at)) = root.text("translation") else { return false };
+    let is_exempt = text == "exempt";
+    if !is_exempt {
+        sink.report(Some(at), "`translation` must be \"exempt\"", None);
+    }
+    is_exempt
 }
 
 /// The tables within `[bundle]`.

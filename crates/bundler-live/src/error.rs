@@ -41,6 +41,14 @@ pub enum Error {
     /// The kernel forwards nothing.
     #[error("this machine does not forward packets: {0} is 0")]
     NoForwarding(&'static str),
+    /// Packets that pass the box would not be translated any more.
+    #[error("chain `{chain}` of table `{table}` translates source addresses on this machine")]
+    Translation {
+        /// Of nftables.
+        table: String,
+        /// One with rules, at the hook `postrouting`.
+        chain: String,
+    },
     /// There is no way to a site.
     #[error("there is no route to {0}: traffic cannot go on to it")]
     NoRoute(String),
@@ -83,6 +91,12 @@ impl Error {
         Some(match self {
             Self::NoForwarding(name) => {
                 format!("`sysctl -w {}=1` makes a gateway of it", name.replace('/', "."))
+            }
+            Self::Translation { .. } => {
+                "what passes a box keeps its source address, and is not answered. Put the box \
+                 inside of the translation, or exempt `remote` from it, as in `nft insert rule ip \
+                 nat postrouting ip daddr 10.2.0.0/16 accept`, and set `translation = \"exempt\"`"
+                    .into()
             }
             Self::NoRoute(_) => "add the route that the site's traffic takes without a box".into(),
             Self::Running(_) => {

@@ -45,6 +45,15 @@ pub(crate) fn check_forwarding(prefixes: &[Prefix]) -> Result<()> {
     Ok(())
 }
 
+/// Refuses to run on a machine that translates source addresses: the kernel decides on it when a
+/// packet goes into the device, by rules that do not name the device, and never again.
+pub(crate) fn check_translation() -> Result<()> {
+    match Socket::source_translation()?.into_iter().next() {
+        Some((table, chain)) => Err(Error::Translation { table, chain }),
+        None => Ok(()),
+    }
+}
+
 /// Device that packets to `address` take, and its MTU.
 pub(crate) fn way(socket: &mut Socket, address: IpAddr) -> Result<Option<(u32, u32)>> {
     let Some(way) = socket.way_to(address)? else { return Ok(None) };

@@ -64,6 +64,9 @@ pub fn run(config: &Send, stop: &AtomicBool, tell: &mut dyn FnMut(&Event)) -> Re
         config.bundles.iter().flat_map(|bundle| bundle.remote.iter().copied()).collect();
     let prefixes: Vec<Prefix> = prefixes.into_iter().collect();
     route::check_forwarding(&prefixes)?;
+    if !config.is_exempt {
+        route::check_translation()?;
+    }
     let mut socket = sys::netlink::Socket::open()?;
     let mtu = mtu(config, &mut socket)?;
     let common = &config.common;

@@ -538,6 +538,34 @@ fn replayed_capture_reaches_no_site() {
 }
 
 #[test]
+fn a_gateway_that_translates_addresses_is_refused() {
+    let Some(sites) = Sites::new("a_gateway_that_translates_addresses_is_refused") else { return };
+    let gateway = &sites.gateways[0];
+    gateway.run(
+        "nft 'add table ip nat; add chain ip nat post { type nat hook postrouting priority 100; }'",
+    );
+    // A chain without rules translates nothing.
+    end(&mut sites.start("send", ""));
+    gateway.run("nft add rule ip nat post oifname wan masquerade");
+    let config = sites.path("send.toml");
+    let words = [NETARIUM, "bundle", "send", "--config", config.to_str().unwrap()];
+    let refused = gateway.command(&words).output().unwrap();
+    let error = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success(), "{error}");
+    for part in ["chain `post` of table `nat`", "translation = \"exempt\""] {
+        assert!(error.contains(part), "{error}");
+    }
+    assert_eq!(sites.left_over(), "");
+    gateway.run("nft insert rule ip nat post ip daddr 10.2.0.0/16 accept");
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(&config, format!("translation = \"exempt\"\n{text}")).unwrap();
+    let _receivebox = sites.start("receive", "");
+    let _sendbox = Running(gateway.command(&words).spawn().unwrap());
+    until("the box is there", || !sites.left_over().is_empty());
+    assert!(sites.ping());
+}
+
+#[test]
 fn configurations_are_checked() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("send.toml");

@@ -4,6 +4,7 @@
 mod bridge;
 mod message;
 pub mod mptcp;
+mod nftables;
 mod routing;
 
 use std::io;
@@ -251,9 +252,13 @@ pub struct Socket {
 impl Socket {
     /// Opens a connection.
     pub fn open() -> Result<Self> {
+        Self::of(libc::NETLINK_ROUTE)
+    }
+
+    fn of(protocol: libc::c_int) -> Result<Self> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
         // SAFETY: takes integers only.
-        let fd = unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) };
+        let fd = unsafe { libc::socket(libc::AF_NETLINK, kind, protocol) };
         let fd = check("socket(AF_NETLINK)", fd)?;
         // SAFETY: the kernel has just given us this descriptor.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };

@@ -1,18 +1,18 @@
 //! A guard against harm: would the bundle get more without control?
 //!
-//! **While a bundle is controlled**, the guard compares what arrives with a reference: the most that
-//! has arrived lately. A bundle that gets clearly less makes a *trial*: for two round trips it sends
-//! more, and what arrives is compared with what arrived just before. No more means that the path has
-//! become slower. All of it, with the same delay, means that the path is free. More, but not all,
-//! means that others take what control leaves: if that repeats, the bundle is released.
+//! **While a bundle is controlled**, the guard compares what arrives with a reference: the most
+//! that has arrived lately. A bundle that gets clearly less makes a *trial*: for two round trips it
+//! sends more, and what arrives is compared with what arrived just before. No more means that the
+//! path has become slower. All of it, with the same delay, means that the path is free. More, but
+//! not all, means that others take what control leaves: if that repeats, the bundle is released.
 //!
-//! **A released bundle** is not held back: its hosts compete as they do without Bundler. What it gets
-//! is the reference for the next attempt. A *test* sends a little less. If the queue drains and stays
-//! short, it was the bundle's own and control begins; if others fill it, the bundle stays released
-//! and the next test comes later. A bundle's first queue is tested as well.
+//! **A released bundle** is not held back: its hosts compete as they do without Bundler. What it
+//! gets is the reference for the next attempt. A *test* sends a little less. If the queue drains
+//! and stays short, it was the bundle's own and control begins; if others fill it, the bundle stays
+//! released and the next test comes later. A bundle's first queue is tested as well.
 //!
-//! A trial costs others at most 0.3 round trips' worth of the bundle's rate as a queue; a test costs
-//! the bundle 30 % of its rate while the queue drains, every 8 to 120 s.
+//! A trial costs others at most 0.3 round trips' worth of the bundle's rate as a queue; a test
+//! costs the bundle 30 % of its rate while the queue drains, every 8 to 120 s.
 
 mod limits;
 mod released;
@@ -133,8 +133,9 @@ impl Guard {
         self.next_trial = now + span(self.limits.trial);
     }
 
-    /// One tick of control. `target` is the queue aimed at in seconds, `peer` whether another bundle
-    /// is heard, `rates` are those of the newest acknowledged packets that left within about a span.
+    /// One tick of control. `target` is the queue aimed at in seconds, `peer` whether another
+    /// bundle is heard, `rates` are those of the newest acknowledged packets that left within about
+    /// a span.
     pub(super) fn control(
         &mut self,
         seen: &Observation,
@@ -159,8 +160,8 @@ impl Guard {
             return Action::Control;
         }
         self.average(seen, target);
-        // A path that has become slower shows by packets that are sent and do not arrive, and then by
-        // more that arrive than are sent.
+        // A path that has become slower shows by packets that are sent and do not arrive, and then
+        // by more that arrive than are sent.
         let sent = seen.send_rate.bits_per_sec() as f64;
         let received = seen.receive_rate.bits_per_sec() as f64;
         let steady = received.min(sent) >= self.limits.steady * received.max(sent);

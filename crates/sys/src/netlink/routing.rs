@@ -229,7 +229,7 @@ impl Socket {
     }
 
     /// Hands everything of a kind to `each`.
-    fn dump(
+    pub(super) fn dump(
         &mut self,
         kind: u16,
         fixed: &[u8],

@@ -1,7 +1,7 @@
 //! The guard's constants.
 
-/// Rates are shares of one another, queues multiples of the target, times in seconds. The values were
-/// chosen by `netarium reproduce bundler harm`, `phases`, `steps`, `faults` and `two-bundles`.
+/// Rates are shares of one another, queues multiples of the target, times in seconds. The values
+/// were chosen by `netarium reproduce bundler harm`, `phases`, `steps`, `faults` and `two-bundles`.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Limits {
     /// Time constants of the averages of the receive rate (at least a round trip) and of the queue.
@@ -10,8 +10,8 @@ pub(in super::super) struct Limits {
 
     /// A bundle that gets less than this share of the reference makes a trial.
     pub(super) deficit: f64,
-    /// Packets sent and packets received differ by less than this share before a trial: otherwise the
-    /// path has become slower, or the bundle's own queue drains.
+    /// Packets sent and packets received differ by less than this share before a trial: otherwise
+    /// the path has become slower, or the bundle's own queue drains.
     pub(super) steady: f64,
     /// A path that delivers less than this share of what is sent has become slower.
     pub(super) cut: f64,
@@ -26,8 +26,9 @@ pub(in super::super) struct Limits {
     /// A trial that delivers this multiple of the rate before is a gain. Rates over a trial scatter
     /// by about 5 %, so that chance alone reaches it in fewer than one of 300 trials.
     pub(super) gain: f64,
-    /// A trial that delivers this share of what it sends, with a queue that is no longer than before,
-    /// shows that nobody else takes what is left; two within `again` that the delay is the path's.
+    /// A trial that delivers this share of what it sends, with a queue that is no longer than
+    /// before, shows that nobody else takes what is left; two within `again` that the delay is the
+    /// path's.
     pub(super) carried: f64,
     pub(super) again: f64,
     /// More gains than this within `within` are harm: while packets queue, and otherwise.
@@ -43,8 +44,8 @@ pub(in super::super) struct Limits {
     pub(super) deep: f64,
     /// Unless packets queue, the reference follows the rate with this time constant.
     pub(super) forget: f64,
-    /// After a test, control that delivers less than this share of what the bundle got before, while
-    /// packets queue, ends at once; it is confirmed after `confirmed`.
+    /// After a test, control that delivers less than this share of what the bundle got before,
+    /// while packets queue, ends at once; it is confirmed after `confirmed`.
     pub(super) worth: f64,
     pub(super) worse: f64,
     pub(super) confirmed: f64,
@@ -55,8 +56,8 @@ pub(in super::super) struct Limits {
     pub(super) wait: [f64; 2],
     /// A test comes after the first of them if what the bundle gets has changed by this factor, ...
     pub(super) changed: f64,
-    /// ... or the queue falls to this share of the longest within about `memory`: another bundle may
-    /// be at a test, which succeeds if this one joins.
+    /// ... or the queue falls to this share of the longest within about `memory`: another bundle
+    /// may be at a test, which succeeds if this one joins.
     pub(super) falls: f64,
     pub(super) memory: f64,
     /// Time constant of what the bundle gets.
