@@ -1,6 +1,6 @@
 //! Accepts clients, within limits of their number and of time.
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,10 +11,10 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use crate::hub::Hub;
 
@@ -24,6 +24,9 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest request header, in bytes.
 const MAX_HEADER_BYTES: usize = 16 << 10;
+/// Refused clients that may read their answer at a time, and for how long.
+const MAX_REFUSED: usize = 16;
+const REFUSED_TIMEOUT: Duration = Duration::from_secs(1);
 /// Pause after the kernel refused to accept a connection.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -35,6 +38,7 @@ pub(crate) async fn listen(
     slots: Arc<Semaphore>,
     hub: Arc<Hub>,
 ) {
+    let refused = Arc::new(Semaphore::new(MAX_REFUSED));
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             sleep(ACCEPT_RETRY_INTERVAL).await;
@@ -44,7 +48,7 @@ pub(crate) async fn listen(
             tokio::spawn(serve(Client::new(stream, slot), router.clone()));
         } else {
             hub.refused.fetch_add(1, Ordering::Relaxed);
-            refuse(stream);
+            tokio::spawn(refuse(stream, Arc::clone(&refused).try_acquire_owned().ok()));
         }
     }
 }
@@ -61,19 +65,22 @@ async fn serve(client: Client, router: Router) {
     let _ = connection.with_upgrades().await;
 }
 
-/// Answers without waiting for the request: this must not take a slot, nor time.
-fn refuse(stream: TcpStream) {
+/// Answers without waiting for the request. The connection stays until the client has read the
+/// answer: closed with a request unread, it would be reset, and the answer lost.
+async fn refuse(mut stream: TcpStream, place: Option<OwnedSemaphorePermit>) {
     const BODY: &str = "the client limit of this collector is reached; try again later\n";
-    let Ok(mut stream) = stream.into_std() else { return };
     let length = BODY.len();
     let answer = format!(
         "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nRetry-After: 10\r\n\
          Connection: close\r\nContent-Length: {length}\r\n\r\n{BODY}"
     );
-    // The socket does not block. A request that has come is read, so that closing sends no reset.
-    let _ = stream.read(&mut [0; 4096]);
-    let _ = stream.write(answer.as_bytes());
-    let _ = stream.shutdown(std::net::Shutdown::Write);
+    let _ = stream.try_write(answer.as_bytes());
+    let rest = async {
+        stream.shutdown().await?;
+        tokio::io::copy(&mut stream.take(MAX_HEADER_BYTES as u64), &mut tokio::io::sink()).await
+    };
+    let time = if place.is_some() { REFUSED_TIMEOUT } else { Duration::ZERO };
+    let _ = timeout(time, rest).await;
 }
 
 /// A connection that has a slot, and ends when its client reads nothing for [`WRITE_TIMEOUT`].
