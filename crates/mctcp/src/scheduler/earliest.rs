@@ -10,7 +10,8 @@
 //!   there. If the credit is too small for that and for what the later one carries, the earlier
 //!   ones would have to stop, and the whole could be slower than they are alone. This is BLEST's
 //!   rule (Ferlin et al. 2016, §IV) with predicted arrivals in place of round-trip times, and with
-//!   a round-trip time more, for the repair of a loss, where the later one would add little.
+//!   a round-trip time more, for the repair of a loss, and twice the predicted arrival where the
+//!   later one would add little.
 //!
 //! Nobody waits for longer than the later subflow would have taken: then the prediction for the
 //! earlier ones was wrong, and at most twice the time was lost.
@@ -165,9 +166,11 @@ impl Earlier {
         }
         // What has never been full may be worth much.
         let share = chosen.capacity.map_or(1.0, |c| c.bits_per_sec() as f64 / 8.0 / self.peak);
-        let repair = (1.0 - share / WORTH).max(0.0) * chosen.rtt();
+        let worthless = (1.0 - share / WORTH).max(0.0);
+        let repair = worthless * chosen.rtt();
         let jitter = chosen.rtt_var.as_secs_f64();
-        let delivered = self.peak * (later.arrival + repair + self.back + jitter);
+        let late = (1.0 + worthless) * later.arrival + repair + self.back + jitter;
+        let delivered = self.peak * late;
         let frame = session.frame.count() as f64;
         delivered + self.carried_later + frame > session.window.count() as f64
     }
@@ -244,7 +247,12 @@ mod tests {
     fn a_small_link_does_not_spoil_a_large_one() {
         let pair = [busy(0, 20, 100), queued(idle(1, 2, 2))];
         assert_eq!(pick(&bulk(), &pair), SEND_1);
-        assert!(waits(&View { window: Bytes::new(262_144), ..bulk() }, &pair));
+        let window = |bytes| View { window: Bytes::new(bytes), ..bulk() };
+        assert!(waits(&window(256 << 10), &pair));
+        assert_eq!(pick(&window(1 << 20), &pair), SEND_1);
+        // It is known to add little.
+        let capacity = Some(base::Bandwidth::from_mbits_per_sec(2));
+        assert!(waits(&window(1 << 20), &[pair[0], SubflowView { capacity, ..pair[1] }]));
     }
 
     #[test]

@@ -60,6 +60,12 @@ fn cases() -> Vec<(Case, Must)> {
             Must::OfBest(0.98),
         ),
         (
+            fast("fast-slow-shallow", "100 Mbit/s 10 ms, 60 kB queue + 2 Mbit/s 1 ms, 1 MiB")
+                .set("link.path1.queue", "60 kB")
+                .set("flow.bulk.window", "1 MiB"),
+            Must::OfBest(0.98),
+        ),
+        (
             fast("fast-slow-small", "100 Mbit/s 10 ms + 2 Mbit/s 1 ms, 262,144 B")
                 .set("flow.bulk.window", BUFFERS),
             Must::OfBest(0.98),
