@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 from figures import SEGMENT, Goodput
@@ -12,7 +13,6 @@ from peers import PORT, tcp
 HERE = Path(__file__).resolve().parent
 
 SEND = """
-status = "{place}/send.sock"
 [bundle.b]
 remote = "10.2.0.0/16"
 peer = "192.0.2.2"
@@ -22,11 +22,20 @@ scheduler = "{scheduler}"
 """
 
 RECEIVE = """
-status = "{place}/receive.sock"
 [bundle.b]
 local = "10.2.0.0/16"
 remote = "10.1.0.0/16"
 peer = "192.0.2.1"
+key = "nobody else listens here"
+"""
+
+
+IDLE_BUNDLES = 1000
+IDLE = """
+[bundle.b{0}]
+id = {1}
+{2} = "10.2.{3}.{4}"
+peer = "{5}"
 key = "nobody else listens here"
 """
 
@@ -110,26 +119,51 @@ def copied(seconds):
             loop.communicate()
 
 
-def boxed(seconds, scheduler):
-    """Both boxes, at a rate that holds nothing back."""
-    with Sites() as sites, folder() as place:
-        boxes = []
+@contextmanager
+def boxes(sites, receive, send):
+    """Receivebox and sendbox of these configurations."""
+    started = []
+    with folder() as place:
         try:
-            for space, role, text in ((sites.far, "receive", RECEIVE), (sites.near, "send", SEND)):
+            for space, role, text in ((sites.far, "receive", receive), (sites.near, "send", send)):
                 config = Path(place) / f"{role}.toml"
-                config.write_text(text.format(place=place, scheduler=scheduler))
+                config.write_text(f'status = "{place}/{role}.sock"\n{text}')
                 words = [NETARIUM, "bundle", role, "--json", "--config", config]
-                boxes.append(start(space.inside(*words)))
-                ready(boxes[-1], boxes[-1].stdout, "ready")
+                started.append(start(space.inside(*words)))
+                ready(started[-1], started[-1].stdout, "ready")
             time.sleep(0.5)
-            receiver = processor(boxes[0])
-            rate, cost = measured(sites, seconds, boxes[1])
-            packets = rate * 1e9 / 8 / SEGMENT * seconds
-            return rate, cost, (processor(boxes[0]) - receiver) / packets / 1e3
+            yield started
         finally:
-            for box in boxes:
+            for box in started:
                 box.kill()
                 box.communicate()
+
+
+def boxed(seconds, scheduler):
+    """Both boxes, at a rate that holds nothing back."""
+    with Sites() as sites, boxes(sites, RECEIVE, SEND.format(scheduler=scheduler)) as (far, near):
+        receiver = processor(far)
+        rate, cost = measured(sites, seconds, near)
+        packets = rate * 1e9 / 8 / SEGMENT * seconds
+        return rate, cost, (processor(far) - receiver) / packets / 1e3
+
+
+def idle(seconds):
+    """Percent of a core and megabytes of both boxes, with many bundles that carry nothing."""
+    ends = (("local", "192.0.2.1"), ("remote", "192.0.2.2"))
+    texts = [
+        "".join(
+            IDLE.format(n, n + 1, key, n // 256, n % 256, peer) for n in range(IDLE_BUNDLES)
+        )
+        for key, peer in ends
+    ]
+    with Sites() as sites, boxes(sites, *texts) as started:
+        before = [processor(box) for box in started]
+        time.sleep(seconds)
+        used = [processor(box) - first for box, first in zip(started, before)]
+        memory = [Path(f"/proc/{box.pid}/statm").read_text().split()[1] for box in started]
+        page = os.sysconf("SC_PAGESIZE")
+        return [used / seconds / 1e7 for used in used], [int(count) * page / 1e6 for count in memory]
 
 
 def bundle(table, repetitions, short):
@@ -149,6 +183,10 @@ def bundle(table, repetitions, short):
             table.ours("bundle", scheduler, "goodput", "Gbit/s", rate, *beside, ratio=0.7)
             table.ours("bundle", scheduler, "sendbox", "us/packet", cost, ("loop", "processor"))
             table.ours("bundle", scheduler, "receivebox", "us/packet", receiver)
+        used, memory = idle(2 * seconds)
+        for box, share, size in zip(("receivebox", "sendbox"), used, memory):
+            table.ours("bundle", f"{IDLE_BUNDLES} idle", box, "% of a core", share, at_most=2)
+            table.ours("bundle", f"{IDLE_BUNDLES} idle", f"{box} memory", "MB", size, at_most=200)
 
 
 ROWS = {"bundle": bundle}

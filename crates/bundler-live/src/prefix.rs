@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use wire::Address;
@@ -43,6 +43,22 @@ impl Prefix {
     /// How many bits count.
     pub fn length(&self) -> u8 {
         self.length
+    }
+
+    /// The prefix of at most `length` bits that it lies in.
+    pub(crate) fn shortened(&self, length: u8) -> Self {
+        let length = self.length.min(length);
+        let address = match self.address {
+            IpAddr::V4(address) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
+                Ipv4Addr::from_bits(address.to_bits() & mask).into()
+            }
+            IpAddr::V6(address) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0);
+                Ipv6Addr::from_bits(address.to_bits() & mask).into()
+            }
+        };
+        Self { address, length }
     }
 
     /// Whether it is one of IPv6.

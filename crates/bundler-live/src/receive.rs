@@ -21,7 +21,7 @@ use crate::monitor::Monitor;
 use crate::packet::each_segment;
 use crate::port::Port;
 use crate::prefix::Table;
-use crate::status::{Board, Snapshot};
+use crate::status::{self, Board, Snapshot};
 use crate::wait;
 use crate::{Error, Prefix, Result, filter, route};
 
@@ -29,8 +29,6 @@ use crate::{Error, Prefix, Result, filter, route};
 const DATAGRAMS: usize = 256;
 /// Blocks of packets before datagrams have theirs: who floods the site ends no heartbeats.
 const BLOCKS: usize = 16;
-/// How often the status is told anew.
-const TELL: Span = Span::from_millis(200);
 /// The longest that an ACK waits for a block of packets to be full; the kernel knows none shorter.
 const BLOCK_TIME: Duration = Duration::from_millis(1);
 
@@ -209,7 +207,7 @@ impl<'a> Receiver<'a> {
         wait::be_precise();
         let mut events = Vec::new();
         while !stop.load(Ordering::Relaxed) {
-            let next = self.told + TELL;
+            let next = self.told + status::interval(self.config.bundles.len());
             let until = self.machine.next_wake().map_or(next, |at| at.min(next));
             events.clear();
             wait::until(&mut self.ready, until, false, &mut events)?;

@@ -20,7 +20,7 @@ use crate::packet::{Packet, Segment, clamp_segment_size};
 use crate::port::Port;
 use crate::prefix::Table;
 use crate::route::{self, Diversion};
-use crate::status::{Board, Snapshot};
+use crate::status::{self, Board, Snapshot};
 use crate::wait;
 use crate::{Error, Prefix, Result};
 
@@ -30,8 +30,6 @@ const READS: usize = 32;
 const MESSAGES: usize = 64;
 /// Packets that are due within so short a time leave together.
 const BATCH: Span = Span::from_micros(250);
-/// How often the status is told anew.
-const TELL: Span = Span::from_millis(200);
 /// Before a device without a route of its own is known.
 const USUAL_MTU: u32 = 1500;
 
@@ -185,7 +183,7 @@ impl<'a> Sender<'a> {
         let mut events = Vec::new();
         let mut woken = wait::now();
         while !stop.load(Ordering::Relaxed) {
-            let next = self.told + TELL;
+            let next = self.told + status::interval(self.bundles.len());
             let due = self.machine.next_wake().map(|at| at.max(woken + BATCH));
             let until = due.map_or(next, |due| due.min(next));
             events.clear();

@@ -19,6 +19,11 @@ pub const SCHEMA: &str = "netarium.bundle/1";
 /// The longest status that is read.
 const LONGEST: u64 = 16 << 20;
 
+/// From one snapshot to the next: 200 ms, or 1 ms for each bundle.
+pub(crate) fn interval(bundles: usize) -> Span {
+    Span::from_millis(bundles.max(200) as u64)
+}
+
 /// Whether a figure only grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {

@@ -128,6 +128,9 @@ impl<B> Bundle<B> {
         self.account(out);
         self.release(now, out);
         if self.next_tick.is_none() {
+            if self.heartbeat_sent.is_some() || !self.settled {
+                self.heartbeat_at = self.heartbeat_at.min(now + HEARTBEAT_SOON);
+            }
             self.control.rested(now);
             self.next_tick = Some(now + TICK);
         }
@@ -308,7 +311,10 @@ impl<B> Bundle<B> {
         let unanswered = self.heartbeat_sent.is_some();
         self.heartbeat_sent = Some(self.heartbeat_sent.unwrap_or(now));
         self.control.asked();
-        let next = if unanswered || !self.settled { HEARTBEAT_SOON } else { HEARTBEAT };
+        // A thousand bundles that rest must not keep a silent peer's gateway busy.
+        let rests = self.next_tick.is_none();
+        let soon = !rests && (unanswered || !self.settled);
+        let next = if soon { HEARTBEAT_SOON } else { HEARTBEAT };
         self.heartbeat_at = now + next;
         out.push_back(Output::Message { bundle: self.index, payload });
     }

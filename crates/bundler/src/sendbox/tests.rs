@@ -209,6 +209,23 @@ fn what_nobody_congests_is_not_held_back() {
 }
 
 #[test]
+fn a_bundle_that_rests_asks_once_a_second() {
+    let mut sendbox = SendBox::<u64>::new(1);
+    let start = Time::ZERO + secs(1);
+    for id in 1..=100 {
+        sendbox.add(start, Settings::new(id, key()));
+    }
+    let mut messages = 0;
+    while let Some(at) = sendbox.next_wake().filter(|at| *at <= start + secs(10)) {
+        sendbox.on_wake(at);
+        while let Some(output) = sendbox.poll() {
+            messages += u32::from(matches!(output, Output::Message { .. }));
+        }
+    }
+    assert_eq!(messages, 100 * 11);
+}
+
+#[test]
 fn the_queue_moves_to_the_sendbox() {
     for (mbits, rtt) in [(12, 50), (96, 50), (96, 10), (500, 100), (24, 300)] {
         let mut path = Path::new(mbits, Span::from_millis(rtt));
