@@ -12,7 +12,7 @@
 //! released and the next test comes later. A bundle's first queue is tested as well.
 //!
 //! A trial costs others at most 0.3 round trips' worth of the bundle's rate as a queue; a test
-//! costs the bundle 30 % of its rate while the queue drains, every 8 to 120 s.
+//! costs the bundle 30 % of its rate while the queue drains, every 8 to 12 s.
 
 mod limits;
 mod released;

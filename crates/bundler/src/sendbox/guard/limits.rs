@@ -101,7 +101,7 @@ impl Limits {
         worse: 0.3,
         confirmed: 10.0,
         flush: 1.1,
-        wait: [8.0, 120.0],
+        wait: [8.0, 12.0],
         changed: 1.15,
         falls: 0.7,
         memory: 2.0,
