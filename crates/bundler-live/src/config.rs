@@ -37,7 +37,7 @@ pub use mistake::{Mistake, Mistakes};
 /// Where boxes say how they do, unless told otherwise.
 pub const STATUS_FOLDER: &str = "/run/netarium";
 
-/// What a sendbox is told.
+/// Configuration of a sendbox.
 #[derive(Clone, Debug)]
 pub struct Send {
     /// What is the same for both kinds of boxes.
@@ -46,13 +46,13 @@ pub struct Send {
     pub table: u32,
     /// Look at the clock for the last 100 µs before a packet is due.
     pub spin: bool,
-    /// Source addresses are translated on this machine, but not those of the bundles' packets.
+    /// The machine's source address translation exempts the bundles' prefixes.
     pub is_exempt: bool,
     /// Its bundles, by name.
     pub bundles: Vec<Outgoing>,
 }
 
-/// What a receivebox is told.
+/// Configuration of a receivebox.
 #[derive(Clone, Debug)]
 pub struct Receive {
     /// What is the same for both kinds of boxes.
@@ -106,7 +106,7 @@ pub struct Incoming {
     pub id: u32,
     /// The secret that both boxes share.
     pub key: Key,
-    /// How packets are told apart.
+    /// How the boxes recognise packets.
     pub marking: Marking,
     /// Bytes that a packet costs on the path beyond layer 3.
     pub overhead: Bytes,

@@ -41,7 +41,7 @@ pub enum Error {
     /// The kernel forwards nothing.
     #[error("this machine does not forward packets: {0} is 0")]
     NoForwarding(&'static str),
-    /// Packets that pass the box would not be translated any more.
+    /// The kernel would no longer translate the source addresses of the bundles' packets.
     #[error("chain `{chain}` of table `{table}` translates source addresses on this machine")]
     Translation {
         /// Of nftables.

@@ -19,7 +19,7 @@ pub const SCHEMA: &str = "netarium.bundle/1";
 /// The longest status that is read.
 const LONGEST: u64 = 16 << 20;
 
-/// From one snapshot to the next: 200 ms, or 1 ms for each bundle.
+/// Interval of snapshots: 1 ms for each bundle, at least 200 ms.
 pub(crate) fn interval(bundles: usize) -> Span {
     Span::from_millis(bundles.max(200) as u64)
 }

@@ -311,7 +311,7 @@ impl<B> Bundle<B> {
         let unanswered = self.heartbeat_sent.is_some();
         self.heartbeat_sent = Some(self.heartbeat_sent.unwrap_or(now));
         self.control.asked();
-        // A thousand bundles that rest must not keep a silent peer's gateway busy.
+        // An idle bundle with a silent receivebox sends no more heartbeats than another.
         let rests = self.next_tick.is_none();
         let soon = !rests && (unanswered || !self.settled);
         let next = if soon { HEARTBEAT_SOON } else { HEARTBEAT };
