@@ -154,7 +154,7 @@ def failures(lines):
     target, begins = None, 0
     for at, line in enumerate(lines):
         if TARGET.match(line):
-            target, begins, names, quoted = line, at, [], False
+            target, begins, names, inside, quoted = line, at, [], False, False
         elif line == "failures:":
             if not inside:
                 output += ["", target]
@@ -168,10 +168,10 @@ def failures(lines):
             # A custom harness does not repeat the output of its tests at the end.
             if not quoted:
                 output += ["", *lines[max(begins, at - 60) : at]]
+            # Not at "test result": a test may quote the results of tests that it ran.
+            inside = False
         if inside or line.startswith(("error", "Caused by:", "  process ")):
             output.append(line)
-        if line.startswith("test result: "):
-            inside = False
     return failed, output
 
 

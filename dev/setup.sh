@@ -15,6 +15,15 @@ as_root() {
     fi
 }
 
+# The path of the command: $NETARIUM_BINARY, or one of the profile `quick`.
+binary() {
+    if [ -z "${NETARIUM_BINARY:-}" ]; then
+        cargo build --profile quick --locked -p netarium >&2 || return
+        NETARIUM_BINARY=${CARGO_TARGET_DIR:-target}/quick/netarium
+    fi
+    realpath -- "$NETARIUM_BINARY"
+}
+
 apt_fresh=
 apt_update() {
     [ -n "$apt_fresh" ] && return 0
@@ -52,8 +61,9 @@ daemons() {
     services=
     for package in "$@"; do
         dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q ' installed$' && continue
-        # The service has the daemon's name; Debian's bird2 is one of a kind.
-        services="$services ${package%2}"
+        # The service has the daemon's name; Debian's bird2 and nginx-light are exceptions.
+        service=${package%2}
+        services="$services ${service%-light}"
     done
     [ -z "$services" ] && return 0
     made=
@@ -80,7 +90,7 @@ daemons() {
     return "$status"
 }
 
-# Installs command $1 from version $2 of the PyPI package $3 (default: $1) into a folder of its own
+# Installs command $1 from version $2 of the PyPI package $3 (default: $1) into a separate folder
 # in the cache, where tests look for it.
 python_program() {
     distribution=${3:-$1}

@@ -34,15 +34,15 @@ failures:
 
 test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 8.50s
 
-error: test failed, to rerun pass `-p netarium-emu --test labs`
+error: test failed, to rerun pass `-p netarium-lab-emu --test labs`
 """.splitlines()
-LABS = Target("-p netarium-emu --test labs", HEADER)
+LABS = Target("-p netarium-lab-emu --test labs", HEADER)
 FLAKY = Failure(LABS, "flaky")
 
 
 def entry(**changes):
     known = {
-        "package": "netarium-emu",
+        "package": "netarium-lab-emu",
         "test": "flaky",
         "reason": "the machine's timer",
         "expires": datetime.date(2026, 11, 30),
@@ -66,8 +66,16 @@ class Output(unittest.TestCase):
         self.assertEqual(failed, [FLAKY])
         self.assertIn("too late by 3 ms", output)
 
+    def test_keeps_output_after_quoted_results_of_other_tests(self):
+        quoted = ["failures:", "    inner", "", "test result: FAILED. 0 passed", "kill: no process"]
+        at = OUTPUT.index("too late by 3 ms")
+        failed, output = run_tests.failures(OUTPUT[:at] + quoted + OUTPUT[at:])
+        self.assertEqual(failed, [FLAKY])
+        self.assertIn("kill: no process", output)
+        self.assertIn("too late by 3 ms", output)
+
     def test_reports_a_target_that_crashed(self):
-        crashed = [HEADER, "error: test failed, to rerun pass `-p netarium-emu --test labs`"]
+        crashed = [HEADER, "error: test failed, to rerun pass `-p netarium-lab-emu --test labs`"]
         self.assertEqual(run_tests.failures(crashed)[0], [Failure(LABS, None)])
 
     def test_reads_results_of_one_target(self):
@@ -99,7 +107,7 @@ class Judgement(unittest.TestCase):
         self.assertFalse(judge(["FAILED"] * 3, entry())[0])
 
     def test_quarantine_of_another_package_excuses_nothing(self):
-        self.assertFalse(judge(["ok"] * 3, entry(package="netarium-sim"))[0])
+        self.assertFalse(judge(["ok"] * 3, entry(package="netarium-lab-sim"))[0])
 
     def test_expired_quarantine_excuses_nothing(self):
         self.assertFalse(judge(["ok"] * 3, entry(expires=datetime.date(2026, 11, 22)))[0])
@@ -160,7 +168,7 @@ class WholeRun(unittest.TestCase):
     def test_a_test_that_fails_in_70_percent_of_runs_fails_the_run_and_is_kept(self):
         code, said, kept = self.run_main(["FAILED", "ok", "ok"])
         self.assertEqual(code, 1)
-        self.assertIn("seed=7 flaky (-p netarium-emu --test labs)", kept)
+        self.assertIn("seed=7 flaky (-p netarium-lab-emu --test labs)", kept)
         self.assertIn(kept.strip(), said)
 
     def test_first_failure_of_a_quarantined_test_is_kept(self):

@@ -9,7 +9,7 @@ using namespace ns3;
 
 namespace {
 
-// Where a host is; it is also its address: 10.pod.edge.position.
+// Position of a host; also its address: 10.pod.edge.position.
 struct Place {
   uint32_t pod, edge, position;
 
@@ -38,8 +38,8 @@ int main(int argc, char** argv) {
   Configure(6 << 20);
   Network network;
   const auto join = [&](Ptr<Node> a, Ptr<Node> b) { network.Join(a, b, rate, delay, queue); };
-  // Lower interfaces of a switch come first, then the upper ones, one of which the hash chooses;
-  // shifted by layer, lest all layers make the same choice.
+  // The lower interfaces of a switch come first, then the upper ones. The hash chooses an upper
+  // interface; it is shifted by layer so that the layers choose independently.
   const auto up = [=](const Ipv4Header& header, Ptr<const Packet> packet, uint32_t shift) {
     return half + 1 + (FlowHash(header, packet) >> shift) % half;
   };

@@ -87,7 +87,7 @@ int main(int argc, char** argv) {
       std::printf("%.9f\n", transfer->get_finish_time());
     }
   }
-  // Time spent by all flows over the time of all: how many are there at once on average.
+  // Sum of the flows' durations over the total time: the mean number of concurrent flows.
   double spent = 0;
   for (uint32_t n = 0; n < flow_count; ++n) {
     spent += transfers[n]->get_finish_time() - flows[n].start;

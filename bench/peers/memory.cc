@@ -1,4 +1,4 @@
-// ns-3: resident memory of what does nothing but exist, in bytes each.
+// ns-3: resident memory of idle objects, in bytes each.
 //   memory flows COUNT      TCP connections, established and idle, both ends
 //   memory packets COUNT    packets of 1000 B on their way over a link of one second
 #include <unistd.h>
@@ -39,7 +39,7 @@ void Flows(Ptr<Node> a, Ptr<Node> b, Ipv4Address to, uint32_t count) {
       Simulator::Run();
     }
   };
-  // The first ones pay for what all share.
+  // The first objects also allocate the shared state.
   open(100);
   const auto before = Resident();
   open(count + 100);

@@ -3,7 +3,7 @@
 //   sharing < SYSTEM
 // SYSTEM: the number of links, of flows and of joining flows; the links' capacities; for each flow
 // the number of its links and the links. The joining flows are the last ones.
-// Prints the rates' sum as well, by which one sees that it is the same system.
+// Also prints the sum of the rates, which shows that both solvers got the same system.
 #include <simgrid/kernel/resource/Model.hpp>
 #include <simgrid/s4u.hpp>
 
@@ -16,7 +16,7 @@
 
 namespace sg = simgrid::s4u;
 
-// The solver's class is in the library, and not in its headers: what is called here is declared.
+// The library exports the solver's class but no header declares it.
 namespace simgrid::kernel::lmm {
 class System {
  public:
@@ -50,7 +50,7 @@ double timed_solve(simgrid::kernel::lmm::System* system) {
 sg::CommPtr begin(const Flow& flow) {
   auto transfer = sg::Comm::sendto_init();
   transfer->set_payload_size(uint64_t{1} << 60);
-  // It starts once it has both ends.
+  // The transfer starts once both ends are set.
   return transfer->set_source(flow.from)->set_destination(flow.to);
 }
 
@@ -81,7 +81,7 @@ int main(int argc, char** argv) {
   while (hosts.size() * hosts.size() < flow_count + hosts.size()) {
     hosts.push_back(zone->create_host("h" + std::to_string(hosts.size()), 1e9));
   }
-  // Without latency all weights are one. A pair of hosts of its own gives a flow its path.
+  // Without latency all weights are one. Each flow has its own pair of hosts, which sets its path.
   std::vector<Flow> flows(flow_count);
   std::size_t pair = 0;
   for (auto& flow : flows) {

@@ -1,11 +1,11 @@
-//! Any bytes are packets of BMP and damage, and every byte is one of them.
+//! Any bytes are split into BMP packets and damage, which together cover every byte.
 #![no_main]
 
 use bgp::bmp::{Body, Reader, Step};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    // The first byte says how large the pieces are that the rest comes in.
+    // The first byte is the size of the chunks in which the rest is passed.
     let Some((&size, bytes)) = bytes.split_first() else { return };
     let (mut reader, mut from, mut to) = (Reader::new(), 0, 0);
     loop {

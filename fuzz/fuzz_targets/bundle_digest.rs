@@ -1,4 +1,4 @@
-//! Digests of any bytes: what routers change and what pads a frame does not change them.
+//! Digests of any bytes do not depend on fields that routers change, nor on the padding of a frame.
 #![no_main]
 
 use std::sync::LazyLock;

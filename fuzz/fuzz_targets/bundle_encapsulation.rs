@@ -1,5 +1,5 @@
-//! Any bytes as encapsulated packets: none is accepted without the key, a packet of any bytes comes
-//! out as it went in, once, and a changed bit anywhere is rejected.
+//! Any bytes as encapsulated packets: none is accepted without the key, a packet of any bytes is
+//! decapsulated unchanged and only once, and any changed bit is rejected.
 #![no_main]
 
 use std::sync::LazyLock;

@@ -1,5 +1,5 @@
-//! Any bytes as control messages of both boxes: nothing that lacks the key changes anything, and
-//! what has the right shape opens once its tag is right.
+//! Any bytes as control messages of both gateways: messages without the key have no effect, and
+//! well-formed messages open if their tag is valid.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -24,11 +24,11 @@ fuzz_target!(|data: &[u8]| {
         let report = receiver.poll().expect("the answer to a heartbeat");
         assert!(sender.receive(Time::ZERO, &report.payload).is_ok());
     }
-    let before = receiver.status(bundle).expect("a bundle of the box");
+    let before = receiver.status(bundle).expect("a bundle of the receivebox");
     receiver.on_message(Time::ZERO, data);
     assert!(sender.receive(Time::ZERO, data).is_err());
     assert_eq!(receiver.poll(), None);
-    let after = receiver.status(bundle).expect("a bundle of the box");
+    let after = receiver.status(bundle).expect("a bundle of the receivebox");
     assert_eq!((after.peer, after.period), (before.peer, before.period));
 
     let authenticator = Authenticator::new(&KEY);

@@ -1,4 +1,4 @@
-//! Any bytes as a capture file: it comes to an end, and pieces give the same frames as the whole.
+//! Any bytes as a capture file: reading ends, and chunks give the same frames as the whole file.
 #![no_main]
 
 use collector::capture::{Reader, Step};
@@ -12,7 +12,7 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// Frames of a file, and whether it is damaged; `None` if it is no capture.
+/// Number of frames of a file, and whether it is damaged; `None` if it is not a capture.
 fn read(file: &[u8], piece: usize) -> Option<(u64, bool)> {
     let mut reader = Reader::new();
     let (mut at, mut shown, mut idle, mut frames) = (0, piece.min(file.len()), 0, 0);
@@ -36,6 +36,6 @@ fn read(file: &[u8], piece: usize) -> Option<(u64, bool)> {
         }
         assert_eq!(reader.offset(), at as u64);
         idle = if at == before { idle + 1 } else { 0 };
-        assert!(idle < 6, "nothing moves");
+        assert!(idle < 6, "no progress");
     }
 }

@@ -1,5 +1,5 @@
 //! Messages between agents and coordinators: decoded, checked and handled in any order. A line is a
-//! message: its first byte says which, the rest is JSON or, for clock pings, the datagram.
+//! message: its first byte is the type, the rest is JSON or, for clock pings, the datagram.
 #![no_main]
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -8,7 +8,7 @@ use base::{Span, Time};
 use cluster::AgentId;
 use cluster::clock::Pinger;
 use cluster::control::{
-    AgentStatus, Heartbeat, OnLoss, Ordered, Prepare, ProgramEvent, Refusal, Report, Reserve,
+    AgentStatus, Heartbeat, OnLoss, LabOrder, Prepare, ProgramEvent, Refusal, Report, Reserve,
     Reserved, Start, Started,
 };
 use cluster::coordinator::{Coordinator, Output, Terms};
@@ -16,7 +16,7 @@ use cluster::detector::{Change, Detector};
 use libfuzzer_sys::fuzz_target;
 use serde::de::DeserializeOwned;
 
-const MEMBERS: usize = 3;
+const AGENTS: usize = 3;
 const SECRET: [u8; 32] = [7; 32];
 const PEER: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1));
 
@@ -34,11 +34,11 @@ struct World {
 impl World {
     fn new(now: Time) -> Self {
         let terms = Terms {
-            instances: (0..MEMBERS as u64).collect(),
+            instances: (0..AGENTS as u64).collect(),
             duration: Span::from_secs(10),
             grace: Span::from_secs(1),
             stay: false,
-            waits: false,
+            waits_for_begin: false,
             on_loss: OnLoss::Continue,
         };
         let mut pinger = Pinger::new(0);
@@ -62,7 +62,7 @@ impl World {
                 let change = if beat.leaves {
                     self.detector.leave(&name)
                 } else {
-                    self.detector.hear(now, &name, beat.instance)
+                    self.detector.on_heartbeat(now, &name, beat.instance)
                 };
                 self.changed(now, change?);
             }
@@ -74,11 +74,11 @@ impl World {
             b'X' => {
                 let (prepare, reserve) = (read::<Prepare>(text)?, self.reserve.as_ref()?);
                 if prepare.fits(reserve) {
-                    assert!(reserve.members.len() == prepare.trunks.len());
+                    assert!(reserve.agents.len() == prepare.trunks.len());
                 }
             }
             b'`' => drop(self.pinger.on_datagram(now, PEER, text)),
-            b'd' => drop(read::<(Start, Ordered)>(text)),
+            b'd' => drop(read::<(Start, LabOrder)>(text)),
             b'h' => drop(read::<ProgramEvent>(text)),
             b'l' => drop(read::<AgentStatus>(text)),
             b'p' => coordinator.fetched(now, agent, Ok(())),
@@ -92,7 +92,7 @@ impl World {
         let position = |name: &str| AgentId(u16::from(name.as_bytes()[0]) % 4);
         match change {
             Change::Lost(name) => self.coordinator.lost(now, position(&name)),
-            Change::Heard(name) => self.coordinator.regained(now, position(&name)),
+            Change::Alive(name) => self.coordinator.regained(now, position(&name)),
             Change::Replaced(name) => self.coordinator.replaced(now, position(&name)),
         }
     }
@@ -101,25 +101,25 @@ impl World {
 fuzz_target!(|bytes: &[u8]| {
     let mut now = Time::ZERO + Span::from_secs(1);
     let mut world = World::new(now);
-    let mut over = 0;
+    let mut ends = 0;
     for line in bytes.split(|byte| *byte == b'\n') {
         let Some((kind, text)) = line.split_first() else { continue };
         now += Span::from_millis(200);
         world.handle(now, *kind, text);
-        for change in world.detector.look(now) {
+        for change in world.detector.expire(now) {
             world.changed(now, change);
         }
-        world.coordinator.look(now);
+        world.coordinator.on_wake(now);
         let _ = world.pinger.poll(now);
         while let Some(output) = world.coordinator.poll() {
             match output {
-                Output::Over(_) => over += 1,
+                Output::Ended(_) => ends += 1,
                 Output::Reserve(agent) | Output::Prepare(agent) | Output::Fetch(agent) => {
-                    assert!(agent.index() < MEMBERS);
+                    assert!(agent.index() < AGENTS);
                 }
                 _ => {}
             }
         }
-        assert!(over <= 1, "a run ends once");
+        assert!(ends <= 1, "a run ends once");
     }
 });

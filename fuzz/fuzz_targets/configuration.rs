@@ -3,7 +3,7 @@
 
 use bundler_live::config::{Receive, Send};
 use libfuzzer_sys::fuzz_target;
-use mctcp_live::front::policy::{Rule, Users};
+use mctcp_proxy::policy::{Rule, Users};
 
 fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else { return };

@@ -1,4 +1,4 @@
-//! Any bytes as frames of any link type: what comes out of them was in them.
+//! Any bytes as frames of any link type: the decapsulated bytes are part of the frame.
 #![no_main]
 
 use base::Time;

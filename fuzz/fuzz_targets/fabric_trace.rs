@@ -3,24 +3,19 @@
 
 use std::path::Path;
 
-use base::Time;
+use base::{Time, fnv};
 use libfuzzer_sys::fuzz_target;
-use record::calls::{Call, CallReader};
+use run::calls::{Call, CallReader};
 
 fuzz_target!(|data: &[u8]| {
     read(data);
     let mut file = b"netarium fabric calls \r\n\x01\0\0\0\0\0\0\0".to_vec();
-    file.extend(checksum(b""));
+    file.extend(fnv::hash(b"").to_le_bytes());
     file.extend((data.len() as u32).to_le_bytes());
-    file.extend(checksum(data));
+    file.extend(fnv::hash(data).to_le_bytes());
     file.extend(data);
     read(&file);
 });
-
-fn checksum(bytes: &[u8]) -> [u8; 8] {
-    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step).to_le_bytes()
-}
 
 fn read(file: &[u8]) {
     let Ok(mut reader) = CallReader::new(file, Path::new("fuzz")) else { return };
@@ -35,7 +30,7 @@ fn read(file: &[u8]) {
             }
             Call::Change { at, .. } | Call::End { at, .. } => at,
         };
-        assert!(at >= last, "time goes back");
+        assert!(at >= last, "time decreases");
         last = at;
     }
 }

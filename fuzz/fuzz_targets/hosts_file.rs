@@ -2,8 +2,8 @@
 //! have different names and valid resources, and errors have the file and a line of it.
 #![no_main]
 
-use cluster::Error;
-use cluster::hosts::{Hosts, PORT, with_port};
+use placement::Error;
+use placement::hosts::{Hosts, PORT, with_port};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

@@ -1,5 +1,5 @@
-//! Any text is read as GT-ITM's format, or refused with a place inside it; what is
-//! read is consistent.
+//! Any text is read as GT-ITM's format, or rejected with a position in it; the
+//! result is consistent.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

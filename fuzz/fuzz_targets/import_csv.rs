@@ -1,4 +1,4 @@
-//! Any text is read as an edge list, or refused with a place inside it; what is read is consistent.
+//! Any text is read as an edge list, or rejected with a position in it; the result is consistent.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

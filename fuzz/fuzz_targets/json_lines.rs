@@ -1,5 +1,5 @@
-//! Lines of JSON and the text of damaged records: no panic, and what a line holds comes back from
-//! its own line.
+//! Lines of JSON and the text of damaged records: no panic, and a parsed line is parsed again from
+//! its own output with the same result.
 #![no_main]
 
 use bgp::mrt::Records;
@@ -8,7 +8,7 @@ use collector::text::json_lines::{self, Line};
 use collector::{Event, Peering, Sink};
 use libfuzzer_sys::fuzz_target;
 
-/// Writes lines.
+/// A sink that writes events as lines.
 struct Lines(Vec<u8>);
 
 impl Sink for Lines {

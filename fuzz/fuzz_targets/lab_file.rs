@@ -1,4 +1,4 @@
-//! Any text as a lab file: plans or diagnostics, and what is resolved can be read again.
+//! Any text as a lab file gives a plan or diagnostics, and the resolved lab can be read again.
 #![no_main]
 
 use std::path::Path;
@@ -6,8 +6,8 @@ use std::path::Path;
 use lab::{Overrides, parse_with, resolved};
 use libfuzzer_sys::fuzz_target;
 
-/// A file may ask for two million sessions. Time is proportional to them, and nothing new happens
-/// beyond some thousands.
+/// Maximum number of elements. A file may have two million sessions; the time is proportional to
+/// their number, without new coverage above some thousands.
 const MAX_ITEMS: usize = 5_000;
 
 fuzz_target!(|text: &str| {

@@ -1,5 +1,5 @@
-//! Any bytes as a connection of MCTCP: nothing panics, what is read does not depend on how, and
-//! frames come out of their own encoding as they went in.
+//! Any bytes as a connection of MCTCP: no panic, the result does not depend on the read sizes, and
+//! frames survive encoding and decoding.
 #![no_main]
 
 use std::io::Read as _;
@@ -27,7 +27,7 @@ fn decoded(mut input: &[u8], most: usize, vectored: bool) -> (Frames, Result<boo
                     now.read(decoder.space())
                 };
                 let count = read.expect("a slice can be read");
-                assert!(count > 0, "there is always room");
+                assert!(count > 0, "the buffer has no room");
                 decoder.advance(count);
                 input = &input[count..];
             }

@@ -1,16 +1,17 @@
-//! Any bytes as what clients of the proxy and of the server say: each message is found in the same
-//! place however its bytes arrive, within its bound, and targets survive being written and read.
+//! Any bytes as messages of clients of the proxy and of the server: messages have the same
+//! boundaries for all read sizes and stay within their limits, and targets survive
+//! encoding and decoding.
 #![no_main]
 
 use std::fmt::Debug;
 
 use libfuzzer_sys::fuzz_target;
-use mctcp_live::front::policy::{Policy, Rule};
-use mctcp_live::front::socks::{self, Method, Parsed};
-use mctcp_live::front::target::{Host, Target};
-use mctcp_live::front::{PathOption, http_connect, proxy};
+use mctcp_proxy::policy::{Policy, Rule};
+use mctcp_proxy::socks::{self, Method, Parsed};
+use mctcp_proxy::target::{Host, Target};
+use mctcp_proxy::{PathOption, http_connect, proxy};
 
-/// What bytes are as a whole, and what they were as soon as that was clear.
+/// The result for all bytes, and the first result for a prefix that is not partial.
 fn stepwise<T: Debug + PartialEq, E: Debug + PartialEq>(
     data: &[u8],
     longest: usize,
@@ -18,9 +19,9 @@ fn stepwise<T: Debug + PartialEq, E: Debug + PartialEq>(
 ) -> Option<T> {
     for end in 0..=data.len() {
         match parse(&data[..end]) {
-            Ok(Parsed::Partial) => assert!(end < longest, "it wants more than it may"),
+            Ok(Parsed::Partial) => assert!(end < longest, "it requests more than the max"),
             Ok(Parsed::Complete(message, length)) => {
-                assert_eq!(length, end, "it was complete before");
+                assert_eq!(length, end, "a prefix was complete");
                 assert_eq!(parse(data), Ok(Parsed::Complete(message, length)));
                 let Ok(Parsed::Complete(message, _)) = parse(data) else { unreachable!() };
                 return Some(message);
@@ -33,7 +34,7 @@ fn stepwise<T: Debug + PartialEq, E: Debug + PartialEq>(
 
 fn check(target: &Target) {
     let text = target.to_string();
-    assert!(text.len() <= 255, "HELLO has no room for it");
+    assert!(text.len() <= 255, "longer than the field in HELLO");
     assert_eq!(text.parse::<Target>().as_ref(), Ok(target));
     let allow = vec!["10.0.0.0/8:1-1023".parse().unwrap(), "*.example.org".parse().unwrap()];
     let policy = Policy { allow };
@@ -44,15 +45,16 @@ fn check(target: &Target) {
 
 fuzz_target!(|data: &[u8]| {
     for method in [Method::None, Method::Password] {
-        stepwise(data, socks::LONGEST, |bytes| socks::greeting(bytes, method));
+        stepwise(data, socks::MAX_REQUEST_BYTES, |bytes| socks::greeting(bytes, method));
     }
-    stepwise(data, socks::LONGEST, socks::credentials);
-    if let Some(target) = stepwise(data, socks::LONGEST, socks::request) {
+    stepwise(data, socks::MAX_REQUEST_BYTES, socks::credentials);
+    if let Some(target) = stepwise(data, socks::MAX_REQUEST_BYTES, socks::request) {
         check(&target);
     }
-    // Its parser begins anew with each byte.
+    // Its parser restarts with each byte.
     if data.len() <= 512
-        && let Some(request) = stepwise(data, http_connect::LONGEST, http_connect::request)
+        && let Some(request) =
+            stepwise(data, http_connect::MAX_REQUEST_BYTES, http_connect::request)
     {
         check(&request.target);
     }

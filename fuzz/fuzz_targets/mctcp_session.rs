@@ -1,13 +1,13 @@
-//! Any schedule of what can happen to the connections between two sessions, their listener and
-//! their applications, broken frames included: nothing panics, no deadline comes without end, no
-//! more is kept than was granted, bytes arrive once and in order, and both sessions end.
+//! Any schedule of events of the connections between two sessions, their listener and
+//! their applications, including broken frames: no panic, no endless sequence of deadlines, no
+//! buffer above the granted credit; bytes arrive once and in order, and both sessions end.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../crates/mctcp/tests/schedule/connection.rs"]
+#[path = "../../crates/mctcp/core/tests/schedule/connection.rs"]
 mod connection;
-#[path = "../../crates/mctcp/tests/schedule/world.rs"]
+#[path = "../../crates/mctcp/core/tests/schedule/world.rs"]
 mod world;
 
 fuzz_target!(|script: &[u8]| world::run(script));

@@ -1,4 +1,4 @@
-//! Observations of a lab's pieces, which come from other machines, read and merged.
+//! Observations of a lab's shards, which come from other machines, read and merged.
 #![no_main]
 
 use std::path::Path;
@@ -6,9 +6,9 @@ use std::sync::LazyLock;
 
 use lab::plan::Plan;
 use libfuzzer_sys::fuzz_target;
-use outcome::merge::{Joined, Pieces, merge};
-use outcome::observation::{FILE, KIND, Observation, ObservationReader};
-use record::RunFolder;
+use run::merge::{AgentRun, ClusterRun, merge};
+use run::observation::{FILE, KIND, Observation, ObservationReader};
+use run::RunFolder;
 
 /// Two hosts at a router, and a flow.
 const LAB: &str = "[node.r]\nkind = \"router\"\n[node.a]\n[node.b]\n\
@@ -21,14 +21,12 @@ static PLAN: LazyLock<Plan> = LazyLock::new(|| {
     lab.plans.swap_remove(0)
 });
 
-/// A file with frames of these contents: what is fuzzed is what is in them.
+/// A file with frames of these contents: the contents are fuzzed.
 fn file(frames: &[u8]) -> Vec<u8> {
     let mut file = KIND.magic.to_vec();
     file.extend(KIND.version.to_le_bytes());
     for frame in frames.chunks(4096) {
-        let sum = frame.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-        });
+        let sum = base::fnv::hash(frame);
         file.extend((frame.len() as u32).to_le_bytes());
         file.extend(sum.to_le_bytes());
         file.extend(frame);
@@ -47,7 +45,7 @@ fuzz_target!(|data: &[u8]| {
             }
         }
     }
-    // Merging makes files: every so often is enough.
+    // Merging is slow because it makes files: only a part of the inputs is merged.
     if kind % 64 != 0 {
         return;
     }
@@ -56,8 +54,8 @@ fuzz_target!(|data: &[u8]| {
     std::fs::create_dir(&piece).expect("a folder can be made");
     std::fs::write(piece.join(FILE), &bytes).expect("a file can be written");
     let into = RunFolder::create(parent.path(), "merged").expect("a folder can be made");
-    let joined = Joined { folder: Some(piece), ..Joined::default() };
-    let pieces = Pieces { members: vec![joined.clone(), joined], ..Pieces::default() };
-    let record = merge(plan, &pieces, record::RunRecord::default(), &into);
+    let joined = AgentRun { folder: Some(piece), ..AgentRun::default() };
+    let pieces = ClusterRun { agents: vec![joined.clone(), joined], ..ClusterRun::default() };
+    let record = merge(plan, &pieces, run::RunRecord::default(), &into);
     assert!(record.is_ok(), "{record:?}");
 });

@@ -1,5 +1,5 @@
 //! Any bytes as a packed folder from another machine: unpacking writes inside of the folder or
-//! fails, and leaves nothing behind when it fails. Half of the inputs are compressed first.
+//! fails, and after a failure no files remain. Half of the inputs are compressed first.
 #![no_main]
 #![allow(dead_code, reason = "the module can pack, too")]
 
@@ -8,11 +8,11 @@ use std::path::PathBuf;
 
 use libfuzzer_sys::fuzz_target;
 
-// The module alone: the rest of its crate is built on a message bus, which takes minutes.
-#[path = "../../crates/cluster-live/src/results.rs"]
+// Only this module, because building its crate with the message bus takes minutes.
+#[path = "../../crates/cluster/live/src/results.rs"]
 mod results;
 
-/// What the module needs of its crate.
+/// The parts of the crate that the module uses.
 #[derive(Debug)]
 pub struct Error;
 
@@ -24,7 +24,7 @@ impl Error {
 
 type Result<T> = std::result::Result<T, Error>;
 
-/// Bytes of files that may be unpacked.
+/// Max bytes of unpacked files.
 const LIMIT: u64 = 1 << 16;
 
 fuzz_target!(|data: &[u8]| {

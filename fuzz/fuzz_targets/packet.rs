@@ -1,5 +1,5 @@
-//! Foreign packets are described, cut, answered and fragmented without a panic, and every piece
-//! carries exactly its share of the payload.
+//! Any packets are described, segmented, answered and fragmented without a panic, and the fragments
+//! contain exactly the payload.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Any segments of a few connections, through sessions into records: nothing panics, memory stays
-//! within its limits, and records come out whole.
+//! Any segments of a few connections, through sessions into records: no panic, memory stays
+//! within its limits, and records are complete.
 #![no_main]
 
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use collector::session::{self, Sessions};
 use collector::{Checksum, MirrorId, Segment};
 use libfuzzer_sys::fuzz_target;
 
-/// More than this no segment adds before room is made for it.
+/// Max bytes that a segment adds before older data is discarded.
 const SLACK: usize = 16 << 10;
 
 fuzz_target!(|data: &[u8]| {
@@ -29,7 +29,7 @@ fuzz_target!(|data: &[u8]| {
     let mut sessions =
         Sessions::new(session::Settings::default(), Recorder::new(Default::default()));
     let (mut now, mut rest) = (1_000_000_000_u64, data);
-    // Who, flags, sequence, acknowledgment, how much later, what is cut off, length; then payload.
+    // Connection, flags, sequence, acknowledgment, delay, truncation, length; then the payload.
     while let Some((&[who, flags, s1, s0, a1, a0, later, cut, length], more)) =
         rest.split_first_chunk()
     {
@@ -39,7 +39,7 @@ fuzz_target!(|data: &[u8]| {
         let ends = [SocketAddr::from(([10, 0, 0, who & 3], 4000)), ([10, 0, 0, 9], 179).into()];
         let from = usize::from(who >> 2 & 1);
         let number = |high, low| u32::from(u16::from_be_bytes([high, low]));
-        // Some begin close to where numbers wrap, some lie far away.
+        // Some start close to the wrap-around of sequence numbers, some far from it.
         let base = u32::from(who >> 3 & 1).wrapping_neg() << 8;
         let far = u32::from(who >> 4 & 1) << 30;
         let segment = Segment {

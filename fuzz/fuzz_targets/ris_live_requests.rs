@@ -1,5 +1,5 @@
-//! Messages of RIS Live clients, one a line: no panic, every reply is a message of the protocol,
-//! the number of replies is bounded, and an unsubscribed client gets nothing.
+//! Messages of RIS Live clients, one per line: no panic, every reply is a message of the protocol,
+//! the number of replies is bounded, and an unsubscribed client receives nothing.
 #![no_main]
 
 use base::Time;
@@ -9,7 +9,7 @@ use collector::{Event, MirrorId, Peering, PeeringId, Sender};
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 
-/// Subscriptions that one client may have.
+/// Max subscriptions of a client.
 const MAX_SUBSCRIPTIONS: usize = 1000;
 
 /// An UPDATE of 192.0.2.0/24 by 65001 65002.
@@ -42,7 +42,7 @@ fuzz_target!(|data: &[u8]| {
     let peering = peering();
     let message = Message::split(UPDATE).expect("an UPDATE");
     let event = Event::Message { time: Time::ZERO, from: Sender::Peer, message };
-    let notice = Notice::new(&peering, &event).expect("an UPDATE is told to clients");
+    let notice = Notice::new(&peering, &event).expect("clients are notified of an UPDATE");
     for line in text.lines() {
         let replies = client.handle(line, || vec!["host".to_owned()]);
         assert!(replies.len() <= MAX_SUBSCRIPTIONS);

@@ -1,5 +1,5 @@
-//! Routes follow any messages, and are told, without a panic; when all sessions end, nothing is
-//! left of them.
+//! Any messages update routes and cause notifications without a panic; when all sessions end,
+//! no routes remain.
 #![no_main]
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -36,7 +36,7 @@ fn peering(number: u8) -> Peering {
     }
 }
 
-// Steps: what to do and with which peering; time that passes; length of a body; the body.
+// Steps: the action and its session; time that passes; length of a body; the body.
 fuzz_target!(|bytes: &[u8]| {
     let mut sink = (Rib::new(), Integrity::new(Settings { hours: 2, ..Settings::default() }));
     let (mut rest, mut now, mut file) = (bytes, 0, Vec::new());

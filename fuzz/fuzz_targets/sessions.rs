@@ -1,6 +1,5 @@
-//! Sessions of any messages and ends: nothing panics, and each message is reported exactly once. If
-//! the guess which end is the router was wrong, a peering is read again: what was reported of it
-//! before does not count.
+//! Sessions with any messages and ends: no panic, and each message is reported exactly once. If the
+//! router's end was guessed wrong, a session is processed again: its earlier reports do not count.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -10,7 +9,7 @@ use collector::session::{Sessions, Settings};
 use collector::{Close, Connection, ConnectionId, End, Event, MirrorId, Peering, Receiver, Sink};
 use libfuzzer_sys::fuzz_target;
 
-/// Messages by the number of their peering.
+/// Messages by the number of their session.
 #[derive(Default)]
 struct Messages(BTreeMap<u32, Vec<Vec<u8>>>);
 
@@ -21,7 +20,7 @@ impl Sink for Messages {
         }
     }
 
-    /// All messages of the peering come again, under another number.
+    /// All messages of the session are reported again, under another number.
     fn reverse_peering(&mut self, peering: &Peering) {
         self.0.remove(&peering.id.0);
     }
@@ -38,7 +37,7 @@ fuzz_target!(|data: &[u8]| {
         let connection = Connection { mirror: MirrorId(0), ends, opener };
         sessions.opened(Time::ZERO, ConnectionId(id), &connection);
     }
-    // Who, what, how much later, length, body.
+    // Session, event, delay, length, body.
     while let Some((&[who, kind, later, length], body)) = rest.split_first_chunk() {
         let (body, next) = body.split_at(body.len().min(length.into()));
         rest = next;

@@ -1,4 +1,4 @@
-//! Any text as a distribution of sizes: what is read can be drawn from.
+//! Any text as a distribution of sizes: a parsed distribution can be sampled.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

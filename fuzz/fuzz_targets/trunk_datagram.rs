@@ -1,4 +1,4 @@
-//! Whatever comes, messages of a trunk are whole or absent, and none comes twice.
+//! Arbitrary datagrams: the messages of a trunk are complete or absent, and delivered at most once.
 #![no_main]
 
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use libfuzzer_sys::fuzz_target;
 fn trunk(own: u16, encrypt: bool) -> Trunk {
     Trunk::new(TrunkOptions {
         own: AgentId(own),
-        members: 2,
+        agents: 2,
         key: [7; 32],
         epoch: 1 << 40,
         encrypt,
@@ -19,7 +19,7 @@ fn trunk(own: u16, encrypt: bool) -> Trunk {
     })
 }
 
-/// A packet of `length` bytes that its number tells.
+/// A packet of `length` bytes whose content depends on its number.
 fn packet(number: u32, length: usize) -> Vec<u8> {
     (0..length).map(|at| (at as u32).wrapping_mul(number | 1).to_be_bytes()[at % 4]).collect()
 }
@@ -59,12 +59,12 @@ fuzz_target!(|input: (bool, Vec<u16>, Vec<(u8, u16, u8)>, Vec<u8>, u16)| {
     let mut seen = BTreeSet::new();
     let mut check = |received: cluster::trunk::Received| {
         let number = received.iface.0;
-        assert!(seen.insert(number), "message {number} came twice");
+        assert!(seen.insert(number), "message {number} was delivered twice");
         assert_eq!(received.packet(), packet(number, usize::from(lengths[number as usize])));
     };
     for datagram in &mut datagrams {
         let length = datagram.len();
-        receiver.take(Time::ZERO, datagram, length, &mut check);
+        receiver.receive(Time::ZERO, datagram, length, &mut check);
     }
-    receiver.take(Time::ZERO, &mut stray, usize::from(segment), check);
+    receiver.receive(Time::ZERO, &mut stray, usize::from(segment), check);
 });

@@ -8,7 +8,7 @@ or --peer), bit for bit. The script is a list of moments and actions, in seconds
 announce sends the table, withdraw takes back every prefix of it, reset ends the session by a
 NOTIFICATION and opens another, drop ends the connection without one, end is an orderly end. An
 action that is due while another goes on follows it. A line of JSON on standard output tells what
-each action sent and when.
+each action sent and when, and on how many connections the router's OPEN was accepted so far.
 """
 
 import argparse
@@ -119,6 +119,8 @@ def table(path, peer, limit):
 
 
 class Session:
+    accepted = 0
+
     def __init__(self, options):
         self.options = options
         # A router may still be busy with the end of the session before.
@@ -145,6 +147,7 @@ class Session:
             for kind, body in self.received():
                 ready.add(kind)
                 if kind == OPEN:
+                    Session.accepted += 1
                     self.socket.sendall(message(KEEPALIVE))
                 elif kind != KEEPALIVE:
                     raise ConnectionRefusedError(f"the router sent {kind} {body.hex()}")
@@ -239,6 +242,7 @@ def main():
                 session = Session(options)
         said = {"action": action, "begun": begun, "ended": time.monotonic() - start}
         said |= {"messages": len(sent), "bytes": sum(map(len, sent))}
+        said["accepted"] = Session.accepted
         print(json.dumps(said), flush=True)
         if action == "end":
             break

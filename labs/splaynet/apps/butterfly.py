@@ -47,7 +47,7 @@ DATA, REPORT = b"D", b"R"
 VIA_A, VIA_B, AROUND = b"a", b"b", b"c"  # trees; with coding, the edge from s
 AFRESH = COUNT  # instead of a packet's number: a combination drawn for it alone
 REPORT_EVERY = 0.02
-PATIENCE = 0.3  # seconds that a repeated packet may be on its way
+REPEAT_TIMEOUT = 0.3  # seconds before a packet is repeated again
 SILENCE = 0.15  # seconds after which a sink takes what is missing for lost
 SLACK = 6  # generations; what is missing from older ones than that, on every way, is lost
 AHEAD = 4  # packets that wait for one link while the other has none
@@ -78,7 +78,7 @@ def steps_of(scheme: str, generation: int) -> list[Step]:
     pattern = (VIA_A, VIA_B, AROUND) if scheme == "packing" else (VIA_A, VIA_B)
     steps: list[Step] = []
     for at in range(COUNT):
-        # The pattern goes on across generations, so that trees stay equally used.
+        # The pattern continues across generations, so that trees are used equally.
         steps += repair_of(pattern[(generation * COUNT + at) % len(pattern)], generation, at)
     return steps
 
@@ -158,7 +158,7 @@ class Source:
         # With two trees of R/2, both over the middle link, s may fill its links only by half.
         share = 0.5 if self.scheme == "trees" else 1.0
         self.gap = bytes_on_wire * 8 / (options.rate * 1e6 * PACE * share)
-        self.dice = random.Random(f"coding {options.seed}")
+        self.rng = random.Random(f"coding {options.seed}")
         self.rows: tuple[int, list[bytes]] = (-1, [])
         self.factors: list[bytes] = []
         self.passed = -1  # the newest generation that was sent as a whole
@@ -181,14 +181,14 @@ class Source:
             return header + self.cut[first + number]
         if self.rows[0] != generation:
             self.rows = (generation, field.unit_rows(self.cut[first : first + COUNT]))
-            self.factors = field.independent_vectors(COUNT, self.dice)
+            self.factors = field.independent_vectors(COUNT, self.rng)
         if number == AFRESH:
-            return header + field.random_combination(self.rows[1], self.dice)
+            return header + field.random_combination(self.rows[1], self.rng)
         at = number if tree == VIA_A else number + COUNT // 2
         return header + field.combine(self.rows[1], list(self.factors[at]))
 
     def learn(self, report: bytes) -> None:
-        """A sink's report: itself, its verdict once it has all, generations with what it has."""
+        """A sink's report: its name, its final verdict, and its packets by generation."""
         sink, verdict = report[1:2], report[2]
         if verdict:
             self.verdicts[sink] = verdict == 1
@@ -199,7 +199,7 @@ class Source:
                 break
             if generation > self.passed or now < self.again.get(generation, now):
                 continue
-            self.again[generation] = now + PATIENCE
+            self.again[generation] = now + REPEAT_TIMEOUT
             if self.scheme == "coding":
                 fresh = [("a", VIA_A, generation, AFRESH), ("b", VIA_B, generation, AFRESH)]
                 again = [fresh] * ((COUNT - have + 1) // 2)
@@ -220,7 +220,7 @@ class Source:
         while len(self.verdicts) < 2:
             while report := self.wire.receive(0):
                 self.learn(report)
-            # Both links are kept busy: what has no partner in its step waits for one, up to a few.
+            # To keep both links busy, a few packets without a partner in their step wait for one.
             while not all(waiting.values()) and max(map(len, waiting.values())) < AHEAD:
                 step = self.repairs.pop(0) if self.repairs else next(first, None)
                 if step is None:
@@ -248,7 +248,7 @@ class Relay:
 
     def __init__(self, node: str, scheme: str, wire: Wire) -> None:
         self.node, self.scheme, self.wire = node, scheme, wire
-        self.dice = random.Random(f"relay {node}")
+        self.rng = random.Random(f"relay {node}")
         self.rows: dict[int, list[bytes]] = {}
         self.counts: dict[int, dict[bytes, int]] = {}
         self.emitted: dict[int, int] = {}
@@ -260,7 +260,7 @@ class Relay:
         while self.emitted[generation] < wanted:
             self.emitted[generation] += 1
             header = HEADER.pack(DATA, AROUND, 0, generation)
-            fresh.append(header + field.random_combination(self.rows[generation], self.dice))
+            fresh.append(header + field.random_combination(self.rows[generation], self.rng))
         return fresh
 
     def recode(self, packet: bytes) -> list[bytes]:
@@ -310,7 +310,7 @@ class Sink:
         ways = {"coding": direct | {AROUND}, "trees": {VIA_A, VIA_B}}
         ways["packing"] = {VIA_A, VIA_B, AROUND}
         self.newest = dict.fromkeys(ways[options.scheme], -1)  # generation, by the way it came
-        self.heard = time.monotonic()
+        self.last_received = time.monotonic()
 
     def take(self, packet: bytes) -> None:
         """One packet of the file."""
@@ -318,7 +318,7 @@ class Sink:
         body = packet[HEADER.size :]
         self.packets += 1
         self.newest[way] = max(self.newest[way], generation)
-        self.heard = time.monotonic()
+        self.last_received = time.monotonic()
         if generation in self.parts:
             self.useless += 1
         elif self.scheme == "coding":
@@ -344,7 +344,7 @@ class Sink:
     def report(self) -> bytes:
         """What is missing, for s. Ways keep the order: newer packets tell that older are lost."""
         report = HEADER.pack(REPORT, self.node[1:].encode(), self.verdict, 0)
-        silent = self.packets > 0 and time.monotonic() - self.heard > SILENCE
+        silent = self.packets > 0 and time.monotonic() - self.last_received > SILENCE
         due = self.total if silent else min(self.newest.values()) - SLACK
         lacking = (at for at in range(due) if at not in self.parts)
         for generation, _ in zip(lacking, range(100)):

@@ -39,9 +39,9 @@ def combine(rows: list[bytes], factors: list[int]) -> bytes:
     return total.to_bytes(len(rows[0]), "little")
 
 
-def random_combination(rows: list[bytes], dice: random.Random) -> bytes:
+def random_combination(rows: list[bytes], rng: random.Random) -> bytes:
     """A sum with random factors, none of which is 0: no packet is left out by chance."""
-    return combine(rows, [dice.randrange(1, 256) for _ in rows])
+    return combine(rows, [rng.randrange(1, 256) for _ in rows])
 
 
 def unit_rows(packets: list[bytes]) -> list[bytes]:
@@ -85,10 +85,10 @@ class Decoder:
         return [self.rows[column][self.count :] for column in range(self.count)]
 
 
-def independent_vectors(count: int, dice: random.Random) -> list[bytes]:
+def independent_vectors(count: int, rng: random.Random) -> list[bytes]:
     """As many random coding vectors as a generation has packets, together of full rank."""
     while True:
-        vectors = [bytes(dice.randrange(1, 256) for _ in range(count)) for _ in range(count)]
+        vectors = [bytes(rng.randrange(1, 256) for _ in range(count)) for _ in range(count)]
         decoder = Decoder(count)
         if all(decoder.add(vector) for vector in vectors):
             return vectors
@@ -96,28 +96,28 @@ def independent_vectors(count: int, dice: random.Random) -> list[bytes]:
 
 def self_test() -> None:
     """The laws of the field, and decoding of random generations."""
-    dice = random.Random(7)
+    rng = random.Random(7)
     for a in range(1, 256):
         assert product(a, inverse(a)) == 1 and product(a, 1) == a and product(a, 0) == 0
     assert len({_EXP[i] for i in range(255)}) == 255
     for _ in range(2000):
-        a, b, c = (dice.randrange(256) for _ in range(3))
+        a, b, c = (rng.randrange(256) for _ in range(3))
         assert product(a, b) == product(b, a)
         assert product(a, product(b, c)) == product(product(a, b), c)
         assert product(a, b ^ c) == product(a, b) ^ product(a, c)
     # Written out: (x^7 + x)·(x^2) = x^9 + x^3 = x^5 + x^4 + x^3 + x + x^3.
     assert product(0b10000010, 0b100) == 0b00110010
     for count in (1, 2, 5, 16):
-        packets = [dice.randbytes(40) for _ in range(count)]
+        packets = [rng.randbytes(40) for _ in range(count)]
         rows = unit_rows(packets)
         decoder, taken = Decoder(count), 0
         while decoder.rank < count:
-            decoder.add(random_combination(rows, dice))
+            decoder.add(random_combination(rows, rng))
             taken += 1
             assert taken < count + 6, "dependent far too often"
-        assert not decoder.add(random_combination(rows, dice)), "beyond full rank"
+        assert not decoder.add(random_combination(rows, rng)), "beyond full rank"
         assert decoder.packets() == packets
-        vectors = independent_vectors(count, dice)
+        vectors = independent_vectors(count, rng)
         drawn = Decoder(count)
         assert all(drawn.add(combine(rows, list(vector))) for vector in vectors)
         assert drawn.packets() == packets

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""A file for all: cooperative multicast over parallel n-ary trees.
+"""Cooperative multicast of a file over parallel n-ary trees.
 
 Sources: E. W. Biersack, P. Rodriguez, P. Felber, "Performance Analysis of Peer-to-Peer Networks
 for File Distribution", QofIS 2004 (PTree^k: the file is cut into k parts, each part goes down a
-tree of its own, and a node is inner node of one tree at most); M. Castro et al., "SplitStream:
+separate tree, and a node is an inner node of at most one tree); M. Castro et al., "SplitStream:
 High-Bandwidth Multicast in Cooperative Environments", SOSP 2003. With as many trees as a tree has
 branches, each node uploads about as much as it downloads, and all complete after about the time
 that one copy takes on an access link.
@@ -33,7 +33,7 @@ import time
 PORT = 4100
 DONE_PORT = 4101
 BLOCK = 16 * 1024
-# What a node may have taken for a slow child without its kernel's taking it; then it reads no more.
+# Max bytes that a node queues for a slow child; above it the node stops reading.
 BACKLOG = 64 * 1024
 
 
@@ -49,7 +49,7 @@ class Forest:
             if len(own) < inner:
                 raise ValueError(f"{trees} trees of arity {arity} are too many or too deep")
             # Inner nodes come first, in the order of a heap; those of other trees are its leaves.
-            # Where the leaves begin differs, so that the last, not quite full inner nodes do.
+            # The first leaf differs by tree, so that the last inner nodes differ too.
             rest = [node for node in range(1, nodes + 1) if node not in own[:inner]]
             cut = tree * len(rest) // trees
             self.orders.append(own[:inner] + rest[cut:] + rest[:cut])
@@ -206,7 +206,7 @@ class Node:
 
 
 def self_test() -> None:
-    """Every tree reaches everyone once, and nobody is an inner node of two."""
+    """Every tree reaches every node once, and no node is an inner node of two trees."""
     shapes = [(20, 4, 4), (21, 4, 4), (7, 3, 3), (13, 2, 2), (40, 3, 4), (2, 1, 1)]
     for nodes, trees, arity in shapes:
         forest = Forest(nodes, trees, arity)

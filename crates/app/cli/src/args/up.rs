@@ -1,0 +1,66 @@
+//! Arguments of the subcommands for labs that stay up.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{Changes, Engine, assignment};
+
+#[derive(Debug, Args)]
+pub(crate) struct Up {
+    #[command(flatten)]
+    pub(crate) changes: Changes,
+    /// Folder for run folders
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "runs",
+        env = "NETARIUM_RUNS",
+        hide_env = true
+    )]
+    pub(crate) runs: PathBuf,
+    /// Datapath engine; default: the fastest that works on this machine
+    #[arg(long, env = "NETARIUM_ENGINE", hide_env = true)]
+    pub(crate) engine: Option<Engine>,
+    /// Write no report.html
+    #[arg(long)]
+    pub(crate) no_report: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Set {
+    /// Name or identifier of a running lab
+    pub(crate) lab: String,
+    /// Property of a link as in the lab file: link.NAME.KEY, link.NAME.up.KEY or link.NAME.down.KEY
+    /// for one direction, link.NAME.state
+    #[arg(required = true, value_name = "FIELD=VALUE", value_parser = assignment)]
+    pub(crate) fields: Vec<(String, String)>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Mark {
+    /// Name or identifier of a running lab
+    pub(crate) lab: String,
+    /// A line of text, at most 200 characters
+    #[arg(value_parser = mark)]
+    pub(crate) text: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Down {
+    /// Names or identifiers of running labs
+    #[arg(required_unless_present = "all", value_name = "LAB")]
+    pub(crate) labs: Vec<String>,
+    /// End all labs of this user
+    #[arg(long, conflicts_with = "labs")]
+    pub(crate) all: bool,
+}
+
+fn mark(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    let length = text.chars().count();
+    if (1..=200).contains(&length) && !text.contains(char::is_control) {
+        return Ok(text.to_owned());
+    }
+    Err("write one line of 1 to 200 characters".to_owned())
+}

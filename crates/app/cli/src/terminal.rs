@@ -1,0 +1,197 @@
+//! Terminal output: stdout is data, stderr is log output.
+
+use std::fmt::Display;
+use std::io::{self, IsTerminal, Write};
+
+use serde_json::Value;
+
+use crate::args::{Color, Global};
+
+/// A narrower terminal breaks lines.
+const MIN_WIDTH: usize = 60;
+/// A wider terminal has empty space on the right.
+const MAX_WIDTH: usize = 120;
+
+/// The output of a command.
+pub(crate) struct Terminal {
+    /// Whether `--json` was given.
+    pub(crate) json: bool,
+    quiet: bool,
+    verbose: u8,
+    width: usize,
+    color: bool,
+    color_notes: bool,
+    out: io::Stdout,
+    err: io::Stderr,
+}
+
+/// The style of a text.
+#[derive(Clone, Copy)]
+pub(crate) enum Style {
+    Good,
+    Warn,
+    Bad,
+    Strong,
+    Dim,
+}
+
+impl Terminal {
+    pub(crate) fn new(global: &Global) -> Self {
+        let wanted = |tty: bool| match global.color {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto => {
+                let set = |name| std::env::var_os(name).is_some_and(|v| !v.is_empty());
+                tty && !set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|t| t != "dumb")
+            }
+        };
+        Self {
+            json: global.json,
+            quiet: global.quiet,
+            verbose: global.verbose,
+            width: width(),
+            color: wanted(io::stdout().is_terminal()),
+            color_notes: wanted(io::stderr().is_terminal()),
+            out: io::stdout(),
+            err: io::stderr(),
+        }
+    }
+
+    /// Writes a result. A closed pipe is not an error.
+    pub(crate) fn data(&self, text: impl Display) -> io::Result<()> {
+        write_line(self.out.lock(), &text)
+    }
+
+    /// Writes a document, which may be empty.
+    pub(crate) fn document(&self, text: &str) -> io::Result<()> {
+        if text.is_empty() { Ok(()) } else { self.data(text) }
+    }
+
+    /// Writes a result as JSON.
+    pub(crate) fn object(&self, value: &Value) -> io::Result<()> {
+        self.data(value)
+    }
+
+    /// Writes a note to stderr, unless `--quiet` was given.
+    pub(crate) fn note(&self, text: impl Display) {
+        if !self.quiet {
+            self.error(text);
+        }
+    }
+
+    /// Writes an error or a warning to stderr.
+    pub(crate) fn error(&self, text: impl Display) {
+        // If writing to stderr fails, nothing can report it.
+        let _ = write_line(self.err.lock(), &text);
+    }
+
+    /// Whether to show a progress line.
+    pub(crate) fn progress(&self) -> bool {
+        !self.quiet && self.err.is_terminal()
+    }
+
+    /// The layout of tables and reports.
+    pub(crate) fn layout(&self) -> report::Layout {
+        report::Layout {
+            width: self.width,
+            color: self.color,
+            detail: self.verbose > 0,
+            ..report::Layout::default()
+        }
+    }
+
+    /// Whether to print the log of a run.
+    pub(crate) fn shows_log(&self) -> bool {
+        self.verbose > 1
+    }
+
+    /// Whether notes are coloured.
+    pub(crate) fn color_notes(&self) -> bool {
+        self.color_notes
+    }
+
+    /// Styles a text for stdout, if it has colours.
+    pub(crate) fn paint(&self, style: Style, text: &str) -> String {
+        paint(self.color, style, text)
+    }
+
+    /// Formats a table with dimmed headings that fits the terminal.
+    pub(crate) fn table(&self, heads: &[&str], rows: &[Vec<String>]) -> String {
+        let text = match self.verbose {
+            0 => report::columns_within(heads, rows, 0..0, self.width),
+            _ => report::columns(heads, rows, 0..0),
+        };
+        let (heads, rows) = text.split_once('\n').unwrap_or((&text, ""));
+        format!("{}\n{rows}", self.paint(Style::Dim, heads))
+    }
+
+    /// Styles a text for stderr, if it has colours.
+    pub(crate) fn paint_note(&self, style: Style, text: &str) -> String {
+        paint(self.color_notes, style, text)
+    }
+}
+
+/// The width of lines: `COLUMNS`, or that of the terminal at standard output, from 60 to 120.
+fn width() -> usize {
+    let given = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let width = given.filter(|columns| *columns > 0).or_else(|| {
+        let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+        Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+    });
+    width.map_or(report::Layout::WIDTH, |columns| columns.clamp(MIN_WIDTH, MAX_WIDTH))
+}
+
+fn paint(color: bool, style: Style, text: &str) -> String {
+    if !color {
+        return text.to_owned();
+    }
+    let code = match style {
+        Style::Good => 32,
+        Style::Warn => 33,
+        Style::Bad => 31,
+        Style::Strong => 1,
+        Style::Dim => 2,
+    };
+    format!("\x1b[{code}m{text}\x1b[0m")
+}
+
+fn write_line(mut out: impl Write, text: &impl Display) -> io::Result<()> {
+    // One write for the whole text, so that lines of several processes do not mix.
+    let mut text = text.to_string();
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct ClosedPipe;
+
+    impl Write for ClosedPipe {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn closed_pipe_is_not_an_error() {
+        assert!(write_line(ClosedPipe, &"x").is_ok());
+    }
+
+    #[test]
+    fn lines_end_with_one_newline() {
+        let mut out = Vec::new();
+        write_line(&mut out, &"a").unwrap();
+        write_line(&mut out, &"b\n").unwrap();
+        assert_eq!(out, b"a\nb\n");
+    }
+}

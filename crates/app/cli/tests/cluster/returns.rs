@@ -1,0 +1,83 @@
+//! An agent that is disconnected for a few seconds.
+
+use std::time::Duration;
+
+use super::harness::{Cluster, in_cluster};
+
+/// Two senders share a link, and a program waits for one that starts on a disconnected agent.
+const LAB: &str = r#"
+lab = { name = "cut", duration = "19 s", model = "collapsed", sharing = "max-min", window = "off" }
+cluster = { on_agent_loss = "continue" }
+link = [
+    { ends = ["a", "left"], rate = "100 Mbit/s", delay = "5 ms" },
+    { ends = ["b", "left"], rate = "100 Mbit/s", delay = "5 ms" },
+    { ends = ["left", "right"], rate = "12 Mbit/s", delay = "5 ms", name = "line" },
+    { ends = ["right", "c"], rate = "100 Mbit/s", delay = "5 ms" },
+]
+flow = [
+    { name = "one", from = "a", to = "c", control = "cubic" },
+    { name = "two", from = "b", to = "c", control = "cubic" },
+]
+node.a.machine = "m1"
+node.b.machine = "m2"
+node.c.machine = "m3"
+node.left.kind = "router"
+node.right.kind = "router"
+expect = [
+    # Of 12 Mbit/s each has a half, less headers; or all of it, while the other is away. TCP
+    # itself backs off exponentially. A busy host delays data, but not for a whole interval.
+    { that = "flow.one.goodput.max >= 9 Mbit/s between 3 s and 10 s" },
+    { that = "flow.one.goodput.max >= 4 Mbit/s between 16 s and 19 s" },
+    { that = "flow.one.goodput.mean <= 9 Mbit/s between 16 s and 19 s" },
+    { that = "flow.two.goodput.max >= 4 Mbit/s between 16 s and 19 s" },
+    { that = "flow.two.goodput.mean <= 9 Mbit/s between 16 s and 19 s" },
+    { that = "program.waits.exit == 0" },
+]
+[[program]]
+name = "begins"
+node = "b"
+start = "4 s"
+run = "sleep 4711"
+service = true
+[[program]]
+name = "waits"
+node = "a"
+after = ["begins"]
+run = "true"
+[[program]]
+name = "on-c"
+node = "c"
+run = "sleep 4711"
+service = true
+[[program]]
+name = "on-a"
+node = "a"
+run = "sleep 4711"
+service = true
+"#;
+
+in_cluster!(a_machine_that_comes_back_takes_part_again, cut_and_mend, &["3"]);
+
+#[test]
+#[ignore = "runs in a cluster, started by a_machine_that_comes_back_takes_part_again"]
+fn cut_and_mend() {
+    let Some(cluster) = Cluster::inside() else { return };
+    let mut running = cluster.start(LAB, &["--stay"]);
+    let _ = ["m1", "m3"].map(|agent| cluster.shard(agent, &mut running));
+    std::thread::sleep(Duration::from_secs(2));
+    Cluster::cable("m2", "down");
+    // Agents detect a loss after 2 s, later on a busy host. TCP repeats a packet after 3.0 s and
+    // 6.2 s, so a longer outage up to 6 s does not delay the return.
+    std::thread::sleep(Duration::from_secs(5));
+    Cluster::cable("m2", "up");
+    let run = running.finish();
+    for expectation in run.record()["expectations"].as_array().unwrap() {
+        assert_eq!(expectation["outcome"], "passed", "{expectation} {}", run.story());
+    }
+    let members = run.record()["cluster"]["members"].as_array().unwrap();
+    let outages = members.iter().find(|member| member["name"] == "m2").unwrap()["outages"].clone();
+    assert_eq!(outages.as_array().unwrap().len(), 1, "{outages}");
+    assert!(outages[0]["until_s"].is_number(), "it came back: {outages}");
+    let verdict = &run.record()["verdict"];
+    assert!(verdict["trusted"] == false && verdict.to_string().contains("m2"), "{verdict}");
+}

@@ -1,0 +1,221 @@
+//! Rogue peers cannot execute anything on an agent, whichever side opened the link.
+
+use std::fs;
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use cluster_live::authority::{Authority, CA_KEY_FILE};
+use cluster_live::credentials::{CA_FILE, CERT_FILE, KEY_FILE, Role};
+use rcgen::{CertificateParams, DistinguishedName, DnType, Issuer, KeyPair};
+use zenoh::Wait;
+use zenoh::sample::Locality;
+
+use super::bench::{enclosed, installed, until};
+use super::loopback::{Loopback, free_address};
+use super::rogue;
+
+/// Credentials of another authority.
+fn foreign_credentials(cluster: &Loopback, role: Role) -> PathBuf {
+    let dir = cluster.bench.path().join("foreign").join(role.to_string());
+    let authority = Authority::generate(1).unwrap();
+    authority.issue(role, "m1", 1).unwrap().store(&dir).unwrap();
+    dir
+}
+
+/// Credentials of the cluster's authority with a name that is not a role, similar to a server with
+/// a certificate of a public authority, which the connecting side of Zenoh accepts.
+fn roleless_credentials(cluster: &Loopback, common_name: &str) -> PathBuf {
+    let pki = cluster.bench.path().join("pki");
+    let read = |file: &str| fs::read_to_string(pki.join(file)).unwrap();
+    let signer = KeyPair::from_pem(&read(CA_KEY_FILE)).unwrap();
+    let issuer = Issuer::from_ca_cert_pem(&read(CA_FILE), signer).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, common_name);
+    let cert = params.signed_by(&key, &issuer).unwrap();
+    let dir = cluster.bench.path().join("roleless");
+    fs::create_dir(&dir).unwrap();
+    fs::write(dir.join(CA_FILE), read(CA_FILE)).unwrap();
+    fs::write(dir.join(CERT_FILE), cert.pem()).unwrap();
+    fs::write(dir.join(KEY_FILE), key.serialize_pem()).unwrap();
+    dir
+}
+
+fn instance(cluster: &Loopback, agent: SocketAddr) -> u64 {
+    until("the agent to answer its coordinator", || {
+        cluster.status(agent)?["agents"][0]["instance"].as_u64()
+    })
+}
+
+fn marker(cluster: &Loopback) -> (PathBuf, String) {
+    let path = cluster.bench.path().join("attacked");
+    let command = format!("touch {}", path.display());
+    (path, command)
+}
+
+/// Waits for a link that is expected, or long enough that an unexpected one would exist.
+fn await_link(session: &zenoh::Session, expected: bool, wait: Duration) {
+    if expected {
+        until("a link", || rogue::is_linked(session).then_some(()));
+    } else {
+        std::thread::sleep(wait);
+    }
+}
+
+/// Connects a peer with `credentials` to agent m1 and attacks it; returns whether it had a link.
+fn attack_from_opener(
+    cluster: &Loopback,
+    agent: SocketAddr,
+    credentials: &Path,
+    expects_link: bool,
+) -> bool {
+    let instance = instance(cluster, agent);
+    let (path, command) = marker(cluster);
+    let session = rogue::open(credentials, None, Some(agent));
+    // A handshake on this host takes milliseconds; failed ones are retried meanwhile.
+    await_link(&session, expects_link, Duration::from_secs(2));
+    let linked = rogue::is_linked(&session);
+    assert!(rogue::status(&session).is_none(), "the agent sent its status");
+    assert!(!rogue::run_on_agent(&session, instance, &command), "the agent answered a command");
+    assert!(!path.exists(), "the agent ran a command");
+    assert!(!cluster.said("m1").contains("attack"), "{}", cluster.said("m1"));
+    linked
+}
+
+#[test]
+fn coordinator_runs_a_command_with_the_same_messages() {
+    let test = "coordinator_runs_a_command_with_the_same_messages";
+    if !enclosed(test) || !installed(test, &["touch"]) {
+        return;
+    }
+    let mut cluster = Loopback::new();
+    let agent = cluster.start("m1", None);
+    let instance = instance(&cluster, agent);
+    let (path, command) = marker(&cluster);
+    let session = rogue::open(&cluster.coordinator_credentials(), None, Some(agent));
+    until("a link", || rogue::is_linked(&session).then_some(()));
+    until("a status", || rogue::status(&session));
+    assert!(rogue::run_on_agent(&session, instance, &command), "{}", cluster.said("m1"));
+    until("the command to run", || path.exists().then_some(()));
+}
+
+#[test]
+fn opener_of_another_authority_gets_no_link() {
+    let mut cluster = Loopback::new();
+    let agent = cluster.start("m1", None);
+    for role in [Role::Agent, Role::Coordinator] {
+        let credentials = foreign_credentials(&cluster, role);
+        assert!(!attack_from_opener(&cluster, agent, &credentials, false), "{role}");
+    }
+}
+
+#[test]
+fn opener_with_an_agent_certificate_cannot_command() {
+    let mut cluster = Loopback::new();
+    let agent = cluster.start("m1", None);
+    let credentials = cluster.agent_credentials("m2");
+    assert!(attack_from_opener(&cluster, agent, &credentials, true), "agents have links");
+}
+
+#[test]
+fn opener_without_a_role_cannot_command() {
+    let mut cluster = Loopback::new();
+    let agent = cluster.start("m1", None);
+    let credentials = roleless_credentials(&cluster, "agent.example.org");
+    assert!(attack_from_opener(&cluster, agent, &credentials, true), "the handshake succeeds");
+}
+
+/// Lets agent m1 join a rogue listener with `credentials`, which attacks it and records its
+/// messages; returns whether there was a link, and the messages.
+fn attack_from_listener(
+    cluster: &mut Loopback,
+    credentials: &Path,
+    expects_link: bool,
+) -> (bool, Vec<String>) {
+    let address = free_address();
+    let session = rogue::open(credentials, Some(address), None);
+    let received = session.declare_subscriber("netarium/**").allowed_origin(Locality::Remote);
+    let received = received.wait().unwrap();
+    let agent = cluster.start("m1", Some(address));
+    let instance = instance(cluster, agent);
+    let (path, command) = marker(cluster);
+    // The agent sends heartbeats every 500 ms, and tries to connect at least every 2 s.
+    await_link(&session, expects_link, Duration::from_secs(4));
+    std::thread::sleep(Duration::from_secs(2));
+    let linked = rogue::is_linked(&session);
+    assert!(rogue::status(&session).is_none(), "the agent sent its status");
+    assert!(!rogue::run_on_agent(&session, instance, &command), "the agent answered a command");
+    assert!(!path.exists(), "the agent ran a command");
+    let keys = received.drain().map(|sample| sample.key_expr().to_string()).collect();
+    (linked, keys)
+}
+
+#[test]
+fn listener_of_another_authority_cannot_command_an_agent_that_joins_it() {
+    let mut cluster = Loopback::new();
+    let credentials = foreign_credentials(&cluster, Role::Coordinator);
+    let (linked, received) = attack_from_listener(&mut cluster, &credentials, false);
+    assert!(!linked && received.is_empty(), "{received:?}");
+}
+
+#[test]
+fn listener_without_a_role_gets_nothing_from_an_agent_that_joins_it() {
+    let mut cluster = Loopback::new();
+    let credentials = roleless_credentials(&cluster, "agent.example.org");
+    let (linked, received) = attack_from_listener(&mut cluster, &credentials, true);
+    assert!(linked, "the handshake succeeds");
+    assert!(received.is_empty(), "{received:?}");
+}
+
+#[test]
+fn listener_with_an_agent_certificate_gets_heartbeats_and_cannot_command() {
+    let mut cluster = Loopback::new();
+    let credentials = cluster.agent_credentials("m2");
+    let (linked, received) = attack_from_listener(&mut cluster, &credentials, true);
+    assert!(
+        linked && received.contains(&"netarium/agent/1/m1/heartbeat".to_owned()),
+        "{received:?}"
+    );
+}
+
+#[test]
+fn idle_connections_do_not_keep_a_member_out() {
+    let mut cluster = Loopback::new();
+    let first = cluster.start("m1", None);
+    let ends = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| hold_idle_connections(first, 150, &ends));
+        until("the idle connections", || {
+            let (own, peer) = (first.port(), format!(":{:04X} ", first.port()));
+            let text = fs::read_to_string("/proc/net/tcp").unwrap();
+            (own > 0 && text.matches(&peer).count() >= 150).then_some(())
+        });
+        cluster.start("m2", Some(first));
+        cluster.await_pair(first);
+        ends.store(true, Ordering::Relaxed);
+    });
+}
+
+/// Keeps `count` idle connections; those that the agent closes are replaced.
+fn hold_idle_connections(to: SocketAddr, count: usize, ends: &AtomicBool) {
+    let connect = || {
+        let stream = TcpStream::connect(to).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        stream
+    };
+    let mut idle: Vec<TcpStream> = (0..count).map(|_| connect()).collect();
+    while !ends.load(Ordering::Relaxed) {
+        for stream in &mut idle {
+            let waits = stream
+                .peek(&mut [0])
+                .is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock);
+            if !waits {
+                *stream = connect();
+            }
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

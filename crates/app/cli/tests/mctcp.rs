@@ -1,0 +1,18 @@
+//! MCTCP for unmodified programs: the binary's server and proxy in network
+//! namespaces with two links between them, real programs at both ends.
+//!
+//! ```text
+//! client —(10.61.1.0/24, 40 Mbit/s)— server: 10.99.0.1
+//!        —(10.61.2.0/24, 40 Mbit/s)—
+//! ```
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod mctcp {
+    mod floods;
+    mod fronts;
+    mod options;
+    mod outages;
+    mod redirection;
+    mod troubles;
+    mod world;
+}

@@ -1,0 +1,101 @@
+//! Clients that occupy places without a proof or request, while others connect.
+
+use std::fs;
+use std::process::Stdio;
+
+use super::world::{Running, Space, TARGET, World, until};
+
+/// Sends HELLOs with a wrong token from 50 addresses, 500 a second, on connections left open.
+const FLOOD: &str = r#"
+import os, socket, struct, time
+held, count = [], 0
+while not os.path.exists("stop") and count < 200000:
+    s = socket.socket()
+    s.bind((f"10.61.1.{10 + count % 50}", 0)); s.settimeout(2)
+    try:
+        s.connect(("10.61.1.2", 8684))
+        body = os.urandom(32) + struct.pack("!BHHHBIB", 1, 16384, 60, 30, 1, 0, 4) + b"a:80"
+        body += os.urandom(16)
+        s.sendall(b"\xb7MC\x01" + struct.pack("!BBHIQ", 1, 0, len(body), 0, 0) + body)
+        held.append(s)
+    except OSError: s.close()
+    if len(held) > 500: held.pop(0).close()
+    count += 1
+    if count == 1000: open("flooding", "w").close()
+    time.sleep(0.002)
+"#;
+
+/// Opens connections to a proxy's SOCKS5 and HTTP ports, and sends nothing.
+const IDLE: &str = r#"
+import os, socket, time
+held = []
+for number in range(300):
+    s = socket.socket(); s.settimeout(5)
+    try: s.connect(("127.0.0.1", [1080, 3128][number % 2])); held.append(s)
+    except OSError: s.close()
+open("idle", "w").close()
+while not os.path.exists("stop"): time.sleep(0.05)
+"#;
+
+fn python(world: &World, at: &Space, name: &str, script: &str) -> Running {
+    fs::write(world.path(name), script).unwrap();
+    let mut command = at.command(&["python3", name]);
+    Running(command.current_dir(world.folder.path()).stdout(Stdio::null()).spawn().unwrap())
+}
+
+/// Fetches the key through the proxy; returns whether it succeeded.
+fn fetches(world: &World, proxy: &str) -> bool {
+    let line = format!("curl --silent --max-time 60 {proxy} http://{TARGET}/key");
+    world.client.try_run(&line).is_some_and(|text| text.len() == 33)
+}
+
+#[test]
+fn hello_flood_keeps_no_client_with_the_key_out() {
+    let Some(world) = World::new("hello_flood_keeps_no_client_with_the_key_out") else { return };
+    let (_web, _serve) = (world.web(), world.serve(&["--max-sessions", "16"]));
+    let _proxy = world.proxy(&["--socks", "127.0.0.1:1080", "--no-fallback"]);
+    world.client.run("for i in $(seq 10 59); do ip a a 10.61.1.$i/24 dev c1; done");
+    let mut flood = python(&world, &world.client, "flood.py", FLOOD);
+    until("the flood goes on", || world.path("flooding").exists());
+    for number in 0..12 {
+        assert!(fetches(&world, "--proxy socks5://127.0.0.1:1080"), "client {number}");
+    }
+    assert!(flood.0.try_wait().unwrap().is_none(), "the flood has ended");
+    fs::write(world.path("stop"), "").unwrap();
+    assert_eq!(world.status("proxy")["sessions_total"], 12);
+    until("the flood is counted", || {
+        world.status("serve")["listener"]["failed_total"].as_u64() > Some(500)
+    });
+    assert_eq!(world.status("serve")["sessions_total"], 12);
+}
+
+fn idle_clients(test: &str, prefix: &[&str]) {
+    let Some(world) = World::new(test) else { return };
+    let (_web, _serve) = (world.web(), world.serve(&[]));
+    let key = world.path("key").to_str().unwrap().to_owned();
+    let words = [
+        &["--server", "10.61.1.2", "--server", "10.61.2.2", "--key-file", &key][..],
+        &["--socks", "127.0.0.1:1080", "--http", "127.0.0.1:3128", "--max-clients", "4"],
+    ];
+    world.client.run("ip l s lo up");
+    let _proxy = world.start_with(&world.client, "proxy", &words.concat(), prefix);
+    let _idle = python(&world, &world.client, "idle.py", IDLE);
+    until("idle clients are connected", || world.path("idle").exists());
+    for proxy in ["--proxy socks5://127.0.0.1:1080", "--proxytunnel --proxy http://127.0.0.1:3128"]
+    {
+        assert!(fetches(&world, proxy), "{proxy}");
+    }
+    assert_eq!(world.status("proxy")["sessions_total"], 2);
+    fs::write(world.path("stop"), "").unwrap();
+}
+
+#[test]
+fn idle_clients_of_the_proxy_keep_no_client_out() {
+    idle_clients("idle_clients_of_the_proxy_keep_no_client_out", &[]);
+}
+
+#[test]
+fn idle_clients_leave_descriptors_for_others() {
+    let limit = ["prlimit", "--nofile=128:128"];
+    idle_clients("idle_clients_leave_descriptors_for_others", &limit);
+}

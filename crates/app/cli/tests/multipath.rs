@@ -1,0 +1,224 @@
+//! Whole labs with flows over several paths: real kernels, real sockets, and the virtual clock.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Two hosts and two links between them, of which one fails and comes back.
+const NETWORK: &str = r#"
+lab = { name = "paths", duration = "60 s" }
+node = { client = {}, server = {} }
+link = [
+    { name = "left", ends = ["client", "server"], rate = "20 Mbit/s", delay = "5 ms" },
+    { name = "right", ends = ["client", "server"], rate = "20 Mbit/s", delay = "5 ms" },
+]
+at = [
+    { time = "500 ms", link = "left", down = true },
+    { time = "1500 ms", link = "left", up = true },
+]
+"#;
+
+struct Place {
+    dir: TempDir,
+}
+
+impl Place {
+    /// A working folder, or `None` if the host cannot run labs.
+    fn new(test: &str) -> Option<Self> {
+        let place = Self { dir: tempfile::tempdir().unwrap() };
+        let doctor = place.netarium(&["doctor", "--json"]);
+        if doctor.status.code() == Some(0) {
+            return Some(place);
+        }
+        eprintln!("SKIPPED {test}: {}", String::from_utf8_lossy(&doctor.stdout));
+        None
+    }
+
+    fn netarium(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_netarium"));
+        command.env("XDG_RUNTIME_DIR", self.dir.path()).current_dir(self.dir.path()).args(args);
+        command.stdin(Stdio::null()).output().unwrap()
+    }
+
+    /// Runs the network with these flows; returns the record and the run folder.
+    fn run(&self, flows: &str) -> (Value, PathBuf) {
+        self.run_on(NETWORK, flows)
+    }
+
+    fn run_on(&self, network: &str, flows: &str) -> (Value, PathBuf) {
+        fs::write(self.dir.path().join("lab.toml"), format!("{network}{flows}")).unwrap();
+        let output = self.netarium(&["run", "lab.toml"]);
+        let said = String::from_utf8_lossy(&output.stdout);
+        let wrong = String::from_utf8_lossy(&output.stderr);
+        // On a busy host the run may not be trusted, but its flows must still succeed.
+        assert!(matches!(output.status.code(), Some(0 | 3)), "{said}{wrong}");
+        let runs = fs::read_dir(self.dir.path().join("runs")).unwrap();
+        let folder = runs.map(|entry| entry.unwrap().path()).max_by_key(|path| {
+            fs::metadata(path.join("run.json")).and_then(|file| file.modified()).unwrap()
+        });
+        let folder = folder.unwrap();
+        let text = fs::read_to_string(folder.join("run.json")).unwrap();
+        let listed = self.netarium(&["ps", "--json"]);
+        let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
+        assert_eq!(listed["labs"].as_array().map(Vec::len), Some(0), "the lab is still there");
+        (serde_json::from_str(&text).unwrap(), folder)
+    }
+}
+
+fn flow<'a>(record: &'a Value, name: &str) -> &'a Value {
+    let flows = record["flows"].as_array().unwrap();
+    flows.iter().find(|flow| flow["name"] == name).unwrap()
+}
+
+/// The links of a flow's paths, with the bytes received over each.
+fn paths(flow: &Value) -> Vec<(&str, u64)> {
+    let paths = flow["paths"].as_array().unwrap().iter();
+    let path = |path: &'_ Value| path["received_bytes"].as_u64().unwrap();
+    paths.map(|it| (it["link"].as_str().unwrap(), path(it))).collect()
+}
+
+fn has_mptcp() -> bool {
+    fs::read_to_string("/proc/sys/net/mptcp/enabled").is_ok_and(|text| text.trim() == "1")
+}
+
+/// Streams over two paths of which one fails are delivered (a damaged flow has an error), and each
+/// uses the requested paths, although all are between the same hosts.
+#[test]
+fn streams_survive_the_loss_of_a_path() {
+    let name = "streams_survive_the_loss_of_a_path";
+    let Some(place) = Place::new(name) else { return };
+    let kernels = [("kernel", "\"left\", \"right\""), ("one", "\"right\"")].map(|(name, via)| {
+        format!(
+            "[[flow]]\nname = \"{name}\"\nfrom = \"client\"\nto = \"server\"\n\
+             transport = \"mptcp\"\nsize = \"2 MB\"\nvia = [{via}]\ncontrol = \"reno\"\n"
+        )
+    });
+    let kernels = if has_mptcp() { kernels.concat() } else { String::new() };
+    let flows = format!(
+        "[[flow]]\nname = \"ours\"\nfrom = \"client\"\nto = \"server\"\ntransport = \"mctcp\"\n\
+         size = \"8 MB\"\ncontrol = \"reno\"\n{kernels}"
+    );
+    // The link fails in the middle of the transfer, also if the flows begin a second late.
+    let network = NETWORK.replace("20 Mbit/s", "10 Mbit/s");
+    let network = network.replace("\"500 ms\"", "\"2 s\"").replace("\"1500 ms\"", "\"3 s\"");
+    let (record, folder) = place.run_on(&network, &flows);
+    for flow in record["flows"].as_array().unwrap() {
+        assert!(flow["error"].is_null() && !flow["completion_s"].is_null(), "{flow}");
+        assert_eq!(flow["received_bytes"], flow["sent_bytes"], "{flow}");
+        assert!(flow["gap_s"].as_f64().unwrap() > 0.0, "{flow}");
+    }
+    let ours = flow(&record, "ours");
+    assert_eq!(ours["received_bytes"], 8_000_000);
+    // Both carried a fair share, so together they were faster than one.
+    for (link, bytes) in paths(ours) {
+        assert!(bytes > 400_000, "{link} carried {bytes} B");
+    }
+    assert_eq!(paths(ours).len(), 2, "{ours}");
+    if has_mptcp() {
+        let links = |name| paths(flow(&record, name)).iter().map(|it| it.0.to_owned()).collect();
+        let kernel: Vec<String> = links("kernel");
+        assert_eq!(kernel, ["left", "right"]);
+        let one: Vec<String> = links("one");
+        assert_eq!(one, ["right"]);
+    }
+    let page = fs::read_to_string(folder.join("report.html")).unwrap();
+    assert!(page.contains("ours: throughput of its paths"), "the report shows no paths");
+    assert!(folder.join("subflows.parquet").is_file());
+}
+
+#[test]
+fn transfers_and_requests_take_several_paths() {
+    let Some(place) = Place::new("transfers_and_requests_take_several_paths") else { return };
+    let kinds: &[&str] = if has_mptcp() { &["mctcp", "mptcp"] } else { &["mctcp"] };
+    let flows: Vec<String> = kinds
+        .iter()
+        .map(|kind| {
+            let ends = format!("from = \"client\"\nto = \"server\"\ntransport = \"{kind}\"");
+            format!(
+                "[[flow]]\nname = \"{kind}-transfers\"\n{ends}\nsize = \"100 kB\"\ncount = 8\n\
+                 arrivals = {{ every = \"50 ms\" }}\n\
+                 [[flow]]\nname = \"{kind}-requests\"\n{ends}\nrequest = \"20 kB\"\n\
+                 response = \"40 kB\"\ncount = 10\n"
+            )
+        })
+        .collect();
+    let (record, _) = place.run(&flows.concat());
+    for kind in kinds {
+        let transfers = flow(&record, &format!("{kind}-transfers"));
+        if *kind == "mptcp" && !transfers["error"].is_null() {
+            // The kernel decides how to use a dead path, but its failure must be reported.
+            eprintln!("the kernel's transfers: {}", transfers["error"]);
+            continue;
+        }
+        assert_eq!(transfers["transfers_completed"], 8, "{transfers}");
+        assert_eq!(transfers["received_bytes"], 800_000, "{transfers}");
+        let requests = flow(&record, &format!("{kind}-requests"));
+        assert_eq!(requests["responses"], 10, "{requests}");
+        assert_eq!(requests["received_bytes"], 400_000, "{requests}");
+    }
+}
+
+/// An application with a rate below the capacity gets its rate.
+#[test]
+fn bulk_flows_respect_their_rate() {
+    let Some(place) = Place::new("bulk_flows_respect_their_rate") else { return };
+    let flows: String = ["tcp", "mctcp"]
+        .map(|kind| {
+            format!(
+                "[[flow]]\nname = \"{kind}\"\nfrom = \"client\"\nto = \"server\"\n\
+                 transport = \"{kind}\"\nrate = \"2 Mbit/s\"\nsize = \"500 kB\"\n"
+            )
+        })
+        .concat();
+    let (record, _) = place.run(&flows);
+    for kind in ["tcp", "mctcp"] {
+        let flow = flow(&record, kind);
+        assert_eq!(flow["received_bytes"], 500_000, "{flow}");
+        // 2 s, and never faster than the rate.
+        assert!(flow["completion_s"].as_f64().unwrap() > 1.99, "{flow}");
+    }
+}
+
+/// Receivers that pause stop their senders, and receive everything once they read again.
+#[test]
+fn paused_receivers_get_all_bytes() {
+    let Some(place) = Place::new("paused_receivers_get_all_bytes") else { return };
+    let kinds: &[&str] = if has_mptcp() { &["tcp", "mctcp", "mptcp"] } else { &["tcp", "mctcp"] };
+    let flow_of = |kind: &&str| {
+        format!(
+            "[[flow]]\nname = \"{kind}\"\nfrom = \"client\"\nto = \"server\"\n\
+             transport = \"{kind}\"\nsize = \"3 MB\"\nwindow = \"64 KiB\"\n\
+             pause = [\"200 ms\", \"3200 ms\"]\n"
+        )
+    };
+    let (record, _) = place.run(&kinds.iter().map(flow_of).collect::<String>());
+    for kind in kinds {
+        let flow = flow(&record, kind);
+        assert!(flow["error"].is_null() && !flow["completion_s"].is_null(), "{flow}");
+        assert_eq!(flow["received_bytes"], 3_000_000, "{flow}");
+        assert!(flow["completion_s"].as_f64().unwrap() > 3.2, "{flow}");
+        if *kind == "mctcp" {
+            // The credit, twice the window, is used and not exceeded.
+            let kept = flow["buffered_max_bytes"].as_u64().unwrap();
+            assert!((100_000..=128 << 10).contains(&kept), "{flow}");
+        }
+        // The only sign of the pause is the gap.
+        assert!(flow["gap_s"].as_f64().unwrap() > 1.9, "{flow}");
+    }
+}
+
+#[test]
+fn rejects_kernel_mptcp_on_the_virtual_clock() {
+    let place = Place { dir: tempfile::tempdir().unwrap() };
+    let flow = "flow = [{ from = \"client\", to = \"server\", transport = \"mptcp\" }]\n";
+    let lab = NETWORK.replacen("at = [", &format!("{flow}at = ["), 1);
+    fs::write(place.dir.path().join("lab.toml"), lab).unwrap();
+    let output = place.netarium(&["sim", "lab.toml"]);
+    let wrong = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{wrong}");
+    assert!(wrong.contains("netarium run"), "{wrong}");
+}

@@ -1,0 +1,199 @@
+//! Routers from the view of programs: hops, MTUs, and routing daemons.
+
+use super::bench::{Bench, enclosed, installed};
+
+const LINE: &str = r#"
+[lab]
+name = "hops"
+duration = "60 s"
+capture = ["bob"]
+[node.alice]
+[node.bob]
+[node.r1]
+kind = "router"
+[node.r2]
+kind = "router"
+[node.r3]
+kind = "router"
+[[link]]
+ends = ["alice", "r1"]
+[[link]]
+ends = ["r1", "r2"]
+delay = "2 ms"
+[[link]]
+name = "narrow"
+ends = ["r2", "r3"]
+mtu = "1300 B"
+rate = "100 Mbit/s"
+[[link]]
+ends = ["r3", "bob"]
+
+[[program]]
+name = "trace4"
+node = "alice"
+run = "traceroute -4 -n -q 1 -w 20,0,0 bob"
+[[program]]
+name = "trace6"
+node = "alice"
+run = "traceroute -6 -n -q 1 -w 20,0,0 bob"
+[[program]]
+name = "icmp"
+node = "alice"
+run = "traceroute -I -n -q 1 -w 20,0,0 bob"
+
+# Without DF the router fragments; with it, the sender receives an error. It caches the MTU, so
+# each of them has its own.
+[[program]]
+name = "cut"
+node = "alice"
+run = "ping -M dont -n -c 2 -i 0.2 -s 1400 bob"
+[[program]]
+name = "mtu-v4"
+node = "alice"
+run = "ping -M do -n -c 3 -i 0.2 -s 1400 bob"
+start = "1 s"
+exit = "any"
+[[program]]
+name = "mtu-v6"
+node = "alice"
+run = "ping -6 -M do -n -c 3 -i 0.2 -s 1400 bob"
+start = "1 s"
+exit = "any"
+[[program]]
+name = "fits"
+node = "alice"
+run = "ping -M do -n -c 2 -i 0.2 -s 1272 bob"
+start = "2 s"
+
+[[flow]]
+name = "bulk"
+from = "alice"
+to = "bob"
+size = "2 MB"
+start = "5 s"
+[[flow]]
+name = "bulk6"
+from = "alice"
+to = "bob"
+size = "2 MB"
+start = "5 s"
+family = "ipv6"
+"#;
+
+#[test]
+fn routers_send_ttl_and_mtu_errors() {
+    let test = "routers_send_ttl_and_mtu_errors";
+    if !enclosed(test) || !installed(test, &["traceroute", "ping", "tshark"]) {
+        return;
+    }
+    for model in ["hop", "collapsed"] {
+        answers(&LINE.replace("[lab]", &format!("[lab]\nmodel = \"{model}\"")));
+    }
+}
+
+fn answers(lab: &str) {
+    let bench = Bench::new();
+    let run = bench.run(lab).passed();
+    for (program, v6) in [("trace4", false), ("trace6", true), ("icmp", false)] {
+        let said = run.stdout(program);
+        let hops: Vec<&str> =
+            said.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1)).collect();
+        // A router answers from the interface at which the packet arrived: here its first one.
+        let way = ["r1", "r2", "r3", "bob"].map(|node| run.address(node, v6, 0));
+        assert_eq!(hops, way, "{said}");
+    }
+    let said = run.stdout("cut");
+    assert!(said.contains("2 packets transmitted, 2 received"), "{said}");
+    let output = run.stdout("mtu-v4") + &run.stderr_of("mtu-v4");
+    let router = run.address("r2", false, 0);
+    assert!(output.contains(&format!("From {router} icmp_seq=1 Frag needed")), "{output}");
+    assert!(output.contains("mtu = 1300") || output.contains("mtu=1300"), "{output}");
+    assert!(output.contains(" 0 received"), "{output}");
+    let output = run.stdout("mtu-v6") + &run.stderr_of("mtu-v6");
+    assert!(output.contains("Packet too big: mtu=1300") || output.contains("mtu=1300"), "{output}");
+    assert!(output.contains(" 0 received"), "{output}");
+    let said = run.stdout("fits");
+    assert!(said.contains("2 packets transmitted, 2 received"), "{said}");
+    for flow in ["bulk", "bulk6"] {
+        assert_eq!(run.flow(flow)["received_bytes"], 2_000_000, "{}", run.story());
+    }
+    let pieces = run.tshark("bob.eth0.pcapng", "icmp && ip.src_host != \"\"", &["ip.len"]);
+    assert!(!pieces.is_empty());
+    let first = "ip.flags.mf == 1";
+    assert!(run.tshark("bob.eth0.pcapng", first, &["ip.len"]).len() >= 2, "no fragments at bob");
+    // bob's own large packets are not limited by the narrow link's MTU; alice's are, on arrival.
+    let alice = run.address("alice", false, 0);
+    let large =
+        run.tshark("bob.eth0.pcapng", &format!("ip.src == {alice} && ip.len > 1300"), &["ip.len"]);
+    assert!(large.is_empty(), "crossed a link with an MTU of 1300 B: {large:?}");
+}
+
+const TRIANGLE: &str = r#"
+[lab]
+name = "ospf"
+duration = "60 s"
+routing = "none"
+[node.alice]
+address = "10.1.0.2/24"
+[node.bob]
+address = "10.3.0.2/24"
+[node.r1]
+kind = "router"
+[node.r2]
+kind = "router"
+[node.r3]
+kind = "router"
+[[link]]
+ends = ["alice", "r1"]
+addresses = { r1 = "10.1.0.1/24" }
+[[link]]
+ends = ["bob", "r3"]
+addresses = { r3 = "10.3.0.1/24" }
+[[link]]
+ends = ["r1", "r2"]
+addresses = { r1 = "10.12.0.1/30", r2 = "10.12.0.2/30" }
+[[link]]
+ends = ["r2", "r3"]
+addresses = { r2 = "10.23.0.1/30", r3 = "10.23.0.2/30" }
+
+[[program]]
+name = "bird"
+node = ["r1", "r2", "r3"]
+run = 'exec bird -f -c bird.conf -s "$(mktemp -u)"'
+service = true
+[[program]]
+name = "ping"
+node = "alice"
+run = "until ping -n -c 1 -W 1 bob; do sleep 0.2; done; traceroute -n -q 1 -w 20,0,0 bob"
+"#;
+
+const BIRD: &str = r"
+log stderr all;
+protocol device { scan time 1; }
+protocol kernel { ipv4 { export all; }; }
+protocol ospf v2 {
+    ipv4 { import all; export none; };
+    area 0 {
+        interface 10.1.0.0/24 { stub; };
+        interface 10.3.0.0/24 { stub; };
+        interface 10.12.0.0/30, 10.23.0.0/30 { type ptp; hello 1; dead 4; };
+    };
+}
+";
+
+#[test]
+fn bird_finds_routes_by_ospf() {
+    let test = "bird_finds_routes_by_ospf";
+    if !enclosed(test) || !installed(test, &["bird", "ping", "traceroute"]) {
+        return;
+    }
+    let bench = Bench::new();
+    bench.write("bird.conf", BIRD);
+    let run = bench.run(TRIANGLE).passed();
+    let said = run.stdout("ping");
+    assert!(said.contains(" 0% packet loss"), "{said}");
+    assert!(said.contains("ttl=61"), "{said}");
+    for hop in ["1  10.1.0.1 ", "2  10.12.0.2 ", "3  10.23.0.2 ", "4  10.3.0.2 "] {
+        assert!(said.contains(hop), "{hop}: {said}");
+    }
+}

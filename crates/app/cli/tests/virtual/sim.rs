@@ -1,0 +1,164 @@
+//! `netarium sim`.
+
+use std::fs;
+
+use super::cell::{Cell, Said, cpu_ticks, interrupt, wait_for};
+
+const LAB: &str = "[lab]\nname = \"pair\"\nduration = \"5 s\"\n[node.a]\n[node.b]\n\
+    [[link]]\nends = [\"a\", \"b\"]\nrate = \"10 Mbit/s\"\ndelay = \"10 ms\"\n\
+    [[flow]]\nname = \"bulk\"\nfrom = \"a\"\nto = \"b\"\n\
+    [[expect]]\nthat = \"flow.bulk.goodput.mean >= 8 Mbit/s\"\n";
+
+fn cell() -> Cell {
+    let cell = Cell::new();
+    cell.write("pair.toml", LAB);
+    cell
+}
+
+#[test]
+fn simulates_without_privileges_and_repeats_exactly() {
+    let cell = cell();
+    let said = cell.netarium(&["sim", "pair.toml"]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert!(said.out.contains("bulk") && said.out.contains("trusted"), "{}", said.out);
+    let last = said.err.lines().last().unwrap();
+    assert_eq!(last, "repeat: netarium sim pair.toml --seed 1");
+    let runs = cell.runs("runs");
+    assert_eq!(runs.len(), 1);
+    assert!(runs[0].join("report.html").is_file());
+    let [first, second] = [0, 1].map(|_| {
+        let (code, run) = cell.json(&["sim", "pair.toml", "--no-report", "--json"]);
+        assert_eq!(code, Some(0));
+        run
+    });
+    assert_eq!(first["trace_hash"], second["trace_hash"]);
+    assert_eq!(first["flows"], second["flows"]);
+    assert_eq!(first["clock"], "virtual");
+    assert!(first["simulation"]["packet_hops"].as_u64() > Some(5_000));
+    for part in [first["trace_hash"].as_str().unwrap(), "seed 1"] {
+        let all = format!("{}{}", said.out, said.err);
+        assert!(all.contains(part), "{part} in {all}");
+    }
+}
+
+#[test]
+fn the_repeat_command_repeats_the_run() {
+    let cell = cell();
+    let args = ["sim", "pair.toml", "--seed", "9", "--set", "link.a-b.delay=30 ms"];
+    let said = cell.netarium(&[&args[..], &["--max-memory", "1 GB", "--runs", "mine"]].concat());
+    let last = said.err.lines().last().unwrap().to_owned();
+    let command = last.strip_prefix("repeat: netarium ").unwrap();
+    let (_, again) = cell.json(&[&words(command)[..], &["--json"]].concat());
+    let first = cell.runs("mine").into_iter().map(|run| fs::read_to_string(run.join("run.json")));
+    let hash = again["trace_hash"].as_str().unwrap();
+    assert_eq!(first.filter(|run| run.as_ref().unwrap().contains(hash)).count(), 2, "{last}");
+}
+
+/// Splits a command like a shell, for commands without escapes.
+fn words(command: &str) -> Vec<&str> {
+    let parts = command.split('\'').enumerate();
+    parts
+        .flat_map(|(at, part)| match at % 2 {
+            0 => part.split_whitespace().collect::<Vec<_>>(),
+            _ => vec![part],
+        })
+        .collect()
+}
+
+#[test]
+fn exit_codes_match_outcomes() {
+    let cell = cell();
+    cell.write("missed.toml", &LAB.replace("8 Mbit/s", "20 Mbit/s"));
+    assert_eq!(cell.netarium(&["sim", "missed.toml"]).code, Some(1));
+    cell.write("wrong.toml", &LAB.replace("10 Mbit/s", "10"));
+    assert_eq!(cell.netarium(&["sim", "wrong.toml"]).code, Some(2));
+    assert_eq!(cell.netarium(&["sim", "none.toml"]).code, Some(2));
+    assert_eq!(cell.netarium(&["sim", "pair.toml", "--max-events", "many"]).code, Some(2));
+    cell.write("file", "");
+    let nowhere = cell.netarium(&["sim", "pair.toml", "--runs", "file/runs"]);
+    assert_eq!(nowhere.code, Some(4), "{}", nowhere.err);
+    assert!(nowhere.err.contains("file/runs`: Not a directory"), "{}", nowhere.err);
+}
+
+#[test]
+fn rejects_replay_of_a_virtual_run() {
+    let cell = cell();
+    cell.netarium(&["sim", "pair.toml", "--no-report"]);
+    let said = cell.netarium(&["replay", cell.runs("runs")[0].to_str().unwrap()]);
+    assert_eq!(said.code, Some(2), "{}", said.err);
+    assert!(said.err.contains("help: netarium sim pair.toml --seed 1"), "{}", said.err);
+}
+
+#[test]
+fn rejects_programs_with_their_names() {
+    let cell = cell();
+    let program = "[[program]]\nname = \"web\"\nnode = \"b\"\nrun = \"true\"\n";
+    cell.write("real.toml", &format!("{LAB}{program}"));
+    let said = cell.netarium(&["sim", "real.toml"]);
+    assert_eq!((said.code, said.out.as_str()), (Some(2), ""));
+    assert!(said.err.contains("`web`") && said.err.contains("netarium run"), "{}", said.err);
+    let swept = cell.netarium(&["sweep", "real.toml"]);
+    assert_eq!(swept.code, Some(2));
+    assert!(swept.err.contains("`web`"), "{}", swept.err);
+    assert!(!cell.path("runs").exists() && !cell.path("sweeps").exists());
+}
+
+#[test]
+fn names_the_exceeded_limit_and_keeps_results() {
+    let cell = cell();
+    let said = cell.netarium(&["sim", "pair.toml", "--max-events", "3000"]);
+    assert_eq!(said.code, Some(2), "{}", said.err);
+    let all = format!("{}{}", said.out, said.err);
+    assert!(all.contains("3000 events") && all.contains("bulk"), "{all}");
+    assert_eq!(cell.runs("runs").len(), 1);
+    let memory = cell.netarium(&["sim", "pair.toml", "--max-memory", "1 kB"]);
+    let all = format!("{}{}", memory.out, memory.err);
+    assert!(memory.code == Some(2) && all.contains("1 kB of memory"), "{all}");
+}
+
+#[test]
+fn interrupted_run_keeps_its_results() {
+    let cell = cell();
+    let child = cell.start(&["sim", "pair.toml", "--duration", "20 h", "--json"]);
+    wait_for("the run", || cell.runs("runs").len() == 1);
+    // Enough to have simulated something.
+    wait_for("its work", || cpu_ticks(&child) >= 50);
+    interrupt(&child);
+    let said = Said::from(child.wait_with_output().unwrap());
+    assert_eq!(said.code, Some(130), "{}", said.err);
+    let run: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(run["status"], "interrupted");
+    assert!(run["elapsed_s"].as_f64() > Some(0.0));
+    assert!(run["flows"][0]["received_bytes"].as_u64() > Some(0));
+    assert!(cell.runs("runs")[0].join("links.parquet").is_file());
+}
+
+/// 100 transfers of 10 kB over a link that needs 8.12 ms for each, with a round trip of 20 ms.
+const TRANSFERS: &str = "[lab]\nname = \"many\"\nduration = \"9 s\"\n[node.a]\n[node.b]\n\
+    [[link]]\nends = [\"a\", \"b\"]\nrate = \"10 Mbit/s\"\ndelay = \"10 ms\"\n\
+    [[flow]]\nname = \"web\"\nfrom = \"a\"\nto = \"b\"\nsize = \"10 kB\"\n\
+    arrivals = { every = \"50 ms\" }\ncount = 100\n\
+    [[expect]]\nthat = \"flow.web.slowdown.min >= 1\"\n\
+    [[expect]]\nthat = \"flow.web.slowdown.max <= 1.1\"\n";
+
+#[test]
+fn slowdowns_are_expected_on_the_virtual_clock() {
+    let cell = Cell::new();
+    cell.write("many.toml", TRANSFERS);
+    let (code, run) = cell.json(&["sim", "many.toml", "--json"]);
+    assert_eq!(code, Some(0), "{run}");
+    assert_eq!(run["flows"][0]["transfers_completed"], 100);
+    assert!(run["flows"][0]["slowdown"]["p50"].as_f64() >= Some(1.0), "{run}");
+}
+
+#[test]
+fn two_runs_are_compared() {
+    let cell = cell();
+    cell.netarium(&["sim", "pair.toml", "--runs", "one", "--no-report"]);
+    let change = ["--set", "link.a-b.rate=5 Mbit/s", "--runs", "two", "--no-report"];
+    assert_eq!(cell.netarium(&[&["sim", "pair.toml"], &change[..]].concat()).code, Some(1));
+    let [one, two] = ["one", "two"].map(|folder| cell.runs(folder).remove(0));
+    let said = cell.netarium(&["diff", one.to_str().unwrap(), two.to_str().unwrap()]);
+    assert_eq!(said.code, Some(0));
+    assert!(said.out.contains("goodput"), "{}", said.out);
+}

@@ -1,0 +1,479 @@
+//! Checks of the architecture: allowed dependencies between crates, and style of files.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Allowed dependencies of each crate on crates of this project. Lowest layer first.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("base", &[]),
+    ("network-wire", &["base"]),
+    ("network-topology", &["base"]),
+    ("network-sharing", &["base"]),
+    ("network-queue", &["base"]),
+    (
+        "network-fabric",
+        &["base", "network-wire", "network-topology", "network-sharing", "network-queue"],
+    ),
+    ("network-agreement", &["base", "network-sharing", "network-fabric"]),
+    ("network-transport", &["base"]),
+    ("network-workload", &["base"]),
+    ("network-testnet", &["base", "network-fabric"]),
+    ("ratecontrol-core", &["base", "network-sharing"]),
+    ("bgp-codec", &["base"]),
+    ("bundler-core", &["base", "network-wire", "network-queue"]),
+    ("mctcp-core", &["base"]),
+    ("bgp-collector", &["base", "network-wire", "bgp-codec"]),
+    (
+        "lab-file",
+        &[
+            "base",
+            "network-wire",
+            "network-topology",
+            "network-fabric",
+            "network-transport",
+            "network-workload",
+            "ratecontrol-core",
+            "bundler-core",
+            "mctcp-core",
+        ],
+    ),
+    ("cluster-core", &["base"]),
+    (
+        "cluster-placement",
+        &[
+            "base",
+            "network-topology",
+            "network-sharing",
+            "network-fabric",
+            "network-agreement",
+            "cluster-core",
+            "lab-file",
+        ],
+    ),
+    ("bundler-lab", &["base", "network-fabric", "bundler-core", "lab-file"]),
+    ("lab-timeline", &["base"]),
+    ("base-sys", &["base"]),
+    ("app-ops", &["base"]),
+    (
+        "lab-run",
+        &[
+            "base",
+            "network-topology",
+            "network-fabric",
+            "bundler-core",
+            "lab-file",
+            "network-workload",
+        ],
+    ),
+    (
+        "lab-emu",
+        &[
+            "base",
+            "network-wire",
+            "network-topology",
+            "network-sharing",
+            "network-fabric",
+            "network-agreement",
+            "network-workload",
+            "bundler-core",
+            "cluster-core",
+            "lab-file",
+            "mctcp-core",
+            "mctcp-live",
+            "bundler-lab",
+            "base-sys",
+            "lab-timeline",
+            "lab-run",
+        ],
+    ),
+    (
+        "lab-sim",
+        &[
+            "base",
+            "network-topology",
+            "network-fabric",
+            "network-transport",
+            "network-workload",
+            "network-sharing",
+            "network-agreement",
+            "ratecontrol-core",
+            "bundler-core",
+            "lab-file",
+            "mctcp-core",
+            "bundler-lab",
+            "lab-timeline",
+            "lab-run",
+        ],
+    ),
+    (
+        "cluster-live",
+        &[
+            "base",
+            "cluster-core",
+            "cluster-placement",
+            "lab-emu",
+            "lab-file",
+            "lab-run",
+            "base-sys",
+        ],
+    ),
+    ("bgp-live", &["base", "bgp-codec", "bgp-collector", "base-sys"]),
+    (
+        "bundler-live",
+        &["base", "network-wire", "network-queue", "bundler-core", "lab-file", "base-sys"],
+    ),
+    ("mctcp-live", &["base", "mctcp-core", "base-sys"]),
+    ("mctcp-proxy", &["base", "mctcp-core", "mctcp-live", "base-sys"]),
+    ("app-serve", &["base", "bgp-codec", "bgp-collector", "bgp-live", "app-ops"]),
+    ("lab-report", &["base", "network-topology", "lab-file", "lab-run"]),
+    (
+        "reproduce",
+        &[
+            "base",
+            "bgp-codec",
+            "cluster-core",
+            "cluster-placement",
+            "bgp-collector",
+            "bgp-live",
+            "network-fabric",
+            "lab-file",
+            "ratecontrol-core",
+            "lab-run",
+            "lab-report",
+            "network-sharing",
+            "base-sys",
+        ],
+    ),
+    (
+        "cli",
+        &[
+            "base",
+            "network-topology",
+            "lab-file",
+            "lab-run",
+            "lab-emu",
+            "lab-sim",
+            "lab-report",
+            "reproduce",
+            "bgp-codec",
+            "bgp-collector",
+            "bgp-live",
+            "bundler-live",
+            "cluster-core",
+            "cluster-placement",
+            "cluster-live",
+            "mctcp-core",
+            "mctcp-live",
+            "mctcp-proxy",
+            "app-ops",
+            "app-serve",
+            "base-sys",
+        ],
+    ),
+    (
+        "bench",
+        &[
+            "base",
+            "bgp-codec",
+            "bgp-collector",
+            "bgp-live",
+            "network-topology",
+            "network-fabric",
+            "lab-file",
+            "mctcp-live",
+            "cluster-core",
+            "cluster-placement",
+            "ratecontrol-core",
+            "lab-run",
+            "network-sharing",
+            "lab-sim",
+            "base-sys",
+            "network-transport",
+        ],
+    ),
+];
+
+/// Crates that serve sockets of many peers at once.
+const ASYNCHRONOUS: &[&str] =
+    &["app-ops", "app-serve", "mctcp-live", "mctcp-proxy", "cluster-live"];
+
+/// Asynchronous runtimes are not allowed in the datapath or below it.
+const RUNTIMES: &[&str] = &["tokio", "async-std", "smol"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..").canonicalize().unwrap()
+}
+
+fn packages() -> Vec<Value> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version=1", "--no-deps", "--offline"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    metadata["packages"].as_array().unwrap().clone()
+}
+
+fn short(package: &str) -> &str {
+    match package.strip_prefix("netarium-") {
+        Some(name) => name,
+        None if package == "netarium" => "cli",
+        None => package,
+    }
+}
+
+#[test]
+fn arrows_between_crates_point_down() {
+    let arrows: BTreeMap<_, _> = ARROWS.iter().copied().collect();
+    let mut wrong = Vec::new();
+    for package in packages() {
+        let from = short(package["name"].as_str().unwrap()).to_owned();
+        let Some(allowed) = arrows.get(from.as_str()) else {
+            wrong.push(format!("crate `{from}` has no place in the list of layers"));
+            continue;
+        };
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let name = dependency["name"].as_str().unwrap();
+            let to = short(name);
+            let ours = name == "netarium" || name.starts_with("netarium-");
+            let for_tests = dependency["kind"] == "dev";
+            if ours && !for_tests && !allowed.contains(&to) {
+                wrong.push(format!("{from} -> {to}"));
+            }
+            if RUNTIMES.contains(&name) && !ASYNCHRONOUS.contains(&from.as_str()) {
+                wrong.push(format!("{from} -> {name} (no asynchronous runtime here)"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "edges that point up or sideways:\n  {}", wrong.join("\n  "));
+}
+
+/// Hash functions whose result, or whose key, senders can predict or cancel. Tables use the
+/// standard library's `RandomState`: SipHash-1-3 with a random key.
+const PREDICTABLE_HASHES: &[&str] = &[
+    "ahash",
+    "foldhash",
+    "fnv",
+    "fxhash",
+    "hashbrown",
+    "nohash-hasher",
+    "rapidhash",
+    "rustc-hash",
+    "seahash",
+    "twox-hash",
+];
+
+#[test]
+fn hash_tables_are_keyed() {
+    for package in packages() {
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let name = dependency["name"].as_str().unwrap();
+            let is_test = dependency["kind"] == "dev";
+            assert!(
+                is_test || !PREDICTABLE_HASHES.contains(&name),
+                "{} depends on {name}: see docs/src/security/collector.md",
+                package["name"]
+            );
+        }
+    }
+}
+
+#[test]
+fn only_sys_may_be_unsafe() {
+    for package in packages() {
+        let name = short(package["name"].as_str().unwrap()).to_owned();
+        let manifest = PathBuf::from(package["manifest_path"].as_str().unwrap());
+        let folder = manifest.parent().unwrap();
+        let lib = folder.join("src/lib.rs");
+        let main = if lib.exists() { lib } else { folder.join("src/main.rs") };
+        let forbids = fs::read_to_string(&main).unwrap().contains("#![forbid(unsafe_code)]");
+        assert_eq!(forbids, name != "base-sys", "forbid(unsafe_code) in {}", main.display());
+    }
+}
+
+/// Source files of the project: path relative to the root, and text.
+fn sources(folders: &[&str], extension: &str) -> Vec<(PathBuf, String)> {
+    let root = root();
+    let mut open: Vec<PathBuf> = folders.iter().map(|f| root.join(f)).collect();
+    let mut found = Vec::new();
+    while let Some(path) = open.pop() {
+        if path.is_dir() {
+            if path.file_name().is_some_and(|n| n == "target") {
+                continue;
+            }
+            open.extend(fs::read_dir(&path).unwrap().map(|item| item.unwrap().path()));
+        } else if path.extension().is_some_and(|e| e == extension) {
+            let text = fs::read_to_string(&path).unwrap();
+            found.push((path.strip_prefix(&root).unwrap().to_owned(), text));
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn rust_files_keep_to_house_style() {
+    let markers =
+        ["TO".to_owned() + "DO", "FIX".to_owned() + "ME", "unimple".to_owned() + "mented!"];
+    let vague = ["utils", "util", "common", "helpers", "helper", "manager", "misc"];
+    let mut wrong = Vec::new();
+    let files = sources(&["crates", "reproduce", "fuzz"], "rs");
+    assert!(files.len() > 30, "the sources were not found");
+    for (path, text) in files {
+        let place = path.display();
+        let stem = path.file_stem().unwrap().to_string_lossy();
+        if stem == "mod" || vague.contains(&stem.as_ref()) {
+            wrong.push(format!("{place}: say in the name what is in it"));
+        }
+        let lines = text.lines().count();
+        if lines > 1000 {
+            wrong.push(format!("{place}: {lines} lines"));
+        }
+        for (number, line) in text.lines().enumerate() {
+            let number = number + 1;
+            let width = columns(line);
+            if width > 100 || line.chars().count() > 160 {
+                wrong.push(format!("{place}:{number}: {width} columns"));
+            }
+            if line != line.trim_end() {
+                wrong.push(format!("{place}:{number}: white space at the end"));
+            }
+            if markers.iter().any(|marker| line.contains(marker.as_str())) {
+                wrong.push(format!("{place}:{number}: unfinished"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} places:\n  {}", wrong.len(), wrong.join("\n  "));
+}
+
+/// Columns of a line without a string at its end: messages are not split, so that a
+/// search finds them.
+fn columns(line: &str) -> usize {
+    let all = line.chars().count();
+    match (line.find('"'), line.rfind('"')) {
+        (Some(first), Some(last)) if first < last => all - line[first..last].chars().count(),
+        (Some(first), _) if line.ends_with('\\') => line[..first].chars().count(),
+        // Links and rows of tables cannot be wrapped.
+        _ if line.contains("://") || line.starts_with("//! |") => 0,
+        _ => all,
+    }
+}
+
+#[test]
+fn examples_are_short_and_state_the_expected_result() {
+    let files = sources(&["examples"], "toml");
+    assert!(files.len() >= 10, "{} examples", files.len());
+    for (path, text) in files {
+        let place = path.display();
+        assert!(text.lines().count() <= 40, "{place} has more than 40 lines");
+        assert!(text.starts_with('#'), "{place} does not begin with what it shows");
+        assert!(text.contains("Expect"), "{place} does not say what to expect");
+    }
+}
+
+#[test]
+fn the_book_has_every_page_and_no_dead_link() {
+    let pages = sources(&["docs/src"], "md");
+    let root = root();
+    let summary = fs::read_to_string(root.join("docs/src/SUMMARY.md")).unwrap();
+    let mut wrong = Vec::new();
+    for (path, text) in &pages {
+        let inside = path.strip_prefix("docs/src").unwrap().to_string_lossy().into_owned();
+        if inside != "SUMMARY.md" && !summary.contains(&format!("({inside})")) {
+            wrong.push(format!("{inside} is not in SUMMARY.md"));
+        }
+        for target in links(text) {
+            let file = target.split('#').next().unwrap_or_default();
+            if file.is_empty() || file.contains("://") || file.starts_with("mailto:") {
+                continue;
+            }
+            if !root.join(path).parent().unwrap().join(file).exists() {
+                wrong.push(format!("{inside} links to {target}, which does not exist"));
+            }
+        }
+    }
+    for document in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"] {
+        let text = fs::read_to_string(root.join(document)).unwrap();
+        for target in links(&text) {
+            let file = target.split('#').next().unwrap_or_default();
+            if !file.is_empty() && !file.contains("://") && !root.join(file).exists() {
+                wrong.push(format!("{document} links to {target}, which does not exist"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n  {}", wrong.join("\n  "));
+}
+
+/// Targets of Markdown links outside code blocks.
+fn links(text: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    let mut code = false;
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            code = !code;
+        }
+        if code {
+            continue;
+        }
+        let mut rest = line;
+        while let Some(at) = rest.find("](") {
+            rest = &rest[at + 2..];
+            if let Some(end) = rest.find(')') {
+                found.push(&rest[..end]);
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn every_fuzz_target_is_a_binary_of_the_fuzz_crate() {
+    let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../fuzz");
+    let manifest = fs::read_to_string(fuzz.join("Cargo.toml")).unwrap();
+    let files = fs::read_dir(fuzz.join("fuzz_targets")).unwrap();
+    let mut files: Vec<String> = files
+        .map(|file| file.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    files.sort_unstable();
+    let bins = manifest.split("[[bin]]").skip(1);
+    let mut bins: Vec<String> = bins
+        .map(|bin| {
+            let value = |key: &str| {
+                let line = bin.lines().find_map(|line| line.strip_prefix(key)).unwrap();
+                line.trim_matches([' ', '=', '"']).to_owned()
+            };
+            let name = value("name");
+            assert_eq!(value("path"), format!("fuzz_targets/{name}.rs"));
+            name
+        })
+        .collect();
+    bins.sort_unstable();
+    assert_eq!(files, bins);
+    let corpora = fs::read_dir(fuzz.join("corpus")).unwrap();
+    let foreign: Vec<PathBuf> = corpora
+        .map(|corpus| corpus.unwrap().path())
+        .filter(|path| !files.iter().any(|name| path.ends_with(name)))
+        .collect();
+    assert!(foreign.is_empty(), "no target has these corpora: {foreign:?}");
+}
+
+#[test]
+fn scope_names_tests_that_exist() {
+    let scope = fs::read_to_string(root().join("docs/src/concepts/scope.md")).unwrap();
+    let named: Vec<_> = scope
+        .split('`')
+        .filter(|code| code.starts_with("crates/"))
+        .map(|code| code.split_once("::").unwrap())
+        .collect();
+    assert!(named.len() >= 12, "{} tests", named.len());
+    for (file, test) in named {
+        let text = fs::read_to_string(root().join(file)).unwrap_or_default();
+        assert!(text.contains(&format!("fn {test}(")), "{file} has no test {test}");
+    }
+}

@@ -1,0 +1,195 @@
+//! Accepts clients, with limits of their number and timeouts.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, Sleep, sleep, timeout};
+
+use crate::Error;
+
+/// Timeout for the header of a client's first or next request.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Timeout of a client that reads no data.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+const MAX_HEADER_BYTES: usize = 16 << 10;
+/// Maximum number of rejected clients that receive a response, and its timeout.
+const MAX_REFUSED: usize = 16;
+const REFUSED_TIMEOUT: Duration = Duration::from_secs(1);
+/// Delay after `accept` failed.
+const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
+
+/// A client's connection.
+pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Stream for S {}
+
+/// A listening socket.
+pub trait Listener {
+    type Stream: Stream;
+    /// Accepts the next connection.
+    fn next(&self) -> impl Future<Output = io::Result<Self::Stream>>;
+}
+
+impl Listener for TcpListener {
+    type Stream = TcpStream;
+    async fn next(&self) -> io::Result<TcpStream> {
+        self.accept().await.map(|(stream, _)| stream)
+    }
+}
+
+impl Listener for UnixListener {
+    type Stream = UnixStream;
+    async fn next(&self) -> io::Result<UnixStream> {
+        self.accept().await.map(|(stream, _)| stream)
+    }
+}
+
+/// Listens at an address, within a runtime.
+pub(crate) fn bind(address: SocketAddr) -> Result<TcpListener, Error> {
+    let listen = || {
+        let listener = std::net::TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        TcpListener::from_std(listener)
+    };
+    listen().map_err(|cause| Error::Listen { address, cause })
+}
+
+/// Serves at most as many clients as there are `slots`. Further clients receive status 503, and
+/// `refused` is called for each.
+pub async fn listen(
+    listener: &impl Listener,
+    router: Router,
+    slots: &Arc<Semaphore>,
+    refused: impl Fn(),
+) {
+    let places = Arc::new(Semaphore::new(MAX_REFUSED));
+    loop {
+        let Ok(stream) = listener.next().await else {
+            sleep(ACCEPT_RETRY_INTERVAL).await;
+            continue;
+        };
+        if let Ok(slot) = Arc::clone(slots).try_acquire_owned() {
+            tokio::spawn(serve(Client::new(stream, slot), router.clone()));
+        } else {
+            refused();
+            tokio::spawn(refuse(stream, Arc::clone(&places).try_acquire_owned().ok()));
+        }
+    }
+}
+
+async fn serve<S: Stream>(client: Client<S>, router: Router) {
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .max_buf_size(MAX_HEADER_BYTES);
+    let service = TowerToHyperService::new(router);
+    let connection = builder.serve_connection(TokioIo::new(client), service);
+    // The client has disconnected or exceeded a limit.
+    let _ = connection.with_upgrades().await;
+}
+
+/// Responds without waiting for the request. The connection stays open until the client has read
+/// the response: closing it with an unread request would reset it and lose the response.
+async fn refuse(mut stream: impl Stream, place: Option<OwnedSemaphorePermit>) {
+    const BODY: &str = "the client limit is reached; try again later\n";
+    let length = BODY.len();
+    let answer = format!(
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nRetry-After: 10\r\n\
+         Connection: close\r\nContent-Length: {length}\r\n\r\n{BODY}"
+    );
+    let rest = async {
+        stream.write_all(answer.as_bytes()).await?;
+        stream.shutdown().await?;
+        tokio::io::copy(&mut stream.take(MAX_HEADER_BYTES as u64), &mut tokio::io::sink()).await
+    };
+    let time = if place.is_some() { REFUSED_TIMEOUT } else { Duration::ZERO };
+    let _ = timeout(time, rest).await;
+}
+
+/// A connection with a slot. It ends if the client reads no data for [`WRITE_TIMEOUT`].
+struct Client<S> {
+    stream: S,
+    /// The deadline for the client to read data; set if `is_blocked`.
+    deadline: Pin<Box<Sleep>>,
+    is_blocked: bool,
+    _slot: OwnedSemaphorePermit,
+}
+
+impl<S: Stream> Client<S> {
+    fn new(stream: S, slot: OwnedSemaphorePermit) -> Self {
+        let deadline = Box::pin(sleep(WRITE_TIMEOUT));
+        Self { stream, deadline, is_blocked: false, _slot: slot }
+    }
+
+    /// The result of a write, or an error after [`WRITE_TIMEOUT`] without success.
+    fn in_time<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        result: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if result.is_ready() {
+            self.is_blocked = false;
+            return result;
+        }
+        if !self.is_blocked {
+            self.is_blocked = true;
+            self.deadline.as_mut().reset(Instant::now() + WRITE_TIMEOUT);
+        }
+        ready!(self.deadline.as_mut().poll(context));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<S: Stream> AsyncRead for Client<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl<S: Stream> AsyncWrite for Client<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.in_time(context, result)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
+        self.in_time(context, result)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,276 @@
+//! BMP sessions to monitoring stations (RFC 7854 §3.2): the collector connects to the station.
+
+use std::collections::HashSet;
+use std::io::{self, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use base::Time;
+use bgp::message::{MAX, encode};
+use bgp::mrt::Records;
+use bgp::{Family, MessageType};
+use collector::export::bmp::{Cursor, Exporter, Settings};
+use collector::input::mrt;
+use collector::{Event, MirrorId, Peering, PeeringId, Sink};
+use collector_live::Board;
+use collector_live::feed::Watch;
+
+use crate::Error;
+
+/// First delay before reconnecting to a station; it doubles up to [`MAX_RETRY_DELAY`].
+const MIN_RETRY_DELAY: Duration = Duration::from_millis(500);
+/// RFC 7854 §3.2 recommends at most 720 s, which would lose too many events.
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
+/// Timeout of a station that accepts no data.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+const STATISTICS_INTERVAL: Duration = Duration::from_secs(60);
+
+struct Inner {
+    exporter: Mutex<Exporter>,
+    wakeup: Condvar,
+    over: AtomicBool,
+}
+
+impl Inner {
+    /// Locks the exporter, also after a panic: packets are appended completely.
+    fn exporter(&self) -> MutexGuard<'_, Exporter> {
+        self.exporter.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub struct Stations {
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Stations {
+    /// Sends `events` of the collector `name` to the stations at `addresses` (`host:port`). An
+    /// unreachable station is retried. Each one first receives the sessions that are up and all of
+    /// their routes, then the events.
+    pub fn start(
+        addresses: &[String],
+        name: &str,
+        events: Watch,
+        board: &Board,
+    ) -> Result<Self, Error> {
+        let settings = Settings { name: name.to_owned(), ..Settings::default() };
+        let inner = Arc::new(Inner {
+            exporter: Mutex::new(Exporter::new(settings)),
+            wakeup: Condvar::new(),
+            over: AtomicBool::new(false),
+        });
+        let named = |name: String| std::thread::Builder::new().name(name);
+        let tell = Arc::clone(&inner);
+        let mut threads =
+            vec![named("bmp".to_owned()).spawn(move || export_events(&tell, &events))?];
+        for address in addresses {
+            let (inner, address) = (Arc::clone(&inner), address.clone());
+            let board = board.clone();
+            let thread = named(format!("bmp {address}"));
+            threads.push(thread.spawn(move || keep_connected(&inner, &address, &board))?);
+        }
+        Ok(Self { threads })
+    }
+}
+
+impl Drop for Stations {
+    /// Waits until all stations have received the queued data, or for a timeout.
+    fn drop(&mut self) {
+        crate::join(&mut self.threads);
+    }
+}
+
+impl std::fmt::Debug for Stations {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stations").field("threads", &self.threads.len()).finish_non_exhaustive()
+    }
+}
+
+fn export_events(inner: &Inner, events: &Watch) {
+    let mut reported = Instant::now();
+    let mut time = Time::ZERO;
+    for batch in &events.batches {
+        let mut exporter = inner.exporter();
+        for (peering, event) in batch.events() {
+            exporter.event(peering, &event);
+            if let collector::Event::Message { time: at, .. } = event {
+                time = time.max(at);
+            }
+        }
+        if reported.elapsed() >= STATISTICS_INTERVAL {
+            reported = Instant::now();
+            // Counters that do not fit are sent with the next report.
+            let _ = exporter.statistics(time);
+        }
+        drop(exporter);
+        inner.wakeup.notify_all();
+    }
+    inner.over.store(true, Ordering::SeqCst);
+    inner.wakeup.notify_all();
+}
+
+fn keep_connected(inner: &Inner, address: &str, board: &Board) {
+    let mut wait = MIN_RETRY_DELAY;
+    while !inner.over.load(Ordering::SeqCst) {
+        let began = Instant::now();
+        match connect(address).and_then(|stream| serve(inner, stream, board)) {
+            // All queued data was sent.
+            Ok(()) => return,
+            // After a long connection, reconnects immediately.
+            Err(_) if began.elapsed() > MAX_RETRY_DELAY => wait = MIN_RETRY_DELAY,
+            Err(_) => {}
+        }
+        let until = Instant::now() + wait;
+        while Instant::now() < until && !inner.over.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        wait = (wait * 2).min(MAX_RETRY_DELAY);
+    }
+}
+
+fn connect(address: &str) -> io::Result<TcpStream> {
+    let mut refused = io::Error::new(io::ErrorKind::NotFound, "the host name has no address");
+    for address in address.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, Duration::from_secs(5)) {
+            Ok(stream) => {
+                stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
+                stream.set_nodelay(true)?;
+                return Ok(stream);
+            }
+            Err(error) => refused = error,
+        }
+    }
+    Err(refused)
+}
+
+fn serve(inner: &Inner, mut stream: TcpStream, board: &Board) -> io::Result<()> {
+    let invalid = |error: bgp::Error| io::Error::new(io::ErrorKind::InvalidData, error);
+    let mut bytes = Vec::new();
+    let mut cursor = inner.exporter().greeting(&mut bytes).map_err(invalid)?;
+    stream.write_all(&bytes)?;
+    send_table(inner, &mut stream, board)?;
+    loop {
+        let over = inner.over.load(Ordering::SeqCst);
+        if take(inner, &mut cursor, &mut bytes)? {
+            stream.write_all(&bytes)?;
+        } else if over {
+            bytes.clear();
+            Exporter::termination(&mut bytes).map_err(invalid)?;
+            return stream.write_all(&bytes);
+        }
+    }
+}
+
+/// Sends all current routes. Events since the initiation message follow in order, so that the
+/// station reaches the current state.
+fn send_table(inner: &Inner, stream: &mut TcpStream, board: &Board) -> io::Result<()> {
+    let pieces = board.table();
+    let mut input = mrt::Input::new(MirrorId::NONE, PeeringId(0));
+    let mut ended = Ended::default();
+    let mut sessions = Vec::new();
+    loop {
+        let piece = match pieces.recv_timeout(Duration::from_millis(200)) {
+            Ok(piece) if piece.is_empty() => break,
+            Ok(piece) => piece,
+            Err(_) if inner.over.load(Ordering::SeqCst) => break,
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => {
+                let text = "the station received the routes too slowly";
+                return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+            }
+        };
+        let mut table = Table {
+            exporter: inner.exporter(),
+            sessions: std::mem::take(&mut sessions),
+            bytes: Vec::new(),
+            ended: &mut ended,
+        };
+        for record in Records::new(&piece).flatten() {
+            input.record(&record, &mut table);
+            if table.sessions.len() < input.peerings().len() {
+                table.sessions = table.exporter.sessions(input.peerings());
+            }
+        }
+        sessions = std::mem::take(&mut table.sessions);
+        let bytes = std::mem::take(&mut table.bytes);
+        drop(table);
+        stream.write_all(&bytes)?;
+    }
+    let mut bytes = Vec::new();
+    for (id, family) in ended.order {
+        inner.exporter().table(&mut bytes, id, Time::ZERO, &end_of_rib(family));
+    }
+    stream.write_all(&bytes)
+}
+
+/// Families of sessions whose routes were sent, in order.
+#[derive(Default)]
+struct Ended {
+    order: Vec<(PeeringId, Family)>,
+    known: HashSet<(PeeringId, Family)>,
+}
+
+/// Encodes the announcements of a table dump for the station's stream.
+struct Table<'a> {
+    exporter: MutexGuard<'a, Exporter>,
+    sessions: Vec<Option<PeeringId>>,
+    bytes: Vec<u8>,
+    ended: &'a mut Ended,
+}
+
+impl Sink for Table<'_> {
+    fn event(&mut self, peering: &Peering, event: &Event<'_>) {
+        let Event::Message { time, message, .. } = *event else { return };
+        let Some(id) = self.sessions.get(peering.id.index()).copied().flatten() else { return };
+        self.exporter.table(&mut self.bytes, id, time, message.bytes());
+        let family = bgp::update::Update::parse(message.body()).ok().and_then(|update| {
+            if !update.announced.is_empty() {
+                return Some(Family::IPV4_UNICAST);
+            }
+            update.attributes().map_while(Result::ok).find_map(|raw| {
+                let is_reach = raw.code == bgp::attribute::code::MP_REACH_NLRI;
+                let head = is_reach.then(|| raw.value.first_chunk::<3>()).flatten()?;
+                let afi = bgp::Afi(u16::from_be_bytes([head[0], head[1]]));
+                Some(Family { afi, safi: bgp::Safi(head[2]) })
+            })
+        });
+        if let Some(family) = family.filter(|family| self.ended.known.insert((id, *family))) {
+            self.ended.order.push((id, family));
+        }
+    }
+}
+
+/// The End-of-RIB marker of a family (RFC 4724 §2).
+fn end_of_rib(family: Family) -> Vec<u8> {
+    let mut body = vec![0, 0, 0, 0];
+    if family != Family::IPV4_UNICAST {
+        let [high, low] = family.afi.0.to_be_bytes();
+        body[3] = 6;
+        body.extend_from_slice(&[0x80, 15, 3, high, low, family.safi.0]);
+    }
+    encode(MessageType::UPDATE, &body, MAX).expect("ten bytes fit into a message")
+}
+
+/// Copies the unread data of the station; false if there is none after a timeout.
+fn take(inner: &Inner, cursor: &mut Cursor, bytes: &mut Vec<u8>) -> io::Result<bool> {
+    let exporter = inner.exporter();
+    let wait = Duration::from_millis(200);
+    let quiet = |exporter: &mut Exporter| {
+        !inner.over.load(Ordering::SeqCst) && exporter.unread(*cursor).is_ok_and(<[u8]>::is_empty)
+    };
+    let (exporter, _) = inner
+        .wakeup
+        .wait_timeout_while(exporter, wait, quiet)
+        .unwrap_or_else(PoisonError::into_inner);
+    let unread = exporter.unread(*cursor).map_err(|overrun| {
+        let text = format!("the station is {} bytes behind", overrun.missing);
+        io::Error::new(io::ErrorKind::TimedOut, text)
+    })?;
+    bytes.clear();
+    bytes.extend_from_slice(unread);
+    cursor.advance(bytes.len());
+    Ok(!bytes.is_empty())
+}

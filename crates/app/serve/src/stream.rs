@@ -1,0 +1,90 @@
+//! RIS Live as a continuous HTTP response.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use collector::text::ris_live::Client;
+use serde_json::{Map, Value, json};
+use tokio::sync::broadcast::error::RecvError;
+
+use crate::Shared;
+use crate::hub::ClientGuard;
+
+/// The parameters are those of a subscription; `format=json` selects JSON Lines.
+pub(crate) async fn stream(
+    State(shared): State<Shared>,
+    Query(mut parameters): Query<BTreeMap<String, String>>,
+) -> Response {
+    let lines = parameters.remove("format").is_some_and(|format| format == "json");
+    parameters.remove("client");
+    let mut client = Client::new();
+    for reply in client.handle(&subscription(parameters), || shared.hosts()) {
+        if reply.contains("\"ris_error\"") {
+            return (StatusCode::BAD_REQUEST, reply + "\n").into_response();
+        }
+    }
+    let Some(pages) = shared.hub.subscribe() else {
+        return (StatusCode::GONE, "the collector has stopped\n").into_response();
+    };
+    let present = ClientGuard::new(&shared.hub);
+    let start = (shared, pages, client, present);
+    let body = futures_util::stream::unfold(start, move |mut state| async move {
+        let (shared, pages, client, _) = &mut state;
+        let mut stop = shared.stop.clone();
+        let page = tokio::select! {
+            _ = stop.changed() => return None,
+            page = pages.recv() => page,
+        };
+        let mut out = String::new();
+        match page {
+            Ok(page) => page.wanted(&shared.hub.host, client).for_each(|text| {
+                put(&mut out, lines, "ris_message", text);
+            }),
+            Err(RecvError::Lagged(lost)) => {
+                shared.hub.count(lost);
+                let text = format!("{lost} batches were dropped: the client reads too slowly");
+                let message = json!({"message": text});
+                put(&mut out, lines, "ris_error", &message.to_string());
+            }
+            Err(RecvError::Closed) => return None,
+        }
+        Some((Ok::<_, Infallible>(Bytes::from(out)), state))
+    });
+    let kind = if lines { "application/x-ndjson" } else { "text/event-stream" };
+    let headers = [(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, "no-store")];
+    (headers, Body::from_stream(body)).into_response()
+}
+
+/// Converts the parameters of a URL to a message of RIS Live; numbers and booleans are recognised.
+fn subscription(parameters: BTreeMap<String, String>) -> String {
+    let raw = parameters.get("includeRaw").is_some_and(|raw| raw == "true");
+    let typed =
+        parameters.into_iter().filter(|(name, _)| name != "includeRaw").map(|(name, text)| {
+            let value = match text.as_str() {
+                "true" => Value::Bool(true),
+                "false" => Value::Bool(false),
+                _ => Value::String(text),
+            };
+            (name, value)
+        });
+    let mut data: Map<String, Value> = typed.collect();
+    data.insert("socketOptions".to_owned(), json!({"includeRaw": raw}));
+    json!({"type": "ris_subscribe", "data": data}).to_string()
+}
+
+fn put(out: &mut String, lines: bool, event: &str, text: &str) {
+    if lines {
+        out.push_str(text);
+        out.push('\n');
+    } else {
+        out.push_str("event: ");
+        out.push_str(event);
+        out.push_str("\ndata: ");
+        out.push_str(text);
+        out.push_str("\n\n");
+    }
+}

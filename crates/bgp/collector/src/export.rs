@@ -1,0 +1,3 @@
+//! Exports events in other protocols.
+
+pub mod bmp;

@@ -1,0 +1,498 @@
+//! TCP segments to whole BGP messages: sequence numbers, gaps and resynchronisation.
+//!
+//! Segments in order are framed in place; only a message that spans segments is copied. A gap stays
+//! open while it can still be filled: until the receiver acknowledges the missing bytes (then the
+//! router has them and the mirror lost the clones), until [`Settings::gap_timeout`], or until more
+//! bytes follow than fit a sender's window ([`Settings::out_of_order`]). Then it is reported, and
+//! messages continue at the next boundary that embedded bytes cannot imitate (`resync`).
+
+mod framing;
+mod half;
+mod history;
+mod resync;
+mod store;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use base::{Bytes, Span, Time};
+use bgp::MessageType;
+use bgp::capability::Capability;
+
+use crate::segment::flags::{ACK, FIN, RST, SYN};
+use crate::{Checksum, Close, Connection, ConnectionId, End, Hole, MirrorId, Receiver, Segment};
+use half::Half;
+use table::{Candidate, Flow, Key, Table};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    pub connections: usize,
+    /// Maximum memory for bytes of all connections that are not in order yet.
+    pub memory: Bytes,
+    /// Maximum memory of one direction. It exceeds the window of a sender, so that the gap is
+    /// acknowledged before a sender fills it.
+    pub out_of_order: Bytes,
+    /// Maximum distance of a segment from the next byte.
+    pub window: Bytes,
+    /// Maximum delay by which segments are reordered.
+    pub settle: Span,
+    /// Number of segments after which the start of a connection that was found
+    /// mid-stream is determined.
+    pub settle_segments: usize,
+    /// Timeout of a gap that no acknowledgment covers.
+    pub gap_timeout: Span,
+    /// Timeout of a gap that the receiver acknowledged. Files need more than [`Self::settle`],
+    /// because segments may be captured late there.
+    pub acknowledged_timeout: Span,
+    /// Idle timeout of a connection that has carried messages.
+    pub idle: Span,
+    /// Idle timeout of a connection without messages, or of one that has ended.
+    pub embryonic: Span,
+    /// Bytes retained to detect a retransmission with other content.
+    pub history: Bytes,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            connections: 65_536,
+            memory: Bytes::new(256 << 20),
+            out_of_order: Bytes::new(4 << 20),
+            window: Bytes::new(16 << 20),
+            settle: Span::from_millis(200),
+            settle_segments: 32,
+            gap_timeout: Span::from_secs(30),
+            acknowledged_timeout: Span::from_millis(200),
+            idle: Span::from_secs(24 * 3600),
+            embryonic: Span::from_secs(60),
+            history: Bytes::new(16 << 10),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    pub segments: u64,
+    pub payload_bytes: u64,
+    pub snapped_bytes: u64,
+    /// Segments with a wrong checksum, which are ignored.
+    pub wrong_checksums: u64,
+    pub duplicate_bytes: u64,
+    /// Retransmitted octets with other content.
+    pub conflicting_bytes: u64,
+    pub out_of_order: u64,
+    /// Segments outside the window, which are ignored unless consecutive ones follow.
+    pub out_of_window: u64,
+    pub messages: u64,
+    pub holes: u64,
+    pub missing_bytes: u64,
+    pub skipped_bytes: u64,
+    pub connections: u64,
+    pub evicted: u64,
+}
+
+pub(crate) struct Listener<'a, R> {
+    receiver: &'a mut R,
+    id: ConnectionId,
+    from: End,
+    messages: u64,
+    skipped: u64,
+    extended: Option<bool>,
+}
+
+impl<'a, R: Receiver> Listener<'a, R> {
+    const fn new(receiver: &'a mut R, id: ConnectionId, from: End) -> Self {
+        Self { receiver, id, from, messages: 0, skipped: 0, extended: None }
+    }
+
+    #[inline]
+    fn message(&mut self, time: Time, bytes: &[u8]) {
+        self.messages += 1;
+        if bytes.get(18) == Some(&MessageType::OPEN.0) {
+            self.extended = Some(offers_extended(bytes));
+        }
+        self.receiver.message(time, self.id, self.from, bytes);
+    }
+
+    fn hole(&mut self, hole: &Hole) {
+        self.skipped += hole.skipped;
+        self.receiver.hole(self.id, self.from, hole);
+    }
+}
+
+/// Whether an OPEN offers extended messages (RFC 8654).
+#[cold]
+fn offers_extended(message: &[u8]) -> bool {
+    bgp::open::Open::parse(&message[bgp::HEADER..])
+        .is_ok_and(|open| open.capabilities().any(|one| matches!(one, Capability::ExtendedMessage)))
+}
+
+#[derive(Debug, Default)]
+pub struct Reassembler {
+    settings: Settings,
+    table: Table,
+    /// Flows with a timeout.
+    waiting: Vec<u32>,
+    next_check: Time,
+    now: Option<Time>,
+    memory: usize,
+    statistics: Statistics,
+    /// Start of complete observation of each mirror.
+    watched: Vec<Time>,
+}
+
+impl Reassembler {
+    pub fn new(settings: Settings) -> Self {
+        Self { settings, ..Self::default() }
+    }
+
+    pub const fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+
+    pub const fn memory(&self) -> usize {
+        self.memory
+    }
+
+    /// Deadline of the next `advance`, which may be called at any time.
+    pub fn next_wake(&self) -> Option<Time> {
+        (self.table.len() > 0).then_some(self.next_check)
+    }
+
+    /// Processes a segment. Those of a connection should be in the order of capture.
+    pub fn segment<R: Receiver>(&mut self, segment: &Segment<'_>, receiver: &mut R) {
+        self.statistics.segments += 1;
+        self.statistics.payload_bytes += segment.payload.len() as u64;
+        self.statistics.snapped_bytes += u64::from(segment.missing);
+        if segment.checksum == Checksum::Wrong {
+            self.statistics.wrong_checksums += 1;
+            return;
+        }
+        if segment.time >= self.next_check {
+            self.advance(segment.time, receiver);
+        }
+        let (key, from) = Key::of(segment);
+        self.watch(segment.mirror, segment.time);
+        let known = self.table.find(&key);
+        let opens = segment.has(SYN) || !segment.payload.is_empty() || segment.missing > 0;
+        let number = match known {
+            Some(number) if self.is_replaced(number, from, segment) => {
+                let candidate = self.table.get(number).candidate;
+                self.drop_flow(number, segment.time, Close::Replaced, receiver);
+                let opener = candidate.map_or_else(|| opener(segment, from), |c| Some(c.from));
+                let number = self.create(key, segment, opener, receiver);
+                if let Some(Candidate { from, initial, time }) = candidate {
+                    self.synchronise(number, from, initial, time, receiver);
+                }
+                number
+            }
+            Some(number) => number,
+            None if opens && !segment.has(RST) => {
+                self.create(key, segment, opener(segment, from), receiver)
+            }
+            None => return,
+        };
+        self.process(number, from, segment, receiver);
+    }
+
+    fn process<R: Receiver>(
+        &mut self,
+        number: u32,
+        from: End,
+        segment: &Segment<'_>,
+        receiver: &mut R,
+    ) {
+        if self.table.get(number).dead || !self.take_syn(number, from, segment, receiver) {
+            return;
+        }
+        let flow = self.table.get(number);
+        let held = held(flow);
+        if segment.has(ACK) {
+            let other = &mut flow.halves[from.other().index()];
+            other.acknowledge(segment.time, segment.acknowledgment, &self.settings);
+        }
+        let watched = self.watched[segment.mirror.0 as usize];
+        let half = &mut flow.halves[from.index()];
+        let sequence = segment.sequence.wrapping_add(u32::from(segment.has(SYN)));
+        let id = ConnectionId(number);
+        half.note_watched(watched);
+        let mut to = Listener::new(receiver, id, from);
+        half.segment(segment, sequence, &self.settings, &mut self.statistics, &mut to);
+        let (messages, skipped) = (to.messages, to.skipped);
+        if messages > 0 {
+            flow.agree_on_length();
+        }
+        if segment.has(FIN) {
+            let half = &mut flow.halves[from.index()];
+            let length = segment.payload.len() as u32 + segment.missing;
+            half.finish(segment.time, sequence.wrapping_add(length), &self.settings);
+        }
+        let half = &flow.halves[from.index()];
+        if segment.has(RST) && half.takes_reset(segment.sequence, &self.settings) {
+            flow.halves.iter_mut().for_each(|half| half.reset(segment.time));
+        }
+        self.memory = self.memory + self::held(flow) - held;
+        let waits = flow.halves.iter().any(Half::is_waiting) || segment.has(FIN);
+        self.statistics.messages += messages;
+        self.statistics.skipped_bytes += skipped;
+        self.table.touch(number, |flow| {
+            flow.last = segment.time;
+            flow.proven |= messages > 0;
+        });
+        if waits {
+            self.queue(number);
+            if segment.has(FIN) {
+                self.look_after(number, segment.time, receiver);
+            }
+        }
+        self.make_room(number, segment.time, receiver);
+    }
+
+    /// Applies a SYN; returns false if nothing is left to process.
+    fn take_syn<R: Receiver>(
+        &mut self,
+        number: u32,
+        from: End,
+        segment: &Segment<'_>,
+        receiver: &mut R,
+    ) -> bool {
+        if !segment.has(SYN) {
+            return true;
+        }
+        let initial = segment.sequence;
+        let flow = self.table.get(number);
+        let half = &flow.halves[from.index()];
+        if half.initial == Some(initial) {
+            return true;
+        }
+        let begins = initial.wrapping_add(1);
+        let fits = half.initial.is_none()
+            && half.is_fresh()
+            && half.in_window(begins, &self.settings)
+            && (segment.has(ACK) || flow.halves[from.other().index()].may_follow_syn());
+        if !fits {
+            flow.candidate = Some(Candidate { from, initial, time: segment.time });
+            return false;
+        }
+        self.synchronise(number, from, initial, segment.time, receiver);
+        true
+    }
+
+    fn synchronise<R: Receiver>(
+        &mut self,
+        number: u32,
+        from: End,
+        initial: u32,
+        time: Time,
+        receiver: &mut R,
+    ) {
+        let flow = self.table.get(number);
+        let id = ConnectionId(number);
+        let mut to = Listener::new(receiver, id, from);
+        let held = held(flow);
+        flow.halves[from.index()].synchronise(time, initial, &mut to);
+        self.memory = self.memory + self::held(flow) - held;
+        self.statistics.messages += to.messages;
+        if to.messages > 0 {
+            self.table.prove(number);
+        }
+    }
+
+    /// Whether a segment belongs to a new connection with the same addresses: its SYN and matching
+    /// segments, or bytes from an end that had closed.
+    fn is_replaced(&mut self, number: u32, from: End, segment: &Segment<'_>) -> bool {
+        /// Maximum distance of the first segment of a new connection from its SYN.
+        const FIRST: u32 = 1 << 20;
+        let flow = self.table.get(number);
+        let half = &flow.halves[from.index()];
+        if segment.has(SYN) {
+            let repeated = half.initial == Some(segment.sequence);
+            if flow.dead || (half.is_closed() && !repeated) {
+                return !repeated;
+            }
+        } else if half.is_new_data(segment, &self.settings) {
+            return true;
+        }
+        let Some(candidate) = flow.candidate else { return false };
+        let begins = candidate.initial.wrapping_add(1);
+        if from == candidate.from {
+            let distance = segment.sequence.wrapping_sub(begins);
+            let elsewhere = !half.in_window(segment.sequence, &self.settings);
+            !segment.has(SYN) && (distance == 0 || (distance < FIRST && elsewhere))
+        } else {
+            segment.has(SYN | ACK) && segment.acknowledgment == begins
+        }
+    }
+
+    fn create<R: Receiver>(
+        &mut self,
+        key: Key,
+        segment: &Segment<'_>,
+        opener: Option<End>,
+        receiver: &mut R,
+    ) -> u32 {
+        while self.table.len() >= self.settings.connections.max(1) {
+            self.evict(None, segment.time, receiver);
+        }
+        let (_, from) = Key::of(segment);
+        let mut ends = [segment.source, segment.destination];
+        if from == End::High {
+            ends.swap(0, 1);
+        }
+        let connection = Connection { mirror: segment.mirror, ends, opener };
+        let number =
+            self.table.insert(Flow::new(key, segment.time, self.settings.history.count() as usize));
+        self.statistics.connections += 1;
+        receiver.opened(segment.time, ConnectionId(number), &connection);
+        number
+    }
+
+    /// Processes what is due at the capture time `now`.
+    pub fn advance<R: Receiver>(&mut self, now: Time, receiver: &mut R) {
+        let now = self.pass(now);
+        let mut waiting = std::mem::take(&mut self.waiting);
+        waiting.retain(|number| {
+            let flow = self.table.get(*number);
+            flow.queued = false;
+            !flow.dead
+        });
+        for number in waiting {
+            self.look_after(number, now, receiver);
+            let flow = self.table.get(number);
+            if !flow.dead && flow.halves.iter().any(Half::is_waiting) {
+                self.queue(number);
+            }
+        }
+        for proven in [false, true] {
+            let limit = if proven { self.settings.idle } else { self.settings.embryonic };
+            while let Some(number) = self.table.oldest(proven) {
+                if now.since(self.table.get(number).last) < limit {
+                    break;
+                }
+                self.drop_flow(number, now, Close::Idle, receiver);
+            }
+        }
+        let pause = if self.waiting.is_empty() { 1000 } else { 10 };
+        self.next_check = now + Span::from_millis(pause);
+    }
+
+    /// Advances the time, never backwards, and by a limited step, because the time may be wrong.
+    fn pass(&mut self, now: Time) -> Time {
+        const STEP: Span = Span::from_secs(60);
+        let now = self.now.map_or(now, |before| now.clamp(before, before + STEP));
+        *self.now.insert(now)
+    }
+
+    /// Records that a mirror is observed, at the latest from now on.
+    fn watch(&mut self, mirror: MirrorId, now: Time) {
+        let mirror = mirror.0 as usize;
+        if self.watched.len() <= mirror {
+            self.watched.resize(mirror + 1, now);
+        }
+    }
+
+    fn queue(&mut self, number: u32) {
+        let flow = self.table.get(number);
+        if !std::mem::replace(&mut flow.queued, true) {
+            self.waiting.push(number);
+            self.next_check = self.next_check.min(flow.last + Span::from_millis(10));
+        }
+    }
+
+    /// Gives up expired gaps, and closes ended connections.
+    fn look_after<R: Receiver>(&mut self, number: u32, now: Time, receiver: &mut R) {
+        for from in [End::Low, End::High] {
+            let flow = self.table.get(number);
+            let held = held(flow);
+            let half = &mut flow.halves[from.index()];
+            let id = ConnectionId(number);
+            let mut to = Listener::new(receiver, id, from);
+            let close = half.advance(now, &self.settings, &mut self.statistics, &mut to);
+            if close.is_some() {
+                half.close(now, &mut self.statistics, &mut to);
+            }
+            self.memory = self.memory + self::held(flow) - held;
+            self.statistics.messages += to.messages;
+            self.statistics.skipped_bytes += to.skipped;
+            if to.messages > 0 {
+                self.table.prove(number);
+            }
+            if let Some(close) = close {
+                receiver.closed(now, id, from, close);
+            }
+        }
+        let flow = self.table.get(number);
+        if !flow.dead && flow.halves.iter().all(Half::is_closed) {
+            receiver.ended(now, ConnectionId(number));
+            self.table.touch(number, |flow| flow.dead = true);
+        }
+    }
+
+    /// Delivers the remaining bytes of a connection and removes it.
+    fn drop_flow<R: Receiver>(&mut self, number: u32, now: Time, close: Close, receiver: &mut R) {
+        let flow = self.table.get(number);
+        let (dead, id) = (flow.dead, ConnectionId(number));
+        if close == Close::Evicted {
+            // The next segment may start in the middle of a message.
+            self.watched[flow.key.mirror.0 as usize] = now;
+        }
+        self.memory -= held(flow);
+        if !dead {
+            let mut closes = [None; 2];
+            for from in [End::Low, End::High] {
+                let half = &mut flow.halves[from.index()];
+                if !half.is_closed() {
+                    let mut to = Listener::new(receiver, id, from);
+                    closes[from.index()] = Some(half.pending_close().unwrap_or(close));
+                    half.close(now, &mut self.statistics, &mut to);
+                    self.statistics.messages += to.messages;
+                    self.statistics.skipped_bytes += to.skipped;
+                }
+            }
+            for from in [End::Low, End::High] {
+                if let Some(close) = closes[from.index()] {
+                    receiver.closed(now, id, from, close);
+                }
+            }
+            receiver.ended(now, id);
+        }
+        if flow.queued {
+            self.waiting.retain(|waiting| *waiting != number);
+        }
+        self.table.remove(number);
+    }
+
+    fn make_room<R: Receiver>(&mut self, newest: u32, now: Time, receiver: &mut R) {
+        while self.memory as u64 > self.settings.memory.count() && self.table.len() > 1 {
+            self.evict(Some(newest), now, receiver);
+        }
+    }
+
+    /// Removes the least valuable connection, preferably one without messages.
+    fn evict<R: Receiver>(&mut self, but: Option<u32>, now: Time, receiver: &mut R) {
+        let other = |number: &u32| Some(*number) != but;
+        let oldest = self.table.oldest(false).filter(other);
+        let Some(number) = oldest.or_else(|| self.table.oldest(true)) else { return };
+        self.statistics.evicted += 1;
+        self.drop_flow(number, now, Close::Evicted, receiver);
+    }
+
+    /// Ends the input: delivers all remaining bytes.
+    pub fn end<R: Receiver>(&mut self, receiver: &mut R) {
+        for number in self.table.numbers() {
+            let last = self.table.get(number).last;
+            let now = self.now.map_or(last, |now| now.max(last));
+            self.drop_flow(number, now, Close::Ended, receiver);
+        }
+    }
+}
+
+/// The end that opened the connection, if this is one of the first two segments.
+fn opener(segment: &Segment<'_>, from: End) -> Option<End> {
+    let end = if segment.has(ACK) { from.other() } else { from };
+    segment.has(SYN).then_some(end)
+}
+
+fn held(flow: &Flow) -> usize {
+    flow.halves.iter().map(Half::memory).sum()
+}

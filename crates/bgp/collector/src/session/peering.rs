@@ -1,0 +1,252 @@
+//! A pair of speakers: its current session, and the messages that are held until they
+//! can be decoded.
+
+use std::net::IpAddr;
+
+use base::{Span, Time};
+use bgp::{Message, Negotiated};
+
+use super::connection::{Conn, Received};
+use super::inference::Inference;
+use super::perspective::Routes;
+use crate::{
+    Close, ConnectionId, End, Event, Hole, MirrorId, Peering, Reading, Reason, Sender, Sink, State,
+};
+
+/// Two addresses at one mirror, the lower one first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Pair {
+    pub(super) mirror: MirrorId,
+    pub(super) low: IpAddr,
+    pub(super) high: IpAddr,
+}
+
+impl Pair {
+    pub(super) fn new(mirror: MirrorId, one: IpAddr, two: IpAddr) -> Self {
+        Self { mirror, low: one.min(two), high: one.max(two) }
+    }
+}
+
+/// Output of reassembly before the router's end is known.
+#[derive(Clone, Debug)]
+pub(super) enum Raw {
+    Message(Received, ConnectionId, End, Box<[u8]>),
+    Hole(ConnectionId, End, Hole),
+    Closed(Time, ConnectionId, Close),
+}
+
+#[derive(Debug)]
+enum Held {
+    /// A message of this many bytes.
+    Message(Time, Sender, usize),
+    Other(Event<'static>),
+}
+
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) pair: Pair,
+    /// The sides are assigned when `placed` is set.
+    pub(super) peering: Peering,
+    pub(super) placed: bool,
+    /// Removed: the slot is free.
+    pub(super) gone: bool,
+    pub(super) raw: Vec<Raw>,
+    /// Bytes in `raw` or in `kept`.
+    pub(super) raw_bytes: usize,
+    /// The router's end is guessed: all input, for a possible reversal.
+    pub(super) kept: Option<Vec<Raw>>,
+    pub(super) routes: Routes,
+    pub(super) guessed: bool,
+    pub(super) guess_reported: bool,
+    /// Time since which the slot waits for a place or, later, for the encoding.
+    pub(super) waiting: u64,
+    pub(super) state: State,
+    pub(super) live: Vec<ConnectionId>,
+    pub(super) leader: Option<ConnectionId>,
+    pub(super) sessions: u32,
+    pub(super) fresh: bool,
+    pub(super) inference: Inference,
+    /// Encoding of the earlier sessions, of peer and router.
+    pub(super) earlier: Option<[Negotiated; 2]>,
+    pub(super) reading_reported: bool,
+    pub(super) passed: u64,
+    pub(super) hold: Option<Span>,
+    pub(super) last: Time,
+    pub(super) received: Received,
+    held: Vec<Held>,
+    held_bytes: Vec<u8>,
+}
+
+impl Slot {
+    pub(super) fn new(pair: Pair, peering: Peering, received: Received) -> Self {
+        Self {
+            pair,
+            peering,
+            placed: false,
+            gone: false,
+            raw: Vec::new(),
+            raw_bytes: 0,
+            kept: None,
+            routes: Routes::default(),
+            guessed: false,
+            guess_reported: false,
+            waiting: received.elapsed,
+            state: State::Idle,
+            live: Vec::new(),
+            leader: None,
+            sessions: 0,
+            fresh: true,
+            inference: Inference::new(None),
+            earlier: None,
+            reading_reported: false,
+            passed: 0,
+            hold: None,
+            last: Time::ZERO,
+            received,
+            held: Vec::new(),
+            held_bytes: Vec::new(),
+        }
+    }
+
+    pub(super) const fn is_holding(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Whether the slot has no place yet, or messages with an unknown encoding.
+    pub(super) const fn is_waiting(&self) -> bool {
+        !self.placed || self.is_holding()
+    }
+
+    pub(super) const fn holds(&self) -> (usize, usize) {
+        (self.held.len() + self.raw.len(), self.held_bytes.len() + self.raw_bytes)
+    }
+
+    /// Delivers to the sink, or queues behind held messages.
+    pub(super) fn message<S: Sink>(
+        &mut self,
+        sink: &mut S,
+        time: Time,
+        from: Sender,
+        message: Message<'_>,
+    ) {
+        self.last = time;
+        if self.is_holding() {
+            self.hold(time, from, message);
+        } else {
+            sink.event(&self.peering, &Event::Message { time, from, message });
+        }
+    }
+
+    pub(super) fn hold(&mut self, time: Time, from: Sender, message: Message<'_>) {
+        let bytes = message.bytes();
+        self.held_bytes.extend_from_slice(bytes);
+        self.held.push(Held::Message(time, from, bytes.len()));
+    }
+
+    /// Delivers an item that is not a message to the sink, or queues it behind held messages.
+    pub(super) fn tell<S: Sink>(&mut self, sink: &mut S, event: Event<'static>) {
+        if self.is_holding() {
+            self.held.push(Held::Other(event));
+        } else {
+            sink.event(&self.peering, &event);
+        }
+    }
+
+    pub(super) fn change<S: Sink>(
+        &mut self,
+        sink: &mut S,
+        time: Time,
+        state: State,
+        reason: Reason,
+    ) {
+        let old = std::mem::replace(&mut self.state, state);
+        if old == state {
+            return;
+        }
+        self.fresh |= state == State::Idle;
+        self.last = time;
+        self.tell(sink, Event::State { time, old, new: state, reason });
+    }
+
+    /// Reports the inferred encoding to the sink, which applies it from now on.
+    pub(super) fn read<S: Sink>(&mut self, sink: &mut S, time: Time, otherwise: u64) {
+        self.apply_inference();
+        self.reading_reported = true;
+        let confidence = self.inference.confidence();
+        let reading = Reading { time, confidence, otherwise };
+        sink.event(&self.peering, &Event::Reading(reading));
+    }
+
+    pub(super) fn apply_inference(&mut self) {
+        self.peering.from_peer = self.inference.negotiated(Sender::Peer);
+        self.peering.from_local = self.inference.negotiated(Sender::Local);
+    }
+
+    /// Decides open questions and delivers held messages.
+    pub(super) fn release<S: Sink>(&mut self, sink: &mut S, time: Time) {
+        if !self.is_holding() {
+            return;
+        }
+        self.inference.assume();
+        self.read(sink, time, 0);
+        let bytes = std::mem::take(&mut self.held_bytes);
+        let mut at = 0;
+        for held in std::mem::take(&mut self.held) {
+            let event = match held {
+                Held::Message(time, from, length) => {
+                    let Some(message) = Message::split(&bytes[at..]) else { continue };
+                    at += length;
+                    self.passed += u64::from(message.kind().0 == 2);
+                    Event::Message { time, from, message }
+                }
+                Held::Other(event) => event,
+            };
+            sink.event(&self.peering, &event);
+        }
+    }
+
+    /// Applies the OPENs when a session on `conn` starts, or when another OPEN is received. The
+    /// remaining questions are inferred from the bytes.
+    pub(super) fn agree(&mut self, conn: &Conn) {
+        let (peer, local) = (conn.offer(Sender::Peer), conn.offer(Sender::Local));
+        if let Some(offer) = peer {
+            (self.peering.peer_as, self.peering.peer_id) = (offer.asn, offer.id);
+        }
+        if let Some(offer) = local {
+            (self.peering.local_as, self.peering.local_id) = (offer.asn, offer.id);
+        }
+        self.hold = conn.hold().or(self.hold);
+        self.inference = Inference::new(self.earlier);
+        self.peering.certain = false;
+        match (peer, local) {
+            (Some(peer), Some(local)) => {
+                self.peering.from_peer = peer.negotiate(local);
+                self.peering.from_local = local.negotiate(peer);
+                self.peering.certain = true;
+                return;
+            }
+            (Some(offer), None) => self.inference.bound(Sender::Peer, offer),
+            (None, Some(offer)) => self.inference.bound(Sender::Local, offer),
+            (None, None) => {}
+        }
+        self.apply_inference();
+    }
+
+    /// Starts a session, whose encoding is probably that of the last one.
+    pub(super) fn begin(&mut self) {
+        if std::mem::take(&mut self.fresh) {
+            self.peering.session = self.sessions;
+            self.sessions += 1;
+        }
+        if let Some(reading) = self.reading() {
+            self.earlier = Some(reading);
+        }
+        (self.reading_reported, self.passed) = (false, 0);
+    }
+
+    /// Encoding of messages of peer and router, if it is more than a prior.
+    pub(super) fn reading(&self) -> Option<[Negotiated; 2]> {
+        let known = self.peering.certain || self.reading_reported;
+        known.then_some([self.peering.from_peer, self.peering.from_local]).or(self.earlier)
+    }
+}

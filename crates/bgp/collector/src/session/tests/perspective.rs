@@ -1,0 +1,127 @@
+//! Determines which end is the router without configuration.
+
+use super::*;
+
+/// Connects 10.0.0.`low` and 10.0.0.9, which listens unless `reversed`.
+fn connect(script: &mut Script, id: u32, low: u8, reversed: bool) {
+    let (one, other) = if reversed { (179, 40_000) } else { (40_000, 179) };
+    let opener = if reversed { HIGH } else { LOW };
+    let ends = [format!("10.0.0.{low}:{one}"), format!("10.0.0.9:{other}")];
+    script.connect(1.0, id, [&ends[0], &ends[1]], Some(opener));
+}
+
+fn unconfigured() -> Script {
+    let mut script = Script::new(Settings::default());
+    script.0.sink_mut().bare = true;
+    script
+}
+
+fn route() -> Vec<u8> {
+    update(4, 7018, &PREFIX)
+}
+
+/// Number of delivered UPDATEs by presumed sender: `[Peer, Local]`.
+fn updates(output: &str) -> [usize; 2] {
+    ["Peer UPDATE", "Local UPDATE"].map(|line| output.matches(line).count())
+}
+
+/// The router's own messages come first, as after reordering; then its neighbour sends
+/// a whole table.
+#[test]
+fn identifies_neighbour_by_routes() {
+    for neighbour in [LOW, HIGH] {
+        for reversed in [false, true] {
+            let (mut script, router) = (unconfigured(), neighbour.other());
+            connect(&mut script, 0, 1, reversed);
+            let end_of_rib = message(2, &[0, 0, 0, 0]);
+            script.say(1.1, 0, router, &open4(9)).say(1.2, 0, router, &keepalive());
+            script.say(1.2, 0, router, &end_of_rib).say(1.2, 0, router, &end_of_rib);
+            script.say(1.3, 0, neighbour, &open4(1)).say(1.3, 0, neighbour, &keepalive());
+            for _ in 0..600 {
+                script.say(1.4, 0, neighbour, &route());
+            }
+            script.0.finish();
+            let output = script.output();
+            assert_eq!(updates(&output), [600, 2], "{neighbour:?} {reversed}");
+            assert!(!output.contains("gap"), "{output}");
+        }
+    }
+}
+
+#[test]
+fn reverses_guess_contradicted_by_routes() {
+    let mut script = unconfigured();
+    connect(&mut script, 0, 1, true);
+    script.say(1.1, 0, LOW, &open4(1)).say(1.2, 0, HIGH, &open4(9));
+    script.say(1.3, 0, LOW, &keepalive()).say(1.3, 0, HIGH, &keepalive());
+    // 10.0.0.1 listens, and no routes are sent for a long time.
+    script.0.advance(at(40.0));
+    assert_eq!(script.output().matches("Peer OPEN").count(), 1);
+    assert_eq!(script.0.peerings().next().unwrap().0.peer.to_string(), "10.0.0.9");
+    for _ in 0..3 {
+        script.say(41.0, 0, LOW, &route());
+    }
+    let output = script.output();
+    assert!(output.contains("Established > Idle Forgotten\np0 is forgotten\n"), "{output}");
+    let (_, after) = output.split_once("p0 is forgotten").unwrap();
+    assert_eq!((after.matches("Peer OPEN").count(), updates(after)), (1, [3, 0]), "{after}");
+    assert!(after.contains("> Established Seen"), "{after}");
+    assert_eq!(script.0.peerings().map(|(one, _)| one.id.0).collect::<Vec<_>>(), [1]);
+}
+
+#[test]
+fn reverses_guess_contradicted_by_other_peerings() {
+    let mut script = unconfigured();
+    // The router sends its whole table to a customer, which sends a single route.
+    connect(&mut script, 0, 1, false);
+    script.say(1.1, 0, LOW, &open4(1)).say(1.2, 0, HIGH, &open4(9));
+    script.say(1.3, 0, LOW, &keepalive()).say(1.3, 0, HIGH, &keepalive());
+    for _ in 0..20 {
+        script.say(1.4, 0, HIGH, &route());
+    }
+    script.say(1.5, 0, LOW, &route());
+    script.0.advance(at(10.0));
+    assert_eq!(updates(&script.output()), [20, 1]);
+    connect(&mut script, 1, 2, false);
+    script.say(11.0, 1, LOW, &open4(2));
+    let output = script.output();
+    let (_, after) = output.split_once("p0 is forgotten").unwrap();
+    assert_eq!(updates(after), [1, 20], "{output}");
+    let facts: Vec<_> = script.0.peerings().map(|(one, _)| one.local.to_string()).collect();
+    assert_eq!(facts, ["10.0.0.9", "10.0.0.9"]);
+}
+
+#[test]
+fn reports_guess_that_omits_routes() {
+    let mut script = unconfigured();
+    connect(&mut script, 0, 1, false);
+    script.say(1.1, 0, LOW, &open4(1)).say(1.2, 0, HIGH, &open4(9));
+    script.say(1.3, 0, LOW, &keepalive()).say(1.3, 0, HIGH, &keepalive());
+    script.say(1.4, 0, LOW, &route()).say(1.4, 0, LOW, &route());
+    script.0.advance(at(10.0));
+    assert!(!script.output().contains("Guessed"));
+    script.say(11.0, 0, HIGH, &route()).say(12.0, 0, HIGH, &route());
+    assert_eq!(script.output().matches("gap Local Guessed").count(), 1);
+    // It is certain when there is another peering of the router.
+    let mut script = unconfigured();
+    connect(&mut script, 0, 1, false);
+    connect(&mut script, 1, 2, false);
+    for (time, end, bytes) in [(1.1, LOW, open4(1)), (1.4, LOW, route()), (11.0, HIGH, route())] {
+        script.say(time, 0, end, &bytes).say(time, 1, end, &bytes);
+    }
+    assert!(!script.output().contains("Guessed"));
+}
+
+#[test]
+fn limits_events_kept_for_guess() {
+    let settings = Settings { wait_messages: 500, wait_bytes: 20_000, ..Settings::default() };
+    let mut script = Script::new(settings);
+    script.0.sink_mut().bare = true;
+    connect(&mut script, 0, 1, false);
+    for _ in 0..2_000 {
+        script.say(1.4, 0, LOW, &route());
+        assert!(script.0.slots[0].raw_bytes <= 20_000 + route().len());
+    }
+    assert!(script.0.slots[0].kept.is_none() && script.0.guesses.is_empty());
+    assert_eq!(updates(&script.output()), [2_000, 0]);
+}

@@ -1,0 +1,170 @@
+//! Random scripts: states form a chain, and each message is delivered once and in order.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{PeeringId, Reason, State};
+
+#[derive(Default)]
+struct Witness {
+    states: Vec<(PeeringId, State)>,
+    out: Vec<(u8, Vec<u8>)>,
+    of: Vec<PeeringId>,
+}
+
+impl Sink for Witness {
+    fn event(&mut self, peering: &Peering, event: &Event<'_>) {
+        match event {
+            Event::Message { message, .. } => {
+                let std::net::IpAddr::V4(peer) = peering.peer else { panic!("of 10.0.0.0") };
+                let peer = peer.octets()[3].min(match peering.local {
+                    std::net::IpAddr::V4(local) => local.octets()[3],
+                    std::net::IpAddr::V6(_) => 255,
+                });
+                self.out.push((peer, message.bytes().to_vec()));
+                self.of.push(peering.id);
+            }
+            Event::State { old, new, reason, .. } => {
+                assert_ne!(old, new);
+                let known = self.states.iter_mut().find(|(id, _)| *id == peering.id);
+                let was = known.as_ref().map_or(State::Idle, |(_, state)| *state);
+                assert_eq!(was, *old);
+                assert!(*reason != Reason::Collision || was < State::Established);
+                match known {
+                    Some(known) => known.1 = *new,
+                    None => self.states.push((peering.id, *new)),
+                }
+            }
+            Event::Gap(_) | Event::Reading(_) => {}
+        }
+    }
+
+    fn reverse_peering(&mut self, peering: &Peering) {
+        let mut of = self.of.iter();
+        self.out.retain(|_| of.next() != Some(&peering.id));
+        self.of.retain(|id| *id != peering.id);
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Call {
+    Open(u32, Option<bool>),
+    Say(u32, bool, Vec<u8>),
+    Hole(u32, bool),
+    Close(u32, bool, u8),
+    End(u32),
+    Wait(u32),
+    Finish,
+}
+
+fn bytes() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        (1..9_u32).prop_map(open4),
+        (1..9_u32).prop_map(|asn| open(asn, &[])),
+        Just(keepalive()),
+        Just(message(3, &[6, 7])),
+        Just(message(5, &[0, 1, 0, 1])),
+        Just(message(77, &[1, 2, 3])),
+        (1..200_u8).prop_map(|third| update(4, 1, &[24, 10, third, 1])),
+        (1..200_u8).prop_map(|third| update(2, 1, &[24, 10, third, 1, 24, 10, 0, 0])),
+        (1..200_u8).prop_map(|third| update(4, 1, &[0, 0, 0, 1, 24, 10, third, 1])),
+        prop::collection::vec(any::<u8>(), 0..40).prop_map(|body| message(2, &body)),
+        prop::collection::vec(any::<u8>(), 0..40).prop_map(|body| message(1, &body)),
+    ]
+}
+
+fn call() -> impl Strategy<Value = Call> {
+    prop_oneof![
+        2 => (0..6_u32, any::<Option<bool>>()).prop_map(|(id, opener)| Call::Open(id, opener)),
+        12 => (0..6_u32, any::<bool>(), bytes()).prop_map(|(id, high, b)| Call::Say(id, high, b)),
+        1 => (0..6_u32, any::<bool>()).prop_map(|(id, high)| Call::Hole(id, high)),
+        1 => (0..6_u32, any::<bool>(), 0..6_u8).prop_map(|(id, high, c)| Call::Close(id, high, c)),
+        1 => (0..6_u32).prop_map(Call::End),
+        1 => (0..500_u32).prop_map(Call::Wait),
+        1 => Just(Call::Finish),
+    ]
+}
+
+fn play(calls: &[Call], settings: Settings) -> (Witness, Vec<(u8, Vec<u8>)>) {
+    let end = |high| if high { HIGH } else { LOW };
+    let mut sessions = Sessions::new(settings, Witness::default());
+    let (mut now, mut there, mut given) = (1000.0, [false; 6], Vec::new());
+    for call in calls {
+        now += 0.25;
+        match call {
+            Call::Open(id, opener) => {
+                let ends = [format!("10.0.0.{}:4000", id % 4), format!("10.0.0.9:{}", 179 + id)];
+                let ends = ends.map(|one| one.parse().unwrap());
+                let connection = Connection { mirror: MirrorId(0), ends, opener: opener.map(end) };
+                sessions.opened(at(now), ConnectionId(*id), &connection);
+                there[*id as usize] = true;
+            }
+            Call::Say(id, high, bytes) => {
+                sessions.message(at(now), ConnectionId(*id), end(*high), bytes);
+                if there[*id as usize] {
+                    given.push(((id % 4) as u8, bytes.clone()));
+                }
+            }
+            Call::Hole(id, high) => {
+                let (since, time, missing, skipped) = (at(now), at(now), 9, 0);
+                let (acknowledged, resynchronised) = (false, true);
+                let hole = Hole {
+                    time,
+                    since,
+                    missing,
+                    skipped,
+                    unconfirmed: 0,
+                    acknowledged,
+                    resynchronised,
+                };
+                sessions.hole(ConnectionId(*id), end(*high), &hole);
+            }
+            Call::Close(id, high, close) => {
+                let close = [
+                    Close::Finished,
+                    Close::Reset,
+                    Close::Replaced,
+                    Close::Idle,
+                    Close::Evicted,
+                    Close::Ended,
+                ][usize::from(*close)];
+                sessions.closed(at(now), ConnectionId(*id), end(*high), close);
+            }
+            Call::End(id) => {
+                sessions.ended(at(now), ConnectionId(*id));
+                there[*id as usize] = false;
+            }
+            Call::Wait(seconds) => {
+                now += f64::from(*seconds);
+                sessions.advance(at(now));
+            }
+            Call::Finish => sessions.finish(),
+        }
+    }
+    sessions.finish();
+    (sessions.into_sink(), given)
+}
+
+proptest! {
+    #[test]
+    fn emits_each_message_once_and_in_order(
+        calls in prop::collection::vec(call(), 0..120),
+        small in any::<bool>(),
+        configured in any::<bool>(),
+    ) {
+        let mut settings = Settings::default();
+        if small {
+            (settings.peerings, settings.wait_messages, settings.wait_bytes) = (2, 4, 200);
+        }
+        if configured {
+            settings.routers.push("10.0.0.9".parse().unwrap());
+        }
+        let (witness, given) = play(&calls, settings);
+        for peer in 0..4 {
+            let of = |all: &[(u8, Vec<u8>)]| -> Vec<Vec<u8>> {
+                all.iter().filter(|(one, _)| *one == peer).map(|(_, bytes)| bytes.clone()).collect()
+            };
+            prop_assert_eq!(of(&witness.out), of(&given));
+        }
+    }
+}

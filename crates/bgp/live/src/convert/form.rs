@@ -1,0 +1,200 @@
+//! Output forms of records and events.
+
+use std::collections::BTreeMap;
+
+use base::Time;
+use bgp::mrt::{Record, Records};
+use collector::archive::{Recorder, Settings};
+use collector::capture::{Interface, write};
+use collector::export::bmp::{self, Cursor, Exporter};
+use collector::text::bgpdump::Renderer;
+use collector::text::json_lines;
+use collector::{Event, Frame, LinkType, MirrorId, Peering, Reason, Sender, Sink, State};
+
+use super::Target;
+use super::output::Output;
+use crate::{Error, Result};
+
+/// Bytes per write, which stay in the second-level cache.
+const CHUNK: usize = 192 << 10;
+
+/// Maximum captured bytes of a packet, as stated in a pcapng file.
+const SNAP: u32 = 262_144;
+
+enum Maker {
+    Mrt(Recorder),
+    Json,
+    Bgpdump(Recorder, Renderer),
+    Bmp(Box<Exporter>, Cursor),
+    Capture { wrappers: BTreeMap<MirrorId, write::Wrapper>, is_ng: bool },
+}
+
+pub(super) struct Form {
+    maker: Maker,
+    out: Vec<u8>,
+    output: Output,
+    gaps: u64,
+    failed: Option<Error>,
+    over: bool,
+}
+
+impl Form {
+    pub(super) fn new(target: Target, output: Output) -> Self {
+        let mut out = Vec::with_capacity(CHUNK + (CHUNK >> 1));
+        let recorder = || Recorder::new(Settings::default());
+        let maker = match target {
+            Target::Mrt => Maker::Mrt(recorder()),
+            Target::Json => Maker::Json,
+            Target::Bgpdump => Maker::Bgpdump(recorder(), Renderer::new()),
+            Target::Bmp => {
+                let exporter = Exporter::new(bmp::Settings::default());
+                let cursor = exporter.greeting(&mut out).expect("its own name is short");
+                Maker::Bmp(Box::new(exporter), cursor)
+            }
+            Target::Pcap => {
+                write::pcap_header(LinkType::ETHERNET, &mut out);
+                Maker::Capture { wrappers: BTreeMap::new(), is_ng: false }
+            }
+            Target::Pcapng => {
+                let link = LinkType::ETHERNET;
+                let interface = Interface { link, name: None, snap: SNAP, dropped: 0 };
+                write::pcapng_header(&[interface], &mut out);
+                Maker::Capture { wrappers: BTreeMap::new(), is_ng: true }
+            }
+        };
+        Self { maker, out, output, gaps: 0, failed: None, over: false }
+    }
+
+    pub(super) const fn takes_records(&self) -> bool {
+        matches!(self.maker, Maker::Mrt(_) | Maker::Json | Maker::Bgpdump(..))
+    }
+
+    /// Whether conversion has ended: it failed, or the reader has closed.
+    pub(super) const fn is_over(&self) -> bool {
+        self.over
+    }
+
+    pub(super) const fn gaps(&self) -> u64 {
+        self.gaps
+    }
+
+    #[inline]
+    pub(super) fn record(&mut self, record: &Record<'_>) {
+        match &mut self.maker {
+            Maker::Mrt(_) => self.out.extend_from_slice(record.bytes),
+            Maker::Json => json_lines::record(record, &mut self.out),
+            Maker::Bgpdump(_, renderer) => renderer.render(record, &mut self.out),
+            Maker::Bmp(..) | Maker::Capture { .. } => {}
+        }
+        if self.out.len() >= CHUNK {
+            self.flush();
+        }
+    }
+
+    pub(super) fn flush(&mut self) {
+        self.collect();
+        if self.over || self.out.is_empty() {
+            return;
+        }
+        match self.output.write(&self.out) {
+            Ok(wanted) => self.over = !wanted,
+            Err(error) => (self.failed, self.over) = (Some(error), true),
+        }
+        self.out.clear();
+    }
+
+    fn collect(&mut self) {
+        match &mut self.maker {
+            Maker::Mrt(recorder) => {
+                self.out.extend_from_slice(recorder.bytes());
+                recorder.clear();
+            }
+            Maker::Bgpdump(recorder, renderer) => {
+                for record in Records::new(recorder.bytes()).flatten() {
+                    renderer.render(&record, &mut self.out);
+                }
+                recorder.clear();
+            }
+            Maker::Bmp(exporter, cursor) => {
+                // Frequent use prevents the removal.
+                let unread = exporter.unread(*cursor).unwrap_or_default();
+                self.out.extend_from_slice(unread);
+                cursor.advance(unread.len());
+            }
+            Maker::Json | Maker::Capture { .. } => {}
+        }
+    }
+
+    fn waiting(&self) -> usize {
+        self.out.len()
+            + match &self.maker {
+                Maker::Mrt(recorder) | Maker::Bgpdump(recorder, _) => recorder.bytes().len(),
+                Maker::Bmp(exporter, cursor) => exporter.unread(*cursor).map_or(0, <[u8]>::len),
+                Maker::Json | Maker::Capture { .. } => 0,
+            }
+    }
+
+    /// Completes the output; returns its length before compression.
+    pub(super) fn finish(mut self) -> Result<u64> {
+        self.collect();
+        if let Maker::Bmp(..) = self.maker {
+            Exporter::termination(&mut self.out).expect("its reason is short");
+        }
+        self.flush();
+        match self.failed {
+            Some(error) => Err(error),
+            None => self.output.finish(),
+        }
+    }
+}
+
+impl Sink for Form {
+    #[inline]
+    fn event(&mut self, peering: &Peering, event: &Event<'_>) {
+        self.gaps += u64::from(matches!(event, Event::Gap(_)));
+        match &mut self.maker {
+            Maker::Mrt(recorder) | Maker::Bgpdump(recorder, _) => recorder.event(peering, event),
+            Maker::Json => json_lines::event(peering, event, &mut self.out),
+            Maker::Bmp(exporter, _) => exporter.event(peering, event),
+            Maker::Capture { wrappers, is_ng } => {
+                let mirror = peering.mirror;
+                let new = || write::Wrapper::of_mirror(mirror);
+                let wrapper = wrappers.entry(mirror).or_insert_with(new);
+                let out = &mut self.out;
+                let write = if *is_ng { write::pcapng_frame } else { write::pcap_frame };
+                segments(wrapper, peering, event, &mut |frame| write(frame, out));
+            }
+        }
+        if self.waiting() >= CHUNK {
+            self.flush();
+        }
+    }
+}
+
+fn segments(
+    wrapper: &mut write::Wrapper,
+    peering: &Peering,
+    event: &Event<'_>,
+    out: &mut impl FnMut(&Frame<'_>),
+) {
+    let ends = |from: Sender| match from {
+        Sender::Peer => (peering.peer, peering.local),
+        Sender::Local => (peering.local, peering.peer),
+    };
+    let mut close = |time: Time, from: Sender, reset: bool| {
+        let (from, to) = ends(from);
+        wrapper.close(time, from, to, reset, out);
+    };
+    match *event {
+        Event::Message { time, from, message } => {
+            let (from, to) = ends(from);
+            wrapper.message(time, from, to, message.bytes(), out);
+        }
+        Event::State { time, new: State::Idle, reason, .. } => match reason {
+            Reason::Notification(from, ..) => close(time, from, false),
+            Reason::Reset => close(time, Sender::Peer, true),
+            _ => close(time, Sender::Peer, false),
+        },
+        _ => {}
+    }
+}

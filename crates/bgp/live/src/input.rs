@@ -1,0 +1,247 @@
+//! Byte inputs: files, pipes, growing files, compressed files.
+//!
+//! An [`Input`] is a sliding window over the bytes. Parsers (captures, MRT, BMP) read the unread
+//! bytes and return the number of bytes that they used. Compression is recognised by the first
+//! bytes; a separate thread decompresses, a few buffers ahead.
+
+mod captures;
+mod decompress;
+mod format;
+mod records;
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+use crate::{Error, Result};
+use decompress::Unpacked;
+
+pub use captures::{Captures, Item, Progress};
+pub use format::Format;
+pub(crate) use records::words;
+pub use records::{RecordStep, records};
+
+/// Bytes per read, which stay in the second-level cache.
+const WINDOW: usize = 256 << 10;
+
+const LIMIT: usize = 17 << 20;
+
+const STANDARD: &str = "-";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fill {
+    More,
+    Waiting,
+    /// The file was replaced or truncated, and is read from its start. Unread bytes of the old
+    /// one are dropped.
+    Restarted,
+    End,
+}
+
+enum Source {
+    File(File),
+    Pipe(File),
+    Packed(Unpacked),
+}
+
+pub struct Input {
+    path: PathBuf,
+    source: Source,
+    window: Vec<u8>,
+    start: usize,
+    end: usize,
+    follow: bool,
+    ended: bool,
+    offset: u64,
+}
+
+impl Input {
+    /// Opens a file; `-` is standard input. With `follow`, the end of the file is not the end of
+    /// the input, and a file that replaces it is read next.
+    pub fn open(path: &Path, follow: bool) -> Result<Self> {
+        let refused = |e| Error::file("open", path, e);
+        let file = if path == Path::new(STANDARD) {
+            io::stdin().as_fd().try_clone_to_owned().map(File::from)
+        } else {
+            File::open(path)
+        };
+        let file = file.map_err(refused)?;
+        let kind = file.metadata().map_err(refused)?.file_type();
+        if kind.is_dir() {
+            return Err(refused(ErrorKind::IsADirectory.into()));
+        }
+        let waits = kind.is_fifo() || kind.is_socket() || kind.is_char_device();
+        let mut input = Self {
+            path: path.to_owned(),
+            source: if waits { Source::Pipe(file) } else { Source::File(file) },
+            window: vec![0; WINDOW],
+            start: 0,
+            end: 0,
+            follow,
+            ended: false,
+            offset: 0,
+        };
+        while input.end < format::PACKED && input.read()? > 0 {}
+        if let Some(packing) = format::packing(input.unread()) {
+            if follow {
+                return Err(Error::CompressedFollow(path.to_owned()));
+            }
+            input.unpack(packing)?;
+        }
+        Ok(input)
+    }
+
+    fn unpack(&mut self, packing: format::Packing) -> Result<()> {
+        let begin = io::Cursor::new(self.unread().to_vec());
+        let (Source::File(file) | Source::Pipe(file)) = &self.source else { return Ok(()) };
+        let file = file.try_clone().map_err(|e| Error::file("open", &self.path, e))?;
+        let unpacked = Unpacked::start(packing, begin.chain(file));
+        self.source = Source::Packed(unpacked.map_err(|e| Error::file("unpack", &self.path, e))?);
+        (self.start, self.end) = (0, 0);
+        Ok(())
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn unread(&self) -> &[u8] {
+        &self.window[self.start..self.end]
+    }
+
+    pub fn is_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Marks the first `count` unread bytes as used.
+    pub fn consume(&mut self, count: usize) {
+        self.start = self.end.min(self.start + count);
+    }
+
+    /// The format, detected by the first bytes. Call it before any byte is used.
+    pub fn format(&mut self) -> Result<Format> {
+        while self.unread().len() < format::MAX_MAGIC_BYTES {
+            match self.fill(format::MAX_MAGIC_BYTES, Duration::from_secs(1))? {
+                Fill::More => {}
+                Fill::Waiting if !self.follow => {}
+                _ => break,
+            }
+        }
+        Ok(format::guess(self.unread()))
+    }
+
+    /// Reads until at least `want` bytes are unread or no more are available; waits up to `wait`.
+    pub fn fill(&mut self, want: usize, wait: Duration) -> Result<Fill> {
+        if want > LIMIT {
+            return Err(Error::TooLong { path: self.path.clone(), limit: LIMIT });
+        }
+        let before = self.unread().len();
+        self.make_room(want);
+        let mut wait = wait;
+        while self.end - self.start < want.max(before + 1) {
+            if self.ended {
+                break;
+            }
+            if !self.is_ready(wait)? {
+                return Ok(Fill::Waiting);
+            }
+            if self.read()? > 0 {
+                continue;
+            }
+            if !self.follow {
+                self.ended = true;
+                break;
+            }
+            if self.restart()? {
+                return Ok(Fill::Restarted);
+            }
+            if wait.is_zero() {
+                return Ok(Fill::Waiting);
+            }
+            thread::sleep(wait);
+            wait = Duration::ZERO;
+        }
+        let more = self.end - self.start > before;
+        Ok(if more { Fill::More } else { Fill::End })
+    }
+
+    /// Moves the unread bytes to the front of a window of at least `want` bytes.
+    fn make_room(&mut self, want: usize) {
+        self.window.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, self.end - self.start);
+        if want > self.window.len() {
+            // Half as much again, for the following items.
+            self.window.resize(want + want / 2, 0);
+        }
+    }
+
+    /// Whether a read succeeds after at most `wait`.
+    fn is_ready(&mut self, wait: Duration) -> Result<bool> {
+        match &mut self.source {
+            Source::File(_) => Ok(true),
+            Source::Packed(unpacked) => Ok(unpacked.wait(wait)),
+            Source::Pipe(file) => {
+                let timeout = Timespec::try_from(wait).ok();
+                let mut polled = [PollFd::new(&*file, PollFlags::IN)];
+                match rustix::event::poll(&mut polled, timeout.as_ref()) {
+                    Ok(count) => Ok(count > 0),
+                    Err(rustix::io::Errno::INTR) => Ok(false),
+                    Err(e) => Err(Error::file("wait for", &self.path, e.into())),
+                }
+            }
+        }
+    }
+
+    /// Reads once into the free space. No bytes: the end, for now.
+    fn read(&mut self) -> Result<usize> {
+        let room = &mut self.window[self.end..];
+        let count = match &mut self.source {
+            Source::File(file) | Source::Pipe(file) => loop {
+                match file.read(room) {
+                    Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                    other => break other.map_err(|e| Error::file("read", &self.path, e)),
+                }
+            },
+            Source::Packed(unpacked) => {
+                let offset = self.offset;
+                unpacked.read(room).map_err(|cause| {
+                    self.ended = true;
+                    let path = self.path.clone();
+                    Error::Damaged { path, after: offset, cause }
+                })
+            }
+        }?;
+        self.end += count;
+        self.offset += count as u64;
+        Ok(count)
+    }
+
+    /// At the end of a followed file: whether it was truncated or replaced.
+    fn restart(&mut self) -> Result<bool> {
+        let Source::File(file) = &mut self.source else { return Ok(false) };
+        let refused = |e| Error::file("follow", &self.path, e);
+        let own = file.metadata().map_err(refused)?;
+        if own.len() < self.offset {
+            io::Seek::rewind(file).map_err(refused)?;
+        } else {
+            // The name may be absent for a moment during rotation.
+            let Ok(named) = fs::metadata(&self.path) else { return Ok(false) };
+            if (named.dev(), named.ino()) == (own.dev(), own.ino()) {
+                return Ok(false);
+            }
+            let Ok(next) = File::open(&self.path) else { return Ok(false) };
+            *file = next;
+        }
+        (self.start, self.end, self.offset) = (0, 0, 0);
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,68 @@
+//! The integrity account as a table.
+
+use std::fmt::Write;
+
+use collector::integrity::{Integrity, hour_name};
+
+use crate::query::columns;
+
+pub(super) fn table(integrity: &Integrity) -> String {
+    let heads = [
+        "hour", "peer", "AS", "verdict", "blind", "updates", "alive", "bytes", "gaps", "missing",
+        "skipped", "resyncs", "bad",
+    ];
+    let rows = integrity.hours().map(|(peering, hour, seen)| {
+        let lost = seen.gaps[..4].iter();
+        let (count, missing, skipped) = lost
+            .fold((0, 0, 0), |sum, of| (sum.0 + of.count, sum.1 + of.missing, sum.2 + of.skipped));
+        vec![
+            hour_name(hour),
+            peering.peer.to_string(),
+            peering.peer_as.0.to_string(),
+            seen.verdict().name().to_owned(),
+            format!("{} s", seen.blind_seconds()),
+            seen.peer.update.to_string(),
+            seen.peer.keepalive.to_string(),
+            seen.peer.bytes.to_string(),
+            count.to_string(),
+            missing.to_string(),
+            skipped.to_string(),
+            seen.resyncs.to_string(),
+            seen.undecodable().to_string(),
+        ]
+    });
+    let mut text = columns(&heads, &rows.collect::<Vec<_>>());
+    for (hour, of) in integrity.capture_hours() {
+        let _ = writeln!(
+            text,
+            "{}  capture: {} frames, {} dropped, {} lost by the mirror, {} with a wrong checksum, \
+             {} unreadable",
+            hour_name(hour),
+            of.frames,
+            of.dropped,
+            of.mirror_lost,
+            of.bad_checksums,
+            of.unreadable,
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use base::Time;
+    use collector::integrity::{Capture, Settings};
+
+    use super::*;
+
+    #[test]
+    fn shows_losses_of_the_capture() {
+        let mut account = Integrity::new(Settings::default());
+        let hour = Time::from_nanos(1_795_280_400_000_000_000);
+        account.capture(hour, Capture { frames: 7, mirror_lost: 1, ..Capture::default() });
+        let text = table(&account);
+        assert!(text.starts_with("hour  peer  AS"), "{text}");
+        let row = "2026-11-21T17:00Z  capture: 7 frames, 0 dropped, 1 lost by the mirror,";
+        assert!(text.contains(row), "{text}");
+    }
+}

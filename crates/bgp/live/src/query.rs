@@ -1,0 +1,48 @@
+//! Queries of archives: those of this collector, and those of public route collectors.
+//!
+//! Answers come from the MRT files of the archive, including files that a collector is still
+//! writing, and from the lists beside them: [`crate::archive::GAPS`] and the integrity account.
+//! Without these lists, the answer states what is unknown.
+
+mod census;
+mod files;
+mod gaps;
+mod interest;
+mod moment;
+mod peers;
+mod routes;
+mod table;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+
+use crate::Result;
+
+pub(crate) use files::{ArchiveFolder, State, shelves};
+pub use gaps::{Gaps, gaps};
+pub use moment::{moment, moment_text};
+pub use peers::{Peers, peers};
+pub use routes::{Question, Routes, routes};
+pub(crate) use table::{columns, hex};
+
+/// Archives, one per collector.
+#[derive(Debug)]
+pub struct Archives {
+    shelves: Vec<ArchiveFolder>,
+}
+
+impl Archives {
+    /// Opens archives in folders, and single files.
+    pub fn open(paths: &[PathBuf]) -> Result<Self> {
+        let shelves = shelves(paths)?;
+        for shelf in &shelves {
+            if shelf.files.is_empty() {
+                let cause = "there are no archive files here".to_owned();
+                return Err(crate::Error::Content { path: shelf.folder.clone(), cause });
+            }
+        }
+        Ok(Self { shelves })
+    }
+}

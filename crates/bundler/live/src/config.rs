@@ -1,0 +1,265 @@
+//! Configuration files of gateways: TOML, checked completely before anything is changed.
+//!
+//! ```
+//! let text = r#"
+//! [bundle.tokyo]
+//! remote = ["10.2.0.0/16"]
+//! peer = "203.0.113.7"
+//! key = "a secret of both gateways"
+//! "#;
+//! let config = bundler_live::config::Send::parse("send.toml", text)?;
+//! assert_eq!(config.bundles[0].settings.mode, bundler::settings::Mode::Enforce);
+//! # Ok::<(), bundler_live::Error>(())
+//! ```
+
+mod bundle;
+mod keys;
+#[cfg(test)]
+mod tests;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use base::Bytes;
+use bundler::digest::Key;
+use bundler::message::PORT;
+use bundler::settings::{Marking, Settings};
+use lab::Code;
+use lab::config::{Sink, Table, Value};
+
+use crate::{Error, Prefix, Result};
+use keys::{RECEIVE, SEND};
+
+pub use lab::Diagnostics;
+
+/// Default folder of the status sockets.
+pub const STATUS_FOLDER: &str = "/run/netarium";
+
+/// Configuration of a sendbox.
+#[derive(Clone, Debug)]
+pub struct Send {
+    /// Settings common to both types of gateways.
+    pub common: Common,
+    /// Number of its routing table, and of the first of its four routing rules.
+    pub table: u32,
+    /// Poll the clock for the last 100 µs before a packet is due.
+    pub spin: bool,
+    /// The host's source address translation exempts the bundles' prefixes.
+    pub is_exempt: bool,
+    /// Its bundles, by name.
+    pub bundles: Vec<Outgoing>,
+}
+
+/// Configuration of a receivebox.
+#[derive(Clone, Debug)]
+pub struct Receive {
+    /// Settings common to both types of gateways.
+    pub common: Common,
+    /// Interfaces at which packets of bundles arrive; if empty, those with routes to the peers.
+    pub interfaces: Vec<String>,
+    /// Its bundles, by name.
+    pub bundles: Vec<Incoming>,
+}
+
+/// Settings common to both types of gateways.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Common {
+    /// Address for messages and encapsulated packets.
+    pub listen: SocketAddr,
+    /// Name of its TUN device.
+    pub device: String,
+    /// Path of the status socket.
+    pub status: PathBuf,
+    /// Address of the metrics server.
+    pub metrics: Option<SocketAddr>,
+}
+
+/// A bundle at its sendbox.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    pub name: String,
+    /// Addresses of the other site.
+    pub remote: Vec<Prefix>,
+    /// Addresses of this site; any if empty.
+    pub local: Vec<Prefix>,
+    pub peer: SocketAddr,
+    /// Settings of the bundle.
+    pub settings: Settings,
+}
+
+/// A bundle at its receivebox.
+#[derive(Clone, Debug)]
+pub struct Incoming {
+    pub name: String,
+    /// Addresses of this site: the `remote` of the sendbox.
+    pub local: Vec<Prefix>,
+    /// Addresses of the other site; any if empty.
+    pub remote: Vec<Prefix>,
+    pub peer: SocketAddr,
+    /// Distinguishes bundles between the same gateways.
+    pub id: u32,
+    /// Keys, from the secret of both gateways.
+    pub key: Key,
+    /// How the gateways identify packets.
+    pub marking: Marking,
+    /// Bytes per packet on the path in addition to layer 3.
+    pub overhead: Bytes,
+}
+
+/// The address of a gateway; its port may be missing.
+struct Peer(SocketAddr);
+
+impl FromStr for Peer {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let whole = text.parse().ok();
+        let bare = || text.parse::<IpAddr>().ok().map(|address| SocketAddr::new(address, PORT));
+        whole.or_else(bare).map(Self).ok_or_else(|| format!("`{text}` is not an address"))
+    }
+}
+
+/// The number of the table is also the priority of four rules. They must precede the look-up of the
+/// main table (32766), otherwise no packet would reach the gateway.
+const MAX_TABLE: i64 = 32_766 - 4;
+const ADDRESS_HELP: &str = "write an address and a port, such as \"203.0.113.7:28316\"";
+
+impl Send {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// If it cannot be read, or with all its errors.
+    pub fn load(path: &Path) -> Result<Self> {
+        Self::parse_in(path, &read(path)?)
+    }
+
+    /// Parses a text; paths in it are relative to the current directory.
+    ///
+    /// # Errors
+    /// All its errors.
+    pub fn parse(name: &str, text: &str) -> Result<Self> {
+        Self::parse_in(Path::new(name), text)
+    }
+
+    fn parse_in(path: &Path, text: &str) -> Result<Self> {
+        let built =
+            lab::config::read(&path.display().to_string(), text, SEND.section, |root, sink| {
+                let bundles =
+                    bundle::read_all(root.read(SEND.bundle), sink, |entry, table, sink| {
+                        bundle::outgoing(entry, table, path, sink)
+                    });
+                let peers: Vec<SocketAddr> = bundles.iter().map(|(it, _)| it.peer).collect();
+                let ids = bundles.iter().map(|(it, at)| (it.settings.id, &it.name, at));
+                bundle::check_ids(ids, sink);
+                bundle::check_prefixes(&bundles, |it| (&it.remote, &it.local), "remote", sink);
+                Self {
+                    common: common(root, "send", &peers, sink),
+                    table: table(root, sink),
+                    spin: root.read(SEND.spin),
+                    is_exempt: root.read(SEND.translation).is_some(),
+                    bundles: bundles.into_iter().map(|(bundle, _)| bundle).collect(),
+                }
+            });
+        Ok(built?)
+    }
+}
+
+impl Receive {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// If it cannot be read, or with all its errors.
+    pub fn load(path: &Path) -> Result<Self> {
+        Self::parse_in(path, &read(path)?)
+    }
+
+    /// Parses a text; paths in it are relative to the current directory.
+    ///
+    /// # Errors
+    /// All its errors.
+    pub fn parse(name: &str, text: &str) -> Result<Self> {
+        Self::parse_in(Path::new(name), text)
+    }
+
+    fn parse_in(path: &Path, text: &str) -> Result<Self> {
+        let built =
+            lab::config::read(&path.display().to_string(), text, RECEIVE.section, |root, sink| {
+                let bundles =
+                    bundle::read_all(root.read(RECEIVE.bundle), sink, |entry, table, sink| {
+                        bundle::incoming(entry, table, path, sink)
+                    });
+                let peers: Vec<SocketAddr> = bundles.iter().map(|(it, _)| it.peer).collect();
+                let ids = bundles.iter().map(|(it, at)| (it.id, &it.name, at));
+                bundle::check_ids(ids, sink);
+                bundle::check_prefixes(&bundles, |it| (&it.local, &it.remote), "local", sink);
+                Self {
+                    common: common(root, "receive", &peers, sink),
+                    interfaces: interfaces(root),
+                    bundles: bundles.into_iter().map(|(bundle, _)| bundle).collect(),
+                }
+            });
+        Ok(built?)
+    }
+}
+
+fn read(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).map_err(|e| Error::file("read", path, e))
+}
+
+fn table(root: &Table, sink: &mut Sink) -> u32 {
+    let table = root.read(SEND.table);
+    if let Some(value) = root.get(SEND.table).filter(|_| (253..=255).contains(&table)) {
+        sink.report(Code::Conflict, &value.at, "253 to 255 are the system's own tables");
+    }
+    table
+}
+
+fn interfaces(root: &Table) -> Vec<String> {
+    let values = root.get(RECEIVE.interface).map(Value::one_or_more).unwrap_or_default();
+    values.iter().filter_map(|value| Some(value.text()?.to_owned())).collect()
+}
+
+fn common(root: &Table, role: &str, peers: &[SocketAddr], sink: &mut Sink) -> Common {
+    let any: IpAddr = if peers.iter().all(SocketAddr::is_ipv4) {
+        Ipv4Addr::UNSPECIFIED.into()
+    } else {
+        Ipv6Addr::UNSPECIFIED.into()
+    };
+    let at = |key| root.get(key).map_or(0..0, |value| value.at.clone());
+    let listen = bundle::parsed::<Peer>(root.get(SEND.listen), ADDRESS_HELP, sink);
+    let listen = listen.map_or(SocketAddr::new(any, PORT), |peer| peer.0);
+    if let Some(peer) = peers.iter().find(|it| it.is_ipv6() && listen.is_ipv4()) {
+        let message = format!("{peer} cannot be reached from {listen}");
+        sink.report(Code::Conflict, &at(SEND.listen.field), message);
+    }
+    let device = root.read(SEND.device);
+    let fits = (1..=15).contains(&device.len())
+        && device.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
+    if !fits || device == "lo" || device.starts_with('.') {
+        sink.report(
+            Code::BadName,
+            &at(SEND.device.field),
+            format!("`{device}` is not a device name"),
+        )
+        .help("a name has at most 15 letters, digits, `-`, `_`, `.`");
+    }
+    let status = root.read(SEND.status).map(PathBuf::from);
+    let metrics = root.get(SEND.metrics);
+    Common {
+        listen,
+        device: device.to_owned(),
+        status: status.unwrap_or_else(|| Path::new(STATUS_FOLDER).join(format!("{role}.sock"))),
+        metrics: bundle::parsed(metrics, "write such as \"127.0.0.1:9316\"", sink),
+    }
+}
+
+/// The reference page of both files: `docs/src/reference/bundle.md`.
+pub fn reference_page() -> String {
+    let page = [("send.toml", SEND.section), ("receive.toml", RECEIVE.section)]
+        .map(|(file, section)| format!("\n## `{file}`\n\n{}", lab::config::reference(section)));
+    let head = "# Configuration of Bundler's gateways\n\nTOML. Quantities are texts with a number \
+                and a unit: `\"5 Mbit/s\"`.\n`--check` reports every error of a file with its line; \
+                [error codes](errors.md) explains the\ncodes.\n";
+    head.to_owned() + &page.concat()
+}

@@ -1,9 +1,0 @@
-//! The virtual clock from the command line: `sim`, `sweep` and `replay`, without any privilege.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
-
-mod r#virtual {
-    mod cell;
-    mod sim;
-    mod sweep;
-    mod waits;
-}

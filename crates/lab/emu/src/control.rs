@@ -1,0 +1,260 @@
+//! Requests to a running lab: changes of links, and marks. A lab on one machine has a Unix socket
+//! beside its registry entry; a connection carries one request and one answer, each a line of JSON.
+
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use lab::{Code, Diagnostic, Diagnostics};
+use serde::{Deserialize, Serialize};
+
+/// Maximum length of a request.
+const MAX_REQUEST_BYTES: usize = 1 << 20;
+
+/// Maximum number of simultaneous connections of a lab.
+const MAX_CLIENTS: usize = 16;
+
+/// Timeout of an answer, which fits into the socket's buffer unless a value is very long.
+const WRITE_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// A request to a lab.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Request {
+    /// Fields of links and their values.
+    Set(Vec<(String, String)>),
+    /// A text for the list of events.
+    Mark(String),
+}
+
+/// The answer of a lab.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// The request takes effect at this lab time.
+    Done { at_s: f64, events: Vec<String>, warnings: Vec<Finding> },
+    /// Fields or values are wrong; nothing changed.
+    Wrong { errors: Vec<Finding> },
+    /// The lab cannot handle requests now.
+    Refused { why: String },
+}
+
+/// A diagnostic of the lab compiler.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    code: String,
+    message: String,
+    help: Option<String>,
+    labels: Vec<(std::ops::Range<usize>, String)>,
+}
+
+impl Finding {
+    pub(crate) fn all(found: &Diagnostics) -> Vec<Self> {
+        let own = |diagnostic: &Diagnostic| Self {
+            code: diagnostic.code.as_str().to_owned(),
+            message: diagnostic.message.clone(),
+            help: diagnostic.help.clone(),
+            labels: diagnostic.labels.clone(),
+        };
+        found.list().iter().map(own).collect()
+    }
+
+    /// The diagnostics of these fields.
+    pub fn diagnostics(findings: &[Self], fields: &[(String, String)]) -> Diagnostics {
+        let known = |finding: &Self| {
+            let code = Code::ALL.iter().find(|code| code.as_str() == finding.code)?;
+            let Self { message, help, labels, .. } = finding.clone();
+            Some(Diagnostic { code: *code, message, help, labels, position: (0, 0) })
+        };
+        let list = findings.iter().filter_map(known).collect();
+        Diagnostics::new(lab::live::SOURCE, &lab::live::source(fields), list)
+    }
+}
+
+/// Sends a request to the lab with this socket, and waits for the answer; `None` if the lab ended
+/// before it answered.
+///
+/// # Errors
+/// If the lab cannot be reached, or the request is too long.
+pub fn request(socket: &Path, request: &Request) -> io::Result<Option<Answer>> {
+    let mut line = serde_json::to_string(request)?;
+    line.push('\n');
+    if line.len() > MAX_REQUEST_BYTES {
+        let why = format!("the request is longer than {MAX_REQUEST_BYTES} B");
+        return Err(io::Error::new(ErrorKind::InvalidInput, why));
+    }
+    let mut stream = UnixStream::connect(socket)?;
+    let sent = stream.write_all(line.as_bytes());
+    let mut answer = String::new();
+    let read = sent.and_then(|()| BufReader::new(stream).read_line(&mut answer));
+    match read {
+        Ok(0) => Ok(None),
+        Ok(_) => Ok(Some(serde_json::from_str(&answer)?)),
+        Err(e) if matches!(e.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The lab's end of its socket. Never blocks.
+#[derive(Debug)]
+pub(crate) struct Server {
+    listener: UnixListener,
+    path: PathBuf,
+    clients: Vec<Client>,
+    next_id: u64,
+}
+
+#[derive(Debug)]
+struct Client {
+    id: u64,
+    stream: UnixStream,
+    received: Vec<u8>,
+    /// It has sent its request.
+    is_waiting: bool,
+}
+
+impl Server {
+    /// Binds the socket, which only this user can reach in the registry's folder.
+    pub(crate) fn bind(path: PathBuf) -> io::Result<Self> {
+        let listener = UnixListener::bind(&path)?;
+        listener.set_nonblocking(true)?;
+        Ok(Self { listener, path, clients: Vec::new(), next_id: 0 })
+    }
+
+    /// Descriptors that become readable when there is something to do.
+    pub(crate) fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let clients = self.clients.iter().map(|client| client.stream.as_fd());
+        std::iter::once(self.listener.as_fd()).chain(clients)
+    }
+
+    /// Accepts connections and reads; returns complete requests with the identifiers for
+    /// [`Server::answer`].
+    pub(crate) fn receive(&mut self) -> Vec<(u64, Request)> {
+        while let Ok((stream, _)) = self.listener.accept() {
+            if self.clients.len() < MAX_CLIENTS && stream.set_nonblocking(true).is_ok() {
+                let id = self.next_id;
+                self.next_id += 1;
+                self.clients.push(Client { id, stream, received: Vec::new(), is_waiting: false });
+            }
+        }
+        let mut requests = Vec::new();
+        self.clients.retain_mut(|client| match client.read() {
+            Reading::Request(request) => {
+                requests.push((client.id, request));
+                true
+            }
+            Reading::Incomplete => true,
+            Reading::Over => false,
+        });
+        requests
+    }
+
+    /// Sends the answer to a client, if it still waits.
+    pub(crate) fn answer(&mut self, id: u64, answer: &Answer) {
+        let Some(place) = self.clients.iter().position(|client| client.id == id) else { return };
+        let mut stream = self.clients.swap_remove(place).stream;
+        // A client that has ended, or that does not read, gets no answer.
+        if let Ok(mut text) = serde_json::to_vec(answer)
+            && stream.set_nonblocking(false).is_ok()
+            && stream.set_write_timeout(Some(WRITE_TIMEOUT)).is_ok()
+        {
+            text.push(b'\n');
+            let _ = stream.write_all(&text);
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+enum Reading {
+    Request(Request),
+    Incomplete,
+    /// The client has closed the connection, or sent something else.
+    Over,
+}
+
+impl Client {
+    fn read(&mut self) -> Reading {
+        let mut bytes = [0; 4096];
+        loop {
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return Reading::Over,
+                Ok(_) if self.is_waiting => return Reading::Over,
+                Ok(count) => self.received.extend_from_slice(&bytes[..count]),
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return Reading::Incomplete,
+                Err(_) => return Reading::Over,
+            }
+            if let Some(end) = self.received.iter().position(|byte| *byte == b'\n') {
+                self.is_waiting = true;
+                let request = serde_json::from_slice(&self.received[..end]);
+                self.received = Vec::new();
+                return request.map_or(Reading::Over, Reading::Request);
+            }
+            if self.received.len() > MAX_REQUEST_BYTES {
+                return Reading::Over;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server() -> (tempfile::TempDir, Server, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.sock");
+        (dir, Server::bind(path.clone()).unwrap(), path)
+    }
+
+    #[test]
+    fn answers_one_request_per_connection() {
+        let (_dir, mut server, path) = server();
+        let wanted = Request::Mark("a\nb".to_owned());
+        let (sent, socket) = (wanted.clone(), path.clone());
+        let client = std::thread::spawn(move || request(&socket, &sent).unwrap());
+        let (id, received) = loop {
+            if let Some(request) = server.receive().pop() {
+                break request;
+            }
+            std::thread::yield_now();
+        };
+        assert_eq!(received, wanted);
+        let answer = Answer::Done { at_s: 1.5, events: vec!["x".into()], warnings: Vec::new() };
+        server.answer(id, &answer);
+        assert_eq!(client.join().unwrap(), Some(answer));
+        assert_eq!(server.files().count(), 1);
+        drop(server);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn closes_connections_that_are_not_requests() {
+        let (_dir, mut server, path) = server();
+        let mut client = UnixStream::connect(&path).unwrap();
+        client.write_all(b"{\"mark\":").unwrap();
+        assert!(server.receive().is_empty());
+        assert_eq!(server.files().count(), 2);
+        client.write_all(b"7}\n").unwrap();
+        assert!(server.receive().is_empty());
+        assert_eq!(server.files().count(), 1);
+        let gone = UnixStream::connect(&path).unwrap();
+        server.receive();
+        drop(gone);
+        server.receive();
+        assert_eq!(server.files().count(), 1);
+        let idle: Vec<_> = (0..=MAX_CLIENTS).map(|_| UnixStream::connect(&path).unwrap()).collect();
+        server.receive();
+        assert_eq!(server.files().count(), 1 + MAX_CLIENTS);
+        drop(idle);
+    }
+}

@@ -1,0 +1,125 @@
+//! The data path: one thread that moves packets between the namespaces' ports and the fabric.
+//!
+//! ```text
+//! port ─ read, stamp ─▶ ingress (addresses, filters) ─▶ fabric ─▶ egress (merge, write) ─▶ port
+//!                                                         │         └─▶ trunk ─▶ other agents
+//!                                                         └─▶ routers' answers, captures, mirrors
+//! ```
+
+mod agreement;
+mod buffer;
+mod egress;
+mod gateways;
+mod ingress;
+mod messages;
+mod ports;
+mod routers;
+mod tap;
+mod trunk;
+mod wait;
+mod worker;
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::JoinHandle;
+
+use base::Span;
+use cluster::AgentId;
+use run::Change;
+
+use crate::{Error, Result};
+use messages::Command;
+pub(crate) use messages::{Batch, REALTIME_SHARE, Report, Setup};
+
+/// A running data path.
+pub(crate) struct Datapath {
+    commands: Sender<Command>,
+    bell: Arc<OwnedFd>,
+    batches: Receiver<Batch>,
+    thread: JoinHandle<Report>,
+}
+
+impl Datapath {
+    /// Starts the data path. Packets flow from now on, also before lab time zero.
+    ///
+    /// # Errors
+    /// If the fabric rejects the plan, or the kernel cannot create a descriptor.
+    pub(crate) fn start(setup: Setup) -> Result<Self> {
+        let (commands, inbox) = mpsc::channel();
+        let (outbox, batches) = mpsc::channel();
+        let (ready, started) = mpsc::channel();
+        let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
+        let bell = rustix::event::eventfd(0, flags).map_err(|e| Error::Datapath(e.into()))?;
+        let bell = Arc::new(bell);
+        let ring = Arc::clone(&bell);
+        let thread = std::thread::Builder::new()
+            .name("datapath".to_owned())
+            .spawn(move || match worker::Worker::try_new(setup, inbox, outbox, ring) {
+                Ok(worker) => {
+                    let _ = ready.send(Ok(()));
+                    worker.run()
+                }
+                Err(error) => {
+                    let _ = ready.send(Err(error));
+                    Report::default()
+                }
+            })
+            .map_err(Error::Datapath)?;
+        started.recv().map_err(|_| Error::DatapathPanicked)??;
+        Ok(Self { commands, bell, batches, thread })
+    }
+
+    /// Schedules a change; a change whose time has passed takes effect immediately.
+    pub(crate) fn change(&self, change: Change) {
+        self.send(Command::Change(change));
+    }
+
+    /// Notifies the data path that an agent of the lab was lost.
+    pub(crate) fn lose(&self, agent: AgentId) {
+        self.send(Command::Lose(agent));
+    }
+
+    /// Notifies the data path that an agent has returned.
+    pub(crate) fn regain(&self, agent: AgentId) {
+        self.send(Command::Regain(agent));
+    }
+
+    /// Sets the egress lead time of packets for an agent.
+    pub(crate) fn lead(&self, agent: AgentId, lead: Span) {
+        self.send(Command::Lead(agent, lead));
+    }
+
+    /// Suspends real-time scheduling while the thread uses more than `share` of a CPU.
+    pub(crate) fn limit_realtime(&self, share: f64) {
+        self.send(Command::Realtime(share));
+    }
+
+    /// The next batch of counters, if one is available.
+    pub(crate) fn batch(&self) -> Option<Batch> {
+        self.batches.try_recv().ok()
+    }
+
+    /// Whether the thread still runs.
+    pub(crate) fn is_running(&self) -> bool {
+        !self.thread.is_finished()
+    }
+
+    /// Stops the data path, and returns its report and the remaining batches.
+    ///
+    /// # Errors
+    /// If its thread panicked.
+    pub(crate) fn finish(self) -> Result<(Report, Vec<Batch>)> {
+        self.send(Command::Finish);
+        let report = self.thread.join().map_err(|_| Error::DatapathPanicked)?;
+        Ok((report, self.batches.try_iter().collect()))
+    }
+
+    fn send(&self, command: Command) {
+        if self.commands.send(command).is_ok() {
+            // If the counter is full, the thread has not woken up yet and will
+            // see this command too.
+            let _ = rustix::io::write(self.bell.as_fd(), &1u64.to_ne_bytes());
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Paced UDP over the kernel's sockets. Slot 0 receives, slot 1 sends.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use base::Time;
+use run::FlowCounters;
+use rustix::io::Errno;
+use sys::socket::{self, BATCH, Interest, Readiness};
+use workload::datagram::{END_LENGTH, Header, LENGTH};
+use workload::{PacedFlow, PacedSender, Pattern, Source};
+
+use super::rendezvous::{RECEIVER_SLOT, Rendezvous};
+use super::traffic::{Endpoints, Progress, Scope, settle};
+use super::{Placed, enter};
+
+/// Requested size of socket buffers.
+pub(super) const BUFFER: usize = 4 << 20;
+
+/// Batches received before other flows get their turn. They hold more than a sender's turn;
+/// otherwise a burst after a pause would overflow the receiver.
+const RECEIVE_TURN: usize = 16;
+
+/// Datagrams sent before other flows get their turn.
+const SEND_TURN: u64 = 4 * BATCH as u64;
+
+const SENDER: u32 = 1;
+
+pub(super) struct Paced {
+    flow: PacedFlow,
+    sender: Option<OwnedFd>,
+    receiver: Option<OwnedFd>,
+}
+
+impl Paced {
+    /// Opens a flow with the rate, packet size, total size and pattern of its datagrams.
+    pub(super) fn open(
+        placed: &Placed,
+        rendezvous: Rendezvous,
+        (rate, packet, size): (base::Bandwidth, base::Bytes, Option<base::Bytes>),
+        pattern: &Pattern,
+        scope: &Scope<'_>,
+    ) -> sys::Result<Self> {
+        let Rendezvous { receiver, to, mut from } = rendezvous;
+        let (flow, now) = (&placed.flow, scope.now());
+        let (mut sender, mut paced) = (None, None);
+        if let Some(netns) = &placed.netns[0] {
+            enter(netns)?;
+            let (socket, at) = socket::udp_at(from, flow.dscp, BUFFER)?;
+            from = at;
+            socket::set_peer(socket.as_fd(), to)?;
+            let interest = if receiver.is_none() { Interest::Read } else { Interest::Nothing };
+            scope.add(&socket, SENDER, interest)?;
+            let random = scope.random(&flow.name, "datagrams");
+            let source = Source::new(pattern.clone(), rate, packet, now, random);
+            paced = Some(PacedSender::new(source, size, flow.duration, now));
+            sender = Some(socket);
+        }
+        if let (Some(receiver), Some(netns)) = (&receiver, &placed.netns[1]) {
+            enter(netns)?;
+            socket::set_peer(receiver.as_fd(), from)?;
+            socket::set_arrival_stamps(receiver.as_fd())?;
+        }
+        let flow = PacedFlow::open(paced, receiver.is_some(), now);
+        Ok(Self { flow, sender, receiver })
+    }
+
+    /// Sends due datagrams, at most [`SEND_TURN`].
+    fn send(&mut self, scope: &mut Scope<'_>) {
+        let (Some(socket), now) = (&self.sender, scope.now()) else { return };
+        let mut turn = SEND_TURN;
+        while turn > 0 {
+            let Some(sender) = self.flow.sender() else { return };
+            let Some((count, payload)) = sender.due(now, turn.min(BATCH as u64)) else { break };
+            let rest = (payload as usize).saturating_sub(LENGTH);
+            let stamp = scope.now().as_nanos();
+            let mut heads = [[0; LENGTH]; BATCH];
+            let heads = &mut heads[..count as usize];
+            for (head, sequence) in heads.iter_mut().zip(sender.sent()..) {
+                *head = Header { sequence, sent: stamp }.encode();
+            }
+            let used = if let Ok(Some(taken)) = submit(socket, heads, &scope.payload[..rest]) {
+                scope.tally.sent += (taken * (LENGTH + rest)) as u64;
+                self.flow.on_sent(now, taken as u64);
+                taken as u64
+            } else {
+                sender.on_refused();
+                1
+            };
+            turn = turn.saturating_sub(used.max(1));
+        }
+        self.announce(now);
+    }
+
+    fn announce(&mut self, now: Time) {
+        if let (Some(message), Some(socket)) = (self.flow.announcement(now), &self.sender) {
+            // The announcement is repeated until it is answered.
+            let _ = submit(socket, &[message.encode()], &[]);
+        }
+    }
+
+    /// Receives replies of a receiver on another agent, and errors of earlier datagrams,
+    /// which count as lost.
+    fn receive_replies(&mut self, scope: &Scope<'_>) {
+        let Some(socket) = &self.sender else { return };
+        let (flow, now) = (&mut self.flow, scope.now());
+        let _ = socket::pending_error(socket.as_fd());
+        let _ = socket::receive_datagrams::<END_LENGTH>(socket.as_fd(), |arrival| {
+            flow.on_reply(now, &arrival.head[..arrival.length.min(END_LENGTH)]);
+        });
+    }
+
+    fn receive(&mut self, scope: &mut Scope<'_>, batches: usize) {
+        let Some(socket) = &self.receiver else { return };
+        let (flow, clock) = (&mut self.flow, scope.clock);
+        for _ in 0..batches {
+            let tally = &mut *scope.tally;
+            let got = socket::receive_datagrams::<END_LENGTH>(socket.as_fd(), |arrival| {
+                let head = &arrival.head[..arrival.length.min(END_LENGTH)];
+                if let Some(delay) = flow.on_payload(head, clock.time_at(arrival.at)) {
+                    tally.received += arrival.length as u64;
+                    tally.record_delay(delay.as_nanos());
+                }
+            });
+            // An ICMP error (RFC 1122, 4.1.3.3) does not end the flow.
+            if !matches!(got, Ok(BATCH..)) {
+                break;
+            }
+        }
+    }
+
+    fn reply(&mut self) {
+        if let (Some(message), Some(socket)) = (self.flow.take_reply(), &self.receiver) {
+            // The sender repeats its announcement if the reply is lost.
+            let _ = socket::send_datagrams(socket.as_fd(), &[message.encode()], &[]);
+        }
+    }
+}
+
+fn submit<const N: usize>(
+    socket: &OwnedFd,
+    heads: &[[u8; N]],
+    rest: &[u8],
+) -> sys::Result<Option<usize>> {
+    let sent = socket::send_datagrams(socket.as_fd(), heads, rest);
+    match sent {
+        // The error of an earlier datagram: the receiver's agent has not opened the port yet.
+        Err(error) if error.errno() == Some(Errno::CONNREFUSED.raw_os_error()) => {
+            socket::send_datagrams(socket.as_fd(), heads, rest)
+        }
+        other => other,
+    }
+}
+
+impl Endpoints for Paced {
+    fn on_ready(
+        &mut self,
+        scope: &mut Scope<'_>,
+        slot: u32,
+        _readiness: Readiness,
+    ) -> sys::Result<Progress> {
+        if slot == RECEIVER_SLOT {
+            self.receive(scope, RECEIVE_TURN);
+        } else {
+            self.receive_replies(scope);
+        }
+        self.reply();
+        settle(self.flow.progress(), None)
+    }
+
+    fn on_wake(&mut self, scope: &mut Scope<'_>) -> sys::Result<Progress> {
+        self.send(scope);
+        if self.flow.is_timed_out(scope.now()) {
+            self.receive(scope, usize::MAX);
+        }
+        let progress = self.flow.on_wake(scope.now());
+        self.reply();
+        settle(progress, None)
+    }
+
+    fn next_wake(&self) -> Option<Time> {
+        self.flow.next_wake()
+    }
+
+    fn expire(&mut self, scope: &mut Scope<'_>) -> sys::Result<Progress> {
+        let progress = self.flow.expire(scope.now());
+        self.announce(scope.now());
+        settle(progress, None)
+    }
+
+    fn observe(&mut self, tally: &mut FlowCounters) {
+        let mut counts = self.flow.counts();
+        if let Some(socket) = &self.receiver {
+            counts.overrun = socket::dropped_on_arrival(socket.as_fd()).unwrap_or(0);
+        }
+        tally.observe_datagrams(counts);
+    }
+
+    fn edge(&self) -> Option<u64> {
+        self.flow.edge()
+    }
+
+    fn close(&mut self, scope: &mut Scope<'_>) {
+        self.receive(scope, usize::MAX);
+        self.flow.close(scope.now());
+    }
+}

@@ -1,0 +1,633 @@
+//! The registry of running labs, one JSON file each, for `ps`, `exec`, `set`, `down` and `clean`.
+//!
+//! The folder is `$XDG_RUNTIME_DIR/netarium`, `/run/netarium` for root, or `/tmp/netarium-UID`; it
+//! must belong to the user and be inaccessible to others. All resources of a lab end with its
+//! processes, so an entry without processes only means that the run was killed. A pid is compared
+//! together with the process's start time and the boot identifier, so that a reused pid is never
+//! mistaken for a lab.
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal};
+use serde::{Deserialize, Serialize};
+
+/// The version of the entry files.
+const SCHEMA: &str = "netarium.lab/1";
+/// Maximum bytes read of an entry: 10,000 hosts with long names need a quarter of this.
+const ENTRY_LIMIT: u64 = 4 << 20;
+/// Maximum number of simultaneous labs of a user.
+const LABS_LIMIT: usize = 1000;
+/// Maximum time for the kernel to remove a killed lab.
+const KILL_WAIT: Duration = Duration::from_secs(10);
+
+/// An error of the registry.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegistryError {
+    /// The folder is a link, belongs to another user, or is accessible to others.
+    #[error("{} is not a private folder of this user: {why}", path.display())]
+    Unsafe { path: PathBuf, why: &'static str },
+    /// The user of this process has no number, so no folder is its own.
+    #[error(
+        "the user of this process has no number in its user namespace; start it with `unshare \
+         --map-root-user`, or outside of that namespace"
+    )]
+    Unmapped,
+    /// A system call failed.
+    #[error("cannot {verb} {}: {source}", path.display())]
+    Io {
+        /// The attempted action.
+        verb: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
+    /// A process to be registered does not exist.
+    #[error("process {0} does not exist")]
+    NoProcess(u32),
+    /// A lab's process may not be signalled.
+    #[error("cannot signal process {pid}: {source}")]
+    Signal { pid: u32, source: io::Error },
+    /// A killed lab still exists.
+    #[error("lab {0} was killed and has not ended")]
+    Immortal(String),
+    /// Too many labs.
+    #[error("{LABS_LIMIT} labs are registered already in {}", .0.display())]
+    Full(PathBuf),
+}
+
+/// A process; the start time distinguishes it from later processes with the same pid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    /// Its pid in the PID namespace of the command that registered it.
+    pub pid: u32,
+    /// Start time in clock ticks since boot (`/proc/PID/stat`, field 22).
+    pub started_ticks: u64,
+}
+
+impl Process {
+    /// The process that has this pid now.
+    pub fn of(pid: u32) -> Option<Self> {
+        let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        start_ticks(&stat).map(|started_ticks| Self { pid, started_ticks })
+    }
+
+    /// A descriptor of the process, or `None` if it has ended.
+    fn open(self) -> Result<Option<OwnedFd>, RegistryError> {
+        let Some(pid) = Pid::from_raw(self.pid as i32) else { return Ok(None) };
+        match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
+            // Only this check proves that the descriptor refers to the right process.
+            Ok(fd) => Ok(self.alive().then_some(fd)),
+            Err(Errno::SRCH) => Ok(None),
+            Err(e) => Err(RegistryError::Signal { pid: self.pid, source: e.into() }),
+        }
+    }
+
+    /// Whether it still runs (a zombie does not).
+    pub fn alive(self) -> bool {
+        Self::of(self.pid) == Some(self)
+    }
+}
+
+/// Field 22 of a `stat` file, unless the process is a zombie or dead.
+fn start_ticks(stat: &[u8]) -> Option<u64> {
+    // The command's name is in parentheses and may contain any byte except NUL.
+    let end = stat.iter().rposition(|&b| b == b')')?;
+    let rest = std::str::from_utf8(stat.get(end + 1..)?).ok()?;
+    let mut fields = rest.split_ascii_whitespace();
+    if matches!(fields.next()?, "Z" | "X" | "x") {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
+}
+
+/// A lab that runs, or that was killed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Schema version of the file.
+    pub schema: String,
+    /// Unique among the running labs: the lab's name, with `-2`, `-3`, … if it is taken.
+    pub name: String,
+    /// `[lab] name`.
+    pub lab: String,
+    /// The run's identifier, as in the name of its folder.
+    pub id: String,
+    /// Identifier of the boot in which it was registered.
+    pub boot: String,
+    /// The `netarium run` process.
+    pub supervisor: Process,
+    /// The first process of the lab; the kernel ends the lab with it.
+    pub init: Process,
+    /// Absolute path of the run folder.
+    pub folder: PathBuf,
+    /// Start time, in seconds since 1970 (UTC).
+    pub started_unix: u64,
+    /// Hosts by name.
+    pub hosts: BTreeMap<String, HostEntry>,
+    /// Empty folders outside the lab that served as mount points.
+    pub mount_points: Vec<PathBuf>,
+    /// Whether it uses real-time scheduling.
+    #[serde(default)]
+    pub realtime: bool,
+    /// Whether `netarium up` started it.
+    #[serde(default)]
+    pub is_up: bool,
+    /// The seed of the run.
+    #[serde(default)]
+    pub seed: Option<u64>,
+    /// The socket for requests; `None` for a shard of a lab on several machines.
+    #[serde(default)]
+    pub socket: Option<PathBuf>,
+}
+
+/// A host of a registered lab. Numbers are descriptors of the lab's first process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostEntry {
+    /// Its network namespace.
+    pub net: i32,
+    /// Its mount namespace, if it has private files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mounts: Option<i32>,
+    /// The user of its commands; `None`: that of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+}
+
+/// State of an entry's processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Both processes run.
+    Running,
+    /// One process has ended, and the other will end soon.
+    Ending,
+    /// Both processes have ended.
+    Gone,
+}
+
+impl Entry {
+    /// An entry of this boot; registration makes `name` unique. Fails if a process does not exist.
+    pub fn new(
+        lab: &str,
+        id: &str,
+        supervisor: u32,
+        init: u32,
+        folder: PathBuf,
+    ) -> Result<Self, RegistryError> {
+        let process = |pid| Process::of(pid).ok_or(RegistryError::NoProcess(pid));
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        Ok(Self {
+            schema: SCHEMA.to_owned(),
+            name: lab.to_owned(),
+            lab: lab.to_owned(),
+            id: id.to_owned(),
+            boot: boot_id(),
+            supervisor: process(supervisor)?,
+            init: process(init)?,
+            folder,
+            started_unix: now.map_or(0, |d| d.as_secs()),
+            hosts: BTreeMap::new(),
+            mount_points: Vec::new(),
+            realtime: false,
+            is_up: false,
+            seed: None,
+            socket: None,
+        })
+    }
+
+    pub fn state(&self) -> State {
+        if self.boot != boot_id() {
+            return State::Gone;
+        }
+        match (self.supervisor.alive(), self.init.alive()) {
+            (true, true) => State::Running,
+            (false, false) => State::Gone,
+            _ => State::Ending,
+        }
+    }
+}
+
+/// How a lab was stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// It ended after the request; its results are kept.
+    Orderly,
+    /// It did not end in time and was killed.
+    Killed,
+}
+
+impl Entry {
+    /// Asks the lab to end and waits for it; kills it if it has not ended within `grace`.
+    ///
+    /// # Errors
+    /// If its processes may not be signalled.
+    pub fn stop(&self, grace: Duration) -> Result<Stopped, RegistryError> {
+        let (supervisor, init) = (self.supervisor.open()?, self.init.open()?);
+        if let Some(supervisor) = &supervisor {
+            signal(supervisor, self.supervisor.pid, Signal::TERM)?;
+        }
+        let deadline = Instant::now() + grace;
+        let fds = || supervisor.iter().chain(&init);
+        if fds().all(|fd| has_ended(fd, deadline)) {
+            return Ok(Stopped::Orderly);
+        }
+        // When its first process ends, the kernel ends all others in the lab.
+        for (fd, process) in [(&init, self.init), (&supervisor, self.supervisor)] {
+            if let Some(fd) = fd {
+                signal(fd, process.pid, Signal::KILL)?;
+            }
+        }
+        let deadline = Instant::now() + KILL_WAIT;
+        if fds().all(|fd| has_ended(fd, deadline)) {
+            Ok(Stopped::Killed)
+        } else {
+            Err(RegistryError::Immortal(self.name.clone()))
+        }
+    }
+}
+
+fn signal(fd: &OwnedFd, pid: u32, signal: Signal) -> Result<(), RegistryError> {
+    match rustix::process::pidfd_send_signal(fd, signal) {
+        Ok(()) | Err(Errno::SRCH) => Ok(()),
+        Err(e) => Err(RegistryError::Signal { pid, source: e.into() }),
+    }
+}
+
+/// Waits until the process has ended, or `deadline` has passed.
+fn has_ended(fd: &OwnedFd, deadline: Instant) -> bool {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let Ok(timeout) = Timespec::try_from(left) else { return false };
+        match rustix::event::poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&timeout)) {
+            Ok(0) => return false,
+            Ok(_) => return true,
+            Err(Errno::INTR) => {}
+            Err(_) => return false,
+        }
+    }
+}
+
+fn boot_id() -> String {
+    // Without the file (no /proc), pids and start times must be sufficient.
+    fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .map(|id| id.trim().to_owned())
+        .unwrap_or_default()
+}
+
+/// The content of the registry.
+#[derive(Debug, Default)]
+pub struct Listing {
+    /// Entries with at least one running process, by name.
+    pub live: Vec<Entry>,
+    /// Entries without running processes.
+    pub gone: Vec<Entry>,
+    /// Files that are not valid entries, with reasons; they are not changed.
+    pub unreadable: Vec<(PathBuf, String)>,
+}
+
+/// The folder of running labs.
+#[derive(Clone, Debug)]
+pub struct Registry {
+    dir: PathBuf,
+}
+
+/// Whether root of this user namespace owns a folder; a user who is root only inside a user
+/// namespace (`unshare -Ur`) does not.
+fn is_root_of(path: &str) -> bool {
+    fs::metadata(path).is_ok_and(|facts| facts.is_dir() && facts.uid() == 0)
+}
+
+impl Registry {
+    /// The user's registry; its folder is created if it does not exist.
+    pub fn open() -> Result<Self, RegistryError> {
+        if !sys::namespace::is_user_mapped() {
+            return Err(RegistryError::Unmapped);
+        }
+        let uid = rustix::process::geteuid();
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+        let dir = match runtime.filter(|d| d.is_absolute() && d.is_dir()) {
+            Some(dir) => dir.join("netarium"),
+            None if uid.is_root() && is_root_of("/run") => PathBuf::from("/run/netarium"),
+            None => PathBuf::from(format!(
+                "/tmp/netarium-{}",
+                sys::namespace::user_outside(uid.as_raw())
+            )),
+        };
+        Self::at(dir)
+    }
+
+    /// A registry in the given folder, which is created if it does not exist.
+    pub fn at(dir: PathBuf) -> Result<Self, RegistryError> {
+        match DirBuilder::new().mode(0o700).create(&dir) {
+            Ok(()) => {}
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(source) => return Err(RegistryError::Io { verb: "make", path: dir, source }),
+        }
+        let facts = match fs::symlink_metadata(&dir) {
+            Ok(facts) => facts,
+            Err(source) => return Err(RegistryError::Io { verb: "examine", path: dir, source }),
+        };
+        let why = if !facts.is_dir() {
+            "it is not a folder"
+        } else if facts.uid() != rustix::process::geteuid().as_raw() {
+            "it belongs to another user (remove it, or set XDG_RUNTIME_DIR to a folder of this user)"
+        } else if facts.mode() & 0o077 != 0 {
+            "other users can access it (fix it with chmod 700)"
+        } else {
+            return Ok(Self { dir });
+        };
+        Err(RegistryError::Unsafe { path: dir, why })
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Writes an entry under a unique name. The entry is removed when the result is dropped.
+    pub fn register(&self, mut entry: Entry) -> Result<Registration, RegistryError> {
+        let _lock = self.lock()?;
+        let listing = self.list()?;
+        if listing.live.len() + listing.gone.len() >= LABS_LIMIT {
+            return Err(RegistryError::Full(self.dir.clone()));
+        }
+        entry.name.clone_from(&entry.lab);
+        // A stale entry keeps its name until it has been swept, since its run must be marked first.
+        let mut number = 1;
+        while self.file(&entry.name).exists() {
+            number += 1;
+            entry.name = format!("{}-{number}", entry.lab);
+        }
+        let file = self.file(&entry.name);
+        let scratch = self.dir.join(".new");
+        let io = |verb, source| RegistryError::Io { verb, path: file.clone(), source };
+        let text = serde_json::to_vec_pretty(&entry).map_err(|e| io("write", e.into()))?;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let mut out = options.open(&scratch).map_err(|e| io("write", e))?;
+        out.write_all(&text).map_err(|e| io("write", e))?;
+        fs::rename(&scratch, &file).map_err(|e| io("write", e))?;
+        Ok(Registration { file, entry })
+    }
+
+    /// All entries; changes nothing.
+    pub fn list(&self) -> Result<Listing, RegistryError> {
+        let io = |source| RegistryError::Io { verb: "read", path: self.dir.clone(), source };
+        let mut listing = Listing::default();
+        for item in fs::read_dir(&self.dir).map_err(io)? {
+            let path = item.map_err(io)?.path();
+            if path.extension().is_none_or(|e| e != "json") {
+                continue;
+            }
+            match read_entry(&path) {
+                Ok(entry) if self.file(&entry.name) != path => {
+                    let why = format!("it names itself `{}`", entry.name);
+                    listing.unreadable.push((path, why));
+                }
+                Ok(entry) if entry.state() == State::Gone => listing.gone.push(entry),
+                Ok(entry) => listing.live.push(entry),
+                // Its lab ended between listing and reading.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => listing.unreadable.push((path, e.to_string())),
+            }
+        }
+        listing.live.sort_by(|a, b| a.name.cmp(&b.name));
+        listing.gone.sort_by(|a, b| a.name.cmp(&b.name));
+        listing.unreadable.sort();
+        Ok(listing)
+    }
+
+    /// Removes the entries of labs that no longer run, with their empty mount points, and returns
+    /// them: their runs were killed.
+    pub fn sweep(&self) -> Result<Vec<Entry>, RegistryError> {
+        let _lock = self.lock()?;
+        let gone = self.list()?.gone;
+        for entry in &gone {
+            for point in &entry.mount_points {
+                // Removes empty folders only; one in use remains.
+                let _ = fs::remove_dir(point);
+            }
+            if entry.socket.is_some() {
+                let _ = fs::remove_file(self.socket(&entry.id));
+            }
+            remove(&self.file(&entry.name))?;
+        }
+        Ok(gone)
+    }
+
+    /// The running lab with this name or identifier.
+    pub fn find(&self, wanted: &str) -> Result<Option<Entry>, RegistryError> {
+        let live = self.list()?.live;
+        let by_name = live.iter().find(|e| e.name == wanted);
+        Ok(by_name.or_else(|| live.iter().find(|e| e.id == wanted)).cloned())
+    }
+
+    /// The path of the socket of a run.
+    pub(crate) fn socket(&self, id: &str) -> PathBuf {
+        self.dir.join(format!("{id}.sock"))
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.dir.join(format!("{name}.json"))
+    }
+
+    fn lock(&self) -> Result<File, RegistryError> {
+        let path = self.dir.join(".lock");
+        let io = |source| RegistryError::Io { verb: "lock", path: path.clone(), source };
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(0o600);
+        let file = options.open(&path).map_err(io)?;
+        rustix::fs::flock(&file, FlockOperation::LockExclusive).map_err(|e| io(e.into()))?;
+        Ok(file)
+    }
+}
+
+fn read_entry(path: &Path) -> io::Result<Entry> {
+    let mut text = Vec::new();
+    File::open(path)?.take(ENTRY_LIMIT).read_to_end(&mut text)?;
+    let entry: Entry = serde_json::from_slice(&text)?;
+    if entry.schema == SCHEMA {
+        Ok(entry)
+    } else {
+        let why = format!("schema `{}` is not `{SCHEMA}`", entry.schema);
+        Err(io::Error::new(io::ErrorKind::InvalidData, why))
+    }
+}
+
+fn remove(file: &Path) -> Result<(), RegistryError> {
+    match fs::remove_file(file) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+            Err(RegistryError::Io { verb: "remove", path: file.to_owned(), source })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Keeps an entry registered as long as this value exists.
+#[derive(Debug)]
+pub struct Registration {
+    file: PathBuf,
+    entry: Entry,
+}
+
+impl Registration {
+    /// The entry as registered, with its unique name.
+    pub fn entry(&self) -> &Entry {
+        &self.entry
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        // The next command sweeps an entry that cannot be removed now.
+        let _ = fs::remove_file(&self.file);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+    use std::process::{Child, Command};
+
+    fn registry() -> (tempfile::TempDir, Registry) {
+        let dir = tempfile::tempdir().unwrap();
+        let registry = Registry::at(dir.path().join("labs")).unwrap();
+        (dir, registry)
+    }
+
+    fn sleeper() -> Child {
+        Command::new("sleep").arg("600").spawn().unwrap()
+    }
+
+    fn entry(lab: &str, id: &str, init: &Child) -> Entry {
+        Entry::new(lab, id, std::process::id(), init.id(), PathBuf::from("/nowhere")).unwrap()
+    }
+
+    fn end(mut child: Child) {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn names_are_made_unique_and_found_by_name_or_id() {
+        let (_dir, registry) = registry();
+        let child = sleeper();
+        let first = registry.register(entry("ring", "0a0a0a", &child)).unwrap();
+        let second = registry.register(entry("ring", "0b0b0b", &child)).unwrap();
+        assert_eq!(first.entry().name, "ring");
+        assert_eq!(second.entry().name, "ring-2");
+        assert_eq!(registry.find("ring-2").unwrap().unwrap().id, "0b0b0b");
+        assert_eq!(registry.find("0a0a0a").unwrap().unwrap().name, "ring");
+        assert!(registry.find("star").unwrap().is_none());
+        drop(first);
+        assert!(registry.find("ring").unwrap().is_none());
+        end(child);
+    }
+
+    #[test]
+    fn an_entry_goes_stale_when_its_processes_are_gone_or_recycled() {
+        let (_dir, registry) = registry();
+        let child = sleeper();
+        let mut recycled = entry("b", "000002", &child);
+        recycled.init.started_ticks -= 1;
+        recycled.supervisor.started_ticks -= 1;
+        assert_eq!(recycled.state(), State::Gone);
+        let mut rebooted = entry("c", "000003", &child);
+        rebooted.boot.push('x');
+        assert_eq!(rebooted.state(), State::Gone);
+
+        let mut dying = entry("a", "000001", &child);
+        dying.supervisor = dying.init;
+        let kept = registry.register(dying).unwrap();
+        assert!(registry.sweep().unwrap().is_empty());
+        end(child);
+        let swept = registry.sweep().unwrap();
+        assert_eq!(swept, vec![kept.entry().clone()]);
+        assert!(registry.list().unwrap().gone.is_empty());
+    }
+
+    #[test]
+    fn half_a_lab_is_ending() {
+        let child = sleeper();
+        let entry = entry("a", "000001", &child);
+        assert_eq!(entry.state(), State::Running);
+        end(child);
+        assert_eq!(entry.state(), State::Ending);
+    }
+
+    #[test]
+    fn a_lab_that_does_not_listen_is_killed() {
+        let run = |script| Command::new("sh").args(["-c", script]).spawn().unwrap();
+        let mut deaf = run("trap '' TERM; while :; do sleep 1; done");
+        let mut init = sleeper();
+        let lab =
+            Entry::new("a", "000001", deaf.id(), init.id(), PathBuf::from("/nowhere")).unwrap();
+        // Reaps them like their parents would; otherwise they remain zombies.
+        let reaper = std::thread::spawn(move || (deaf.wait().unwrap(), init.wait().unwrap()));
+        assert_eq!(lab.stop(Duration::from_millis(200)).unwrap(), Stopped::Killed);
+        reaper.join().unwrap();
+        assert_eq!(lab.state(), State::Gone);
+        assert_eq!(lab.stop(Duration::ZERO).unwrap(), Stopped::Orderly);
+    }
+
+    #[test]
+    fn sweeping_removes_empty_mount_points_and_nothing_else() {
+        let (dir, registry) = registry();
+        let (empty, full) = (dir.path().join("empty"), dir.path().join("full"));
+        fs::create_dir(&empty).unwrap();
+        fs::create_dir(&full).unwrap();
+        fs::write(full.join("precious"), "x").unwrap();
+        let child = sleeper();
+        let mut gone = entry("a", "000001", &child);
+        gone.boot.push('x');
+        gone.mount_points = vec![empty.clone(), full.clone()];
+        let kept = registry.register(gone).unwrap();
+        registry.sweep().unwrap();
+        assert!(!empty.exists());
+        assert!(full.join("precious").exists());
+        drop(kept);
+        end(child);
+    }
+
+    #[test]
+    fn foreign_files_are_reported_and_left_alone() {
+        let (_dir, registry) = registry();
+        let file = registry.dir().join("x.json");
+        for text in ["", "{}", "[1, 2", "{\"schema\": \"other/1\"}"] {
+            fs::write(&file, text).unwrap();
+            assert_eq!(registry.list().unwrap().unreadable.len(), 1, "{text}");
+            registry.sweep().unwrap();
+            assert!(file.exists());
+        }
+    }
+
+    #[test]
+    fn refuses_a_folder_writable_by_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = dir.path().join("open");
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(matches!(Registry::at(open), Err(RegistryError::Unsafe { .. })));
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(dir.path(), &link).unwrap();
+        assert!(matches!(Registry::at(link), Err(RegistryError::Unsafe { .. })));
+    }
+
+    #[test]
+    fn start_times_are_read_past_odd_names_and_not_from_zombies() {
+        let line = |name: &str, state: &str| {
+            format!("7 ({name}) {state} 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4242 9 10")
+        };
+        assert_eq!(start_ticks(line("a) R (b", "S").as_bytes()), Some(4242));
+        assert_eq!(start_ticks(line("sh", "Z").as_bytes()), None);
+        assert_eq!(start_ticks(b"7 (sh"), None);
+        assert_eq!(start_ticks(b"7 (sh) S 1"), None);
+    }
+}

@@ -1,0 +1,404 @@
+//! The loop between a lab's process and its controller: forwards messages and signals, registers
+//! the lab, and ends a shard's lab that no longer answers.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use ::lab::plan::Plan;
+use base::Span;
+use cluster::control::{ProgramEvent, ShardProgress};
+use run::RunFolder;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use sys::process::{self, Received};
+
+use super::message::{self, FromLab, ToLab};
+use crate::control::Server;
+use crate::launch::LabHandle;
+use crate::registry::{Entry, HostEntry, Registration, Registry};
+use crate::{Error, Result};
+
+/// A shard's lab that runs is ended after this time without a message: it sends five a second.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The same for a lab that ends programs and namespaces and writes results, beside its programs'
+/// grace.
+const END_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The origin of a lab's start and stop messages: the command in a terminal, or an agent.
+pub(super) trait Controller {
+    /// Where its messages arrive; `None` if it sends none, or has ended.
+    fn socket(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Messages that have arrived, after its socket became readable. The last message of a
+    /// controller that has ended is [`ToLab::Stop`].
+    fn read(&mut self) -> Result<Vec<ToLab>>;
+
+    /// Closes the copies of its sockets in the lab's process.
+    fn close(&mut self) {}
+
+    /// Handles a lab that is ready; returns its start if the lab need not wait for it.
+    fn ready(&mut self) -> Option<ToLab>;
+
+    /// Whether it is a command of the user that runs in the lab.
+    fn is_attached(&self) -> bool {
+        false
+    }
+
+    /// Starts the command of the user in the lab whose first process is `lab`.
+    fn started(&mut self, _lab: u32, _hosts: &Hosts) -> Result<()> {
+        Ok(())
+    }
+
+    /// Handles a signal; whether the lab continues.
+    fn signalled(&mut self, _received: Received) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn progress(&mut self, progress: ShardProgress, name: &str);
+
+    /// All programs that start with the lab are ready.
+    fn up(&mut self) {}
+
+    /// A program that other shards may wait for has changed its state.
+    fn program(&mut self, _event: ProgramEvent) {}
+}
+
+/// How the connection to a lab's process ended.
+pub(super) enum End {
+    /// The lab reported its end.
+    Finished,
+    /// The user interrupted twice, so it was killed.
+    Insisted,
+    /// Its process ended without a report.
+    Vanished,
+}
+
+/// Hosts by name.
+pub(super) type Hosts = BTreeMap<String, HostEntry>;
+
+/// Passes messages between a lab's process and its controller.
+pub(super) struct Supervisor<'a> {
+    handle: &'a mut LabHandle,
+    plan: &'a Plan,
+    folder: &'a RunFolder,
+    controller: &'a mut dyn Controller,
+    lab: BufReader<UnixStream>,
+    signals: Signals,
+    hosts: Hosts,
+    /// SIGINT, SIGTERM and SIGHUP so far.
+    interrupts: u32,
+    /// Makes the lab known to other commands.
+    registration: Option<(Registry, Registration)>,
+    /// Accepts requests of other commands.
+    server: Option<Server>,
+    /// Registered labs at the last report to the lab.
+    entries: usize,
+    is_shard: bool,
+    /// Whether `netarium up` started the lab.
+    is_up: bool,
+    running: bool,
+    stopping: bool,
+    /// When the lab last sent a message.
+    last_message: Instant,
+}
+
+impl<'a> Supervisor<'a> {
+    pub(super) fn new(
+        handle: &'a mut LabHandle,
+        plan: &'a Plan,
+        folder: &'a RunFolder,
+        is_shard: bool,
+        is_up: bool,
+        controller: &'a mut dyn Controller,
+    ) -> Result<Self> {
+        let lab = handle.channel().try_clone().map_err(Error::Channel)?;
+        let signals = Signals::listen(controller.is_attached())?;
+        Ok(Self {
+            handle,
+            plan,
+            folder,
+            controller,
+            lab: BufReader::new(lab),
+            signals,
+            hosts: Hosts::new(),
+            interrupts: 0,
+            registration: None,
+            server: None,
+            entries: 0,
+            is_shard,
+            is_up,
+            running: false,
+            stopping: false,
+            last_message: Instant::now(),
+        })
+    }
+
+    /// Returns when the lab has ended.
+    pub(super) fn supervise(&mut self) -> Result<End> {
+        loop {
+            let [lab, signals, controller] = self.wait()?;
+            if lab {
+                for line in lines(&mut self.lab)? {
+                    let Some(line) = line else {
+                        let insisted = self.interrupts > 1;
+                        return Ok(if insisted { End::Insisted } else { End::Vanished });
+                    };
+                    self.last_message = Instant::now();
+                    if self.receive(&line)? {
+                        return Ok(End::Finished);
+                    }
+                }
+            }
+            if signals {
+                self.handle_signals()?;
+            }
+            if controller {
+                for message in self.controller.read()? {
+                    self.send(&message);
+                }
+            }
+            let requests = self.server.as_mut().map(Server::receive);
+            for (id, request) in requests.into_iter().flatten() {
+                self.send(&ToLab::Request { id, request });
+            }
+            if let Some(limit) = self.silence_timeout()
+                && self.last_message.elapsed() > limit
+            {
+                return Err(Error::SilentLab(Span::from_nanos(limit.as_nanos() as u64)));
+            }
+        }
+    }
+
+    fn handle_signals(&mut self) -> Result<()> {
+        for received in self.signals.take() {
+            if let Some(received) = received
+                && self.controller.signalled(received)?
+            {
+                continue;
+            }
+            self.interrupts += 1;
+            match self.interrupts {
+                1 => self.send(&ToLab::Stop),
+                // A second interrupt skips the programs' grace time.
+                _ => self.handle.kill()?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Which of lab, signals and controller can be read.
+    fn wait(&self) -> Result<[bool; 3]> {
+        let (lab, controller) = (self.lab.get_ref().as_fd(), self.controller.socket());
+        let sources = [Some(lab), Some(self.signals.as_fd()), controller];
+        let poll_fd = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
+        let mut fds: Vec<_> = sources.into_iter().flatten().map(poll_fd).collect();
+        let first_of_server = fds.len();
+        fds.extend(self.server.iter().flat_map(Server::files).map(poll_fd));
+        let second = Timespec { tv_sec: 1, tv_nsec: 0 };
+        match rustix::event::poll(&mut fds, Some(&second)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(Error::Channel(errno.into())),
+        }
+        fds.truncate(first_of_server);
+        Ok([0, 1, 2].map(|at| fds.get(at).is_some_and(|fd| !fd.revents().is_empty())))
+    }
+
+    /// Maximum time without a message of the lab; `None` while it is built or waits for its start,
+    /// and in a terminal, whose user sees that it is silent.
+    fn silence_timeout(&self) -> Option<Duration> {
+        let grace = self.plan.programs.iter().map(|program| program.grace).max();
+        match (self.is_shard, self.stopping, self.running) {
+            (false, ..) | (true, false, false) => None,
+            (true, false, true) => Some(SILENCE_TIMEOUT),
+            (true, true, _) => {
+                Some(Duration::from_nanos(grace.unwrap_or_default().as_nanos()) + END_TIMEOUT)
+            }
+        }
+    }
+
+    /// Passes a message of the lab on; whether the lab has finished.
+    fn receive(&mut self, line: &str) -> Result<bool> {
+        match message::parse(line) {
+            Some(FromLab::Ready { hosts }) => {
+                self.hosts.clone_from(&hosts);
+                // Inside its own lab, a registered command would look like a killed one: processes
+                // have other numbers there.
+                if !self.controller.is_attached() {
+                    self.register(hosts);
+                }
+                if let Some(start) = self.controller.ready() {
+                    self.send(&start);
+                }
+            }
+            Some(FromLab::Progress { now_ns, waiting_for, packets, idle, trunks }) => {
+                self.report_other_labs();
+                let progress = ShardProgress { now_ns, idle, waiting_for, packets, trunks };
+                let registered = self.registration.as_ref().map(|(_, lab)| &lab.entry().name);
+                self.controller.progress(progress, registered.unwrap_or(&self.plan.name));
+            }
+            Some(FromLab::Up) => self.controller.up(),
+            Some(FromLab::Answer { id, answer }) => {
+                self.server.iter_mut().for_each(|server| server.answer(id, &answer));
+            }
+            Some(FromLab::Started) => self.controller.started(self.handle.pid(), &self.hosts)?,
+            Some(FromLab::Program(event)) => self.controller.program(event),
+            Some(FromLab::Ending) => self.stopping = true,
+            Some(FromLab::Failed(failure)) => return Err(Error::Lab(failure)),
+            Some(FromLab::Finished) => return Ok(true),
+            None => {}
+        }
+        Ok(false)
+    }
+
+    /// Sends a message to the lab; a stop only once.
+    fn send(&mut self, message: &ToLab) {
+        match message {
+            ToLab::Start { .. } => {
+                self.report_other_labs();
+                (self.running, self.last_message) = (true, Instant::now());
+            }
+            ToLab::Stop | ToLab::Complete if self.stopping => return,
+            ToLab::Stop | ToLab::Complete => {
+                (self.stopping, self.last_message) = (true, Instant::now());
+            }
+            _ => {}
+        }
+        message::send(self.handle.channel(), message);
+    }
+
+    /// Registers the lab, so that other commands find it. A failure does not stop the lab.
+    fn register(&mut self, hosts: Hosts) {
+        let path = self.folder.path();
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let (id, init) = (self.folder.id(), self.handle.pid());
+        let entry = Entry::new(&self.plan.name, id, std::process::id(), init, path);
+        let registered = entry.and_then(|mut entry| {
+            entry.hosts = hosts;
+            entry.realtime = self.plan.realtime;
+            entry.seed = Some(self.plan.seed);
+            entry.is_up = self.is_up;
+            let registry = Registry::open()?;
+            if !self.is_shard {
+                let socket = registry.socket(id);
+                self.server = Server::bind(socket.clone()).ok();
+                entry.socket = self.server.is_some().then_some(socket);
+            }
+            let registration = registry.register(entry)?;
+            Ok((registry, registration))
+        });
+        self.registration = registered.ok();
+    }
+
+    /// Reports the number of other labs to the lab, if it has changed.
+    fn report_other_labs(&mut self) {
+        let Some((registry, own)) = &self.registration else { return };
+        let count = entries(registry);
+        if self.entries == count {
+            return;
+        }
+        self.entries = count;
+        // The entries are read only if their number has changed.
+        let live = registry.list().map(|listing| listing.live).unwrap_or_default();
+        let others = || live.iter().filter(|lab| lab.id != own.entry().id);
+        let realtime = others().filter(|lab| lab.realtime).count() as u32;
+        let others = ToLab::Others { labs: others().count() as u32, realtime };
+        message::send(self.handle.channel(), &others);
+    }
+}
+
+/// Number of files in the registry.
+fn entries(registry: &Registry) -> usize {
+    let files = std::fs::read_dir(registry.dir()).into_iter().flatten().flatten();
+    files.filter(|file| file.path().extension().is_some_and(|e| e == "json")).count()
+}
+
+/// The lines that can be read now, at least one; `None` at the end of the stream.
+pub(super) fn lines(stream: &mut BufReader<UnixStream>) -> Result<Vec<Option<String>>> {
+    let mut lines = Vec::new();
+    loop {
+        let mut line = String::new();
+        let read = match stream.read_line(&mut line) {
+            // The other end was killed before it had read everything.
+            Err(e) if e.kind() == ErrorKind::ConnectionReset => 0,
+            read => read.map_err(Error::Channel)?,
+        };
+        lines.push((read > 0).then_some(line));
+        if read == 0 || stream.buffer().is_empty() {
+            return Ok(lines);
+        }
+    }
+}
+
+/// Signals to this process, as long as this value exists.
+enum Signals {
+    /// SIGINT, SIGTERM and SIGHUP end the lab.
+    Counted(SignalPipe),
+    /// The controller handles signals one by one.
+    Queued(process::Signals),
+}
+
+impl Signals {
+    fn listen(queued: bool) -> Result<Self> {
+        if queued {
+            return Ok(Self::Queued(process::Signals::listen()?));
+        }
+        SignalPipe::listen().map(Self::Counted)
+    }
+
+    /// The signals since the last call; those without details are counted only.
+    fn take(&mut self) -> Vec<Option<Received>> {
+        match self {
+            Self::Counted(pipe) => {
+                pipe.clear();
+                vec![None]
+            }
+            Self::Queued(signals) => std::iter::from_fn(|| signals.take()).map(Some).collect(),
+        }
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Counted(pipe) => pipe.pipe.as_fd(),
+            Self::Queued(signals) => signals.as_fd(),
+        }
+    }
+}
+
+/// Forwards SIGINT, SIGTERM and SIGHUP as bytes to a pipe, as long as this value exists.
+struct SignalPipe {
+    pipe: UnixStream,
+    ids: Vec<signal_hook::SigId>,
+}
+
+impl SignalPipe {
+    fn listen() -> Result<Self> {
+        let (pipe, write) = UnixStream::pair().map_err(Error::Channel)?;
+        pipe.set_nonblocking(true).map_err(Error::Channel)?;
+        let mut signals = Self { pipe, ids: Vec::new() };
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            let copy = write.try_clone().map_err(Error::Channel)?;
+            let id = signal_hook::low_level::pipe::register(signal, copy);
+            signals.ids.push(id.map_err(Error::Channel)?);
+        }
+        Ok(signals)
+    }
+
+    fn clear(&mut self) {
+        let mut bytes = [0; 64];
+        while self.pipe.read(&mut bytes).is_ok_and(|count| count > 0) {}
+    }
+}
+
+impl Drop for SignalPipe {
+    fn drop(&mut self) {
+        for id in self.ids.drain(..) {
+            signal_hook::low_level::unregister(id);
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! A lab in several shards, with real programs in each.
+
+use std::path::Path;
+
+use base::Time;
+use cluster::AgentId;
+use cluster::control::ToShard;
+use emu::doctor::Facts;
+use fabric::Share;
+use lab::plan::Plan;
+use run::observation::Observation;
+use run::record::Status;
+use rustix::process::Signal;
+use serde_json::Value;
+
+use super::cell::{Cell, Member, plan};
+
+pub(crate) const TESTS: &[super::Test] = &[
+    ("pings_cross_between_shards", pings_cross_between_shards),
+    ("shards_agree_on_shares", shards_agree_on_shares),
+    ("probes_find_shares_too", probes_find_shares_too),
+    ("other_shards_continue_after_loss_of_one", other_shards_continue_after_loss_of_one),
+    ("labs_that_die_or_hang_are_given_up", labs_that_die_or_hang_are_given_up),
+    ("shards_without_agents_end", shards_without_agents_end),
+];
+
+/// Whether the system has what a test needs; otherwise prints a note.
+pub(crate) fn possible(test: &str, commands: &[&str]) -> bool {
+    let search = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = |command: &&str| {
+        std::env::split_paths(&search).any(|dir| Path::new(&dir).join(command).exists())
+    };
+    let refused = Facts::collect().ok().and_then(|facts| facts.namespaces);
+    let fine = refused.is_none() && commands.iter().all(is_there);
+    if !fine {
+        println!("SKIPPED {test}: no namespaces, or not all of {commands:?}");
+    }
+    fine
+}
+
+/// Three hosts around a router.
+const STAR: &str = r#"
+[lab]
+name = "star"
+duration = "40 s"
+model = "collapsed"
+[node.a]
+[node.b]
+[node.c]
+[node.r]
+kind = "router"
+[[link]]
+ends = ["a", "r"]
+delay = "8 ms"
+[[link]]
+ends = ["b", "r"]
+delay = "8 ms"
+[[link]]
+ends = ["r", "c"]
+delay = "7 ms"
+rate = "8 Mbit/s"
+"#;
+
+/// One host per shard.
+fn apart(name: &str) -> Option<u16> {
+    ["a", "b", "c"].iter().position(|host| *host == name).map(|at| at as u16)
+}
+
+fn pings_cross_between_shards() {
+    if !possible("pings_cross_between_shards", &["ping"]) {
+        return;
+    }
+    let text = STAR.to_owned()
+        + r#"
+[[program]]
+name = "ping4"
+node = "a"
+run = "ping -4 -c 20 -i 0.05 -W 10 c"
+[[program]]
+name = "ping6"
+node = "b"
+run = "ping -6 -c 20 -i 0.05 -W 10 a"
+[[program]]
+name = "hops"
+node = "c"
+run = "ping -c 1 -W 10 -t 1 b || ping -c 3 -i 0.05 -W 10 r"
+"#;
+    let mut cell = Cell::launch(&text, 3, apart);
+    cell.begin();
+    cell.finish();
+    let plan = plan(&text);
+    let is_punctual = cell.members.iter().all(|member| is_punctual(member, &plan));
+    for (member, program, least) in [(0, "ping4", 30.0), (1, "ping6", 32.0)] {
+        let said = cell.members[member].output(program);
+        assert!(said.contains("20 received, 0% packet loss"), "{said}");
+        let shortest = said.rsplit_once("= ").unwrap().1.split('/').next().unwrap();
+        let shortest: f64 = shortest.parse().unwrap();
+        // On a busy host even the best sample may be late.
+        let most = if is_punctual { least * 1.05 } else { f64::INFINITY };
+        assert!((least - 0.05..most).contains(&shortest), "{said}");
+    }
+    // The router's ICMP errors are generated on the agent that sent the packet.
+    let said = cell.members[2].output("hops");
+    assert!(said.contains("Time to live exceeded") && said.contains("3 received"), "{said}");
+    let state = &cell.members[0].progress.trunks;
+    assert!(state[0].received == 0 && state[1].received > 0 && state[2].received > 0, "{state:?}");
+    for member in &cell.members {
+        let (ending, peers) = member.observed(&plan);
+        assert_eq!(ending.status, Status::Interrupted, "ended by its agent");
+        assert!(ending.delivered > 0 && ending.lateness.count() > 0, "{ending:?}");
+        assert!(peers.iter().all(|peer| peer.lost == 0 && peer.forged == 0), "{peers:?}");
+    }
+}
+
+/// Whether the shard's packets were on time, so that delays of programs are exact.
+pub(crate) fn is_punctual(member: &Member, plan: &Plan) -> bool {
+    const LIMIT: u64 = 200_000;
+    let (ending, peers) = member.observed(plan);
+    let late: u64 = peers.iter().map(|peer| peer.late.count()).sum();
+    ending.lateness.percentile(0.99) < LIMIT && late < ending.delivered / 100
+}
+
+/// Two servers, and clients on other agents that wait for them.
+const STREAMS: &str = r#"
+[[program]]
+name = "server1"
+node = "c"
+run = "iperf3 -s -1 -p 5201"
+ready = "port 5201"
+[[program]]
+name = "server2"
+node = "c"
+run = "iperf3 -s -1 -p 5202"
+ready = "port 5202"
+[[program]]
+name = "first"
+node = "a"
+after = ["server1", "server2"]
+run = "iperf3 -c c -p 5201 -t 6 -J"
+[[program]]
+name = "second"
+node = "b"
+after = ["server1", "server2"]
+run = "iperf3 -c c -p 5202 -t 6 -J"
+"#;
+
+/// Bytes that an iperf3 server has received.
+fn received(json: &str) -> u64 {
+    let said: Value = serde_json::from_str(json).unwrap_or_else(|e| panic!("{e}: {json}"));
+    said["end"]["sum_received"]["bytes"].as_u64().unwrap_or_else(|| panic!("{json}"))
+}
+
+/// Median share in Mbit/s of the largest stream from a host in the middle of its run.
+fn share(member: &Member, plan: &Plan, host: &str) -> f64 {
+    // Between 25 % and 75 % of the bytes that half of the link carries in 6 s.
+    median_share(member, plan, host, |_, sent| (750_000..2_250_000).contains(&sent))
+}
+
+/// Median share in Mbit/s of the largest stream from a host in those samples that have a suitable
+/// time and number of sent bytes.
+pub(crate) fn median_share(
+    member: &Member,
+    plan: &Plan,
+    host: &str,
+    suits: impl Fn(Time, u64) -> bool,
+) -> f64 {
+    let node = plan.nodes.iter().find(|node| node.name == host).unwrap();
+    let mut shares: Vec<f64> = Vec::new();
+    for seen in member.observations(plan) {
+        let Observation::Counters(counters) = seen else { continue };
+        let streams = counters.shares.iter().map(|row| Share::from(*row));
+        let streams = streams.filter(|share| share.stream && share.from == node.ifaces[0]);
+        let largest = streams.max_by_key(|share| share.sent);
+        let sent = largest.as_ref().map_or(0, |share| share.sent);
+        if suits(counters.at, sent) {
+            shares.extend(largest.and_then(|l| l.share).map(|s| s.bits_per_sec() as f64 / 1e6));
+        }
+    }
+    shares.sort_by(f64::total_cmp);
+    assert!(!shares.is_empty(), "no suitable sample of {host}");
+    shares[shares.len() / 2]
+}
+
+fn streams_share(test: &str, sharing: &str) {
+    if !possible(test, &["iperf3"]) {
+        return;
+    }
+    let lab = STAR.replace("model =", &format!("sharing = \"{sharing}\"\nmodel ="));
+    let text = lab + STREAMS;
+    let mut cell = Cell::launch(&text, 3, apart);
+    cell.begin();
+    cell.finish();
+    let bytes =
+        [received(&cell.members[0].output("first")), received(&cell.members[1].output("second"))];
+    let plan = plan(&text);
+    let shares = [(0, "a"), (1, "b")].map(|(at, host)| share(&cell.members[at], &plan, host));
+    assert!(shares.iter().all(|share| (3.8..4.2).contains(share)), "{shares:?} of 8 Mbit/s");
+    // Half of 8 Mbit/s is 3 MB in 6 s; TCP sends less on a busy host.
+    assert!(bytes.iter().all(|bytes| *bytes > 100_000), "{bytes:?}");
+    let (ending, _) = cell.members[0].observed(&plan);
+    assert!(ending.notices.count() > 0 && ending.messages.sent > 0, "{:?}", ending.messages);
+    // The same hosts on one agent.
+    let folder = tempfile::tempdir().unwrap();
+    let options = emu::run::Options {
+        runs_dir: folder.path().to_owned(),
+        lab_dir: folder.path().to_owned(),
+        repeat: String::new(),
+        engine: None,
+        stay: false,
+        starter: None,
+        up: None,
+    };
+    let record = emu::run::run(&plan, &options, &mut |_| ()).unwrap();
+    assert_eq!(record.status, Status::Finished, "{:?}", record.warnings);
+    let at = |id: &str, program: &str| {
+        let path = folder.path().join(format!("{}-{id}", plan.name));
+        received(
+            &std::fs::read_to_string(path.join("programs").join(program).join("stdout")).unwrap(),
+        )
+    };
+    let alone = ["first", "second"].map(|program| at(&record.id, program));
+    assert!(alone.iter().all(|bytes| *bytes > 100_000), "{alone:?}");
+    println!(
+        "{test}: {bytes:?} B, alone {alone:?} B; notices took {} us at the median, {} us at p99",
+        ending.notices.percentile(0.5) / 1_000,
+        ending.notices.percentile(0.99) / 1_000,
+    );
+}
+
+fn shards_agree_on_shares() {
+    streams_share("shards_agree_on_shares", "rtt-max-min");
+}
+
+fn probes_find_shares_too() {
+    streams_share("probes_find_shares_too", "slbn");
+}
+
+fn other_shards_continue_after_loss_of_one() {
+    if !possible("other_shards_continue_after_loss_of_one", &["ping"]) {
+        return;
+    }
+    let text = STAR.to_owned()
+        + r#"
+[[program]]
+name = "far"
+node = "a"
+run = "ping -c 200 -i 0.1 c"
+service = true
+[[program]]
+name = "near"
+node = "a"
+run = "ping -c 40 -i 0.05 b"
+start = "5 s"
+"#;
+    let plan = plan(&text);
+    assert_eq!(plan.programs.len(), 2);
+    let mut cell = Cell::launch(&text, 2, |name| match name {
+        "c" => Some(1),
+        "r" => None,
+        _ => Some(0),
+    });
+    cell.begin();
+    cell.until(|cell| cell.members[1].progress.now_ns > 3_000_000_000);
+    let trunk = cell.members[1].trunk;
+    cell.members[1].kill();
+    cell.until(|cell| cell.members[1].ended.is_some());
+    cell.members[0].tell(&ToShard::Lost { agent: AgentId(1) });
+    // The lab's process had the only copy of its socket.
+    cell.until(|_| std::net::UdpSocket::bind(trunk).is_ok());
+    cell.finish();
+    let said = cell.members[0].output("near");
+    assert!(said.contains("40 received, 0% packet loss"), "{said}");
+    let said = cell.members[0].output("far");
+    assert!(said.contains("bytes from"), "{said}");
+}
+
+fn labs_that_die_or_hang_are_given_up() {
+    if !possible("labs_that_die_or_hang_are_given_up", &[]) {
+        return;
+    }
+    let mut cell = Cell::launch(STAR, 3, apart);
+    cell.begin();
+    cell.until(|cell| cell.members.iter().all(|member| member.progress.now_ns > 0));
+    cell.members[0].signal_lab(Signal::KILL);
+    cell.members[1].signal_lab(Signal::STOP);
+    cell.until(|cell| cell.members[..2].iter().all(|member| member.ended.is_some()));
+    let why = |at: usize| cell.members[at].ended.as_ref().unwrap().as_ref().unwrap_err();
+    assert!(why(0).contains("killed by SIGKILL"), "{}", why(0));
+    assert!(why(1).contains("sent no report"), "{}", why(1));
+    cell.tell(&ToShard::Stop);
+    cell.until(|cell| cell.members[2].ended.is_some());
+    assert!(cell.members[2].ended.as_ref().unwrap().is_ok());
+}
+
+fn shards_without_agents_end() {
+    if !possible("shards_without_agents_end", &["sleep"]) {
+        return;
+    }
+    let text = STAR.to_owned() + "[[program]]\nname = \"long\"\nnode = \"a\"\nrun = \"sleep 1000\"";
+    let mut cell = Cell::launch(&text, 3, apart);
+    cell.begin();
+    cell.until(|cell| cell.members.iter().all(|member| member.progress.now_ns > 0));
+    for member in &mut cell.members {
+        assert_eq!(member.abandon().code(), 0);
+    }
+}

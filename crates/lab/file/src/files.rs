@@ -1,0 +1,206 @@
+//! Files referenced by a lab: traces, tables of delays, topologies, programs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base::Span;
+use fabric::Trace;
+use transport::tcp::control::Control;
+use workload::{DatagramTrace, SizeTable};
+
+use crate::code::Code;
+use crate::diagnostic::Sink;
+use crate::trace::{TraceError, parse_datagrams, parse_delays, parse_sizes, parse_trace};
+use crate::tree::At;
+
+/// Maximum file size.
+pub(crate) const MAX_FILE_BYTES: u64 = 64 << 20;
+
+/// Reads each file once, even if it is referenced several times.
+#[derive(Debug)]
+pub(crate) struct Files {
+    base: PathBuf,
+    /// Search path for programs; `None`: programs are not looked up.
+    pub(crate) path: Option<OsString>,
+    traces: BTreeMap<PathBuf, Option<Arc<Trace>>>,
+    delays: BTreeMap<PathBuf, Option<Arc<Vec<Span>>>>,
+    sizes: BTreeMap<PathBuf, Option<Arc<SizeTable>>>,
+    datagrams: BTreeMap<PathBuf, Option<Arc<DatagramTrace>>>,
+    congestion_controls: Option<Arc<[String]>>,
+    /// The text of `/etc/passwd`.
+    users: Option<String>,
+}
+
+/// TCP congestion controllers of Linux 6.x, by their names in `net/ipv4`.
+const LINUX_CONGESTION_CONTROLS: &[&str] = &[
+    "bbr",
+    "bic",
+    "cdg",
+    "cubic",
+    "dctcp",
+    "dctcp-reno",
+    "highspeed",
+    "htcp",
+    "hybla",
+    "illinois",
+    "lp",
+    "nv",
+    "reno",
+    "scalable",
+    "vegas",
+    "veno",
+    "westwood",
+    "yeah",
+];
+
+/// Controllers that this system's kernel has loaded, including those from
+/// outside the kernel source.
+const LOADED_CONGESTION_CONTROLS: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+
+impl Files {
+    pub(crate) fn new(base: &Path, path: Option<OsString>) -> Self {
+        let base = base.to_owned();
+        Self {
+            base,
+            path,
+            traces: BTreeMap::new(),
+            delays: BTreeMap::new(),
+            sizes: BTreeMap::new(),
+            datagrams: BTreeMap::new(),
+            congestion_controls: None,
+            users: None,
+        }
+    }
+
+    /// Whether `/etc/passwd` has this user; true if the programs run on another machine.
+    pub(crate) fn may_have_user(&mut self, name: &str) -> bool {
+        if self.path.is_none() {
+            return true;
+        }
+        let read = || std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+        let users = self.users.get_or_insert_with(read);
+        users.lines().any(|line| line.split(':').next() == Some(name))
+    }
+
+    /// Names of TCP congestion controllers of simulations, of Linux, and of
+    /// this system's kernel, sorted.
+    pub(crate) fn congestion_controls(&mut self) -> Arc<[String]> {
+        let known = self.congestion_controls.get_or_insert_with(|| {
+            let loaded = std::fs::read_to_string(LOADED_CONGESTION_CONTROLS).unwrap_or_default();
+            let simulated = Control::ALL.map(Control::name);
+            let names = LINUX_CONGESTION_CONTROLS.iter().copied().chain(simulated);
+            let names: BTreeSet<&str> = names.chain(loaded.split_whitespace()).collect();
+            names.into_iter().map(str::to_owned).collect()
+        });
+        Arc::clone(known)
+    }
+
+    /// Resolves a path of the lab file relative to its folder.
+    pub(crate) fn resolve(&self, path: &str) -> PathBuf {
+        self.base.join(path)
+    }
+
+    /// Like [`Self::resolve`], for a [`Path`].
+    pub(crate) fn resolve_path(&self, path: &Path) -> PathBuf {
+        self.base.join(path)
+    }
+
+    pub(crate) fn trace(&mut self, path: &str, at: &At, sink: &mut Sink) -> Option<Arc<Trace>> {
+        let full = self.resolve(path);
+        if let Some(known) = self.traces.get(&full) {
+            return known.clone();
+        }
+        let trace = self.parsed(path, at, sink, parse_trace);
+        self.traces.insert(full, trace.clone());
+        trace
+    }
+
+    pub(crate) fn delays(
+        &mut self,
+        path: &str,
+        at: &At,
+        sink: &mut Sink,
+    ) -> Option<Arc<Vec<Span>>> {
+        let full = self.resolve(path);
+        if let Some(known) = self.delays.get(&full) {
+            return known.clone();
+        }
+        let delays = self.parsed(path, at, sink, parse_delays);
+        self.delays.insert(full, delays.clone());
+        delays
+    }
+
+    pub(crate) fn sizes(&mut self, path: &str, at: &At, sink: &mut Sink) -> Option<Arc<SizeTable>> {
+        let full = self.resolve(path);
+        if let Some(known) = self.sizes.get(&full) {
+            return known.clone();
+        }
+        let sizes = self.parsed(path, at, sink, parse_sizes);
+        self.sizes.insert(full, sizes.clone());
+        sizes
+    }
+
+    pub(crate) fn datagrams(
+        &mut self,
+        path: &str,
+        at: &At,
+        sink: &mut Sink,
+    ) -> Option<Arc<DatagramTrace>> {
+        let full = self.resolve(path);
+        if let Some(known) = self.datagrams.get(&full) {
+            return known.clone();
+        }
+        let datagrams = self.parsed(path, at, sink, parse_datagrams);
+        self.datagrams.insert(full, datagrams.clone());
+        datagrams
+    }
+
+    fn parsed<T>(
+        &self,
+        path: &str,
+        at: &At,
+        sink: &mut Sink,
+        parse: fn(&str) -> Result<T, TraceError>,
+    ) -> Option<Arc<T>> {
+        match parse(&self.read(path, at, sink)?) {
+            Ok(parsed) => Some(Arc::new(parsed)),
+            Err(error) => {
+                sink.report(Code::BadTrace, at, format!("{path}: {error}")).help(error.help());
+                None
+            }
+        }
+    }
+
+    /// Reads a text file.
+    pub(crate) fn read(&self, path: &str, at: &At, sink: &mut Sink) -> Option<String> {
+        match read_bounded(&self.resolve(path)) {
+            Ok(text) => Some(text),
+            Err(why) => {
+                sink.report(Code::Unreadable, at, format!("cannot read `{path}`: {why}"))
+                    .help("paths are relative to the folder of the lab file");
+                None
+            }
+        }
+    }
+}
+
+/// Reads a text file up to the maximum size.
+pub(crate) fn read_bounded(path: &Path) -> Result<String, String> {
+    let why = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::NotFound => "no such file".to_owned(),
+        std::io::ErrorKind::PermissionDenied => "no permission".to_owned(),
+        std::io::ErrorKind::IsADirectory => "it is a folder".to_owned(),
+        _ => error.to_string(),
+    };
+    let file = File::open(path).map_err(why)?;
+    let mut text = Vec::new();
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut text).map_err(why)?;
+    if text.len() as u64 > MAX_FILE_BYTES {
+        return Err(format!("it is larger than {} MiB", MAX_FILE_BYTES >> 20));
+    }
+    String::from_utf8(text).map_err(|_| "it is not UTF-8 text".to_owned())
+}

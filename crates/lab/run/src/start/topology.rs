@@ -1,0 +1,102 @@
+//! The topology of a record: nodes with positions, and links with descriptions.
+
+use crate::record::{NodeRole, Topology, TopologyLink, TopologyNode};
+use base::Direction;
+use fabric::{LinkConfig, Loss, QueueLimit, Rate};
+use lab::plan::{Link, Node, Plan, Role};
+
+use super::session_hosts::session_hosts;
+
+/// The nodes, links and layout of a plan, without hosts that exist only for generated sessions.
+/// The layout is the same for the same seed.
+pub fn topology(plan: &Plan) -> Topology {
+    let hidden = session_hosts(plan);
+    let shown = |node: usize| !hidden[node];
+    let mut numbers = vec![0; plan.nodes.len()];
+    let mut next = 0;
+    for (at, number) in numbers.iter_mut().enumerate() {
+        *number = next;
+        next += u32::from(shown(at));
+    }
+    let nodes = plan.nodes.iter().enumerate().filter(|(at, _)| shown(*at));
+    let nodes: Vec<&Node> = nodes.map(|(_, node)| node).collect();
+    let is_shown = |link: &&Link| link.ends.iter().all(|end| shown(end.index()));
+    let shown_links: Vec<&Link> = plan.links.iter().filter(is_shown).collect();
+    let links: Vec<[u32; 2]> =
+        shown_links.iter().map(|link| link.ends.map(|end| numbers[end.index()])).collect();
+    let places = topology::layout::place(nodes.len(), &links, plan.seed);
+    let nodes = nodes.into_iter().zip(places).map(|(node, [x, y])| TopologyNode {
+        name: node.name.clone(),
+        role: match node.kind {
+            Role::Host => NodeRole::Host,
+            Role::Router => NodeRole::Router,
+            Role::Switch => NodeRole::Switch,
+            Role::SendBox => NodeRole::SendBox,
+            Role::ReceiveBox => NodeRole::ReceiveBox,
+        },
+        x,
+        y,
+        addresses: addresses(plan, node),
+    });
+    let links = shown_links.into_iter().map(|link| {
+        let both = |pick: fn(&LinkConfig) -> String| {
+            Direction::BOTH.map(|direction| pick(&link.directions[direction.index()]))
+        };
+        TopologyLink {
+            name: link.name.clone(),
+            ends: link.ends.map(|end| plan.nodes[end.index()].name.clone()),
+            text: both(words),
+            rate_bit_per_s: Direction::BOTH.map(|direction| {
+                match link.directions[direction.index()].rate {
+                    Rate::Constant(rate) => Some(rate.bits_per_sec()),
+                    Rate::Unlimited | Rate::Trace(_) => None,
+                }
+            }),
+            delay_ns: Direction::BOTH
+                .map(|direction| link.directions[direction.index()].delay.as_nanos()),
+        }
+    });
+    Topology { nodes: nodes.collect(), links: links.collect() }
+}
+
+fn addresses(plan: &Plan, node: &lab::plan::Node) -> Vec<String> {
+    let mut texts = Vec::new();
+    for iface in node.ifaces.iter().map(|iface| &plan.ifaces[iface.index()]) {
+        texts.extend(iface.v4.map(|(v4, prefix)| format!("{v4}/{prefix}")));
+        texts.extend(iface.v6.map(|(v6, prefix)| format!("{v6}/{prefix}")));
+    }
+    texts
+}
+
+/// A description of one direction of a link: `10 Mbit/s, 25 ms, fq-codel, loss 0.1 %`.
+fn words(config: &LinkConfig) -> String {
+    let mut words = Vec::new();
+    match &config.rate {
+        Rate::Unlimited => {}
+        Rate::Constant(rate) => words.push(rate.to_string()),
+        Rate::Trace(trace) => words.push(format!("trace of {}", trace.period)),
+    }
+    if config.delay.is_positive() {
+        words.push(config.delay.to_string());
+    }
+    if config.rate != Rate::Unlimited {
+        let discipline = config.queue.discipline.name();
+        words.push(match config.queue.limit {
+            QueueLimit::UNLIMITED => format!("{discipline} without limit"),
+            QueueLimit::Packets(packets) => format!("{discipline} of {packets} packets"),
+            QueueLimit::Bytes(bytes) => format!("{discipline} of {bytes}"),
+        });
+    }
+    match &config.loss {
+        Loss::None => {}
+        Loss::Bernoulli(share) => words.push(format!("loss {share}")),
+        Loss::GilbertElliott { .. } => words.push("bursty loss".to_owned()),
+    }
+    if config.jitter.is_some() {
+        words.push("jitter".to_owned());
+    }
+    if config.reorder.is_some() {
+        words.push("reordering".to_owned());
+    }
+    if words.is_empty() { "no limits".to_owned() } else { words.join(", ") }
+}

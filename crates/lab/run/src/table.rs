@@ -1,0 +1,422 @@
+//! Tables of samples: Parquet files with units in their metadata.
+//!
+//! A Parquet file is readable only with its footer, which is written last: a killed run would lose
+//! a table that grows in place. Rows are therefore written as small complete files into
+//! `<table>.parts/`. They are joined into the table when the run ends, or when the next command
+//! finds that the run was killed. Only the rows since the last part are lost.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical, ZstdLevel};
+use parquet::column::reader::ColumnReader;
+use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::WriterProperties;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::{Type, TypePtr};
+
+use crate::Error;
+use crate::folder::write_atomic;
+
+/// Rows per row group of a joined table.
+const GROUP_ROWS: usize = 128 * 1024;
+
+/// The type of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Signed 64-bit integers, so that data frames can subtract them without wrap-around. Values
+    /// are from 0 to `i64::MAX`.
+    Integer,
+    /// The same, nullable.
+    Optional,
+    Text,
+    /// Real numbers, nullable.
+    Real,
+}
+
+/// A column's name, unit and kind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Column {
+    pub name: String,
+    /// Its unit; empty for text.
+    pub unit: String,
+    pub kind: Kind,
+    integers: Vec<i64>,
+    present: Vec<i16>,
+    texts: Vec<ByteArray>,
+    reals: Vec<f64>,
+}
+
+/// A value of a new row.
+#[derive(Clone, Debug)]
+pub enum Cell {
+    Integer(u64),
+    /// A number or null.
+    Optional(Option<u64>),
+    Text(ByteArray),
+    /// A real number or null.
+    Real(Option<f64>),
+}
+
+/// Rows in memory, stored by column.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    columns: Vec<Column>,
+    rows: usize,
+}
+
+impl Column {
+    /// A column without rows.
+    pub fn new(name: &str, unit: &str, kind: Kind) -> Self {
+        let (name, unit) = (name.to_owned(), unit.to_owned());
+        Self { name, unit, kind, integers: vec![], present: vec![], texts: vec![], reals: vec![] }
+    }
+
+    fn clear(&mut self) {
+        self.integers.clear();
+        self.present.clear();
+        self.texts.clear();
+        self.reals.clear();
+    }
+
+    fn append(&mut self, other: &mut Self) {
+        self.integers.append(&mut other.integers);
+        self.present.append(&mut other.present);
+        self.texts.append(&mut other.texts);
+        self.reals.append(&mut other.reals);
+    }
+
+    fn schema(&self) -> Result<TypePtr, ParquetError> {
+        let (physical, logical) = match self.kind {
+            Kind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+            Kind::Integer | Kind::Optional => {
+                (Physical::INT64, Some(LogicalType::integer(64, true)))
+            }
+            Kind::Real => (Physical::DOUBLE, None),
+        };
+        let repetition = match self.kind {
+            Kind::Optional | Kind::Real => Repetition::OPTIONAL,
+            Kind::Integer | Kind::Text => Repetition::REQUIRED,
+        };
+        Type::primitive_type_builder(&self.name, physical)
+            .with_repetition(repetition)
+            .with_logical_type(logical)
+            .build()
+            .map(Arc::new)
+    }
+}
+
+impl Table {
+    /// A table without rows.
+    pub fn new(columns: Vec<Column>) -> Self {
+        Self { columns, rows: 0 }
+    }
+
+    /// Number of rows.
+    pub const fn rows(&self) -> usize {
+        self.rows
+    }
+
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// Adds a row.
+    ///
+    /// # Panics
+    /// If the number or the types of the cells do not match the columns.
+    pub fn push<const N: usize>(&mut self, row: [Cell; N]) {
+        assert_eq!(N, self.columns.len(), "one cell per column");
+        for (column, cell) in self.columns.iter_mut().zip(row) {
+            match (column.kind, cell) {
+                (Kind::Integer, Cell::Integer(value)) => column.integers.push(signed(value)),
+                (Kind::Optional, Cell::Optional(value)) => {
+                    column.present.push(i16::from(value.is_some()));
+                    column.integers.extend(value.map(signed));
+                }
+                (Kind::Text, Cell::Text(text)) => column.texts.push(text),
+                (Kind::Real, Cell::Real(value)) => {
+                    column.present.push(i16::from(value.is_some()));
+                    column.reals.extend(value);
+                }
+                (kind, cell) => panic!("{} holds {kind:?}, not {cell:?}", column.name),
+            }
+        }
+        self.rows += 1;
+    }
+
+    /// The values of a column of integers, `None` for null; `None` without such a column.
+    pub fn integers(&self, name: &str) -> Option<Vec<Option<u64>>> {
+        let column = self.columns.iter().find(|c| c.name == name)?;
+        match column.kind {
+            Kind::Text | Kind::Real => None,
+            Kind::Integer => Some(column.integers.iter().map(|v| Some(*v as u64)).collect()),
+            Kind::Optional => {
+                let mut values = column.integers.iter();
+                let pick = |present: &i16| {
+                    if *present == 1 { values.next().map(|v| *v as u64) } else { None }
+                };
+                Some(column.present.iter().map(pick).collect())
+            }
+        }
+    }
+
+    /// The values of a column of real numbers, `None` for null; `None` without such a column.
+    pub fn reals(&self, name: &str) -> Option<Vec<Option<f64>>> {
+        let column = self.columns.iter().find(|c| c.name == name && c.kind == Kind::Real)?;
+        let mut values = column.reals.iter().copied();
+        let pick = |present: &i16| if *present == 1 { values.next() } else { None };
+        Some(column.present.iter().map(pick).collect())
+    }
+
+    /// The values of a column of texts; `None` without such a column.
+    pub fn texts(&self, name: &str) -> Option<Vec<String>> {
+        let column = self.columns.iter().find(|c| c.name == name && c.kind == Kind::Text)?;
+        let text = |t: &ByteArray| String::from_utf8_lossy(t.data()).into_owned();
+        Some(column.texts.iter().map(text).collect())
+    }
+
+    /// Removes all rows.
+    pub fn clear(&mut self) {
+        self.columns.iter_mut().for_each(Column::clear);
+        self.rows = 0;
+    }
+
+    fn append(&mut self, mut other: Self) {
+        for (column, more) in self.columns.iter_mut().zip(&mut other.columns) {
+            column.append(more);
+        }
+        self.rows += other.rows;
+    }
+
+    fn same_columns(&self, other: &Self) -> bool {
+        let key = |t: &Self| -> Vec<(String, Kind)> {
+            t.columns.iter().map(|c| (c.name.clone(), c.kind)).collect()
+        };
+        key(self) == key(other)
+    }
+
+    /// Reads a table written by this crate.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let file = File::open(path).map_err(|e| Error::io("open", path, e))?;
+        let reader = SerializedFileReader::new(file).map_err(|e| Error::table(path, e))?;
+        read(&reader).map_err(|e| Error::table(path, e))
+    }
+
+    /// Writes the table atomically: readers see either the old file or the new one.
+    pub fn write(&self, path: &Path) -> Result<(), Error> {
+        let bytes = self.encode().map_err(|e| Error::table(path, e))?;
+        write_atomic(path, &bytes)
+    }
+
+    /// Encodes a Parquet file with one row group.
+    fn encode(&self) -> Result<Vec<u8>, ParquetError> {
+        let mut writer = writer(Vec::new(), &self.columns)?;
+        if self.rows > 0 {
+            write_group(&mut writer, self)?;
+        }
+        writer.into_inner()
+    }
+}
+
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+fn writer<W: std::io::Write + Send>(
+    sink: W,
+    columns: &[Column],
+) -> Result<SerializedFileWriter<W>, ParquetError> {
+    let fields = columns.iter().map(Column::schema).collect::<Result<Vec<_>, _>>()?;
+    let schema = Type::group_type_builder("sample").with_fields(fields).build()?;
+    let units = columns
+        .iter()
+        .filter(|c| !c.unit.is_empty())
+        .map(|c| KeyValue::new(format!("unit.{}", c.name), c.unit.clone()))
+        .collect();
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
+        .set_created_by(format!("netarium {}", env!("CARGO_PKG_VERSION")))
+        .set_key_value_metadata(Some(units))
+        .build();
+    SerializedFileWriter::new(sink, Arc::new(schema), Arc::new(properties))
+}
+
+fn write_group<W: std::io::Write + Send>(
+    writer: &mut SerializedFileWriter<W>,
+    table: &Table,
+) -> Result<(), ParquetError> {
+    let mut group = writer.next_row_group()?;
+    for column in &table.columns {
+        let Some(mut out) = group.next_column()? else { break };
+        match column.kind {
+            Kind::Integer => {
+                out.typed::<Int64Type>().write_batch(&column.integers, None, None)?;
+            }
+            Kind::Optional => {
+                let present = Some(column.present.as_slice());
+                out.typed::<Int64Type>().write_batch(&column.integers, present, None)?;
+            }
+            Kind::Real => {
+                let present = Some(column.present.as_slice());
+                out.typed::<DoubleType>().write_batch(&column.reals, present, None)?;
+            }
+            Kind::Text => {
+                out.typed::<ByteArrayType>().write_batch(&column.texts, None, None)?;
+            }
+        }
+        out.close()?;
+    }
+    group.close()?;
+    Ok(())
+}
+
+fn read(reader: &SerializedFileReader<File>) -> Result<Table, ParquetError> {
+    let meta = reader.metadata().file_metadata();
+    let pairs = meta.key_value_metadata();
+    let unit = |name: &str| {
+        let key = format!("unit.{name}");
+        let pair = pairs?.iter().find(|pair| pair.key == key)?;
+        pair.value.clone()
+    };
+    let mut columns = Vec::new();
+    for field in meta.schema_descr().columns() {
+        let kind = match (field.physical_type(), field.max_def_level(), field.max_rep_level()) {
+            (Physical::INT64, 0, 0) => Kind::Integer,
+            (Physical::INT64, 1, 0) => Kind::Optional,
+            (Physical::BYTE_ARRAY, 0, 0) => Kind::Text,
+            (Physical::DOUBLE, 1, 0) => Kind::Real,
+            _ => {
+                return Err(ParquetError::General(format!(
+                    "column {} has an unsupported type",
+                    field.name()
+                )));
+            }
+        };
+        columns.push(Column::new(field.name(), &unit(field.name()).unwrap_or_default(), kind));
+    }
+    let mut table = Table::new(columns);
+    for index in 0..reader.num_row_groups() {
+        let group = reader.get_row_group(index)?;
+        let rows = usize::try_from(group.metadata().num_rows())
+            .map_err(|_| ParquetError::General("negative row count".to_owned()))?;
+        for (position, column) in table.columns.iter_mut().enumerate() {
+            read_column(group.get_column_reader(position)?, rows, column)?;
+        }
+        table.rows += rows;
+    }
+    Ok(table)
+}
+
+fn read_column(reader: ColumnReader, rows: usize, into: &mut Column) -> Result<(), ParquetError> {
+    let mut read = 0;
+    match (reader, into.kind) {
+        (ColumnReader::Int64ColumnReader(mut r), Kind::Integer) => {
+            while read < rows {
+                let (n, ..) = r.read_records(rows - read, None, None, &mut into.integers)?;
+                read += progress(n)?;
+            }
+        }
+        (ColumnReader::Int64ColumnReader(mut r), Kind::Optional) => {
+            while read < rows {
+                let present = Some(&mut into.present);
+                let (n, ..) = r.read_records(rows - read, present, None, &mut into.integers)?;
+                read += progress(n)?;
+            }
+        }
+        (ColumnReader::DoubleColumnReader(mut r), Kind::Real) => {
+            while read < rows {
+                let present = Some(&mut into.present);
+                let (n, ..) = r.read_records(rows - read, present, None, &mut into.reals)?;
+                read += progress(n)?;
+            }
+        }
+        (ColumnReader::ByteArrayColumnReader(mut r), Kind::Text) => {
+            while read < rows {
+                let (n, ..) = r.read_records(rows - read, None, None, &mut into.texts)?;
+                read += progress(n)?;
+            }
+        }
+        _ => {
+            return Err(ParquetError::General("column type changed between row groups".to_owned()));
+        }
+    }
+    Ok(())
+}
+
+fn progress(records: usize) -> Result<usize, ParquetError> {
+    if records == 0 {
+        return Err(ParquetError::General("fewer rows than in the metadata".to_owned()));
+    }
+    Ok(records)
+}
+
+fn parts_folder(table: &Path) -> PathBuf {
+    let mut name = table.as_os_str().to_owned();
+    name.push(".parts");
+    PathBuf::from(name)
+}
+
+/// Writes the next part of the table at `path`.
+pub(crate) fn write_part(path: &Path, number: u32, rows: &Table) -> Result<(), Error> {
+    let folder = parts_folder(path);
+    fs::create_dir_all(&folder).map_err(|e| Error::io("create", &folder, e))?;
+    let part = folder.join(format!("{number:06}.parquet"));
+    rows.write(&part)
+}
+
+/// Joins the parts of the table at `path` and removes them. Without parts it does nothing; on an
+/// error the parts remain.
+pub fn join_parts(path: &Path) -> Result<(), Error> {
+    let folder = parts_folder(path);
+    let failed = |e| Error::io("read", &folder, e);
+    let entries = match fs::read_dir(&folder) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(failed)?,
+    };
+    let paths = entries.map(|entry| entry.map(|entry| entry.path()));
+    let mut parts = paths.collect::<Result<Vec<_>, _>>().map_err(failed)?;
+    parts.retain(|part| part.extension().is_some_and(|e| e == "parquet"));
+    parts.sort();
+    let temporary = folder.join("joined.tmp");
+    let joined = join(&parts, &temporary)
+        .and_then(|()| fs::rename(&temporary, path).map_err(|e| Error::io("write", path, e)));
+    if joined.is_err() {
+        // The first error is reported. This frees space on a full disk.
+        let _ = fs::remove_file(&temporary);
+        return joined;
+    }
+    fs::remove_dir_all(&folder).map_err(|e| Error::io("remove", &folder, e))
+}
+
+fn join(parts: &[PathBuf], target: &Path) -> Result<(), Error> {
+    let Some((first, rest)) = parts.split_first() else { return Ok(()) };
+    let mut rows = Table::read(first)?;
+    let file = File::create(target).map_err(|e| Error::io("create", target, e))?;
+    let table_error = |e: ParquetError| Error::table(target, e);
+    let synced = file.try_clone().map_err(|e| Error::io("write", target, e))?;
+    let mut writer = writer(file, rows.columns()).map_err(table_error)?;
+    for part in rest {
+        if rows.rows() >= GROUP_ROWS {
+            write_group(&mut writer, &rows).map_err(table_error)?;
+            rows.clear();
+        }
+        let more = Table::read(part)?;
+        if !rows.same_columns(&more) {
+            let error = ParquetError::General(
+                "its columns differ from those of the other parts".to_owned(),
+            );
+            return Err(Error::table(part, error));
+        }
+        rows.append(more);
+    }
+    if rows.rows() > 0 {
+        write_group(&mut writer, &rows).map_err(table_error)?;
+    }
+    writer.close().map_err(table_error)?;
+    synced.sync_all().map_err(|e| Error::io("write", target, e))
+}

@@ -1,0 +1,68 @@
+//! Names the limit of the host that a run reached.
+
+use super::{Evidence, MachineStats};
+
+/// CPU utilisation from which a host counts as fully loaded.
+pub const FULL_CPU_SHARE: f64 = 0.9;
+
+/// Steal above this share of the run explains late packets.
+const HIGH_STEAL_SHARE: f64 = 0.05;
+
+/// Waits for a CPU or for memory above this share of the run are reported.
+const REPORTED_WAIT_SHARE: f64 = 0.01;
+
+/// Names the limit of the host that the run reached, from measurements only.
+pub(super) fn limit(seen: &Evidence<'_>, machine: &MachineStats<'_>) -> String {
+    let MachineStats { load, cpus, .. } = *machine;
+    let elapsed = seen.elapsed.max(1e-9);
+    let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    let datapath = machine.cpu.as_secs_f64() / elapsed;
+    let own = datapath + (load.flows_cpu_s + load.programs_cpu_s.unwrap_or(0.0)) / elapsed;
+    let full = load.busiest >= FULL_CPU_SHARE;
+    let mut facts = Vec::new();
+    let noun = if cpus == 1 { "CPU was" } else { "CPUs were" };
+    let whose = match machine.name {
+        "" => "the machine's".to_owned(),
+        name => format!("{name}'s"),
+    };
+    facts.push(if load.busy >= FULL_CPU_SHARE || !full {
+        format!("{whose} {cpus} {noun} {} busy", percent(load.busy))
+    } else {
+        let (peak, mean) = (percent(load.busiest), percent(load.busy));
+        format!("{whose} {cpus} {noun} {peak} busy in the busiest second, {mean} on average")
+    });
+    facts.push(match load.other_labs {
+        0 => "no other lab ran".to_owned(),
+        1 => "1 other lab ran".to_owned(),
+        labs => format!("{labs} other labs ran"),
+    });
+    facts.push(format!("this lab used {own:.2} CPUs"));
+    if datapath >= FULL_CPU_SHARE {
+        facts.push(format!("its data path used {} of its one CPU", percent(datapath)));
+    }
+    if let Some(wait) = load.cpu_wait_s.filter(|wait| *wait / elapsed > REPORTED_WAIT_SHARE) {
+        facts.push(format!("its data path waited {wait:.2} s for a CPU"));
+    }
+    let stall = load.memory_stall_s.filter(|stall| *stall / elapsed > REPORTED_WAIT_SHARE);
+    if let Some(stall) = stall {
+        facts.push(format!("programs waited {stall:.2} s for memory"));
+    }
+    let peak = load.busiest * cpus as f64 / 2.0;
+    let advice = if datapath >= FULL_CPU_SHARE {
+        "the network carries more packets than one CPU can move: lower its rates"
+    } else if machine.faults.steal_s / elapsed > HIGH_STEAL_SHARE {
+        "the hypervisor gave the CPUs to other guests: run it when the physical host is less busy"
+    } else if full && own * (f64::from(load.other_labs) + 1.0) < peak {
+        // Also if every other lab uses as much as this one.
+        "stop other programs on the machine"
+    } else if full && load.other_labs > 0 {
+        "run fewer labs at once"
+    } else if full {
+        "lower the lab's rates or its number of programs, or use a machine with more CPUs"
+    } else if stall.is_some() {
+        "give the machine more memory"
+    } else {
+        "none of this explains it: use a machine with more precise timers, or raise the tolerance"
+    };
+    format!("{}; {advice}", facts.join(", "))
+}

@@ -1,0 +1,243 @@
+use crate::record::Status;
+use crate::record::cluster::{Member, Outage, Trunk};
+
+use super::*;
+
+const TOLERANCE: Span = Span::from_millis(1);
+
+/// Owned measurements of a host.
+#[derive(Clone, Default)]
+struct Machine {
+    lateness: Histogram,
+    ingress: Histogram,
+    cpu: Span,
+    rejected: u64,
+    memory_drops: u64,
+    faults: HostFaults,
+    load: HostLoad,
+}
+
+impl Machine {
+    fn on_time() -> Self {
+        let mut machine = Self::default();
+        machine.lateness.record_many(30_000, 10_000);
+        machine
+    }
+
+    fn seen<'a>(&'a self, name: &'a str) -> MachineStats<'a> {
+        MachineStats {
+            name,
+            lateness: &self.lateness,
+            ingress: &self.ingress,
+            cpu: self.cpu,
+            rejected: self.rejected,
+            memory_drops: self.memory_drops,
+            faults: &self.faults,
+            load: &self.load,
+            cpus: 2,
+        }
+    }
+
+    fn judged(&self, unsent: u64) -> Verdict {
+        let machines = [self.seen("")];
+        judge(&Evidence {
+            machines: &machines,
+            cluster: None,
+            unsent,
+            elapsed: 10.0,
+            tolerance: TOLERANCE,
+        })
+    }
+}
+
+#[test]
+fn run_without_lateness_is_trusted() {
+    let mut machine = Machine::on_time();
+    machine.load = HostLoad { busy: 1.0, busiest: 1.0, other_labs: 9, ..HostLoad::default() };
+    let verdict = machine.judged(0);
+    assert!(verdict.trusted && verdict.reasons[0].contains("tolerated"), "{verdict:?}");
+}
+
+#[test]
+fn each_fault_is_a_reason_for_distrust() {
+    let mut machine = Machine { rejected: 1, memory_drops: 2, ..Machine::default() };
+    machine.lateness.record_many(30_000, 900);
+    machine.lateness.record_many(5_000_000, 100);
+    machine.ingress.record_many(9_000_000, 100);
+    machine.faults =
+        HostFaults { dropped_packets: 3, capture_drops: 1, steal_s: 0.5, ..HostFaults::default() };
+    let verdict = machine.judged(4);
+    assert!(!verdict.trusted);
+    assert_eq!(verdict.reasons.len(), 9, "{verdict:?}");
+    let own = Machine { rejected: 1, ..Machine::default() };
+    let verdict = own.judged(0);
+    assert_eq!(verdict.reasons.len(), 1, "no limit of the machine: {verdict:?}");
+}
+
+#[test]
+fn names_the_measured_limit_of_the_machine() {
+    let machine = Machine {
+        cpu: Span::from_secs(2),
+        load: HostLoad {
+            busy: 0.99,
+            busiest: 1.0,
+            flows_cpu_s: 1.0,
+            programs_cpu_s: Some(0.5),
+            cpu_wait_s: Some(0.8),
+            suspended_s: 0.0,
+            other_labs: 5,
+            memory_stall_s: Some(0.0),
+        },
+        ..Machine::default()
+    };
+    let limit_of = |machine: &Machine| {
+        let machines = [machine.seen("")];
+        let seen = Evidence {
+            machines: &machines,
+            cluster: None,
+            unsent: 0,
+            elapsed: 10.0,
+            tolerance: TOLERANCE,
+        };
+        limit::limit(&seen, &machines[0])
+    };
+    assert_eq!(
+        limit_of(&machine),
+        "the machine's 2 CPUs were 99 % busy, 5 other labs ran, this lab used 0.35 CPUs, its \
+         data path waited 0.80 s for a CPU; run fewer labs at once"
+    );
+    let mut stolen = machine.clone();
+    stolen.faults.steal_s = 4.0;
+    let text = limit_of(&stolen);
+    assert!(text.contains("the hypervisor gave the CPUs to other guests"), "{text}");
+    let mut quiet = machine.clone();
+    quiet.load = HostLoad { flows_cpu_s: 0.0, other_labs: 2, ..quiet.load };
+    assert!(limit_of(&quiet).ends_with("stop other programs on the machine"));
+    let mut alone = machine.clone();
+    alone.load = HostLoad { busy: 0.4, other_labs: 0, cpu_wait_s: None, ..alone.load };
+    let text = limit_of(&alone);
+    assert!(text.contains("100 % busy in the busiest second, 40 % on average"), "{text}");
+    let ends = "no other lab ran, this lab used 0.35 CPUs; stop other programs on the machine";
+    assert!(text.ends_with(ends), "{text}");
+    let mut greedy = alone.clone();
+    greedy.load.programs_cpu_s = Some(16.0);
+    assert!(limit_of(&greedy).contains("more CPUs"));
+    let fast = Machine { cpu: Span::from_secs(10), ..alone.clone() };
+    assert!(limit_of(&fast).contains("more packets than one CPU can move"));
+    let mut calm = alone;
+    calm.load.busiest = 0.5;
+    assert!(limit_of(&calm).contains("none of this explains it"));
+    calm.load.memory_stall_s = Some(3.0);
+    assert!(limit_of(&calm).contains("waited 3.00 s for memory"));
+}
+
+fn members() -> Vec<Member> {
+    let member = |name: &str, hosts: &[&str]| Member {
+        name: name.to_owned(),
+        status: Status::Finished,
+        hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
+        clock_bound_ns: Some(20_000),
+        ..Member::default()
+    };
+    vec![member("m1", &["a"]), member("m2", &["b", "c"])]
+}
+
+fn trunk() -> Trunk {
+    let mut delays = Histogram::new();
+    delays.record_many(100_000, 10_000);
+    Trunk {
+        from: "m1".to_owned(),
+        to: "m2".to_owned(),
+        datagrams: 10_000,
+        packets: 10_000,
+        delay: delays.distribution(),
+        path_delay_ns: Some(5_000_000),
+        ..Trunk::default()
+    }
+}
+
+fn two(change: impl FnOnce(&mut Cluster)) -> Verdict {
+    let mut cluster = Cluster { members: members(), trunks: vec![trunk()], ..Cluster::default() };
+    change(&mut cluster);
+    let machine = Machine::on_time();
+    let machines = [machine.seen("m1"), machine.seen("m2")];
+    judge(&Evidence {
+        machines: &machines,
+        cluster: Some(&cluster),
+        unsent: 0,
+        elapsed: 10.0,
+        tolerance: TOLERANCE,
+    })
+}
+
+/// A fault, and words of the first reason; no words: the run is trusted.
+type Case = (fn(&mut Cluster), &'static [&'static str]);
+
+#[test]
+fn each_fault_of_the_network_is_a_reason_for_distrust() {
+    let clean = two(|_| {});
+    assert!(clean.trusted && clean.reasons.len() == 1, "{clean:?}");
+    let lateness = |nanos, count| {
+        let mut late = Histogram::new();
+        late.record_many(nanos, count);
+        late.distribution()
+    };
+    let table: [Case; 7] = [
+        (|c| c.trunks[0].lost = 3, &["lost 3 of 10003 datagrams from m1 to m2"]),
+        (|c| c.trunks[0].path_delay_ns = Some(0), &[]),
+        (
+            |c| {
+                let mut delays = Histogram::new();
+                delays.record_many(7_000_000, 10);
+                c.trunks[0].delay = delays.distribution();
+            },
+            &["from m1 to m2 is 7", "emulated path between their hosts, 5.00 ms"],
+        ),
+        (|c| c.members[1].clock_bound_ns = Some(2_000_000), &["m2's clock may differ by 2.00 ms"]),
+        (
+            |c| c.members[1].outages.push(Outage { at_s: 4.0, until_s: None }),
+            &["lost m2 (2 hosts, b to c) at 4.0 s, and it did not return"],
+        ),
+        (|c| c.members[0].status = Status::Killed, &["the results of m1 (a) are missing"]),
+        (|c| c.trunks[0].refused_packets = 2, &["m1 could not hand 2 packets for m2"]),
+    ];
+    for (change, words) in table {
+        let verdict = two(change);
+        assert_eq!(verdict.trusted, words.is_empty(), "{verdict:?}");
+        assert!(words.iter().all(|word| verdict.reasons[0].contains(word)), "{verdict:?}");
+    }
+    let late = |too_late| {
+        two(|c| {
+            c.trunks[0].late = 100;
+            c.trunks[0].too_late = too_late;
+            c.trunks[0].lateness = lateness(3_000_000, 100);
+        })
+    };
+    assert!(late(10).trusted, "one late packet in a thousand is tolerated");
+    let verdict = late(11);
+    assert!(!verdict.trusted && verdict.reasons[0].contains("at most by 3.00 ms"), "{verdict:?}");
+    let vague = two(|c| c.members[1].clock_bound_ns = Some(700_000));
+    assert!(vague.trusted && vague.reasons[1].contains("m2's clock may differ"), "{vague:?}");
+    let forged = two(|c| c.trunks[0].forged = 9);
+    assert!(forged.trusted && forged.reasons[1].contains("rejected 9 forged"), "{forged:?}");
+}
+
+#[test]
+fn one_late_machine_among_many_is_reported() {
+    let mut late = Machine::default();
+    late.lateness.record_many(5_000_000, 20);
+    late.load = HostLoad { busy: 1.0, busiest: 1.0, ..HostLoad::default() };
+    let mut good = Machine::on_time();
+    good.lateness.record_many(30_000, 90_000);
+    let machines = [good.seen("m1"), late.seen("m2")];
+    let seen = Evidence {
+        machines: &machines,
+        cluster: None,
+        unsent: 0,
+        elapsed: 10.0,
+        tolerance: TOLERANCE,
+    };
+    let verdict = judge(&seen);
+    assert!(!verdict.trusted && verdict.reasons[0].starts_with("on m2, packets"), "{verdict:?}");
+    assert!(verdict.reasons[1].starts_with("m2's 2 CPUs were 100 % busy"), "{verdict:?}");
+}

@@ -1,0 +1,17 @@
+//! The final record of a process whose allocation failed. It needs a separate process, because it
+//! ends all unfinished runs of the process.
+
+use run::record::{FailureKind, SCHEMA, Status};
+use run::{RunFolder, RunRecord, save_records_without_memory};
+
+#[test]
+fn unfinished_run_gets_its_final_record_without_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut folder = RunFolder::create(dir.path(), "starved").unwrap();
+    let record = RunRecord { schema: SCHEMA.to_owned(), ..RunRecord::default() };
+    folder.write_beginning("", &record).unwrap();
+    save_records_without_memory();
+    let record = RunFolder::open(folder.path()).unwrap().read_record().unwrap();
+    assert_eq!(record.status, Status::Failed);
+    assert_eq!(record.failure.unwrap().kind, FailureKind::OutOfMemory);
+}

@@ -1,0 +1,17 @@
+//! Integration tests of the packet engine.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod engine {
+    mod bundles;
+    mod collapsed;
+    mod control;
+    mod determinism;
+    mod drawn;
+    mod labs;
+    mod multipath;
+    mod network;
+    mod requests;
+    mod runs;
+    mod sweeps;
+    mod traffic;
+}

@@ -1,0 +1,354 @@
+//! Reassembly of the received stream, and credit for more data.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+
+use crate::error::{Error, Result};
+use crate::frame::MAX_RANGES;
+use crate::payload::Payload;
+
+/// Initial width of a tuned credit.
+const FIRST_WINDOW: u64 = 256 << 10;
+/// Maximum number of pieces after gaps. Their bookkeeping does not count as bytes of the credit.
+const MAX_PIECES: usize = 16_384;
+
+/// The receiving half of a stream.
+#[derive(Debug)]
+pub(super) struct Reassembly<P> {
+    /// DSN of the next byte in order; FIN counts as one byte.
+    next: u64,
+    /// Data in order, for the application.
+    ready: VecDeque<P>,
+    ready_bytes: u64,
+    /// Data after a gap, by DSN, without overlaps.
+    early: BTreeMap<u64, P>,
+    early_bytes: u64,
+    /// Length of the stream, after FIN was received.
+    length: Option<u64>,
+    /// DSN up to which the peer may send, according to the last DACK.
+    credit: u64,
+    /// Bytes that the application has read.
+    read: u64,
+    window: u64,
+    most: u64,
+    /// Highest received DSN plus one.
+    reach: u64,
+    pub(super) duplicate: u64,
+    /// Maximum number of bytes that were stored after a gap.
+    pub(super) peak: u64,
+}
+
+impl<P: Payload> Reassembly<P> {
+    pub(super) fn new(most: u64, autotune: bool) -> Self {
+        let window = if autotune { FIRST_WINDOW.min(most) } else { most };
+        Self {
+            next: 0,
+            ready: VecDeque::new(),
+            ready_bytes: 0,
+            early: BTreeMap::new(),
+            early_bytes: 0,
+            length: None,
+            credit: window,
+            read: 0,
+            window,
+            most,
+            reach: 0,
+            duplicate: 0,
+            peak: 0,
+        }
+    }
+
+    pub(super) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// A counter that grows by at least the number of new bytes with each arrival.
+    pub(super) fn come(&self) -> u64 {
+        self.next + self.reach
+    }
+
+    /// Number of buffered bytes.
+    pub(super) fn buffered(&self) -> u64 {
+        self.ready_bytes + self.early_bytes
+    }
+
+    /// Number of bytes stored after a gap.
+    pub(super) fn early_bytes(&self) -> u64 {
+        self.early_bytes
+    }
+
+    pub(super) fn is_readable(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Whether the whole stream was received.
+    pub(super) fn is_complete(&self) -> bool {
+        self.length.is_some_and(|length| self.next > length)
+    }
+
+    /// Whether the whole stream has been read.
+    pub(super) fn is_read(&self) -> bool {
+        self.is_complete() && self.ready.is_empty()
+    }
+
+    /// Processes a received piece.
+    ///
+    /// # Errors
+    /// If it exceeds the credit or the end of the stream.
+    pub(super) fn on_data(&mut self, dsn: u64, mut payload: P) -> Result<()> {
+        let length = payload.len() as u64;
+        let beyond = Error::Credit { end: dsn.saturating_add(length), credit: self.credit };
+        let end = dsn.checked_add(length).filter(|end| *end <= self.credit).ok_or(beyond)?;
+        if self.length.is_some_and(|length| end > length) {
+            return Err(Error::Unexpected { what: "DATA beyond FIN" });
+        }
+        self.reach = self.reach.max(end);
+        let mut start = dsn;
+        if start < self.next {
+            let known = (self.next - start).min(length);
+            self.duplicate += known;
+            let _ = payload.split_to(known as usize);
+            start += known;
+        }
+        if payload.is_empty() {
+            return Ok(());
+        }
+        if self.early.len() >= MAX_PIECES {
+            return Err(Error::Fragments { pieces: MAX_PIECES });
+        }
+        if start == self.next && self.early.is_empty() {
+            self.take(payload);
+        } else {
+            self.keep(start, payload);
+            self.advance();
+        }
+        self.finish();
+        Ok(())
+    }
+
+    fn take(&mut self, payload: P) {
+        self.next += payload.len() as u64;
+        self.ready_bytes += payload.len() as u64;
+        // Each piece requires memory in addition to its bytes.
+        let payload = match self.ready.back_mut() {
+            Some(last) => last.append(payload),
+            None => Some(payload),
+        };
+        self.ready.extend(payload);
+    }
+
+    /// Stores the new parts of a piece.
+    fn keep(&mut self, mut start: u64, mut payload: P) {
+        if let Some((before, piece)) = self.early.range(..=start).next_back() {
+            let until = before + piece.len() as u64;
+            if until > start {
+                let known = (until - start).min(payload.len() as u64);
+                self.duplicate += known;
+                let _ = payload.split_to(known as usize);
+                start += known;
+            }
+        }
+        while !payload.is_empty() {
+            let end = start + payload.len() as u64;
+            let after = self.early.range(start..end).next();
+            let Some((at, known)) = after.map(|(at, piece)| (*at, piece.len() as u64)) else {
+                self.insert(start, payload);
+                return;
+            };
+            if at > start {
+                let piece = payload.split_to((at - start) as usize);
+                self.insert(start, piece);
+            }
+            let known = known.min(end - at);
+            self.duplicate += known;
+            let _ = payload.split_to(known as usize);
+            start = at + known;
+        }
+    }
+
+    fn insert(&mut self, start: u64, payload: P) {
+        self.early_bytes += payload.len() as u64;
+        self.peak = self.peak.max(self.early_bytes);
+        let before = self.early.range_mut(..start).next_back();
+        let joins = before.filter(|(at, piece)| **at + piece.len() as u64 == start);
+        let payload = match joins {
+            Some((_, piece)) => piece.append(payload),
+            None => Some(payload),
+        };
+        if let Some(payload) = payload {
+            self.early.insert(start, payload);
+        }
+    }
+
+    /// Moves pieces that are now in order.
+    fn advance(&mut self) {
+        while let Some(first) = self.early.first_entry()
+            && *first.key() == self.next
+        {
+            let payload = first.remove();
+            self.early_bytes -= payload.len() as u64;
+            self.take(payload);
+        }
+    }
+
+    /// Processes FIN.
+    ///
+    /// # Errors
+    /// If it differs from an earlier FIN, data beyond it were received, or it exceeds the credit.
+    pub(super) fn on_fin(&mut self, length: u64) -> Result<()> {
+        if length > self.credit {
+            return Err(Error::Credit { end: length, credit: self.credit });
+        }
+        if self.length.is_some_and(|known| known != length) || self.reach > length {
+            return Err(Error::Unexpected { what: "FIN with another stream length" });
+        }
+        self.length = Some(length);
+        self.finish();
+        Ok(())
+    }
+
+    /// FIN takes its sequence number when all earlier data were received.
+    fn finish(&mut self) {
+        if self.length == Some(self.next) {
+            self.next += 1;
+        }
+    }
+
+    /// The next piece in order.
+    pub(super) fn read(&mut self) -> Option<P> {
+        let payload = self.ready.pop_front()?;
+        self.ready_bytes -= payload.len() as u64;
+        self.read += payload.len() as u64;
+        Some(payload)
+    }
+
+    /// The peer requests a credit of this width. It is granted if the application
+    /// reads fast enough.
+    pub(super) fn on_wish(&mut self, width: u64) {
+        if self.ready_bytes < self.window / 2 {
+            self.window = self.window.max(width.min(self.most));
+        }
+    }
+
+    /// Whether the credit has grown so much that the peer should be informed at once.
+    pub(super) fn has_credit(&self) -> bool {
+        self.read + self.window >= self.credit + self.window / 4
+    }
+
+    /// The credit for the next DACK.
+    pub(super) fn grant(&mut self) -> u64 {
+        self.credit = self.credit.max(self.read + self.window);
+        self.credit
+    }
+
+    /// Received ranges after the gap, merged and ascending.
+    pub(super) fn ranges(&self) -> Vec<Range<u64>> {
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for (start, payload) in &self.early {
+            let end = start + payload.len() as u64;
+            let full = ranges.len() == MAX_RANGES;
+            match ranges.last_mut() {
+                Some(last) if last.end == *start => last.end = end,
+                _ if full => break,
+                _ => ranges.push(*start..end),
+            }
+        }
+        ranges
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Counted;
+    use bytes::Bytes;
+
+    fn half() -> Reassembly<Bytes> {
+        Reassembly::new(64 << 10, false)
+    }
+
+    fn text(half: &mut Reassembly<Bytes>) -> String {
+        let mut all = Vec::new();
+        while let Some(piece) = half.read() {
+            all.extend_from_slice(&piece);
+        }
+        String::from_utf8(all).unwrap()
+    }
+
+    #[test]
+    fn delivers_overlapping_pieces_once() {
+        let mut half = half();
+        for (dsn, piece) in [(6, "ghij"), (2, "cd"), (8, "ijkl"), (1, "bcdefgh"), (0, "ab")] {
+            half.on_data(dsn, Bytes::from_static(piece.as_bytes())).unwrap();
+        }
+        assert_eq!(text(&mut half), "abcdefghijkl");
+        assert_eq!((half.next(), half.buffered()), (12, 0));
+        assert_eq!(half.duplicate, 2 + 4 + 1);
+    }
+
+    #[test]
+    fn joins_small_pieces() {
+        let mut half = half();
+        for dsn in 0..20_000 {
+            half.on_data(dsn, Bytes::from_static(b"x")).unwrap();
+        }
+        assert_eq!(half.buffered(), 20_000);
+        assert!(half.ready.len() < 10, "{}", half.ready.len());
+        assert_eq!(text(&mut half).len(), 20_000);
+    }
+
+    #[test]
+    fn ranges_report_data_beyond_gaps() {
+        let mut half = half();
+        for dsn in [10, 20, 15] {
+            half.on_data(dsn, Bytes::from_static(b"xxxxx")).unwrap();
+        }
+        half.on_data(100, Bytes::from_static(b"x")).unwrap();
+        assert_eq!(half.ranges(), [10..25, 100..101]);
+        assert_eq!((half.early_bytes(), half.peak), (16, 16));
+    }
+
+    #[test]
+    fn rejects_data_beyond_the_credit() {
+        let mut half: Reassembly<Counted> = Reassembly::new(100, false);
+        assert!(matches!(half.on_data(60, Counted(41)), Err(Error::Credit { .. })));
+        assert!(matches!(half.on_data(u64::MAX, Counted(2)), Err(Error::Credit { .. })));
+        assert!(half.on_data(60, Counted(40)).is_ok());
+        assert!(half.on_data(0, Counted(60)).is_ok());
+        assert!(half.on_data(100, Counted(1)).is_err());
+        assert!(half.read().is_some());
+        assert!(half.has_credit());
+        assert_eq!(half.grant(), 200);
+        assert!(half.on_data(100, Counted(1)).is_ok());
+    }
+
+    #[test]
+    fn is_complete_once_all_before_fin_has_arrived() {
+        let mut half = half();
+        half.on_fin(4).unwrap();
+        assert!(half.on_fin(5).is_err());
+        assert!(half.on_data(2, Bytes::from_static(b"xyz")).is_err());
+        half.on_data(2, Bytes::from_static(b"cd")).unwrap();
+        assert!(!half.is_complete());
+        half.on_data(0, Bytes::from_static(b"ab")).unwrap();
+        assert!(half.is_complete() && !half.is_read());
+        assert_eq!(half.next(), 5);
+        assert_eq!(text(&mut half), "abcd");
+        assert!(half.is_read());
+    }
+
+    #[test]
+    fn widens_the_credit_while_the_application_reads() {
+        let mut half: Reassembly<Counted> = Reassembly::new(4 << 20, true);
+        half.on_wish(1 << 20);
+        assert_eq!(half.grant(), 1 << 20);
+        half.on_wish(100);
+        half.on_data(0, Counted(512 << 10)).unwrap();
+        half.on_wish(2 << 20);
+        assert_eq!(half.grant(), 1 << 20, "the application is behind");
+        while half.read().is_some() {}
+        half.on_wish(u64::MAX);
+        assert!(half.has_credit());
+        assert_eq!(half.grant(), (4 << 20) + (512 << 10));
+    }
+}

@@ -1,0 +1,266 @@
+//! Assigns frames to subflows: calls of the scheduler, and the frames that it chooses.
+
+use base::{Bytes, Span, Time};
+
+use super::sending::{Chunk, Slots};
+use super::subflow::{State, Subflow};
+use super::{Phase, Session};
+use crate::SubflowId;
+use crate::frame::{Copy, Frame};
+use crate::payload::Payload;
+use crate::scheduler::{Choice, SchedulerKind, View};
+use crate::settings::MIN_FRAME;
+
+/// Maximum time for which a frame occupies a slow path.
+const FRAME_TIME: Span = Span::from_millis(8);
+/// Lower bound: scheduling pauses of hosts are longer than the shortest round trips.
+const PAUSE: Span = Span::from_millis(10);
+/// Time after which a WISH without effect is repeated.
+const WISH_AGAIN: Span = Span::from_millis(1_000);
+/// Share of copies while the application pauses: one byte per 20 sent, 5 %.
+const SENT_PER_COPIED: u64 = 20;
+/// Copies allowed before that share exceeds it: about the initial windows of two paths (RFC 6928).
+const INITIAL_COPIES: u64 = 28 << 10;
+/// Part of the copies for first and last pieces: one byte in this many. The rest is for pieces
+/// whose DACK is late.
+const COPIES_PER_PROTECTED: u64 = 8;
+/// Minimum frame size because of [`FRAME_TIME`]: a header is 0.4 % of it.
+const SMALL_FRAME: u64 = 4 << 10;
+/// Frame size of a short message: it fits a segment, so that a copy repeats only lost data.
+const SEGMENT_FRAME: u64 = 1400;
+/// Maximum length of a message that is split into such frames: the initial window of RFC 6928.
+const MAX_SHORT: u64 = 14 << 10;
+
+impl<P: Payload> Session<P> {
+    /// Sends the frames that may be sent now.
+    pub(super) fn transmit(&mut self) {
+        if self.is_over() {
+            return;
+        }
+        self.scheduler_wait = None;
+        if self.phase == Phase::Opening {
+            self.send_early();
+            return;
+        }
+        while self.resend_due() || self.rescue() || self.send_new() || self.reinject_early() {}
+        if self.outgoing.unsent() > 0 {
+            self.wish();
+        }
+    }
+
+    /// Requests a credit that does not limit the sender: the data that all subflows deliver in two
+    /// of the longest round trips.
+    fn wish(&mut self) {
+        let active = || self.subflows.iter().filter(|subflow| subflow.is_active());
+        let rtt = active().map(Subflow::srtt).max().unwrap_or_default().max(PAUSE);
+        let rates = active().filter_map(Subflow::rate);
+        let width: u64 = rates.map(|rate| rate.bytes_in(rtt + rtt).count()).sum();
+        let (wished, at) = self.wished;
+        let narrow = width > self.outgoing.window();
+        if narrow && (width > wished + wished / 4 || self.now >= at + WISH_AGAIN) {
+            self.wished = (width, self.now);
+            if let Some(id) = self.answering() {
+                self.send(id, Frame::Wish(width));
+            }
+        }
+    }
+
+    /// Sends data after HELLO on its subflow, before the peer has answered.
+    fn send_early(&mut self) {
+        let greeted = |s: &&Subflow<P>| matches!(s.state, State::Greeting { .. });
+        while let Some(subflow) = self.subflows.iter().find(greeted).filter(|s| s.room > 0) {
+            let (id, slot) = (subflow.id, subflow.slot);
+            // The peer's limit is not known yet.
+            let most = MIN_FRAME.count();
+            let expected = subflow.expected(self.now, most);
+            let Some(piece) = self.outgoing.take(self.now, most, slot, expected) else { return };
+            self.send_piece(id, piece, Copy::First);
+        }
+    }
+
+    /// Retransmits the oldest piece that its subflows have not delivered.
+    fn resend_due(&mut self) -> bool {
+        let Some(segment) = self.outgoing.first_due() else { return false };
+        let (dsn, length, carriers) = (segment.dsn, segment.length, segment.carriers);
+        let Some((id, slot, expected)) = self.fastest(carriers, length) else { return false };
+        let Some(piece) = self.outgoing.repeat(dsn, slot, expected) else { return false };
+        self.reinject(id, piece);
+        true
+    }
+
+    /// The subflow with room, not in `but`, on which `length` more bytes arrive first.
+    pub(super) fn fastest(&self, but: Slots, length: u64) -> Option<(SubflowId, Slots, Time)> {
+        let now = self.now;
+        let active = || self.subflows.iter().filter(|s| s.is_active());
+        let backup = active().all(|s| s.priority.backup);
+        let able = |s: &&Subflow<P>| s.priority.backup == backup && s.slot & but == 0 && s.room > 0;
+        let arrival = |s: &Subflow<P>| s.expected(now, length);
+        let fastest = active().filter(able).min_by_key(|s| arrival(s))?;
+        Some((fastest.id, fastest.slot, arrival(fastest)))
+    }
+
+    pub(super) fn reinject(&mut self, id: SubflowId, piece: Chunk<P>) {
+        self.statistics.reinjected += piece.length;
+        if let Some(subflow) = self.subflow_mut(id) {
+            subflow.reinjected += piece.length;
+        }
+        self.send_piece(id, piece, Copy::Reinjected);
+    }
+
+    /// Sends the next new piece on the subflows that the scheduler chooses.
+    fn send_new(&mut self) -> bool {
+        if !self.outgoing.has_new() {
+            return false;
+        }
+        if self.outgoing.credit_left() == 0 && self.outgoing.unsent() > 0 {
+            if !std::mem::replace(&mut self.blocked, true) {
+                self.blocked_since.get_or_insert(self.now);
+            }
+            return false;
+        }
+        if let Some(since) = self.blocked_since.take() {
+            self.statistics.credit_blocked += self.now.since(since);
+            self.blocked = true;
+        }
+        if self.outgoing.unsent() == 0 {
+            let Some((id, slot, expected)) = self.fastest(0, 1) else { return false };
+            let Some(piece) = self.outgoing.take(self.now, 1, slot, expected) else { return false };
+            self.send_piece(id, piece, Copy::First);
+            return true;
+        }
+        match self.pick() {
+            Choice::Send(id) => {
+                let from = self.outgoing.sent();
+                let sent = self.send_first(id);
+                if sent {
+                    self.protect(from);
+                }
+                sent
+            }
+            Choice::SendOnAll => self.send_on_all(),
+            Choice::Wait(until) => {
+                self.scheduler_wait = until.filter(|until| *until > self.now);
+                false
+            }
+        }
+    }
+
+    fn pick(&mut self) -> Choice {
+        let mut views = std::mem::take(&mut self.views);
+        views.clear();
+        let active = || self.subflows.iter().filter(|s| s.is_active());
+        let all_suspect = active().all(|s| s.is_suspect(self.now));
+        let fit = |s: &&Subflow<P>| all_suspect || !s.is_suspect(self.now);
+        views.extend(active().filter(fit).map(Subflow::view));
+        if views.iter().all(|view| !view.room.is_positive()) {
+            self.views = views;
+            return Choice::Wait(None);
+        }
+        let frame = self.frame_limit().min(self.outgoing.unsent());
+        let view = View {
+            unsent: Bytes::new(self.outgoing.unsent()),
+            more: self.wants_room,
+            credit: Bytes::new(self.outgoing.credit_left()),
+            window: Bytes::new(self.outgoing.window()),
+            outstanding: Bytes::new(self.outgoing.outstanding()),
+            frame: Bytes::new(frame),
+            blocked: std::mem::take(&mut self.blocked),
+        };
+        let choice = self.scheduler.pick(self.now, &view, &views);
+        self.views = views;
+        choice
+    }
+
+    /// Maximum payload of a frame on any subflow.
+    fn frame_limit(&self) -> u64 {
+        self.settings.max_frame.count().min(u64::from(self.peer.frame))
+    }
+
+    /// Maximum payload of a frame on one subflow.
+    fn frame_for(&self, subflow: &Subflow<P>) -> u64 {
+        let most = self.frame_limit();
+        let alone = self.subflows.iter().filter(|s| s.is_active()).count() == 1;
+        if !alone && self.outgoing.outstanding() + self.outgoing.unsent() <= MAX_SHORT {
+            return SEGMENT_FRAME.min(most);
+        }
+        if !alone && subflow.budget.is_some() {
+            return SMALL_FRAME.min(most);
+        }
+        match subflow.rate() {
+            Some(rate) if !alone => {
+                rate.bytes_in(FRAME_TIME).count().clamp(SMALL_FRAME.min(most), most)
+            }
+            _ => most,
+        }
+    }
+
+    fn send_first(&mut self, id: SubflowId) -> bool {
+        let Some(subflow) = self.subflow(id).filter(|s| s.is_active() && s.room > 0) else {
+            return false;
+        };
+        let (slot, most) = (subflow.slot, self.frame_for(subflow));
+        let expected = subflow.expected(self.now, most.min(self.outgoing.unsent()));
+        let Some(piece) = self.outgoing.take(self.now, most, slot, expected) else { return false };
+        self.send_piece(id, piece, Copy::First);
+        true
+    }
+
+    /// Number of bytes that may be sent twice while the application pauses.
+    pub(super) fn copies_allowed(&self) -> u64 {
+        INITIAL_COPIES.max(self.outgoing.sent() / SENT_PER_COPIED)
+    }
+
+    /// Sends a copy of the piece that was just sent on another subflow, if it is among the first or
+    /// the last of the written data: its loss would not be detected soon by later data.
+    fn protect(&mut self, dsn: u64) {
+        let is_short = dsn < INITIAL_COPIES || self.outgoing.unsent() == 0;
+        let length = self.outgoing.sent() - dsn;
+        let allowed = self.copies_allowed() / COPIES_PER_PROTECTED;
+        let is_default = self.settings.scheduler == SchedulerKind::Earliest;
+        if !(is_default && is_short) || self.copied + length > allowed {
+            return;
+        }
+        let Some(carriers) = self.outgoing.carriers(dsn) else { return };
+        let Some((id, slot, expected)) = self.fastest(carriers, length) else { return };
+        let Some(piece) = self.outgoing.repeat(dsn, slot, expected) else { return };
+        self.copied += length;
+        self.send_piece(id, piece, Copy::Redundant);
+    }
+
+    /// Sends the next new piece on all active subflows with room.
+    fn send_on_all(&mut self) -> bool {
+        let able = |s: &&Subflow<P>| s.is_active() && s.room > 0;
+        let able: Vec<_> = self.subflows.iter().filter(able).map(|s| (s.id, s.slot)).collect();
+        let Some((first, slot)) = able.first().copied() else { return false };
+        let expected = |session: &Self, id: SubflowId, length: u64| {
+            session.subflow(id).map_or(Time::MAX, |s| s.expected(session.now, length))
+        };
+        let most = self.frame_limit();
+        let soon = expected(self, first, most);
+        let Some(piece) = self.outgoing.take(self.now, most, slot, soon) else { return false };
+        let (dsn, length) = (piece.dsn, piece.length);
+        self.send_piece(first, piece, Copy::First);
+        for (id, slot) in able.into_iter().skip(1) {
+            let soon = expected(self, id, length);
+            if let Some(piece) = self.outgoing.repeat(dsn, slot, soon) {
+                self.send_piece(id, piece, Copy::Redundant);
+            }
+        }
+        true
+    }
+
+    pub(super) fn send_piece(&mut self, id: SubflowId, piece: Chunk<P>, copy: Copy) {
+        if let Some(subflow) = self.subflow_mut(id) {
+            subflow.outstanding += piece.length;
+            subflow.sent += piece.length;
+        }
+        if self.acknowledging.is_pending() && self.outgoing.unsent() == 0 {
+            self.send_dack(id);
+        }
+        let frame = match piece.payload {
+            Some(payload) => Frame::Data { dsn: piece.dsn, payload, copy },
+            None => Frame::Fin { length: piece.dsn },
+        };
+        self.send(id, frame);
+    }
+}

@@ -1,0 +1,169 @@
+//! Peers that violate the protocol, and attackers on a path.
+
+use base::{Span, Time};
+use mctcp::frame::Frame;
+use mctcp::session::Event;
+use mctcp::{Reason, SubflowId};
+
+use crate::script::{Path, Script};
+use crate::world::{CLIENT, SERVER, Tamper, World};
+
+fn secs(secs: u64) -> Time {
+    Time::ZERO + Span::from_secs(secs)
+}
+
+fn world(tamper: Tamper) -> World {
+    let script = Script::upload(&[Path::new(10, 10), Path::new(10, 10)], 3_000_000);
+    let mut world = World::new(&script);
+    world.tamper = Some(tamper);
+    world
+}
+
+/// The attacked end closes the session with this reason, and the other end receives it.
+fn resets(tamper: Tamper, wronged: usize, reason: Reason) {
+    let mut world = world(tamper);
+    assert!(world.finish(secs(5)), "{}", world.tell());
+    let failed = |side| world.end_of(side).and_then(|end| end.session.failed());
+    assert_eq!(failed(wronged), Some(reason), "{}", world.tell());
+    let other = world.end_of(1 - wronged).expect("a session");
+    assert_eq!(other.by_peer, Some(reason));
+}
+
+/// The session loses a subflow, or gets no second one, and delivers everything.
+fn survives(tamper: Tamper) -> World {
+    let mut world = world(tamper);
+    assert!(world.finish(secs(20)), "{}", world.tell());
+    assert!(world.client.session.is_closed(), "{}", world.tell());
+    let server = world.server.as_ref().expect("a session");
+    assert!(server.session.is_closed() && server.read == 3_000_000);
+    world
+}
+
+fn ups(world: &World) -> Vec<SubflowId> {
+    let up = |event: &(Time, usize, Event)| match event {
+        (_, SERVER, Event::SubflowUp(id)) => Some(*id),
+        _ => None,
+    };
+    world.events.iter().filter_map(up).collect()
+}
+
+#[test]
+fn a_join_with_a_wrong_token_is_refused_alone() {
+    let world = survives(Box::new(|_, frame| match frame {
+        Frame::Join(mut join) => {
+            join.token[0] ^= 1;
+            Some(Frame::Join(join))
+        }
+        other => Some(other),
+    }));
+    assert_eq!(ups(&world), [SubflowId(0)]);
+}
+
+#[test]
+fn a_join_that_is_used_again_is_refused_alone() {
+    let mut first = None;
+    let world = survives(Box::new(move |_, frame| match frame {
+        // An eavesdropper replays the first one in place of every later one.
+        Frame::Join(join) => Some(Frame::Join(*first.get_or_insert(join))),
+        other => Some(other),
+    }));
+    assert_eq!(ups(&world).len(), 2);
+}
+
+#[test]
+fn a_server_that_does_not_know_the_key_gets_no_data() {
+    let world = survives(Box::new(|_, frame| match frame {
+        Frame::Challenge(mut challenge) => {
+            challenge.proof[3] ^= 1;
+            Some(Frame::Challenge(challenge))
+        }
+        other => Some(other),
+    }));
+    assert_eq!(ups(&world), [SubflowId(0)]);
+}
+
+#[test]
+fn a_client_that_does_not_prove_itself_does_not_join() {
+    let world = survives(Box::new(|_, frame| match frame {
+        Frame::Proof(mut proof) => {
+            proof[31] ^= 1;
+            Some(Frame::Proof(proof))
+        }
+        other => Some(other),
+    }));
+    assert_eq!(ups(&world), [SubflowId(0)]);
+}
+
+#[test]
+fn credit_is_not_to_be_overrun() {
+    resets(
+        Box::new(|to, frame| match frame {
+            Frame::Data { dsn, payload, copy } if to == SERVER && dsn > 500_000 => {
+                Some(Frame::Data { dsn: dsn + (16 << 20), payload, copy })
+            }
+            other => Some(other),
+        }),
+        SERVER,
+        Reason::Credit,
+    );
+}
+
+#[test]
+fn a_missing_frame_is_noticed() {
+    let mut dropped = false;
+    resets(
+        Box::new(move |to, frame| {
+            let drop = to == SERVER
+                && matches!(frame, Frame::Data { dsn, .. } if dsn > 500_000)
+                && !std::mem::replace(&mut dropped, true);
+            (!drop).then_some(frame)
+        }),
+        SERVER,
+        Reason::Protocol,
+    );
+}
+
+type Make = fn(&Frame<bytes::Bytes>) -> Option<Frame<bytes::Bytes>>;
+
+/// Frames that are invalid, or not allowed in the current state, end the session at
+/// the receiving end.
+#[test]
+fn unexpected_frames_end_the_session() {
+    let address = std::net::SocketAddr::from(([10, 0, 0, 1], 1));
+    let makes: [(usize, Make); 5] = [
+        (CLIENT, |_| Some(Frame::Proof([0; 32]))),
+        (CLIENT, |_| Some(Frame::Fin { length: u64::MAX })),
+        (SERVER, |_| {
+            let payload = bytes::Bytes::new();
+            Some(Frame::Data { dsn: 0, payload, copy: mctcp::frame::Copy::First })
+        }),
+        (SERVER, |_| {
+            Some(Frame::Challenge(mctcp::frame::Challenge { nonce: [0; 16], proof: [0; 16] }))
+        }),
+        (CLIENT, |frame| match frame {
+            Frame::Dack(dack) => {
+                let mut dack = dack.clone();
+                dack.next = 1 << 40;
+                Some(Frame::Dack(dack))
+            }
+            _ => None,
+        }),
+    ];
+    for (at, (side, make)) in makes.into_iter().enumerate() {
+        let mut world = world(Box::new(|_, frame| Some(frame)));
+        world.run(Time::ZERO + Span::from_millis(400));
+        world.tamper = Some(Box::new(move |to, frame| match (&frame, to == side) {
+            (Frame::Data { .. } | Frame::Dack(_), true) => Some(make(&frame).unwrap_or(frame)),
+            _ => Some(frame),
+        }));
+        assert!(world.finish(secs(5)), "case {at}: {}", world.tell());
+        let failed = world.end_of(side).and_then(|end| end.session.failed());
+        let right = [Reason::Protocol, Reason::Credit, Reason::Authentication];
+        assert!(failed.is_some_and(|reason| right.contains(&reason)), "case {at}: {failed:?}");
+    }
+    // A valid frame without effect at this end does not end it.
+    survives(Box::new(move |to, frame| match frame {
+        Frame::Pong(_) if to == CLIENT => Some(Frame::AddAddress { id: 1, address }),
+        other => Some(other),
+    }));
+}

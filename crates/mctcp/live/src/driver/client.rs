@@ -1,0 +1,204 @@
+//! The client's part of the driver: opens connections, detects servers without MCTCP.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use base::Time;
+use mctcp::session::End;
+use mctcp::{Frame, PathId, Reason, SubflowId, secret};
+use tokio::runtime::Handle;
+use tokio::task::{AbortHandle, JoinSet};
+
+use super::{Driver, Role};
+use crate::config::{Config, Further, PathSpec};
+use crate::error::Error;
+use crate::shared::{Over, State};
+use crate::socket::{self, Opened};
+use crate::subflow::{Inbound, Subflow};
+
+/// Maximum number of paths, including those to advertised addresses.
+const MAX_PATHS: usize = 16;
+
+/// State of a client's driver.
+#[derive(Debug)]
+pub(crate) struct Client {
+    /// Handle for writers that run turns on threads outside the runtime.
+    runtime: Handle,
+    dials: JoinSet<(PathId, io::Result<Opened>)>,
+    attempts: BTreeMap<PathId, AbortHandle>,
+    /// Paths with at least one attempt.
+    tried: BTreeSet<PathId>,
+    /// Secrets that TLS exports for each connection, until the session is established.
+    exported: BTreeMap<SubflowId, Box<[u8]>>,
+    /// Error of the last attempt.
+    refusal: Option<Arc<io::Error>>,
+    psk: Option<Arc<[u8]>>,
+    /// An MCTCP frame of the peer was received.
+    is_heard: bool,
+}
+
+impl Client {
+    /// Must be called within a runtime, which opens the connections.
+    pub(crate) fn new(config: &Config) -> Self {
+        Self {
+            runtime: Handle::current(),
+            dials: JoinSet::new(),
+            attempts: BTreeMap::new(),
+            tried: BTreeSet::new(),
+            exported: BTreeMap::new(),
+            refusal: None,
+            psk: config.psk.clone(),
+            is_heard: false,
+        }
+    }
+
+    /// Starts an attempt on a path.
+    pub(super) fn connect(&mut self, state: &State, path: PathId, config: &Arc<Config>) {
+        let Some(spec) = state.paths.get(&path).cloned() else { return };
+        self.tried.insert(path);
+        let config = Arc::clone(config);
+        let attempt = async move { (path, socket::connect(spec, config).await) };
+        let attempt = self.dials.spawn_on(attempt, &self.runtime);
+        if let Some(before) = self.attempts.insert(path, attempt) {
+            before.abort();
+        }
+    }
+
+    pub(super) fn abandon(&mut self, path: PathId) {
+        if let Some(attempt) = self.attempts.remove(&path) {
+            attempt.abort();
+        }
+    }
+
+    pub(super) fn abandon_all(&mut self) {
+        self.dials.abort_all();
+    }
+
+    fn set_secret(&self, state: &mut State, exported: Option<&[u8]>) {
+        if exported.is_some() {
+            state.session.set_secret(secret::shared(self.psk.as_deref(), exported));
+        }
+    }
+
+    /// Whether there are paths without an attempt.
+    pub(super) fn has_untried(&self, state: &State) -> bool {
+        state.paths.keys().any(|path| !self.tried.contains(path))
+    }
+
+    /// Inspects an event before the session; returns `false` if the session must not get it.
+    pub(super) fn judge(
+        &mut self,
+        state: &mut State,
+        now: Time,
+        id: SubflowId,
+        inbound: &Inbound,
+        others: bool,
+    ) -> bool {
+        match inbound {
+            Inbound::Frame(_, frame) => {
+                self.is_heard = true;
+                if matches!(frame, Frame::HelloAck(_)) && !state.is_established {
+                    // The server derives the key from the first HELLO that it received.
+                    self.set_secret(state, self.exported.get(&id).map(|secret| &**secret));
+                    self.exported.clear();
+                }
+                true
+            }
+            Inbound::Wrong(mctcp::Error::Preamble { .. } | mctcp::Error::Version { .. }) => {
+                if state.is_established || self.is_heard {
+                    // Only this path leads to another service.
+                    state.session.on_end(now, id, End::Failed);
+                } else {
+                    give_up(state, now, Error::NotMctcp);
+                }
+                false
+            }
+            Inbound::Ended(_) => {
+                let alone = !others && self.dials.is_empty();
+                if alone && !state.is_established && !self.is_heard {
+                    give_up(state, now, Error::Disconnected);
+                    return false;
+                }
+                true
+            }
+            Inbound::Wrong(_) => true,
+        }
+    }
+
+    /// Converts the failure of a session to an error for the application.
+    pub(super) fn failure(&self, state: &State, reason: Reason, by_peer: bool) -> Error {
+        let ended = Error::Ended { reason, by_peer };
+        if by_peer || state.is_established || self.is_heard {
+            return ended;
+        }
+        match (reason, &self.refusal) {
+            (Reason::Timeout, _) if state.is_connected => Error::NoAnswer,
+            (Reason::Timeout | Reason::Target, Some(refusal)) => {
+                Error::Connect(Arc::clone(refusal))
+            }
+            (Reason::Timeout | Reason::Target, None) => {
+                Error::Connect(Arc::new(io::ErrorKind::TimedOut.into()))
+            }
+            _ => ended,
+        }
+    }
+}
+
+/// Ends the session before it was established.
+fn give_up(state: &mut State, now: Time, error: Error) {
+    state.end(Over::Failed(error));
+    state.session.abort(now, Reason::Protocol);
+}
+
+/// Adds paths to an advertised address of the server.
+pub(super) fn follow(state: &mut State, address: SocketAddr, further: Option<&Further>) {
+    let known: Vec<PathSpec> = state.paths.values().cloned().collect();
+    let fresh = if let Some(further) = further {
+        further(address, &known)
+    } else {
+        let fits =
+            |path: &&PathSpec| path.local.is_none_or(|local| local.is_ipv4() == address.is_ipv4());
+        let to = |path: &PathSpec| PathSpec { remote: address, ..path.clone() };
+        known.iter().filter(fits).map(to).collect()
+    };
+    for spec in fresh {
+        let is_known = state.paths.values().any(|known| *known == spec);
+        if !is_known && state.paths.len() < MAX_PATHS {
+            state.add_path(spec);
+        }
+    }
+}
+
+impl Driver {
+    /// Reports completed attempts to the session.
+    pub(super) fn take_dialled(&mut self, cx: &mut Context<'_>, state: &mut State, now: Time) {
+        loop {
+            let Role::Client(client) = &mut self.role else { return };
+            let Poll::Ready(Some(done)) = client.dials.poll_join_next(cx) else { return };
+            // A cancelled attempt has no result.
+            let Ok((path, result)) = done else { continue };
+            client.attempts.remove(&path);
+            match result {
+                Ok(opened) => {
+                    if !state.is_connected {
+                        client.set_secret(state, opened.exported.as_deref());
+                    }
+                    let Some(id) = state.session.connected(now, path) else { continue };
+                    client.exported.extend(opened.exported.map(|secret| (id, secret)));
+                    state.is_connected = true;
+                    self.has_progress = true;
+                    let mut subflow = Subflow::new(id, opened.wire, self.config.max_frame());
+                    subflow.registered = opened.registered;
+                    self.add(state, subflow);
+                }
+                Err(error) => {
+                    client.refusal = Some(Arc::new(error));
+                    state.session.connect_failed(now, path);
+                }
+            }
+        }
+    }
+}

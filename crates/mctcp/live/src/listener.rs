@@ -1,0 +1,396 @@
+//! A listener for sessions at several addresses.
+
+mod pending;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use mctcp::acceptor::quota::{Admission, Quota};
+use mctcp::acceptor::{Acceptor, ConnectionId, Verdict};
+use mctcp::frame::{Frame, Hello, HelloAck};
+use mctcp::secret::SessionKey;
+use mctcp::session::Session;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinSet;
+
+use crate::clock;
+use crate::config::{Config, ListenerConfig};
+use crate::descriptors::Descriptors;
+use crate::driver::{Arrival, Driver, Role, Server};
+use crate::error::{Error, Result};
+use crate::random;
+use crate::shared::Shared;
+use crate::socket;
+use crate::stream::MctcpStream;
+use crate::subflow::Subflow;
+
+/// Max clients that are ready but not yet accepted by the application, in addition to
+/// the max sessions.
+const MAX_PLAIN: usize = 256;
+/// Maximum delay until a connection without a place tries again.
+const RETRY_INTERVAL: std::time::Duration = std::time::Duration::from_millis(50);
+/// Maximum number of subflows queued for their session's driver.
+const ARRIVALS: usize = 8;
+/// Delay before a retry if no descriptor is free.
+const PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
+
+/// A new client.
+#[derive(Debug)]
+pub enum Accepted {
+    /// An MCTCP client.
+    Session(MctcpStream),
+    /// A client of another protocol.
+    Plain(Plain),
+}
+
+/// A connection with a protocol other than MCTCP.
+#[derive(Debug)]
+pub struct Plain {
+    /// The TCP connection, still open.
+    pub stream: TcpStream,
+    /// Bytes that were already read from it.
+    pub head: Bytes,
+}
+
+/// Counters of a listener.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ListenerStatistics {
+    /// Accepted TCP connections.
+    pub connections: u64,
+    /// Connections closed because too many of their source were queued.
+    pub refused: u64,
+    /// Connections of other protocols.
+    pub plain: u64,
+    /// Connections without result: silent, invalid, or with a rejected session or join.
+    pub failed: u64,
+    /// Opened sessions.
+    pub sessions: u64,
+    /// Further subflows of sessions.
+    pub joins: u64,
+    /// Sessions without a valid proof, or not accepted by the application in time.
+    pub dropped: u64,
+}
+
+/// A listener for sessions. Sessions continue when it is dropped, but get no further subflows.
+#[derive(Debug)]
+pub struct MctcpListener {
+    hub: Arc<Hub>,
+    accepted: mpsc::Receiver<Accepted>,
+    addresses: Vec<SocketAddr>,
+    /// Tasks that accept connections, and handshakes in progress.
+    _tasks: JoinSet<()>,
+}
+
+impl MctcpListener {
+    /// Listens at all these addresses.
+    ///
+    /// # Errors
+    /// [`Error::Connect`] if it cannot listen at one of them.
+    pub fn bind(addresses: &[SocketAddr], config: ListenerConfig) -> Result<Self> {
+        let open = |address: &SocketAddr| socket::listen(*address, &config.session);
+        let sockets = addresses.iter().map(open).collect::<io::Result<_>>();
+        Self::with(sockets.map_err(|error| Error::Connect(Arc::new(error)))?, config)
+    }
+
+    /// Listens with existing sockets, for example of another network namespace.
+    ///
+    /// # Errors
+    /// [`Error::Connect`] if one of them cannot be used, [`Error::NoPath`] if there are none.
+    pub fn with(sockets: Vec<std::net::TcpListener>, config: ListenerConfig) -> Result<Self> {
+        let wrong = |error: io::Error| Error::Connect(Arc::new(error));
+        if sockets.is_empty() {
+            return Err(Error::NoPath);
+        }
+        let mut listeners = Vec::new();
+        for socket in sockets {
+            socket::prepare(&socket, &config.session).map_err(wrong)?;
+            socket.set_nonblocking(true).map_err(wrong)?;
+            listeners.push(TcpListener::from_std(socket).map_err(wrong)?);
+        }
+        let at = |listener: &TcpListener| listener.local_addr();
+        let addresses: Vec<_> = listeners.iter().filter_map(|l| at(l).ok()).collect();
+        let ready = config.limits.sessions.saturating_add(MAX_PLAIN);
+        let (sender, accepted) = mpsc::channel(ready.min(tokio::sync::Semaphore::MAX_PERMITS));
+        let hub = Arc::new(Hub::new(config, &addresses, sender));
+        let mut tasks = JoinSet::new();
+        for listener in listeners {
+            tasks.spawn(Arc::clone(&hub).listen(listener));
+        }
+        Ok(Self { hub, accepted, addresses, _tasks: tasks })
+    }
+
+    /// Waits for the next client.
+    ///
+    /// # Errors
+    /// [`Error::Gone`] if the runtime has shut down.
+    pub async fn accept(&mut self) -> Result<Accepted> {
+        self.accepted.recv().await.ok_or(Error::Gone)
+    }
+
+    /// The next client, as [`accept`](Self::accept) waits for.
+    pub(crate) fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<Result<Accepted>> {
+        self.accepted.poll_recv(cx).map(|accepted| accepted.ok_or(Error::Gone))
+    }
+
+    /// Addresses of the listener.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Counters since the start.
+    pub fn stats(&self) -> ListenerStatistics {
+        self.hub.lock().statistics
+    }
+}
+
+/// Whether a connection has a place in the queue.
+enum Enqueued {
+    Yes(u64),
+    Full,
+    SourceFull,
+}
+
+/// State shared by the connections of a listener and the drivers of its sessions.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    state: Mutex<State>,
+    config: ListenerConfig,
+    session: Arc<Config>,
+    advertised: Vec<SocketAddr>,
+    accepted: mpsc::Sender<Accepted>,
+    /// A connection has left the acceptor's table, or the queue for it.
+    freed: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    acceptor: Acceptor,
+    /// Connections queued for a place in the acceptor's table.
+    queued: Quota<u64>,
+    /// Handshakes in progress.
+    pending: BTreeMap<ConnectionId, mpsc::UnboundedSender<Verdict>>,
+    sessions: BTreeMap<u64, mpsc::Sender<Arrival>>,
+    statistics: ListenerStatistics,
+}
+
+impl Hub {
+    fn new(
+        config: ListenerConfig,
+        addresses: &[SocketAddr],
+        accepted: mpsc::Sender<Accepted>,
+    ) -> Self {
+        let session = &config.session;
+        let settings = &session.settings;
+        let grants = settings.limits(session.psk.is_some());
+        // The session announces its credit in HELLO_ACK.
+        let credit = settings.receive_buffer.count();
+        let psk = session.psk.as_deref().map(Box::from);
+        let acceptor = Acceptor::new(config.limits.clone(), grants, credit, psk, random::seed());
+        let specific = addresses.iter().copied().filter(|address| !address.ip().is_unspecified());
+        let advertised = config.advertise.clone().unwrap_or_else(|| specific.collect());
+        let statistics = ListenerStatistics::default();
+        let (pending, sessions) = (BTreeMap::new(), BTreeMap::new());
+        let queued = Quota::new(config.limits.silent, config.limits.silent_per_source);
+        let state = State { acceptor, queued, pending, sessions, statistics };
+        Self {
+            state: Mutex::new(state),
+            freed: Notify::new(),
+            session: Arc::new(config.session.clone()),
+            config,
+            advertised,
+            accepted,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Accepts connections in an endless loop.
+    async fn listen(self: Arc<Self>, listener: TcpListener) {
+        let mut pending = JoinSet::new();
+        let descriptors = self.config.reserve_descriptors.then(Descriptors::of_process);
+        loop {
+            if let Some(descriptors) = descriptors {
+                // Descriptors become free again: silent connections end after
+                // the handshake timeout.
+                descriptors.wait(&listener).await;
+            }
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                Some(_) = pending.join_next() => continue,
+            };
+            match accepted {
+                Ok((stream, peer)) => self.admit(&mut pending, stream, peer.ip()).await,
+                // The peer has closed the connection, or no descriptor is free.
+                Err(_) => tokio::time::sleep(PAUSE).await,
+            }
+        }
+    }
+
+    /// Begins a handshake, or queues the connection until there is a place. While the queue is
+    /// full, this waits, and further connections wait in the listener's backlog.
+    async fn admit(self: &Arc<Self>, pending: &mut JoinSet<()>, stream: TcpStream, source: IpAddr) {
+        self.lock().statistics.connections += 1;
+        if let Some((id, verdicts)) = self.open(source) {
+            pending.spawn(pending::open(Arc::clone(self), id, verdicts, stream));
+            return;
+        }
+        let number = loop {
+            let freed = self.freed.notified();
+            match self.enqueue(source) {
+                Enqueued::Yes(number) => break number,
+                // Other sources must not wait because of this one.
+                Enqueued::SourceFull => return,
+                Enqueued::Full => {
+                    let _ = tokio::time::timeout(RETRY_INTERVAL, freed).await;
+                }
+            }
+        };
+        let hub = Arc::clone(self);
+        pending.spawn(async move {
+            let (id, verdicts) = loop {
+                let freed = hub.freed.notified();
+                if let Some(opened) = hub.open(source) {
+                    break opened;
+                }
+                let _ = tokio::time::timeout(RETRY_INTERVAL, freed).await;
+            };
+            hub.lock().queued.give_back(source, number);
+            pending::open(hub, id, verdicts, stream).await;
+        });
+    }
+
+    fn enqueue(&self, source: IpAddr) -> Enqueued {
+        let mut state = self.lock();
+        match state.queued.look(source) {
+            Admission::Free => {
+                let number = state.statistics.connections;
+                state.queued.take(source, number);
+                Enqueued::Yes(number)
+            }
+            Admission::SourceFull(_) => {
+                state.statistics.refused += 1;
+                Enqueued::SourceFull
+            }
+            Admission::Full | Admission::InsteadOf(_) => Enqueued::Full,
+        }
+    }
+
+    fn open(&self, source: IpAddr) -> Option<(ConnectionId, mpsc::UnboundedReceiver<Verdict>)> {
+        let mut state = self.lock();
+        let id = state.acceptor.open(clock::now(), source);
+        let opened = id.map(|id| {
+            // Unbounded, because a connection gets only a few verdicts.
+            let (sender, verdicts) = mpsc::unbounded_channel();
+            state.pending.insert(id, sender);
+            (id, verdicts)
+        });
+        state.deliver();
+        opened
+    }
+
+    fn on_frame(&self, id: ConnectionId, frame: Frame<Bytes>, exported: Option<&[u8]>) {
+        let mut state = self.lock();
+        state.acceptor.on_frame(clock::now(), id, frame, exported);
+        state.deliver();
+    }
+
+    /// A connection has been closed or assigned to a session.
+    fn leave(&self, id: ConnectionId, count: impl FnOnce(&mut ListenerStatistics)) {
+        let mut state = self.lock();
+        state.pending.remove(&id);
+        state.acceptor.on_lost(clock::now(), id);
+        count(&mut state.statistics);
+        state.deliver();
+        drop(state);
+        self.freed.notify_waiters();
+    }
+
+    fn arrivals(&self, session: u64) -> Option<mpsc::Sender<Arrival>> {
+        self.lock().sessions.get(&session).cloned()
+    }
+
+    pub(crate) fn confirm(&self, session: u64) {
+        self.lock().acceptor.confirm(session);
+    }
+
+    pub(crate) fn prove(&self, session: u64) {
+        let mut state = self.lock();
+        state.acceptor.prove(session);
+        state.deliver();
+    }
+
+    pub(crate) fn forget(&self, session: u64) {
+        let mut state = self.lock();
+        state.sessions.remove(&session);
+        state.acceptor.forget(session);
+        state.deliver();
+    }
+
+    /// The session has closed. The acceptor answers a client that missed it.
+    pub(crate) fn finish(&self, session: u64) {
+        let mut state = self.lock();
+        state.sessions.remove(&session);
+        state.acceptor.finish(session);
+        state.deliver();
+    }
+
+    /// Passes a client to the application, or drops it if the queue is full.
+    pub(crate) fn announce(&self, accepted: Accepted) {
+        if self.accepted.try_send(accepted).is_err() {
+            self.lock().statistics.dropped += 1;
+        }
+    }
+
+    /// Starts a session.
+    fn begin(self: &Arc<Self>, hello: &Hello, ack: &HelloAck, key: SessionKey, subflow: Subflow) {
+        let number = ack.session;
+        let proof = self.session.psk.is_some();
+        let now = clock::now();
+        let settings = self.session.settings.clone();
+        let mut session = Session::accept(now, settings, hello, ack, key, proof);
+        let others = self.advertised.iter().filter(|address| Some(**address) != subflow.local);
+        for (id, address) in (0..=u8::MAX).zip(others) {
+            session.advertise(now, id, *address);
+        }
+        let (sender, arrivals) = mpsc::channel(ARRIVALS);
+        self.lock().sessions.insert(number, sender);
+        let shared = Arc::new(Shared::new(session));
+        shared.lock().is_connected = true;
+        let stream = MctcpStream::new(Arc::clone(&shared), hello.target.clone());
+        let (open, unproven) = if proof { (None, Some(stream)) } else { (Some(stream), None) };
+        let server = Server::new(Arc::clone(self), number, arrivals, unproven);
+        let role = Role::Server(server);
+        let mut driver = Driver::new(Arc::clone(&shared), Arc::clone(&self.session), role);
+        driver.add(&mut shared.lock(), subflow);
+        driver.spawn();
+        if let Some(stream) = open {
+            self.announce(Accepted::Session(stream));
+        }
+    }
+}
+
+impl State {
+    /// Passes verdicts to the handshakes in progress.
+    fn deliver(&mut self) {
+        while let Some(verdict) = self.acceptor.poll() {
+            let id = match &verdict {
+                Verdict::Send(id, _)
+                | Verdict::Open(id, ..)
+                | Verdict::Again(id, _)
+                | Verdict::Joined(id, _)
+                | Verdict::Close(id) => id,
+            };
+            if let Some(sender) = self.pending.get(id) {
+                // A closed connection needs no verdict.
+                let _ = sender.send(verdict);
+            }
+        }
+    }
+}

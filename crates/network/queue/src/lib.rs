@@ -1,0 +1,185 @@
+//! Queue disciplines: the packets in front of a transmitter, their order, drops and ECN marks.
+//!
+//! Sans-IO: the owner of a queue passes the time. A queue contains descriptors of packets
+//! ([`Queued`]); the owner stores the packets, for example in a [`Slab`].
+//!
+//! ```
+//! use base::{Bytes, RandomStream, Time};
+//! use queue::{Discipline, Ecn, QueueConfig, QueueLimit, Queued, Slab, Verdicts, Waiting};
+//!
+//! let limit = QueueLimit::Bytes(Bytes::new(3000));
+//! let config = QueueConfig { discipline: Discipline::DropTail, limit, ecn: false };
+//! let mut queue = Waiting::new(&config, None, || RandomStream::new(1, "queue"));
+//! let (mut packets, mut verdicts) = (Slab::default(), Verdicts::default());
+//! for packet in ["a", "b", "c"] {
+//!     let slot = packets.put(packet);
+//!     let ecn = Ecn::NotCapable;
+//!     let entry = Queued { since: Time::ZERO, slot, size: 1500, flow: 0, dscp: 0, ecn };
+//!     queue.enqueue(Time::ZERO, entry, &mut verdicts);
+//! }
+//! let (slot, _) = verdicts.dropped.pop().expect("three are too many");
+//! assert_eq!(packets.take(slot), "c");
+//! let first = queue.dequeue(Time::ZERO, &mut verdicts).expect("two wait");
+//! assert_eq!(packets.take(first.slot), "a");
+//! assert_eq!((queue.packets(), queue.bytes()), (1, 1500));
+//! ```
+#![forbid(unsafe_code)]
+
+mod backlog;
+mod codel;
+mod config;
+mod drr;
+mod fifo;
+mod fq_codel;
+mod red;
+mod sfq;
+mod slab;
+#[cfg(test)]
+mod tests;
+mod waiting;
+
+pub use config::{Discipline, QueueConfig, QueueLimit};
+pub use fifo::Fifo;
+pub use slab::{Slab, Slot};
+pub use waiting::Waiting;
+
+use std::fmt::Debug;
+
+use base::Time;
+
+/// The descriptor of a queued packet.
+#[derive(Clone, Copy, Debug)]
+pub struct Queued {
+    /// Time at which it entered the queue.
+    pub since: Time,
+    /// Position of the packet in the owner's storage.
+    pub slot: Slot,
+    /// Bytes on the wire, overhead included.
+    pub size: u32,
+    /// Hash of addresses, protocol and ports, by which fair queueing distinguishes flows.
+    pub flow: u32,
+    /// Differentiated services code point, 0–63.
+    pub dscp: u8,
+    /// ECN field of the packet; becomes [`Ecn::Marked`] when a discipline marks it.
+    pub ecn: Ecn,
+}
+
+/// The meaning of the ECN field (RFC 3168 §5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ecn {
+    /// The transport does not support ECN.
+    NotCapable,
+    /// ECT(0) or ECT(1).
+    Capable,
+    /// Congestion experienced, set by a queue.
+    Marked,
+}
+
+/// The reason for a packet's drop. Disciplines use the first three; links use the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DropReason {
+    /// The queue was at its limit.
+    QueueFull,
+    /// Active queue management signalled congestion.
+    Early,
+    /// It exceeded a policer's bucket.
+    Policed,
+    /// The link's random loss.
+    Loss,
+    /// The link was down, or went down during transmission.
+    LinkDown,
+    /// It is larger than the link's MTU and the link's sender is not a router.
+    TooBig,
+    /// There is no route to its destination.
+    NoRoute,
+    /// Its TTL expired.
+    TtlExceeded,
+}
+
+impl DropReason {
+    /// All reasons, in the order of counters.
+    pub const ALL: [Self; 8] = [
+        Self::QueueFull,
+        Self::Early,
+        Self::Policed,
+        Self::Loss,
+        Self::LinkDown,
+        Self::TooBig,
+        Self::NoRoute,
+        Self::TtlExceeded,
+    ];
+
+    /// Position in [`Self::ALL`].
+    #[inline]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The word in records and captures.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::QueueFull => "queue full",
+            Self::Early => "aqm",
+            Self::Policed => "policed",
+            Self::Loss => "loss",
+            Self::LinkDown => "link down",
+            Self::TooBig => "too big",
+            Self::NoRoute => "no route",
+            Self::TtlExceeded => "ttl exceeded",
+        }
+    }
+}
+
+/// Drops and marks of a discipline. The owner of the queue removes dropped packets from its
+/// storage, and resets the count.
+#[derive(Debug, Default)]
+pub struct Verdicts {
+    /// Dropped packets in order. The owner may reuse their slots.
+    pub dropped: Vec<(Slot, DropReason)>,
+    /// Number of packets marked with congestion experienced.
+    pub marked: u64,
+}
+
+impl Verdicts {
+    #[inline]
+    fn drop(&mut self, entry: Queued, reason: DropReason) {
+        self.dropped.push((entry.slot, reason));
+    }
+}
+
+/// A queue discipline. Packets are single segments. Time never decreases.
+pub trait Queue: Debug + Send {
+    /// Enqueues a packet; this or other packets may be dropped.
+    fn enqueue(&mut self, now: Time, entry: Queued, verdicts: &mut Verdicts);
+    /// Dequeues the next packet to transmit; packets before it may be dropped. `None` if
+    /// the queue is empty.
+    fn dequeue(&mut self, now: Time, verdicts: &mut Verdicts) -> Option<Queued>;
+    /// Number of queued packets.
+    fn packets(&self) -> usize;
+    /// Queued wire bytes.
+    fn bytes(&self) -> u64;
+    /// Removes all packets, in an order that keeps the order of each flow.
+    fn drain(&mut self) -> Vec<Queued>;
+    /// Changes the limit. Packets beyond the new limit stay queued until the next arrival.
+    fn set_limit(&mut self, limit: QueueLimit);
+    /// Restores the result of a predecessor's `drain`, regardless of the limit.
+    fn restore(&mut self, entries: Vec<Queued>);
+}
+
+/// An invalid configuration of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Deficit round robin has no classes.
+    #[error("its queue has no classes")]
+    NoClasses,
+    /// RED's thresholds are in the wrong order.
+    #[error("RED needs min below max")]
+    Thresholds,
+    /// Fair queueing has no flows, too many flows, or no quantum.
+    #[error("its queue needs 1 to 65536 flows and a quantum")]
+    Flows,
+    /// A priority queue has no bands, or more bands than class selectors.
+    #[error("a priority queue has 1 to 8 bands")]
+    Bands,
+}

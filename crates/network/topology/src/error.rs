@@ -1,0 +1,100 @@
+//! Errors in parameters and files.
+
+use base::QuantityError;
+
+/// The reason why no graph could be created.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A generator's parameter is out of bounds.
+    #[error("{generator}: `{parameter}` is {value}, but must be {allowed}")]
+    Parameter {
+        /// The generator's name in lab files.
+        generator: &'static str,
+        parameter: &'static str,
+        value: String,
+        /// The permitted values.
+        allowed: String,
+    },
+    /// Each parameter is valid, but the graph would be too large.
+    #[error("{generator}: this makes {count} {what}; the limit is {limit}")]
+    TooLarge {
+        /// The generator's name in lab files.
+        generator: &'static str,
+        /// `nodes` or `links`.
+        what: &'static str,
+        /// The resulting number (the maximum of the type if it does not fit).
+        count: u64,
+        /// The maximum number.
+        limit: u64,
+    },
+    /// A file is invalid.
+    #[error("line {line}, column {column}: {problem}")]
+    Import {
+        /// Line number, from 1.
+        line: u32,
+        /// Column in characters, from 1.
+        column: u32,
+        /// The error at this place.
+        problem: Problem,
+    },
+}
+
+/// An error at a place of an imported file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Problem {
+    #[error("expected {expected}")]
+    Expected { expected: &'static str },
+    /// The XML parser rejects the text.
+    #[error("not well-formed XML: {message}")]
+    Xml {
+        /// The parser's message.
+        message: String,
+    },
+    /// An invalid number, or one out of range.
+    #[error("`{text}` is no {expected}")]
+    Number {
+        text: String,
+        /// The expected kind of number.
+        expected: &'static str,
+    },
+    /// An invalid delay or rate.
+    #[error("{field}: {source}")]
+    Quantity { field: &'static str, source: QuantityError },
+    /// An unknown column.
+    #[error("unknown column `{name}`; columns are a, b, delay, rate, metric and name")]
+    UnknownColumn { name: String },
+    /// A column that occurs twice in the header, or is missing.
+    #[error("column `{name}` must be in the header exactly once")]
+    Column { name: &'static str },
+    /// An element without a required field.
+    #[error("this {element} has no `{field}`")]
+    Missing {
+        /// `node`, `edge`, …
+        element: &'static str,
+        /// The missing field.
+        field: &'static str,
+    },
+    /// A second node with the same id.
+    #[error("there is already a node `{id}`")]
+    DuplicateNode { id: String },
+    /// An edge refers to a node that the file does not define.
+    #[error("unknown node `{id}`")]
+    UnknownNode { id: String },
+    /// An edge from a node to itself.
+    #[error("this edge leads from `{id}` to itself")]
+    SelfLoop { id: String },
+    /// A feature of the format that is not supported.
+    #[error("{what} cannot be imported")]
+    Unsupported { what: &'static str },
+    /// A limit is exceeded.
+    #[error("more than {limit} {what}")]
+    TooMany { what: &'static str, limit: u64 },
+    /// The file defines no node.
+    #[error("the file defines no node")]
+    Empty,
+    /// A count in the file that differs from the number of items.
+    #[error("the header announces {announced} {what}, but the file has {found}")]
+    Count { what: &'static str, announced: u64, found: u64 },
+}

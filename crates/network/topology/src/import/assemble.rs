@@ -1,0 +1,252 @@
+//! Converts nodes and edges with free attributes to a graph: names, positions, delays and rates.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use base::{Bandwidth, Span};
+
+use super::place::Place;
+use crate::{Error, Graph, LinkSpec, MAX_LINKS, MAX_NODES, Node, Problem, Role};
+
+/// An attribute's name, text and place.
+pub(super) type Attribute = (String, String, Place);
+
+/// A graph under construction.
+#[derive(Default)]
+pub(super) struct Assembly {
+    directed: bool,
+    /// Default attributes of nodes and edges.
+    node_defaults: Vec<Attribute>,
+    edge_defaults: Vec<Attribute>,
+    graph: Graph,
+    /// Node index by the file's id.
+    ids: HashMap<String, u32>,
+    names: HashSet<String>,
+    /// Latitude and longitude in degrees.
+    coordinates: Vec<Option<[f64; 2]>>,
+    /// Number of arcs of a directed file, by direction, without a counterpart so far.
+    unpaired: HashMap<[u32; 2], u32>,
+}
+
+impl Assembly {
+    /// Sets whether an arc and its reverse form one link.
+    pub(super) fn set_directed(&mut self, directed: bool) {
+        self.directed = directed;
+    }
+
+    /// Adds a default attribute of nodes or edges.
+    pub(super) fn add_default(&mut self, node: bool, edge: bool, default: &Attribute) {
+        if node {
+            self.node_defaults.push(default.clone());
+        }
+        if edge {
+            self.edge_defaults.push(default.clone());
+        }
+    }
+
+    pub(super) fn nodes(&self) -> usize {
+        self.graph.nodes.len()
+    }
+
+    /// Adds the node with this id.
+    pub(super) fn node(
+        &mut self,
+        place: Place,
+        id: &str,
+        attributes: &[Attribute],
+    ) -> Result<u32, Error> {
+        if self.graph.nodes.len() as u64 >= MAX_NODES {
+            return Err(place.error(Problem::TooMany { what: "nodes", limit: MAX_NODES }));
+        }
+        if self.ids.contains_key(id) {
+            return Err(place.error(Problem::DuplicateNode { id: id.to_owned() }));
+        }
+        let get = |names: &[&str]| {
+            let found = find(attributes, names).or_else(|| find(&self.node_defaults, names));
+            found.filter(|a| !a.1.trim().is_empty())
+        };
+        let label = get(&["label", "name"]).map_or(id, |(_, text, _)| text);
+        let role = get(&["role", "kind"]).map(|(_, text, place)| role(text, *place));
+        let label = label.to_owned();
+        let degrees =
+            |names, most: f64| get(names).map(|a| number(a, "degrees", -most..=most)).transpose();
+        let latitude = degrees(&["Latitude"], 90.0)?;
+        let longitude = degrees(&["Longitude"], 360.0)?;
+        let finite = |names| get(names).map(|a| number(a, "number", -1e12..=1e12)).transpose();
+        let drawn = finite(&["x", "graphics.x"])?.zip(finite(&["y", "graphics.y"])?);
+        let coordinates = latitude.zip(longitude);
+        let mut node = Node::new(self.unique_name(&label), role.unwrap_or(Ok(Role::Router))?);
+        // North is up on a map, but y grows downwards in a drawing.
+        node.position = coordinates.map(|(lat, lon)| [lon, -lat]).or(drawn.map(|(x, y)| [x, y]));
+        let kept = attributes.iter().map(|(name, text, _)| (name.clone(), text.clone()));
+        node.attributes = kept.collect::<BTreeMap<_, _>>();
+        let index = self.graph.add_node(node);
+        self.ids.insert(id.to_owned(), index);
+        self.coordinates.push(coordinates.map(|(lat, lon)| [lat, lon]));
+        Ok(index)
+    }
+
+    /// The node with this id.
+    pub(super) fn find(&self, place: Place, id: &str) -> Result<u32, Error> {
+        let found = self.ids.get(id).copied();
+        found.ok_or_else(|| place.error(Problem::UnknownNode { id: id.to_owned() }))
+    }
+
+    /// Adds a link between two nodes of the file.
+    pub(super) fn edge(
+        &mut self,
+        place: Place,
+        ends: [u32; 2],
+        attributes: &[Attribute],
+    ) -> Result<(), Error> {
+        if self.graph.links.len() as u64 >= MAX_LINKS {
+            return Err(place.error(Problem::TooMany { what: "links", limit: MAX_LINKS }));
+        }
+        let [a, b] = ends;
+        if a == b {
+            let id = self.graph.nodes[a as usize].name.clone();
+            return Err(place.error(Problem::SelfLoop { id }));
+        }
+        let spec = self.spec(ends, attributes)?;
+        if self.directed {
+            if let Some(count) = self.unpaired.get_mut(&[b, a]).filter(|count| **count > 0) {
+                *count -= 1;
+                return Ok(());
+            }
+            *self.unpaired.entry(ends).or_default() += 1;
+        }
+        let name = self.of_edge(attributes, &["name"]).map(|(_, text, _)| text.trim());
+        let name = name.filter(|name| !name.is_empty()).map(|name| host_name(name, "link"));
+        self.graph.add_link(a, b, spec).name = name;
+        Ok(())
+    }
+
+    fn of_edge<'a>(&'a self, stated: &'a [Attribute], names: &[&str]) -> Option<&'a Attribute> {
+        find(stated, names).or_else(|| find(&self.edge_defaults, names))
+    }
+
+    fn spec(&self, [a, b]: [u32; 2], attributes: &[Attribute]) -> Result<LinkSpec, Error> {
+        let mut spec = LinkSpec::default();
+        if let Some((_, text, place)) = self.of_edge(attributes, &["delay"]) {
+            spec.delay = Some(delay(text, *place)?);
+        } else if let (Some(from), Some(to)) =
+            (self.coordinates[a as usize], self.coordinates[b as usize])
+        {
+            spec.delay = Some(fibre_delay(from, to));
+        }
+        if let Some((_, text, place)) = self.of_edge(attributes, &["rate"]) {
+            spec.rate = Some(rate(text, *place)?);
+        } else if let Some(speed) = self.of_edge(attributes, &["LinkSpeedRaw"]) {
+            // Some files of the Zoo have a speed of zero if it is unknown.
+            let speed = number(speed, "rate in bit/s", 0.0..=1e18)? as u64;
+            spec.rate = (speed > 0).then(|| Bandwidth::from_bits_per_sec(speed));
+        }
+        if let Some((_, text, place)) = self.of_edge(attributes, &["metric"]) {
+            spec.metric = Some(integer(text, *place, "routing cost")?);
+        }
+        Ok(spec)
+    }
+
+    fn unique_name(&mut self, label: &str) -> String {
+        let stem = host_name(label, "n");
+        let mut name = stem.clone();
+        let mut count = 1u64;
+        while !self.names.insert(name.clone()) {
+            count += 1;
+            // Many equal labels must not need quadratic time: continue at the number of nodes.
+            if count > 16 {
+                count = count.max(self.graph.nodes.len() as u64);
+            }
+            name = format!("{stem}-{count}");
+        }
+        name
+    }
+
+    /// The finished graph.
+    pub(super) fn finish(self, end: Place) -> Result<Graph, Error> {
+        if self.graph.nodes.is_empty() {
+            return Err(end.error(Problem::Empty));
+        }
+        Ok(self.graph)
+    }
+}
+
+fn find<'a>(attributes: &'a [Attribute], names: &[&str]) -> Option<&'a Attribute> {
+    let named = |name: &&str| attributes.iter().find(|a| a.0.eq_ignore_ascii_case(name));
+    names.iter().find_map(named)
+}
+
+/// Converts `label` to lower-case letters, digits and single dashes, not only digits,
+/// at most 40 characters.
+pub(super) fn host_name(label: &str, fallback: &str) -> String {
+    let mut name = String::new();
+    for character in label.chars() {
+        if name.len() >= 40 {
+            break;
+        }
+        if character.is_ascii_alphanumeric() {
+            name.push(character.to_ascii_lowercase());
+        } else if !name.is_empty() && !name.ends_with('-') {
+            name.push('-');
+        }
+    }
+    name.truncate(name.trim_end_matches('-').len());
+    // `ping 7` would refer to the address 0.0.0.7.
+    if name.bytes().all(|byte| byte.is_ascii_digit()) {
+        name.insert_str(0, fallback);
+    }
+    name
+}
+
+pub(super) fn role(text: &str, place: Place) -> Result<Role, Error> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "host" => Ok(Role::Host),
+        "router" => Ok(Role::Router),
+        "switch" => Ok(Role::Switch),
+        _ => Err(place.error(Problem::Expected { expected: "`host`, `router` or `switch`" })),
+    }
+}
+
+pub(super) fn delay(text: &str, place: Place) -> Result<Span, Error> {
+    text.parse().map_err(|source| place.error(Problem::Quantity { field: "delay", source }))
+}
+
+pub(super) fn rate(text: &str, place: Place) -> Result<Bandwidth, Error> {
+    text.parse().map_err(|source| place.error(Problem::Quantity { field: "rate", source }))
+}
+
+pub(super) fn integer<T: std::str::FromStr>(
+    text: &str,
+    place: Place,
+    expected: &'static str,
+) -> Result<T, Error> {
+    let read = text.trim().parse();
+    read.map_err(|_| place.error(Problem::Number { text: shortened(text), expected }))
+}
+
+fn number(
+    (_, text, place): &Attribute,
+    expected: &'static str,
+    range: std::ops::RangeInclusive<f64>,
+) -> Result<f64, Error> {
+    let read = text.trim().parse().ok().filter(|number| range.contains(number));
+    read.ok_or_else(|| place.error(Problem::Number { text: shortened(text), expected }))
+}
+
+/// Truncates to 40 characters, for messages.
+pub(super) fn shortened(text: &str) -> String {
+    text.chars().take(40).collect()
+}
+
+/// Mean radius of the Earth (IUGG), in metres.
+const EARTH_RADIUS: f64 = 6_371_008.8;
+/// Two thirds of the speed of light, in metres per second.
+const FIBRE_SPEED: f64 = 299_792_458.0 * 2.0 / 3.0;
+
+/// Delay of light in fibre along the great circle, by the haversine formula.
+fn fibre_delay(from: [f64; 2], to: [f64; 2]) -> Span {
+    let [from, to] = [from, to].map(|place| place.map(f64::to_radians));
+    let half = |axis: usize| ((to[axis] - from[axis]) / 2.0).sin().powi(2);
+    let haversine = half(0) + from[0].cos() * to[0].cos() * half(1);
+    let metres = 2.0 * EARTH_RADIUS * haversine.clamp(0.0, 1.0).sqrt().asin();
+    Span::from_nanos((metres / FIBRE_SPEED * 1e9) as u64)
+}

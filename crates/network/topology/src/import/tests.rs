@@ -1,0 +1,284 @@
+use base::{Bandwidth, Span};
+use proptest::prelude::*;
+
+use super::*;
+use crate::Role;
+
+fn names(graph: &Graph) -> Vec<&str> {
+    graph.nodes.iter().map(|node| node.name.as_str()).collect()
+}
+
+fn error(format: Format, text: &str) -> String {
+    format.read(text).unwrap_err().to_string()
+}
+
+/// Two cities and an unplaced node in the format of the Topology Zoo.
+const ZOO_GML: &str = r#"# made by hand
+Creator "tests"
+graph [
+  directed 0
+  Network "Example"
+  hierarchic [ deep [ x 1 ] ]
+  node [
+    id 0
+    label "K&#246;ln"
+    Country "Germany"
+    Longitude 6.95
+    Internal 1
+    Latitude 50.93333
+  ]
+  node [ id 1 label "Paris" Longitude 2.3488 Latitude 48.85341 ]
+  node [ id 7 label "7" graphics [ x 3.5 y -2 ] role "host" ]
+  edge [ source 0 target 1 LinkLabel "10 Gbps" LinkSpeedRaw 10000000000.0 ]
+  edge [ source 1 target 7 delay "3 ms" rate "1 Gbit/s" metric 4 ]
+  edge [ source 0 target 1 ]
+]
+"#;
+
+const ZOO_GRAPHML: &str = r#"<?xml version="1.0" encoding="utf-8"?>
+<graphml xmlns="http://graphml.graphdrawing.org/xmlns">
+  <key attr.name="LinkSpeedRaw" attr.type="double" for="edge" id="d35" />
+  <key attr.name="label" for="node" id="d33"/>
+  <key attr.name="Latitude" for="node" id="d29"/>
+  <key attr.name="Longitude" for="node" id="d32"/>
+  <key attr.name="metric" for="edge" id="m"><default>4</default></key>
+  <graph edgedefault="undirected">
+    <edge source="a" target="b"><data key="d35">10000000000.0</data></edge>
+    <node id="a"><data key="d29">50.93333</data><data key="d32">6.95</data>
+      <data key="d33">K&#246;ln &amp; <![CDATA[Bonn]]></data></node>
+    <node id="b"><data key="d29">48.85341</data><data key="d32">2.3488</data></node>
+  </graph>
+</graphml>
+"#;
+
+const ALT: &str = "GRAPH (#nodes #edges id uu vv ww xx yy zz):\n\
+    3 4 transtub(0,0,{1,20,3,-1.000}) 2 \n\n\
+    VERTICES (index name u v w x y z):\n\
+    0 T:0.0 12 7 \n1 T:0.1 3 4 \n2 S:0.1/0.0 1 2 3 \n\n\
+    EDGES (from-node to-node length a b):\n\
+    0 1 25 0 \n1 2 3 1 \n";
+
+const CSV: &str =
+    "# core\na,b,rate,delay\nParis,\"K\u{f6}ln, Bonn\",10 Gbit/s,2 ms\nparis,Paris,,\n";
+
+#[test]
+fn gml_of_the_zoo() {
+    let graph = gml(ZOO_GML).unwrap();
+    assert_eq!(names(&graph), ["k-ln", "paris", "n7"]);
+    assert_eq!(graph.nodes[0].attributes["label"], "Köln");
+    assert_eq!(graph.nodes[0].attributes["Country"], "Germany");
+    assert_eq!(graph.nodes[0].position, Some([6.95, -50.93333]));
+    assert_eq!((graph.nodes[2].position, graph.nodes[2].role), (Some([3.5, -2.0]), Role::Host));
+    assert_eq!(graph.links.len(), 3);
+    let [fibre, stated, parallel] = [0, 1, 2].map(|link| graph.links[link].spec);
+    assert_eq!(fibre.rate, Some(Bandwidth::from_mbits_per_sec(10_000)));
+    // 401.5 km at 199,862 km/s.
+    let millis = fibre.delay.unwrap().as_secs_f64() * 1e3;
+    assert!((millis - 2.009).abs() < 0.02, "{millis}");
+    assert_eq!((parallel.delay, parallel.rate), (fibre.delay, None));
+    assert_eq!(stated.delay, Some(Span::from_millis(3)));
+    assert_eq!(stated.rate, Some(Bandwidth::from_mbits_per_sec(1_000)));
+    assert_eq!(stated.metric, Some(4));
+}
+
+#[test]
+fn graphml_of_the_zoo() {
+    let graph = graphml(ZOO_GRAPHML).unwrap();
+    assert_eq!(names(&graph), ["k-ln-bonn", "b"]);
+    assert_eq!(graph.nodes[0].attributes["label"], "Köln & Bonn");
+    let spec = graph.links[0].spec;
+    assert_eq!(spec.delay, gml(ZOO_GML).unwrap().links[0].spec.delay);
+    assert_eq!(spec.rate, Some(Bandwidth::from_mbits_per_sec(10_000)));
+    assert_eq!(spec.metric, Some(4));
+}
+
+#[test]
+fn gt_itm_alternative_format() {
+    let graph = alt(ALT).unwrap();
+    assert_eq!(names(&graph), ["t-0-0", "t-0-1", "s-0-1-0-0"]);
+    assert_eq!(graph.nodes[0].position, Some([12.0, 7.0]));
+    assert_eq!(graph.nodes[2].attributes["fields"], "1 2 3");
+    let links: Vec<_> = graph.links.iter().map(|link| (link.ends, link.spec.metric)).collect();
+    assert_eq!(links, [([0, 1], Some(25)), ([1, 2], Some(3))]);
+    let both = alt(&format!("{ALT}1 0 25 0\n")).unwrap();
+    assert_eq!(both.links, graph.links);
+}
+
+#[test]
+fn edge_list() {
+    let graph = csv(CSV).unwrap();
+    assert_eq!(names(&graph), ["paris", "k-ln-bonn", "paris-2"]);
+    assert_eq!(graph.links[0].spec.delay, Some(Span::from_millis(2)));
+    assert_eq!(graph.links[0].spec.rate, Some(Bandwidth::from_mbits_per_sec(10_000)));
+    assert_eq!(graph.links[1].spec.delay, None);
+}
+
+#[test]
+fn examples_of_the_book_are_read() {
+    let book = include_str!("../../../../../docs/src/guides/topologies.md");
+    let blocks = book.split("```").skip(1).step_by(2);
+    let texts = blocks.filter_map(|block| block.split_once('\n'));
+    let files: Vec<_> = texts.filter(|(language, _)| *language != "toml").collect();
+    assert_eq!(files.len(), 4);
+    for ((_, text), format) in
+        files.into_iter().zip([Format::Gml, Format::GraphMl, Format::Alt, Format::Csv])
+    {
+        let graph = format.read(text).unwrap();
+        assert!(graph.is_connected() && !graph.links.is_empty(), "{}", format.as_str());
+    }
+}
+
+#[test]
+fn directed_files_state_a_link_twice() {
+    let edges = "edge [source 0 target 1] edge [source 1 target 0] edge [source 0 target 1]";
+    let text = |directed| format!("graph [ directed {directed} node [id 0] node [id 1] {edges} ]");
+    assert_eq!(gml(&text(1)).unwrap().links.len(), 2);
+    assert_eq!(gml(&text(0)).unwrap().links.len(), 3);
+}
+
+#[test]
+fn errors_say_where_and_what() {
+    let gml = |text| error(Format::Gml, text);
+    assert_eq!(
+        gml("graph [\n  node [ label \"x\" ]\n]"),
+        "line 2, column 3: this node has no `id`"
+    );
+    assert_eq!(
+        gml("graph [ node [ id 1 ]\n edge [ source 1 target 2 ] ]"),
+        "line 2, column 25: unknown node `2`"
+    );
+    assert_eq!(gml("graph [ node [ id 1 ]"), "line 1, column 22: expected a key or `]`");
+    assert_eq!(gml("node"), "line 1, column 5: expected a value");
+    assert_eq!(gml(""), "line 1, column 1: expected `graph [`");
+    assert_eq!(gml("graph [ ]"), "line 1, column 10: the file defines no node");
+    assert_eq!(gml("graph [ node [ id 1 Latitude 91 ] ]"), "line 1, column 30: `91` is no degrees");
+    let xml = |text| error(Format::GraphMl, text);
+    assert!(xml("<graphml>\n<graph></grph>").starts_with("line 2, column 8: not well-formed XML"));
+    assert_eq!(
+        xml("<graphml><graph>\n <node/></graph></graphml>"),
+        "line 2, column 2: this node has no `id`"
+    );
+    assert_eq!(
+        xml("<graph><hyperedge/></graph>"),
+        "line 1, column 8: a hyperedge cannot be imported"
+    );
+    let alt = |text: &str| error(Format::Alt, text);
+    assert_eq!(alt("3 4 x"), "line 1, column 1: expected the section `GRAPH`");
+    assert_eq!(
+        alt(&ALT.replacen("3 4", "4 4", 1)),
+        "line 2, column 1: the header announces 4 nodes, but the file has 3"
+    );
+    assert_eq!(alt(&format!("{ALT}0 x 1")), "line 12, column 3: unknown node `x`");
+    let csv = |text| error(Format::Csv, text);
+    assert_eq!(
+        csv("a,c"),
+        "line 1, column 3: unknown column `c`; columns are a, b, delay, rate, \
+        metric and name"
+    );
+    assert_eq!(csv("a,delay"), "line 1, column 1: column `b` must be in the header exactly once");
+    assert_eq!(csv("a,b,delay\nx,y,10"), "line 2, column 5: delay: `10` needs a unit");
+    assert_eq!(csv("a,b\nx,x"), "line 2, column 1: this edge leads from `x` to itself");
+    assert_eq!(csv("a,b\nx,\"y"), "line 2, column 3: expected a closing `\"`");
+    assert_eq!(csv("a,b\nx"), "line 2, column 1: this link has no `b`");
+}
+
+#[test]
+fn nesting_is_bounded() {
+    let deep = format!("graph [ node [ id 1 {} ] ]", "x [ ".repeat(100_000));
+    assert!(gml(&deep).unwrap_err().to_string().ends_with("more than 8 nested lists"));
+    let deep = "<a>".repeat(100_000);
+    assert!(graphml(&deep).unwrap_err().to_string().ends_with("more than 64 nested elements"));
+}
+
+#[test]
+fn many_equal_labels_stay_fast_and_unique() {
+    let node = |id| format!("node [ id {id} label \"x\" ]");
+    let nodes: Vec<String> = (0..20_000).map(node).collect();
+    let graph = gml(&format!("graph [ {} ]", nodes.join("\n"))).unwrap();
+    let unique: std::collections::BTreeSet<_> = names(&graph).into_iter().collect();
+    assert_eq!(unique.len(), 20_000);
+}
+
+/// A text of tokens of the formats, so that random texts are not rejected at the first word.
+fn pieces() -> impl Strategy<Value = String> {
+    const PIECES: [&str; 34] = [
+        "graph",
+        "[",
+        "]",
+        "node",
+        "edge",
+        "id",
+        "source",
+        "target",
+        "label",
+        "\"a\"",
+        "1",
+        "2",
+        "-1e9",
+        "Latitude",
+        "\n",
+        "<graph>",
+        "</graph>",
+        "<node id=\"1\">",
+        "</node>",
+        "<edge source=\"1\" target=\"2\"/>",
+        "<data key=\"delay\">",
+        "</data>",
+        "&amp;",
+        "&#0;",
+        "GRAPH",
+        "VERTICES",
+        "EDGES",
+        "0",
+        "a,b,delay",
+        ",",
+        "\"",
+        "10 ms",
+        "é",
+        "<key id=\"d\">",
+    ];
+    prop::collection::vec((0..PIECES.len(), prop::bool::ANY), 0..40).prop_map(|chosen| {
+        let word = |(piece, space): (usize, bool)| [PIECES[piece], if space { " " } else { "" }];
+        chosen.into_iter().flat_map(word).collect()
+    })
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_read_or_refused(text in prop_oneof![pieces(), "\\PC{0,60}"]) {
+        for format in Format::ALL {
+            if let Ok(graph) = format.read(&text) {
+                let ends = graph.links.iter().flat_map(|link| link.ends);
+                prop_assert!(ends.into_iter().all(|end| (end as usize) < graph.nodes.len()));
+            }
+        }
+    }
+
+    #[test]
+    fn a_text_cut_short_does_not_panic(cut in 0usize..1_200, format in 0usize..4) {
+        let text = [ZOO_GRAPHML, ZOO_GML, ALT, CSV][format];
+        let cut = (0..=cut.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap();
+        let _ = Format::ALL[format].read(&text[..cut]);
+    }
+
+    #[test]
+    fn edge_lists_round_trip(
+        links in prop::collection::vec((0u32..9, 0u32..9, any::<u32>()), 1..20),
+    ) {
+        let links: Vec<_> = links.into_iter().filter(|(a, b, _)| a != b).collect();
+        prop_assume!(!links.is_empty());
+        let line = |&(a, b, nanos): &(u32, u32, u32)| {
+            format!("n{a},n{b},{}\n", Span::from_nanos(nanos.into()))
+        };
+        let text: String = links.iter().map(line).collect();
+        let graph = csv(&format!("a,b,delay\n{text}")).unwrap();
+        let read = graph.links.iter().map(|link| {
+            let [a, b] = link.ends.map(|end| graph.nodes[end as usize].name.clone());
+            (a, b, link.spec.delay.unwrap())
+        });
+        let written = links.iter().map(|&(a, b, nanos)| {
+            (format!("n{a}"), format!("n{b}"), Span::from_nanos(nanos.into()))
+        });
+        prop_assert!(read.eq(written));
+    }
+}

@@ -1,0 +1,94 @@
+//! TCP: endpoints of full-duplex connections whose payload is counted, not carried.
+//!
+//! An [`Endpoint`] combines a sending half (`sender`: scoreboard, loss detection, recovery, timers,
+//! transmission) with a receiving half (`receiver`: reassembly, acknowledgements, window), and
+//! opens and closes the connection (`endpoint`).
+//!
+//! | function | source |
+//! |---|---|
+//! | handshake, window, closing, zero-window probes | RFC 9293, RFC 7323 (scaling) |
+//! | silly window and small segments | RFC 1122, Minshall's variant of Nagle's algorithm |
+//! | acknowledgements | RFC 5681 §4.2, RFC 2018 (SACK), RFC 2883 (duplicates), Linux's quick ACKs |
+//! | loss detection | RFC 8985 (RACK-TLP), with RFC 6675's pipe; RFC 3042 follows from the pipe |
+//! | timeout | RFC 6298 with Linux's lower bound, RFC 5682 (F-RTO with SACK) |
+//! | undo | DSACK (RFC 3708) and F-RTO |
+//! | ECN | RFC 3168 |
+//! | congestion control | [`control`] |
+//!
+//! Not modelled: values of time stamps (their bytes are counted), urgent data, simultaneous open,
+//! a receiver that discards what it acknowledged selectively, segmentation offload, and
+//! retransmissions that are cut differently than before.
+
+pub mod control;
+mod endpoint;
+mod packed;
+mod ranges;
+mod receiver;
+mod rtt;
+mod segment;
+mod sender;
+mod statistics;
+#[cfg(test)]
+mod tests;
+
+use base::{Bytes, Span};
+
+pub use control::Control;
+pub use endpoint::{End, Endpoint};
+pub use packed::{Packer, Unpacker};
+pub use segment::{Flags, Segment, Transmit};
+pub use statistics::Statistics;
+
+/// Configuration of an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Maximum payload of a segment: the MTU minus 20 or 40 bytes of IP and 32 of TCP. 1 to 65535.
+    pub mss: u32,
+    /// Congestion controller of the sender.
+    pub control: Control,
+    /// Initial window, in segments (RFC 6928: 10).
+    pub initial_window: u32,
+    /// Receive buffer: the window that is offered while no data waits to be read.
+    pub receive_window: Bytes,
+    /// Request and accept explicit congestion notification (RFC 3168).
+    pub ecn: bool,
+    /// Send small segments without waiting (Nagle's algorithm is off).
+    pub nodelay: bool,
+    /// Maximum delay of an acknowledgement.
+    pub delayed_ack: Span,
+    /// Number of full-sized segments that are acknowledged at once (RFC 5681: 2).
+    pub ack_every: u32,
+    /// Number of segments acknowledged at once at the start and after idle times, as Linux does.
+    pub quick_acks: u8,
+    /// Lower bound of the deviation's part of the retransmission timeout (Linux: 200 ms).
+    pub min_rto: Span,
+    /// Retransmission timeout before the first RTT sample (RFC 6298: 1 s).
+    pub initial_rto: Span,
+    /// Seed of the congestion controller's random decisions.
+    pub seed: u64,
+    /// HyStart++ (RFC 9406) in Reno's first slow start; CUBIC always uses it.
+    pub hystart: bool,
+    /// Alternative backoff with ECN (RFC 8511).
+    pub abe: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            mss: 1448,
+            control: Control::default(),
+            initial_window: 10,
+            receive_window: Bytes::new(6 << 20),
+            ecn: false,
+            nodelay: false,
+            delayed_ack: Span::from_millis(40),
+            ack_every: 2,
+            quick_acks: 16,
+            min_rto: Span::from_millis(200),
+            initial_rto: Span::from_secs(1),
+            seed: 0,
+            hystart: false,
+            abe: false,
+        }
+    }
+}
