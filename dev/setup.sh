@@ -28,7 +28,7 @@ apt_fresh=
 apt_update() {
     [ -n "$apt_fresh" ] && return 0
     say "setup: updating the package lists"
-    as_root apt-get update -qq || return 1
+    as_root apt-get -o Acquire::Retries=3 update -qq || return 1
     apt_fresh=yes
 }
 
@@ -46,7 +46,7 @@ packages() {
     say "setup: installing with apt:$missing"
     # shellcheck disable=SC2086 # package names are words
     if apt_update && as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
-        --no-install-recommends --no-remove $missing >/dev/null; then
+        -o Acquire::Retries=3 --no-install-recommends --no-remove $missing >/dev/null; then
         return 0
     fi
     say "setup: cannot install them; as root, run:"
@@ -90,13 +90,50 @@ daemons() {
     return "$status"
 }
 
+# Whether a program of dev/packages is installed.
+has_program() {
+    case $1 in
+        python:*) /usr/bin/python3 -c "import importlib.util, sys
+sys.exit(importlib.util.find_spec('${1#python:}') is None)" 2>/dev/null ;;
+        *) PATH=$PATH:/usr/sbin:/sbin command -v "$1" >/dev/null 2>&1 ;;
+    esac
+}
+
+# Lists the programs of dev/packages that are missing and installs their packages. Fails with a list
+# of those that are missing afterwards.
+programs() {
+    ordinary=
+    new_daemons=
+    absent=
+    while read -r program package kind; do
+        case $program in '' | '#'*) continue ;; esac
+        has_program "$program" && continue
+        absent="$absent $program"
+        if [ "$kind" = daemon ]; then
+            new_daemons="$new_daemons $package"
+        else
+            ordinary="$ordinary $package"
+        fi
+    done <"$root/dev/packages"
+    [ -z "$absent" ] && return 0
+    say "setup: missing programs:$absent"
+    # shellcheck disable=SC2086 # package names are words
+    packages $ordinary && daemons $new_daemons
+    still=
+    for program in $absent; do
+        has_program "$program" || still="$still $program"
+    done
+    [ -z "$still" ] && return 0
+    say "setup: still missing:$still"
+    return 1
+}
+
 # Installs command $1 from version $2 of the PyPI package $3 (default: $1) into a separate folder
 # in the cache, where tests look for it.
 python_program() {
     distribution=${3:-$1}
     folder=${XDG_CACHE_HOME:-$HOME/.cache}/netarium/$1
-    [ -x "$folder/bin/$1" ] && return 0
-    have "$1" && return 0
+    python_program_path "$1" >/dev/null && return 0
     packages python3 python3-venv || return 1
     say "setup: installing $distribution $2 into $folder"
     # An incomplete folder must not pass for an installation.
@@ -106,6 +143,12 @@ python_program() {
     rm -rf "$folder"
     say "setup: cannot install it; run: pip install $distribution==$2"
     return 1
+}
+
+# The path of a command that `python_program` installed or that was there before.
+python_program_path() {
+    own=${XDG_CACHE_HOME:-$HOME/.cache}/netarium/$1/bin/$1
+    if [ -x "$own" ]; then echo "$own"; else command -v "$1"; fi
 }
 
 # The minor number of a `rustc 1.NN.P` line, or nothing.

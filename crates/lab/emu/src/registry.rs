@@ -564,8 +564,14 @@ mod tests {
 
     #[test]
     fn a_lab_that_does_not_listen_is_killed() {
-        let run = |script| Command::new("sh").args(["-c", script]).spawn().unwrap();
-        let mut deaf = run("trap '' TERM; while :; do sleep 1; done");
+        let mut deaf = Command::new("sh")
+            .args(["-c", "trap '' TERM; echo ready; while :; do sleep 1; done"])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        // Ignores the signal from now on.
+        let mut ready = [0; 6];
+        deaf.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
         let mut init = sleeper();
         let lab =
             Entry::new("a", "000001", deaf.id(), init.id(), PathBuf::from("/nowhere")).unwrap();

@@ -28,11 +28,20 @@ fn main() {
         emu::doctor::probe_main().unwrap();
         return;
     }
-    if arguments.iter().any(|argument| argument == "--list") {
+    let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
+    if has("--list") {
+        // No test is ignored.
+        for (name, _) in tests.iter().filter(|_| !has("--ignored")) {
+            println!("{name}: test");
+        }
         return;
     }
     let filter = arguments.iter().find(|argument| !argument.starts_with('-'));
-    let wanted = |name: &str| filter.is_none_or(|filter| name.contains(filter.as_str()));
+    let wanted = |name: &str| {
+        filter.is_none_or(|filter| {
+            if has("--exact") { name == filter } else { name.contains(filter.as_str()) }
+        })
+    };
     let own = std::process::id();
     let (mut passed, mut failed) = (0, Vec::new());
     for (name, test) in tests.into_iter().filter(|(name, _)| wanted(name)) {

@@ -124,7 +124,11 @@ mod tests {
             name: "a:b,c".to_owned(),
             status: Status::Finished,
             programs: vec![program],
-            verdict: Some(Verdict { trusted: false, reasons: vec!["late".to_owned()] }),
+            verdict: Some(Verdict {
+                trusted: false,
+                machine_fit: false,
+                reasons: vec!["late".to_owned()],
+            }),
             expectations: vec![ExpectationRecord {
                 text: "x > 1".to_owned(),
                 outcome: Outcome::Unmeasured,

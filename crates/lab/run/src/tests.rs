@@ -169,7 +169,11 @@ fn run_without_packets_is_untrusted_if_the_lab_has_programs() {
     assert_eq!(record.exit_code, Some(Exit::Untrusted));
     let reasons = record.verdict.unwrap().reasons;
     assert_eq!(reasons, ["no packet crossed the network, so nothing was measured"]);
-    let late = Verdict { trusted: false, reasons: vec!["2 samples are missing".to_owned()] };
+    let late = Verdict {
+        trusted: false,
+        machine_fit: true,
+        reasons: vec!["2 samples are missing".to_owned()],
+    };
     let reasons = idle(&plan(&text), Some(late)).conclusion().unwrap().reasons;
     assert_eq!(reasons.len(), 2, "{reasons:?}");
     let without_links = "[node]\na = {}\n".to_owned() + program;

@@ -113,7 +113,8 @@ pub fn judge(seen: &Evidence<'_>) -> Verdict {
         let unsent = seen.unsent;
         against.push(format!("built-in flows could not send {unsent} datagrams in time"));
     }
-    if !against.is_empty() {
+    let machine_fit = against.is_empty();
+    if !machine_fit {
         // The cause of all of these is a slow or busy host.
         against.extend(machines.iter().max_by_key(|m| severity(m)).map(|m| limit::limit(seen, m)));
     }
@@ -149,18 +150,19 @@ pub fn judge(seen: &Evidence<'_>) -> Verdict {
     }
     reasons.extend(machines.iter().filter_map(|machine| steal_remark(machine, seen.elapsed)));
     reasons.extend(remarks);
-    Verdict { trusted, reasons }
+    Verdict { trusted, machine_fit, reasons }
 }
 
 /// Withdraws the trust in a run in which no packet crossed the network.
 pub(crate) fn distrust_without_packets(verdict: &mut Option<Verdict>) {
     let reason = "no packet crossed the network, so nothing was measured".to_owned();
+    let machine_fit = verdict.as_ref().is_none_or(|verdict| verdict.machine_fit);
     let reasons = match verdict.take() {
         // The checks that passed had no packets to check.
         Some(verdict) if !verdict.trusted => [vec![reason], verdict.reasons].concat(),
         _ => vec![reason],
     };
-    *verdict = Some(Verdict { trusted: false, reasons });
+    *verdict = Some(Verdict { trusted: false, machine_fit, reasons });
 }
 
 /// Adds a reason if the p99.9 over all hosts, or of a single host, is above the tolerance. Returns

@@ -299,7 +299,7 @@ fn record(folder: &RunFolder, trusted: bool) -> RunRecord {
                 reason: "/dev/net/tun cannot be opened: permission denied".to_owned(),
             }],
         },
-        verdict: Some(Verdict { trusted, reasons: vec![reason.to_owned()] }),
+        verdict: Some(Verdict { trusted, machine_fit: trusted, reasons: vec![reason.to_owned()] }),
         lateness,
         host: HostFaults { cpu_s: 1.9, steal_s: 0.02, ..HostFaults::default() },
         load: Some(HostLoad {

@@ -143,7 +143,11 @@ fn simulated(parent: &std::path::Path) -> RunFolder {
         lateness: Lateness::default(),
         host: HostFaults::default(),
         programs: Vec::new(),
-        verdict: Some(Verdict { trusted: true, reasons: vec!["by construction".to_owned()] }),
+        verdict: Some(Verdict {
+            trusted: true,
+            machine_fit: true,
+            reasons: vec!["by construction".to_owned()],
+        }),
         ..wall
     };
     folder.write_record(&record).expect("the fixture can be written");

@@ -52,7 +52,11 @@ fn expectation(text: &str, outcome: Outcome, measured: &str) -> ExpectationRecor
 }
 
 fn verdict(trusted: bool, reasons: &[&str]) -> Verdict {
-    Verdict { trusted, reasons: reasons.iter().map(|reason| (*reason).to_owned()).collect() }
+    Verdict {
+        trusted,
+        machine_fit: trusted,
+        reasons: reasons.iter().map(|reason| (*reason).to_owned()).collect(),
+    }
 }
 
 /// A trusted run on the wall clock, without expectations.

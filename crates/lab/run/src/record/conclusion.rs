@@ -162,7 +162,11 @@ mod tests {
     use super::*;
 
     fn finished(trusted: bool) -> RunRecord {
-        let verdict = Verdict { trusted, reasons: vec!["packets left late".to_owned()] };
+        let verdict = Verdict {
+            trusted,
+            machine_fit: trusted,
+            reasons: vec!["packets left late".to_owned()],
+        };
         RunRecord { status: Status::Finished, verdict: Some(verdict), ..RunRecord::default() }
     }
 

@@ -40,6 +40,11 @@ pub struct RejectedEngine {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     pub trusted: bool,
+    /// Whether the hosts kept up: no packet left late or waited too long, none was dropped by the
+    /// machine, and built-in flows sent all datagrams. A run with a lost agent is not trusted, but
+    /// its hosts may have kept up. False in records of older versions.
+    #[serde(default)]
+    pub machine_fit: bool,
     /// Reasons why the results are not trusted, or the checks that passed.
     pub reasons: Vec<String>,
 }

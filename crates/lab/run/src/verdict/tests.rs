@@ -56,6 +56,7 @@ fn run_without_lateness_is_trusted() {
     machine.load = HostLoad { busy: 1.0, busiest: 1.0, other_labs: 9, ..HostLoad::default() };
     let verdict = machine.judged(0);
     assert!(verdict.trusted && verdict.reasons[0].contains("tolerated"), "{verdict:?}");
+    assert!(verdict.machine_fit);
 }
 
 #[test]
@@ -67,11 +68,12 @@ fn each_fault_is_a_reason_for_distrust() {
     machine.faults =
         HostFaults { dropped_packets: 3, capture_drops: 1, steal_s: 0.5, ..HostFaults::default() };
     let verdict = machine.judged(4);
-    assert!(!verdict.trusted);
+    assert!(!verdict.trusted && !verdict.machine_fit);
     assert_eq!(verdict.reasons.len(), 9, "{verdict:?}");
     let own = Machine { rejected: 1, ..Machine::default() };
     let verdict = own.judged(0);
     assert_eq!(verdict.reasons.len(), 1, "no limit of the machine: {verdict:?}");
+    assert!(!verdict.trusted && verdict.machine_fit);
 }
 
 #[test]
