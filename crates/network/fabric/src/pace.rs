@@ -114,9 +114,11 @@ impl Pacer {
     }
 }
 
-/// Opportunities that pass while the queue is empty are lost.
+/// Opportunities that pass while the queue is empty are lost. Those at `now` are not; at the end of
+/// a period they may be the last ones of it.
 fn skip_missed(trace: &Trace, next: &mut usize, period_start: &mut Time, now: Time) {
-    let behind = now.since(*period_start).as_nanos() / trace.period.as_nanos().max(1);
+    let passed = now.since(*period_start).as_nanos().saturating_sub(1);
+    let behind = passed / trace.period.as_nanos().max(1);
     if behind > 0 {
         *period_start += trace.period * behind;
         *next = 0;
@@ -163,7 +165,71 @@ mod tests {
         assert_eq!(pacer.finish(first, 538, 500), first);
     }
 
+    #[test]
+    fn all_opportunities_at_the_end_of_a_period_are_used() {
+        // The file of a constant rate has k lines "1": k × 1,504 B in each millisecond.
+        for k in [1, 2, 4, 10, 1_000] {
+            let ms = Span::from_millis(1);
+            let trace = Trace { opportunities: vec![ms; k], period: ms };
+            let mut pacer = Pacer::new(&Rate::Trace(Arc::new(trace)));
+            let packets = 100 * k;
+            let end = (0..packets).fold(Time::ZERO, |now, _| pacer.finish(now, 1538, 1500));
+            assert_eq!(end.as_nanos(), 100_000_000, "{k}");
+        }
+    }
+
+    /// The ends of transmission of packets, given by arrival and layer-3 size, as Mahimahi's
+    /// `LinkQueue` computes them: each opportunity sends up to 1,504 B of the packets that wait.
+    fn ends_in_mahimahi(trace: &Trace, packets: &[(Time, u32)]) -> Vec<Time> {
+        let mut ends = Vec::new();
+        let mut left = packets.first().map_or(0, |(_, size)| size + TRACE_FRAMING);
+        for period in 0.. {
+            for offset in &trace.opportunities {
+                let at = Time::ZERO + trace.period * period + *offset;
+                let mut bytes = 1504;
+                while bytes > 0 {
+                    let Some((arrival, _)) = packets.get(ends.len()) else { return ends };
+                    if *arrival > at {
+                        break;
+                    }
+                    let sent = left.min(bytes);
+                    (left, bytes) = (left - sent, bytes - sent);
+                    if left == 0 {
+                        ends.push(at);
+                        left = packets.get(ends.len()).map_or(0, |(_, size)| size + TRACE_FRAMING);
+                    }
+                }
+            }
+        }
+        ends
+    }
+
     proptest! {
+        #[test]
+        fn traces_send_as_mahimahi_does(
+            mut offsets in prop::collection::vec(0u64..8, 1..12),
+            spare in 0u64..3,
+            packets in prop::collection::vec((0u64..40, 20u32..4_000), 1..60),
+        ) {
+            offsets.sort_unstable();
+            let period = Span::from_millis((offsets[offsets.len() - 1] + spare).max(1));
+            let opportunities = offsets.into_iter().map(Span::from_millis).collect();
+            let trace = Trace { opportunities, period };
+            // Gaps of up to 3 periods between the arrivals.
+            let mut arrival = Time::ZERO;
+            let packets: Vec<(Time, u32)> = packets.into_iter().map(|(gap, size)| {
+                arrival += Span::from_micros(if gap < 24 { 0 } else { gap * 500 });
+                (arrival, size)
+            }).collect();
+            let mut pacer = Pacer::new(&Rate::Trace(Arc::new(trace.clone())));
+            let mut idle_from = Time::ZERO;
+            let ends: Vec<Time> = packets.iter().map(|(arrival, size)| {
+                idle_from = pacer.finish(idle_from.max(*arrival), size + 38, *size);
+                idle_from
+            }).collect();
+            prop_assert_eq!(ends, ends_in_mahimahi(&trace, &packets));
+        }
+
         #[test]
         fn a_constant_rate_is_never_exceeded(
             rate in 1_000u64..200_000_000_000,
