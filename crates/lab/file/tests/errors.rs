@@ -55,6 +55,7 @@ fn bad_input_is_refused_with_its_numbers() {
         ("patterns-of-other-kinds", Code::Restricted),
         ("no-folder", Code::Unreadable),
         ("queue-of-nothing", Code::OutOfRange),
+        ("bucket-of-nothing", Code::OutOfRange),
         ("no-numbers", Code::Quantity),
         ("a-million-runs", Code::Limit),
         ("a-million-values", Code::BadSweep),

@@ -135,6 +135,13 @@ impl Surroundings {
             }
             "policer" => {
                 let (rate, burst) = (table.read(POLICER.rate)?, table.read(POLICER.burst)?);
+                if burst < full_size {
+                    let message =
+                        format!("a bucket of {burst} never passes a packet of {full_size}");
+                    let at = &table.get(POLICER.burst)?.at;
+                    let help = format!("with headers, the largest packet has {full_size}");
+                    sink.report(Code::OutOfRange, at, message).help(help);
+                }
                 Discipline::Policer { rate, burst }
             }
             _ => return None,

@@ -254,7 +254,7 @@ section! {
     pub(crate) POLICER: Policer = "a policer",
     "A token bucket without a queue: packets that exceed it are dropped.";
     rate: Option<Bandwidth>, Rate, Required, "Sustained rate.";
-    burst: Option<Bytes>, POSITIVE_DATA, Required, "Size of the bucket.";
+    burst: Option<Bytes>, POSITIVE_DATA, Required, "Size of the bucket, at least one packet with its headers.";
     + DROPTAIL.limit;
 }
 
