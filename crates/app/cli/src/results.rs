@@ -128,8 +128,10 @@ pub(crate) fn table(record: &RunRecord, folder: &RunFolder, terminal: &Terminal)
 /// With `-vv`, prints the log of the run.
 pub(crate) fn print_log(folder: &RunFolder, terminal: &Terminal) {
     if terminal.shows_log() {
-        match std::fs::read_to_string(folder.path().join("log.jsonl")) {
-            Ok(log) => log.lines().for_each(|line| terminal.error(format!("log: {line}"))),
+        match folder.read_start("log.jsonl", u64::MAX) {
+            Ok(log) => String::from_utf8_lossy(&log.unwrap_or_default())
+                .lines()
+                .for_each(|line| terminal.error(format!("log: {line}"))),
             Err(error) => terminal.error(format!("cannot read the log of the run: {error}")),
         }
     }

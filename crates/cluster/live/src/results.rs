@@ -50,9 +50,10 @@ fn pack_into(folder: &Path, part: &Path) -> Result<u64> {
     let mut out = zstd::Encoder::new(BufWriter::new(file), LEVEL).map_err(write())?;
     out.include_checksum(true).map_err(write())?;
     out.write_all(MAGIC).map_err(write())?;
-    for name in files(folder)? {
+    let folder = folder.canonicalize().map_err(Error::file("open", folder))?;
+    for name in files(&folder)? {
         let path = folder.join(&name);
-        let from = File::open(&path).map_err(Error::file("open", &path))?;
+        let from = run::files::open(&path).map_err(Error::file("open", &path))?;
         let facts = from.metadata().map_err(Error::file("read", &path))?;
         out.write_all(&(name.len() as u16).to_le_bytes()).map_err(write())?;
         out.write_all(name.as_bytes()).map_err(write())?;

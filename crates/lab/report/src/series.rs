@@ -120,7 +120,8 @@ impl Samples {
     pub(crate) fn read(folder: &RunFolder) -> Result<Self, Error> {
         let read = |name| {
             let path = folder.file(name);
-            if path.is_file() { Table::read(&path).map(Some) } else { Ok(None) }
+            // A link is an error.
+            if path.symlink_metadata().is_ok() { Table::read(&path).map(Some) } else { Ok(None) }
         };
         Ok(Self {
             links: read("links.parquet")?,

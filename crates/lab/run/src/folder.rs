@@ -1,15 +1,15 @@
 //! The folder of one run.
 
-use std::fs::{self, File};
+use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use self::reserve::Reserve;
 use crate::record::{Failure, FailureKind, SCHEMA, Status, Topology};
 use crate::sample::{bundle, control, shares, subflow};
-use crate::{Error, RunRecord, table};
+use crate::{Error, RunRecord, files, table};
 
 pub(crate) mod reserve;
 
@@ -133,8 +133,11 @@ impl RunFolder {
 
     /// Creates `programs/<name>/` for a program's output and returns its path.
     pub fn program(&self, name: &str) -> Result<PathBuf, Error> {
-        let path = self.path.join("programs").join(file_name(name));
-        fs::create_dir_all(&path).map_err(|e| Error::io("create", &path, e))?;
+        let programs = self.path.join("programs");
+        let path = programs.join(file_name(name));
+        for folder in [&programs, &path] {
+            files::create_folder(folder).map_err(|e| Error::io("create", folder, e))?;
+        }
         Ok(path)
     }
 
@@ -213,7 +216,7 @@ impl RunFolder {
     /// Reads up to `limit` bytes from the start of a file of the run; `None` without the file.
     pub fn read_start(&self, name: &str, limit: u64) -> Result<Option<Vec<u8>>, Error> {
         let path = self.path.join(name);
-        let file = match File::open(&path) {
+        let file = match files::open(&path) {
             Ok(file) => file,
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(Error::io("open", &path, e)),
@@ -285,26 +288,13 @@ pub(crate) fn file_name(name: &str) -> String {
 }
 
 fn read_bounded(path: &Path, limit: u64) -> Result<Vec<u8>, Error> {
-    let file = File::open(path).map_err(|e| Error::io("open", path, e))?;
-    let mut bytes = Vec::new();
-    file.take(limit + 1).read_to_end(&mut bytes).map_err(|e| Error::io("read", path, e))?;
-    if bytes.len() as u64 > limit {
-        return Err(Error::TooLarge { path: path.to_owned(), limit });
-    }
-    Ok(bytes)
+    files::read(path, limit).map_err(|error| match error.kind() {
+        ErrorKind::FileTooLarge => Error::TooLarge { path: path.to_owned(), limit },
+        _ => Error::io("read", path, error),
+    })
 }
 
-/// Replaces a file atomically. On an error, the old file remains and the temporary one is removed.
+/// Replaces a file atomically. On an error, the old file remains.
 pub(crate) fn write_atomic(path: &Path, contents: &[u8]) -> Result<(), Error> {
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(".tmp");
-    let temporary = PathBuf::from(temporary);
-    let written = File::create(&temporary)
-        .and_then(|mut file| file.write_all(contents))
-        .and_then(|()| fs::rename(&temporary, path));
-    written.map_err(|e| {
-        // The first error is reported.
-        let _ = fs::remove_file(&temporary);
-        Error::io("write", path, e)
-    })
+    files::replace(path, contents).map_err(|e| Error::io("write", path, e))
 }

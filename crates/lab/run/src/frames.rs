@@ -18,7 +18,7 @@ use std::thread::JoinHandle;
 
 use base::fnv;
 
-use crate::Error;
+use crate::{Error, files};
 
 pub const MAX_FRAME_BYTES: usize = 1 << 20;
 
@@ -45,7 +45,7 @@ impl FrameWriter {
     /// # Errors
     /// If the file exists or cannot be created.
     pub fn start(path: &Path, kind: Kind) -> Result<Self, Error> {
-        let file = File::create_new(path).map_err(|e| Error::io("create", path, e))?;
+        let file = files::create_new(path).map_err(|e| Error::io("create", path, e))?;
         let failed = Arc::new(AtomicBool::new(false));
         let mut disk = WriterThread { path: path.to_owned(), file, failed: Arc::clone(&failed) };
         disk.write(&[kind.magic, &kind.version.to_le_bytes()].concat())?;
@@ -125,7 +125,7 @@ impl FrameReader<BufReader<File>> {
     /// # Errors
     /// If the file does not exist, or is of another kind or version.
     pub fn open(path: &Path, kind: Kind) -> Result<Self, Error> {
-        let file = File::open(path).map_err(|e| Error::io("open", path, e))?;
+        let file = files::open(path).map_err(|e| Error::io("open", path, e))?;
         Self::new(BufReader::with_capacity(1 << 17, file), path, kind)
     }
 }

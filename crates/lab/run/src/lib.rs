@@ -12,6 +12,7 @@ pub mod calls;
 mod complete;
 mod error;
 mod exit;
+pub mod files;
 mod flow;
 mod folder;
 pub mod frames;

@@ -19,8 +19,8 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{Type, TypePtr};
 
-use crate::Error;
 use crate::folder::write_atomic;
+use crate::{Error, files};
 
 /// Rows per row group of a joined table.
 const GROUP_ROWS: usize = 128 * 1024;
@@ -202,7 +202,7 @@ impl Table {
 
     /// Reads a table written by this crate.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let file = File::open(path).map_err(|e| Error::io("open", path, e))?;
+        let file = files::open(path).map_err(|e| Error::io("open", path, e))?;
         let reader = SerializedFileReader::new(file).map_err(|e| Error::table(path, e))?;
         read(&reader).map_err(|e| Error::table(path, e))
     }
@@ -364,7 +364,7 @@ fn parts_folder(table: &Path) -> PathBuf {
 /// Writes the next part of the table at `path`.
 pub(crate) fn write_part(path: &Path, number: u32, rows: &Table) -> Result<(), Error> {
     let folder = parts_folder(path);
-    fs::create_dir_all(&folder).map_err(|e| Error::io("create", &folder, e))?;
+    files::create_folder(&folder).map_err(|e| Error::io("create", &folder, e))?;
     let part = folder.join(format!("{number:06}.parquet"));
     rows.write(&part)
 }
@@ -382,24 +382,17 @@ pub fn join_parts(path: &Path) -> Result<(), Error> {
     let mut parts = paths.collect::<Result<Vec<_>, _>>().map_err(failed)?;
     parts.retain(|part| part.extension().is_some_and(|e| e == "parquet"));
     parts.sort();
-    let temporary = folder.join("joined.tmp");
-    let joined = join(&parts, &temporary)
-        .and_then(|()| fs::rename(&temporary, path).map_err(|e| Error::io("write", path, e)));
-    if joined.is_err() {
-        // The first error is reported. This frees space on a full disk.
-        let _ = fs::remove_file(&temporary);
-        return joined;
-    }
+    join(&parts, path)?;
     fs::remove_dir_all(&folder).map_err(|e| Error::io("remove", &folder, e))
 }
 
 fn join(parts: &[PathBuf], target: &Path) -> Result<(), Error> {
     let Some((first, rest)) = parts.split_first() else { return Ok(()) };
     let mut rows = Table::read(first)?;
-    let file = File::create(target).map_err(|e| Error::io("create", target, e))?;
+    let write_error = |e| Error::io("write", target, e);
     let table_error = |e: ParquetError| Error::table(target, e);
-    let synced = file.try_clone().map_err(|e| Error::io("write", target, e))?;
-    let mut writer = writer(file, rows.columns()).map_err(table_error)?;
+    let replacement = files::Replacement::of(target).map_err(write_error)?;
+    let mut writer = writer(replacement.file(), rows.columns()).map_err(table_error)?;
     for part in rest {
         if rows.rows() >= GROUP_ROWS {
             write_group(&mut writer, &rows).map_err(table_error)?;
@@ -418,5 +411,5 @@ fn join(parts: &[PathBuf], target: &Path) -> Result<(), Error> {
         write_group(&mut writer, &rows).map_err(table_error)?;
     }
     writer.close().map_err(table_error)?;
-    synced.sync_all().map_err(|e| Error::io("write", target, e))
+    replacement.file().sync_all().and_then(|()| replacement.commit()).map_err(write_error)
 }

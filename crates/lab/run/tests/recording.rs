@@ -342,17 +342,42 @@ fn handle_of_finished_recorder_counts_lost_records() {
 
 #[test]
 fn full_disk_is_reported_as_disk_full() {
-    // A tmpfs of one page would need privileges; /dev/full is a disk that is always full.
-    let parent = tempfile::tempdir().unwrap();
-    let folder = RunFolder::create(parent.path(), "full").unwrap();
-    if !Path::new("/dev/full").exists() {
-        eprintln!("SKIPPED a_full_disk_is_told_as_such: no /dev/full");
-        return;
-    }
-    std::os::unix::fs::symlink("/dev/full", folder.file("run.json.tmp")).unwrap();
-    let error = folder.write_record(&running(&folder)).unwrap_err();
+    // /dev/full is a disk that is always full; a tmpfs of one page would need privileges.
+    let path = Path::new("/dev/full");
+    let cause = fs::write(path, "x").unwrap_err();
+    let error = Error::io("write", path, cause);
     assert!(matches!(error, Error::DiskFull { .. }), "{error:?}");
-    assert!(!folder.file("run.json").exists());
+}
+
+#[test]
+fn writes_nothing_through_links_in_its_folder() {
+    let parent = tempfile::tempdir().unwrap();
+    let outside = parent.path().join("outside");
+    fs::write(&outside, "kept").unwrap();
+    let folder = RunFolder::create(parent.path(), "links").unwrap();
+    folder.write_record(&running(&folder)).unwrap();
+    let link = |name: &str| {
+        let _ = fs::remove_file(folder.file(name));
+        std::os::unix::fs::symlink(&outside, folder.file(name)).unwrap();
+    };
+    for name in ["report.html", "report.html.tmp", "run.json.tmp", ".final"] {
+        link(name);
+    }
+    folder.write("report.html", b"page").unwrap();
+    assert_eq!(fs::read(folder.file("report.html")).unwrap(), b"page");
+    // Makes the record final, and repairs the tables.
+    fs::create_dir(folder.file("flows.parquet.parts")).unwrap();
+    std::os::unix::fs::symlink(&outside, folder.file("flows.parquet.parts/joined.tmp")).unwrap();
+    assert!(RunFolder::open(folder.path()).unwrap().mark_killed().unwrap());
+    assert_eq!(folder.read_record().unwrap().status, Status::Killed);
+    assert!(!folder.file("run.json").is_symlink());
+    assert_eq!(fs::read(&outside).unwrap(), b"kept");
+    // A record or a table that is a link is not read.
+    link("run.json");
+    link("links.parquet");
+    assert!(matches!(folder.read_record(), Err(Error::Io { .. })));
+    assert!(matches!(Table::read(&folder.file("links.parquet")), Err(Error::Io { .. })));
+    assert!(folder.read_start("links.parquet", 9).is_err());
 }
 
 #[test]

@@ -326,7 +326,7 @@ impl Shard {
         let membership = session::bytes(&self.membership);
         let pack = move || {
             let file = from.join(MEMBERSHIP_FILE);
-            let packed = std::fs::write(&file, membership)
+            let packed = run::files::replace(&file, &membership)
                 .map_err(Error::file("write", file))
                 .and_then(|()| results::pack(&from, &to));
             let _ = std::fs::remove_dir_all(&from);

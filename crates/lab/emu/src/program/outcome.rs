@@ -1,6 +1,5 @@
 //! The outcome of a program.
 
-use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
@@ -74,7 +73,7 @@ pub(super) fn is_expected(program: &Program, exit: Exit) -> bool {
 /// The last lines of a file, as far as they are text; empty if it cannot be read.
 pub(super) fn last_lines(path: &Path) -> Vec<String> {
     let read = || {
-        let mut file = File::open(path)?;
+        let mut file = run::files::open(path)?;
         let length = file.metadata()?.len();
         file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
         let mut bytes = Vec::new();

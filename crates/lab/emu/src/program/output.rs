@@ -4,7 +4,7 @@
 //! discarded, so that it neither blocks the program nor fills the disk.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -107,7 +107,7 @@ impl Collector {
     /// Opens a stream whose data is appended to a file.
     pub(super) fn open(&self, program: usize, path: &Path) -> Result<Opened> {
         let failed = |cause| Error::Record(run::Error::io("open", path, cause));
-        let file = OpenOptions::new().append(true).create(true).open(path).map_err(failed)?;
+        let file = run::files::append(path).map_err(failed)?;
         let length = file.metadata().map_err(failed)?.len();
         let (reader, pipe) = io::pipe().map_err(failed)?;
         rustix::io::ioctl_fionbio(&reader, true).map_err(|errno| failed(errno.into()))?;

@@ -8,7 +8,7 @@ use base::{Time, fnv};
 
 use super::code::{self, Bytes};
 use super::{Call, FILE, MAGIC, MAX_FRAME_BYTES, MAX_LAB_BYTES, VERSION};
-use crate::{Error, RunFolder};
+use crate::{Error, RunFolder, files};
 
 /// Why a recording cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -48,7 +48,7 @@ impl CallReader<BufReader<File>> {
     /// Opens the recording of a run.
     pub fn open(folder: &RunFolder) -> Result<Self, Error> {
         let path = folder.file(FILE);
-        match File::open(&path) {
+        match files::open(&path) {
             Ok(file) => Self::new(BufReader::with_capacity(1 << 17, file), &path),
             Err(e) if e.kind() == ErrorKind::NotFound => Err(Error::NotRecorded { path }),
             Err(e) => Err(Error::io("open", &path, e)),

@@ -12,7 +12,7 @@ use base::{IfaceId, NodeId, Span, Time, fnv};
 use fabric::Packet;
 
 use super::{FILE, MAGIC, VERSION, code};
-use crate::{Error, RunFolder};
+use crate::{Error, RunFolder, files};
 
 /// A frame of this size is sent to the writer thread.
 const FRAME_BYTES: usize = 64 << 10;
@@ -45,7 +45,7 @@ impl CallWriter {
     /// Creates the file and starts the thread. `lab` is the resolved lab file.
     pub fn start(folder: &RunFolder, lab: &str) -> Result<Self, Error> {
         let path = folder.file(FILE);
-        let file = File::create_new(&path).map_err(|e| Error::io("create", &path, e))?;
+        let file = files::create_new(&path).map_err(|e| Error::io("create", &path, e))?;
         let mut head = MAGIC.to_vec();
         head.extend(VERSION.to_le_bytes());
         head.extend((lab.len() as u32).to_le_bytes());

@@ -7,14 +7,16 @@
 //! which allocates nothing, gives the run its final status.
 
 use std::ffi::CString;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Seek as _, SeekFrom, Write as _};
+use std::fs::{self, File};
+use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
+
+use crate::files;
 
 /// The reserve's name in the run folder.
 const NAME: &str = ".final";
@@ -85,7 +87,7 @@ impl Reserve {
 }
 
 fn write_reserve(path: &Path, text: &[u8]) -> io::Result<File> {
-    let mut file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+    let mut file = files::create_new(path)?;
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
     file.write_all(text)?;
     let size = 4 * text.len() as u64 + MARGIN_BYTES;
@@ -115,19 +117,23 @@ pub(crate) fn record_path(folder: &Path) -> PathBuf {
 /// `run.json`.
 pub(crate) fn write_final(folder: &Path, text: &[u8]) -> io::Result<()> {
     let path = folder.join(NAME);
-    let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(&path)?;
-    file.seek(SeekFrom::Start(0))?;
-    file.write_all(text)?;
-    file.set_len(text.len() as u64)?;
-    file.sync_all()?;
-    fs::rename(&path, record_path(folder))?;
+    match files::overwrite(&path) {
+        Ok(mut file) => {
+            file.write_all(text)?;
+            file.set_len(text.len() as u64)?;
+            file.sync_all()?;
+            fs::rename(&path, record_path(folder))?;
+        }
+        // There is none, or a program has replaced it.
+        Err(_) => files::replace(&record_path(folder), text)?,
+    }
     remove_unfinished(&path);
     File::open(folder)?.sync_all()
 }
 
 /// Whether the run in this folder has no live process; `None` if that is unknown.
 pub(crate) fn is_abandoned(folder: &Path) -> Option<bool> {
-    let file = match File::open(folder.join(NAME)) {
+    let file = match files::open(&folder.join(NAME)) {
         Ok(file) => file,
         Err(error) => return (error.kind() == io::ErrorKind::NotFound).then_some(true),
     };

@@ -6,7 +6,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 use crate::pcapng::{self, Part};
-use crate::{Level, RecorderHandle, RunFolder};
+use crate::{Level, RecorderHandle, RunFolder, files};
 use base::Time;
 use serde::Deserialize;
 
@@ -51,7 +51,7 @@ impl Logs {
         let (mut open, mut warnings) = (Vec::new(), Vec::new());
         for agent in &cluster_run.agents {
             let Some(folder) = &agent.folder else { continue };
-            match File::open(folder.join(LOG_FILE)) {
+            match files::open(&folder.join(LOG_FILE)) {
                 Ok(file) => {
                     let (lines, is_first) = (BufReader::new(file), open.is_empty());
                     let mut log = Log { agent: agent.name.clone(), lines, next: None, is_first };

@@ -7,7 +7,7 @@ use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use super::{ENHANCED_PACKET, INTERFACE_DESCRIPTION, SECTION_HEADER};
-use crate::Error;
+use crate::{Error, files};
 
 /// Maximum length of a block: a packet before segmentation, and its options.
 const MAX_BLOCK_BYTES: usize = 1 << 20;
@@ -35,7 +35,7 @@ pub fn merge(parts: &[Part], to: &Path) -> Result<Vec<Error>, Error> {
             Err(error) => errors.push(error),
         }
     }
-    let file = File::create_new(to).map_err(|e| Error::io("create", to, e))?;
+    let file = files::create_new(to).map_err(|e| Error::io("create", to, e))?;
     let mut out = BufWriter::with_capacity(1 << 17, file);
     let write = |out: &mut BufWriter<File>, bytes: &[u8]| {
         out.write_all(bytes).map_err(|e| Error::io("write", to, e))
@@ -75,7 +75,7 @@ struct Source {
 
 impl Source {
     fn open(part: &Part) -> Result<Self, Error> {
-        let file = File::open(&part.path).map_err(|e| Error::io("open", &part.path, e))?;
+        let file = files::open(&part.path).map_err(|e| Error::io("open", &part.path, e))?;
         let mut this = Self {
             path: part.path.clone(),
             shift_ns: part.shift_ns,

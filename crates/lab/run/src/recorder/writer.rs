@@ -1,6 +1,6 @@
 //! The files of a recorder.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use super::{FLUSH_INTERVAL, Message, RecorderOptions};
 use crate::folder::file_name;
 use crate::sample::{bundle, control, shares, subflow};
 use crate::table::{Cell, Column, Kind, Table, join_parts, write_part};
-use crate::{DropReason, Error, FlowSample, Level, LinkSample, RunFolder, Transfer, pcapng};
+use crate::{DropReason, Error, FlowSample, Level, LinkSample, RunFolder, Transfer, files, pcapng};
 
 /// Maximum number of rows of a part of a table.
 const PART_ROWS: usize = 1 << 16;
@@ -224,11 +224,7 @@ struct AppendFile {
 
 impl AppendFile {
     fn create(path: PathBuf) -> Result<Self, Error> {
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(&path)
-            .map_err(|e| Error::io("create", &path, e))?;
+        let file = files::create_new(&path).map_err(|e| Error::io("create", &path, e))?;
         Ok(Self { path, file, length: 0, buffer: Vec::new() })
     }
 
