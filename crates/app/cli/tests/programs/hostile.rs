@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
@@ -47,6 +47,7 @@ show("umount", lambda: call(libc.umount2(b"/proc", 2)))
 show("setns", lambda: call(libc.setns(os.open("/proc/1/ns/net", 0), 0)))
 show("unshare", lambda: call(libc.unshare(0x10000000)))
 show("bpf", lambda: call(libc.syscall(280 if arm else 321, 0, None, 0)))
+show("io_uring", lambda: call(libc.syscall(425, 1, ctypes.create_string_buffer(120))))
 show("keyctl", lambda: call(libc.syscall(219 if arm else 250, 0, 0, 0, 0, 0)))
 show("mknod", lambda: os.mknod("made", 0o600 | stat.S_IFBLK, os.makedev(7, 0)))
 show("disk", lambda: os.close(os.open("disk", os.O_RDONLY)))
@@ -95,7 +96,7 @@ fn prepared(test: &str) -> Option<Bench> {
 
 /// Checks which actions a confined program can perform.
 fn assert_confined(found: &BTreeMap<&str, &str>) {
-    for attempt in ["mount", "umount", "unshare", "bpf", "keyctl", "mknod"] {
+    for attempt in ["mount", "umount", "unshare", "bpf", "io_uring", "keyctl", "mknod"] {
         assert_eq!(found[attempt], "EPERM", "{attempt}: {found:?}");
     }
     // A command of `exec` cannot even open the namespace of process 1.
@@ -174,6 +175,36 @@ fn names_privileged_programs() {
         text.as_str().unwrap().starts_with("program attempts ran privileged")
     };
     assert!(warnings.len() == 1 && named(&warnings[0]), "{warnings:?}");
+}
+
+/// Links that a program makes in its run folder are not followed when the run ends.
+#[test]
+fn links_in_the_run_folder_are_not_followed() {
+    if !enclosed("links_in_the_run_folder_are_not_followed") {
+        return;
+    }
+    let bench = Bench::new();
+    let outside = bench.write("outside", "kept");
+    let plant = "cd \"$NETARIUM_RUN_DIR\" && for name in .final run.json run.json.tmp report.html \
+                 report.html.tmp links.parquet links.parquet.tmp; \
+                 do ln -sf \"$OUTSIDE\" $name; done";
+    bench.write("plant.sh", plant);
+    let program = format!("name = \"plant\", env = {{ OUTSIDE = \"{}\" }}", outside.display());
+    let lab = LAB.replace("python3 attempts.py", "sh plant.sh");
+    let run = bench.run(&lab.replace("name = \"attempts\"", &program)).passed();
+    assert_eq!(run.program("plant")["end"]["exit"], 0, "{}", run.story());
+    assert_eq!(fs::read_to_string(&outside).unwrap(), "kept");
+    let folder = run.folder();
+    for name in ["run.json", "report.html"] {
+        assert!(fs::symlink_metadata(folder.join(name)).unwrap().is_file(), "{name}");
+    }
+    // A link in a folder from elsewhere is an error.
+    fs::remove_file(folder.join("lab.toml")).unwrap();
+    symlink(&outside, folder.join("lab.toml")).unwrap();
+    let output = bench.netarium(&["report", folder.to_str().unwrap()]);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && error.contains("symbolic link"), "{error}");
+    assert_eq!(fs::read_to_string(&outside).unwrap(), "kept");
 }
 
 /// Neither a private view nor another user adds to the rights of a program.

@@ -89,6 +89,10 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_bpf,
     libc::SYS_perf_event_open,
     libc::SYS_userfaultfd,
+    // Its operations, such as sockets, are not seen by this filter.
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
     libc::SYS_add_key,
     libc::SYS_request_key,
     libc::SYS_keyctl,
