@@ -13,6 +13,9 @@ pub const HEARTBEAT_INTERVAL: Span = Span::from_millis(500);
 /// Time without a heartbeat after which an agent is lost: three lost heartbeats, and some delay.
 pub const SILENCE_TIMEOUT: Span = Span::from_secs(2);
 
+/// A lost agent is forgotten after this time.
+pub const FORGET_TIMEOUT: Span = Span::from_secs(600);
+
 /// A change of an agent's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
@@ -103,6 +106,26 @@ impl Detector {
         changes
     }
 
+    /// Forgets agents that have been lost for [`FORGET_TIMEOUT`]; of more than half of
+    /// [`Self::MAX_AGENTS`], those that have been lost for the longest time. Returns their names.
+    pub fn forget(&mut self, now: Time) -> Vec<String> {
+        let mut lost: Vec<(Time, String)> = (self.peers.iter())
+            .filter(|(_, peer)| !peer.alive)
+            .map(|(name, peer)| (peer.last_heartbeat, name.clone()))
+            .collect();
+        lost.sort_unstable();
+        let mut excess = self.peers.len().saturating_sub(Self::MAX_AGENTS / 2);
+        lost.retain(|(last_heartbeat, name)| {
+            let forgotten = excess > 0 || now.since(*last_heartbeat) >= FORGET_TIMEOUT;
+            excess = excess.saturating_sub(1);
+            if forgotten {
+                self.peers.remove(name);
+            }
+            forgotten
+        });
+        lost.into_iter().map(|(_, name)| name).collect()
+    }
+
     pub fn is_alive(&self, name: &str) -> bool {
         self.peers.get(name).is_some_and(|peer| peer.alive)
     }
@@ -112,7 +135,7 @@ impl Detector {
         self.peers.get(name).map(|peer| peer.instance)
     }
 
-    /// All agents since the start, and whether they are alive.
+    /// All agents that are not forgotten, and whether they are alive.
     pub fn known(&self) -> impl Iterator<Item = (&str, bool)> {
         self.peers.iter().map(|(name, peer)| (&**name, peer.alive))
     }
@@ -201,6 +224,29 @@ mod tests {
         assert_eq!(detector.leave("a"), Some(Change::Lost("a".to_owned())));
         assert_eq!(detector.leave("a"), None);
         assert_eq!(detector.leave("b"), None);
+    }
+
+    #[test]
+    fn forgets_lost_agents_after_timeout_or_in_excess() {
+        let mut detector = Detector::new();
+        detector.on_heartbeat(at(0), "alive", 1);
+        detector.on_heartbeat(at(0), "gone", 1);
+        detector.leave("gone");
+        let timeout = FORGET_TIMEOUT.as_nanos() / 1_000_000;
+        assert!(detector.forget(at(timeout - 1)).is_empty());
+        assert_eq!(detector.forget(at(timeout)), ["gone"]);
+        assert_eq!(detector.known().collect::<Vec<_>>(), [("alive", true)]);
+        // Names that left do not keep others out.
+        for number in 0..Detector::MAX_AGENTS as u64 {
+            detector.on_heartbeat(at(number), &number.to_string(), 1);
+            detector.leave(&number.to_string());
+        }
+        assert_eq!(detector.on_heartbeat(at(9_000), "new", 1), None);
+        let forgotten = detector.forget(at(9_000));
+        assert_eq!(forgotten.len(), Detector::MAX_AGENTS / 2);
+        assert_eq!(forgotten[..2], ["0", "1"], "the longest lost");
+        assert_eq!(detector.on_heartbeat(at(9_000), "new", 1), Some(alive("new")));
+        assert!(detector.is_alive("alive"));
     }
 
     #[test]

@@ -89,6 +89,7 @@ impl Agent {
             total,
             clocks,
             detector: Detector::new(),
+            certificates: BTreeMap::new(),
             coordinators: Detector::with_timeout(COORDINATOR_TIMEOUT),
             shards: BTreeMap::new(),
             received,
@@ -148,6 +149,14 @@ impl Agent {
         for change in self.detector.expire(now) {
             self.on_peer_change(change, notify);
         }
+        for name in self.detector.forget(now) {
+            self.clocks.remove(&name);
+            self.certificates.retain(|_, names| {
+                names.remove(&name);
+                !names.is_empty()
+            });
+        }
+        self.coordinators.forget(now);
         if self.join_check.is_some_and(|by| now > by) {
             self.join_check = None;
             self.diagnose_missing_peers();

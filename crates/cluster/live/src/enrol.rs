@@ -204,7 +204,7 @@ mod tests {
         std::thread::scope(|scope| {
             let serving = scope.spawn(|| invite.serve_until(|names| !names.is_empty()));
             let connect = |_| TcpStream::connect(&invite.invitation().host).unwrap();
-            let _idle: Vec<TcpStream> = (0..150).map(connect).collect();
+            let _idle: Vec<TcpStream> = (0..400).map(connect).collect();
             enrol(invite.invitation(), "m1", &dir.path().join("c")).unwrap();
             assert_eq!(serving.join().unwrap().unwrap(), ["m1"]);
         });

@@ -233,13 +233,64 @@ fn agent_with_false_address_does_not_replace_real_one() {
     responder.answer_to("other impostor", &[6; 32]);
     responder.add(at(0), "a", own, &[1; 32]);
     responder.answer_to("a", &[2; 32]);
-    while let Some((_, request)) = requester.poll(at(0)) {
-        if let Some(answer) = responder.on_datagram(at(0), own, &request) {
-            requester.on_datagram(at(1), peer, &answer);
+    for now in (0..4).map(at) {
+        let Some((_, request)) = requester.poll(now) else { continue };
+        if let Some(answer) = responder.on_datagram(now, own, &request) {
+            requester.on_datagram(now, peer, &answer);
         }
     }
-    assert!(requester.offset(at(2), "b").is_some());
-    assert_eq!(requester.offset(at(2), "impostor"), None);
+    assert!(requester.offset(at(4), "b").is_some());
+    assert_eq!(requester.offset(at(4), "impostor"), None);
+}
+
+fn address(number: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, number))
+}
+
+#[test]
+fn peers_that_rest_or_are_removed_get_no_pings() {
+    let mut pinger = Pinger::new(1);
+    for number in 1..=3 {
+        pinger.add(at(0), &number.to_string(), address(number), &[1; 32]);
+    }
+    pinger.rest("1");
+    pinger.remove("2");
+    let asked = |pinger: &mut Pinger, millis: std::ops::Range<u64>| -> Vec<u16> {
+        let mut ports: Vec<_> =
+            millis.filter_map(|now| Some(pinger.poll(at(now))?.0.port())).collect();
+        ports.sort_unstable();
+        ports.dedup();
+        ports
+    };
+    assert_eq!(asked(&mut pinger, 0..2_000), [3]);
+    assert!(pinger.path("1").is_some() && pinger.path("2").is_none());
+    // A heartbeat of a lost agent.
+    pinger.add(at(2_000), "1", address(1), &[1; 32]);
+    assert_eq!(asked(&mut pinger, 2_000..3_000), [1, 3]);
+    pinger.remove("1");
+    pinger.remove("3");
+    assert_eq!(pinger.next_wake(), None);
+    assert_eq!(pinger.poll(at(4_000)), None);
+}
+
+#[test]
+fn many_peers_share_a_limited_rate_of_pings() {
+    const PEERS: u16 = 2_000;
+    let mut pinger = Pinger::new(1);
+    for number in 1..=PEERS {
+        pinger.add(at(0), &number.to_string(), address(number), &[1; 32]);
+    }
+    let mut pings = vec![0; usize::from(PEERS) + 1];
+    let mut now = at(0);
+    while now < at(20_000) {
+        while let Some((to, _)) = pinger.poll(now) {
+            pings[usize::from(to.port())] += 1;
+        }
+        now = pinger.next_wake().unwrap();
+    }
+    let total: u32 = pings.iter().sum();
+    assert!(total <= 20_001, "{total} pings in 20 s");
+    assert!(pings[1..].iter().all(|count| (5..=15).contains(count)), "each gets about ten");
 }
 
 #[test]

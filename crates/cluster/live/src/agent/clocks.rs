@@ -63,6 +63,17 @@ impl Clocks {
         Ok(pinger.offset(now(), name).is_none().then_some(secret))
     }
 
+    /// Sends no pings to an agent that is lost, until it is added again.
+    pub(super) fn rest(&self, name: &str) {
+        lock(&self.pinger).rest(name);
+    }
+
+    /// Forgets an agent.
+    pub(super) fn remove(&self, name: &str) {
+        self.secrets.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        lock(&self.pinger).remove(name);
+    }
+
     /// Answers pings of `name` that are authenticated with this secret.
     pub(super) fn answer_to(&self, name: &str, secret: &Secret) {
         lock(&self.pinger).answer_to(name, secret);

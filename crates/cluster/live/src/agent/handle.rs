@@ -21,6 +21,8 @@ use crate::{Error, Result};
 
 /// Time to fetch the results after the agent was asked to stop.
 const LEAVE_TIMEOUT: Span = Span::from_secs(15);
+/// Max agents with one certificate that are tracked. Agents of a Kubernetes job share one.
+const MAX_NAMES_PER_CERTIFICATE: usize = 1024;
 /// Max labs, including those whose results have not been fetched.
 const MAX_LABS: usize = 64;
 
@@ -120,11 +122,20 @@ impl Agent {
         let change = if beat.leaves {
             self.detector.leave(name)
         } else {
+            let names = self.certificates.entry(sender.number).or_default();
+            if !names.contains(name) && names.len() >= MAX_NAMES_PER_CERTIFICATE {
+                return Ok(());
+            }
+            let change = self.detector.on_heartbeat(now(), name, beat.instance);
+            if self.detector.instance(name).is_none() {
+                return Ok(());
+            }
+            names.insert(name.clone());
             if let Some(secret) = self.clocks.add(name, beat.clock)? {
                 let key = key::clock_key(sender, &self.bus.own);
                 self.bus.put_certified(&key, &session::bytes(&ClockKey { secret }));
             }
-            self.detector.on_heartbeat(now(), name, beat.instance)
+            change
         };
         if let Some(change) = change {
             self.on_peer_change(change, notify);

@@ -1,6 +1,6 @@
 //! The state of an agent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, Sender};
 
@@ -36,6 +36,8 @@ pub struct Agent {
     pub(super) total: Offer,
     pub(super) clocks: Clocks,
     pub(super) detector: Detector,
+    /// The names of the tracked agents, by the number of their certificate.
+    pub(super) certificates: BTreeMap<u16, BTreeSet<String>>,
     /// Tracks the coordinators, by the identifiers of their labs.
     pub(super) coordinators: Detector,
     /// The shards, by the identifiers of their labs.
@@ -144,6 +146,9 @@ impl Agent {
             } else {
                 shard.lose(&name, false, "no heartbeat received");
             }
+        }
+        if !is_alive {
+            self.clocks.rest(&name);
         }
         notify(if is_alive { Notification::Alive { name } } else { Notification::Lost { name } });
     }

@@ -21,8 +21,10 @@ use crate::{Error, Result};
 
 /// Timeout of a connection.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
-/// Max number of concurrent connections. Idle ones are closed after [`IO_TIMEOUT`].
+/// Max number of concurrent connections, in total and of one address. A new connection replaces the
+/// oldest one. Idle ones are closed after [`IO_TIMEOUT`].
 const MAX_CONNECTIONS: usize = 256;
+const MAX_CONNECTIONS_PER_ADDRESS: usize = 32;
 /// Interval at which the listener is polled for connections.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -121,12 +123,13 @@ impl Invite {
                 }
                 connections.retain(|connection| !connection.is_over());
                 match self.listener.accept() {
-                    Ok((stream, _)) if connections.len() < MAX_CONNECTIONS => {
+                    Ok((stream, from)) => {
                         let Ok(copy) = stream.try_clone() else { continue };
+                        make_room(&mut connections, from.ip());
+                        let (since, from) = (Instant::now(), from.ip());
                         let thread = scope.spawn(move || drop(self.converse(stream)));
-                        connections.push(Connection { since: Instant::now(), copy, thread });
+                        connections.push(Connection { since, from, copy, thread });
                     }
-                    Ok(_) => {}
                     Err(e)
                         if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) =>
                     {
@@ -195,6 +198,7 @@ impl Invite {
 /// A connection being served.
 struct Connection<'scope> {
     since: Instant,
+    from: IpAddr,
     copy: TcpStream,
     thread: ScopedJoinHandle<'scope, ()>,
 }
@@ -206,6 +210,19 @@ impl Connection<'_> {
             let _ = self.copy.shutdown(Shutdown::Both);
         }
         self.thread.is_finished()
+    }
+}
+
+/// Closes the oldest connection if one more from this address would exceed a maximum.
+fn make_room(connections: &mut Vec<Connection<'_>>, from: IpAddr) {
+    let own = connections.iter().filter(|connection| connection.from == from).count();
+    let oldest = if own >= MAX_CONNECTIONS_PER_ADDRESS {
+        connections.iter().position(|connection| connection.from == from)
+    } else {
+        (connections.len() >= MAX_CONNECTIONS).then_some(0)
+    };
+    if let Some(oldest) = oldest {
+        let _ = connections.remove(oldest).copy.shutdown(Shutdown::Both);
     }
 }
 
