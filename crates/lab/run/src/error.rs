@@ -18,7 +18,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// Any other error of the file system.
-    #[error("cannot {action} `{}`", path.display())]
+    #[error("cannot {action} `{}`: {source}", path.display())]
     Io {
         /// The failed operation: `write`, `create`, ….
         action: &'static str,
@@ -29,7 +29,7 @@ pub enum Error {
     #[error("`{}` is not a run folder: it has no run.json", path.display())]
     NotARun { path: PathBuf },
     /// `run.json` is invalid.
-    #[error("`{}` is damaged or of an unknown version", path.display())]
+    #[error("`{}` is damaged or of an unknown version: {source}", path.display())]
     Record { path: PathBuf, source: serde_json::Error },
     /// `run.json` has an unknown schema.
     #[error("`{}` has schema `{found}`; this netarium reads `{SCHEMA}`", path.display())]
@@ -44,7 +44,7 @@ pub enum Error {
     #[error("`{}` is damaged or truncated at byte {offset}", path.display())]
     Damaged { path: PathBuf, offset: u64 },
     /// A table is damaged.
-    #[error("`{}` is not a readable Parquet table", path.display())]
+    #[error("`{}` is not a readable Parquet table: {source}", path.display())]
     Table { path: PathBuf, source: ParquetError },
     /// The lab does not have `record = true`.
     #[error("`{}` does not exist: the run was not recorded (set `record = true` under [lab])", path.display())]
@@ -91,13 +91,8 @@ impl Error {
         }
     }
 
-    /// The failure of a run that ends with this error; its text includes the cause.
+    /// The failure of a run that ends with this error.
     pub fn failure(&self) -> Failure {
-        let text = match self {
-            Self::Io { source, .. } => format!("{self}: {source}"),
-            Self::Table { source, .. } => format!("{self}: {source}"),
-            _ => self.to_string(),
-        };
-        Failure { kind: self.kind(), text }
+        Failure { kind: self.kind(), text: self.to_string() }
     }
 }

@@ -89,7 +89,7 @@ pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
     replacement.commit()
 }
 
-/// The new contents of a file, which appear under its name with [`Replacement::commit`]. Dropping it
+/// The new contents of a file, which appear under its name with [`Replacement::commit`]. A drop
 /// removes them.
 #[derive(Debug)]
 pub(crate) struct Replacement {

@@ -107,7 +107,11 @@ impl Collector {
     /// Opens a stream whose data is appended to a file.
     pub(super) fn open(&self, program: usize, path: &Path) -> Result<Opened> {
         let failed = |cause| Error::Record(run::Error::io("open", path, cause));
-        let file = run::files::append(path).map_err(failed)?;
+        self.append_to(program, path, run::files::append(path).map_err(failed)?)
+    }
+
+    fn append_to(&self, program: usize, path: &Path, file: File) -> Result<Opened> {
+        let failed = |cause| Error::Record(run::Error::io("open", path, cause));
         let length = file.metadata().map_err(failed)?.len();
         let (reader, pipe) = io::pipe().map_err(failed)?;
         rustix::io::ioctl_fionbio(&reader, true).map_err(|errno| failed(errno.into()))?;
@@ -228,7 +232,9 @@ mod tests {
     #[test]
     fn full_disk_is_reported_and_does_not_stop_the_program() {
         let collector = Collector::start([u64::MAX].into_iter()).unwrap();
-        let mut opened = collector.open(0, Path::new("/dev/full")).unwrap();
+        let path = Path::new("/dev/full");
+        let full = File::options().append(true).open(path).unwrap();
+        let mut opened = collector.append_to(0, path, full).unwrap();
         opened.pipe.write_all(&vec![b'x'; 1_000_000]).unwrap();
         drop(opened.pipe);
         collector.finish(opened.key);
