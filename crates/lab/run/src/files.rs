@@ -21,7 +21,7 @@ const FOLDER_MODE: Mode = Mode::from_raw_mode(0o777);
 /// Opens a regular file to read it.
 ///
 /// # Errors
-/// If it does not exist, is no regular file, or a component of the path is a symbolic link.
+/// If it does not exist, is not a regular file, or a component of the path is a symbolic link.
 pub fn open(path: &Path) -> io::Result<File> {
     // Without NONBLOCK, a FIFO would block.
     let file = resolve(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, Mode::empty())?;
@@ -51,7 +51,7 @@ pub fn create_new(path: &Path) -> io::Result<File> {
 /// Opens a regular file to append to it, and creates it if it does not exist.
 ///
 /// # Errors
-/// If it is no regular file, has several names, or a component of the path is a symbolic link.
+/// If it is not a regular file, has several names, or a component of the path is a symbolic link.
 pub fn append(path: &Path) -> io::Result<File> {
     let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
     sole(resolve(path, flags | OFlags::NONBLOCK | OFlags::NOCTTY, FILE_MODE)?)
@@ -60,7 +60,7 @@ pub fn append(path: &Path) -> io::Result<File> {
 /// Opens an existing regular file to overwrite it.
 ///
 /// # Errors
-/// If it is no regular file, has several names, or a component of the path is a symbolic link.
+/// If it is not a regular file, has several names, or a component of the path is a symbolic link.
 pub(crate) fn overwrite(path: &Path) -> io::Result<File> {
     sole(resolve(path, OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY, Mode::empty())?)
 }

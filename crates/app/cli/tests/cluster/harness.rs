@@ -60,6 +60,10 @@ pub(crate) fn run(test: &str, inner: &str, options: &[&str]) {
     said += &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
     assert!(said.contains("1 passed"), "no test {inner}: {said}");
+    // The output of a test that passes is not shown, except why it decided nothing.
+    for line in said.lines().filter(|line| line.starts_with("INCONCLUSIVE")) {
+        eprintln!("{line}");
+    }
 }
 
 /// The cluster in which a test runs.
