@@ -226,8 +226,8 @@ fn serve(
 /// are reserved first.
 fn max_clients(args: &CollectRun) -> Result<usize, Failure> {
     const MAX_CLIENTS: usize = 1024;
-    /// For reconnecting stations and for clients that are being rejected.
-    const SPARE: usize = 8;
+    /// For clients that are being rejected, and for reconnecting stations.
+    const SPARE: usize = ops::MAX_REFUSED + 1 + 8;
     let limit = archive::max_open_files().map_err(|e| failure(&e))?;
     let folder = std::fs::read_dir("/proc/self/fd");
     let open = folder.map_err(|e| Failure::machine(format!("/proc/self/fd: {e}")))?.count();

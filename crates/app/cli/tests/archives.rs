@@ -215,10 +215,12 @@ fn half_open_requests_do_not_stop_the_archive() {
             client
         })
         .collect();
-    // The response to the last one shows that all were accepted.
+    // The end of the last one shows that all were accepted. Beyond the places for rejected clients,
+    // a reset may replace the response.
     let mut answer = String::new();
-    (&clients[149]).take(4096).read_to_string(&mut answer).unwrap();
-    assert!(answer.contains("503") && answer.contains("client limit"), "{answer}");
+    let ended = (&clients[149]).take(4096).read_to_string(&mut answer);
+    let is_rejected = answer.contains("503") && answer.contains("client limit");
+    assert!(is_rejected || ended.is_err(), "{answer}");
     collector.stdin.take().unwrap().write_all(&fs::read(capture()).unwrap()).unwrap();
     let errors: Vec<String> = lines.map(Result::unwrap).collect();
     assert_eq!(collector.wait().unwrap().code(), Some(0), "{errors:?}");

@@ -33,7 +33,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Semaphore, oneshot};
 
 pub use error::Error;
-pub use listen::listen;
+pub use listen::{MAX_REFUSED, listen};
 pub use metrics::text;
 use service::ServiceState;
 use socket::Socket;

@@ -23,8 +23,10 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout of a client that reads no data.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_HEADER_BYTES: usize = 16 << 10;
-/// Maximum number of rejected clients that receive a response, and its timeout.
-const MAX_REFUSED: usize = 16;
+/// Maximum number of rejected clients that receive a response. Each uses a file descriptor, and so
+/// does one more that is being rejected.
+pub const MAX_REFUSED: usize = 16;
+/// The timeout of the response.
 const REFUSED_TIMEOUT: Duration = Duration::from_secs(1);
 /// Delay after `accept` failed.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
@@ -83,7 +85,11 @@ pub async fn listen(
             tokio::spawn(serve(Client::new(stream, slot), router.clone()));
         } else {
             refused();
-            tokio::spawn(refuse(stream, Arc::clone(&places).try_acquire_owned().ok()));
+            match Arc::clone(&places).try_acquire_owned() {
+                Ok(place) => drop(tokio::spawn(refuse(stream, Some(place)))),
+                // A task that waits to run would keep the file descriptor open.
+                Err(_) => refuse(stream, None).await,
+            }
         }
     }
 }
