@@ -4,7 +4,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use base::{Bytes, Direction, IfaceId, LinkId, NodeId, Ratio, Span};
 use fabric::{Forwarding, LinkConfig, NodeKind};
-use lab::plan::{Cluster, Iface, Link, Metric, Model, Node, Plan, Precision, Role, Routing};
+use lab::plan::{
+    Cluster, Iface, Link, Metric, Model, Node, Plan, Precision, Role, Routing, Tolerance,
+};
 
 /// A plan of nodes `(name, role, has its own kernel)` and links between them.
 pub(crate) fn plan(nodes: &[(&str, Role, bool)], links: &[(usize, usize)]) -> Plan {
@@ -56,8 +58,11 @@ fn empty() -> Plan {
         precision: Precision::Normal,
         realtime: false,
         tick: None,
-        tolerance_floor: Span::from_millis(1),
-        tolerance_share: Ratio::from_parts_per_billion(50_000_000),
+        tolerance: Tolerance {
+            floor: Span::from_millis(1),
+            delay: Ratio::from_parts_per_billion(50_000_000),
+            rate: Ratio::from_parts_per_billion(20_000_000),
+        },
         interval: Span::from_millis(100),
         uplink: lab::plan::Uplink::None,
         nodes: Vec::new(),

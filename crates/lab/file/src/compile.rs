@@ -11,7 +11,7 @@ use crate::diagnostic::{Lines, Sink};
 use crate::fields::{Kind, LAB, LIMITS, TOLERANCE};
 use crate::files::Files;
 use crate::load::PatternMatch;
-use crate::plan::{Cluster, Event, Limits, Plan, Uplink};
+use crate::plan::{Cluster, Event, Limits, Plan, Tolerance, Uplink};
 use crate::tree::{At, Table};
 
 mod address;
@@ -187,8 +187,11 @@ fn settings(input: &Input<'_>, sink: &mut Sink) -> Plan {
         precision: lab.read(LAB.precision),
         realtime: lab.read(LAB.realtime),
         tick: lab.read(LAB.tick),
-        tolerance_floor: Span::read(&tolerance).unwrap_or_else(|| tolerances.read(TOLERANCE.floor)),
-        tolerance_share: tolerances.read(TOLERANCE.share),
+        tolerance: Tolerance {
+            floor: Span::read(&tolerance).unwrap_or_else(|| tolerances.read(TOLERANCE.floor)),
+            delay: tolerances.read(TOLERANCE.delay),
+            rate: tolerances.read(TOLERANCE.rate),
+        },
         interval: lab.read(LAB.interval),
         uplink: Uplink::None,
         nodes: Vec::new(),

@@ -211,30 +211,54 @@ pub enum Op {
     NotEqual,
 }
 
-/// The result of an expectation.
+/// A measured value, and the range in which the value of the lab alone lies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measurement {
+    /// The measured value.
+    pub value: f64,
+    /// Lowest value of the lab without the effect of the host.
+    pub min: f64,
+    /// Highest value of the lab without the effect of the host.
+    pub max: f64,
+}
+
+impl Measurement {
+    /// A value that the host did not change.
+    pub const fn exact(value: f64) -> Self {
+        Self { value, min: value, max: value }
+    }
+}
+
+/// The result of an expectation, with the metric's value in its base unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Outcome {
     /// The condition holds.
-    Held {
-        /// The metric's value, in its base unit.
-        measured: f64,
-    },
+    Held(Measurement),
     /// The condition does not hold.
-    Failed {
-        /// The metric's value, in its base unit.
-        measured: f64,
-    },
+    Failed(Measurement),
+    /// The host may have changed the value by more than its distance from the limit.
+    Undecided(Measurement),
     /// The run did not measure the metric, such as the completion time of an unfinished flow.
     NotMeasured,
 }
 
 impl Expectation {
-    /// Compares with the value returned by `measured`; `None` if it was not measured.
-    pub fn check(&self, measured: &dyn Fn(&Metric) -> Option<f64>) -> Outcome {
-        match measured(&self.metric).filter(|value| !value.is_nan()) {
-            None => Outcome::NotMeasured,
-            Some(measured) if self.op.holds(measured, self.value) => Outcome::Held { measured },
-            Some(measured) => Outcome::Failed { measured },
+    /// Compares with the result of `measured`; `None` if nothing was measured.
+    pub fn check(&self, measured: &dyn Fn(&Metric) -> Option<Measurement>) -> Outcome {
+        let Some(found) = measured(&self.metric).filter(|found| !found.value.is_nan()) else {
+            return Outcome::NotMeasured;
+        };
+        let holds = |value| self.op.holds(value, self.value);
+        let is_held = holds(found.value);
+        let is_decided = match self.op {
+            // Names a value, which no measurement of a time or a rate meets exactly.
+            Op::Equal | Op::NotEqual => true,
+            _ => holds(found.min) == is_held && holds(found.max) == is_held,
+        };
+        match (is_decided, is_held) {
+            (false, _) => Outcome::Undecided(found),
+            (true, true) => Outcome::Held(found),
+            (true, false) => Outcome::Failed(found),
         }
     }
 }

@@ -54,11 +54,8 @@ pub struct Plan {
     /// Release grid: packets leave at the first multiple at or after their deadline. `None`:
     /// selected from the links' rates (see `fidelity` in the book).
     pub tick: Option<Span>,
-    /// A run is trusted if its p99.9 lateness is at most
-    /// max(`tolerance_floor`, `tolerance_share` × the shortest path's delay).
-    pub tolerance_floor: Span,
-    /// See `tolerance_floor`.
-    pub tolerance_share: Ratio,
+    /// Maximum effect of the host on the results of a trusted run.
+    pub tolerance: Tolerance,
     /// Sampling interval of counters.
     pub interval: Span,
     /// The connection to the host system's network.
@@ -434,6 +431,24 @@ pub enum Traffic {
     },
     /// Requests in UDP datagrams, each answered or timed out before the next is sent.
     Queries(Arc<Queries>),
+}
+
+/// Maximum effect of the host on a result of a trusted run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tolerance {
+    /// Absolute tolerance of delays.
+    pub floor: Span,
+    /// Tolerance of a delay, relative to it. The larger of both applies.
+    pub delay: Ratio,
+    /// Tolerance of a rate, relative to it.
+    pub rate: Ratio,
+}
+
+impl Tolerance {
+    /// The tolerance of a delay: max(`floor`, `delay` × `value`).
+    pub fn of_delay(&self, value: Span) -> Span {
+        self.floor.max(Span::from_nanos(self.delay.of(value.as_nanos())))
+    }
 }
 
 /// TCP settings of a flow.

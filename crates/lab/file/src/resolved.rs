@@ -167,8 +167,11 @@ fn model(model: Model) -> Vec<Pair> {
 }
 
 fn lab(plan: &Plan) -> Vec<Pair> {
-    let tolerance =
-        [TOLERANCE.floor.pair(plan.tolerance_floor), TOLERANCE.share.pair(plan.tolerance_share)];
+    let tolerance = [
+        TOLERANCE.floor.pair(plan.tolerance.floor),
+        TOLERANCE.delay.pair(plan.tolerance.delay),
+        TOLERANCE.rate.pair(plan.tolerance.rate),
+    ];
     let mut pairs = vec![
         ("name", text(&plan.name)),
         LAB.duration.pair(plan.duration),

@@ -50,7 +50,7 @@ overhead = "18 B"
 precision = "high"
 realtime = true
 tick = "100 us"
-tolerance = { floor = "2 ms", share = "10 %" }
+tolerance = { floor = "2 ms", delay = "10 %" }
 interval = "50 ms"
 uplink = true
 capture = ["alice", "r1.eth1"]

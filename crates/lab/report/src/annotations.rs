@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use run::RunRecord;
-use run::record::{Outcome, Status};
+use run::record::Status;
 
 use crate::{format, terminal};
 
@@ -72,7 +72,7 @@ pub fn annotations(record: &RunRecord, lab: Option<LabSource<'_>>) -> Vec<String
         });
         list.push(annotation(Severity::Error, place.or_else(|| at("")), &title, &message));
     }
-    for failed in record.expectations.iter().filter(|e| e.outcome != Outcome::Passed) {
+    for failed in record.expectations.iter().filter(|e| e.outcome.is_failure()) {
         let measured = failed.measured.as_deref().unwrap_or("nothing");
         let message = format!("expected {}, measured {measured}", failed.text);
         let title = format!("expectation of lab {}", record.name);
@@ -131,7 +131,7 @@ mod tests {
             }),
             expectations: vec![ExpectationRecord {
                 text: "x > 1".to_owned(),
-                outcome: Outcome::Unmeasured,
+                outcome: run::record::Outcome::Unmeasured,
                 measured: None,
             }],
             ..RunRecord::default()

@@ -104,6 +104,9 @@ fn tests(record: &RunRecord) -> Vec<Test> {
         .iter()
         .map(|e| {
             let message = match (&e.measured, e.outcome) {
+                (Some(measured), Outcome::Undecided) => {
+                    format!("undecided: measured {measured}, too close for this machine")
+                }
                 (Some(measured), _) => format!("measured {measured}"),
                 (None, Outcome::Unmeasured) => "nothing was measured".to_owned(),
                 (None, _) => "the expectation does not hold".to_owned(),

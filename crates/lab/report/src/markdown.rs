@@ -151,6 +151,7 @@ fn expectations(out: &mut String, record: &RunRecord) {
             Outcome::Passed => "✅ passed",
             Outcome::Failed => "❌ failed",
             Outcome::Unmeasured => "❌ not measured",
+            Outcome::Undecided => "⚠️ undecided",
         };
         let measured = e.measured.as_deref().map_or_else(|| "–".to_owned(), cell);
         vec![result.to_owned(), cell(&e.text), measured]

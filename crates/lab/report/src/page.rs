@@ -67,6 +67,7 @@ fn expectations(record: &RunRecord) -> String {
             Outcome::Passed => ("good", "✓ passed"),
             Outcome::Failed => ("bad", "✗ failed"),
             Outcome::Unmeasured => ("bad", "✗ not measured"),
+            Outcome::Undecided => ("warn", "! undecided"),
         };
         format!(
             "<tr><td class=\"{class}\">{word}</td><td><code>{}</code></td><td>{}</td></tr>",

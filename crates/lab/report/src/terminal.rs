@@ -9,7 +9,8 @@ use std::ops::Range;
 use base::Distribution;
 use run::RunRecord;
 use run::record::{
-    Clock, FlowSummary, LinkSummary, Outcome, ProgramEnd, ProgramSummary, Slowdown, Status,
+    Clock, FlowSummary, HostEffect, LinkSummary, Outcome, ProgramEnd, ProgramSummary, Slowdown,
+    Status,
 };
 
 use crate::columns::Grid;
@@ -31,7 +32,7 @@ pub(crate) fn render(record: &RunRecord, layout: &Layout) -> String {
     let mut table = |rows: Rows, numbers, ranks: &[u8]| {
         grid(&mut out, &Table { rows: &rows, numbers, ranks }, layout);
     };
-    table(flow_rows(record), FLOW_NUMBERS, &[0, 3, 0, 4, 2, 0, 2, 0, 1]);
+    table(flow_rows(record), FLOW_NUMBERS, &[0, 3, 0, 4, 2, 0, 2, 0, 1, 5]);
     table(transfer_rows(record), 1..9, &[0, 1, 3, 2, 0, 3, 2, 0, 3]);
     table(link_rows(record), LINK_NUMBERS, &[0, 0, 0, 0, 0, 3, 4, 2, 1, 2]);
     let programs = record.programs.iter().filter(|program| program.as_expected);
@@ -130,7 +131,7 @@ pub(crate) fn delay(flow: &FlowSummary) -> Option<(&'static str, Distribution)> 
 }
 
 /// Numeric columns of the flow table.
-pub(crate) const FLOW_NUMBERS: Range<usize> = 2..9;
+pub(crate) const FLOW_NUMBERS: Range<usize> = 2..10;
 
 /// The flow table: headings and rows, flows with an error first.
 pub(crate) fn flow_rows(record: &RunRecord) -> Rows {
@@ -144,6 +145,7 @@ pub(crate) fn flow_rows(record: &RunRecord) -> Rows {
         "p50",
         "p99",
         "losses",
+        "machine",
     ];
     let mut flows: Vec<&FlowSummary> = record.flows.iter().collect();
     flows.sort_by_key(|flow| flow.error.is_none());
@@ -164,9 +166,20 @@ pub(crate) fn flow_rows(record: &RunRecord) -> Rows {
             delay.map_or_else(|| "–".to_owned(), |(_, d)| format::nanos(d.p50_ns)),
             delay.map_or_else(|| "–".to_owned(), |(_, d)| format::nanos(d.p99_ns)),
             lost.or(resent).unwrap_or_else(|| "–".to_owned()),
+            flow.host_effect.as_ref().map_or_else(|| "–".to_owned(), host_effect),
         ]
     });
     (heads, rows.collect())
+}
+
+/// Maximum effect of the host on goodput, p50 and p99.
+fn host_effect(effect: &HostEffect) -> String {
+    format!(
+        "−{}, +{}, +{}",
+        format::share(effect.goodput_share),
+        format::nanos(effect.p50_ns),
+        format::nanos(effect.p99_ns)
+    )
 }
 
 /// The table of flows with transfers: headings and rows.

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use crate::effect::HostEffects;
 use crate::record::{
     Clock, ExpectationRecord, FlowSummary, LinkSummary, Outcome, PathSummary, Slowdown, Verdict,
 };
 use crate::{ControlSample, DropReason, RunRecord};
 use base::{Direction, Histogram, LinkId, NodeId, Span, Time};
-use lab::expect;
+use lab::expect::{self, Measure};
 use lab::plan::{Plan, Traffic};
 
 use crate::flow::multipath::PathResult;
@@ -34,6 +35,8 @@ pub struct RunResults<'a> {
     pub bundles: &'a BundleLedger,
     /// Queueing delays, in the order of [`LinkLedger`]; missing at the end: not measured.
     pub queue_delays: &'a [Histogram],
+    /// What the hosts may have changed; `None` on the virtual clock.
+    pub effects: Option<&'a HostEffects>,
 }
 
 /// Adds links, bundles, flows, expectations and, unless an error has set it, the exit code to a
@@ -50,11 +53,30 @@ pub fn complete(record: &mut RunRecord, results: &RunResults<'_>) {
     record.flows = results
         .flow_results
         .iter()
-        .map(|result| flow_summary(results.plan, result, record.clock))
+        .map(|result| flow_summary(results, result, record.clock))
         .collect();
     if should_have_traffic(results.plan) && !has_traffic(record) {
         verdict::distrust_without_packets(&mut record.verdict);
     }
+    let (trusted, others): (Vec<_>, Vec<_>) = (0..results.plan.expectations.len())
+        .partition(|at| results.plan.expectations[*at].metric.measure == Measure::Trusted);
+    let mut expectations = vec![None; results.plan.expectations.len()];
+    let undecided = check(results, record, &others, &mut expectations);
+    verdict::distrust(&mut record.verdict, undecided);
+    // Undecided expectations are reasons against trust.
+    check(results, record, &trusted, &mut expectations);
+    record.expectations = expectations.into_iter().flatten().collect();
+    record.exit_code =
+        record.exit_code.or_else(|| record.conclusion().map(|conclusion| conclusion.exit_code));
+}
+
+/// Enters the results of the expectations `which`. Returns the reasons of undecided ones.
+fn check(
+    results: &RunResults<'_>,
+    record: &RunRecord,
+    which: &[usize],
+    entered: &mut [Option<ExpectationRecord>],
+) -> Vec<String> {
     let measured = Measured {
         plan: results.plan,
         record,
@@ -65,21 +87,31 @@ pub fn complete(record: &mut RunRecord, results: &RunResults<'_>) {
         control: results.control,
         bundles: results.bundles,
         ended: results.at,
+        effects: results.effects,
     };
-    let check = |expectation: &expect::Expectation| {
+    let mut reasons = Vec::new();
+    for at in which {
+        let expectation = &results.plan.expectations[*at];
         let quantity = expectation.metric.measure.quantity();
-        let (outcome, value) = match expectation.check(&|metric| measured.value(metric)) {
-            expect::Outcome::Held { measured } => (Outcome::Passed, Some(measured)),
-            expect::Outcome::Failed { measured } => (Outcome::Failed, Some(measured)),
+        let (outcome, found) = match expectation.check(&|metric| measured.with_range(metric)) {
+            expect::Outcome::Held(found) => (Outcome::Passed, Some(found)),
+            expect::Outcome::Failed(found) => (Outcome::Failed, Some(found)),
+            expect::Outcome::Undecided(found) => (Outcome::Undecided, Some(found)),
             expect::Outcome::NotMeasured => (Outcome::Unmeasured, None),
         };
         let text = expectation.text.clone();
-        ExpectationRecord { text, outcome, measured: value.map(|value| quantity.text(value)) }
-    };
-    let expectations: Vec<_> = results.plan.expectations.iter().map(check).collect();
-    record.expectations = expectations;
-    record.exit_code =
-        record.exit_code.or_else(|| record.conclusion().map(|conclusion| conclusion.exit_code));
+        if let (Outcome::Undecided, Some(found)) = (outcome, found) {
+            let [value, min, max] =
+                [found.value, found.min, found.max].map(|value| quantity.text(value));
+            reasons.push(format!(
+                "undecided: expected {text}, measured {value}, between {min} and {max} without \
+                 the delays of the machine"
+            ));
+        }
+        let measured = found.map(|found| quantity.text(found.value));
+        entered[*at] = Some(ExpectationRecord { text, outcome, measured });
+    }
+    reasons
 }
 
 /// Whether packets must cross the network: it has links, and flows or programs that may use them.
@@ -134,7 +166,8 @@ fn links(results: &RunResults<'_>) -> Vec<LinkSummary> {
     summaries
 }
 
-fn flow_summary(plan: &Plan, result: &FlowResult, clock: Clock) -> FlowSummary {
+fn flow_summary(results: &RunResults<'_>, result: &FlowResult, clock: Clock) -> FlowSummary {
+    let plan = results.plan;
     let flow = &plan.flows[result.id.index()];
     let name = |node: NodeId| plan.nodes[node.index()].name.clone();
     let counts = result.datagrams;
@@ -173,6 +206,7 @@ fn flow_summary(plan: &Plan, result: &FlowResult, clock: Clock) -> FlowSummary {
             flow::Outcome::Failed(error) => Some(error.clone()),
             _ => None,
         },
+        host_effect: results.effects.map(|effects| effects.on_flow(plan, result)),
     }
 }
 

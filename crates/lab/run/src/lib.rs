@@ -10,6 +10,7 @@
 
 pub mod calls;
 mod complete;
+pub mod effect;
 mod error;
 mod exit;
 pub mod files;

@@ -128,7 +128,7 @@ pub fn merge(
     let cluster = Some(ClusterContext { run: cluster_run, delays });
     let shard_results =
         ShardResults { plan, shards: &shards, cluster, flow_results: &results, at, tolerance };
-    shards::enter(&mut record, &shard_results);
+    let effects = shards::enter(&mut record, &shard_results);
     if let Some(error) = recorder.finish().error {
         record.fail(error.failure());
     }
@@ -143,6 +143,7 @@ pub fn merge(
             control: &[],
             bundles: &ledgers.bundles,
             queue_delays: &queue_delays,
+            effects: Some(&effects),
         },
     );
     into.write_record(&record)?;

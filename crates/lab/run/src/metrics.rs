@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use crate::effect::HostEffects;
 use crate::record::{LinkSummary, RunRecord};
 use crate::{ControlSample, FlowSample, LinkSample, SubflowSample};
 use base::{Direction, Distribution, FlowId, Histogram, LinkId, Span, Time};
-use lab::expect::{Measure, Metric, Statistic, Subject};
+use lab::expect::{Measure, Measurement, Metric, Quantity, Statistic, Subject};
 use lab::plan::Plan;
 
 use crate::flow::FlowResult;
@@ -25,9 +26,76 @@ pub(crate) struct Measured<'a> {
     pub(crate) control: &'a [ControlSample],
     pub(crate) bundles: &'a BundleLedger,
     pub(crate) ended: Time,
+    pub(crate) effects: Option<&'a HostEffects>,
 }
 
 impl Measured<'_> {
+    /// The value of a metric, and the range in which it lies without the effect of the hosts, which
+    /// make delays longer and rates lower.
+    pub(crate) fn with_range(&self, metric: &Metric) -> Option<Measurement> {
+        let value = self.value(metric)?;
+        let error = self.effects.map_or(0.0, |effects| self.error(metric, value, effects));
+        Some(match metric.measure.quantity() {
+            Quantity::Time | Quantity::Share if metric.measure != Measure::Utilisation => {
+                Measurement { min: (value - error).max(0.0), ..Measurement::exact(value) }
+            }
+            _ => Measurement { max: value + error, ..Measurement::exact(value) },
+        })
+    }
+
+    /// The maximum effect of the hosts on a value, in its unit; 0 for values that do not
+    /// depend on when packets arrive, or that the emulated network itself counts.
+    fn error(&self, metric: &Metric, value: f64, effects: &HostEffects) -> f64 {
+        let (from, to) = self.window(metric);
+        let window = to.since(from);
+        match (metric.subject, metric.measure) {
+            (Subject::Link(..), Measure::Throughput | Measure::Utilisation) => {
+                value * effects.stalled_share(window)
+            }
+            (Subject::Program(_), Measure::Runtime) => effects.stalled().as_nanos() as f64,
+            (Subject::Flow(flow) | Subject::Subflow(flow, _) | Subject::Path(flow, _), _) => {
+                let result = self.results.iter().find(|result| result.id == flow);
+                result
+                    .map_or(0.0, |result| self.flow_error(result, metric, (value, window), effects))
+            }
+            _ => 0.0,
+        }
+    }
+
+    fn flow_error(
+        &self,
+        result: &FlowResult,
+        metric: &Metric,
+        (value, window): (f64, Span),
+        effects: &HostEffects,
+    ) -> f64 {
+        let statistic = metric.statistic;
+        let delay = |delays| effects.delay_of(self.plan, result, delays, statistic);
+        let transfers = result.transfers.as_ref();
+        match metric.measure {
+            Measure::Goodput
+            | Measure::Sent
+            | Measure::Received
+            | Measure::Responses
+            | Measure::Transfers => value * effects.rate_of(self.plan, result, window),
+            Measure::Rtt => delay(&result.rtt),
+            Measure::Delay => delay(&result.delay),
+            Measure::Latency => delay(&result.latency),
+            Measure::Completion if statistic == Statistic::Value => {
+                let duration = Span::from_nanos(value as u64);
+                value * effects.rate_of(self.plan, result, duration)
+            }
+            Measure::Completion => transfers.map_or(0.0, |all| delay(&all.completion)),
+            Measure::Slowdown => transfers.map_or(0.0, |all| {
+                let completion = histogram(&all.completion, statistic).unwrap_or(0.0);
+                value * (delay(&all.completion) / completion.max(1.0)).min(1.0)
+            }),
+            Measure::Loss => effects.stalled_share(window),
+            Measure::Gap => effects.added(0.0, 2),
+            _ => 0.0,
+        }
+    }
+
     /// The value in the measure's base unit; `None` if nothing was measured.
     pub(crate) fn value(&self, metric: &Metric) -> Option<f64> {
         match metric.subject {

@@ -132,6 +132,8 @@ pub struct Ending {
     pub lateness: Histogram,
     /// Upper bounds of the time that packets waited before they were time-stamped.
     pub ingress: Histogram,
+    /// Lengths of the data path's stalls.
+    pub stalls: Histogram,
     /// Times from another agent's announcement of a flow until its share was applied here.
     pub notices: Histogram,
     /// Messages of the agreement.

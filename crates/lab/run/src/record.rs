@@ -16,7 +16,7 @@ pub use conclusion::{Conclusion, RunOutcome};
 pub use failure::{Failure, FailureKind};
 pub use machine::{Engine, HostFaults, HostLoad, Lateness, Machine, RejectedEngine, Verdict};
 pub use network::{LinkSummary, NodeRole, Topology, TopologyLink, TopologyNode};
-pub use traffic::{FlowSummary, PathSummary, ProgramEnd, ProgramSummary, Slowdown};
+pub use traffic::{FlowSummary, HostEffect, PathSummary, ProgramEnd, ProgramSummary, Slowdown};
 
 use crate::Exit;
 use crate::record::cluster::Cluster;
@@ -311,4 +311,14 @@ pub enum Outcome {
     Failed,
     /// Nothing was measured, which counts as failed.
     Unmeasured,
+    /// The host may have changed the value by more than its distance from the limit, so the run is
+    /// not trusted.
+    Undecided,
+}
+
+impl Outcome {
+    /// Whether the expectation was not met, for another reason than the host.
+    pub const fn is_failure(self) -> bool {
+        matches!(self, Self::Failed | Self::Unmeasured)
+    }
 }

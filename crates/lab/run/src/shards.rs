@@ -4,6 +4,7 @@
 use base::{Histogram, NodeId, Span, Time};
 use lab::plan::{Plan, Role};
 
+use crate::effect::{HostDelays, HostEffects};
 use crate::merge::ClusterRun;
 use crate::observation::{Ending, Peer};
 use crate::record::cluster::{Cluster, Member, Trunk};
@@ -56,7 +57,8 @@ impl<'a> ShardResults<'a> {
 }
 
 /// Enters the shards' summaries into the record, and the verdict whether the run is trusted.
-pub fn enter(record: &mut RunRecord, results: &ShardResults<'_>) {
+/// Returns what the hosts may have changed in the results.
+pub fn enter(record: &mut RunRecord, results: &ShardResults<'_>) -> HostEffects {
     let endings = results.endings();
     let failure = results.failure();
     let coordinator_status = results.cluster.and_then(|cluster| cluster.run.status);
@@ -79,15 +81,29 @@ pub fn enter(record: &mut RunRecord, results: &ShardResults<'_>) {
     record.load = load(&endings);
     let cluster = results.cluster.map(|on| cluster(results, on, record.status));
     let machines: Vec<MachineStats<'_>> = results.shards.iter().filter_map(machine_stats).collect();
-    let unsent = results.flow_results.iter().filter_map(|result| result.datagrams);
+    let effects = HostEffects::new(
+        endings.iter().map(|ending| delays(ending)).collect(),
+        results.at.since(Time::ZERO),
+    );
     record.verdict = Some(verdict::judge(&verdict::Evidence {
+        plan: results.plan,
         machines: &machines,
+        effects: &effects,
         cluster: cluster.as_ref(),
-        unsent: unsent.map(|counts| counts.skipped).sum(),
+        flow_results: results.flow_results,
         elapsed: results.at.as_secs_f64(),
         tolerance: results.tolerance,
     }));
     record.cluster = cluster.map(Box::new);
+    effects
+}
+
+fn delays(ending: &Ending) -> HostDelays {
+    HostDelays {
+        lateness: ending.lateness.clone(),
+        ingress: ending.ingress.clone(),
+        stalls: ending.stalls.clone(),
+    }
 }
 
 /// The status of the run: that of the coordinator, or the worst of its shards.

@@ -75,6 +75,7 @@ fn transfers(plan: &Plan) -> RunRecord {
             control: &[],
             bundles,
             queue_delays: &[],
+            effects: None,
         },
     );
     record
@@ -152,6 +153,7 @@ fn idle(plan: &Plan, verdict: Option<Verdict>) -> RunRecord {
             control: &[],
             bundles: &bundles,
             queue_delays: &[],
+            effects: None,
         },
     );
     record

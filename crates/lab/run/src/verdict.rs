@@ -5,6 +5,8 @@ mod network;
 #[cfg(test)]
 mod tests;
 
+use crate::FlowResult;
+use crate::effect::{Excess, HostEffects};
 use crate::record::cluster::Cluster;
 use crate::record::{HostFaults, HostLoad, Verdict};
 use base::{Histogram, Span};
@@ -17,10 +19,18 @@ pub use network::path_delays;
 /// With more hosts, the shortest path is not searched and the floor is the tolerance.
 const MAX_SEARCHED_HOSTS: usize = 64;
 
+/// Share of packets that may be later than the tolerance in a trusted run with programs: delays
+/// are reported up to their p99.
+const EXCEEDED: f64 = 0.01;
+
+/// Share of packets in the statement about a trusted run.
+const EXCEEDED_RARELY: f64 = 0.001;
+
 /// Steal above this share of the run is reported even if lateness is low.
 const REPORTED_STEAL_SHARE: f64 = 0.02;
 
-/// Maximum p99.9 lateness of a trusted run: `max(floor, share × shortest path's delay)`.
+/// Maximum delay that hosts may add to 99 % of packets in a trusted run with programs: the
+/// tolerance of the shortest path's delay.
 pub fn tolerance(plan: &Plan, routes: &Routes) -> Span {
     let hosts: Vec<_> = (0..plan.nodes.len())
         .filter(|at| plan.nodes[*at].kind == Role::Host)
@@ -37,19 +47,20 @@ pub fn tolerance(plan: &Plan, routes: &Routes) -> Span {
             }
         }
     }
-    let share = shortest.map_or(0, |delay| plan.tolerance_share.of(delay.as_nanos()));
-    plan.tolerance_floor.max(Span::from_nanos(share))
+    plan.tolerance.of_delay(shortest.unwrap_or_default())
 }
 
 /// The data for a verdict.
 #[derive(Clone, Copy, Debug)]
 pub struct Evidence<'a> {
+    pub plan: &'a Plan,
     /// The hosts of the run.
     pub machines: &'a [MachineStats<'a>],
+    /// The delays and stalls of these hosts.
+    pub effects: &'a HostEffects,
     /// The cluster, for a run on several agents.
     pub cluster: Option<&'a Cluster>,
-    /// Datagrams that built-in flows could not send in time.
-    pub unsent: u64,
+    pub flow_results: &'a [FlowResult],
     /// Length of the run in seconds.
     pub elapsed: f64,
     /// See [`tolerance`].
@@ -82,25 +93,7 @@ pub struct MachineStats<'a> {
 /// Makes the verdict. Every reason is a sentence that a user can act on.
 pub fn judge(seen: &Evidence<'_>) -> Verdict {
     let Evidence { machines, tolerance, .. } = *seen;
-    let mut against = Vec::new();
-    let late = report_p999(
-        &mut against,
-        seen,
-        |machine| machine.lateness,
-        |late| {
-            let late = time_text(late);
-            format!("packets left late: p99.9 is {late}, the lab tolerates {tolerance}")
-        },
-    );
-    report_p999(
-        &mut against,
-        seen,
-        |machine| machine.ingress,
-        |waited| {
-            let waited = time_text(waited);
-            format!("packets may have waited up to {waited} (p99.9) before they were time-stamped")
-        },
-    );
+    let mut against = distorted_results(seen);
     let sum = |pick: fn(&MachineStats<'_>) -> u64| machines.iter().map(pick).sum::<u64>();
     let dropped = sum(|machine| machine.faults.dropped_packets);
     if dropped > 0 {
@@ -109,14 +102,17 @@ pub fn judge(seen: &Evidence<'_>) -> Verdict {
             "the {machine} dropped {dropped} packets between programs and the network"
         ));
     }
-    if seen.unsent > 0 {
-        let unsent = seen.unsent;
+    let datagrams = seen.flow_results.iter().filter_map(|result| result.datagrams);
+    let unsent: u64 = datagrams.map(|counts| counts.skipped).sum();
+    if unsent > 0 {
         against.push(format!("built-in flows could not send {unsent} datagrams in time"));
     }
     let machine_fit = against.is_empty();
     if !machine_fit {
         // The cause of all of these is a slow or busy host.
-        against.extend(machines.iter().max_by_key(|m| severity(m)).map(|m| limit::limit(seen, m)));
+        against.extend(
+            machines.iter().max_by_key(|m| severity(m)).map(|m| limit::limit(seen.elapsed, m)),
+        );
     }
     let rejected = sum(|machine| machine.rejected);
     if rejected > 0 {
@@ -145,12 +141,22 @@ pub fn judge(seen: &Evidence<'_>) -> Verdict {
     if trusted {
         reasons.push(match machines.iter().map(|machine| machine.lateness.count()).sum() {
             0u64 => "no packet left the emulated network, so none was late".to_owned(),
-            _ => format!("p99.9 lateness {} of {tolerance} tolerated", time_text(late)),
+            _ => effect_text(seen.effects),
         });
     }
     reasons.extend(machines.iter().filter_map(|machine| steal_remark(machine, seen.elapsed)));
     reasons.extend(remarks);
     Verdict { trusted, machine_fit, reasons }
+}
+
+/// Withdraws the trust in a run for these reasons, if there are any.
+pub(crate) fn distrust(verdict: &mut Option<Verdict>, reasons: Vec<String>) {
+    let Some(verdict) = verdict.as_mut().filter(|_| !reasons.is_empty()) else { return };
+    // The checks that passed are no reasons against trust.
+    if std::mem::replace(&mut verdict.trusted, false) {
+        verdict.reasons.remove(0);
+    }
+    verdict.reasons.splice(..0, reasons);
 }
 
 /// Withdraws the trust in a run in which no packet crossed the network.
@@ -165,29 +171,51 @@ pub(crate) fn distrust_without_packets(verdict: &mut Option<Verdict>) {
     *verdict = Some(Verdict { trusted: false, machine_fit, reasons });
 }
 
-/// Adds a reason if the p99.9 over all hosts, or of a single host, is above the tolerance. Returns
-/// the p99.9 over all hosts.
-fn report_p999(
-    against: &mut Vec<String>,
-    seen: &Evidence<'_>,
-    pick: impl for<'a> Fn(&MachineStats<'a>) -> &'a Histogram,
-    text: impl Fn(u64) -> String,
-) -> u64 {
-    let tolerance = seen.tolerance.as_nanos();
-    let mut all = Histogram::new();
-    seen.machines.iter().for_each(|machine| all.merge(pick(machine)));
-    let overall = all.percentile(0.999);
-    if overall > tolerance {
-        against.push(text(overall));
-        return overall;
+/// Results that the hosts may have changed by more than the tolerance.
+fn distorted_results(seen: &Evidence<'_>) -> Vec<String> {
+    let Evidence { plan, effects, flow_results, .. } = *seen;
+    let mut against = Vec::new();
+    // Programs report delays that the run does not know.
+    let added = effects.added(EXCEEDED, 1) as u64;
+    if (flow_results.is_empty() || !plan.programs.is_empty()) && added > seen.tolerance.as_nanos() {
+        let (added, tolerance) = (time_text(added), seen.tolerance);
+        against.push(format!(
+            "packets were up to {added} late (99 % of them), the lab tolerates {tolerance}"
+        ));
     }
-    for machine in seen.machines.iter().filter(|_| seen.machines.len() > 1) {
-        let own = pick(machine).percentile(0.999);
-        if own > tolerance {
-            against.push(format!("on {}, {}", machine.name, text(own)));
-        }
+    let (stalled, rate) = (effects.stalled_share_of_run(), plan.tolerance.rate);
+    if stalled > rate.as_f64() {
+        let longest = time_text(effects.longest_stall().as_nanos());
+        against.push(format!(
+            "the emulation stood still for {:.1} % of the time, up to {longest} at once; the lab \
+             tolerates {rate}",
+            stalled * 100.0
+        ));
     }
-    overall
+    let mut flows: Vec<_> = flow_results
+        .iter()
+        .filter_map(|result| Some((result, Excess::of(plan, result, effects)?)))
+        .collect();
+    flows.sort_by(|(_, (a, _)), (_, (b, _))| b.total_cmp(a));
+    if let Some((result, (_, excess))) = flows.first() {
+        let more = match flows.len() - 1 {
+            0 => String::new(),
+            1 => "; 1 more flow".to_owned(),
+            more => format!("; {more} more flows"),
+        };
+        against.push(format!("flow {}: {}{more}", result.name, excess.text(rate)));
+    }
+    against
+}
+
+/// What the hosts changed at most, for a user of a trusted run.
+fn effect_text(effects: &HostEffects) -> String {
+    let added = time_text(effects.added(EXCEEDED_RARELY, 1) as u64);
+    let rates = match effects.stalled_share_of_run() {
+        share if share < 0.0005 => "rates exact".to_owned(),
+        share => format!("rates up to {:.1} % lower", share * 100.0),
+    };
+    format!("delays up to {added} longer for 1 packet in 1,000, {rates}")
 }
 
 /// The order of hosts by the severity of their faults.

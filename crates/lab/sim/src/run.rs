@@ -326,6 +326,7 @@ impl Running<'_> {
                 control: &self.control,
                 bundles: &self.bundles,
                 queue_delays: &queue_delays,
+                effects: None,
             },
         );
         record

@@ -68,9 +68,9 @@ time = "1 s"
 flow = "stopped"
 stop = true
 [[expect]]
-that = "flow.rpc.latency.min >= 4 ms"
+that = "flow.rpc.latency.min >= 3.5 ms"
 [[expect]]
-that = "flow.paced.delay.min >= 2 ms"
+that = "flow.paced.delay.min >= 1.5 ms"
 [[expect]]
 that = "flow.many.completion < 29 s"
 [[expect]]

@@ -75,6 +75,8 @@ pub(crate) struct Report {
     pub(crate) lateness: Histogram,
     /// The maximum time that packets may have waited before they were stamped.
     pub(crate) ingress: Histogram,
+    /// Stalls: by how much the earliest deadline was missed, if it was by 1 ms or more.
+    pub(crate) stalls: Histogram,
     /// Time from the arrival of a flow's first packet to the use of its new shares; with other
     /// agents: from the announcement of a flow to the use of the resulting shares on this agent.
     pub(crate) notices: Histogram,
@@ -92,33 +94,33 @@ pub(crate) struct Report {
     pub(crate) delivered: u64,
     /// Writes to ports; segments written together count once.
     pub(crate) writes: u64,
-    /// Writes to ports; a write of several segments counts once.
+    /// Reads from ports.
     pub(crate) reads: u64,
     /// Packets of no known family or layout.
     pub(crate) malformed: u64,
-    /// Packets of unknown family or layout.
-    pub(crate) refused: u64,
     /// Packets that a node's kernel did not accept because the interface was down.
-    pub(crate) rejected: u64,
+    pub(crate) refused: u64,
     /// Packets that a node's kernel rejected as invalid, which indicates a bug.
-    pub(crate) memory_drops: u64,
+    pub(crate) rejected: u64,
     /// Packets dropped because the emulation was out of memory.
+    pub(crate) memory_drops: u64,
+    /// CPU time of the data path.
     pub(crate) cpu: Span,
     /// Wall time of the data path.
     pub(crate) wall: Span,
-    /// Share of the time in which releases were gathered on a grid.
-    pub(crate) gathered: f64,
     /// Share of the time in which releases were aligned to the grid.
-    pub(crate) wake_up: Span,
+    pub(crate) gathered: f64,
     /// The minimum wake-up time, which was subtracted from arrival times.
-    pub(crate) cpu_wait: Option<Span>,
+    pub(crate) wake_up: Span,
     /// Time that the thread waited for a CPU, if the kernel reports it.
+    pub(crate) cpu_wait: Option<Span>,
+    /// Whether real-time scheduling was available.
     pub(crate) realtime: bool,
     /// Time for which real-time scheduling was suspended.
     pub(crate) suspended: Span,
-    /// Total time for which real-time scheduling was suspended.
-    pub(crate) queue_delays: Vec<Histogram>,
     /// Queueing delays of each link direction, as counted in the batches.
+    pub(crate) queue_delays: Vec<Histogram>,
+    /// Events of the fabric.
     pub(crate) events: u64,
     /// Hash over all deliveries.
     pub(crate) trace_hash: u64,

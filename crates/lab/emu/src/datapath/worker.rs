@@ -37,6 +37,10 @@ const BUDGET: usize = 32;
 /// the time to read a burst.
 const READ_AHEAD: Span = Span::from_micros(20);
 
+/// Lateness from which the data path counts as having stood still; less is part of the delay of
+/// single packets.
+const MIN_STALL: Span = Span::from_millis(1);
+
 /// Interval at which a write is retried on a full port.
 const RETRY: Span = Span::from_micros(50);
 
@@ -71,6 +75,10 @@ pub(super) struct Worker {
     calls: Option<CallWriter>,
     clock: LabClock,
     wake_up: WakeUp,
+    /// Latency of the last wake-up by a timer, a sample of that of wake-ups by packets.
+    wake_latency: Span,
+    /// The earliest deadline at the last sleep.
+    deadline: Time,
     /// Time of the last poll of the ports.
     polled: Time,
     /// Last time stamp of a packet from a port.
@@ -137,6 +145,8 @@ impl Worker {
             clock: setup.clock,
             calls: setup.calls,
             wake_up: WakeUp::default(),
+            wake_latency: Span::ZERO,
+            deadline: Time::MAX,
             polled: Time::ZERO,
             stamped: Time::ZERO,
             realtime: Realtime {
@@ -199,6 +209,7 @@ impl Worker {
             self.report.realtime = self.realtime.in_force;
         }
         self.wake_up = wait::calibrate(&mut self.ports, &self.bell);
+        self.wake_latency = self.wake_up.median;
         self.pace.calibrate(&mut self.ports);
     }
 
@@ -209,6 +220,10 @@ impl Worker {
     /// Handles events, writes, sleeps, reads.
     fn turn(&mut self, ready: &mut Vec<IfaceId>) {
         let now = self.now();
+        let late = now.since(self.deadline);
+        if late >= MIN_STALL {
+            self.report.stalls.record(late.as_nanos());
+        }
         self.take_commands();
         self.handle_all(now);
         self.write(now);
@@ -222,7 +237,7 @@ impl Worker {
             return;
         }
         let woken = self.now();
-        let waited = if slept { self.wake_up.median } else { woken.since(self.polled) };
+        let waited = if slept { self.wake_latency } else { woken.since(self.polled) };
         self.report.ingress.record_many(waited.as_nanos(), u64::from(!ready.is_empty()));
         self.polled = woken;
         for iface in ready.drain(..) {
@@ -380,10 +395,12 @@ impl Worker {
         let trunk = trunks.and_then(|trunks| trunks.next_wake()).map(|at| self.pace.release(at));
         let wake = [wakes.earliest(), trunk, retry].into_iter().flatten().min();
         let wake = wake.unwrap_or(Time::MAX);
+        self.deadline = wake;
         let timeout = self.pace.sleep(now, wake);
         let arrived = self.ports.wait(timeout, ready);
         if timeout.is_positive() && ready.is_empty() && arrived == Arrived::default() {
-            self.pace.learn(wake.since(now), self.now().since(now + timeout));
+            self.wake_latency = self.now().since(now + timeout);
+            self.pace.learn(wake.since(now), self.wake_latency);
         }
         (timeout.is_positive(), arrived)
     }

@@ -220,6 +220,7 @@ impl Remains {
             },
             lateness: std::mem::take(&mut report.lateness),
             ingress: std::mem::take(&mut report.ingress),
+            stalls: std::mem::take(&mut report.stalls),
             notices: std::mem::take(&mut report.notices),
             delivered: report.delivered,
             rejected: report.rejected,
@@ -260,7 +261,7 @@ fn whole(job: Job, mut remains: Remains, ledgers: &Ledgers) -> Result<()> {
         at: ended,
         tolerance,
     };
-    shards::enter(&mut record, &ends);
+    let effects = shards::enter(&mut record, &ends);
     let ended = run::RunResults {
         plan,
         at: ended,
@@ -270,6 +271,7 @@ fn whole(job: Job, mut remains: Remains, ledgers: &Ledgers) -> Result<()> {
         control: &[],
         bundles: &ledgers.bundles,
         queue_delays: &report.queue_delays,
+        effects: Some(&effects),
     };
     run::complete(&mut record, &ended);
     Ok(job.folder.write_record(&record)?)

@@ -85,10 +85,11 @@ fn errors_have_the_range_of_the_invalid_part() {
 #[test]
 fn outcomes_tell_held_failed_and_not_measured_apart() {
     let e = read("run.duration < 2 s");
-    assert_eq!(e.check(&|_| Some(1e9)), Outcome::Held { measured: 1e9 });
-    assert_eq!(e.check(&|_| Some(2e9)), Outcome::Failed { measured: 2e9 });
+    let exact = Measurement::exact;
+    assert_eq!(e.check(&|_| Some(exact(1e9))), Outcome::Held(exact(1e9)));
+    assert_eq!(e.check(&|_| Some(exact(2e9))), Outcome::Failed(exact(2e9)));
     assert_eq!(e.check(&|_| None), Outcome::NotMeasured);
-    assert_eq!(e.check(&|_| Some(f64::NAN)), Outcome::NotMeasured);
+    assert_eq!(e.check(&|_| Some(exact(f64::NAN))), Outcome::NotMeasured);
     assert!(Op::Equal.holds(0.1 + 0.2, 0.3) && Op::NotEqual.holds(1.0, 2.0));
 }
 

@@ -75,7 +75,7 @@ section! {
         Unset("100 us while more than 20,000 packets/s pass, else none"),
         "Release grid: packets leave at its first point at or after their deadline.";
     tolerance: Raw, Either(&[TIME, Table(TOLERANCE.section)]), Default("{}"),
-        "Maximum lateness (99.9th percentile) of a trusted run. A text sets `floor`.";
+        "Maximum effect of the machine on the results of a trusted run. A text sets `floor`.";
     interval: Span, Time(Span::from_millis(1), Span::from_secs(3600)), Default("100 ms"),
         "Sampling interval of counters.";
     uplink: Raw, Either(&[Flag, Text]), Default("false"),
@@ -91,9 +91,12 @@ section! {
 }
 
 section! {
-    pub(crate) TOLERANCE: Tolerance = "a tolerance", "The larger of both applies.";
-    floor: Span, TIME, Default("1 ms"), "Absolute tolerance.";
-    share: Ratio, Share, Default("5 %"), "Tolerance relative to the delay of the shortest path.";
+    pub(crate) TOLERANCE: Tolerance = "a tolerance",
+    "How far the machine may change results of a trusted run. Of `floor` and `delay`, the larger \
+     applies.";
+    floor: Span, TIME, Default("1 ms"), "Absolute tolerance of delays.";
+    delay: Ratio, Share, Default("5 %"), "Tolerance of a delay, relative to it.";
+    rate: Ratio, Share, Default("2 %"), "Tolerance of a rate, relative to it.";
 }
 
 section! {

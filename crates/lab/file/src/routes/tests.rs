@@ -1,5 +1,5 @@
 use super::*;
-use crate::plan::{Cluster, Iface, Link, Model, Node, Precision};
+use crate::plan::{Cluster, Iface, Link, Model, Node, Precision, Tolerance};
 use base::{Direction, LinkId};
 use fabric::{LinkConfig, NodeKind};
 
@@ -22,8 +22,7 @@ fn plan(nodes: &[&str], links: &[(&str, &str, u64)]) -> Plan {
         precision: Precision::Normal,
         realtime: false,
         tick: None,
-        tolerance_floor: Span::ZERO,
-        tolerance_share: base::Ratio::ZERO,
+        tolerance: Tolerance::default(),
         interval: Span::from_millis(100),
         uplink: crate::plan::Uplink::None,
         nodes: nodes

@@ -9,6 +9,7 @@ use fabric::{LinkStats, QueueLevel, Share};
 use proptest::prelude::*;
 
 use super::*;
+use crate::effect::HostEffects;
 use crate::observation::{Ending, ObservationWriter, Peer};
 use crate::{Batch, FlowCounters, FlowLifetime, Half, Outcome, Start};
 
@@ -176,6 +177,7 @@ fn alone(world: &World, into: &RunFolder) -> RunRecord {
         control: &[],
         bundles: &ledgers.bundles,
         queue_delays: &world.waited,
+        effects: Some(&HostEffects::default()),
     };
     crate::complete(&mut record, &ended);
     assert!(recorder.finish().error.is_none());

@@ -231,7 +231,7 @@ fn is_valid_ending(ending: &Ending) -> bool {
         messages.received_bytes,
         messages.unsent,
     ];
-    let histograms = [&ending.lateness, &ending.ingress, &ending.notices];
+    let histograms = [&ending.lateness, &ending.ingress, &ending.stalls, &ending.notices];
     is_valid_time(ending.at)
         && are_valid_counts(&counts)
         && histograms.into_iter().all(is_valid_histogram)

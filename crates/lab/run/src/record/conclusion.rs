@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Exit;
 
-use super::{Outcome, ProgramEnd, RunRecord, Status};
+use super::{ProgramEnd, RunRecord, Status};
 
 /// Further reasons of the same kind are only counted.
 const MAX_REASONS: usize = 5;
@@ -137,7 +137,7 @@ impl RunRecord {
 
     /// Failed expectations with their measured values, in words.
     pub fn failed_expectations(&self) -> Vec<String> {
-        let failed = self.expectations.iter().filter(|e| e.outcome != Outcome::Passed);
+        let failed = self.expectations.iter().filter(|e| e.outcome.is_failure());
         let reason = |e: &super::ExpectationRecord| match &e.measured {
             Some(measured) => format!("expected {}, measured {measured}", e.text),
             None => format!("expected {}, which could not be measured", e.text),
@@ -158,7 +158,7 @@ fn truncate_reasons(mut reasons: Vec<String>) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{ExpectationRecord, ProgramSummary, Verdict};
+    use super::super::{ExpectationRecord, Outcome, ProgramSummary, Verdict};
     use super::*;
 
     fn finished(trusted: bool) -> RunRecord {

@@ -72,6 +72,23 @@ pub struct FlowSummary {
     pub latency: Option<Distribution>,
     /// The error that ended it early.
     pub error: Option<String>,
+    /// How much the hosts may have changed its results; `None` on the virtual clock.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub host_effect: Option<HostEffect>,
+}
+
+/// Bounds of what the hosts changed in the results of a flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HostEffect {
+    /// Maximum share by which the goodput may be below that of the lab.
+    pub goodput_share: f64,
+    /// Maximum by which its mean delay may exceed that of the lab. Its delays are those of
+    /// datagrams, responses or transfers, or else the RTT.
+    pub mean_ns: u64,
+    /// The same of its median delay.
+    pub p50_ns: u64,
+    /// The same of the 99th percentile of its delays.
+    pub p99_ns: u64,
 }
 
 /// A path of a multipath flow.

@@ -1,6 +1,6 @@
 //! Names the limit of the host that a run reached.
 
-use super::{Evidence, MachineStats};
+use super::MachineStats;
 
 /// CPU utilisation from which a host counts as fully loaded.
 pub const FULL_CPU_SHARE: f64 = 0.9;
@@ -12,9 +12,9 @@ const HIGH_STEAL_SHARE: f64 = 0.05;
 const REPORTED_WAIT_SHARE: f64 = 0.01;
 
 /// Names the limit of the host that the run reached, from measurements only.
-pub(super) fn limit(seen: &Evidence<'_>, machine: &MachineStats<'_>) -> String {
+pub(super) fn limit(elapsed: f64, machine: &MachineStats<'_>) -> String {
     let MachineStats { load, cpus, .. } = *machine;
-    let elapsed = seen.elapsed.max(1e-9);
+    let elapsed = elapsed.max(1e-9);
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
     let datapath = machine.cpu.as_secs_f64() / elapsed;
     let own = datapath + (load.flows_cpu_s + load.programs_cpu_s.unwrap_or(0.0)) / elapsed;

@@ -12,7 +12,7 @@ use super::time_text;
 const MAX_SEARCHED_HOSTS: usize = 1024;
 
 /// Maximum share of packets later than the tolerance in a trusted run.
-const MAX_LATE_SHARE: f64 = 0.001;
+const MAX_LATE_SHARE: f64 = super::EXCEEDED;
 
 /// Adds reasons `against` trust: from the network, the clocks and lost agents. The `remarks`
 /// do not affect trust.
@@ -109,10 +109,10 @@ fn late(trunk: &Trunk, tolerance: Span) -> Option<String> {
 /// A physical network with more delay than the emulated one.
 fn slow(trunk: &Trunk, tolerance: Span) -> Option<String> {
     let Trunk { from, to, .. } = trunk;
-    let (emulated, delay) = (trunk.path_delay_ns?, trunk.delay.as_ref()?.p999_ns);
+    let (emulated, delay) = (trunk.path_delay_ns?, trunk.delay.as_ref()?.p99_ns);
     (delay > emulated.saturating_add(tolerance.as_nanos())).then(|| {
         format!(
-            "the delay from {from} to {to} is {} (p99.9), longer than that of the shortest \
+            "the delay from {from} to {to} is {} (p99), longer than that of the shortest \
              emulated path between their hosts, {}",
             time_text(delay),
             time_text(emulated)

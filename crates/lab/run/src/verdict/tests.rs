@@ -2,6 +2,8 @@ use crate::record::Status;
 use crate::record::cluster::{Member, Outage, Trunk};
 
 use super::*;
+use crate::effect::HostDelays;
+use crate::tests::star;
 
 const TOLERANCE: Span = Span::from_millis(1);
 
@@ -10,6 +12,7 @@ const TOLERANCE: Span = Span::from_millis(1);
 struct Machine {
     lateness: Histogram,
     ingress: Histogram,
+    stalls: Histogram,
     cpu: Span,
     rejected: u64,
     memory_drops: u64,
@@ -38,25 +41,47 @@ impl Machine {
         }
     }
 
-    fn judged(&self, unsent: u64) -> Verdict {
-        let machines = [self.seen("")];
-        judge(&Evidence {
-            machines: &machines,
-            cluster: None,
-            unsent,
-            elapsed: 10.0,
-            tolerance: TOLERANCE,
-        })
+    fn delays(&self) -> HostDelays {
+        HostDelays {
+            lateness: self.lateness.clone(),
+            ingress: self.ingress.clone(),
+            stalls: self.stalls.clone(),
+        }
     }
+
+    fn judged(&self) -> Verdict {
+        judged(&[("", self)], None, &[])
+    }
+}
+
+/// The verdict on a run of 10 s on these hosts.
+fn judged(
+    machines: &[(&str, &Machine)],
+    cluster: Option<&Cluster>,
+    flow_results: &[FlowResult],
+) -> Verdict {
+    let plan = star();
+    let effects = machines.iter().map(|(_, machine)| machine.delays()).collect();
+    let machines: Vec<_> = machines.iter().map(|(name, machine)| machine.seen(name)).collect();
+    judge(&Evidence {
+        plan: &plan,
+        machines: &machines,
+        effects: &HostEffects::new(effects, Span::from_secs(10)),
+        cluster,
+        flow_results,
+        elapsed: 10.0,
+        tolerance: TOLERANCE,
+    })
 }
 
 #[test]
 fn run_without_lateness_is_trusted() {
     let mut machine = Machine::on_time();
     machine.load = HostLoad { busy: 1.0, busiest: 1.0, other_labs: 9, ..HostLoad::default() };
-    let verdict = machine.judged(0);
-    assert!(verdict.trusted && verdict.reasons[0].contains("tolerated"), "{verdict:?}");
-    assert!(verdict.machine_fit);
+    let verdict = machine.judged();
+    let reason = "delays up to 30.0 us longer for 1 packet in 1,000, rates exact";
+    assert!(verdict.trusted && verdict.machine_fit, "{verdict:?}");
+    assert_eq!(verdict.reasons, [reason]);
 }
 
 #[test]
@@ -67,11 +92,12 @@ fn each_fault_is_a_reason_for_distrust() {
     machine.ingress.record_many(9_000_000, 100);
     machine.faults =
         HostFaults { dropped_packets: 3, capture_drops: 1, steal_s: 0.5, ..HostFaults::default() };
-    let verdict = machine.judged(4);
+    machine.stalls.record_many(30_000_000, 10);
+    let verdict = machine.judged();
     assert!(!verdict.trusted && !verdict.machine_fit);
-    assert_eq!(verdict.reasons.len(), 9, "{verdict:?}");
+    assert_eq!(verdict.reasons.len(), 8, "{verdict:?}");
     let own = Machine { rejected: 1, ..Machine::default() };
-    let verdict = own.judged(0);
+    let verdict = own.judged();
     assert_eq!(verdict.reasons.len(), 1, "no limit of the machine: {verdict:?}");
     assert!(!verdict.trusted && verdict.machine_fit);
 }
@@ -92,17 +118,7 @@ fn names_the_measured_limit_of_the_machine() {
         },
         ..Machine::default()
     };
-    let limit_of = |machine: &Machine| {
-        let machines = [machine.seen("")];
-        let seen = Evidence {
-            machines: &machines,
-            cluster: None,
-            unsent: 0,
-            elapsed: 10.0,
-            tolerance: TOLERANCE,
-        };
-        limit::limit(&seen, &machines[0])
-    };
+    let limit_of = |machine: &Machine| limit::limit(10.0, &machine.seen(""));
     assert_eq!(
         limit_of(&machine),
         "the machine's 2 CPUs were 99 % busy, 5 other labs ran, this lab used 0.35 CPUs, its \
@@ -162,14 +178,7 @@ fn two(change: impl FnOnce(&mut Cluster)) -> Verdict {
     let mut cluster = Cluster { members: members(), trunks: vec![trunk()], ..Cluster::default() };
     change(&mut cluster);
     let machine = Machine::on_time();
-    let machines = [machine.seen("m1"), machine.seen("m2")];
-    judge(&Evidence {
-        machines: &machines,
-        cluster: Some(&cluster),
-        unsent: 0,
-        elapsed: 10.0,
-        tolerance: TOLERANCE,
-    })
+    judged(&[("m1", &machine), ("m2", &machine)], Some(&cluster), &[])
 }
 
 /// A fault, and words of the first reason; no words: the run is trusted.
@@ -215,8 +224,8 @@ fn each_fault_of_the_network_is_a_reason_for_distrust() {
             c.trunks[0].lateness = lateness(3_000_000, 100);
         })
     };
-    assert!(late(10).trusted, "one late packet in a thousand is tolerated");
-    let verdict = late(11);
+    assert!(late(100).trusted, "one late packet in a hundred is tolerated");
+    let verdict = late(101);
     assert!(!verdict.trusted && verdict.reasons[0].contains("at most by 3.00 ms"), "{verdict:?}");
     let vague = two(|c| c.members[1].clock_bound_ns = Some(700_000));
     assert!(vague.trusted && vague.reasons[1].contains("m2's clock may differ"), "{vague:?}");
@@ -231,15 +240,18 @@ fn one_late_machine_among_many_is_reported() {
     late.load = HostLoad { busy: 1.0, busiest: 1.0, ..HostLoad::default() };
     let mut good = Machine::on_time();
     good.lateness.record_many(30_000, 90_000);
-    let machines = [good.seen("m1"), late.seen("m2")];
-    let seen = Evidence {
-        machines: &machines,
-        cluster: None,
-        unsent: 0,
-        elapsed: 10.0,
-        tolerance: TOLERANCE,
-    };
-    let verdict = judge(&seen);
-    assert!(!verdict.trusted && verdict.reasons[0].starts_with("on m2, packets"), "{verdict:?}");
+    let verdict = judged(&[("m1", &good), ("m2", &late)], None, &[]);
+    assert!(!verdict.trusted && verdict.reasons[0].contains("up to 5.00 ms late"), "{verdict:?}");
     assert!(verdict.reasons[1].starts_with("m2's 2 CPUs were 100 % busy"), "{verdict:?}");
+}
+
+#[test]
+fn undecided_expectation_withdraws_trust() {
+    let mut verdict = Some(Machine::on_time().judged());
+    distrust(&mut verdict, Vec::new());
+    assert!(verdict.as_ref().unwrap().trusted);
+    distrust(&mut verdict, vec!["undecided".to_owned()]);
+    let verdict = verdict.unwrap();
+    assert!(!verdict.trusted && verdict.machine_fit, "{verdict:?}");
+    assert_eq!(verdict.reasons, ["undecided"]);
 }

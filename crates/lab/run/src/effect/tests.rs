@@ -1,0 +1,164 @@
+use std::path::Path;
+
+use base::{FlowId, Time};
+use proptest::prelude::*;
+
+use super::*;
+use crate::flow::Transfers;
+use crate::{FlowCounters, FlowLifetime, Outcome};
+
+const STATISTICS: [(Statistic, f64); 4] = [
+    (Statistic::P50, 0.5),
+    (Statistic::P90, 0.9),
+    (Statistic::P99, 0.99),
+    (Statistic::P999, 0.999),
+];
+
+fn of(values: &[u64]) -> Histogram {
+    let mut all = Histogram::new();
+    for value in values {
+        all.record(*value);
+    }
+    all
+}
+
+fn effects(lateness: Histogram, stalls: &[u64]) -> HostEffects {
+    let host = HostDelays { lateness, stalls: of(stalls), ..HostDelays::default() };
+    HostEffects::new(vec![host], Span::from_secs(10))
+}
+
+/// A plan with one flow of each kind, and the result of one of them over 10 s.
+fn result(kind: usize) -> (Plan, FlowResult) {
+    let flows = [
+        "transport = \"tcp\"",
+        "transport = \"udp\"\nrate = \"1 Mbit/s\"",
+        "size = \"1 MB\"\narrivals = { every = \"1 s\" }",
+    ];
+    let text = "[node]\na = {}\nb = {}\n[[link]]\nends = [\"a\", \"b\"]\n".to_owned()
+        + "[[flow]]\nfrom = \"a\"\nto = \"b\"\n"
+        + flows[kind];
+    let plan = lab::parse("one.toml", &text, Path::new(".")).unwrap().plans.swap_remove(0);
+    let lifetime = FlowLifetime {
+        outcome: Outcome::Stopped,
+        started: Some(Time::ZERO),
+        ended: Some(Time::ZERO + Span::from_secs(10)),
+        active: Span::from_secs(10),
+        completion: None,
+    };
+    let flow = &plan.flows[0];
+    let counters = FlowCounters::default();
+    let result = counters.into_result(FlowId(0), flow.name.clone(), &flow.traffic, lifetime);
+    (plan, result)
+}
+
+proptest! {
+    /// The bound holds for any delays of the lab and of the host, in any order.
+    #[test]
+    fn percentile_of_the_lab_is_within_the_bound(
+        pairs in proptest::collection::vec((1_000_000..80_000_000u64, 0..5_000_000u64), 50..400),
+        stalled in 0..20u64,
+    ) {
+        let with_stalls = |(at, (lab, host)): (usize, (u64, u64))| {
+            (lab, if (at as u64) < stalled { host * 20 } else { host / 100 })
+        };
+        let pairs: Vec<_> = pairs.into_iter().enumerate().map(with_stalls).collect();
+        let lab = of(&pairs.iter().map(|pair| pair.0).collect::<Vec<_>>());
+        let host = of(&pairs.iter().map(|pair| pair.1).collect::<Vec<_>>());
+        let measured = of(&pairs.iter().map(|pair| pair.0 + pair.1).collect::<Vec<_>>());
+        let effects = effects(host, &[]);
+        for (statistic, quantile) in STATISTICS {
+            let value = measured.percentile(quantile) as f64;
+            let error = effects.delay(&measured, statistic, 1);
+            let own = lab.percentile(quantile) as f64;
+            // The histograms round by up to 0.4 %.
+            prop_assert!(value - error <= own * 1.02, "{statistic:?}: {value} − {error} > {own}");
+            prop_assert!(value >= own * 0.98);
+        }
+    }
+}
+
+#[test]
+fn rare_stalls_change_high_percentiles_only() {
+    let mut lateness = Histogram::new();
+    lateness.record_many(20_000, 9_990);
+    lateness.record_many(3_000_000, 10);
+    let effects = effects(lateness, &[]);
+    let mut measured = Histogram::new();
+    measured.record_many(50_000_000, 10_000);
+    let error = |statistic, crossings| effects.delay(&measured, statistic, crossings);
+    assert!((20_000.0..30_000.0).contains(&error(Statistic::P50, 1)));
+    assert!((40_000.0..60_000.0).contains(&error(Statistic::P50, 2)));
+    assert!((40_000.0..60_000.0).contains(&error(Statistic::P99, 2)));
+    assert!(error(Statistic::Max, 1) >= 3_000_000.0);
+    assert!((22_000.0..25_000.0).contains(&error(Statistic::Mean, 1)));
+}
+
+#[test]
+fn stalls_lower_the_rate_of_flows_that_wait_for_acknowledgements() {
+    let mut lateness = Histogram::new();
+    lateness.record_many(50_000, 1_000);
+    let effects = effects(lateness, &[30_000_000, 70_000_000]);
+    let (plan, mut bulk) = result(0);
+    bulk.rtt.record_many(20_000_000, 100);
+    // 100 ms of 10 s, and 0.1 ms of each 20 ms.
+    let rate = effects.on_flow(&plan, &bulk).goodput_share;
+    assert!((rate - 0.015).abs() < 1e-4, "{rate}");
+    assert!((effects.rate_of(&plan, &bulk, Span::from_secs(1)) - 0.105).abs() < 1e-3);
+    // The datagrams of a stall arrive after it.
+    let (plan, paced) = result(1);
+    let rate = effects.on_flow(&plan, &paced).goodput_share;
+    assert!((rate - 0.007).abs() < 1e-4, "{rate}");
+}
+
+#[test]
+fn delay_of_a_transfer_grows_with_its_round_trips() {
+    let mut lateness = Histogram::new();
+    lateness.record_many(50_000, 1_000);
+    let effects = effects(lateness, &[]);
+    let (plan, mut web) = result(2);
+    let mut completion = Histogram::new();
+    completion.record_many(500_000_000, 10);
+    web.transfers = Some(Transfers { completed: 10, completion, ..Transfers::default() });
+    let p50 = |web: &FlowResult| effects.on_flow(&plan, web).p50_ns;
+    web.received_bytes = 10 * 1_000;
+    // A handshake and one round trip: 4 crossings.
+    assert!((195_000..205_000).contains(&p50(&web)), "{}", p50(&web));
+    web.received_bytes = 10 * 1_000_000;
+    // 1 MB needs 7 rounds of slow start.
+    assert!((790_000..810_000).contains(&p50(&web)), "{}", p50(&web));
+}
+
+#[test]
+fn result_beyond_its_tolerance_is_named() {
+    let (plan, mut bulk) = result(0);
+    bulk.rtt.record_many(100_000_000, 100);
+    bulk.received_bytes = 10_000_000;
+    let mut lateness = Histogram::new();
+    lateness.record_many(20_000, 100);
+    assert!(Excess::of(&plan, &bulk, &effects(lateness.clone(), &[100_000_000])).is_none());
+    let stalled = effects(lateness, &[400_000_000]);
+    let (factor, excess) = Excess::of(&plan, &bulk, &stalled).unwrap();
+    assert!((2.0..2.1).contains(&factor), "{factor}");
+    assert_eq!(
+        excess.text(plan.tolerance.rate),
+        "goodput 8 Mbit/s may be 4.0 % too low because of the machine, the lab tolerates 2 %"
+    );
+    let mut late = Histogram::new();
+    late.record_many(6_000_000, 100);
+    let (_, excess) = Excess::of(&plan, &bulk, &effects(late, &[])).unwrap();
+    let text = excess.text(plan.tolerance.rate);
+    assert!(text.contains("may be") && text.contains("the lab tolerates"), "{text}");
+}
+
+#[test]
+fn hosts_of_a_cluster_count_by_the_worst() {
+    let late = |nanos| HostDelays { lateness: of(&[nanos; 100]), ..HostDelays::default() };
+    let stalled = |nanos| HostDelays { stalls: of(&[nanos]), ..HostDelays::default() };
+    let hosts = vec![late(20_000), late(4_000_000), late(30_000)];
+    let effects = HostEffects::new(hosts, Span::from_secs(10));
+    assert!((3_980_000.0..4_020_000.0).contains(&effects.added(0.01, 1)));
+    let hosts = vec![stalled(1_000_000), stalled(5_000_000), stalled(3_000_000)];
+    let effects = HostEffects::new(hosts, Span::from_secs(10));
+    assert_eq!(effects.stalled(), Span::from_millis(8), "the two ends of a flow");
+    assert_eq!(effects.longest_stall(), Span::from_millis(5));
+}
