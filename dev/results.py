@@ -1,0 +1,67 @@
+"""Lists flaky, inconclusive and skipped tests: `python3 dev/results.py target/nextest/default/junit.xml`.
+
+The exit code is 1 if a test skipped and CI is `true`.
+"""
+
+import os
+import re
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+MAX_INCONCLUSIVE = 0.1
+
+
+def wall_clock(text=None):
+    """Whether a binary, such as `netarium::programs`, is in the group of .config/nextest.toml."""
+    text = text or (ROOT / ".config/nextest.toml").read_text(encoding="utf-8")
+    rule = re.search(r"filter = '''([^']*)'''\ntest-group = 'wall-clock'", text).group(1)
+    binaries = re.search(r"package\(netarium\) & binary\(/(.*)/\)", rule).group(1)
+    others = re.findall(r"binary_id\(([^)]*)\)", rule)
+
+    def is_member(binary):
+        package, _, name = binary.partition("::")
+        return binary in others or package == "netarium" and bool(re.search(binaries, name))
+
+    return is_member
+
+
+def notes(junit):
+    """Each flaky, inconclusive or skipped test, such as `FLAKY netarium::programs ping`."""
+    found = []
+    for case in ElementTree.fromstring(junit).iter("testcase"):
+        name = f"{case.get('classname')} {case.get('name')}"
+        if case.find("flakyFailure") is not None:
+            found.append(f"FLAKY {name}")
+        output = "\n".join(case.findtext(part) or "" for part in ["system-out", "system-err"])
+        found += re.findall(r"^(?:INCONCLUSIVE|SKIPPED) .*", output, re.MULTILINE)
+    return sorted(set(found))
+
+
+def warning(junit, is_wall_clock):
+    """A line if the machine distorted too many of the tests on the wall clock."""
+    cases = [c for c in ElementTree.fromstring(junit).iter("testcase") if is_wall_clock(c.get("classname"))]
+    inconclusive = [n for n in notes(junit) if n.startswith("INCONCLUSIVE")]
+    if len(inconclusive) <= MAX_INCONCLUSIVE * len(cases):
+        return None
+    return (
+        f"WARNING: {len(inconclusive)} INCONCLUSIVE results in {len(cases)} tests on the wall clock: "
+        "this machine was too busy to check them"
+    )
+
+
+def main(path):
+    junit = path.read_text(encoding="utf-8")
+    found = notes(junit)
+    print(*found, sep="\n", end="\n" if found else "")
+    if line := warning(junit, wall_clock()):
+        print(f"\n*** {line} ***\n")
+    if os.environ.get("CI") == "true" and any(note.startswith("SKIPPED") for note in found):
+        print("CI must not skip")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
