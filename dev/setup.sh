@@ -1,8 +1,18 @@
+# shellcheck shell=sh disable=SC2012,SC2154 # the caller sets `root`
 # Sourced by the other scripts here: finds or installs a Rust toolchain and Debian packages.
 # Plain POSIX shell. Says what it installs; installs nothing that is already there.
 
 say() { printf '%s\n' "$*" >&2; }
 have() { command -v "$1" >/dev/null 2>&1; }
+
+# Tries a command that uses the network three times.
+retry() {
+    for pause in 2 10 0; do
+        "$@" && return 0
+        [ "$pause" = 0 ] || { say "setup: $1 failed; next attempt in $pause s"; sleep "$pause"; }
+    done
+    return 1
+}
 
 # Runs a command as root, or fails when that is not possible.
 as_root() {
@@ -27,8 +37,9 @@ binary() {
 apt_fresh=
 apt_update() {
     [ -n "$apt_fresh" ] && return 0
+    as_root true || return 1
     say "setup: updating the package lists"
-    as_root apt-get -o Acquire::Retries=3 update -qq || return 1
+    retry as_root apt-get -o Acquire::Retries=3 update -qq || return 1
     apt_fresh=yes
 }
 
@@ -45,7 +56,7 @@ packages() {
     [ -z "$missing" ] && return 0
     say "setup: installing with apt:$missing"
     # shellcheck disable=SC2086 # package names are words
-    if apt_update && as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
+    if apt_update && retry as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
         -o Acquire::Retries=3 --no-install-recommends --no-remove $missing >/dev/null; then
         return 0
     fi
@@ -137,7 +148,8 @@ python_program() {
     packages python3 python3-venv || return 1
     say "setup: installing $distribution $2 into $folder"
     # An incomplete folder must not pass for an installation.
-    if /usr/bin/python3 -m venv "$folder" && "$folder/bin/pip" install -q "$distribution==$2" >&2; then
+    if /usr/bin/python3 -m venv "$folder" &&
+        retry "$folder/bin/pip" install -q "$distribution==$2" >&2; then
         return 0
     fi
     rm -rf "$folder"
@@ -206,17 +218,23 @@ apt_toolchain() {
 rustup_toolchain() {
     have rustup || return 1
     say "setup: rustup installs the stable toolchain"
-    rustup toolchain install stable --profile minimal -c clippy -c rustfmt >&2 || return 1
+    retry rustup toolchain install stable --profile minimal -c clippy -c rustfmt >&2 || return 1
     RUSTUP_TOOLCHAIN=stable
     export RUSTUP_TOOLCHAIN
 }
 
 official_rustup() {
     have curl || packages ca-certificates curl || return 1
-    say "setup: installing rustup from https://sh.rustup.rs into ${CARGO_HOME:-$HOME/.cargo}"
-    curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs |
-        sh -s -- -y -q --profile minimal -c clippy -c rustfmt --no-modify-path >&2 || return 1
+    from=${RUSTUP_UPDATE_ROOT:-https://static.rust-lang.org/rustup}
+    say "setup: installing rustup from $from into ${CARGO_HOME:-$HOME/.cargo}"
+    init=$(mktemp -d)/rustup-init
+    retry curl --proto '=https' --tlsv1.2 -sSf -o "$init" \
+        "$from/dist/$(uname -m)-unknown-linux-gnu/rustup-init" && chmod 755 "$init" &&
+        retry "$init" -y -q --profile minimal -c clippy -c rustfmt --no-modify-path >&2
+    status=$?
+    rm -rf "${init%/*}"
     PATH=${CARGO_HOME:-$HOME/.cargo}/bin:$PATH
+    return "$status"
 }
 
 # Leaves a good `cargo` on the path, or ends the script.
