@@ -55,9 +55,11 @@ packages() {
     done
     [ -z "$missing" ] && return 0
     say "setup: installing with apt:$missing"
+    # The simulation finds what another attempt does not change, such as an unknown package.
     # shellcheck disable=SC2086 # package names are words
-    if apt_update && retry as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
-        -o Acquire::Retries=3 --no-install-recommends --no-remove $missing >/dev/null; then
+    if apt_update && apt-get install -s -qq --no-remove $missing >/dev/null &&
+        retry as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
+            -o Acquire::Retries=3 --no-install-recommends --no-remove $missing >/dev/null; then
         return 0
     fi
     say "setup: cannot install them; as root, run:"

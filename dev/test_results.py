@@ -38,8 +38,10 @@ class Results(unittest.TestCase):
         self.assertEqual(results.notes(JUNIT), expected)
 
     def test_warns_above_a_tenth_of_the_tests_on_the_wall_clock(self):
-        self.assertIn("1 INCONCLUSIVE results in 2 tests", results.warning(JUNIT, results.wall_clock()))
-        self.assertIsNone(results.warning(JUNIT.replace("INCONCLUSIVE", ""), results.wall_clock()))
+        is_wall_clock = results.wall_clock()
+        warning = results.warning(JUNIT, is_wall_clock)
+        self.assertIn("1 INCONCLUSIVE results in 2 tests", warning)
+        self.assertIsNone(results.warning(JUNIT.replace("INCONCLUSIVE", ""), is_wall_clock))
 
     def test_finds_the_group_of_the_wall_clock(self):
         is_wall_clock = results.wall_clock()
@@ -55,7 +57,9 @@ class Results(unittest.TestCase):
             path.write_text(JUNIT, encoding="utf-8")
             for ci, code in [("true", 1), ("", 0)]:
                 environment = {**os.environ, "CI": ci}
-                ended = subprocess.run([*command, path], env=environment, capture_output=True, text=True)
+                ended = subprocess.run(
+                    [*command, path], env=environment, capture_output=True, text=True
+                )
                 self.assertEqual(ended.returncode, code, ended.stderr)
                 self.assertIn("*** WARNING", ended.stdout)
 
