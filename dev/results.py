@@ -10,6 +10,9 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+# Where `dev/test` installs it.
+NEXTEST = CACHE / "netarium" / "cargo-nextest" / "bin" / "cargo-nextest"
 MAX_INCONCLUSIVE = 0.1
 
 
