@@ -1,5 +1,9 @@
 """Tests of dev/soak: `python3 -m unittest discover -s dev`."""
 
+import contextlib
+import io
+import subprocess
+import tempfile
 import unittest
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
@@ -18,6 +22,21 @@ JUNIT = """\
         <testcase name="gone" classname="netarium::labs"><error type="exec"/></testcase>
     </testsuite>
 </testsuites>
+"""
+
+# A repository whose CI is green the first time, and red the second.
+CI = """\
+[ "$CI" = true ] || exit 9
+mkdir -p target/nextest/default
+echo noise >&2
+if [ -e ../green ]; then
+    cp junit.xml target/nextest/default/
+    printf '\\ntest: time of each stage that passed:\\n     7 s  format\\n\\ntest: FAILED: tests\\n'
+    exit 100
+fi
+touch ../green
+printf '\\ntest: all passed\\n\\ntest: time of each stage that passed:\\n'
+printf '     7 s  format\\n   300 s  tests\\n'
 """
 
 
@@ -39,6 +58,34 @@ class Soak(unittest.TestCase):
         self.assertTrue(lines[0].startswith(" 70.0 %  7/10  a"), lines)
         self.assertTrue(lines[1].startswith(" 10.0 %  1/10  c  (seed 9 load 0)"), lines)
         self.assertEqual(lines[2], "2 of 3 tests failed at least once")
+
+    def test_gate_continues_after_a_red_run(self):
+        with tempfile.TemporaryDirectory() as name:
+            root, out = Path(name) / "root", Path(name) / "soak"
+            (root / ".ci").mkdir(parents=True)
+            (root / ".ci/run").write_text(CI, encoding="utf-8")
+            (root / "junit.xml").write_text(JUNIT, encoding="utf-8")
+            git = ["git", "-C", root, "-c", "user.name=a", "-c", "user.email=a@b.example"]
+            subprocess.run([*git, "init", "--quiet"], check=True)
+            subprocess.run([*git, "add", "."], check=True)
+            subprocess.run([*git, "commit", "--quiet", "--message=a"], check=True)
+            printed = io.StringIO()
+            with contextlib.redirect_stdout(printed):
+                self.assertEqual(soak.gate(2, root, out), 1)
+            lines = printed.getvalue().splitlines()
+            self.assertRegex(lines[0], r"^1 of 2: exit code 0 after \d+ s, load 0: .*/1.log$")
+            self.assertEqual(lines[1:3], ["     7 s  format", "   300 s  tests"])
+            self.assertRegex(lines[3], r"^2 of 2: exit code 100 after \d+ s, load 2: ")
+            expected = [
+                "     7 s  format",
+                "    FAILED tests",
+                "    FAILED netarium::labs late",
+                "    FAILED netarium::labs gone",
+                "1 of 2 green",
+            ]
+            self.assertEqual(lines[4:], expected)
+            kept = {path.name for path in out.iterdir()}
+            self.assertEqual(kept, {"1.log", "2.log", "2.xml", "green"})
 
     def test_load_ends_with_its_block(self):
         with soak.busy(2) as children:
