@@ -1,11 +1,14 @@
 # The scripts in dev/ do the work and need no make.
 
-.PHONY: quickstart test build install fuzz examples book bench
+.PHONY: quickstart check test build install fuzz examples book bench
 
 PREFIX ?= $(HOME)/.local
 
 quickstart: ## build, then run the quickstart lab
 	@sh dev/quickstart
+
+check: ## format, lints and tests of what a branch changes
+	@dev/check
 
 test: ## run all tests
 	@sh dev/test
