@@ -249,7 +249,8 @@ toolchain() {
         say "setup: Rust 1.$(msrv) or newer is needed; found: $(rustc --version 2>&1 | head -n 1)"
         if { rustup_toolchain && toolchain_works; } ||
             { apt_toolchain && hash -r && toolchain_works; } ||
-            { have apt-get && packages rustup && rustup_toolchain && toolchain_works; } ||
+            { have apt-get && apt-cache show rustup >/dev/null 2>&1 && packages rustup &&
+                rustup_toolchain && toolchain_works; } ||
             { official_rustup && hash -r && toolchain_works; }; then
             :
         else
