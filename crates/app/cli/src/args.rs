@@ -156,8 +156,8 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:\n  netarium clean\n  netarium clean --dry-run")]
     Clean(Clean),
     /// Show what this machine supports, and the command that fixes each gap
-    #[command(after_help = "Examples:\n  netarium doctor\n  netarium doctor --json")]
-    Doctor,
+    #[command(after_help = "Examples:\n  netarium doctor\n  netarium doctor --quick --json")]
+    Doctor(Doctor),
     /// Write a commented lab file from a template
     #[command(after_help = "Examples:\n  netarium new dumbbell\n  \
                             netarium new star my-lab.toml")]
@@ -446,6 +446,13 @@ pub(crate) struct Clean {
     /// List the entries, remove nothing
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// Do not measure the timers, which takes 5 s
+    #[arg(long)]
+    pub(crate) quick: bool,
 }
 
 #[derive(Debug, Args)]

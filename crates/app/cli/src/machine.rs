@@ -1,16 +1,27 @@
 //! The subcommand `doctor`.
 
-use emu::doctor::{Facts, Finding, Level, choose, findings};
+use base::Span;
+use emu::doctor::{Facts, Finding, Level, choose, findings, prediction};
 use serde_json::{Value, json};
 
+use crate::args::Doctor;
 use crate::terminal::{Style, Terminal};
 use crate::{Failure, Verdict};
 use run::Exit;
 
-pub(crate) fn doctor(terminal: &Terminal) -> Verdict {
+/// How long the timers are measured.
+const MEASUREMENT: Span = Span::from_secs(5);
+
+pub(crate) fn doctor(args: &Doctor, terminal: &Terminal) -> Verdict {
     let facts = Facts::collect()
         .map_err(|e| Failure::machine(format!("cannot examine this machine: {e}")))?;
-    let findings = findings(&facts);
+    let mut findings = findings(&facts);
+    if !args.quick {
+        terminal.note("measuring the timers of this machine for 5 s");
+        let effects = emu::doctor::measure(MEASUREMENT)
+            .map_err(|e| Failure::machine(format!("cannot measure the timers: {e}")))?;
+        findings.push(prediction(&effects));
+    }
     if terminal.json {
         terminal.object(&object(&facts, &findings))?;
     } else {

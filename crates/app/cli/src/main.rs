@@ -170,7 +170,7 @@ fn dispatch(command: &Command, terminal: &Terminal) -> Verdict {
         Command::Mark(args) => up::mark(args, terminal),
         Command::Down(args) => up::down(args, terminal),
         Command::Clean(args) => labs::clean(args, terminal),
-        Command::Doctor => machine::doctor(terminal),
+        Command::Doctor(args) => machine::doctor(args, terminal),
         Command::New(args) => files::new(args, terminal),
         Command::Report(args) => summary::report(args, terminal),
         Command::Diff(args) => diff::diff(args, terminal),

@@ -31,6 +31,7 @@ use run::Change;
 use crate::{Error, Result};
 use messages::Command;
 pub(crate) use messages::{Batch, REALTIME_SHARE, Report, Setup};
+pub(crate) use worker::{MIN_STALL, PRIORITY};
 
 /// A running data path.
 pub(crate) struct Datapath {

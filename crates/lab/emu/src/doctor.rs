@@ -3,9 +3,11 @@
 
 mod facts;
 mod findings;
+mod timer;
 
 pub use facts::{Facts, PROBE_ARGUMENT, Refusal, probe_main};
-pub use findings::{Finding, Level, findings, no_namespaces};
+pub use findings::{Finding, Level, findings, no_namespaces, prediction};
+pub use timer::measure;
 
 use crate::enclosure::Engine;
 

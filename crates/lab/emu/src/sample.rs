@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use base::{Bytes, Direction, IfaceId, LinkId, NodeId, Ratio, Span};
+use base::{Bytes, Direction, IfaceId, LinkId, NodeId, Span};
 use fabric::{Forwarding, LinkConfig, NodeKind};
 use lab::plan::{
     Cluster, Iface, Link, Metric, Model, Node, Plan, Precision, Role, Routing, Tolerance,
@@ -58,11 +58,7 @@ fn empty() -> Plan {
         precision: Precision::Normal,
         realtime: false,
         tick: None,
-        tolerance: Tolerance {
-            floor: Span::from_millis(1),
-            delay: Ratio::from_parts_per_billion(50_000_000),
-            rate: Ratio::from_parts_per_billion(20_000_000),
-        },
+        tolerance: Tolerance::default(),
         interval: Span::from_millis(100),
         uplink: lab::plan::Uplink::None,
         nodes: Vec::new(),

@@ -164,6 +164,21 @@ pub(crate) fn compile_live(
     compiler.plan.events
 }
 
+fn tolerance(table: &Table) -> Tolerance {
+    Tolerance {
+        floor: table.read(TOLERANCE.floor),
+        delay: table.read(TOLERANCE.delay),
+        rate: table.read(TOLERANCE.rate),
+    }
+}
+
+impl Default for Tolerance {
+    /// That of a lab without the key.
+    fn default() -> Self {
+        tolerance(Table::EMPTY)
+    }
+}
+
 fn settings(input: &Input<'_>, sink: &mut Sink) -> Plan {
     let lab = input.root.table("lab").unwrap_or(Table::EMPTY);
     let name = lab.read(LAB.name).unwrap_or(input.default_name);
@@ -174,7 +189,6 @@ fn settings(input: &Input<'_>, sink: &mut Sink) -> Plan {
             );
     }
     let tolerance = lab.read(LAB.tolerance);
-    let tolerances = tolerance.table().unwrap_or(Table::EMPTY);
     let limits = lab.read(LAB.limits);
     Plan {
         name: name.to_owned(),
@@ -187,10 +201,9 @@ fn settings(input: &Input<'_>, sink: &mut Sink) -> Plan {
         precision: lab.read(LAB.precision),
         realtime: lab.read(LAB.realtime),
         tick: lab.read(LAB.tick),
-        tolerance: Tolerance {
-            floor: Span::read(&tolerance).unwrap_or_else(|| tolerances.read(TOLERANCE.floor)),
-            delay: tolerances.read(TOLERANCE.delay),
-            rate: tolerances.read(TOLERANCE.rate),
+        tolerance: match Span::read(&tolerance) {
+            Some(floor) => Tolerance { floor, ..Tolerance::default() },
+            None => self::tolerance(tolerance.table().unwrap_or(Table::EMPTY)),
         },
         interval: lab.read(LAB.interval),
         uplink: Uplink::None,

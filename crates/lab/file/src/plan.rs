@@ -434,7 +434,7 @@ pub enum Traffic {
 }
 
 /// Maximum effect of the host on a result of a trusted run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tolerance {
     /// Absolute tolerance of delays.
     pub floor: Span,

@@ -29,6 +29,9 @@ const EXCEEDED: [f64; 5] = [0.1, 0.05, 0.01, 0.001, 0.0001];
 /// For a minimum, which is that of many packets: the share of packets later than the bound.
 const EXCEEDED_BY_MIN: f64 = 0.5;
 
+/// Share of packets that may be later than the delay in the statement about a run.
+const EXCEEDED_RARELY: f64 = 0.001;
+
 /// Bytes of TCP's initial window: 10 segments (RFC 6928).
 const INITIAL_WINDOW: f64 = 14_600.0;
 
@@ -122,6 +125,16 @@ impl HostEffects {
     /// The time in stalls as a share of the run.
     pub fn stalled_share_of_run(&self) -> f64 {
         self.stalled_share(self.elapsed)
+    }
+
+    /// What the hosts changed at most, in words.
+    pub fn text(&self) -> String {
+        let added = time_text(self.added(EXCEEDED_RARELY, 1) as u64);
+        let rates = match self.stalled_share_of_run() {
+            share if share < 0.0005 => "rates exact".to_owned(),
+            share => format!("rates up to {:.1} % lower", share * 100.0),
+        };
+        format!("delays up to {added} longer for 1 packet in 1,000, {rates}")
     }
 
     /// By how many nanoseconds a statistic of measured delays may exceed that of the lab.

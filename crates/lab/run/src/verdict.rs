@@ -23,9 +23,6 @@ const MAX_SEARCHED_HOSTS: usize = 64;
 /// are reported up to their p99.
 const EXCEEDED: f64 = 0.01;
 
-/// Share of packets in the statement about a trusted run.
-const EXCEEDED_RARELY: f64 = 0.001;
-
 /// Steal above this share of the run is reported even if lateness is low.
 const REPORTED_STEAL_SHARE: f64 = 0.02;
 
@@ -141,7 +138,7 @@ pub fn judge(seen: &Evidence<'_>) -> Verdict {
     if trusted {
         reasons.push(match machines.iter().map(|machine| machine.lateness.count()).sum() {
             0u64 => "no packet left the emulated network, so none was late".to_owned(),
-            _ => effect_text(seen.effects),
+            _ => seen.effects.text(),
         });
     }
     reasons.extend(machines.iter().filter_map(|machine| steal_remark(machine, seen.elapsed)));
@@ -206,16 +203,6 @@ fn distorted_results(seen: &Evidence<'_>) -> Vec<String> {
         against.push(format!("flow {}: {}{more}", result.name, excess.text(rate)));
     }
     against
-}
-
-/// What the hosts changed at most, for a user of a trusted run.
-fn effect_text(effects: &HostEffects) -> String {
-    let added = time_text(effects.added(EXCEEDED_RARELY, 1) as u64);
-    let rates = match effects.stalled_share_of_run() {
-        share if share < 0.0005 => "rates exact".to_owned(),
-        share => format!("rates up to {:.1} % lower", share * 100.0),
-    };
-    format!("delays up to {added} longer for 1 packet in 1,000, {rates}")
 }
 
 /// The order of hosts by the severity of their faults.

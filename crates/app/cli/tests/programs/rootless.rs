@@ -71,7 +71,7 @@ pub(super) fn possible(test: &str, bench: &Bench) -> bool {
     if !enclosed(test) || !installed(test, &["setpriv", "unshare", "nc", "ping"]) {
         return false;
     }
-    let Some(mut doctor) = as_user(bench, &["doctor"]) else {
+    let Some(mut doctor) = as_user(bench, &["doctor", "--quick"]) else {
         return skip(test, "files cannot be given to another user");
     };
     let probe = Command::new("setpriv")

@@ -39,13 +39,13 @@ const READ_AHEAD: Span = Span::from_micros(20);
 
 /// Lateness from which the data path counts as having stood still; less is part of the delay of
 /// single packets.
-const MIN_STALL: Span = Span::from_millis(1);
+pub(crate) const MIN_STALL: Span = Span::from_millis(1);
 
 /// Interval at which a write is retried on a full port.
 const RETRY: Span = Span::from_micros(50);
 
 /// Real-time priority; any real-time priority is above ordinary threads.
-const PRIORITY: i32 = 10;
+pub(crate) const PRIORITY: i32 = 10;
 
 /// Interval at which the share of the CPU is measured.
 const REALTIME_WINDOW: Span = Span::from_millis(100);

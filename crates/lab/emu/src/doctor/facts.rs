@@ -6,22 +6,17 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use sys::confine::private;
 use sys::namespace::{self, Kinds};
 use sys::netlink::{Batch, Socket, Veth};
-use sys::{clock, limits, packet, sched, tun};
+use sys::{limits, packet, sched, tun};
 
 use crate::users;
 
 /// The first argument that makes a program that uses [`Facts::collect`] run only [`probe_main`].
 pub const PROBE_ARGUMENT: &str = "netarium-probe";
-
-/// Number of sleeps that measure the timer latency.
-const SLEEPS: usize = 200;
-const SLEEP: Duration = Duration::from_micros(200);
 
 /// A failed request to the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,8 +54,6 @@ pub struct Facts {
     pub packet: Option<Refusal>,
     /// Why real-time scheduling is not possible.
     pub realtime: Option<Refusal>,
-    /// Timer latency of a short sleep: median and p99, in ns.
-    pub wake_ns: Option<(u64, u64)>,
     /// Resolution of the monotonic clock in ns.
     pub clock_ns: u64,
     /// Number of processors.
@@ -111,7 +104,6 @@ struct Tried {
     private_files: Option<Refusal>,
     remade_folders: bool,
     realtime: Option<Refusal>,
-    wake_ns: Option<(u64, u64)>,
 }
 
 impl Facts {
@@ -140,7 +132,6 @@ impl Facts {
             udp_segmentation: tried.udp_segmentation,
             packet: tried.packet,
             realtime: tried.realtime,
-            wake_ns: tried.wake_ns,
             clock_ns: clock_resolution(),
             cores: sched::cpus(),
             steal: sched::CpuTimes::read().ok().map(sched::CpuTimes::steal_share),
@@ -165,10 +156,9 @@ impl Facts {
 /// The main function of the child: creates a lab's namespaces, tests both engines inside, prints
 /// the results, and exits; the kernel then removes everything it created.
 pub fn probe_main() -> io::Result<()> {
-    let wake_ns = wake_lateness().ok();
     // Before entering a user namespace, in which real-time scheduling is never allowed.
     let realtime = sched::set_fifo(1).and_then(|()| sched::set_ordinary()).err().map(Into::into);
-    let mut tried = Tried { realtime, wake_ns, ..Tried::default() };
+    let mut tried = Tried { realtime, ..Tried::default() };
     match enter_lab() {
         Ok(()) => {
             match tun::Tun::open("probe0") {
@@ -225,19 +215,6 @@ fn try_packet() -> sys::Result<()> {
     namespace::enter(std::os::fd::AsFd::as_fd(&lab), Kinds::NET)?;
     packet::open(sys::netlink::index_of("probe2")?)?;
     Ok(())
-}
-
-fn wake_lateness() -> sys::Result<(u64, u64)> {
-    sched::set_timer_slack(1)?;
-    let mut late: Vec<u64> = (0..SLEEPS)
-        .map(|_| {
-            let start = clock::monotonic();
-            std::thread::sleep(SLEEP);
-            (clock::monotonic() - start).saturating_sub(SLEEP.as_nanos() as u64)
-        })
-        .collect();
-    late.sort_unstable();
-    Ok((late[SLEEPS / 2], late[SLEEPS * 99 / 100]))
 }
 
 fn clock_resolution() -> u64 {

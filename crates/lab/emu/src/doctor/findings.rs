@@ -1,5 +1,7 @@
 //! Converts facts to text, with commands that fix problems.
 
+use lab::plan::Tolerance;
+use run::effect::HostEffects;
 use rustix::io::Errno;
 
 use super::{Choice, Facts, Refusal, choose};
@@ -46,7 +48,7 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
     if facts.namespaces.is_none() {
         all.extend([tun(facts), packet(facts)]);
     }
-    all.extend([engine(facts), realtime(facts), timer(facts), clock(facts), cores(facts)]);
+    all.extend([engine(facts), realtime(facts), clock(facts), cores(facts)]);
     all.extend([steal(facts), open_files(facts), controls(facts)]);
     if facts.namespaces.is_none() {
         all.extend([mptcp(facts), users(facts), private_files(facts)]);
@@ -184,18 +186,16 @@ fn realtime(facts: &Facts) -> Finding {
     }
 }
 
-fn timer(facts: &Facts) -> Finding {
-    let id = "timer";
-    let Some((median, tail)) = facts.wake_ns else {
-        return Finding::weak(id, "the timer could not be measured", None);
-    };
-    let micros = |ns: u64| ns.div_ceil(1000);
-    let text = format!("sleeps end {} us late, 1 % above {} us", micros(median), micros(tail));
-    if median <= 200_000 && tail <= 1_000_000 {
-        return Finding::good(id, text);
+/// What runs on this host may expect, if their lab has the default tolerances.
+pub fn prediction(effects: &HostEffects) -> Finding {
+    let text = format!("a run: {}", effects.text());
+    let tolerable = Tolerance::default();
+    let late = effects.added(0.01, 1) > tolerable.floor.as_nanos() as f64;
+    if !late && effects.stalled_share_of_run() <= tolerable.rate.as_f64() {
+        return Finding::good("timer", text);
     }
     let fix = "close other programs; set realtime = true or precision = \"high\"";
-    Finding::weak(id, text, Some(fix))
+    Finding::weak("timer", text + ": runs can be untrusted", Some(fix))
 }
 
 fn clock(facts: &Facts) -> Finding {

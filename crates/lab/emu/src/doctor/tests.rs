@@ -13,7 +13,6 @@ fn level(facts: &Facts, id: &str) -> (Level, String) {
 fn good() -> Facts {
     Facts {
         udp_segmentation: true,
-        wake_ns: Some((30_000, 70_000)),
         clock_ns: 1,
         cores: 2,
         steal: Some(0.0),

@@ -1,0 +1,55 @@
+//! Measures how late this host wakes a thread like the data path.
+
+use base::{Histogram, Span};
+use run::effect::{HostDelays, HostEffects};
+use sys::{Error, clock, sched};
+
+use crate::datapath::{MIN_STALL, PRIORITY};
+
+/// Time between deadlines: about that between packets of a lab of 30 Mbit/s.
+const STEP: Span = Span::from_micros(300);
+
+/// The effects to expect of this host, from deadlines over `duration`. A packet is affected by two
+/// wake-ups: when it is read, and when it leaves.
+///
+/// # Errors
+/// If no thread can be started.
+pub fn measure(duration: Span) -> sys::Result<HostEffects> {
+    let thread = std::thread::Builder::new()
+        .name("timer".to_owned())
+        .spawn(move || wake_ups(duration))
+        .map_err(|cause| Error::Call { call: "clone", cause })?;
+    let host = thread.join().unwrap_or_default();
+    Ok(HostEffects::new(vec![host], duration))
+}
+
+fn wake_ups(duration: Span) -> HostDelays {
+    // Both need privileges that a run may lack, too.
+    let _ = sched::set_timer_slack(1);
+    let _ = sched::set_fifo(PRIORITY);
+    let (mut lateness, mut stalls) = (Histogram::new(), Histogram::new());
+    let end = clock::monotonic() + duration.as_nanos();
+    let mut deadline = clock::monotonic();
+    while deadline < end {
+        deadline = clock::monotonic() + STEP.as_nanos();
+        std::thread::sleep(STEP.to_std());
+        let late = clock::monotonic().saturating_sub(deadline);
+        lateness.record(late);
+        if late >= MIN_STALL.as_nanos() {
+            stalls.record(late);
+        }
+    }
+    HostDelays { ingress: lateness.clone(), lateness, stalls }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn measures_for_the_duration() {
+        let effects = measure(Span::from_millis(50)).unwrap();
+        assert!(effects.added(0.001, 1) > 0.0);
+        assert!(effects.text().starts_with("delays up to "), "{}", effects.text());
+    }
+}
