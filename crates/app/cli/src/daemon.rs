@@ -10,6 +10,7 @@ use ops::service::{self, ServiceState};
 use sys::confine::Capabilities;
 use sys::confine::user::{self, User};
 
+use crate::foreign_text::visible;
 use crate::{Failure, interrupts};
 
 /// The user that daemons started by root change to, if it exists.
@@ -108,7 +109,7 @@ pub(crate) fn report_ready(status: &str) {
 fn warn(result: Result<(), impl std::fmt::Display>) {
     if let Err(error) = result {
         // If writing to stderr fails, nothing can report it.
-        let _ = writeln!(std::io::stderr(), "warning: {error}");
+        let _ = writeln!(std::io::stderr(), "warning: {}", visible(&error.to_string()));
     }
 }
 

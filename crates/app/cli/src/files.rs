@@ -99,14 +99,17 @@ pub(crate) fn draw(
     diagnostics: &(impl miette::Diagnostic + std::fmt::Display),
     terminal: &Terminal,
 ) -> String {
-    let color = terminal.color_notes();
-    let theme = if color { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
-    let handler = GraphicalReportHandler::new_themed(theme).with_width(terminal.layout().width);
-    let mut text = String::new();
-    match handler.render_report(&mut text, diagnostics) {
-        Ok(()) => text,
-        Err(_) => diagnostics.to_string(),
-    }
+    let width = terminal.layout().width;
+    terminal.rendered_note(|color| {
+        let theme =
+            if color { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
+        let handler = GraphicalReportHandler::new_themed(theme).with_width(width);
+        let mut text = String::new();
+        match handler.render_report(&mut text, diagnostics) {
+            Ok(()) => text,
+            Err(_) => diagnostics.to_string(),
+        }
+    })
 }
 
 /// A diagnostic as JSON.
@@ -138,7 +141,7 @@ pub(crate) fn check(args: &Check, terminal: &Terminal) -> Verdict {
     let lab = load(&args.changes, terminal)?;
     if args.resolved {
         for plan in &lab.plans {
-            terminal.data(lab::resolved(plan))?;
+            terminal.document(&lab::resolved(plan))?;
         }
         return Ok(Exit::Ok);
     }

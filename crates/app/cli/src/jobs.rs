@@ -54,7 +54,7 @@ pub(crate) fn run(args: &Run, terminal: &Terminal) -> Verdict {
     if !terminal.json {
         all.queue.sort_by_cached_key(|job| (job.lab, job.name.len(), job.name.clone()));
         let rows: Vec<LabRow> = all.queue.into_iter().flat_map(|job| job.rows).collect();
-        terminal.data(report::labs_table(&rows, &terminal.layout()))?;
+        terminal.data(terminal.rendered(|to| report::labs_table(&rows, to)))?;
         if !args.no_report {
             let runs = repeat::quote_path(&args.runs);
             terminal.note(format!("reports: {runs}/RUN/report.html"));
@@ -92,10 +92,14 @@ fn expected_jobs(args: &Run, terminal: &Terminal) -> Result<Vec<(String, usize, 
 fn command(args: &Run, file: &Path) -> io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["run", "--json", "--quiet", "--no-progress", "--await-start"]);
+    command.args(NO_COLOR);
     command.arg("--runs").arg(&args.runs).args(edits(&args.edits)).args(words(args));
     command.args(args.no_report.then_some("--no-report")).arg("--").arg(file);
     Ok(command)
 }
+
+/// Options of processes whose output this one prints: it would show escape sequences as text.
+pub(crate) const NO_COLOR: [&str; 2] = ["--color", "never"];
 
 /// The changes of the lab file as options of a new process.
 pub(crate) fn edits(edits: &Edits) -> Vec<String> {

@@ -26,7 +26,7 @@ pub(crate) fn link(args: &Link, terminal: &Terminal) -> Verdict {
         if !terminal.json || failure.message.is_empty() {
             return failure;
         }
-        terminal.error(failure.as_json());
+        terminal.error_object(&failure.as_json());
         Failure::silent(failure.exit)
     })
 }
@@ -82,7 +82,7 @@ fn compile(args: &Link, terminal: &Terminal) -> Result<Lab, Failure> {
             };
             let errors: Vec<Value> = diagnostics.list().iter().map(error).collect();
             let object = json!({"schema": "netarium.check/1", "ok": false, "errors": errors});
-            terminal.error(object);
+            terminal.error_object(&object);
             Err(Failure::silent(Exit::Usage))
         }
         Err(diagnostics) => Err(Failure::usage(lines(&text, &diagnostics).join("\n"))),
@@ -142,16 +142,16 @@ fn show(
 ) -> Result<(), Failure> {
     let folder = args.runs.as_ref();
     let folder = folder.map(|runs| runs.join(format!("{}-{}", record.name, record.id)));
-    let text = if terminal.json {
-        summary(record, status, folder.as_deref()).to_string()
-    } else {
-        report::link_table(record, &terminal.layout())
-    };
-    match &args.output {
-        Some(file) => fs::write(file, text + "\n")
-            .map_err(|e| Failure::machine(format!("cannot write {}: {e}", file.display())))?,
-        None if terminal.json => terminal.error(text),
-        None => terminal.note(text),
+    let object = terminal.json.then(|| summary(record, status, folder.as_deref()));
+    let table = |color| report::link_table(record, &report::Layout { color, ..terminal.layout() });
+    match (&args.output, object) {
+        (Some(file), object) => {
+            let text = object.map_or_else(|| table(false), |o| o.to_string());
+            fs::write(file, text + "\n")
+                .map_err(|e| Failure::machine(format!("cannot write {}: {e}", file.display())))?;
+        }
+        (None, Some(object)) => terminal.error_object(&object),
+        (None, None) => terminal.note(terminal.rendered_note(table)),
     }
     if let Some(folder) = folder.filter(|_| !terminal.json) {
         terminal.note(format!("run folder: {}", folder.display()));

@@ -10,6 +10,7 @@ mod collect;
 mod daemon;
 mod diff;
 mod files;
+mod foreign_text;
 mod generated;
 mod interrupts;
 mod jobs;

@@ -134,7 +134,7 @@ fn connect(args: &args::Connect, terminal: &Terminal) -> Verdict {
             let (message, help) = (&failure.message, &failure.help);
             let schema = "netarium.error/1";
             let code = failure.exit.code();
-            terminal.error(json!({
+            terminal.error_object(&json!({
                 "schema": schema, "message": message, "help": help, "exit_code": code,
             }));
             return Err(Failure::silent(failure.exit));
@@ -142,7 +142,7 @@ fn connect(args: &args::Connect, terminal: &Terminal) -> Verdict {
         Err(failure) => return Err(failure),
     };
     if terminal.json {
-        terminal.error(summary_object(&summary));
+        terminal.error_object(&summary_object(&summary));
     }
     Ok(Exit::Ok)
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 use emu::run::Progress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::foreign_text::visible;
+
 /// The progress line.
 pub(crate) struct Line {
     bar: ProgressBar,
@@ -126,7 +128,7 @@ fn text(progress: &Progress) -> String {
     );
     if !progress.waiting_for.is_empty() {
         text.push_str(", waiting for ");
-        text.push_str(&progress.waiting_for);
+        text.push_str(&visible(&progress.waiting_for));
     }
     text
 }

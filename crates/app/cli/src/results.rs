@@ -73,7 +73,7 @@ pub(crate) fn of_each(
         return set.finish(&records, terminal);
     }
     if records.len() > 1 && !terminal.json {
-        terminal.data(report::sweep_table(&records, &terminal.layout()))?;
+        terminal.data(terminal.rendered(|to| report::sweep_table(&records, to)))?;
     }
     Ok(worst)
 }
@@ -122,7 +122,9 @@ pub(crate) fn show(
 /// The tables of a run. Rows that they omit can be shown with the run's folder.
 pub(crate) fn table(record: &RunRecord, folder: &RunFolder, terminal: &Terminal) -> String {
     let run = repeat::quote_path(folder.path());
-    report::table(record, &report::Layout { run, ..terminal.layout() })
+    terminal.rendered(|layout| {
+        report::table(record, &report::Layout { run: run.clone(), ..layout.clone() })
+    })
 }
 
 /// With `-vv`, prints the log of the run.

@@ -151,7 +151,7 @@ fn print_results(swept: &Swept, out: &Path, terminal: &Terminal) -> Result<(), F
     warn_of_identical(&swept.records, terminal);
     if !terminal.json {
         if !swept.records.is_empty() {
-            terminal.data(report::sweep_table(&swept.records, &terminal.layout()))?;
+            terminal.data(terminal.rendered(|to| report::sweep_table(&swept.records, to)))?;
         }
         return Ok(());
     }

@@ -1,4 +1,5 @@
-//! Terminal output: stdout is data, stderr is log output.
+//! Terminal output: stdout is data, stderr is log output. All text passes through here, where
+//! control characters of lab files, run folders and programs become visible.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -6,6 +7,7 @@ use std::io::{self, IsTerminal, Write};
 use serde_json::Value;
 
 use crate::args::{Color, Global};
+use crate::foreign_text::{OwnEscape, visible_json};
 
 /// A narrower terminal breaks lines.
 const MIN_WIDTH: usize = 60;
@@ -21,6 +23,7 @@ pub(crate) struct Terminal {
     width: usize,
     color: bool,
     color_notes: bool,
+    escape: OwnEscape,
     out: io::Stdout,
     err: io::Stderr,
 }
@@ -52,6 +55,7 @@ impl Terminal {
             width: width(),
             color: wanted(io::stdout().is_terminal()),
             color_notes: wanted(io::stderr().is_terminal()),
+            escape: OwnEscape::new(),
             out: io::stdout(),
             err: io::stderr(),
         }
@@ -59,17 +63,28 @@ impl Terminal {
 
     /// Writes a result. A closed pipe is not an error.
     pub(crate) fn data(&self, text: impl Display) -> io::Result<()> {
-        write_line(self.out.lock(), &text)
+        write_line(self.out.lock(), self.escape.finish(&text.to_string()))
     }
 
-    /// Writes a document, which may be empty.
+    /// Writes a document for another program, which may be empty. Only a terminal gets it with
+    /// visible control characters.
     pub(crate) fn document(&self, text: &str) -> io::Result<()> {
-        if text.is_empty() { Ok(()) } else { self.data(text) }
+        match text {
+            "" => Ok(()),
+            text if self.out.is_terminal() => self.data(text),
+            text => write_line(self.out.lock(), text.to_owned()),
+        }
     }
 
     /// Writes a result as JSON.
     pub(crate) fn object(&self, value: &Value) -> io::Result<()> {
-        self.data(value)
+        write_line(self.out.lock(), visible_json(&value.to_string()).into_owned())
+    }
+
+    /// Writes JSON to stderr, if stdout belongs to a command.
+    pub(crate) fn error_object(&self, value: &Value) {
+        // If writing to stderr fails, nothing can report it.
+        let _ = write_line(self.err.lock(), visible_json(&value.to_string()).into_owned());
     }
 
     /// Writes a note to stderr, unless `--quiet` was given.
@@ -82,7 +97,7 @@ impl Terminal {
     /// Writes an error or a warning to stderr.
     pub(crate) fn error(&self, text: impl Display) {
         // If writing to stderr fails, nothing can report it.
-        let _ = write_line(self.err.lock(), &text);
+        let _ = write_line(self.err.lock(), self.escape.finish(&text.to_string()));
     }
 
     /// Whether to show a progress line.
@@ -90,14 +105,20 @@ impl Terminal {
         !self.quiet && self.err.is_terminal()
     }
 
-    /// The layout of tables and reports.
+    /// The layout of tables and reports, without colours.
     pub(crate) fn layout(&self) -> report::Layout {
-        report::Layout {
-            width: self.width,
-            color: self.color,
-            detail: self.verbose > 0,
-            ..report::Layout::default()
-        }
+        report::Layout { width: self.width, detail: self.verbose > 0, ..report::Layout::default() }
+    }
+
+    /// A table or report for stdout, in colour if stdout has colours.
+    pub(crate) fn rendered(&self, render: impl Fn(&report::Layout) -> String) -> String {
+        let layout = self.layout();
+        self.escape.styled(self.color, |color| render(&report::Layout { color, ..layout.clone() }))
+    }
+
+    /// A text for stderr, which `render` colours if its argument is true.
+    pub(crate) fn rendered_note(&self, render: impl Fn(bool) -> String) -> String {
+        self.escape.styled(self.color_notes, render)
     }
 
     /// Whether to print the log of a run.
@@ -105,14 +126,9 @@ impl Terminal {
         self.verbose > 1
     }
 
-    /// Whether notes are coloured.
-    pub(crate) fn color_notes(&self) -> bool {
-        self.color_notes
-    }
-
     /// Styles a text for stdout, if it has colours.
     pub(crate) fn paint(&self, style: Style, text: &str) -> String {
-        paint(self.color, style, text)
+        self.painted(self.color, style, text)
     }
 
     /// Formats a table with dimmed headings that fits the terminal.
@@ -127,7 +143,22 @@ impl Terminal {
 
     /// Styles a text for stderr, if it has colours.
     pub(crate) fn paint_note(&self, style: Style, text: &str) -> String {
-        paint(self.color_notes, style, text)
+        self.painted(self.color_notes, style, text)
+    }
+
+    fn painted(&self, color: bool, style: Style, text: &str) -> String {
+        if !color {
+            return text.to_owned();
+        }
+        let code = match style {
+            Style::Good => 32,
+            Style::Warn => 33,
+            Style::Bad => 31,
+            Style::Strong => 1,
+            Style::Dim => 2,
+        };
+        let escape = self.escape.as_str();
+        format!("{escape}[{code}m{text}{escape}[0m")
     }
 }
 
@@ -141,23 +172,8 @@ fn width() -> usize {
     width.map_or(report::Layout::WIDTH, |columns| columns.clamp(MIN_WIDTH, MAX_WIDTH))
 }
 
-fn paint(color: bool, style: Style, text: &str) -> String {
-    if !color {
-        return text.to_owned();
-    }
-    let code = match style {
-        Style::Good => 32,
-        Style::Warn => 33,
-        Style::Bad => 31,
-        Style::Strong => 1,
-        Style::Dim => 2,
-    };
-    format!("\x1b[{code}m{text}\x1b[0m")
-}
-
-fn write_line(mut out: impl Write, text: &impl Display) -> io::Result<()> {
+fn write_line(mut out: impl Write, mut text: String) -> io::Result<()> {
     // One write for the whole text, so that lines of several processes do not mix.
-    let mut text = text.to_string();
     if !text.ends_with('\n') {
         text.push('\n');
     }
@@ -184,14 +200,14 @@ mod tests {
 
     #[test]
     fn closed_pipe_is_not_an_error() {
-        assert!(write_line(ClosedPipe, &"x").is_ok());
+        assert!(write_line(ClosedPipe, "x".to_owned()).is_ok());
     }
 
     #[test]
     fn lines_end_with_one_newline() {
         let mut out = Vec::new();
-        write_line(&mut out, &"a").unwrap();
-        write_line(&mut out, &"b\n").unwrap();
+        write_line(&mut out, "a".to_owned()).unwrap();
+        write_line(&mut out, "b\n".to_owned()).unwrap();
         assert_eq!(out, b"a\nb\n");
     }
 }

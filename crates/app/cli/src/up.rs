@@ -94,7 +94,7 @@ pub(crate) fn up(args: &Up, terminal: &Terminal) -> Verdict {
 /// nor its signals affect the lab.
 fn start(args: &Up, log: File, parent: UnixStream, terminal: &Terminal) -> io::Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["run", "--detached", "--quiet", "--no-progress"]);
+    command.args(["run", "--detached", "--quiet", "--no-progress"]).args(jobs::NO_COLOR);
     command.args(terminal.json.then_some("--json")).args(args.no_report.then_some("--no-report"));
     command.arg("--runs").arg(&args.runs).args(jobs::edits(&args.changes.edits));
     command.args(run_command::engine_words(args.engine)).arg("--").arg(&args.changes.lab);

@@ -6,6 +6,7 @@ mod faults {
     mod bench;
     mod cell;
     mod cycles;
+    mod foreign;
     mod input;
     mod machine;
     mod programs;

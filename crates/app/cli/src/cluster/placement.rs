@@ -73,6 +73,6 @@ pub(crate) fn manifest(args: &args::Manifest, terminal: &Terminal) -> Verdict {
         lab: lab::resolved(plan),
         arguments: args.arguments.clone(),
     };
-    terminal.data(manifest.yaml().map_err(|e| failure(&e))?.trim_end())?;
+    terminal.document(manifest.yaml().map_err(|e| failure(&e))?.trim_end())?;
     Ok(Exit::Ok)
 }

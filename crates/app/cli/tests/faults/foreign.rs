@@ -1,0 +1,156 @@
+//! Lab files and run folders from elsewhere: their text on the terminal, files of other folders,
+//! and files that never end.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use super::bench::Bench;
+
+/// Sets the title, clears the screen, colours text, changes the direction of text.
+const HOSTILE: &str = "\u{1b}]0;owned\u{7}\u{1b}[2J\u{1b}[32m\u{9b}2J\u{7f}\u{8}\u{202e}\u{2066}";
+
+/// [`HOSTILE`] in a TOML string.
+const IN_TOML: &str = r"\u001b]0;owned\u0007\u001b[2J\u001b[32m\u009b2J\u007f\u0008\u202e\u2066";
+
+const LAB: &str = "
+[lab]
+name = \"victim\"
+duration = \"1 s\"
+seed = 1
+[node.a]
+[node.b]
+[[link]]
+name = \"wire\"
+ends = [\"a\", \"b\"]
+rate = \"10 Mbit/s\"
+[[flow]]
+name = \"bulk\"
+from = \"a\"
+to = \"b\"
+[[expect]]
+that = \"flow.bulk.goodput > 1 Gbit/s\"
+";
+
+/// Fails if the output has a character that acts on a terminal; own colours are permitted.
+#[track_caller]
+fn harmless(what: &str, output: &Output, has_colors: bool) {
+    for bytes in [&output.stdout, &output.stderr] {
+        let text = String::from_utf8(bytes.clone()).unwrap();
+        let mut rest = text.as_str();
+        while let Some((_, after)) = rest.split_once('\u{1b}') {
+            assert!(has_colors, "{what}: an escape sequence in {text:?}");
+            let parameters = after.strip_prefix('[').and_then(|after| after.split_once('m'));
+            let is_style = parameters.is_some_and(|(parameters, _)| {
+                parameters.chars().all(|c| c.is_ascii_digit() || c == ';')
+            });
+            assert!(is_style, "{what}: another sequence than a style in {text:?}");
+            rest = after;
+        }
+        let acts = |c: char| match c {
+            '\n' | '\t' | '\u{1b}' => false,
+            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
+            c => c.is_control(),
+        };
+        assert!(!text.contains(acts), "{what}: {text:?}");
+        assert!(!text.contains("\u{1b}[32m\\x9b"), "{what}: a foreign style in {text:?}");
+    }
+}
+
+/// Runs a command without and with colours, and as JSON.
+#[track_caller]
+fn all_forms(bench: &Bench, args: &[&str]) {
+    let what = args.join(" ");
+    let plain = bench.netarium(args);
+    harmless(&what, &plain, false);
+    assert!(!plain.stdout.is_empty() || !plain.stderr.is_empty(), "{what}");
+    harmless(&what, &bench.netarium(&[args, &["--color", "always"]].concat()), true);
+    harmless(&what, &bench.netarium(&[args, &["--json"]].concat()), false);
+}
+
+#[test]
+fn text_of_lab_files_does_not_control_the_terminal() {
+    let bench = Bench::new();
+    let labs = [
+        ("raw", format!("{LAB}# {HOSTILE}\nwrong = {HOSTILE}\n")),
+        ("key", LAB.replace("seed = 1", &format!("\"{IN_TOML}\" = 1"))),
+        ("name", LAB.replace("\"victim\"", &format!("\"{IN_TOML}\""))),
+        ("node", LAB.replace("[node.a]", &format!("[node.\"{IN_TOML}\"]"))),
+        ("end", LAB.replace("ends = [\"a\"", &format!("ends = [\"{IN_TOML}\""))),
+        ("file", LAB.replace("rate = \"10 Mbit/s\"", &format!("trace = \"{IN_TOML}\""))),
+        ("trace", LAB.replace("rate = \"10 Mbit/s\"", "trace = \"hostile.trace\"")),
+        ("expectation", LAB.replace("flow.bulk.goodput", IN_TOML)),
+        ("program", format!("{LAB}[[program]]\nnode = \"a\"\nrun = \"{IN_TOML} x\"\n")),
+        ("user", LAB.replace("[node.a]", &format!("[node.a]\nuser = \"{IN_TOML}\""))),
+        ("pattern", format!("{LAB}[[program]]\nnode = \"*{IN_TOML}\"\nrun = \"true\"\n")),
+        ("table", format!("{LAB}[[import]]\nfile = \"hostile.csv\"\n")),
+        ("valid", format!("{LAB}[[mark]]\ntext = \"{IN_TOML}\"\n")),
+    ];
+    bench.write("hostile.trace", &format!("{HOSTILE}\n"));
+    bench.write("hostile.csv", &format!("{HOSTILE},b\n"));
+    for (name, lab) in labs {
+        let file = format!("{name}.toml");
+        bench.write(&file, &lab);
+        all_forms(&bench, &["check", &file]);
+        all_forms(&bench, &["sim", &file]);
+    }
+    let file = format!("{HOSTILE}.toml");
+    bench.write(&file, LAB);
+    all_forms(&bench, &["check", &file]);
+    all_forms(&bench, &["check", &format!("no-{HOSTILE}")]);
+}
+
+/// Puts hostile text into every text of a record that does not decide how it is read.
+fn poison(value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            let is_word =
+                text.chars().all(|c| c.is_ascii_lowercase() || "-_./0123456789".contains(c));
+            if !is_word || ["victim", "wire", "bulk", "a", "b"].contains(&text.as_str()) {
+                text.push_str(HOSTILE);
+            }
+        }
+        Value::Array(list) => list.iter_mut().for_each(poison),
+        Value::Object(map) => map.values_mut().for_each(poison),
+        _ => {}
+    }
+}
+
+fn run_folder(bench: &Bench) -> PathBuf {
+    bench.write("lab.toml", LAB);
+    let output = bench.netarium(&["sim", "lab.toml", "--json"]);
+    let record: Value = serde_json::from_slice(&output.stdout).unwrap();
+    PathBuf::from(record["folder"].as_str().unwrap())
+}
+
+#[test]
+fn text_of_run_folders_does_not_control_the_terminal() {
+    let bench = Bench::new();
+    let (run, other) = (run_folder(&bench), bench.path().join("other"));
+    let copied = Command::new("cp").arg("-r").arg(&run).arg(&other).status().unwrap();
+    assert!(copied.success());
+    let file = other.join("run.json");
+    let mut record: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    record["warnings"] = serde_json::json!(["a warning"]);
+    poison(&mut record);
+    fs::write(&file, serde_json::to_vec(&record).unwrap()).unwrap();
+    fs::write(other.join("log.jsonl"), format!("{HOSTILE}\n")).unwrap();
+    let (run, other) = (run.to_str().unwrap(), other.to_str().unwrap());
+    for args in [
+        &["report", other][..],
+        &["report", "-v", other],
+        &["report", "-vv", other],
+        &["diff", run, other],
+        &["diff", "--all", run, other],
+        &["diff", run, other, "--metric", &format!("none{HOSTILE}")],
+        &["replay", other],
+    ] {
+        all_forms(&bench, args);
+    }
+    let report = bench.netarium(&["report", other]);
+    assert!(report.status.success(), "{}", String::from_utf8_lossy(&report.stderr));
+    fs::write(&file, format!("{{\"{HOSTILE}\"")).unwrap();
+    all_forms(&bench, &["report", other]);
+}
