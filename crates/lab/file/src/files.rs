@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::Read;
+use std::fs::{File, FileType, OpenOptions};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base::Span;
 use fabric::Trace;
+use rustix::fs::OFlags;
 use transport::tcp::control::Control;
 use workload::{DatagramTrace, SizeTable};
 
@@ -16,6 +18,10 @@ use crate::code::Code;
 use crate::diagnostic::Sink;
 use crate::trace::{TraceError, parse_datagrams, parse_delays, parse_sizes, parse_trace};
 use crate::tree::At;
+
+/// Part of the help for errors in files outside the lab's folder.
+pub(crate) const TEXT_NOT_SHOWN: &str =
+    "the file is outside the folder of the lab, so its text is not shown";
 
 /// Maximum file size.
 pub(crate) const MAX_FILE_BYTES: u64 = 64 << 20;
@@ -168,10 +174,26 @@ impl Files {
     ) -> Option<Arc<T>> {
         match parse(&self.read(path, at, sink)?) {
             Ok(parsed) => Some(Arc::new(parsed)),
+            Err(error) if self.is_outside(path) => {
+                let help = format!("{}; {TEXT_NOT_SHOWN}", error.help());
+                let error = error.without_text();
+                sink.report(Code::BadTrace, at, format!("{path}: {error}")).help(help);
+                None
+            }
             Err(error) => {
                 sink.report(Code::BadTrace, at, format!("{path}: {error}")).help(error.help());
                 None
             }
+        }
+    }
+
+    /// Whether a file is outside the lab's folder, also by a symbolic link. A lab from elsewhere
+    /// can name files that its author must not see, so errors do not quote these files.
+    pub(crate) fn is_outside(&self, path: &str) -> bool {
+        let folder = if self.base.as_os_str().is_empty() { Path::new(".") } else { &self.base };
+        match (self.resolve(path).canonicalize(), folder.canonicalize()) {
+            (Ok(file), Ok(folder)) => !file.starts_with(folder),
+            _ => true,
         }
     }
 
@@ -190,17 +212,75 @@ impl Files {
 
 /// Reads a text file up to the maximum size.
 pub(crate) fn read_bounded(path: &Path) -> Result<String, String> {
-    let why = |error: std::io::Error| match error.kind() {
-        std::io::ErrorKind::NotFound => "no such file".to_owned(),
-        std::io::ErrorKind::PermissionDenied => "no permission".to_owned(),
-        std::io::ErrorKind::IsADirectory => "it is a folder".to_owned(),
+    let why = |error: io::Error| match error.kind() {
+        ErrorKind::NotFound => "no such file".to_owned(),
+        ErrorKind::PermissionDenied => "no permission".to_owned(),
+        ErrorKind::IsADirectory => "it is a folder".to_owned(),
         _ => error.to_string(),
     };
-    let file = File::open(path).map_err(why)?;
+    let file = open_regular(path).map_err(why)?;
     let mut text = Vec::new();
     file.take(MAX_FILE_BYTES + 1).read_to_end(&mut text).map_err(why)?;
     if text.len() as u64 > MAX_FILE_BYTES {
         return Err(format!("it is larger than {} MiB", MAX_FILE_BYTES >> 20));
     }
     String::from_utf8(text).map_err(|_| "it is not UTF-8 text".to_owned())
+}
+
+/// Opens a regular file to read it. Pipes and devices can block or never end.
+///
+/// # Errors
+/// If the file cannot be opened or is not a regular file.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    // Opening a device can have an effect, so the type is checked before as well.
+    check_regular(path.metadata()?.file_type())?;
+    // Without NONBLOCK, opening a FIFO and reading some files of the kernel would block.
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits();
+    let file = OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path)?;
+    check_regular(file.metadata()?.file_type())?;
+    Ok(file)
+}
+
+fn check_regular(kind: FileType) -> io::Result<()> {
+    let kind = match kind {
+        kind if kind.is_file() => return Ok(()),
+        kind if kind.is_dir() => return Err(ErrorKind::IsADirectory.into()),
+        kind if kind.is_fifo() => "a pipe",
+        kind if kind.is_socket() => "a socket",
+        _ => "a device",
+    };
+    Err(io::Error::other(format!("it is {kind}, not a regular file")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn opens_only_regular_files() {
+        open_regular(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))).unwrap();
+        let error = |path: &str| open_regular(Path::new(path)).unwrap_err();
+        assert_eq!(error("/").kind(), ErrorKind::IsADirectory);
+        assert_eq!(error("/dev/zero").to_string(), "it is a device, not a regular file");
+        let (reader, _writer) = io::pipe().unwrap();
+        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&reader));
+        assert_eq!(error(&path).to_string(), "it is a pipe, not a regular file");
+    }
+
+    #[test]
+    fn knows_files_outside_the_folder_of_the_lab() {
+        let base = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let files = |base: &Path| Files::new(base, None);
+        for inside in ["Cargo.toml", "src/../Cargo.toml", "src/lib.rs"] {
+            assert!(!files(base).is_outside(inside), "{inside}");
+            assert!(!files(Path::new("")).is_outside(inside), "{inside}");
+        }
+        let absolute = base.join("Cargo.toml");
+        assert!(!files(base).is_outside(absolute.to_str().unwrap()));
+        for outside in ["/etc/passwd", "../file/../run/Cargo.toml", "/proc/self/status", "none"] {
+            assert!(files(base).is_outside(outside), "{outside}");
+        }
+        // A name that begins like the folder's.
+        assert!(files(&base.join("src")).is_outside("../Cargo.toml"));
+    }
 }

@@ -30,6 +30,14 @@ pub enum TraceError {
         /// The error of the time.
         error: QuantityError,
     },
+    /// An invalid line of a file whose text must not be shown.
+    #[error("line {line}: expected {wanted}")]
+    Hidden {
+        /// Line number, from 1.
+        line: usize,
+        /// The required content of the line.
+        wanted: &'static str,
+    },
     /// Times are not in ascending order.
     #[error("line {line}: {moment} ms comes after {before} ms")]
     Decreasing {
@@ -88,6 +96,27 @@ pub enum TraceError {
 }
 
 impl TraceError {
+    /// The error with its line, but without text and numbers of the file, which may be secret: a
+    /// lab from elsewhere can name any file as its trace.
+    #[must_use]
+    pub fn without_text(self) -> Self {
+        let (line, wanted) = match self {
+            Self::NotANumber { line, .. } => (line, "an integer number of milliseconds"),
+            Self::NotATime { line, .. } => (line, "a time with its unit"),
+            Self::Decreasing { line, .. } => (line, "a time that is not before the previous one"),
+            Self::NotTwo { line, wanted, .. } => (line, wanted),
+            Self::NotWhole { line, .. } => (line, "a last share of 1, and a size above 0"),
+            Self::Empty
+            | Self::Hidden { .. }
+            | Self::CutShort { .. }
+            | Self::NoTime { .. }
+            | Self::NotRising { .. }
+            | Self::TooMany { .. }
+            | Self::TooFew => return self,
+        };
+        Self::Hidden { line, wanted }
+    }
+
     /// Suggested correction for the error.
     pub fn help(&self) -> &'static str {
         match self {

@@ -228,7 +228,7 @@ impl Summary {
     pub fn read(path: &Path) -> Result<Self, SummaryError> {
         use std::io::Read as _;
         let mut text = Vec::new();
-        let read = std::fs::File::open(path)
+        let read = lab::open_regular(path)
             .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut text));
         read.map_err(|source| SummaryError::Read { path: path.to_owned(), source })?;
         if text.len() as u64 > MAX_BYTES {

@@ -40,6 +40,20 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// The error with its place, but without text of the file, which may be secret: a lab from
+    /// elsewhere can name any file as its topology.
+    #[must_use]
+    pub fn without_text(self) -> Self {
+        match self {
+            Self::Import { line, column, problem } => {
+                Self::Import { line, column, problem: problem.without_text() }
+            }
+            other => other,
+        }
+    }
+}
+
 /// An error at a place of an imported file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -97,4 +111,26 @@ pub enum Problem {
     /// A count in the file that differs from the number of items.
     #[error("the header announces {announced} {what}, but the file has {found}")]
     Count { what: &'static str, announced: u64, found: u64 },
+}
+
+impl Problem {
+    fn without_text(self) -> Self {
+        let expected = match self {
+            Self::Xml { .. } => "well-formed XML",
+            Self::Number { expected, .. } => expected,
+            Self::Quantity { field, .. } => field,
+            Self::UnknownColumn { .. } => "the name of a column",
+            Self::DuplicateNode { .. } => "an id that no other node has",
+            Self::UnknownNode { .. } => "the id of a node",
+            Self::SelfLoop { .. } => "two different nodes",
+            Self::Count { .. } => "as many items as in the header",
+            Self::Expected { .. }
+            | Self::Column { .. }
+            | Self::Missing { .. }
+            | Self::Unsupported { .. }
+            | Self::TooMany { .. }
+            | Self::Empty => return self,
+        };
+        Self::Expected { expected }
+    }
 }

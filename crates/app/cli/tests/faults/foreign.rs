@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use super::bench::Bench;
+use super::bench::{Bench, Running};
 
 /// Sets the title, clears the screen, colours text, changes the direction of text.
 const HOSTILE: &str = "\u{1b}]0;owned\u{7}\u{1b}[2J\u{1b}[32m\u{9b}2J\u{7f}\u{8}\u{202e}\u{2066}";
@@ -153,4 +153,32 @@ fn text_of_run_folders_does_not_control_the_terminal() {
     assert!(report.status.success(), "{}", String::from_utf8_lossy(&report.stderr));
     fs::write(&file, format!("{{\"{HOSTILE}\"")).unwrap();
     all_forms(&bench, &["report", other]);
+}
+
+#[test]
+fn files_that_never_end_are_refused() {
+    let bench = Bench::new();
+    let run = run_folder(&bench);
+    let fifo = bench.path().join("fifo");
+    let made = Command::new("mkfifo").arg(&fifo).status().unwrap();
+    assert!(made.success());
+    fs::remove_file(run.join("run.json")).unwrap();
+    fs::rename(&fifo, run.join("run.json")).unwrap();
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let run = run.to_str().unwrap();
+    for args in [
+        &["check", "fifo"][..],
+        &["sim", "fifo"],
+        &["check", "/dev/zero"],
+        &["report", run],
+        &["report", "fifo"],
+        &["diff", run, run],
+        &["diff", run, "--baseline", "fifo"],
+        &["report", "fifo", "--format", "github", "--lab", "fifo"],
+    ] {
+        let output = Running::spawn(&mut bench.command(args)).output();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {text}");
+        assert!(!text.is_empty(), "{args:?}");
+    }
 }

@@ -18,6 +18,7 @@ use crate::fields::{
     BARABASI_ALBERT, DIRECTION, DUMBBELL, FAT_TREE, GENERATE, GENERATED, GRID, IMPORT, LINE, LINK,
     Name, STAR, TRANSIT_STUB, TREE, WAXMAN,
 };
+use crate::files::TEXT_NOT_SHOWN;
 use crate::plan::Role;
 use crate::tree::{At, Table, Value};
 
@@ -81,9 +82,16 @@ impl Compiler<'_> {
                     self.add_graph(graph, table, &at);
                 }
                 Err(error) => {
+                    let mut help = format!("it was read as {}", format.as_str());
+                    let error = if self.files.is_outside(path) {
+                        help = format!("{help}; {TEXT_NOT_SHOWN}");
+                        error.without_text()
+                    } else {
+                        error
+                    };
                     self.sink
                         .report(Code::BadImport, &value.at, format!("`{path}`: {error}"))
-                        .help(format!("it was read as {}", format.as_str()));
+                        .help(help);
                 }
             }
         }
