@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use base::{Bandwidth, Bytes, RandomStream, Span, Time};
 use fabric::fifo::{Data, Event, FifoLink, FifoNetwork, Towards};
-use topology::generate::TransitStub;
+use topology::generate::{Generator as _, TransitStub};
 
 use crate::Outcome;
 

@@ -65,6 +65,8 @@ struct Compiler<'a> {
     /// Names of invalid or unknown nodes; each is reported once.
     rejected_nodes: BTreeSet<String>,
     links: BTreeMap<String, LinkId>,
+    /// Nodes and links of generated and imported networks.
+    generated: u64,
     places: Places<'a>,
     lines: Lines<'a>,
 }
@@ -113,6 +115,7 @@ pub(crate) fn compile(
         nodes: BTreeMap::new(),
         rejected_nodes: BTreeSet::new(),
         links: BTreeMap::new(),
+        generated: 0,
         places: Places::default(),
         lines: Lines::new(input.text),
     };
@@ -155,6 +158,7 @@ pub(crate) fn compile_live(
         nodes: BTreeMap::new(),
         rejected_nodes: BTreeSet::new(),
         links: names.map(|(id, link)| (link.name.clone(), LinkId::at(id))).collect(),
+        generated: 0,
         places: Places::default(),
         lines: Lines::new(input.text),
         plan,

@@ -12,6 +12,9 @@ use crate::plan::Plan;
 use crate::tree::{self, Data, Table, Value};
 use crate::{sweep, validate};
 
+/// Maximum number of nodes and links of all runs of a sweep together: about 2 GB.
+const MAX_SWEEP_ELEMENTS: usize = 2_000_000;
+
 /// A lab, ready to run.
 #[derive(Debug)]
 pub struct Lab {
@@ -108,7 +111,10 @@ pub fn parse_with(
     let mut files = Files::new(base_dir, search);
     let default_name = default_name(source_name);
     let (mut plans, mut patterns) = (Vec::new(), Vec::new());
-    for (tree, chosen) in sweep::expand(&root, &mut sink) {
+    let mut elements = 0;
+    let combinations = sweep::expand(&root, &mut sink);
+    let runs = combinations.len();
+    for (tree, chosen) in combinations {
         validate::file(&tree, &mut sink);
         let seed_offset = overrides.seed_offset;
         let default_name = &default_name;
@@ -116,6 +122,16 @@ pub fn parse_with(
         let input =
             Input { root: &tree, text, default_name, sweep: chosen, seed_offset, max_items };
         let (plan, found) = compile(&input, &mut files, &mut sink);
+        elements += plan.nodes.len() + plan.links.len();
+        if runs > 1 && elements > MAX_SWEEP_ELEMENTS && !sink.has_errors() {
+            let message = format!(
+                "{} of {runs} runs have {elements} nodes and links; the limit of all runs \
+                 together is {MAX_SWEEP_ELEMENTS}",
+                plans.len() + 1,
+            );
+            sink.report(Code::Limit, &(0..0), message)
+                .help("sweep fewer values, or choose values with --set");
+        }
         plans.push(plan);
         patterns = found;
         // Other combinations would mostly repeat the errors.

@@ -25,35 +25,36 @@ struct Axis {
 
 /// All combinations, with the last swept value changing fastest; only the
 /// tree itself without sweeps.
-pub(crate) fn expand(root: &Table, sink: &mut Sink) -> Vec<Combination> {
+pub(crate) fn expand<'a>(
+    root: &'a Table,
+    sink: &mut Sink,
+) -> impl ExactSizeIterator<Item = Combination> + use<'a> {
     let mut axes = Vec::new();
     for (index, entry) in root.entries.iter().enumerate() {
         find(&entry.value, &mut vec![index], &entry.key, &mut axes, sink);
     }
     let product =
         axes.iter().fold(1u128, |runs, axis| runs.saturating_mul(axis.values.len() as u128));
-    let runs = usize::try_from(product).unwrap_or(usize::MAX);
+    let mut runs = usize::try_from(product).unwrap_or(usize::MAX);
     if runs > MAX_RUNS {
         let at = axes.last().map_or(0..0, |axis| axis.values[0].at.clone());
         sink.report(Code::Limit, &at, format!("the sweeps make {product} runs"))
             .help(format!("at most {MAX_RUNS}"));
-        return Vec::new();
+        runs = 0;
     }
-    (0..runs)
-        .map(|run| {
-            let mut tree = root.clone();
-            let mut chosen = Vec::new();
-            let mut rest = run;
-            for axis in axes.iter().rev() {
-                let value = &axis.values[rest % axis.values.len()];
-                rest /= axis.values.len();
-                put(&mut tree, &axis.steps, value);
-                chosen.push((axis.path.clone(), value.inline()));
-            }
-            chosen.reverse();
-            (tree, chosen)
-        })
-        .collect()
+    (0..runs).map(move |run| {
+        let mut tree = root.clone();
+        let mut chosen = Vec::new();
+        let mut rest = run;
+        for axis in axes.iter().rev() {
+            let value = &axis.values[rest % axis.values.len()];
+            rest /= axis.values.len();
+            put(&mut tree, &axis.steps, value);
+            chosen.push((axis.path.clone(), value.inline()));
+        }
+        chosen.reverse();
+        (tree, chosen)
+    })
 }
 
 fn find(value: &Value, steps: &mut Vec<usize>, path: &str, axes: &mut Vec<Axis>, sink: &mut Sink) {

@@ -17,13 +17,12 @@ pub enum Error {
         allowed: String,
     },
     /// Each parameter is valid, but the graph would be too large.
-    #[error("{generator}: this makes {count} {what}; the limit is {limit}")]
+    #[error("{generator}: this makes at least {count} nodes and links; the limit is {limit}")]
     TooLarge {
         /// The generator's name in lab files.
         generator: &'static str,
-        /// `nodes` or `links`.
-        what: &'static str,
-        /// The resulting number (the maximum of the type if it does not fit).
+        /// The resulting number (the maximum of the type if it does not fit). Of random links only
+        /// those up to the limit are counted.
         count: u64,
         /// The maximum number.
         limit: u64,

@@ -1,4 +1,4 @@
-//! Generators: structs of parameters with the method `generate(seed)`.
+//! Generators: structs of parameters with the method [`Generator::generate`].
 //!
 //! Every graph is connected, and equal parameters and seeds give equal graphs. Links have only the
 //! properties that the model defines (distances, rates of the hierarchy). Hosts are attached to
@@ -6,7 +6,7 @@
 
 use base::RandomStream;
 
-use crate::{Error, Graph, LinkSpec, MAX_LINKS, MAX_NODES, Node, Role};
+use crate::{Error, Graph, LinkSpec, MAX_ELEMENTS, Node, Role};
 
 mod random;
 mod regular;
@@ -15,6 +15,24 @@ mod transit_stub;
 pub use random::{BarabasiAlbert, Waxman};
 pub use regular::{Dumbbell, FatTree, Grid, Line, Ring, Star, Tree};
 pub use transit_stub::TransitStub;
+
+/// A model of networks.
+pub trait Generator {
+    /// Builds the graph.
+    ///
+    /// # Errors
+    /// If a parameter is out of bounds, or the graph has more than [`MAX_ELEMENTS`].
+    fn generate(&self, seed: u64) -> Result<Graph, Error> {
+        self.generate_within(seed, MAX_ELEMENTS)
+    }
+
+    /// [`generate`](Self::generate) with another limit of nodes and links together. The size is
+    /// computed before the graph is built, except for random links: they are counted.
+    ///
+    /// # Errors
+    /// If a parameter is out of bounds, or the graph has more nodes and links than `limit`.
+    fn generate_within(&self, seed: u64, limit: u64) -> Result<Graph, Error>;
+}
 
 /// Rejects a count outside `least..=most`.
 fn check_count(
@@ -46,24 +64,20 @@ fn check_number(
     Err(Error::Parameter { generator, parameter, value: value.to_string(), allowed })
 }
 
-/// Rejects sizes above the limits. `None` means more than 64 bits can represent.
-fn check_size(
-    generator: &'static str,
-    nodes: Option<u64>,
-    links: Option<u64>,
-) -> Result<(), Error> {
-    for (what, count, limit) in [("nodes", nodes, MAX_NODES), ("links", links, MAX_LINKS)] {
-        let count = count.unwrap_or(u64::MAX);
-        if count > limit {
-            return Err(Error::TooLarge { generator, what, count, limit });
-        }
-    }
-    Ok(())
+/// Rejects more nodes and links than `limit`. `None` means more than 64 bits can represent.
+fn check_size(generator: &'static str, count: Option<u64>, limit: u64) -> Result<(), Error> {
+    let count = count.unwrap_or(u64::MAX);
+    if count > limit { Err(Error::TooLarge { generator, count, limit }) } else { Ok(()) }
 }
 
 /// The number of nodes if each of `routers` has `hosts`.
 fn with_hosts(routers: u64, hosts: u32) -> Option<u64> {
     routers.checked_mul(u64::from(hosts) + 1)
+}
+
+/// Nodes and links of a tree with this number of nodes: the minimum of a connected graph.
+fn tree_size(nodes: Option<u64>) -> Option<u64> {
+    nodes?.checked_mul(2)?.checked_sub(1)
 }
 
 /// `count` routers named `r1`, `r2`, …

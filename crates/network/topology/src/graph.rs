@@ -6,10 +6,9 @@ use base::{Bandwidth, Span};
 
 use crate::shortest::{Adjacency, Arc};
 
-/// Maximum number of nodes of a generated or imported graph.
-pub const MAX_NODES: u64 = 1_000_000;
-/// Maximum number of links of a generated or imported graph.
-pub const MAX_LINKS: u64 = 4_000_000;
+/// Maximum number of nodes and links together of a generated or imported graph. In a lab each takes
+/// about 1 kB.
+pub const MAX_ELEMENTS: u64 = 1_000_000;
 
 /// A network: nodes and the links between them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -96,6 +95,11 @@ impl Node {
 }
 
 impl Graph {
+    /// Number of nodes and links together.
+    pub fn elements(&self) -> u64 {
+        self.nodes.len() as u64 + self.links.len() as u64
+    }
+
     /// Adds a node and returns its index.
     ///
     /// # Panics

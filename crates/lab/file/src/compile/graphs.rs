@@ -5,10 +5,11 @@ use std::path::Path;
 use base::{NodeId, Span};
 use fabric::{LinkConfig, Rate};
 use topology::generate::{
-    BarabasiAlbert, Dumbbell, FatTree, Grid, Line, Ring, Star, TransitStub, Tree, Waxman,
+    BarabasiAlbert, Dumbbell, FatTree, Generator as _, Grid, Line, Ring, Star, TransitStub, Tree,
+    Waxman,
 };
 use topology::import::Format;
-use topology::{Class, Error, Graph, LinkSpec};
+use topology::{Class, Error, Graph, LinkSpec, MAX_ELEMENTS};
 
 use super::Compiler;
 use super::links::Draft;
@@ -29,9 +30,13 @@ impl Compiler<'_> {
                 continue;
             }
             let seed = table.read(GENERATED.seed).unwrap_or(self.plan.seed);
-            let Some(graph) = generate(table, seed) else { continue };
+            let limit = MAX_ELEMENTS - self.generated;
+            let Some(graph) = generate(table, seed, limit) else { continue };
             match graph {
                 Ok(graph) => self.add_graph(graph, table, &at),
+                Err(Error::TooLarge { generator, count, .. }) => {
+                    self.refuse_network(&format!("`{generator}`"), count, &at);
+                }
                 Err(error) => {
                     let at = match &error {
                         Error::Parameter { parameter, .. } => table.get(parameter).map(|v| &v.at),
@@ -78,7 +83,14 @@ impl Compiler<'_> {
             let Some(text) = self.files.read(path, &value.at, self.sink) else { continue };
             match format.read(&text) {
                 Ok(mut graph) => {
-                    hang_hosts(&mut graph, table.read(IMPORT.hosts));
+                    let hosts = table.read(IMPORT.hosts);
+                    // A host and its link.
+                    let count = graph.elements() + 2 * u64::from(hosts) * routers(&graph);
+                    if count > MAX_ELEMENTS - self.generated {
+                        self.refuse_network(&format!("`{path}`"), count, &value.at);
+                        continue;
+                    }
+                    hang_hosts(&mut graph, hosts);
                     self.add_graph(graph, table, &at);
                 }
                 Err(error) => {
@@ -97,8 +109,22 @@ impl Compiler<'_> {
         }
     }
 
+    /// Rejects a network that would exceed the limit of all generated and imported ones.
+    fn refuse_network(&mut self, name: &str, count: u64, at: &At) {
+        let before = match self.generated {
+            0 => String::new(),
+            before => format!(", and the networks before it have {before}"),
+        };
+        let message = format!(
+            "{name} has at least {count} nodes and links{before}; the limit of all networks \
+             together is {MAX_ELEMENTS}"
+        );
+        self.sink.report(Code::Limit, at, message).help("use a smaller network");
+    }
+
     /// Adds a graph's nodes and links.
     pub(super) fn add_graph(&mut self, mut graph: Graph, table: &Table, at: &At) {
+        self.generated += graph.elements();
         if let Some(prefix) = table.read(IMPORT.prefix) {
             graph.prefix(prefix);
         }
@@ -168,6 +194,10 @@ impl Compiler<'_> {
     }
 }
 
+fn routers(graph: &Graph) -> u64 {
+    graph.nodes.iter().filter(|node| node.role == topology::Role::Router).count() as u64
+}
+
 /// Adds hosts to every router: `NAME-h`, or `NAME-h1`, `NAME-h2`, … if there are several.
 fn hang_hosts(graph: &mut Graph, hosts: u32) {
     let is_router = |node: &topology::Node| node.role == topology::Role::Router;
@@ -185,23 +215,23 @@ fn hang_hosts(graph: &mut Graph, hosts: u32) {
     }
 }
 
-fn generate(table: &Table, seed: u64) -> Option<Result<Graph, Error>> {
+fn generate(table: &Table, seed: u64, limit: u64) -> Option<Result<Graph, Error>> {
     let (routers, hosts) = (table.read(LINE.routers), table.read(LINE.hosts));
     Some(match table.text(GENERATE.key)? {
-        "line" => Line { routers: routers?, hosts }.generate(seed),
-        "ring" => Ring { routers: routers?, hosts }.generate(seed),
+        "line" => Line { routers: routers?, hosts }.generate_within(seed, limit),
+        "ring" => Ring { routers: routers?, hosts }.generate_within(seed, limit),
         "star" => {
             let router = table.read(STAR.hub) == "router";
             let hub = if router { topology::Role::Router } else { topology::Role::Switch };
-            Star { hosts: table.read(STAR.hosts)?, hub }.generate(seed)
+            Star { hosts: table.read(STAR.hosts)?, hub }.generate_within(seed, limit)
         }
         "dumbbell" => {
             let (left, right) = (table.read(DUMBBELL.left)?, table.read(DUMBBELL.right)?);
-            Dumbbell { left, right }.generate(seed)
+            Dumbbell { left, right }.generate_within(seed, limit)
         }
         "tree" => {
             let (depth, fanout) = (table.read(TREE.depth)?, table.read(TREE.fanout)?);
-            Tree { depth, fanout }.generate(seed)
+            Tree { depth, fanout }.generate_within(seed, limit)
         }
         "grid" => Grid {
             rows: table.read(GRID.rows)?,
@@ -209,8 +239,8 @@ fn generate(table: &Table, seed: u64) -> Option<Result<Graph, Error>> {
             wrap: table.read(GRID.wrap),
             hosts,
         }
-        .generate(seed),
-        "fat-tree" => FatTree { k: table.read(FAT_TREE.k)? }.generate(seed),
+        .generate_within(seed, limit),
+        "fat-tree" => FatTree { k: table.read(FAT_TREE.k)? }.generate_within(seed, limit),
         "waxman" => Waxman {
             routers: routers?,
             alpha: table.read(WAXMAN.alpha),
@@ -218,12 +248,12 @@ fn generate(table: &Table, seed: u64) -> Option<Result<Graph, Error>> {
             side: table.read(WAXMAN.side),
             hosts,
         }
-        .generate(seed),
+        .generate_within(seed, limit),
         "barabasi-albert" => {
             let links = table.read(BARABASI_ALBERT.links);
-            BarabasiAlbert { routers: routers?, links, hosts }.generate(seed)
+            BarabasiAlbert { routers: routers?, links, hosts }.generate_within(seed, limit)
         }
-        "transit-stub" => transit_stub(table).generate(seed),
+        "transit-stub" => transit_stub(table).generate_within(seed, limit),
         _ => return None,
     })
 }

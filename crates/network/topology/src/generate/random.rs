@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 
 use base::{RandomStream, Span};
 
-use super::{add_hosts, check_count, check_number, check_size, pick, routers, with_hosts};
+use super::{
+    Generator, add_hosts, check_count, check_number, check_size, pick, routers, tree_size,
+    with_hosts,
+};
 use crate::{Error, Graph, LinkSpec};
 
 /// Waxman's random graph (Routing of Multipoint Connections, JSAC 1988): routers lie uniformly in
@@ -27,13 +30,15 @@ pub struct Waxman {
     pub hosts: u32,
 }
 
-impl Waxman {
-    /// Builds the graph.
-    pub fn generate(&self, seed: u64) -> Result<Graph, Error> {
+impl Generator for Waxman {
+    fn generate_within(&self, seed: u64, limit: u64) -> Result<Graph, Error> {
         check_count("waxman", "routers", self.routers, 1, 10_000)?;
         check_number("waxman", "alpha", self.alpha, 0.0, 1.0)?;
         check_number("waxman", "beta", self.beta, 0.0, 1.0)?;
-        check_size("waxman", with_hosts(self.routers.into(), self.hosts), Some(0))?;
+        let nodes = with_hosts(self.routers.into(), self.hosts);
+        check_size("waxman", tree_size(nodes), limit)?;
+        // Nodes, and links of hosts.
+        let fixed = 2 * nodes.unwrap_or(limit) - u64::from(self.routers);
         let mut places = RandomStream::new(seed, "topology/waxman/places");
         let mut graph = routers(self.routers);
         let place: Vec<[f64; 2]> =
@@ -45,11 +50,14 @@ impl Waxman {
                 let p = self.alpha * (-d / (self.beta * std::f64::consts::SQRT_2)).exp();
                 if rng.unit() < p {
                     graph.add_link(a, b, self.spec(d));
-                    check_size("waxman", Some(0), Some(graph.links.len() as u64))?;
+                    check_size("waxman", Some(fixed + graph.links.len() as u64), limit)?;
                 }
             }
         }
-        for [a, b] in shortest_joints(&place, &graph.components()) {
+        let joints = shortest_joints(&place, &graph.components());
+        let links = graph.links.len() + joints.len();
+        check_size("waxman", Some(fixed + links as u64), limit)?;
+        for [a, b] in joints {
             graph.add_link(a, b, self.spec(distance(place[a as usize], place[b as usize])));
         }
         if self.hosts == 0 {
@@ -60,7 +68,9 @@ impl Waxman {
         add_hosts(&mut graph, 0..self.routers, self.hosts, LinkSpec::default());
         Ok(graph)
     }
+}
 
+impl Waxman {
     fn spec(&self, distance: f64) -> LinkSpec {
         let nanos = (self.side.as_nanos() as f64 * distance) as u64;
         let delay = self.side.is_positive().then_some(Span::from_nanos(nanos));
@@ -116,14 +126,16 @@ pub struct BarabasiAlbert {
     pub hosts: u32,
 }
 
-impl BarabasiAlbert {
-    /// Builds the graph.
-    pub fn generate(&self, seed: u64) -> Result<Graph, Error> {
+impl Generator for BarabasiAlbert {
+    fn generate_within(&self, seed: u64, limit: u64) -> Result<Graph, Error> {
         check_count("barabasi-albert", "links", self.links, 1, 1_000)?;
         check_count("barabasi-albert", "routers", self.routers, self.links + 1, 1_000_000)?;
-        let links = u64::from(self.routers) * u64::from(self.links);
-        let nodes = with_hosts(self.routers.into(), self.hosts);
-        check_size("barabasi-albert", nodes, Some(links))?;
+        let (router_count, links_each) = (u64::from(self.routers), u64::from(self.links));
+        let clique = links_each * (links_each + 1) / 2;
+        let links = clique + (router_count - links_each - 1) * links_each;
+        let hosts = router_count.checked_mul(self.hosts.into());
+        let size = hosts.and_then(|hosts| hosts.checked_mul(2)?.checked_add(router_count + links));
+        check_size("barabasi-albert", size, limit)?;
         let mut rng = RandomStream::new(seed, "topology/barabasi-albert/links");
         let mut graph = routers(self.routers);
         // Both ends of every link: a uniform sample is a sample of routers by degree.

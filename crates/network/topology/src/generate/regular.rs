@@ -1,6 +1,6 @@
 //! Deterministic graphs.
 
-use super::{add_hosts, check_count, check_size, routers, with_hosts};
+use super::{Generator, add_hosts, check_count, check_size, routers, tree_size, with_hosts};
 use crate::{Class, Error, Graph, LinkSpec, Node, Role};
 
 /// Routers in a row.
@@ -12,11 +12,10 @@ pub struct Line {
     pub hosts: u32,
 }
 
-impl Line {
-    /// Builds the graph. The seed has no effect.
-    pub fn generate(&self, _seed: u64) -> Result<Graph, Error> {
+impl Generator for Line {
+    fn generate_within(&self, _seed: u64, limit: u64) -> Result<Graph, Error> {
         check_count("line", "routers", self.routers, 1, 1_000_000)?;
-        check_size("line", with_hosts(self.routers.into(), self.hosts), Some(0))?;
+        check_size("line", tree_size(with_hosts(self.routers.into(), self.hosts)), limit)?;
         let mut graph = routers(self.routers);
         for router in 1..self.routers {
             graph.add_link(router - 1, router, LinkSpec::default());
@@ -35,11 +34,12 @@ pub struct Ring {
     pub hosts: u32,
 }
 
-impl Ring {
-    /// Builds the graph. The seed has no effect.
-    pub fn generate(&self, _seed: u64) -> Result<Graph, Error> {
+impl Generator for Ring {
+    fn generate_within(&self, _seed: u64, limit: u64) -> Result<Graph, Error> {
         check_count("ring", "routers", self.routers, 3, 1_000_000)?;
-        check_size("ring", with_hosts(self.routers.into(), self.hosts), Some(0))?;
+        // As many links as nodes.
+        let nodes = with_hosts(self.routers.into(), self.hosts);
+        check_size("ring", nodes.and_then(|nodes| nodes.checked_mul(2)), limit)?;
         let mut graph = routers(self.routers);
         for router in 0..self.routers {
             graph.add_link(router, (router + 1) % self.routers, LinkSpec::default());
@@ -58,9 +58,8 @@ pub struct Star {
     pub hub: Role,
 }
 
-impl Star {
-    /// Builds the graph. The seed has no effect.
-    pub fn generate(&self, _seed: u64) -> Result<Graph, Error> {
+impl Generator for Star {
+    fn generate_within(&self, _seed: u64, limit: u64) -> Result<Graph, Error> {
         check_count("star", "hosts", self.hosts, 1, 999_999)?;
         if self.hub == Role::Host {
             return Err(Error::Parameter {
@@ -70,6 +69,7 @@ impl Star {
                 allowed: "a router or a switch".to_owned(),
             });
         }
+        check_size("star", tree_size(Some(u64::from(self.hosts) + 1)), limit)?;
         let mut graph = Graph::default();
         let hub = graph.add_node(Node::new("hub", self.hub));
         for index in 1..=self.hosts {
@@ -90,11 +90,12 @@ pub struct Dumbbell {
     pub right: u32,
 }
 
-impl Dumbbell {
-    /// Builds the graph. The seed has no effect.
-    pub fn generate(&self, _seed: u64) -> Result<Graph, Error> {
+impl Generator for Dumbbell {
+    fn generate_within(&self, _seed: u64, limit: u64) -> Result<Graph, Error> {
         check_count("dumbbell", "left", self.left, 1, 499_999)?;
         check_count("dumbbell", "right", self.right, 1, 499_999)?;
+        let hosts = u64::from(self.left) + u64::from(self.right);
+        check_size("dumbbell", tree_size(Some(hosts + 2)), limit)?;
         let mut graph = Graph::default();
         let core = ["core1", "core2"].map(|name| graph.add_node(Node::new(name, Role::Router)));
         graph.add_link(core[0], core[1], LinkSpec::default()).name = Some("core".to_owned());
@@ -117,9 +118,8 @@ pub struct Tree {
     pub fanout: u32,
 }
 
-impl Tree {
-    /// Builds the graph. The seed has no effect.
-    pub fn generate(&self, _seed: u64) -> Result<Graph, Error> {
+impl Generator for Tree {
+    fn generate_within(&self, _seed: u64, limit: u64) -> Result<Graph, Error> {
         check_count("tree", "depth", self.depth, 1, 64)?;
         check_count("tree", "fanout", self.fanout, 1, 1_000_000)?;
         let (mut level, mut nodes) = (Some(1u64), Some(1u64));
@@ -127,7 +127,7 @@ impl Tree {
             level = level.and_then(|count| count.checked_mul(self.fanout.into()));
             nodes = nodes.and_then(|sum| sum.checked_add(level?));
         }
-        check_size("tree", nodes, Some(0))?;
+        check_size("tree", tree_size(nodes), limit)?;
         let mut graph = Graph::default();
         let mut parents = vec![graph.add_node(Node::new("r1", Role::Router))];
         let (mut router_count, mut host_count) = (1, 0);
@@ -167,12 +167,24 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// Builds the graph. The seed has no effect.
-    pub fn generate(&self, _seed: u64) -> Result<Graph, Error> {
+    /// Number of nodes and links.
+    fn size(&self) -> Option<u64> {
+        let [rows, columns] = [self.rows, self.columns].map(u64::from);
+        let routers = rows * columns;
+        // Links along a row or column of this many routers.
+        let links = |count: u64| if self.wrap && count >= 3 { count } else { count - 1 };
+        let between = rows * links(columns) + columns * links(rows);
+        let hosts = routers.checked_mul(self.hosts.into())?;
+        hosts.checked_mul(2)?.checked_add(routers + between)
+    }
+}
+
+impl Generator for Grid {
+    fn generate_within(&self, _seed: u64, limit: u64) -> Result<Graph, Error> {
         let (rows, columns) = (self.rows, self.columns);
         check_count("grid", "rows", rows, 1, 1_000_000)?;
         check_count("grid", "columns", columns, 1, 1_000_000)?;
-        check_size("grid", with_hosts(u64::from(rows) * u64::from(columns), self.hosts), Some(0))?;
+        check_size("grid", self.size(), limit)?;
         let mut graph = Graph::default();
         for row in 0..rows {
             for column in 0..columns {
@@ -208,9 +220,8 @@ pub struct FatTree {
     pub k: u32,
 }
 
-impl FatTree {
-    /// Builds the graph. The seed has no effect.
-    pub fn generate(&self, _seed: u64) -> Result<Graph, Error> {
+impl Generator for FatTree {
+    fn generate_within(&self, _seed: u64, limit: u64) -> Result<Graph, Error> {
         check_count("fat-tree", "k", self.k, 2, 128)?;
         if !self.k.is_multiple_of(2) {
             return Err(Error::Parameter {
@@ -221,6 +232,11 @@ impl FatTree {
             });
         }
         let half = self.k / 2;
+        // (k/2)² core routers, k² others, k·(k/2)² hosts; as many links as hosts on each of three
+        // layers.
+        let hosts = u64::from(self.k) * u64::from(half * half);
+        let nodes = u64::from(half * half) + u64::from(self.k).pow(2) + hosts;
+        check_size("fat-tree", Some(nodes + 3 * hosts), limit)?;
         let mut graph = Graph::default();
         for index in 1..=half * half {
             graph.add_node(Node::new(format!("c{index}"), Role::Router));

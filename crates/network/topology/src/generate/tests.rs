@@ -167,7 +167,7 @@ fn reports_parameters_out_of_bounds() {
     assert_eq!(text(FatTree { k: 5 }.generate(0)), "fat-tree: `k` is 5, but must be even");
     assert_eq!(
         text(Tree { depth: 64, fanout: 1_000_000 }.generate(0)),
-        format!("tree: this makes {} nodes; the limit is 1000000", u64::MAX)
+        format!("tree: this makes at least {} nodes and links; the limit is 1000000", u64::MAX)
     );
     assert_eq!(
         text(
@@ -178,7 +178,7 @@ fn reports_parameters_out_of_bounds() {
     );
     assert_eq!(
         text(Line { routers: 1_000_000, hosts: u32::MAX }.generate(0)),
-        "line: this makes 4294967296000000 nodes; the limit is 1000000"
+        "line: this makes at least 8589934591999999 nodes and links; the limit is 1000000"
     );
 }
 
@@ -219,4 +219,66 @@ proptest! {
         check(&graphs.1);
         prop_assert_eq!(graphs, all(seed).unwrap());
     }
+}
+
+/// The limit is exact, and is checked before the graph is built if the size has no random part.
+#[test]
+fn size_is_known_before_the_graph_is_built() {
+    let waxman = |alpha| Waxman { routers: 60, alpha, beta: 0.2, side: Span::ZERO, hosts: 3 };
+    let transit_stub = TransitStub {
+        hosts: 2,
+        extra_transit_stub: 4,
+        extra_stub_stub: 5,
+        ..TransitStub::default()
+    };
+    let generators: [&dyn Generator; 21] = [
+        &Line { routers: 1, hosts: 0 },
+        &Line { routers: 9, hosts: 3 },
+        &Ring { routers: 3, hosts: 0 },
+        &Ring { routers: 9, hosts: 3 },
+        &Star { hosts: 7, hub: Role::Router },
+        &Dumbbell { left: 3, right: 4 },
+        &Tree { depth: 1, fanout: 1 },
+        &Tree { depth: 3, fanout: 4 },
+        &Grid { rows: 1, columns: 1, wrap: true, hosts: 0 },
+        &Grid { rows: 4, columns: 5, wrap: false, hosts: 2 },
+        &Grid { rows: 4, columns: 5, wrap: true, hosts: 2 },
+        &Grid { rows: 2, columns: 5, wrap: true, hosts: 0 },
+        &FatTree { k: 2 },
+        &FatTree { k: 6 },
+        &waxman(0.01),
+        &waxman(1.0),
+        &BarabasiAlbert { routers: 2, links: 1, hosts: 0 },
+        &BarabasiAlbert { routers: 50, links: 3, hosts: 2 },
+        &TransitStub { stubs: 0, ..TransitStub::default() },
+        &TransitStub { transit_domains: 1, transit_routers: 1, ..TransitStub::default() },
+        &transit_stub,
+    ];
+    for (index, generator) in generators.into_iter().enumerate() {
+        let size = generator.generate(7).unwrap().elements();
+        assert!(generator.generate_within(7, size).is_ok(), "{index}");
+        let error = generator.generate_within(7, size - 1).unwrap_err();
+        let Error::TooLarge { count, limit, .. } = error else { panic!("{index}: {error}") };
+        assert_eq!((count, limit), (size, size - 1), "{index}");
+    }
+}
+
+#[test]
+fn refuses_large_graphs_without_building_them() {
+    let generators: [&dyn Generator; 8] = [
+        &FatTree { k: 128 },
+        &Star { hosts: 999_999, hub: Role::Switch },
+        &Dumbbell { left: 499_999, right: 499_999 },
+        &Grid { rows: 1_000_000, columns: 1_000_000, wrap: true, hosts: u32::MAX },
+        &BarabasiAlbert { routers: 1_000_000, links: 1_000, hosts: u32::MAX },
+        &Waxman { routers: 10_000, alpha: 1.0, beta: 1.0, side: Span::ZERO, hosts: 50 },
+        &TransitStub { stubs: 1_000, stub_routers: 1_000, hosts: u32::MAX, ..TransitStub::large() },
+        &Ring { routers: 1_000_000, hosts: 0 },
+    ];
+    // Building these would take all memory of a machine.
+    for generator in generators {
+        let error = generator.generate(1).unwrap_err();
+        assert!(matches!(error, Error::TooLarge { limit: MAX_ELEMENTS, .. }), "{error}");
+    }
+    assert_eq!(FatTree { k: 64 }.generate(1).unwrap().elements(), 267_264);
 }

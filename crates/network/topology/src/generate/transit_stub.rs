@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use base::{Bandwidth, RandomStream, Span};
 
-use super::{add_hosts, check_count, check_number, check_size, pick};
+use super::{Generator, add_hosts, check_count, check_number, check_size, pick, tree_size};
 use crate::{Class, Error, Graph, LinkSpec, Node, Role};
 
 /// Transit domains whose routers serve stub domains. Routers are named `t1-2` (domain, number) and
@@ -91,29 +91,6 @@ impl TransitStub {
         Self { transit_domains: 50, transit_routers: 20, domain_links: 0.1, ..Self::default() }
     }
 
-    /// Builds the graph.
-    pub fn generate(&self, seed: u64) -> Result<Graph, Error> {
-        self.check()?;
-        let mut builder = Builder {
-            shape: self,
-            graph: Graph::default(),
-            rng: RandomStream::new(seed, "topology/transit-stub/links"),
-            delays: RandomStream::new(seed, "topology/transit-stub/delays"),
-        };
-        let domains = builder.transit_domains();
-        builder.join_domains(&domains)?;
-        let stubs = builder.stub_domains(&domains)?;
-        builder.extra_links(&domains, &stubs);
-        let mut graph = builder.graph;
-        let spec = LinkSpec {
-            delay: Some(self.host_delay),
-            rate: Some(self.host_rate),
-            ..LinkSpec::default()
-        };
-        add_hosts(&mut graph, stubs.into_iter().flatten(), self.hosts, spec);
-        Ok(graph)
-    }
-
     fn check(&self) -> Result<(), Error> {
         check_count(KIND, "transit_domains", self.transit_domains, 1, 1_000)?;
         check_count(KIND, "transit_routers", self.transit_routers, 1, 1_000)?;
@@ -132,16 +109,54 @@ impl TransitStub {
                 allowed: "the smaller first".to_owned(),
             });
         }
+        Ok(())
+    }
+
+    /// Rejects more nodes and links than `limit`; returns the number of nodes and of hosts' links.
+    fn check_size(&self, limit: u64) -> Result<u64, Error> {
         let transit = u64::from(self.transit_domains) * u64::from(self.transit_routers);
         let stub = transit * u64::from(self.stubs) * u64::from(self.stub_routers);
+        let routers = transit + stub;
         let hosts = stub.checked_mul(self.hosts.into());
-        let extra = u64::from(self.extra_transit_stub) + u64::from(self.extra_stub_stub);
-        check_size(KIND, hosts.and_then(|hosts| hosts.checked_add(transit + stub)), Some(extra))
+        let nodes = hosts.and_then(|hosts| hosts.checked_add(routers));
+        check_size(KIND, tree_size(nodes), limit)?;
+        // Not above the limit, so it fits.
+        Ok(routers + 2 * hosts.unwrap_or_default())
+    }
+}
+
+impl Generator for TransitStub {
+    fn generate_within(&self, seed: u64, limit: u64) -> Result<Graph, Error> {
+        self.check()?;
+        let fixed = self.check_size(limit)?;
+        let mut builder = Builder {
+            shape: self,
+            fixed,
+            limit,
+            graph: Graph::default(),
+            rng: RandomStream::new(seed, "topology/transit-stub/links"),
+            delays: RandomStream::new(seed, "topology/transit-stub/delays"),
+        };
+        let domains = builder.transit_domains();
+        builder.join_domains(&domains)?;
+        let stubs = builder.stub_domains(&domains)?;
+        builder.extra_links(&domains, &stubs)?;
+        let mut graph = builder.graph;
+        let spec = LinkSpec {
+            delay: Some(self.host_delay),
+            rate: Some(self.host_rate),
+            ..LinkSpec::default()
+        };
+        add_hosts(&mut graph, stubs.into_iter().flatten(), self.hosts, spec);
+        Ok(graph)
     }
 }
 
 struct Builder<'a> {
     shape: &'a TransitStub,
+    /// Number of nodes and of hosts' links, in addition to the links so far.
+    fixed: u64,
+    limit: u64,
     graph: Graph,
     rng: RandomStream,
     delays: RandomStream,
@@ -167,13 +182,13 @@ impl Builder<'_> {
             for [a, b] in connected(&mut self.rng, size, self.shape.transit_links) {
                 self.link(domain.start + a, domain.start + b, Class::Core);
             }
-            check_size(KIND, Some(0), Some(self.graph.links.len() as u64))?;
+            self.check_size()?;
         }
         for [a, b] in connected(&mut self.rng, domains.len(), self.shape.domain_links) {
             let [a, b] = [a, b].map(|domain| self.any_of(&domains[domain as usize]));
             self.link(a, b, Class::Core);
         }
-        check_size(KIND, Some(0), Some(self.graph.links.len() as u64))
+        self.check_size()
     }
 
     fn stub_domains(&mut self, domains: &[Range<u32>]) -> Result<Vec<Range<u32>>, Error> {
@@ -192,32 +207,39 @@ impl Builder<'_> {
                 }
                 let gateway = self.any_of(&range);
                 self.link(gateway, transit, Class::Aggregation);
-                check_size(KIND, Some(0), Some(self.graph.links.len() as u64))?;
+                self.check_size()?;
                 stubs.push(range);
             }
         }
         Ok(stubs)
     }
 
-    fn extra_links(&mut self, domains: &[Range<u32>], stubs: &[Range<u32>]) {
+    fn extra_links(&mut self, domains: &[Range<u32>], stubs: &[Range<u32>]) -> Result<(), Error> {
         if stubs.is_empty() {
-            return;
+            return Ok(());
         }
         for _ in 0..self.shape.extra_transit_stub {
             let stub = pick(&mut self.rng, stubs.len());
             let domain = pick(&mut self.rng, domains.len());
             let [a, b] = [self.any_of(&stubs[stub]), self.any_of(&domains[domain])];
             self.link(a, b, Class::Aggregation);
+            self.check_size()?;
         }
         for _ in 0..self.shape.extra_stub_stub {
             if stubs.len() < 2 {
-                return;
+                return Ok(());
             }
             let first = pick(&mut self.rng, stubs.len());
             let second = (first + 1 + pick(&mut self.rng, stubs.len() - 1)) % stubs.len();
             let [a, b] = [first, second].map(|stub| self.any_of(&stubs[stub]));
             self.link(a, b, Class::Aggregation);
+            self.check_size()?;
         }
+        Ok(())
+    }
+
+    fn check_size(&self) -> Result<(), Error> {
+        check_size(KIND, Some(self.fixed + self.graph.links.len() as u64), self.limit)
     }
 
     fn any_of(&mut self, range: &Range<u32>) -> u32 {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use base::{Bandwidth, Span};
 
 use super::place::Place;
-use crate::{Error, Graph, LinkSpec, MAX_LINKS, MAX_NODES, Node, Problem, Role};
+use crate::{Error, Graph, LinkSpec, MAX_ELEMENTS, Node, Problem, Role};
 
 /// An attribute's name, text and place.
 pub(super) type Attribute = (String, String, Place);
@@ -43,6 +43,13 @@ impl Assembly {
         }
     }
 
+    fn check_room(&self, place: Place) -> Result<(), Error> {
+        if self.graph.elements() < MAX_ELEMENTS {
+            return Ok(());
+        }
+        Err(place.error(Problem::TooMany { what: "nodes and links", limit: MAX_ELEMENTS }))
+    }
+
     pub(super) fn nodes(&self) -> usize {
         self.graph.nodes.len()
     }
@@ -54,9 +61,7 @@ impl Assembly {
         id: &str,
         attributes: &[Attribute],
     ) -> Result<u32, Error> {
-        if self.graph.nodes.len() as u64 >= MAX_NODES {
-            return Err(place.error(Problem::TooMany { what: "nodes", limit: MAX_NODES }));
-        }
+        self.check_room(place)?;
         if self.ids.contains_key(id) {
             return Err(place.error(Problem::DuplicateNode { id: id.to_owned() }));
         }
@@ -98,9 +103,7 @@ impl Assembly {
         ends: [u32; 2],
         attributes: &[Attribute],
     ) -> Result<(), Error> {
-        if self.graph.links.len() as u64 >= MAX_LINKS {
-            return Err(place.error(Problem::TooMany { what: "links", limit: MAX_LINKS }));
-        }
+        self.check_room(place)?;
         let [a, b] = ends;
         if a == b {
             let id = self.graph.nodes[a as usize].name.clone();

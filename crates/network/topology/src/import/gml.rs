@@ -60,8 +60,8 @@ fn read_graph(reader: &mut Reader<'_>, assembly: &mut Assembly) -> Result<(), Er
             ("edge", (_, Token::Open)) => {
                 let mut attributes = Vec::new();
                 reader.attributes(&mut attributes, "", 0)?;
-                if edges.len() as u64 >= 2 * crate::MAX_LINKS {
-                    let limit = 2 * crate::MAX_LINKS;
+                if edges.len() as u64 >= 2 * crate::MAX_ELEMENTS {
+                    let limit = 2 * crate::MAX_ELEMENTS;
                     return Err(place.error(Problem::TooMany { what: "edges", limit }));
                 }
                 edges.push((place, attributes));

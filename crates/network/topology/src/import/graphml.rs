@@ -10,7 +10,7 @@ use quick_xml::{Reader, XmlVersion};
 use super::assemble::{Assembly, Attribute, shortened};
 use super::check_length;
 use super::place::{Locator, Place};
-use crate::{Error, Graph, MAX_LINKS, Problem};
+use crate::{Error, Graph, MAX_ELEMENTS, Problem};
 
 /// Maximum nesting depth of elements.
 const MAX_DEPTH: usize = 64;
@@ -149,8 +149,8 @@ impl Document {
                 self.assembly.node(place, &id, &attributes)?;
             }
             Some(Element::Edge { place, ends, attributes }) => {
-                if self.edges.len() as u64 >= 2 * MAX_LINKS {
-                    let limit = 2 * MAX_LINKS;
+                if self.edges.len() as u64 >= 2 * MAX_ELEMENTS {
+                    let limit = 2 * MAX_ELEMENTS;
                     return Err(place.error(Problem::TooMany { what: "edges", limit }));
                 }
                 self.edges.push((place, ends, attributes));

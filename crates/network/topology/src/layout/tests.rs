@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::Role;
-use crate::generate::{Dumbbell, Grid, Ring, Star, TransitStub};
+use crate::generate::{Dumbbell, Generator as _, Grid, Ring, Star, TransitStub};
 
 fn distance(a: [f64; 2], b: [f64; 2]) -> f64 {
     (a[0] - b[0]).hypot(a[1] - b[1])
