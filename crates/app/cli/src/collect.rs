@@ -335,6 +335,9 @@ fn report(summary: &Summary, args: &CollectRun, terminal: &Terminal) -> Result<(
     if more > 0 {
         terminal.error(format!("warning: {more} more warnings of this kind"));
     }
+    if let Some(text) = unverified(status.frames.unknown_checksums, status.frames.segments) {
+        terminal.error(format!("warning: {text}"));
+    }
     for loss in &summary.recovered {
         terminal.error(format!(
             "note: recovered unfinished files of the previous run: {}",
@@ -359,6 +362,7 @@ fn report(summary: &Summary, args: &CollectRun, terminal: &Terminal) -> Result<(
             "frames": frames.frames,
             "segments": frames.segments,
             "bad_checksums": frames.bad_checksums,
+            "unverified_checksums": frames.unknown_checksums,
             "kernel_drops": status.kernel_drops,
             "connections": streams.connections,
             "messages": status.messages,
@@ -391,6 +395,16 @@ fn report(summary: &Summary, args: &CollectRun, terminal: &Terminal) -> Result<(
     Ok(())
 }
 
+/// States that damage in segments with unverifiable checksums is not detected.
+fn unverified(count: u64, segments: u64) -> Option<String> {
+    (count > 0).then(|| {
+        format!(
+            "the TCP checksums of {count} of {segments} segments could not be verified (checksum \
+             offload of the sender, truncation, or --no-checksums); damage in them is not detected"
+        )
+    })
+}
+
 /// The last line: what was collected, and whether anything is missing.
 fn closing_line(summary: &Summary, archive: Option<&Path>) -> String {
     let status = &summary.status;
@@ -410,4 +424,16 @@ fn closing_line(summary: &Summary, archive: Option<&Path>) -> String {
         status.messages,
         status.peerings.len(),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_unverifiable_checksums() {
+        assert_eq!(unverified(0, 9), None);
+        let text = unverified(7, 9).unwrap();
+        assert!(text.starts_with("the TCP checksums of 7 of 9 segments could not be verified"));
+    }
 }

@@ -67,6 +67,7 @@ impl ops::Source for Watched {
             ("segments", "TCP segments of BGP sessions.", frames.segments),
             ("malformed_frames", "Packets with inconsistent headers.", frames.malformed),
             ("bad_checksums", "Ignored segments with a wrong checksum.", frames.bad_checksums),
+            ("unverified_checksums", "Segments without a usable sum.", frames.unknown_checksums),
             ("snapped_segments", "Truncated segments (snap length).", frames.snapped),
             ("bgp_messages", "Complete BGP messages.", status.messages),
             ("stream_bytes", "Payload bytes.", streams.payload_bytes),

@@ -50,6 +50,8 @@ pub struct Capture {
     pub mirror_lost: u64,
     /// Segments dropped because of a wrong checksum.
     pub bad_checksums: u64,
+    /// Segments whose checksum could not be verified: their damage is not detected.
+    pub unverified_checksums: u64,
     pub unreadable: u64,
 }
 
@@ -61,6 +63,9 @@ impl Capture {
             dropped: self.dropped.saturating_sub(earlier.dropped),
             mirror_lost: self.mirror_lost.saturating_sub(earlier.mirror_lost),
             bad_checksums: self.bad_checksums.saturating_sub(earlier.bad_checksums),
+            unverified_checksums: self
+                .unverified_checksums
+                .saturating_sub(earlier.unverified_checksums),
             unreadable: self.unreadable.saturating_sub(earlier.unreadable),
         }
     }
@@ -72,6 +77,7 @@ impl Capture {
             dropped: self.dropped + other.dropped,
             mirror_lost: self.mirror_lost + other.mirror_lost,
             bad_checksums: self.bad_checksums + other.bad_checksums,
+            unverified_checksums: self.unverified_checksums + other.unverified_checksums,
             unreadable: self.unreadable + other.unreadable,
         }
     }

@@ -177,6 +177,7 @@ impl Job {
             dropped: self.kernel_drops,
             mirror_lost: self.counted.mirror_lost + lost,
             bad_checksums: frames.bad_checksums,
+            unverified_checksums: frames.unknown_checksums,
             unreadable: frames.malformed + frames.truncated + frames.unknown_links,
         };
         self.counted = total;

@@ -5,30 +5,28 @@
 //! A wrong sum means that the segment was damaged, or that the tap is before the network card that
 //! computes the sum. The second case shows in two ways: the field holds the sum of the
 //! pseudo-header or zero, or nearly all segments of the sender are wrong. So correct, partial and
-//! wrong sums are counted per sender, in a table of fixed size.
+//! wrong sums are counted per sender, in a table of limited size.
 //!
 //! One damaged segment in 20,000 has a partial sum by accident, and a forger can choose it. So a
 //! partial sum is accepted only from a sender whose other segments do not have correct sums.
 //! Segments without payload do not count: a kernel computes the sums of its resets itself, even if
 //! the card computes the others.
 
+use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 
 use super::ip::Ip;
 use crate::{Checksum, MirrorId};
 
-const SENDERS: usize = 4096;
-/// Number of slots in which a sender may be stored.
-const PROBES: usize = 4;
+/// Maximum number of known senders; a new one replaces the oldest.
+const MAX_SENDERS: usize = 4096;
 /// Number of wrong sums without a correct one after which the field is ignored.
 const MIN_WRONG_SUMS: u32 = 4;
 /// Ratio of wrong to correct sums above which the field is ignored.
 const MAX_WRONG_PER_RIGHT: u32 = 8;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Sender {
-    address: IpAddr,
-    mirror: MirrorId,
     right: u32,
     partial: u32,
     wrong: u32,
@@ -36,8 +34,11 @@ struct Sender {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Senders {
-    table: Vec<Option<Sender>>,
-    turn: usize,
+    /// A keyed hash: an attacker who could choose addresses of one slot would replace a sender by
+    /// a few packets, and its damaged segments would then be accepted.
+    table: HashMap<(MirrorId, IpAddr), Sender>,
+    /// Oldest first.
+    order: VecDeque<(MirrorId, IpAddr)>,
     any: bool,
     /// Wrong sums are ignored until one is correct.
     lenient: bool,
@@ -124,39 +125,47 @@ impl Senders {
 
     #[inline]
     fn sender(&mut self, mirror: MirrorId, address: IpAddr) -> &mut Sender {
-        if self.table.is_empty() {
-            self.table.resize(SENDERS, None);
-        }
-        let bits = match address {
-            IpAddr::V4(address) => u64::from(address.to_bits()),
-            IpAddr::V6(address) => {
-                let bits = address.to_bits();
-                bits as u64 ^ ((bits >> 64) as u64).rotate_left(24)
+        let key = (mirror, address);
+        if !self.table.contains_key(&key) {
+            if self.order.len() == MAX_SENDERS {
+                self.order.pop_front().map(|oldest| self.table.remove(&oldest));
             }
-        };
-        let hash = (bits ^ u64::from(mirror.0) << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let first = (hash >> 48) as usize;
-        let place = |probe: usize| (first + probe) % SENDERS;
-        let mut found = None;
-        for at in (0..PROBES).map(place) {
-            match &self.table[at] {
-                Some(sender) if sender.address == address && sender.mirror == mirror => {
-                    found = Some(at);
-                    break;
-                }
-                Some(_) => {}
-                None => {
-                    found = Some(at);
-                    break;
-                }
-            }
+            self.order.push_back(key);
         }
-        let at = found.unwrap_or_else(|| {
-            self.turn = (self.turn + 1) % PROBES;
-            let at = place(self.turn);
-            self.table[at] = None;
-            at
-        });
-        self.table[at].get_or_insert(Sender { address, mirror, right: 0, partial: 0, wrong: 0 })
+        self.table.entry(key).or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn right(senders: &mut Senders, address: u32) {
+        let verdict = senders.judge(MirrorId(1), IpAddr::V4(address.into()), Sum::Right, true);
+        assert_eq!(verdict, Checksum::Right);
+    }
+
+    fn partial(senders: &mut Senders, address: u32) -> Checksum {
+        senders.judge(MirrorId(1), IpAddr::V4(address.into()), Sum::Partial, true)
+    }
+
+    /// A sender with correct sums stays known, whatever addresses the others have.
+    #[test]
+    fn other_senders_do_not_replace_one_below_the_limit() {
+        let mut senders = Senders::default();
+        let all = 10..10 + MAX_SENDERS as u32;
+        all.clone().for_each(|address| right(&mut senders, address));
+        for address in all {
+            assert_eq!(partial(&mut senders, address), Checksum::Wrong, "{address}");
+        }
+    }
+
+    #[test]
+    fn table_is_limited() {
+        let mut senders = Senders::default();
+        (0..3 * MAX_SENDERS as u32).for_each(|address| right(&mut senders, address));
+        assert_eq!((senders.table.len(), senders.order.len()), (MAX_SENDERS, MAX_SENDERS));
+        assert_eq!(partial(&mut senders, 3 * MAX_SENDERS as u32 - 1), Checksum::Wrong);
+        assert_eq!(partial(&mut senders, 0), Checksum::Unknown, "it was replaced");
     }
 }

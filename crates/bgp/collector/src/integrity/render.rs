@@ -78,6 +78,7 @@ fn capture(number: u64, counted: &Capture) -> Value {
         "dropped": counted.dropped,
         "mirror_lost": counted.mirror_lost,
         "bad_checksums": counted.bad_checksums,
+        "unverified_checksums": counted.unverified_checksums,
         "unreadable": counted.unreadable,
     })
 }

@@ -36,12 +36,13 @@ pub(super) fn table(integrity: &Integrity) -> String {
         let _ = writeln!(
             text,
             "{}  capture: {} frames, {} dropped, {} lost by the mirror, {} with a wrong checksum, \
-             {} unreadable",
+             {} with an unverifiable checksum, {} unreadable",
             hour_name(hour),
             of.frames,
             of.dropped,
             of.mirror_lost,
             of.bad_checksums,
+            of.unverified_checksums,
             of.unreadable,
         );
     }
@@ -59,10 +60,14 @@ mod tests {
     fn shows_losses_of_the_capture() {
         let mut account = Integrity::new(Settings::default());
         let hour = Time::from_nanos(1_795_280_400_000_000_000);
-        account.capture(hour, Capture { frames: 7, mirror_lost: 1, ..Capture::default() });
+        account.capture(
+            hour,
+            Capture { frames: 7, mirror_lost: 1, unverified_checksums: 5, ..Capture::default() },
+        );
         let text = table(&account);
         assert!(text.starts_with("hour  peer  AS"), "{text}");
         let row = "2026-11-21T17:00Z  capture: 7 frames, 0 dropped, 1 lost by the mirror,";
         assert!(text.contains(row), "{text}");
+        assert!(text.contains(" 5 with an unverifiable checksum, 0 unreadable"), "{text}");
     }
 }
