@@ -116,9 +116,8 @@ mod tests {
     fn only_own_sequences_remain() {
         let own = OwnEscape::new();
         let styled = |foreign: &str| {
-            own.styled(true, |color| match color {
-                true => format!("\u{1b}[31m{foreign}\u{1b}[0m"),
-                false => foreign.to_owned(),
+            own.styled(true, |color| {
+                if color { format!("\u{1b}[31m{foreign}\u{1b}[0m") } else { foreign.to_owned() }
             })
         };
         assert_eq!(own.finish(&styled("x")), "\u{1b}[31mx\u{1b}[0m");
