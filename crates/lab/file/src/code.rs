@@ -80,7 +80,7 @@ codes! {
          bytes and a share from 0 to 1 a line, rising, the last share 1; a trace of datagrams a \
          moment in seconds and a number of bytes a line, not decreasing.",
     Unreadable "lab::E0021" "file cannot be read":
-        "The file is missing, too large, or not readable. Paths are relative to the lab file's folder.",
+        "The file is missing, too large, not a regular file, or not readable. Paths are relative to the lab file's folder.",
     BadImport "lab::E0022" "topology file cannot be understood":
         "The imported file breaks the rules of its format.",
     BadGenerator "lab::E0023" "invalid generator parameters":
