@@ -11,8 +11,11 @@ use std::path::{Path, PathBuf};
 use crate::confine::Capabilities;
 use crate::{Error, Result, check};
 
+mod mounts;
 mod user;
 
+pub use mounts::{Access, attach_mount, copy_mount, mount_points, set_access};
+pub(crate) use mounts::{mount_table, unescape};
 pub use user::{
     IdRange, Subordinates, UserNamespace, is_mapped, is_unmappable_root, is_user_mapped, map_user,
     unshare_with_user, user_outside,
@@ -239,48 +242,6 @@ pub fn bind(source: &Path, target: &Path) -> Result<()> {
 /// As [`bind`], with all mounts below `source`.
 pub fn bind_all(source: &Path, target: &Path) -> Result<()> {
     mount("bind-mount on", source, target, None, libc::MS_BIND | libc::MS_REC, None)
-}
-
-/// Permissions of a mount.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Writing is not permitted.
-    ReadOnly,
-    /// Writing is permitted if the file system permits it.
-    Writable,
-    /// Device files cannot be opened.
-    NoDevices,
-    /// Device files can be opened.
-    Devices,
-}
-
-/// Changes the permissions of the mount at `target` (`below`: and of those below it). Linux 5.12.
-pub fn set_access(target: &Path, access: Access, below: bool) -> Result<()> {
-    let (read_only, no_devices) = (libc::MOUNT_ATTR_RDONLY, libc::MOUNT_ATTR_NODEV);
-    let (attr_set, attr_clr) = match access {
-        Access::ReadOnly => (read_only, 0),
-        Access::Writable => (0, read_only),
-        Access::NoDevices => (no_devices, 0),
-        Access::Devices => (0, no_devices),
-    };
-    let change = libc::mount_attr { attr_set, attr_clr, propagation: 0, userns_fd: 0 };
-    let flags = if below { libc::AT_RECURSIVE } else { 0 };
-    let path = c_path(target)?;
-    // SAFETY: the path ends in NUL, `change` is as long as is passed, and both outlive the call.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_mount_setattr,
-            libc::AT_FDCWD,
-            path.as_ptr(),
-            flags,
-            &raw const change,
-            size_of::<libc::mount_attr>(),
-        )
-    };
-    if result == -1 {
-        return Err(Error::file("change the mount of", target, io::Error::last_os_error()));
-    }
-    Ok(())
 }
 
 /// Unmounts the topmost mount on `target`; files in use stay usable.

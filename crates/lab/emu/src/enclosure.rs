@@ -122,7 +122,7 @@ pub enum Notice {
     Processes(sys::Error),
     /// The lab has no user namespace: capabilities of its programs apply to the host.
     NoUserNamespace(sys::Error),
-    /// Programs see devices, services or kernel parameters of the host.
+    /// Programs see devices, services or kernel parameters of the host, or can change its files.
     Exposed(sys::Error),
 }
 
@@ -141,7 +141,8 @@ impl fmt::Display for Notice {
             ),
             Self::Exposed(cause) => write!(
                 f,
-                "programs see devices, services or kernel parameters of this machine: {cause}"
+                "programs see devices, services or kernel parameters of this machine, or can \
+                 change its files: {cause}"
             ),
             Self::Names(cause) => write!(f, "name resolution: {cause}"),
         }

@@ -75,6 +75,9 @@ pub enum Error {
     /// A program could not change its user.
     #[error("program {program}: cannot change to user `{user}`: {cause}")]
     NoUser { program: String, user: String, cause: std::io::Error },
+    /// A folder that programs may change does not exist.
+    #[error("`writable` of the lab names {}, which is no folder of this machine", path.display())]
+    NoWritableFolder { path: PathBuf },
     /// A node could not get private files.
     #[error("node {node} cannot have private files: {cause}{}", private_help(cause))]
     PrivateFiles { node: String, cause: sys::Error },
@@ -235,6 +238,7 @@ impl Error {
             Self::VirtualOnly { .. }
             | Self::ImpossibleFlow { .. }
             | Self::UnknownUser { .. }
+            | Self::NoWritableFolder { .. }
             | Self::Fabric(_)
             | Self::Bundles(_)
             | Self::NoNamespace { .. } => FailureKind::Lab,
@@ -288,7 +292,17 @@ fn refusals(refused: &[(crate::enclosure::Engine, String)]) -> String {
 
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// The reason of a program's error `EROFS`, with the fix.
+pub(crate) const READ_ONLY_HELP: &str = "most files are read-only in a lab: let the program write \
+     to its run folder (`$NETARIUM_RUN_DIR`) or /tmp, or name its folder in `writable` of `[lab]`";
+
+/// Whether a program has reported that it could not change a file for this reason.
+pub(crate) fn is_read_only(stderr: &[String]) -> bool {
+    stderr.iter().any(|line| line.contains("Read-only file system"))
+}
+
 /// The last line of a program's output, as the end of a message.
 fn quoted(stderr: &[String]) -> String {
-    stderr.last().map_or_else(String::new, |line| format!("; it said: {line}"))
+    let line = stderr.last().map_or_else(String::new, |line| format!("; it said: {line}"));
+    if is_read_only(stderr) { format!("{line}; {READ_ONLY_HELP}") } else { line }
 }

@@ -15,7 +15,6 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
@@ -43,12 +42,23 @@ pub struct Options {
     pub attached: bool,
     /// Subordinate IDs for programs of other users, if a user without root starts the lab.
     pub subordinates: Option<Subordinates>,
+    /// Folders that programs may change, beside those for temporary files.
+    pub writable: Vec<PathBuf>,
+    /// Folders that programs see empty.
+    pub hidden: Vec<PathBuf>,
 }
 
 impl Options {
     /// The default options for a lab called `name`.
     pub fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), uplink: false, attached: false, subordinates: None }
+        Self {
+            name: name.to_owned(),
+            uplink: false,
+            attached: false,
+            subordinates: None,
+            writable: Vec::new(),
+            hidden: Vec::new(),
+        }
     }
 }
 
@@ -186,12 +196,10 @@ fn between(
         }
     }
     let (Some(report), Some(channel)) = (report, channel) else { return 70 };
-    // The services of the network namespace that this process leaves.
-    let services = view::services();
     match leave_home(options) {
         Ok((outer_net, notices)) => {
             let side = LabSide { channel, mounts: PrivateMounts(()), outer_net, uplink, notices };
-            fork_inside(report, side, (!options.attached).then_some(services), lab)
+            fork_inside(report, side, options, lab)
         }
         Err(error) => report.error(&error),
     }
@@ -367,12 +375,11 @@ fn leave_home(options: &Options) -> sys::Result<(OwnedFd, Vec<Notice>)> {
     Ok((net, notices))
 }
 
-/// Forks the lab's process, reports its pid and ends. Without `services`, the lab keeps the view
-/// of the host.
+/// Forks the lab's process, reports its pid and ends.
 fn fork_inside(
     report: Report,
     mut side: LabSide,
-    services: Option<sys::Result<Vec<PathBuf>>>,
+    options: &Options,
     lab: impl FnOnce(LabSide) -> i32,
 ) -> i32 {
     let mut report = Some(report);
@@ -380,7 +387,7 @@ fn fork_inside(
     let first = move || {
         // Closed before the lab runs: the command reads the report up to end-of-file.
         let Some(report) = copy.take() else { return 70 };
-        match settle(services) {
+        match settle(options) {
             Ok(notices) => {
                 report.line("ready\n");
                 drop(report);
@@ -403,32 +410,26 @@ fn fork_inside(
 
 /// Gives process 1 of a lab its own mounts, devices and process view, and an empty standard input.
 /// Also applies the restrictions of the view of the host that are the same for all programs.
-fn settle(services: Option<sys::Result<Vec<PathBuf>>>) -> sys::Result<Vec<Notice>> {
+fn settle(options: &Options) -> sys::Result<Vec<Notice>> {
     namespace::make_mounts_private()?;
+    let mut steps = Vec::new();
+    if !options.attached {
+        let protected = view::protect_files(&options.writable, &options.hidden);
+        steps.push(protected.map_err(Notice::Exposed));
+    }
     // Denied in containers that hide parts of /proc; then programs see the host's processes.
     let processes = namespace::mount_new("proc", Path::new("/proc"), Mode::Plain);
-    let mut steps = vec![processes.map_err(Notice::Processes)];
-    if let Some(services) = services {
-        let hidden = services.and_then(|services| view::hide(&services));
+    steps.push(processes.map_err(Notice::Processes));
+    if !options.attached {
         steps.extend([
-            hidden.map_err(Notice::Exposed),
             view::replace_devices().map_err(Notice::Exposed),
             view::protect_parameters().map_err(Notice::Exposed),
-            protect_files().map_err(Notice::Exposed),
         ]);
     }
     let notices = steps.into_iter().filter_map(std::result::Result::err).collect();
     let null = File::open("/dev/null").map_err(|e| sys::Error::file("open", "/dev/null", e))?;
     process::set_standard_input(null.as_fd())?;
     Ok(notices)
-}
-
-/// Programs of a lab started by root have root's permissions for files: they may read the system's
-/// files but not change them.
-fn protect_files() -> sys::Result<()> {
-    // If root is not mapped, the files of root belong to another user.
-    let is_root_mapped = std::fs::metadata("/etc").is_ok_and(|data| data.uid() == 0);
-    if is_root_mapped { view::protect_system() } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -36,6 +36,7 @@ use crate::doctor::{self, Choice, Facts};
 use crate::enclosure::Engine;
 use crate::launch;
 use crate::oom::OomKills;
+use crate::registry::Registry;
 use crate::shard::{Shard, Sockets};
 use crate::users::Users;
 use crate::{Error, Result};
@@ -208,6 +209,9 @@ fn supervise(
     let oom_kills = OomKills::watch();
     let is_here = |node| shard.as_ref().is_none_or(|(shard, _)| shard.is_here(node));
     let users = Users::of(plan, is_here)?;
+    if let Some(path) = plan.writable.iter().find(|path| !path.is_dir()) {
+        return Err(Error::NoWritableFolder { path: path.clone() });
+    }
     let Begun { folder, record, choice } = begin(plan, options)?;
     let (shard, sockets) = shard.unzip();
     let is_shard = shard.is_some();
@@ -225,7 +229,13 @@ fn supervise(
         shard: shard.map(Arc::new),
         sockets,
     };
+    // Programs inherit `TMPDIR`.
+    let temporary = Some(std::env::temp_dir()).filter(|path| path.is_dir());
+    let own = [options.lab_dir.clone(), folder.path().to_owned()].into_iter().chain(temporary);
     let launch = launch::Options {
+        writable: own.chain(plan.writable.iter().cloned()).collect(),
+        // A program that could write into it could make other commands act on any process.
+        hidden: Registry::open().map(|registry| registry.dir().to_owned()).into_iter().collect(),
         uplink: plan.uplink != Uplink::None,
         attached,
         subordinates: users.subordinates,

@@ -73,6 +73,7 @@ fn empty() -> Plan {
         mirrors: Vec::new(),
         captures: Vec::new(),
         record: false,
+        writable: Vec::new(),
         limits: lab::plan::Limits { events: 1, memory: base::Bytes::new(1) },
         cluster: Cluster::default(),
         expectations: Vec::new(),

@@ -111,9 +111,9 @@ codes! {
          session goes to itself. Use more `hosts`, more `routers`, or fewer sessions.",
     Empty "lab::E0034" "the file is empty":
         "The file has no sections, only white space and comments. `netarium new` writes a lab.",
-    BadFolder "lab::E0035" "not a private folder":
-        "`private` lists absolute paths of folders other than `/`, `/dev`, `/proc` and `/sys`. None \
-         is inside another.",
+    BadFolder "lab::E0035" "not a private or writable folder":
+        "`private` and `writable` list absolute paths of folders other than `/`, `/dev`, `/proc` \
+         and `/sys`. No private folder is inside another.",
     Unchecked "lab::W0001" "not checked":
         "The program of this shell line cannot be determined before it starts, or the user is not \
          in `/etc/passwd`, so it is not checked.",

@@ -223,6 +223,7 @@ fn settings(input: &Input<'_>, sink: &mut Sink) -> Plan {
         mirrors: Vec::new(),
         captures: Vec::new(),
         record: lab.read(LAB.record),
+        writable: nodes::writable_folders(lab, sink),
         limits: Limits { events: limits.read(LIMITS.events), memory: limits.read(LIMITS.memory) },
         cluster: Cluster::default(),
         expectations: Vec::new(),

@@ -85,6 +85,8 @@ pub struct Plan {
     /// Record the packets that enter the fabric, so that `netarium replay` can repeat
     /// the run (wall clock).
     pub record: bool,
+    /// Folders of the machine that programs may change, beside those that they always may.
+    pub writable: Vec<PathBuf>,
     /// Limits at which a run on the virtual clock ends with an error.
     pub limits: Limits,
     /// Requirements on the placement in a cluster.

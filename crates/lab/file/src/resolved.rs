@@ -1,6 +1,7 @@
 //! Writes a plan as a lab file with all defaults, addresses and swept values.
 
 use std::fmt::Write;
+use std::path::PathBuf;
 
 use base::{Direction, IfaceId, NodeId};
 use fabric::{
@@ -80,6 +81,10 @@ pub fn resolved(plan: &Plan) -> String {
     out
 }
 
+fn paths(folders: &[PathBuf]) -> String {
+    list(folders.iter().map(|path| text(&path.to_string_lossy())))
+}
+
 /// The user and the files of a node's programs.
 fn environment(node: &Node) -> Vec<Pair> {
     let mut pairs: Vec<Pair> = Vec::new();
@@ -87,9 +92,7 @@ fn environment(node: &Node) -> Vec<Pair> {
     if let Some(files) = &node.files {
         pairs.push(match &files.folders {
             None => NODE.files.pair(FileScope::Private),
-            Some(folders) => {
-                ("private", list(folders.iter().map(|path| text(&path.to_string_lossy()))))
-            }
+            Some(folders) => ("private", paths(folders)),
         });
         pairs.push(NODE.private_size.pair(files.size));
     }
@@ -199,6 +202,9 @@ fn lab(plan: &Plan) -> Vec<Pair> {
     });
     pairs.push(("capture", list(captures)));
     pairs.push(LAB.record.pair(plan.record));
+    if !plan.writable.is_empty() {
+        pairs.push(("writable", paths(&plan.writable)));
+    }
     let events = plan.limits.events.min(i64::MAX as u64);
     let limits = [LIMITS.events.pair(events), LIMITS.memory.pair(plan.limits.memory)];
     pairs.push(("limits", table(&limits)));

@@ -4,12 +4,11 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::os::unix::fs::{chown, symlink};
 use std::path::{Path, PathBuf};
 
-use crate::namespace::{self, Access, Kinds, Mode, of_descriptor};
+use crate::namespace::{self, Access, Kinds, Mode, of_descriptor, unescape};
 use crate::{Error, Result, sysctl};
 
 /// A folder of the lab on which the changes are temporarily mounted.
@@ -151,20 +150,6 @@ impl MountPoint {
     }
 }
 
-/// Decodes `\040` and other octal numbers.
-fn unescape(text: &str) -> PathBuf {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, tail)) = rest.split_first() {
-        let digits = tail.get(..3).filter(|_| *first == b'\\');
-        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
-        let code = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        bytes.push(code.unwrap_or(*first));
-        rest = if code.is_some() { &tail[3..] } else { tail };
-    }
-    std::ffi::OsString::from_vec(bytes).into()
-}
-
 /// State of a view that is being built.
 struct Builder {
     mounts: Vec<MountPoint>,
@@ -178,8 +163,7 @@ struct Builder {
 
 impl Builder {
     fn new(owner: (u32, u32)) -> Result<Self> {
-        let path = "/proc/self/mountinfo";
-        let text = fs::read_to_string(path).map_err(|e| Error::file("read", path, e))?;
+        let text = namespace::mount_table()?;
         let unmapped = if namespace::is_mapped("self", u32::MAX - 1, u32::MAX - 1) {
             None
         } else {

@@ -1,9 +1,9 @@
-//! The visible part of the host for processes of a lab: kernel parameters, devices, system files,
-//! and sockets of services.
+//! The visible part of the host for processes of a lab: files, kernel parameters, devices.
 
 use std::fs::{self, File, Permissions};
-use std::io::ErrorKind;
-use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, symlink};
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::path::{Path, PathBuf};
 
 use crate::namespace::{self, Access, Mode};
@@ -15,32 +15,31 @@ const WRITABLE: &str = "/proc/sys/net";
 /// Files and folders of `/proc` that change or reveal the state of the whole host.
 const READ_ONLY: [&str; 5] =
     ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sysrq-trigger", "/proc/sys"];
-const HIDDEN: [&str; 7] = [
+const HIDDEN: [&str; 9] = [
+    "/proc/kallsyms",
     "/proc/kcore",
     "/proc/keys",
-    "/proc/kallsyms",
+    "/proc/kpagecgroup",
     "/proc/kpagecount",
     "/proc/kpageflags",
     "/proc/sched_debug",
     "/proc/timer_list",
+    "/proc/vmallocinfo",
 ];
 
 /// Device files that programs may open.
 const DEVICES: [&str; 7] = ["null", "zero", "full", "random", "urandom", "tty", "net/tun"];
 
-/// Folders of programs and of their configuration.
-const SYSTEM: [&str; 10] = [
-    "/usr",
-    "/etc",
-    "/boot",
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/var/spool/cron",
-    "/root/.ssh",
-];
+/// Folders that every lab may change. The kernel files of processes are protected separately.
+const WRITABLE_FOLDERS: [&str; 3] = ["/proc", "/tmp", "/var/tmp"];
+
+/// Folders with sockets and files of the host's services. Usually the second is a link to the
+/// first.
+const SERVICES: [&str; 2] = ["/run", "/var/run"];
+
+const RESOLVER: &str = "/etc/resolv.conf";
+/// As the kernel (`MAXSYMLINKS`).
+const MAX_LINKS: usize = 40;
 
 /// A folder on which a new `/dev` is temporarily mounted.
 const STAGE: &str = "/tmp";
@@ -78,9 +77,111 @@ pub fn protect(path: &Path) -> Result<()> {
     namespace::set_access(path, Access::ReadOnly, true)
 }
 
-/// Makes the folders of programs and of their configuration read-only.
-pub fn protect_system() -> Result<()> {
-    SYSTEM.map(Path::new).into_iter().filter(|path| exists(path)).try_for_each(protect)
+/// Makes all files read-only except those in `/tmp`, `/var/tmp` and the folders `writable`, which
+/// must exist. Covers `/run` with an empty folder, so that sockets of services cannot be reached:
+/// they would act for a program with the rights of its user. Also covers the folders `hidden`.
+///
+/// The root folder stays read-only even if it is listed.
+pub fn protect_files(writable: &[PathBuf], hidden: &[PathBuf]) -> Result<()> {
+    let optional = WRITABLE_FOLDERS.map(PathBuf::from).into_iter().filter(|path| path.exists());
+    let held = hold_folders(optional.chain(writable.iter().cloned()))?;
+    let resolver = fs::read(RESOLVER).ok();
+    namespace::set_access(Path::new("/"), Access::ReadOnly, true)?;
+    for path in SERVICES.map(Path::new).into_iter().filter(|path| exists(path)) {
+        empty_services(path)?;
+    }
+    if let Some(text) = resolver {
+        restore_resolver(&text)?;
+    }
+    for (path, mount) in held {
+        if !path.exists() {
+            // It is below `/run`.
+            fs::create_dir_all(&path).map_err(|e| Error::file("make", &path, e))?;
+        }
+        namespace::attach_mount(mount.as_fd(), &path)?;
+    }
+    for path in hidden.iter().filter(|path| exists(path)) {
+        namespace::mount_new("tmpfs", path, Mode::Plain)?;
+        set_mode(path, 0o700)?;
+    }
+    // The working directory is still in the mount below.
+    let dir = std::env::current_dir();
+    let _ = dir.and_then(std::env::set_current_dir);
+    Ok(())
+}
+
+/// Copies of the mounts of these folders, with their present permissions. Omits folders that are
+/// inside another one.
+fn hold_folders(folders: impl Iterator<Item = PathBuf>) -> Result<Vec<(PathBuf, OwnedFd)>> {
+    let resolve = |path: PathBuf| {
+        fs::canonicalize(&path)
+            .map_err(|cause| Error::file("find the writable folder", path, cause))
+    };
+    let mut paths = folders.map(resolve).collect::<Result<Vec<_>>>()?;
+    paths.retain(|path| path.parent().is_some());
+    paths.sort();
+    // A sorted list has a folder before those inside it.
+    paths.dedup_by(|path, earlier| path.starts_with(earlier));
+    paths.into_iter().map(|path| namespace::copy_mount(&path).map(|mount| (path, mount))).collect()
+}
+
+/// Covers a folder with one in memory. It has the folders and links of the original, but the
+/// folders are empty: services in the lab find those that the host has made for them.
+fn empty_services(path: &Path) -> Result<()> {
+    let read = |e| Error::file("read", path, e);
+    let mut entries = Vec::new();
+    for entry in fs::read_dir(path).map_err(read)?.filter_map(io::Result::ok) {
+        let facts = fs::symlink_metadata(entry.path());
+        let link = fs::read_link(entry.path()).ok();
+        entries.extend(facts.ok().map(|facts| (entry.path(), facts, link)));
+    }
+    namespace::mount_new("tmpfs", path, Mode::Plain)?;
+    set_mode(path, 0o755)?;
+    for (path, facts, link) in entries {
+        if let Some(link) = link {
+            symlink(link, &path).map_err(|e| Error::file("make", &path, e))?;
+        } else if facts.is_dir() {
+            fs::create_dir(&path).map_err(|e| Error::file("make", &path, e))?;
+            // An owner without a number in the user namespace: the folder keeps its new owner.
+            let _ = chown(&path, Some(facts.uid()), Some(facts.gid()));
+            set_mode(&path, facts.mode() & 0o7777)?;
+        }
+    }
+    Ok(())
+}
+
+fn set_mode(path: &Path, mode: u32) -> Result<()> {
+    let permissions = Permissions::from_mode(mode);
+    fs::set_permissions(path, permissions)
+        .map_err(|e| Error::file("change permissions of", path, e))
+}
+
+/// Writes the resolver's configuration to the file to which `/etc/resolv.conf` is a link, if that
+/// was in a folder that is now empty.
+fn restore_resolver(text: &[u8]) -> Result<()> {
+    let mut path = PathBuf::from(RESOLVER);
+    for _ in 0..MAX_LINKS {
+        let Ok(target) = fs::read_link(&path) else { break };
+        path.pop();
+        path.push(target);
+    }
+    if path.exists() {
+        return Ok(());
+    }
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    fs::create_dir_all(folder).map_err(|e| Error::file("make", folder, e))?;
+    fs::write(&path, text).map_err(|e| Error::file("write", &path, e))
+}
+
+/// Makes all files writable again for a privileged program, except those that the user of the lab
+/// cannot write either. The mounts of the calling process must be its own.
+pub fn unprotect_files() -> Result<()> {
+    for path in namespace::mount_points()? {
+        // A user namespace does not permit it for mounts that were read-only before the lab. A
+        // covered mount has no path.
+        let _ = namespace::set_access(&path, Access::Writable, false);
+    }
+    Ok(())
 }
 
 /// Replaces `/dev` by one with harmless devices and private terminals, and disables device files on
@@ -91,8 +192,7 @@ pub fn replace_devices() -> Result<()> {
     namespace::mount_new("tmpfs", stage, Mode::Plain)?;
     // In a sticky folder with write permission for all, Linux rejects `> /dev/null` by users other
     // than the owner.
-    fs::set_permissions(stage, Permissions::from_mode(0o755))
-        .map_err(|e| Error::file("change permissions of", stage, e))?;
+    set_mode(stage, 0o755)?;
     let filled = fill(stage).and_then(|()| namespace::bind_all(stage, Path::new("/dev")));
     namespace::detach(stage)?;
     filled
@@ -129,60 +229,122 @@ fn fill(stage: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Sockets below `/run` on which services of the host accept connections (message bus, service
-/// managers, container engines), in the calling process's network namespace. They would act for a
-/// program with the rights of its user.
-pub fn services() -> Result<Vec<PathBuf>> {
-    let path = "/proc/net/unix";
-    let text = fs::read_to_string(path).map_err(|e| Error::file("read", path, e))?;
-    Ok(listening_sockets(&text).map(PathBuf::from).collect())
-}
-
-/// Covers those files that exist.
-pub fn hide(paths: &[PathBuf]) -> Result<()> {
-    for path in paths {
-        match namespace::bind(Path::new("/dev/null"), path) {
-            Err(Error::File { cause, .. }) if cause.kind() == ErrorKind::NotFound => {}
-            // A parent folder is inaccessible for this process, and therefore for its programs.
-            Err(error) if error.is_denied() => {}
-            result => result?,
-        }
-    }
-    Ok(())
-}
-
-/// Paths of listening sockets below `/run`, without those of users' own services.
-fn listening_sockets(table: &str) -> impl Iterator<Item = &str> {
-    /// `__SO_ACCEPTCON`.
-    const ACCEPTS: u64 = 0x1_0000;
-    table.lines().skip(1).filter_map(|line| {
-        // Num RefCount Protocol Flags Type St Inode Path
-        let mut fields = line.split_ascii_whitespace();
-        let flags = u64::from_str_radix(fields.nth(3)?, 16).ok()?;
-        let path = fields.nth(3)?;
-        let is_service = path.starts_with("/run/") || path.starts_with("/var/run/");
-        let is_own = path.starts_with("/run/user/") || path.starts_with("/run/netarium");
-        (flags & ACCEPTS != 0 && is_service && !is_own).then_some(path)
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixDatagram;
+
     use super::*;
+    use crate::namespace::Kinds;
+
+    /// Runs `work` in a new mount namespace whose mounts are private; `None`: not permitted.
+    fn in_new_mounts<T: Send>(test: &str, work: impl FnOnce() -> T + Send) -> Option<T> {
+        namespace::in_thread(|| {
+            let made =
+                namespace::unshare(Kinds::MOUNT).and_then(|()| namespace::make_mounts_private());
+            match made {
+                Ok(()) => Some(work()),
+                Err(error) => {
+                    eprintln!("SKIPPED {test}: {error}");
+                    None
+                }
+            }
+        })
+    }
+
+    /// A folder for a test. Dropping it removes it.
+    struct Place(PathBuf);
+
+    impl Place {
+        fn new(parent: &Path, test: &str) -> Self {
+            let path = parent.join(format!("nt-{}-{test}", std::process::id()));
+            fs::create_dir(&path).unwrap();
+            Self(path)
+        }
+    }
+
+    /// A folder in `/run`, if this user may create it.
+    fn in_run(test: &str, name: &str) -> Option<Place> {
+        if rustix::fs::access("/run", rustix::fs::Access::WRITE_OK).is_err() {
+            eprintln!("SKIPPED {test}: this user cannot write to /run");
+            return None;
+        }
+        Some(Place::new(Path::new("/run"), name))
+    }
+
+    impl Drop for Place {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn is_read_only(path: &Path) -> bool {
+        fs::create_dir(path).is_err_and(|error| error.kind() == io::ErrorKind::ReadOnlyFilesystem)
+    }
 
     #[test]
-    fn finds_listening_sockets_of_services() {
-        let table = "\
-Num       RefCount Protocol Flags    Type St Inode Path
-0000000000000000: 00000002 00000000 00010000 0001 01 12345 /run/dbus/system_bus_socket
-0000000000000000: 00000003 00000000 00000000 0001 03 12346 /run/dbus/system_bus_socket
-0000000000000000: 00000002 00000000 00010000 0005 01 12347 /run/udev/control
-0000000000000000: 00000002 00000000 00010000 0001 01 12348 /run/user/1000/bus
-0000000000000000: 00000002 00000000 00010000 0001 01 12349 @/tmp/.X11-unix/X0
-0000000000000000: 00000002 00000000 00010000 0001 01 12350
-0000000000000000: 00000002 00000000 00010000 0001 01 12351 /tmp/test.sock
-";
-        let found: Vec<&str> = listening_sockets(table).collect();
-        assert_eq!(found, ["/run/dbus/system_bus_socket", "/run/udev/control"]);
+    fn only_the_listed_folders_are_writable() {
+        let test = "only_the_listed_folders_are_writable";
+        let current = std::env::current_dir().unwrap();
+        if current.starts_with("/tmp") || current.starts_with("/var/tmp") {
+            eprintln!("SKIPPED {test}: {} is always writable", current.display());
+            return;
+        }
+        let (open, hidden) =
+            (Place::new(&current, "open"), Place::new(Path::new("/tmp"), "hidden"));
+        fs::write(hidden.0.join("file"), "").unwrap();
+        let view = || {
+            protect_files(&[open.0.clone(), "/".into()], std::slice::from_ref(&hidden.0)).unwrap();
+            fs::write(open.0.join("file"), "").unwrap();
+            let closed = ["/", "/usr", "/etc", "/root", "/var/spool"].map(Path::new);
+            for path in closed.into_iter().chain([&*current]).filter(|path| path.is_dir()) {
+                assert!(is_read_only(&path.join("nt-new")), "{}", path.display());
+            }
+            assert!(fs::read_dir(&hidden.0).unwrap().next().is_none());
+            fs::write("/tmp/nt-view", "").unwrap();
+            fs::remove_file("/tmp/nt-view").unwrap();
+            unprotect_files().unwrap();
+            assert!(!is_read_only(&current.join("nt-open-again")));
+            fs::remove_dir(current.join("nt-open-again")).unwrap();
+        };
+        if in_new_mounts(test, view).is_some() {
+            assert!(open.0.join("file").exists() && hidden.0.join("file").exists());
+        }
+    }
+
+    #[test]
+    fn run_has_the_folders_of_the_host_and_no_sockets() {
+        let test = "run_has_the_folders_of_the_host_and_no_sockets";
+        let Some(place) = in_run(test, "sockets") else { return };
+        let path = place.0.join("socket");
+        let _socket = UnixDatagram::bind(&path).unwrap();
+        in_new_mounts(test, || {
+            protect_files(&[], &[]).unwrap();
+            assert!(place.0.is_dir() && !path.exists());
+            fs::write(place.0.join("new"), "").unwrap();
+        });
+        assert!(!place.0.join("new").exists());
+    }
+
+    #[test]
+    fn keeps_a_folder_below_run_that_is_listed() {
+        let test = "keeps_a_folder_below_run_that_is_listed";
+        let Some(place) = in_run(test, "listed") else { return };
+        let inner = place.0.join("inner");
+        fs::create_dir(&inner).unwrap();
+        let done = in_new_mounts(test, || {
+            protect_files(std::slice::from_ref(&inner), &[]).unwrap();
+            fs::write(inner.join("new"), "").unwrap();
+        });
+        assert_eq!(inner.join("new").exists(), done.is_some());
+    }
+
+    #[test]
+    fn a_missing_folder_is_an_error() {
+        let test = "a_missing_folder_is_an_error";
+        let work = || protect_files(&["/no/such/folder".into()], &[]).unwrap_err();
+        if let Some(error) = in_new_mounts(test, work) {
+            let text = error.to_string();
+            assert!(text.starts_with("cannot find the writable folder /no/such"), "{text}");
+        }
     }
 }

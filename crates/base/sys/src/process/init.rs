@@ -27,8 +27,10 @@ pub struct ProgramSetup {
     /// Descendants may outlive a program that exits with status 0, because it has started a daemon.
     pub daemon: bool,
     /// The program keeps all capabilities of the lab's user namespace, without a filter
-    /// of system calls.
+    /// of system calls, and may change all files that its user may change outside of the lab.
     pub privileged: bool,
+    /// Its files are a private view, whose read-only parts stay so even if it is privileged.
+    pub private_files: bool,
     /// The user of the program; `None`: the lab's.
     pub user: Option<Ids>,
     /// The program and its arguments.
@@ -40,9 +42,10 @@ impl ProgramSetup {
     pub fn to_arguments(&self) -> Vec<OsString> {
         let kind = if self.daemon { "daemon" } else { "plain" };
         let rights = if self.privileged { "privileged" } else { "confined" };
+        let files = if self.private_files { "private" } else { "shared" };
         let user = self.user.as_ref().map(Ids::to_text).unwrap_or_default();
         let mut list = vec![self.host.clone(), self.dir.clone().into()];
-        list.extend([kind.into(), rights.into(), user.into()]);
+        list.extend([kind.into(), rights.into(), files.into(), user.into()]);
         list.extend(self.command.iter().cloned());
         list
     }
@@ -50,13 +53,16 @@ impl ProgramSetup {
     /// Decodes it from arguments of a process.
     pub fn from_arguments(mut list: impl Iterator<Item = OsString>) -> Option<Self> {
         let (host, dir) = (list.next()?, PathBuf::from(list.next()?));
-        let (kind, rights, user) = (list.next()?, list.next()?, list.next()?);
+        let (kind, rights) = (list.next()?, list.next()?);
+        let (files, user) = (list.next()?, list.next()?);
         let user = user.to_str()?;
         let user = if user.is_empty() { None } else { Some(Ids::parse(user)?) };
         let command: Vec<OsString> = list.collect();
         let daemon = kind == OsStr::new("daemon");
         let privileged = rights == OsStr::new("privileged");
-        (!command.is_empty()).then_some(Self { host, dir, daemon, privileged, user, command })
+        let private_files = files == OsStr::new("private");
+        let setup = Self { host, dir, daemon, privileged, private_files, user, command };
+        (!setup.command.is_empty()).then_some(setup)
     }
 }
 
@@ -172,7 +178,10 @@ pub fn run_init(setup: &ProgramSetup) -> i32 {
     block_signals(true);
     let host = setup.host.to_string_lossy();
     let _ = namespace::set_host_name(&host);
-    let confined = remount_views(true, setup.privileged)
+    let is_lifted = setup.privileged && !setup.private_files;
+    let lifted = if is_lifted { view::unprotect_files() } else { Ok(()) };
+    let confined = lifted
+        .and_then(|()| remount_views(true, setup.privileged))
         .and_then(|()| if setup.privileged { Ok(()) } else { confine::program() });
     if let Err(error) = confined {
         let errno = error.errno().unwrap_or(libc::EIO);
@@ -248,12 +257,19 @@ mod tests {
             dir: "/tmp".into(),
             daemon: true,
             privileged: true,
+            private_files: true,
             user: Some(Ids { uid: 104, gid: 105, groups: vec![105, 106] }),
             command: vec!["sh".into(), "-c".into(), "exit".into()],
         };
         let back = ProgramSetup::from_arguments(setup.to_arguments().into_iter());
         assert_eq!(back.as_ref(), Some(&setup));
-        let setup = ProgramSetup { daemon: false, privileged: false, user: None, ..setup };
+        let setup = ProgramSetup {
+            daemon: false,
+            privileged: false,
+            private_files: false,
+            user: None,
+            ..setup
+        };
         let back = ProgramSetup::from_arguments(setup.to_arguments().into_iter());
         assert_eq!(back.as_ref(), Some(&setup));
         assert_eq!(ProgramSetup::from_arguments(["a".into(), "b".into()].into_iter()), None);

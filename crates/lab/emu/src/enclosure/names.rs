@@ -8,7 +8,7 @@ use std::path::Path;
 
 use base::NodeId;
 use lab::plan::{Plan, Uplink};
-use sys::namespace::{self, Mode};
+use sys::namespace::{self, Access, Mode};
 
 use super::Notice;
 use crate::uplink::GATEWAY;
@@ -100,7 +100,10 @@ pub fn install_names(_: &PrivateMounts, hosts: String, resolver: Option<&str>) -
                 let source = workshop.join(at.to_string());
                 let written = fs::write(&source, text)
                     .map_err(|cause| sys::Error::file("write", &source, cause));
-                let bound = written.and_then(|()| namespace::bind(&source, Path::new(target)));
+                let target = Path::new(target);
+                let bound = written
+                    .and_then(|()| namespace::bind(&source, target))
+                    .and_then(|()| namespace::set_access(target, Access::ReadOnly, false));
                 bound.err().map(Notice::Names)
             })
             .collect();

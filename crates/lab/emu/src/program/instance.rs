@@ -109,6 +109,7 @@ impl Instance {
             dir: slot.dir.clone(),
             daemon: program.service,
             privileged: program.privileged,
+            private_files: place.mounts.is_some(),
             user: slot.user.clone(),
             command: words(&program.command),
         };

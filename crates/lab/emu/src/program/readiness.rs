@@ -136,6 +136,7 @@ impl Watch {
             dir: self.dir.clone(),
             daemon: false,
             privileged: self.privileged,
+            private_files: place.mounts.is_some(),
             user: self.user.clone(),
             command: words(&Command::Shell(line)),
         };

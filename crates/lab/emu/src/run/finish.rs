@@ -15,6 +15,7 @@ use super::recording::{self, Recording};
 use super::summary;
 use crate::datapath::Report;
 use crate::enclosure;
+use crate::error::{READ_ONLY_HELP, is_read_only};
 use crate::flow::{FlowEngine, FlowResult};
 use crate::program::Supervisor;
 use crate::{Error, Result};
@@ -129,7 +130,14 @@ impl Running {
     /// for lack of memory.
     fn warn_of_programs(&mut self) {
         for (at, program) in self.job.plan.programs.iter().enumerate() {
-            let discarded = self.supervisor.discarded_output(ProgramId::at(at));
+            let id = ProgramId::at(at);
+            let has_failed =
+                self.supervisor.is_here(id) && !self.supervisor.outcome(id).as_expected;
+            if has_failed && is_read_only(&self.supervisor.last_stderr(id)) {
+                let text = format!("program {}: {READ_ONLY_HELP}", program.name);
+                self.warnings.push(text);
+            }
+            let discarded = self.supervisor.discarded_output(id);
             if discarded > 0 {
                 let (name, limit) = (&program.name, program.output);
                 let discarded = Bytes::new(discarded);

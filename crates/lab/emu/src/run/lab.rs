@@ -670,8 +670,8 @@ fn privileged_programs(job: &Job) -> impl Iterator<Item = String> {
     here.filter(|program| program.privileged).map(|program| {
         let name = &program.name;
         format!(
-            "program {name} ran privileged: neither its capabilities nor its system calls were \
-             limited"
+            "program {name} ran privileged: neither its capabilities, its system calls nor its \
+             writable files were limited"
         )
     })
 }

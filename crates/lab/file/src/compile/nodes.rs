@@ -9,7 +9,7 @@ use fabric::NodeKind;
 use super::Compiler;
 use super::names::{fit_for_a_host, is_pattern, matches};
 use crate::code::Code;
-use crate::diagnostic::suggest;
+use crate::diagnostic::{Sink, suggest};
 use crate::fields::{Field, LAB, NODE, Words};
 use crate::load::PatternMatch;
 use crate::plan::{FileScope, Node, PrivateFiles, Role, Routing, Uplink, User};
@@ -80,7 +80,7 @@ impl Compiler<'_> {
         let mut folders: Vec<PathBuf> = Vec::with_capacity(listed.len());
         for value in listed {
             let path = PathBuf::from(value.text()?);
-            if let Some(problem) = unfit_folder(&path, &folders) {
+            if let Some(problem) = unfit_private_folder(&path, &folders) {
                 self.sink
                     .report(Code::BadFolder, &value.at, format!("`{}` {problem}", path.display()))
                     .help(Code::BadFolder.explanation());
@@ -301,17 +301,43 @@ impl Compiler<'_> {
     }
 }
 
-/// Why a folder cannot be private beside the others, if it cannot.
-fn unfit_folder(path: &Path, others: &[PathBuf]) -> Option<&'static str> {
+/// The folders of `[lab] writable`.
+pub(super) fn writable_folders(lab: &Table, sink: &mut Sink) -> Vec<PathBuf> {
+    let listed = lab.read(LAB.writable);
+    let mut folders = Vec::new();
+    for value in listed.one_or_more() {
+        let Some(path) = value.text().map(PathBuf::from) else { continue };
+        let problem = if path == Path::new("/") {
+            Some("is all files: only programs with `privileged = true` may change them")
+        } else {
+            unfit_folder(&path)
+        };
+        if let Some(problem) = problem {
+            sink.report(Code::BadFolder, &value.at, format!("`{}` {problem}", path.display()))
+                .help(Code::BadFolder.explanation());
+        } else {
+            folders.push(path);
+        }
+    }
+    folders
+}
+
+fn unfit_folder(path: &Path) -> Option<&'static str> {
     let is_plain = |part| matches!(part, Component::RootDir | Component::Normal(_));
     if !path.is_absolute() || !path.components().all(is_plain) {
         return Some("is not an absolute path without `..`");
     }
+    let is_kernel = ["/dev", "/proc", "/sys"].iter().any(|kernel| path.starts_with(kernel));
+    is_kernel.then_some("is not a folder of files")
+}
+
+/// Why a folder cannot be private beside the others, if it cannot.
+fn unfit_private_folder(path: &Path, others: &[PathBuf]) -> Option<&'static str> {
     if path == Path::new("/") {
         return Some("is all files: `files = \"private\"` makes them private");
     }
-    if ["/dev", "/proc", "/sys"].iter().any(|kernel| path.starts_with(kernel)) {
-        return Some("is not a folder of files");
+    if let Some(problem) = unfit_folder(path) {
+        return Some(problem);
     }
     let overlap = |other: &PathBuf| path.starts_with(other) || other.starts_with(path);
     others.iter().any(overlap).then_some("is inside another private folder, or contains one")

@@ -86,6 +86,10 @@ section! {
          (`\"alice\"`, `\"h*\"`) or interfaces (`\"r1.eth0\"`).";
     record: bool, Flag, Default("false"),
         "`netarium run` records the input of the emulation, for `netarium replay`.";
+    writable: Raw, List(&Text), Default("[]"),
+        "Folders of the machine that programs may change: `[\"/srv/data\"]`. Each must exist. \
+         Programs may always change the run folder, the lab file's folder, `/tmp`, `/var/tmp` and \
+         `/dev/shm`, and have a `/run` of their own; all other files are read-only.";
     limits: Fields, Table(LIMITS.section), Default("{}"),
         "Limits at which `netarium sim` ends a run with an error; results so far are kept.";
 }
@@ -170,7 +174,7 @@ section! {
     grace: Span, TIME, Default("2 s"), "Time between SIGTERM and SIGKILL.";
     privileged: bool, Flag, Default("false"),
         "Keeps all capabilities of the lab's user namespace, system calls that are otherwise \
-         refused, and writable kernel parameters. The result names the program. If the run is \
+         refused, writable files, and writable kernel parameters. The result names the program. If the run is \
          started by root, such a program can take over the machine.";
     output: Bytes, Data(Bytes::ZERO, Bytes::new(1 << 60)), Default("100 MB"),
         "Maximum size of its recorded standard output and error together. The rest is discarded \

@@ -48,6 +48,7 @@ fn plan(nodes: &[&str], links: &[(&str, &str, u64)]) -> Plan {
         mirrors: vec![],
         captures: vec![],
         record: false,
+        writable: Vec::new(),
         limits: crate::plan::Limits { events: 1, memory: base::Bytes::new(1) },
         cluster: Cluster::default(),
         expectations: vec![],
