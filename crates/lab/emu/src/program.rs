@@ -20,6 +20,7 @@ use cluster::control::ProgramChange;
 use lab::plan::{Plan, Program, Restart};
 use run::RunFolder;
 use run::record::ProgramEnd;
+use rustix::fs::{Mode, OFlags};
 use sys::confine::user::Ids;
 use sys::process::{self, ProgramSetup, Signal};
 
@@ -51,6 +52,20 @@ pub fn init_main() {
     let code =
         ProgramSetup::from_arguments(arguments).map_or(64, |setup| process::run_init(&setup));
     std::process::exit(code)
+}
+
+/// This executable. Its mount is one of the lab if possible, where it is read-only: the mount in
+/// `/proc/self/exe` is one of the machine, and programs of a lab of root could change permissions
+/// of the file through it.
+fn own_executable() -> Result<OwnedFd> {
+    const LINK: &str = "/proc/self/exe";
+    let open = |path: &Path| rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    let file = open(Path::new(LINK))
+        .map_err(|e| Error::Kernel(sys::Error::file("open", LINK, e.into())))?;
+    let visible = std::env::current_exe().ok().and_then(|path| open(&path).ok());
+    let identity = |file: &OwnedFd| rustix::fs::fstat(file).map(|stat| (stat.st_dev, stat.st_ino));
+    // An update may have replaced the file.
+    Ok(visible.filter(|visible| identity(visible) == identity(&file)).unwrap_or(file))
 }
 
 /// The part of a lab's facts that its programs, and commands of `exec`, have in their environment.
@@ -156,6 +171,8 @@ struct Slot {
 /// The namespaces of a node.
 #[derive(Debug)]
 struct Place {
+    /// This executable, for the init of programs.
+    executable: Rc<OwnedFd>,
     net: OwnedFd,
     /// The mount namespace, if the node has private files.
     mounts: Option<OwnedFd>,
@@ -188,6 +205,7 @@ impl Supervisor {
         users: &Users,
         here: impl Fn(NodeId) -> bool,
     ) -> Result<Self> {
+        let executable = Rc::new(own_executable()?);
         let mut places: Vec<(NodeId, Rc<Place>)> = Vec::new();
         let mut slots = Vec::with_capacity(plan.programs.len());
         let folder_path =
@@ -210,7 +228,8 @@ impl Supervisor {
                     })
                 };
                 let mounts = host.mounts.as_ref().map(copy).transpose()?;
-                places.push((program.node, Rc::new(Place { net: copy(&host.netns)?, mounts })));
+                let (net, executable) = (copy(&host.netns)?, Rc::clone(&executable));
+                places.push((program.node, Rc::new(Place { executable, net, mounts })));
                 Some(Rc::clone(&places[places.len() - 1].1))
             };
             let facts = LabFacts {

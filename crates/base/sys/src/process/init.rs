@@ -176,6 +176,8 @@ fn open_report() -> Result<File> {
 pub fn run_init(setup: &ProgramSetup) -> i32 {
     let Ok(mut report) = open_report() else { return 126 };
     block_signals(true);
+    // Instead of the number of the descriptor from which it was executed.
+    let _ = rustix::thread::set_name(c"netarium");
     let host = setup.host.to_string_lossy();
     let _ = namespace::set_host_name(&host);
     let is_lifted = setup.privileged && !setup.private_files;

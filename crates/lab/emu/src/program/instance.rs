@@ -74,7 +74,7 @@ pub(super) fn start_init(
     };
     let arguments = ["netarium".into(), INIT.into()].into_iter().chain(setup.to_arguments());
     let child = spawn(&Spawn {
-        program: c"/proc/self/exe".to_owned(),
+        program: place.executable.as_fd(),
         arguments: arguments
             .map(|word: OsString| text(word.into_vec()))
             .collect::<sys::Result<_>>()?,
