@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use emu::program::LabFacts;
-use emu::registry::{Entry, Registry, RegistryError, State};
+use emu::registry::{Entry, Listing, Registry, RegistryError, State};
 use run::RunFolder;
 use serde_json::{Value, json};
 
@@ -40,20 +40,31 @@ pub(crate) fn find(registry: &Registry, wanted: &str) -> Result<Entry, Failure> 
     if let Some(entry) = registry.find(wanted)? {
         return Ok(entry);
     }
-    let names: Vec<String> = registry.list()?.live.into_iter().map(|e| e.name).collect();
+    let listing = registry.list()?;
+    let names: Vec<String> = listing.live.into_iter().map(|e| e.name).collect();
     let help = if names.is_empty() {
         "no lab is running; start one with `netarium up`".to_owned()
     } else {
         format!("running: {}", names.join(", "))
     };
-    Err(Failure::usage(format!("no running lab with name or identifier `{wanted}`")).help(help))
+    let failure = Failure::usage(format!("no running lab with name or identifier `{wanted}`"));
+    let file = format!("{wanted}.json");
+    let invalid = listing.unreadable.iter().find(|(path, _)| path.ends_with(&file));
+    Err(failure.help(invalid.map_or(help, |(path, why)| {
+        format!("{} is not the entry of a lab: {why}", path.display())
+    })))
+}
+
+/// Reports files of the registry that are not entries of labs.
+pub(crate) fn note_invalid(listing: &Listing, terminal: &Terminal) {
+    for (path, why) in &listing.unreadable {
+        terminal.note(format!("not removed: {} ({why})", path.display()));
+    }
 }
 
 pub(crate) fn ps(terminal: &Terminal) -> Verdict {
     let listing = swept(terminal)?.list()?;
-    for (path, why) in &listing.unreadable {
-        terminal.note(format!("not removed: {} ({why})", path.display()));
-    }
+    note_invalid(&listing, terminal);
     if terminal.json {
         let labs: Vec<Value> = listing.live.iter().map(object).collect();
         terminal.object(&json!({"schema": "netarium.ps/1", "labs": labs}))?;
@@ -145,7 +156,6 @@ pub(crate) fn clean(args: &Clean, terminal: &Terminal) -> Verdict {
     let mut lines = Vec::new();
     for entry in &listing.gone {
         lines.push(format!("entry of run {} of {}, which was killed", entry.id, entry.lab));
-        lines.extend(entry.mount_points.iter().map(|p| format!("  folder {}", p.display())));
     }
     let removed = if args.dry_run { Vec::new() } else { registry.sweep()? };
     for entry in &removed {
@@ -157,7 +167,7 @@ pub(crate) fn clean(args: &Clean, terminal: &Terminal) -> Verdict {
             "schema": "netarium.clean/1",
             "dry_run": args.dry_run,
             "entries": entries.iter().map(|e| json!({"name": e.name, "id": e.id,
-                "folder": e.folder, "mount_points": e.mount_points})).collect::<Vec<_>>(),
+                "folder": e.folder})).collect::<Vec<_>>(),
         }))?;
     } else {
         if !lines.is_empty() {
@@ -171,8 +181,6 @@ pub(crate) fn clean(args: &Clean, terminal: &Terminal) -> Verdict {
             (false, false) => "removed; run folders are kept and marked as killed".to_owned(),
         });
     }
-    for (path, why) in &listing.unreadable {
-        terminal.note(format!("not removed: {} ({why})", path.display()));
-    }
+    note_invalid(&listing, terminal);
     Ok(Exit::Ok)
 }

@@ -289,7 +289,9 @@ fn answer(lab: &str, request: &Request, terminal: &Terminal) -> Result<(Entry, A
 pub(crate) fn down(args: &Down, terminal: &Terminal) -> Verdict {
     let registry = labs::swept(terminal)?;
     let entries = if args.all {
-        registry.list()?.live
+        let listing = registry.list()?;
+        labs::note_invalid(&listing, terminal);
+        listing.live
     } else {
         let found: Result<Vec<_>, _> =
             args.labs.iter().map(|lab| labs::find(&registry, lab)).collect();

@@ -272,7 +272,7 @@ fn clean_removes_only_entries_of_killed_runs() {
     let entry = serde_json::json!({
         "schema": "netarium.lab/1", "name": "gone", "lab": "gone", "id": "0a0a0a",
         "boot": "an earlier one", "supervisor": process, "init": process, "folder": run,
-        "started_unix": 0, "hosts": {}, "mount_points": [],
+        "started_unix": 0, "hosts": {},
     });
     fs::write(labs.join("gone.json"), entry.to_string()).unwrap();
     fs::write(labs.join("foreign.json"), "{}").unwrap();

@@ -4,7 +4,8 @@
 //! must belong to the user and be inaccessible to others. All resources of a lab end with its
 //! processes, so an entry without processes only means that the run was killed. A pid is compared
 //! together with the process's start time and the boot identifier, so that a reused pid is never
-//! mistaken for a lab.
+//! mistaken for a lab. Programs of a lab do not see the folder. An entry whose processes are not
+//! those of a lab is nevertheless possible (forged); it is reported, and they are never signalled.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -17,8 +18,12 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
+
+mod process;
+
+pub use process::Process;
 
 /// The version of the entry files.
 const SCHEMA: &str = "netarium.lab/1";
@@ -56,57 +61,18 @@ pub enum RegistryError {
     /// A lab's process may not be signalled.
     #[error("cannot signal process {pid}: {source}")]
     Signal { pid: u32, source: io::Error },
+    /// The processes of an entry are not those of a lab.
+    #[error("the entry of lab {name} is not valid, and no process was signalled: {why}")]
+    Forged { name: String, why: String },
+    /// The lab has ended, but not the command that started it.
+    #[error("lab {name} has ended, but its command, process {pid}, has not")]
+    Lingering { name: String, pid: u32 },
     /// A killed lab still exists.
     #[error("lab {0} was killed and has not ended")]
     Immortal(String),
     /// Too many labs.
     #[error("{LABS_LIMIT} labs are registered already in {}", .0.display())]
     Full(PathBuf),
-}
-
-/// A process; the start time distinguishes it from later processes with the same pid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Process {
-    /// Its pid in the PID namespace of the command that registered it.
-    pub pid: u32,
-    /// Start time in clock ticks since boot (`/proc/PID/stat`, field 22).
-    pub started_ticks: u64,
-}
-
-impl Process {
-    /// The process that has this pid now.
-    pub fn of(pid: u32) -> Option<Self> {
-        let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-        start_ticks(&stat).map(|started_ticks| Self { pid, started_ticks })
-    }
-
-    /// A descriptor of the process, or `None` if it has ended.
-    fn open(self) -> Result<Option<OwnedFd>, RegistryError> {
-        let Some(pid) = Pid::from_raw(self.pid as i32) else { return Ok(None) };
-        match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
-            // Only this check proves that the descriptor refers to the right process.
-            Ok(fd) => Ok(self.alive().then_some(fd)),
-            Err(Errno::SRCH) => Ok(None),
-            Err(e) => Err(RegistryError::Signal { pid: self.pid, source: e.into() }),
-        }
-    }
-
-    /// Whether it still runs (a zombie does not).
-    pub fn alive(self) -> bool {
-        Self::of(self.pid) == Some(self)
-    }
-}
-
-/// Field 22 of a `stat` file, unless the process is a zombie or dead.
-fn start_ticks(stat: &[u8]) -> Option<u64> {
-    // The command's name is in parentheses and may contain any byte except NUL.
-    let end = stat.iter().rposition(|&b| b == b')')?;
-    let rest = std::str::from_utf8(stat.get(end + 1..)?).ok()?;
-    let mut fields = rest.split_ascii_whitespace();
-    if matches!(fields.next()?, "Z" | "X" | "x") {
-        return None;
-    }
-    fields.nth(18)?.parse().ok()
 }
 
 /// A lab that runs, or that was killed.
@@ -132,8 +98,6 @@ pub struct Entry {
     pub started_unix: u64,
     /// Hosts by name.
     pub hosts: BTreeMap<String, HostEntry>,
-    /// Empty folders outside the lab that served as mount points.
-    pub mount_points: Vec<PathBuf>,
     /// Whether it uses real-time scheduling.
     #[serde(default)]
     pub realtime: bool,
@@ -194,7 +158,6 @@ impl Entry {
             folder,
             started_unix: now.map_or(0, |d| d.as_secs()),
             hosts: BTreeMap::new(),
-            mount_points: Vec::new(),
             realtime: false,
             is_up: false,
             seed: None,
@@ -214,6 +177,9 @@ impl Entry {
     }
 }
 
+/// Returns why the running processes of an entry are not those of a lab.
+type Check = fn(&Entry) -> Option<String>;
+
 /// How a lab was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
@@ -224,19 +190,37 @@ pub enum Stopped {
 }
 
 impl Entry {
+    /// Why its running processes are not those of a lab.
+    fn problem(&self) -> Option<String> {
+        process::problem(self.supervisor, self.init)
+    }
+
     /// Asks the lab to end and waits for it; kills it if it has not ended within `grace`.
     ///
     /// # Errors
-    /// If its processes may not be signalled.
+    /// [`RegistryError::Forged`], or if its processes may not be signalled.
     pub fn stop(&self, grace: Duration) -> Result<Stopped, RegistryError> {
+        self.stop_checked(grace, Self::problem)
+    }
+
+    fn stop_checked(&self, grace: Duration, check: Check) -> Result<Stopped, RegistryError> {
+        // The descriptors keep referring to the processes that are checked.
         let (supervisor, init) = (self.supervisor.open()?, self.init.open()?);
-        if let Some(supervisor) = &supervisor {
+        if let Some(why) = check(self) {
+            return Err(RegistryError::Forged { name: self.name.clone(), why });
+        }
+        // Only a command that has a lab is known to be one.
+        if let (Some(supervisor), Some(_)) = (&supervisor, &init) {
             signal(supervisor, self.supervisor.pid, Signal::TERM)?;
         }
         let deadline = Instant::now() + grace;
         let fds = || supervisor.iter().chain(&init);
         if fds().all(|fd| has_ended(fd, deadline)) {
             return Ok(Stopped::Orderly);
+        }
+        if init.is_none() {
+            let (name, pid) = (self.name.clone(), self.supervisor.pid);
+            return Err(RegistryError::Lingering { name, pid });
         }
         // When its first process ends, the kernel ends all others in the lab.
         for (fd, process) in [(&init, self.init), (&supervisor, self.supervisor)] {
@@ -288,7 +272,8 @@ pub struct Listing {
     pub live: Vec<Entry>,
     /// Entries without running processes.
     pub gone: Vec<Entry>,
-    /// Files that are not valid entries, with reasons; they are not changed.
+    /// Files that are not valid entries, or name processes of something else, with reasons; they
+    /// are not changed.
     pub unreadable: Vec<(PathBuf, String)>,
 }
 
@@ -296,6 +281,7 @@ pub struct Listing {
 #[derive(Clone, Debug)]
 pub struct Registry {
     dir: PathBuf,
+    check: Check,
 }
 
 /// Whether root of this user namespace owns a folder; a user who is root only inside a user
@@ -341,7 +327,7 @@ impl Registry {
         } else if facts.mode() & 0o077 != 0 {
             "other users can access it (fix it with chmod 700)"
         } else {
-            return Ok(Self { dir });
+            return Ok(Self { dir, check: Entry::problem });
         };
         Err(RegistryError::Unsafe { path: dir, why })
     }
@@ -391,7 +377,10 @@ impl Registry {
                     listing.unreadable.push((path, why));
                 }
                 Ok(entry) if entry.state() == State::Gone => listing.gone.push(entry),
-                Ok(entry) => listing.live.push(entry),
+                Ok(entry) => match (self.check)(&entry) {
+                    None => listing.live.push(entry),
+                    Some(why) => listing.unreadable.push((path, why)),
+                },
                 // Its lab ended between listing and reading.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
                 Err(e) => listing.unreadable.push((path, e.to_string())),
@@ -403,16 +392,11 @@ impl Registry {
         Ok(listing)
     }
 
-    /// Removes the entries of labs that no longer run, with their empty mount points, and returns
-    /// them: their runs were killed.
+    /// Removes the entries of labs that no longer run, and returns them: their runs were killed.
     pub fn sweep(&self) -> Result<Vec<Entry>, RegistryError> {
         let _lock = self.lock()?;
         let gone = self.list()?.gone;
         for entry in &gone {
-            for point in &entry.mount_points {
-                // Removes empty folders only; one in use remains.
-                let _ = fs::remove_dir(point);
-            }
             if entry.socket.is_some() {
                 let _ = fs::remove_file(self.socket(&entry.id));
             }
@@ -452,12 +436,15 @@ fn read_entry(path: &Path) -> io::Result<Entry> {
     let mut text = Vec::new();
     File::open(path)?.take(ENTRY_LIMIT).read_to_end(&mut text)?;
     let entry: Entry = serde_json::from_slice(&text)?;
-    if entry.schema == SCHEMA {
-        Ok(entry)
+    let why = if entry.schema != SCHEMA {
+        format!("schema `{}` is not `{SCHEMA}`", entry.schema)
+    } else if entry.id.contains('/') {
+        // It is part of the name of a file.
+        format!("invalid identifier `{}`", entry.id)
     } else {
-        let why = format!("schema `{}` is not `{SCHEMA}`", entry.schema);
-        Err(io::Error::new(io::ErrorKind::InvalidData, why))
-    }
+        return Ok(entry);
+    };
+    Err(io::Error::new(io::ErrorKind::InvalidData, why))
 }
 
 fn remove(file: &Path) -> Result<(), RegistryError> {
@@ -498,7 +485,9 @@ mod tests {
 
     fn registry() -> (tempfile::TempDir, Registry) {
         let dir = tempfile::tempdir().unwrap();
-        let registry = Registry::at(dir.path().join("labs")).unwrap();
+        let mut registry = Registry::at(dir.path().join("labs")).unwrap();
+        // The processes of these tests are not those of labs.
+        registry.check = |_| None;
         (dir, registry)
     }
 
@@ -577,28 +566,46 @@ mod tests {
             Entry::new("a", "000001", deaf.id(), init.id(), PathBuf::from("/nowhere")).unwrap();
         // Reaps them like their parents would; otherwise they remain zombies.
         let reaper = std::thread::spawn(move || (deaf.wait().unwrap(), init.wait().unwrap()));
-        assert_eq!(lab.stop(Duration::from_millis(200)).unwrap(), Stopped::Killed);
+        let stopped = lab.stop_checked(Duration::from_millis(200), |_| None);
+        assert_eq!(stopped.unwrap(), Stopped::Killed);
         reaper.join().unwrap();
         assert_eq!(lab.state(), State::Gone);
         assert_eq!(lab.stop(Duration::ZERO).unwrap(), Stopped::Orderly);
     }
 
     #[test]
-    fn sweeping_removes_empty_mount_points_and_nothing_else() {
-        let (dir, registry) = registry();
-        let (empty, full) = (dir.path().join("empty"), dir.path().join("full"));
-        fs::create_dir(&empty).unwrap();
-        fs::create_dir(&full).unwrap();
-        fs::write(full.join("precious"), "x").unwrap();
+    fn reports_forged_entries_and_does_not_signal_their_processes() {
+        let (_dir, mut registry) = registry();
+        registry.check = Entry::problem;
+        let (victim, other) = (sleeper(), sleeper());
+        let mut forged = entry("a", "000001", &victim);
+        for supervisor in [forged.supervisor, Process::of(other.id()).unwrap()] {
+            forged.supervisor = supervisor;
+            let kept = registry.register(forged.clone()).unwrap();
+            let listing = registry.list().unwrap();
+            assert!(listing.live.is_empty() && listing.gone.is_empty());
+            assert!(listing.unreadable[0].1.starts_with("process "), "{:?}", listing.unreadable);
+            assert!(registry.find("a").unwrap().is_none());
+            let stopped = kept.entry().stop(Duration::ZERO);
+            assert!(matches!(stopped, Err(RegistryError::Forged { .. })), "{stopped:?}");
+        }
+        // The lab has ended; what the entry calls its command has never had one.
+        forged.init.started_ticks -= 1;
+        forged.supervisor = Process::of(std::process::id()).unwrap();
+        let stopped = forged.stop(Duration::ZERO);
+        assert!(matches!(stopped, Err(RegistryError::Lingering { .. })), "{stopped:?}");
+        for mut child in [victim, other] {
+            assert!(child.try_wait().unwrap().is_none(), "a process was signalled");
+            end(child);
+        }
+    }
+
+    #[test]
+    fn rejects_identifiers_that_are_paths() {
+        let (_dir, registry) = registry();
         let child = sleeper();
-        let mut gone = entry("a", "000001", &child);
-        gone.boot.push('x');
-        gone.mount_points = vec![empty.clone(), full.clone()];
-        let kept = registry.register(gone).unwrap();
-        registry.sweep().unwrap();
-        assert!(!empty.exists());
-        assert!(full.join("precious").exists());
-        drop(kept);
+        let _kept = registry.register(entry("a", "../a", &child)).unwrap();
+        assert_eq!(registry.list().unwrap().unreadable.len(), 1);
         end(child);
     }
 
@@ -624,16 +631,5 @@ mod tests {
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(dir.path(), &link).unwrap();
         assert!(matches!(Registry::at(link), Err(RegistryError::Unsafe { .. })));
-    }
-
-    #[test]
-    fn start_times_are_read_past_odd_names_and_not_from_zombies() {
-        let line = |name: &str, state: &str| {
-            format!("7 ({name}) {state} 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4242 9 10")
-        };
-        assert_eq!(start_ticks(line("a) R (b", "S").as_bytes()), Some(4242));
-        assert_eq!(start_ticks(line("sh", "Z").as_bytes()), None);
-        assert_eq!(start_ticks(b"7 (sh"), None);
-        assert_eq!(start_ticks(b"7 (sh) S 1"), None);
     }
 }

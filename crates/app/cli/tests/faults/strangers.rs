@@ -58,7 +58,7 @@ fn alone() {
     let entry = serde_json::json!({
         "schema": "netarium.lab/1", "name": "old", "lab": "old", "id": "abcdef",
         "boot": boot.trim(), "supervisor": process, "init": process, "folder": folder,
-        "started_unix": 1, "hosts": {"a": {"net": 5}}, "mount_points": [keep, "/tmp/netarium"],
+        "started_unix": 1, "hosts": {"a": {"net": 5}},
     });
     let lab = "node.a = {}\nnode.b = {}\nlink = [{ ends = [\"a\", \"b\"] }]\n\
                program = [{ node = \"a\", run = \"ip -o link; ip -o addr\" }]\n";
