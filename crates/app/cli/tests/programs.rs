@@ -10,6 +10,7 @@ mod programs {
     mod bundles;
     mod collector;
     mod events;
+    mod files;
     mod flows;
     mod hostile;
     mod impairments;
