@@ -107,7 +107,7 @@ fn remount_one(target: &Path, access: Access) -> Result<()> {
     mount("change the mount of", Path::new("none"), target, None, flags, None)
 }
 
-/// The lines of `/proc/thread-self/mountinfo`: the mounts, each after the one that it is mounted on.
+/// The file `mountinfo` (proc(5)) of the calling thread: the mounts of its namespace.
 pub(crate) fn mount_table() -> Result<String> {
     let path = "/proc/thread-self/mountinfo";
     fs::read_to_string(path).map_err(|e| Error::file("read", path, e))

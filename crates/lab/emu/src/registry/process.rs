@@ -214,7 +214,7 @@ mod tests {
                 assert!(problem(supervisor, first).is_some());
             }
         } else {
-            println!("SKIPPED reports_first_processes_of_other_namespaces: no namespaces");
+            eprintln!("SKIPPED reports_first_processes_of_other_namespaces: no namespaces");
         }
         end(child);
     }

@@ -174,8 +174,8 @@ section! {
     grace: Span, TIME, Default("2 s"), "Time between SIGTERM and SIGKILL.";
     privileged: bool, Flag, Default("false"),
         "Keeps all capabilities of the lab's user namespace, system calls that are otherwise \
-         refused, writable files, and writable kernel parameters. The result names the program. If the run is \
-         started by root, such a program can take over the machine.";
+         refused, writable files, and writable kernel parameters. The result names the program. If \
+         the run is started by root, such a program can take over the machine.";
     output: Bytes, Data(Bytes::ZERO, Bytes::new(1 << 60)), Default("100 MB"),
         "Maximum size of its recorded standard output and error together. The rest is discarded \
          and counted in the result.";
