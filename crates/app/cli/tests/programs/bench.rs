@@ -324,8 +324,8 @@ impl Run {
         self.record()["verdict"]["machine_fit"] == true
     }
 
-    /// The first expectation that was not met, as an error. An undecided one is within the effect of
-    /// the machine.
+    /// The first expectation that was not met, as an error. An undecided one is within the effect
+    /// of the machine.
     pub(crate) fn expectations_passed(&self) -> Result<(), String> {
         let expectations = self.record()["expectations"].as_array().unwrap();
         let failed = expectations.iter().find(|expectation| {
