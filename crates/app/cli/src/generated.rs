@@ -123,13 +123,13 @@ mod tests {
     fn reference_page_is_up_to_date() {
         let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/src/reference/cli.md");
         let expected = reference();
-        if std::env::var_os("NETARIUM_BLESS").is_some() {
+        if std::env::var_os("NETARIUM_GENERATE").is_some() {
             fs::write(&page, &expected).unwrap();
         }
         let found = fs::read_to_string(&page).unwrap_or_default();
         assert_eq!(
             found, expected,
-            "out of date; update it with NETARIUM_BLESS=1 cargo test -p netarium"
+            "out of date; update it with NETARIUM_GENERATE=1 cargo test -p netarium"
         );
     }
 

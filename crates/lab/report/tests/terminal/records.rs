@@ -25,6 +25,12 @@ fn flow(name: &str, ends: [&str; 2], mbits: f64, retransmits: u64) -> FlowSummar
         goodput_bit_per_s: mbits * 1e6,
         retransmits: Some(retransmits),
         rtt: delay(&[52_000_000, 92_000_000, 104_000_000]),
+        host_effect: Some(HostEffect {
+            goodput_share: 0.003,
+            mean_ns: 40_000,
+            p50_ns: 20_000,
+            p99_ns: 2_200_000,
+        }),
         ..FlowSummary::default()
     }
 }

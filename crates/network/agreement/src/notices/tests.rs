@@ -223,6 +223,41 @@ proptest! {
         network.check();
     }
 
+    /// After a cut, each agent sends a digest within its interval, and a late agent delays the
+    /// digest, the request and the answer by at most its lateness each.
+    #[test]
+    fn agrees_after_a_cut_in_time_bounded_by_the_lateness_of_agents(
+        agents in 2usize..6,
+        seed in any::<u64>(),
+        gone in 0usize..6,
+        churn in 1u64..20,
+        lateness in 1u64..1_000,
+    ) {
+        let gone = gone % agents;
+        let mut network = Network::new(agents, 0, seed);
+        (0..churn).for_each(|round| network.change(round as usize % agents));
+        network.run(network.net.now() + Span::from_millis(1_200));
+        network.check();
+        network.cut.insert(gone);
+        for round in 0..churn {
+            network.change(round as usize % agents);
+            network.run(network.net.now() + Span::from_millis(500 / churn));
+        }
+        network.cut.clear();
+        let half = Span::from_micros(lateness * 500);
+        for link in 0..agents.pow(2) {
+            network.net.configure(link, |link| {
+                let shape = JitterShape::Uniform { spread: half };
+                link.delay = half;
+                link.jitter = Some(Jitter { shape, correlation: Ratio::ZERO });
+            });
+        }
+        // The reordering adds 1 ms to each.
+        let bound = DIGEST_INTERVAL + Span::from_millis(3 * (lateness + 1));
+        network.run(network.net.now() + bound);
+        network.check();
+    }
+
     #[test]
     fn decodes_or_rejects_any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
         let mut agent = Notices::new(AgentId(0), 3);
