@@ -211,9 +211,11 @@ impl<'a> Exchange<'a> {
         let (delays, crossings, round_trips) = match traffic {
             Traffic::Paced { .. } | Traffic::Controlled { .. } => (&result.delay, 1, None),
             Traffic::Queries(_) => (&result.latency, 2, Some(&result.latency)),
-            Traffic::Rpc { .. } => {
+            Traffic::Rpc { spec, .. } => {
                 let crossings = 2 * round_trips(result, result.responses);
-                (&result.latency, crossings, Some(&result.latency))
+                // With an interval, it waits for responses only if they take longer.
+                let waits = result.latency.mean() >= spec.interval.as_nanos() as f64;
+                (&result.latency, crossings, waits.then_some(&result.latency))
             }
             Traffic::Requests { .. } => (&result.latency, with_setup(result.responses), None),
             Traffic::Transfers { .. } => {

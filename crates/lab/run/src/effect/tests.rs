@@ -32,6 +32,7 @@ fn result(kind: usize) -> (Plan, FlowResult) {
     let flows = [
         "transport = \"tcp\"",
         "transport = \"udp\"\nrate = \"1 Mbit/s\"",
+        "request = \"100 B\"\nresponse = \"1 kB\"\ninterval = \"5 ms\"",
         "size = \"1 MB\"\narrivals = { every = \"1 s\" }",
     ];
     let text = "[node]\na = {}\nb = {}\n[[link]]\nends = [\"a\", \"b\"]\n".to_owned()
@@ -108,6 +109,13 @@ fn stalls_lower_the_rate_of_flows_that_wait_for_acknowledgements() {
     let (plan, paced) = result(1);
     let rate = effects.on_flow(&plan, &paced).goodput_share;
     assert!((rate - 0.007).abs() < 1e-4, "{rate}");
+    // Requests every 5 ms wait only for responses that take longer.
+    for (latency, expected) in [(1_000_000, 0.007), (20_000_000, 0.015)] {
+        let (plan, mut rpc) = result(2);
+        rpc.latency.record_many(latency, 100);
+        let rate = effects.on_flow(&plan, &rpc).goodput_share;
+        assert!((rate - expected).abs() < 1e-4, "{latency} ns: {rate}");
+    }
 }
 
 #[test]
@@ -115,7 +123,7 @@ fn delay_of_a_transfer_grows_with_its_round_trips() {
     let mut lateness = Histogram::new();
     lateness.record_many(50_000, 1_000);
     let effects = effects(lateness, &[]);
-    let (plan, mut web) = result(2);
+    let (plan, mut web) = result(3);
     let mut completion = Histogram::new();
     completion.record_many(500_000_000, 10);
     web.transfers = Some(Transfers { completed: 10, completion, ..Transfers::default() });
