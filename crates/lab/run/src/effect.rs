@@ -26,6 +26,9 @@ use crate::verdict::time_text;
 /// Values of ε for which the bound is computed; the smallest result is used.
 const EXCEEDED: [f64; 5] = [0.1, 0.05, 0.01, 0.001, 0.0001];
 
+/// Parts of ε for lateness; the rest is for the wait before the time stamp.
+const PARTS: [f64; 5] = [0.02, 0.1, 0.5, 0.9, 0.98];
+
 /// For a minimum, which is that of many packets: the share of packets later than the bound.
 const EXCEEDED_BY_MIN: f64 = 0.5;
 
@@ -47,10 +50,14 @@ pub struct HostDelays {
 }
 
 impl HostDelays {
-    /// The delay that a share `exceeded` of packets exceed, each of the two waits by one half.
+    /// The delay that at most a share `exceeded` of packets exceed. Each part of that share may be
+    /// due to the one wait or to the other; the smallest bound counts.
     fn exceeded_by(&self, exceeded: f64) -> u64 {
-        let quantile = 1.0 - exceeded / 2.0;
-        self.lateness.percentile(quantile) + self.ingress.percentile(quantile)
+        let bounds = PARTS.map(|part| {
+            let late = self.lateness.percentile(1.0 - exceeded * part);
+            late + self.ingress.percentile(1.0 - exceeded * (1.0 - part))
+        });
+        bounds.into_iter().min().unwrap_or(0)
     }
 
     fn mean(&self) -> f64 {

@@ -95,6 +95,18 @@ fn rare_stalls_change_high_percentiles_only() {
 }
 
 #[test]
+fn stall_of_few_packets_does_not_change_their_p99() {
+    let mut waits = Histogram::new();
+    waits.record_many(100_000, 9_940);
+    waits.record_many(50_000_000, 60);
+    let stalled = HostDelays { lateness: waits.clone(), ..HostDelays::default() };
+    let effects = |host| HostEffects::new(vec![host], Span::from_secs(10));
+    assert!((95_000.0..105_000.0).contains(&effects(stalled).added(0.01, 1)));
+    let both = HostDelays { lateness: waits.clone(), ingress: waits, ..HostDelays::default() };
+    assert!(effects(both).added(0.01, 1) > 49_000_000.0, "0.6 % and 0.6 % may be 1.2 %");
+}
+
+#[test]
 fn stalls_lower_the_rate_of_flows_that_wait_for_acknowledgements() {
     let mut lateness = Histogram::new();
     lateness.record_many(50_000, 1_000);
