@@ -5,7 +5,7 @@ use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::bench::{Bench, Run, Running, enclosed, installed, is_root, until};
+use super::bench::{Bench, NETARIUM, Run, Running, enclosed, installed, is_root, until};
 use super::rootless::{as_user, possible};
 
 /// Prints each argument with `writable`, `read-only`, `none`, or `empty` for a folder that is
@@ -58,9 +58,17 @@ const TABLE: [(&str, &str); 20] = [
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/src/security/labs.md");
 const BEGIN: &str = "<!-- The test `programs::files` writes this table. -->\n\n";
 
-/// A folder outside of `/tmp`.
+/// A folder outside of those for temporary files, in which a clone of the project may be.
 fn folder_elsewhere() -> tempfile::TempDir {
-    tempfile::Builder::new().prefix("nt").tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+    let temporary = [std::env::temp_dir(), "/tmp".into(), "/var/tmp".into()];
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let folders = [Some(env!("CARGO_TARGET_TMPDIR").into()), home, Some("/var/lib".into())];
+    let mut elsewhere = folders.into_iter().flatten().filter(|path| {
+        let path = path.canonicalize().unwrap_or_default();
+        path.is_absolute() && !temporary.iter().any(|folder| path.starts_with(folder))
+    });
+    let make = |path| tempfile::Builder::new().prefix("nt").tempdir_in(path).ok();
+    elsewhere.find_map(make).expect("a folder outside of those for temporary files")
 }
 
 /// A lab with one program.
@@ -186,9 +194,15 @@ fn folders_of_the_machine_cannot_be_replaced() {
     if !enclosed(test) || !installed(test, &["python3"]) {
         return;
     }
-    let bench = Bench::new();
+    let (bench, elsewhere) = (Bench::new(), folder_elsewhere());
     bench.write("attacks.py", ATTACKS);
-    let run = bench.run(&lab("", "run = \"python3 attacks.py\"")).passed();
+    bench.write("lab.toml", &lab("", "run = \"python3 attacks.py\""));
+    let executable = elsewhere.path().join("netarium");
+    fs::copy(NETARIUM, &executable).unwrap();
+    let mut command = Command::new(executable);
+    command.args(["run", "lab.toml", "--json"]);
+    bench.dress(&mut command);
+    let run = Running::spawn(&mut command).finish().passed();
     let text = run.stdout("p");
     let count = |word: &str| text.lines().filter(|line| line.starts_with(word)).count();
     assert!(count("rename") >= 6 && count("make") >= 4 && count("call") == 8, "{}", run.story());
