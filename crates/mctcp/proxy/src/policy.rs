@@ -109,6 +109,8 @@ impl FromStr for Rule {
         } else {
             match Host::parse(hosts).map_err(|_| wrong())? {
                 Host::Address(address) => Hosts::Network(address.into()),
+                // `any.` and `ANY` as hosts would be written as `any`, which is all hosts.
+                Host::Name(name) if name == "any" => return Err(wrong()),
                 Host::Name(name) => Hosts::Name(name),
             }
         };
@@ -291,6 +293,10 @@ mod tests {
             "any:",
             "*.10.2.0.1",
             "*.",
+            // They would be written as `any`, which allows all hosts.
+            "any.",
+            "ANY",
+            "any.:443",
         ] {
             assert!(text.parse::<Rule>().is_err(), "{text}");
         }
