@@ -235,8 +235,11 @@ impl Decapsulator {
     /// Nothing more comes: what may still have come late is lost now. Gives `out` the segments
     /// in the beginnings of datagrams whose other fragments did not come.
     pub fn end(&mut self, time: Time, out: &mut impl FnMut(&Segment<'_>)) {
-        self.fragments.end(&mut self.counters);
-        self.beginnings(time, out);
+        // The start of an incomplete datagram may contain a fragment of an inner datagram; tunnels
+        // are at most `DEPTH_MAX` deep.
+        while self.fragments.end(&mut self.counters) {
+            self.beginnings(time, out);
+        }
         self.sequences.end();
     }
 

@@ -155,8 +155,10 @@ impl Fragments {
         self.beginnings.pop()
     }
 
-    pub(super) fn end(&mut self, counters: &mut Counters) {
+    /// Discards all datagrams; returns whether the start of one is available.
+    pub(super) fn end(&mut self, counters: &mut Counters) -> bool {
         self.give_up(counters, |_| true);
+        !self.beginnings.is_empty()
     }
 
     fn expire(&mut self, time: Time, limits: &FragmentLimits, counters: &mut Counters) {

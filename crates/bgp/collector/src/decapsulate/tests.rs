@@ -395,6 +395,22 @@ fn reads_start_of_incomplete_datagram() {
 }
 
 #[test]
+fn ends_fragments_within_incomplete_datagrams() {
+    for (from, to) in ends() {
+        let inner = fragments(&packet(from, to, 4, &[1; 1_000]), 512).swap_remove(1);
+        let mut padded = plain(&inner);
+        padded.resize(2_000, 0);
+        // The first fragment of the tunnel's packet contains the inner fragment.
+        let outer = fragments(&encapsulate::vxlan(1, &padded), 1_024).swap_remove(0);
+        let mut decapsulator = new();
+        assert!(take(&mut decapsulator, &frame(LinkType::RAW, &outer)).is_empty());
+        decapsulator.end(Time::ZERO, &mut |_| panic!("no segment is complete"));
+        let counters = decapsulator.counters();
+        assert_eq!((counters.fragments_expired, counters.fragments_pending), (2, 0));
+    }
+}
+
+#[test]
 fn limits_time_and_memory_of_incomplete_datagrams() {
     let (from, to) = ends()[0];
     let limits = FragmentLimits { bytes: 10_000, time: Span::from_secs(5) };
