@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::bench::{Bench, NETARIUM, enclosed, installed};
+use super::bench::{Bench, EARLY_MS, NETARIUM, enclosed, installed, shortest_ping};
 
 /// A lab with two hosts on two agents, and a path delay of `path` milliseconds.
 fn inner(name: &str, path: u32) -> String {
@@ -87,8 +87,7 @@ fn result(place: &Path, lab: &str) -> Option<(Value, f64)> {
     let folder = folders.next()?;
     let record = serde_json::from_slice(&fs::read(folder.join("run.json")).ok()?).ok()?;
     let ping = fs::read_to_string(folder.join("programs/ping/stdout")).ok()?;
-    let shortest = ping.rsplit_once("= ")?.1.split('/').next()?.parse().ok()?;
-    Some((record, shortest))
+    Some((record, shortest_ping(&ping)))
 }
 
 #[test]
@@ -106,7 +105,7 @@ fn slow_network_is_hidden_by_the_lead_time_or_reported() {
     let story = || format!("{}\n{}", run.story(), run.stdout("labs"));
     let (far, round_trip) = result(bench.path(), "far").unwrap_or_else(|| panic!("{}", story()));
     let reasons = far["verdict"].to_string();
-    assert!(round_trip >= 40.0, "twice 20 ms: {round_trip} {reasons}");
+    assert!(round_trip >= 40.0 - EARLY_MS, "twice 20 ms: {round_trip} {reasons}");
     // On a busy host even the fastest ping may be late; then the verdict says why.
     let late = ["left late", "may have waited", "after they were due"];
     let is_late = late.iter().any(|part| reasons.contains(part));

@@ -19,6 +19,10 @@ pub(crate) const NETARIUM: &str = env!("CARGO_BIN_EXE_netarium");
 /// Maximum duration of any lab here on a busy host.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(150);
 
+/// By how much a round trip may be too short, in milliseconds: the correction for the latency of
+/// wake-ups is their median.
+pub(crate) const EARLY_MS: f64 = 0.1;
+
 /// Number of runs after which numbers that the machine distorted remain undecided.
 const MAX_ATTEMPTS: u32 = 3;
 
@@ -39,6 +43,13 @@ pub(crate) fn conclusive(
         wrong = format!("{error}; {}", run.record()["verdict"]["reasons"]);
     }
     eprintln!("INCONCLUSIVE {test}: {wrong}");
+}
+
+/// The shortest round trip in the output of `ping`, in milliseconds.
+#[track_caller]
+pub(crate) fn shortest_ping(said: &str) -> f64 {
+    let shortest = said.split("rtt min/avg/max/mdev = ").nth(1).and_then(|s| s.split('/').next());
+    shortest.and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{said}"))
 }
 
 /// Number of repetitions, lower in the ordinary suite.

@@ -107,7 +107,7 @@ fn kernel_stacks_observe_impairments() {
     assert_eq!(count("jitter", "reordered_datagrams"), 0, "{}", run.flow("jitter"));
     let delay = &run.flow("jitter")["delay"];
     let (least, most) = (number(&delay["min_ns"]), number(&delay["p90_ns"]));
-    assert!(least >= 10e6 && most > 22e6, "{delay}");
+    assert!(least >= 10e6 - bench::EARLY_MS * 1e6 && most > 22e6, "{delay}");
     // On a busy host all packets may be late.
     assert!(least < 20e6 || run.record()["verdict"]["trusted"] == false, "{delay}");
     let said = run.stdout("times");
