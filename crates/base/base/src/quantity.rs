@@ -60,6 +60,8 @@ pub enum QuantityError {
     NotANumber {
         /// The text.
         text: String,
+        /// Valid units.
+        units: &'static str,
     },
     /// The value exceeds 64 bits.
     #[error("`{text}` is too large")]
@@ -82,18 +84,24 @@ impl QuantityError {
     pub fn help(&self) -> String {
         match self {
             Self::MissingUnit { text, units } => {
-                let example = units.split([' ', ',']).next().unwrap_or_default();
-                format!("write for example `{text} {example}` (units: {units})")
+                format!("write for example `{text} {}` (units: {units})", usual(units))
             }
             Self::UnknownUnit { unit, units, .. } => match usual_unit(unit, units) {
                 Some(unit) => format!("did you mean `{unit}`? (units: {units})"),
                 None => format!("units: {units}"),
             },
-            Self::NotANumber { .. } => "write a number and a unit, such as `10 ms`".to_owned(),
+            Self::NotANumber { units, .. } => {
+                format!("write a number and a unit, such as `10 {}`", usual(units))
+            }
             Self::TooLarge { .. } => "the value must fit in 64 bits".to_owned(),
             Self::TooFine { step, .. } => format!("the smallest step is {step}"),
         }
     }
+}
+
+/// The first of these units.
+fn usual(units: &str) -> &str {
+    units.split(", ").next().unwrap_or_default()
 }
 
 /// Alternative spellings of units, and the corresponding unit.
@@ -204,7 +212,7 @@ impl Kind {
         let owned = || text.to_owned();
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
         if !whole.starts_with(|c: char| c.is_ascii_digit()) || fraction.contains('.') {
-            return Err(QuantityError::NotANumber { text: owned() });
+            return Err(QuantityError::NotANumber { text: owned(), units: self.units });
         }
         if unit.is_empty() {
             return Err(QuantityError::MissingUnit { text: owned(), units: self.units });

@@ -77,8 +77,9 @@ codes! {
     BadTrace "lab::E0020" "bad trace or table file":
         "A trace of a link has one whole number of milliseconds a line, not decreasing, the last \
          above 0; a table of delays one time a line; a distribution of sizes (`cdf`) a size in \
-         bytes and a share from 0 to 1 a line, rising, the last share 1; a trace of datagrams a \
-         moment in seconds and a number of bytes a line, not decreasing.",
+         bytes and a share from 0 to 1 (or from 0 to 100) a line, rising, the last share 1 (or \
+         100); a trace of datagrams a moment in seconds and a number of bytes a line, not \
+         decreasing.",
     Unreadable "lab::E0021" "file cannot be read":
         "The file is missing, too large, not a regular file, or not readable. Paths are relative to the lab file's folder.",
     BadImport "lab::E0022" "topology file cannot be understood":
@@ -123,11 +124,21 @@ codes! {
         "The value is valid but has no effect in this lab.",
     Approximated "lab::W0004" "taken more simply":
         "The lab's model does not support the value and uses the nearest one that it supports.",
+    PartlyRead "lab::W0005" "not all of a topology file is used":
+        "The file has parts that mean nothing here, such as an edge from a node to itself or an \
+         unknown attribute, or it is not UTF-8, or links without a delay attract all routes.",
 }
 
 impl Code {
     /// Whether the lab can run nevertheless.
     pub const fn is_warning(self) -> bool {
-        matches!(self, Self::Unchecked | Self::Isolated | Self::NoEffect | Self::Approximated)
+        matches!(
+            self,
+            Self::Unchecked
+                | Self::Isolated
+                | Self::NoEffect
+                | Self::Approximated
+                | Self::PartlyRead
+        )
     }
 }

@@ -67,6 +67,8 @@ struct Compiler<'a> {
     links: BTreeMap<String, LinkId>,
     /// Nodes and links of generated and imported networks.
     generated: u64,
+    /// A generated or imported network is missing because of an error.
+    is_incomplete: bool,
     places: Places<'a>,
     lines: Lines<'a>,
 }
@@ -116,6 +118,7 @@ pub(crate) fn compile(
         rejected_nodes: BTreeSet::new(),
         links: BTreeMap::new(),
         generated: 0,
+        is_incomplete: false,
         places: Places::default(),
         lines: Lines::new(input.text),
     };
@@ -137,6 +140,12 @@ pub(crate) fn compile(
     compiler.read_events();
     compiler.read_expectations();
     compiler.check();
+    if compiler.is_incomplete {
+        // Consequences of the missing network, whose error is reported.
+        let is_consequence =
+            |code| matches!(code, Code::UnknownName | Code::Unreachable | Code::Isolated);
+        compiler.sink.list.retain(|diagnostic| !is_consequence(diagnostic.code));
+    }
     (compiler.plan, compiler.places.patterns)
 }
 
@@ -159,6 +168,7 @@ pub(crate) fn compile_live(
         rejected_nodes: BTreeSet::new(),
         links: names.map(|(id, link)| (link.name.clone(), LinkId::at(id))).collect(),
         generated: 0,
+        is_incomplete: false,
         places: Places::default(),
         lines: Lines::new(input.text),
         plan,

@@ -6,6 +6,7 @@ use std::fs::{File, FileType, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::string::FromUtf8Error;
 use std::sync::Arc;
 
 use base::Span;
@@ -197,21 +198,56 @@ impl Files {
         }
     }
 
+    /// Reads a topology file, and whether it is Latin-1: the character set of GML, and of
+    /// spreadsheets.
+    pub(crate) fn read_topology(
+        &self,
+        path: &str,
+        at: &At,
+        sink: &mut Sink,
+    ) -> Option<(String, bool)> {
+        let read = read_bytes(&self.resolve(path)).and_then(|bytes| match utf8(bytes) {
+            Ok(text) => Ok((text, false)),
+            Err(bytes) if is_utf16(&bytes) => Err("it is UTF-16; save it as UTF-8".to_owned()),
+            Err(bytes) if bytes.contains(&0) => Err("it is not text".to_owned()),
+            Err(bytes) => Ok((bytes.into_iter().map(char::from).collect(), true)),
+        });
+        read.map_err(|why| unreadable(path, &why, at, sink)).ok()
+    }
+
     /// Reads a text file.
     pub(crate) fn read(&self, path: &str, at: &At, sink: &mut Sink) -> Option<String> {
-        match read_bounded(&self.resolve(path)) {
-            Ok(text) => Some(text),
-            Err(why) => {
-                sink.report(Code::Unreadable, at, format!("cannot read `{path}`: {why}"))
-                    .help("paths are relative to the folder of the lab file");
-                None
-            }
-        }
+        let read = read_bounded(&self.resolve(path));
+        read.map_err(|why| unreadable(path, &why, at, sink)).ok()
     }
+}
+
+fn unreadable(path: &str, why: &str, at: &At, sink: &mut Sink) {
+    sink.report(Code::Unreadable, at, format!("cannot read `{path}`: {why}"))
+        .help("paths are relative to the folder of the lab file");
 }
 
 /// Reads a text file up to the maximum size.
 pub(crate) fn read_bounded(path: &Path) -> Result<String, String> {
+    utf8(read_bytes(path)?).map_err(|_| "it is not UTF-8 text".to_owned())
+}
+
+/// The text without a byte order mark.
+fn utf8(bytes: Vec<u8>) -> Result<String, Vec<u8>> {
+    let mut text = String::from_utf8(bytes).map_err(FromUtf8Error::into_bytes)?;
+    if text.starts_with('\u{feff}') {
+        text.remove(0);
+    }
+    Ok(text)
+}
+
+/// Whether it has a byte order mark of UTF-16.
+fn is_utf16(bytes: &[u8]) -> bool {
+    bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff])
+}
+
+/// Reads a file up to the maximum size.
+fn read_bytes(path: &Path) -> Result<Vec<u8>, String> {
     let why = |error: io::Error| match error.kind() {
         ErrorKind::NotFound => "no such file".to_owned(),
         ErrorKind::PermissionDenied => "no permission".to_owned(),
@@ -224,7 +260,7 @@ pub(crate) fn read_bounded(path: &Path) -> Result<String, String> {
     if text.len() as u64 > MAX_FILE_BYTES {
         return Err(format!("it is larger than {} MiB", MAX_FILE_BYTES >> 20));
     }
-    String::from_utf8(text).map_err(|_| "it is not UTF-8 text".to_owned())
+    Ok(text)
 }
 
 /// Opens a regular file to read it. Pipes and devices can block or never end.

@@ -122,9 +122,12 @@ impl TraceError {
         match self {
             Self::CutShort { .. } => "if the trace is whole, end its last line with a newline",
             Self::NoTime { .. } => "the last line must be above 0",
-            Self::NotTwo { .. } => "two numbers a line",
+            Self::NotTwo { .. } => {
+                "two numbers a line; the tables of ns-2 have packets, a column to leave out, and \
+                 the share: multiply the packets by the bytes of a packet"
+            }
             Self::NotRising { .. } => "sizes rise; shares and moments do not fall",
-            Self::NotWhole { .. } => "the last line's share is 1",
+            Self::NotWhole { .. } => "the last line's share is 1, or 100 in percent",
             Self::TooMany { .. } => "use fewer lines",
             Self::NotATime { .. } | Self::TooFew => "one time a line, such as `1.5 ms`",
             _ => "one whole number of milliseconds a line, not decreasing",

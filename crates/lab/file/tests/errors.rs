@@ -73,11 +73,32 @@ fn bad_input_is_refused_with_its_numbers() {
         ("controlled-collapsed", Code::Conflict),
         ("control-of-nothing", Code::NoEffect),
         ("cluster-contradictions", Code::Conflict),
+        ("unknown-format", Code::BadImport),
     ];
     for (name, code) in cases {
         let found = found(name);
         assert!(found.list().iter().any(|d| d.code == code), "{name}: {:?}", found.list());
         insta::assert_snapshot!(name, render(&found));
+    }
+}
+
+#[test]
+fn topologies_may_be_latin_1() {
+    let folder = tempfile::tempdir().unwrap();
+    let lab = "[[import]]\nfile = \"net.csv\"\n";
+    let read = |bytes: &[u8]| {
+        std::fs::write(folder.path().join("net.csv"), bytes).unwrap();
+        parse_with("lab.toml", lab, folder.path(), &Overrides::default())
+    };
+    assert!(read("\u{feff}a,b\nKöln,Wien\n".as_bytes()).unwrap().warnings.is_empty());
+    let latin = read(b"a,b\nK\xf6ln,Wien\n").unwrap();
+    assert_eq!(latin.plans[0].nodes[0].name, "k-ln");
+    let codes: Vec<Code> = latin.warnings.list().iter().map(|d| d.code).collect();
+    assert_eq!(codes, [Code::PartlyRead]);
+    for (bytes, why) in [(&b"\xff\xfea\0,\0b\0"[..], "it is UTF-16"), (b"\0\xff", "it is not text")]
+    {
+        let error = read(bytes).unwrap_err().list()[0].message.clone();
+        assert!(error.contains(why), "{error}");
     }
 }
 

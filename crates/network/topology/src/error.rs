@@ -95,9 +95,9 @@ pub enum Problem {
     /// An edge refers to a node that the file does not define.
     #[error("unknown node `{id}`")]
     UnknownNode { id: String },
-    /// An edge from a node to itself.
-    #[error("this edge leads from `{id}` to itself")]
-    SelfLoop { id: String },
+    /// An edge to a node that contains nodes.
+    #[error("`{id}` is a group of nodes, and no edge ends at a group")]
+    Group { id: String },
     /// A feature of the format that is not supported.
     #[error("{what} cannot be imported")]
     Unsupported { what: &'static str },
@@ -121,7 +121,7 @@ impl Problem {
             Self::UnknownColumn { .. } => "the name of a column",
             Self::DuplicateNode { .. } => "an id that no other node has",
             Self::UnknownNode { .. } => "the id of a node",
-            Self::SelfLoop { .. } => "two different nodes",
+            Self::Group { .. } => "nodes that contain no nodes",
             Self::Count { .. } => "as many items as in the header",
             Self::Expected { .. }
             | Self::Column { .. }

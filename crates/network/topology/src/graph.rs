@@ -1,8 +1,9 @@
 //! The output of generators and importers.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
-use base::{Bandwidth, Span};
+use base::{Bandwidth, Ratio, Span};
 
 use crate::shortest::{Adjacency, Arc};
 
@@ -17,6 +18,22 @@ pub struct Graph {
     pub nodes: Vec<Node>,
     /// Links, in a fixed order.
     pub links: Vec<Link>,
+    /// Parts of an imported file that are not in the graph.
+    pub unused: Unused,
+}
+
+/// Parts of an imported file that are not in the graph.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unused {
+    /// Edges from a node to itself.
+    pub self_loops: u64,
+    /// Nodes that contain nodes, such as the groups of a drawing.
+    pub groups: u64,
+    /// Arcs of a directed file whose properties differ from those of the reverse arc before them.
+    pub reverse_arcs: u64,
+    /// Attributes that may be properties of a network, and the number of nodes and edges that have
+    /// them.
+    pub attributes: BTreeMap<String, u64>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -26,6 +43,8 @@ pub struct Node {
     pub role: Role,
     /// Position in a drawing, in any scale; x grows rightwards and y downwards.
     pub position: Option<[f64; 2]>,
+    /// Rates from and to each host at this node.
+    pub host_rates: [Option<Bandwidth>; 2],
     /// Further attributes from the source, such as `label` or `Country`.
     pub attributes: BTreeMap<String, String>,
 }
@@ -72,6 +91,10 @@ pub struct LinkSpec {
     pub delay: Option<Span>,
     /// Rate of each direction.
     pub rate: Option<Bandwidth>,
+    /// Rate of the second direction, if it differs.
+    pub reverse_rate: Option<Bandwidth>,
+    /// Probability that a packet is lost, in each direction.
+    pub loss: Option<Ratio>,
     pub metric: Option<u32>,
 }
 
@@ -82,6 +105,8 @@ impl LinkSpec {
         Self {
             delay: self.delay.or(other.delay),
             rate: self.rate.or(other.rate),
+            reverse_rate: self.reverse_rate.or(other.reverse_rate.filter(|_| self.rate.is_none())),
+            loss: self.loss.or(other.loss),
             metric: self.metric.or(other.metric),
         }
     }
@@ -90,7 +115,55 @@ impl LinkSpec {
 impl Node {
     /// A node without position and attributes.
     pub fn new(name: impl Into<String>, role: Role) -> Self {
-        Self { name: name.into(), role, position: None, attributes: BTreeMap::new() }
+        let (host_rates, attributes) = ([None; 2], BTreeMap::new());
+        Self { name: name.into(), role, position: None, host_rates, attributes }
+    }
+}
+
+/// Maximum number of attributes that a message names.
+const MAX_NAMED: usize = 8;
+
+impl Unused {
+    /// Whether all of the file is in the graph.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Counts the attribute of a node or edge.
+    pub fn add_attribute(&mut self, name: &str) {
+        *self.attributes.entry(name.to_owned()).or_default() += 1;
+    }
+
+    /// The same without text of the file.
+    #[must_use]
+    pub fn without_text(mut self) -> Self {
+        let sum = self.attributes.values().sum();
+        self.attributes = (sum > 0).then(|| (String::new(), sum)).into_iter().collect();
+        self
+    }
+}
+
+impl fmt::Display for Unused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counts = [
+            (self.self_loops, "edge from a node to itself", "edges from a node to itself"),
+            (self.groups, "node that contains nodes", "nodes that contain nodes"),
+            (self.reverse_arcs, "arc unlike its reverse", "arcs unlike their reverse"),
+            (self.attributes.get("").copied().unwrap_or(0), "attribute", "attributes"),
+        ];
+        let counts = counts.into_iter().filter(|(count, ..)| *count > 0);
+        let mut parts: Vec<String> = counts
+            .map(|(count, one, many)| format!("{count} {}", if count == 1 { one } else { many }))
+            .collect();
+        let named = self.attributes.iter().filter(|(name, _)| !name.is_empty());
+        parts.extend(named.take(MAX_NAMED).map(|(name, count)| match count {
+            1 => format!("attribute `{name}` (once)"),
+            count => format!("attribute `{name}` ({count} times)"),
+        }));
+        if let Some(more @ 1..) = self.attributes.len().checked_sub(MAX_NAMED) {
+            parts.push(format!("{more} other attributes"));
+        }
+        f.write_str(&parts.join(", "))
     }
 }
 

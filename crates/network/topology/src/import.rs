@@ -8,20 +8,26 @@
 //!
 //! | of a node | |
 //! |---|---|
-//! | `label`, `name` | its name, changed to a valid host name; the attributes have the original |
+//! | `label`, `name` | its name, changed to a valid host name, or its id if no character of the name is valid; the attributes have the original |
 //! | `role`, `kind` | `host`, `router` or `switch`; a router without |
 //! | `Latitude`, `Longitude` | degrees; give the delays of links and the position |
 //! | `x`, `y`, `graphics.x`, `graphics.y` | the position |
+//! | `host_bandwidth_up`, `host_bandwidth_down` | rates from and to each host at the node (Shadow) |
 //!
 //! | of an edge | |
 //! |---|---|
-//! | `delay`, `rate` | text with a unit, such as `10 ms` |
+//! | `delay` or `latency`, `rate` | text with a unit, such as `10 ms` |
+//! | `loss` or `packet_loss` | probability that a packet is lost, in each direction |
 //! | `LinkSpeedRaw` | rate in bit/s |
 //! | `metric` | routing cost |
 //! | `name` | the link's name |
 //!
 //! Without `delay`, an edge between nodes with coordinates has the delay of light in fibre, at two
-//! thirds of its speed in a vacuum, along the great circle.
+//! thirds of its speed in a vacuum, along the great circle. Edges from a node to itself are skipped.
+//! [`Graph::unused`] has what the graph does not contain.
+//!
+//! Drawings of yEd have the labels and positions of nodes in elements of their own, which are read.
+//! A node that contains nodes is a group and not in the graph.
 
 use crate::{Error, Graph, Problem};
 
@@ -76,8 +82,9 @@ impl Format {
         Self::from_name(path.extension()?.to_str()?)
     }
 
-    /// Parses a text of this format.
+    /// Parses a text of this format, which may begin with a byte order mark.
     pub fn read(self, text: &str) -> Result<Graph, Error> {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         match self {
             Self::GraphMl => graphml(text),
             Self::Gml => gml(text),

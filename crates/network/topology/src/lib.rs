@@ -13,4 +13,4 @@ pub mod layout;
 pub mod shortest;
 
 pub use error::{Error, Problem};
-pub use graph::{Class, Graph, Link, LinkSpec, MAX_ELEMENTS, Node, Role};
+pub use graph::{Class, Graph, Link, LinkSpec, MAX_ELEMENTS, Node, Role, Unused};

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use base::{NodeId, Span};
-use fabric::{LinkConfig, Rate};
+use fabric::{LinkConfig, Loss, Rate};
 use topology::generate::{
     BarabasiAlbert, Dumbbell, FatTree, Generator as _, Grid, Line, Ring, Star, TransitStub, Tree,
     Waxman,
@@ -20,7 +20,7 @@ use crate::fields::{
     Name, STAR, TRANSIT_STUB, TREE, WAXMAN,
 };
 use crate::files::TEXT_NOT_SHOWN;
-use crate::plan::Role;
+use crate::plan::{Metric, Role, Routing};
 use crate::tree::{At, Table, Value};
 
 impl Compiler<'_> {
@@ -35,9 +35,11 @@ impl Compiler<'_> {
             match graph {
                 Ok(graph) => self.add_graph(graph, table, &at),
                 Err(Error::TooLarge { generator, count, .. }) => {
+                    self.is_incomplete = true;
                     self.refuse_network(&format!("`{generator}`"), count, &at);
                 }
                 Err(error) => {
+                    self.is_incomplete = true;
                     let at = match &error {
                         Error::Parameter { parameter, .. } => table.get(parameter).map(|v| &v.at),
                         _ => None,
@@ -70,42 +72,84 @@ impl Compiler<'_> {
         for (at, table) in self.entries("import") {
             let Some(value) = table.get(IMPORT.file) else { continue };
             let Some(path) = value.text() else { continue };
-            let format = match table.read(IMPORT.format) {
-                Some(name) => Format::from_name(name),
-                None => Format::from_path(Path::new(path)),
-            };
-            let Some(format) = format else {
-                self.sink
-                    .report(Code::BadImport, &value.at, format!("`{path}`: unknown format"))
-                    .help("set `format = \"graphml\"`, \"gml\", \"alt\" or \"csv\"");
-                continue;
-            };
-            let Some(text) = self.files.read(path, &value.at, self.sink) else { continue };
-            match format.read(&text) {
-                Ok(mut graph) => {
-                    let hosts = table.read(IMPORT.hosts);
-                    // A host and its link.
-                    let count = graph.elements() + 2 * u64::from(hosts) * routers(&graph);
-                    if count > MAX_ELEMENTS - self.generated {
-                        self.refuse_network(&format!("`{path}`"), count, &value.at);
-                        continue;
-                    }
-                    hang_hosts(&mut graph, hosts);
-                    self.add_graph(graph, table, &at);
+            let before = self.generated;
+            self.read_import(path, value, table, &at);
+            self.is_incomplete |= self.generated == before;
+        }
+    }
+
+    fn read_import(&mut self, path: &str, value: &Value, table: &Table, at: &At) {
+        let format = match table.read(IMPORT.format) {
+            Some(name) => Format::from_name(name),
+            None => Format::from_path(Path::new(path)),
+        };
+        let Some(format) = format else {
+            self.sink
+                .report(Code::BadImport, &value.at, format!("`{path}`: unknown format"))
+                .help(conversion(path));
+            return;
+        };
+        let text = self.files.read_topology(path, &value.at, self.sink);
+        let Some((text, is_latin)) = text else { return };
+        match format.read(&text) {
+            Ok(mut graph) => {
+                let hosts = table.read(IMPORT.hosts);
+                // A host and its link.
+                let count = graph.elements() + 2 * u64::from(hosts) * routers(&graph);
+                if count > MAX_ELEMENTS - self.generated {
+                    self.refuse_network(&format!("`{path}`"), count, &value.at);
+                    return;
                 }
-                Err(error) => {
-                    let mut help = format!("it was read as {}", format.as_str());
-                    let error = if self.files.is_outside(path) {
-                        help = format!("{help}; {TEXT_NOT_SHOWN}");
-                        error.without_text()
-                    } else {
-                        error
-                    };
-                    self.sink
-                        .report(Code::BadImport, &value.at, format!("`{path}`: {error}"))
-                        .help(help);
-                }
+                self.report_unused(&graph, path, is_latin, table, &value.at);
+                hang_hosts(&mut graph, hosts);
+                self.add_graph(graph, table, at);
             }
+            Err(error) => {
+                let mut help = format!("it was read as {}", format.as_str());
+                let error = if self.files.is_outside(path) {
+                    help = format!("{help}; {TEXT_NOT_SHOWN}");
+                    error.without_text()
+                } else {
+                    error
+                };
+                self.sink
+                    .report(Code::BadImport, &value.at, format!("`{path}`: {error}"))
+                    .help(help);
+            }
+        }
+    }
+
+    /// Warns of what an import left out, and of links that attract all routes.
+    fn report_unused(&mut self, graph: &Graph, path: &str, is_latin: bool, table: &Table, at: &At) {
+        let mut warn = |message: String, help: &str| {
+            self.sink.report(Code::PartlyRead, at, format!("`{path}`: {message}")).help(help);
+        };
+        if is_latin {
+            warn("it is not UTF-8, and was read as Latin-1".to_owned(), "save it as UTF-8");
+        }
+        if !graph.unused.is_empty() {
+            let unused = graph.unused.clone();
+            let outside = self.files.is_outside(path);
+            let unused = if outside { unused.without_text() } else { unused };
+            let help = "the guide on topologies lists the attributes that are read";
+            warn(format!("not used: {unused}"), help);
+        }
+        let is_given = |key: &str| table.read(IMPORT.link).get(key).is_some();
+        let zero =
+            |link: &&topology::Link| link.spec.delay.is_none_or(|delay| !delay.is_positive());
+        let free = graph.links.iter().filter(zero).count();
+        if self.plan.routing == Routing::Shortest(Metric::Delay)
+            && (1..graph.links.len()).contains(&free)
+            && !is_given("delay")
+        {
+            let message = format!(
+                "{free} of {} links have no delay, so routes prefer them",
+                graph.links.len()
+            );
+            warn(
+                message,
+                "set `link = { delay = \"5 ms\" }`, or `routing = \"metric\"` in `[lab]`",
+            );
         }
     }
 
@@ -177,8 +221,12 @@ impl Compiler<'_> {
         let mut directions = base.clone();
         for (config, direction) in directions.iter_mut().zip(base::Direction::BOTH) {
             config.delay = spec.delay.unwrap_or(config.delay);
-            if let Some(rate) = spec.rate {
+            let reverse = spec.reverse_rate.filter(|_| direction == base::Direction::BOTH[1]);
+            if let Some(rate) = reverse.or(spec.rate) {
                 config.rate = Rate::Constant(rate);
+            }
+            if let Some(loss) = spec.loss {
+                config.loss = Loss::Bernoulli(loss);
             }
             let tables = class.map(|class| of_direction(class, direction)).unwrap_or_default();
             config.mtu = class.and_then(|class| class.given(LINK.mtu)).unwrap_or(config.mtu);
@@ -194,6 +242,25 @@ impl Compiler<'_> {
     }
 }
 
+/// The formats, and a conversion from the format of this path.
+fn conversion(path: &str) -> String {
+    let formats = "set `format` to \"graphml\", \"gml\", \"alt\" or \"csv\"";
+    let extension = Path::new(path).extension().and_then(|extension| extension.to_str());
+    let way = match extension.map(str::to_ascii_lowercase).as_deref() {
+        Some("json") => {
+            "for node-link data in JSON, networkx.node_link_graph reads it, and \
+                         networkx.write_graphml writes GraphML"
+        }
+        Some("brite" | "txt") => {
+            "for lines with the two ends of a link, write a header \
+                                  `a,b,delay,rate` and commas (CSV)"
+        }
+        Some("xlsx" | "ods" | "xls") => "save the sheet as CSV",
+        _ => "networkx.write_graphml and networkx.write_gml write graphs of Python",
+    };
+    format!("{formats}; {way}")
+}
+
 fn routers(graph: &Graph) -> u64 {
     graph.nodes.iter().filter(|node| node.role == topology::Role::Router).count() as u64
 }
@@ -201,16 +268,17 @@ fn routers(graph: &Graph) -> u64 {
 /// Adds hosts to every router: `NAME-h`, or `NAME-h1`, `NAME-h2`, … if there are several.
 fn hang_hosts(graph: &mut Graph, hosts: u32) {
     let is_router = |node: &topology::Node| node.role == topology::Role::Router;
-    let routers: Vec<(u32, String)> = (0..)
+    let routers: Vec<_> = (0..)
         .zip(&graph.nodes)
         .filter(|(_, node)| is_router(node))
-        .map(|(index, node)| (index, node.name.clone()))
+        .map(|(index, node)| (index, node.name.clone(), node.host_rates))
         .collect();
-    for (router, name) in routers {
+    for (router, name, [up, down]) in routers {
+        let spec = LinkSpec { rate: up, reverse_rate: down, ..LinkSpec::default() };
         for number in 1..=hosts {
             let name = if hosts == 1 { format!("{name}-h") } else { format!("{name}-h{number}") };
             let host = graph.add_node(topology::Node::new(name, topology::Role::Host));
-            graph.add_link(host, router, LinkSpec::default());
+            graph.add_link(host, router, spec);
         }
     }
 }

@@ -103,7 +103,8 @@ section! {
         "Points of the cumulative distribution, each a size and the share of values up to it, with \
          linear interpolation: `[[\"1 kB\", \"50 %\"], [\"1 MB\", \"100 %\"]]`.";
     cdf: Option<String>, Text, Unset(""),
-        "A file with such points: a size in bytes and a share from 0 to 1 on each line.";
+        "A file with such points: a size in bytes and a share from 0 to 1, or from 0 to 100, on each \
+         line.";
 }
 
 section! {

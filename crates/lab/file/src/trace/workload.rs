@@ -19,15 +19,19 @@ const DATAGRAM: std::ops::RangeInclusive<u64> = 16..=65_507;
 /// share of transfers, from 0 to 1, of at most this size. Sizes rise, shares do not fall, the
 /// last share is 1.
 pub fn parse_sizes(text: &str) -> Result<SizeTable, TraceError> {
-    const WANTED: &str = "a size in bytes and a share from 0 to 1";
+    const WANTED: &str = "a size in bytes and a share from 0 to 1, or to 100";
     let mut points: Vec<(Bytes, u32)> = Vec::new();
     let mut last = (0, 0.0);
-    for (line, [size, share]) in columns(text, WANTED, MAX_POINTS)? {
+    let rows = columns(text, WANTED, MAX_POINTS)?;
+    // Shares in percent end at 100.
+    let whole =
+        if rows.last().is_some_and(|row| row.1[1].parse() == Ok(100.0)) { 100.0 } else { 1.0 };
+    for (line, [size, share]) in rows {
         let wrong = |text: &str| TraceError::NotTwo { line, wanted: WANTED, text: short(text) };
         let bytes = size.parse::<f64>().ok().filter(|size| (0.0..=MAX_SIZE).contains(size));
         let bytes = Bytes::new(bytes.ok_or_else(|| wrong(size))?.round() as u64);
-        let part = share.parse::<f64>().ok().filter(|share| (0.0..=1.0).contains(share));
-        let part = part.ok_or_else(|| wrong(share))?;
+        let part = share.parse::<f64>().ok().filter(|share| (0.0..=whole).contains(share));
+        let part = part.ok_or_else(|| wrong(share))? / whole;
         let point = (bytes, (part * 1e9).round() as u32);
         if points.last().is_some_and(|before| point.0 <= before.0 || point.1 < before.1) {
             return Err(TraceError::NotRising { line });
@@ -102,6 +106,8 @@ fn short(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use workload::Sizes;
+
     use super::*;
 
     #[test]
@@ -109,6 +115,21 @@ mod tests {
         let table = parse_sizes("# bytes, share\n100 0.5\n\n2500.0 0.75\n1e6 1\n").unwrap();
         let points: Vec<(u64, u32)> = table.points.iter().map(|p| (p.0.count(), p.1)).collect();
         assert_eq!(points, [(100, 500_000_000), (2500, 750_000_000), (1_000_000, 1_000_000_000)]);
+    }
+
+    #[test]
+    fn a_distribution_in_percent_equals_the_same_in_shares() {
+        // Web search, as HPCC's traffic generator and others have it.
+        let sizes = [1e4, 2e4, 3e4, 5e4, 8e4, 2e5, 1e6, 2e6, 5e6, 1e7, 3e7];
+        let percent = [15, 20, 30, 40, 53, 60, 70, 80, 90, 97, 100];
+        let text = |whole: f64| -> String {
+            let rows = sizes.iter().zip(percent);
+            let line = |(size, share)| format!("{size} {}\n", f64::from(share) * whole / 100.0);
+            rows.map(line).fold("0 0\n".to_owned(), |text, row| text + &row)
+        };
+        let table = parse_sizes(&text(100.0)).unwrap();
+        assert_eq!(table, parse_sizes(&text(1.0)).unwrap());
+        assert_eq!(Sizes::Table(table.into()).mean().round(), 1_711_250.0);
     }
 
     #[test]
@@ -126,6 +147,8 @@ mod tests {
         two("inf 0.5\n", 1);
         two("-1 0.5\n", 1);
         two("1 15\n", 1);
+        two("1 150\n2 100\n", 1);
+        two("1 1 0\n6 1 1\n", 1);
         assert_eq!(parse_sizes("5 0.5\n5 1\n"), Err(TraceError::NotRising { line: 2 }));
         assert_eq!(parse_sizes("5 0.5\n6 0.4\n"), Err(TraceError::NotRising { line: 2 }));
         assert!(matches!(parse_sizes("5 0.5\n"), Err(TraceError::NotWhole { line: 1, .. })));

@@ -254,7 +254,7 @@ impl Builder<'_> {
             Class::Core => self.shape.transit_rate,
             _ => self.shape.stub_rate,
         };
-        let spec = LinkSpec { delay, rate: Some(rate), metric: None };
+        let spec = LinkSpec { delay, rate: Some(rate), ..LinkSpec::default() };
         self.graph.add_link(a, b, spec).class = class;
     }
 }

@@ -2,13 +2,52 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use base::{Bandwidth, Span};
+use base::{Bandwidth, Ratio, Span};
 
 use super::place::Place;
 use crate::{Error, Graph, LinkSpec, MAX_ELEMENTS, Node, Problem, Role};
 
 /// An attribute's name, text and place.
 pub(super) type Attribute = (String, String, Place);
+
+/// Attributes of nodes that are read, in lower case.
+const OF_NODES: &[&str] = &[
+    "graphics.x",
+    "graphics.y",
+    "host_bandwidth_down",
+    "host_bandwidth_up",
+    "kind",
+    "label",
+    "latitude",
+    "longitude",
+    "name",
+    "role",
+    "x",
+    "y",
+];
+
+/// Attributes of edges that are read, in lower case.
+const OF_EDGES: &[&str] =
+    &["delay", "latency", "linkspeedraw", "loss", "metric", "name", "packet_loss", "rate"];
+
+/// Attributes that describe and are no properties of a network, in lower case.
+const DESCRIPTIONS: &[&str] = &[
+    "country",
+    "description",
+    "fields",
+    "hyperedge",
+    "id",
+    "internal",
+    "key",
+    "label",
+    "linklabel",
+    "linknote",
+    "linkspeed",
+    "linkspeedunits",
+    "linktype",
+    "type",
+    "url",
+];
 
 /// A graph under construction.
 #[derive(Default)]
@@ -21,10 +60,12 @@ pub(super) struct Assembly {
     /// Node index by the file's id.
     ids: HashMap<String, u32>,
     names: HashSet<String>,
+    /// Ids of nodes that contain nodes.
+    groups: HashSet<String>,
     /// Latitude and longitude in degrees.
     coordinates: Vec<Option<[f64; 2]>>,
-    /// Number of arcs of a directed file, by direction, without a counterpart so far.
-    unpaired: HashMap<[u32; 2], u32>,
+    /// Properties of arcs of a directed file, by direction, without a counterpart so far.
+    unpaired: HashMap<[u32; 2], Vec<LinkSpec>>,
 }
 
 impl Assembly {
@@ -36,11 +77,32 @@ impl Assembly {
     /// Adds a default attribute of nodes or edges.
     pub(super) fn add_default(&mut self, node: bool, edge: bool, default: &Attribute) {
         if node {
+            self.count_unused(std::slice::from_ref(default), OF_NODES);
             self.node_defaults.push(default.clone());
         }
         if edge {
+            self.count_unused(std::slice::from_ref(default), OF_EDGES);
             self.edge_defaults.push(default.clone());
         }
+    }
+
+    /// Counts attributes that are neither read nor descriptions.
+    fn count_unused(&mut self, attributes: &[Attribute], read: &[&str]) {
+        for (name, text, _) in attributes {
+            let lower = name.to_ascii_lowercase();
+            let is_known = read.contains(&lower.as_str())
+                || DESCRIPTIONS.contains(&lower.as_str())
+                || lower.starts_with("graphics.");
+            if !is_known && !text.trim().is_empty() {
+                self.graph.unused.add_attribute(name);
+            }
+        }
+    }
+
+    /// Adds a node that contains nodes; it is not in the graph.
+    pub(super) fn group(&mut self, id: String) {
+        self.graph.unused.groups += 1;
+        self.groups.insert(id);
     }
 
     fn check_room(&self, place: Place) -> Result<(), Error> {
@@ -69,7 +131,10 @@ impl Assembly {
             let found = find(attributes, names).or_else(|| find(&self.node_defaults, names));
             found.filter(|a| !a.1.trim().is_empty())
         };
-        let label = get(&["label", "name"]).map_or(id, |(_, text, _)| text);
+        // A label in another script has no characters of host names.
+        let is_usable = |label: &str| label.contains(|c: char| c.is_ascii_alphanumeric());
+        let label = get(&["label", "name"]).map(|(_, text, _)| text.as_str());
+        let label = label.filter(|label| is_usable(label)).unwrap_or(id);
         let role = get(&["role", "kind"]).map(|(_, text, place)| role(text, *place));
         let label = label.to_owned();
         let degrees =
@@ -79,11 +144,15 @@ impl Assembly {
         let finite = |names| get(names).map(|a| number(a, "number", -1e12..=1e12)).transpose();
         let drawn = finite(&["x", "graphics.x"])?.zip(finite(&["y", "graphics.y"])?);
         let coordinates = latitude.zip(longitude);
+        let host_rate = |name| get(&[name]).map(|(_, text, place)| rate(text, *place)).transpose();
+        let host_rates = [host_rate("host_bandwidth_up")?, host_rate("host_bandwidth_down")?];
         let mut node = Node::new(self.unique_name(&label), role.unwrap_or(Ok(Role::Router))?);
         // North is up on a map, but y grows downwards in a drawing.
         node.position = coordinates.map(|(lat, lon)| [lon, -lat]).or(drawn.map(|(x, y)| [x, y]));
+        node.host_rates = host_rates;
         let kept = attributes.iter().map(|(name, text, _)| (name.clone(), text.clone()));
         node.attributes = kept.collect::<BTreeMap<_, _>>();
+        self.count_unused(attributes, OF_NODES);
         let index = self.graph.add_node(node);
         self.ids.insert(id.to_owned(), index);
         self.coordinates.push(coordinates.map(|(lat, lon)| [lat, lon]));
@@ -92,8 +161,10 @@ impl Assembly {
 
     /// The node with this id.
     pub(super) fn find(&self, place: Place, id: &str) -> Result<u32, Error> {
-        let found = self.ids.get(id).copied();
-        found.ok_or_else(|| place.error(Problem::UnknownNode { id: id.to_owned() }))
+        self.ids.get(id).copied().ok_or_else(|| {
+            let (is_group, id) = (self.groups.contains(id), id.to_owned());
+            place.error(if is_group { Problem::Group { id } } else { Problem::UnknownNode { id } })
+        })
     }
 
     /// Adds a link between two nodes of the file.
@@ -106,16 +177,17 @@ impl Assembly {
         self.check_room(place)?;
         let [a, b] = ends;
         if a == b {
-            let id = self.graph.nodes[a as usize].name.clone();
-            return Err(place.error(Problem::SelfLoop { id }));
+            self.graph.unused.self_loops += 1;
+            return Ok(());
         }
         let spec = self.spec(ends, attributes)?;
+        self.count_unused(attributes, OF_EDGES);
         if self.directed {
-            if let Some(count) = self.unpaired.get_mut(&[b, a]).filter(|count| **count > 0) {
-                *count -= 1;
+            if let Some(reverse) = self.unpaired.get_mut(&[b, a]).and_then(Vec::pop) {
+                self.graph.unused.reverse_arcs += u64::from(spec != reverse);
                 return Ok(());
             }
-            *self.unpaired.entry(ends).or_default() += 1;
+            self.unpaired.entry(ends).or_default().push(spec);
         }
         let name = self.of_edge(attributes, &["name"]).map(|(_, text, _)| text.trim());
         let name = name.filter(|name| !name.is_empty()).map(|name| host_name(name, "link"));
@@ -129,7 +201,7 @@ impl Assembly {
 
     fn spec(&self, [a, b]: [u32; 2], attributes: &[Attribute]) -> Result<LinkSpec, Error> {
         let mut spec = LinkSpec::default();
-        if let Some((_, text, place)) = self.of_edge(attributes, &["delay"]) {
+        if let Some((_, text, place)) = self.of_edge(attributes, &["delay", "latency"]) {
             spec.delay = Some(delay(text, *place)?);
         } else if let (Some(from), Some(to)) =
             (self.coordinates[a as usize], self.coordinates[b as usize])
@@ -142,6 +214,9 @@ impl Assembly {
             // Some files of the Zoo have a speed of zero if it is unknown.
             let speed = number(speed, "rate in bit/s", 0.0..=1e18)? as u64;
             spec.rate = (speed > 0).then(|| Bandwidth::from_bits_per_sec(speed));
+        }
+        if let Some(share) = self.of_edge(attributes, &["loss", "packet_loss"]) {
+            spec.loss = Some(loss(share)?);
         }
         if let Some((_, text, place)) = self.of_edge(attributes, &["metric"]) {
             spec.metric = Some(integer(text, *place, "routing cost")?);
@@ -213,8 +288,21 @@ pub(super) fn delay(text: &str, place: Place) -> Result<Span, Error> {
     text.parse().map_err(|source| place.error(Problem::Quantity { field: "delay", source }))
 }
 
+/// A rate; Shadow's have no `/s`.
 pub(super) fn rate(text: &str, place: Place) -> Result<Bandwidth, Error> {
-    text.parse().map_err(|source| place.error(Problem::Quantity { field: "rate", source }))
+    let with_time = || format!("{}/s", text.trim_end()).parse().ok();
+    text.parse().or_else(|source| {
+        with_time().ok_or_else(|| place.error(Problem::Quantity { field: "rate", source }))
+    })
+}
+
+/// A probability, as a number from 0 to 1 or in percent.
+fn loss(share: &Attribute) -> Result<Ratio, Error> {
+    if let Ok(ratio) = share.1.trim().parse::<Ratio>() {
+        return Ok(ratio);
+    }
+    let share = number(share, "probability from 0 to 1", 0.0..=1.0)?;
+    Ok(Ratio::from_parts_per_billion((share * 1e9).round() as u64))
 }
 
 pub(super) fn integer<T: std::str::FromStr>(

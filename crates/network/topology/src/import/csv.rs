@@ -1,7 +1,8 @@
 //! Edge lists: a header `a,b` with the optional columns `delay`, `rate`, `metric` and `name`, then
-//! one link per line. Delays and rates have units. A field may be in double quotes (a quote inside
-//! is doubled) but must not span lines; empty fields mean "unspecified"; empty lines and lines that
-//! begin with `#` are skipped. All nodes are routers.
+//! one link per line. Fields are separated by commas, or by semicolons or tabs as in the header.
+//! Delays and rates have units. A field may be in double quotes (a quote inside is doubled) but
+//! must not span lines; empty fields mean "unspecified"; empty lines and lines that begin with `#`
+//! are skipped. All nodes are routers.
 
 use std::borrow::Cow;
 
@@ -16,19 +17,23 @@ const COLUMNS: [&str; 6] = ["a", "b", "delay", "rate", "metric", "name"];
 /// Reads an edge list.
 pub fn csv(text: &str) -> Result<Graph, Error> {
     check_length(text)?;
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut assembly = Assembly::default();
-    let mut header: Option<Vec<usize>> = None;
+    let mut header: Option<(char, Vec<usize>)> = None;
     let mut end = Place::START;
     for (index, line) in text.lines().enumerate() {
         end = Place { line: u32::try_from(index + 1).unwrap_or(u32::MAX), column: 1 };
         if line.trim().is_empty() || line.starts_with('#') {
             continue;
         }
-        let fields = split(end, line)?;
         match &header {
-            None => header = Some(columns(end, &fields)?),
-            Some(columns) => row(&mut assembly, end, columns, fields)?,
+            None => {
+                let separator = [',', ';', '\t'].into_iter().find(|&c| line.contains(c));
+                let separator = separator.unwrap_or(',');
+                header = Some((separator, columns(end, &split(end, line, separator)?)?));
+            }
+            Some((separator, columns)) => {
+                row(&mut assembly, end, columns, split(end, line, *separator)?)?;
+            }
         }
     }
     if header.is_none() {
@@ -40,7 +45,7 @@ pub fn csv(text: &str) -> Result<Graph, Error> {
 type Field<'a> = (Place, Cow<'a, str>);
 
 /// Splits a line into fields; more fields than columns are an error.
-fn split(mut place: Place, line: &str) -> Result<Vec<Field<'_>>, Error> {
+fn split(mut place: Place, line: &str, separator: char) -> Result<Vec<Field<'_>>, Error> {
     let mut fields = Vec::new();
     let mut rest = line;
     loop {
@@ -48,7 +53,9 @@ fn split(mut place: Place, line: &str) -> Result<Vec<Field<'_>>, Error> {
             let limit = COLUMNS.len() as u64;
             return Err(place.error(Problem::TooMany { what: "columns", limit }));
         }
-        let blank = rest.len() - rest.trim_start().len();
+        // A tab may be a separator.
+        let is_blank = |c: char| c.is_whitespace() && c != separator;
+        let blank = rest.len() - rest.trim_start_matches(is_blank).len();
         rest[..blank].chars().for_each(|character| place.step(character));
         rest = &rest[blank..];
         let (start, length, field) = if let Some(quoted) = rest.strip_prefix('"') {
@@ -57,19 +64,19 @@ fn split(mut place: Place, line: &str) -> Result<Vec<Field<'_>>, Error> {
             };
             (place, length + 2, Cow::Owned(quoted[..length].replace("\"\"", "\"")))
         } else {
-            let length = rest.find(',').unwrap_or(rest.len());
+            let length = rest.find(separator).unwrap_or(rest.len());
             (place, length, Cow::Borrowed(rest[..length].trim_end()))
         };
         fields.push((start, field));
         rest[..length].chars().for_each(|character| place.step(character));
-        let after = rest[length..].trim_start();
+        let after = rest[length..].trim_start_matches(is_blank);
         rest[length..rest.len() - after.len()].chars().for_each(|c| place.step(c));
-        match after.strip_prefix(',') {
+        match after.strip_prefix(separator) {
             Some(next) => rest = next,
             None if after.is_empty() => return Ok(fields),
-            None => return Err(place.error(Problem::Expected { expected: "`,`" })),
+            None => return Err(place.error(Problem::Expected { expected: "a separator" })),
         }
-        place.step(',');
+        place.step(separator);
     }
 }
 

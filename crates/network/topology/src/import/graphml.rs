@@ -1,5 +1,6 @@
-//! `GraphML` (Brandes et al. 2002). Nested graphs are parsed as part of the outer one; hyperedges
-//! are rejected, as are entities other than those of XML.
+//! `GraphML` (Brandes et al. 2002), also as yEd writes it. Nested graphs are parsed as part of the
+//! outer one, without the node that contains them; hyperedges are rejected, as are entities other
+//! than those of XML.
 
 use std::collections::HashMap;
 
@@ -75,11 +76,36 @@ struct Key {
 }
 
 enum Element {
-    Node { place: Place, id: String, attributes: Vec<Attribute> },
-    Edge { place: Place, ends: [String; 2], attributes: Vec<Attribute> },
-    Data { place: Place, key: String, text: String },
-    Key { id: String, key: Key },
-    Default { place: Place, text: String },
+    Node {
+        place: Place,
+        id: String,
+        attributes: Vec<Attribute>,
+        is_group: bool,
+    },
+    Edge {
+        place: Place,
+        ends: [String; 2],
+        attributes: Vec<Attribute>,
+    },
+    Data {
+        place: Place,
+        key: String,
+        text: String,
+    },
+    /// The text of a node or edge in a drawing, and its attribute.
+    Label {
+        place: Place,
+        name: &'static str,
+        text: String,
+    },
+    Key {
+        id: String,
+        key: Key,
+    },
+    Default {
+        place: Place,
+        text: String,
+    },
     Other,
 }
 
@@ -94,12 +120,16 @@ impl Document {
                 if let Some(default) = attribute(place, start, "edgedefault")? {
                     self.assembly.set_directed(default == "directed");
                 }
+                if let Some(Element::Node { is_group, .. }) = self.open.last_mut() {
+                    *is_group = true;
+                }
                 Element::Other
             }
             "node" => Element::Node {
                 place,
                 id: needed(place, start, "node", "id")?,
                 attributes: Vec::new(),
+                is_group: false,
             },
             "edge" => Element::Edge {
                 place,
@@ -112,6 +142,16 @@ impl Document {
             "data" => {
                 let key = needed(place, start, "data", "key")?;
                 Element::Data { place, key, text: String::new() }
+            }
+            "NodeLabel" => Element::Label { place, name: "label", text: String::new() },
+            "EdgeLabel" => Element::Label { place, name: "EdgeLabel", text: String::new() },
+            "Geometry" => {
+                let position = [attribute(place, start, "x")?, attribute(place, start, "y")?];
+                if let [Some(x), Some(y)] = position {
+                    self.draw(place, "x", x);
+                    self.draw(place, "y", y);
+                }
+                Element::Other
             }
             "key" => Self::key(place, start)?,
             "default" => Element::Default { place, text: String::new() },
@@ -136,16 +176,35 @@ impl Document {
     }
 
     fn push(&mut self, more: &str) {
-        if let Some(Element::Data { text, .. } | Element::Default { text, .. }) =
-            self.open.last_mut()
+        if let Some(
+            Element::Data { text, .. }
+            | Element::Default { text, .. }
+            | Element::Label { text, .. },
+        ) = self.open.last_mut()
         {
             text.push_str(more);
         }
     }
 
+    /// Adds an attribute of a drawing to the innermost node or edge, unless it has this attribute.
+    fn draw(&mut self, place: Place, name: &str, text: String) {
+        let inner = self.open.iter_mut().rev().find_map(|element| match element {
+            Element::Node { attributes, .. } | Element::Edge { attributes, .. } => Some(attributes),
+            _ => None,
+        });
+        let Some(attributes) = inner else { return };
+        if attributes.iter().all(|(known, ..)| !known.eq_ignore_ascii_case(name)) {
+            attributes.push((name.to_owned(), text, place));
+        }
+    }
+
     fn close(&mut self, end: Place) -> Result<(), Error> {
         match self.open.pop() {
-            Some(Element::Node { place, id, attributes }) => {
+            Some(Element::Label { place, name, text }) => {
+                self.draw(place, name, text.trim().to_owned());
+            }
+            Some(Element::Node { id, is_group: true, .. }) => self.assembly.group(id),
+            Some(Element::Node { place, id, attributes, .. }) => {
                 self.assembly.node(place, &id, &attributes)?;
             }
             Some(Element::Edge { place, ends, attributes }) => {

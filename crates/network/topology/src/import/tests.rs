@@ -113,6 +113,80 @@ fn edge_list() {
     assert_eq!(graph.links[1].spec.delay, None);
 }
 
+/// A network of Shadow: each node has an edge to itself, and properties have other names.
+#[test]
+fn gml_of_shadow() {
+    let text = r#"graph [ directed 0
+        node [ id 0 label "site a" host_bandwidth_down "100 Mbit" host_bandwidth_up "20 Mbit" ]
+        node [ id 1 label "site b" ]
+        edge [ source 0 target 0 label "local" latency "5 ms" packet_loss 0.0 ]
+        edge [ source 1 target 1 latency "5 ms" ]
+        edge [ source 0 target 1 label "path" latency "40 ms" jitter "1 ms" packet_loss 0.01 ]
+    ]"#;
+    let graph = gml(text).unwrap();
+    assert_eq!(names(&graph), ["site-a", "site-b"]);
+    let rates = [20, 100].map(|rate| Some(Bandwidth::from_mbits_per_sec(rate)));
+    assert_eq!((graph.nodes[0].host_rates, graph.nodes[1].host_rates), (rates, [None; 2]));
+    let spec = graph.links[0].spec;
+    assert_eq!((graph.links.len(), spec.delay), (1, Some(Span::from_millis(40))));
+    assert_eq!(spec.loss, Some("1 %".parse().unwrap()));
+    let unused = "2 edges from a node to itself, attribute `jitter` (once)";
+    assert_eq!(graph.unused.to_string(), unused);
+    let unused = "2 edges from a node to itself, 1 attribute";
+    assert_eq!(graph.unused.without_text().to_string(), unused);
+    let other = |old: &str, new: &str| gml(&text.replace(old, new));
+    let error = other("0.01", "1.01").unwrap_err().to_string();
+    assert!(error.ends_with("`1.01` is no probability from 0 to 1"), "{error}");
+    assert_eq!(other("0.01", "\"1 %\"").unwrap().links, graph.links);
+    assert!(other("40 ms", "40").unwrap_err().to_string().ends_with("delay: `40` needs a unit"));
+}
+
+#[test]
+fn drawings_of_yed_have_labels_and_groups() {
+    let label = |label| {
+        format!(
+            "<data key=\"d6\"><y:ShapeNode><y:Geometry x=\"1.5\" y=\"-2\" width=\"3\"/>
+             <y:NodeLabel visible=\"true\">{label}<y:LabelModel>x</y:LabelModel></y:NodeLabel>
+             </y:ShapeNode></data>"
+        )
+    };
+    let text = format!(
+        "<graphml xmlns:y=\"http://www.yworks.com/xml/graphml\">
+         <key for=\"node\" id=\"d6\" yfiles.type=\"nodegraphics\"/>
+         <key attr.name=\"delay\" for=\"edge\" id=\"d8\"/>
+         <graph edgedefault=\"directed\"><node id=\"n0\">{}</node>
+         <node id=\"n1\" yfiles.foldertype=\"group\">{}<graph><node id=\"n1::n0\">{}</node></graph>
+         </node>
+         <edge source=\"n0\" target=\"n1::n0\"><data key=\"d8\">7 ms</data>
+         <data key=\"d10\"><y:EdgeLabel>fast</y:EdgeLabel></data></edge></graph></graphml>",
+        label("gateway"),
+        label("Campus"),
+        label("library")
+    );
+    let graph = graphml(&text).unwrap();
+    assert_eq!(names(&graph), ["gateway", "library"]);
+    assert_eq!(graph.nodes[0].position, Some([1.5, -2.0]));
+    assert_eq!(graph.links[0].spec.delay, Some(Span::from_millis(7)));
+    let unused = "1 node that contains nodes, attribute `EdgeLabel` (once)";
+    assert_eq!(graph.unused.to_string(), unused);
+    let error = graphml(&text.replace("target=\"n1::n0\"", "target=\"n1\"")).unwrap_err();
+    let expected = "`n1` is a group of nodes, and no edge ends at a group";
+    assert!(error.to_string().ends_with(expected), "{error}");
+}
+
+#[test]
+fn text_comes_from_spreadsheets_and_in_other_scripts() {
+    let links = [";", "\t"].map(|separator| {
+        let text = "\u{feff}a,b,delay,rate\nParis,Wien,6 ms,\nWien,\"x\",,1 Gbit/s\n";
+        Format::Csv.read(&text.replace(',', separator)).unwrap().links
+    });
+    assert_eq!(links[0], links[1]);
+    assert_eq!(links[0][0].spec.delay, Some(Span::from_millis(6)));
+    assert_eq!(links[0][1].spec.rate, Some(Bandwidth::from_mbits_per_sec(1_000)));
+    let text = "\u{feff}graph [ node [ id 4 label \"Москва\" ] node [ id 5 label \"北京\" ] ]";
+    assert_eq!(names(&Format::Gml.read(text).unwrap()), ["n4", "n5"]);
+}
+
 #[test]
 fn examples_of_the_book_are_read() {
     let book = include_str!("../../../../../docs/src/guides/topologies.md");
@@ -134,6 +208,9 @@ fn directed_files_state_a_link_twice() {
     let text = |directed| format!("graph [ directed {directed} node [id 0] node [id 1] {edges} ]");
     assert_eq!(gml(&text(1)).unwrap().links.len(), 2);
     assert_eq!(gml(&text(0)).unwrap().links.len(), 3);
+    assert!(gml(&text(1)).unwrap().unused.is_empty());
+    let differs = gml(&text(1).replace("source 1 target 0", "source 1 target 0 delay \"1 s\""));
+    assert_eq!(differs.unwrap().unused.to_string(), "1 arc unlike its reverse");
 }
 
 #[test]
@@ -177,7 +254,6 @@ fn errors_say_where_and_what() {
     );
     assert_eq!(csv("a,delay"), "line 1, column 1: column `b` must be in the header exactly once");
     assert_eq!(csv("a,b,delay\nx,y,10"), "line 2, column 5: delay: `10` needs a unit");
-    assert_eq!(csv("a,b\nx,x"), "line 2, column 1: this edge leads from `x` to itself");
     assert_eq!(csv("a,b\nx,\"y"), "line 2, column 3: expected a closing `\"`");
     assert_eq!(csv("a,b\nx"), "line 2, column 1: this link has no `b`");
 }
