@@ -24,7 +24,7 @@ use crate::record::HostEffect;
 use crate::verdict::time_text;
 
 /// Values of ε for which the bound is computed; the smallest result is used.
-const EXCEEDED: [f64; 5] = [0.1, 0.05, 0.01, 0.001, 0.0001];
+const EXCEEDED: [f64; 7] = [0.1, 0.05, 0.01, 0.005, 0.002, 0.001, 0.0001];
 
 /// Parts of ε for lateness; the rest is for the wait before the time stamp.
 const PARTS: [f64; 5] = [0.02, 0.1, 0.5, 0.9, 0.98];

@@ -43,6 +43,13 @@ const COMMANDS: u64 = u64::MAX;
 /// lab's schedule may end the flow here a little later.
 const GRACE: Span = Span::from_secs(2);
 
+/// Shortest time between two readings of a flow's RTT. A percentile of a hundred readings is one of
+/// the two largest, which one stall of the host changes.
+const RTT_INTERVAL: Span = Span::from_millis(10);
+
+/// At most this part of a CPU is spent on readings of RTTs.
+const RTT_CPU_PART: u64 = 50;
+
 /// Time after which a flow fails if the agent of its other end is lost.
 const LOST_HOST_TIMEOUT: Span = Span::from_secs(10);
 
@@ -84,6 +91,8 @@ pub(super) struct Driver {
     pending: Arc<AtomicUsize>,
     last_sample: Time,
     next_sample: Time,
+    /// The next reading of RTTs, `Time::MAX` while no flow is active.
+    next_rtt: Time,
 }
 
 impl Driver {
@@ -115,6 +124,7 @@ impl Driver {
             pending,
             last_sample: Time::ZERO,
             next_sample: first,
+            next_rtt: Time::MAX,
         };
         this.count_pending();
         for index in 0..this.slots.len() {
@@ -166,6 +176,7 @@ impl Driver {
             if !self.shared.options.clock.until_start().is_positive() {
                 self.fire_timers();
                 self.sample_if_due();
+                self.read_rtts_if_due();
             }
         }
     }
@@ -176,7 +187,7 @@ impl Driver {
 
     fn until_next(&self) -> u64 {
         let timer = self.timers.peek().map_or(Time::MAX, |Reverse((at, _))| *at);
-        timer.min(self.next_sample).since(self.now()).as_nanos()
+        timer.min(self.next_sample).min(self.next_rtt).since(self.now()).as_nanos()
     }
 
     /// Handles commands; returns whether the last one was `Finish`.
@@ -314,7 +325,10 @@ impl Driver {
         let opened =
             rendezvous.and_then(|rendezvous| endpoints(&slot.placed, rendezvous, &mut scope));
         match opened {
-            Ok(endpoints) => slot.phase = Phase::Running(endpoints),
+            Ok(endpoints) => {
+                slot.phase = Phase::Running(endpoints);
+                self.next_rtt = self.next_rtt.min(now + RTT_INTERVAL);
+            }
             Err(error) => {
                 slot.ended = Some(now);
                 slot.outcome = Outcome::Failed(error.to_string());
@@ -408,6 +422,25 @@ impl Driver {
         while self.next_sample <= now {
             self.next_sample += self.shared.options.interval.max(Span::from_millis(1));
         }
+    }
+
+    /// Records the RTTs of active flows, more often than samples are taken.
+    fn read_rtts_if_due(&mut self) {
+        let now = self.now();
+        if now < self.next_rtt {
+            return;
+        }
+        let mut active = false;
+        for slot in &mut self.slots {
+            if let Phase::Running(endpoints) = &mut slot.phase {
+                endpoints.observe(&mut slot.tally);
+                slot.tally.record_rtt();
+                active = true;
+            }
+        }
+        let after = self.now();
+        let pause = (after.since(now) * RTT_CPU_PART).max(RTT_INTERVAL);
+        self.next_rtt = if active { after + pause } else { Time::MAX };
     }
 
     fn sample(&mut self, now: Time) {
