@@ -74,6 +74,7 @@ fn bad_input_is_refused_with_its_numbers() {
         ("control-of-nothing", Code::NoEffect),
         ("cluster-contradictions", Code::Conflict),
         ("unknown-format", Code::BadImport),
+        ("long-path", Code::NoEffect),
     ];
     for (name, code) in cases {
         let found = found(name);

@@ -223,7 +223,7 @@ pub(crate) fn transfer_rows(record: &RunRecord) -> Rows {
 /// Numeric columns of the link table.
 pub(crate) const LINK_NUMBERS: Range<usize> = 2..9;
 
-/// The link table: headings and rows, sorted by utilisation.
+/// The link table: headings and rows.
 pub(crate) fn link_rows(record: &RunRecord) -> Rows {
     let heads = vec![
         "link",
@@ -254,12 +254,14 @@ pub(crate) fn link_rows(record: &RunRecord) -> Rows {
     (heads, rows.collect())
 }
 
-/// Links with packets, sorted by utilisation.
+/// Links with packets: those that dropped any come first, then by utilisation.
 pub(crate) fn busy_links(record: &RunRecord) -> Vec<&LinkSummary> {
     let mut links: Vec<_> = record.links.iter().filter(|link| link.packets() > 0).collect();
     links.sort_by(|a, b| {
+        let loses = |l: &LinkSummary| l.dropped() + l.expired() > 0;
         let used = |l: &LinkSummary| l.utilisation.unwrap_or(0.0);
-        used(b).total_cmp(&used(a)).then(b.sent_bytes.cmp(&a.sent_bytes))
+        let by_use = used(b).total_cmp(&used(a)).then(b.sent_bytes.cmp(&a.sent_bytes));
+        loses(b).cmp(&loses(a)).then(by_use)
     });
     links
 }

@@ -8,11 +8,11 @@
 //!
 //! | of a node | |
 //! |---|---|
-//! | `label`, `name` | its name, changed to a valid host name, or its id if no character of the name is valid; the attributes have the original |
+//! | `label`, `name` | its name, changed to a valid host name (or its id); also an attribute |
 //! | `role`, `kind` | `host`, `router` or `switch`; a router without |
 //! | `Latitude`, `Longitude` | degrees; give the delays of links and the position |
 //! | `x`, `y`, `graphics.x`, `graphics.y` | the position |
-//! | `host_bandwidth_up`, `host_bandwidth_down` | rates from and to each host at the node (Shadow) |
+//! | `host_bandwidth_up`, `host_bandwidth_down` | rates from and to each host at the node |
 //!
 //! | of an edge | |
 //! |---|---|
@@ -23,8 +23,9 @@
 //! | `name` | the link's name |
 //!
 //! Without `delay`, an edge between nodes with coordinates has the delay of light in fibre, at two
-//! thirds of its speed in a vacuum, along the great circle. Edges from a node to itself are skipped.
-//! [`Graph::unused`] has what the graph does not contain.
+//! thirds of its speed in a vacuum, along the great circle.
+//!
+//! Edges from a node to itself are skipped. [`Graph::unused`] has what the graph does not contain.
 //!
 //! Drawings of yEd have the labels and positions of nodes in elements of their own, which are read.
 //! A node that contains nodes is a group and not in the graph.

@@ -17,7 +17,7 @@ use receiver::Receiver;
 pub use sender::PacedSender;
 
 /// Time after the last datagram was sent or received after which no more are expected; longer if
-/// delays of half of it or more were measured.
+/// the delay of the path, or a measured one, is half of it or more.
 const SILENCE_TIMEOUT: Span = Span::from_secs(2);
 
 /// Age at which a datagram counts as lost; longer in the same case.
@@ -33,6 +33,8 @@ pub struct PacedFlow {
     receiver: Option<Receiver>,
     /// Set for a sender whose receiver is on another host.
     announcer: Option<Announcer>,
+    /// Propagation delay to the receiver.
+    path_delay: Span,
     /// End of the flow's duration, if the flow has not ended before.
     expired: Option<Time>,
     /// Datagrams sent so early that they should have arrived by then count as lost
@@ -51,8 +53,9 @@ struct Announcer {
 }
 
 impl PacedFlow {
-    /// A flow with the ends that are on this host.
-    pub fn open(sender: Option<PacedSender>, receives: bool, now: Time) -> Self {
+    /// A flow with the ends that are on this host; `path_delay` is the propagation delay to the
+    /// receiver, or zero if it is unknown.
+    pub fn open(sender: Option<PacedSender>, receives: bool, path_delay: Span, now: Time) -> Self {
         let announcer = sender.is_some() && !receives;
         Self {
             sender,
@@ -63,6 +66,7 @@ impl PacedFlow {
                 timeout: Time::ZERO,
                 last_arrival: None,
             }),
+            path_delay,
             expired: None,
             closed_at: None,
         }
@@ -258,6 +262,7 @@ impl PacedFlow {
     }
 
     fn max_wait(&self) -> Span {
-        self.receiver.as_ref().map_or(Span::ZERO, Receiver::max_wait)
+        let measured = self.receiver.as_ref().map_or(Span::ZERO, Receiver::max_wait);
+        measured.max(self.path_delay.saturating_add(self.path_delay))
     }
 }

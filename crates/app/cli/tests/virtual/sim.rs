@@ -54,6 +54,29 @@ fn the_repeat_command_repeats_the_run() {
     assert_eq!(first.filter(|run| run.as_ref().unwrap().contains(hash)).count(), 2, "{last}");
 }
 
+#[test]
+fn datagrams_in_flight_are_not_lost() {
+    let cell = Cell::new();
+    let counts = |duration: &str| {
+        let lab = format!(
+            "lab = {{ name = \"far\", duration = \"60 s\" }}\nnode = {{ a = {{}}, b = {{}} }}\n\
+             [[link]]\nends = [\"a\", \"b\"]\nrate = \"1 Mbit/s\"\ndelay = \"20 s\"\n\
+             [[flow]]\nfrom = \"a\"\nto = \"b\"\ntransport = \"udp\"\nrate = \"8 kbit/s\"\n\
+             packet = \"1000 B\"\n{duration}\n"
+        );
+        cell.write("far.toml", &lab);
+        let (_, run) = cell.json(&["sim", "far.toml", "--no-report", "--json"]);
+        let flow = &run["flows"][0];
+        [&flow["sent_datagrams"], &flow["delay"]["count"], &flow["lost_datagrams"]]
+            .map(|count| count.as_u64().unwrap())
+    };
+    assert_eq!(counts("duration = \"5 s\""), [5, 5, 0]);
+    // At the end of the lab, the datagrams of the last 20 s are on their way.
+    let [sent, received, lost] = counts("");
+    assert!(sent.abs_diff(60) <= 1 && received.abs_diff(40) <= 1, "{sent} {received}");
+    assert_eq!(lost, 0);
+}
+
 /// Splits a command like a shell, for commands without escapes.
 fn words(command: &str) -> Vec<&str> {
     let parts = command.split('\'').enumerate();

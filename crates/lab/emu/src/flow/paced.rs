@@ -2,8 +2,8 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use base::Time;
-use run::FlowCounters;
+use base::{Span, Time};
+use run::{FlowCounters, Ideal};
 use rustix::io::Errno;
 use sys::socket::{self, BATCH, Interest, Readiness};
 use workload::datagram::{END_LENGTH, Header, LENGTH};
@@ -60,7 +60,8 @@ impl Paced {
             socket::set_peer(receiver.as_fd(), from)?;
             socket::set_arrival_stamps(receiver.as_fd())?;
         }
-        let flow = PacedFlow::open(paced, receiver.is_some(), now);
+        let path_delay = placed.ideal.as_ref().map_or(Span::ZERO, Ideal::one_way);
+        let flow = PacedFlow::open(paced, receiver.is_some(), path_delay, now);
         Ok(Self { flow, sender, receiver })
     }
 

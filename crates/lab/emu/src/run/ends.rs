@@ -99,7 +99,7 @@ fn own_address(plan: &Plan, iface: IfaceId, family: Family) -> Option<IpAddr> {
     }
 }
 
-/// Completion times of a flow's transfers without other traffic. Unknown if programs of the
+/// The path of a flow of transfers or datagrams without other traffic. Unknown if programs of the
 /// lab compute the routes.
 fn ideal(
     plan: &Plan,
@@ -113,7 +113,7 @@ fn ideal(
     }
     let mss = paths.segment(flow, there, back);
     match flow.traffic {
-        Traffic::Transfers { .. } => paths.ideal(flow, there, back, mss),
+        Traffic::Transfers { .. } | Traffic::Paced { .. } => paths.ideal(flow, there, back, mss),
         Traffic::Requests { .. } => paths.ideal_answer(flow, there, back, mss),
         _ => None,
     }

@@ -7,9 +7,16 @@ use base::{IfaceId, NodeId};
 use super::Compiler;
 use crate::code::Code;
 use crate::plan::{Family, Role, Routing, Session, Traffic};
+use crate::routes::Routes;
 
 /// An explanation searches the whole network; further flows have a general help.
-const MAX_EXPLAINED: u32 = 100;
+const MAX_EXPLAINED: usize = 100;
+
+/// Routers of the largest network whose paths are examined.
+const MAX_ROUTED: usize = 2_000;
+
+/// Initial TTL and hop limit of packets, on both clocks.
+const TTL: usize = 64;
 
 const GENERAL_HELP: &str = "link them over routers or switches; hosts do not forward";
 
@@ -17,6 +24,7 @@ impl Compiler<'_> {
     pub(super) fn check(&mut self) {
         self.refuse_switches_without_routing();
         self.refuse_unreachable();
+        self.warn_about_long_paths();
         self.warn_about_isolated();
         self.refuse_endless_nothing();
         self.check_model();
@@ -55,7 +63,7 @@ impl Compiler<'_> {
     fn refuse_unreachable(&mut self) {
         let islands = self.islands();
         self.refuse_unreachable_sessions(&islands);
-        let mut explained = 0;
+        let mut explained = 0_usize;
         for index in 0..self.plan.flows.len() {
             let flow = &self.plan.flows[index];
             let (from, to) = (flow.from, flow.to);
@@ -81,6 +89,31 @@ impl Compiler<'_> {
                         .report(Code::Unreachable, &at, format!("no IPv6 from `{a}` to `{b}`"))
                         .help("IPv6 needs an `mtu` of at least 1280 B (RFC 8200 §5)");
                 }
+            }
+        }
+    }
+
+    /// Warns of flows whose packets expire on the way; examines the first flows only, and no
+    /// networks whose routes take long.
+    fn warn_about_long_paths(&mut self) {
+        let is_router = |node: NodeId| self.plan.nodes[node.index()].kind == Role::Router;
+        let routers = self.plan.nodes.iter().filter(|node| node.kind == Role::Router).count();
+        if self.plan.routing == Routing::None || !(TTL..=MAX_ROUTED).contains(&routers) {
+            return;
+        }
+        let routes = Routes::compute(&self.plan, &vec![true; self.plan.links.len()]);
+        for (flow, at) in self.plan.flows.iter().zip(&self.places.flows).take(MAX_EXPLAINED) {
+            let ifaces = &self.plan.nodes[flow.to.index()].ifaces;
+            let path = |iface: &IfaceId| routes.path(flow.from, *iface, |_, ways| ways[0]);
+            let Some(path) = ifaces.iter().find_map(path) else { continue };
+            let senders = path.iter().skip(1).map(|iface| self.plan.ifaces[iface.index()].node);
+            let routers = senders.filter(|node| is_router(*node)).count();
+            if routers >= TTL {
+                let message = format!(
+                    "no packet of this flow arrives: its path has {routers} routers, and packets \
+                     start with a TTL of {TTL}"
+                );
+                self.sink.report(Code::NoEffect, at, message).help("use a shorter path");
             }
         }
     }

@@ -152,6 +152,11 @@ impl<'a> Paths<'a> {
 }
 
 impl Ideal {
+    /// Propagation delay to the receiver.
+    pub const fn one_way(&self) -> Span {
+        self.one_way
+    }
+
     /// Wire bytes of a segment beyond its payload.
     pub fn header(&self) -> u32 {
         self.header

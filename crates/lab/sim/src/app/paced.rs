@@ -48,7 +48,9 @@ impl Paced {
     fn new(scope: &mut Scope<'_>, sender: PacedSender, is_controlled: bool) -> Self {
         *scope.opened += 1;
         let hash = mix(scope.parameters.hash, *scope.opened);
-        Self { flow: PacedFlow::open(Some(sender), true, scope.net.now), hash, is_controlled }
+        let path_delay = scope.parameters.ideal.one_way();
+        let flow = PacedFlow::open(Some(sender), true, path_delay, scope.net.now);
+        Self { flow, hash, is_controlled }
     }
 
     /// Whether a packet belongs to this run.
