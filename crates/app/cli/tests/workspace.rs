@@ -11,6 +11,7 @@ use serde_json::Value;
 /// Allowed dependencies of each crate on crates of this project. Lowest layer first.
 const ARROWS: &[(&str, &[&str])] = &[
     ("base", &[]),
+    ("base-quota", &[]),
     ("network-wire", &["base"]),
     ("network-topology", &["base"]),
     ("network-sharing", &["base"]),
@@ -26,7 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("ratecontrol-core", &["base", "network-sharing"]),
     ("bgp-codec", &["base"]),
     ("bundler-core", &["base", "network-wire", "network-queue"]),
-    ("mctcp-core", &["base"]),
+    ("mctcp-core", &["base", "base-quota"]),
     ("bgp-collector", &["base", "network-wire", "bgp-codec"]),
     (
         "lab-file",
@@ -114,6 +115,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "cluster-live",
         &[
             "base",
+            "base-quota",
             "cluster-core",
             "cluster-placement",
             "lab-emu",
@@ -127,8 +129,8 @@ const ARROWS: &[(&str, &[&str])] = &[
         "bundler-live",
         &["base", "network-wire", "network-queue", "bundler-core", "lab-file", "base-sys"],
     ),
-    ("mctcp-live", &["base", "mctcp-core", "base-sys"]),
-    ("mctcp-proxy", &["base", "mctcp-core", "mctcp-live", "base-sys"]),
+    ("mctcp-live", &["base", "base-quota", "mctcp-core", "base-sys"]),
+    ("mctcp-proxy", &["base", "base-quota", "mctcp-core", "mctcp-live", "base-sys"]),
     ("app-serve", &["base", "bgp-codec", "bgp-collector", "bgp-live", "app-ops"]),
     ("lab-report", &["base", "network-topology", "lab-file", "lab-run"]),
     (

@@ -23,7 +23,6 @@
 //! replayed token the server neither computes nor waits. The proof shows that the other end of this
 //! connection has the key.
 
-pub mod quota;
 mod replay;
 #[cfg(test)]
 mod tests;
@@ -33,11 +32,11 @@ use std::net::IpAddr;
 
 use base::{Span, Time};
 use bytes::Bytes;
+use quota::{Admission, Quota};
 
 use crate::Reason;
 use crate::frame::{self, Challenge, Frame, Hello, HelloAck, Join};
 use crate::secret::{self, Nonces, SessionKey};
-use quota::{Admission, Quota};
 use replay::Window;
 
 /// A connection that has been accepted and not yet assigned to a session.

@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use mctcp::acceptor::quota::{Admission, Quota};
 use mctcp::acceptor::{Acceptor, ConnectionId, Verdict};
 use mctcp::frame::{Frame, Hello, HelloAck};
 use mctcp::secret::SessionKey;
 use mctcp::session::Session;
+use quota::{Admission, Quota};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;

@@ -15,7 +15,7 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use mctcp::acceptor::quota::{Admission, Quota};
+use quota::{Admission, Quota};
 use tokio::sync::Notify;
 
 use mctcp_live::descriptors::{CHECK_INTERVAL, Descriptors};

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
+use quota::Places;
 use rcgen::{CertificateParams, KeyPair};
 use rustls::crypto::ring;
 use rustls::pki_types::PrivateKeyDer;
@@ -114,21 +115,25 @@ impl Invite {
     /// until the expiry.
     pub(super) fn serve_until(&self, done: impl Fn(&[String]) -> bool) -> Result<Vec<String>> {
         std::thread::scope(|scope| {
-            let mut connections: Vec<Connection> = Vec::new();
+            let mut connections = Places::new(MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS);
+            let mut accepted = 0;
             let served = loop {
                 let names = self.enrolled.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 let over = self.stops.load(Ordering::Relaxed) || Instant::now() >= self.expires;
                 if done(&names) || over {
                     break Ok(names);
                 }
-                connections.retain(|connection| !connection.is_over());
+                connections.retain(|connection: &Connection| !connection.is_over());
                 match self.listener.accept() {
                     Ok((stream, from)) => {
                         let Ok(copy) = stream.try_clone() else { continue };
-                        make_room(&mut connections, from.ip());
-                        let (since, from) = (Instant::now(), from.ip());
+                        accepted += 1;
+                        let since = Instant::now();
                         let thread = scope.spawn(move || drop(self.converse(stream)));
-                        connections.push(Connection { since, from, copy, thread });
+                        let new = Connection { since, copy, thread };
+                        if let Some(replaced) = connections.insert(from.ip(), accepted, new) {
+                            replaced.close();
+                        }
                     }
                     Err(e)
                         if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) =>
@@ -138,9 +143,7 @@ impl Invite {
                     Err(e) => break Err(Error::machine("accept an enrolment")(e)),
                 }
             };
-            for connection in &connections {
-                let _ = connection.copy.shutdown(Shutdown::Both);
-            }
+            connections.iter().for_each(Connection::close);
             served
         })
     }
@@ -198,7 +201,6 @@ impl Invite {
 /// A connection being served.
 struct Connection<'scope> {
     since: Instant,
-    from: IpAddr,
     copy: TcpStream,
     thread: ScopedJoinHandle<'scope, ()>,
 }
@@ -207,22 +209,13 @@ impl Connection<'_> {
     /// Whether it has ended; after a timeout it is closed.
     fn is_over(&self) -> bool {
         if self.since.elapsed() > CONNECTION_TIMEOUT {
-            let _ = self.copy.shutdown(Shutdown::Both);
+            self.close();
         }
         self.thread.is_finished()
     }
-}
 
-/// Closes the oldest connection if one more from this address would exceed a maximum.
-fn make_room(connections: &mut Vec<Connection<'_>>, from: IpAddr) {
-    let own = connections.iter().filter(|connection| connection.from == from).count();
-    let oldest = if own >= MAX_CONNECTIONS_PER_ADDRESS {
-        connections.iter().position(|connection| connection.from == from)
-    } else {
-        (connections.len() >= MAX_CONNECTIONS).then_some(0)
-    };
-    if let Some(oldest) = oldest {
-        let _ = connections.remove(oldest).copy.shutdown(Shutdown::Both);
+    fn close(&self) {
+        let _ = self.copy.shutdown(Shutdown::Both);
     }
 }
 
