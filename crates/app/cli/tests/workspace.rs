@@ -111,6 +111,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "lab-run",
         ],
     ),
+    ("tls-listener", &["base-quota"]),
     (
         "cluster-live",
         &[
@@ -202,7 +203,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 
 /// Crates that serve sockets of many peers at once.
 const ASYNCHRONOUS: &[&str] =
-    &["app-ops", "app-serve", "mctcp-live", "mctcp-proxy", "cluster-live"];
+    &["app-ops", "app-serve", "mctcp-live", "mctcp-proxy", "cluster-live", "tls-listener"];
 
 /// Asynchronous runtimes are not allowed in the datapath or below it.
 const RUNTIMES: &[&str] = &["tokio", "async-std", "smol"];
@@ -284,6 +285,15 @@ fn hash_tables_are_keyed() {
             );
         }
     }
+}
+
+/// A newer version of a dependency may not use a replacement of this project any more.
+#[test]
+fn replacements_of_crates_are_in_use() {
+    let root = root();
+    let read = |file: &str| fs::read_to_string(root.join(file)).unwrap();
+    assert!(read("Cargo.toml").contains("[patch.crates-io]\n"));
+    assert!(!read("Cargo.lock").contains("[[patch.unused]]"));
 }
 
 #[test]
