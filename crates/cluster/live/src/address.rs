@@ -1,15 +1,23 @@
 //! Addresses of clusters, and the folders of credentials.
 
+use std::io::Read as _;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use placement::hosts::{self, Hosts};
+use rustls::crypto::ring;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 use crate::credentials::{Credentials, Role, default_dir};
 use crate::{Error, Result};
 
 pub use placement::hosts::PORT;
+
+/// Time to connect to an agent, and time until it answers the start of a TLS handshake.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A cluster: addresses of its agents, and own credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,13 +60,13 @@ impl Cluster {
         Ok((file.agents, file.credentials.map(beside)))
     }
 
-    /// The error that no agent was reached, with the result of plain TCP connections to them.
+    /// The error that no agent was reached, with the result of connections to them.
     pub(crate) fn unreachable(&self) -> Error {
         Error::Unreachable { cluster: self.named.clone(), why: probe_all(&self.agents) }
     }
 }
 
-/// Tries plain TCP connections to agents, and explains the results. It takes up to 2 s per address.
+/// Tries to connect to agents, and explains the results. It takes up to 4 s per address.
 pub(crate) fn probe_all(agents: &[String]) -> String {
     agents.iter().map(|agent| probe(agent)).collect::<Vec<_>>().join("; ")
 }
@@ -70,19 +78,42 @@ fn probe(agent: &str) -> String {
     };
     let mut why = format!("{agent} has no address");
     for address in addresses {
-        match TcpStream::connect_timeout(&address, Duration::from_secs(2)) {
-            Ok(_) => {
-                return format!(
-                    "{agent} accepts connections, but its certificate or the own one was rejected \
-                     (are both signed by one authority, in date and not revoked?)"
-                );
-            }
+        match TcpStream::connect_timeout(&address, PROBE_TIMEOUT) {
+            Ok(stream) => return format!("{agent} accepts connections, but {}", handshake(stream)),
             Err(error) => {
                 why = format!("{agent}: {error} (is `netarium agent` running there?)");
             }
         }
     }
     why
+}
+
+/// The reason why the bus has no link to an agent that accepts connections: whether the agent
+/// continues a TLS handshake on `stream`.
+fn handshake(mut stream: TcpStream) -> &'static str {
+    match first_byte(&mut stream) {
+        // Content type of handshake records (RFC 8446 section 5.1).
+        Ok(22) => {
+            "its certificate or the own one was rejected (are both signed by one authority, in \
+             date and not revoked?)"
+        }
+        Ok(_) => "it does not use TLS (is another program on this port?)",
+        Err(_) => "it did not answer the start of a TLS handshake (is it overloaded?)",
+    }
+}
+
+/// Starts a TLS handshake, and returns the first byte of the answer.
+fn first_byte(stream: &mut TcpStream) -> std::io::Result<u8> {
+    let name = ServerName::IpAddress(stream.peer_addr()?.ip().into());
+    let client = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map(|builder| builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth())
+        .and_then(|config| ClientConnection::new(Arc::new(config), name));
+    client.map_err(std::io::Error::other)?.write_tls(stream)?;
+    stream.set_read_timeout(Some(PROBE_TIMEOUT))?;
+    let mut first = [0];
+    stream.read_exact(&mut first)?;
+    Ok(first[0])
 }
 
 /// The folder of credentials: `named`, or by default [`default_dir`].
@@ -118,6 +149,9 @@ pub(crate) fn usage(error: &placement::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+    use std::net::TcpListener;
+
     use super::*;
 
     #[test]
@@ -142,5 +176,26 @@ mod tests {
             std::fs::write(&path, text).unwrap();
             assert!(Cluster::named(name, Some(&given)).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn blames_no_certificate_of_an_agent_that_does_not_answer() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let agent = listener.local_addr().unwrap().to_string();
+        let silent = probe(&agent);
+        assert!(silent.contains("overloaded") && !silent.contains("certificate"), "{silent}");
+        let answers = |bytes: &'static [u8]| {
+            std::thread::scope(|scope| {
+                let probed = scope.spawn(|| probe(&agent));
+                let (mut stream, _) = listener.accept().unwrap();
+                stream.write_all(bytes).unwrap();
+                // The probe must not read a reset before the bytes.
+                let _ = stream.read(&mut [0; 1024]);
+                probed.join().unwrap()
+            })
+        };
+        drop(listener.accept().unwrap());
+        assert!(answers(b"HTTP/1.1 400\r\n").contains("does not use TLS"));
+        assert!(answers(&[22, 3, 3]).contains("certificate"));
     }
 }
