@@ -7,11 +7,13 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-use super::bench::{Bench, until};
+use super::bench::{Bench, NETARIUM, until};
 
 /// An authority and agents.
 pub(crate) struct Loopback {
     pub(crate) bench: Bench,
+    /// The limit of file descriptors of new agents.
+    pub(crate) descriptors: Option<u32>,
     agents: Vec<Child>,
 }
 
@@ -23,7 +25,7 @@ pub(crate) fn free_address() -> SocketAddr {
 impl Loopback {
     /// An authority with credentials for agents m1 and m2 and for a coordinator.
     pub(crate) fn new() -> Self {
-        let cluster = Self { bench: Bench::new(), agents: Vec::new() };
+        let cluster = Self { bench: Bench::new(), descriptors: None, agents: Vec::new() };
         cluster.authority(&["init", "--agent", "m1", "--agent", "m2"]);
         cluster
     }
@@ -57,8 +59,13 @@ impl Loopback {
         arguments: &[&Path],
     ) -> SocketAddr {
         let own = free_address();
-        let mut command = self.bench.command(&["agent", "--name", name]);
-        command.args(["--listen", &own.to_string()]).args(arguments);
+        let mut command = Command::new(NETARIUM);
+        if let Some(limit) = self.descriptors {
+            command = Command::new("prlimit");
+            command.arg(format!("--nofile={limit}")).arg(NETARIUM);
+        }
+        self.bench.dress(&mut command);
+        command.args(["agent", "--name", name, "--listen", &own.to_string()]).args(arguments);
         command.arg("--dir").arg(self.bench.path().join(format!("dir-{name}")));
         if let Some(join) = join {
             command.args(["--join", &join.to_string()]);

@@ -1,9 +1,8 @@
 //! Rogue peers cannot execute anything on an agent, whichever side opened the link.
 
 use std::fs;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use cluster_live::authority::{Authority, CA_KEY_FILE};
@@ -179,43 +178,4 @@ fn listener_with_an_agent_certificate_gets_heartbeats_and_cannot_command() {
         linked && received.contains(&"netarium/agent/1/m1/heartbeat".to_owned()),
         "{received:?}"
     );
-}
-
-#[test]
-fn idle_connections_do_not_keep_a_member_out() {
-    let mut cluster = Loopback::new();
-    let first = cluster.start("m1", None);
-    let ends = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| hold_idle_connections(first, 150, &ends));
-        until("the idle connections", || {
-            let (own, peer) = (first.port(), format!(":{:04X} ", first.port()));
-            let text = fs::read_to_string("/proc/net/tcp").unwrap();
-            (own > 0 && text.matches(&peer).count() >= 150).then_some(())
-        });
-        cluster.start("m2", Some(first));
-        cluster.await_pair(first);
-        ends.store(true, Ordering::Relaxed);
-    });
-}
-
-/// Keeps `count` idle connections; those that the agent closes are replaced.
-fn hold_idle_connections(to: SocketAddr, count: usize, ends: &AtomicBool) {
-    let connect = || {
-        let stream = TcpStream::connect(to).unwrap();
-        stream.set_nonblocking(true).unwrap();
-        stream
-    };
-    let mut idle: Vec<TcpStream> = (0..count).map(|_| connect()).collect();
-    while !ends.load(Ordering::Relaxed) {
-        for stream in &mut idle {
-            let waits = stream
-                .peek(&mut [0])
-                .is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock);
-            if !waits {
-                *stream = connect();
-            }
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
