@@ -15,7 +15,8 @@ fuzz_target!(|data: &[u8]| {
         let link = LinkType(u16::from_be_bytes([*link_high & 1, *link_low]));
         let length = data.len() as u32 + u32::from(*more) * 64;
         time = Time::from_nanos(time.as_nanos() + u64::from(*more) * 10_000_000);
-        let frame = Frame { time, link, interface: 0, data, length };
+        let without_checksum = *link_high & 2 != 0;
+        let frame = Frame { time, link, interface: 0, data, length, without_checksum };
         decapsulator.segments(&frame, &mut |segment| {
             assert!(segment.source.port() == 179 || segment.destination.port() == 179);
             assert!(segment.payload.len() <= 65_535.max(data.len()));

@@ -100,6 +100,9 @@ pub struct Packet<'a> {
     pub tag: Option<Tag>,
     /// Whether this host sent it.
     pub outgoing: bool,
+    /// Whether the kernel marks the checksum of the outermost TCP or UDP header as not computed
+    /// (`TP_STATUS_CSUMNOTREADY`): this host sends the packet, or has merged it from several.
+    pub without_checksum: bool,
     /// The virtio header, if requested; its offsets count from `data` on.
     pub offload: Option<[u8; OFFLOAD]>,
 }
@@ -133,6 +136,7 @@ const PACKET_VNET_HDR: libc::c_int = 15;
 const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
 const TPACKET_V3: libc::c_int = 2;
 const STATUS_USER: u32 = 1;
+const STATUS_CHECKSUM_NOT_READY: u32 = 1 << 3;
 const STATUS_VLAN: u32 = 1 << 4;
 const STATUS_VLAN_TPID: u32 = 1 << 6;
 
@@ -422,6 +426,7 @@ impl Block<'_> {
             length: header.length,
             tag,
             outgoing: kind == Some(libc::PACKET_OUTGOING),
+            without_checksum: header.status & STATUS_CHECKSUM_NOT_READY != 0,
             offload,
         })
     }

@@ -143,6 +143,8 @@ pub struct Decapsulator {
     sequences: sequence::Tunnels,
     tags: Vec<Tag>,
     tunnel: Option<TunnelId>,
+    /// [`Frame::without_checksum`] of the current frame, except in tunnels.
+    without_checksum: bool,
 }
 
 impl Decapsulator {
@@ -156,6 +158,7 @@ impl Decapsulator {
             sequences: sequence::Tunnels::default(),
             tags: Vec::new(),
             tunnel: None,
+            without_checksum: false,
         }
     }
 
@@ -164,6 +167,7 @@ impl Decapsulator {
         self.tags.clear();
         self.tags.push(Tag::Interface(frame.interface));
         self.tunnel = None;
+        self.without_checksum = frame.without_checksum;
         match self.frame(frame, out) {
             Ok(()) => {}
             Err(Skip::Fragment) => self.beginnings(frame.time, out),
@@ -187,11 +191,20 @@ impl Decapsulator {
 
     /// Processes the available start of discarded datagrams.
     fn beginnings(&mut self, time: Time, out: &mut impl FnMut(&Segment<'_>)) {
+        self.without_checksum = false;
         while let Some(beginning) = self.fragments.beginning() {
             let Beginning { within, source, destination, protocol, bytes, missing, .. } = beginning;
             (self.tags, self.tunnel) = (within.tags, within.tunnel);
             let payload = Packet { bytes: &bytes, cut: missing };
-            let mut ip = Ip { source, destination, protocol, payload, part: None, damaged: false };
+            let mut ip = Ip {
+                source,
+                destination,
+                protocol,
+                payload,
+                part: None,
+                reassembled: true,
+                damaged: false,
+            };
             let read =
                 ip::extensions(&mut ip).and_then(|()| self.carried(time, &ip, within.depth, out));
             if let Err(skip) = read {
@@ -275,7 +288,7 @@ impl Decapsulator {
         let whole = self.fragments.add(time, within, &ip, part, limits, counters);
         let Some(whole) = whole else { return Err(Skip::Fragment) };
         let payload = Packet { bytes: &whole.bytes, cut: 0 };
-        let mut ip = Ip { protocol: whole.protocol, payload, part: None, ..ip };
+        let mut ip = Ip { protocol: whole.protocol, payload, part: None, reassembled: true, ..ip };
         ip::extensions(&mut ip)?;
         if ip.part.is_some() {
             return Err(Skip::Malformed);
@@ -306,6 +319,7 @@ impl Decapsulator {
         if ip.protocol == protocol::TCP {
             return self.segment(time, ip, out);
         }
+        self.without_checksum = false;
         if !self.wanted(ip) {
             return Err(Skip::Foreign);
         }
@@ -363,7 +377,16 @@ impl Decapsulator {
         // The snap length may end within the options.
         let options = length.saturating_sub(bytes.len()) as u32;
         let payload = bytes.get(length..).unwrap_or_default();
-        let counts = header[13] & flags::SYN != 0 || !payload.is_empty();
+        let is_syn = header[13] & flags::SYN != 0;
+        let facts = Facts {
+            mirror,
+            source: ip.source,
+            destination: ip.destination,
+            counts: is_syn || !payload.is_empty(),
+            length: bytes.len().saturating_sub(header.len()) as u32,
+            mss: if is_syn { offload::mss(bytes.get(20..length).unwrap_or_default()) } else { 0 },
+            is_single: ip.reassembled || ip.damaged,
+        };
         let word = |at: usize| {
             u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
         };
@@ -377,7 +400,7 @@ impl Decapsulator {
             flags: header[13] & 0x1f,
             payload,
             missing: cut - options,
-            checksum: self.verdict(ip, mirror, counts),
+            checksum: self.verdict(ip, &facts),
         };
         self.counters.segments += 1;
         out(&segment);
@@ -394,12 +417,15 @@ impl Decapsulator {
             return Checksum::Unknown;
         }
         let mut sum = if ip.payload.cut > 0 { Sum::Unknown } else { offload::sum(ip) };
+        if self.without_checksum && sum != Sum::Right {
+            sum = Sum::Unknown;
+        }
         if ip.damaged && sum != Sum::Right {
             sum = Sum::Wrong;
         }
         let verdict = match (self.settings.verify, sum) {
             (Verify::Always, Sum::Wrong | Sum::Partial) => Checksum::Wrong,
-            (_, sum) => self.senders.judge(mirror, ip.source, sum, counts),
+            (_, sum) => self.senders.judge(sum, facts),
         };
         match verdict {
             Checksum::Right => {}

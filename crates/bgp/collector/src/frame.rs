@@ -31,4 +31,7 @@ pub struct Frame<'a> {
     pub data: &'a [u8],
     /// Length on the wire in bytes; more than `data` if the capture truncated the frame.
     pub length: u32,
+    /// The kernel reports that the outermost TCP checksum is not computed: the packet was merged on
+    /// receipt or will be split on transmission (`TP_STATUS_CSUMNOTREADY`).
+    pub without_checksum: bool,
 }

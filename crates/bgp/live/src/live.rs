@@ -118,7 +118,9 @@ fn frame<'a>(
     const ADDRESSES: usize = 12;
     const TAG: u32 = 4;
     let time = Time::from_nanos(packet.time);
-    let plain = Frame { time, link, interface, data: packet.data, length: packet.length };
+    let (data, length) = (packet.data, packet.length);
+    let without_checksum = packet.without_checksum;
+    let plain = Frame { time, link, interface, data, length, without_checksum };
     let Some(Tag { protocol, control }) = packet.tag else { return plain };
     let Some((addresses, rest)) = packet.data.split_at_checked(ADDRESSES) else { return plain };
     retagged.clear();
@@ -219,6 +221,7 @@ impl Tunnel {
                 interface: self.number,
                 data,
                 length: data.len() as u32,
+                without_checksum: false,
             }));
         }
         Ok(Progress::More)

@@ -31,10 +31,21 @@ pub struct Settings {
 /// Time without packets after which the first ones are processed.
 const MAX_LEARN_IDLE: Span = Span::from_secs(1);
 
+/// A frame without its bytes, and their place in [`Early::bytes`].
+#[derive(Debug)]
+struct Held {
+    time: Time,
+    link: LinkType,
+    interface: u32,
+    length: u32,
+    without_checksum: bool,
+    place: Range<usize>,
+}
+
 /// First packets, until it is known whether checksums are meaningful.
 #[derive(Debug, Default)]
 struct Early {
-    frames: Vec<(Time, LinkType, u32, u32, Range<usize>)>,
+    frames: Vec<Held>,
     bytes: Vec<u8>,
 }
 
@@ -43,16 +54,18 @@ impl Early {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(frame.data);
         let place = start..self.bytes.len();
-        self.frames.push((frame.time, frame.link, frame.interface, frame.length, place));
+        let Frame { time, link, interface, length, without_checksum, .. } = *frame;
+        self.frames.push(Held { time, link, interface, length, without_checksum, place });
     }
 
     fn frames(&self) -> impl Iterator<Item = Frame<'_>> {
-        self.frames.iter().map(|(time, link, interface, length, place)| Frame {
-            time: *time,
-            link: *link,
-            interface: *interface,
-            data: &self.bytes[place.clone()],
-            length: *length,
+        self.frames.iter().map(|held| Frame {
+            time: held.time,
+            link: held.link,
+            interface: held.interface,
+            data: &self.bytes[held.place.clone()],
+            length: held.length,
+            without_checksum: held.without_checksum,
         })
     }
 }

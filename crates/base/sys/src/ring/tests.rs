@@ -143,6 +143,7 @@ fn super_packets_come_with_their_header() {
                 let header = packet.offload.unwrap();
                 let start = u16::from_ne_bytes([header[6], header[7]]);
                 assert_eq!((header[0] & 1, start, header[8]), (1, 14 + 20, 16));
+                assert!(packet.without_checksum);
                 largest = largest.max(packet.length);
             }
         }

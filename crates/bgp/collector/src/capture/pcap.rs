@@ -83,7 +83,14 @@ impl Pcap {
         let data = &bytes[self.header..used];
         *last = self.time(bytes);
         let length = self.order.u32(bytes, 12).max(data.len() as u32);
-        Frame { time: *last, link: self.link, interface: self.interface, data, length }
+        Frame {
+            time: *last,
+            link: self.link,
+            interface: self.interface,
+            data,
+            length,
+            without_checksum: false,
+        }
     }
 
     #[inline]

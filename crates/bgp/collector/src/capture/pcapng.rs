@@ -190,6 +190,7 @@ impl Pcapng {
                 interface: self.base,
                 data,
                 length,
+                without_checksum: false,
             });
         }
         let head = body.get(..20)?;
@@ -209,6 +210,7 @@ impl Pcapng {
             interface: number,
             data,
             length,
+            without_checksum: false,
         };
         let options = body.get(20 + captured.next_multiple_of(4)..).unwrap_or_default();
         let mut lost = match (kind, order.u16(head, 2)) {

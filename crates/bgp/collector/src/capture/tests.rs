@@ -23,7 +23,7 @@ fn read(bytes: &[u8], piece: usize) -> Result<Output, Error> {
         let before = at;
         match reader.next(&bytes[at..shown], end)? {
             Step::Frame { frame, used } => {
-                let Frame { time, link, interface, data, length } = frame;
+                let Frame { time, link, interface, data, length, .. } = frame;
                 output.frames.push((time.as_nanos(), link.0, interface, length, data.to_vec()));
                 at += used;
             }
@@ -348,7 +348,7 @@ fn round_trips_written_captures() {
     for (i, data) in (0..).zip(&frames) {
         let time = Time::from_nanos(1_700_000_000_123_456_789 + u64::from(i));
         let (link, length) = (LinkType(1), 100 + data.len() as u32);
-        let frame = Frame { time, link, interface: 0, data, length };
+        let frame = Frame { time, link, interface: 0, data, length, without_checksum: false };
         write::pcap_frame(&frame, &mut pcap);
         write::pcapng_frame(&Frame { interface: i % 2, ..frame }, &mut pcapng);
     }

@@ -269,6 +269,7 @@ impl Wrapper {
             interface: 0,
             data: buffer,
             length: buffer.len() as u32,
+            without_checksum: false,
         });
     }
 }

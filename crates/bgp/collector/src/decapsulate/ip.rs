@@ -35,6 +35,8 @@ pub(super) struct Ip<'a> {
     pub(super) protocol: u8,
     pub(super) payload: Packet<'a>,
     pub(super) part: Option<Part>,
+    /// The payload is that of several fragments.
+    pub(super) reassembled: bool,
     pub(super) damaged: bool,
 }
 
@@ -93,6 +95,7 @@ fn v4(packet: Packet<'_>) -> Result<Ip<'_>, Skip> {
         protocol: header[9],
         payload: Packet { bytes: payload, cut: packet.cut },
         part,
+        reassembled: false,
         damaged,
     };
     if ip.protocol == protocol::AUTHENTICATION && part.is_none() {
@@ -120,6 +123,7 @@ fn v6(packet: Packet<'_>) -> Result<Ip<'_>, Skip> {
         protocol: header[6],
         payload: Packet { bytes: &packet.bytes[40..], cut: packet.cut },
         part: None,
+        reassembled: false,
         damaged: false,
     };
     if ip.protocol != protocol::TCP {

@@ -1,9 +1,17 @@
-//! TCP checksums, and senders whose hardware computes them after the tap.
+//! TCP checksums, and packets whose checksum does not match their bytes although they are intact.
 //!
 //! # Method
 //!
-//! A wrong sum means that the segment was damaged, or that the tap is before the network card that
-//! computes the sum. The second case shows in two ways: the field holds the sum of the
+//! The receiving host merges segments before the capture (GRO, LRO). The checksum of a merged
+//! segment is the sum of the pseudo-header (GRO), or that of its first part (LRO). A segment of
+//! more than the MSS of the receiver's SYN (without a captured SYN: more than the MTU of Ethernet)
+//! is merged, and its sum is not verified, with two exceptions: the segment was reassembled from
+//! IP fragments, which are not merged; or the sum is neither correct nor partial, and another
+//! segment of the sender above the limit had a correct sum. On a mirror with merged segments,
+//! partial sums of shorter segments are accepted too.
+//!
+//! Otherwise a wrong sum means that the segment was damaged, or that the tap is before the network
+//! card that computes the sum. The second case shows in two ways: the field holds the sum of the
 //! pseudo-header or zero, or nearly all segments of the sender are wrong. So correct, partial and
 //! wrong sums are counted per sender, in a table of limited size.
 //!
@@ -12,7 +20,7 @@
 //! Segments without payload do not count: a kernel computes the sums of its resets itself, even if
 //! the card computes the others.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
 
 use super::ip::Ip;
@@ -25,11 +33,50 @@ const MIN_WRONG_SUMS: u32 = 4;
 /// Ratio of wrong to correct sums above which the field is ignored.
 const MAX_WRONG_PER_RIGHT: u32 = 8;
 
+/// Maximum bytes of TCP options and payload in a packet of 1,500 bytes, the MTU of Ethernet, over
+/// IPv4 and IPv6.
+const ETHERNET_BYTES: [u32; 2] = [1_460, 1_440];
+
 #[derive(Clone, Copy, Debug, Default)]
 struct Sender {
     right: u32,
     partial: u32,
     wrong: u32,
+    /// Maximum MSS of its SYNs; 0 if unknown.
+    mss: u16,
+    /// Bytes of options and payload of its longest segment with a correct sum.
+    longest: u32,
+}
+
+/// Properties of a segment that determine the verdict on its checksum.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Facts {
+    pub(super) mirror: MirrorId,
+    pub(super) source: IpAddr,
+    pub(super) destination: IpAddr,
+    /// The segment has a SYN or payload.
+    pub(super) counts: bool,
+    /// Bytes of options and payload, which the MSS limits.
+    pub(super) length: u32,
+    /// MSS option of a SYN; 0 without one.
+    pub(super) mss: u16,
+    /// The segment cannot be merged: its packet was reassembled from fragments, or has a damaged
+    /// header.
+    pub(super) is_single: bool,
+}
+
+/// MSS option among the options of a TCP header (RFC 9293 §3.7.1); 0 without one.
+pub(super) fn mss(mut options: &[u8]) -> u16 {
+    loop {
+        options = match options {
+            [2, 4, high, low, ..] => return u16::from_be_bytes([*high, *low]),
+            [1, rest @ ..] => rest,
+            [kind, length, ..] if *kind > 1 && *length > 1 => {
+                options.get(usize::from(*length)..).unwrap_or_default()
+            }
+            _ => return 0,
+        };
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -39,6 +86,8 @@ pub(super) struct Senders {
     table: HashMap<(MirrorId, IpAddr), Sender>,
     /// Oldest first.
     order: VecDeque<(MirrorId, IpAddr)>,
+    /// Mirrors that showed merged segments with partial sums.
+    merging: HashSet<MirrorId>,
     any: bool,
     /// Wrong sums are ignored until one is correct.
     lenient: bool,
@@ -88,24 +137,30 @@ impl Senders {
         self.lenient = !self.any;
     }
 
-    /// Verdict on a checksum, given the earlier segments of `address`. `counts`: the segment has a
-    /// SYN or payload.
+    /// Verdict on a checksum, given the earlier segments of its sender.
     #[inline]
-    pub(super) fn judge(
-        &mut self,
-        mirror: MirrorId,
-        address: IpAddr,
-        sum: Sum,
-        counts: bool,
-    ) -> Checksum {
-        let lenient = self.lenient;
-        if sum == Sum::Unknown {
+    pub(super) fn judge(&mut self, sum: Sum, facts: &Facts) -> Checksum {
+        let verdict = self.verdict(sum, facts);
+        if facts.mss > 0 && verdict != Checksum::Wrong {
+            let sender = self.sender(facts.mirror, facts.source);
+            sender.mss = sender.mss.max(facts.mss);
+        }
+        verdict
+    }
+
+    #[inline]
+    fn verdict(&mut self, sum: Sum, facts: &Facts) -> Checksum {
+        let (lenient, counts) = (self.lenient, facts.counts);
+        if sum == Sum::Unknown || sum != Sum::Right && self.is_merged(sum, facts) {
             return Checksum::Unknown;
         }
-        let sender = self.sender(mirror, address);
+        let sender = self.sender(facts.mirror, facts.source);
         let offloads = match sum {
             Sum::Right => {
                 sender.right = sender.right.saturating_add(u32::from(counts));
+                if !facts.is_single {
+                    sender.longest = sender.longest.max(facts.length);
+                }
                 self.any = true;
                 self.lenient = false;
                 return Checksum::Right;
@@ -121,6 +176,27 @@ impl Senders {
             }
         };
         if offloads { Checksum::Unknown } else { Checksum::Wrong }
+    }
+
+    /// Whether a segment without a correct sum was merged from several.
+    #[cold]
+    fn is_merged(&mut self, sum: Sum, facts: &Facts) -> bool {
+        if facts.is_single {
+            return false;
+        }
+        let known = |address| self.table.get(&(facts.mirror, address)).copied().unwrap_or_default();
+        let ethernet = ETHERNET_BYTES[usize::from(facts.source.is_ipv6())];
+        let limit = match known(facts.destination).mss {
+            0 => ethernet,
+            mss => u32::from(mss),
+        };
+        if sum != Sum::Partial {
+            return facts.length > limit && known(facts.source).longest <= limit;
+        }
+        if facts.length > limit.min(ethernet) {
+            self.merging.insert(facts.mirror);
+        }
+        self.merging.contains(&facts.mirror)
     }
 
     #[inline]
@@ -140,13 +216,36 @@ impl Senders {
 mod tests {
     use super::*;
 
+    fn judge(senders: &mut Senders, address: u32, sum: Sum) -> Checksum {
+        let source = IpAddr::V4(address.into());
+        senders.judge(
+            sum,
+            &Facts {
+                mirror: MirrorId(1),
+                source,
+                destination: source,
+                counts: true,
+                length: 100,
+                mss: 0,
+                is_single: false,
+            },
+        )
+    }
+
     fn right(senders: &mut Senders, address: u32) {
-        let verdict = senders.judge(MirrorId(1), IpAddr::V4(address.into()), Sum::Right, true);
-        assert_eq!(verdict, Checksum::Right);
+        assert_eq!(judge(senders, address, Sum::Right), Checksum::Right);
     }
 
     fn partial(senders: &mut Senders, address: u32) -> Checksum {
-        senders.judge(MirrorId(1), IpAddr::V4(address.into()), Sum::Partial, true)
+        judge(senders, address, Sum::Partial)
+    }
+
+    #[test]
+    fn finds_mss_among_options() {
+        assert_eq!(mss(&[1, 1, 8, 10, 0, 0, 0, 0, 0, 0, 0, 0, 2, 4, 5, 0xb4]), 1_460);
+        for damaged in [&[] as &[u8], &[0, 2, 4, 5, 0xb4], &[2, 4, 5], &[3, 0, 2, 4, 1, 1], &[8]] {
+            assert_eq!(mss(damaged), 0, "{damaged:?}");
+        }
     }
 
     /// A sender with correct sums stays known, whatever addresses the others have.

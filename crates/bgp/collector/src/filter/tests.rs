@@ -82,7 +82,10 @@ fn read(wanted: &Wanted, data: &[u8]) -> bool {
     let mut decapsulator = Decapsulator::new(Settings { ports, tunnels, ..Settings::default() });
     let (time, link, length) = (base::Time::ZERO, LinkType::ETHERNET, data.len() as u32);
     let mut found = false;
-    decapsulator.segments(&Frame { time, link, interface: 0, data, length }, &mut |_| found = true);
+    decapsulator.segments(
+        &Frame { time, link, interface: 0, data, length, without_checksum: false },
+        &mut |_| found = true,
+    );
     found
 }
 

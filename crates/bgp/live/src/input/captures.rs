@@ -319,6 +319,7 @@ impl Capture {
                 interface: head.interface + self.interfaces,
                 data,
                 length: head.length,
+                without_checksum: false,
             }));
             self.input.consume(head.used);
             self.peek(Duration::ZERO, each);

@@ -12,8 +12,17 @@ fn restores_vlan_tags() {
     let data: Vec<u8> = (0..60).collect();
     let mut scratch = Vec::new();
     let tag = Some(Tag { protocol: 0x88a8, control: 0x2007 });
-    let packet = Packet { time: 5, data: &data, length: 100, tag, outgoing: false, offload: None };
+    let packet = Packet {
+        time: 5,
+        data: &data,
+        length: 100,
+        tag,
+        outgoing: false,
+        without_checksum: true,
+        offload: None,
+    };
     let tagged = frame(LinkType::ETHERNET, 3, &packet, &mut scratch);
+    assert!(tagged.without_checksum);
     assert_eq!(tagged.data[..12], data[..12]);
     assert_eq!(tagged.data[12..16], [0x88, 0xa8, 0x20, 0x07]);
     assert_eq!((&tagged.data[16..], tagged.length), (&data[12..], 104));

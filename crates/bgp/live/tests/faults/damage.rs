@@ -10,6 +10,10 @@ use crate::packet::{Original, Packet, SYN};
 /// that reassembly tolerates.
 const MAX_OVERTAKE_NANOS: u64 = 100_000_000;
 
+/// Bytes of payload of a segment without options in a packet of 1,500 bytes over IPv6, less those
+/// of timestamps.
+const MAX_JUDGED: usize = 1_440 - 12;
+
 /// The faults; in parts per million of the packets unless specified otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Plan {
@@ -31,6 +35,8 @@ pub(crate) struct Plan {
     /// Wrong checksums; half of the packets are retransmitted.
     pub(crate) wrong: u64,
     pub(crate) snap: u64,
+    /// Segments that the capturing host merged with the following ones.
+    pub(crate) merge: u64,
     pub(crate) side: Option<usize>,
 }
 
@@ -94,6 +100,7 @@ pub(crate) fn damage(original: &Original, plan: &Plan) -> Damaged {
     }
     packets.drain(..plan.start.min(packets.len()));
     packets.retain(|packet| plan.side.is_none_or(|side| packet.side == side));
+    let packets = merge(plan, packets, &mut rng);
     let packets = repeat(original, plan, connections, packets, &mut rng);
     let packets = lose(plan, packets, &mut rng);
     damaged.packets = reorder(plan, packets, &mut rng);
@@ -113,6 +120,40 @@ fn keep_apart(damaged: &mut Damaged) {
             }
         }
     }
+}
+
+/// Merges consecutive segments of a sender as the Linux kernel does (GRO): only the last one may be
+/// shorter than the first. The result exceeds the MSS.
+fn merge(plan: &Plan, packets: Vec<Packet>, rng: &mut Rng) -> Vec<Packet> {
+    const MTU: usize = 1_500;
+    const MAX_LENGTH: usize = 60_000;
+    const MAX_PAUSE_NANOS: u64 = 1_000_000;
+    let mut merged: Vec<Packet> = Vec::new();
+    let mut sizes: BTreeMap<(usize, usize), (usize, bool)> = BTreeMap::new();
+    for packet in packets {
+        let key = (packet.connection, packet.side);
+        let length = packet.payload.len();
+        let last = merged.iter_mut().rev().find(|last| (last.connection, last.side) == key);
+        let (first, is_open) = sizes.get(&key).copied().unwrap_or_default();
+        if let Some(last) = last
+            && is_open
+            && length > 0
+            && length <= first
+            && packet.flags & !0x18 == 0
+            && packet.offset == last.offset + last.payload.len() as u64
+            && packet.time - last.time < MAX_PAUSE_NANOS
+            && (MTU..MAX_LENGTH).contains(&(last.payload.len() + length))
+        {
+            sizes.insert(key, (first, length == first));
+            last.payload.extend_from_slice(&packet.payload);
+            (last.time, last.acked, last.merged) = (packet.time, packet.acked, true);
+            continue;
+        }
+        sizes.insert(key, (length, packet.flags & !0x18 == 0 && rng.hits(plan.merge)));
+        merged.push(packet);
+    }
+    merged.sort_by_key(|packet| packet.time);
+    merged
 }
 
 fn repeat(
@@ -149,7 +190,8 @@ fn repeat(
         if rng.hits(plan.duplicate) {
             more.push(packet.clone());
         }
-        if rng.hits(plan.wrong) && packet.flags & SYN == 0 {
+        // The sums of longer segments cannot be judged.
+        if rng.hits(plan.wrong) && packet.flags & SYN == 0 && length <= MAX_JUDGED {
             let again = rng.hits(500_000).then(|| packet.clone());
             packet.flipped = Some(rng.below(usize::MAX >> 1));
             more.extend(again);

@@ -29,6 +29,7 @@ fn stranger(time: u64, from: SocketAddr, to: SocketAddr, flags: u8, payload: &[u
         acked: 0,
         kept: None,
         flipped: None,
+        merged: false,
         mirror: 0,
     }
 }

@@ -156,6 +156,20 @@ fn wrong_checksums() {
 }
 
 #[test]
+fn merged_segments() {
+    let mut merged = 0;
+    with_seeds(6, |seed| Plan {
+        merge: rate(seed, &[100_000, 500_000, 1_000_000]),
+        start: [0, 40][seed as usize % 2],
+        ..Plan::default()
+    });
+    for plan in [100_000, 1_000_000].map(|merge| Plan { merge, ..Plan::default() }) {
+        merged += damage(tables(), &plan).packets.iter().filter(|packet| packet.merged).count();
+    }
+    assert!(merged > 10, "{merged}");
+}
+
+#[test]
 fn cut_packets() {
     with_seeds(6, |seed| Plan {
         snap: rate(seed, &[5_000, 50_000]),

@@ -31,6 +31,8 @@ pub(crate) struct Packet {
     pub(crate) kept: Option<usize>,
     /// The bit of the segment that was flipped in transit.
     pub(crate) flipped: Option<usize>,
+    /// The receiving host merged several segments: the checksum is the sum of the pseudo-header.
+    pub(crate) merged: bool,
     /// VLAN of the clone, if there are several mirrors.
     pub(crate) mirror: u16,
 }
@@ -122,6 +124,7 @@ pub(crate) fn read(path: &Path, most: usize) -> Original {
             acked: if flags & ACK == 0 { 0 } else { u64::from(acked) },
             kept: None,
             flipped: None,
+            merged: false,
             mirror: 0,
         });
     }
@@ -222,7 +225,9 @@ impl Packet {
         // A checksum that equals the sum of the addresses alone would be taken for offload,
         // whatever the segment contains: then the checksum itself is damaged.
         let addresses = [&[][..], &length].map(|length| !checksum(&[&from, &to, length, &[0, 6]]));
-        if self.flipped.is_some() && (sum == 0 || addresses.contains(&sum)) {
+        if self.merged {
+            tcp[16..18].copy_from_slice(&addresses[1].to_be_bytes());
+        } else if self.flipped.is_some() && (sum == 0 || addresses.contains(&sum)) {
             tcp[17] ^= 1;
         } else if let Some(bit) = self.flipped {
             // Any bit except those of the ports and of the checksum itself.
