@@ -29,14 +29,16 @@ fuzz_target!(|data: &[u8]| {
     let mut sessions =
         Sessions::new(session::Settings::default(), Recorder::new(Default::default()));
     let (mut now, mut rest) = (1_000_000_000_u64, data);
-    // Connection, flags, sequence, acknowledgment, delay, truncation, length; then the payload.
+    // Connection, end and port, flags, sequence, acknowledgment, delay, truncation, length; then the
+    // payload.
     while let Some((&[who, flags, s1, s0, a1, a0, later, cut, length], more)) =
         rest.split_first_chunk()
     {
         let (payload, next) = more.split_at(more.len().min(usize::from(length) * 2));
         rest = next;
         now += u64::from(later) * 3_000_000;
-        let ends = [SocketAddr::from(([10, 0, 0, who & 3], 4000)), ([10, 0, 0, 9], 179).into()];
+        let port = 4000 + u16::from(who >> 5 & 1);
+        let ends = [SocketAddr::from(([10, 0, 0, who & 3], port)), ([10, 0, 0, 9], 179).into()];
         let from = usize::from(who >> 2 & 1);
         let number = |high, low| u32::from(u16::from_be_bytes([high, low]));
         // Some start close to the wrap-around of sequence numbers, some far from it.

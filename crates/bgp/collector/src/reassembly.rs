@@ -5,6 +5,10 @@
 //! router has them and the mirror lost the clones), until [`Settings::gap_timeout`], or until more
 //! bytes follow than fit a sender's window ([`Settings::out_of_order`]). Then it is reported, and
 //! messages continue at the next boundary that embedded bytes cannot imitate (`resync`).
+//!
+//! The end of a session in one direction (a NOTIFICATION, FIN or RST) is delivered after the bytes
+//! of the other direction that are still held because of a gap, and before the messages of a new
+//! connection between the same addresses.
 
 mod framing;
 mod half;
@@ -98,18 +102,39 @@ pub(crate) struct Listener<'a, R> {
     messages: u64,
     skipped: u64,
     extended: Option<bool>,
+    /// The other direction has held bytes.
+    is_other_held: bool,
+    last_messages: &'a mut Vec<(Time, Box<[u8]>)>,
 }
 
 impl<'a, R: Receiver> Listener<'a, R> {
-    const fn new(receiver: &'a mut R, id: ConnectionId, from: End) -> Self {
-        Self { receiver, id, from, messages: 0, skipped: 0, extended: None }
+    /// The half of `flow` that `from` sends, and the listener to its messages.
+    fn split(
+        receiver: &'a mut R,
+        flow: &'a mut Flow,
+        id: ConnectionId,
+        from: End,
+    ) -> (&'a mut Half, Self) {
+        let is_other_held = flow.halves[from.other().index()].is_held();
+        let (half, last_messages) =
+            (&mut flow.halves[from.index()], &mut flow.last_messages[from.index()]);
+        let (messages, skipped, extended) = (0, 0, None);
+        let to =
+            Self { receiver, id, from, messages, skipped, extended, is_other_held, last_messages };
+        (half, to)
     }
 
     #[inline]
     fn message(&mut self, time: Time, bytes: &[u8]) {
         self.messages += 1;
-        if bytes.get(18) == Some(&MessageType::OPEN.0) {
+        let kind = bytes.get(18);
+        if kind == Some(&MessageType::OPEN.0) {
             self.extended = Some(offers_extended(bytes));
+        }
+        let is_last = kind == Some(&MessageType::NOTIFICATION.0) && self.is_other_held;
+        if is_last || !self.last_messages.is_empty() {
+            self.last_messages.push((time, bytes.into()));
+            return;
         }
         self.receiver.message(time, self.id, self.from, bytes);
     }
@@ -127,12 +152,19 @@ fn offers_extended(message: &[u8]) -> bool {
         .is_ok_and(|open| open.capabilities().any(|one| matches!(one, Capability::ExtendedMessage)))
 }
 
+/// Maximum number of ended connections with held bytes.
+const MAX_ENDING: usize = 64;
+/// Maximum bytes of messages of one connection that follow held bytes of the other direction.
+const MAX_LAST_BYTES: usize = 8 << 10;
+
 #[derive(Debug, Default)]
 pub struct Reassembler {
     settings: Settings,
     table: Table,
     /// Flows with a timeout.
     waiting: Vec<u32>,
+    /// Flows whose end follows held bytes; at most [`MAX_ENDING`].
+    ending: Vec<u32>,
     next_check: Time,
     now: Option<Time>,
     memory: usize,
@@ -212,11 +244,9 @@ impl Reassembler {
             other.acknowledge(segment.time, segment.acknowledgment, &self.settings);
         }
         let watched = self.watched[segment.mirror.0 as usize];
-        let half = &mut flow.halves[from.index()];
         let sequence = segment.sequence.wrapping_add(u32::from(segment.has(SYN)));
-        let id = ConnectionId(number);
+        let (half, mut to) = Listener::split(receiver, flow, ConnectionId(number), from);
         half.note_watched(watched);
-        let mut to = Listener::new(receiver, id, from);
         half.segment(segment, sequence, &self.settings, &mut self.statistics, &mut to);
         let (messages, skipped) = (to.messages, to.skipped);
         if messages > 0 {
@@ -244,6 +274,9 @@ impl Reassembler {
             if segment.has(FIN) {
                 self.look_after(number, segment.time, receiver);
             }
+        }
+        if messages > 0 {
+            self.release(number, segment.time, receiver);
         }
         self.make_room(number, segment.time, receiver);
     }
@@ -287,13 +320,13 @@ impl Reassembler {
         receiver: &mut R,
     ) {
         let flow = self.table.get(number);
-        let id = ConnectionId(number);
-        let mut to = Listener::new(receiver, id, from);
         let held = held(flow);
-        flow.halves[from.index()].synchronise(time, initial, &mut to);
+        let (half, mut to) = Listener::split(receiver, flow, ConnectionId(number), from);
+        half.synchronise(time, initial, &mut to);
+        let messages = to.messages;
         self.memory = self.memory + self::held(flow) - held;
-        self.statistics.messages += to.messages;
-        if to.messages > 0 {
+        self.statistics.messages += messages;
+        if messages > 0 {
             self.table.prove(number);
         }
     }
@@ -331,6 +364,11 @@ impl Reassembler {
         opener: Option<End>,
         receiver: &mut R,
     ) -> u32 {
+        for ending in self.ending.clone() {
+            if self.table.get(ending).key.is_same_pair(&key) {
+                self.finish_ending(ending, segment.time, receiver);
+            }
+        }
         while self.table.len() >= self.settings.connections.max(1) {
             self.evict(None, segment.time, receiver);
         }
@@ -399,66 +437,167 @@ impl Reassembler {
         }
     }
 
+    /// Applies `work` to one half of a flow, and counts its output.
+    fn with_half<R: Receiver, T>(
+        &mut self,
+        number: u32,
+        from: End,
+        receiver: &mut R,
+        work: impl FnOnce(&mut Half, &Settings, &mut Statistics, &mut Listener<'_, R>) -> T,
+    ) -> T {
+        let flow = self.table.get(number);
+        let held = held(flow);
+        let (half, mut to) = Listener::split(receiver, flow, ConnectionId(number), from);
+        let result = work(half, &self.settings, &mut self.statistics, &mut to);
+        let (messages, skipped) = (to.messages, to.skipped);
+        self.memory = self.memory + self::held(flow) - held;
+        self.statistics.messages += messages;
+        self.statistics.skipped_bytes += skipped;
+        if messages > 0 {
+            self.table.prove(number);
+        }
+        result
+    }
+
     /// Gives up expired gaps, and closes ended connections.
     fn look_after<R: Receiver>(&mut self, number: u32, now: Time, receiver: &mut R) {
+        let mut closes = [None; 2];
         for from in [End::Low, End::High] {
             let flow = self.table.get(number);
-            let held = held(flow);
-            let half = &mut flow.halves[from.index()];
-            let id = ConnectionId(number);
-            let mut to = Listener::new(receiver, id, from);
-            let close = half.advance(now, &self.settings, &mut self.statistics, &mut to);
-            if close.is_some() {
-                half.close(now, &mut self.statistics, &mut to);
-            }
-            self.memory = self.memory + self::held(flow) - held;
-            self.statistics.messages += to.messages;
-            self.statistics.skipped_bytes += to.skipped;
-            if to.messages > 0 {
-                self.table.prove(number);
-            }
-            if let Some(close) = close {
-                receiver.closed(now, id, from, close);
+            let other = &flow.halves[from.other().index()];
+            let over = other.is_closed()
+                || other.has_sent_all()
+                || flow.last_messages.iter().any(|messages| !messages.is_empty());
+            closes[from.index()] =
+                self.with_half(number, from, receiver, |half, settings, count, to| {
+                    half.advance(now, over, settings, count, to)
+                });
+        }
+        // A reset ends both directions.
+        if !closes.contains(&Some(Close::Reset)) {
+            for from in [End::Low, End::High] {
+                let is_held = self.table.get(number).halves[from.other().index()].is_held();
+                if is_held && closes[from.index()].take().is_some() {
+                    self.note_ending(number, now, receiver);
+                }
             }
         }
+        self.close(number, now, closes, receiver);
+        self.release(number, now, receiver);
         let flow = self.table.get(number);
         if !flow.dead && flow.halves.iter().all(Half::is_closed) {
             receiver.ended(now, ConnectionId(number));
             self.table.touch(number, |flow| flow.dead = true);
+            self.ending.retain(|ending| *ending != number);
         }
+    }
+
+    /// Ends directions of a flow: delivers the remaining bytes of all of them first.
+    fn close<R: Receiver>(
+        &mut self,
+        number: u32,
+        now: Time,
+        closes: [Option<Close>; 2],
+        receiver: &mut R,
+    ) {
+        let mut times = [now; 2];
+        let mut ends = [(End::Low, closes[0]), (End::High, closes[1])];
+        for (from, _) in ends.into_iter().filter(|(_, close)| close.is_some()) {
+            let half = &self.table.get(number).halves[from.index()];
+            times[from.index()] = half.pending_close().map_or(now, |(_, time)| time);
+            self.with_half(number, from, receiver, |half, _, count, to| half.close(now, count, to));
+        }
+        if closes.iter().any(Option::is_some) {
+            self.release(number, now, receiver);
+        }
+        ends.sort_by_key(|(from, _)| times[from.index()]);
+        for (from, close) in ends {
+            if let Some(close) = close {
+                receiver.closed(times[from.index()], ConnectionId(number), from, close);
+            }
+        }
+    }
+
+    /// Delivers the last messages of a direction if the other one has no held bytes, or if there
+    /// are too many of them.
+    #[inline]
+    fn release<R: Receiver>(&mut self, number: u32, now: Time, receiver: &mut R) {
+        if self.table.get(number).last_messages.iter().all(Vec::is_empty) {
+            return;
+        }
+        self.release_last(number, now, receiver);
+    }
+
+    #[cold]
+    fn release_last<R: Receiver>(&mut self, number: u32, now: Time, receiver: &mut R) {
+        if self.table.get(number).last_bytes() > MAX_LAST_BYTES {
+            self.give_up_all(number, now, receiver);
+        }
+        for from in [End::Low, End::High] {
+            let flow = self.table.get(number);
+            if flow.halves[from.other().index()].is_held() {
+                continue;
+            }
+            let held = held(flow);
+            let messages = std::mem::take(&mut flow.last_messages[from.index()]);
+            self.memory = self.memory + self::held(flow) - held;
+            for (time, bytes) in messages {
+                receiver.message(time, ConnectionId(number), from, &bytes);
+            }
+        }
+        if self.table.get(number).last_bytes() > 0 {
+            self.note_ending(number, now, receiver);
+        }
+    }
+
+    fn give_up_all<R: Receiver>(&mut self, number: u32, now: Time, receiver: &mut R) {
+        for from in [End::Low, End::High] {
+            self.with_half(number, from, receiver, |half, _, count, to| {
+                half.give_up_all(now, count, to);
+            });
+        }
+    }
+
+    /// Records that the end of a flow follows held bytes. If too many do, the oldest ends.
+    fn note_ending<R: Receiver>(&mut self, number: u32, now: Time, receiver: &mut R) {
+        if self.ending.contains(&number) {
+            return;
+        }
+        if self.ending.len() == MAX_ENDING {
+            self.finish_ending(self.ending[0], now, receiver);
+        }
+        self.ending.push(number);
+    }
+
+    /// Delivers the held bytes of a flow without those that are missing, and then its end.
+    fn finish_ending<R: Receiver>(&mut self, number: u32, now: Time, receiver: &mut R) {
+        self.ending.retain(|ending| *ending != number);
+        self.give_up_all(number, now, receiver);
+        self.look_after(number, now, receiver);
     }
 
     /// Delivers the remaining bytes of a connection and removes it.
     fn drop_flow<R: Receiver>(&mut self, number: u32, now: Time, close: Close, receiver: &mut R) {
         let flow = self.table.get(number);
-        let (dead, id) = (flow.dead, ConnectionId(number));
         if close == Close::Evicted {
             // The next segment may start in the middle of a message.
             self.watched[flow.key.mirror.0 as usize] = now;
         }
-        self.memory -= held(flow);
-        if !dead {
-            let mut closes = [None; 2];
-            for from in [End::Low, End::High] {
-                let half = &mut flow.halves[from.index()];
-                if !half.is_closed() {
-                    let mut to = Listener::new(receiver, id, from);
-                    closes[from.index()] = Some(half.pending_close().unwrap_or(close));
-                    half.close(now, &mut self.statistics, &mut to);
-                    self.statistics.messages += to.messages;
-                    self.statistics.skipped_bytes += to.skipped;
-                }
-            }
-            for from in [End::Low, End::High] {
-                if let Some(close) = closes[from.index()] {
-                    receiver.closed(now, id, from, close);
-                }
-            }
-            receiver.ended(now, id);
+        if !flow.dead {
+            let close = |half: &Half| {
+                let how = half.pending_close().map_or(close, |(close, _)| close);
+                (!half.is_closed()).then_some(how)
+            };
+            let closes = [close(&flow.halves[0]), close(&flow.halves[1])];
+            self.close(number, now, closes, receiver);
+            receiver.ended(now, ConnectionId(number));
         }
+        let flow = self.table.get(number);
+        self.memory -= held(flow);
         if flow.queued {
             self.waiting.retain(|waiting| *waiting != number);
         }
+        self.ending.retain(|ending| *ending != number);
         self.table.remove(number);
     }
 
@@ -494,5 +633,5 @@ fn opener(segment: &Segment<'_>, from: End) -> Option<End> {
 }
 
 fn held(flow: &Flow) -> usize {
-    flow.halves.iter().map(Half::memory).sum()
+    flow.halves.iter().map(Half::memory).sum::<usize>() + flow.last_bytes()
 }

@@ -337,7 +337,7 @@ fn split<'a, R: Receiver>(time: Time, mut bytes: &'a [u8], to: &mut Listener<'_,
 
 fn close(open: Open, time: Time, resynchronised: bool, unconfirmed: u64) -> Hole {
     Hole {
-        time,
+        time: time.max(open.since),
         since: open.since,
         missing: open.missing,
         skipped: open.skipped,

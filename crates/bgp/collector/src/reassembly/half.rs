@@ -56,7 +56,8 @@ pub(super) struct Half {
     history: History,
     /// End of the last byte that is known to have been sent.
     sent: u64,
-    fin: Option<u64>,
+    /// Position and capture time of the FIN.
+    fin: Option<(u64, Time)>,
     ended: Time,
     /// A reset was received; segments before it may follow.
     reset: Option<Time>,
@@ -108,6 +109,12 @@ impl Half {
         self.waiting.is_some()
             || self.reset.is_some()
             || matches!(self.stage, Stage::Settling { .. })
+    }
+
+    /// Whether captured bytes are held because earlier ones may still be captured, or acknowledged
+    /// bytes are awaited.
+    pub(super) const fn is_held(&self) -> bool {
+        self.waiting.is_some() || matches!(self.stage, Stage::Settling { .. })
     }
 
     pub(super) fn memory(&self) -> usize {
@@ -350,17 +357,18 @@ impl Half {
         if missing > 0 {
             count.holes += 1;
             count.missing_bytes += missing;
-            self.framing.hole(now, missing, self.acknowledged >= end, to);
+            let time = self.store.first_time().unwrap_or(now);
+            self.framing.hole(time, missing, self.acknowledged >= end, to);
             self.jump(end);
         }
         self.drain(None, to);
-        self.waiting = self.is_behind().then_some(now);
+        self.waiting = self.is_behind().then(|| self.store.first_time().unwrap_or(now));
     }
 
     /// End of the last byte that is known to have been sent.
     fn last_known(&self) -> u64 {
         let known = self.sent.max(self.acknowledged);
-        self.fin.map_or(known, |fin| fin.max(self.next))
+        self.fin.map_or(known, |(fin, _)| fin.max(self.next))
     }
 
     /// Whether known bytes are not delivered.
@@ -414,7 +422,7 @@ impl Half {
             return;
         }
         let position = self.position(sequence);
-        self.fin = Some(position);
+        self.fin.get_or_insert((position, time)).0 = position;
         if position > self.next && self.waiting.is_none() {
             self.waiting = Some(time);
         }
@@ -448,42 +456,64 @@ impl Half {
         }
     }
 
-    /// Whether and how the direction has ended. Gives up expired gaps.
+    /// Whether and how the direction has ended. Gives up expired gaps; if the other direction has
+    /// ended (`over`), a gap expires as if it were acknowledged.
     pub(super) fn advance<R: Receiver>(
         &mut self,
         now: Time,
+        over: bool,
         settings: &Settings,
         count: &mut Statistics,
         to: &mut Listener<'_, R>,
     ) -> Option<Close> {
         self.settle(now, settings, to);
-        if let Some(since) = self.waiting {
+        while let Some(since) = self.waiting {
             let end = self.store.first().unwrap_or(self.next + 1);
-            let proven = self.acknowledged >= end;
+            let proven = over || self.acknowledged >= end;
             let gap_timeout =
                 if proven { settings.acknowledged_timeout } else { settings.gap_timeout };
-            if now.since(since) >= gap_timeout {
-                self.give_up(now, count, to);
+            if now.since(since) < gap_timeout {
+                break;
             }
+            self.give_up(now, count, to);
         }
         if self.is_closed() {
             return None;
         }
-        let running = self.stage == Stage::Running;
-        if running && self.fin.is_some_and(|fin| fin <= self.next) {
+        if self.has_sent_all() {
             return Some(Close::Finished);
         }
         let overdue = |since: Time| now.since(since) >= settings.settle;
         self.reset.filter(|since| overdue(*since)).map(|_| Close::Reset)
     }
 
-    /// How the direction would end now: a FIN or a reset was received, and earlier
+    /// Whether all bytes up to the FIN are delivered.
+    pub(super) fn has_sent_all(&self) -> bool {
+        self.stage == Stage::Running && self.fin.is_some_and(|(fin, _)| fin <= self.next)
+    }
+
+    /// How and when the direction would end now: a FIN or a reset was received, and earlier
     /// bytes are awaited.
-    pub(super) const fn pending_close(&self) -> Option<Close> {
+    pub(super) const fn pending_close(&self) -> Option<(Close, Time)> {
         match (self.fin, self.reset) {
-            (Some(_), _) => Some(Close::Finished),
-            (None, Some(_)) => Some(Close::Reset),
+            (Some((_, time)), _) => Some((Close::Finished, time)),
+            (None, Some(time)) => Some((Close::Reset, time)),
             (None, None) => None,
+        }
+    }
+
+    /// Delivers all held bytes, without those that are missing.
+    pub(super) fn give_up_all<R: Receiver>(
+        &mut self,
+        now: Time,
+        count: &mut Statistics,
+        to: &mut Listener<'_, R>,
+    ) {
+        if let Stage::Settling { since } = self.stage {
+            self.begin(since, to);
+        }
+        while self.stage == Stage::Running && self.is_behind() {
+            self.give_up(now, count, to);
         }
     }
 
@@ -494,13 +524,8 @@ impl Half {
         count: &mut Statistics,
         to: &mut Listener<'_, R>,
     ) {
-        if let Stage::Settling { since } = self.stage {
-            self.begin(since, to);
-        }
+        self.give_up_all(now, count, to);
         if self.stage == Stage::Running {
-            while self.is_behind() {
-                self.give_up(now, count, to);
-            }
             self.framing.end(now, to);
         }
         self.stage = Stage::Closed;

@@ -55,6 +55,11 @@ impl Store {
         self.pieces.front().map(|piece| piece.at)
     }
 
+    /// Capture time of the first chunk.
+    pub(super) fn first_time(&self) -> Option<Time> {
+        self.pieces.front().map(|piece| piece.time)
+    }
+
     /// Removes the chunk that starts at or before `next`.
     pub(super) fn take(&mut self, next: u64) -> Option<Chunk> {
         let piece = self.pieces.front().filter(|piece| piece.at <= next)?;

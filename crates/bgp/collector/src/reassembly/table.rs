@@ -17,6 +17,12 @@ pub(super) struct Key {
 }
 
 impl Key {
+    /// Whether the connections have the same mirror and addresses, with any ports.
+    pub(super) fn is_same_pair(&self, other: &Self) -> bool {
+        let pair = |key: &Self| (key.mirror, key.low.0, key.high.0);
+        pair(self) == pair(other)
+    }
+
     /// The connection of a segment, and the sending end.
     #[inline]
     pub(super) fn of(segment: &Segment<'_>) -> (Self, End) {
@@ -58,6 +64,9 @@ pub(super) struct Flow {
     pub(super) dead: bool,
     /// Listed among the flows with a timeout.
     pub(super) queued: bool,
+    /// Messages of each direction from a NOTIFICATION on, which follow the held bytes of the other
+    /// direction.
+    pub(super) last_messages: [Vec<(Time, Box<[u8]>)>; 2],
     before: u32,
     after: u32,
 }
@@ -72,6 +81,7 @@ impl Flow {
             proven: false,
             dead: false,
             queued: false,
+            last_messages: [const { Vec::new() }; 2],
             before: NONE,
             after: NONE,
         }
@@ -85,6 +95,11 @@ impl Flow {
         let allowed = offers.contains(&Some(true)) && !offers.contains(&Some(false));
         low.allow_extended(allowed);
         high.allow_extended(allowed);
+    }
+
+    /// Bytes of messages that follow the held bytes of the other direction.
+    pub(super) fn last_bytes(&self) -> usize {
+        self.last_messages.iter().flatten().map(|(_, bytes)| bytes.len()).sum()
     }
 
     const fn list(&self) -> usize {

@@ -10,27 +10,35 @@ use super::*;
 use crate::MirrorId;
 
 mod embedded;
+mod ends;
 
 #[derive(Debug, Default)]
 struct Log {
     messages: Vec<(End, Vec<u8>)>,
     holes: Vec<(End, Hole)>,
     closes: Vec<(End, Close)>,
+    /// Times in milliseconds of messages with their types, and of closes.
+    events: Vec<(u64, End, u8)>,
     opened: usize,
     ended: usize,
 }
+
+/// Type of closes in [`Log::events`].
+const CLOSED: u8 = 0;
 
 impl Receiver for Log {
     fn opened(&mut self, _: Time, _: ConnectionId, _: &Connection) {
         self.opened += 1;
     }
-    fn message(&mut self, _: Time, _: ConnectionId, from: End, bytes: &[u8]) {
+    fn message(&mut self, time: Time, _: ConnectionId, from: End, bytes: &[u8]) {
+        self.events.push((time.as_nanos() / 1_000_000, from, bytes[18]));
         self.messages.push((from, bytes.to_vec()));
     }
     fn hole(&mut self, _: ConnectionId, from: End, hole: &Hole) {
         self.holes.push((from, *hole));
     }
-    fn closed(&mut self, _: Time, _: ConnectionId, from: End, close: Close) {
+    fn closed(&mut self, time: Time, _: ConnectionId, from: End, close: Close) {
+        self.events.push((time.as_nanos() / 1_000_000, from, CLOSED));
         self.closes.push((from, close));
     }
     fn ended(&mut self, _: Time, _: ConnectionId) {

@@ -10,7 +10,7 @@
 use base::{Span, Time};
 
 /// Maximum step backward that is attributed to reordering of inputs or after gaps.
-const DISORDER: Span = Span::from_secs(300);
+pub(super) const DISORDER: Span = Span::from_secs(300);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {

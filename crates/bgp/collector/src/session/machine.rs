@@ -26,6 +26,7 @@ impl<S: Sink> Sessions<S> {
         let slot = &mut self.slots[conn.slot as usize];
         let sender = conn.sender(from);
         conn.spoke[from.index()] = true;
+        let over = slot.end_time(time);
         let step = if conn.dead { None } else { proves(conn, sender, kind.0) };
         if kind == MessageType::OPEN && !conn.dead && !conn.open[index(sender)] {
             conn.open[index(sender)] = true;
@@ -50,7 +51,7 @@ impl<S: Sink> Sessions<S> {
         }
         if kind == MessageType::NOTIFICATION {
             let code = |at: usize| message.body().get(at).copied().unwrap_or(0);
-            self.finish_session(time, id, Reason::Notification(sender, code(0), code(1)));
+            self.finish_session(over, id, Reason::Notification(sender, code(0), code(1)));
         }
     }
 
@@ -282,6 +283,7 @@ impl<S: Sink> Sessions<S> {
     /// Processes the end of one direction of a connection with a placed peering.
     pub(super) fn close(&mut self, time: Time, id: ConnectionId, close: Close) {
         let Some(conn) = &self.connections[id.index()] else { return };
+        let end = self.slots[conn.slot as usize].end_time(time);
         let hold = self.hold_of(conn);
         let over = hold.map(|hold| conn.received.time + hold).filter(|over| *over <= time);
         match (close, over) {
@@ -289,8 +291,8 @@ impl<S: Sink> Sessions<S> {
                 let over = over.max(self.slots[conn.slot as usize].last);
                 self.finish_session(over, id, Reason::HoldTimeExpired);
             }
-            (Close::Finished, _) => self.finish_session(time, id, Reason::Finished),
-            (Close::Reset, _) => self.finish_session(time, id, Reason::Reset),
+            (Close::Finished, _) => self.finish_session(end, id, Reason::Finished),
+            (Close::Reset, _) => self.finish_session(end, id, Reason::Reset),
             (Close::Replaced, None) => self.finish_session(time, id, Reason::Replaced),
             (Close::Idle | Close::Evicted, _) => {
                 self.finish_session(time, id, Reason::Forgotten);

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use base::{Span, Time};
 use bgp::{Message, Negotiated};
 
+use super::clock::DISORDER;
 use super::connection::{Conn, Received};
 use super::inference::Inference;
 use super::perspective::Routes;
@@ -106,6 +107,12 @@ impl Slot {
             held: Vec::new(),
             held_bytes: Vec::new(),
         }
+    }
+
+    /// Time of the end of a session that was captured at `time`: bytes of the other direction
+    /// may have been captured later. A much later last message has a wrong time.
+    pub(super) fn end_time(&self, time: Time) -> Time {
+        if self.last.since(time) <= DISORDER { time.max(self.last) } else { time }
     }
 
     pub(super) const fn is_holding(&self) -> bool {

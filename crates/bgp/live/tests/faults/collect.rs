@@ -81,13 +81,13 @@ pub(crate) struct Outcome {
     pub(crate) lost_in_tunnels: u64,
 }
 
-struct Run {
-    pipeline: Pipeline<(Recorder, Collected)>,
+pub(crate) struct Run<S> {
+    pipeline: Pipeline<S>,
     troubles: Vec<String>,
     peak: usize,
 }
 
-impl Handler for Run {
+impl<S: Sink> Handler for Run<S> {
     fn item(&mut self, item: Item<'_>) {
         match item {
             Item::Frame(frame) => {
@@ -108,13 +108,25 @@ pub(crate) fn settings() -> Settings {
     Settings { learn: 256, ..Settings::default() }
 }
 
-pub(crate) fn collect(files: &[PathBuf], settings: Settings) -> Outcome {
-    let sink = (Recorder::new(collector::archive::Settings::default()), Collected::default());
+impl<S: Sink> Run<S> {
+    pub(crate) fn into_sink(self) -> S {
+        self.pipeline.into_sink()
+    }
+}
+
+/// Reads captures to their end; events go to `sink`.
+pub(crate) fn run<S: Sink>(files: &[PathBuf], settings: Settings, sink: S) -> Run<S> {
     let mut run = Run { pipeline: Pipeline::new(settings, sink), troubles: Vec::new(), peak: 0 };
     let captures = Captures::open(files, false, false).unwrap();
     let stop = AtomicBool::new(false);
     live::run(&mut [Source::Captures(captures)], &mut run, &stop).unwrap();
     run.pipeline.finish();
+    run
+}
+
+pub(crate) fn collect(files: &[PathBuf], settings: Settings) -> Outcome {
+    let sink = (Recorder::new(collector::archive::Settings::default()), Collected::default());
+    let mut run = run(files, settings, sink);
     let mut lost = 0;
     run.pipeline.decapsulator_mut().losses(&mut |loss| lost += loss.packets);
     let pipeline = &run.pipeline;

@@ -7,6 +7,7 @@
 mod collect;
 mod damage;
 mod encapsulate;
+mod field;
 mod hostile;
 mod judge;
 mod modes;

@@ -1,0 +1,168 @@
+//! Inputs after public reports on other tools (`data/bgp/field`).
+
+use std::fmt::Write;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use base::Time;
+use bgp::MessageType;
+use bgp::bmp::{Body, Packet};
+use collector::export::bmp::Exporter;
+use collector::rib::Rib;
+use collector::{Event, Peering, Sender, Sink, session};
+use collector_live::pipeline::Settings;
+
+use crate::collect::run;
+use crate::data;
+use crate::packet::{FIN, RST, records};
+
+const PEER: &str = "192.0.2.2";
+const START: u64 = 1_700_000_000;
+
+/// Settings of `netarium collect --read --router 192.0.2.1`.
+fn settings() -> Settings {
+    let mut settings = Settings { learn: 256, ..Settings::default() };
+    settings.reassembly.acknowledged_timeout = settings.reassembly.gap_timeout;
+    settings.sessions =
+        session::Settings { routers: vec!["192.0.2.1".parse().unwrap()], ..Default::default() };
+    settings
+}
+
+/// All events in their order, the routes at each time, and what a BMP station receives.
+struct Everything {
+    lines: Vec<(IpAddr, Time, String)>,
+    updates: usize,
+    rib: Rib,
+    max_routes: usize,
+    bmp: Exporter,
+}
+
+impl Everything {
+    fn new() -> Self {
+        Self {
+            lines: Vec::new(),
+            updates: 0,
+            rib: Rib::new(),
+            max_routes: 0,
+            bmp: Exporter::new(collector::export::bmp::Settings::default()),
+        }
+    }
+
+    /// Times in milliseconds and events of a peering.
+    fn of(&self, peer: &str) -> Vec<(u64, &str)> {
+        let peer: IpAddr = peer.parse().unwrap();
+        let own = self.lines.iter().filter(|(of, ..)| *of == peer);
+        own.map(|(_, time, line)| (millis(*time), line.as_str())).collect()
+    }
+
+    /// Peer Ups and Peer Downs of a peer.
+    fn ups_and_downs(&self, peer: &str) -> (usize, usize) {
+        let peer: IpAddr = peer.parse().unwrap();
+        let mut greeting = Vec::new();
+        let start = Exporter::new(collector::export::bmp::Settings::default())
+            .greeting(&mut greeting)
+            .unwrap();
+        let mut rest = self.bmp.unread(start).unwrap();
+        let (mut ups, mut downs) = (0, 0);
+        while !rest.is_empty() {
+            let packet = Packet::split(rest).unwrap();
+            rest = &rest[packet.bytes.len()..];
+            match packet.parse().unwrap() {
+                Body::PeerUp(header, _) => ups += usize::from(header.address() == peer),
+                Body::PeerDown(header, _) => downs += usize::from(header.address() == peer),
+                _ => {}
+            }
+        }
+        (ups, downs)
+    }
+}
+
+fn millis(time: Time) -> u64 {
+    // The files have times of microseconds that are not rounded.
+    (time.as_nanos() / 1_000 - START * 1_000_000 + 500) / 1_000
+}
+
+impl Sink for Everything {
+    fn event(&mut self, peering: &Peering, event: &Event<'_>) {
+        let mut line = String::new();
+        let time = match event {
+            Event::Message { time, from, message } => {
+                let is_update = message.kind() == MessageType::UPDATE;
+                self.updates += usize::from(is_update && *from == Sender::Peer);
+                let _ = write!(line, "{from:?} {}", message.kind().0);
+                *time
+            }
+            Event::State { time, old, new, reason } => {
+                let _ = write!(line, "{old:?} > {new:?} {reason:?}");
+                *time
+            }
+            Event::Gap(gap) => {
+                let _ = write!(line, "gap {:?} {} {}", gap.cause, gap.missing, gap.skipped);
+                gap.until
+            }
+            Event::Reading(reading) => reading.time,
+        };
+        self.lines.push((peering.peer, time, line));
+        self.rib.event(peering, event);
+        self.max_routes = self.max_routes.max(self.rib.len_of(peering.id));
+        self.bmp.event(peering, event);
+    }
+}
+
+fn collect(files: &[PathBuf], settings: Settings) -> Everything {
+    run(files, settings, Everything::new()).into_sink()
+}
+
+fn field(name: &str) -> PathBuf {
+    data("field").join(name)
+}
+
+/// Time in milliseconds of the first packet of a file with one of `flags`.
+fn first_with(path: &Path, flags: u8) -> u64 {
+    let file = std::fs::read(path).unwrap();
+    let found = records(&file).into_iter().find(|(_, frame)| frame[14 + 20 + 13] & flags != 0);
+    millis(Time::from_nanos(found.unwrap().0))
+}
+
+/// A session ends behind its last message: the state changes once, at `time`, no route remains,
+/// and a station receives one Peer Up and one Peer Down.
+fn assert_ended(all: &Everything, time: u64, reason: &str, name: &str) {
+    let events = all.of(PEER);
+    assert!(events.is_sorted_by_key(|(time, _)| *time), "{name}: {events:?}");
+    let last = (time, format!("Established > Idle {reason}"));
+    assert_eq!(events.last().map(|(at, line)| (*at, (*line).to_owned())), Some(last), "{name}");
+    let ends = events.iter().filter(|(_, line)| line.contains("> Idle")).count();
+    assert_eq!((ends, all.ups_and_downs(PEER)), (1, (1, 1)), "{name}: {events:?}");
+    let peering = all.rib.peerings().find(|one| one.peering.peer.to_string() == PEER).unwrap();
+    assert_eq!(all.rib.len_of(peering.peering.id), 0, "{name}");
+}
+
+#[test]
+fn ends_session_behind_held_bytes_of_other_direction() {
+    for (name, updates, time, reason, gaps) in [
+        ("one-lost-peer-closes", 5, 12_018, "Notification(Peer, 6, 2)", &["Mirror 51 0"][..]),
+        ("one-lost-router-closes", 5, 12_018, "Notification(Local, 6, 2)", &["Mirror 51 0"]),
+        ("router-closes", 6, 12_024, "Notification(Local, 6, 2)", &["Mirror 501 546"; 6]),
+    ] {
+        let all = collect(&[field(&format!("24-cut-then-down/{name}.pcap"))], settings());
+        assert_eq!(all.updates, updates, "{name}");
+        assert_ended(&all, time, reason, name);
+        let found: Vec<_> =
+            all.of(PEER).into_iter().filter_map(|(_, line)| line.strip_prefix("gap ")).collect();
+        assert_eq!(found, gaps, "{name}");
+        assert_eq!(all.max_routes, updates, "{name}");
+    }
+}
+
+#[test]
+fn ends_session_at_time_of_reset_or_fin() {
+    for name in ["peer-fin", "peer-rst", "peer-rstack", "router-rst", "router-rstack"] {
+        // Packets of another session, or none, follow.
+        for others in [0, 20] {
+            let path = field(&format!("25-reset-time/{name}-{others}.pcap"));
+            let all = collect(std::slice::from_ref(&path), settings());
+            let reason = if name == "peer-fin" { "Finished" } else { "Reset" };
+            assert_ended(&all, first_with(&path, FIN | RST), reason, name);
+        }
+    }
+}
