@@ -115,7 +115,8 @@ fn target(args: &Convert) -> Result<Target, Failure> {
 fn convert(args: &Convert, terminal: &Terminal) -> Verdict {
     let target = target(args)?;
     let stop = interrupts::flag()?;
-    let settings = pipeline::Settings::default();
+    let mut settings = pipeline::Settings::default();
+    settings.decapsulate.ports.clone_from(&args.port);
     let done = convert::convert(&args.from, &args.into, target, settings, &stop);
     let summary = done.map_err(|e| failure(&e))?;
     if summary.stopped {

@@ -373,6 +373,7 @@ fn report(summary: &Summary, args: &CollectRun, terminal: &Terminal) -> Result<(
             "skipped_bytes": streams.skipped_bytes,
             "gaps": summary.gaps,
             "complete": summary.missing().is_empty(),
+            "missing": summary.missing(),
             "peerings": status.peerings.len(),
             "routes": status.routes.announced,
             "archive": archive,

@@ -29,14 +29,15 @@ use std::net::SocketAddr;
 use base::Time;
 
 use crate::segment::flags;
-use crate::{Checksum, Frame, MirrorId, Segment};
+use crate::{Checksum, Frame, LinkType, MirrorId, Segment};
 pub use fragment::FragmentLimits;
 use fragment::{Beginning, Fragments};
 use ip::{Ip, protocol};
 use layer::Layer;
+pub(crate) use layer::OTHER_TAGS;
 use mirror::Mirrors;
 pub use mirror::{Mirror, Tag};
-use offload::{Senders, Sum};
+use offload::{Facts, Senders, Sum};
 pub use sequence::{Tunnel, TunnelEnds, TunnelId, TunnelLoss};
 pub use tunnel::Tunnels;
 
@@ -89,7 +90,13 @@ pub struct Counters {
     pub segments: u64,
     pub foreign: u64,
     pub other_ports: u64,
+    /// Segments of other ports that start with a BGP message.
+    pub other_bgp: u64,
+    /// The lower port of the first of them.
+    pub other_bgp_port: u16,
     pub unknown_links: u64,
+    /// Link type of the first frame with an unknown one.
+    pub unknown_link: LinkType,
     /// Frames that end before the TCP header, or were truncated there.
     pub truncated: u64,
     pub malformed: u64,
@@ -114,11 +121,43 @@ pub struct Counters {
     pub fragments_bad: u64,
 }
 
+impl Counters {
+    /// Frames that were not read and may contain BGP, each kind with its number. Other traffic
+    /// counts only if there is no BGP.
+    pub fn unread(&self) -> Vec<String> {
+        let mut unread = Vec::new();
+        let mut add = |count: u64, what: String| {
+            if count > 0 {
+                unread.push(format!("{count} {what}"));
+            }
+        };
+        add(self.unknown_links, format!("packets of unknown link type {}", self.unknown_link.0));
+        add(self.truncated, "packets cut off before the TCP header".to_owned());
+        add(self.deep, "packets with too many headers".to_owned());
+        add(self.mirrors_refused, "segments of too many mirrors".to_owned());
+        let port = self.other_bgp_port;
+        add(self.other_bgp, format!("BGP segments of port {port} (read them with --port {port})"));
+        if self.segments == 0 {
+            let all = self.frames.saturating_sub(self.unknown_links + self.truncated);
+            let kinds = [
+                (self.other_ports, "TCP segments of other ports"),
+                (self.foreign, "packets of other protocols"),
+                (self.malformed, "malformed packets"),
+            ];
+            let kinds = kinds.into_iter().filter(|(count, _)| *count > 0);
+            let kinds: Vec<_> = kinds.map(|(count, what)| format!("{count} {what}")).collect();
+            add(all, format!("packets without readable BGP ({})", kinds.join(", ")));
+        }
+        unread
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Skip {
     Foreign,
     OtherPort,
-    Link,
+    /// Unknown link type.
+    Link(u16),
     Truncated,
     Malformed,
     Deep,
@@ -180,7 +219,12 @@ impl Decapsulator {
         match skip {
             Skip::Foreign => counters.foreign += 1,
             Skip::OtherPort => counters.other_ports += 1,
-            Skip::Link => counters.unknown_links += 1,
+            Skip::Link(link) => {
+                if counters.unknown_links == 0 {
+                    counters.unknown_link = LinkType(link);
+                }
+                counters.unknown_links += 1;
+            }
             Skip::Truncated => counters.truncated += 1,
             Skip::Malformed => counters.malformed += 1,
             Skip::Deep => counters.deep += 1,
@@ -363,6 +407,7 @@ impl Decapsulator {
         let destination = u16::from_be_bytes([ports[2], ports[3]]);
         let wanted = &self.settings.ports;
         if !wanted.contains(&source) && !wanted.contains(&destination) {
+            self.count_other_bgp(bytes, source.min(destination));
             return Err(Skip::OtherPort);
         }
         let Some(header) = bytes.first_chunk::<20>() else { return Err(Skip::Truncated) };
@@ -407,8 +452,20 @@ impl Decapsulator {
         Ok(())
     }
 
-    /// Verdict on the checksum of a segment. `counts`: the segment has a SYN or payload.
-    fn verdict(&mut self, ip: &Ip<'_>, mirror: MirrorId, counts: bool) -> Checksum {
+    /// Counts a segment of another port if it starts with a BGP message.
+    fn count_other_bgp(&mut self, bytes: &[u8], port: u16) {
+        let header = bytes.get(12).map_or(0, |byte| usize::from(byte >> 4) * 4);
+        let header =
+            bytes.get(header..).and_then(|payload| payload.first_chunk::<{ bgp::HEADER }>());
+        if header.is_some_and(|header| header[..16] == bgp::MARKER && matches!(header[18], 1..=5)) {
+            if self.counters.other_bgp == 0 {
+                self.counters.other_bgp_port = port;
+            }
+            self.counters.other_bgp += 1;
+        }
+    }
+
+    fn verdict(&mut self, ip: &Ip<'_>, facts: &Facts) -> Checksum {
         let counters = &mut self.counters;
         counters.bad_headers += u64::from(ip.damaged);
         counters.snapped += u64::from(ip.payload.cut > 0);

@@ -3,8 +3,9 @@
 //! # Accepted packets
 //!
 //! Ethernet frames or bare packets with TCP from or to the ports of BGP, in IPv4 or IPv6,
-//! with up to two VLAN tags (one less where the kernel removes the outer tag), and all
-//! packets of the selected tunnels. The filter accepts everything that [`crate::decapsulate`]
+//! with up to two VLAN tags (one less where the kernel removes the outer tag), all frames with
+//! other tags (VN-Tag, E-Tag, Cisco metadata, Arista time stamps), and all packets of the selected
+//! tunnels. The filter accepts everything that [`crate::decapsulate`]
 //! reads, and some packets that it does not: the content of tunnels and of IPv6 with
 //! extension headers is not examined.
 //!
@@ -16,7 +17,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::decapsulate::Tunnels;
+use crate::decapsulate::{OTHER_TAGS, Tunnels};
 
 /// An instruction in the format of `SO_ATTACH_FILTER` (`struct sock_filter`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,6 +189,7 @@ fn ethernet(program: &mut Program, wanted: &Wanted) {
     program.here(Place::Type);
     program.jump_if(op::IF_EQUAL, 0x0800, Place::V4);
     program.jump_if(op::IF_EQUAL, 0x86dd, Place::V6);
+    program.jump_if_one_of(OTHER_TAGS.map(u32::from), Place::Accept);
     if wanted.tunnels.mpls {
         program.jump_if_one_of([0x8847, 0x8848], Place::Accept);
     }

@@ -3,7 +3,7 @@
 use base::Time;
 
 /// Link type of a frame, numbered as in pcap files (`LINKTYPE_*`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LinkType(pub u16);
 
 #[expect(missing_docs, reason = "the names are the registry's")]

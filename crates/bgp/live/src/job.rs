@@ -79,6 +79,7 @@ impl Summary {
         .into_iter()
         .filter(|(count, _)| *count > 0)
         .map(|(count, what)| format!("{count} {what}"))
+        .chain(self.status.frames.unread())
         .collect()
     }
 }

@@ -193,6 +193,9 @@ pub(crate) struct Convert {
     /// Output format; default: by the file name of TO
     #[arg(long, value_name = "FORMAT")]
     pub(crate) to: Option<ConvertTo>,
+    /// TCP port of BGP in a capture; repeatable
+    #[arg(long, value_name = "PORT", default_value = "179")]
+    pub(crate) port: Vec<u16>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

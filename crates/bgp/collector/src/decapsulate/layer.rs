@@ -26,8 +26,16 @@ mod ether {
     pub(super) const MPLS_UPSTREAM: u16 = 0x8848;
     pub(super) const PPPOE_SESSION: u16 = 0x8864;
     pub(super) const SERVICE_VLAN: u16 = 0x88a8;
+    /// Cisco metadata: version, length in words, options such as the security group.
+    pub(super) const CISCO_METADATA: u16 = 0x8909;
+    /// Cisco VN-Tag.
+    pub(super) const VN_TAG: u16 = 0x8926;
+    /// IEEE 802.1BR E-Tag.
+    pub(super) const E_TAG: u16 = 0x893f;
     pub(super) const OLD_QINQ: u16 = 0x9100;
     pub(super) const OLD_QINQ_2: u16 = 0x9200;
+    /// Time stamp of an Arista switch between the addresses and the type.
+    pub(super) const ARISTA: u16 = 0xd28b;
 }
 
 pub(super) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
@@ -36,6 +44,26 @@ pub(super) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
 
 pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+/// Ethernet types of tags between the addresses and the type of a frame, except VLAN tags.
+pub(crate) const OTHER_TAGS: [u16; 4] =
+    [ether::CISCO_METADATA, ether::VN_TAG, ether::E_TAG, ether::ARISTA];
+
+/// Number of bytes of a tag of [`OTHER_TAGS`], after its type; `None` if its version is unknown.
+fn other_tag(kind: u16, bytes: &[u8]) -> Option<usize> {
+    match kind {
+        ether::VN_TAG => Some(4),
+        ether::E_TAG => Some(6),
+        ether::CISCO_METADATA => Some(2 + 4 * usize::from(*bytes.get(1)?)),
+        // Type 1 is a time stamp; the low byte of the version is its format: seconds of 32 or 16
+        // bits, and nanoseconds.
+        _ => match bytes.get(..4)? {
+            [0, 1, _, 0x10] => Some(4 + 8),
+            [0, 1, _, 0x20] => Some(4 + 6),
+            _ => None,
+        },
+    }
 }
 
 /// Layer at the start of a frame of `link`, after headers of captures.
@@ -67,9 +95,62 @@ pub(super) fn first<'a>(
             tags.push(Tag::Device(u32_at(bytes, 4).ok_or(Skip::Truncated)?));
             (type_at(0)?, behind(20)?)
         }
+        239 => nflog(bytes)?,
+        // Apple's libpcap writes the number of a user-defined type in older files.
+        149 | 258 => {
+            let (link, bytes) = pktap(link, bytes)?;
+            return first(link, bytes, tags);
+        }
         130..=137 | 167 | 168 | 178..=181 | 183 | 194..=201 => juniper(link.0, bytes)?,
-        _ => return Err(Skip::Link),
+        link => return Err(Skip::Link(link)),
     })
+}
+
+/// Packet in a netfilter log: family, version, resource, and attributes with length and type in the
+/// byte order of the capturing host.
+fn nflog(bytes: &[u8]) -> Result<(Layer, &[u8]), Skip> {
+    const PAYLOAD: u8 = 9;
+    let mut rest = bytes.get(4..).ok_or(Skip::Truncated)?;
+    loop {
+        let Some(&[l0, l1, t0, t1]) = rest.first_chunk() else { return Err(Skip::Truncated) };
+        // Types are small numbers.
+        let (length, kind) = match (t0, t1) {
+            (kind, 0) => (u16::from_le_bytes([l0, l1]), kind),
+            (0, kind) => (u16::from_be_bytes([l0, l1]), kind),
+            _ => return Err(Skip::Malformed),
+        };
+        let length = usize::from(length);
+        if length < 4 {
+            return Err(Skip::Malformed);
+        }
+        if kind == PAYLOAD {
+            return Ok((Layer::Ip, &rest[4..length.min(rest.len())]));
+        }
+        rest = rest.get(length.next_multiple_of(4)..).ok_or(Skip::Truncated)?;
+    }
+}
+
+/// Frame after the header of Apple's packet taps: length of the header, type of the record (1 for a
+/// packet), link type, in the byte order of the capturing host.
+fn pktap(link: LinkType, bytes: &[u8]) -> Result<(LinkType, &[u8]), Skip> {
+    const PACKET: u32 = 1;
+    let field = |at| u32_at(bytes, at).ok_or(Skip::Truncated);
+    let (mut length, mut kind, mut inner) = (field(0)?, field(4)?, field(8)?);
+    if kind != PACKET {
+        (length, kind, inner) = (length.swap_bytes(), kind.swap_bytes(), inner.swap_bytes());
+    }
+    if kind != PACKET || length < 12 {
+        return Err(Skip::Link(link.0));
+    }
+    let rest = bytes.get(length as usize..).ok_or(Skip::Truncated)?;
+    // Headers of some writers have the name of the interface in place of the link type.
+    let inner = match u16::try_from(inner) {
+        Ok(149 | 258) => return Err(Skip::Link(link.0)),
+        Ok(inner) => LinkType(inner),
+        Err(_) if looks_like_ip(rest) => LinkType::RAW,
+        Err(_) => LinkType::ETHERNET,
+    };
+    Ok((inner, rest))
 }
 
 /// Frame Relay (RFC 2427): address, control, NLPID.
@@ -147,6 +228,13 @@ pub(super) fn descend<'a>(
                     vlan => tags.push(Tag::Vlan(vlan)),
                 }
                 by_type(u16::from_be_bytes([*high, *low]), rest)?
+            }
+            Layer::Type(
+                kind @ (ether::CISCO_METADATA | ether::VN_TAG | ether::E_TAG | ether::ARISTA),
+            ) => {
+                let length = other_tag(kind, bytes).ok_or(Skip::Foreign)?;
+                let ether = u16_at(bytes, length).ok_or(Skip::Truncated)?;
+                by_type(ether, &bytes[length + 2..])?
             }
             Layer::Type(ether::PPPOE_SESSION) if tunnels.pppoe => {
                 let Some([0x11, 0, ..]) = bytes.get(..6) else { return Err(Skip::Foreign) };
@@ -242,6 +330,10 @@ fn known(bytes: Option<&[u8]>) -> bool {
                 | ether::OLD_QINQ
                 | ether::MPLS
                 | ether::PPPOE_SESSION
+                | ether::CISCO_METADATA
+                | ether::VN_TAG
+                | ether::E_TAG
+                | ether::ARISTA
         )
     )
 }

@@ -88,8 +88,8 @@ fn ignores_unselected_tunnels() {
     for (name, link, data) in all(&packet(from, to, 1, b"x")) {
         let got = take(&mut decapsulator, &frame(link, &data)).len();
         let bare = link != LinkType::ETHERNET
-            || ["plain", "vlan", "priority", "snap", "extension headers"].contains(&name)
-            || name.starts_with("qinq");
+            || ["plain", "vlan", "priority", "snap", "extension headers", "vn-tag"].contains(&name)
+            || ["qinq", "e-tag", "cisco", "arista"].iter().any(|tag| name.starts_with(tag));
         assert_eq!(got, usize::from(bare), "{name}");
     }
 }
@@ -315,6 +315,27 @@ fn counts_other_traffic_by_kind() {
     let counters = decapsulator.counters();
     assert_eq!((counters.frames, counters.other_ports, counters.foreign), (6, 1, 2));
     assert_eq!((counters.unknown_links, counters.truncated, counters.malformed), (1, 1, 1));
+    assert_eq!(
+        counters.unread(),
+        [
+            "1 packets of unknown link type 147",
+            "1 packets cut off before the TCP header",
+            "4 packets without readable BGP (1 TCP segments of other ports, 2 packets of other \
+         protocols, 1 malformed packets)",
+        ]
+    );
+    // Other traffic beside BGP is no loss.
+    let mut give = |link, data: &[u8]| take(&mut decapsulator, &frame(link, data));
+    give(LinkType::RAW, &packet(at("10.0.0.1:179"), at("10.0.0.2:1180"), 1, b"x"));
+    let keepalive = [&[0xff; 16][..], &[0, 19, 4]].concat();
+    let long = [&[0xff; 16][..], &[16, 0, 2, 0, 0]].concat();
+    for payload in [&keepalive, &long] {
+        give(LinkType::RAW, &packet(at("10.0.0.1:40000"), at("10.0.0.2:1179"), 1, payload));
+    }
+    assert_eq!(
+        decapsulator.counters().unread()[2..],
+        ["2 BGP segments of port 1179 (read them with --port 1179)",]
+    );
 }
 
 #[test]

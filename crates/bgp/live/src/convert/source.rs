@@ -80,6 +80,9 @@ fn packets(
         summary.trouble(format!("the capture reports {dropped} lost packets"));
     }
     pipeline.finish();
+    for what in pipeline.decapsulator().counters().unread() {
+        summary.trouble(what);
+    }
     Ok(pipeline.into_sink())
 }
 

@@ -48,6 +48,20 @@ fn updates(mrt: &[u8]) -> Vec<(std::net::IpAddr, Vec<u8>)> {
 }
 
 #[test]
+fn reports_capture_without_readable_bgp() {
+    let folder = tempfile::tempdir().unwrap();
+    let from = data("field/26-other-port/port1179.pcap");
+    let summary = run(&from, &folder.path().join("a.mrt"), Target::Mrt).unwrap();
+    assert!(summary.troubles[0].ends_with("(read them with --port 1179)"), "{summary:?}");
+    let mut settings = pipeline::Settings::default();
+    settings.decapsulate.ports = vec![1179];
+    let into = folder.path().join("b.mrt");
+    let summary = convert(&from, &into, Target::Mrt, settings, &AtomicBool::new(false)).unwrap();
+    assert_eq!((summary.trouble_count, summary.gaps), (0, 0));
+    assert_eq!(updates(&fs::read(&into).unwrap()).len(), 1);
+}
+
+#[test]
 fn derives_format_from_file_name() {
     let of = |name: &str| Target::of_name(Path::new(name));
     assert_eq!(of("a/b.mrt"), Some(Target::Mrt));

@@ -17,6 +17,23 @@ fn written(folder: &Path) -> u64 {
 }
 
 #[test]
+fn capture_without_readable_bgp_is_incomplete() {
+    let field = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../data/bgp/field/26-other-port");
+    let missing = |name: &str, ports: Vec<u16>| {
+        let captures = Captures::open(&[Path::new(field).join(name)], false, false).unwrap();
+        let mut settings = Settings::default();
+        settings.pipeline.decapsulate.ports = ports;
+        let stop = AtomicBool::new(false);
+        packets(settings, vec![Source::Captures(captures)], &stop).unwrap().missing()
+    };
+    let other = missing("port1179.pcap", vec![179]);
+    assert!(other[0].ends_with("BGP segments of port 1179 (read them with --port 1179)"));
+    assert_eq!(missing("port1179.pcap", vec![1179]), Vec::<String>::new());
+    let all = "20 packets without readable BGP (20 packets of other protocols)";
+    assert_eq!(missing("no-tcp.pcap", vec![179]), [all]);
+}
+
+#[test]
 fn flushes_records_under_continuous_load() {
     let folder = tempfile::tempdir().unwrap();
     let archive = Some((folder.path().to_owned(), archive::Options::default()));

@@ -109,6 +109,10 @@ pub(crate) fn settings() -> Settings {
 }
 
 impl<S: Sink> Run<S> {
+    pub(crate) fn counters(&self) -> Counters {
+        self.pipeline.decapsulator().counters()
+    }
+
     pub(crate) fn into_sink(self) -> S {
         self.pipeline.into_sink()
     }

@@ -166,3 +166,42 @@ fn ends_session_at_time_of_reset_or_fin() {
         }
     }
 }
+
+#[test]
+fn reads_each_link_type_and_tag() {
+    for name in [
+        "802.1br",
+        "arista-d28b-48",
+        "arista-d28b-64",
+        "cisco-cmd",
+        "loop",
+        "nflog",
+        "pktap-258",
+        "pppoe",
+    ] {
+        let path = field(&format!("17-link-types/{name}.pcap"));
+        let run = run(&[path], settings(), Everything::new());
+        assert_eq!(run.counters().unread(), Vec::<String>::new(), "{name}");
+        let all = run.into_sink();
+        let peerings = all.rib.peerings().count();
+        assert_eq!((all.updates, all.max_routes, peerings), (20, 20, 1), "{name}");
+    }
+}
+
+#[test]
+fn names_packets_that_are_not_read() {
+    let unread = |name, ports: &[u16]| {
+        let mut settings = settings();
+        settings.decapsulate.ports = ports.to_vec();
+        let run = run(&[field(&format!("26-other-port/{name}.pcap"))], settings, Everything::new());
+        let unread = run.counters().unread();
+        (run.into_sink().updates, unread)
+    };
+    let port = "14 BGP segments of port 1179 (read them with --port 1179)";
+    let (updates, found) = unread("port1179", &[179]);
+    assert_eq!((updates, found[0].as_str()), (0, port));
+    assert_eq!(unread("port1179", &[179, 1179]), (10, Vec::new()));
+    let (updates, found) = unread("no-tcp", &[179]);
+    let all = "20 packets without readable BGP (20 packets of other protocols)";
+    assert_eq!((updates, found), (0, vec![all.to_owned()]));
+}

@@ -215,6 +215,26 @@ pub(crate) fn fragments(packet: &[u8], most: usize) -> Vec<Vec<u8>> {
     pieces.iter().enumerate().map(fragment).collect()
 }
 
+/// A packet in a netfilter log: packet header, hardware address, payload.
+fn nflog(packet: &[u8], number: fn(u16) -> [u8; 2]) -> Vec<u8> {
+    let attribute = |kind: u16, value: &[u8]| {
+        let mut bytes = [number(value.len() as u16 + 4), number(kind)].concat();
+        bytes.extend(value);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    };
+    let before = [attribute(1, &[8, 0, 1, 0]), attribute(10, &[0])].concat();
+    join(&[&[2, 0, 0, 5], &before, &attribute(9, packet)])
+}
+
+/// A frame of `link` after the 108-byte header of Apple's packet taps.
+fn pktap(link: u32, number: fn(u32) -> [u8; 4], frame: &[u8]) -> Vec<u8> {
+    let mut header = [number(108), number(1), number(link)].concat();
+    header.extend(b"en0");
+    header.resize(108, 0);
+    join(&[&header, frame])
+}
+
 /// Labels of pseudowires: without a control word, and with one.
 pub(crate) const PSEUDOWIRE: u32 = 300;
 pub(crate) const PSEUDOWIRE_WORD: u32 = 301;
@@ -248,6 +268,9 @@ pub(crate) fn all(packet: &[u8]) -> Vec<(&'static str, LinkType, Vec<u8>)> {
             &vxlan(3, &plain(&gre(0x2000, 0x8847, &[9], &labels(400, &outer(inside, packet))))),
         ]),
     ));
+    let tagged = |tag: u16, fields: &[u8]| ethernet(tag, &join(&[fields, &kind, packet]));
+    let vlan_inside = join(&[&[0x81, 0, 0, 10], &kind, packet]);
+    let tagged_vlan = ethernet(0x893f, &join(&[&[0, 0, 0, 5, 0, 0], &vlan_inside]));
     let word_first = join(&[&[0; 4], &frame]);
     vec![
         ("plain", ether, frame.clone()),
@@ -256,6 +279,12 @@ pub(crate) fn all(packet: &[u8]) -> Vec<(&'static str, LinkType, Vec<u8>)> {
         ("qinq 88a8", ether, qinq(0x88a8, packet)),
         ("qinq 9100", ether, qinq(0x9100, packet)),
         ("qinq 8100", ether, qinq(0x8100, packet)),
+        ("vn-tag", ether, tagged(0x8926, &[0xc0, 0, 0, 5])),
+        ("e-tag", ether, tagged(0x893f, &[0x20, 0, 0, 5, 0, 0])),
+        ("cisco metadata", ether, tagged(0x8909, &[1, 1, 0, 1, 0, 5])),
+        ("arista 64 bits", ether, tagged(0xd28b, &[0, 1, 0, 0x10, 0, 0, 0, 1, 0, 0, 0, 2])),
+        ("arista 48 bits", ether, tagged(0xd28b, &[0, 1, 1, 0x20, 0, 1, 0, 0, 0, 2])),
+        ("e-tag and vlan", ether, tagged_vlan),
         ("snap", ether, ethernet(snap.len() as u16, &snap)),
         ("mpls", ether, ethernet(0x8847, &labels(400, packet))),
         ("pseudowire", ether, ethernet(0x8847, &labels(PSEUDOWIRE, &frame))),
@@ -288,6 +317,10 @@ pub(crate) fn all(packet: &[u8]) -> Vec<(&'static str, LinkType, Vec<u8>)> {
         ("null little-endian", LinkType::NULL, family_le),
         ("null big-endian", LinkType::NULL, family_be.clone()),
         ("loop", LinkType::LOOP, family_be),
+        ("nflog little-endian", LinkType(239), nflog(packet, u16::to_le_bytes)),
+        ("nflog big-endian", LinkType(239), nflog(packet, u16::to_be_bytes)),
+        ("pktap", LinkType(258), pktap(1, u32::to_le_bytes, &frame)),
+        ("pktap big-endian", LinkType(258), pktap(12, u32::to_be_bytes, packet)),
         ("ppp", LinkType::PPP, join(&[&ppp, packet])),
         ("ppp framed", LinkType::PPP_HDLC, join(&[&[0xff, 3], &ppp, packet])),
         ("hdlc", LinkType::CISCO_HDLC, join(&[&[0x0f, 0], &kind, packet])),

@@ -36,7 +36,12 @@ fn tshark_finds_the_same_segments() {
     let mut links: Vec<LinkType> = Vec::new();
     let mut frames: Vec<(&str, LinkType, Vec<u8>)> = Vec::new();
     for (from, to) in ends() {
-        for (name, link, data) in all(&packet(from, to, 1, &[0xff; 100])) {
+        // tshark 4.0 does not dissect packet taps, and expects the byte order of the file in
+        // netfilter logs.
+        let all = all(&packet(from, to, 1, &[0xff; 100])).into_iter();
+        for (name, link, data) in
+            all.filter(|(name, ..)| !name.starts_with("pktap") && *name != "nflog big-endian")
+        {
             if !links.contains(&link) {
                 links.push(link);
             }
