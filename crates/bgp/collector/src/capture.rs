@@ -18,6 +18,8 @@ mod pcapng;
 mod tests;
 pub mod write;
 
+use std::collections::BTreeMap;
+
 use base::Time;
 
 use crate::{Error, Frame, LinkType};
@@ -36,6 +38,43 @@ pub struct Interface {
     /// Snap length in bytes; 0 for no limit.
     pub snap: u32,
     pub dropped: u64,
+}
+
+/// Numbers of interfaces over all sections of an input: an interface of a later section has the
+/// number of the one with its name, or without a name of the one with its position and link type.
+#[derive(Clone, Debug, Default)]
+struct Numbers {
+    named: BTreeMap<String, u32>,
+    unnamed: BTreeMap<(u32, u16), u32>,
+}
+
+impl Numbers {
+    const fn new() -> Self {
+        Self { named: BTreeMap::new(), unnamed: BTreeMap::new() }
+    }
+
+    /// Number of the interface at position `at` of its section, which may be new; `None` if there
+    /// are too many.
+    fn of(&mut self, all: &mut Vec<Interface>, interface: Interface, at: u32) -> Option<u32> {
+        let place = (at, interface.link.0);
+        let known = match &interface.name {
+            Some(name) => self.named.get(name),
+            None => self.unnamed.get(&place),
+        };
+        if let Some(known) = known {
+            return Some(*known);
+        }
+        if all.len() == INTERFACES_MAX {
+            return None;
+        }
+        let number = all.len() as u32;
+        match &interface.name {
+            Some(name) => self.named.insert(name.clone(), number),
+            None => self.unnamed.insert(place, number),
+        };
+        all.push(interface);
+        Some(number)
+    }
 }
 
 /// Result of one step. The caller skips `used` bytes before the next call.
@@ -99,6 +138,7 @@ enum Format {
 pub struct Reader {
     format: Format,
     interfaces: Vec<Interface>,
+    numbers: Numbers,
     offset: u64,
     last: Time,
     skip: u64,
@@ -119,6 +159,7 @@ impl Reader {
         Self {
             format: Format::Unknown,
             interfaces: Vec::new(),
+            numbers: Numbers::new(),
             offset: 0,
             last: Time::ZERO,
             skip: 0,
@@ -213,15 +254,18 @@ impl Reader {
                 None => Err(Error::NoCapture { magic: *magic }),
             };
         };
-        let (pcap, interface) = pcap::Pcap::open(header, self.interfaces.len() as u32)?;
-        self.interfaces.push(interface);
+        let (mut pcap, interface) = pcap::Pcap::open(header)?;
+        match self.numbers.of(&mut self.interfaces, interface, 0) {
+            Some(number) => pcap.interface = number,
+            None => return Ok(Step::Damaged { offset: self.offset, used: 0 }),
+        }
         self.format = Format::Pcap(pcap);
         Ok(Step::Skip { used: pcap::HEADER })
     }
 
     fn pcap<'a>(&mut self, unread: &'a [u8], end: bool) -> Result<Step<'a>, Error> {
         let Format::Pcap(pcap) = &self.format else { return Ok(Step::End) };
-        if pcap.begins_again(unread) && self.interfaces.len() < INTERFACES_MAX {
+        if pcap.begins_again(unread) {
             return self.open(unread);
         }
         Ok(match pcap.record(unread) {

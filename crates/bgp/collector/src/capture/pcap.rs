@@ -24,7 +24,7 @@ pub(super) struct Pcap {
     /// Nanoseconds per unit of the fraction of a second.
     unit: u32,
     link: LinkType,
-    interface: u32,
+    pub(super) interface: u32,
     limit: u32,
 }
 
@@ -43,7 +43,7 @@ pub(super) fn variant(magic: [u8; 4]) -> Option<(Order, u32, usize)> {
 }
 
 impl Pcap {
-    pub(super) fn open(bytes: &[u8; HEADER], interface: u32) -> Result<(Self, Interface), Error> {
+    pub(super) fn open(bytes: &[u8; HEADER]) -> Result<(Self, Interface), Error> {
         let magic = [bytes[0], bytes[1], bytes[2], bytes[3]];
         let Some((order, unit, header)) = variant(magic) else {
             return Err(Error::NoCapture { magic });
@@ -56,7 +56,7 @@ impl Pcap {
         // The upper half states whether frames end with a frame check sequence (draft §4).
         let link = LinkType(order.u32(bytes, 20) as u16);
         let limit = snap.clamp(LENGTH_MAX, LENGTH_LIMIT);
-        let pcap = Self { magic, order, header, unit, link, interface, limit };
+        let pcap = Self { magic, order, header, unit, link, interface: 0, limit };
         Ok((pcap, Interface { link, name: None, snap, dropped: 0 }))
     }
 
@@ -81,7 +81,11 @@ impl Pcap {
     #[inline]
     pub(super) fn frame<'a>(&self, bytes: &'a [u8], used: usize, last: &mut Time) -> Frame<'a> {
         let data = &bytes[self.header..used];
-        *last = self.time(bytes);
+        // Zero is no time stamp, or a wrong one.
+        let time = self.time(bytes);
+        if time > Time::ZERO {
+            *last = time;
+        }
         let length = self.order.u32(bytes, 12).max(data.len() as u32);
         Frame {
             time: *last,

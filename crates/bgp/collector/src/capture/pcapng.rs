@@ -62,14 +62,14 @@ struct Local {
     clock: Clock,
     /// Losses in the last statistics block.
     reported: u64,
+    /// Number of the interface over all sections of the input.
+    number: u32,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Pcapng {
     order: Order,
     local: Vec<Local>,
-    /// Number of the section's first interface, over all sections of the input.
-    base: u32,
     /// Losses reported in the last packet: interface and number of packets.
     pending: Option<(u32, u64)>,
 }
@@ -82,7 +82,7 @@ struct Block<'a> {
 
 impl Pcapng {
     pub(super) const fn new() -> Self {
-        Self { order: Order { big: false }, local: Vec::new(), base: 0, pending: None }
+        Self { order: Order { big: false }, local: Vec::new(), pending: None }
     }
 
     /// Whether a step is possible without further bytes.
@@ -156,7 +156,7 @@ impl Pcapng {
             return None;
         }
         let (link, snap) = (LinkType(self.order.u16(body, 0)), self.order.u32(body, 4));
-        let mut local = Local { link, snap, clock: Clock::MICROSECONDS, reported: 0 };
+        let mut local = Local { link, snap, clock: Clock::MICROSECONDS, reported: 0, number: 0 };
         let mut name = None;
         for (code, value) in self.options(&body[8..]) {
             match (code, value) {
@@ -187,7 +187,7 @@ impl Pcapng {
             return Some(Frame {
                 time: last,
                 link: local.link,
-                interface: self.base,
+                interface: local.number,
                 data,
                 length,
                 without_checksum: false,
@@ -203,9 +203,10 @@ impl Pcapng {
         let captured = order.u32(head, 12) as usize;
         let data = body.get(20..captured.checked_add(20)?)?;
         let length = order.u32(head, 16).max(data.len() as u32);
-        let number = self.base + interface;
+        let number = local.number;
         let frame = Frame {
-            time: local.clock.time(ticks),
+            // No time stamp, or a wrong one.
+            time: if ticks == 0 { last } else { local.clock.time(ticks) },
             link: local.link,
             interface: number,
             data,
@@ -236,7 +237,7 @@ impl Pcapng {
         let local = self.local.get_mut(interface as usize)?;
         let more = total.saturating_sub(local.reported);
         local.reported = local.reported.max(total);
-        (more > 0).then_some((self.base + interface, more))
+        (more > 0).then_some((local.number, more))
     }
 }
 
@@ -300,12 +301,15 @@ impl Reader {
                     return Err(Error::CaptureVersion { format: "pcapng", version });
                 }
                 pcapng.local.clear();
-                pcapng.base = self.interfaces.len() as u32;
             }
             INTERFACE => match pcapng.interface(body) {
-                Some((local, interface)) if self.interfaces.len() < INTERFACES_MAX => {
+                Some((mut local, interface)) if pcapng.local.len() < INTERFACES_MAX => {
+                    let at = pcapng.local.len() as u32;
+                    let Some(number) = self.numbers.of(&mut self.interfaces, interface, at) else {
+                        return Ok(damaged);
+                    };
+                    local.number = number;
                     pcapng.local.push(local);
-                    self.interfaces.push(interface);
                 }
                 _ => return Ok(damaged),
             },

@@ -145,11 +145,30 @@ fn reads_concatenated_files() {
     let (file, expected) = plain(3);
     let output = read(&[&file[..], &file].concat(), 11).unwrap();
     assert_eq!(output.frames.len(), 6);
-    let mut second = expected.clone();
-    for frame in &mut second {
-        frame.2 = 1;
+    assert_eq!(output.frames[3..], expected, "the same interface");
+    let mut other_link = file.clone();
+    other_link[20] = 101;
+    let output = read(&[&file[..], &other_link, &file].concat(), 11).unwrap();
+    let numbers: Vec<_> = output.frames.iter().map(|frame| frame.2).collect();
+    assert_eq!(numbers, [0, 0, 0, 1, 1, 1, 0, 0, 0]);
+}
+
+#[test]
+fn packet_without_time_has_time_of_last_one() {
+    let data = [1_u8, 2, 3];
+    let times = [(0, 0), (SECOND, 7), (0, 0), (0, 0), (SECOND + 1, 0)];
+    let second = u64::from(SECOND) * 1_000_000;
+    let expected = [0, second + 7, second + 7, second + 7, second + 1_000_000];
+    let frames: Vec<_> = times.iter().map(|(s, us)| (*s, *us, &data[..], 3)).collect();
+    let output = read(&pcap(0xa1b2_c3d4, false, &frames), 50).unwrap();
+    assert_eq!(output.frames.iter().map(|frame| frame.0 / 1_000).collect::<Vec<_>>(), expected);
+    let mut file = [section(false), interface(false, 1, 6, 0)].concat();
+    for (seconds, micros) in times {
+        let ticks = u64::from(seconds) * 1_000_000 + u64::from(micros);
+        file.extend(packet(false, 0, ticks, &data, &[]));
     }
-    assert_eq!(output.frames[3..], second);
+    let output = read(&file, 50).unwrap();
+    assert_eq!(output.frames.iter().map(|frame| frame.0 / 1_000).collect::<Vec<_>>(), expected);
 }
 
 /// The record resembles a file header, except for the field after the version.
@@ -220,11 +239,12 @@ fn section(big: bool) -> Vec<u8> {
 }
 
 /// An interface with a resolution, and an offset in seconds.
+/// The block of an interface, whose name is the link type.
 fn interface(big: bool, link: u64, resolution: u64, offset: u64) -> Vec<u8> {
     let options = [(9, 2), (1, 2), (resolution, 1), (0, 3), (14, 2), (8, 2), (offset, 8)];
     let name = [(2, 2), (4, 2)];
     let head = fields(big, &[&[(link, 2), (0, 2), (0, 4)], &options[..], &name].concat());
-    block(big, 1, &[&head[..], b"eth0", &[0; 4]].concat())
+    block(big, 1, &[&head[..], format!("{link:04}").as_bytes(), &[0; 4]].concat())
 }
 
 fn packet(big: bool, interface: u64, ticks: u64, data: &[u8], options: &[(u64, usize)]) -> Vec<u8> {
@@ -281,6 +301,23 @@ fn applies_clock_of_each_pcapng_interface() {
             assert!(output.damaged.is_empty());
         }
     }
+}
+
+#[test]
+fn numbers_interfaces_by_name() {
+    let unnamed = |link: u64| block(false, 1, &fields(false, &[(link, 2), (0, 2), (0, 4)]));
+    let packets = |count: u64| (0..count).flat_map(|at| packet(false, at, 5, b"x", &[]));
+    let (one, two) = (interface(false, 1, 6, 0), interface(false, 101, 9, 0));
+    let sections: Vec<u8> = [
+        [section(false), one.clone(), two.clone(), packets(2).collect()].concat(),
+        [section(false), two, one.clone(), one, packets(3).collect()].concat(),
+        [section(false), unnamed(1), unnamed(101), packets(2).collect()].concat(),
+        [section(false), unnamed(1), unnamed(1), packets(2).collect()].concat(),
+    ]
+    .concat();
+    let output = read(&sections, 40).unwrap();
+    let numbers: Vec<_> = output.frames.iter().map(|frame| frame.2).collect();
+    assert_eq!(numbers, [0, 1, 1, 0, 0, 2, 3, 2, 4]);
 }
 
 #[test]

@@ -205,3 +205,33 @@ fn names_packets_that_are_not_read() {
     let all = "20 packets without readable BGP (20 packets of other protocols)";
     assert_eq!((updates, found), (0, vec![all.to_owned()]));
 }
+
+#[test]
+fn interface_of_one_name_is_one_mirror() {
+    for (name, updates, sessions) in [
+        ("cat-of-two", 60, 1),
+        ("default-resolution", 60, 1),
+        ("ns-and-offset", 60, 1),
+        ("profishark-2pow32", 60, 1),
+        ("two-links-two-resolutions", 120, 2),
+    ] {
+        let path = field(&format!("07-pcapng/{name}.pcapng"));
+        let all = collect(&[path], settings());
+        let peerings: Vec<_> = all.rib.peerings().collect();
+        assert_eq!((all.updates, peerings.len()), (updates, sessions), "{name}");
+        assert!(peerings.iter().all(|one| one.peering.certain), "{name}");
+        let gaps = all.lines.iter().filter(|(.., line)| line.starts_with("gap")).count();
+        assert_eq!(gaps, 0, "{name}");
+    }
+}
+
+#[test]
+fn wrong_time_ends_no_session() {
+    for (name, updates) in [("one-zero-stamp", 10), ("one-hour-back", 10), ("epoch0", 11)] {
+        let path = field(&format!("18-clocks/{name}.pcap"));
+        let all = collect(&[path], settings());
+        let events = all.lines.iter().map(|(.., line)| line.as_str());
+        let ends = events.filter(|line| line.starts_with("Established >")).count();
+        assert_eq!((all.updates, all.max_routes, ends), (updates, 10, 0), "{name}");
+    }
+}
