@@ -18,6 +18,7 @@ mod programs {
     mod labs;
     mod lifecycle;
     mod link;
+    mod link_local;
     mod mirrors;
     mod parity;
     mod replay;

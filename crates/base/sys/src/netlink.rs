@@ -96,10 +96,20 @@ impl Batch {
 
     /// Changes the settings of the device `index`.
     pub fn set_link(&mut self, index: u32, settings: &LinkSettings) {
+        self.set_device(index, None, settings);
+    }
+
+    /// Changes the settings of the device `name`, which an earlier request may have created.
+    pub fn set_link_named(&mut self, name: &str, settings: &LinkSettings) {
+        self.set_device(0, Some(name), settings);
+    }
+
+    fn set_device(&mut self, index: u32, name: Option<&str>, settings: &LinkSettings) {
         if settings.no_own_addresses {
             // A separate request: the kernel would bring the device up first.
             let mut message = self.add("stop own addresses", libc::RTM_NEWLINK, 0);
             message.push(&header::link(index, 0, 0));
+            name.into_iter().for_each(|name| message.text(libc::IFLA_IFNAME, name));
             message.nest(libc::IFLA_AF_SPEC, |spec| {
                 spec.nest(libc::AF_INET6 as u16, |inet6| {
                     inet6.attribute(attributes::INET6_ADDR_GEN_MODE, &[attributes::GEN_NONE]);
@@ -118,6 +128,7 @@ impl Batch {
             flags |= libc::IFF_NOARP;
         }
         message.push(&header::link(index, flags as u32, mask as u32));
+        name.into_iter().for_each(|name| message.text(libc::IFLA_IFNAME, name));
         if let Some(mtu) = settings.mtu {
             message.attribute(libc::IFLA_MTU, &mtu.to_ne_bytes());
         }

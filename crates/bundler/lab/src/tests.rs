@@ -76,6 +76,7 @@ fn packet(body: Body, to: IfaceId, bytes: u32, entered: Time) -> Packet<Body> {
         first: 0,
         count: 1,
         to: Some(to),
+        link_scope: false,
         flow: 1,
         segment: bytes,
         last: bytes,

@@ -7,6 +7,7 @@ mod names;
 mod routes;
 mod sysctls;
 
+use std::net::Ipv6Addr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::{fmt, fs};
@@ -104,6 +105,14 @@ impl Enclosure {
         let at = self.hosts.binary_search_by_key(&node, |host| host.node).ok()?;
         Some(&self.hosts[at])
     }
+}
+
+/// The link-local address of an interface (RFC 4291 §2.1), unique in the lab because switches join
+/// links. Its interface identifier begins with the letters `net`, so that addresses that programs
+/// add, such as `fe80::1`, differ.
+pub(crate) fn link_local(iface: IfaceId) -> Ipv6Addr {
+    let [high, low] = [(iface.0 >> 16) as u16, iface.0 as u16];
+    Ipv6Addr::new(0xfe80, 0, 0, 0, 0x6e65, 0x7400, high, low)
 }
 
 /// A limitation that does not prevent the lab, but that the user should see.

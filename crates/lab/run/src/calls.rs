@@ -23,7 +23,7 @@ pub use writer::{CallReport, CallWriter};
 pub const FILE: &str = "fabric.trace";
 
 const MAGIC: &[u8; 24] = b"netarium fabric calls \r\n";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const MAX_FRAME_BYTES: usize = 1 << 20;
 const MAX_LAB_BYTES: usize = 256 << 20;
 

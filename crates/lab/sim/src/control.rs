@@ -377,6 +377,7 @@ impl Control {
             first: 0,
             count: 1,
             to: Some(IfaceId(link ^ 1)),
+            link_scope: false,
             flow: mix(session, self.seed as u32),
             segment: bytes,
             last: bytes,

@@ -127,6 +127,7 @@ impl Parcels {
             first: 0,
             count: 1,
             to: Some(ends.to),
+            link_scope: false,
             flow,
             segment: bytes,
             last: bytes,

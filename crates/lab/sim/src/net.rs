@@ -432,6 +432,7 @@ fn packet(leg: &Leg, now: Time, body: Body, hash: u32, bytes: u32, ecn: Ecn) -> 
         first: 0,
         count: 1,
         to: Some(leg.to),
+        link_scope: false,
         flow: hash,
         segment: bytes,
         last: bytes,

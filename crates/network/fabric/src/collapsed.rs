@@ -195,7 +195,8 @@ impl State {
             fabric.put_out(copy, What::Seen { iface: first, sent: true });
         }
         let packet = fabric.packets.get(slot);
-        let key = Key { from: first, to: packet.to, hash: packet.flow, reach: Reach::Whole };
+        let key =
+            Key { from: first, to: packet.routed_to(), hash: packet.flow, reach: Reach::Whole };
         let (ttl, part, size) = (packet.ttl, packet.part, packet.largest());
         let mut at = self.tunnel(fabric, key, part);
         let tunnel = &self.tunnels[at];
@@ -429,7 +430,7 @@ impl<B: Clone + 'static> Fabric<B> {
     /// Sends a packet that a router has created.
     pub(crate) fn originate_collapsed(&mut self, node: NodeId, slot: Slot) {
         let packet: &Packet<B> = self.packets.get(slot);
-        let Some(to) = packet.to else {
+        let Some(to) = packet.routed_to() else {
             self.packets.take(slot);
             return;
         };

@@ -21,6 +21,7 @@ mod event;
 pub mod fifo;
 mod jitter;
 mod link;
+mod link_scope;
 mod loss;
 mod network;
 mod pace;

@@ -9,6 +9,7 @@ use crate::collapsed::{State, TICK};
 use crate::config::{LinkConfig, Network, NodeKind, Rate};
 use crate::event::EventQueue;
 use crate::link::Link;
+use crate::link_scope::off_tree;
 use crate::packet::Packet;
 use crate::stats::{LinkStats, QueueLevel};
 use crate::{Error, Forwarding};
@@ -128,6 +129,8 @@ pub struct Fabric<B> {
     pub(crate) events: EventQueue<u32>,
     pub(crate) forwarding: Box<dyn Forwarding + Send>,
     pub(crate) collapsed: Option<Box<State>>,
+    /// Links between switches that flooded packets do not cross, by `LinkId`.
+    pub(crate) not_flooded: Vec<bool>,
     outputs: VecDeque<Waiting>,
     /// Packets to be forwarded at the present time.
     arrivals: VecDeque<(IfaceId, Slot)>,
@@ -170,7 +173,9 @@ impl<B: Clone + 'static> Fabric<B> {
             }
         }
         let law = network.collapsed;
+        let not_flooded = off_tree(&network.nodes, &at, &links);
         Ok(Self {
+            not_flooded,
             collapsed: law.map(|law| Box::new(State::new(law, &links, overhead, seed))),
             nodes: network.nodes.clone(),
             at,
@@ -337,6 +342,7 @@ impl<B: Clone + 'static> Fabric<B> {
                 entry.up = up;
             }
         }
+        self.not_flooded = off_tree(&self.nodes, &self.at, &self.links);
         self.reconfigure(link);
         Ok(())
     }
@@ -501,7 +507,7 @@ impl<B: Clone + 'static> Fabric<B> {
     }
 
     /// Sends into the link of `iface`; the packet arrived through `came`.
-    fn send(&mut self, iface: IfaceId, slot: Slot, came: IfaceId) {
+    pub(crate) fn send(&mut self, iface: IfaceId, slot: Slot, came: IfaceId) {
         let index = iface.index();
         if self.links[index].watched {
             let copy = self.packets.copy(slot);
@@ -557,8 +563,11 @@ impl<B: Clone + 'static> Fabric<B> {
         let router = self.nodes[node.index()].is_router();
         let here = from.unwrap_or_default();
         let packet = self.packets.get_mut(slot);
+        if packet.link_scope {
+            return self.route_on_link(node, from, slot);
+        }
         let Some(to) = packet.to else {
-            // Multicast and unknown addresses end at the first router or switch.
+            // Unknown addresses end at the first router or switch.
             if from.is_some() {
                 self.refuse(node, here, slot, Refusal::NoRoute);
             } else {
@@ -578,11 +587,21 @@ impl<B: Clone + 'static> Fabric<B> {
             }
             packet.ttl -= 1;
         }
-        let flow = packet.flow;
-        let next = self.forwarding.next(node, to);
-        let choice = match next {
+        self.forward_to(node, from, to, slot);
+    }
+
+    /// Sends a packet to the next hop on its path to `to`.
+    pub(crate) fn forward_to(
+        &mut self,
+        node: NodeId,
+        from: Option<IfaceId>,
+        to: IfaceId,
+        slot: Slot,
+    ) {
+        let flow = self.packets.get(slot).flow;
+        let choice = match self.forwarding.next(node, to) {
             [] => {
-                self.refuse(node, here, slot, Refusal::NoRoute);
+                self.refuse(node, from.unwrap_or_default(), slot, Refusal::NoRoute);
                 return;
             }
             [only] => *only,

@@ -15,9 +15,11 @@ pub struct Packet<B> {
     pub first: u16,
     /// Number of segments, at least 1.
     pub count: u16,
-    /// The interface of the destination address; `None` for link-local multicast and unknown
-    /// addresses, which cross one link only.
+    /// The interface of the destination address; `None` for multicast and unknown addresses.
     pub to: Option<IfaceId>,
+    /// Whether it stays on its link, so that no router forwards it: multicast, broadcast, and
+    /// packets from or to a link-local address (RFC 4291 §2.5.6, RFC 3927 §2.7).
+    pub link_scope: bool,
     /// Hash of addresses, protocol and ports, by which ECMP and fair queueing distinguish flows.
     pub flow: u32,
     /// Layer-3 bytes of each segment except the last.
@@ -74,6 +76,11 @@ impl<B: Clone> Packet<B> {
     /// Layer-3 bytes of the largest segment.
     pub fn largest(&self) -> u32 {
         if self.count > 1 { self.segment.max(self.last) } else { self.last }
+    }
+
+    /// The destination to which routers forward it.
+    pub(crate) fn routed_to(&self) -> Option<IfaceId> {
+        self.to.filter(|_| !self.link_scope)
     }
 
     /// Splits off the first segment; `None` if it is the only one, which then stays in `self`.

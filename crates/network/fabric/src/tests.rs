@@ -3,6 +3,7 @@
 mod collapsed;
 mod disciplines;
 mod fifo;
+mod link_scope;
 mod members;
 mod physics;
 mod queueing;
@@ -79,6 +80,7 @@ fn packet(body: u32, bytes: u32, links: usize) -> Packet<u32> {
         first: 0,
         count: 1,
         to: Some(last_iface(links)),
+        link_scope: false,
         flow: body,
         segment: bytes,
         last: bytes,

@@ -140,6 +140,7 @@ impl<M: Clone + 'static> Testnet<M> {
             first: 0,
             count: 1,
             to: None,
+            link_scope: false,
             flow: 0,
             segment: bytes,
             last: bytes,

@@ -9,6 +9,7 @@ use lab::plan::{Filter, Iface, Plan, Uplink};
 use wire::{Address, Header, Offload, SuperPacket};
 
 use super::buffer::{Body, Pool};
+use crate::enclosure::link_local;
 
 /// Lookup tables of addresses and of the mirror sessions' filters.
 #[derive(Debug)]
@@ -36,12 +37,12 @@ pub(super) fn addresses(iface: &Iface) -> impl Iterator<Item = Address> {
 
 impl Ingress {
     pub(super) fn new(plan: &Plan) -> Self {
-        let owners = plan
-            .ifaces
-            .iter()
-            .enumerate()
-            .flat_map(|(at, iface)| addresses(iface).map(move |one| (one, IfaceId::at(at))))
-            .collect();
+        let owned = |(at, iface): (usize, &Iface)| {
+            let id = IfaceId::at(at);
+            let all = addresses(iface).chain([link_local(id).to_bits()]);
+            all.map(move |one| (one, id)).collect::<Vec<_>>()
+        };
+        let owners = plan.ifaces.iter().enumerate().flat_map(owned).collect();
         let of_node = |node: base::NodeId| {
             let ifaces = plan.nodes[node.index()].ifaces.iter();
             ifaces.flat_map(|iface| addresses(&plan.ifaces[iface.index()])).collect()
@@ -96,6 +97,7 @@ impl Ingress {
             first: 0,
             count: layout.count(),
             to: self.destination(header.destination),
+            link_scope: is_local(header.source) || is_local(header.destination),
             flow: header.flow_hash(),
             segment,
             last,

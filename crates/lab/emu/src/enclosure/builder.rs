@@ -13,7 +13,7 @@ use sys::tun::Tun;
 
 use super::routes::{self, Subnets};
 use super::sysctls::Sysctls;
-use super::{Engine, Framing, HostNet, Notice, Port, node_error};
+use super::{Engine, Framing, HostNet, Notice, Port, link_local, node_error};
 use crate::Result;
 
 /// Queue length of a device in packets; the kernel drops and counts the excess, see
@@ -26,6 +26,9 @@ const HOST_END: [u8; 6] = [0x02, 0x6e, 0x65, 0x74, 0x00, 0x02];
 
 /// Minimum MTU for IPv6 (RFC 8200 section 5).
 const IPV6_MTU: u64 = 1280;
+
+/// Prefix length of link-local addresses (RFC 4291 §2.5.6).
+const LINK_LOCAL_PREFIX: u8 = 64;
 
 /// State of the builder's thread.
 pub(super) struct Builder<'a> {
@@ -116,6 +119,10 @@ impl<'a> Builder<'a> {
                     peer_net: netns.as_fd(),
                     mtu: self.mtu(id) as u32,
                 });
+                // Before the host's end, which has no carrier while this end is down.
+                let settings =
+                    LinkSettings { up: Some(true), no_own_addresses: true, ..Default::default() };
+                batch.set_link_named(&fabric_end(id), &settings);
                 self.home.submit(batch)?;
                 Ok(None)
             }
@@ -146,14 +153,16 @@ impl<'a> Builder<'a> {
         if let Some((address, prefix)) = iface.v4 {
             batch.add_address(device, address.into(), prefix);
         }
+        if !self.ipv6 {
+            return;
+        }
+        if mtu >= IPV6_MTU {
+            batch.add_address(device, link_local(id).into(), LINK_LOCAL_PREFIX);
+        }
         match iface.v6 {
-            Some(_) if self.ipv6 && mtu < IPV6_MTU => {
-                self.notices.push(Notice::MtuWithoutIpv6(id));
-            }
-            Some((address, prefix)) if self.ipv6 => {
-                batch.add_address(device, IpAddr::V6(address), prefix);
-            }
-            _ => {}
+            Some(_) if mtu < IPV6_MTU => self.notices.push(Notice::MtuWithoutIpv6(id)),
+            Some((address, prefix)) => batch.add_address(device, IpAddr::V6(address), prefix),
+            None => {}
         }
     }
 }
@@ -169,14 +178,6 @@ pub(super) fn open_ports(plan: &Plan, nodes: Vec<Raw>) -> Result<Vec<HostNet>> {
     let mut ethernet = [0; 12];
     ethernet[..6].copy_from_slice(&HOST_END);
     ethernet[6..].copy_from_slice(&FABRIC_END);
-    let mut batch = Batch::new();
-    for (iface, _) in nodes.iter().flat_map(|raw| &raw.ports).filter(|port| port.1.is_none()) {
-        let up = LinkSettings { up: Some(true), no_own_addresses: true, ..Default::default() };
-        batch.set_link(netlink::index_of(&fabric_end(*iface))?, &up);
-    }
-    if !batch.is_empty() {
-        Socket::open()?.submit(batch)?;
-    }
     let open = |(iface, fd): (IfaceId, Option<OwnedFd>)| {
         if let Some(fd) = fd {
             return Ok(Port { iface, fd, framing: Framing::Bare });

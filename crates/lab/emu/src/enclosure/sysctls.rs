@@ -21,6 +21,10 @@ pub(super) struct Sysctls {
 
 const FORWARDING: [&str; 2] = ["net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"];
 
+/// Hosts have configured addresses and routes, so they send no router solicitations, which a run on
+/// the virtual clock does not have. Advertisements of a router's programs are received.
+const SOLICITATIONS: (&str, &str) = ("net/ipv6/conf/default/router_solicitations", "0");
+
 /// A user namespace accepts only groups that are mapped into it.
 const PING: &str = "net/ipv4/ping_group_range";
 
@@ -44,7 +48,8 @@ impl Sysctls {
         };
         let forwarding = |value| FORWARDING.map(|name| (name, value));
         let several = SEVERAL_WAYS.into_iter().filter(differs);
-        let host: Vec<_> = forwarding("0").into_iter().filter(differs).collect();
+        let host: Vec<_> =
+            forwarding("0").into_iter().chain([SOLICITATIONS]).filter(differs).collect();
         let router = forwarding("1").into_iter().filter(differs).chain(several.clone()).collect();
         let multi_homed = host.iter().copied().chain(several).collect();
         let with_users = plan.programs.iter().filter(|program| program.user.is_some());

@@ -14,6 +14,9 @@ const END: u8 = 4;
 pub(super) const GAP: u8 = 5;
 const FORWARD: u8 = 6;
 
+/// Flag beside a packet's ECN: no router forwards it.
+const LINK_SCOPE: u8 = 4;
+
 /// The latest time of a call, 146 years: times plus delays stay in range.
 const MAX_TIME_NANOS: u64 = 1 << 62;
 
@@ -81,7 +84,8 @@ fn put_packet<B>(out: &mut Vec<u8>, packet: &Packet<B>) {
         Ecn::Capable => 1,
         Ecn::Marked => 2,
     };
-    out.extend([packet.ttl, packet.dscp, ecn, packet.part as u8]);
+    let ecn_and_scope = ecn | if packet.link_scope { LINK_SCOPE } else { 0 };
+    out.extend([packet.ttl, packet.dscp, ecn_and_scope, packet.part as u8]);
     put(out, packet.mirrors);
 }
 
@@ -119,9 +123,9 @@ impl Bytes<'_> {
         let count = u16::try_from(self.number()?).ok()?;
         let segment = self.number().filter(|size| *size <= MAX_PACKET_BYTES)? as u32;
         let last = self.number().filter(|size| *size <= MAX_PACKET_BYTES)? as u32;
-        let [ttl, dscp, ecn, part] = self.array()?;
+        let [ttl, dscp, ecn_and_scope, part] = self.array()?;
         let part = *Part::ALL.get(usize::from(part))?;
-        let ecn = match ecn {
+        let ecn = match ecn_and_scope & !LINK_SCOPE {
             0 => Ecn::NotCapable,
             1 => Ecn::Capable,
             2 => Ecn::Marked,
@@ -135,6 +139,7 @@ impl Bytes<'_> {
             first,
             count,
             to,
+            link_scope: ecn_and_scope & LINK_SCOPE != 0,
             flow,
             segment,
             last,

@@ -19,6 +19,7 @@ fn packet(seed: u64, entered: Time) -> Packet<()> {
         first: (seed % 7) as u16,
         count: (seed % 45) as u16 + 1,
         to: (!seed.is_multiple_of(3)).then_some(IfaceId(seed as u32 % 1000)),
+        link_scope: seed.is_multiple_of(5),
         flow: (seed * 0x9e37_79b9) as u32,
         segment: 1500,
         last: (seed % 1500) as u32,

@@ -67,6 +67,7 @@ fn packet(plan: &Plan, random: &mut RandomStream) -> Packet<()> {
         first: 0,
         count,
         to: (random.unit() > 0.02).then_some(hosts[usize::from(random.unit() > 0.3)]),
+        link_scope: false,
         flow: (random.unit() * 8.0) as u32,
         segment: 1500,
         last: (random.unit() * 1400.0) as u32 + 40,
