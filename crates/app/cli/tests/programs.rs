@@ -8,6 +8,7 @@
 mod programs {
     mod bench;
     mod bundles;
+    mod carrier;
     mod collector;
     mod events;
     mod files;

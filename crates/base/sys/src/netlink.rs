@@ -138,6 +138,19 @@ impl Batch {
         message.finish();
     }
 
+    /// Gives the device `index` a carrier, or takes it away. Not all kinds of devices support this;
+    /// TUN does.
+    pub fn set_carrier(&mut self, index: u32, carrier: bool) {
+        let mut message = self.add("set a carrier", libc::RTM_NEWLINK, 0);
+        message.push(&header::link(index, 0, 0));
+        message.attribute(libc::IFLA_CARRIER, &[u8::from(carrier)]);
+        // The kernel reports lost carriers at most once a second, for all devices of the machine
+        // together. It reports a change of the operational state (RFC 2863) at once.
+        let state = if carrier { attributes::OPER_UP } else { attributes::OPER_DORMANT };
+        message.attribute(libc::IFLA_OPERSTATE, &[state]);
+        message.finish();
+    }
+
     /// Removes the queue discipline of the device `index`: packets go directly to the device's own
     /// queue. Saves three arrays of the queue's length, and a lock per packet.
     pub fn drop_queue_discipline(&mut self, index: u32) {

@@ -2,6 +2,7 @@
 //! stack, with one port per interface that connects it to the fabric.
 
 mod builder;
+mod changes;
 mod files;
 mod names;
 mod routes;
@@ -15,11 +16,12 @@ use std::{fmt, fs};
 use base::{IfaceId, NodeId};
 use fabric::{Forwarding, NodeKind};
 use lab::plan::{Node, Plan};
-use sys::netlink::{self, Socket};
+use sys::netlink::Socket;
 use sys::{limits, namespace};
 
 use crate::{Error, Result};
 use builder::Builder;
+pub(crate) use changes::KernelChanges;
 pub use files::install_private_files;
 pub(crate) use names::attached_hosts_text;
 pub use names::{PrivateMounts, hosts_text, install_names};
@@ -73,6 +75,8 @@ impl Framing {
 #[derive(Debug)]
 pub struct Port {
     pub iface: IfaceId,
+    /// The index of the interface in its namespace.
+    pub device: u32,
     /// Non-blocking; each call reads or writes one packet: virtio header of [`sys::tun::HEADER`]
     /// bytes, framing, and the packet.
     pub fd: OwnedFd,
@@ -222,16 +226,22 @@ pub fn close(hosts: Vec<HostNet>) {
 }
 
 /// Packets that the devices of a host dropped because the fabric did not read them in time. These
-/// losses are not part of the lab.
-pub fn device_drops(host: &HostNet, plan: &Plan) -> Result<u64> {
+/// losses are not part of the lab. `expected` returns how many of the packets that an interface has
+/// dropped belong to the lab.
+pub fn device_drops(
+    host: &HostNet,
+    plan: &Plan,
+    expected: impl Fn(IfaceId, u64) -> u64,
+) -> Result<u64> {
     let named = |cause| node_error(plan, host.node, cause);
     let in_devices = || {
         let mut socket = Socket::open()?;
         let mut sum = 0;
         for port in &host.ports {
-            let index = netlink::index_of(&plan.ifaces[port.iface.index()].name)?;
-            let counters = socket.counters(index)?;
-            sum += counters.sent_dropped + counters.received_dropped;
+            let counters = socket.counters(port.device)?;
+            let dropped = counters.sent_dropped;
+            sum += dropped.saturating_sub(expected(port.iface, dropped));
+            sum += counters.received_dropped;
         }
         Ok(sum)
     };

@@ -27,6 +27,9 @@ pub(super) mod attributes {
     pub(crate) const INET6_ADDR_GEN_MODE: u16 = 8;
     /// `IN6_ADDR_GEN_MODE_NONE`.
     pub(crate) const GEN_NONE: u8 = 1;
+    /// `IF_OPER_DORMANT` and `IF_OPER_UP` of `linux/if.h`.
+    pub(crate) const OPER_DORMANT: u8 = 5;
+    pub(crate) const OPER_UP: u8 = 6;
     /// `VETH_INFO_PEER` of `linux/veth.h`.
     pub(crate) const VETH_INFO_PEER: u16 = 1;
     /// `FRA_SRC` of `linux/fib_rules.h`.

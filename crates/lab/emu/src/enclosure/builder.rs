@@ -38,6 +38,8 @@ pub(super) struct Builder<'a> {
     ipv6: bool,
     sysctls: Sysctls,
     subnets: Subnets,
+    /// Whether each link is up at the start.
+    link_up: Vec<bool>,
     /// A netlink socket in the namespace of the lab's own process.
     home: Socket,
     notices: Vec<Notice>,
@@ -47,7 +49,13 @@ pub(super) struct Builder<'a> {
 pub(super) struct Raw {
     node: NodeId,
     netns: OwnedFd,
-    ports: Vec<(IfaceId, Option<OwnedFd>)>,
+    ports: Vec<RawPort>,
+}
+
+struct RawPort {
+    iface: IfaceId,
+    device: u32,
+    fd: Option<OwnedFd>,
 }
 
 impl<'a> Builder<'a> {
@@ -64,6 +72,7 @@ impl<'a> Builder<'a> {
             ipv6,
             sysctls: Sysctls::of_this_namespace(plan),
             subnets: Subnets::of(plan),
+            link_up: plan.links.iter().map(|link| link.up).collect(),
             home: Socket::open()?,
             notices: Vec::new(),
         })
@@ -95,7 +104,7 @@ impl<'a> Builder<'a> {
             let fd = self.device(iface, &netns)?;
             let device = netlink::index_of(&self.plan.ifaces[iface.index()].name)?;
             self.configure(iface, device, &mut batch);
-            ports.push((iface, fd));
+            ports.push(RawPort { iface, device, fd });
             devices.push(device);
         }
         let table = routes::Node { plan: self.plan, id, devices: &devices, ipv6: self.ipv6 };
@@ -120,8 +129,8 @@ impl<'a> Builder<'a> {
                     mtu: self.mtu(id) as u32,
                 });
                 // Before the host's end, which has no carrier while this end is down.
-                let settings =
-                    LinkSettings { up: Some(true), no_own_addresses: true, ..Default::default() };
+                let up = Some(self.link_up[iface.link.index()]);
+                let settings = LinkSettings { up, no_own_addresses: true, ..Default::default() };
                 batch.set_link_named(&fabric_end(id), &settings);
                 self.home.submit(batch)?;
                 Ok(None)
@@ -150,6 +159,9 @@ impl<'a> Builder<'a> {
                 no_arp: self.engine == Engine::Packet,
             },
         );
+        if self.engine == Engine::Tun && !self.link_up[iface.link.index()] {
+            batch.set_carrier(device, false);
+        }
         if let Some((address, prefix)) = iface.v4 {
             batch.add_address(device, address.into(), prefix);
         }
@@ -168,7 +180,7 @@ impl<'a> Builder<'a> {
 }
 
 /// Name of the fabric's end of a virtual Ethernet pair, in the lab's own namespace.
-fn fabric_end(iface: IfaceId) -> String {
+pub(super) fn fabric_end(iface: IfaceId) -> String {
     format!("port{}", iface.index())
 }
 
@@ -178,12 +190,12 @@ pub(super) fn open_ports(plan: &Plan, nodes: Vec<Raw>) -> Result<Vec<HostNet>> {
     let mut ethernet = [0; 12];
     ethernet[..6].copy_from_slice(&HOST_END);
     ethernet[6..].copy_from_slice(&FABRIC_END);
-    let open = |(iface, fd): (IfaceId, Option<OwnedFd>)| {
+    let open = |RawPort { iface, device, fd }: RawPort| {
         if let Some(fd) = fd {
-            return Ok(Port { iface, fd, framing: Framing::Bare });
+            return Ok(Port { iface, device, fd, framing: Framing::Bare });
         }
         let fd = packet::open(netlink::index_of(&fabric_end(iface))?)?;
-        Ok(Port { iface, fd, framing: Framing::Ethernet(ethernet) })
+        Ok(Port { iface, device, fd, framing: Framing::Ethernet(ethernet) })
     };
     nodes
         .into_iter()

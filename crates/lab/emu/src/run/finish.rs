@@ -198,8 +198,9 @@ impl Running {
 
     fn device_drops(&mut self) -> u64 {
         let mut sum = 0;
+        let expected = |iface, count| self.kernels.dropped_without_carrier(iface, count);
         for host in &self.enclosure.hosts {
-            match enclosure::device_drops(host, &self.job.plan) {
+            match enclosure::device_drops(host, &self.job.plan, expected) {
                 Ok(drops) => sum += drops,
                 Err(error) => self.warnings.push(error.to_string()),
             }

@@ -31,8 +31,8 @@ use crate::clock::LabClock;
 use crate::control::Answer;
 use crate::datapath::{Batch, Datapath, Setup};
 use crate::enclosure::{
-    self, Enclosure, Engine, HostNet, attached_hosts_text, hosts_text, install_names,
-    install_private_files,
+    self, Enclosure, Engine, HostNet, KernelChanges, attached_hosts_text, hosts_text,
+    install_names, install_private_files,
 };
 use crate::flow::{FlowEngine, FlowOptions, Observation};
 use crate::launch::LabSide;
@@ -134,6 +134,7 @@ pub(super) struct Running {
     pub(super) flows: Option<FlowEngine>,
     pub(super) flow_samples: Receiver<Observation>,
     pub(super) schedule: Schedule,
+    pub(super) kernels: KernelChanges,
     pub(super) recording: Recording,
     pub(super) requests: Requests,
     /// Events that have taken place.
@@ -202,6 +203,7 @@ impl Running {
         Ok(Self {
             channel,
             schedule: Schedule::new(Arc::clone(&plan)),
+            kernels: KernelChanges::new(plan, Arc::clone(&enclosure)),
             recording,
             requests: Requests::default(),
             enclosure,
@@ -257,6 +259,7 @@ impl Running {
     fn round(&mut self) -> Option<End> {
         let now = self.now();
         self.pass_changes(now + CHANGE_LEAD);
+        self.change_kernels(now);
         for event in self.schedule.due(now) {
             self.act(event, now);
         }
@@ -343,7 +346,7 @@ impl Running {
                     }
                 }
             }
-            // The data path handles these itself.
+            // The data path and `kernels` handle these.
             Action::Set { .. } | Action::LinkDown(_) | Action::LinkUp(_) | Action::Box(..) => {}
         }
     }
@@ -463,10 +466,20 @@ impl Running {
         }
     }
 
-    /// Passes the changes up to this time to the data path.
+    /// Passes the changes up to this time to the data path and prepares those of the kernels.
     pub(super) fn pass_changes(&mut self, until: Time) {
         for change in self.schedule.changes(until) {
+            self.kernels.prepare(&change);
             self.datapath.change(change);
+        }
+    }
+
+    /// Applies the changes that are due to the nodes' kernels.
+    fn change_kernels(&mut self, now: Time) {
+        for error in self.kernels.apply(now) {
+            let text = format!("an event did not reach the links of a kernel: {error}");
+            self.recorder.handle().log(now, Level::Warn, "event", &text);
+            self.warnings.push(text);
         }
     }
 
