@@ -11,6 +11,7 @@ mod programs {
     mod carrier;
     mod collector;
     mod events;
+    mod failover;
     mod files;
     mod flows;
     mod hostile;

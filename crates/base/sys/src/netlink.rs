@@ -220,14 +220,14 @@ impl Batch {
         message.finish();
     }
 
-    /// Removes a route of the main table.
-    pub fn remove_route(&mut self, to: (IpAddr, u8)) {
+    /// Removes a route of a table.
+    pub fn remove_route(&mut self, to: (IpAddr, u8), table: u32) {
         let mut message = self.add("remove a route", libc::RTM_DELROUTE, 0);
         message.push(&header::route(family(to.0), to.1, libc::RT_SCOPE_NOWHERE));
         if to.1 > 0 {
             message.address(libc::RTA_DST, to.0);
         }
-        message.attribute(libc::RTA_TABLE, &MAIN_TABLE.to_ne_bytes());
+        message.attribute(libc::RTA_TABLE, &table.to_ne_bytes());
         message.finish();
     }
 

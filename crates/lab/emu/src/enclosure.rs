@@ -100,6 +100,8 @@ pub struct HostNet {
 pub struct Enclosure {
     pub engine: Engine,
     pub hosts: Vec<HostNet>,
+    /// Whether the kernel has IPv6.
+    pub ipv6: bool,
     /// Limitations of this lab on this host.
     pub notices: Vec<Notice>,
 }
@@ -205,7 +207,7 @@ pub fn build_part(
     let (raw, more) = built.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
     notices.extend(more);
     let hosts = builder::open_ports(plan, raw)?;
-    Ok(Enclosure { engine, hosts, notices })
+    Ok(Enclosure { engine, hosts, ipv6, notices })
 }
 
 /// Closes namespaces and ports in many threads: the kernel waits for an RCU grace period for each

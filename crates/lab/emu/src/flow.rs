@@ -80,10 +80,12 @@ pub struct FlowSpec<'fd> {
 }
 
 /// A path of a multipath flow, by the addresses of its ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowPath {
     /// The sender's link.
     pub link: LinkId,
+    /// The name of the sender's interface, which all packets of the path use.
+    pub device: Arc<str>,
     /// The sender's address.
     pub from: IpAddr,
     /// The receiver's address.

@@ -31,7 +31,7 @@ pub enum ChangeKind {
         /// Whether the links come up.
         up: bool,
         /// The new routes; `None` keeps the old ones.
-        forwarding: Option<Box<Routes>>,
+        forwarding: Option<Arc<Routes>>,
     },
 }
 
@@ -51,7 +51,7 @@ impl Change {
                     let _ = fabric.set_up(at, link, up);
                 }
                 if let Some(forwarding) = forwarding {
-                    fabric.set_forwarding(forwarding);
+                    fabric.set_forwarding(Box::new(forwarding));
                 }
             }
         }
@@ -225,7 +225,7 @@ impl Schedule {
                 .zip(&self.link_up)
                 .map(|(link, up)| *up && link.ends.iter().all(|end| self.node_up[end.index()]))
                 .collect();
-            Box::new(Routes::compute(&self.plan, &in_service))
+            Arc::new(Routes::compute(&self.plan, &in_service))
         });
         Some(Change { at, event: position, kind: ChangeKind::LinkState { links, up, forwarding } })
     }

@@ -144,7 +144,7 @@ impl Simulation {
                         self.net.set_up(link.index(), up);
                     }
                     if let Some(routes) = forwarding {
-                        self.net.reroute(*routes);
+                        self.net.reroute(routes);
                     }
                 }
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use agreement::AgreementClient;
 use base::{AgentId, Bandwidth, IfaceId, NodeId, Time};
-use fabric::{Ecn, EventQueue, Fabric, Forwarding, Packet, Part};
+use fabric::{Ecn, EventQueue, Fabric, Packet, Part};
 use lab::plan::{Model, Plan};
 use lab::routes::Routes;
 use sharing::{Sharing, SharingPolicy};
@@ -101,15 +101,6 @@ pub(crate) enum Timer {
     End(EndId),
     Flow(u32),
     Control,
-}
-
-/// Routes shared by hosts and the fabric.
-pub(crate) struct Shared(pub(crate) Arc<Routes>);
-
-impl Forwarding for Shared {
-    fn next(&self, node: NodeId, dest: IfaceId) -> &[IfaceId] {
-        self.0.next(node, dest)
-    }
 }
 
 /// The network, its connections and their timers.
@@ -369,9 +360,9 @@ impl Net {
     }
 
     /// Changes the routes.
-    pub(crate) fn reroute(&mut self, routes: Routes) {
-        self.routes = Arc::new(routes);
-        self.fabric.set_forwarding(Box::new(Shared(Arc::clone(&self.routes))));
+    pub(crate) fn reroute(&mut self, routes: Arc<Routes>) {
+        self.fabric.set_forwarding(Box::new(Arc::clone(&routes)));
+        self.routes = routes;
         for connection in self.connections.iter_mut() {
             for side in [0, 1] {
                 let leg = &self.legs[connection.legs as usize][side];

@@ -17,7 +17,7 @@ use crate::control::Control;
 use crate::engine::Engine;
 use crate::flow::Flow;
 use crate::gateways::Gateways;
-use crate::net::{Body, Net, Shared, Timer};
+use crate::net::{Body, Net, Timer};
 use crate::{Error, Result, control, parameters};
 
 /// A plan on the virtual clock, packet by packet, in memory.
@@ -68,7 +68,7 @@ impl Simulation {
         let (routes, parameters, paths) = parameters::flows(&sorted)?;
         let plan = Arc::new(sorted.plan);
         let routes = Arc::new(routes);
-        let fabric = run::fabric(&plan, Box::new(Shared(Arc::clone(&routes))))?;
+        let fabric = run::fabric(&plan, Box::new(Arc::clone(&routes)))?;
         let legs = parameters.iter().map(|(_, legs)| *legs).chain(paths).collect();
         let mut net = Net::new(fabric, routes, legs, plan.seed);
         net.pending =
@@ -149,7 +149,7 @@ impl Simulation {
                 ChangeKind::LinkState { forwarding, .. } => {
                     self.net.fabric.advance_before(at);
                     if let Some(routes) = forwarding.take() {
-                        self.net.reroute(*routes);
+                        self.net.reroute(routes);
                     }
                     is_rerouted = true;
                 }

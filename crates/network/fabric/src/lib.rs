@@ -41,6 +41,8 @@ pub use packet::{Packet, Part};
 pub use queue::{DropReason, Ecn};
 pub use stats::{LinkStats, QueueLevel};
 
+use std::sync::Arc;
+
 use base::{Bytes, IfaceId, LinkId, NodeId};
 
 /// Forwarding decisions, computed outside the fabric.
@@ -48,6 +50,12 @@ pub trait Forwarding {
     /// The interfaces of `node` on equal-cost paths to interface `dest`, in ascending order;
     /// empty without a route.
     fn next(&self, node: NodeId, dest: IfaceId) -> &[IfaceId];
+}
+
+impl<T: Forwarding + ?Sized> Forwarding for Arc<T> {
+    fn next(&self, node: NodeId, dest: IfaceId) -> &[IfaceId] {
+        (**self).next(node, dest)
+    }
 }
 
 /// An error in a network or in a change of it.

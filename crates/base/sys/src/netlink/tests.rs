@@ -111,7 +111,7 @@ fn a_batch_of_many_chunks_takes_effect() {
                 source: None,
             });
         }
-        batch.remove_route((Ipv4Addr::from(0x0a00_0000).into(), 32));
+        batch.remove_route((Ipv4Addr::from(0x0a00_0000).into(), 32), MAIN_TABLE);
         Socket::open().unwrap().submit(batch).unwrap();
         let routes = fs::read_to_string("/proc/thread-self/net/route").unwrap();
         assert_eq!(routes.lines().filter(|line| line.starts_with("lo")).count(), 2999);

@@ -11,7 +11,7 @@ use sys::netlink::{self, Batch, LinkSettings, Socket, Veth};
 use sys::packet;
 use sys::tun::Tun;
 
-use super::routes::{self, Subnets};
+use super::routes::{self, Routes, Subnets};
 use super::sysctls::Sysctls;
 use super::{Engine, Framing, HostNet, Notice, Port, link_local, node_error};
 use crate::Result;
@@ -107,8 +107,10 @@ impl<'a> Builder<'a> {
             ports.push(RawPort { iface, device, fd });
             devices.push(device);
         }
-        let table = routes::Node { plan: self.plan, id, devices: &devices, ipv6: self.ipv6 };
-        table.add_routes(self.forwarding, &self.subnets, &mut batch);
+        let node = routes::Node { plan: self.plan, id, devices: &devices, ipv6: self.ipv6 };
+        node.add_source_rules(&mut batch);
+        let routes = node.routes(self.forwarding, &self.link_up, &self.subnets);
+        routes.replace(&Routes::default(), &mut batch);
         Socket::open()?.submit(batch)?;
         Ok(Raw { node: id, netns, ports })
     }

@@ -1,4 +1,4 @@
-//! Carriers that events of the lab change in the kernels of its nodes.
+//! Links and routes that events of the lab change in the kernels of its nodes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::AsFd;
@@ -6,20 +6,25 @@ use std::sync::Arc;
 
 use base::{IfaceId, Time};
 use lab::plan::Plan;
+use lab::routes;
 use run::{Change, ChangeKind};
 use sys::namespace;
 use sys::netlink::{Batch, LinkSettings, Socket};
 
 use super::builder::fabric_end;
-use super::{Enclosure, Framing, node_error};
+use super::routes::{Node, Subnets};
+use super::{Enclosure, Framing, HostNet, node_error};
 use crate::Error;
 
-/// Applies the events that take links down or bring them up to the nodes' kernels.
+/// Applies the events that take links down or bring them up to the nodes' kernels: carriers, and
+/// routes unless programs of the lab set them.
 pub(crate) struct KernelChanges {
     plan: Arc<Plan>,
     enclosure: Arc<Enclosure>,
-    /// The links after the last prepared change.
+    subnets: Subnets,
+    /// The links and routes after the last prepared change.
     link_up: Vec<bool>,
+    routes: Arc<routes::Routes>,
     prepared: VecDeque<Prepared>,
     /// Interfaces whose links are or have been down.
     outages: BTreeMap<IfaceId, Outage>,
@@ -65,12 +70,19 @@ impl Outage {
 }
 
 impl KernelChanges {
-    pub(crate) fn new(plan: Arc<Plan>, enclosure: Arc<Enclosure>) -> Self {
+    /// `routes` are those with which the enclosure was built.
+    pub(crate) fn new(
+        plan: Arc<Plan>,
+        enclosure: Arc<Enclosure>,
+        routes: Arc<routes::Routes>,
+    ) -> Self {
         let is_down = |iface: &IfaceId| !plan.links[plan.ifaces[iface.index()].link.index()].up;
         let down = (0..plan.ifaces.len()).map(IfaceId::at).filter(is_down);
         Self {
             outages: down.map(|id| (id, Outage { since: Some(0), dropped: 0 })).collect(),
+            subnets: Subnets::of(&plan),
             link_up: plan.links.iter().map(|link| link.up).collect(),
+            routes,
             prepared: VecDeque::new(),
             plan,
             enclosure,
@@ -80,17 +92,20 @@ impl KernelChanges {
     /// Computes the requests of a change before it is due. Changes are prepared in the order of
     /// their times.
     pub(crate) fn prepare(&mut self, change: &Change) {
-        let ChangeKind::LinkState { links, up, .. } = &change.kind else { return };
-        let before = self.link_up.clone();
+        let ChangeKind::LinkState { links, up, forwarding } = &change.kind else { return };
+        let before = (self.link_up.clone(), Arc::clone(&self.routes));
         for link in links {
             self.link_up[link.index()] = *up;
+        }
+        if let Some(forwarding) = forwarding {
+            self.routes = Arc::clone(forwarding);
         }
         let (mut fabric_ends, mut nodes) = (Batch::new(), Vec::new());
         for (index, host) in self.enclosure.hosts.iter().enumerate() {
             let (mut batch, mut carriers) = (Batch::new(), Vec::new());
             for (at, port) in host.ports.iter().enumerate() {
                 let link = self.plan.ifaces[port.iface.index()].link.index();
-                if before[link] == self.link_up[link] {
+                if before.0[link] == self.link_up[link] {
                     continue;
                 }
                 carriers.push(at);
@@ -102,11 +117,28 @@ impl KernelChanges {
                     }
                 }
             }
-            if !carriers.is_empty() {
+            // A node with one interface has the same routes in all states of the network.
+            if forwarding.is_some() && host.ports.len() > 1 {
+                self.change_routes(host, &before, &mut batch);
+            }
+            if !batch.is_empty() || !carriers.is_empty() {
                 nodes.push(NodeRequests { host: index, batch, carriers });
             }
         }
         self.prepared.push_back(Prepared { at: change.at, up: *up, fabric_ends, nodes });
+    }
+
+    fn change_routes(
+        &self,
+        host: &HostNet,
+        (link_up, routes): &(Vec<bool>, Arc<routes::Routes>),
+        batch: &mut Batch,
+    ) {
+        let devices: Vec<u32> = host.ports.iter().map(|port| port.device).collect();
+        let ipv6 = self.enclosure.ipv6;
+        let node = Node { plan: &self.plan, id: host.node, devices: &devices, ipv6 };
+        let before = node.routes(routes, link_up, &self.subnets);
+        node.routes(&self.routes, &self.link_up, &self.subnets).replace(&before, batch);
     }
 
     /// Sends the requests that are due to the kernels; returns the errors.
@@ -123,7 +155,7 @@ impl KernelChanges {
                         let count = socket.counters(port.device)?.sent_dropped;
                         outages.entry(port.iface).or_default().change(change.up, count);
                     }
-                    socket.submit(requests.batch)
+                    submit(&mut socket, requests.batch)
                 };
                 let failed =
                     namespace::in_net(host.netns.as_fd(), send).and_then(|done| done).err();
@@ -141,6 +173,14 @@ impl KernelChanges {
     /// `count` in all.
     pub(crate) fn dropped_without_carrier(&self, iface: IfaceId, count: u64) -> u64 {
         self.outages.get(&iface).map_or(0, |outage| outage.dropped(count))
+    }
+}
+
+fn submit(socket: &mut Socket, batch: Batch) -> sys::Result<()> {
+    match socket.submit(batch) {
+        // A program has removed the route already.
+        Err(error) if error.errno() == Some(rustix::io::Errno::SRCH.raw_os_error()) => Ok(()),
+        done => done,
     }
 }
 

@@ -156,7 +156,9 @@ fn a_multi_homed_host_answers_from_where_it_was_asked() {
     let get = |to: &str| ip(&enclosure, 0, &format!("route get {to}"));
     assert!(get("10.0.0.2").contains("dev eth0 src 10.0.0.1"), "{}", get("10.0.0.2"));
     assert!(get("10.0.0.6").contains("dev eth1 src 10.0.0.5"), "{}", get("10.0.0.6"));
-    assert!(get("10.0.0.2 from 10.0.0.5").contains("dev eth1"), "by the address asked");
+    let from_second = get("10.0.0.2 from 10.0.0.5");
+    assert!(from_second.contains("dev eth0"), "eth1 does not lead there: {from_second}");
+    assert!(get("192.0.2.1 from 10.0.0.5").contains("dev eth1"), "by the address asked");
     assert!(get("192.0.2.1").contains("dev eth0"), "by default the first");
     let v6 = get("fd6e:6574:0:1::2");
     assert!(v6.contains("dev eth1"), "{v6}");

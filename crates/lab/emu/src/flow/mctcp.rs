@@ -142,7 +142,8 @@ fn paths(placed: &Placed, at: &BTreeMap<IpAddr, SocketAddr>) -> Vec<PathSpec> {
     let path = |path: &FlowPath| {
         let priority = Priority { backup: path.backup, ..Priority::default() };
         let remote = *at.get(&path.to)?;
-        Some(PathSpec { remote, local: Some(path.from), device: None, priority })
+        let device = Some(path.device.to_string());
+        Some(PathSpec { remote, local: Some(path.from), device, priority })
     };
     placed.paths.iter().cycle().take(count).filter_map(path).collect()
 }

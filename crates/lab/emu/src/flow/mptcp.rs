@@ -54,7 +54,7 @@ impl Others {
     pub(super) fn of(placed: &Placed) -> Option<Self> {
         let multipath = placed.flow.multipath()?;
         let most = usize::from(multipath.subflows).saturating_sub(1);
-        let paths = placed.paths.iter().skip(1).take(most).copied().collect();
+        let paths = placed.paths.iter().skip(1).take(most).cloned().collect();
         let is_kernels = multipath.kind == MultipathKind::Mptcp;
         is_kernels.then_some(Self { node: placed.flow.from, paths })
     }

@@ -86,7 +86,8 @@ fn flow_paths(plan: &Plan, flow: &Flow) -> Vec<FlowPath> {
     let paths = flow.multipath().into_iter().flat_map(|multipath| &multipath.paths);
     let path = |path: &lab::plan::Path| {
         let (from, to) = (address(path.from)?, address(path.to)?);
-        Some(FlowPath { link: plan.path_link(path), from, to, backup: path.backup })
+        let device = plan.ifaces[path.from.index()].name.as_str().into();
+        Some(FlowPath { link: plan.path_link(path), device, from, to, backup: path.backup })
     };
     paths.filter_map(path).collect()
 }

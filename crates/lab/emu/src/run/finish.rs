@@ -52,7 +52,7 @@ struct Remains {
     host: HostFaults,
     load: HostLoad,
     supervisor: Supervisor,
-    routes: Routes,
+    routes: Arc<Routes>,
     events: Vec<EventRecord>,
     warnings: Vec<String>,
     clock_bound: Span,

@@ -125,7 +125,7 @@ pub(super) struct Running {
     pub(super) enclosure: Arc<Enclosure>,
     /// Kept open until the lab ends.
     _uplink: Option<Uplink>,
-    pub(super) routes: Routes,
+    pub(super) routes: Arc<Routes>,
     pub(super) recorder: Recorder,
     /// The recording for replay has failed.
     pub(super) unrecorded: Arc<AtomicBool>,
@@ -162,7 +162,7 @@ impl Running {
     fn start(mut job: Job, mut side: LabSide) -> Result<Self> {
         let plan = Arc::clone(&job.plan);
         let link_up: Vec<bool> = plan.links.iter().map(|link| link.up).collect();
-        let routes = Routes::compute(&plan, &link_up);
+        let routes = Arc::new(Routes::compute(&plan, &link_up));
         let mut warnings = Vec::new();
         warn_all(&mut warnings, &side.notices);
         warnings.extend(privileged_programs(&job));
@@ -190,7 +190,7 @@ impl Running {
         let datapath = Datapath::start(Setup {
             plan: Arc::clone(&plan),
             enclosure: Arc::clone(&enclosure),
-            forwarding: Box::new(Routes::compute(&plan, &link_up)),
+            forwarding: Box::new(Arc::clone(&routes)),
             recorder: recorder.handle(),
             captures,
             mirror_captures,
@@ -203,7 +203,7 @@ impl Running {
         Ok(Self {
             channel,
             schedule: Schedule::new(Arc::clone(&plan)),
-            kernels: KernelChanges::new(plan, Arc::clone(&enclosure)),
+            kernels: KernelChanges::new(plan, Arc::clone(&enclosure), Arc::clone(&routes)),
             recording,
             requests: Requests::default(),
             enclosure,
@@ -477,7 +477,7 @@ impl Running {
     /// Applies the changes that are due to the nodes' kernels.
     fn change_kernels(&mut self, now: Time) {
         for error in self.kernels.apply(now) {
-            let text = format!("an event did not reach the links of a kernel: {error}");
+            let text = format!("an event did not reach the links and routes of a kernel: {error}");
             self.recorder.handle().log(now, Level::Warn, "event", &text);
             self.warnings.push(text);
         }

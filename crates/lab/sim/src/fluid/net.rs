@@ -76,7 +76,7 @@ pub(super) enum Notification {
 pub(super) struct Net {
     pub(super) now: Time,
     pub(super) plan: Arc<Plan>,
-    pub(super) routes: Routes,
+    pub(super) routes: Arc<Routes>,
     pub(super) ends: Vec<Ends>,
     solver: Solver,
     links: Links,
@@ -121,7 +121,7 @@ impl Net {
         Self {
             now: Time::ZERO,
             plan,
-            routes,
+            routes: Arc::new(routes),
             ends,
             solver,
             links,
@@ -341,7 +341,7 @@ impl Net {
     }
 
     /// Changes the routes.
-    pub(super) fn reroute(&mut self, routes: Routes) {
+    pub(super) fn reroute(&mut self, routes: Arc<Routes>) {
         self.routes = routes;
         for id in 0..self.senders.len() as u32 {
             self.find_datagrams_way(id);

@@ -112,6 +112,7 @@ fn run(text: &str, pause: Span) -> Done {
         enclosure: Arc::new(Enclosure {
             engine: Engine::Tun,
             hosts: Vec::new(),
+            ipv6: true,
             notices: Vec::new(),
         }),
         forwarding: Box::new(Routes::compute(&plan, &vec![true; plan.links.len()])),
