@@ -109,7 +109,9 @@ impl Batch {
             // A separate request: the kernel would bring the device up first.
             let mut message = self.add("stop own addresses", libc::RTM_NEWLINK, 0);
             message.push(&header::link(index, 0, 0));
-            name.into_iter().for_each(|name| message.text(libc::IFLA_IFNAME, name));
+            if let Some(name) = name {
+                message.text(libc::IFLA_IFNAME, name);
+            }
             message.nest(libc::IFLA_AF_SPEC, |spec| {
                 spec.nest(libc::AF_INET6 as u16, |inet6| {
                     inet6.attribute(attributes::INET6_ADDR_GEN_MODE, &[attributes::GEN_NONE]);
@@ -128,7 +130,9 @@ impl Batch {
             flags |= libc::IFF_NOARP;
         }
         message.push(&header::link(index, flags as u32, mask as u32));
-        name.into_iter().for_each(|name| message.text(libc::IFLA_IFNAME, name));
+        if let Some(name) = name {
+            message.text(libc::IFLA_IFNAME, name);
+        }
         if let Some(mtu) = settings.mtu {
             message.attribute(libc::IFLA_MTU, &mtu.to_ne_bytes());
         }
