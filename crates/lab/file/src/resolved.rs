@@ -224,7 +224,9 @@ fn link(plan: &Plan, index: usize) -> Vec<Pair> {
         pairs.retain(|(key, _)| *key != "metric");
     }
     for direction in Direction::BOTH {
-        let fields = direction_fields(&link.directions[direction.index()]);
+        let mut fields = direction_fields(&link.directions[direction.index()]);
+        // The default.
+        fields.retain(|field| *field != ("rate", text(UNLIMITED)));
         pairs.push((direction.as_str(), table(&fields)));
     }
     let addresses: Vec<String> = (0..2)
@@ -243,13 +245,12 @@ fn link(plan: &Plan, index: usize) -> Vec<Pair> {
     pairs
 }
 
-/// The properties of one direction except the MTU. Absent values, such as an unlimited
-/// rate, have no text.
+/// The properties of one direction except the MTU.
 pub(crate) fn direction_fields(config: &LinkConfig) -> Vec<Pair> {
     let mut pairs = Vec::new();
     match &config.rate {
-        Rate::Unlimited => {}
-        Rate::Constant(rate) => pairs.push(DIRECTION.rate.pair(rate)),
+        Rate::Unlimited => pairs.push(("rate", text(UNLIMITED))),
+        Rate::Constant(rate) => pairs.push(("rate", quantity(rate))),
         Rate::Trace(trace) => {
             let opportunities = list(trace.opportunities.iter().map(quantity));
             let fields =

@@ -510,3 +510,22 @@ fn time_to_check_grows_in_proportion_to_links_programs_and_flows() {
         assert!(many < few * 8.0 * 3.0, "{what}: {few:.3} s for 1,000, {many:.3} s for 8,000");
     }
 }
+
+#[test]
+fn an_event_lifts_a_limit_of_the_rate() {
+    let text = "[lab]\nname = \"lift\"\nduration = \"9 s\"\n[node.a]\n[node.b]\n[[link]]\n\
+                name = \"l\"\nends = [\"a\", \"b\"]\nrate = \"10 Mbit/s\"\n[[at]]\ntime = \"3 s\"\n\
+                link = \"l\"\nset = { rate = \"unlimited\" }\n";
+    let plan = |text: &str| lab::parse("lab.toml", text, Path::new("")).unwrap().plans.remove(0);
+    let first = plan(text);
+    let rates = |plan: &Plan| -> Vec<Rate> {
+        let rate = |event: &lab::plan::Event| match &event.action {
+            Action::Set { config, .. } => config.rate.clone(),
+            other => panic!("{other:?}"),
+        };
+        plan.events.iter().map(rate).collect()
+    };
+    assert_eq!(rates(&first), [Rate::Unlimited, Rate::Unlimited]);
+    assert_eq!(first.events[0].text, "link l up: rate unlimited");
+    assert_eq!(rates(&plan(&resolved(&first))), rates(&first));
+}

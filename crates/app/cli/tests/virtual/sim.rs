@@ -185,3 +185,16 @@ fn two_runs_are_compared() {
     assert_eq!(said.code, Some(0));
     assert!(said.out.contains("goodput"), "{}", said.out);
 }
+
+#[test]
+fn events_remove_impairments_and_limits() {
+    let cell = Cell::new();
+    for lab in [
+        include_str!("../field/c06-reset/lab.toml"),
+        include_str!("../field/c06-reset/rate-off.toml"),
+    ] {
+        cell.write("reset.toml", lab);
+        let said = cell.netarium(&["sim", "reset.toml", "--no-report"]);
+        assert_eq!(said.code, Some(0), "{}{}", said.out, said.err);
+    }
+}

@@ -191,7 +191,7 @@ fn changes(before: &LinkConfig, after: &LinkConfig) -> String {
             format!("{key} {}", short.replace('"', ""))
         })
         .collect();
-    if texts.is_empty() { "no limit any more".to_owned() } else { texts.join(", ") }
+    texts.join(", ")
 }
 
 /// Text of an action.

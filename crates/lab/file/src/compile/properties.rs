@@ -7,6 +7,7 @@ use base::{Direction, Ratio, Span, Time};
 use fabric::{Jitter, JitterShape, LinkConfig, Loss, Rate, Reorder, Trace};
 
 use super::Compiler;
+use super::queue::UNLIMITED;
 use crate::code::Code;
 use crate::fields::{
     BERNOULLI, DIRECTION, GILBERT_ELLIOTT, JITTER, JITTER_KINDS, JITTER_TABLE, Kind, LAB, LINK,
@@ -39,8 +40,12 @@ impl Compiler<'_> {
                 .also(&rate.key_at, "the rate")
                 .help("the trace already sets the rate of the link");
         }
-        if let Some(rate) = table.read(DIRECTION.rate) {
-            config.rate = Rate::Constant(rate);
+        match table.get(DIRECTION.rate).and_then(Value::text) {
+            Some(UNLIMITED) => config.rate = Rate::Unlimited,
+            Some(text) => {
+                config.rate = text.parse().map_or(config.rate.clone(), Rate::Constant);
+            }
+            None => {}
         }
         if let Some(trace) = table.get(DIRECTION.trace).and_then(|value| self.trace(value)) {
             config.rate = Rate::Trace(trace);

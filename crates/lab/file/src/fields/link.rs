@@ -5,6 +5,7 @@ use base::{Bandwidth, Bytes, Ratio, Span};
 use super::{
     Fields, Key, MAX_DELAY, POSITIVE_DATA, POSITIVE_TIME, Raw, Section, Shape, TIME, Variant,
 };
+use crate::compile::UNLIMITED;
 
 const DELAY: Shape = Shape::Time(Span::ZERO, MAX_DELAY);
 const PACKETS: Shape = Shape::Data(Bytes::new(1), Bytes::new(1 << 20));
@@ -14,8 +15,8 @@ section! {
     /// Keys of a link that can also be set for one direction.
     pub(crate) DIRECTION: Direction = "a direction of a link",
     "Properties of one direction of a link; they override those of the link.";
-    rate: Option<Bandwidth>, Rate, Unset("no limit"),
-        "Wire rate, with headers and `overhead`.";
+    rate: Option<Raw>, Either(&[Word(&[UNLIMITED]), Rate]), Unset("no limit"),
+        "Wire rate, with headers and `overhead`. `unlimited` lifts an earlier limit.";
     trace: Option<Raw>, Either(&[Text, Table(OPPORTUNITIES.section)]), Unset(""),
         "Instead of `rate`: a file in Mahimahi's format, with the time in ms of one delivery \
          opportunity of 1504 B per line, repeated after the last line; or a list of them.";
