@@ -301,4 +301,18 @@ MUTATIONS = [
         '("%", 1_000_000)',
         "text_has_units",
     ),
+    Mutation(
+        "handshake-limit",
+        "crates/cluster/listener/src/lib.rs",
+        "abort(self.handshakes.insert(source, connection.number, task))",
+        "drop(self.handshakes.insert(source, connection.number, task))",
+        "handshakes_from_one_source_replace_the_oldest_one",
+    ),
+    Mutation(
+        "source-limit",
+        "crates/base/quota/src/lib.rs",
+        "if own >= self.max_per_source {",
+        "if own > self.max_per_source {",
+        "new_holder_replaces_the_oldest_of_the_source_with_the_most_places",
+    ),
 ]
