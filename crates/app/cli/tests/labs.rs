@@ -122,6 +122,24 @@ fn run_stores_results_and_prints_the_repeat_command() {
     assert!(place.labs().is_empty());
 }
 
+/// In a user namespace only a resource limit permits real-time scheduling, or the command outside.
+#[test]
+fn run_has_the_real_time_scheduling_that_doctor_promises() {
+    let test = "run_has_the_real_time_scheduling_that_doctor_promises";
+    let Some(place) = Place::new(test) else { return };
+    let doctor = place.netarium(&["doctor", "--quick", "--json"]);
+    let doctor: Value = serde_json::from_slice(&doctor.stdout).unwrap();
+    place.lab(&PAIR.replace("60 s", "1 s"));
+    let output = place.netarium(&["run", "lab.toml", "--json"]);
+    let record: Value = serde_json::from_str(text(&output.stdout).lines().next().unwrap()).unwrap();
+    let promised = doctor["facts"]["realtime"].is_null();
+    assert_eq!(record["machine"]["realtime"], promised, "{record:#}");
+    place.lab(&PAIR.replace("60 s\"", "1 s\", realtime = false"));
+    let output = place.netarium(&["run", "lab.toml", "--json"]);
+    let record: Value = serde_json::from_str(text(&output.stdout).lines().next().unwrap()).unwrap();
+    assert_eq!(record["machine"]["realtime"], false, "{record:#}");
+}
+
 #[test]
 fn slowdowns_are_expected_on_the_wall_clock() {
     let Some(place) = Place::new("slowdowns_are_expected_on_the_wall_clock") else { return };

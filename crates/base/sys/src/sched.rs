@@ -23,10 +23,41 @@ pub fn set_fifo_for_all(priority: i32) -> Result<()> {
     set_policy(libc::SCHED_FIFO, priority)
 }
 
+/// See [`set_fifo`], for the threads of this name of another process. Without an error, there is at
+/// least one.
+pub fn set_fifo_of(pid: u32, name: &str, priority: i32) -> Result<()> {
+    let path = format!("/proc/{pid}/task");
+    let failed = |cause| Error::file("read", &path, cause);
+    let mut result = Err(failed(std::io::ErrorKind::NotFound.into()));
+    for task in std::fs::read_dir(&path).map_err(failed)? {
+        let task = task.map_err(failed)?;
+        // A thread may have ended.
+        let found = std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+        let id = task.file_name().to_str().and_then(|id| id.parse().ok());
+        if let Some(id) = id.filter(|_| found.trim_end() == name) {
+            let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+            result = set_policy_of(id, policy, priority);
+        }
+    }
+    result
+}
+
+/// Whether the calling thread has real-time priority.
+pub fn is_fifo() -> bool {
+    // SAFETY: the call has no pointers.
+    let policy = unsafe { libc::sched_getscheduler(0) };
+    policy >= 0 && policy & !libc::SCHED_RESET_ON_FORK == libc::SCHED_FIFO
+}
+
 fn set_policy(policy: libc::c_int, priority: i32) -> Result<()> {
+    set_policy_of(0, policy, priority)
+}
+
+/// For the thread with this number; 0 is the calling thread.
+fn set_policy_of(thread: libc::pid_t, policy: libc::c_int, priority: i32) -> Result<()> {
     let param = libc::sched_param { sched_priority: priority };
     // SAFETY: `param` outlives the call.
-    let result = unsafe { libc::sched_setscheduler(0, policy, &raw const param) };
+    let result = unsafe { libc::sched_setscheduler(thread, policy, &raw const param) };
     check("sched_setscheduler", result)?;
     Ok(())
 }
@@ -203,6 +234,29 @@ mod tests {
         assert_eq!(super::stalled(pressure), Some(12_000));
         assert_eq!(super::stalled("full total=3"), None);
         assert!(super::run_queue_wait().is_some() && super::children_cpu().is_some());
+    }
+
+    #[test]
+    fn threads_get_priority_by_name_where_the_caller_may() {
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let (tell, told) = std::sync::mpsc::channel();
+        let thread = std::thread::Builder::new().name("sched-test".to_owned());
+        let thread = thread.spawn(move || {
+            let allowed = super::set_fifo(1).is_ok();
+            assert_eq!(super::is_fifo(), allowed);
+            super::set_ordinary().unwrap();
+            tell.send(allowed).unwrap();
+            let _ = ended.recv();
+            super::is_fifo()
+        });
+        let thread = thread.unwrap();
+        let allowed = told.recv().unwrap();
+        let own = std::process::id();
+        assert!(super::set_fifo_of(own, "no-such-thread", 1).is_err());
+        assert_eq!(super::set_fifo_of(own, "sched-test", 1).is_ok(), allowed);
+        drop(end);
+        assert_eq!(thread.join().unwrap(), allowed);
+        assert!(!super::is_fifo(), "the priority is of that thread only");
     }
 
     #[test]

@@ -21,6 +21,7 @@ mod worker;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 
@@ -33,11 +34,15 @@ use messages::Command;
 pub(crate) use messages::{Batch, REALTIME_SHARE, Report, Setup};
 pub(crate) use worker::{MIN_STALL, PRIORITY};
 
+/// Name of its thread.
+pub(crate) const THREAD: &str = "datapath";
+
 /// A running data path.
 pub(crate) struct Datapath {
     commands: Sender<Command>,
     bell: Arc<OwnedFd>,
     batches: Receiver<Batch>,
+    asks_realtime: Arc<AtomicBool>,
     thread: JoinHandle<Report>,
 }
 
@@ -54,8 +59,9 @@ impl Datapath {
         let bell = rustix::event::eventfd(0, flags).map_err(|e| Error::Datapath(e.into()))?;
         let bell = Arc::new(bell);
         let ring = Arc::clone(&bell);
+        let asks_realtime = Arc::clone(&setup.asks_realtime);
         let thread = std::thread::Builder::new()
-            .name("datapath".to_owned())
+            .name(THREAD.to_owned())
             .spawn(move || match worker::Worker::try_new(setup, inbox, outbox, ring) {
                 Ok(worker) => {
                     let _ = ready.send(Ok(()));
@@ -68,7 +74,7 @@ impl Datapath {
             })
             .map_err(Error::Datapath)?;
         started.recv().map_err(|_| Error::DatapathPanicked)??;
-        Ok(Self { commands, bell, batches, thread })
+        Ok(Self { commands, bell, batches, asks_realtime, thread })
     }
 
     /// Schedules a change; a change whose time has passed takes effect immediately.
@@ -94,6 +100,12 @@ impl Datapath {
     /// Suspends real-time scheduling while the thread uses more than `share` of a CPU.
     pub(crate) fn limit_realtime(&self, share: f64) {
         self.send(Command::Realtime(share));
+    }
+
+    /// Whether the command outside should give the thread real-time priority. In a user namespace,
+    /// only a resource limit permits it, which needs another privilege than the priority itself.
+    pub(crate) fn asks_realtime(&self) -> bool {
+        self.asks_realtime.swap(false, Ordering::Relaxed)
     }
 
     /// The next batch of counters, if one is available.

@@ -1,6 +1,7 @@
 //! The setup of the data path, and the messages between its thread and the main thread.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use base::{Histogram, Span, Time};
 use cluster::AgentId;
@@ -34,6 +35,10 @@ pub(crate) struct Setup {
     pub(crate) mirror_captures: Vec<Option<CaptureId>>,
     pub(crate) clock: LabClock,
     /// The writer of the fabric's calls, if they are recorded.
+    /// Set if the thread may not set its own real-time priority; see [`Datapath::asks_realtime`].
+    ///
+    /// [`Datapath::asks_realtime`]: super::Datapath::asks_realtime
+    pub(crate) asks_realtime: Arc<AtomicBool>,
     pub(crate) calls: Option<CallWriter>,
     /// This shard of the lab, and the sockets to the others; `None` for a lab on one host.
     pub(crate) shard: Option<(Arc<Shard>, Sockets)>,

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 
 use base::{IfaceId, Span, Time};
@@ -93,10 +94,22 @@ pub(super) struct Worker {
 struct Realtime {
     wanted: bool,
     in_force: bool,
+    /// See [`Datapath::asks_realtime`].
+    ///
+    /// [`Datapath::asks_realtime`]: super::Datapath::asks_realtime
+    asks: Arc<AtomicBool>,
     /// Share of a CPU above which it is suspended.
     share: f64,
     window_start: Time,
     cpu: u64,
+}
+
+impl Realtime {
+    /// Enters real-time scheduling, or asks for it.
+    fn enter(&mut self) {
+        self.in_force = sys::sched::set_fifo(PRIORITY).is_ok();
+        self.asks.store(!self.in_force, Ordering::Relaxed);
+    }
 }
 
 impl Worker {
@@ -151,6 +164,7 @@ impl Worker {
             stamped: Time::ZERO,
             realtime: Realtime {
                 wanted: plan.realtime,
+                asks: setup.asks_realtime,
                 share: messages::REALTIME_SHARE,
                 ..Realtime::default()
             },
@@ -205,7 +219,7 @@ impl Worker {
         let _ = sys::sched::set_timer_slack(1);
         let _ = sys::sched::set_slice(100_000);
         if self.realtime.wanted {
-            self.realtime.in_force = sys::sched::set_fifo(PRIORITY).is_ok();
+            self.realtime.enter();
             self.report.realtime = self.realtime.in_force;
         }
         self.wake_up = wait::calibrate(&mut self.ports, &self.bell);
@@ -467,7 +481,13 @@ impl Worker {
     fn limit_realtime(&mut self, now: Time) {
         let state = &mut self.realtime;
         let window = now.since(state.window_start);
-        if !self.report.realtime || window < REALTIME_WINDOW {
+        if !state.wanted || window < REALTIME_WINDOW {
+            return;
+        }
+        state.in_force = sys::sched::is_fifo();
+        self.report.realtime |= state.in_force;
+        if !self.report.realtime {
+            state.window_start = now;
             return;
         }
         let cpu = sys::clock::thread_cpu();
@@ -478,10 +498,10 @@ impl Worker {
         (state.cpu, state.window_start) = (cpu, now);
         let allowed = share < state.share;
         if allowed != state.in_force {
-            let changed =
-                if allowed { sys::sched::set_fifo(PRIORITY) } else { sys::sched::set_ordinary() };
-            if changed.is_ok() {
-                state.in_force = allowed;
+            if allowed {
+                state.enter();
+            } else {
+                state.in_force = sys::sched::set_ordinary().is_err();
             }
         }
     }

@@ -195,6 +195,7 @@ impl Running {
             captures,
             mirror_captures,
             clock: clock.clone(),
+            asks_realtime: Arc::default(),
             calls,
             shard: job.shard.clone().zip(job.sockets.take()),
         })?;
@@ -541,6 +542,9 @@ impl Running {
 
     /// Waits for this time, or until a descriptor is readable.
     fn nap(&self, span: Span) {
+        if self.datapath.asks_realtime() {
+            message::send(self.channel.get_ref(), &FromLab::Realtime);
+        }
         let nap = span.as_nanos();
         let timeout = Timespec {
             tv_sec: (nap / 1_000_000_000) as i64,

@@ -36,6 +36,8 @@ pub(super) enum FromLab {
     Up,
     /// The answer to a request.
     Answer { id: u64, answer: Answer },
+    /// The data path may not set its own real-time priority.
+    Realtime,
     /// The lab is ending, which may take some time.
     Ending,
     /// The lab could not start.

@@ -17,6 +17,7 @@ use sys::process::{self, Received};
 
 use super::message::{self, FromLab, ToLab};
 use crate::control::Server;
+use crate::datapath::{PRIORITY, THREAD};
 use crate::launch::LabHandle;
 use crate::registry::{Entry, HostEntry, Registration, Registry};
 use crate::{Error, Result};
@@ -246,6 +247,10 @@ impl<'a> Supervisor<'a> {
             }
             Some(FromLab::Started) => self.controller.started(self.handle.pid(), &self.hosts)?,
             Some(FromLab::Program(event)) => self.controller.program(event),
+            Some(FromLab::Realtime) => {
+                // Best effort, as in the lab: the verdict shows the effect.
+                let _ = sys::sched::set_fifo_of(self.handle.pid(), THREAD, PRIORITY);
+            }
             Some(FromLab::Ending) => self.stopping = true,
             Some(FromLab::Failed(failure)) => return Err(Error::Lab(failure)),
             Some(FromLab::Finished) => return Ok(true),
