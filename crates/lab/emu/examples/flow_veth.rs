@@ -54,7 +54,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let interval = Span::from_millis(100);
     let clock = LabClock::new(sys::clock::monotonic());
-    let options = FlowOptions { clock, interval, seed: 1 };
+    let options = FlowOptions { clock, interval, seed: 1, waits: None };
     let cpu = sys::clock::process_cpu();
     let engine = FlowEngine::spawn(vec![spec], options, Box::new(drop))?;
     std::thread::sleep(Duration::from_secs(seconds));

@@ -21,17 +21,18 @@ mod worker;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 
 use base::Span;
 use cluster::AgentId;
 use run::Change;
+use run::waits::Waits;
 
 use crate::{Error, Result};
-use messages::Command;
 pub(crate) use messages::{Batch, REALTIME_SHARE, Report, Setup};
+use messages::{Command, Shared};
 pub(crate) use worker::{MIN_STALL, PRIORITY};
 
 /// Name of its thread.
@@ -42,7 +43,7 @@ pub(crate) struct Datapath {
     commands: Sender<Command>,
     bell: Arc<OwnedFd>,
     batches: Receiver<Batch>,
-    asks_realtime: Arc<AtomicBool>,
+    shared: Shared,
     thread: JoinHandle<Report>,
 }
 
@@ -59,13 +60,14 @@ impl Datapath {
         let bell = rustix::event::eventfd(0, flags).map_err(|e| Error::Datapath(e.into()))?;
         let bell = Arc::new(bell);
         let ring = Arc::clone(&bell);
-        let asks_realtime = Arc::clone(&setup.asks_realtime);
+        let shared = Shared::default();
+        let copy = shared.clone();
         let thread = std::thread::Builder::new()
             .name(THREAD.to_owned())
             .spawn(move || match worker::Worker::try_new(setup, inbox, outbox, ring) {
                 Ok(worker) => {
                     let _ = ready.send(Ok(()));
-                    worker.run()
+                    worker.run(copy)
                 }
                 Err(error) => {
                     let _ = ready.send(Err(error));
@@ -74,7 +76,7 @@ impl Datapath {
             })
             .map_err(Error::Datapath)?;
         started.recv().map_err(|_| Error::DatapathPanicked)??;
-        Ok(Self { commands, bell, batches, asks_realtime, thread })
+        Ok(Self { commands, bell, batches, shared, thread })
     }
 
     /// Schedules a change; a change whose time has passed takes effect immediately.
@@ -102,10 +104,15 @@ impl Datapath {
         self.send(Command::Realtime(share));
     }
 
+    /// The waits of its packets.
+    pub(crate) fn waits(&self) -> Arc<Waits> {
+        Arc::clone(&self.shared.waits)
+    }
+
     /// Whether the command outside should give the thread real-time priority. In a user namespace,
     /// only a resource limit permits it, which needs another privilege than the priority itself.
     pub(crate) fn asks_realtime(&self) -> bool {
-        self.asks_realtime.swap(false, Ordering::Relaxed)
+        self.shared.asks_realtime.swap(false, Ordering::Relaxed)
     }
 
     /// The next batch of counters, if one is available.

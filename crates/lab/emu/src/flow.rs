@@ -42,8 +42,9 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
 use base::{Bytes, FlowId, LinkId, Span};
-use lab::plan::{Flow, MultipathKind, Tcp, Traffic};
+use lab::plan::{Flow, MultipathKind, Tcp, Tolerance, Traffic};
 use run::Ideal;
+use run::waits::Waits;
 use run::{FlowSample, SubflowSample, Transfer};
 use rustix::event::{EventfdFlags, eventfd};
 use sys::namespace::{self, Kinds};
@@ -103,6 +104,8 @@ pub struct FlowOptions {
     pub interval: Span,
     /// Seed of the flows' random streams.
     pub seed: u64,
+    /// The waits of the data path that all packets cross, and the tolerance of the lab.
+    pub waits: Option<(Arc<Waits>, Tolerance)>,
 }
 
 /// A report of a running flow.

@@ -12,6 +12,10 @@
 //! Over n crossings of the network, M is taken as the largest of n waits, at its quantile
 //! 1 − ε/n, and the mean of the others.
 //!
+//! On one host, the waits are also known by their time ([`crate::waits`]), which bounds the part m
+//! of the host in each delay x. With `x − m` ≤ t for each of them, q(T, p) ≥ q(X − m, p). The larger
+//! of both lower bounds counts.
+//!
 //! While the data path stands still it delivers nothing: a flow loses at most that time. A flow
 //! that waits for acknowledgements is slower also by the delay added to its round trips.
 
@@ -19,8 +23,9 @@ use base::{Histogram, Ratio, Span};
 use lab::expect::{Quantity, Statistic};
 use lab::plan::{Plan, Tolerance, Traffic};
 
-use crate::FlowResult;
-use crate::record::HostEffect;
+use crate::flow::FlowResult;
+use crate::flow::adjusted::{Adjusted, AdjustedDelays};
+use crate::record::{HostEffect, TrimmedDelays};
 use crate::verdict::time_text;
 
 /// Values of ε for which the bound is computed; the smallest result is used.
@@ -83,6 +88,7 @@ pub struct HostEffects {
 struct Exchange<'a> {
     /// The delays that are reported first.
     delays: &'a Histogram,
+    adjusted: Option<&'a Adjusted>,
     crossings: u32,
     /// Round trips of a flow that waits for acknowledgements or responses.
     round_trips: Option<&'a Histogram>,
@@ -145,10 +151,28 @@ impl HostEffects {
     }
 
     /// By how many nanoseconds a statistic of measured delays may exceed that of the lab.
-    fn delay(&self, measured: &Histogram, statistic: Statistic, crossings: u32) -> f64 {
+    fn delay(
+        &self,
+        measured: &Histogram,
+        adjusted: Option<&Adjusted>,
+        statistic: Statistic,
+        crossings: u32,
+    ) -> f64 {
         if measured.count() == 0 {
             return 0.0;
         }
+        let by_share = self.delay_by_share(measured, statistic, crossings);
+        // On several hosts, a flow knows the waits of one of them only.
+        let adjusted = adjusted.filter(|_| self.hosts.len() == 1);
+        let lower = adjusted.map(|adjusted| &adjusted.without_waits);
+        let Some(lower) = lower.filter(|lower| lower.count() == measured.count()) else {
+            return by_share;
+        };
+        by_share.min((value_of(measured, statistic) - value_of(lower, statistic)).max(0.0))
+    }
+
+    /// The same, from the shares of packets that were late.
+    fn delay_by_share(&self, measured: &Histogram, statistic: Statistic, crossings: u32) -> f64 {
         let quantile = match statistic {
             Statistic::Mean | Statistic::Value => {
                 return f64::from(crossings) * self.mean_added();
@@ -192,20 +216,29 @@ impl HostEffects {
         statistic: Statistic,
     ) -> f64 {
         let exchange = Exchange::of(plan, result);
-        let crossings =
-            if std::ptr::eq(measured, &raw const result.rtt) { 2 } else { exchange.crossings };
-        self.delay(measured, statistic, crossings)
+        let all = result.adjusted.as_deref();
+        let (crossings, adjusted) = if std::ptr::eq(measured, &raw const result.rtt) {
+            (2, all.map(|all| &all.rtt))
+        } else if std::ptr::eq(measured, &raw const result.delay) {
+            (exchange.crossings, all.map(|all| &all.delay))
+        } else {
+            (exchange.crossings, all.map(|all| &all.latency))
+        };
+        self.delay(measured, adjusted, statistic, crossings)
     }
 
     /// The effect on the results that are reported first.
     pub(crate) fn on_flow(&self, plan: &Plan, result: &FlowResult) -> HostEffect {
-        let Exchange { delays, crossings, .. } = Exchange::of(plan, result);
-        let delay = |statistic| self.delay(delays, statistic, crossings) as u64;
+        let Exchange { delays, adjusted, crossings, .. } = Exchange::of(plan, result);
+        let delay = |statistic| self.delay(delays, adjusted, statistic, crossings) as u64;
         HostEffect {
             goodput_share: self.rate_of(plan, result, result.active),
             mean_ns: delay(Statistic::Mean),
             p50_ns: delay(Statistic::P50),
             p99_ns: delay(Statistic::P99),
+            trimmed: adjusted
+                .filter(|_| self.hosts.len() == 1)
+                .and_then(|adjusted| trimmed(delays, &adjusted.undisturbed)),
         }
     }
 }
@@ -214,6 +247,8 @@ impl<'a> Exchange<'a> {
     fn of(plan: &Plan, result: &'a FlowResult) -> Self {
         let traffic = &plan.flows[result.id.index()].traffic;
         let completion = result.transfers.as_ref().map(|transfers| &transfers.completion);
+        let adjusted =
+            |pick: fn(&AdjustedDelays) -> &Adjusted| result.adjusted.as_deref().map(pick);
         let with_setup = |count: Option<u64>| 2 * (1 + round_trips(result, count));
         let (delays, crossings, round_trips) = match traffic {
             Traffic::Paced { .. } | Traffic::Controlled { .. } => (&result.delay, 1, None),
@@ -231,8 +266,41 @@ impl<'a> Exchange<'a> {
             }
             Traffic::Bulk { .. } => (&result.rtt, 2, Some(&result.rtt)),
         };
-        Self { delays, crossings, round_trips }
+        let adjusted = match traffic {
+            Traffic::Paced { .. } | Traffic::Controlled { .. } => adjusted(|all| &all.delay),
+            Traffic::Bulk { .. } => adjusted(|all| &all.rtt),
+            Traffic::Queries(_)
+            | Traffic::Rpc { .. }
+            | Traffic::Requests { .. }
+            | Traffic::Transfers { .. } => adjusted(|all| &all.latency),
+        };
+        Self { delays, adjusted, crossings, round_trips }
     }
+}
+
+/// A statistic of the values of a histogram.
+fn value_of(histogram: &Histogram, statistic: Statistic) -> f64 {
+    let quantile = |p| histogram.percentile(p) as f64;
+    match statistic {
+        Statistic::Mean | Statistic::Value => histogram.mean(),
+        Statistic::Sum => histogram.mean() * histogram.count() as f64,
+        Statistic::Min => histogram.min() as f64,
+        Statistic::Max => histogram.max() as f64,
+        Statistic::P50 => quantile(0.5),
+        Statistic::P90 => quantile(0.9),
+        Statistic::P99 => quantile(0.99),
+        Statistic::P999 => quantile(0.999),
+    }
+}
+
+/// The delays without those that the host disturbed, unless there are none.
+fn trimmed(measured: &Histogram, undisturbed: &Histogram) -> Option<TrimmedDelays> {
+    (undisturbed.count() > 0).then(|| TrimmedDelays {
+        left_out: measured.count().saturating_sub(undisturbed.count()),
+        mean_ns: undisturbed.mean() as u64,
+        p50_ns: undisturbed.percentile(0.5),
+        p99_ns: undisturbed.percentile(0.99),
+    })
 }
 
 /// Round trips of TCP's slow start for the mean size of `count` transfers.

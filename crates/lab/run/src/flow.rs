@@ -4,8 +4,10 @@ use base::{FlowId, Histogram, Span, Time};
 use serde::{Deserialize, Serialize};
 use workload::Datagrams;
 
+use self::adjusted::AdjustedDelays;
 use self::multipath::PathResult;
 
+pub(crate) mod adjusted;
 pub(crate) mod counters;
 mod halves;
 pub(crate) mod multipath;
@@ -104,6 +106,8 @@ pub struct FlowResult {
     pub delay: Histogram,
     /// Times from request to response, in nanoseconds.
     pub latency: Histogram,
+    /// These delays without the waits of the host, if they are known.
+    pub adjusted: Option<Box<AdjustedDelays>>,
     /// Goodput of each whole interval in which the flow ran, in bit/s.
     pub goodput: Histogram,
     /// For one end of a paced flow, by the number of the run: the number of datagrams that had time

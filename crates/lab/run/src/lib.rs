@@ -31,10 +31,12 @@ mod start;
 pub mod supervisor;
 pub mod table;
 pub mod verdict;
+pub mod waits;
 
 pub use complete::{RunResults, complete};
 pub use error::Error;
 pub use exit::Exit;
+pub use flow::adjusted::{Adjusted, AdjustedDelays};
 pub use flow::counters::FlowCounters;
 pub use flow::multipath::{PathResult, Subflow};
 pub use flow::path::{Ideal, Paths, ip_header};

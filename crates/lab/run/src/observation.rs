@@ -139,6 +139,8 @@ pub struct Ending {
     /// Messages of the agreement.
     pub messages: Messages,
     pub delivered: u64,
+    /// Delivered packets that waited longer than the lab tolerates for their own delay.
+    pub distorted: u64,
     /// Packets that a node's kernel rejected as invalid.
     pub rejected: u64,
     /// Packets dropped for lack of memory.

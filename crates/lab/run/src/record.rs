@@ -16,7 +16,9 @@ pub use conclusion::{Conclusion, RunOutcome};
 pub use failure::{Failure, FailureKind};
 pub use machine::{Engine, HostFaults, HostLoad, Lateness, Machine, RejectedEngine, Verdict};
 pub use network::{LinkSummary, NodeRole, Topology, TopologyLink, TopologyNode};
-pub use traffic::{FlowSummary, HostEffect, PathSummary, ProgramEnd, ProgramSummary, Slowdown};
+pub use traffic::{
+    FlowSummary, HostEffect, PathSummary, ProgramEnd, ProgramSummary, Slowdown, TrimmedDelays,
+};
 
 use crate::Exit;
 use crate::record::cluster::Cluster;

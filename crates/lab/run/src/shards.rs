@@ -129,6 +129,7 @@ fn machine_stats<'a>(shard: &Shard<'a>) -> Option<MachineStats<'a>> {
         lateness: &ending.lateness,
         ingress: &ending.ingress,
         cpu: ending.cpu,
+        distorted: ending.distorted,
         rejected: ending.rejected,
         memory_drops: ending.memory_drops,
         faults: &ending.host,

@@ -10,7 +10,7 @@ use crate::effect::{Excess, HostEffects};
 use crate::record::cluster::Cluster;
 use crate::record::{HostFaults, HostLoad, Verdict};
 use base::{Histogram, Span};
-use lab::plan::{Plan, Role};
+use lab::plan::{Plan, Role, Tolerance};
 use lab::routes::Routes;
 
 pub use limit::FULL_CPU_SHARE;
@@ -19,15 +19,15 @@ pub use network::path_delays;
 /// With more hosts, the shortest path is not searched and the floor is the tolerance.
 const MAX_SEARCHED_HOSTS: usize = 64;
 
-/// Share of packets that may be later than the tolerance in a trusted run with programs: delays
-/// are reported up to their p99.
-const EXCEEDED: f64 = 0.01;
+/// Share of packets that may wait longer than the lab tolerates in a trusted run with programs:
+/// delays are reported up to their p99.
+pub const MAX_DISTORTED_SHARE: f64 = 0.01;
 
 /// Steal above this share of the run is reported even if lateness is low.
 const REPORTED_STEAL_SHARE: f64 = 0.02;
 
-/// Maximum delay that hosts may add to 99 % of packets in a trusted run with programs: the
-/// tolerance of the shortest path's delay.
+/// The tolerance of the shortest path's delay. A larger error of the clocks of several hosts, or
+/// delay of the network between them, makes a run untrusted.
 pub fn tolerance(plan: &Plan, routes: &Routes) -> Span {
     let hosts: Vec<_> = (0..plan.nodes.len())
         .filter(|at| plan.nodes[*at].kind == Role::Host)
@@ -73,6 +73,8 @@ pub struct MachineStats<'a> {
     pub lateness: &'a Histogram,
     /// Upper bounds of the time that packets waited before they were time-stamped.
     pub ingress: &'a Histogram,
+    /// Packets that waited longer than the lab tolerates for their own delay.
+    pub distorted: u64,
     /// CPU time of its data path.
     pub cpu: Span,
     /// Packets that a node's kernel rejected as invalid.
@@ -170,14 +172,20 @@ pub(crate) fn distrust_without_packets(verdict: &mut Option<Verdict>) {
 
 /// Results that the hosts may have changed by more than the tolerance.
 fn distorted_results(seen: &Evidence<'_>) -> Vec<String> {
-    let Evidence { plan, effects, flow_results, .. } = *seen;
+    let Evidence { plan, machines, effects, flow_results, .. } = *seen;
     let mut against = Vec::new();
     // Programs report delays that the run does not know.
-    let added = effects.added(EXCEEDED, 1) as u64;
-    if (flow_results.is_empty() || !plan.programs.is_empty()) && added > seen.tolerance.as_nanos() {
-        let (added, tolerance) = (time_text(added), seen.tolerance);
+    let share = |machine: &MachineStats<'_>| {
+        machine.distorted as f64 / machine.lateness.count().max(1) as f64
+    };
+    let distorted = machines.iter().map(share).fold(0.0, f64::max);
+    if (flow_results.is_empty() || !plan.programs.is_empty()) && distorted > MAX_DISTORTED_SHARE {
+        let Tolerance { floor, delay, .. } = plan.tolerance;
         against.push(format!(
-            "packets were up to {added} late (99 % of them), the lab tolerates {tolerance}"
+            "{:.1} % of the packets were late by more than {floor} and {delay} of their delay; \
+             the lab tolerates {:.0} %",
+            distorted * 100.0,
+            MAX_DISTORTED_SHARE * 100.0
         ));
     }
     let (stalled, rate) = (effects.stalled_share_of_run(), plan.tolerance.rate);

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::ops::Deref;
 use std::rc::Rc;
 
+use base::Span;
 use rustix::buffer::spare_capacity;
 use std::os::fd::BorrowedFd;
 use wire::SuperPacket;
@@ -25,6 +26,8 @@ const MAX_HELD_BYTES: usize = 2 << 30;
 struct Shared {
     spare: RefCell<Vec<Vec<u8>>>,
     held: Cell<usize>,
+    /// See [`Buffer::waited`].
+    waited: Cell<Span>,
 }
 
 /// Read buffers for reuse, and a count of the bytes in use.
@@ -40,6 +43,8 @@ pub(super) struct Buffer {
     pub(super) layout: SuperPacket,
     /// IP version: 4 or 6.
     pub(super) version: u8,
+    /// Upper bound of the time that the packet waited before it was time-stamped.
+    pub(super) waited: Span,
     pool: Pool,
 }
 
@@ -70,6 +75,11 @@ impl Pool {
         }
     }
 
+    /// Sets the time that the packets read from now on have waited.
+    pub(super) fn set_waited(&self, waited: Span) {
+        self.0.waited.set(waited);
+    }
+
     /// Whether there is memory for another packet.
     pub(super) fn has_room(&self) -> bool {
         self.0.held.get() < MAX_HELD_BYTES
@@ -92,7 +102,8 @@ impl Pool {
                 (bytes, start)
             };
         self.0.held.set(self.0.held.get() + bytes.capacity());
-        Body(Rc::new(Buffer { bytes, start, layout, version, pool: self.clone() }))
+        let (waited, pool) = (self.0.waited.get(), self.clone());
+        Body(Rc::new(Buffer { bytes, start, layout, version, waited, pool }))
     }
 }
 

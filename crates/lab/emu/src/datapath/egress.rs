@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 
-use base::{IfaceId, Time};
+use base::{IfaceId, Span, Time};
 use cluster::AgentId;
 use cluster::trunk::Message;
 use fabric::{Ecn, Packet};
+use lab::plan::Tolerance;
 use rustix::io::Errno;
 use wire::{Change, HEADER_MAX, Offload};
 
@@ -50,6 +51,8 @@ struct Staged {
 pub(super) struct Exits<'a> {
     pub(super) ports: &'a Ports,
     pub(super) trunks: Option<&'a mut Trunks>,
+    /// See [`Report::distorted`].
+    pub(super) tolerance: Tolerance,
 }
 
 impl Exits<'_> {
@@ -189,7 +192,18 @@ fn attempt(
         Ok(()) => {
             report.writes += 1;
             report.delivered += segments;
-            report.lateness.record_many(clock().since(staged.due).as_nanos(), segments);
+            let now = clock();
+            let late = now.since(staged.due);
+            report.lateness.record_many(late.as_nanos(), segments);
+            report.waits.enter(staged.due, now);
+            // Other agents do not say when a packet entered the network, and how long it waited.
+            let (waited, delay) = match &staged.run {
+                Run::Segments(packet) => (packet.body.waited, staged.due.since(packet.entered)),
+                Run::Whole(_) => (Span::ZERO, Span::ZERO),
+            };
+            if waited + late > exits.tolerance.of_delay(delay) {
+                report.distorted += segments;
+            }
         }
         Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM | Errno::INTR) => return false,
         Err(Errno::IO | Errno::NETDOWN | Errno::NODEV | Errno::NXIO) => report.refused += segments,

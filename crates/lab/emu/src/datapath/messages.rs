@@ -11,6 +11,7 @@ use fabric::{Forwarding, LinkStats, QueueLevel};
 use lab::plan::Plan;
 use run::Change;
 use run::calls::{CallReport, CallWriter};
+use run::waits::{WaitRecorder, Waits};
 use run::{CaptureId, RecorderHandle};
 
 use super::agreement::AgreementTraffic;
@@ -35,13 +36,20 @@ pub(crate) struct Setup {
     pub(crate) mirror_captures: Vec<Option<CaptureId>>,
     pub(crate) clock: LabClock,
     /// The writer of the fabric's calls, if they are recorded.
+    pub(crate) calls: Option<CallWriter>,
+    /// This shard of the lab, and the sockets to the others; `None` for a lab on one host.
+    pub(crate) shard: Option<(Arc<Shard>, Sockets)>,
+}
+
+/// What the thread shares with others while it runs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shared {
+    /// The waits of packets.
+    pub(crate) waits: Arc<Waits>,
     /// Set if the thread may not set its own real-time priority; see [`Datapath::asks_realtime`].
     ///
     /// [`Datapath::asks_realtime`]: super::Datapath::asks_realtime
     pub(crate) asks_realtime: Arc<AtomicBool>,
-    pub(crate) calls: Option<CallWriter>,
-    /// This shard of the lab, and the sockets to the others; `None` for a lab on one host.
-    pub(crate) shard: Option<(Arc<Shard>, Sockets)>,
 }
 
 /// Commands from the main thread.
@@ -78,8 +86,12 @@ pub(crate) struct Batch {
 pub(crate) struct Report {
     /// How late packets left, compared with the emulated network.
     pub(crate) lateness: Histogram,
+    /// Packets whose waits exceeded the lab's tolerance of their own delay.
+    pub(crate) distorted: u64,
     /// The maximum time that packets may have waited before they were stamped.
     pub(crate) ingress: Histogram,
+    /// The times at which packets waited.
+    pub(crate) waits: WaitRecorder,
     /// Stalls: by how much the earliest deadline was missed, if it was by 1 ms or more.
     pub(crate) stalls: Histogram,
     /// Time from the arrival of a flow's first packet to the use of its new shares; with other

@@ -12,6 +12,7 @@ use cluster::AgentId;
 use fabric::{Fabric, Output, Packet};
 use lab::plan::Plan;
 use run::calls::CallWriter;
+use run::waits::WaitRecorder;
 use run::{Change, ChangeKind};
 use timeline::{Components, Moment, NextWakes, Rank};
 use wire::{Offload, VIRTIO_HEADER};
@@ -21,7 +22,7 @@ use super::buffer::{Body, Pool};
 use super::egress::{Egress, Exits};
 use super::gateways::Host;
 use super::ingress::Ingress;
-use super::messages::{self, Batch, Command, Report, Setup};
+use super::messages::{self, Batch, Command, Report, Setup, Shared};
 use super::ports::{Arrived, Ports};
 use super::routers::Routers;
 use super::tap::Taps;
@@ -164,7 +165,6 @@ impl Worker {
             stamped: Time::ZERO,
             realtime: Realtime {
                 wanted: plan.realtime,
-                asks: setup.asks_realtime,
                 share: messages::REALTIME_SHARE,
                 ..Realtime::default()
             },
@@ -175,7 +175,9 @@ impl Worker {
     }
 
     /// Runs until the command to finish.
-    pub(super) fn run(mut self) -> Report {
+    pub(super) fn run(mut self, shared: Shared) -> Report {
+        self.report.waits = WaitRecorder::new(shared.waits);
+        self.realtime.asks = shared.asks_realtime;
         self.prepare();
         let (wall, cpu) = (sys::clock::monotonic(), sys::clock::thread_cpu());
         let waited = sys::sched::run_queue_wait();
@@ -235,6 +237,9 @@ impl Worker {
     fn turn(&mut self, ready: &mut Vec<IfaceId>) {
         let now = self.now();
         let late = now.since(self.deadline);
+        if late.is_positive() {
+            self.report.waits.enter(self.deadline, now);
+        }
         if late >= MIN_STALL {
             self.report.stalls.record(late.as_nanos());
         }
@@ -252,7 +257,12 @@ impl Worker {
         }
         let woken = self.now();
         let waited = if slept { self.wake_latency } else { woken.since(self.polled) };
-        self.report.ingress.record_many(waited.as_nanos(), u64::from(!ready.is_empty()));
+        if !ready.is_empty() {
+            self.report.ingress.record(waited.as_nanos());
+            let from = Time::from_nanos(woken.as_nanos().saturating_sub(waited.as_nanos()));
+            self.report.waits.enter(from, woken);
+            self.pool.set_waited(waited);
+        }
         self.polled = woken;
         for iface in ready.drain(..) {
             self.read(iface, slept);
@@ -268,7 +278,11 @@ impl Worker {
             let egress = &mut self.egress;
             trunks.release(now, |iface, whole, due| egress.stage_whole(iface, whole, due));
         }
-        let mut exits = Exits { ports: &self.ports, trunks: self.trunks.as_deref_mut() };
+        let mut exits = Exits {
+            ports: &self.ports,
+            trunks: self.trunks.as_deref_mut(),
+            tolerance: self.plan.tolerance,
+        };
         self.egress.flush(&mut exits, &mut self.report, || self.clock.now());
         if let Some(trunks) = &mut self.trunks {
             trunks.send(self.clock.now());

@@ -2,6 +2,7 @@
 
 use lab::plan::Tolerance;
 use run::effect::HostEffects;
+use run::verdict::MAX_DISTORTED_SHARE;
 use rustix::io::Errno;
 
 use super::{Choice, Facts, Refusal, choose};
@@ -190,7 +191,7 @@ fn realtime(facts: &Facts) -> Finding {
 pub fn prediction(effects: &HostEffects) -> Finding {
     let text = format!("a run: {}", effects.text());
     let tolerable = Tolerance::default();
-    let late = effects.added(0.01, 1) > tolerable.floor.as_nanos() as f64;
+    let late = effects.added(MAX_DISTORTED_SHARE, 1) > tolerable.floor.as_nanos() as f64;
     if !late && effects.stalled_share_of_run() <= tolerable.rate.as_f64() {
         return Finding::good("timer", text);
     }

@@ -108,7 +108,7 @@ impl Driver {
         let queue = ReadyQueue::try_new()?;
         queue.add(waker.as_fd(), COMMANDS, Interest::Read)?;
         let mut this = Self {
-            slots: flows.into_iter().map(Slot::new).collect(),
+            slots: flows.into_iter().map(|flow| Slot::new(flow, &options)).collect(),
             shared: Shared {
                 queue,
                 options,

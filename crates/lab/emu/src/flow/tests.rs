@@ -140,7 +140,7 @@ fn spawn(specs: Vec<FlowSpec<'_>>) -> (Result<FlowEngine>, Samples) {
 fn spawn_at(specs: Vec<FlowSpec<'_>>, clock: LabClock) -> (Result<FlowEngine>, Samples) {
     let samples = Samples::default();
     let sink = samples.clone();
-    let options = FlowOptions { clock, interval: Span::from_millis(20), seed: 1 };
+    let options = FlowOptions { clock, interval: Span::from_millis(20), seed: 1, waits: None };
     let sink = Box::new(move |seen| {
         if let Observation::Sample(sample) = seen {
             sink.lock().unwrap().push(*sample);

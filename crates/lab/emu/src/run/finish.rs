@@ -232,6 +232,7 @@ impl Remains {
             stalls: std::mem::take(&mut report.stalls),
             notices: std::mem::take(&mut report.notices),
             delivered: report.delivered,
+            distorted: report.distorted,
             rejected: report.rejected,
             memory_drops: report.memory_drops,
             overrun: report.overrun,

@@ -18,6 +18,7 @@ use lab::routes::Routes;
 use run::Schedule;
 use run::calls::CallWriter;
 use run::record::{EventRecord, RunRecord};
+use run::waits::Waits;
 use run::{Level, Recorder, RunFolder};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
@@ -195,11 +196,10 @@ impl Running {
             captures,
             mirror_captures,
             clock: clock.clone(),
-            asks_realtime: Arc::default(),
             calls,
             shard: job.shard.clone().zip(job.sockets.take()),
         })?;
-        let (flows, flow_samples) = start_flows(&job, &enclosure, &clock)?;
+        let (flows, flow_samples) = start_flows(&job, &enclosure, &clock, datapath.waits())?;
         channel.get_ref().set_nonblocking(true).map_err(Error::Channel)?;
         Ok(Self {
             channel,
@@ -632,11 +632,18 @@ fn start_flows(
     job: &Job,
     enclosure: &Enclosure,
     clock: &LabClock,
+    waits: Arc<Waits>,
 ) -> Result<(Option<FlowEngine>, Receiver<Observation>)> {
     let plan = &job.plan;
     let (samples, observations) = mpsc::channel();
     let sink = Box::new(move |seen| drop(samples.send(seen)));
-    let options = FlowOptions { clock: clock.clone(), interval: plan.interval, seed: plan.seed };
+    let options = FlowOptions {
+        clock: clock.clone(),
+        interval: plan.interval,
+        seed: plan.seed,
+        // On several hosts these are the waits of one of them.
+        waits: job.shard.is_none().then_some((waits, plan.tolerance)),
+    };
     let flows = match flow_specs(plan, enclosure, |node| job.is_here(node))? {
         specs if specs.is_empty() => None,
         specs => Some(FlowEngine::spawn(specs, options, sink)?),

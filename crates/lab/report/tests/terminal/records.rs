@@ -30,6 +30,7 @@ fn flow(name: &str, ends: [&str; 2], mbits: f64, retransmits: u64) -> FlowSummar
             mean_ns: 40_000,
             p50_ns: 20_000,
             p99_ns: 2_200_000,
+            trimmed: None,
         }),
         ..FlowSummary::default()
     }

@@ -1,10 +1,12 @@
 use std::path::Path;
+use std::sync::Arc;
 
 use base::{FlowId, Time};
 use proptest::prelude::*;
 
 use super::*;
 use crate::flow::Transfers;
+use crate::waits::{WaitRecorder, Waits};
 use crate::{FlowCounters, FlowLifetime, Outcome};
 
 const STATISTICS: [(Statistic, f64); 4] = [
@@ -69,13 +71,78 @@ proptest! {
         let effects = effects(host, &[]);
         for (statistic, quantile) in STATISTICS {
             let value = measured.percentile(quantile) as f64;
-            let error = effects.delay(&measured, statistic, 1);
+            let error = effects.delay(&measured, None, statistic, 1);
             let own = lab.percentile(quantile) as f64;
             // The histograms round by up to 0.4 %.
             prop_assert!(value - error <= own * 1.02, "{statistic:?}: {value} − {error} > {own}");
             prop_assert!(value >= own * 0.98);
         }
     }
+}
+
+proptest! {
+    /// The bound from waits of known time holds, and is 0 for delays that no wait touches.
+    #[test]
+    fn percentile_without_waits_is_within_the_bound(
+        pairs in proptest::collection::vec((1_000_000..80_000_000u64, 0..5_000_000u64), 50..400),
+    ) {
+        let all = |of_pair: fn(&(u64, u64)) -> u64| of(&pairs.iter().map(of_pair).collect::<Vec<_>>());
+        let (lab, measured) = (all(|(lab, _)| *lab), all(|(lab, host)| lab + host));
+        // Half of the waits are counted twice.
+        let lower = all(|(lab, host)| lab.saturating_sub(host % 2 * host));
+        let adjusted = Adjusted { without_waits: lower, ..Adjusted::default() };
+        let effects = effects(of(&[5_000_000; 100]), &[]);
+        for (statistic, quantile) in STATISTICS {
+            let value = measured.percentile(quantile) as f64;
+            let error = effects.delay(&measured, Some(&adjusted), statistic, 1);
+            let own = lab.percentile(quantile) as f64;
+            prop_assert!(value - error <= own * 1.02, "{statistic:?}: {value} − {error} > {own}");
+        }
+        let untouched = Adjusted { without_waits: measured.clone(), ..Adjusted::default() };
+        for statistic in [Statistic::Mean, Statistic::Min, Statistic::Max, Statistic::P99] {
+            let error = effects.delay(&measured, Some(&untouched), statistic, 1);
+            prop_assert!(error.abs() < f64::EPSILON, "{statistic:?}: {error}");
+        }
+    }
+}
+
+/// Two stalls of 30 ms in 10 s, and datagrams of 50 ms each ms: 2 × 130 of them may have waited.
+#[test]
+fn stalls_change_the_delays_that_they_touch() {
+    let waits = Arc::<Waits>::default();
+    let mut recorder = WaitRecorder::new(waits.clone());
+    let (plan, _) = result(1);
+    let flow = &plan.flows[0];
+    let mut counters = FlowCounters::on_host(waits, plan.tolerance, &flow.traffic);
+    let ms = |ms| Time::ZERO + Span::from_millis(ms);
+    let mut disturbed = 0;
+    for now in 0..10_000 {
+        let stalled = [3_000, 6_000].contains(&now);
+        recorder.enter(if stalled { ms(now - 30) } else { ms(now) }, ms(now));
+        let after = now % 3_000;
+        let waited = if now > 2_000 && now < 7_000 { 30u64.saturating_sub(after) } else { 0 };
+        disturbed += u64::from(waited > 2);
+        counters.record_delay(50_000_000 + waited * 1_000_000);
+    }
+    let lifetime = FlowLifetime {
+        outcome: Outcome::Stopped,
+        started: Some(Time::ZERO),
+        ended: Some(ms(10_000)),
+        active: Span::from_secs(10),
+        completion: None,
+    };
+    let result = counters.into_result(FlowId(0), flow.name.clone(), &flow.traffic, lifetime);
+    let mut late = Histogram::new();
+    late.record_many(0, 9_900);
+    late.record_many(30_000_000, 100);
+    let effects = effects(late, &[30_000_000; 2]);
+    let effect = effects.on_flow(&plan, &result);
+    assert!(effect.p50_ns < 200_000, "{effect:?}");
+    let trimmed = effect.trimmed.unwrap();
+    assert!((disturbed..400).contains(&trimmed.left_out), "{trimmed:?}, {disturbed}");
+    assert!((49_800_000..50_200_000).contains(&trimmed.p99_ns), "{trimmed:?}");
+    let of_several = HostEffects::new(vec![HostDelays::default(); 2], Span::from_secs(10));
+    assert_eq!(of_several.on_flow(&plan, &result).trimmed, None, "waits of one host only");
 }
 
 #[test]
@@ -86,7 +153,7 @@ fn rare_stalls_change_high_percentiles_only() {
     let effects = effects(lateness, &[]);
     let mut measured = Histogram::new();
     measured.record_many(50_000_000, 10_000);
-    let error = |statistic, crossings| effects.delay(&measured, statistic, crossings);
+    let error = |statistic, crossings| effects.delay(&measured, None, statistic, crossings);
     assert!((20_000.0..30_000.0).contains(&error(Statistic::P50, 1)));
     assert!((40_000.0..60_000.0).contains(&error(Statistic::P50, 2)));
     assert!((40_000.0..60_000.0).contains(&error(Statistic::P99, 2)));

@@ -1,12 +1,16 @@
 //! Counters of a flow, and the samples made from them.
 
+use std::sync::Arc;
+
 use base::{Bytes, FlowId, Histogram, Span, Time};
-use lab::plan::Traffic;
+use lab::plan::{Tolerance, Traffic};
 use workload::{Completion, Report};
 
+use super::adjusted::Adjuster;
 use super::multipath::{GapMeter, Subflow, Subflows};
 use super::path::Ideal;
 use crate::flow::{Datagrams, FlowLifetime, FlowResult, Half, Transfers};
+use crate::waits::Waits;
 use crate::{FlowSample, SubflowSample, Transfer};
 
 /// Counters of one flow. Counters that do not apply to its kind of traffic stay empty.
@@ -34,6 +38,7 @@ pub struct FlowCounters {
     sampled: Option<Box<Sampled>>,
     gap: Option<Box<GapMeter>>,
     subflows: Option<Box<Subflows>>,
+    adjuster: Option<Adjuster>,
 }
 
 /// Datagrams and their delays.
@@ -159,20 +164,32 @@ struct Reported {
 }
 
 impl FlowCounters {
-    /// Records the one-way delay of a datagram.
+    /// Counters of a flow on a host whose data path enters these waits.
+    pub fn on_host(waits: Arc<Waits>, tolerance: Tolerance, traffic: &Traffic) -> Self {
+        let adjuster = Some(Adjuster::new(waits, tolerance, traffic));
+        Self { adjuster, ..Self::default() }
+    }
+
+    /// Records the one-way delay of a datagram, which arrived now.
     pub fn record_delay(&mut self, nanos: u64) {
+        if let Some(adjuster) = &mut self.adjuster {
+            adjuster.delay(nanos);
+        }
         self.paced.get_or_insert_default().delay.record(nanos);
     }
 
-    /// Records the time from a request to its response.
+    /// Records the time from a request to its response, which arrived now.
     pub fn record_latency(&mut self, nanos: u64) {
+        if let Some(adjuster) = &mut self.adjuster {
+            adjuster.latency(nanos);
+        }
         self.latency.record(nanos);
     }
 
     /// Counts a transfer if it completed.
     pub(crate) fn transfer(&mut self, transfer: &Transfer) {
         let Some(completion) = transfer.completion else { return };
-        self.latency.record(completion.as_nanos());
+        self.record_latency(completion.as_nanos());
         let completed = self.completed.get_or_insert_default();
         completed.count += 1;
         if let Some(slowdown) = transfer.slowdown_milli() {
@@ -225,6 +242,9 @@ impl FlowCounters {
     /// Records the last observed round-trip time.
     pub fn record_rtt(&mut self) {
         if let Some(srtt) = self.srtt {
+            if let Some(adjuster) = &mut self.adjuster {
+                adjuster.rtt(srtt.as_nanos());
+            }
             self.sampled.get_or_insert_default().rtt.record(srtt.as_nanos());
         }
     }
@@ -410,6 +430,7 @@ impl FlowCounters {
             rtt: sampled.rtt.take(),
             delay: paced.delay.all.take(),
             latency,
+            adjusted: self.adjuster.map(Adjuster::into_delays),
             goodput: sampled.goodput.take(),
             edges: Vec::new(),
         }

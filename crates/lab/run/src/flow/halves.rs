@@ -36,6 +36,8 @@ impl FlowResult {
         joined.rtt.merge(&accepting.rtt);
         joined.delay.merge(&accepting.delay);
         joined.latency.merge(&accepting.latency);
+        // Each end knows the waits of its own host only.
+        joined.adjusted = None;
         joined.goodput.merge(&accepting.goodput);
         joined.paths.extend(accepting.paths);
         joined

@@ -217,6 +217,7 @@ fn is_valid_ending(ending: &Ending) -> bool {
     let messages = &ending.messages;
     let counts = [
         ending.delivered,
+        ending.distorted,
         ending.rejected,
         ending.memory_drops,
         ending.overrun,

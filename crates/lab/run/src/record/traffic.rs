@@ -89,6 +89,20 @@ pub struct HostEffect {
     pub p50_ns: u64,
     /// The same of the 99th percentile of its delays.
     pub p99_ns: u64,
+    /// Its delays without those to which the host may have added more than the tolerance; `None`
+    /// if none is left, or if the run had several hosts.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub trimmed: Option<TrimmedDelays>,
+}
+
+/// Delays that the host did not disturb.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrimmedDelays {
+    /// Number of delays that are left out.
+    pub left_out: u64,
+    pub mean_ns: u64,
+    pub p50_ns: u64,
+    pub p99_ns: u64,
 }
 
 /// A path of a multipath flow.

@@ -12,7 +12,7 @@ use super::time_text;
 const MAX_SEARCHED_HOSTS: usize = 1024;
 
 /// Maximum share of packets later than the tolerance in a trusted run.
-const MAX_LATE_SHARE: f64 = super::EXCEEDED;
+const MAX_LATE_SHARE: f64 = super::MAX_DISTORTED_SHARE;
 
 /// Adds reasons `against` trust: from the network, the clocks and lost agents. The `remarks`
 /// do not affect trust.

@@ -13,6 +13,7 @@ struct Machine {
     lateness: Histogram,
     ingress: Histogram,
     stalls: Histogram,
+    distorted: u64,
     cpu: Span,
     rejected: u64,
     memory_drops: u64,
@@ -32,6 +33,7 @@ impl Machine {
             name,
             lateness: &self.lateness,
             ingress: &self.ingress,
+            distorted: self.distorted,
             cpu: self.cpu,
             rejected: self.rejected,
             memory_drops: self.memory_drops,
@@ -93,9 +95,15 @@ fn each_fault_is_a_reason_for_distrust() {
     machine.faults =
         HostFaults { dropped_packets: 3, capture_drops: 1, steal_s: 0.5, ..HostFaults::default() };
     machine.stalls.record_many(30_000_000, 10);
+    machine.distorted = 11;
     let verdict = machine.judged();
     assert!(!verdict.trusted && !verdict.machine_fit);
     assert_eq!(verdict.reasons.len(), 8, "{verdict:?}");
+    let reason = "1.1 % of the packets were late by more than 1 ms and 5 % of their delay; the lab \
+                  tolerates 1 %";
+    assert_eq!(verdict.reasons[0], reason);
+    machine.distorted = 10;
+    assert_eq!(machine.judged().reasons.len(), 7, "1 % is tolerated");
     let own = Machine { rejected: 1, ..Machine::default() };
     let verdict = own.judged();
     assert_eq!(verdict.reasons.len(), 1, "no limit of the machine: {verdict:?}");
@@ -237,11 +245,15 @@ fn each_fault_of_the_network_is_a_reason_for_distrust() {
 fn one_late_machine_among_many_is_reported() {
     let mut late = Machine::default();
     late.lateness.record_many(5_000_000, 20);
+    late.distorted = 1;
     late.load = HostLoad { busy: 1.0, busiest: 1.0, ..HostLoad::default() };
     let mut good = Machine::on_time();
     good.lateness.record_many(30_000, 90_000);
     let verdict = judged(&[("m1", &good), ("m2", &late)], None, &[]);
-    assert!(!verdict.trusted && verdict.reasons[0].contains("up to 5.00 ms late"), "{verdict:?}");
+    assert!(
+        !verdict.trusted && verdict.reasons[0].starts_with("5.0 % of the packets"),
+        "{verdict:?}"
+    );
     assert!(verdict.reasons[1].starts_with("m2's 2 CPUs were 100 % busy"), "{verdict:?}");
 }
 

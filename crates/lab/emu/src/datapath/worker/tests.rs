@@ -120,7 +120,6 @@ fn run(text: &str, pause: Span) -> Done {
         captures: vec![None; plan.ifaces.len()],
         mirror_captures: Vec::new(),
         clock: LabClock::new(sys::clock::monotonic()),
-        asks_realtime: Arc::default(),
         calls: Some(CallWriter::start(&folder, &resolved).unwrap()),
         shard: None,
         plan: Arc::clone(&plan),

@@ -1,11 +1,13 @@
 //! The state of a flow.
 
+use std::sync::Arc;
+
 use base::{Span, Time};
 use run::{FlowCounters, Half, Outcome};
 
-use super::super::Placed;
 use super::super::rendezvous::Rendezvous;
 use super::super::traffic::Endpoints;
+use super::super::{FlowOptions, Placed};
 use super::Shared;
 
 pub(super) enum Phase {
@@ -50,12 +52,18 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    pub(super) fn new(placed: Placed) -> Self {
+    pub(super) fn new(placed: Placed, options: &FlowOptions) -> Self {
+        let tally = match &options.waits {
+            Some((waits, tolerance)) => {
+                FlowCounters::on_host(Arc::clone(waits), *tolerance, &placed.flow.traffic)
+            }
+            None => FlowCounters::default(),
+        };
         Self {
             placed,
             phase: Phase::Waiting,
             next_rendezvous: None,
-            tally: FlowCounters::default(),
+            tally,
             outcome: Outcome::NotStarted,
             edges: Vec::new(),
             generation: 0,
