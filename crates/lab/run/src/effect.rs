@@ -13,8 +13,8 @@
 //! 1 − ε/n, and the mean of the others.
 //!
 //! On one host, the waits are also known by their time ([`crate::waits`]), which bounds the part m
-//! of the host in each delay x. With `x − m` ≤ t for each of them, q(T, p) ≥ q(X − m, p). The larger
-//! of both lower bounds counts.
+//! of the host in each delay x. As x − m ≤ t for each of them, q(T, p) ≥ q(X − m, p). The larger of
+//! both lower bounds counts.
 //!
 //! While the data path stands still it delivers nothing: a flow loses at most that time. A flow
 //! that waits for acknowledgements is slower also by the delay added to its round trips.

@@ -179,6 +179,8 @@ pub struct FlowSample {
     pub reinjected_bytes: Option<u64>,
     /// Maximum of bytes received out of order (multipath).
     pub reorder_bytes: Option<u64>,
+    /// The longest wait of a packet in the machine (wall clock, one machine).
+    pub wait_max: Option<Span>,
 }
 
 impl FlowSample {
@@ -200,6 +202,7 @@ impl FlowSample {
             gap: None,
             reinjected_bytes: None,
             reorder_bytes: None,
+            wait_max: None,
         }
     }
 }

@@ -55,8 +55,12 @@ impl Default for Waits {
 }
 
 impl Waits {
-    /// The maximum part that waits have in a delay that ends now, and is within the time `span`. The
-    /// delay has `count` waits, or an unknown number. The whole delay, if not all of `span` is kept.
+    /// Time for which waits are certainly kept.
+    pub const KEPT: Span = Span::from_secs(5);
+
+    /// The maximum part that waits have in a delay that ends now, and is within the time `span`.
+    /// The delay has `count` waits, or an unknown number. The whole delay, if `span` is longer than
+    /// what is kept.
     pub fn part_of(&self, delay: Span, span: Span, count: Option<u64>) -> Span {
         self.largest_part_of(delay, span, 1, count)
     }
@@ -68,7 +72,7 @@ impl Waits {
         // A span begins anywhere in the first of its windows.
         let width = span.as_nanos() / WINDOW.as_nanos() + 2;
         let all = width + (times - 1) * (width - 1);
-        if all > WINDOWS / 2 {
+        if all > Self::KEPT.as_nanos() / WINDOW.as_nanos() + 2 {
             return delay;
         }
         let first = (newest + 1).saturating_sub(all);

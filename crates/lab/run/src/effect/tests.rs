@@ -86,7 +86,7 @@ proptest! {
     fn percentile_without_waits_is_within_the_bound(
         pairs in proptest::collection::vec((1_000_000..80_000_000u64, 0..5_000_000u64), 50..400),
     ) {
-        let all = |of_pair: fn(&(u64, u64)) -> u64| of(&pairs.iter().map(of_pair).collect::<Vec<_>>());
+        let all = |part: fn(&(u64, u64)) -> u64| of(&pairs.iter().map(part).collect::<Vec<_>>());
         let (lab, measured) = (all(|(lab, _)| *lab), all(|(lab, host)| lab + host));
         // Half of the waits are counted twice.
         let lower = all(|(lab, host)| lab.saturating_sub(host % 2 * host));
@@ -124,6 +124,12 @@ fn stalls_change_the_delays_that_they_touch() {
         disturbed += u64::from(waited > 2);
         counters.record_delay(50_000_000 + waited * 1_000_000);
     }
+    let mut last = |second| {
+        let interval = Span::from_secs(second);
+        counters.cut(ms(10_000), interval, FlowId(0), &flow.traffic).wait_max
+    };
+    assert_eq!([last(1), last(5)], [Some(Span::ZERO), Some(Span::from_millis(30))]);
+    assert_eq!(last(6), None, "older waits are not kept");
     let lifetime = FlowLifetime {
         outcome: Outcome::Stopped,
         started: Some(Time::ZERO),

@@ -81,6 +81,11 @@ impl Adjuster {
         self.delays.latency.record(nanos, part, self.tolerance);
     }
 
+    /// The longest wait in the last `interval`, if it is known.
+    pub(super) fn longest_wait(&self, interval: Span) -> Option<Span> {
+        (interval <= Waits::KEPT).then(|| self.waits.part_of(interval, interval, Some(1)))
+    }
+
     fn part_of(&self, nanos: u64, count: Option<u64>) -> Span {
         let delay = Span::from_nanos(nanos);
         self.waits.part_of(delay, delay * DEPENDS, count)

@@ -356,6 +356,8 @@ impl FlowCounters {
         if let Some(subflows) = &mut self.subflows {
             (sample.reinjected_bytes, sample.reorder_bytes) = subflows.cut_counts();
         }
+        let adjuster = self.adjuster.as_ref();
+        sample.wait_max = adjuster.and_then(|adjuster| adjuster.longest_wait(interval));
         sample.rtt = self.srtt;
         sample.cwnd_bytes = self.window_bytes;
         *reported = Reported {

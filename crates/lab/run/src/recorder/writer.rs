@@ -357,10 +357,11 @@ fn flow_columns() -> Vec<Column> {
         Column::new("gap_ns", "ns", Kind::Optional),
         Column::new("reinjected_bytes", "B", Kind::Optional),
         Column::new("reorder_bytes", "B", Kind::Optional),
+        Column::new("wait_max_ns", "ns", Kind::Optional),
     ]
 }
 
-fn flow_row(sample: &FlowSample, name: ByteArray) -> [Cell; 19] {
+fn flow_row(sample: &FlowSample, name: ByteArray) -> [Cell; 20] {
     let of = |d: Option<Distribution>, pick: fn(Distribution) -> u64| Cell::Optional(d.map(pick));
     [
         Cell::Integer(sample.at.as_nanos()),
@@ -382,6 +383,7 @@ fn flow_row(sample: &FlowSample, name: ByteArray) -> [Cell; 19] {
         Cell::Optional(sample.gap.map(Span::as_nanos)),
         Cell::Optional(sample.reinjected_bytes),
         Cell::Optional(sample.reorder_bytes),
+        Cell::Optional(sample.wait_max.map(Span::as_nanos)),
     ]
 }
 
