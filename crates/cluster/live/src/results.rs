@@ -17,7 +17,7 @@ use std::path::{Component, Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use crate::{Error, Result};
+use super::{Error, Result};
 
 const MAGIC: &[u8; 16] = b"netarium pack 1\n";
 

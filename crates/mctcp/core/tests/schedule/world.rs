@@ -15,7 +15,7 @@ use mctcp::{
     Decoder, Event, Frame, Output, PathId, PathInfo, Reason, Session, Settings, SubflowId,
 };
 
-use crate::connection::{CLIENT, Connection, Holder, Pipe, ROOM, SERVER};
+use super::connection::{CLIENT, Connection, Holder, Pipe, ROOM, SERVER};
 
 /// Maximum number of consecutive deadlines at the same time.
 const MAX_WAKES: u32 = 64;
