@@ -465,6 +465,25 @@ fn links(text: &str) -> Vec<&str> {
     found
 }
 
+/// With `autotests = false`, other files are not even compiled.
+#[test]
+fn files_of_integration_tests_are_modules_of_their_binary() {
+    let mut wrong = Vec::new();
+    for package in packages() {
+        let folder =
+            PathBuf::from(package["manifest_path"].as_str().unwrap()).with_file_name("tests");
+        let Ok(main) = fs::read_to_string(folder.join("main.rs")) else { continue };
+        for path in fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()) {
+            let module = format!("mod {};", path.file_stem().unwrap().display());
+            let is_module = path.ends_with("main.rs") || main.lines().any(|line| line == module);
+            if path.extension().is_some_and(|extension| extension == "rs") && !is_module {
+                wrong.push(path.display().to_string());
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "tests/main.rs does not name:\n  {}", wrong.join("\n  "));
+}
+
 #[test]
 fn scope_names_tests_that_exist() {
     let scope = fs::read_to_string(root().join("docs/src/concepts/scope.md")).unwrap();

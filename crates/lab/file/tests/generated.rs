@@ -13,7 +13,7 @@ fn check(path: &str, fresh: &str) {
     let kept = fs::read_to_string(&path).unwrap_or_default();
     assert!(
         kept == fresh,
-        "{} is stale: run `NETARIUM_GENERATE=1 cargo test -p netarium-lab-file --test generated`",
+        "{} is stale: run `NETARIUM_GENERATE=1 cargo test -p netarium-lab-file --test integration generated`",
         path.display()
     );
 }

@@ -1,5 +1,4 @@
 //! The fluid engine compared with the packet engine on the same small labs.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::path::Path;
 

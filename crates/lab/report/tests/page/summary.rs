@@ -5,7 +5,7 @@ use quick_xml::{Reader, XmlVersion};
 use run::record::{Outcome, ProgramEnd, ProgramSummary, Status};
 use run::{RunFolder, RunRecord};
 
-use crate::fixture;
+use super::fixture;
 
 /// Output that breaks out of code, tables, CDATA sections and attributes if it is not escaped.
 const HOSTILE: &[&str] = &[

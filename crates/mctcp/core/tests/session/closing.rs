@@ -4,8 +4,8 @@ use base::{Bandwidth, Span, Time};
 use mctcp::session::Event;
 use mctcp::{Frame, Reason};
 
-use crate::script::{Act, Application, Path, Script};
-use crate::world::{CLIENT, SERVER, World};
+use super::script::{Act, Application, Path, Script};
+use super::world::{CLIENT, SERVER, World};
 
 fn secs(secs: u64) -> Time {
     Time::ZERO + Span::from_secs(secs)

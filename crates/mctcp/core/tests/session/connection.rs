@@ -8,7 +8,7 @@ use mctcp::acceptor::ConnectionId;
 use mctcp::{Frame, PathInfo, SubflowId};
 use transport::tcp::{Config, Endpoint, Flags, Segment};
 
-use crate::world::{CLIENT, SERVER};
+use super::world::{CLIENT, SERVER};
 
 /// Owner of one end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use mctcp::session::{Session, SubflowState};
 use mctcp::settings::EARLY_CREDIT;
 use mctcp::{Reason, Settings, SubflowId};
 
-use crate::script::Application;
+use super::script::Application;
 
 /// A prime, so that no power of two is a period of the stream.
 const PERIOD: usize = 1_048_573;

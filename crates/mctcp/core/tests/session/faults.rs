@@ -5,8 +5,8 @@ use mctcp::frame::Frame;
 use mctcp::session::Event;
 use mctcp::{Reason, SubflowId};
 
-use crate::script::{Path, Script};
-use crate::world::{CLIENT, SERVER, Tamper, World};
+use super::script::{Path, Script};
+use super::world::{CLIENT, SERVER, Tamper, World};
 
 fn secs(secs: u64) -> Time {
     Time::ZERO + Span::from_secs(secs)

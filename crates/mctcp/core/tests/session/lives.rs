@@ -5,8 +5,8 @@ use mctcp::Reason;
 use mctcp::scheduler::SchedulerKind;
 use mctcp::session::Event;
 
-use crate::script::{Act, Application, Path, Script};
-use crate::world::{CLIENT, SERVER, World};
+use super::script::{Act, Application, Path, Script};
+use super::world::{CLIENT, SERVER, World};
 
 fn secs(secs: u64) -> Time {
     Time::ZERO + Span::from_secs(secs)

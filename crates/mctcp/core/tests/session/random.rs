@@ -7,8 +7,8 @@ use mctcp::scheduler::SchedulerKind;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::script::{Act, Application, Path, Script};
-use crate::verdict::judge;
+use super::script::{Act, Application, Path, Script};
+use super::verdict::judge;
 
 /// Time in milliseconds from which on every path works again.
 const HEALED: u64 = 20_000;

@@ -3,8 +3,8 @@
 use base::{Span, Time};
 use mctcp::scheduler::SchedulerKind;
 
-use crate::script::{Path, Script};
-use crate::world::World;
+use super::script::{Path, Script};
+use super::world::World;
 
 /// The buffers of the seed's experiment, and ours.
 const NARROW: u64 = 262_144;

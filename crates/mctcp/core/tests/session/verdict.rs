@@ -4,8 +4,8 @@ use base::{Span, Time};
 use mctcp::Reason;
 use mctcp::session::Event;
 
-use crate::script::Script;
-use crate::world::{CLIENT, SERVER, World};
+use super::script::Script;
+use super::world::{CLIENT, SERVER, World};
 
 /// Time by which both sessions must have ended.
 const MAX_DURATION: Span = Span::from_secs(140);

@@ -15,9 +15,9 @@ use mctcp::session::{End as Ending, Event, Opening, Session};
 use testnet::Testnet;
 use transport::tcp::Segment;
 
-use crate::connection::{Connection, Delivery, Owner};
-use crate::end::End;
-use crate::script::{Act, Script};
+use super::connection::{Connection, Delivery, Owner};
+use super::end::End;
+use super::script::{Act, Script};
 
 pub(crate) const CLIENT: usize = 0;
 pub(crate) const SERVER: usize = 1;

@@ -5,7 +5,7 @@ use mctcp::SubflowId;
 use mctcp::session::{Event, Output};
 
 use super::{CLIENT, SERVER, World};
-use crate::connection::Owner;
+use crate::session::connection::Owner;
 
 impl World {
     /// Runs both ends until they have nothing more to do now.

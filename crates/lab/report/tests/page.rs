@@ -1,5 +1,4 @@
 //! Tests of reports of a synthetic run. `REPORT_FIXTURE=<folder>` keeps the rendered pages.
-#![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
 mod fixture;

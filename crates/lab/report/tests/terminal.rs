@@ -1,5 +1,4 @@
 //! The text of finished runs in terminals of 80 and 120 columns.
-#![forbid(unsafe_code)]
 
 mod records;
 

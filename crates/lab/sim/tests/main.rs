@@ -1,4 +1,4 @@
-//! Integration tests of the packet engine.
+//! The engines of the virtual clock.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod engine {
@@ -15,3 +15,5 @@ mod engine {
     mod sweeps;
     mod traffic;
 }
+mod fluid;
+mod physics_tcp;

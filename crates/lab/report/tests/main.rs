@@ -1,0 +1,4 @@
+//! Reports of synthetic runs.
+
+mod page;
+mod terminal;
