@@ -1,6 +1,7 @@
 """Runs the commands of README, guides and reference pages, literally and in order.
 
     python3 dev/book_commands.py NETARIUM [PAGE…]
+    python3 dev/book_commands.py --examples          only print the example labs that they run
 
 Each page has a clean folder with the repository's `examples` and `labs`. In blocks of the language
 `console`, lines that begin with `$ ` are commands for the shell; other lines are sample output. A
@@ -183,7 +184,17 @@ def pages():
     ]
 
 
+def examples():
+    """Example labs that a command of a page runs."""
+    found = [block for path in pages() for block in blocks(path.read_text())]
+    text = "\n".join("\n".join(b.commands()) for b in found if b.action in ("run", "background"))
+    return sorted(set(re.findall(r"netarium (?:run|sim|sweep) (examples/\S+\.toml)", text)))
+
+
 def main(arguments):
+    if arguments == ["--examples"]:
+        print(*examples(), sep="\n")
+        return 0
     netarium = Path(arguments[0]).resolve()
     failed = False
     for path in [Path(page) for page in arguments[1:]] or pages():

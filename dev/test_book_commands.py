@@ -63,6 +63,11 @@ class Pages(unittest.TestCase):
         names = {page.name for page in book_commands.pages()}
         self.assertLessEqual({"README.md", "first-lab.md", "cli.md"}, names)
 
+    def test_finds_example_labs_that_commands_run(self):
+        found = book_commands.examples()
+        self.assertIn("examples/20-cluster.toml", found)
+        self.assertTrue(all((book_commands.ROOT / name).is_file() for name in found), found)
+
 
 if __name__ == "__main__":
     unittest.main()
