@@ -10,7 +10,6 @@ from pathlib import Path
 import bundle
 import cluster
 import collector
-import event_queue
 import labs
 import multipath
 import peers
@@ -332,7 +331,6 @@ ROWS = {
     "throughput": throughput,
     "dumbbell": dumbbell,
     "hosts": hosts,
-    "events": event_queue.events,
     **shares.ROWS,
     **virtual.ROWS,
     **ratecontrol.ROWS,

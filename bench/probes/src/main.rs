@@ -5,7 +5,6 @@
 mod agreement;
 mod collector;
 mod datagrams;
-mod events;
 mod memory;
 mod relay;
 mod sessions;
@@ -23,8 +22,6 @@ netarium-bench tcp-receive PORT SECONDS RECEIVE_BUFFER_BYTES (0: the kernel's ch
 netarium-bench trunk-send plain|clear|sealed IP:PORT SECONDS BYTES MTU
 netarium-bench trunk-receive plain|clear|sealed PORT SECONDS
 netarium-bench relay SECONDS (between standard input and standard output)
-netarium-bench events MAX_PENDING (a table: each queue, with up to that many pending events)
-netarium-bench event QUEUE INCREMENTS PENDING (one of the table's numbers)
 netarium-bench memory flows|packets COUNT (bytes of each)
 netarium-bench sessions fifo|heap ROUTERS SESSIONS MILLISECONDS (events per second)
 netarium-bench state PROTOCOL SESSIONS (state of a link for them)
@@ -49,8 +46,6 @@ fn main() -> ExitCode {
         ["udp-receive", port, seconds] => datagrams::receive(port, seconds),
         ["tcp-send", to, seconds, size] => stream::send(to, seconds, size),
         ["tcp-receive", port, seconds, buffer] => stream::receive(port, seconds, buffer),
-        ["events", largest] => events::table(largest),
-        ["event", queue, increments, pending] => events::one(queue, increments, pending),
         ["memory", what, count] => memory::each(what, count),
         ["sessions", engine, routers, sessions, millis] => {
             sessions::run(engine, routers, sessions, millis)
