@@ -22,7 +22,7 @@ KNOWN = {
         trap umask unset wait""",
     "installed by dev/setup.sh or the script that starts it": "cargo mmdebstrap pip rustc rustup",
     "built here": "exe netarium run",
-    "only started where it is installed": "man sudo systemctl systemd-sysusers wget",
+    "only started where it is installed": "kubectl man sudo systemctl systemd-sysusers wget",
     "recipes that dev/examples otherwise only checks": "etcd etcdctl initdb pgbench postgres",
     "a subcommand in $( )": "pkgnames",
 }

@@ -37,7 +37,6 @@ pub(crate) fn cluster(args: &Cluster, terminal: &Terminal) -> Verdict {
         ClusterCommand::Enrol(args) => trust::enrol(args, terminal),
         ClusterCommand::Status(args) => status(args, terminal),
         ClusterCommand::Plan(args) => placement::plan(args, terminal),
-        ClusterCommand::Manifest(args) => placement::manifest(args, terminal),
         ClusterCommand::Collect(args) => collect(args, terminal),
         ClusterCommand::Local(args) => local::local(args, terminal),
     }

@@ -19,7 +19,6 @@ mod error;
 mod heartbeat;
 pub mod local;
 pub mod machines;
-pub mod manifest;
 mod priority;
 mod results;
 pub mod session;

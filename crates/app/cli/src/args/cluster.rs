@@ -7,13 +7,15 @@ use clap::{Args, Subcommand, ValueEnum};
 use cluster_live::enrol::Invitation;
 
 pub(crate) mod agent;
+#[cfg(test)]
+mod kubernetes;
 pub(crate) mod local;
 pub(crate) mod placement;
 
 pub(crate) use agent::Agent;
 use agent::{Access, Target};
 use local::Local;
-use placement::{Manifest, Plan};
+use placement::Plan;
 
 #[derive(Debug, Args)]
 pub(crate) struct Cluster {
@@ -49,12 +51,6 @@ pub(crate) enum ClusterCommand {
     #[command(after_help = "Examples:\n  netarium cluster plan wan.toml --cluster hosts.toml\n  \
                             netarium cluster plan wan.toml --offline hosts.toml --json")]
     Plan(Plan),
-    /// Print a Kubernetes manifest for a cluster and a lab
-    #[command(after_help = "Examples:\n  \
-                            netarium cluster manifest wan.toml | kubectl apply -f -\n  \
-                            netarium cluster manifest wan.toml --agents 4 --memory 16Gi\n  \
-                            netarium cluster manifest wan.toml --cpu 8 -- --seed 7")]
-    Manifest(Manifest),
     /// Fetch the results of a lab whose coordinator was lost
     #[command(after_help = "Examples:\n  netarium cluster collect wan\n  \
                             netarium cluster collect 48f0bec08466676d --stop")]

@@ -1,8 +1,7 @@
-//! `cluster plan` and `cluster manifest`: labs on clusters, without running them.
+//! `cluster plan`: labs on clusters, without running them.
 
 mod table;
 
-use cluster_live::manifest::{self, Nodes};
 use cluster_live::{coordinate, machines};
 use lab::plan::Plan;
 use placement::{Machine, Placement, Terms, place};
@@ -46,33 +45,5 @@ pub(crate) fn plan(args: &args::Plan, terminal: &Terminal) -> Verdict {
             terminal.data(table::table(plan, &machines, &terms, &placement))?;
         }
     }
-    Ok(Exit::Ok)
-}
-
-/// Prints a Kubernetes manifest of a cluster and a lab.
-pub(crate) fn manifest(args: &args::Manifest, terminal: &Terminal) -> Verdict {
-    let lab = files::load_elsewhere(&args.changes, terminal)?;
-    let [plan] = &lab.plans[..] else {
-        return Err(Failure::usage(format!("this lab is a sweep of {} runs", lab.plans.len()))
-            .help("a Kubernetes job runs one of them: choose it with --set"));
-    };
-    let nodes =
-        args.agents.map_or_else(|| Nodes::Labelled(args.node_selector.clone()), Nodes::Count);
-    let manifest = manifest::Manifest {
-        name: args.prefix.clone(),
-        namespace: args.namespace.clone(),
-        image: args.image.clone(),
-        nodes,
-        agent_secret: args.agent_secret.clone(),
-        coordinator_secret: args.coordinator_secret.clone(),
-        apparmor: !args.no_apparmor,
-        host_network: args.host_network,
-        cpu: args.cpu.map(|cpu| cpu.to_string()),
-        memory: args.memory.clone(),
-        results: args.results.clone(),
-        lab: lab::resolved(plan),
-        arguments: args.arguments.clone(),
-    };
-    terminal.document(manifest.yaml().map_err(|e| failure(&e))?.trim_end())?;
     Ok(Exit::Ok)
 }

@@ -1,10 +1,10 @@
-//! An agent runs labs with exactly the privileges of `netarium cluster manifest`: the capabilities,
-//! seccomp profile and read-only files of a pod, in namespaces of this host.
+//! An agent runs labs with exactly the privileges of deploy/kubernetes: the capabilities, seccomp
+//! profile and read-only files of a pod, in namespaces of this host.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use cluster_live::manifest::{Manifest, Nodes};
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::bench::{NETARIUM, enclosed, installed, is_root, skip, until};
@@ -31,24 +31,13 @@ mount -o remount,bind,ro /
 exec "$@"
 "#;
 
-fn manifest() -> Value {
-    let manifest = Manifest {
-        name: "netarium".to_owned(),
-        namespace: None,
-        image: "netarium".to_owned(),
-        nodes: Nodes::Labelled(Vec::new()),
-        agent_secret: "netarium-agent".to_owned(),
-        coordinator_secret: "netarium-coordinator".to_owned(),
-        apparmor: false,
-        host_network: false,
-        cpu: None,
-        memory: None,
-        results: None,
-        lab: String::new(),
-        arguments: Vec::new(),
-    };
-    let documents = manifest.documents().unwrap();
-    let agents = documents.iter().find(|document| document["kind"] == "DaemonSet").unwrap();
+/// The security context of agents.
+fn context() -> Value {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../deploy/kubernetes");
+    let text = std::fs::read_to_string(folder.join("agents.yaml")).unwrap();
+    let mut documents =
+        serde_norway::Deserializer::from_str(&text).map(|one| Value::deserialize(one).unwrap());
+    let agents = documents.find(|document| document["kind"] == "DaemonSet").unwrap();
     agents["spec"]["template"]["spec"]["containers"][0]["securityContext"].clone()
 }
 
@@ -86,7 +75,7 @@ fn agent_with_the_privileges_of_a_pod_runs_a_lab() {
     let mut command = Command::new("unshare");
     cluster.bench.dress(&mut command);
     command.args(["--mount", "--pid", "--ipc", "--uts", "--fork", "--kill-child", "--mount-proc"]);
-    command.args(["sh", "-c", POD, "pod"]).args(confined(&manifest()));
+    command.args(["sh", "-c", POD, "pod"]).args(confined(&context()));
     command.args([NETARIUM, "agent", "--name", "m1", "--listen", &own.to_string()]);
     command.arg("--credentials").arg(cluster.agent_credentials("m1"));
     command.arg("--dir").arg(folder.join("dir-m1"));
