@@ -295,11 +295,8 @@ fn from_files(
             Format::Mrt | Format::Bmp => records += 1,
             Format::Capture | Format::Empty => {}
             Format::Json | Format::Unknown => {
-                return Err(Failure::usage(format!(
-                    "{}: not a capture, MRT or BMP",
-                    path.display()
-                ))
-                .help("`netarium collect convert` reads JSON Lines too"));
+                let name = path.display();
+                return Err(Failure::usage(format!("{name}: not a capture, MRT or BMP")));
             }
         }
         inputs.push(input);

@@ -131,11 +131,11 @@ fn formats_are_converted_to_files_and_pipes() {
     let lines = convert(&["a.mrt.gz", "-", "--to", "bgpdump"]);
     assert!(text(&lines.stdout).starts_with("BGP4MP_ET|"), "{}", text(&lines.stdout));
     let mut child = Command::new(env!("CARGO_BIN_EXE_netarium"));
-    let json = convert(&["a.mrt.gz", "-", "--to", "json", "--json"]).stdout;
-    fs::write(dir.path().join("lines"), &json).unwrap();
     child.args(["collect", "convert", "-", "-", "--to", "bgpdump"]).current_dir(dir.path());
-    child.stdin(fs::File::open(dir.path().join("lines")).unwrap()).stderr(Stdio::null());
+    child.stdin(fs::File::open(dir.path().join("a.mrt.gz")).unwrap()).stderr(Stdio::null());
     assert_eq!(text(&child.output().unwrap().stdout), text(&lines.stdout));
+    let json = convert(&["a.mrt.gz", "-", "--to", "json", "--json"]).stdout;
+    assert!(text(&json).starts_with("{\"time\":"), "{}", text(&json));
     let output = convert(&["a.mrt.gz", "b"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("--to"));

@@ -1,4 +1,4 @@
-//! Converts between captures, archives, BMP and JSON Lines.
+//! Converts captures, archives and BMP to each other, and to text.
 //!
 //! Conversion is streaming. Archive records that become records or lines are copied unchanged; all
 //! other conversions go through events. The output appears under its name only when it is complete.

@@ -184,7 +184,7 @@ pub(crate) struct ShowRib {
 
 #[derive(Debug, Args)]
 pub(crate) struct Convert {
-    /// Input file, or `-` for standard input: pcap, pcapng, MRT, BMP or JSON Lines
+    /// Input file, or `-` for standard input: pcap, pcapng, MRT or BMP
     #[arg(value_name = "FROM")]
     pub(crate) from: PathBuf,
     /// Output file, or `-` for standard output

@@ -5,9 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bgp::mrt::Record;
 use collector::input::{bmp, mrt};
-use collector::text::json_lines::{self, Line};
 use collector::{MirrorId, PeeringId};
 
 use super::Summary;
@@ -23,11 +21,14 @@ const WAIT: Duration = Duration::from_millis(50);
 const LEARN: usize = 256;
 
 pub(super) fn check(path: &Path, format: Format) -> Result<()> {
-    if format != Format::Unknown {
-        return Ok(());
-    }
-    let cause = "neither a capture nor MRT, BMP or JSON Lines, by its first bytes".to_owned();
-    Err(Error::Content { path: path.to_owned(), cause })
+    let cause = match format {
+        Format::Json => {
+            "JSON Lines are an output only: convert the archive or capture that they are from"
+        }
+        Format::Unknown => "neither a capture nor MRT or BMP, by its first bytes",
+        _ => return Ok(()),
+    };
+    Err(Error::Content { path: path.to_owned(), cause: cause.to_owned() })
 }
 
 pub(super) fn read(
@@ -41,9 +42,8 @@ pub(super) fn read(
     match format {
         Format::Capture => form = packets(input, settings, form, &mut summary, stop)?,
         Format::Bmp => station(input, &mut form, &mut summary, stop)?,
-        Format::Json => lines(input, &mut form, &mut summary, stop)?,
         Format::Mrt => archive(input, &mut form, &mut summary, stop)?,
-        Format::Empty | Format::Unknown => {}
+        Format::Empty | Format::Json | Format::Unknown => {}
     }
     summary.stopped = stop.load(Ordering::Relaxed);
     Ok((form, summary))
@@ -155,64 +155,4 @@ fn fill(input: &mut Input, need: usize, summary: &mut Summary) -> Result<Fill> {
         }
         other => other,
     }
-}
-
-fn lines(
-    mut input: Input,
-    form: &mut Form,
-    summary: &mut Summary,
-    stop: &AtomicBool,
-) -> Result<()> {
-    let mut reader = mrt::Input::new(MirrorId(0), PeeringId(0));
-    let path = input.path().to_owned();
-    // Scanned bytes of the line without an end.
-    let mut looked = 0;
-    loop {
-        let unread = input.unread();
-        let found = unread[looked..].iter().position(|byte| *byte == b'\n').map(|at| looked + at);
-        let found =
-            found.or_else(|| (input.is_ended() && !unread.is_empty()).then_some(unread.len()));
-        let Some(length) = found else {
-            if input.is_ended() || go_on(stop).is_break() {
-                return Ok(());
-            }
-            looked = unread.len();
-            fill(&mut input, looked + 1, summary)?;
-            continue;
-        };
-        let line = unread[..length].trim_ascii();
-        if !line.is_empty() {
-            summary.read += 1;
-            if let Err(error) = tell(line, &mut reader, form) {
-                let number = summary.read;
-                summary.trouble(format!("{}: object {number}: {error}", path.display()));
-            }
-        }
-        looked = 0;
-        let used = (length + 1).min(unread.len());
-        input.consume(used);
-        if form.is_over() {
-            return Ok(());
-        }
-    }
-}
-
-fn tell(
-    line: &[u8],
-    reader: &mut mrt::Input,
-    form: &mut Form,
-) -> std::result::Result<(), Box<dyn std::error::Error>> {
-    match json_lines::parse(std::str::from_utf8(line)?)? {
-        Line::Record(bytes) => {
-            let record =
-                Record::of(&bytes).ok_or("the record's length does not match its length field")?;
-            if form.takes_records() {
-                form.record(&record);
-            } else {
-                reader.record(&record, form);
-            }
-        }
-        Line::Event(event) => event.tell(form),
-    }
-    Ok(())
 }

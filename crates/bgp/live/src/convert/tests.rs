@@ -7,7 +7,6 @@ use bgp::mrt::{Body, Records};
 
 use super::*;
 use crate::Error;
-use crate::input::Format;
 
 fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../data/bgp").join(name)
@@ -75,32 +74,6 @@ fn derives_format_from_file_name() {
 }
 
 #[test]
-fn round_trips_records_through_json_lines() {
-    let folder = tempfile::tempdir().unwrap();
-    let lines = folder.path().join("lines.json.zst");
-    let back = folder.path().join("back.mrt");
-    let mut files = 0;
-    let real = fs::read_dir(data("mrt")).unwrap().chain(fs::read_dir(data("mrt/small")).unwrap());
-    let truth = data("pcap/addpath-extmsg-as4-v6-md5.bird-truth.mrt");
-    for path in real.map(|entry| entry.unwrap().path()).chain([truth]) {
-        let is_archive = |input: &mut Input| input.format().is_ok_and(|it| it == Format::Mrt);
-        if !path.is_file() || !Input::open(&path, false).is_ok_and(|mut it| is_archive(&mut it)) {
-            continue;
-        }
-        let whole: Vec<u8> = Records::new(&unpacked(&path))
-            .flatten()
-            .flat_map(|record| record.bytes.to_vec())
-            .collect();
-        run(&path, &lines, Target::Json).unwrap();
-        let summary = run(&lines, &back, Target::Mrt).unwrap();
-        assert_eq!(summary.trouble_count, 0, "{summary:?}");
-        assert!(fs::read(&back).unwrap() == whole, "{}", path.display());
-        files += 1;
-    }
-    assert!(files > 10, "{files}");
-}
-
-#[test]
 fn converts_captures_to_archives_and_back() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
@@ -115,10 +88,6 @@ fn converts_captures_to_archives_and_back() {
         assert_eq!((summary.trouble_count, summary.gaps), (0, 0), "{summary:?}");
         assert_eq!(updates(&fs::read(at("second.mrt")).unwrap()), truth);
     }
-    // Via lines of events, which contain more than records do.
-    run(&capture, &at("events.json"), Target::Json).unwrap();
-    run(&at("events.json"), &at("third.mrt"), Target::Mrt).unwrap();
-    assert!(fs::read(at("third.mrt")).unwrap() == first);
 }
 
 #[test]
@@ -150,8 +119,13 @@ fn names_output_only_when_complete() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let names = || fs::read_dir(folder.path()).unwrap().count();
-    fs::write(at("text"), "neither of them").unwrap();
-    assert!(matches!(run(&at("text"), &at("x.mrt"), Target::Mrt), Err(Error::Content { .. })));
+    for (text, cause) in [("neither of them", "neither a capture"), ("{}", "JSON Lines are")] {
+        fs::write(at("text"), text).unwrap();
+        let refused = run(&at("text"), &at("x.mrt"), Target::Mrt);
+        assert!(
+            matches!(&refused, Err(Error::Content { cause: why, .. }) if why.starts_with(cause))
+        );
+    }
     assert!(run(&at("nothing"), &at("x.mrt"), Target::Mrt).is_err());
     assert!(run(&at("text"), &at("no/folder/x.mrt"), Target::Mrt).is_err());
     assert_eq!(names(), 1);
@@ -185,7 +159,4 @@ fn reports_damage_and_converts_rest() {
     let summary = run(&at("torn.mrt.gz"), &at("half.mrt"), Target::Mrt).unwrap();
     assert!(summary.trouble_count >= 1 && summary.read > 10, "{summary:?}");
     assert!(out.starts_with(&fs::read(at("half.mrt")).unwrap()));
-    fs::write(at("lines.json"), "{\"mrt\":1}\nnonsense\n{\n").unwrap();
-    let summary = run(&at("lines.json"), &at("none.mrt"), Target::Mrt).unwrap();
-    assert_eq!((summary.trouble_count, summary.written), (3, 0));
 }
