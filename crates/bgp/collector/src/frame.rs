@@ -35,3 +35,11 @@ pub struct Frame<'a> {
     /// receipt or will be split on transmission (`TP_STATUS_CSUMNOTREADY`).
     pub without_checksum: bool,
 }
+
+impl<'a> Frame<'a> {
+    /// A frame of interface 0 that the capture did not truncate.
+    #[inline]
+    pub const fn whole(time: Time, link: LinkType, data: &'a [u8]) -> Self {
+        Self { time, link, interface: 0, data, length: data.len() as u32, without_checksum: false }
+    }
+}

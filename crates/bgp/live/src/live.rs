@@ -215,14 +215,8 @@ impl Tunnel {
             }
             let (link, start) = wrap(&mut self.buffer, length, from, local);
             let data = &self.buffer[start..HEADERS + length];
-            each(Item::Frame(Frame {
-                time: Time::from_nanos(sys::clock::realtime()),
-                link,
-                interface: self.number,
-                data,
-                length: data.len() as u32,
-                without_checksum: false,
-            }));
+            let whole = Frame::whole(Time::from_nanos(sys::clock::realtime()), link, data);
+            each(Item::Frame(Frame { interface: self.number, ..whole }));
         }
         Ok(Progress::More)
     }

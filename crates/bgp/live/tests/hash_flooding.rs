@@ -55,8 +55,7 @@ fn time(number: u64) -> Time {
 }
 
 fn ethernet(number: u64, data: &[u8], each: &mut impl FnMut(&Frame<'_>)) {
-    let (time, link, length) = (time(number), LinkType::ETHERNET, data.len() as u32);
-    each(&Frame { time, link, interface: 0, data, length, without_checksum: false });
+    each(&Frame::whole(time(number), LinkType::ETHERNET, data));
 }
 
 /// An IPv6 packet in an Ethernet frame.

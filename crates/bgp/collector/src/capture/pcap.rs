@@ -87,14 +87,7 @@ impl Pcap {
             *last = time;
         }
         let length = self.order.u32(bytes, 12).max(data.len() as u32);
-        Frame {
-            time: *last,
-            link: self.link,
-            interface: self.interface,
-            data,
-            length,
-            without_checksum: false,
-        }
+        Frame { interface: self.interface, length, ..Frame::whole(*last, self.link, data) }
     }
 
     #[inline]

@@ -184,14 +184,8 @@ impl Pcapng {
             let limit = if local.snap == 0 { u32::MAX } else { local.snap };
             let captured = length.min(limit) as usize;
             let data = body.get(4..4 + captured)?;
-            return Some(Frame {
-                time: last,
-                link: local.link,
-                interface: local.number,
-                data,
-                length,
-                without_checksum: false,
-            });
+            let whole = Frame::whole(last, local.link, data);
+            return Some(Frame { interface: local.number, length, ..whole });
         }
         let head = body.get(..20)?;
         let interface = match kind {
@@ -204,15 +198,9 @@ impl Pcapng {
         let data = body.get(20..captured.checked_add(20)?)?;
         let length = order.u32(head, 16).max(data.len() as u32);
         let number = local.number;
-        let frame = Frame {
-            // No time stamp, or a wrong one.
-            time: if ticks == 0 { last } else { local.clock.time(ticks) },
-            link: local.link,
-            interface: number,
-            data,
-            length,
-            without_checksum: false,
-        };
+        // No time stamp, or a wrong one.
+        let time = if ticks == 0 { last } else { local.clock.time(ticks) };
+        let frame = Frame { interface: number, length, ..Frame::whole(time, local.link, data) };
         let options = body.get(20 + captured.next_multiple_of(4)..).unwrap_or_default();
         let mut lost = match (kind, order.u16(head, 2)) {
             (OLD_PACKET, count) if count != u16::MAX => u64::from(count),

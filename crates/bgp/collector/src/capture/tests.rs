@@ -384,8 +384,8 @@ fn round_trips_written_captures() {
     write::pcapng_header(&interfaces, &mut pcapng);
     for (i, data) in (0..).zip(&frames) {
         let time = Time::from_nanos(1_700_000_000_123_456_789 + u64::from(i));
-        let (link, length) = (LinkType(1), 100 + data.len() as u32);
-        let frame = Frame { time, link, interface: 0, data, length, without_checksum: false };
+        let length = 100 + data.len() as u32;
+        let frame = Frame { length, ..Frame::whole(time, LinkType(1), data) };
         write::pcap_frame(&frame, &mut pcap);
         write::pcapng_frame(&Frame { interface: i % 2, ..frame }, &mut pcapng);
     }

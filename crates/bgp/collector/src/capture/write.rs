@@ -263,14 +263,7 @@ impl Wrapper {
         let pseudo = wire::checksum::pseudo_header(&buffer[addresses..tcp], 6, length as u32);
         let sum = !wire::checksum::fold(wire::checksum::add(pseudo, &buffer[tcp..]));
         buffer[tcp + 16..tcp + 18].copy_from_slice(&sum.to_be_bytes());
-        out(&Frame {
-            time: segment.time,
-            link: LinkType::ETHERNET,
-            interface: 0,
-            data: buffer,
-            length: buffer.len() as u32,
-            without_checksum: false,
-        });
+        out(&Frame::whole(segment.time, LinkType::ETHERNET, buffer));
     }
 }
 

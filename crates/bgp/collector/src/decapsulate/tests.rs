@@ -22,9 +22,7 @@ fn ends() -> [(SocketAddr, SocketAddr); 2] {
 }
 
 fn frame(link: LinkType, data: &[u8]) -> Frame<'_> {
-    let time = Time::from_nanos(1_700_000_000_000_000_000);
-    let length = data.len() as u32;
-    Frame { time, link, interface: 0, data, length, without_checksum: false }
+    Frame::whole(Time::from_nanos(1_700_000_000_000_000_000), link, data)
 }
 
 type Kept = (SocketAddr, SocketAddr, u32, u32, u8, Vec<u8>, u32, Checksum);

@@ -80,12 +80,9 @@ fn ends(port: u16) -> [(SocketAddr, SocketAddr); 4] {
 fn read(wanted: &Wanted, data: &[u8]) -> bool {
     let (ports, tunnels) = (wanted.ports.clone(), wanted.tunnels.clone());
     let mut decapsulator = Decapsulator::new(Settings { ports, tunnels, ..Settings::default() });
-    let (time, link, length) = (base::Time::ZERO, LinkType::ETHERNET, data.len() as u32);
+    let frame = Frame::whole(base::Time::ZERO, LinkType::ETHERNET, data);
     let mut found = false;
-    decapsulator.segments(
-        &Frame { time, link, interface: 0, data, length, without_checksum: false },
-        &mut |_| found = true,
-    );
+    decapsulator.segments(&frame, &mut |_| found = true);
     found
 }
 

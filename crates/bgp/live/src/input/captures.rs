@@ -313,14 +313,9 @@ impl Capture {
             }
             self.head = None;
             let data = &self.input.unread()[head.at..head.at + head.captured];
-            each(Item::Frame(Frame {
-                time: head.time,
-                link: head.link,
-                interface: head.interface + self.interfaces,
-                data,
-                length: head.length,
-                without_checksum: false,
-            }));
+            let interface = head.interface + self.interfaces;
+            let whole = Frame::whole(head.time, head.link, data);
+            each(Item::Frame(Frame { interface, length: head.length, ..whole }));
             self.input.consume(head.used);
             self.peek(Duration::ZERO, each);
         }

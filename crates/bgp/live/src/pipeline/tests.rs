@@ -38,14 +38,7 @@ fn first_frames(span: Span) -> Vec<(Time, LinkType, u32, Vec<u8>)> {
 fn read(frames: &[(Time, LinkType, u32, Vec<u8>)], learn: usize) -> Pipeline<Count> {
     let mut pipeline = Pipeline::new(Settings { learn, ..Settings::default() }, Count::default());
     for (time, link, length, data) in frames {
-        pipeline.frame(&Frame {
-            time: *time,
-            link: *link,
-            interface: 0,
-            data,
-            length: *length,
-            without_checksum: false,
-        });
+        pipeline.frame(&Frame { length: *length, ..Frame::whole(*time, *link, data) });
     }
     pipeline
 }
