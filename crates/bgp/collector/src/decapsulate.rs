@@ -126,30 +126,38 @@ impl Counters {
     /// counts only if there is no BGP.
     pub fn unread(&self) -> Vec<String> {
         let mut unread = Vec::new();
-        let mut add = |count: u64, what: String| {
+        let mut add = |count: u64, noun: &str, which: &str| {
             if count > 0 {
-                unread.push(format!("{count} {what}"));
+                unread.push(format!("{} {which}", plural(count, noun)));
             }
         };
-        add(self.unknown_links, format!("packets of unknown link type {}", self.unknown_link.0));
-        add(self.truncated, "packets cut off before the TCP header".to_owned());
-        add(self.deep, "packets with too many headers".to_owned());
-        add(self.mirrors_refused, "segments of too many mirrors".to_owned());
+        let link = self.unknown_link.0;
+        add(self.unknown_links, "packet", &format!("of unknown link type {link}"));
+        add(self.truncated, "packet", "cut off before the TCP header");
+        add(self.deep, "packet", "with too many headers");
+        add(self.mirrors_refused, "segment", "of too many mirrors");
         let port = self.other_bgp_port;
-        add(self.other_bgp, format!("BGP segments of port {port} (read them with --port {port})"));
+        let object = if self.other_bgp == 1 { "it" } else { "them" };
+        let which = format!("of port {port} (read {object} with --port {port})");
+        add(self.other_bgp, "BGP segment", &which);
         if self.segments == 0 {
             let all = self.frames.saturating_sub(self.unknown_links + self.truncated);
             let kinds = [
-                (self.other_ports, "TCP segments of other ports"),
-                (self.foreign, "packets of other protocols"),
-                (self.malformed, "malformed packets"),
+                (self.other_ports, "TCP segment", " of other ports"),
+                (self.foreign, "packet", " of other protocols"),
+                (self.malformed, "malformed packet", ""),
             ];
-            let kinds = kinds.into_iter().filter(|(count, _)| *count > 0);
-            let kinds: Vec<_> = kinds.map(|(count, what)| format!("{count} {what}")).collect();
-            add(all, format!("packets without readable BGP ({})", kinds.join(", ")));
+            let kinds = kinds.into_iter().filter(|(count, ..)| *count > 0);
+            let kinds: Vec<_> =
+                kinds.map(|(count, noun, which)| plural(count, noun) + which).collect();
+            add(all, "packet", &format!("without readable BGP ({})", kinds.join(", ")));
         }
         unread
     }
+}
+
+fn plural(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

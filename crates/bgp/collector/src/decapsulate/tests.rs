@@ -316,10 +316,10 @@ fn counts_other_traffic_by_kind() {
     assert_eq!(
         counters.unread(),
         [
-            "1 packets of unknown link type 147",
-            "1 packets cut off before the TCP header",
-            "4 packets without readable BGP (1 TCP segments of other ports, 2 packets of other \
-         protocols, 1 malformed packets)",
+            "1 packet of unknown link type 147",
+            "1 packet cut off before the TCP header",
+            "4 packets without readable BGP (1 TCP segment of other ports, 2 packets of other \
+         protocols, 1 malformed packet)",
         ]
     );
     // Other traffic beside BGP is no loss.
