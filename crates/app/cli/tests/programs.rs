@@ -26,6 +26,7 @@ mod programs {
     mod replay;
     mod rootless;
     mod routers;
+    mod routing;
     mod sharing;
     mod tools;
     mod up;

@@ -1,6 +1,7 @@
 //! Routes of kernels after events, on both clocks.
 
 use super::bench::{Bench, Run, conclusive, enclosed, installed};
+use super::routing::lab;
 
 const PLAIN: &str = include_str!("../field/c27-kernel-failover/plain.toml");
 const ROUTER_PROGRAM: &str = include_str!("../field/c27-kernel-failover/router-program.toml");
@@ -111,34 +112,7 @@ fn ipv6_routes_change_too() {
     agrees("ipv6_routes_change_too", &over_ipv6(MULTIHOMED), |_| {});
 }
 
-/// alice, bob and the routers all have kernels; `r2`, on the shortest path, goes down and returns.
 const NODE: &str = r#"
-[lab]
-name = "node-down"
-duration = "12 s"
-[node.alice]
-[node.bob]
-[node.r1]
-kind = "router"
-[node.r2]
-kind = "router"
-[node.r3]
-kind = "router"
-[[link]]
-ends = ["alice", "r1"]
-delay = "2 ms"
-[[link]]
-ends = ["r1", "r2"]
-delay = "2 ms"
-[[link]]
-ends = ["r2", "bob"]
-delay = "2 ms"
-[[link]]
-ends = ["r1", "r3"]
-delay = "6 ms"
-[[link]]
-ends = ["r3", "bob"]
-delay = "2 ms"
 [[at]]
 time = "4 s"
 node = "r2"
@@ -176,7 +150,16 @@ that = "flow.upload.loss.mean <= 1 %"
 
 #[test]
 fn kernels_avoid_a_node_that_goes_down() {
-    agrees("kernels_avoid_a_node_that_goes_down", NODE, |_| {});
+    // `r2`, on the shortest path, goes down and returns. alice, bob and the routers have kernels.
+    let links = [
+        ("alice", "r1", "delay = \"2 ms\""),
+        ("r1", "r2", "delay = \"2 ms\""),
+        ("r2", "bob", "delay = \"2 ms\""),
+        ("r1", "r3", "delay = \"6 ms\""),
+        ("r3", "bob", "delay = \"2 ms\""),
+    ];
+    let lab = lab("duration = \"12 s\"", &links) + NODE;
+    agrees("kernels_avoid_a_node_that_goes_down", &lab, |_| {});
 }
 
 /// The route that a program sets remains, and none is added.

@@ -1,44 +1,9 @@
 //! Routing daemons that need link-local addresses and multicast.
 
 use super::bench::{Bench, Run, enclosed, installed, is_root};
+use super::routing::{bird, lab, program};
 
-const PAIR: &str = r#"
-[lab]
-name = "lla"
-duration = "100 s"
-routing = "none"
-[node.r1]
-kind = "router"
-[node.r2]
-kind = "router"
-[[link]]
-ends = ["r1", "r2"]
-delay = "1 ms"
-addresses = { r1 = ["10.1.0.1/30", "fd00:1::1/64"], r2 = ["10.1.0.2/30", "fd00:1::2/64"] }
-[[program]]
-name = "bird1"
-node = "r1"
-run = "exec bird -f -c r1.conf -s $NETARIUM_RUN_DIR/r1.ctl"
-service = true
-[[program]]
-name = "bird2"
-node = "r2"
-run = "exec bird -f -c r2.conf -s $NETARIUM_RUN_DIR/r2.ctl"
-service = true
-[[program]]
-name = "all-nodes"
-node = "r1"
-run = "until ping -6 -c 1 -W 1 ff02::1%eth0 | grep -v ^PING | grep fe80; do sleep 0.2; done"
-[[program]]
-name = "show"
-node = "r1"
-run = """
-until ip -6 route | grep -q fd00:aa:2::/48 && ip route | grep -q 203.0.2.0/24; do sleep 0.2; done
-birdc -s $NETARIUM_RUN_DIR/r1.ctl show ospf neighbors
-ip -6 route
-ip -6 addr show dev eth0
-"""
-"#;
+const LAB: &str = "duration = \"100 s\"\nrouting = \"none\"";
 
 #[test]
 fn ospf_of_both_versions_becomes_full() {
@@ -49,7 +14,23 @@ fn ospf_of_both_versions_becomes_full() {
     let bench = Bench::new();
     bench.write("r1.conf", include_str!("../field/c12-lla/r1.conf"));
     bench.write("r2.conf", include_str!("../field/c12-lla/r2.conf"));
-    let run = bench.run(PAIR).passed();
+    let link = r#"delay = "1 ms"
+addresses = { r1 = ["10.1.0.1/30", "fd00:1::1/64"], r2 = ["10.1.0.2/30", "fd00:1::2/64"] }"#;
+    let ping =
+        "until ping -6 -c 1 -W 1 ff02::1%eth0 | grep -v ^PING | grep fe80; do sleep 0.2; done";
+    let show = r"
+until ip -6 route | grep -q fd00:aa:2::/48 && ip route | grep -q 203.0.2.0/24; do sleep 0.2; done
+birdc -s $NETARIUM_RUN_DIR/r1.ctl show ospf neighbors
+ip -6 route
+ip -6 addr show dev eth0
+";
+    let lab = [
+        lab(LAB, &[("r1", "r2", link)]),
+        bird(&["r1", "r2"]),
+        program("all-nodes", &["r1"], ping),
+        program("show", &["r1"], show),
+    ];
+    let run = bench.run(&lab.concat()).passed();
     let shown = run.stdout("show");
     assert_eq!(shown.matches("Full/PtP").count(), 2, "OSPFv2 and OSPFv3: {shown}");
     let learnt = shown.lines().find(|line| line.starts_with("fd00:aa:2::/48")).unwrap();
@@ -58,46 +39,7 @@ fn ospf_of_both_versions_becomes_full() {
     assert!(run.stdout("all-nodes").contains("bytes from fe80::"), "{}", run.story());
 }
 
-/// Three routers on a switch. Each announces a prefix to the others by `RIPng` (RFC 2080).
-const SWITCHED: &str = r#"
-[lab]
-name = "ripng"
-duration = "100 s"
-[node.lan]
-kind = "switch"
-[node.r1]
-kind = "router"
-[node.r2]
-kind = "router"
-[node.r3]
-kind = "router"
-[[link]]
-ends = ["r1", "lan"]
-delay = "1 ms"
-[[link]]
-ends = ["r2", "lan"]
-delay = "1 ms"
-[[link]]
-ends = ["r3", "lan"]
-delay = "1 ms"
-[[program]]
-name = "bird"
-node = ["r1", "r2", "r3"]
-run = """
-number=${NETARIUM_NODE#r}
-sed s/NUMBER/$number/ bird.conf > $NETARIUM_RUN_DIR/$NETARIUM_NODE.conf
-exec bird -f -c $NETARIUM_RUN_DIR/$NETARIUM_NODE.conf -s $NETARIUM_RUN_DIR/$NETARIUM_NODE.ctl
-"""
-service = true
-[[program]]
-name = "wait"
-node = ["r1", "r2", "r3"]
-run = """
-until [ $(ip -6 route | grep -c '^fd00:.*via fe80') = 2 ]; do sleep 0.2; done
-ip -6 route
-"""
-"#;
-
+/// Each router announces a prefix to the others by `RIPng` (RFC 2080).
 const RIPNG: &str = r#"
 router id 192.0.2.NUMBER;
 protocol device {}
@@ -114,8 +56,15 @@ fn ripng_reaches_all_routers_on_a_switch() {
     }
     let bench = Bench::new();
     bench.write("bird.conf", RIPNG);
-    let run = bench.run(SWITCHED).passed();
-    for node in ["r1", "r2", "r3"] {
+    let nodes = ["r1", "r2", "r3"];
+    let wait = r"
+until [ $(ip -6 route | grep -c '^fd00:.*via fe80') = 2 ]; do sleep 0.2; done
+ip -6 route
+";
+    let links = nodes.map(|node| (node, "lan", "delay = \"1 ms\""));
+    let lab = [lab("duration = \"100 s\"", &links), bird(&nodes), program("wait", &nodes, wait)];
+    let run = bench.run(&lab.concat()).passed();
+    for node in nodes {
         let routes = run.stdout(&waiting(&run, node));
         assert_eq!(routes.matches("via fe80::").count(), 2, "{node}: {routes}");
     }
@@ -129,30 +78,6 @@ fn waiting(run: &Run, node: &str) -> String {
     };
     programs.iter().find(is_it).unwrap()["name"].as_str().unwrap().to_owned()
 }
-
-/// Two routers without configured addresses of their link (RFC 5549, RFC 8950).
-const UNNUMBERED: &str = r#"
-[lab]
-name = "unnumbered"
-duration = "100 s"
-routing = "none"
-[node.r1]
-kind = "router"
-[node.r2]
-kind = "router"
-[[link]]
-ends = ["r1", "r2"]
-delay = "1 ms"
-[[program]]
-name = "frr"
-node = ["r1", "r2"]
-run = "exec sh frr.sh"
-service = true
-[[program]]
-name = "wait"
-node = ["r1", "r2"]
-run = "until ip -6 route | grep 'fd00:.*via fe80.*proto bgp'; do sleep 0.2; done"
-"#;
 
 const FRR: &str = r#"
 number=${NETARIUM_NODE#r}
@@ -193,8 +118,19 @@ fn bgp_runs_between_link_local_addresses() {
     }
     let bench = Bench::new();
     bench.write("frr.sh", FRR);
-    let run = bench.run(UNNUMBERED).passed();
-    for node in ["r1", "r2"] {
+    let nodes = ["r1", "r2"];
+    // The link has no configured addresses (RFC 5549, RFC 8950).
+    let lab = [
+        lab(LAB, &[("r1", "r2", "delay = \"1 ms\"")]),
+        program("frr", &nodes, "exec sh frr.sh") + "service = true\n",
+        program(
+            "wait",
+            &nodes,
+            "until ip -6 route | grep 'fd00:.*via fe80.*proto bgp'; do sleep 0.2; done",
+        ),
+    ];
+    let run = bench.run(&lab.concat()).passed();
+    for node in nodes {
         let route = run.stdout(&waiting(&run, node));
         assert!(route.contains("dev eth0"), "{node}: {route}");
     }

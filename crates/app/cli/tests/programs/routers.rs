@@ -1,33 +1,9 @@
 //! Routers from the view of programs: hops, MTUs, and routing daemons.
 
 use super::bench::{Bench, enclosed, installed};
+use super::routing::{bird, lab, program};
 
 const LINE: &str = r#"
-[lab]
-name = "hops"
-duration = "60 s"
-capture = ["bob"]
-[node.alice]
-[node.bob]
-[node.r1]
-kind = "router"
-[node.r2]
-kind = "router"
-[node.r3]
-kind = "router"
-[[link]]
-ends = ["alice", "r1"]
-[[link]]
-ends = ["r1", "r2"]
-delay = "2 ms"
-[[link]]
-name = "narrow"
-ends = ["r2", "r3"]
-mtu = "1300 B"
-rate = "100 Mbit/s"
-[[link]]
-ends = ["r3", "bob"]
-
 [[program]]
 name = "trace4"
 node = "alice"
@@ -87,7 +63,15 @@ fn routers_send_ttl_and_mtu_errors() {
         return;
     }
     for model in ["hop", "collapsed"] {
-        answers(&LINE.replace("[lab]", &format!("[lab]\nmodel = \"{model}\"")));
+        let keys = format!("duration = \"60 s\"\nmodel = \"{model}\"\ncapture = [\"bob\"]");
+        let narrow = "name = \"narrow\"\nmtu = \"1300 B\"\nrate = \"100 Mbit/s\"";
+        let links = [
+            ("alice", "r1", ""),
+            ("r1", "r2", "delay = \"2 ms\""),
+            ("r2", "r3", narrow),
+            ("r3", "bob", ""),
+        ];
+        answers(&(lab(&keys, &links) + LINE));
     }
 }
 
@@ -128,45 +112,6 @@ fn answers(lab: &str) {
     assert!(large.is_empty(), "crossed a link with an MTU of 1300 B: {large:?}");
 }
 
-const TRIANGLE: &str = r#"
-[lab]
-name = "ospf"
-duration = "60 s"
-routing = "none"
-[node.alice]
-address = "10.1.0.2/24"
-[node.bob]
-address = "10.3.0.2/24"
-[node.r1]
-kind = "router"
-[node.r2]
-kind = "router"
-[node.r3]
-kind = "router"
-[[link]]
-ends = ["alice", "r1"]
-addresses = { r1 = "10.1.0.1/24" }
-[[link]]
-ends = ["bob", "r3"]
-addresses = { r3 = "10.3.0.1/24" }
-[[link]]
-ends = ["r1", "r2"]
-addresses = { r1 = "10.12.0.1/30", r2 = "10.12.0.2/30" }
-[[link]]
-ends = ["r2", "r3"]
-addresses = { r2 = "10.23.0.1/30", r3 = "10.23.0.2/30" }
-
-[[program]]
-name = "bird"
-node = ["r1", "r2", "r3"]
-run = 'exec bird -f -c bird.conf -s "$(mktemp -u)"'
-service = true
-[[program]]
-name = "ping"
-node = "alice"
-run = "until ping -n -c 1 -W 1 bob; do sleep 0.2; done; traceroute -n -q 1 -w 20,0,0 bob"
-"#;
-
 const BIRD: &str = r"
 log stderr all;
 protocol device { scan time 1; }
@@ -189,7 +134,19 @@ fn bird_finds_routes_by_ospf() {
     }
     let bench = Bench::new();
     bench.write("bird.conf", BIRD);
-    let run = bench.run(TRIANGLE).passed();
+    let links = [
+        ("alice", "r1", "addresses = { alice = \"10.1.0.2/24\", r1 = \"10.1.0.1/24\" }"),
+        ("bob", "r3", "addresses = { bob = \"10.3.0.2/24\", r3 = \"10.3.0.1/24\" }"),
+        ("r1", "r2", "addresses = { r1 = \"10.12.0.1/30\", r2 = \"10.12.0.2/30\" }"),
+        ("r2", "r3", "addresses = { r2 = \"10.23.0.1/30\", r3 = \"10.23.0.2/30\" }"),
+    ];
+    let ping = "until ping -n -c 1 -W 1 bob; do sleep 0.2; done; traceroute -n -q 1 -w 20,0,0 bob";
+    let lab = [
+        lab("duration = \"60 s\"\nrouting = \"none\"", &links),
+        bird(&["r1", "r2", "r3"]),
+        program("ping", &["alice"], ping),
+    ];
+    let run = bench.run(&lab.concat()).passed();
     let said = run.stdout("ping");
     assert!(said.contains(" 0% packet loss"), "{said}");
     assert!(said.contains("ttl=61"), "{said}");
