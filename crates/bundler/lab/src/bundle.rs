@@ -44,7 +44,6 @@ impl Bundle {
         }
     }
 
-    /// Settings of the receivebox.
     pub(crate) fn receiver(&self) -> bundler::receivebox::Settings {
         let Settings { id, key, overhead, .. } = &self.settings;
         bundler::receivebox::Settings { id: *id, key: key.clone(), overhead: *overhead }

@@ -21,7 +21,6 @@ pub enum Contents<B> {
     Payload {
         /// The interface whose address is the source address.
         source: IfaceId,
-        /// The UDP payload.
         payload: Vec<u8>,
     },
     /// An encapsulated packet, where packets have no bytes.

@@ -23,7 +23,6 @@ const NONE: u32 = u32::MAX;
 pub struct Change {
     /// The bundle's index in the plan.
     pub bundle: usize,
-    /// The change.
     pub transition: Transition,
 }
 
@@ -201,7 +200,6 @@ impl<B: Clone + 'static> GatewayNodes<B> {
         self.settle();
     }
 
-    /// Updates the routes.
     pub fn reroute(&mut self) {
         self.stations.iter_mut().for_each(|station| station.membership.forget());
     }

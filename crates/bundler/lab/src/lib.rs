@@ -66,7 +66,6 @@ pub enum Error {
         bundle: String,
         /// A link to its sendbox.
         link: String,
-        /// The link's MTU.
         mtu: u64,
         /// The smallest MTU between the gateways.
         path: u64,

@@ -84,7 +84,6 @@ pub struct Outgoing {
     /// Addresses of this site; any if empty.
     pub local: Vec<Prefix>,
     pub peer: SocketAddr,
-    /// Settings of the bundle.
     pub settings: Settings,
 }
 

@@ -9,7 +9,6 @@ use lab::Diagnostics;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] Diagnostics),
     /// The kernel rejected a request.
@@ -59,7 +58,6 @@ impl Error {
         }
     }
 
-    /// The remedy, if known.
     pub fn help(&self) -> Option<String> {
         Some(match self {
             Self::NoForwarding(name) => {

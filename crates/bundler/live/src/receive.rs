@@ -32,7 +32,6 @@ const BLOCKS: usize = 16;
 /// Maximum delay of an ACK until a block of packets is full; the kernel supports no shorter one.
 const BLOCK_TIME: Duration = Duration::from_millis(1);
 
-/// Events of a gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {

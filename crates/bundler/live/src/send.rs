@@ -32,7 +32,6 @@ const BATCH: Span = Span::from_micros(250);
 /// The MTU of a device without a route.
 const USUAL_MTU: u32 = 1500;
 
-/// Events of a gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {

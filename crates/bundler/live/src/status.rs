@@ -8,7 +8,6 @@ use bundler::receivebox;
 use bundler::sendbox;
 use serde_json::{Map, Value, json};
 
-/// Schema of the status.
 pub const SCHEMA: &str = "netarium.bundle/1";
 /// Age of the newest snapshot above which a gateway counts as stuck.
 const MAX_AGE: Duration = Duration::from_secs(5);
@@ -69,7 +68,6 @@ impl Board {
         self.get().1.json()
     }
 
-    /// All known values.
     pub fn metrics(&self) -> Vec<Metric> {
         self.get().1.metrics()
     }

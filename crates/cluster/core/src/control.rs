@@ -85,7 +85,6 @@ pub struct AgentStatus {
     /// Unique in the cluster.
     pub name: String,
     pub instance: u64,
-    /// Version of netarium.
     pub version: String,
     /// Version of the agent's messages, see [`PROTOCOL`].
     pub protocol: u32,
@@ -96,7 +95,6 @@ pub struct AgentStatus {
     pub trunk: std::net::IpAddr,
     /// Running labs, and finished labs whose results have not been fetched.
     pub labs: Vec<LabStatus>,
-    /// The other agents.
     pub peers: Vec<PeerStatus>,
 }
 
@@ -122,7 +120,6 @@ pub struct ClockKey {
 pub struct LabStatus {
     /// Identifier of the lab, the same on all agents.
     pub id: String,
-    /// Name of the lab.
     pub name: String,
     pub phase: Phase,
     /// Hosts of the shard.
@@ -142,7 +139,6 @@ pub struct PeerStatus {
     pub alive: bool,
     /// `None` until the offset of its clock has been measured.
     pub clock: Option<ClockStatus>,
-    /// Pings sent to it.
     pub pings: u64,
     /// Pings that it did not answer.
     pub unanswered: u64,
@@ -163,7 +159,6 @@ pub struct ClockStatus {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnLoss {
-    /// The lab ends.
     #[default]
     Stop,
     /// The other shards continue.
@@ -175,7 +170,6 @@ pub enum OnLoss {
 pub struct Reserve {
     /// Identifier of the lab: 16 hexadecimal digits.
     pub lab: String,
-    /// Name of the lab.
     pub name: String,
     /// Instance of the agent. A restarted agent has another one, and rejects the request.
     pub instance: u64,
@@ -263,7 +257,6 @@ pub struct Membership {
     pub encrypt: bool,
 }
 
-/// Starts a shard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Start {
     /// Identifier of the lab.
@@ -272,7 +265,6 @@ pub struct Start {
     pub origin_ns: Option<u64>,
 }
 
-/// The answer to [`Start`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Started {
     /// Lab time zero by agent 0's monotonic clock.
@@ -315,7 +307,6 @@ pub struct Refusal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// Resources are reserved.
     Reserved,
     /// The shard is being built.
     Preparing,
@@ -334,7 +325,6 @@ pub enum Phase {
 /// state, so that a lost report does no harm.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// The reporting agent.
     pub agent: AgentId,
     pub instance: u64,
     /// Increases with each report.
@@ -342,7 +332,6 @@ pub struct Report {
     pub phase: Phase,
     /// The reason, if the shard has failed or the agent ended it.
     pub failure: Option<Refusal>,
-    /// The shard's latest progress.
     pub progress: Option<ShardProgress>,
     /// The agent whose loss ended this shard; `failure` has the reason.
     #[serde(default)]

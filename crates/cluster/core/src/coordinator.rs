@@ -67,11 +67,9 @@ pub enum Output {
     },
     /// All shards are ready, and the lab waits for [`Coordinator::begin`].
     Ready,
-    /// Fetch an agent's results.
     Fetch(AgentId),
     /// The lab has started on all agents.
     Started,
-    /// The run is over.
     Ended(Ending),
 }
 
@@ -84,7 +82,6 @@ pub enum Ending {
         agent: Option<AgentId>,
         refusal: Refusal,
     },
-    /// The lab ran.
     Ran {
         /// The agents whose results have been fetched.
         fetched: Vec<AgentId>,
@@ -92,7 +89,6 @@ pub enum Ending {
         /// once the run is stored.
         keep: Vec<AgentId>,
         outages: Vec<Outage>,
-        /// The user ended it.
         interrupted: bool,
     },
 }
@@ -149,7 +145,6 @@ impl Agent {
     }
 }
 
-/// See the [module](self).
 #[derive(Debug)]
 pub struct Coordinator {
     terms: Terms,

@@ -63,7 +63,6 @@ impl Detector {
         Self { peers: BTreeMap::new(), timeout, last_check: None }
     }
 
-    /// Records a heartbeat.
     pub fn on_heartbeat(&mut self, now: Time, name: &str, instance: u64) -> Option<Change> {
         let current = Peer { instance, last_heartbeat: now, alive: true };
         if let Some(peer) = self.peers.get_mut(name) {

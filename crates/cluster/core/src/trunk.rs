@@ -124,7 +124,6 @@ impl Message<'_> {
     }
 }
 
-/// A received message.
 #[derive(Clone, Debug)]
 pub struct Received {
     pub from: AgentId,

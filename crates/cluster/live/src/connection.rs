@@ -17,7 +17,6 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 /// Pause between requests until all agents have answered.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
-/// See the [module](self).
 pub struct Connection {
     pub(crate) bus: Bus,
     /// The status of all agents that have answered, by name.

@@ -149,7 +149,6 @@ pub fn place(connection: &Connection, plan: &Plan, overcommit: bool) -> Result<P
     Ok((machines, terms, placement))
 }
 
-/// State of one run.
 struct Run<'a> {
     runner: &'a Runner,
     plan: &'a Plan,

@@ -20,7 +20,6 @@ use crate::{Error, Result};
 
 /// The authority's certificate in a folder of credentials.
 pub const CA_FILE: &str = "ca.pem";
-/// The own certificate.
 pub const CERT_FILE: &str = "cert.pem";
 /// The key of the own certificate.
 pub const KEY_FILE: &str = "key.pem";
@@ -56,7 +55,6 @@ impl Role {
 /// Identity of the owner of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Role of the owner.
     pub role: Role,
     /// Number of the owner, unique within the role.
     pub number: u16,

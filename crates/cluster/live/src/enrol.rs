@@ -84,13 +84,11 @@ impl FromStr for Invitation {
 #[derive(Debug, Serialize, Deserialize)]
 struct Request {
     secret: Secret,
-    /// The requested name.
     name: String,
     /// The certificate request (PKCS #10) in PEM.
     csr: String,
 }
 
-/// The authority's answer.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Response {
@@ -107,7 +105,6 @@ fn send(stream: &mut impl Write, message: &impl Serialize) -> std::io::Result<()
     stream.flush()
 }
 
-/// Reads a message.
 fn receive<T: DeserializeOwned>(stream: &mut impl Read) -> std::io::Result<T> {
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;

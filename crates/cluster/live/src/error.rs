@@ -16,7 +16,6 @@ pub enum Error {
     /// An invalid option or file; the text names the valid values.
     #[error("{text}")]
     Usage { text: String },
-    /// The Zenoh session failed.
     #[error("cannot {action}: {cause}")]
     Session { action: &'static str, cause: String },
     #[error("no agent of {cluster} answers: {why}")]

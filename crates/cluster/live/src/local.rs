@@ -49,7 +49,6 @@ const MAX_NAME_LENGTH: usize = 15;
 /// A cluster on one machine.
 #[derive(Clone, Debug)]
 pub struct Local {
-    /// Names of the agents.
     pub names: Vec<String>,
     /// Rate of each agent's link in each direction; `None`: no limit.
     pub rate: Option<Bandwidth>,

@@ -439,7 +439,6 @@ pub(crate) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
     serde_json::from_slice(bytes).ok()
 }
 
-/// Serializes a message.
 pub(crate) fn bytes(message: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(message).expect("messages have no maps with other keys than strings")
 }

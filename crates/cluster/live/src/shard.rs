@@ -155,7 +155,6 @@ fn receive_setup(control: &UnixStream) -> Result<(Setup, [OwnedFd; 2])> {
     Ok((setup, fds))
 }
 
-/// Hexadecimal digits of `bytes`.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);

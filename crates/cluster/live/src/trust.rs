@@ -55,7 +55,6 @@ impl Revoked {
 /// Modification time and size of the list of revoked certificates.
 type Version = Option<(SystemTime, u64)>;
 
-/// See the module documentation.
 pub(crate) struct Trust {
     ca: String,
     file: Option<PathBuf>,

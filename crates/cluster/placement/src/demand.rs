@@ -182,7 +182,6 @@ pub(super) fn full_size(plan: &Plan) -> Bytes {
     Bytes::new(1500).saturating_add(plan.overhead)
 }
 
-/// Paths of flows.
 struct Paths<'a> {
     plan: &'a Plan,
     routes: &'a Routes,

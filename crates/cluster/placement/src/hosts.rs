@@ -14,7 +14,6 @@ use cluster::Resources;
 /// Default port of agents.
 pub const PORT: u16 = 7447;
 
-/// A hosts file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Hosts {
     /// Addresses of agents: `host:port`.

@@ -30,7 +30,6 @@ pub fn is_significant_change(current: Span, new: Span) -> bool {
 /// Loss and RTTs of one path.
 #[derive(Clone, Debug, Default)]
 pub struct PathStatistics {
-    /// Answered pings.
     pub answered: u64,
     /// Pings without an answer within the timeout.
     pub lost: u64,

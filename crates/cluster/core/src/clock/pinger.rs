@@ -113,7 +113,6 @@ impl Pinger {
         }
     }
 
-    /// Forgets an agent.
     pub fn remove(&mut self, name: &str) {
         self.remove_peer(name);
         self.request_keys.remove(name);

@@ -72,7 +72,6 @@ pub enum ToShard {
     Stop,
 }
 
-/// Sent by a shard.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FromShard {

@@ -20,7 +20,6 @@ pub struct TrunkStatistics {
     pub received_datagrams: u64,
     /// Their UDP payload bytes.
     pub received_bytes: u64,
-    /// Complete messages received.
     pub received_messages: u64,
     /// Datagrams not received although a later one was.
     pub lost: u64,

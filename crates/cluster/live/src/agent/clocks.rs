@@ -68,7 +68,6 @@ impl Clocks {
         lock(&self.pinger).rest(name);
     }
 
-    /// Forgets an agent.
     pub(super) fn remove(&self, name: &str) {
         self.secrets.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
         lock(&self.pinger).remove(name);

@@ -46,7 +46,6 @@ impl Drop for Folder {
     }
 }
 
-/// See the [module](self).
 #[derive(Debug)]
 pub(super) struct Process {
     child: Child,

@@ -57,7 +57,6 @@ pub(super) struct Shard {
     instances: BTreeMap<AgentId, u64>,
     sockets: Option<Sockets>,
     leads: EgressLeads,
-    /// Events of own programs.
     own_events: ProgramEvents,
     /// Events of other agents' programs that were sent to the process.
     peer_events: ProgramEvents,
@@ -155,7 +154,6 @@ impl Shard {
         self.reported != Some(self.phase)
     }
 
-    /// Publishes a report.
     pub(super) fn report(&mut self, bus: &Bus, instance: u64) {
         self.sequence += 1;
         self.reported = Some(self.phase);
@@ -270,7 +268,6 @@ impl Shard {
         Some((offset.to_own(Time::from_nanos(origin)).as_nanos(), offset.bound.as_nanos()))
     }
 
-    /// Does the periodic work.
     pub(super) fn tick(&mut self, clocks: &Clocks, clocks_are_due: bool) {
         // Its process may be built before the thread that has started it reports so.
         if self.phase == Phase::Preparing && self.built && self.process.is_some() {
@@ -356,7 +353,6 @@ impl Shard {
         }
     }
 
-    /// Its process has exited.
     pub(super) fn on_exit(&mut self, why: &str) {
         self.fail(Refusal { text: format!("its process died ({why})"), code: 70 });
     }

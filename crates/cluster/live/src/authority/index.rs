@@ -105,7 +105,6 @@ impl Index {
         Ok(())
     }
 
-    /// All revoked certificates.
     pub(super) fn revoked(&self) -> impl Iterator<Item = &Entry> {
         self.0.iter().filter(|entry| entry.revoked)
     }

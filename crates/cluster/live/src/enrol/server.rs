@@ -20,7 +20,6 @@ use crate::credentials::Role;
 use crate::system::random;
 use crate::{Error, Result};
 
-/// Timeout of a connection.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Max number of concurrent connections, in total and of one address. A new connection replaces the
 /// oldest one. Idle ones are closed after [`IO_TIMEOUT`].
@@ -38,7 +37,6 @@ pub struct Host {
     pub public: Option<String>,
 }
 
-/// An open invitation.
 pub struct Invite {
     authority: Authority,
     role: Role,
@@ -170,7 +168,6 @@ impl Invite {
         self.name.as_ref().unwrap_or(&request.name)
     }
 
-    /// Answers a request.
     pub(super) fn answer(&self, request: &Request, now: Instant) -> Response {
         let refused = |why: &str| Response::Refused { why: why.to_owned() };
         // The duration of this comparison does not reveal the secret.
@@ -198,7 +195,6 @@ impl Invite {
     }
 }
 
-/// A connection being served.
 struct Connection<'scope> {
     since: Instant,
     copy: TcpStream,
