@@ -6,16 +6,35 @@ use base::{Bandwidth, Bytes, Span, Time};
 
 use crate::constants::{Constants, Target};
 
-pub use self::{basic_delay::BasicDelay, bbr::Bbr, constant::Constant, copa::Copa};
+pub use self::{basic_delay::BasicDelay, bbr::Bbr, copa::Copa};
 
 mod answered;
 mod basic_delay;
 mod bbr;
-mod constant;
 mod copa;
 mod random_loss;
 #[cfg(test)]
 mod tests;
+
+/// A constant rate: for bottlenecks of known capacity, and as a reference for the other
+/// controllers.
+#[derive(Clone, Copy, Debug)]
+pub struct Constant(Bandwidth);
+
+impl Constant {
+    /// A controller with this rate.
+    pub const fn new(rate: Bandwidth) -> Self {
+        Self(rate)
+    }
+}
+
+impl CongestionControl for Constant {
+    fn start(&mut self, _rate: Bandwidth, _seen: &Observation) {}
+
+    fn on_tick(&mut self, _seen: &Observation) -> Bandwidth {
+        self.0
+    }
+}
 
 /// The state of a bundle's path at one tick of the control loop.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -34,14 +34,13 @@
 //! | resource-management cells, a constant fraction of what a source sends | `source` |
 //! | O(1) computation for a cell, O(1) space for a session; the fair share of the rest | `link` |
 //! | cells returned by the destination | `destination` |
-//! | fields of a cell | `packet` |
+//! | fields of a cell | [`BfyzPacket`] |
 //! | minimum cell rates (its second half) | none: the interface has no minimum rates |
 //!
 //! **Deviations**, each marked in the code: only returned cells change records; a session that gets
 //! exactly its offer stays limited; no offer is below C/N; rates are whole bit/s.
 
 mod link;
-mod packet;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -49,10 +48,32 @@ mod tests;
 use base::Bandwidth;
 
 pub use link::BfyzLink;
-pub use packet::{BfyzPacket, Kind};
 pub use source::BfyzSource;
 
 use crate::{Pace, RateController, Result, SessionId, Settings, bounds};
+
+/// Type of a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// First cycle, downstream.
+    Join,
+    /// Later cycle, downstream.
+    Probe,
+    /// Upstream.
+    Ack,
+    /// The session has ended.
+    Leave,
+}
+
+/// A control packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BfyzPacket {
+    /// Type of the cell.
+    pub kind: Kind,
+    /// Downstream the minimum of the demand and the offers so far, upstream the session's rate, in
+    /// bit/s.
+    pub rate: u64,
+}
 
 /// The protocol as a [`RateController`].
 #[derive(Clone, Copy, Debug)]

@@ -45,7 +45,7 @@
 //! |---|---|
 //! | the flow's source: one packet each *T* | `cobb_gouda/source.rs` |
 //! | the router's process for a link: totals of a round, offer | `cobb_gouda/link.rs` |
-//! | the message | `cobb_gouda/packet.rs` |
+//! | the message | [`Packet`] |
 //! | the flow's destination | [`RateController::answer`] |
 //! | flows that request a constant amount | demands: a session limited by its own demand names no link |
 //!
@@ -61,7 +61,6 @@
 //! Deviations from the other protocols' common settings are marked in the code.
 
 mod link;
-mod packet;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -69,10 +68,34 @@ mod tests;
 use base::{Bandwidth, Span, Time};
 
 pub use link::Link;
-pub use packet::Packet;
 pub use source::Source;
 
 use crate::{Error, RateController, Result, SessionId, Settings, bounds};
+
+/// A packet of a session, sent once per round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// Rate of the session in the last round, in bit/s.
+    last: u64,
+    /// The least offer so far in bit/s; at first the demand.
+    rate: u64,
+    /// The round in which it was sent.
+    round: u32,
+    /// Index in the path of the link that limited the session in the last round.
+    last_limit: u8,
+    /// The same for `rate`.
+    limit: u8,
+    /// Whether all links of the path counted the last round's packet.
+    known: bool,
+    /// Whether it was sent at the start of its round. Packets of sessions that join within a round
+    /// request a rate but are not counted: they could miss the end of the round.
+    counts: bool,
+}
+
+impl Packet {
+    /// Value instead of a link: the session's own demand limits it.
+    const SOURCE: u8 = u8::MAX;
+}
 
 /// The protocol as a [`RateController`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -30,17 +30,40 @@
 //! leaves; this is ERICA without the queue control of ERICA+.
 //!
 //! Links store five values, and a table with six values per session.
-use base::{Bandwidth, Span};
+use base::{Bandwidth, Span, Time};
 
 use crate::Result;
-use crate::closed_loop::{ClosedLoop, MeasuringLink};
+use crate::closed_loop::{Asks, ClosedLoop, MeasuringLink, Probe};
 
 mod link;
-mod packet;
 mod table;
 
 pub use link::Link;
-pub use packet::Packet;
+
+/// Content of ERICA's packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// CCR: current rate of the session in bit/s; 0 before its first rate.
+    pub current: u64,
+    /// ER: the least rate that links gave so far, in bit/s; at first the session's demand.
+    pub explicit: u64,
+    /// Time at which the source sent it.
+    pub sent: Time,
+}
+
+impl Probe for Packet {
+    fn new(now: Time, asks: &Asks) -> Self {
+        Self { current: asks.current, explicit: asks.demand, sent: now }
+    }
+
+    fn sent(&self) -> Time {
+        self.sent
+    }
+
+    fn rate(&self) -> u64 {
+        self.explicit
+    }
+}
 
 /// The averaging interval.
 const INTERVAL: Span = Span::from_millis(5);

@@ -31,17 +31,40 @@
 //! = 200 ms, R at most C and at least 10 bytes per d.
 //!
 //! Links store four values, independent of the number of sessions.
-use base::{Bandwidth, Bytes, Span};
+use base::{Bandwidth, Bytes, Span, Time};
 
 use crate::Result;
-use crate::closed_loop::{ClosedLoop, MeasuringLink};
+use crate::closed_loop::{Asks, ClosedLoop, MeasuringLink, Probe};
 
 mod link;
-mod packet;
 
 pub use link::Link;
 pub(crate) use link::{FIRST_ROUND_TRIP, FIRST_SHARE, bounded, gain};
-pub use packet::Packet;
+
+/// Content of the packets of RCP and PIQI-RCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// Minimum rate of the path so far in bit/s; at first the session's demand.
+    pub rate: u64,
+    /// The session's last round trip; zero if unknown.
+    pub round_trip: Span,
+    /// Time at which the source sent it.
+    pub sent: Time,
+}
+
+impl Probe for Packet {
+    fn new(now: Time, asks: &Asks) -> Self {
+        Self { rate: asks.demand, round_trip: asks.round_trip, sent: now }
+    }
+
+    fn sent(&self) -> Time {
+        self.sent
+    }
+
+    fn rate(&self) -> u64 {
+        self.rate
+    }
+}
 
 /// T₀: maximum interval between changes of the rate.
 const INTERVAL: Span = Span::from_millis(10);

@@ -9,8 +9,8 @@ use cluster::control::{
 };
 use zenoh::query::Query;
 
+use super::Event;
 use super::builder::open_trunk;
-use super::event::Event;
 use super::machine;
 use super::notification::Notification;
 use super::shard::{Shard, read_range, refusal};

@@ -18,9 +18,9 @@ use zenoh::Wait;
 use zenoh::pubsub::Subscriber;
 use zenoh::qos::{CongestionControl, Priority};
 
+use super::Event;
 use super::builder::{Builder, Sockets};
 use super::clocks::Clocks;
-use super::event::Event;
 use super::notification::OrphanAction;
 use super::notified::{EgressLeads, ProgramEvents};
 use super::process::{Folder, Process};

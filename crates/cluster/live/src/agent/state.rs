@@ -12,11 +12,11 @@ use zenoh::query::Queryable;
 
 use super::board::Board;
 use super::clocks::Clocks;
-use super::event::{Event, Stop};
 use super::notification::{Notification, OrphanAction};
 use super::options::Options;
 use super::shard::Shard;
 use super::work_dir::WorkDir;
+use super::{Event, Stop};
 use crate::heartbeat::HeartbeatSender;
 use crate::session::{self, Bus, key};
 use crate::system::now;
