@@ -6,7 +6,8 @@ use base::Histogram;
 use run::RunRecord;
 use run::record::cluster::{Cluster, Member, Trunk};
 
-use crate::figure::{Axis, Figure, Line};
+use crate::axes::Axis;
+use crate::figure::{Figure, Line};
 use crate::format;
 
 /// Only the trunks with the longest delays are plotted.

@@ -6,7 +6,8 @@ use run::RunRecord;
 use run::record::RateControl;
 use run::table::Table;
 
-use crate::figure::{Axis, Figure, Line, Style};
+use crate::axes::Axis;
+use crate::figure::{Figure, Line, Style};
 use crate::format;
 
 /// Maximum number of plotted completion times; with more sessions, every nth is plotted.

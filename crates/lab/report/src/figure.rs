@@ -2,11 +2,15 @@
 
 use std::fmt::Write as _;
 
+use run::record::EventRecord;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::format::{bytes, escape, number, seconds};
+use crate::axes::{Area, Axis, Frame, HEIGHT, WIDTHS, entry, mark_entry};
+use crate::format::{escape, number};
 use crate::page::{PLOT_STYLE, STYLE};
-use crate::plot::{Area, HEIGHT, LINES, Log, WIDTHS, ticks};
+
+/// Number of line styles, which are distinguishable for colour-blind readers.
+pub(crate) const LINES: usize = 8;
 
 /// Points closer than this, in drawn units, are drawn as one.
 const MIN_POINT_DISTANCE: f64 = 0.2;
@@ -24,42 +28,6 @@ pub struct Figure {
     pub y: Axis,
     /// The lines, in the order of the legend.
     pub lines: Vec<Line>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Axis {
-    /// The quantity and its unit: `RTT in ms`.
-    pub title: String,
-    #[serde(default)]
-    pub scale: Scale,
-    /// Start of the axis; by default at or below the smallest value.
-    #[serde(default)]
-    pub from: Option<f64>,
-    /// End of the axis; by default at or above the largest value.
-    #[serde(default)]
-    pub to: Option<f64>,
-    #[serde(skip)]
-    pub(crate) unit: Unit,
-}
-
-/// The unit in the labels of an axis.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Unit {
-    /// No unit: it is in the title.
-    #[default]
-    None,
-    Seconds,
-    Bytes,
-}
-
-/// The scale of an axis.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Scale {
-    #[default]
-    Linear,
-    /// Values up to 0 are not drawn.
-    Log,
 }
 
 /// One line of a plot.
@@ -116,118 +84,6 @@ pub(crate) fn average_chunks(points: &[(f64, Option<f64>)]) -> Vec<(f64, f64)> {
     points.chunks(size).map(mean).collect()
 }
 
-impl Axis {
-    /// A linear axis that fits its values.
-    pub fn linear(title: &str) -> Self {
-        Self { title: title.to_owned(), ..Self::default() }
-    }
-
-    /// A logarithmic axis that fits its values.
-    pub fn log(title: &str) -> Self {
-        Self { title: title.to_owned(), scale: Scale::Log, ..Self::default() }
-    }
-
-    /// The same axis with a fixed start.
-    #[must_use]
-    pub fn from(mut self, from: f64) -> Self {
-        self.from = Some(from);
-        self
-    }
-
-    /// The same axis with a fixed end.
-    #[must_use]
-    pub fn to(mut self, to: f64) -> Self {
-        self.to = Some(to);
-        self
-    }
-
-    /// The range of the axis for these values, with about `wanted` ticks.
-    fn range(&self, values: impl Iterator<Item = f64> + Clone, wanted: usize) -> Range {
-        match self.scale {
-            Scale::Linear => self.linear_range(values, wanted),
-            Scale::Log => {
-                let ends = [self.from, self.to].into_iter().flatten();
-                let log = Log::around(values.chain(ends)).unwrap_or(Log { first: 0.0, last: 1.0 });
-                let end = |fixed: Option<f64>, fitted| {
-                    fixed.filter(|value| *value > 0.0).map_or(fitted, f64::log10)
-                };
-                let log = Log { first: end(self.from, log.first), last: end(self.to, log.last) };
-                let ticks = log.ticks(wanted);
-                Range { low: log.first, high: log.last, log: Some(log), unit: self.unit, ticks }
-            }
-        }
-    }
-
-    fn linear_range(&self, values: impl Iterator<Item = f64>, wanted: usize) -> Range {
-        let finite = values.filter(|value| value.is_finite());
-        let (min, max) = finite.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
-            (low.min(value), high.max(value))
-        });
-        let (min, max) = if min <= max { (min, max) } else { (0.0, 1.0) };
-        // The axis includes 0, unless the values would be too close together.
-        let near_zero = min > 0.0 && min < max * 0.6;
-        let low = self.from.unwrap_or(if near_zero { 0.0 } else { min });
-        let high = self.to.unwrap_or(max).max(low);
-        let span = if high > low { high - low } else { low.abs().max(1.0) };
-        let (step, _) = ticks(span, wanted);
-        let first = self.from.unwrap_or((low / step + 1e-9).floor() * step);
-        let last = match self.to {
-            Some(to) if to > first => to,
-            // A value slightly above a tick needs no further tick.
-            _ => (((low + span) / step - 0.05).ceil() * step).max(low + span),
-        };
-        let start = (first / step - 1e-6).ceil();
-        let count = ((last - start * step) / step + 1e-6).floor().max(0.0) as usize;
-        let ticks = (0..=count.min(50)).map(|index| (start + index as f64) * step).collect();
-        Range { low: first, high: last, log: None, unit: self.unit, ticks }
-    }
-}
-
-struct Range {
-    low: f64,
-    high: f64,
-    log: Option<Log>,
-    unit: Unit,
-    ticks: Vec<f64>,
-}
-
-impl Range {
-    /// The position of a value: 0 at the start of the axis, 1 at its end.
-    fn position(&self, value: f64) -> f64 {
-        let value = if self.log.is_some() { value.max(1e-300).log10() } else { value };
-        (value - self.low) / (self.high - self.low)
-    }
-
-    fn is_drawable(&self, value: f64) -> bool {
-        value.is_finite() && (self.log.is_none() || value > 0.0)
-    }
-
-    /// Positions and labels of the ticks.
-    fn labels(&self) -> impl Iterator<Item = (f64, String)> {
-        self.ticks.iter().map(|tick| (self.position(*tick), self.label(*tick)))
-    }
-
-    /// A label with enough digits to distinguish the ticks.
-    fn label(&self, value: f64) -> String {
-        let step = match (self.unit, self.log, self.ticks.as_slice()) {
-            (Unit::Seconds, ..) => return seconds(value),
-            (Unit::Bytes, ..) => return bytes(value as u64),
-            (Unit::None, None, [first, second, ..]) => second - first,
-            _ => return number(value),
-        };
-        if value.abs() < step * 1e-6 {
-            return "0".to_owned();
-        }
-        let digits = (1.0 - step.log10().floor()).clamp(0.0, 12.0) as usize;
-        let text = format!("{value:.digits$}");
-        if text.contains('.') {
-            text.trim_end_matches('0').trim_end_matches('.').to_owned()
-        } else {
-            text
-        }
-    }
-}
-
 impl Line {
     /// A line through these points.
     pub fn new(label: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
@@ -264,35 +120,21 @@ impl Figure {
 
     /// The plot as an HTML figure for a [`crate::Document`], drawn for wide and narrow pages.
     pub fn html(&self) -> String {
-        let mut out = format!(
-            "<figure class=\"plot\"><figcaption><h3>{}</h3><p>{}</p></figcaption>\
-             <ul class=\"legend\">",
-            escape(&self.title),
-            escape(&self.note)
-        );
-        for (line, class) in self.lines.iter().zip(self.classes()) {
-            let _ = write!(
-                out,
-                "<li><svg width=\"22\" height=\"8\" aria-hidden=\"true\">{}</svg>{}</li>",
-                sample(line.style, &class),
-                escape(&line.label)
-            );
+        self.over_time(&[], "")
+    }
+
+    /// The plot with marks at events, and data for the tooltip as JSON.
+    pub(crate) fn over_time(&self, events: &[EventRecord], data: &str) -> String {
+        let lines = self.lines.iter().zip(self.classes());
+        let mut legend: String = lines
+            .map(|(line, class)| entry(22, &sample(line.style, &class), &line.label))
+            .collect();
+        if !events.is_empty() {
+            legend += &mark_entry("event", "event");
         }
-        out.push_str("</ul>");
-        for (class, width) in WIDTHS {
-            let _ = write!(
-                out,
-                "<svg class=\"{class}\" viewBox=\"0 0 {width} {HEIGHT}\" role=\"img\" \
-                 aria-label=\"{}: {} over {}\">",
-                escape(&self.title),
-                escape(&self.y.title),
-                escape(&self.x.title)
-            );
-            self.draw(&mut out, width);
-            out.push_str("</svg>");
-        }
-        out.push_str("</figure>");
-        out
+        let label = format!("{}: {} over {}", self.title, self.y.title, self.x.title);
+        Frame { title: &self.title, note: &self.note, legend, label: &label, data }
+            .html(|out, width| self.draw(out, width, events))
     }
 
     /// The plot as an SVG file, with title and legend.
@@ -317,7 +159,7 @@ impl Figure {
             );
         }
         let _ = write!(out, "<g transform=\"translate(0 {top})\">");
-        self.draw(&mut out, width);
+        self.draw(&mut out, width, &[]);
         out.push_str("</g></svg>\n");
         with_literal_colours(&out)
     }
@@ -364,7 +206,7 @@ impl Figure {
         self.lines.iter().map(|line| class(line.style, line.colour)).collect()
     }
 
-    fn draw(&self, out: &mut String, width: f64) {
+    fn draw(&self, out: &mut String, width: f64, events: &[EventRecord]) {
         let points = self.lines.iter().flat_map(|line| line.points.iter());
         let x =
             self.x.range(points.clone().map(|point| point.0), if width > 400.0 { 6 } else { 4 });
@@ -376,6 +218,15 @@ impl Figure {
         let at_y = |value: f64| area.y(y.position(value));
         let titles = [&*escape(&self.x.title), &*escape(&self.y.title)];
         area.axes(out, x.labels(), y.labels(), titles);
+        for event in events.iter().filter(|event| x.position(event.at_s) <= 1.0) {
+            let (x, Area { y0, y1, .. }) = (at_x(event.at_s), area);
+            let (time, text) = (number(event.at_s), escape(&event.text));
+            let _ = write!(
+                out,
+                "<path class=\"event\" d=\"M{x:.1} {y0}V{y1}\">\
+                 <title>{time} s: {text}</title></path>"
+            );
+        }
         // A nested element clips at the ends of a fixed axis, with a margin for dots.
         let (left, top) = (area.x0 - 3.0, area.y1 - 3.0);
         let (wide, high) = (area.x1 - area.x0 + 6.0, area.y0 - area.y1 + 6.0);
@@ -501,36 +352,6 @@ mod tests {
         Figure::new("A & B", Axis::linear("time in s"), Axis::linear("rate in Mbit/s"))
             .line(Line::new("ours", points))
             .line(Line::new("limit", vec![(0.0, 9.5), (60.0, 9.5)]).style(Style::Reference))
-    }
-
-    #[test]
-    fn axis_has_round_ends_around_its_values() {
-        let axis = Axis::linear("");
-        let range = axis.range([9.1, 9.42].into_iter(), 5);
-        assert!(range.low <= 9.1 && range.low > 8.9 && range.high >= 9.42 && range.high < 9.6);
-        let range = axis.range([2.0, 10.0].into_iter(), 5);
-        assert!(range.low.abs() < 1e-12 && (range.high - 10.0).abs() < 1e-9);
-        let range = Axis::linear("").from(-1.0).to(1.0).range([0.0].into_iter(), 4);
-        assert!((range.position(0.0) - 0.5).abs() < 1e-12);
-        assert_eq!(range.label(range.ticks[1]), "-0.5");
-        let one = axis.range([5.0].into_iter(), 4);
-        assert!(one.position(5.0).is_finite() && !one.ticks.is_empty());
-    }
-
-    #[test]
-    fn labels_of_close_ticks_differ() {
-        let range = Axis::linear("").range([200.01, 200.09].into_iter(), 4);
-        let labels: Vec<_> = range.ticks.iter().map(|tick| range.label(*tick)).collect();
-        let mut different = labels.clone();
-        different.dedup();
-        assert_eq!(labels, different);
-    }
-
-    #[test]
-    fn log_axis_omits_values_up_to_zero() {
-        let range = Axis::log("").range([0.0, 1.0, 100.0].into_iter(), 5);
-        assert!(!range.is_drawable(0.0) && range.is_drawable(1.0));
-        assert!((range.position(10.0) - 0.5).abs() < 1e-9);
     }
 
     #[test]

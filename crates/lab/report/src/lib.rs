@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use run::{RunFolder, RunRecord};
 
 mod annotations;
+mod axes;
 mod bundle;
 mod cluster;
 mod columns;
@@ -29,9 +30,10 @@ mod terminal;
 mod topology;
 
 pub use annotations::{LabSource, Severity, annotation, annotations};
+pub use axes::{Axis, Scale};
 pub use columns::{columns, columns_within};
 pub use document::Document;
-pub use figure::{Axis, Figure, Line, Scale, Style};
+pub use figure::{Figure, Line, Style};
 pub use junit::junit;
 pub use layout::{Layout, hanging, shorten, wrap};
 pub use markdown::markdown;

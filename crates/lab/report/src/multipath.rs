@@ -7,7 +7,8 @@ use run::RunRecord;
 use run::record::{FlowSummary, PathSummary};
 use run::table::Table;
 
-use crate::figure::{Axis, Figure, Line, Style, average_chunks};
+use crate::axes::Axis;
+use crate::figure::{Figure, Line, Style, average_chunks};
 use crate::format;
 
 /// Only the first flows are plotted.

@@ -7,8 +7,9 @@ use std::fmt::Write as _;
 use run::RunRecord;
 use run::record::{Clock, HostLoad, Outcome};
 
+use crate::figure::LINES;
 use crate::format::{self, escape};
-use crate::plot::{self, LINES, Plot};
+use crate::plot::{self, Plot};
 use crate::series::{
     Fold, Grid, Samples, Series, assign_distinct_styles, largest, link_key, styled,
 };

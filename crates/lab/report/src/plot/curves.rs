@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::LINES;
-use crate::figure::{Axis, Figure, Line, Unit};
+use crate::axes::{Axis, Unit};
+use crate::figure::{Figure, LINES, Line};
 use crate::series::CompletedTransfer;
 
 /// Maximum number of points of a distribution.

@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::{Area, HEIGHT, Lateness, Log, WIDTHS, escape};
+use run::record::Lateness;
+
+use crate::axes::{Area, Frame, Log, mark_entry};
 use crate::format::{count, nanos};
 
 /// Bars per factor of ten.
@@ -31,32 +33,16 @@ pub(crate) fn lateness(lateness: &Lateness) -> String {
         nanos(d.p999_ns),
         nanos(d.max_ns)
     );
-    let mut out = format!(
-        "<figure class=\"plot\"><figcaption><h3>Lateness</h3><p>{}</p></figcaption>\
-         <ul class=\"legend\">{}{}</ul>",
-        escape(&note),
-        mark("p999", &format!("p99.9: {}", nanos(d.p999_ns))),
-        if lateness.tolerance_ns > 0 {
-            mark("limit", &format!("tolerance: {}", nanos(lateness.tolerance_ns)))
-        } else {
-            String::new()
-        }
-    );
-    for (class, width) in WIDTHS {
-        draw(&mut out, class, width, &bars, axis, [d.p999_ns, lateness.tolerance_ns]);
+    let mut legend = mark_entry("p999", &format!("p99.9: {}", nanos(d.p999_ns)));
+    if lateness.tolerance_ns > 0 {
+        legend += &mark_entry("limit", &format!("tolerance: {}", nanos(lateness.tolerance_ns)));
     }
-    out + "</figure>"
+    let (title, label) = ("Lateness", "Histogram of lateness");
+    Frame { title, note: &note, legend, label, data: "" }
+        .html(|out, width| draw(out, width, &bars, axis, [d.p999_ns, lateness.tolerance_ns]))
 }
 
-fn mark(class: &str, text: &str) -> String {
-    format!(
-        "<li><svg width=\"10\" height=\"12\" aria-hidden=\"true\">\
-         <path class=\"{class}\" d=\"M5 0V12\"/></svg>{}</li>",
-        escape(text)
-    )
-}
-
-fn draw(out: &mut String, class: &str, width: f64, bars: &[u64], axis: Log, marks: [u64; 2]) {
+fn draw(out: &mut String, width: f64, bars: &[u64], axis: Log, marks: [u64; 2]) {
     let area = Area::of(width);
     let max = bars.iter().copied().max().unwrap_or(1).max(10) as f64;
     let decades = max.log10().ceil();
@@ -64,11 +50,6 @@ fn draw(out: &mut String, class: &str, width: f64, bars: &[u64], axis: Log, mark
     let height = |log: f64| (log + 0.3) / (decades + 0.3);
     let edge = |index: usize| 10f64.powf(axis.first + index as f64 / BARS_PER_DECADE);
     let x = |value: f64| area.x(axis.position(value));
-    let _ = write!(
-        out,
-        "<svg class=\"{class}\" viewBox=\"0 0 {width} {HEIGHT}\" role=\"img\" \
-         aria-label=\"Histogram of lateness\">"
-    );
     let packets = (0..=decades as u32).map(|decade| {
         let label = match decade {
             0..3 => 10u64.pow(decade).to_string(),
@@ -105,5 +86,4 @@ fn draw(out: &mut String, class: &str, width: f64, bars: &[u64], axis: Log, mark
             let _ = write!(out, "<path class=\"{class}\" d=\"M{at:.1} {y0}V{y1}\"/>");
         }
     }
-    out.push_str("</svg>");
 }
