@@ -11,7 +11,8 @@
 //!
 //! A peering starts with the first message of a pair of addresses, not with a SYN, so that other
 //! traffic leaves no state. Every message is delivered exactly once and in order, and messages
-//! before a decision are held within the limits of [`Settings`].
+//! before a decision are held within the limits of [`Settings`]. Only messages after a NOTIFICATION are
+//! not delivered, because no end processes them.
 //!
 //! An established session with both OPENs captured costs a few comparisons per message.
 
@@ -115,6 +116,7 @@ pub struct Sessions<S> {
     learned: HashMap<Pair, Learned>,
     guesses: HashMap<(MirrorId, IpAddr), u32>,
     uncounted: usize,
+    late_messages: u64,
     next_id: u32,
 }
 
@@ -137,6 +139,7 @@ impl<S: Sink> Sessions<S> {
             learned: HashMap::new(),
             guesses: HashMap::new(),
             uncounted: 0,
+            late_messages: 0,
             next_id: 0,
         }
     }
@@ -194,6 +197,12 @@ impl<S: Sink> Sessions<S> {
             self.slots.iter().filter(|slot| slot.placed && !slot.gone).collect();
         slots.sort_unstable_by_key(|slot| slot.peering.id);
         slots.into_iter().map(|slot| (&slot.peering, slot.state))
+    }
+
+    /// Number of messages after a NOTIFICATION of either end. No end processes them, so the sink
+    /// does not receive them.
+    pub const fn late_messages(&self) -> u64 {
+        self.late_messages
     }
 
     /// Advances the time of the capture, or of the clock in live operation, to `now`.

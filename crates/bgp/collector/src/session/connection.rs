@@ -75,6 +75,8 @@ pub(super) struct Conn {
     pub(super) state: State,
     pub(super) admitted: bool,
     pub(super) dead: bool,
+    /// A NOTIFICATION was sent: both ends process no further message (RFC 4271 §6).
+    pub(super) notified: bool,
     pub(super) open: [bool; 2],
     pub(super) offers: [Option<Box<Offer>>; 2],
     /// Whether a message was received, by end.
@@ -96,6 +98,7 @@ impl Conn {
             state: State::Idle,
             admitted: false,
             dead: false,
+            notified: false,
             open: [false; 2],
             offers: [const { None }; 2],
             spoke: [false; 2],

@@ -19,8 +19,16 @@ impl<S: Sink> Sessions<S> {
     /// Processes a message of a connection with a placed peering.
     pub(super) fn process(&mut self, time: Time, id: ConnectionId, from: End, bytes: &[u8]) {
         let Some(message) = Message::split(bytes) else { return };
-        self.admit(time, id, message.kind());
         let kind = message.kind();
+        if let Some(conn) = &mut self.connections[id.index()] {
+            let is_notification = kind == MessageType::NOTIFICATION;
+            if conn.notified && !is_notification {
+                self.late_messages += 1;
+                return;
+            }
+            conn.notified |= is_notification;
+        }
+        self.admit(time, id, kind);
         self.first_words(time, id, from, kind);
         let Some(conn) = self.connections[id.index()].as_mut() else { return };
         let slot = &mut self.slots[conn.slot as usize];

@@ -216,6 +216,12 @@ impl<S: Sink> Sessions<S> {
                 conn.begin_again();
             }
         }
+        for raw in &kept {
+            let Raw::Message(_, id, ..) = raw else { continue };
+            if let Some(conn) = self.connections[id.index()].as_mut() {
+                conn.notified = false;
+            }
+        }
         self.orient(at, local);
         self.guesses.insert((self.slots[at].pair.mirror, self.slots[at].peering.peer), at as u32);
         let wrong = kept.iter().map(|raw| self.sent_by(local, raw)).sum();

@@ -1,4 +1,5 @@
-//! Random scripts: states form a chain, and each message is delivered once and in order.
+//! Random scripts: states form a chain, and each message is delivered once and in order, except
+//! those after a NOTIFICATION.
 
 use proptest::prelude::*;
 
@@ -89,6 +90,7 @@ fn play(calls: &[Call], settings: Settings) -> (Witness, Vec<(u8, Vec<u8>)>) {
     let end = |high| if high { HIGH } else { LOW };
     let mut sessions = Sessions::new(settings, Witness::default());
     let (mut now, mut there, mut given) = (1000.0, [false; 6], Vec::new());
+    let mut notified = [false; 6];
     for call in calls {
         now += 0.25;
         match call {
@@ -98,10 +100,13 @@ fn play(calls: &[Call], settings: Settings) -> (Witness, Vec<(u8, Vec<u8>)>) {
                 let connection = Connection { mirror: MirrorId(0), ends, opener: opener.map(end) };
                 sessions.opened(at(now), ConnectionId(*id), &connection);
                 there[*id as usize] = true;
+                notified[*id as usize] = false;
             }
             Call::Say(id, high, bytes) => {
                 sessions.message(at(now), ConnectionId(*id), end(*high), bytes);
-                if there[*id as usize] {
+                let notified = &mut notified[*id as usize];
+                *notified |= bytes[18] == 3;
+                if there[*id as usize] && (!*notified || bytes[18] == 3) {
                     given.push(((id % 4) as u8, bytes.clone()));
                 }
             }

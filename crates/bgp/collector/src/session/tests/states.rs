@@ -22,9 +22,10 @@ fn a_session_from_syn_to_notification() {
         .say(3.0, 0, HIGH, &message(3, &[6, 2]))
         .close(3.0, 0, HIGH, Close::Finished)
         .expect(&["3 p0 Local NOTIFICATION", "3 p0 Established > Idle Notification(Local, 6, 2)"]);
-    // Late messages are delivered, and start no session.
-    script.say(3.1, 0, LOW, &update(4, 1, &PREFIX)).close(3.2, 0, LOW, Close::Reset);
-    script.end(3.2, 0).expect(&["3.1 p0 Peer UPDATE"]);
+    // The router does not process late messages, which start no session.
+    script.say(3.1, 0, LOW, &update(4, 1, &PREFIX)).say(3.1, 0, LOW, &message(3, &[6, 2]));
+    script.close(3.2, 0, LOW, Close::Reset).end(3.2, 0).expect(&["3.1 p0 Peer NOTIFICATION"]);
+    assert_eq!(script.0.late_messages(), 1);
     let (peering, _) = script.0.peerings().next().unwrap();
     assert!(peering.certain && peering.from_peer.four_octet_as);
     assert_eq!((peering.peer_as, peering.local_as, peering.session), (Asn(1), Asn(9), 0));
