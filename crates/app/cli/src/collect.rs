@@ -249,7 +249,7 @@ fn stations(
     if args.bmp.is_empty() {
         return Ok(None);
     }
-    let (feed, watch) = feed::feed();
+    let (feed, watch) = feed::feed_with_removals();
     let stations = serve::Stations::start(&args.bmp, &args.name, watch, &settings.board)
         .map_err(|e| Failure::caused(Exit::Machine, &e))?;
     settings.feeds.push(feed);
@@ -363,6 +363,7 @@ fn report(summary: &Summary, args: &CollectRun, terminal: &Terminal) -> Result<(
             "kernel_drops": status.kernel_drops,
             "connections": streams.connections,
             "messages": status.messages,
+            "late_messages": status.late_messages,
             "stream_bytes": streams.payload_bytes,
             "duplicate_bytes": streams.duplicate_bytes,
             "conflicting_bytes": streams.conflicting_bytes,

@@ -16,6 +16,11 @@ pub struct RouteRefresh<'a> {
 }
 
 impl<'a> RouteRefresh<'a> {
+    /// Subtype before all routes of a family are announced again (RFC 7313 §3.2).
+    pub const BEGIN: u8 = 1;
+    /// Subtype after the last of these routes.
+    pub const END: u8 = 2;
+
     /// Parses the body of a message.
     pub fn parse(body: &'a [u8]) -> Result<Self> {
         let mut cursor = Cursor::new(body, 0);

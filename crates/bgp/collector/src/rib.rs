@@ -65,6 +65,8 @@ pub struct Rib {
     deadline: Option<Time>,
     counts: Counts,
     numbers: Vec<u32>,
+    reports_removals: bool,
+    removals: Vec<Vec<u8>>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -113,6 +115,17 @@ impl PeerRoutes {
 impl Rib {
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A table that also reports the routes that it removes without a message of the peer.
+    pub fn with_removals() -> Self {
+        Self { reports_removals: true, ..Self::default() }
+    }
+
+    /// UPDATEs that withdraw the routes that the last event removed although the peer did not
+    /// withdraw them: the end of an enhanced route refresh.
+    pub fn take_removals(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.removals)
     }
 
     pub fn len(&self) -> usize {
@@ -176,7 +189,7 @@ impl Rib {
     }
 
     fn stale(&self, of: &peer::PeerTable) -> usize {
-        if of.stale_until.is_none() {
+        if of.stale.is_none() {
             return 0;
         }
         let mut stale = 0;
@@ -234,6 +247,9 @@ impl Sink for Rib {
         match *event {
             Event::Message { time, from, message } => match (message.kind(), from) {
                 (MessageType::UPDATE, Sender::Peer) => self.update(&mut peer, time, message.body()),
+                (MessageType::ROUTE_REFRESH, Sender::Peer) => {
+                    self.refresh(&mut peer, message.body());
+                }
                 (MessageType::OPEN, _) => peer.open(from, message),
                 _ => {}
             },

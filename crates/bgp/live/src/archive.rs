@@ -91,9 +91,9 @@ pub struct Status {
 }
 
 /// Maximum number of files and folders that an archive has open, including the
-/// accounts: the current file, three ledgers and locks, three sets of three being synced, a file
+/// accounts: the current file, four ledgers and locks, three sets of three being synced, a file
 /// being compressed, a snapshot and an account being written, and one more each.
-pub const OPEN_FILES: usize = 32;
+pub const OPEN_FILES: usize = 34;
 
 /// Maximum number of files that this process may open, after raising the limit.
 pub fn max_open_files() -> Result<usize> {

@@ -26,6 +26,8 @@ pub struct Status {
     /// All peerings, their states, and their routes if routes are collected.
     pub peerings: Vec<(Peering, State, Option<PeerRoutes>)>,
     pub messages: u64,
+    /// Messages after a NOTIFICATION, which no end processes.
+    pub late_messages: u64,
     pub routes: Counts,
     pub memory: Memory,
     pub records: u64,

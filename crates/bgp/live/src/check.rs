@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use crate::Result;
 use crate::archive::{Entry, Finished, GAPS, Kind, MANIFEST, digest, read_ledger};
+use crate::job::control::CONTROL;
 use crate::job::retention::ACCOUNT;
 use crate::query::{ArchiveFolder, State, shelves};
 use file::Content;
@@ -112,7 +113,7 @@ impl<'a> Check<'a> {
                 }
             }
         }
-        for name in [MANIFEST, GAPS, ACCOUNT] {
+        for name in [MANIFEST, GAPS, ACCOUNT, CONTROL] {
             let path = folder.join(name);
             // Missing lists have no lines.
             let lines = std::fs::read(&path).unwrap_or_default();

@@ -83,6 +83,8 @@ impl Batch {
 #[derive(Debug)]
 pub struct Feed {
     sender: SyncSender<Batch>,
+    /// The reader also receives UPDATEs for routes that end without a message of the peer.
+    pub(crate) with_removals: bool,
     batch: Batch,
     lost: Arc<AtomicU64>,
 }
@@ -98,7 +100,17 @@ pub struct Watch {
 pub fn feed() -> (Feed, Watch) {
     let (sender, batches) = sync_channel(MAX_PENDING_HOURS);
     let lost = Arc::new(AtomicU64::new(0));
-    (Feed { sender, batch: Batch::default(), lost: Arc::clone(&lost) }, Watch { batches, lost })
+    let feed =
+        Feed { sender, with_removals: false, batch: Batch::default(), lost: Arc::clone(&lost) };
+    (feed, Watch { batches, lost })
+}
+
+/// A feed for a reader that keeps routes: it also receives withdrawals of the routes that the
+/// peer did not announce again in a route refresh (RFC 7313).
+pub fn feed_with_removals() -> (Feed, Watch) {
+    let (mut feed, watch) = feed();
+    feed.with_removals = true;
+    (feed, watch)
 }
 
 impl Feed {

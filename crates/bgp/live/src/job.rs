@@ -1,6 +1,7 @@
 //! A running collector: packets, archives or BMP in; archive, routes, account and feeds out.
 
 mod account;
+pub(crate) mod control;
 mod learned;
 pub(crate) mod mirrors;
 pub(crate) mod retention;
@@ -23,6 +24,7 @@ use crate::input::{Fill, Format, Input, Item};
 use crate::live::{self, Clock, Handler, Source};
 use crate::pipeline::{self, Pipeline};
 use crate::{Result, Writer};
+use control::Control;
 use learned::Memory;
 use mirrors::Names;
 use retention::{Retention, Snapshot};
@@ -132,7 +134,9 @@ impl Job {
             writer = Some(Writer::new(archive, settings.records));
         }
         let snapshots = writer.is_some() && settings.snapshots > Span::ZERO;
-        let rib = (settings.routes || snapshots).then(Rib::new);
+        let with_removals = settings.feeds.iter().any(|feed| feed.with_removals);
+        let new_rib = if with_removals { Rib::with_removals } else { Rib::new };
+        let rib = (settings.routes || snapshots).then(new_rib);
         let sinks = Sinks::new(writer, rib, settings.feeds);
         let interval = if snapshots { settings.snapshots } else { Span::ZERO };
         let mut pipeline = Pipeline::new(pipeline, sinks);
@@ -214,6 +218,7 @@ impl Job {
             mirrors: self.mirror_names(),
             peerings: peerings.map(|met| (met.0, met.1, of(met.0.id))).collect(),
             messages: sinks.messages,
+            late_messages: self.pipeline.sessions().late_messages(),
             routes: sinks.rib.as_ref().map(Rib::counts).unwrap_or_default(),
             memory: sinks.rib.as_ref().map(Rib::memory).unwrap_or_default(),
             records: archive.as_ref().map_or(0, |archive| archive.records),
@@ -231,6 +236,11 @@ impl Job {
             self.pipeline.sink_mut().new_mirrors = met;
             self.trouble(&error);
         }
+    }
+
+    fn write_control(&mut self) -> Result<()> {
+        let control = self.pipeline.sink_mut().control.as_mut();
+        control.map_or(Ok(()), Control::write)
     }
 
     fn mirror_names(&self) -> Vec<String> {
@@ -278,6 +288,8 @@ impl Job {
         if self.live || self.flushed.elapsed() >= HELD {
             self.flushed = Instant::now();
             self.list_mirrors();
+            // Written again later if the disk is full.
+            let _ = self.write_control();
             self.pipeline.sink_mut().flush();
         }
     }
@@ -306,11 +318,16 @@ impl Job {
     fn finish(mut self) -> Result<Summary> {
         self.pipeline.finish();
         self.list_mirrors();
+        if let Err(error) = self.write_control() {
+            self.trouble(&error);
+        }
         let now = self.pipeline.now();
         self.account(now);
         let sinks = self.pipeline.sink_mut();
         sinks.advance(now);
         sinks.integrity.advance(now);
+        // The last batch of events.
+        sinks.flush();
         let account = (sinks.integrity.json(), account::table(&sinks.integrity));
         if let Err(error) = self.tables.finish(sinks) {
             self.trouble(&error);

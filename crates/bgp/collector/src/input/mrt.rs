@@ -10,7 +10,7 @@ use bgp::mrt::{
     StateChange, Step, announcement, kind,
 };
 use bgp::negotiated::Families;
-use bgp::{Asn, Family, HEADER, MARKER, Message, Negotiated};
+use bgp::{Asn, Family, HEADER, MARKER, Message, MessageType, Negotiated};
 
 use super::{Counts, learn, peering};
 use crate::{Event, Gap, GapCause, MirrorId, Peering, PeeringId, Reason, Sender, Sink, State};
@@ -49,6 +49,8 @@ pub struct Input {
     /// Interface indices of the peers of the next peer index table, if known.
     table_interfaces: Vec<u16>,
     scratch: Vec<u8>,
+    /// Why the session of a peering ends, from the NOTIFICATION before its change of state.
+    notifications: HashMap<usize, Reason>,
     counts: Counts,
 }
 
@@ -69,6 +71,7 @@ impl Input {
             table: Vec::new(),
             table_interfaces: Vec::new(),
             scratch: Vec::new(),
+            notifications: HashMap::new(),
             counts: Counts::default(),
         }
     }
@@ -158,6 +161,17 @@ impl Input {
         };
         self.counts.messages += 1;
         learn(peering, from, message);
+        match (message.kind(), message.body()) {
+            (MessageType::NOTIFICATION, &[code, subcode, ..]) => {
+                // The first one ends the session.
+                let reason = Reason::Notification(from, code, subcode);
+                self.notifications.entry(at).or_insert(reason);
+            }
+            (MessageType::OPEN, _) => {
+                self.notifications.remove(&at);
+            }
+            _ => {}
+        }
         sink.event(peering, &Event::Message { time, from, message });
     }
 
@@ -176,8 +190,10 @@ impl Input {
             return;
         }
         self.counts.states += 1;
+        let notification = self.notifications.remove(&at);
+        let reason = notification.filter(|_| new < old).unwrap_or(Reason::Seen);
         let peering = &mut self.peerings[at];
-        sink.event(peering, &Event::State { time, old, new, reason: Reason::Seen });
+        sink.event(peering, &Event::State { time, old, new, reason });
         if old == State::Established {
             peering.session += 1;
         }

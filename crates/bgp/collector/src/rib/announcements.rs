@@ -25,6 +25,10 @@ impl Announcement {
         Time::from_nanos(self.ticks * TICK)
     }
 
+    pub(super) const fn of_generation(self, generation: bool) -> Self {
+        Self { generation, ..self }
+    }
+
     const fn pack(self, uses: u16) -> Packed {
         // 47 bits of ticks reach to the year 2415.
         let high = (self.ticks >> 32) as u16 & 0x7fff | (self.generation as u16) << 15;

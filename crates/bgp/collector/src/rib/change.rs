@@ -2,16 +2,18 @@
 
 use base::Time;
 use bgp::attribute::{MpReach, MpUnreach, RawAttribute, code};
-use bgp::nlri::{Prefixes, Routes};
+use bgp::message::{HEADER, MAX, MAX_EXTENDED, encode};
+use bgp::nlri::{self, Prefixes, Routes};
+use bgp::route_refresh::RouteRefresh;
 use bgp::update::Update;
 use bgp::verdict::{Action, Verdict, judge};
-use bgp::{Error, Family, Negotiated};
+use bgp::{Error, Family, MessageType, Negotiated};
 
 use super::Rib;
 use super::announcements::Announcement;
 use super::attributes::NewSet;
-use super::peer::Peer;
-use super::table::Table;
+use super::peer::{Peer, Stale};
+use super::table::{Key, Table};
 use crate::{PeeringId, Reason};
 
 struct Parts<'a> {
@@ -279,7 +281,7 @@ impl Rib {
 
     pub(super) fn clear(&mut self, peer: &mut Peer, at: usize) {
         let of = peer.table(at);
-        of.stale_until = None;
+        of.stale = None;
         self.tables[at].give_back(&mut of.block);
         let routes = std::mem::take(&mut of.routes);
         routes.visit(|number, _| self.free(at, number));
@@ -294,29 +296,123 @@ impl Rib {
     }
 
     fn clear_stale(&mut self, peer: &mut Peer, at: usize) {
-        let of = peer.table(at);
-        if of.stale_until.take().is_none() {
+        if peer.table(at).stale.take().is_none() {
             return;
         }
-        let generation = of.generation;
-        let stale = |announcement| self.announcements.get(announcement).generation != generation;
-        let mut numbers = Vec::new();
-        of.routes.visit(|number, announcement| {
-            if stale(announcement) {
-                numbers.push(number);
-            }
-        });
-        for number in numbers {
+        for (number, _) in self.other_generation(peer, at) {
             self.take(peer, at, number);
         }
     }
 
+    /// The routes of the generation that is not the current one, with their announcements.
+    fn other_generation(&self, peer: &mut Peer, at: usize) -> Vec<(u32, u32)> {
+        let of = peer.table(at);
+        let mut routes = Vec::new();
+        of.routes.visit(|number, announcement| {
+            if self.announcements.get(announcement).generation != of.generation {
+                routes.push((number, announcement));
+            }
+        });
+        routes
+    }
+
     fn end_of_rib(&mut self, peer: &mut Peer, family: Family) {
+        peer.end_of_rib(family);
         for at in 0..self.tables.len() {
-            if self.tables[at].family == family {
+            if self.tables[at].family == family && peer.table(at).expires().is_some() {
                 self.clear_stale(peer, at);
             }
         }
+    }
+
+    /// A marker of an enhanced route refresh (RFC 7313 §4): routes that are not announced between
+    /// the first and the last marker are removed.
+    pub(super) fn refresh(&mut self, peer: &mut Peer, body: &[u8]) {
+        let Ok(RouteRefresh { family, subtype, filters: [] }) = RouteRefresh::parse(body) else {
+            return;
+        };
+        if !peer.demarcates(family) {
+            return;
+        }
+        for at in 0..self.tables.len() {
+            if self.tables[at].family != family {
+                continue;
+            }
+            match (subtype, peer.table(at).stale) {
+                (RouteRefresh::BEGIN, None) => {}
+                // All routes are stale again.
+                (RouteRefresh::BEGIN, Some(Stale::Refresh)) => self.join_generations(peer, at),
+                (RouteRefresh::END, Some(Stale::Refresh)) => {
+                    if self.reports_removals {
+                        let routes = self.other_generation(peer, at);
+                        self.report_removals(at, &routes);
+                    }
+                    self.clear_stale(peer, at);
+                    continue;
+                }
+                _ => continue,
+            }
+            let of = peer.table(at);
+            of.generation = !of.generation;
+            of.stale = Some(Stale::Refresh);
+        }
+    }
+
+    /// Moves the routes of the other generation to the current one.
+    fn join_generations(&mut self, peer: &mut Peer, at: usize) {
+        let id = peer.peering.id;
+        let mut last = None;
+        for (number, old) in self.other_generation(peer, at) {
+            let of = peer.table(at);
+            let copy = self.announcements.get(old).of_generation(of.generation);
+            let new = match last {
+                Some((known, new)) if known == old && self.announcements.may_take(new, copy, 1) => {
+                    new
+                }
+                _ => {
+                    self.attributes.hold(copy.attributes);
+                    self.announcements.add(copy)
+                }
+            };
+            last = Some((old, new));
+            self.announcements.hold(new, 1);
+            of.routes.set(number, new);
+            self.replaced(at, number, id, Some(old));
+        }
+    }
+
+    /// Appends withdrawals of routes of table `at` to [`Rib::take_removals`].
+    fn report_removals(&mut self, at: usize, routes: &[(u32, u32)]) {
+        /// Lengths of both fields, and the head of `MP_UNREACH_NLRI`.
+        const FIXED: usize = HEADER + 4 + 7;
+        let Self { tables, announcements, attributes, removals, .. } = self;
+        let table = &tables[at];
+        let mut field = Vec::new();
+        let mut send = |field: &mut Vec<u8>| {
+            if !field.is_empty() {
+                let body = withdrawal(table.family, field);
+                removals.extend(encode(MessageType::UPDATE, &body, MAX_EXTENDED).ok());
+                field.clear();
+            }
+        };
+        let mut one = Vec::new();
+        for &(number, announcement) in routes {
+            one.clear();
+            match table.key(number) {
+                Some(Key::Prefix(nlri)) => nlri::encode(&nlri, &mut one),
+                Some(Key::Other(path_id, key)) => {
+                    let set = announcements.get(announcement).attributes;
+                    one.extend(path_id.into_iter().flat_map(u32::to_be_bytes));
+                    one.extend_from_slice(attributes.get(set).nlri.unwrap_or(key));
+                }
+                None => continue,
+            }
+            if FIXED + field.len() + one.len() > MAX {
+                send(&mut field);
+            }
+            field.extend_from_slice(&one);
+        }
+        send(&mut field);
     }
 
     /// Ends the session: routes are removed, or become stale for the negotiated time.
@@ -330,19 +426,19 @@ impl Rib {
             self.clear_stale(peer, at);
             let of = peer.table(at);
             of.generation = !of.generation;
-            of.stale_until = Some(until);
+            of.stale = Some(Stale::Restart(until));
             self.expect(until);
         }
     }
 
     pub(super) fn restarted(&mut self, peer: &mut Peer, time: Time) {
         for at in 0..peer.tables.len() {
-            if peer.table(at).stale_until.is_none() {
+            if peer.table(at).stale.is_none() {
                 continue;
             }
             match peer.stale_again(self.tables[at].family, time) {
                 Some(until) => {
-                    peer.table(at).stale_until = Some(until);
+                    peer.table(at).stale = Some(Stale::Restart(until));
                     self.expect(until);
                 }
                 None => self.clear_stale(peer, at),
@@ -359,7 +455,7 @@ impl Rib {
         for at in 0..self.peers.len() {
             let Some(mut peer) = self.peers[at].take() else { continue };
             for table in 0..peer.tables.len() {
-                match peer.table(table).stale_until {
+                match peer.table(table).expires() {
                     Some(until) if until <= now => self.clear_stale(&mut peer, table),
                     Some(until) => self.expect(until),
                     None => {}
@@ -368,4 +464,21 @@ impl Rib {
             self.peers[at] = Some(peer);
         }
     }
+}
+
+/// The body of an UPDATE that withdraws the routes in `nlri`.
+fn withdrawal(family: Family, nlri: &[u8]) -> Vec<u8> {
+    let length = |length: usize| (length as u16).to_be_bytes();
+    if family == Family::IPV4_UNICAST {
+        return [&length(nlri.len())[..], nlri, &[0, 0]].concat();
+    }
+    let value = nlri.len() + 3;
+    let mut body = vec![0, 0];
+    body.extend(length(value + 4));
+    body.extend([0x90, bgp::attribute::code::MP_UNREACH_NLRI]);
+    body.extend(length(value));
+    body.extend(family.afi.0.to_be_bytes());
+    body.push(family.safi.0);
+    body.extend_from_slice(nlri);
+    body
 }

@@ -1,7 +1,7 @@
 //! A peering: its routes, and their state after the session ends.
 
 use base::{Span, Time};
-use bgp::capability::Capability;
+use bgp::capability::{Capability, code};
 use bgp::open::Open;
 use bgp::{Family, Message};
 
@@ -26,6 +26,18 @@ pub(super) struct Peer {
     /// Whether the router supports graceful restart, also after a NOTIFICATION; `None` if its OPEN
     /// was not captured.
     local: Option<(bool, bool)>,
+    /// Whether peer and router support enhanced route refresh (RFC 7313); `None` if the OPEN was
+    /// not captured.
+    refresh: [Option<bool>; 2],
+}
+
+/// Why routes of the other generation are stale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stale {
+    /// Their session has ended; they expire at this time.
+    Restart(Time),
+    /// A route refresh has begun, in which they were not announced yet.
+    Refresh,
 }
 
 #[derive(Debug, Default)]
@@ -34,17 +46,36 @@ pub(super) struct PeerTable {
     pub(super) hint: u32,
     pub(super) block: Block,
     pub(super) generation: bool,
-    /// Expiry time of the routes of the other generation.
-    pub(super) stale_until: Option<Time>,
+    /// State of the routes of the other generation; `None` if there are none.
+    pub(super) stale: Option<Stale>,
+}
+
+impl PeerTable {
+    /// Expiry time of the stale routes of an ended session.
+    pub(super) const fn expires(&self) -> Option<Time> {
+        match self.stale {
+            Some(Stale::Restart(until)) => Some(until),
+            Some(Stale::Refresh) | None => None,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
 struct Restart {
     able: bool,
     notification: bool,
-    /// Families, whether the forwarding state was preserved, and the time for which routes are
-    /// retained, in seconds.
-    families: Vec<(Family, bool, u64)>,
+    families: Vec<Restarting>,
+}
+
+#[derive(Debug)]
+struct Restarting {
+    family: Family,
+    /// The forwarding state was preserved.
+    kept: bool,
+    /// Time for which routes are retained.
+    seconds: u64,
+    /// End-of-RIB was received in this session.
+    ended: bool,
 }
 
 impl Restart {
@@ -71,13 +102,17 @@ impl Restart {
     }
 
     fn extend(&mut self, family: Family, kept: bool, seconds: u64) {
-        match self.families.iter_mut().find(|known| known.0 == family) {
+        match self.families.iter_mut().find(|known| known.family == family) {
             Some(known) => {
-                known.1 |= kept;
-                known.2 += seconds;
+                known.kept |= kept;
+                known.seconds += seconds;
             }
-            None => self.families.push((family, kept, seconds)),
+            None => self.families.push(Restarting { family, kept, seconds, ended: false }),
         }
+    }
+
+    fn of(&self, family: Family) -> Option<&Restarting> {
+        self.families.iter().find(|known| known.family == family)
     }
 }
 
@@ -93,6 +128,7 @@ impl Peer {
             next_set: 0,
             restart: Restart::default(),
             local: None,
+            refresh: [None; 2],
         }
     }
 
@@ -106,6 +142,8 @@ impl Peer {
 
     pub(super) fn open(&mut self, from: Sender, message: Message<'_>) {
         let Ok(open) = Open::parse(message.body()) else { return };
+        let refresh = open.capabilities().any(|one| one.code() == code::ENHANCED_ROUTE_REFRESH);
+        self.refresh[usize::from(from == Sender::Local)] = Some(refresh);
         match from {
             Sender::Peer => self.restart = Restart::new(&open),
             Sender::Local => {
@@ -126,14 +164,29 @@ impl Peer {
             Reason::Notification(..) | Reason::HoldTimeExpired => notification,
             _ => able && self.restart.able,
         };
-        let known = self.restart.families.iter().find(|known| known.0 == family)?;
-        graceful.then(|| time + Span::from_secs(known.2))
+        let known = self.restart.of(family)?;
+        graceful.then(|| time + Span::from_secs(known.seconds))
     }
 
     /// Expiry time of stale routes of `family` in the new session; `None` if they are removed at
     /// once (RFC 4724 §4.2).
     pub(super) fn stale_again(&self, family: Family, time: Time) -> Option<Time> {
-        let known = self.restart.families.iter().find(|known| known.0 == family)?;
-        known.1.then(|| time + STALE_PATHS)
+        let known = self.restart.of(family)?;
+        known.kept.then(|| time + STALE_PATHS)
+    }
+
+    pub(super) fn end_of_rib(&mut self, family: Family) {
+        let known = self.restart.families.iter_mut().find(|known| known.family == family);
+        if let Some(known) = known {
+            known.ended = true;
+        }
+    }
+
+    /// Whether markers of a route refresh are processed: both ends support them, and a peer with
+    /// graceful restart has sent all of its routes before (RFC 7313 §4). An end whose OPEN was not
+    /// captured is assumed to support what is in use.
+    pub(super) fn demarcates(&self, family: Family) -> bool {
+        !self.refresh.contains(&Some(false))
+            && self.restart.of(family).is_none_or(|known| known.ended)
     }
 }

@@ -122,7 +122,8 @@ pub struct Route {
     pub path_id: Option<u32>,
     /// Time of the announcement, with a resolution of 100 µs.
     pub since: Time,
-    /// The session that announced it has ended; the route is retained until the neighbour restarts.
+    /// The session that announced it has ended, and the route is retained until the neighbour
+    /// restarts; or the neighbour has begun a route refresh and not announced it again.
     pub stale: bool,
     /// Path attributes as in a table dump (RFC 6396 §4.3.4): AS numbers of four octets.
     pub attributes: Vec<u8>,
@@ -253,7 +254,7 @@ impl Rib {
             destination,
             path_id,
             since: announcement.time(),
-            stale: of.stale_until.is_some() && announcement.generation != of.generation,
+            stale: of.stale.is_some() && announcement.generation != of.generation,
             attributes,
         })
     }

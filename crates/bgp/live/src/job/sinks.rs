@@ -1,10 +1,12 @@
 //! The sinks of all events.
 
 use base::{Span, Time};
+use bgp::{Message, MessageType};
 use collector::integrity::{Integrity, Settings};
 use collector::rib::Rib;
-use collector::{Event, Gap, MirrorId, Peering, Sink, State};
+use collector::{Event, Gap, MirrorId, Peering, Sender, Sink, State};
 
+use super::control::Control;
 use crate::Writer;
 use crate::archive::{Loss, micros};
 use crate::feed::Feed;
@@ -22,6 +24,7 @@ const ACCOUNT: Span = Span::from_secs(1);
 /// All sinks, in the order of calls.
 pub(super) struct Sinks {
     pub(super) writer: Option<Writer>,
+    pub(super) control: Option<Control>,
     pub(super) rib: Option<Rib>,
     pub(super) integrity: Integrity,
     pub(super) feeds: Vec<Feed>,
@@ -45,12 +48,20 @@ impl Sink for Sinks {
         if let Some(writer) = &mut self.writer {
             writer.event(peering, event);
         }
+        if let Some(control) = &mut self.control {
+            control.event(peering, event);
+        }
         if let Some(rib) = &mut self.rib {
             rib.event(peering, event);
         }
         self.integrity.event(peering, event);
         for feed in &mut self.feeds {
             feed.event(peering, event);
+        }
+        if let Event::Message { time, message, .. } = event
+            && message.kind() == MessageType::ROUTE_REFRESH
+        {
+            self.pass_removals(peering, *time);
         }
         match event {
             Event::Message { time, .. } => {
@@ -71,6 +82,9 @@ impl Sink for Sinks {
 
     fn forget_peering(&mut self, peering: &Peering) {
         self.writer.forget_peering(peering);
+        if let Some(control) = &mut self.control {
+            control.forget_peering(peering);
+        }
         self.rib.forget_peering(peering);
         self.integrity.forget_peering(peering);
         if let Some(place) = self.peerings.get_mut(peering.id.index()) {
@@ -82,6 +96,7 @@ impl Sink for Sinks {
 impl Sinks {
     pub(super) fn new(writer: Option<Writer>, rib: Option<Rib>, feeds: Vec<Feed>) -> Self {
         Self {
+            control: writer.as_ref().map(|writer| Control::new(writer.archive().folder())),
             writer,
             rib,
             integrity: Integrity::new(Settings::default()),
@@ -109,6 +124,18 @@ impl Sinks {
             self.peerings.resize_with(index + 1, || None);
         }
         self.peerings[index] = Some(Box::new((*peering, state)));
+    }
+
+    /// Passes withdrawals of routes that the end of a route refresh removed.
+    #[cold]
+    fn pass_removals(&mut self, peering: &Peering, time: Time) {
+        let Some(rib) = &mut self.rib else { return };
+        for update in rib.take_removals() {
+            let Some(message) = Message::split(&update) else { continue };
+            let event = Event::Message { time, from: Sender::Peer, message };
+            let feeds = self.feeds.iter_mut().filter(|feed| feed.with_removals);
+            feeds.for_each(|feed| feed.event(peering, &event));
+        }
     }
 
     #[cold]

@@ -3,10 +3,12 @@
 mod show;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter::Peekable;
 use std::net::IpAddr;
 
 use base::Time;
 use bgp::attribute::{Attribute, Attributes, flags};
+use bgp::mrt::Record;
 use bgp::{ParsePrefixError, Prefix};
 use collector::input::mrt;
 use collector::rib::{Change, Destination, PathPattern, Query, Rib, Route, Scope, Tag, path_text};
@@ -18,7 +20,7 @@ use super::files::{ArchiveFolder, Found, plain};
 use super::interest::Interest;
 use super::moment::moment_text;
 use crate::archive::{Kind, Loss, TABLES, TableMirrors, read_ledger};
-use crate::job::mirrors;
+use crate::job::{control, mirrors};
 use crate::{Error, Result};
 
 #[derive(Clone, Debug)]
@@ -239,6 +241,7 @@ fn rebuild(
         let mut source = Source {
             interest: &interest,
             at,
+            control: unlisted_messages(shelf, at)?,
             reader: mrt::Input::new(MirrorId::of_archive(number as u16), PeeringId(first)),
             found: RouteSource {
                 folder: shelf.folder.display().to_string(),
@@ -262,13 +265,33 @@ fn names(shelf: &ArchiveFolder) -> Result<BTreeMap<u32, String>> {
     if shelf.listed { mirrors::read(&shelf.folder) } else { Ok(BTreeMap::new()) }
 }
 
+/// OPENs and NOTIFICATIONs until an instant that the files of updates lack.
+fn unlisted_messages(shelf: &ArchiveFolder, at: Time) -> Result<ControlRecords> {
+    let mut records = if shelf.listed { control::read(&shelf.folder)? } else { Vec::new() };
+    records.retain(|(time, _)| *time <= at);
+    Ok(records.into_iter().peekable())
+}
+
+type ControlRecords = Peekable<std::vec::IntoIter<(Time, Vec<u8>)>>;
+
 const MAX_NOTES: usize = 20;
 
 struct Source<'a> {
     interest: &'a Interest,
     at: Time,
+    /// Records of [`control::CONTROL`] that are not read yet.
+    control: ControlRecords,
     reader: mrt::Input,
     found: RouteSource,
+}
+
+/// Reads the records until `time`.
+fn read_control(records: &mut ControlRecords, time: Time, reader: &mut mrt::Input, rib: &mut Rib) {
+    while let Some((_, record)) = records.next_if(|(of, _)| *of <= time) {
+        if let Some(record) = Record::of(&record) {
+            reader.record(&record, rib);
+        }
+    }
 }
 
 impl Source<'_> {
@@ -279,6 +302,7 @@ impl Source<'_> {
             // The records of a table state its instant, at or soon after that of its name.
             let time = first(file)?.into_iter().chain(file.start).max();
             if let Some(time) = time.filter(|time| *time <= at) {
+                read_control(&mut self.control, time, &mut self.reader, rib);
                 self.set_mirrors(shelf, file)?;
                 self.table(file, time, rib)?;
                 break;
@@ -294,6 +318,7 @@ impl Source<'_> {
             }
             self.updates(file, rib)?;
         }
+        read_control(&mut self.control, at, &mut self.reader, rib);
         self.notes(shelf, &files)
     }
 
@@ -318,12 +343,13 @@ impl Source<'_> {
     }
 
     fn updates(&mut self, file: &Found, rib: &mut Rib) -> Result<()> {
-        let Self { interest, reader, found, at } = self;
+        let Self { interest, reader, found, at, control } = self;
         let since = found.table.unwrap_or(Time::ZERO);
         let last = &mut found.last;
         each(file, &mut found.notes, &mut |record| {
             if record.time >= since && record.time <= *at {
                 *last = (*last).max(Some(record.time));
+                read_control(control, record.time, reader, rib);
                 if interest.wants(record) {
                     reader.record(record, rib);
                 }

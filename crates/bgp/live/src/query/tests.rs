@@ -1,3 +1,4 @@
+mod field;
 mod mirrors;
 
 use std::fs;

@@ -1,6 +1,6 @@
 //! Routes after sessions end and restart.
 
-use bgp::capability::Capability;
+use bgp::capability::{Capability, code};
 use bgp::open::OpenBuilder;
 
 use super::*;
@@ -112,4 +112,79 @@ fn restarts_gracefully_after_notification_only_if_negotiated() {
         session(&mut rib, at(0), &[graceful(able, &[V4])], &[1]);
         assert_eq!(lose(&mut rib, at(1_000), why), left, "{able} {why:?}");
     }
+}
+
+const REFRESH: Capability<'_> = Capability::Opaque(code::ENHANCED_ROUTE_REFRESH, &[]);
+const BEGIN: [u8; 4] = [0, 1, 1, 1];
+const END: [u8; 4] = [0, 1, 2, 1];
+
+fn announce(rib: &mut Rib, time: Time, numbers: &[u32]) {
+    let routes: Vec<Nlri> = numbers.iter().map(|number| nlri(*number)).collect();
+    send(rib, &peering(0), time, MessageType::UPDATE, &update(&[], &routes, 1));
+}
+
+fn refresh(rib: &mut Rib, time: Time, marker: [u8; 4]) {
+    send(rib, &peering(0), time, MessageType::ROUTE_REFRESH, &marker);
+}
+
+#[test]
+fn removes_routes_that_refresh_omits() {
+    let mut rib = Rib::with_removals();
+    session(&mut rib, at(0), &[REFRESH], &[1, 2, 3]);
+    refresh(&mut rib, at(1), BEGIN);
+    assert_eq!((rib.len(), stale(&rib)), (3, 3));
+    announce(&mut rib, at(2), &[1]);
+    // Everything is announced again: the earlier announcement does not count.
+    refresh(&mut rib, at(3), BEGIN);
+    assert_eq!((rib.len(), stale(&rib)), (3, 3));
+    announce(&mut rib, at(4), &[2, 4]);
+    refresh(&mut rib, at(5), [0, 2, 2, 1]);
+    assert_eq!(rib.take_removals(), Vec::<Vec<u8>>::new(), "another family ends");
+    refresh(&mut rib, at(6), END);
+    assert_eq!((rib.len(), stale(&rib)), (2, 0));
+    let withdrawals = message(MessageType::UPDATE, &[0, 8, 24, 0, 0, 1, 24, 0, 0, 3, 0, 0]);
+    assert_eq!(rib.take_removals(), [withdrawals]);
+    refresh(&mut rib, at(7), END);
+    assert_eq!(rib.len(), 2);
+    lose(&mut rib, at(8), Reason::Reset);
+    assert_eq!((rib.len(), rib.attribute_sets(), rib.prefixes()), (0, 0, 0));
+}
+
+#[test]
+fn ignores_refresh_markers_before_end_of_rib() {
+    let mut rib = Rib::new();
+    let able = [REFRESH, graceful(false, &[V4])];
+    session(&mut rib, at(0), &able, &[1, 2]);
+    refresh(&mut rib, at(1), BEGIN);
+    refresh(&mut rib, at(2), END);
+    assert_eq!(rib.len(), 2);
+    send(&mut rib, &peering(0), at(3), MessageType::UPDATE, &[0, 0, 0, 0]);
+    refresh(&mut rib, at(4), BEGIN);
+    announce(&mut rib, at(5), &[2]);
+    // End-of-RIB ends no refresh.
+    send(&mut rib, &peering(0), at(6), MessageType::UPDATE, &[0, 0, 0, 0]);
+    assert_eq!((rib.len(), stale(&rib)), (2, 1));
+    refresh(&mut rib, at(7), END);
+    assert_eq!(rib.len(), 1);
+}
+
+#[test]
+fn ignores_refresh_markers_without_capability() {
+    let mut rib = Rib::new();
+    session(&mut rib, at(0), &[], &[1, 2]);
+    refresh(&mut rib, at(1), BEGIN);
+    refresh(&mut rib, at(2), END);
+    assert_eq!((rib.len(), stale(&rib)), (2, 0));
+}
+
+#[test]
+fn reports_omitted_routes_of_each_family() {
+    let mut rib = Rib::with_removals();
+    session(&mut rib, at(0), &[REFRESH], &[]);
+    let route = Nlri { path_id: None, prefix: Prefix::V6(0x2a00 << 112, 32) };
+    send(&mut rib, &peering(0), at(1), MessageType::UPDATE, &update(&[], &[route], 1));
+    refresh(&mut rib, at(2), [0, 2, 1, 1]);
+    refresh(&mut rib, at(3), [0, 2, 2, 1]);
+    let body = [0, 0, 0, 12, 0x90, 15, 0, 8, 0, 2, 1, 32, 0x2a, 0, 0, 0];
+    assert_eq!(rib.take_removals(), [message(MessageType::UPDATE, &body)]);
 }
