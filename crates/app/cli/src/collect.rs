@@ -370,6 +370,8 @@ fn report(summary: &Summary, args: &CollectRun, terminal: &Terminal) -> Result<(
             "missing_bytes": streams.missing_bytes,
             "skipped_bytes": streams.skipped_bytes,
             "gaps": summary.gaps,
+            "undecodable": summary.undecodable,
+            "streams_without_bgp": streams.foreign,
             "complete": summary.missing().is_empty(),
             "missing": summary.missing(),
             "peerings": status.peerings.len(),

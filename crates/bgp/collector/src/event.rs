@@ -113,12 +113,16 @@ pub enum GapCause {
     /// Messages before the router's end was determined, since neither end sent an UPDATE;
     /// they are archived.
     Guessed,
+    /// The capture cut packets off after a number of bytes.
+    Cut,
+    /// The capture ended within a message.
+    End,
 }
 
 impl GapCause {
     /// Bytes are missing in the archive that the capture should have contained.
     pub const fn is_loss(self) -> bool {
-        matches!(self, Self::Mirror | Self::Unknown | Self::Capture)
+        matches!(self, Self::Mirror | Self::Unknown | Self::Capture | Self::Cut)
     }
 
     pub const fn is_archived(self) -> bool {

@@ -48,4 +48,4 @@ pub use event::{
 };
 pub use frame::{Frame, LinkType};
 pub use segment::{Checksum, MirrorId, Segment};
-pub use stream::{Close, Connection, ConnectionId, End, Hole, Receiver};
+pub use stream::{Close, Connection, ConnectionId, End, Hole, Limit, Receiver};

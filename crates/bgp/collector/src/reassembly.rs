@@ -24,7 +24,9 @@ use bgp::MessageType;
 use bgp::capability::Capability;
 
 use crate::segment::flags::{ACK, FIN, RST, SYN};
-use crate::{Checksum, Close, Connection, ConnectionId, End, Hole, MirrorId, Receiver, Segment};
+use crate::{
+    Checksum, Close, Connection, ConnectionId, End, Hole, Limit, MirrorId, Receiver, Segment,
+};
 use half::Half;
 use table::{Candidate, Flow, Key, Table};
 
@@ -91,6 +93,8 @@ pub struct Statistics {
     pub holes: u64,
     pub missing_bytes: u64,
     pub skipped_bytes: u64,
+    /// Streams that did not start with a BGP message: those of other protocols, and of scans.
+    pub foreign: u64,
     pub connections: u64,
     pub evicted: u64,
 }
@@ -101,6 +105,7 @@ pub(crate) struct Listener<'a, R> {
     from: End,
     messages: u64,
     skipped: u64,
+    foreign: u64,
     extended: Option<bool>,
     /// The other direction has held bytes.
     is_other_held: bool,
@@ -118,9 +123,18 @@ impl<'a, R: Receiver> Listener<'a, R> {
         let is_other_held = flow.halves[from.other().index()].is_held();
         let (half, last_messages) =
             (&mut flow.halves[from.index()], &mut flow.last_messages[from.index()]);
-        let (messages, skipped, extended) = (0, 0, None);
-        let to =
-            Self { receiver, id, from, messages, skipped, extended, is_other_held, last_messages };
+        let (messages, skipped, foreign, extended) = (0, 0, 0, None);
+        let to = Self {
+            receiver,
+            id,
+            from,
+            messages,
+            skipped,
+            foreign,
+            extended,
+            is_other_held,
+            last_messages,
+        };
         (half, to)
     }
 
@@ -449,10 +463,11 @@ impl Reassembler {
         let held = held(flow);
         let (half, mut to) = Listener::split(receiver, flow, ConnectionId(number), from);
         let result = work(half, &self.settings, &mut self.statistics, &mut to);
-        let (messages, skipped) = (to.messages, to.skipped);
+        let (messages, skipped, foreign) = (to.messages, to.skipped, to.foreign);
         self.memory = self.memory + self::held(flow) - held;
         self.statistics.messages += messages;
         self.statistics.skipped_bytes += skipped;
+        self.statistics.foreign += foreign;
         if messages > 0 {
             self.table.prove(number);
         }
@@ -505,7 +520,10 @@ impl Reassembler {
         for (from, _) in ends.into_iter().filter(|(_, close)| close.is_some()) {
             let half = &self.table.get(number).halves[from.index()];
             times[from.index()] = half.pending_close().map_or(now, |(_, time)| time);
-            self.with_half(number, from, receiver, |half, _, count, to| half.close(now, count, to));
+            let limit = (closes[from.index()] == Some(Close::Ended)).then_some(Limit::End);
+            self.with_half(number, from, receiver, |half, _, count, to| {
+                half.close(now, limit, count, to);
+            });
         }
         if closes.iter().any(Option::is_some) {
             self.release(number, now, receiver);

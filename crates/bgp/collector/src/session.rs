@@ -364,7 +364,8 @@ impl<S: Sink> Sessions<S> {
             && conn.spoke == [true; 2]
             && !slot.is_holding()
             && (!slot.guessed || slot.kept.is_none() && slot.guess_reported)
-            && !self.settings.check;
+            && !self.settings.check
+            && !slot.has_path_ids();
     }
 }
 

@@ -65,6 +65,17 @@ pub struct Hole {
     pub acknowledged: bool,
     /// Messages can be decoded again after the gap. Not set at the end of a stream.
     pub resynchronised: bool,
+    /// The bytes passed the capture, which lacks them for this reason.
+    pub limit: Option<Limit>,
+}
+
+/// Why a capture lacks bytes that passed it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// It cuts packets off after a number of bytes.
+    Length,
+    /// It ends within a message.
+    End,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

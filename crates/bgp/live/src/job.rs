@@ -55,6 +55,8 @@ pub struct Summary {
     pub troubles: Vec<String>,
     pub trouble_count: u64,
     pub gaps: u64,
+    /// Archived messages that cannot be decoded, so that their routes are missing in tables.
+    pub undecodable: u64,
     /// Packets lost between the mirror and the capture, by sequence numbers of tunnels.
     pub mirror_lost: u64,
     /// The account of integrity (`netarium.integrity/1`).
@@ -69,6 +71,7 @@ impl Summary {
         let lost = self.archive.as_ref().map_or(0, |archive| archive.lost);
         [
             (self.gaps, "gaps"),
+            (self.undecodable, "messages that cannot be decoded (archived, but not in tables)"),
             (streams.missing_bytes, "bytes missing"),
             (streams.skipped_bytes, "bytes skipped"),
             (self.status.kernel_drops, "packets dropped by the capture"),
@@ -337,7 +340,7 @@ impl Job {
         self.summary.status = self.status();
         self.board.publish(self.summary.status.clone());
         let sinks = self.pipeline.into_sink();
-        self.summary.gaps = sinks.gaps;
+        (self.summary.gaps, self.summary.undecodable) = (sinks.gaps, sinks.undecodable);
         (self.summary.integrity, self.summary.table) = account;
         self.summary.archive = sinks.writer.map(Writer::close).transpose()?;
         if let Some(archive) = &self.summary.archive {

@@ -15,8 +15,9 @@ const OPTIONAL: u8 = 0x80;
 /// have had other routes and another order of attributes.
 ///
 /// `nlri` has no path identifier. IPv4 unicast is announced in the message itself if it has a
-/// `NEXT_HOP`, all other routes in `MP_REACH_NLRI`. The next hop is that of the table's
-/// `MP_REACH_NLRI` or, for writers that omit it there, of `NEXT_HOP` or of `next_hop`. `out` stays
+/// `NEXT_HOP` and no `MP_REACH_NLRI` of its family, all other routes in `MP_REACH_NLRI`. The next
+/// hop is that of the table's `MP_REACH_NLRI` (RFC 4760 §3) or, for writers that omit it there, of
+/// `NEXT_HOP` or of `next_hop`. `out` stays
 /// unchanged on failure: the attributes cannot be framed, the next hop is missing (BIRD has such
 /// routes), or the message exceeds 65,535 octets.
 pub fn announcement(
@@ -46,28 +47,24 @@ fn write(
     let start = out.len();
     out.extend_from_slice(&MARKER);
     out.extend_from_slice(&[0, 0, MessageType::UPDATE.0, 0, 0, 0, 0]);
-    let (mut v4, mut mp) = (None, None);
+    let value = |code| {
+        let mut all = Attributes::new(attributes, 0).map_while(Result::ok);
+        all.find(|raw| raw.code == code).map(|raw| raw.value)
+    };
+    let v4 = value(NEXT_HOP);
+    let mp = value(MP_REACH_NLRI).filter(|value| v4.is_none() || is_of(value, family));
+    let plain = family == Family::IPV4_UNICAST && v4.is_some() && mp.is_none();
     let begin = out.len();
     for raw in Attributes::new(attributes, 0) {
         let raw = raw?;
         match raw.code {
-            MP_REACH_NLRI => mp = Some(raw.value),
-            // The next hop in the attribute belongs to another route, or is missing.
-            MP_UNREACH_NLRI => {}
-            code => {
-                if code == NEXT_HOP {
-                    v4 = Some(raw.value);
-                    if family != Family::IPV4_UNICAST {
-                        continue;
-                    }
-                }
-                attribute::encode(raw.flags, code, raw.value, out)?;
-            }
+            MP_REACH_NLRI | MP_UNREACH_NLRI => {}
+            NEXT_HOP if !plain => {}
+            code => attribute::encode(raw.flags, code, raw.value, out)?,
         }
     }
     let id = path_id.map(u32::to_be_bytes);
     let id = id.as_ref().map_or(&[][..], |id| &id[..]);
-    let plain = family == Family::IPV4_UNICAST && v4.is_some();
     if !plain {
         let next_hop = mp.and_then(mp_reach_next_hop).or(v4).or(next_hop).ok_or(Error::Short {
             field: "next hop",
@@ -90,6 +87,16 @@ fn write(
     out[start + 16..start + 18].copy_from_slice(&(size as u16).to_be_bytes());
     out[begin - 2..begin].copy_from_slice(&(length as u16).to_be_bytes());
     Ok(())
+}
+
+/// Whether the `MP_REACH_NLRI` beside a `NEXT_HOP` applies to a route of `family`, and not to other
+/// routes of the same UPDATE.
+fn is_of(value: &[u8], family: Family) -> bool {
+    let [high, low] = family.afi.0.to_be_bytes();
+    let is_alone = value.split_first().is_some_and(|(length, rest)| {
+        usize::from(*length) == rest.len() && (rest.len() == 4 || family != Family::IPV4_UNICAST)
+    });
+    is_alone || value.starts_with(&[high, low, family.safi.0])
 }
 
 /// The value of `MP_REACH_NLRI`.
@@ -134,6 +141,22 @@ mod tests {
         let body = update(Family::IPV4_UNICAST, Some(5), &[8, 10], &attributes);
         assert_eq!(body[4..15], attributes[..]);
         assert_eq!(body[15..], [0, 0, 0, 5, 8, 10]);
+    }
+
+    #[test]
+    fn next_hop_of_mp_reach_applies() {
+        let next_hop = [0x40, 3, 4, 192, 0, 2, 99];
+        let reach = |reach: &[u8]| {
+            let attributes = [&ORIGIN[..], &next_hop, reach].concat();
+            update(Family::IPV4_UNICAST, None, &[8, 10], &attributes)
+        };
+        // Alone, or with its family: the route was announced in it (RFC 4760 §3).
+        let own = reach(&[0x80, 14, 5, 4, 192, 0, 2, 77]);
+        assert_eq!(own[8..], [0x80, 14, 11, 0, 1, 1, 4, 192, 0, 2, 77, 0, 8, 10]);
+        assert_eq!(reach(&[0x80, 14, 11, 0, 1, 1, 4, 192, 0, 2, 77, 0, 8, 10]), own);
+        // Of other routes of the same UPDATE.
+        let other = reach(&[0x80, 14, 8, 0, 2, 1, 2, 1, 1, 0, 0]);
+        assert_eq!(other[8..], [&next_hop[..], &[8, 10]].concat());
     }
 
     #[test]

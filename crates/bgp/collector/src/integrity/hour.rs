@@ -33,7 +33,7 @@ pub struct Gaps {
 }
 
 /// Causes in the order of [`Hour::gaps`], with their names in reports.
-pub const CAUSES: [(GapCause, &str); 7] = [
+pub const CAUSES: [(GapCause, &str); 9] = [
     (GapCause::Mirror, "mirror"),
     (GapCause::Unknown, "unknown"),
     (GapCause::Capture, "capture"),
@@ -41,6 +41,8 @@ pub const CAUSES: [(GapCause, &str); 7] = [
     (GapCause::Undecodable, "undecodable"),
     (GapCause::Unconfirmed, "unconfirmed"),
     (GapCause::Guessed, "guessed"),
+    (GapCause::Cut, "cut"),
+    (GapCause::End, "end"),
 ];
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,7 +50,7 @@ pub struct Hour {
     pub peer: Messages,
     pub local: Messages,
     /// Missing bytes of the neighbour, by cause in the order of [`CAUSES`].
-    pub gaps: [Gaps; 7],
+    pub gaps: [Gaps; 9],
     pub local_gaps: Gaps,
     /// Number of resynchronisations after gaps.
     pub resyncs: u64,
@@ -101,11 +103,25 @@ impl Hour {
         self.gaps[4].count
     }
 
+    /// Gaps that lack bytes in the archive, in total.
+    pub fn missing(&self) -> Gaps {
+        let of = CAUSES.iter().zip(&self.gaps).filter(|((cause, _), _)| !cause.is_archived());
+        of.fold(Gaps::default(), |sum, (_, of)| Gaps {
+            count: sum.count + of.count,
+            missing: sum.missing + of.missing,
+            skipped: sum.skipped + of.skipped,
+        })
+    }
+
     pub fn verdict(&self) -> Verdict {
         let received = self.peer.total() > 0;
-        let lost = self.gaps[..3].iter().any(|gaps| gaps.count > 0) || self.blind_seconds() > 0;
-        // The capture began in the middle of the session: earlier bytes were not captured.
-        let late = self.gaps[3].count + self.gaps[5].count > 0;
+        let found = |wanted: fn(GapCause) -> bool| {
+            CAUSES.iter().zip(&self.gaps).any(|((cause, _), of)| of.count > 0 && wanted(*cause))
+        };
+        let lost = found(GapCause::is_loss) || self.blind_seconds() > 0;
+        // The capture began or ended in the middle of the session.
+        let late =
+            found(|cause| matches!(cause, GapCause::Start | GapCause::Unconfirmed | GapCause::End));
         match (received, lost || late) {
             (true, true) => Verdict::Holes,
             (true, false) if self.peer.update > 0 => Verdict::Whole,

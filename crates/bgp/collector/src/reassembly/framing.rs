@@ -8,7 +8,7 @@ use bgp::{HEADER, MARKER, Message};
 
 use super::Listener;
 use super::resync::{Resync, is_beginning};
-use crate::{Hole, Receiver};
+use crate::{Hole, Limit, Receiver};
 
 #[derive(Clone, Copy, Debug)]
 struct Open {
@@ -16,6 +16,14 @@ struct Open {
     missing: u64,
     skipped: u64,
     acknowledged: bool,
+    /// All missing bytes were cut off by the capture.
+    cut: bool,
+}
+
+impl Open {
+    const fn new(since: Time) -> Self {
+        Self { since, missing: 0, skipped: 0, acknowledged: false, cut: false }
+    }
 }
 
 #[derive(Debug)]
@@ -30,6 +38,10 @@ enum State {
 pub(super) struct Framing {
     state: State,
     carry: Vec<u8>,
+    /// A message was delivered, or the start of the stream was not captured.
+    begun: bool,
+    /// The stream does not start with a message: it is not BGP.
+    foreign: bool,
     open: Option<Open>,
     /// Time of the last byte of a message.
     last: Time,
@@ -45,6 +57,8 @@ impl Framing {
         Self {
             state: State::Aligned,
             carry: Vec::new(),
+            begun: false,
+            foreign: false,
             open: None,
             last: time,
             max: MAX,
@@ -55,9 +69,8 @@ impl Framing {
 
     /// In the middle of a stream: the first message must be found.
     pub(super) fn searching(time: Time) -> Self {
-        let open = Open { since: time, missing: 0, skipped: 0, acknowledged: false };
         let state = State::Searching(Box::new(Resync::new(MAX, true)));
-        Self { state, open: Some(open), ..Self::aligned(time) }
+        Self { state, begun: true, open: Some(Open::new(time)), ..Self::aligned(time) }
     }
 
     pub(super) fn memory(&self) -> usize {
@@ -70,6 +83,10 @@ impl Framing {
 
     pub(super) const fn is_searching(&self) -> bool {
         matches!(self.state, State::Searching(_))
+    }
+
+    pub(super) const fn is_foreign(&self) -> bool {
+        self.foreign
     }
 
     pub(super) const fn extended(&self) -> Option<bool> {
@@ -116,6 +133,7 @@ impl Framing {
             }
         }
         let rest = split(time, bytes, to);
+        self.begun |= rest.len() < bytes.len();
         if bytes.len() > MAX && !self.has_long {
             self.note_lengths(&bytes[..bytes.len() - rest.len()]);
         }
@@ -160,6 +178,7 @@ impl Framing {
         }
         to.message(time, &self.carry);
         self.carry.clear();
+        self.begun = true;
         Some(rest)
     }
 
@@ -190,8 +209,8 @@ impl Framing {
 
     #[cold]
     fn lose<R: Receiver>(&mut self, time: Time, bytes: &[u8], to: &mut Listener<'_, R>) {
-        let fresh = Open { since: self.last, missing: 0, skipped: 0, acknowledged: false };
-        self.open.get_or_insert(fresh);
+        self.foreign |= !self.begun;
+        self.open.get_or_insert(Open::new(self.last));
         self.state = State::Searching(Box::new(Resync::new(self.max, false)));
         self.recover(time, bytes, false, to);
     }
@@ -241,30 +260,33 @@ impl Framing {
 
     fn align<R: Receiver>(&mut self, time: Time, to: &mut Listener<'_, R>) {
         self.state = State::Aligned;
+        (self.begun, self.foreign) = (true, false);
         if let Some(open) = self.open.take().filter(|open| open.missing + open.skipped > 0) {
             to.hole(&close(open, time, true, 0));
         }
     }
 
-    /// Handles a gap of `missing` bytes in the stream.
+    /// Handles a gap of `missing` bytes in the stream. `cut`: the capture cut all of them off.
     pub(super) fn hole<R: Receiver>(
         &mut self,
         time: Time,
         missing: u64,
-        acknowledged: bool,
+        (acknowledged, cut): (bool, bool),
         to: &mut Listener<'_, R>,
     ) {
+        self.begun = true;
         let within = match &self.state {
             State::Aligned => self.need(),
             State::Within(left) => *left,
             State::Searching(_) => 0,
         };
-        let cut = self.give_up(time, to);
-        let fresh = Open { since: self.last, missing: 0, skipped: 0, acknowledged: true };
+        let rest = self.give_up(time, to);
+        let fresh = Open { acknowledged: true, cut: true, ..Open::new(self.last) };
         let open = self.open.get_or_insert(fresh);
         open.missing += missing;
-        open.skipped += cut;
+        open.skipped += rest;
         open.acknowledged &= acknowledged;
+        open.cut &= cut;
         match within.cmp(&missing) {
             Ordering::Greater => self.state = State::Within(within - missing),
             Ordering::Equal => self.align(time, to),
@@ -274,15 +296,26 @@ impl Framing {
         }
     }
 
-    /// Ends the stream: the remaining bytes belong to no whole message.
-    pub(super) fn end<R: Receiver>(&mut self, time: Time, to: &mut Listener<'_, R>) {
-        let cut = self.give_up(time, to);
-        if cut > 0 {
-            let fresh = Open { since: self.last, missing: 0, skipped: 0, acknowledged: false };
-            self.open.get_or_insert(fresh).skipped += cut;
+    /// Ends the stream: the remaining bytes belong to no whole message. `limit` is set if the
+    /// capture ended before the stream.
+    pub(super) fn end<R: Receiver>(
+        &mut self,
+        time: Time,
+        limit: Option<Limit>,
+        to: &mut Listener<'_, R>,
+    ) {
+        let rest = self.give_up(time, to);
+        if self.foreign {
+            to.foreign += 1;
+            return;
+        }
+        let limit = limit.filter(|_| self.open.is_none());
+        if rest > 0 {
+            self.open.get_or_insert(Open::new(self.last)).skipped += rest;
         }
         if let Some(open) = self.open.take().filter(|open| open.missing + open.skipped > 0) {
-            to.hole(&close(open, time, false, 0));
+            let hole = close(open, time, false, 0);
+            to.hole(&Hole { limit: hole.limit.or(limit), ..hole });
         }
     }
 
@@ -344,6 +377,7 @@ fn close(open: Open, time: Time, resynchronised: bool, unconfirmed: u64) -> Hole
         unconfirmed,
         acknowledged: open.acknowledged && open.missing > 0,
         resynchronised,
+        limit: (open.cut && open.missing > 0).then_some(Limit::Length),
     }
 }
 

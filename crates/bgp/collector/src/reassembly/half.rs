@@ -6,7 +6,7 @@ use super::framing::Framing;
 use super::history::History;
 use super::store::Store;
 use super::{Listener, Settings, Statistics};
-use crate::{Close, Receiver, Segment};
+use crate::{Close, Limit, Receiver, Segment};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
@@ -37,6 +37,9 @@ impl Stray {
 /// retransmissions of a lost segment take (RFC 6298).
 const SILENCE: Span = Span::from_secs(2);
 
+/// Maximum number of ranges whose bytes the capture cut off; the cause of further ones is unknown.
+const MAX_CUTS: usize = 4_096;
+
 /// First position, which leaves room for bytes before the first captured one.
 const ORIGIN: u64 = 1 << 32;
 
@@ -61,6 +64,8 @@ pub(super) struct Half {
     ended: Time,
     /// A reset was received; segments before it may follow.
     reset: Option<Time>,
+    /// Positions that the capture cut off, with the time of their segment.
+    cuts: Vec<(u64, u64, Time)>,
     /// Start of the gap: bytes are missing that others follow, or that were acknowledged.
     waiting: Option<Time>,
     stray: Stray,
@@ -82,6 +87,7 @@ impl Half {
             fin: None,
             ended: Time::ZERO,
             reset: None,
+            cuts: Vec::new(),
             waiting: None,
             stray: Stray::NONE,
         }
@@ -118,7 +124,8 @@ impl Half {
     }
 
     pub(super) fn memory(&self) -> usize {
-        self.store.memory() + self.framing.memory() + self.history.memory()
+        let cuts = self.cuts.capacity() * size_of::<(u64, u64, Time)>();
+        self.store.memory() + self.framing.memory() + self.history.memory() + cuts
     }
 
     /// The position of a sequence number that is nearest to the next one.
@@ -226,7 +233,11 @@ impl Half {
         to: &mut Listener<'_, R>,
     ) {
         let (mut at, mut bytes) = (self.position(sequence), segment.payload);
-        let end = at + bytes.len() as u64 + u64::from(segment.missing);
+        let captured = at + bytes.len() as u64;
+        let end = captured + u64::from(segment.missing);
+        if segment.missing > 0 && self.cuts.len() < MAX_CUTS {
+            self.cuts.push((captured, end, segment.time));
+        }
         let rested = self.is_rested(at, segment.time, settings);
         if end > self.front() {
             self.front_at = segment.time;
@@ -355,14 +366,32 @@ impl Half {
         let end = self.store.first().unwrap_or_else(|| self.last_known());
         let missing = end.saturating_sub(self.next);
         if missing > 0 {
-            count.holes += 1;
-            count.missing_bytes += missing;
-            let time = self.store.first_time().unwrap_or(now);
-            self.framing.hole(time, missing, self.acknowledged >= end, to);
+            if !self.framing.is_foreign() {
+                count.holes += 1;
+                count.missing_bytes += missing;
+            }
+            let cut = self.cut_until(end);
+            let time = cut.or(self.store.first_time()).unwrap_or(now);
+            self.framing.hole(time, missing, (self.acknowledged >= end, cut.is_some()), to);
             self.jump(end);
         }
         self.drain(None, to);
         self.waiting = self.is_behind().then(|| self.store.first_time().unwrap_or(now));
+    }
+
+    /// The last time of the segments whose missing bytes are all of those before `end`; `None` if
+    /// other bytes are missing as well.
+    fn cut_until(&mut self, end: u64) -> Option<Time> {
+        let (mut at, mut last) = (self.next, None);
+        self.cuts.sort_unstable();
+        for &(from, to, time) in &self.cuts {
+            if from <= at && to > at {
+                at = to;
+                last = last.max(Some(time));
+            }
+        }
+        self.cuts.retain(|(_, to, _)| *to > end);
+        last.filter(|_| at >= end)
     }
 
     /// End of the last byte that is known to have been sent.
@@ -401,7 +430,7 @@ impl Half {
         let missing = u64::from(first.wrapping_sub(self.next as u32));
         count.holes += 1;
         count.missing_bytes += missing;
-        self.framing.hole(segment.time, missing, false, to);
+        self.framing.hole(segment.time, missing, (false, false), to);
         self.jump(self.next + missing);
         self.pass(&bytes);
         (self.acknowledged, self.acknowledged_at) = (self.next, None);
@@ -521,12 +550,13 @@ impl Half {
     pub(super) fn close<R: Receiver>(
         &mut self,
         now: Time,
+        limit: Option<Limit>,
         count: &mut Statistics,
         to: &mut Listener<'_, R>,
     ) {
         self.give_up_all(now, count, to);
         if self.stage == Stage::Running {
-            self.framing.end(now, to);
+            self.framing.end(now, limit, to);
         }
         self.stage = Stage::Closed;
         self.ended = now;

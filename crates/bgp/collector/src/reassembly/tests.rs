@@ -193,6 +193,47 @@ fn resumes_after_truncated_message_with_header() {
 }
 
 #[test]
+fn names_limits_of_capture() {
+    let stream = [keepalive(), update(&[5; 30], [1, 1, 1]), keepalive()].concat();
+    let end = 1 + stream.len() as u32;
+    let start = [from_peer(0, 0, SYN, &[]), from_peer(1, 1, ACK, &stream[..19])];
+    // The packet of the UPDATE is cut off; the next one follows 30 s later.
+    let missing = stream.len() as u32 - 19 - 19 - 40;
+    let cut = Segment { missing, ..from_peer(2, 20, ACK, &stream[19..59]) };
+    let behind = from_peer(30_000, end - 19, ACK, &stream[stream.len() - 19..]);
+    let (log, _) = run(&[start[0], start[1], cut, behind]);
+    let hole = log.holes[0].1;
+    let millis = |time: Time| time.as_nanos() / 1_000_000;
+    assert_eq!((hole.limit, millis(hole.since), millis(hole.time)), (Some(Limit::Length), 2, 2));
+    // Another clone has all bytes.
+    let whole = from_peer(3, 20, ACK, &stream[19..stream.len() - 19]);
+    assert_eq!(run(&[start[0], start[1], cut, whole, behind]).0.holes, []);
+    // Bytes before the cut ones are lost too.
+    let later = Segment { sequence: 30, payload: &stream[29..59], ..cut };
+    assert_eq!(run(&[start[0], start[1], later, behind]).0.holes[0].1.limit, None);
+    // The capture ends within the UPDATE, or the connection does.
+    let half = from_peer(2, 20, ACK, &stream[19..59]);
+    assert_eq!(run(&[start[0], start[1], half]).0.holes[0].1.limit, Some(Limit::End));
+    let fin = from_peer(3, 60, ACK | FIN, &[]);
+    assert_eq!(run(&[start[0], start[1], half, fin]).0.holes[0].1.limit, None);
+}
+
+#[test]
+fn counts_streams_of_other_protocols() {
+    let request = b"GET / HTTP/1.1\r\n\r\n";
+    let (log, statistics) = run(&[
+        from_peer(0, 0, SYN, &[]),
+        from_peer(1, 1, ACK, request),
+        from_peer(2, 100, ACK, request),
+    ]);
+    assert_eq!((log.messages.len(), log.holes.len()), (0, 0));
+    assert_eq!((statistics.foreign, statistics.skipped_bytes, statistics.missing_bytes), (1, 0, 0));
+    // A stream whose start was not captured may be BGP.
+    let (_, statistics) = run(&[from_peer(1, 1, ACK, request)]);
+    assert_eq!((statistics.foreign, statistics.skipped_bytes > 0), (0, true));
+}
+
+#[test]
 fn ignores_all_ones_inside_attributes() {
     let ones = update(&[0xffff_ffff; 9], [1, 2, 3]);
     let stream = [keepalive(), ones.clone(), ones.repeat(70)].concat();

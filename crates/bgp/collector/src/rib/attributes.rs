@@ -5,6 +5,7 @@ use bgp::attribute::{AsPath, LogicalPath, MpReach};
 use super::interner::Interner;
 
 const AS_PATH: u8 = 2;
+const NEXT_HOP: u8 = 3;
 const AGGREGATOR: u8 = 7;
 const MP_REACH: u8 = 14;
 const MP_UNREACH: u8 = 15;
@@ -173,7 +174,8 @@ impl AttributeSets {
             at_head &= varies(raw.code);
             let part = if at_head { &mut self.record } else { &mut self.rest };
             match (raw.code, given.reach) {
-                (MP_UNREACH, _) | (MP_REACH, None) => {}
+                // NEXT_HOP does not apply to routes of MP_REACH_NLRI (RFC 4760 §3).
+                (MP_UNREACH, _) | (MP_REACH, None) | (NEXT_HOP, Some(_)) => {}
                 (MP_REACH, Some(reach)) => {
                     let length = reach.next_hop.len().min(254) as u8;
                     let flags = raw.bytes[0] & !EXTENDED_LENGTH;

@@ -134,6 +134,7 @@ impl Conn {
             early.skipped += hole.skipped;
             early.unconfirmed += hole.unconfirmed;
             early.acknowledged &= hole.acknowledged;
+            early.limit = early.limit.filter(|limit| Some(*limit) == hole.limit);
         }
     }
 }

@@ -13,7 +13,9 @@ use super::connection::{Offer, proves};
 use super::inference::{self, Change, index};
 use super::peering::Slot;
 use super::structure::{self, Evidence};
-use crate::{Close, ConnectionId, End, Event, Gap, GapCause, Hole, Reason, Sender, Sink, State};
+use crate::{
+    Close, ConnectionId, End, Event, Gap, GapCause, Hole, Limit, Reason, Sender, Sink, State,
+};
 
 impl<S: Sink> Sessions<S> {
     /// Processes a message of a connection with a placed peering.
@@ -80,7 +82,7 @@ impl<S: Sink> Sessions<S> {
         }
         if slot.peering.certain {
             slot.message(&mut self.sink, time, sender, message);
-            if self.settings.check {
+            if self.settings.check || slot.has_path_ids() {
                 let evidence = structure::score_update(body);
                 check_readable(&mut self.sink, slot, time, sender, message, evidence.as_ref());
             }
@@ -170,7 +172,7 @@ impl<S: Sink> Sessions<S> {
         let middle = kind != MessageType::OPEN && !refuses;
         let early = conn.early[from.index()].take().or_else(|| {
             let (since, missing, skipped) = (conn.opened.min(time), 0, 0);
-            let (acknowledged, resynchronised) = (false, true);
+            let (acknowledged, resynchronised, limit) = (false, true, None);
             let unconfirmed = 0;
             middle.then_some(Hole {
                 time,
@@ -180,6 +182,7 @@ impl<S: Sink> Sessions<S> {
                 unconfirmed,
                 acknowledged,
                 resynchronised,
+                limit,
             })
         });
         if let Some(hole) = early {
@@ -202,7 +205,11 @@ impl<S: Sink> Sessions<S> {
     /// Processes a gap of a connection with a placed peering.
     pub(super) fn tell_hole(&mut self, id: ConnectionId, from: End, hole: &Hole) {
         let Some(conn) = &self.connections[id.index()] else { return };
-        let cause = if hole.acknowledged {
+        let cause = if hole.limit == Some(Limit::Length) {
+            GapCause::Cut
+        } else if hole.limit == Some(Limit::End) {
+            GapCause::End
+        } else if hole.acknowledged {
             GapCause::Mirror
         } else if conn.connection.opener.is_none() && !conn.spoke[from.index()] {
             GapCause::Start

@@ -115,6 +115,12 @@ impl Slot {
         if self.last.since(time) <= DISORDER { time.max(self.last) } else { time }
     }
 
+    /// Whether UPDATEs are checked: speakers may negotiate path identifiers and not send them.
+    pub(super) fn has_path_ids(&self) -> bool {
+        let Peering { from_peer, from_local, .. } = &self.peering;
+        !from_peer.add_path.is_empty() || !from_local.add_path.is_empty()
+    }
+
     pub(super) const fn is_holding(&self) -> bool {
         !self.held.is_empty()
     }

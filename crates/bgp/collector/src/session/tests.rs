@@ -147,8 +147,16 @@ impl Script {
     fn hole(&mut self, time: f64, id: u32, from: End, missing: u64) -> &mut Self {
         let (time, since) = (at(time), at(time - 1.0));
         let (skipped, acknowledged, resynchronised) = (0, false, false);
-        let hole =
-            Hole { time, since, missing, skipped, unconfirmed: 0, acknowledged, resynchronised };
+        let hole = Hole {
+            time,
+            since,
+            missing,
+            skipped,
+            unconfirmed: 0,
+            acknowledged,
+            resynchronised,
+            limit: None,
+        };
         self.0.hole(ConnectionId(id), from, &hole);
         self
     }

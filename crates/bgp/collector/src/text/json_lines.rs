@@ -42,7 +42,7 @@ mod names {
     ];
     pub(super) const SENDERS: [(Sender, &str); 2] =
         [(Sender::Peer, "peer"), (Sender::Local, "local")];
-    pub(super) const CAUSES: [(GapCause, &str); 7] = [
+    pub(super) const CAUSES: [(GapCause, &str); 9] = [
         (GapCause::Mirror, "mirror"),
         (GapCause::Unknown, "unknown"),
         (GapCause::Capture, "capture"),
@@ -50,6 +50,8 @@ mod names {
         (GapCause::Undecodable, "undecodable"),
         (GapCause::Unconfirmed, "unconfirmed"),
         (GapCause::Guessed, "guessed"),
+        (GapCause::Cut, "cut"),
+        (GapCause::End, "end"),
     ];
     pub(super) const CONFIDENCES: [(Confidence, &str); 3] = [
         (Confidence::Assumed, "assumed"),

@@ -12,9 +12,7 @@ pub(super) fn table(integrity: &Integrity) -> String {
         "skipped", "resyncs", "bad",
     ];
     let rows = integrity.hours().map(|(peering, hour, seen)| {
-        let lost = seen.gaps[..4].iter();
-        let (count, missing, skipped) = lost
-            .fold((0, 0, 0), |sum, of| (sum.0 + of.count, sum.1 + of.missing, sum.2 + of.skipped));
+        let lost = seen.missing();
         vec![
             hour_name(hour),
             peering.peer.to_string(),
@@ -24,9 +22,9 @@ pub(super) fn table(integrity: &Integrity) -> String {
             seen.peer.update.to_string(),
             seen.peer.keepalive.to_string(),
             seen.peer.bytes.to_string(),
-            count.to_string(),
-            missing.to_string(),
-            skipped.to_string(),
+            lost.count.to_string(),
+            lost.missing.to_string(),
+            lost.skipped.to_string(),
             seen.resyncs.to_string(),
             seen.undecodable().to_string(),
         ]

@@ -4,7 +4,7 @@ use base::{Span, Time};
 use bgp::{Message, MessageType};
 use collector::integrity::{Integrity, Settings};
 use collector::rib::Rib;
-use collector::{Event, Gap, MirrorId, Peering, Sender, Sink, State};
+use collector::{Event, Gap, GapCause, MirrorId, Peering, Sender, Sink, State};
 
 use super::control::Control;
 use crate::Writer;
@@ -34,6 +34,8 @@ pub(super) struct Sinks {
     pub(super) new_mirrors: Vec<MirrorId>,
     pub(super) messages: u64,
     pub(super) gaps: u64,
+    /// Archived messages that cannot be decoded.
+    pub(super) undecodable: u64,
     pub(super) unstated: Vec<Loss>,
     pub(super) now: Time,
     /// Time of the last drop report by interface, and of the first one.
@@ -105,6 +107,7 @@ impl Sinks {
             new_mirrors: Vec::new(),
             messages: 0,
             gaps: 0,
+            undecodable: 0,
             unstated: Vec::new(),
             now: Time::ZERO,
             asked: Vec::new(),
@@ -140,7 +143,11 @@ impl Sinks {
 
     #[cold]
     fn gap(&mut self, peering: &Peering, gap: &Gap) {
-        self.gaps += 1;
+        if gap.cause == GapCause::Undecodable {
+            self.undecodable += 1;
+        } else {
+            self.gaps += 1;
+        }
         if self.writer.is_some() && self.unstated.len() < GAPS {
             self.unstated.push(Loss::Stream {
                 since_us: micros(gap.since),

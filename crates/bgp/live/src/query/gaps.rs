@@ -21,8 +21,19 @@ use crate::job::retention::{ACCOUNT, CURRENT};
 use crate::{Error, Result};
 
 /// Causes of gaps in streams, as in the account.
-const CAUSES: [&str; 7] =
-    ["mirror", "unknown", "capture", "start", "undecodable", "unconfirmed", "guessed"];
+const CAUSES: [&str; 9] = [
+    "mirror",
+    "unknown",
+    "capture",
+    "start",
+    "undecodable",
+    "unconfirmed",
+    "guessed",
+    "cut",
+    "end",
+];
+/// Number of the archived ones among them.
+const ARCHIVED: std::ops::Range<usize> = 4..7;
 
 /// An hour of a peering, by the accounts of all collectors.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,7 +45,7 @@ pub(super) struct Hour {
     keepalives: u64,
     bytes: u64,
     /// By cause: number, missing bytes, bytes outside of messages.
-    gaps: [[u64; 3]; 7],
+    gaps: [[u64; 3]; 9],
     resyncs: u64,
     undecodable: u64,
     inferred: u64,
@@ -195,8 +206,26 @@ fn hour(value: &Value) -> Option<Hour> {
     })
 }
 
+/// The stated losses. Bytes that were lost while the capture dropped packets are those of the
+/// capture.
 pub(super) fn losses(shelf: &ArchiveFolder) -> Result<Vec<Loss>> {
-    if shelf.listed { read_ledger(&shelf.folder.join(GAPS)) } else { Ok(Vec::new()) }
+    if !shelf.listed {
+        return Ok(Vec::new());
+    }
+    let mut losses: Vec<Loss> = read_ledger(&shelf.folder.join(GAPS))?;
+    let drops = losses.iter().filter(|loss| matches!(loss, Loss::Captured { packets: 1.., .. }));
+    let mut drops: Vec<(u64, u64)> =
+        drops.filter_map(|loss| times(loss).0.zip(times(loss).1)).collect();
+    drops.sort_unstable();
+    for loss in &mut losses {
+        if let Loss::Stream { since_us, until_us, cause, .. } = loss
+            && matches!(&**cause, "mirror" | "unknown")
+            && drops.iter().any(|(since, until)| since <= until_us && *since_us <= *until)
+        {
+            "capture".clone_into(cause);
+        }
+    }
+    Ok(losses)
 }
 
 /// Start and end of a loss, in microseconds since 1970.
@@ -235,6 +264,8 @@ pub(super) fn words(loss: &Loss) -> String {
                 "unknown" => "not acknowledged; the router may have received them",
                 "capture" => "the capture lost packets",
                 "start" => "the capture began in the middle of the session",
+                "cut" => "the capture cut their packets off; record whole packets (snap length)",
+                "end" => "the capture ended within a message",
                 "undecodable" => "they cannot be decoded, but are archived",
                 other => other,
             };

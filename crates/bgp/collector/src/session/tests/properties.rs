@@ -121,6 +121,7 @@ fn play(calls: &[Call], settings: Settings) -> (Witness, Vec<(u8, Vec<u8>)>) {
                     unconfirmed: 0,
                     acknowledged,
                     resynchronised,
+                    limit: None,
                 };
                 sessions.hole(ConnectionId(*id), end(*high), &hole);
             }

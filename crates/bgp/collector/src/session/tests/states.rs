@@ -142,6 +142,7 @@ fn infers_state_of_session_met_in_the_middle() {
         skipped: 7,
         acknowledged: true,
         resynchronised: true,
+        limit: None,
     };
     script.0.hole(ConnectionId(0), LOW, &hole);
     script.0.hole(ConnectionId(0), LOW, &Hole { acknowledged: false, ..hole });

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::moment::{moment_text, unix};
 use super::super::table::columns;
-use super::{CAUSES, Collector, Gaps, Hour, Key, words};
+use super::{ARCHIVED, CAUSES, Collector, Gaps, Hour, Key, words};
 
 impl Gaps {
     pub fn is_empty(&self) -> bool {
@@ -91,9 +91,9 @@ impl Collector {
     }
 
     fn write(&self, text: &mut String) {
-        const HEAD: [&str; 14] = [
+        const HEAD: [&str; 15] = [
             "hour", "peer", "AS", "verdict", "blind", "down", "updates", "mirror", "unknown",
-            "capture", "start", "missing", "skipped", "bad",
+            "capture", "cut", "start", "missing", "skipped", "bad",
         ];
         let _ = writeln!(text, "{}", self.folder);
         let hours = self.account.iter().flat_map(|account| &account.hours);
@@ -128,10 +128,10 @@ impl Collector {
 }
 
 fn row((name, peer, peer_as, _, number): &Key, of: &Hour) -> Vec<String> {
-    let [mirror, unknown, capture, start, ..] = of.gaps.map(|gaps| gaps[0].to_string());
-    let lost = of.gaps[..4].iter();
+    let [mirror, unknown, capture, start, .., cut, _] = of.gaps.map(|gaps| gaps[0].to_string());
+    let lost = of.gaps.iter().enumerate().filter(|(at, _)| !ARCHIVED.contains(at));
     let (missing, skipped) =
-        lost.fold((0, 0), |(missing, skipped), of| (missing + of[1], skipped + of[2]));
+        lost.fold((0, 0), |(missing, skipped), (_, of)| (missing + of[1], skipped + of[2]));
     vec![
         name.clone(),
         match number {
@@ -146,6 +146,7 @@ fn row((name, peer, peer_as, _, number): &Key, of: &Hour) -> Vec<String> {
         mirror,
         unknown,
         capture,
+        cut,
         start,
         missing.to_string(),
         skipped.to_string(),

@@ -94,6 +94,7 @@ fn row(mark: &str, route: &Route) -> Vec<String> {
     vec![
         mark.to_owned(),
         destination(route),
+        route.family.to_string(),
         route.path_id.map_or_else(none, |id| id.to_string()),
         route.peering.peer.to_string(),
         route.peering.peer_as.0.to_string(),
@@ -162,6 +163,7 @@ impl Routes {
         let head = [
             "",
             "prefix",
+            "family",
             "id",
             "peer",
             "AS",
@@ -183,14 +185,15 @@ impl Routes {
                 Change::Changed(old, new) => rows.extend([row("-", old), row("+", new)]),
             }
         }
-        // Few answers have marks, path identifiers, several mirrors or communities.
+        // Few answers have marks, families without unicast routes, path identifiers, several mirrors or communities.
         let keep = |at: usize, nothing: &str| rows.iter().any(|row| row[at] != nothing);
         let kept: Vec<bool> = (0..head.len())
             .map(|at| match at {
                 0 => keep(0, ""),
-                2 => keep(2, "-"),
-                5 => mirrors.len() > 1,
-                9 => keep(9, ""),
+                2 => rows.iter().any(|row| !row[2].ends_with("/unicast")),
+                3 => keep(3, "-"),
+                6 => mirrors.len() > 1,
+                10 => keep(10, ""),
                 _ => true,
             })
             .collect();

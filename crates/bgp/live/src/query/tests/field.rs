@@ -4,14 +4,16 @@ use bgp::MessageType;
 use collector::Event;
 
 use super::*;
+use crate::archive::Loss;
 use crate::feed::{Feed, feed, feed_with_removals};
+use crate::job::Summary;
 
 /// Collects a capture as `netarium collect --read FILE --router 192.0.2.1 --snapshot 0`.
 fn collect(name: &str) -> tempfile::TempDir {
-    collect_to(name, Vec::new())
+    collect_to(name, Vec::new()).0
 }
 
-fn collect_to(name: &str, feeds: Vec<Feed>) -> tempfile::TempDir {
+fn collect_to(name: &str, feeds: Vec<Feed>) -> (tempfile::TempDir, Summary) {
     let folder = tempfile::tempdir().unwrap();
     let options = archive::Options {
         interval: Span::from_secs(86_400),
@@ -24,8 +26,8 @@ fn collect_to(name: &str, feeds: Vec<Feed>) -> tempfile::TempDir {
     settings.pipeline.sessions.routers = vec!["192.0.2.1".parse().unwrap()];
     let capture = data("field").join(name);
     let source = Source::Captures(Captures::open(&[capture], false, false).unwrap());
-    job::packets(settings, vec![source], &AtomicBool::new(false)).unwrap();
-    folder
+    let summary = job::packets(settings, vec![source], &AtomicBool::new(false)).unwrap();
+    (folder, summary)
 }
 
 /// The routes of the first peer at `seconds` after the start of the captures.
@@ -89,4 +91,108 @@ fn sends_withdrawals_of_refresh_to_stations_only() {
     };
     assert_eq!(withdrawn(true), [[0, 4, 24, 203, 0, 113, 0, 0]]);
     assert_eq!(withdrawn(false), Vec::<Vec<u8>>::new());
+}
+
+#[test]
+fn shows_next_hop_of_mp_reach() {
+    let folder = collect("09-next-hops/in.pcap");
+    let mut question = Question::new("0.0.0.0/0").unwrap();
+    question.more = true;
+    question.at = Some(Time::from_nanos(1_700_000_020_000_000_000));
+    let routes = routes(&open(folder.path()), &question).unwrap();
+    let table = routes.table();
+    let hops: Vec<_> = table
+        .lines()
+        .filter(|line| !line.starts_with("198.51.100.0"))
+        .map(|line| line.matches("192.0.2.77").count() + 2 * line.matches("192.0.2.99").count())
+        .collect();
+    // The heading, two routes, and the number of routes.
+    assert_eq!(hops, [0, 1, 1, 0], "{table}");
+    for family in ["ipv4/unicast", "ipv4/multicast"] {
+        let of = table.lines().filter(|line| line.starts_with("198.51.100.0/24  "));
+        assert_eq!(of.filter(|line| line.contains(family)).count(), 1, "{table}");
+    }
+}
+
+#[test]
+fn shows_routes_that_writer_of_table_originated() {
+    for (prefix, peer) in [("198.51.100.0/24", "0.0.0.0"), ("fe80::1/128", "0.0.0.0")] {
+        let found = routes(&open(&data("field/12-table-dump")), &Question::new(prefix).unwrap());
+        let found = found.unwrap();
+        let own = |route: &&Route| route.peering.peer.to_string() == peer;
+        assert_eq!(found.found().iter().filter(own).count(), 1, "{}", found.table());
+    }
+}
+
+#[test]
+fn counts_undecodable_updates() {
+    for (name, count) in
+        [("negotiated-but-not-sent", 10), ("peer-sends", 0), ("both-both", 0), ("none", 0)]
+    {
+        let (_, summary) = collect_to(&format!("08-addpath-direction/{name}.pcap"), Vec::new());
+        assert_eq!((summary.undecodable, summary.gaps), (count, 0), "{name}");
+        let missing = summary.missing().join(", ");
+        assert_eq!(missing.contains("10 messages that cannot be decoded"), count > 0, "{missing}");
+    }
+}
+
+#[test]
+fn names_bytes_that_capture_cut_off() {
+    let (folder, summary) = collect_to("16-snaplen/s96.pcap", Vec::new());
+    let losses: Vec<Loss> = archive::read_ledger(&folder.path().join("rc").join(GAPS)).unwrap();
+    assert!(losses.len() >= 30 && summary.gaps == losses.len() as u64, "{losses:?}");
+    for loss in losses {
+        let Loss::Stream { cause, since_us, until_us, missing, .. } = &loss else {
+            panic!("{loss:?}")
+        };
+        // An OPEN of 45 bytes, or an UPDATE of 207.
+        assert!(cause == "cut" && matches!(missing, 3 | 165), "{loss:?}");
+        assert!(until_us - since_us < 100_000, "{loss:?}");
+    }
+    let table = gaps(&open(folder.path()), None).unwrap().table();
+    assert!(table.contains("the capture cut their packets off"), "{table}");
+    let (_, summary) = collect_to("16-snaplen/whole.pcap", Vec::new());
+    assert_eq!(summary.missing(), Vec::<String>::new());
+}
+
+#[test]
+fn misses_nothing_of_scans_and_other_protocols() {
+    let (_, summary) = collect_to("19-not-bgp/in.pcap", Vec::new());
+    assert_eq!(summary.missing(), Vec::<String>::new());
+    assert!(summary.status.streams.foreign > 0);
+}
+
+#[test]
+fn blames_capture_for_bytes_lost_while_it_dropped_packets() {
+    let (folder, _) = collect_to("08-addpath-direction/none.pcap", Vec::new());
+    let stream = |since_us, cause: &str| Loss::Stream {
+        since_us,
+        until_us: since_us + 5,
+        mirror: 1,
+        peer: "192.0.2.2".parse().unwrap(),
+        peer_as: 64_501,
+        from: "peer".to_owned(),
+        cause: cause.to_owned(),
+        missing: 7,
+        skipped: 0,
+    };
+    let drops = |since_us, packets| Loss::Captured {
+        since_us,
+        until_us: since_us + 10,
+        interface: 0,
+        packets,
+    };
+    let all = [
+        stream(10, "mirror"),
+        stream(15, "start"),
+        stream(40, "unknown"),
+        drops(12, 3),
+        drops(35, 0),
+    ];
+    let lines = all.iter().map(|loss| serde_json::to_string(loss).unwrap() + "\n");
+    fs::write(folder.path().join("rc").join(GAPS), lines.collect::<String>()).unwrap();
+    let json = gaps(&open(folder.path()), None).unwrap().json();
+    let losses = json["collectors"][0]["losses"].as_array().unwrap();
+    let causes: Vec<_> = losses.iter().filter_map(|loss| loss["cause"].as_str()).collect();
+    assert_eq!(causes, ["capture", "start", "unknown"]);
 }
