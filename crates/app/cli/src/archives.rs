@@ -1,15 +1,18 @@
 //! `collect show`, `collect convert`, `collect check`.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use base::Time;
+use bgp::Asn;
 use collector_live::convert::{self, Target};
-use collector_live::query::{self, Archives, Question};
+use collector_live::query::{self, Archives, Question, UpdateFilter, UpdateKind, UpdateText};
 use collector_live::{check, pipeline};
 use serde_json::json;
 
 use crate::args::collect::{
-    Archive, CheckArchive, CollectCommand, Convert, ConvertTo, Show, ShowRib, ShowWhat,
+    Archive, CheckArchive, CollectCommand, Convert, ConvertTo, Show, ShowRib, ShowUpdates,
+    ShowWhat, UpdateType,
 };
 use crate::collect::failure;
 use crate::terminal::{Style, Terminal};
@@ -20,6 +23,7 @@ pub(crate) fn archives(command: &CollectCommand, terminal: &Terminal) -> Verdict
     match command {
         CollectCommand::Show(Show { what: ShowWhat::Peers(args) }) => peers(args, terminal),
         CollectCommand::Show(Show { what: ShowWhat::Gaps(args) }) => gaps(args, terminal),
+        CollectCommand::Show(Show { what: ShowWhat::Updates(args) }) => updates(args, terminal),
         CollectCommand::Show(Show { what: ShowWhat::Rib(args) }) => rib(args, terminal),
         CollectCommand::Convert(args) => convert(args, terminal),
         CollectCommand::Check(args) => check(args, terminal),
@@ -66,6 +70,43 @@ fn time(option: &str, text: Option<&str>) -> Result<Option<Time>, Failure> {
             "write it in UTC, as 2026-11-21T12:00:00Z, '2026-11-21 12:00' or seconds since 1970",
         )
     })
+}
+
+fn updates(args: &ShowUpdates, terminal: &Terminal) -> Verdict {
+    let mut filter = UpdateFilter { peer: args.peer, ..UpdateFilter::default() };
+    filter.asn = args.asn.map(Asn);
+    filter.since = time("since", args.since.as_deref())?.unwrap_or(filter.since);
+    filter.until = time("until", args.until.as_deref())?.unwrap_or(filter.until);
+    if filter.until < filter.since {
+        return Err(Failure::usage("--until is before --since"));
+    }
+    if let Some(prefix) = &args.prefix {
+        filter.prefix(prefix).map_err(|e| failure(&e))?;
+    }
+    filter.kinds.extend(args.kinds.iter().map(|kind| match kind {
+        UpdateType::Announce => UpdateKind::Announce,
+        UpdateType::Withdraw => UpdateKind::Withdraw,
+        UpdateType::State => UpdateKind::State,
+    }));
+    let (mut text, mut count, mut written) = (UpdateText::default(), 0_u64, Ok(()));
+    let notes = query::updates(&args.archives, &filter, &mut |update| {
+        count += 1;
+        written = if terminal.json {
+            terminal.object(&update.json())
+        } else {
+            terminal.data(text.line(update))
+        };
+        if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    let notes = notes.map_err(|e| failure(&e))?;
+    written?;
+    for note in notes {
+        warn(note, terminal);
+    }
+    if !terminal.json {
+        terminal.note(format!("{count} update{}", if count == 1 { "" } else { "s" }));
+    }
+    Ok(Exit::Ok)
 }
 
 fn rib(args: &ShowRib, terminal: &Terminal) -> Verdict {

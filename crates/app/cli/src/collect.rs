@@ -385,11 +385,11 @@ fn report(summary: &Summary, args: &CollectRun, terminal: &Terminal) -> Result<(
     terminal.data(&summary.table)?;
     if let (Some(folder), Some(archive)) = (&args.out, &summary.archive) {
         terminal.note(format!(
-            "archived {} records in {} files under {}\nto query it: netarium collect show peers {}",
+            "archived {} records in {} files under {folder}\nto query it: netarium collect show \
+             peers {folder}, show updates {folder}, show rib all {folder}",
             archive.records,
             archive.files,
-            folder.display(),
-            folder.display(),
+            folder = folder.display(),
         ));
     }
     terminal.note(closing_line(summary, args.out.as_deref()));

@@ -46,7 +46,7 @@ use bgp::{Family, MessageType};
 use crate::{Event, Peering, PeeringId, Reason, Sender, Sink, State};
 
 pub use diff::Change;
-pub use query::{Destination, PathPattern, Query, Route, Scope, Tag, path_text};
+pub use query::{Destination, PathPattern, Query, Route, Scope, Tag, path_text, segments_text};
 pub use search::Search;
 
 use announcements::Announcements;

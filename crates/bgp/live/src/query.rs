@@ -12,6 +12,7 @@ mod moment;
 mod peers;
 mod routes;
 mod table;
+mod updates;
 
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,7 @@ pub use moment::{moment, moment_text};
 pub use peers::{Peers, peers};
 pub use routes::{Question, Routes, routes};
 pub(crate) use table::{columns, hex};
+pub use updates::{Update, UpdateFilter, UpdateKind, UpdateText, updates};
 
 /// Archives, one per collector.
 #[derive(Debug)]

@@ -116,8 +116,14 @@ pub(crate) enum Compress {
 pub(crate) enum CollectCommand {
     /// Query an archive
     #[command(after_help = "Examples:\n  netarium collect show peers archive\n  \
+                            netarium collect show updates archive --prefix 193.0.0.0/21\n  \
+                            netarium collect show updates span.pcap --type withdraw\n  \
+                            netarium collect show rib all archive\n  \
                             netarium collect show rib 193.0.0.0/21 archive \
-                            --at 2026-11-21T12:00:00Z")]
+                            --at 2026-11-21T12:00:00Z\n\n\
+                            An archive is the folder of `netarium collect --out`, or MRT files of \
+                            RIPE RIS and\nRouteViews. For other programs: netarium collect \
+                            convert updates.mrt.gz - --to bgpdump")]
     Show(Show),
     /// Convert a capture or an archive file to another format
     #[command(after_help = "Examples:\n  netarium collect convert span.pcap updates.mrt.gz\n  \
@@ -141,8 +147,43 @@ pub(crate) enum ShowWhat {
     Peers(Archive),
     /// Show missing data per hour
     Gaps(Archive),
-    /// Show routes to a prefix or an address
+    /// Show announcements, withdrawals and changes of sessions, also of a capture
+    Updates(ShowUpdates),
+    /// Show routes to a prefix or an address, or all routes
     Rib(ShowRib),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowUpdates {
+    /// Folders or files of archives, or captures
+    #[arg(value_name = "ARCHIVE", required = true)]
+    pub(crate) archives: Vec<PathBuf>,
+    /// Only this peer
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) peer: Option<IpAddr>,
+    /// Only routes to this prefix and to more specific ones, or to prefixes with this address
+    #[arg(long, value_name = "PREFIX")]
+    pub(crate) prefix: Option<String>,
+    /// Only paths with this AS, and withdrawals and states of peers in it
+    #[arg(long = "as", value_name = "AS")]
+    pub(crate) asn: Option<u32>,
+    /// Only from this time on, in UTC
+    #[arg(long, value_name = "TIME")]
+    pub(crate) since: Option<String>,
+    /// Only until this time, in UTC
+    #[arg(long, value_name = "TIME")]
+    pub(crate) until: Option<String>,
+    /// Only updates of this type; repeatable
+    #[arg(long = "type", value_name = "TYPE")]
+    pub(crate) kinds: Vec<UpdateType>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum UpdateType {
+    Announce,
+    Withdraw,
+    /// Changes of sessions, End-of-RIB and route refreshes
+    State,
 }
 
 #[derive(Debug, Args)]
@@ -157,7 +198,7 @@ pub(crate) struct Archive {
 
 #[derive(Debug, Args)]
 pub(crate) struct ShowRib {
-    /// A prefix, or an address for its longest match
+    /// A prefix, an address for its longest match, or `all` for all routes of all families
     #[arg(value_name = "PREFIX")]
     pub(crate) prefix: String,
     #[command(flatten)]

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use base::Time;
+use bgp::attribute::as_path::Segment;
 use bgp::attribute::{
     AsPath, Attribute, Attributes, Communities, Community, LargeCommunity, NextHop, SegmentKind,
 };
@@ -55,7 +56,8 @@ pub struct Query {
 
 /// A regular expression for AS paths as routers print them: numbers separated by spaces, `{1,2}`
 /// for a set, `(1 2)` and `[1,2]` for confederations. `_` matches any separator, the start or the
-/// end, as in Cisco's expressions.
+/// end, as in Cisco's expressions. `{` is a set at the start and after a separator, and a
+/// repetition elsewhere.
 #[derive(Clone, Debug)]
 pub struct PathPattern(Regex);
 
@@ -63,9 +65,12 @@ impl PathPattern {
     /// Fails if the expression is invalid, or would require too much memory.
     pub fn new(pattern: &str) -> Result<Self, regex::Error> {
         let mut plain = String::with_capacity(pattern.len() + 16);
-        let (mut escaped, mut class) = (false, false);
+        let (mut escaped, mut class, mut is_first) = (false, false, true);
         for character in pattern.chars() {
+            let starts = std::mem::replace(&mut is_first, "_^ (|".contains(character));
             match character {
+                // A set, as paths show it: nothing precedes that it could repeat.
+                '{' if !escaped && !class && starts => plain.push('\\'),
                 '_' if !escaped && !class => {
                     plain.push_str(r"(?:^|$|[ ,{}()\[\]])");
                     continue;
@@ -87,8 +92,12 @@ impl PathPattern {
 }
 
 pub fn path_text(path: AsPath<'_>) -> String {
+    segments_text(path.segments())
+}
+
+pub fn segments_text<'a>(segments: impl Iterator<Item = Segment<'a>>) -> String {
     let mut text = String::new();
-    for segment in path.segments() {
+    for segment in segments {
         if !text.is_empty() {
             text.push(' ');
         }

@@ -169,10 +169,22 @@ pub(super) fn each(
     troubles: &mut Vec<String>,
     tell: &mut impl FnMut(&Record<'_>),
 ) -> Result<()> {
+    each_until(file, troubles, &mut |record| {
+        tell(record);
+        ControlFlow::Continue(())
+    })
+}
+
+/// Passes the records of a file to `tell`, until it breaks.
+pub(super) fn each_until(
+    file: &Found,
+    troubles: &mut Vec<String>,
+    tell: &mut impl FnMut(&Record<'_>) -> ControlFlow<()>,
+) -> Result<()> {
     let mut input = Input::open(&file.path, false)?;
     records(&mut input, &mut || ControlFlow::Continue(()), &mut |piece| {
         match piece {
-            RecordStep::Record(record) => tell(&record),
+            RecordStep::Record(record) => return tell(&record),
             RecordStep::Damage(damage) => {
                 troubles.push(format!("{}: {}", file.name, words(&damage)));
             }

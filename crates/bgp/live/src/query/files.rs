@@ -82,7 +82,15 @@ pub(crate) fn shelves(paths: &[PathBuf]) -> Result<Vec<ArchiveFolder>> {
         }
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let Some(found) = sniff(path, &name)? else {
-            let cause = "not an archive file (MRT)".to_owned();
+            let format = Input::open(path, false).and_then(|mut input| input.format());
+            let cause = match format {
+                Ok(Format::Capture) => format!(
+                    "a capture, not an archive; make one with `netarium collect --read {} --out \
+                     DIR`",
+                    path.display()
+                ),
+                _ => "not an archive file (MRT)".to_owned(),
+            };
             return Err(Error::Content { path: path.clone(), cause });
         };
         let root = undated(path.parent().unwrap_or(Path::new("")));

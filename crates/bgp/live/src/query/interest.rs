@@ -1,5 +1,7 @@
 //! Selects the records that a query of routes needs.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use bgp::mrt::{Body, Record, Rib, RibEntry, TableDump, write};
@@ -12,6 +14,8 @@ use collector::rib::Scope;
 pub(super) struct Interest {
     pub(super) scopes: Vec<Scope>,
     pub(super) peer: Option<IpAddr>,
+    /// Families with routes that a query for prefixes omits.
+    omitted: RefCell<BTreeSet<Family>>,
 }
 
 struct Search<'a> {
@@ -24,14 +28,42 @@ impl Visitor for Search<'_> {
         self.found = self.found || self.interest.is_about(nlri.prefix);
     }
 
-    fn withdrawn_route(&mut self, _: Family, _: Route<'_>) {}
+    fn withdrawn_route(&mut self, _: Family, _: Route<'_>) {
+        self.found = self.found || self.interest.is_all();
+    }
 
     fn announced(&mut self, _: Family, nlri: Nlri) {
         self.found = self.found || self.interest.is_about(nlri.prefix);
     }
+
+    fn announced_route(&mut self, family: Family, _: Route<'_>) {
+        if self.interest.is_all() {
+            self.found = true;
+        } else {
+            self.interest.omitted.borrow_mut().insert(family);
+        }
+    }
 }
 
 impl Interest {
+    pub(super) fn new(scopes: Vec<Scope>, peer: Option<IpAddr>) -> Self {
+        Self { scopes, peer, omitted: RefCell::default() }
+    }
+
+    fn is_all(&self) -> bool {
+        self.scopes.contains(&Scope::All)
+    }
+
+    /// A note on the families with routes that were omitted since the last call.
+    pub(super) fn take_omitted(&self) -> Option<String> {
+        let omitted = self.omitted.take();
+        let names: Vec<String> = omitted.iter().map(ToString::to_string).collect();
+        (!names.is_empty()).then(|| {
+            let names = names.join(", ");
+            format!("the archive also has routes of {names}; `show rib all` shows them")
+        })
+    }
+
     pub(super) fn is_about(&self, prefix: Prefix) -> bool {
         let prefix = prefix.masked();
         self.scopes.iter().any(|scope| match *scope {
@@ -88,11 +120,15 @@ impl Interest {
 
     fn rib(&self, record: &Record<'_>, rib: &Rib<'_>, each: &mut impl FnMut(&Record<'_>)) {
         let Family { afi, safi } = rib.family;
-        if !matches!(safi, Safi::UNICAST | Safi::MULTICAST) {
+        let has_prefixes = matches!(safi, Safi::UNICAST | Safi::MULTICAST);
+        if !has_prefixes && !self.is_all() {
+            self.omitted.borrow_mut().insert(rib.family);
             return;
         }
         let prefix = bgp::nlri::Prefixes::new(rib.nlri, afi, false).next();
-        if !prefix.is_some_and(|nlri| nlri.is_ok_and(|nlri| self.is_about(nlri.prefix))) {
+        if has_prefixes
+            && !prefix.is_some_and(|nlri| nlri.is_ok_and(|nlri| self.is_about(nlri.prefix)))
+        {
             return;
         }
         let mut bytes = Vec::new();

@@ -12,7 +12,7 @@ use bgp::mrt::Record;
 use bgp::{ParsePrefixError, Prefix};
 use collector::input::mrt;
 use collector::rib::{Change, Destination, PathPattern, Query, Rib, Route, Scope, Tag, path_text};
-use collector::{MirrorId, PeeringId};
+use collector::{MirrorId, PeeringId, Sink};
 
 use super::Archives;
 use super::census::{each, first};
@@ -22,11 +22,14 @@ use super::moment::moment_text;
 use crate::archive::{Kind, Loss, TABLES, TableMirrors, read_ledger};
 use crate::job::{control, mirrors};
 use crate::{Error, Result};
+pub(super) use show::next_hop_text;
 
 #[derive(Clone, Debug)]
 pub struct Question {
     prefix: Prefix,
     is_address: bool,
+    /// All routes of all families.
+    is_all: bool,
     pub more: bool,
     pub less: bool,
     /// The instant; the end of the archive if absent.
@@ -38,22 +41,14 @@ pub struct Question {
 }
 
 impl Question {
-    /// A question about a prefix, or about the longest match of an address.
+    /// A question about a prefix, about the longest match of an address, or about `all` routes.
     pub fn new(text: &str) -> Result<Self> {
-        let prefix = text.parse::<Prefix>().map_err(|e| {
-            Error::Question(match e {
-                ParsePrefixError::HostBits(right) => {
-                    format!("`{text}` has bits set after the prefix length; did you mean {right}?")
-                }
-                _ => format!(
-                    "invalid prefix `{text}`; expected an address or a prefix, for example \
-                     192.0.2.0/24"
-                ),
-            })
-        })?;
+        let is_all = text == "all";
+        let prefix = if is_all { Prefix::V4(0, 0) } else { parse_prefix(text)? };
         Ok(Self {
             prefix,
-            is_address: !text.contains('/'),
+            is_address: !is_all && !text.contains('/'),
+            is_all,
             more: false,
             less: false,
             at: None,
@@ -97,6 +92,9 @@ impl Question {
     }
 
     fn scopes(&self) -> Vec<Scope> {
+        if self.is_all {
+            return vec![Scope::All];
+        }
         let prefix = self.prefix;
         let mut scopes =
             vec![if self.is_address { Scope::Longest(prefix) } else { Scope::Exact(prefix) }];
@@ -148,6 +146,21 @@ impl Question {
                 }),
             })
     }
+}
+
+/// A prefix, or an address as a prefix.
+pub(super) fn parse_prefix(text: &str) -> Result<Prefix> {
+    text.parse().map_err(|e| {
+        Error::Question(match e {
+            ParsePrefixError::HostBits(right) => {
+                format!("`{text}` has bits set after the prefix length; did you mean {right}?")
+            }
+            _ => format!(
+                "invalid prefix `{text}`; expected an address or a prefix, for example \
+                 192.0.2.0/24"
+            ),
+        })
+    })
 }
 
 #[derive(Debug)]
@@ -233,7 +246,7 @@ fn rebuild(
     at: Option<Time>,
     sources: &mut Vec<RouteSource>,
 ) -> Result<Rib> {
-    let interest = Interest { scopes: question.scopes(), peer: question.peer };
+    let interest = Interest::new(question.scopes(), question.peer);
     let at = at.unwrap_or(Time::MAX);
     let mut rib = Rib::new();
     let mut first = 0;
@@ -252,6 +265,7 @@ fn rebuild(
             },
         };
         source.read(shelf, &mut rib)?;
+        source.found.notes.extend(interest.take_omitted());
         first += source.reader.peerings().len() as u32;
         sources.push(source.found);
     }
@@ -266,13 +280,13 @@ fn names(shelf: &ArchiveFolder) -> Result<BTreeMap<u32, String>> {
 }
 
 /// OPENs and NOTIFICATIONs until an instant that the files of updates lack.
-fn unlisted_messages(shelf: &ArchiveFolder, at: Time) -> Result<ControlRecords> {
+pub(super) fn unlisted_messages(shelf: &ArchiveFolder, at: Time) -> Result<ControlRecords> {
     let mut records = if shelf.listed { control::read(&shelf.folder)? } else { Vec::new() };
     records.retain(|(time, _)| *time <= at);
     Ok(records.into_iter().peekable())
 }
 
-type ControlRecords = Peekable<std::vec::IntoIter<(Time, Vec<u8>)>>;
+pub(super) type ControlRecords = Peekable<std::vec::IntoIter<(Time, Vec<u8>)>>;
 
 const MAX_NOTES: usize = 20;
 
@@ -286,10 +300,15 @@ struct Source<'a> {
 }
 
 /// Reads the records until `time`.
-fn read_control(records: &mut ControlRecords, time: Time, reader: &mut mrt::Input, rib: &mut Rib) {
+pub(super) fn read_control(
+    records: &mut ControlRecords,
+    time: Time,
+    reader: &mut mrt::Input,
+    sink: &mut impl Sink,
+) {
     while let Some((_, record)) = records.next_if(|(of, _)| *of <= time) {
         if let Some(record) = Record::of(&record) {
-            reader.record(&record, rib);
+            reader.record(&record, sink);
         }
     }
 }

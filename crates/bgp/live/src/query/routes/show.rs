@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use bgp::Asn;
 use bgp::attribute::{Attribute, NextHop, Origin};
+use bgp::{Asn, nlri};
 use collector::MirrorId;
 use collector::rib::{Change, Destination, Route, path_text};
 use serde_json::{Value, json};
@@ -14,10 +14,14 @@ use super::super::table::{columns, hex};
 use super::{RouteSource, Routes};
 
 fn destination(route: &Route) -> String {
-    match &route.destination {
-        Destination::Prefix(prefix) => prefix.to_string(),
-        Destination::Other(bytes) => hex(bytes),
-    }
+    let bytes = match &route.destination {
+        Destination::Prefix(prefix) => return prefix.to_string(),
+        Destination::Other(bytes) => bytes,
+    };
+    let decoded = nlri::Routes::new(bytes, route.family, false)
+        .next()
+        .and_then(|route_of| nlri::Destination::decode(&route_of.ok()?, route.family).ok());
+    decoded.map_or_else(|| hex(bytes), |decoded| decoded.to_string())
 }
 
 fn mirror_name(mirror: MirrorId, sources: &[RouteSource]) -> Option<&str> {
@@ -26,7 +30,11 @@ fn mirror_name(mirror: MirrorId, sources: &[RouteSource]) -> Option<&str> {
 }
 
 fn next_hop(route: &Route) -> Option<String> {
-    Some(match route.next_hop() {
+    next_hop_text(route.next_hop())
+}
+
+pub(in crate::query) fn next_hop_text(next_hop: NextHop<'_>) -> Option<String> {
+    Some(match next_hop {
         NextHop::None => return None,
         NextHop::V4(address) | NextHop::VpnV4(_, address) => address.to_string(),
         NextHop::V4Pair(one, other) => format!("{one},{other}"),

@@ -1,5 +1,8 @@
 //! Queries of archives of captures after public reports on other tools (`data/bgp/field`).
 
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
 use bgp::MessageType;
 use collector::Event;
 
@@ -195,4 +198,104 @@ fn blames_capture_for_bytes_lost_while_it_dropped_packets() {
     let losses = json["collectors"][0]["losses"].as_array().unwrap();
     let causes: Vec<_> = losses.iter().filter_map(|loss| loss["cause"].as_str()).collect();
     assert_eq!(causes, ["capture", "start", "unknown"]);
+}
+
+/// The lines of the updates of `path` that `filter` selects.
+fn lines_of(path: &Path, filter: &UpdateFilter) -> Vec<String> {
+    let (mut text, mut lines) = (UpdateText::default(), Vec::new());
+    let notes = updates(&[path.to_owned()], filter, &mut |update| {
+        lines.extend(text.line(update).lines().map(str::to_owned));
+        ControlFlow::Continue(())
+    });
+    assert_eq!(notes.unwrap(), Vec::<String>::new());
+    lines
+}
+
+#[test]
+fn lists_updates_of_archive_and_of_capture_alike() {
+    let folder = collect("01-enhanced-refresh/both-capable.pcap");
+    let all = lines_of(folder.path(), &UpdateFilter::default());
+    let expected = [
+        "2023-11-14 (UTC)",
+        "22:13:20.002  192.0.2.2        state     Idle > Active",
+        "22:13:20.003  192.0.2.2        state     Active > OpenSent",
+        "22:13:20.006  192.0.2.2        state     OpenSent > OpenConfirm",
+        "22:13:20.007  192.0.2.2        state     OpenConfirm > Established",
+        "22:13:20.011  192.0.2.2        announce  198.51.100.0/24     64501",
+        "22:13:20.011  192.0.2.2        announce  203.0.113.0/24      64501",
+        "22:13:20.011  192.0.2.2        announce  198.18.0.0/15       64501",
+        "22:13:20.013  192.0.2.2        announce  2001:db8:1::/48     64501",
+        "22:13:20.015  192.0.2.2        state     End-of-RIB of ipv4/unicast",
+        "22:13:20.017  192.0.2.2        state     End-of-RIB of ipv6/unicast",
+        "22:13:40.021  192.0.2.2        state     route refresh of ipv4/unicast begins",
+        "22:13:40.023  192.0.2.2        announce  198.51.100.0/24     64501",
+        "22:13:40.025  192.0.2.2        announce  198.18.0.0/15       64501 64510",
+        "22:13:40.027  192.0.2.2        state     route refresh of ipv4/unicast ends",
+    ];
+    // Without milliseconds, which depend on the generator.
+    let bare = |lines: &[String]| -> Vec<String> {
+        lines.iter().map(|line| line[..8].to_owned() + line.get(12..).unwrap_or("")).collect()
+    };
+    let expected: Vec<String> = expected.iter().map(|line| (*line).to_owned()).collect();
+    assert_eq!(bare(&all), bare(&expected));
+    assert!(all.iter().all(|line| line.len() <= 80));
+    let capture = data("field/01-enhanced-refresh/both-capable.pcap");
+    assert_eq!(lines_of(&capture, &UpdateFilter::default()), all);
+    let file = fs::read_dir(folder.path().join("rc/2023.11")).unwrap().next().unwrap().unwrap();
+    assert_eq!(lines_of(&file.path(), &UpdateFilter::default()), all);
+}
+
+#[test]
+fn filters_updates() {
+    let capture = data("field/01-enhanced-refresh/both-capable.pcap");
+    let count = |change: &dyn Fn(&mut UpdateFilter)| {
+        let mut filter = UpdateFilter::default();
+        change(&mut filter);
+        lines_of(&capture, &filter).iter().filter(|line| line.contains("192.0.2.2 ")).count()
+    };
+    assert_eq!(count(&|_| {}), 14);
+    assert_eq!(count(&|filter| filter.kinds = vec![UpdateKind::State]), 8);
+    assert_eq!(count(&|filter| filter.kinds = vec![UpdateKind::Withdraw]), 0);
+    assert_eq!(count(&|filter| filter.asn = Some(bgp::Asn(64_510))), 1);
+    assert_eq!(count(&|filter| filter.asn = Some(bgp::Asn(64_501))), 14);
+    assert_eq!(count(&|filter| filter.peer = Some("192.0.2.9".parse().unwrap())), 0);
+    assert_eq!(count(&|filter| filter.prefix("198.18.0.0/15").unwrap()), 2);
+    assert_eq!(count(&|filter| filter.prefix("198.18.7.7").unwrap()), 2);
+    assert_eq!(count(&|filter| filter.prefix("198.18.7.0/24").unwrap()), 0);
+    assert_eq!(count(&|filter| filter.prefix("0.0.0.0/0").unwrap()), 5);
+    let middle = moment("2023-11-14T22:13:30Z").unwrap();
+    assert_eq!(count(&|filter| filter.since = middle), 4);
+    assert_eq!(count(&|filter| filter.until = middle), 10);
+    let mut left = 3;
+    updates(std::slice::from_ref(&capture), &UpdateFilter::default(), &mut |_| {
+        left -= 1;
+        if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })
+    .unwrap();
+    assert_eq!(left, 0);
+}
+
+#[test]
+fn gives_reason_of_end_and_next_command() {
+    let folder = collect("21-graceful-restart/notification-without-n-bit.pcap");
+    let lines = lines_of(folder.path(), &UpdateFilter::default());
+    let end = "Established > Idle: NOTIFICATION 6/4 of the peer (cease: administrative reset)";
+    assert_eq!(lines.iter().filter(|line| line.ends_with(end)).count(), 1, "{lines:?}");
+    let capture = data("field/21-graceful-restart/eor.pcap");
+    let error = Archives::open(&[capture]).unwrap_err().to_string();
+    assert!(error.contains("netarium collect --read"), "{error}");
+}
+
+#[test]
+fn shows_all_families_or_names_them() {
+    let table = data("field/12-table-dump");
+    let ask = |text: &str| routes(&open(&table), &Question::new(text).unwrap()).unwrap();
+    let all = ask("all");
+    let families: BTreeSet<String> =
+        all.found().iter().map(|route| route.family.to_string()).collect();
+    let expected = ["ipv4/mpls-vpn", "ipv4/unicast", "ipv6/unicast"];
+    assert_eq!(families.iter().collect::<Vec<_>>(), expected);
+    assert_eq!(all.notes().count(), 0);
+    let notes: Vec<_> = ask("10.0.0.0/8").notes().collect();
+    assert!(notes.iter().any(|note| note.contains("routes of ipv4/mpls-vpn; `show rib all`")));
 }
