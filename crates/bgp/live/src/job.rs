@@ -104,7 +104,6 @@ const HELD: Duration = Duration::from_millis(20);
 struct Job {
     pipeline: Pipeline<Sinks>,
     board: Board,
-    tables: Tables,
     names: Option<Names>,
     retention: Option<Retention>,
     /// Queries take at most a fifth of the time: none is answered before this time.
@@ -140,8 +139,9 @@ impl Job {
         let with_removals = settings.feeds.iter().any(|feed| feed.with_removals);
         let new_rib = if with_removals { Rib::with_removals } else { Rib::new };
         let rib = (settings.routes || snapshots).then(new_rib);
-        let sinks = Sinks::new(writer, rib, settings.feeds);
+        let mut sinks = Sinks::new(writer, rib, settings.feeds);
         let interval = if snapshots { settings.snapshots } else { Span::ZERO };
+        sinks.set_tables(Tables::new(interval, &name));
         let mut pipeline = Pipeline::new(pipeline, sinks);
         let (decapsulator, sessions) = pipeline.first_and_last();
         memory.teach(decapsulator.mirrors(), sessions);
@@ -152,7 +152,6 @@ impl Job {
             pipeline,
             names,
             board: settings.board,
-            tables: Tables::new(interval, &name),
             retention,
             answer_at: Instant::now(),
             live: false,
@@ -300,7 +299,9 @@ impl Job {
     fn tend(&mut self, now: Time) {
         let sinks = self.pipeline.sink_mut();
         sinks.advance(now);
-        if let Err(error) = self.tables.tend(now, sinks, &self.board) {
+        let board = &self.board;
+        sinks.with_tables(|tables, sinks| tables.tend(now, sinks, board));
+        if let Some(error) = sinks.table_error.take() {
             self.trouble(&error);
         }
         let sinks = self.pipeline.sink_mut();
@@ -332,7 +333,8 @@ impl Job {
         // The last batch of events.
         sinks.flush();
         let account = (sinks.integrity.json(), account::table(&sinks.integrity));
-        if let Err(error) = self.tables.finish(sinks) {
+        sinks.with_tables(Tables::finish);
+        if let Some(error) = sinks.table_error.take() {
             self.trouble(&error);
         }
         self.keep_last();

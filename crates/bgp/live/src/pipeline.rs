@@ -10,7 +10,7 @@ use collector::{Frame, LinkType, Sink};
 
 /// Maximum step backward between unordered inputs; after a greater one the clock was set, or its
 /// earlier time was damaged.
-const DISORDER: Span = Span::from_secs(3_600);
+pub(crate) const DISORDER: Span = Span::from_secs(3_600);
 
 /// The time after `now` and an item of time `seen`.
 #[inline]

@@ -7,10 +7,12 @@ use collector::rib::Rib;
 use collector::{Event, Gap, GapCause, MirrorId, Peering, Sender, Sink, State};
 
 use super::control::Control;
+use super::tables::Tables;
 use crate::Writer;
 use crate::archive::{Loss, micros};
 use crate::feed::Feed;
 use crate::pipeline::later;
+use crate::{Error, Result};
 
 /// Maximum number of gaps to be written; more at a time are counted in the account only.
 const GAPS: usize = 10_000;
@@ -42,11 +44,21 @@ pub(super) struct Sinks {
     pub(super) asked: Vec<(u32, Time)>,
     pub(super) begun: Time,
     pub(super) accounted: Time,
+    /// Files of routes, which contain the events before their instant.
+    pub(super) tables: Option<Tables>,
+    table_at: Time,
+    /// The first error of a file of routes.
+    pub(super) table_error: Option<Error>,
 }
 
 impl Sink for Sinks {
     #[inline]
     fn event(&mut self, peering: &Peering, event: &Event<'_>) {
+        if let Event::Message { time, .. } | Event::State { time, .. } = event
+            && *time >= self.table_at
+        {
+            self.reach(*time);
+        }
         if let Some(writer) = &mut self.writer {
             writer.event(peering, event);
         }
@@ -113,7 +125,31 @@ impl Sinks {
             asked: Vec::new(),
             begun: Time::ZERO,
             accounted: Time::ZERO,
+            tables: None,
+            table_at: Time::MAX,
+            table_error: None,
         }
+    }
+
+    pub(super) fn set_tables(&mut self, tables: Tables) {
+        self.table_at = tables.due();
+        self.tables = Some(tables);
+    }
+
+    /// Makes the files of routes of instants before an event at `time`.
+    #[cold]
+    fn reach(&mut self, time: Time) {
+        // A damaged time is later than that of all packets until now.
+        let time = later(self.now, time);
+        self.with_tables(|tables, sinks| tables.reach(time, sinks));
+    }
+
+    pub(super) fn with_tables(&mut self, work: impl FnOnce(&mut Tables, &mut Self) -> Result<()>) {
+        let Some(mut tables) = self.tables.take() else { return };
+        if let Err(error) = work(&mut tables, self) {
+            self.table_error.get_or_insert(error);
+        }
+        self.set_tables(tables);
     }
 
     #[cold]

@@ -9,6 +9,7 @@ use collector::rib::Rib;
 
 use super::sinks::Sinks;
 use crate::archive::Snapshot;
+use crate::pipeline::DISORDER;
 use crate::{Board, Result};
 
 /// Bytes of a snapshot written between packets.
@@ -16,6 +17,9 @@ const BUDGET: usize = 256 << 10;
 
 /// Timeout of a blocked reader while other readers, and files, wait for it.
 const MAX_TABLE_TIME: Duration = Duration::from_secs(10);
+
+/// Number of instants in a row without an event from which on only the last one has a file.
+const MAX_MISSED: u64 = 32;
 
 enum Target {
     File(Snapshot),
@@ -56,28 +60,54 @@ impl Tables {
         if now == Time::ZERO {
             return Ok(());
         }
-        if self.open.is_none() && !self.begin_file(now, sinks)? {
+        self.reach(now, sinks)?;
+        if self.open.is_none() {
             self.begin_readers(now, sinks, board);
         }
         self.write(sinks)
     }
 
-    /// Starts the file that is due; false if none is.
-    fn begin_file(&mut self, now: Time, sinks: &mut Sinks) -> Result<bool> {
+    /// Time of the next file: [`Self::reach`] is due before an event of that time.
+    pub(super) fn due(&self) -> Time {
+        match self.next {
+            _ if self.interval == Span::ZERO => Time::MAX,
+            None => Time::ZERO,
+            Some(next) => next,
+        }
+    }
+
+    /// Starts the files of all instants until `now`; all but the last are complete. Routes of
+    /// later events are not in them.
+    pub(super) fn reach(&mut self, now: Time, sinks: &mut Sinks) -> Result<()> {
         if self.interval == Span::ZERO {
-            return Ok(false);
+            return Ok(());
         }
         let next = *self.next.get_or_insert(self.before(now) + self.interval);
-        if now < next {
-            return Ok(false);
+        if next.since(now) > self.interval.saturating_add(DISORDER) {
+            // The clock was set back.
+            self.next = Some(self.before(now) + self.interval);
+            return Ok(());
         }
-        // After a jump over several intervals there is one snapshot, named after the last interval.
-        let time = self.before(now);
-        self.next = Some(time + self.interval);
-        let (Some(writer), Some(rib)) = (&sinks.writer, &mut sinks.rib) else { return Ok(false) };
-        // Packets arrive in batches, so the snapshot contains the routes at `now`, and its records
-        // have that time.
-        rib.begin_snapshot(now, 0, self.view.as_bytes());
+        // A jump over many instants is a clock that was set: there is one file, of the last one.
+        let missed = now.since(next).as_nanos() / self.interval.as_nanos();
+        let mut time = if missed < MAX_MISSED { next } else { self.before(now) };
+        while time <= now {
+            self.complete_file(sinks)?;
+            if self.open.is_some() {
+                // The routes are being sent to readers; the file is next.
+                return Ok(());
+            }
+            self.next = Some(time + self.interval);
+            self.begin_file(time, sinks)?;
+            time += self.interval;
+        }
+        Ok(())
+    }
+
+    fn begin_file(&mut self, time: Time, sinks: &mut Sinks) -> Result<()> {
+        let (Some(writer), Some(rib)) = (&sinks.writer, &mut sinks.rib) else { return Ok(()) };
+        rib.advance(time);
+        rib.begin_snapshot(time, 0, self.view.as_bytes());
         let mirrors = rib.snapshot_mirrors().map(|mirror| mirror.0).collect();
         match writer.archive().snapshot(time, mirrors) {
             Ok(snapshot) => self.open = Some(Target::File(snapshot)),
@@ -86,7 +116,7 @@ impl Tables {
                 return Err(error);
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     fn begin_readers(&mut self, now: Time, sinks: &mut Sinks, board: &Board) {
@@ -161,11 +191,16 @@ impl Tables {
         }
     }
 
-    /// Completes the file that is being written; readers keep their chunks.
-    pub(super) fn finish(&mut self, sinks: &mut Sinks) -> Result<()> {
+    fn complete_file(&mut self, sinks: &mut Sinks) -> Result<()> {
         while matches!(self.open, Some(Target::File(_))) {
             self.write(sinks)?;
         }
+        Ok(())
+    }
+
+    /// Completes the file that is being written; readers keep their chunks.
+    pub(super) fn finish(&mut self, sinks: &mut Sinks) -> Result<()> {
+        self.complete_file(sinks)?;
         self.open = None;
         Ok(())
     }

@@ -17,6 +17,12 @@ fn collect(name: &str) -> tempfile::TempDir {
 }
 
 fn collect_to(name: &str, feeds: Vec<Feed>) -> (tempfile::TempDir, Summary) {
+    collect_with(name, |settings| {
+        (settings.routes, settings.feeds) = (!feeds.is_empty(), feeds);
+    })
+}
+
+fn collect_with(name: &str, set: impl FnOnce(&mut Settings)) -> (tempfile::TempDir, Summary) {
     let folder = tempfile::tempdir().unwrap();
     let options = archive::Options {
         interval: Span::from_secs(86_400),
@@ -24,8 +30,8 @@ fn collect_to(name: &str, feeds: Vec<Feed>) -> (tempfile::TempDir, Summary) {
         ..collected(folder.path(), Layout::Ris)
     };
     let archive = Some((folder.path().to_owned(), options));
-    let mut settings =
-        Settings { archive, routes: !feeds.is_empty(), feeds, ..Settings::default() };
+    let mut settings = Settings { archive, ..Settings::default() };
+    set(&mut settings);
     settings.pipeline.sessions.routers = vec!["192.0.2.1".parse().unwrap()];
     let capture = data("field").join(name);
     let source = Source::Captures(Captures::open(&[capture], false, false).unwrap());
@@ -257,7 +263,8 @@ fn filters_updates() {
     assert_eq!(count(&|filter| filter.kinds = vec![UpdateKind::State]), 8);
     assert_eq!(count(&|filter| filter.kinds = vec![UpdateKind::Withdraw]), 0);
     assert_eq!(count(&|filter| filter.asn = Some(bgp::Asn(64_510))), 1);
-    assert_eq!(count(&|filter| filter.asn = Some(bgp::Asn(64_501))), 14);
+    // The AS of the peer is unknown at its SYN.
+    assert_eq!(count(&|filter| filter.asn = Some(bgp::Asn(64_501))), 13);
     assert_eq!(count(&|filter| filter.peer = Some("192.0.2.9".parse().unwrap())), 0);
     assert_eq!(count(&|filter| filter.prefix("198.18.0.0/15").unwrap()), 2);
     assert_eq!(count(&|filter| filter.prefix("198.18.7.7").unwrap()), 2);
@@ -298,4 +305,31 @@ fn shows_all_families_or_names_them() {
     assert_eq!(all.notes().count(), 0);
     let notes: Vec<_> = ask("10.0.0.0/8").notes().collect();
     assert!(notes.iter().any(|note| note.contains("routes of ipv4/mpls-vpn; `show rib all`")));
+}
+
+#[test]
+fn writes_table_of_each_instant() {
+    for (layout, hours) in [(Layout::Ris, 8), (Layout::RouteViews, 2)] {
+        let (folder, summary) = collect_with("22-quiet-day/in.pcap.zst", |settings| {
+            settings.snapshots = Span::from_secs(hours * 3_600);
+            settings.archive.as_mut().unwrap().1.layout = layout;
+        });
+        assert_eq!(summary.troubles, Vec::<String>::new());
+        let archives = open(folder.path());
+        let tables: Vec<_> = archives.shelves[0].readable(archive::Kind::Routes).collect();
+        let start = 1_699_920_000;
+        let starts: Vec<_> = tables
+            .iter()
+            .map(|table| table.start.unwrap().as_nanos() / 1_000_000_000 - start)
+            .collect();
+        let expected: Vec<u64> = (1..=30 / hours).map(|number| number * hours * 3_600).collect();
+        assert_eq!(starts, expected);
+        for (table, start) in tables.iter().zip(starts) {
+            let found = routes(&open(&table.path), &Question::new("all").unwrap()).unwrap();
+            let hour = start / 3_600;
+            // That of the hour before is withdrawn eleven minutes later.
+            let own = format!("10.{}.0.0/16", hour - 1);
+            assert_eq!(prefixes(found.found()), [own.as_str(), "198.51.100.0/24"]);
+        }
+    }
 }
