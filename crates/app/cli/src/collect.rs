@@ -103,11 +103,16 @@ fn run(args: &CollectRun, terminal: &Terminal) -> Verdict {
     };
     over.store(true, Ordering::SeqCst);
     let _ = watch.join();
-    drop((server, stations, watched));
+    let undelivered = stations.map(serve::Stations::finish).unwrap_or_default();
+    drop((server, watched));
     let summary = summary?;
     report(&summary, args, terminal)?;
+    for failure in &undelivered {
+        terminal.error(format!("warning: {failure}"));
+    }
     let interrupted = stop.load(Ordering::SeqCst) && !live && args.duration.is_none();
-    Ok(match (interrupted, args.strict && !summary.missing().is_empty()) {
+    let is_missing = !summary.missing().is_empty() || !undelivered.is_empty();
+    Ok(match (interrupted, args.strict && is_missing) {
         (true, _) => Exit::Interrupted,
         (false, true) => Exit::Expectation,
         (false, false) => Exit::Ok,
@@ -249,8 +254,15 @@ fn stations(
     if args.bmp.is_empty() {
         return Ok(None);
     }
-    let (feed, watch) = feed::feed_with_removals();
-    let stations = serve::Stations::start(&args.bmp, &args.name, watch, &settings.board)
+    let (mut feed, watch) = feed::feed_with_removals();
+    // Files can wait for slow stations, packets cannot.
+    let is_file = |path: &PathBuf| path.is_file();
+    let are_files = !args.read.is_empty() && !args.follow && args.read.iter().all(is_file);
+    let delivery = if are_files { serve::Delivery::All } else { serve::Delivery::Live };
+    if are_files {
+        feed = feed.waiting();
+    }
+    let stations = serve::Stations::start(&args.bmp, &args.name, watch, &settings.board, delivery)
         .map_err(|e| Failure::caused(Exit::Machine, &e))?;
     settings.feeds.push(feed);
     Ok(Some(stations))

@@ -40,7 +40,7 @@ use tokio::sync::{Semaphore, watch};
 
 use hub::Hub;
 pub use metrics::Watched;
-pub use stations::Stations;
+pub use stations::{Delivery, Stations};
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

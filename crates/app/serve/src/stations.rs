@@ -27,12 +27,29 @@ const MIN_RETRY_DELAY: Duration = Duration::from_millis(500);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
 /// Timeout of a station that accepts no data.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Timeout of the first connection to a station after the end of the events.
+const FIRST_TIMEOUT: Duration = Duration::from_secs(2);
 const STATISTICS_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Events that a station receives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// The sessions and routes at the time of its connection, and the later events. A slow station
+    /// loses its connection.
+    Live,
+    /// All events: the collector waits for slow stations. For files.
+    All,
+}
 
 struct Inner {
     exporter: Mutex<Exporter>,
     wakeup: Condvar,
     over: AtomicBool,
+    delivery: Delivery,
+    /// For [`Delivery::All`]: position of each station for which the collector waits.
+    sent: Mutex<Vec<Option<Cursor>>>,
+    /// Stations that did not receive all events, and why.
+    failures: Mutex<Vec<String>>,
 }
 
 impl Inner {
@@ -40,39 +57,87 @@ impl Inner {
     fn exporter(&self) -> MutexGuard<'_, Exporter> {
         self.exporter.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn sent(&self) -> MutexGuard<'_, Vec<Option<Cursor>>> {
+        self.sent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note_sent(&self, station: usize, sent: Option<Cursor>) {
+        if self.delivery == Delivery::All {
+            self.sent()[station] = sent;
+            self.wakeup.notify_all();
+        }
+    }
+
+    fn fail(&self, what: String) {
+        if self.delivery == Delivery::All {
+            self.failures.lock().unwrap_or_else(PoisonError::into_inner).push(what);
+        }
+    }
+
+    /// Waits until no station would lose events.
+    fn wait_for_stations(&self) {
+        let is_full = |exporter: &mut Exporter| {
+            let sent = self.sent().iter().flatten().copied().collect::<Vec<_>>();
+            let backlog = sent.into_iter().map(|sent| exporter.backlog(sent)).max();
+            backlog.is_some_and(|backlog| backlog > exporter.max_backlog() / 2)
+        };
+        let pause = Duration::from_millis(200);
+        let mut exporter = self.exporter();
+        while is_full(&mut exporter) {
+            let waited = self.wakeup.wait_timeout(exporter, pause);
+            exporter = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
 }
 
 pub struct Stations {
+    inner: Arc<Inner>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Stations {
     /// Sends `events` of the collector `name` to the stations at `addresses` (`host:port`). An
     /// unreachable station is retried. Each one first receives the sessions that are up and all of
-    /// their routes, then the events.
+    /// their routes, then the events; with [`Delivery::All`] all events from the first on.
     pub fn start(
         addresses: &[String],
         name: &str,
         events: Watch,
         board: &Board,
+        delivery: Delivery,
     ) -> Result<Self, Error> {
         let settings = Settings { name: name.to_owned(), ..Settings::default() };
         let inner = Arc::new(Inner {
             exporter: Mutex::new(Exporter::new(settings)),
             wakeup: Condvar::new(),
             over: AtomicBool::new(false),
+            delivery,
+            sent: Mutex::new(vec![Some(Cursor::START); addresses.len()]),
+            failures: Mutex::default(),
         });
         let named = |name: String| std::thread::Builder::new().name(name);
         let tell = Arc::clone(&inner);
         let mut threads =
             vec![named("bmp".to_owned()).spawn(move || export_events(&tell, &events))?];
-        for address in addresses {
+        for (number, address) in addresses.iter().enumerate() {
             let (inner, address) = (Arc::clone(&inner), address.clone());
             let board = board.clone();
             let thread = named(format!("bmp {address}"));
-            threads.push(thread.spawn(move || keep_connected(&inner, &address, &board))?);
+            threads.push(thread.spawn(move || keep_connected(&inner, number, &address, &board))?);
         }
-        Ok(Self { threads })
+        Ok(Self { inner, threads })
+    }
+
+    /// Waits until all stations have received all data, or fail. Returns those that did not receive
+    /// all events, with [`Delivery::All`].
+    pub fn finish(mut self) -> Vec<String> {
+        if self.inner.delivery == Delivery::All {
+            for thread in self.threads.drain(..) {
+                let _ = thread.join();
+            }
+        }
+        std::mem::take(&mut *self.inner.failures.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -93,6 +158,9 @@ fn export_events(inner: &Inner, events: &Watch) {
     let mut reported = Instant::now();
     let mut time = Time::ZERO;
     for batch in &events.batches {
+        if inner.delivery == Delivery::All {
+            inner.wait_for_stations();
+        }
         let mut exporter = inner.exporter();
         for (peering, event) in batch.events() {
             exporter.event(peering, &event);
@@ -112,19 +180,41 @@ fn export_events(inner: &Inner, events: &Watch) {
     inner.wakeup.notify_all();
 }
 
-fn keep_connected(inner: &Inner, address: &str, board: &Board) {
-    let mut wait = MIN_RETRY_DELAY;
-    while !inner.over.load(Ordering::SeqCst) {
+fn keep_connected(inner: &Inner, number: usize, address: &str, board: &Board) {
+    let (mut wait, mut is_first) = (MIN_RETRY_DELAY, true);
+    let mut failing = Instant::now();
+    loop {
         let began = Instant::now();
-        match connect(address).and_then(|stream| serve(inner, stream, board)) {
+        let stream = connect(address);
+        let was_first = is_first;
+        let served = stream.and_then(|stream| serve(inner, number, stream, board, &mut is_first));
+        let Err(error) = served else {
             // All queued data was sent.
-            Ok(()) => return,
-            // After a long connection, reconnects immediately.
-            Err(_) if began.elapsed() > MAX_RETRY_DELAY => wait = MIN_RETRY_DELAY,
-            Err(_) => {}
+            return inner.note_sent(number, None);
+        };
+        if was_first && !is_first || began.elapsed() > MAX_RETRY_DELAY {
+            // It was connected.
+            (failing, wait) = (Instant::now(), MIN_RETRY_DELAY);
+        }
+        if !is_first {
+            inner.note_sent(number, None);
+            inner.fail(format!("the connection to the BMP station {address} failed: {error}"));
+        }
+        let timeout = match (inner.delivery, is_first) {
+            (Delivery::All, true) => MAX_RETRY_DELAY,
+            (Delivery::Live, true) => FIRST_TIMEOUT,
+            (_, false) => Duration::ZERO,
+        };
+        let is_late = failing.elapsed() >= timeout;
+        if is_first && is_late && inner.sent()[number].is_some() {
+            inner.note_sent(number, None);
+            inner.fail(format!("the BMP station {address} cannot be reached: {error}"));
+        }
+        if inner.over.load(Ordering::SeqCst) && is_late {
+            return;
         }
         let until = Instant::now() + wait;
-        while Instant::now() < until && !inner.over.load(Ordering::SeqCst) {
+        while Instant::now() < until && !(inner.over.load(Ordering::SeqCst) && is_late) {
             std::thread::sleep(Duration::from_millis(50));
         }
         wait = (wait * 2).min(MAX_RETRY_DELAY);
@@ -146,16 +236,35 @@ fn connect(address: &str) -> io::Result<TcpStream> {
     Err(refused)
 }
 
-fn serve(inner: &Inner, mut stream: TcpStream, board: &Board) -> io::Result<()> {
+fn serve(
+    inner: &Inner,
+    number: usize,
+    mut stream: TcpStream,
+    board: &Board,
+    is_first: &mut bool,
+) -> io::Result<()> {
     let invalid = |error: bgp::Error| io::Error::new(io::ErrorKind::InvalidData, error);
     let mut bytes = Vec::new();
-    let mut cursor = inner.exporter().greeting(&mut bytes).map_err(invalid)?;
+    // A running collector has the current routes; the events of one that has ended are repeated.
+    let wants_all = inner.delivery == Delivery::All || inner.over.load(Ordering::SeqCst);
+    let exporter = inner.exporter();
+    let all = (*is_first && wants_all).then(|| exporter.beginning(&mut bytes)).flatten();
+    let (mut cursor, up) = match all {
+        Some(cursor) => (cursor, None),
+        None => (exporter.greeting(&mut bytes).map_err(invalid)?, Some(exporter.up_sessions())),
+    };
+    drop(exporter);
+    *is_first = false;
+    inner.note_sent(number, Some(cursor));
     stream.write_all(&bytes)?;
-    send_table(inner, &mut stream, board)?;
+    if let Some(up) = up {
+        send_table(inner, &mut stream, board, &up)?;
+    }
     loop {
         let over = inner.over.load(Ordering::SeqCst);
         if take(inner, &mut cursor, &mut bytes)? {
             stream.write_all(&bytes)?;
+            inner.note_sent(number, Some(cursor));
         } else if over {
             bytes.clear();
             Exporter::termination(&mut bytes).map_err(invalid)?;
@@ -164,9 +273,14 @@ fn serve(inner: &Inner, mut stream: TcpStream, board: &Board) -> io::Result<()> 
     }
 }
 
-/// Sends all current routes. Events since the initiation message follow in order, so that the
-/// station reaches the current state.
-fn send_table(inner: &Inner, stream: &mut TcpStream, board: &Board) -> io::Result<()> {
+/// Sends the current routes of the sessions in `up`, whose Peer Up was sent. Events since the
+/// initiation message follow in order, so that the station reaches the current state.
+fn send_table(
+    inner: &Inner,
+    stream: &mut TcpStream,
+    board: &Board,
+    up: &HashSet<PeeringId>,
+) -> io::Result<()> {
     let pieces = board.table();
     let mut input = mrt::Input::new(MirrorId::NONE, PeeringId(0));
     let mut ended = Ended::default();
@@ -191,7 +305,8 @@ fn send_table(inner: &Inner, stream: &mut TcpStream, board: &Board) -> io::Resul
         for record in Records::new(&piece).flatten() {
             input.record(&record, &mut table);
             if table.sessions.len() < input.peerings().len() {
-                table.sessions = table.exporter.sessions(input.peerings());
+                let sessions = table.exporter.sessions(input.peerings()).into_iter();
+                table.sessions = sessions.map(|id| id.filter(|id| up.contains(id))).collect();
             }
         }
         sessions = std::mem::take(&mut table.sessions);

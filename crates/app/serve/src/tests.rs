@@ -264,7 +264,8 @@ fn disconnects_blocked_stations() {
     let station = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = station.local_addr().unwrap().to_string();
     let (mut feed, watch) = feed();
-    let stations = Stations::start(&[address], "rrc99", watch, &Board::default()).unwrap();
+    let stations =
+        Stations::start(&[address], "rrc99", watch, &Board::default(), Delivery::Live).unwrap();
     let (mut stream, _) = station.accept().unwrap();
     stream.read_exact(&mut [0; 6]).unwrap();
     for at in 0..100_000 {
@@ -280,7 +281,8 @@ fn sends_all_events_to_station() {
     let station = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = station.local_addr().unwrap().to_string();
     let (mut feed, watch) = feed();
-    let stations = Stations::start(&[address], "rrc99", watch, &Board::default()).unwrap();
+    let stations =
+        Stations::start(&[address], "rrc99", watch, &Board::default(), Delivery::Live).unwrap();
     let (mut stream, _) = station.accept().unwrap();
     // A client that has received its first event misses no later event.
     let mut bytes = vec![0; 6];
@@ -400,7 +402,7 @@ fn sends_all_routes_to_late_station() {
         feed.event(&up, &established);
         feed.flush();
         std::thread::sleep(Duration::from_millis(100));
-        let stations = Stations::start(&[address], "rrc99", watch, &board).unwrap();
+        let stations = Stations::start(&[address], "rrc99", watch, &board, Delivery::Live).unwrap();
         let (mut stream, _) = station.accept().unwrap();
         let (mut bytes, mut types, mut monitored) = (Vec::new(), Vec::new(), 0);
         while monitored < expected {
@@ -419,4 +421,92 @@ fn sends_all_routes_to_late_station() {
         types
     });
     assert_eq!(types[0], 4);
+}
+
+/// Types of the packets in a station's bytes.
+fn types(bytes: &[u8]) -> Vec<u8> {
+    let (mut at, mut types) = (0, Vec::new());
+    while at < bytes.len() {
+        assert_eq!(bytes[at], 3);
+        types.push(bytes[at + 5]);
+        at += u32::from_be_bytes(bytes[at + 1..at + 5].try_into().unwrap()) as usize;
+    }
+    types
+}
+
+#[test]
+fn sends_whole_file_to_late_and_slow_station() {
+    let station = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = station.local_addr().unwrap();
+    drop(station);
+    let (feed, watch) = feed();
+    let mut feed = feed.waiting();
+    let delivery = Delivery::All;
+    let stations =
+        Stations::start(&[address.to_string()], "rrc99", watch, &Board::default(), delivery);
+    let stations = stations.unwrap();
+    // Far more than the feed, the exporter and the sockets hold.
+    let count = 400_000;
+    let reader = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(700));
+        let station = std::net::TcpListener::bind(address).unwrap();
+        let (mut stream, _) = station.accept().unwrap();
+        std::thread::sleep(Duration::from_millis(700));
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        types(&bytes)
+    });
+    let idle = collector::State::Idle;
+    let (old, new) = (idle, collector::State::Established);
+    let change = |old, new| Event::State {
+        time: Time::from_nanos(1),
+        old,
+        new,
+        reason: collector::Reason::Seen,
+    };
+    feed.event(&peering(), &change(old, new));
+    for at in 0..count {
+        announce(&mut feed, at);
+    }
+    feed.event(&peering(), &change(new, old));
+    feed.flush();
+    drop(feed);
+    assert_eq!(stations.finish(), Vec::<String>::new());
+    let types = reader.join().unwrap();
+    assert_eq!((types.len() as u64, &types[..2]), (count + 4, &[4, 3][..]));
+    assert_eq!(types[types.len() - 2..], [2, 5]);
+}
+
+#[test]
+fn announces_sessions_before_their_routes() {
+    let station = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = station.local_addr().unwrap().to_string();
+    let (mut feed, watch) = feed();
+    let board = Board::default();
+    let stations = Stations::start(&[address], "rrc99", watch, &board, Delivery::Live).unwrap();
+    let (mut stream, _) = station.accept().unwrap();
+    let mut bytes = vec![0; 6];
+    stream.read_exact(&mut bytes).unwrap();
+    // The session comes up after the greeting, and before the routes are requested.
+    let established = Event::State {
+        time: Time::from_nanos(1),
+        old: collector::State::OpenConfirm,
+        new: collector::State::Established,
+        reason: collector::Reason::Seen,
+    };
+    feed.event(&peering(), &established);
+    announce(&mut feed, 1);
+    feed.flush();
+    std::thread::sleep(Duration::from_millis(300));
+    let mut rib = collector::rib::Rib::new();
+    rib.event(&peering(), &established);
+    let update = update();
+    let message = Message::split(&update).unwrap();
+    let time = Time::from_nanos(2);
+    rib.event(&peering(), &Event::Message { time, from: Sender::Peer, message });
+    board.send_table(&mut rib);
+    drop(feed);
+    stream.read_to_end(&mut bytes).unwrap();
+    drop(stations);
+    assert_eq!(types(&bytes), [4, 3, 0, 5]);
 }

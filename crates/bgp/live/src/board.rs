@@ -93,6 +93,17 @@ impl Board {
         receive
     }
 
+    /// Sends all routes of `rib` to those who requested them, for tests without a collector.
+    pub fn send_table(&self, rib: &mut Rib) {
+        let mut records = Vec::new();
+        rib.begin_snapshot(Time::from_nanos(1), 0, b"");
+        while !rib.write_snapshot(usize::MAX, &mut records) {}
+        for to in self.take_tables() {
+            // A receiver that is gone needs nothing.
+            let _ = to.send(records.clone()).and_then(|()| to.send(Vec::new()));
+        }
+    }
+
     pub(crate) fn take_tables(&self) -> Vec<SyncSender<Vec<u8>>> {
         std::mem::take(&mut *lock(&self.0.tables))
     }

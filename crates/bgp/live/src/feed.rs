@@ -1,7 +1,7 @@
 //! Events for clients, without blocking the collector.
 //!
 //! The collector's thread copies events into a batch and offers whole batches to a bounded channel.
-//! A slow reader loses batches, and the loss is counted.
+//! A slow reader loses batches, and the loss is counted. Only a feed of files waits for its reader.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -85,6 +85,8 @@ pub struct Feed {
     sender: SyncSender<Batch>,
     /// The reader also receives UPDATEs for routes that end without a message of the peer.
     pub(crate) with_removals: bool,
+    /// The collector waits for the reader, as for files: no event is lost.
+    waits: bool,
     batch: Batch,
     lost: Arc<AtomicU64>,
 }
@@ -100,8 +102,13 @@ pub struct Watch {
 pub fn feed() -> (Feed, Watch) {
     let (sender, batches) = sync_channel(MAX_PENDING_HOURS);
     let lost = Arc::new(AtomicU64::new(0));
-    let feed =
-        Feed { sender, with_removals: false, batch: Batch::default(), lost: Arc::clone(&lost) };
+    let feed = Feed {
+        sender,
+        with_removals: false,
+        waits: false,
+        batch: Batch::default(),
+        lost: Arc::clone(&lost),
+    };
     (feed, Watch { batches, lost })
 }
 
@@ -114,6 +121,12 @@ pub fn feed_with_removals() -> (Feed, Watch) {
 }
 
 impl Feed {
+    /// A feed that loses no event: the collector waits for the reader.
+    #[must_use]
+    pub fn waiting(self) -> Self {
+        Self { waits: true, ..self }
+    }
+
     /// Offers the events since the last call. Call it when idle, and at least
     /// every few milliseconds.
     pub fn flush(&mut self) {
@@ -121,6 +134,13 @@ impl Feed {
             return;
         }
         let batch = std::mem::take(&mut self.batch);
+        if self.waits {
+            let events = batch.len() as u64;
+            if self.sender.send(batch).is_err() {
+                self.lost.fetch_add(events, Ordering::Relaxed);
+            }
+            return;
+        }
         if let Err(TrySendError::Full(batch)) = self.sender.try_send(batch) {
             self.lost.fetch_add(batch.len() as u64, Ordering::Relaxed);
         }

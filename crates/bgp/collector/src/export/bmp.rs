@@ -106,15 +106,44 @@ impl Exporter {
     /// Appends the first packets for a station: Initiation, and a Peer Up for each session that is
     /// up. To add their tables, call [`Exporter::table`] before the next event.
     pub fn greeting(&self, out: &mut Vec<u8>) -> bgp::Result<Cursor> {
-        let name = Tlv { kind: information::SYS_NAME, value: self.settings.name.as_bytes() };
-        let value = self.settings.description.as_bytes();
-        write::initiation(out, &[Tlv { kind: information::SYS_DESCR, value }, name])?;
+        self.initiation(out)?;
         for peer in &self.peers {
             if let (Some(peering), Some(time)) = (&peer.peering, peer.up) {
                 peer.write_up(out, peering, time);
             }
         }
         Ok(Cursor(self.end()))
+    }
+
+    /// As [`Self::greeting`] for a station that receives the whole stream: only the Initiation.
+    /// `None` if the start of the stream is discarded.
+    pub fn beginning(&self, out: &mut Vec<u8>) -> Option<Cursor> {
+        if self.start > 0 {
+            return None;
+        }
+        self.initiation(out).ok().map(|()| Cursor(0))
+    }
+
+    fn initiation(&self, out: &mut Vec<u8>) -> bgp::Result<()> {
+        let name = Tlv { kind: information::SYS_NAME, value: self.settings.name.as_bytes() };
+        let value = self.settings.description.as_bytes();
+        write::initiation(out, &[Tlv { kind: information::SYS_DESCR, value }, name])
+    }
+
+    /// The sessions that are up: those of [`Self::greeting`].
+    pub fn up_sessions(&self) -> HashSet<PeeringId> {
+        let up = self.peers.iter().filter(|peer| peer.up.is_some());
+        up.filter_map(|peer| peer.peering.as_ref()).map(|peering| peering.id).collect()
+    }
+
+    /// Number of unread bytes.
+    pub fn backlog(&self, cursor: Cursor) -> u64 {
+        self.end().saturating_sub(cursor.0)
+    }
+
+    /// Maximum backlog at which no byte is discarded.
+    pub const fn max_backlog(&self) -> u64 {
+        self.settings.limit as u64
     }
 
     /// Appends one UPDATE of a peering's table, with four-octet AS numbers, and with path
@@ -272,6 +301,9 @@ impl Sink for Exporter {
 }
 
 impl Cursor {
+    /// The start of the stream.
+    pub const START: Self = Self(0);
+
     pub const fn advance(&mut self, sent: usize) {
         self.0 += sent as u64;
     }
