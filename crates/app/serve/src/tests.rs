@@ -386,7 +386,8 @@ fn sends_all_routes_to_late_station() {
             std::thread::sleep(Duration::from_millis(1200));
         }
         let station = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let address = station.local_addr().unwrap().to_string();
+        let address = station.local_addr().unwrap();
+        drop(station);
         let established = Event::State {
             time: Time::from_nanos(1),
             old: collector::State::OpenConfirm,
@@ -401,8 +402,11 @@ fn sends_all_routes_to_late_station() {
         assert!(expected > 1000, "{expected}");
         feed.event(&up, &established);
         feed.flush();
-        std::thread::sleep(Duration::from_millis(100));
-        let stations = Stations::start(&[address], "rrc99", watch, &board, Delivery::Live).unwrap();
+        let addresses = [address.to_string()];
+        let stations = Stations::start(&addresses, "rrc99", watch, &board, Delivery::Live).unwrap();
+        // The session is up before the station accepts a connection.
+        std::thread::sleep(Duration::from_millis(300));
+        let station = std::net::TcpListener::bind(address).unwrap();
         let (mut stream, _) = station.accept().unwrap();
         let (mut bytes, mut types, mut monitored) = (Vec::new(), Vec::new(), 0);
         while monitored < expected {
