@@ -52,6 +52,7 @@ pub(crate) fn target(data: &[u8]) {
             flags: flags & 0x1f,
             payload,
             missing: if cut < 0xf0 { 0 } else { u32::from(cut & 0xf) * 64 },
+            is_device: who >> 6 & 1 == 1,
             checksum: if cut == 0xef { Checksum::Wrong } else { Checksum::Unknown },
         };
         reassembler.segment(&segment, &mut sessions);

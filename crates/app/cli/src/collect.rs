@@ -344,6 +344,13 @@ fn report(summary: &Summary, args: &CollectRun, terminal: &Terminal) -> Result<(
     if more > 0 {
         terminal.error(format!("warning: {more} more warnings of this kind"));
     }
+    if status.streams.joined > 0 {
+        terminal.note(format!(
+            "{} BGP sessions were captured at several interfaces, files or VLANs, each with a part, \
+             and joined by their sequence numbers",
+            status.streams.joined
+        ));
+    }
     if let Some(text) = unverified(status.frames.unknown_checksums, status.frames.segments) {
         terminal.error(format!("warning: {text}"));
     }
@@ -384,6 +391,7 @@ fn report(summary: &Summary, args: &CollectRun, terminal: &Terminal) -> Result<(
             "gaps": summary.gaps,
             "undecodable": summary.undecodable,
             "streams_without_bgp": streams.foreign,
+            "joined_mirrors": streams.joined,
             "complete": summary.missing().is_empty(),
             "missing": summary.missing(),
             "peerings": status.peerings.len(),

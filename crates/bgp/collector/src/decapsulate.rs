@@ -446,6 +446,7 @@ impl Decapsulator {
         let segment = Segment {
             time,
             mirror,
+            is_device: tags.iter().any(|tag| matches!(tag, Tag::Device(_))),
             source: SocketAddr::new(ip.source, source),
             destination: SocketAddr::new(ip.destination, destination),
             sequence: word(4),

@@ -19,6 +19,8 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
+
 use base::{Bytes, Span, Time};
 use bgp::MessageType;
 use bgp::capability::Capability;
@@ -97,6 +99,8 @@ pub struct Statistics {
     pub foreign: u64,
     pub connections: u64,
     pub evicted: u64,
+    /// Pairs of addresses whose directions, or copies, were captured at different mirrors.
+    pub joined: u64,
 }
 
 pub(crate) struct Listener<'a, R> {
@@ -166,6 +170,8 @@ fn offers_extended(message: &[u8]) -> bool {
         .is_ok_and(|open| open.capabilities().any(|one| matches!(one, Capability::ExtendedMessage)))
 }
 
+/// Maximum number of pairs of addresses that are joined over mirrors.
+const MAX_HOMES: usize = 1 << 16;
 /// Maximum number of ended connections with held bytes.
 const MAX_ENDING: usize = 64;
 /// Maximum bytes of messages of one connection that follow held bytes of the other direction.
@@ -185,6 +191,8 @@ pub struct Reassembler {
     statistics: Statistics,
     /// Start of complete observation of each mirror.
     watched: Vec<Time>,
+    /// The mirror to which the connections of a pair at another mirror belong.
+    homes: HashMap<(MirrorId, u128, u128), MirrorId>,
 }
 
 impl Reassembler {
@@ -223,19 +231,21 @@ impl Reassembler {
         let opens = segment.has(SYN) || !segment.payload.is_empty() || segment.missing > 0;
         let number = match known {
             Some(number) if self.is_replaced(number, from, segment) => {
-                let candidate = self.table.get(number).candidate;
+                let flow = self.table.get(number);
+                let (candidate, own) = (flow.candidate, flow.key);
                 self.drop_flow(number, segment.time, Close::Replaced, receiver);
                 let opener = candidate.map_or_else(|| opener(segment, from), |c| Some(c.from));
-                let number = self.create(key, segment, opener, receiver);
+                let number = self.create(own, segment, opener, receiver);
+                if own != key {
+                    self.table.join(number, key);
+                }
                 if let Some(Candidate { from, initial, time }) = candidate {
                     self.synchronise(number, from, initial, time, receiver);
                 }
                 number
             }
             Some(number) => number,
-            None if opens && !segment.has(RST) => {
-                self.create(key, segment, opener(segment, from), receiver)
-            }
+            None if opens && !segment.has(RST) => self.open(key, from, segment, receiver),
             None => return,
         };
         self.process(number, from, segment, receiver);
@@ -254,6 +264,7 @@ impl Reassembler {
         let flow = self.table.get(number);
         let held = held(flow);
         if segment.has(ACK) {
+            flow.acknowledged[from.index()] = Some(segment.acknowledgment);
             let other = &mut flow.halves[from.other().index()];
             other.acknowledge(segment.time, segment.acknowledgment, &self.settings);
         }
@@ -371,6 +382,47 @@ impl Reassembler {
         }
     }
 
+    /// The flow of the first segment of `key`: a new one, or that of a connection at another mirror
+    /// which has the other direction.
+    fn open<R: Receiver>(
+        &mut self,
+        key: Key,
+        from: End,
+        segment: &Segment<'_>,
+        receiver: &mut R,
+    ) -> u32 {
+        let found = match self.homes.get(&key.pair()) {
+            Some(home) => {
+                let own = key.at(*home);
+                Some(match self.table.find(&own) {
+                    Some(number) => number,
+                    None => self.create(own, segment, opener(segment, from), receiver),
+                })
+            }
+            None => self.find_counterpart(&key, from, segment),
+        };
+        let Some(number) = found else {
+            return self.create(key, segment, opener(segment, from), receiver);
+        };
+        self.table.join(number, key);
+        let home = self.table.get(number).key.mirror;
+        if self.homes.len() < MAX_HOMES && self.homes.insert(key.pair(), home).is_none() {
+            self.statistics.joined += 1;
+        }
+        number
+    }
+
+    /// The flow at another mirror to which a segment belongs by its sequence numbers.
+    fn find_counterpart(&mut self, key: &Key, from: End, segment: &Segment<'_>) -> Option<u32> {
+        /// Mirrors above this number are not compared, so that a flood of SYNs has no high cost.
+        const MAX_MIRRORS: usize = 64;
+        let mirrors = self.watched.len().min(MAX_MIRRORS) as u32;
+        let others = (0..mirrors).map(MirrorId).filter(|mirror| *mirror != key.mirror);
+        let numbers: Vec<u32> =
+            others.filter_map(|mirror| self.table.find(&key.at(mirror))).collect();
+        numbers.into_iter().find(|number| is_counterpart(self.table.get(*number), from, segment))
+    }
+
     fn create<R: Receiver>(
         &mut self,
         key: Key,
@@ -391,9 +443,10 @@ impl Reassembler {
         if from == End::High {
             ends.swap(0, 1);
         }
-        let connection = Connection { mirror: segment.mirror, ends, opener };
+        let connection = Connection { mirror: key.mirror, ends, opener };
         let number =
             self.table.insert(Flow::new(key, segment.time, self.settings.history.count() as usize));
+        self.table.get(number).is_device = segment.is_device;
         self.statistics.connections += 1;
         receiver.opened(segment.time, ConnectionId(number), &connection);
         number
@@ -642,6 +695,39 @@ impl Reassembler {
             self.drop_flow(number, now, Close::Ended, receiver);
         }
     }
+}
+
+/// Whether the first segment at a mirror belongs to a flow at another one, which lacks its
+/// direction: both acknowledge each other's bytes. Initial sequence numbers are random, so this
+/// does not join connections of different routers. Devices of one host may also have copies.
+fn is_counterpart(flow: &Flow, from: End, segment: &Segment<'_>) -> bool {
+    /// Maximum distance of segments that were captured at the same time.
+    const NEAR: u32 = 1 << 16;
+    let near = |one: u32, other: u32| one.wrapping_sub(other).wrapping_add(NEAR) <= 2 * NEAR;
+    let is = |known: Option<u32>, value: u32| known.is_some_and(|known| near(known, value));
+    if flow.dead {
+        return false;
+    }
+    let (own, other) = (&flow.halves[from.index()], &flow.halves[from.other().index()]);
+    let acknowledges_other = segment.has(ACK) && is(other.next_sequence(), segment.acknowledgment);
+    let begins = segment.sequence.wrapping_add(1);
+    if own.is_unseen() {
+        let acknowledged = flow.acknowledged[from.other().index()];
+        let answers = other.initial.map(|initial| initial.wrapping_add(1));
+        return if segment.has(SYN | ACK) {
+            answers == Some(segment.acknowledgment)
+        } else if segment.has(SYN) {
+            acknowledged == Some(begins)
+        } else {
+            acknowledges_other && is(acknowledged, segment.sequence)
+        };
+    }
+    let is_copy = if segment.has(SYN) {
+        own.initial == Some(segment.sequence)
+    } else {
+        acknowledges_other && is(own.next_sequence(), segment.sequence)
+    };
+    flow.is_device && segment.is_device && is_copy
 }
 
 /// The end that opened the connection, if this is one of the first two segments.

@@ -60,6 +60,9 @@ pub struct Segment<'a> {
     /// Capture time since 1970.
     pub time: Time,
     pub mirror: MirrorId,
+    /// The mirror is one device of a capture of all devices of a host, which may have the same
+    /// packet at several of them (a bond and its ports).
+    pub is_device: bool,
     pub source: SocketAddr,
     pub destination: SocketAddr,
     /// Sequence number of the first octet (of the SYN, if there is one).

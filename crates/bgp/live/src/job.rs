@@ -8,6 +8,7 @@ pub(crate) mod retention;
 mod sinks;
 mod tables;
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -57,6 +58,8 @@ pub struct Summary {
     pub gaps: u64,
     /// Archived messages that cannot be decoded, so that their routes are missing in tables.
     pub undecodable: u64,
+    /// Sessions whose router's end was guessed although both ends send routes.
+    pub guessed: u64,
     /// Packets lost between the mirror and the capture, by sequence numbers of tunnels.
     pub mirror_lost: u64,
     /// The account of integrity (`netarium.integrity/1`).
@@ -65,6 +68,15 @@ pub struct Summary {
 }
 
 impl Summary {
+    /// Number of sessions that another mirror shows with exchanged ends: the routes of a router are
+    /// archived as those of its peer.
+    fn reversed(&self) -> u64 {
+        let ends = self.status.peerings.iter().map(|(peering, ..)| (peering.peer, peering.local));
+        let ends: HashSet<_> = ends.collect();
+        ends.iter().filter(|(peer, local)| peer < local && ends.contains(&(*local, *peer))).count()
+            as u64
+    }
+
     /// Missing data, each kind with its number; empty if the archive is complete.
     pub fn missing(&self) -> Vec<String> {
         let streams = &self.status.streams;
@@ -75,6 +87,11 @@ impl Summary {
             (streams.missing_bytes, "bytes missing"),
             (streams.skipped_bytes, "bytes skipped"),
             (self.status.kernel_drops, "packets dropped by the capture"),
+            (self.guessed, "BGP sessions whose router's end was guessed (state it with --router)"),
+            (
+                self.reversed(),
+                "BGP sessions archived from both ends (state the router with --router)",
+            ),
             (self.mirror_lost, "packets lost between mirror and collector"),
             (streams.evicted, "connections evicted for lack of memory"),
             (lost, "records not written"),
@@ -342,7 +359,8 @@ impl Job {
         self.summary.status = self.status();
         self.board.publish(self.summary.status.clone());
         let sinks = self.pipeline.into_sink();
-        (self.summary.gaps, self.summary.undecodable) = (sinks.gaps, sinks.undecodable);
+        self.summary.gaps = sinks.gaps;
+        (self.summary.undecodable, self.summary.guessed) = (sinks.undecodable, sinks.guessed);
         (self.summary.integrity, self.summary.table) = account;
         self.summary.archive = sinks.writer.map(Writer::close).transpose()?;
         if let Some(archive) = &self.summary.archive {

@@ -93,6 +93,14 @@ impl Half {
         }
     }
 
+    /// The next sequence number in order; `None` before the first byte.
+    pub(super) const fn next_sequence(&self) -> Option<u32> {
+        match self.stage {
+            Stage::Unseen => None,
+            _ => Some(self.next as u32),
+        }
+    }
+
     pub(super) const fn is_closed(&self) -> bool {
         matches!(self.stage, Stage::Closed)
     }

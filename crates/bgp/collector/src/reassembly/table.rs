@@ -19,8 +19,17 @@ pub(super) struct Key {
 impl Key {
     /// Whether the connections have the same mirror and addresses, with any ports.
     pub(super) fn is_same_pair(&self, other: &Self) -> bool {
-        let pair = |key: &Self| (key.mirror, key.low.0, key.high.0);
-        pair(self) == pair(other)
+        self.pair() == other.pair()
+    }
+
+    /// The same connection at another mirror.
+    pub(super) const fn at(self, mirror: MirrorId) -> Self {
+        Self { mirror, ..self }
+    }
+
+    /// Mirror and addresses, without ports.
+    pub(super) const fn pair(&self) -> (MirrorId, u128, u128) {
+        (self.mirror, self.low.0, self.high.0)
     }
 
     /// The connection of a segment, and the sending end.
@@ -56,6 +65,11 @@ pub(super) struct Candidate {
 #[derive(Debug)]
 pub(super) struct Flow {
     pub(super) key: Key,
+    /// Keys at the other mirrors of the connection.
+    joined: Vec<Key>,
+    /// Last acknowledgment of each end.
+    pub(super) acknowledged: [Option<u32>; 2],
+    pub(super) is_device: bool,
     pub(super) halves: [Half; 2],
     pub(super) last: Time,
     pub(super) candidate: Option<Candidate>,
@@ -75,6 +89,9 @@ impl Flow {
     pub(super) const fn new(key: Key, time: Time, history: usize) -> Self {
         Self {
             key,
+            joined: Vec::new(),
+            acknowledged: [None; 2],
+            is_device: false,
             halves: [Half::new(history), Half::new(history)],
             last: time,
             candidate: None,
@@ -121,7 +138,14 @@ pub(super) struct Table {
 
 impl Table {
     pub(super) fn len(&self) -> usize {
-        self.numbers.len()
+        self.flows.len() - self.free.len()
+    }
+
+    /// Lets segments with `key`, at another mirror, belong to a flow.
+    pub(super) fn join(&mut self, number: u32, key: Key) {
+        if self.numbers.insert(key, number).is_none() {
+            self.get(number).joined.push(key);
+        }
     }
 
     pub(super) fn find(&self, key: &Key) -> Option<u32> {
@@ -154,7 +178,9 @@ impl Table {
     pub(super) fn remove(&mut self, number: u32) {
         self.unlink(number);
         if let Some(flow) = self.flows[number as usize].take() {
-            self.numbers.remove(&flow.key);
+            for key in flow.joined.iter().chain([&flow.key]) {
+                self.numbers.remove(key);
+            }
         }
         self.free.push(number);
     }

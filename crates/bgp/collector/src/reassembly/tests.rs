@@ -53,6 +53,7 @@ fn from_peer(ms: u64, sequence: u32, flags: u8, payload: &[u8]) -> Segment<'_> {
     Segment {
         time: Time::from_nanos(ms * 1_000_000),
         mirror: MirrorId(0),
+        is_device: false,
         source: PEER.parse::<SocketAddr>().unwrap(),
         destination: ROUTER.parse::<SocketAddr>().unwrap(),
         sequence,
@@ -189,6 +190,34 @@ fn resumes_after_truncated_message_with_header() {
             (hole.missing, hole.skipped as usize),
             ((to - from) as u64, cut.len() - to + from)
         );
+    }
+}
+
+#[test]
+fn joins_only_complementary_directions_of_two_mirrors() {
+    let elsewhere = |segment: Segment<'static>| Segment { mirror: MirrorId(2), ..segment };
+    for (acknowledgment, opened) in [(101, 1), (102, 2)] {
+        let answer = elsewhere(from_router(1, 7, acknowledgment, SYN));
+        assert_eq!(run(&[from_peer(0, 100, SYN, &[]), answer]).0.opened, opened);
+        assert_eq!(run(&[answer, from_peer(2, 100, SYN, &[])]).0.opened, opened);
+    }
+    // From the middle, with bytes near those that the other end acknowledges.
+    let bytes = keepalive();
+    let said = |sequence, acknowledgment| Segment {
+        acknowledgment,
+        ..from_peer(0, sequence, ACK, &bytes)
+    };
+    let answer = |sequence, acknowledgment| Segment {
+        payload: &bytes,
+        ..elsewhere(from_router(1, sequence, acknowledgment, 0))
+    };
+    assert_eq!(run(&[said(1_000, 5_000), answer(5_019, 1_019)]).0.opened, 1);
+    assert_eq!(run(&[said(1_000, 5_000), answer(500_000, 1_019)]).0.opened, 2);
+    assert_eq!(run(&[said(1_000, 5_000), answer(5_019, 900_000)]).0.opened, 2);
+    // Copies at two mirrors are two connections, except at devices of one host.
+    for (is_device, opened) in [(false, 2), (true, 1)] {
+        let own = Segment { is_device, ..from_peer(0, 100, SYN, &[]) };
+        assert_eq!(run(&[own, elsewhere(own)]).0.opened, opened);
     }
 }
 

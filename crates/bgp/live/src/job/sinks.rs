@@ -38,6 +38,8 @@ pub(super) struct Sinks {
     pub(super) gaps: u64,
     /// Archived messages that cannot be decoded.
     pub(super) undecodable: u64,
+    /// Sessions whose router's end was guessed although both ends send routes.
+    pub(super) guessed: u64,
     pub(super) unstated: Vec<Loss>,
     pub(super) now: Time,
     /// Time of the last drop report by interface, and of the first one.
@@ -120,6 +122,7 @@ impl Sinks {
             messages: 0,
             gaps: 0,
             undecodable: 0,
+            guessed: 0,
             unstated: Vec::new(),
             now: Time::ZERO,
             asked: Vec::new(),
@@ -179,11 +182,11 @@ impl Sinks {
 
     #[cold]
     fn gap(&mut self, peering: &Peering, gap: &Gap) {
-        if gap.cause == GapCause::Undecodable {
-            self.undecodable += 1;
-        } else {
-            self.gaps += 1;
-        }
+        *match gap.cause {
+            GapCause::Undecodable => &mut self.undecodable,
+            GapCause::Guessed => &mut self.guessed,
+            _ => &mut self.gaps,
+        } += 1;
         if self.writer.is_some() && self.unstated.len() < GAPS {
             self.unstated.push(Loss::Stream {
                 since_us: micros(gap.since),

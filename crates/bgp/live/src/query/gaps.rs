@@ -266,6 +266,7 @@ pub(super) fn words(loss: &Loss) -> String {
                 "start" => "the capture began in the middle of the session",
                 "cut" => "the capture cut their packets off; record whole packets (snap length)",
                 "end" => "the capture ended within a message",
+                "guessed" => "the router's end was guessed; state it with --router",
                 "undecodable" => "they cannot be decoded, but are archived",
                 other => other,
             };

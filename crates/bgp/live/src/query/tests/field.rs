@@ -23,6 +23,10 @@ fn collect_to(name: &str, feeds: Vec<Feed>) -> (tempfile::TempDir, Summary) {
 }
 
 fn collect_with(name: &str, set: impl FnOnce(&mut Settings)) -> (tempfile::TempDir, Summary) {
+    collect_files(&[name], set)
+}
+
+fn collect_files(names: &[&str], set: impl FnOnce(&mut Settings)) -> (tempfile::TempDir, Summary) {
     let folder = tempfile::tempdir().unwrap();
     let options = archive::Options {
         interval: Span::from_secs(86_400),
@@ -31,10 +35,10 @@ fn collect_with(name: &str, set: impl FnOnce(&mut Settings)) -> (tempfile::TempD
     };
     let archive = Some((folder.path().to_owned(), options));
     let mut settings = Settings { archive, ..Settings::default() };
-    set(&mut settings);
     settings.pipeline.sessions.routers = vec!["192.0.2.1".parse().unwrap()];
-    let capture = data("field").join(name);
-    let source = Source::Captures(Captures::open(&[capture], false, false).unwrap());
+    set(&mut settings);
+    let captures: Vec<_> = names.iter().map(|name| data("field").join(name)).collect();
+    let source = Source::Captures(Captures::open(&captures, false, false).unwrap());
     let summary = job::packets(settings, vec![source], &AtomicBool::new(false)).unwrap();
     (folder, summary)
 }
@@ -330,6 +334,43 @@ fn writes_table_of_each_instant() {
             // That of the hour before is withdrawn eleven minutes later.
             let own = format!("10.{}.0.0/16", hour - 1);
             assert_eq!(prefixes(found.found()), [own.as_str(), "198.51.100.0/24"]);
+        }
+    }
+}
+
+#[test]
+fn joins_directions_of_one_session() {
+    let of = |name: &str| format!("06-tap-two-nics/{name}");
+    for names in [
+        &["plain.pcap"][..],
+        &["rx.pcap", "tx.pcap"],
+        &["tx.pcap", "rx.pcap"],
+        &["two-interfaces.pcapng"],
+        &["vlan-per-direction.pcap"],
+        &["sll2-any-asymmetric.pcap"],
+        &["sll2-any-bond-twice.pcap"],
+    ] {
+        for routers in [vec![], vec!["192.0.2.1".parse().unwrap()]] {
+            let files: Vec<String> = names.iter().map(|name| of(name)).collect();
+            let files: Vec<&str> = files.iter().map(String::as_str).collect();
+            let is_known = !routers.is_empty();
+            let (_, summary) = collect_files(&files, |settings| {
+                settings.pipeline.sessions.routers = routers;
+            });
+            let peerings = &summary.status.peerings;
+            let peers: Vec<_> = peerings.iter().map(|met| met.0.peer.to_string()).collect();
+            assert_eq!(peers, ["192.0.2.2"], "{names:?}");
+            let hours = summary.integrity["hours"].as_array().unwrap();
+            let updates = ["from_peer", "from_local"].map(|end| {
+                hours.iter().map(|hour| hour[end]["update"].as_u64().unwrap()).sum::<u64>()
+            });
+            assert_eq!(updates, [201, 21], "{names:?}");
+            // Several captures without names of interfaces are one mirror.
+            let joined = u64::from(names.len() == 1 && names != ["plain.pcap"]);
+            assert_eq!(summary.status.streams.joined, joined, "{names:?}");
+            let missing = summary.missing().join(", ");
+            assert_eq!(missing.contains("--router"), !is_known && summary.guessed > 0);
+            assert_eq!(missing.is_empty(), summary.guessed == 0, "{names:?}: {missing}");
         }
     }
 }
