@@ -42,7 +42,7 @@ impl Set {
         };
         let text = summary.to_json().map_err(std::io::Error::from)?;
         let file = self.folder.join(FILE);
-        std::fs::write(&file, text)
+        run::files::replace(&file, text.as_bytes())
             .map_err(|e| Failure::machine(format!("cannot write {}: {e}", file.display())))?;
         if terminal.json {
             let mut value = serde_json::to_value(&summary).map_err(std::io::Error::from)?;

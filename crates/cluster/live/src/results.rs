@@ -15,6 +15,7 @@ use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
+use run::files::Replacement;
 use sha2::{Digest, Sha256};
 
 use super::{Error, Result};
@@ -27,26 +28,20 @@ const LEVEL: i32 = 1;
 const MAX_FILES: usize = 1 << 20;
 
 /// Packs the regular files under `folder` into the file `to` and returns its size. The file appears
-/// once it is complete.
+/// once it is complete. The path of its folder must have no symbolic link.
 ///
 /// # Errors
 /// If a file cannot be read or written, or changes in the meantime.
 pub(crate) fn pack(folder: &Path, to: &Path) -> Result<u64> {
-    let part = temporary(to);
-    let packed = pack_into(folder, &part).and_then(|size| {
-        fs::rename(&part, to).map_err(Error::file("write", to))?;
-        Ok(size)
-    });
-    if packed.is_err() {
-        // The first error is reported.
-        let _ = fs::remove_file(&part);
-    }
-    packed
+    // Programs of a lab may have made links in the folder of `to`.
+    let packed = Replacement::of(to).map_err(Error::file("create", to))?;
+    let size = pack_into(folder, packed.file(), to)?;
+    packed.commit().map_err(Error::file("write", to))?;
+    Ok(size)
 }
 
-fn pack_into(folder: &Path, part: &Path) -> Result<u64> {
-    let file = File::create(part).map_err(Error::file("create", part))?;
-    let write = || Error::file("write", part);
+fn pack_into(folder: &Path, file: &File, to: &Path) -> Result<u64> {
+    let write = || Error::file("write", to);
     let mut out = zstd::Encoder::new(BufWriter::new(file), LEVEL).map_err(write())?;
     out.include_checksum(true).map_err(write())?;
     out.write_all(MAGIC).map_err(write())?;
@@ -238,6 +233,24 @@ mod tests {
         // An existing folder is not changed.
         assert!(unpack(bytes.as_slice(), &into, 400_000).is_err());
         assert!(into.join("run.json").is_file());
+    }
+
+    #[test]
+    fn packs_through_no_link() {
+        let (root, bytes) = packed();
+        let outside = root.path().join("outside");
+        fs::write(&outside, b"kept").unwrap();
+        let to = root.path().join("results");
+        for name in [to.clone(), temporary(&to)] {
+            std::os::unix::fs::symlink(&outside, name).unwrap();
+        }
+        pack(&root.path().join("run"), &to).unwrap();
+        assert_eq!(fs::read(&outside).unwrap(), b"kept");
+        assert_eq!(fs::read(&to).unwrap(), bytes);
+        // The folder itself.
+        let folder = root.path().join("folder");
+        std::os::unix::fs::symlink(root.path(), &folder).unwrap();
+        assert!(pack(&root.path().join("run"), &folder.join("packed")).is_err());
     }
 
     #[test]

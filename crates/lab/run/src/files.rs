@@ -48,12 +48,12 @@ pub fn create_new(path: &Path) -> io::Result<File> {
     resolve(path, flags, FILE_MODE).map(File::from)
 }
 
-/// Opens a regular file to append to it, and creates it if it does not exist.
+/// Opens a regular file to read it and append to it, and creates it if it does not exist.
 ///
 /// # Errors
 /// If it is not a regular file, has several names, or a component of the path is a symbolic link.
 pub fn append(path: &Path) -> io::Result<File> {
-    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
+    let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE;
     sole(resolve(path, flags | OFlags::NONBLOCK | OFlags::NOCTTY, FILE_MODE)?)
 }
 
@@ -92,7 +92,7 @@ pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
 /// The new contents of a file, which appear under its name with [`Replacement::commit`]. A drop
 /// removes them.
 #[derive(Debug)]
-pub(crate) struct Replacement {
+pub struct Replacement {
     folder: OwnedFd,
     /// An unused name in the folder.
     temporary: String,
@@ -102,7 +102,11 @@ pub(crate) struct Replacement {
 }
 
 impl Replacement {
-    pub(crate) fn of(path: &Path) -> io::Result<Self> {
+    /// An empty file in the folder of `path`.
+    ///
+    /// # Errors
+    /// Those of [`replace`].
+    pub fn of(path: &Path) -> io::Result<Self> {
         let (folder, name) = split(path)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         loop {
@@ -120,11 +124,13 @@ impl Replacement {
         }
     }
 
-    pub(crate) fn file(&self) -> &File {
+    pub fn file(&self) -> &File {
         &self.file
     }
 
-    pub(crate) fn commit(mut self) -> io::Result<()> {
+    /// # Errors
+    /// If the file cannot be renamed.
+    pub fn commit(mut self) -> io::Result<()> {
         rustix::fs::renameat(&self.folder, &self.temporary, &self.folder, &self.name)?;
         self.is_committed = true;
         Ok(())

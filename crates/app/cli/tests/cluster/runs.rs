@@ -1,5 +1,6 @@
 //! Labs over several hosts that succeed, and labs that are rejected.
 
+use std::fs;
 use std::process::Command;
 
 use serde_json::Value;
@@ -41,6 +42,7 @@ in_cluster!(one_lab_on_two_machines_gives_one_report, one_lab_on_two_machines, &
 in_cluster!(who_may_not_and_what_does_not_fit, refuse, &["2"]);
 in_cluster!(two_labs_at_once_do_not_notice_each_other, two_labs_at_once, &["2"]);
 in_cluster!(results_can_be_collected_when_the_coordinator_is_gone, collect, &["2"]);
+in_cluster!(planted_links_are_not_followed, plant_links, &["1"]);
 
 #[test]
 #[ignore = "runs in a cluster, started by one_lab_on_two_machines_gives_one_report"]
@@ -174,4 +176,36 @@ fn collect() {
     assert_eq!(record["cluster"]["members"].as_array().unwrap().len(), 2);
     assert!(count(&record["flows"][0]["received_bytes"]) > 0, "{record}");
     cluster.returns_to(&before, "a collection");
+}
+
+/// Makes links where the agent and the coordinator will write.
+const PLANT: &str = r#"
+cd "$NETARIUM_RUN_DIR/../.." || exit 1
+for name in results results.part log; do ln -sf "$OUTSIDE" $name; done
+for run in "$COORDINATOR"/runs/*; do
+    mkdir -p "$run/programs/plant"
+    ln -sf "$OUTSIDE" "$run/programs/plant/stdout"
+    ln -sf "$OUTSIDE" "$run/.shard-0.packed"
+done
+"#;
+
+/// Both folders are below `/tmp`, which programs of labs can change.
+#[test]
+#[ignore = "runs in a cluster, started by planted_links_are_not_followed"]
+fn plant_links() {
+    let Some(cluster) = Cluster::inside() else { return };
+    let outside = cluster.bench.write("outside", "kept");
+    cluster.bench.write("plant.sh", PLANT);
+    let (coordinator, target) = (cluster.bench.path().display(), outside.display());
+    let lab = format!(
+        "node.a = {{}}\nnode.b = {{}}\nlink = [{{ ends = [\"a\", \"b\"] }}]\n\
+         program = [{{ node = \"a\", name = \"plant\", run = \"sh plant.sh\", \
+         env = {{ OUTSIDE = \"{target}\", COORDINATOR = \"{coordinator}\" }} }}]\n\
+         [lab]\nname = \"planted\"\nduration = \"20 s\"\n"
+    );
+    let run = cluster.run(&lab, &[]);
+    assert_eq!(run.program("plant")["end"]["exit"], 0, "{}", run.story());
+    assert_eq!(fs::read_to_string(&outside).unwrap(), "kept");
+    let output = run.folder().join("programs/plant/stdout");
+    assert!(fs::symlink_metadata(&output).unwrap().is_file(), "{}", output.display());
 }

@@ -213,6 +213,26 @@ fn links_in_the_run_folder_are_not_followed() {
     assert_eq!(fs::read_to_string(&outside).unwrap(), "kept");
 }
 
+/// The summary of repeated runs is beside their run folders, where programs can write.
+#[test]
+fn links_beside_run_folders_are_not_followed() {
+    if !enclosed("links_beside_run_folders_are_not_followed") {
+        return;
+    }
+    let bench = Bench::new();
+    let outside = bench.write("outside", "kept");
+    bench.write("plant.sh", "ln -sf \"$OUTSIDE\" \"$NETARIUM_RUN_DIR/../summary.json\"");
+    let program = format!("name = \"plant\", env = {{ OUTSIDE = \"{}\" }}", outside.display());
+    let lab = LAB.replace("python3 attempts.py", "sh plant.sh");
+    bench.write("hostile.toml", &lab.replace("name = \"attempts\"", &program));
+    let output = bench.netarium(&["run", "hostile.toml", "--repeat", "2", "--json"]);
+    let set: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(set["runs"].as_array().map(Vec::len), Some(2), "{set}");
+    let summary = Path::new(set["folder"].as_str().unwrap()).join("summary.json");
+    assert!(fs::symlink_metadata(&summary).unwrap().is_file(), "{}", summary.display());
+    assert_eq!(fs::read_to_string(&outside).unwrap(), "kept");
+}
+
 /// Neither a private view nor another user adds to the rights of a program.
 #[test]
 fn confines_programs_with_private_files_and_other_users() {

@@ -46,7 +46,7 @@ impl Builder {
             results::unpack(files, &lab_dir, MAX_FILE_BYTES)?;
         }
         let lab = lab_dir.join(LAB_FILE);
-        std::fs::write(&lab, &prepare.text).map_err(Error::file("write", &lab))?;
+        run::files::replace(&lab, prepare.text.as_bytes()).map_err(Error::file("write", &lab))?;
         let id = self.terms.lab.clone();
         let setup = Setup {
             id: self.terms.lab,

@@ -1,6 +1,6 @@
 //! The process of a shard, and its control connection.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
@@ -65,7 +65,7 @@ impl Process {
     ) -> Result<Self> {
         let failed = || Error::machine("start the lab's process");
         let log = folder.join("log");
-        let output = File::create(&log).map_err(Error::file("make", &log))?;
+        let output = run::files::create_new(&log).map_err(Error::file("make", &log))?;
         let mut command = Command::new(program);
         command.arg(shard::ARGUMENT).current_dir(folder);
         command.stdout(output.try_clone().map_err(failed())?).stderr(output);
@@ -105,7 +105,7 @@ impl Process {
             Ok(status) => status.to_string(),
             Err(error) => error.to_string(),
         };
-        let output = File::open(&self.log).and_then(|mut log| {
+        let output = run::files::open(&self.log).and_then(|mut log| {
             use std::io::Seek;
             let length = log.seek(std::io::SeekFrom::End(0))?;
             log.seek(std::io::SeekFrom::Start(length.saturating_sub(MAX_QUOTE_BYTES)))?;

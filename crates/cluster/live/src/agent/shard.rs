@@ -486,7 +486,7 @@ impl Shard {
         let (Some(folder), Some((_, bytes))) = (&self.folder, self.results) else {
             return Err(refusal("the lab has no results"));
         };
-        let file = File::open(packed(folder));
+        let file = run::files::open(&packed(folder));
         Ok((file.map_err(|e| refusal(format!("cannot read the results: {e}")))?, bytes))
     }
 }

@@ -31,8 +31,8 @@ impl WorkDir {
             );
             return Err(Error::Usage { text });
         }
-        let place = path.join("lock");
-        let lock = File::create(&place).map_err(Error::file("make", &place))?;
+        let place = path.canonicalize().map_err(Error::file("find", path))?.join("lock");
+        let lock = run::files::append(&place).map_err(Error::file("make", &place))?;
         if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
             let text = format!(
                 "another agent uses {}: choose another directory with --dir",

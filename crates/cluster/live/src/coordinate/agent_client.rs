@@ -1,7 +1,7 @@
 //! Requests of a coordinator to a lab's agents.
 
-use std::fs::File;
-use std::io::Write;
+use std::fs::OpenOptions;
+use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 use std::thread;
@@ -135,7 +135,11 @@ pub(super) fn fetch(
         return Err(Error::Agent { agent: agent.name.clone(), text, code: 4 });
     }
     let packed = into.with_extension("packed");
-    let mut file = File::create(&packed).map_err(Error::file("make", &packed))?;
+    // A file that an earlier attempt has left, or a link of a program of the lab.
+    let _ = std::fs::remove_file(&packed);
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).create_new(true).open(&packed);
+    let mut file = file.map_err(Error::file("make", &packed))?;
     let mut offset = 0;
     while offset < bytes {
         let part = fetch_part(bus, agent, lab, offset)?;
@@ -143,8 +147,7 @@ pub(super) fn fetch(
         offset += part.len() as u64;
         progress();
     }
-    drop(file);
-    let file = File::open(&packed).map_err(Error::file("read", &packed))?;
+    file.rewind().map_err(Error::file("read", &packed))?;
     let unpacked = results::unpack(file, into, MAX_RESULT_BYTES);
     std::fs::remove_file(&packed).map_err(Error::file("remove", &packed))?;
     unpacked

@@ -38,7 +38,8 @@ pub(super) fn pack(plan: &Plan, dir: &Path) -> Result<Vec<u8>> {
         fs::create_dir_all(parent).map_err(Error::file("make", parent))?;
         fs::copy(&from, &to).map_err(Error::file("copy", &from))?;
     }
-    let packed = folder.path().join("packed");
+    let place = folder.path().canonicalize().map_err(Error::machine("find a temporary folder"))?;
+    let packed = place.join("packed");
     results::pack(&copies, &packed)?;
     fs::read(&packed).map_err(Error::file("read", &packed))
 }

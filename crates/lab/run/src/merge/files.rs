@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
+use crate::files::Replacement;
 use crate::pcapng::{self, Part};
 use crate::{Level, RecorderHandle, RunFolder, files};
 use base::Time;
@@ -160,11 +161,15 @@ fn names(folder: &Path) -> BTreeSet<String> {
 
 /// Copies the regular files of a folder; programs' output has no subfolders.
 fn copy_files(from: &Path, to: &Path) -> io::Result<()> {
-    fs::create_dir_all(to)?;
+    for folder in to.parent().into_iter().chain([to]) {
+        files::create_folder(folder)?;
+    }
     for entry in fs::read_dir(from)? {
         let entry = entry?;
         if entry.file_type()?.is_file() {
-            fs::copy(entry.path(), to.join(entry.file_name()))?;
+            let copy = Replacement::of(&to.join(entry.file_name()))?;
+            io::copy(&mut files::open(&entry.path())?, &mut copy.file())?;
+            copy.commit()?;
         }
     }
     Ok(())

@@ -440,6 +440,30 @@ fn two(seed: u64) -> (tempfile::TempDir, World, ClusterRun, RunFolder) {
     (parent, world, cluster_run, into)
 }
 
+/// Programs of a lab can write into the folder if it is in `/tmp`.
+#[test]
+fn output_is_copied_through_no_link() {
+    let (parent, world, cluster_run, into) = two(1);
+    let outside = parent.path().join("outside");
+    std::fs::write(&outside, "kept").unwrap();
+    for program in &world.plan.programs {
+        let folder = into.program(&program.name).unwrap();
+        std::os::unix::fs::symlink(&outside, folder.join("stdout")).unwrap();
+    }
+    merge(&world.plan, &cluster_run, begun(&world.plan, &into), &into).unwrap();
+    assert_eq!(std::fs::read_to_string(&outside).unwrap(), "kept");
+    for program in &world.plan.programs {
+        let output = into.file("programs").join(&program.name).join("stdout");
+        assert!(std::fs::symlink_metadata(&output).unwrap().is_file());
+    }
+    let (parent, world, cluster_run, into) = two(2);
+    let outside = parent.path().join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    std::os::unix::fs::symlink(&outside, into.file("programs")).unwrap();
+    merge(&world.plan, &cluster_run, begun(&world.plan, &into), &into).unwrap();
+    assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
+}
+
 #[test]
 fn merges_logs_captures_and_programs_output() {
     let (_parent, world, cluster_run, into) = two(1);
