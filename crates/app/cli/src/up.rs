@@ -1,6 +1,6 @@
 //! Labs that stay up: `up`, `set`, `mark`, `down`.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -163,14 +163,15 @@ struct Log(PathBuf);
 
 impl Log {
     fn create(runs: &Path) -> Result<(Self, File), Failure> {
-        let path = runs.join(format!(".up-{}.log", std::process::id()));
+        let name = format!(".up-{}.log", std::process::id());
         let failed = |e: io::Error| {
-            Failure::machine(format!("cannot create {}: {e}", path.display()))
+            Failure::machine(format!("cannot create {}: {e}", runs.join(&name).display()))
                 .help("choose another folder for run folders with --runs")
         };
         fs::create_dir_all(runs).map_err(failed)?;
-        let mut options = OpenOptions::new();
-        let file = options.create(true).append(true).open(&path).map_err(failed)?;
+        // Programs of earlier labs may have made a link with this name.
+        let path = runs.canonicalize().map_err(failed)?.join(&name);
+        let file = run::files::append(&path).map_err(failed)?;
         Ok((Self(path), file))
     }
 
@@ -343,4 +344,20 @@ fn ended(entry: &Entry, how: &str, terminal: &Terminal) -> (Value, Vec<String>) 
     let outcome = outcome.unwrap_or("unknown").to_owned();
     let row = vec![entry.name.clone(), entry.id.clone(), how.to_owned(), outcome, place];
     (object, row)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn log_is_written_through_no_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let outside = dir.path().join("outside");
+        fs::write(&outside, "kept").unwrap();
+        let name = format!(".up-{}.log", std::process::id());
+        std::os::unix::fs::symlink(&outside, dir.path().join(name)).unwrap();
+        assert!(Log::create(dir.path()).is_err());
+        assert!(Log::create(&dir.path().join("new")).is_ok());
+    }
 }

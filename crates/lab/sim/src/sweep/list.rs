@@ -1,7 +1,7 @@
 //! The list of a sweep's completed runs: JSON Lines.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -66,12 +66,9 @@ impl List {
             move |cause| Error::Io { verb, path, cause }
         };
         std::fs::create_dir_all(out).map_err(failed("create the folder of"))?;
-        let mut file = OpenOptions::new()
-            .read(true)
-            .append(true)
-            .create(true)
-            .open(&path)
-            .map_err(failed("open"))?;
+        let folder = out.canonicalize().map_err(failed("open"))?;
+        let list = folder.join("sweep.jsonl");
+        let mut file = run::files::append(&list).map_err(failed("open"))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => return Err(Error::Busy { path: out.to_owned() }),

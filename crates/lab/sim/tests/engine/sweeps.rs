@@ -105,3 +105,15 @@ fn a_combination_that_cannot_run_is_told_and_the_others_do() {
     assert!(!swept.interrupted);
     assert!(swept.refused[0].1.to_string().contains("no route"), "{}", swept.refused[0].1);
 }
+
+#[test]
+fn list_is_written_through_no_link() {
+    let dir = tempfile::tempdir().unwrap();
+    let outside = dir.path().join("outside");
+    fs::write(&outside, "kept").unwrap();
+    std::os::unix::fs::symlink(&outside, dir.path().join("sweep.jsonl")).unwrap();
+    let repeat = |_: &Plan| String::new();
+    let (jobs, never) = (NonZeroUsize::MIN, AtomicBool::new(false));
+    assert!(sweep(&plans(), dir.path(), jobs, &repeat, &mut |_| {}, &never).is_err());
+    assert_eq!(fs::read_to_string(&outside).unwrap(), "kept");
+}
