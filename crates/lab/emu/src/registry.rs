@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
@@ -354,8 +354,10 @@ impl Registry {
         let scratch = self.dir.join(".new");
         let io = |verb, source| RegistryError::Io { verb, path: file.clone(), source };
         let text = serde_json::to_vec_pretty(&entry).map_err(|e| io("write", e.into()))?;
+        // A file that a killed command has left, or a link to one elsewhere.
+        let _ = fs::remove_file(&scratch);
         let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
+        options.write(true).create_new(true).mode(0o600);
         let mut out = options.open(&scratch).map_err(|e| io("write", e))?;
         out.write_all(&text).map_err(|e| io("write", e))?;
         fs::rename(&scratch, &file).map_err(|e| io("write", e))?;
@@ -426,6 +428,7 @@ impl Registry {
         let io = |source| RegistryError::Io { verb: "lock", path: path.clone(), source };
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600);
+        options.custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed());
         let file = options.open(&path).map_err(io)?;
         rustix::fs::flock(&file, FlockOperation::LockExclusive).map_err(|e| io(e.into()))?;
         Ok(file)
@@ -434,7 +437,7 @@ impl Registry {
 
 fn read_entry(path: &Path) -> io::Result<Entry> {
     let mut text = Vec::new();
-    File::open(path)?.take(ENTRY_LIMIT).read_to_end(&mut text)?;
+    lab::open_regular(path)?.take(ENTRY_LIMIT).read_to_end(&mut text)?;
     let entry: Entry = serde_json::from_slice(&text)?;
     let why = if entry.schema != SCHEMA {
         format!("schema `{}` is not `{SCHEMA}`", entry.schema)
@@ -619,6 +622,29 @@ mod tests {
             registry.sweep().unwrap();
             assert!(file.exists());
         }
+    }
+
+    #[test]
+    fn links_and_pipes_are_not_followed() {
+        let (dir, registry) = registry();
+        let outside = dir.path().join("outside");
+        fs::write(&outside, "kept").unwrap();
+        let file = |name: &str| registry.dir().join(name);
+        std::os::unix::fs::symlink(&outside, file("link.json")).unwrap();
+        fs::create_dir(file("folder.json")).unwrap();
+        let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600));
+        rustix::fs::mknodat(rustix::fs::CWD, file("pipe.json"), kind, mode, 0).unwrap();
+        assert_eq!(registry.list().unwrap().unreadable.len(), 3);
+        std::os::unix::fs::symlink(&outside, file(".new")).unwrap();
+        let child = sleeper();
+        let kept = registry.register(entry("a", "000001", &child)).unwrap();
+        assert!(fs::symlink_metadata(file("a.json")).unwrap().is_file());
+        drop(kept);
+        end(child);
+        fs::remove_file(file(".lock")).unwrap();
+        std::os::unix::fs::symlink(&outside, file(".lock")).unwrap();
+        assert!(registry.sweep().is_err());
+        assert_eq!(fs::read_to_string(&outside).unwrap(), "kept");
     }
 
     #[test]
