@@ -120,8 +120,10 @@ fn receive<T: DeserializeOwned>(stream: &mut impl Read) -> std::io::Result<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpStream;
+    use std::net::{SocketAddr, TcpStream};
     use std::time::Instant;
+
+    use rustix::net::{AddressFamily, SocketType};
 
     use super::*;
     use crate::authority::Authority;
@@ -194,16 +196,46 @@ mod tests {
         assert!(matches!(why, Response::Refused { why } if why.contains("expired")));
     }
 
-    #[test]
-    fn idle_connections_do_not_block_an_enrolment() {
+    /// Enrols while 400 connections are open that have sent `first`.
+    fn enrols_beside_others(first: &[u8], source: fn(u16) -> [u8; 4]) {
         let invite = invite(Duration::from_secs(60));
+        let host: SocketAddr = invite.invitation().host.parse().unwrap();
         let dir = tempfile::tempdir().unwrap();
+        let connect = |number| {
+            let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None);
+            let socket = socket.unwrap();
+            rustix::net::bind(&socket, &SocketAddr::from((source(number), 0))).unwrap();
+            rustix::net::connect(&socket, &host).unwrap();
+            let mut stream = TcpStream::from(socket);
+            // It may be closed already.
+            let _ = stream.write_all(first);
+            stream
+        };
         std::thread::scope(|scope| {
             let serving = scope.spawn(|| invite.serve_until(|names| !names.is_empty()));
-            let connect = |_| TcpStream::connect(&invite.invitation().host).unwrap();
-            let _idle: Vec<TcpStream> = (0..400).map(connect).collect();
+            let _open: Vec<TcpStream> = (0..400).map(connect).collect();
             enrol(invite.invitation(), "m1", &dir.path().join("c")).unwrap();
             assert_eq!(serving.join().unwrap().unwrap(), ["m1"]);
+        });
+    }
+
+    #[test]
+    fn idle_connections_do_not_block_an_enrolment() {
+        enrols_beside_others(b"", |_| [127, 0, 0, 1]);
+    }
+
+    #[test]
+    fn garbage_and_unfinished_handshakes_do_not_block_an_enrolment() {
+        enrols_beside_others(b"GET / HTTP/1.1\r\n\r\n", |_| [127, 3, 0, 1]);
+        // The start of a TLS record.
+        enrols_beside_others(&[22, 3, 1, 2, 0, 1], |_| [127, 3, 0, 2]);
+    }
+
+    #[test]
+    fn idle_connections_of_many_sources_do_not_block_an_enrolment() {
+        enrols_beside_others(b"", |number| {
+            let [high, low] = number.to_be_bytes();
+            [127, 4, high, low]
         });
     }
 }

@@ -2,6 +2,8 @@
 //! and files that never end.
 
 use std::fs;
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -9,11 +11,16 @@ use serde_json::Value;
 
 use super::bench::{Bench, Running};
 
-/// Sets the title, clears the screen, colours text, changes the direction of text.
-const HOSTILE: &str = "\u{1b}]0;owned\u{7}\u{1b}[2J\u{1b}[32m\u{9b}2J\u{7f}\u{8}\u{202e}\u{2066}";
+/// Sets the title and the clipboard, clears the screen, colours text, begins a string of a device,
+/// changes the direction of text.
+const HOSTILE: &str = "\u{1b}]0;owned\u{7}\u{1b}]52;c;b3duZWQ=\u{7}\u{1b}[2J\u{1b}[32m\u{9b}2J\
+    \u{90}q\u{7f}\u{8}\u{202e}\u{2066}";
 
 /// [`HOSTILE`] in a TOML string.
-const IN_TOML: &str = r"\u001b]0;owned\u0007\u001b[2J\u001b[32m\u009b2J\u007f\u0008\u202e\u2066";
+const IN_TOML: &str = concat!(
+    r"\u001b]0;owned\u0007\u001b]52;c;b3duZWQ=\u0007\u001b[2J\u001b[32m\u009b2J",
+    r"\u0090q\u007f\u0008\u202e\u2066"
+);
 
 const LAB: &str = "
 [lab]
@@ -156,6 +163,51 @@ fn text_of_run_folders_does_not_control_the_terminal() {
 }
 
 #[test]
+fn other_files_in_run_folders_are_refused() {
+    let bench = Bench::new();
+    let run = run_folder(&bench);
+    let report = || {
+        let mut command = bench.command(&["report", run.to_str().unwrap()]);
+        let output = Running::spawn(&mut command).output();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let parts = [("run.json", 2), ("lab.toml", 4), ("flows.parquet", 4), ("links.parquet", 4)];
+    for (name, code) in parts {
+        let (file, outside) = (run.join(name), bench.path().join(name).with_extension("outside"));
+        fs::rename(&file, &outside).unwrap();
+        for kind in ["link", "pipe", "socket", "folder"] {
+            match kind {
+                "link" => symlink(&outside, &file).unwrap(),
+                "pipe" => assert!(Command::new("mkfifo").arg(&file).status().unwrap().success()),
+                "socket" => drop(UnixListener::bind(&file).unwrap()),
+                _ => fs::create_dir(&file).unwrap(),
+            }
+            let (exit, error) = report();
+            assert_eq!(exit, Some(code), "{kind} {name}: {error}");
+            assert!(error.contains(name), "{kind} {name}: {error}");
+            if kind == "folder" {
+                fs::remove_dir(&file).unwrap();
+            } else {
+                fs::remove_file(&file).unwrap();
+            }
+        }
+        fs::rename(&outside, &file).unwrap();
+    }
+    // Links in place of written files are replaced.
+    let outside = bench.write("outside", "kept");
+    for name in ["report.html", "report.html.tmp"] {
+        let _ = fs::remove_file(run.join(name));
+        symlink(&outside, run.join(name)).unwrap();
+        let (exit, error) = report();
+        assert_eq!(exit, Some(0), "{name}: {error}");
+    }
+    fs::remove_file(run.join("report.html")).unwrap();
+    fs::hard_link(&outside, run.join("report.html")).unwrap();
+    assert_eq!(report().0, Some(0));
+    assert_eq!(fs::read_to_string(&outside).unwrap(), "kept");
+}
+
+#[test]
 fn files_that_never_end_are_refused() {
     let bench = Bench::new();
     let run = run_folder(&bench);
@@ -165,11 +217,15 @@ fn files_that_never_end_are_refused() {
     fs::remove_file(run.join("run.json")).unwrap();
     fs::rename(&fifo, run.join("run.json")).unwrap();
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let _socket = UnixListener::bind(bench.path().join("socket")).unwrap();
     let run = run.to_str().unwrap();
     for args in [
         &["check", "fifo"][..],
         &["sim", "fifo"],
         &["check", "/dev/zero"],
+        &["check", "socket"],
+        &["check", "runs"],
+        &["sim", "/dev/zero"],
         &["report", run],
         &["report", "fifo"],
         &["diff", run, run],

@@ -1,7 +1,8 @@
 //! Files of the machine that programs of a lab can see and change, and attempts to reach others.
 
 use std::fs;
-use std::os::unix::net::{UnixDatagram, UnixListener};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -247,7 +248,8 @@ fn a_program_changes_the_folders_that_its_lab_names() {
     assert!(run.record()["warnings"].to_string().contains("p ran privileged"));
 }
 
-/// Tries to reach the sockets that are its arguments, until the file `end` exists.
+/// Tries to reach the sockets that are its arguments once the file `end` exists. Names that begin
+/// with `@` are abstract.
 const CONNECT: &str = r#"
 import errno, os, socket, sys, time
 while not os.path.exists("end"):
@@ -255,7 +257,8 @@ while not os.path.exists("end"):
 for path in sys.argv[1:]:
     for kind in [socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_SEQPACKET]:
         try:
-            socket.socket(socket.AF_UNIX, kind).connect(path)
+            address = "\0" + path[1:] if path[0] == "@" else path
+            socket.socket(socket.AF_UNIX, kind).connect(address)
             print(path, "reached")
         except OSError as error:
             print(path, errno.errorcode[error.errno])
@@ -302,7 +305,11 @@ fn sockets_of_services_cannot_be_reached() {
         .spawn()
         .unwrap();
     until("the other listener", || namespace.exists().then_some(()));
-    let paths: Vec<String> = sockets.iter().map(|s| s.0.display().to_string()).collect();
+    let name = format!("nt-abstract-{}", std::process::id());
+    let address = SocketAddr::from_abstract_name(&name).unwrap();
+    let _abstract = UnixListener::bind_addr(&address).unwrap();
+    let paths = sockets.iter().map(|s| s.0.display().to_string());
+    let paths: Vec<String> = paths.chain([format!("@{name}")]).collect();
     let program = format!("run = \"python3 connect.py {}\"", paths.join(" "));
     let running = bench.start(&lab("", &program), &[]);
     bench.wait_for("files");
@@ -313,8 +320,11 @@ fn sockets_of_services_cannot_be_reached() {
     other.wait().unwrap();
     let run = run.passed();
     let text = run.stdout("p");
-    assert_eq!(text.lines().count(), 12, "{}", run.story());
-    assert!(text.lines().all(|line| line.ends_with(" ENOENT")), "{text}");
+    assert_eq!(text.lines().count(), 15, "{}", run.story());
+    for line in text.lines() {
+        let expected = if line.starts_with('@') { " ECONNREFUSED" } else { " ENOENT" };
+        assert!(line.ends_with(expected), "{text}");
+    }
 }
 
 /// Neither does a program reach the registry of labs, nor does an entry of it end a process that is

@@ -231,7 +231,7 @@ fn fill(stage: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::net::UnixDatagram;
+    use std::os::unix::net::{UnixDatagram, UnixListener};
 
     use super::*;
     use crate::namespace::Kinds;
@@ -278,7 +278,11 @@ mod tests {
     }
 
     fn is_read_only(path: &Path) -> bool {
-        fs::create_dir(path).is_err_and(|error| error.kind() == io::ErrorKind::ReadOnlyFilesystem)
+        let made = fs::create_dir(path);
+        if made.is_ok() {
+            fs::remove_dir(path).unwrap();
+        }
+        made.is_err_and(|error| error.kind() == io::ErrorKind::ReadOnlyFilesystem)
     }
 
     #[test]
@@ -311,14 +315,38 @@ mod tests {
     fn run_has_the_folders_of_the_host_and_no_sockets() {
         let test = "run_has_the_folders_of_the_host_and_no_sockets";
         let Some(place) = in_run(test, "sockets") else { return };
-        let path = place.0.join("socket");
-        let _socket = UnixDatagram::bind(&path).unwrap();
+        fs::create_dir(place.0.join("inner")).unwrap();
+        let paths = ["datagram", "stream", "inner/stream", "file"].map(|name| place.0.join(name));
+        let [datagram, stream, inner, file] = &paths;
+        let _datagram = UnixDatagram::bind(datagram).unwrap();
+        let _streams = [stream, inner].map(|path| UnixListener::bind(path).unwrap());
+        fs::write(file, "").unwrap();
         in_new_mounts(test, || {
             protect_files(&[], &[]).unwrap();
-            assert!(place.0.is_dir() && !path.exists());
+            assert!(place.0.is_dir());
+            for path in &paths {
+                assert!(!path.exists(), "{}", path.display());
+            }
             fs::write(place.0.join("new"), "").unwrap();
         });
         assert!(!place.0.join("new").exists());
+    }
+
+    #[test]
+    fn hides_files_of_the_kernel() {
+        let test = "hides_files_of_the_kernel";
+        in_new_mounts(test, || {
+            if let Err(error) = protect_parameters() {
+                eprintln!("SKIPPED {test}: {error}");
+                return;
+            }
+            let secret = ["kallsyms", "kcore", "kpagecgroup", "kpagecount", "vmallocinfo"];
+            let paths = secret.map(|name| Path::new("/proc").join(name));
+            for path in paths.iter().filter(|path| exists(path)) {
+                let kind = fs::metadata(path).unwrap().file_type();
+                assert!(kind.is_char_device(), "{} is not /dev/null", path.display());
+            }
+        });
     }
 
     #[test]

@@ -317,3 +317,22 @@ fn ignores_forged_replies() {
     requester.on_datagram(at(1), peer, &authentic.encode(&datagram::key(&[2; 32])));
     assert!(requester.offset(at(2), "b").is_some());
 }
+
+#[test]
+fn keys_of_agents_that_are_not_added_are_limited() {
+    let mut pinger = Pinger::new(1);
+    for number in 1..=1_000 {
+        pinger.answer_to(&number.to_string(), &[1; 32]);
+    }
+    let mut requester = Pinger::new(2);
+    requester.add(at(0), "own", address(2_000), &[1; 32]);
+    let (_, request) = requester.poll(at(0)).unwrap();
+    let mut answered = 0;
+    for number in 1..=1_000 {
+        pinger.add(at(0), &number.to_string(), address(number), &[2; 32]);
+        answered += u32::from(pinger.on_datagram(at(0), address(number), &request).is_some());
+    }
+    assert_eq!(answered, 64);
+    pinger.answer_to("1000", &[1; 32]);
+    assert!(pinger.on_datagram(at(0), address(1_000), &request).is_some(), "it is added");
+}

@@ -1,6 +1,6 @@
 //! The reactions of an agent to events.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base::{Bytes, Span};
 use cluster::control::{
@@ -123,7 +123,7 @@ impl Agent {
             self.detector.leave(name)
         } else {
             let names = self.certificates.entry(sender.number).or_default();
-            if !names.contains(name) && names.len() >= MAX_NAMES_PER_CERTIFICATE {
+            if !may_track(names, name) {
                 return Ok(());
             }
             let change = self.detector.on_heartbeat(now(), name, beat.instance);
@@ -304,6 +304,11 @@ impl Agent {
     }
 }
 
+/// Whether to track the agent `name` besides the tracked `names` of its certificate.
+fn may_track(names: &BTreeSet<String>, name: &str) -> bool {
+    names.contains(name) || names.len() < MAX_NAMES_PER_CERTIFICATE
+}
+
 fn parse<T: serde::de::DeserializeOwned>(payload: &[u8]) -> Result<T, Refusal> {
     session::read(payload)
         .ok_or_else(|| refusal("it cannot read the command: is it of the same version?"))
@@ -325,4 +330,24 @@ fn shard_of<'a>(
 
 fn unknown_lab(lab: &str) -> Refusal {
     refusal(format!("it has no lab {lab}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tracks_a_limited_number_of_names_of_a_certificate() {
+        let mut names = BTreeSet::new();
+        for name in (0..5_500).map(|number| number.to_string()) {
+            if may_track(&names, &name) {
+                names.insert(name);
+            }
+        }
+        assert_eq!(names.len(), MAX_NAMES_PER_CERTIFICATE);
+        assert!(may_track(&names, "0") && !may_track(&names, "5499"));
+        // It is forgotten.
+        names.remove("0");
+        assert!(may_track(&names, "5499"));
+    }
 }

@@ -44,6 +44,14 @@ fn refuses_listed_calls_and_allows_others() {
     }
 }
 
+/// Its operations open sockets of families that the filter refuses.
+#[test]
+fn refuses_io_uring() {
+    for call in [libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register] {
+        assert_eq!(native(call, [0; 6]), fail(libc::EPERM), "{call}");
+    }
+}
+
 #[test]
 fn refuses_new_namespaces_but_allows_threads() {
     let thread = (libc::CLONE_VM | libc::CLONE_FILES | libc::CLONE_THREAD) as u64;
