@@ -485,16 +485,20 @@ fn files_of_integration_tests_are_modules_of_their_binary() {
 }
 
 #[test]
-fn scope_names_tests_that_exist() {
-    let scope = fs::read_to_string(root().join("docs/src/concepts/scope.md")).unwrap();
-    let named: Vec<_> = scope
-        .split('`')
-        .filter(|code| code.starts_with("crates/"))
-        .map(|code| code.split_once("::").unwrap())
-        .collect();
-    assert!(named.len() >= 12, "{} tests", named.len());
-    for (file, test) in named {
-        let text = fs::read_to_string(root().join(file)).unwrap_or_default();
-        assert!(text.contains(&format!("fn {test}(")), "{file} has no test {test}");
+fn pages_name_tests_that_exist() {
+    let (scope, security) = ("docs/src/concepts/scope.md", "docs/src/security");
+    let pages = fs::read_dir(root().join(security)).unwrap();
+    let pages = pages.map(|entry| entry.unwrap().path());
+    for page in pages.chain([root().join(scope)]).filter(|page| !page.ends_with("overview.md")) {
+        let page_text = fs::read_to_string(&page).unwrap();
+        let codes = page_text.split('`').filter(|code| code.starts_with("crates/"));
+        let named: Vec<_> = codes.filter_map(|code| code.split_once("::")).collect();
+        assert!(named.len() >= 10, "{} has {} tests", page.display(), named.len());
+        for (file, test) in named {
+            let text = fs::read_to_string(root().join(file)).unwrap_or_default();
+            let forms = [format!("fn {test}("), format!("in_cluster!({test},")];
+            let exists = forms.iter().any(|form| text.contains(form));
+            assert!(exists, "{}: {file} has no test {test}", page.display());
+        }
     }
 }
