@@ -444,7 +444,7 @@ MUTATIONS = [
         "crates/base/sys/src/confine/view.rs",
         '"/proc/vmallocinfo",',
         '"/proc/none",',
-        "hides_files_of_the_kernel",
+        "protects_and_hides_files_of_the_kernel",
     ),
     Mutation(
         "attack-checksums",

@@ -12,9 +12,24 @@ use crate::{Error, Result};
 /// Kernel parameters that programs may change: those of the network namespace.
 const WRITABLE: &str = "/proc/sys/net";
 
-/// Files and folders of `/proc` that change or reveal the state of the whole host.
-const READ_ONLY: [&str; 5] =
-    ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sysrq-trigger", "/proc/sys"];
+/// Files and folders of `/proc` that change or reveal the state of the whole host. Root of a lab
+/// has the permissions of their owner.
+const READ_ONLY: [&str; 14] = [
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/bus",
+    "/proc/driver",
+    "/proc/dynamic_debug",
+    "/proc/fs",
+    "/proc/irq",
+    "/proc/latency_stats",
+    "/proc/mtrr",
+    "/proc/pressure",
+    "/proc/scsi",
+    "/proc/slabinfo",
+    "/proc/sys",
+    "/proc/sysrq-trigger",
+];
 const HIDDEN: [&str; 9] = [
     "/proc/kallsyms",
     "/proc/kcore",
@@ -333,12 +348,17 @@ mod tests {
     }
 
     #[test]
-    fn hides_files_of_the_kernel() {
-        let test = "hides_files_of_the_kernel";
+    fn protects_and_hides_files_of_the_kernel() {
+        let test = "protects_and_hides_files_of_the_kernel";
         in_new_mounts(test, || {
             if let Err(error) = protect_parameters() {
                 eprintln!("SKIPPED {test}: {error}");
                 return;
+            }
+            for path in READ_ONLY.map(Path::new).into_iter().filter(|path| exists(path)) {
+                let flags = rustix::fs::statvfs(path).unwrap().f_flag;
+                let is_read_only = flags.contains(rustix::fs::StatVfsMountFlags::RDONLY);
+                assert!(is_read_only, "{}", path.display());
             }
             let secret = ["kallsyms", "kcore", "kpagecgroup", "kpagecount", "vmallocinfo"];
             let paths = secret.map(|name| Path::new("/proc").join(name));
