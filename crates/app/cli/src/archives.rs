@@ -73,7 +73,8 @@ fn time(option: &str, text: Option<&str>) -> Result<Option<Time>, Failure> {
 }
 
 fn updates(args: &ShowUpdates, terminal: &Terminal) -> Verdict {
-    let mut filter = UpdateFilter { peer: args.peer, ..UpdateFilter::default() };
+    let mut filter = UpdateFilter::default();
+    filter.peer = args.peer;
     filter.asn = args.asn.map(Asn);
     filter.since = time("since", args.since.as_deref())?.unwrap_or(filter.since);
     filter.until = time("until", args.until.as_deref())?.unwrap_or(filter.until);

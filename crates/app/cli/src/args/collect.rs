@@ -114,7 +114,7 @@ pub(crate) enum Compress {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CollectCommand {
-    /// Query an archive
+    /// Query an archive: peers, missing data, updates and routes
     #[command(after_help = "Examples:\n  netarium collect show peers archive\n  \
                             netarium collect show updates archive --prefix 193.0.0.0/21\n  \
                             netarium collect show updates span.pcap --type withdraw\n  \
