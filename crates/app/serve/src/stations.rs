@@ -27,6 +27,7 @@ const MIN_RETRY_DELAY: Duration = Duration::from_millis(500);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
 /// Timeout of a station that accepts no data.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+const LAST_EVENTS_TIMEOUT: Duration = Duration::from_secs(1);
 /// Timeout of the first connection to a station after the end of the events.
 const FIRST_TIMEOUT: Duration = Duration::from_secs(2);
 const STATISTICS_INTERVAL: Duration = Duration::from_secs(60);
@@ -60,6 +61,15 @@ impl Inner {
 
     fn sent(&self) -> MutexGuard<'_, Vec<Option<Cursor>>> {
         self.sent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the end of the events.
+    fn ends_within(&self, timeout: Duration) -> bool {
+        let until = Instant::now() + timeout;
+        while !self.over.load(Ordering::SeqCst) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.over.load(Ordering::SeqCst)
     }
 
     fn note_sent(&self, station: usize, sent: Option<Cursor>) {
@@ -291,6 +301,8 @@ fn send_table(
             Ok(piece) => piece,
             Err(_) if inner.over.load(Ordering::SeqCst) => break,
             Err(RecvTimeoutError::Timeout) => continue,
+            // The collector has ended, and its last events are being processed.
+            Err(RecvTimeoutError::Disconnected) if inner.ends_within(LAST_EVENTS_TIMEOUT) => break,
             Err(RecvTimeoutError::Disconnected) => {
                 let text = "the station received the routes too slowly";
                 return Err(io::Error::new(io::ErrorKind::TimedOut, text));

@@ -142,7 +142,7 @@ fn ends_session_behind_held_bytes_of_other_direction() {
     for (name, updates, time, reason, gaps) in [
         ("one-lost-peer-closes", 5, 12_018, "Notification(Peer, 6, 2)", &["Mirror 51 0"][..]),
         ("one-lost-router-closes", 5, 12_018, "Notification(Local, 6, 2)", &["Mirror 51 0"]),
-        ("router-closes", 6, 12_024, "Notification(Local, 6, 2)", &["Mirror 501 546"; 6]),
+        ("router-closes", 6, 12_024, "Notification(Local, 6, 2)", &["Cut 501 546"; 6]),
     ] {
         let all = collect(&[field(&format!("24-cut-then-down/{name}.pcap"))], settings());
         assert_eq!(all.updates, updates, "{name}");

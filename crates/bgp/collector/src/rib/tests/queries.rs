@@ -110,6 +110,15 @@ fn prints_paths_like_routers() {
         assert_eq!(PathPattern::new(pattern).unwrap().matches(&text), fits, "{pattern}");
     }
     assert!(PathPattern::new("(").is_err());
+    // Sets as paths show them; repetitions elsewhere.
+    for (pattern, path, fits) in [
+        ("{200013}$", "65000 {200013}", true),
+        ("_{1,2}_3", "1 {1,2} 3", true),
+        ("^1{2}3$", "113", true),
+        ("^1{2}3$", "1{2}3", false),
+    ] {
+        assert_eq!(PathPattern::new(pattern).unwrap().matches(path), fits, "{pattern}");
+    }
 }
 
 #[test]
