@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::bench::{Run, Running, conclusive, count, number, until};
-use super::harness::{Cluster, in_cluster, lives, signal};
+use super::harness::{Cluster, Inventory, in_cluster, lives, signal};
 
 /// A host on each agent, all with traffic; `sleep` shows that programs run, and
 /// detects remaining processes.
@@ -25,7 +25,7 @@ fn lab(on_loss: &str, seconds: u32) -> String {
         )
     });
     format!(
-        "lab = {{ name = \"faults\", duration = \"{seconds} s\", model = \"collapsed\" }}\n\
+        "lab = {{ name = \"faults-{on_loss}\", duration = \"{seconds} s\", model = \"collapsed\" }}\n\
          cluster = {{ on_agent_loss = \"{on_loss}\" }}\nnode.r = {{ kind = \"router\" }}\n{}{}",
         hosts.collect::<String>(),
         flows.collect::<String>()
@@ -38,36 +38,42 @@ const SECONDS: u32 = 9;
 /// the loss is detected late on a busy host.
 const LONG_SECONDS: u32 = 75;
 
-/// A lab on all three agents; the second agent is the one that fails.
-struct Lab<'a> {
+/// A lab on all three agents for each reaction to the fault of the second agent.
+struct Labs<'a> {
     cluster: &'a Cluster,
-    running: Running,
-    /// The process of the second agent's shard, and that of its lab.
-    shard: u32,
-    inner: u32,
+    stops: Running,
+    continues: Running,
+    /// The processes of the second agent's shards, each with that of its lab.
+    shards: [(u32, u32); 2],
 }
 
-impl<'a> Lab<'a> {
-    fn start(cluster: &'a Cluster, on_loss: &str) -> Self {
-        Self::start_with(cluster, &lab(on_loss, seconds(on_loss)))
-    }
-
-    fn start_with(cluster: &'a Cluster, lab: &str) -> Self {
-        let mut running = cluster.start(lab, &[]);
-        let [_, (shard, inner), _] =
-            ["m1", "m2", "m3"].map(|agent| cluster.shard(agent, &mut running));
+impl<'a> Labs<'a> {
+    fn start(cluster: &'a Cluster) -> Self {
+        let mut stops = cluster.start(&lab("stop", LONG_SECONDS), &[]);
+        let agents = ["m1", "m2", "m3"];
+        let _ = agents.map(|agent| cluster.shards::<1>(agent, &mut stops));
+        let mut continues = cluster.start(&lab("continue", SECONDS), &[]);
+        let [_, shards, _] = agents.map(|agent| cluster.shards(agent, &mut continues));
         std::thread::sleep(Duration::from_secs(1));
-        Self { cluster, running, shard, inner }
+        Self { cluster, stops, continues, shards }
     }
 
-    fn finish(self) -> Run {
-        self.running.finish()
+    /// Checks that the second agent's outages fit and are reported, that the other agents stopped
+    /// or continued, and that nothing is left. Returns the lab that continued.
+    fn finish(self, before: &Inventory, after: &str, fits: impl Fn(&[Outage]) -> bool) -> Run {
+        let [stopped, continued] = [self.stops, self.continues].map(|running| {
+            let run = running.finish();
+            let lost = outages(&run);
+            assert!(fits(&lost), "{after}: {lost:?} {}", run.story());
+            assert_reported(&run);
+            run
+        });
+        let is_early = elapsed(&stopped) < f64::from(LONG_SECONDS) - 1.0;
+        assert!(is_early, "{after}: {}", stopped.story());
+        assert!(elapsed(&continued) >= f64::from(SECONDS) - 0.5, "{after}: {}", continued.story());
+        self.cluster.returns_to(before, after);
+        continued
     }
-}
-
-/// Duration of the lab with this reaction to a fault.
-fn seconds(on_loss: &str) -> u32 {
-    if on_loss == "stop" { LONG_SECONDS } else { SECONDS }
 }
 
 /// Whether each flow delivered most of its datagrams; those in flight at the end are lost.
@@ -89,7 +95,7 @@ fn next_lab(cluster: &Cluster, after: &str) {
         (agents == cluster.names().len()).then_some(())
     });
     let attempt = || {
-        let run = cluster.run(&lab("stop", 2), &[]);
+        let run = cluster.run(&lab("stop", 1), &[]);
         assert!(matches!(run.code, Some(0 | 3)), "after {after}: {}", run.story());
         assert_eq!(run.record()["status"], "finished", "after {after}: {}", run.story());
         run
@@ -97,9 +103,12 @@ fn next_lab(cluster: &Cluster, after: &str) {
     conclusive(&format!("the lab after {after}"), attempt, all_flows_arrived);
 }
 
+/// Begin and end in seconds.
+type Outage = (f64, Option<f64>);
+
 /// The outages of the second agent in the record.
 #[track_caller]
-fn outages(run: &Run) -> Vec<(f64, Option<f64>)> {
+fn outages(run: &Run) -> Vec<Outage> {
     let members = run.record()["cluster"]["members"].as_array().unwrap();
     let lost = members.iter().find(|member| member["name"] == "m2").unwrap();
     for member in members.iter().filter(|member| member["name"] != "m2") {
@@ -123,18 +132,6 @@ fn elapsed(run: &Run) -> f64 {
     number(&run.record()["elapsed_s"])
 }
 
-/// Checks that the verdict mentions the second agent, and that the hosts of the others ended or
-/// continued as required.
-#[track_caller]
-fn others_were_unharmed(run: &Run, on_loss: &str, after: &str) {
-    assert_reported(run);
-    if on_loss == "stop" {
-        assert!(elapsed(run) < f64::from(LONG_SECONDS) - 1.0, "{after}: {}", run.story());
-    } else {
-        assert!(elapsed(run) >= f64::from(SECONDS) - 0.5, "{after}: {}", run.story());
-    }
-}
-
 /// Whether the other two agents exchanged datagrams until the end of a lab that continued. 1,125 kB
 /// are planned, and 250 kB precede the fault.
 fn exchange_continued(run: &Run) -> Result<(), String> {
@@ -143,30 +140,16 @@ fn exchange_continued(run: &Run) -> Result<(), String> {
     if received > min { Ok(()) } else { Err(format!("flow ca delivered {received} of {min} B")) }
 }
 
-/// [`exchange_continued`], for a lab with this reaction to a fault.
-fn others_continued(run: &Run, on_loss: &str) -> Result<(), String> {
-    if on_loss == "stop" { Ok(()) } else { exchange_continued(run) }
-}
-
 /// A fault after which the second agent is lost permanently, with both reactions.
-fn lose(cluster: &Cluster, what: &str, fault: impl Fn(&Lab<'_>)) {
-    for on_loss in ["continue", "stop"] {
-        let after = format!("{what}, {on_loss}");
-        eprintln!("{after}");
-        let attempt = || {
-            let before = cluster.inventory();
-            let lab = Lab::start(cluster, on_loss);
-            fault(&lab);
-            let run = lab.finish();
-            let lost = outages(&run);
-            assert!(matches!(lost[..], [(_, None)]), "{after}: {lost:?} {}", run.story());
-            others_were_unharmed(&run, on_loss, &after);
-            cluster.returns_to(&before, &after);
-            run
-        };
-        conclusive(&after, attempt, |run| others_continued(run, on_loss));
-        next_lab(cluster, &after);
-    }
+fn lose(cluster: &Cluster, what: &str, fault: impl Fn(&Labs<'_>)) {
+    let attempt = || {
+        let before = cluster.inventory();
+        let labs = Labs::start(cluster);
+        fault(&labs);
+        labs.finish(&before, what, |lost| matches!(lost, [(_, None)]))
+    };
+    conclusive(what, attempt, exchange_continued);
+    next_lab(cluster, what);
 }
 
 in_cluster!(killed_agents_take_their_hosts_along, kill_agents, &["3", "--restart"]);
@@ -182,10 +165,11 @@ in_cluster!(a_run_that_cannot_be_stored_is_kept_by_its_agents, store_nothing, &[
 #[ignore = "runs in a cluster, started by killed_agents_take_their_hosts_along"]
 fn kill_agents() {
     let Some(cluster) = Cluster::inside() else { return };
-    lose(&cluster, "kill -9 of an agent", |lab| {
-        signal(lab.cluster.agent("m2"), "-KILL");
-        // The agent is restarted, but its shard is not retained.
-        until("its shard to end", || (!lives(lab.shard) && !lives(lab.inner)).then_some(()));
+    lose(&cluster, "kill -9 of an agent", |labs| {
+        signal(labs.cluster.agent("m2"), "-KILL");
+        // The agent is restarted, but its shards are not retained.
+        let are_over = || labs.shards.iter().all(|(shard, inner)| !lives(*shard) && !lives(*inner));
+        until("its shards to end", || are_over().then_some(()));
     });
 }
 
@@ -193,9 +177,11 @@ fn kill_agents() {
 #[ignore = "runs in a cluster, started by killed_shards_take_their_hosts_along"]
 fn kill_shards() {
     let Some(cluster) = Cluster::inside() else { return };
-    lose(&cluster, "kill -9 of a shard's process", |lab| {
-        signal(lab.shard, "-KILL");
-        until("its lab to end", || (!lives(lab.inner)).then_some(()));
+    lose(&cluster, "kill -9 of a shard's process", |labs| {
+        for (shard, inner) in labs.shards {
+            signal(shard, "-KILL");
+            until("its lab to end", || (!lives(inner)).then_some(()));
+        }
     });
 }
 
@@ -203,51 +189,41 @@ fn kill_shards() {
 #[ignore = "runs in a cluster, started by killed_labs_take_their_hosts_along"]
 fn kill_labs() {
     let Some(cluster) = Cluster::inside() else { return };
-    lose(&cluster, "kill -9 of a shard's lab", |lab| signal(lab.inner, "-KILL"));
+    lose(&cluster, "kill -9 of a shard's lab", |labs| {
+        labs.shards.iter().for_each(|(_, inner)| signal(*inner, "-KILL"));
+    });
 }
 
 /// A fault of five seconds, after which the second agent is available again or reported as lost.
-fn pause(cluster: &Cluster, what: &str, fault: impl Fn(&Lab<'_>), fix: impl Fn(&Lab<'_>)) {
-    for on_loss in ["continue", "stop"] {
-        let after = format!("{what}, {on_loss}");
-        eprintln!("{after}");
-        let attempt = || {
-            let before = cluster.inventory();
-            let lab = Lab::start(cluster, on_loss);
-            fault(&lab);
-            std::thread::sleep(Duration::from_secs(5));
-            fix(&lab);
-            let run = lab.finish();
-            let lost = outages(&run);
-            assert_eq!(lost.len(), 1, "{after}: {}", run.story());
-            others_were_unharmed(&run, on_loss, &after);
-            cluster.returns_to(&before, &after);
-            run
-        };
-        conclusive(&after, attempt, |run| others_continued(run, on_loss));
-        next_lab(cluster, &after);
-    }
+fn pause(cluster: &Cluster, what: &str, fault: impl Fn(&Cluster), fix: impl Fn(&Cluster)) {
+    let attempt = || {
+        let before = cluster.inventory();
+        let labs = Labs::start(cluster);
+        fault(cluster);
+        std::thread::sleep(Duration::from_secs(5));
+        fix(cluster);
+        labs.finish(&before, what, |lost| lost.len() == 1)
+    };
+    conclusive(what, attempt, exchange_continued);
+    next_lab(cluster, what);
 }
 
 #[test]
 #[ignore = "runs in a cluster, started by hanging_agent_is_lost_until_it_continues"]
 fn hang() {
     let Some(cluster) = Cluster::inside() else { return };
-    let agent = |lab: &Lab<'_>| lab.cluster.agent("m2");
-    pause(
-        &cluster,
-        "SIGSTOP of an agent",
-        |lab| signal(agent(lab), "-STOP"),
-        |lab| signal(agent(lab), "-CONT"),
-    );
+    let send = |name: &'static str| move |cluster: &Cluster| signal(cluster.agent("m2"), name);
+    pause(&cluster, "SIGSTOP of an agent", send("-STOP"), send("-CONT"));
     // The agent stays connected, so no agent is lost, but its packets are late.
     let after = "SIGSTOP of a shard's lab";
     let before = cluster.inventory();
-    let lab = Lab::start_with(&cluster, &lab("stop", SECONDS));
-    signal(lab.inner, "-STOP");
+    let mut running = cluster.start(&lab("stop", SECONDS), &[]);
+    let [_, [(_, inner)], _] = ["m1", "m2", "m3"].map(|agent| cluster.shards(agent, &mut running));
+    std::thread::sleep(Duration::from_secs(1));
+    signal(inner, "-STOP");
     std::thread::sleep(Duration::from_secs(5));
-    signal(lab.inner, "-CONT");
-    let run = lab.finish();
+    signal(inner, "-CONT");
+    let run = running.finish();
     assert!(outages(&run).is_empty(), "{}", run.story());
     assert_eq!(run.record()["verdict"]["trusted"], false, "{}", run.story());
     assert!(elapsed(&run) >= f64::from(SECONDS) - 0.5, "{}", run.story());
@@ -259,7 +235,7 @@ fn hang() {
 #[ignore = "runs in a cluster, started by a_machine_without_its_network_returns"]
 fn cut_off() {
     let Some(cluster) = Cluster::inside() else { return };
-    let set = |state: &'static str| move |_: &Lab<'_>| Cluster::cable("m2", state);
+    let set = |state: &'static str| move |_: &Cluster| Cluster::cable("m2", state);
     pause(&cluster, "a cable out for 5 s", set("down"), set("up"));
 }
 
@@ -315,7 +291,7 @@ fn cut_for_a_moment() {
 
 fn cut_and_reconnect(cluster: &Cluster) -> Run {
     let mut running = cluster.start(CUT, &[]);
-    let _ = ["m1", "m2", "m3"].map(|agent| cluster.shard(agent, &mut running));
+    let _ = ["m1", "m2", "m3"].map(|agent| cluster.shards::<1>(agent, &mut running));
     std::thread::sleep(Duration::from_secs(2));
     Cluster::cable("m2", "down");
     // A longer outage would start TCP's backoff, which resembles the loss of an agent.
@@ -326,38 +302,36 @@ fn cut_and_reconnect(cluster: &Cluster) -> Run {
     run
 }
 
+/// Name of the lab that continues.
+const CONTINUES: &str = "faults-continue";
+
 /// Fetches the results of a lab that continued without its coordinator.
 fn collect(cluster: &Cluster, after: &str) -> Run {
     until("the lab to end", || {
         let status = cluster.status();
         let agents = status["agents"].as_array()?;
-        let over = |agent: &Value| agent["labs"][0]["phase"] == "finished";
-        agents.iter().all(over).then_some(())
+        let over = |agent: &Value| {
+            let lab = agent["labs"].as_array()?.iter().find(|lab| lab["name"] == CONTINUES)?;
+            Some(lab["phase"] == "finished")
+        };
+        agents.iter().all(|agent| over(agent) == Some(true)).then_some(())
     });
-    let output = cluster.command(&["cluster", "collect", "faults", "--json"]).output().unwrap();
+    let output = cluster.command(&["cluster", "collect", CONTINUES, "--json"]).output().unwrap();
     let run = Run::of(output);
     assert!(matches!(run.code, Some(0 | 3)), "{after}: {}", run.story());
     assert!(elapsed(&run) >= f64::from(SECONDS) - 0.5, "{after}: {}", run.story());
     run
 }
 
-/// Ends the coordinator of a lab; returns the run of a lab that continues without it.
-fn lose_coordinator(cluster: &Cluster, on_loss: &str, how: &str, after: &str) -> Option<Run> {
+/// Kills the coordinators of two labs. Returns the one that continues without.
+fn kill_coordinators(cluster: &Cluster, after: &str) -> Run {
     let before = cluster.inventory();
-    let lab = Lab::start(cluster, on_loss);
-    lab.running.signal(how);
-    let output = lab.running.output();
-    if how == "-INT" {
-        let run = Run::of(output);
-        assert_eq!(run.code, Some(130), "{after}: {}", run.story());
-        assert_eq!(run.record()["status"], "interrupted", "{after}: {}", run.story());
-        let members: &Value = &run.record()["cluster"]["members"];
-        assert_eq!(members.as_array().unwrap().len(), 3, "{members:#}");
-    } else {
-        assert_eq!(output.status.code(), None, "{after}");
+    let labs = Labs::start(cluster);
+    for running in [labs.stops, labs.continues] {
+        running.signal("-KILL");
+        assert_eq!(running.output().status.code(), None, "{after}");
     }
-    let continues = how == "-KILL" && on_loss == "continue";
-    let collected = continues.then(|| collect(cluster, after));
+    let collected = collect(cluster, after);
     cluster.returns_to(&before, after);
     collected
 }
@@ -366,19 +340,23 @@ fn lose_coordinator(cluster: &Cluster, on_loss: &str, how: &str, after: &str) ->
 #[ignore = "runs in a cluster, started by coordinators_may_go_at_any_time"]
 fn lose_coordinators() {
     let Some(cluster) = Cluster::inside() else { return };
-    for on_loss in ["stop", "continue"] {
-        for how in ["-KILL", "-INT"] {
-            let after = format!("kill {how} of the coordinator, {on_loss}");
-            eprintln!("{after}");
-            if how == "-KILL" && on_loss == "continue" {
-                let attempt = || lose_coordinator(&cluster, on_loss, how, &after).unwrap();
-                conclusive(&after, attempt, exchange_continued);
-            } else {
-                lose_coordinator(&cluster, on_loss, how, &after);
-            }
-            next_lab(&cluster, &after);
-        }
+    let after = "kill -KILL of the coordinators";
+    conclusive(after, || kill_coordinators(&cluster, after), exchange_continued);
+    next_lab(&cluster, after);
+
+    let after = "kill -INT of the coordinators";
+    let before = cluster.inventory();
+    let labs = Labs::start(&cluster);
+    for running in [labs.stops, labs.continues] {
+        running.signal("-INT");
+        let run = running.finish();
+        assert_eq!(run.code, Some(130), "{after}: {}", run.story());
+        assert_eq!(run.record()["status"], "interrupted", "{after}: {}", run.story());
+        let members: &Value = &run.record()["cluster"]["members"];
+        assert_eq!(members.as_array().unwrap().len(), 3, "{members:#}");
     }
+    cluster.returns_to(&before, after);
+    next_lab(&cluster, after);
 }
 
 /// Runs a lab with a maximum file size in blocks of 512 bytes, similar to a disk that becomes full.
@@ -418,7 +396,8 @@ fn collect_after_full_disk(cluster: &Cluster, blocks: u32, after: &str) -> Run {
     assert!(said.contains("netarium cluster collect "), "{after}: {said}");
     let runs = std::fs::read_dir(cluster.bench.path().join("runs")).unwrap();
     assert_eq!(runs.count(), 0, "{after}");
-    let output = cluster.command(&["cluster", "collect", "faults", "--json"]).output().unwrap();
+    let output =
+        cluster.command(&["cluster", "collect", "faults-stop", "--json"]).output().unwrap();
     let run = Run::of(output);
     assert!(matches!(run.code, Some(0 | 3)), "{after}: {}", run.story());
     std::fs::remove_dir_all(run.folder()).unwrap();

@@ -135,15 +135,20 @@ impl Cluster {
         names
     }
 
-    /// The process of an agent's only shard, and that of its lab once programs run in it.
-    pub(crate) fn shard(&self, agent: &str, running: &mut Running) -> (u32, u32) {
+    /// The processes of an agent's shards, each with that of its lab, once programs run in so many.
+    pub(crate) fn shards<const N: usize>(
+        &self,
+        agent: &str,
+        running: &mut Running,
+    ) -> [(u32, u32); N] {
         let agent = self.agent(agent);
-        running.until("a program ran", || {
+        running.until("programs ran", || {
             let shards = children(agent).into_iter();
-            let mut both =
+            let both =
                 shards.flat_map(|shard| children(shard).into_iter().map(move |l| (shard, l)));
             // The process that creates the lab is its parent for a moment.
-            both.find(|(_, lab)| is_first(*lab) && !children(*lab).is_empty())
+            let run = both.filter(|(_, lab)| is_first(*lab) && !children(*lab).is_empty());
+            run.collect::<Vec<_>>().try_into().ok()
         })
     }
 

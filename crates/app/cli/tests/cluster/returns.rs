@@ -67,7 +67,7 @@ fn cut_and_mend() {
 
 fn run(cluster: &Cluster) -> Run {
     let mut running = cluster.start(LAB, &["--stay"]);
-    let _ = ["m1", "m3"].map(|agent| cluster.shard(agent, &mut running));
+    let _ = ["m1", "m3"].map(|agent| cluster.shards::<1>(agent, &mut running));
     std::thread::sleep(Duration::from_secs(2));
     Cluster::cable("m2", "down");
     // Agents detect a loss after 2 s, later on a busy host. TCP repeats a packet after 3.0 s and
