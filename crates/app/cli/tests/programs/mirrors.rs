@@ -66,12 +66,13 @@ fn mirrors_copy_filtered_packets() {
     if !enclosed(test) || !installed(test, &["tshark", "curl", "python3", "ping"]) {
         return;
     }
-    for model in ["hop", "collapsed"] {
-        copies(
-            &TAPPED
-                .replace("name = \"tapped\"", &format!("name = \"tapped\", model = \"{model}\"")),
-        );
-    }
+    // Nothing here depends on the time: both run at once.
+    std::thread::scope(|scope| {
+        for model in ["hop", "collapsed"] {
+            let name = format!("name = \"tapped-{model}\", model = \"{model}\"");
+            scope.spawn(move || copies(&TAPPED.replace("name = \"tapped\"", &name)));
+        }
+    });
 }
 
 fn copies(lab: &str) {
