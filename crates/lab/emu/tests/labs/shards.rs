@@ -136,12 +136,12 @@ ready = "port 5202"
 name = "first"
 node = "a"
 after = ["server1", "server2"]
-run = "iperf3 -c c -p 5201 -t 6 -J"
+run = "iperf3 -c c -p 5201 -t 4 -J"
 [[program]]
 name = "second"
 node = "b"
 after = ["server1", "server2"]
-run = "iperf3 -c c -p 5202 -t 6 -J"
+run = "iperf3 -c c -p 5202 -t 4 -J"
 "#;
 
 /// Bytes that an iperf3 server has received.
@@ -152,8 +152,8 @@ fn received(json: &str) -> u64 {
 
 /// Median share in Mbit/s of the largest stream from a host in the middle of its run.
 fn share(member: &Member, plan: &Plan, host: &str) -> f64 {
-    // Between 25 % and 75 % of the bytes that half of the link carries in 6 s.
-    median_share(member, plan, host, |_, sent| (750_000..2_250_000).contains(&sent))
+    // Between 25 % and 75 % of the bytes that half of the link carries in 4 s.
+    median_share(member, plan, host, |_, sent| (500_000..1_500_000).contains(&sent))
 }
 
 /// Median share in Mbit/s of the largest stream from a host in those samples that have a suitable
@@ -195,7 +195,7 @@ fn streams_share(test: &str, sharing: &str) {
     let plan = plan(&text);
     let shares = [(0, "a"), (1, "b")].map(|(at, host)| share(&cell.members[at], &plan, host));
     assert!(shares.iter().all(|share| (3.8..4.2).contains(share)), "{shares:?} of 8 Mbit/s");
-    // Half of 8 Mbit/s is 3 MB in 6 s; TCP sends less on a busy host.
+    // Half of 8 Mbit/s is 2 MB in 4 s; TCP sends less on a busy host.
     assert!(bytes.iter().all(|bytes| *bytes > 100_000), "{bytes:?}");
     let (ending, _) = cell.members[0].observed(&plan);
     assert!(ending.notices.count() > 0 && ending.messages.sent > 0, "{:?}", ending.messages);
@@ -239,7 +239,8 @@ fn other_shards_continue_after_loss_of_one() {
     if !possible("other_shards_continue_after_loss_of_one", &["ping"]) {
         return;
     }
-    let text = STAR.to_owned()
+    // Shard 0 runs to the end of the lab, also without the other one.
+    let text = STAR.replace("40 s", "12 s")
         + r#"
 [[program]]
 name = "far"
