@@ -346,8 +346,8 @@ fn report(summary: &Summary, args: &CollectRun, terminal: &Terminal) -> Result<(
     }
     if status.streams.joined > 0 {
         terminal.note(format!(
-            "{} BGP sessions were captured at several interfaces, files or VLANs, each with a part, \
-             and joined by their sequence numbers",
+            "sessions captured in parts, at several interfaces, files or VLANs, and joined by their \
+             sequence numbers: {}",
             status.streams.joined
         ));
     }
@@ -361,45 +361,7 @@ fn report(summary: &Summary, args: &CollectRun, terminal: &Terminal) -> Result<(
         ));
     }
     if terminal.json {
-        let (streams, frames) = (&status.streams, &status.frames);
-        let archive = summary.archive.as_ref().map(|archive| {
-            json!({
-                "folder": args.out,
-                "records": archive.records,
-                "bytes": archive.content,
-                "files": archive.files,
-                "compressed_bytes": archive.bytes,
-                "lost_records": archive.lost,
-                "waited_for_compression": archive.waited.as_secs_f64(),
-            })
-        });
-        terminal.object(&json!({
-            "schema": "netarium.collect/1",
-            "frames": frames.frames,
-            "segments": frames.segments,
-            "bad_checksums": frames.bad_checksums,
-            "unverified_checksums": frames.unknown_checksums,
-            "kernel_drops": status.kernel_drops,
-            "connections": streams.connections,
-            "messages": status.messages,
-            "late_messages": status.late_messages,
-            "stream_bytes": streams.payload_bytes,
-            "duplicate_bytes": streams.duplicate_bytes,
-            "conflicting_bytes": streams.conflicting_bytes,
-            "missing_bytes": streams.missing_bytes,
-            "skipped_bytes": streams.skipped_bytes,
-            "gaps": summary.gaps,
-            "undecodable": summary.undecodable,
-            "streams_without_bgp": streams.foreign,
-            "joined_mirrors": streams.joined,
-            "complete": summary.missing().is_empty(),
-            "missing": summary.missing(),
-            "peerings": status.peerings.len(),
-            "routes": status.routes.announced,
-            "archive": archive,
-            "integrity": summary.integrity,
-            "troubles": summary.trouble_count,
-        }))?;
+        terminal.object(&result(summary, args))?;
         return Ok(());
     }
     terminal.data(&summary.table)?;
@@ -414,6 +376,50 @@ fn report(summary: &Summary, args: &CollectRun, terminal: &Terminal) -> Result<(
     }
     terminal.note(closing_line(summary, args.out.as_deref()));
     Ok(())
+}
+
+/// The result as JSON.
+fn result(summary: &Summary, args: &CollectRun) -> serde_json::Value {
+    let status = &summary.status;
+    let (streams, frames) = (&status.streams, &status.frames);
+    let archive = summary.archive.as_ref().map(|archive| {
+        json!({
+            "folder": args.out,
+            "records": archive.records,
+            "bytes": archive.content,
+            "files": archive.files,
+            "compressed_bytes": archive.bytes,
+            "lost_records": archive.lost,
+            "waited_for_compression": archive.waited.as_secs_f64(),
+        })
+    });
+    json!({
+        "schema": "netarium.collect/1",
+        "frames": frames.frames,
+        "segments": frames.segments,
+        "bad_checksums": frames.bad_checksums,
+        "unverified_checksums": frames.unknown_checksums,
+        "kernel_drops": status.kernel_drops,
+        "connections": streams.connections,
+        "messages": status.messages,
+        "late_messages": status.late_messages,
+        "stream_bytes": streams.payload_bytes,
+        "duplicate_bytes": streams.duplicate_bytes,
+        "conflicting_bytes": streams.conflicting_bytes,
+        "missing_bytes": streams.missing_bytes,
+        "skipped_bytes": streams.skipped_bytes,
+        "gaps": summary.gaps,
+        "undecodable": summary.undecodable,
+        "streams_without_bgp": streams.foreign,
+        "joined_mirrors": streams.joined,
+        "complete": summary.missing().is_empty(),
+        "missing": summary.missing(),
+        "peerings": status.peerings.len(),
+        "routes": status.routes.announced,
+        "archive": archive,
+        "integrity": summary.integrity,
+        "troubles": summary.trouble_count,
+    })
 }
 
 /// States that damage in segments with unverifiable checksums is not detected.

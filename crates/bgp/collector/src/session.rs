@@ -11,8 +11,8 @@
 //!
 //! A peering starts with the first message of a pair of addresses, not with a SYN, so that other
 //! traffic leaves no state. Every message is delivered exactly once and in order, and messages
-//! before a decision are held within the limits of [`Settings`]. Only messages after a NOTIFICATION are
-//! not delivered, because no end processes them.
+//! before a decision are held within the limits of [`Settings`]. Only messages after a NOTIFICATION
+//! are not delivered, because no end processes them.
 //!
 //! An established session with both OPENs captured costs a few comparisons per message.
 

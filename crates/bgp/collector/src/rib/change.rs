@@ -116,7 +116,7 @@ impl Rib {
             discarded: &discarded,
         };
         let reachable = reach.map(|reach| Field::of(reach.family, reach.nlri, negotiated));
-        // Routes of a table that its writer originated have peer 0.0.0.0 and often next hop 0.0.0.0.
+        // Routes of a table that its writer originated have peer 0.0.0.0, and often this next hop.
         let is_own = peer.peering.peer.is_unspecified();
         if verdict.action == Action::TreatAsWithdraw && !is_own {
             self.counts.treated_as_withdraw += 1;
