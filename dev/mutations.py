@@ -442,8 +442,8 @@ MUTATIONS = [
     Mutation(
         "attack-kernel-files",
         "crates/base/sys/src/confine/view.rs",
-        '"/proc/vmallocinfo",',
-        '"/proc/none",',
+        '"vmstat",',
+        '"vmallocinfo",',
         "protects_and_hides_files_of_the_kernel",
     ),
     Mutation(

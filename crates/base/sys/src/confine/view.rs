@@ -12,34 +12,49 @@ use crate::{Error, Result};
 /// Kernel parameters that programs may change: those of the network namespace.
 const WRITABLE: &str = "/proc/sys/net";
 
-/// Files and folders of `/proc` that change or reveal the state of the whole host. Root of a lab
-/// has the permissions of their owner.
-const READ_ONLY: [&str; 14] = [
-    "/proc/acpi",
-    "/proc/asound",
-    "/proc/bus",
-    "/proc/driver",
-    "/proc/dynamic_debug",
-    "/proc/fs",
-    "/proc/irq",
-    "/proc/latency_stats",
-    "/proc/mtrr",
-    "/proc/pressure",
-    "/proc/scsi",
-    "/proc/slabinfo",
-    "/proc/sys",
-    "/proc/sysrq-trigger",
-];
-const HIDDEN: [&str; 9] = [
-    "/proc/kallsyms",
-    "/proc/kcore",
-    "/proc/keys",
-    "/proc/kpagecgroup",
-    "/proc/kpagecount",
-    "/proc/kpageflags",
-    "/proc/sched_debug",
-    "/proc/timer_list",
-    "/proc/vmallocinfo",
+/// Files and folders of `/proc`, besides those of processes, that programs can read. They cannot
+/// write them, though root of a lab has the permissions of their owner.
+const READABLE: [&str; 40] = [
+    "buddyinfo",
+    "bus",
+    "cgroups",
+    "cmdline",
+    "config.gz",
+    "consoles",
+    "cpuinfo",
+    "crypto",
+    "devices",
+    "diskstats",
+    "dma",
+    "driver",
+    "execdomains",
+    "fb",
+    "filesystems",
+    "fs",
+    "interrupts",
+    "ioports",
+    "irq",
+    "loadavg",
+    "locks",
+    "mdstat",
+    "meminfo",
+    "misc",
+    "modules",
+    "mtrr",
+    "pagetypeinfo",
+    "partitions",
+    "pressure",
+    "schedstat",
+    "softirqs",
+    "stat",
+    "swaps",
+    "sys",
+    "sysvipc",
+    "tty",
+    "uptime",
+    "version",
+    "vmstat",
+    "zoneinfo",
 ];
 
 /// Device files that programs may open.
@@ -59,12 +74,19 @@ const MAX_LINKS: usize = 40;
 /// A folder on which a new `/dev` is temporarily mounted.
 const STAGE: &str = "/tmp";
 
-/// Makes kernel parameters below `/proc` read-only, except those of the network namespace, and
-/// hides files that reveal the host's memory and keys.
+/// Makes `/proc` read-only, except the files of processes and the kernel parameters of the network
+/// namespace. Hides all entries that are not in a list: those that reveal or change the state of
+/// the host, its memory and its keys, and what a later kernel adds.
 pub fn protect_parameters() -> Result<()> {
-    for path in READ_ONLY.map(Path::new) {
-        if exists(path) {
-            protect(path)?;
+    let null = Path::new("/dev/null");
+    for (path, is_folder) in kernel_files()? {
+        let name = path.file_name().and_then(|name| name.to_str());
+        if name.is_some_and(|name| READABLE.contains(&name)) {
+            protect(&path)?;
+        } else if is_folder {
+            namespace::mount_new("tmpfs", &path, Mode::ReadOnly)?;
+        } else {
+            namespace::bind(null, &path)?;
         }
     }
     let net = Path::new(WRITABLE);
@@ -72,13 +94,23 @@ pub fn protect_parameters() -> Result<()> {
         namespace::bind(net, net)?;
         namespace::set_access(net, Access::Writable, false)?;
     }
-    let null = Path::new("/dev/null");
-    for path in HIDDEN.map(Path::new) {
-        if exists(path) {
-            namespace::bind(null, path)?;
+    Ok(())
+}
+
+/// The entries of `/proc` that are neither of a process nor links, and whether they are folders.
+fn kernel_files() -> Result<Vec<(PathBuf, bool)>> {
+    let failed = |cause| Error::file("read", "/proc", cause);
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let kind = entry.file_type().map_err(failed)?;
+        let name = entry.file_name();
+        let is_process = name.to_string_lossy().bytes().all(|byte| byte.is_ascii_digit());
+        if !is_process && !kind.is_symlink() {
+            found.push((entry.path(), kind.is_dir()));
         }
     }
-    Ok(())
+    Ok(found)
 }
 
 /// Whether a path exists and is not a symbolic link.
@@ -292,6 +324,11 @@ mod tests {
         }
     }
 
+    fn has_read_only_mount(path: &Path) -> bool {
+        let flags = rustix::fs::statvfs(path).unwrap().f_flag;
+        flags.contains(rustix::fs::StatVfsMountFlags::RDONLY)
+    }
+
     fn is_read_only(path: &Path) -> bool {
         let made = fs::create_dir(path);
         if made.is_ok() {
@@ -355,17 +392,29 @@ mod tests {
                 eprintln!("SKIPPED {test}: {error}");
                 return;
             }
-            for path in READ_ONLY.map(Path::new).into_iter().filter(|path| exists(path)) {
-                let flags = rustix::fs::statvfs(path).unwrap().f_flag;
-                let is_read_only = flags.contains(rustix::fs::StatVfsMountFlags::RDONLY);
-                assert!(is_read_only, "{}", path.display());
+            let hidden = ["kallsyms", "kcore", "kpagecgroup", "sysrq-trigger", "vmallocinfo"];
+            for (path, is_folder) in kernel_files().unwrap() {
+                let name = path.file_name().and_then(|name| name.to_str()).unwrap();
+                let is_readable = READABLE.contains(&name);
+                assert!(!is_readable || !hidden.contains(&name), "{name}");
+                let facts = fs::metadata(&path).unwrap();
+                assert_eq!(
+                    facts.file_type().is_char_device(),
+                    !is_readable && !is_folder,
+                    "{name}"
+                );
+                if is_folder && !is_readable {
+                    assert_eq!(fs::read_dir(&path).unwrap().count(), 0, "{name}");
+                }
+                if is_folder || is_readable {
+                    assert!(has_read_only_mount(&path), "{name}");
+                }
+                if is_readable && !is_folder {
+                    let refused = File::options().write(true).open(&path).unwrap_err();
+                    assert_eq!(refused.raw_os_error(), Some(libc::EROFS), "{name}");
+                }
             }
-            let secret = ["kallsyms", "kcore", "kpagecgroup", "kpagecount", "vmallocinfo"];
-            let paths = secret.map(|name| Path::new("/proc").join(name));
-            for path in paths.iter().filter(|path| exists(path)) {
-                let kind = fs::metadata(path).unwrap().file_type();
-                assert!(kind.is_char_device(), "{} is not /dev/null", path.display());
-            }
+            assert!(!has_read_only_mount(Path::new(WRITABLE)));
         });
     }
 
