@@ -29,6 +29,8 @@ pub struct QueriesFlow {
     spec: Arc<Queries>,
     thoughts: RandomStream,
     turn: Turn,
+    /// When the last request was due. A late one does not delay the following ones.
+    due: Time,
     sent: u64,
     answered: u64,
     lost: u64,
@@ -57,7 +59,7 @@ impl QueriesFlow {
     /// A client whose first request is due now; its think times are from `thoughts`.
     pub fn open(spec: &Arc<Queries>, now: Time, thoughts: RandomStream) -> Self {
         let (spec, turn) = (Arc::clone(spec), Turn::Resting(now));
-        Self { spec, thoughts, turn, sent: 0, answered: 0, lost: 0 }
+        Self { spec, thoughts, turn, due: Time::ZERO, sent: 0, answered: 0, lost: 0 }
     }
 
     /// The flow's parameters.
@@ -76,10 +78,10 @@ impl QueriesFlow {
     /// Handles the deadline.
     pub fn on_wake(&mut self, now: Time) -> QueryStep {
         match self.turn {
-            Turn::Resting(until) if until <= now => self.ask(now),
+            Turn::Resting(until) if until <= now => self.ask(now, until),
             Turn::Waiting(since) if since + self.spec.timeout <= now => {
                 self.lost += 1;
-                self.rest(now, since)
+                self.rest(now)
             }
             _ => QueryStep::Wait,
         }
@@ -93,7 +95,7 @@ impl QueriesFlow {
             return None;
         }
         self.answered += 1;
-        Some((at.since(since), self.rest(now, since)))
+        Some((at.since(since), self.rest(now)))
     }
 
     /// Requests sent, answered (`received`) and lost.
@@ -102,21 +104,22 @@ impl QueriesFlow {
         Datagrams { sent, received, lost, ..Datagrams::default() }
     }
 
-    fn ask(&mut self, now: Time) -> QueryStep {
+    /// Sends the request that is due at `due`.
+    fn ask(&mut self, now: Time, due: Time) -> QueryStep {
         if self.spec.count.is_some_and(|count| self.sent >= count) {
             return QueryStep::Done;
         }
-        self.turn = Turn::Waiting(now);
+        (self.turn, self.due) = (Turn::Waiting(now), due);
         self.sent += 1;
         QueryStep::Send(self.sent - 1)
     }
 
-    /// Ends the request that was sent at `since`.
-    fn rest(&mut self, now: Time, since: Time) -> QueryStep {
+    /// Ends the last request.
+    fn rest(&mut self, now: Time) -> QueryStep {
         let thought = self.spec.think.draw(&mut self.thoughts);
-        let next = (now + thought).max(since + self.spec.interval);
+        let next = (now + thought).max(self.due + self.spec.interval);
         self.turn = Turn::Resting(next);
-        if next > now { QueryStep::Wait } else { self.ask(now) }
+        if next > now { QueryStep::Wait } else { self.ask(now, now) }
     }
 }
 
@@ -147,5 +150,29 @@ mod tests {
         assert_eq!(client.on_wake(at(60)), QueryStep::Done);
         let counts = client.counts();
         assert_eq!([counts.sent, counts.received, counts.lost], [2, 1, 1]);
+    }
+
+    #[test]
+    fn a_late_request_does_not_delay_the_next_one() {
+        let at = |millis| Time::ZERO + Span::from_millis(millis);
+        let spec = Queries {
+            request: Bytes::new(40),
+            response: Bytes::new(100),
+            count: None,
+            interval: Span::from_millis(10),
+            think: Think::Fixed(Span::ZERO),
+            timeout: Span::from_millis(50),
+        };
+        let thoughts = RandomStream::new(1, "thoughts");
+        let mut client = QueriesFlow::open(&Arc::new(spec), at(0), thoughts);
+        assert_eq!(client.on_wake(at(4)), QueryStep::Send(0));
+        assert_eq!(client.next_wake(), at(54), "the timeout begins when it is sent");
+        client.on_response(at(6), 0, at(6));
+        assert_eq!(client.next_wake(), at(10));
+        assert_eq!(client.on_wake(at(25)), QueryStep::Send(1));
+        let latency = Span::from_millis(2);
+        assert_eq!(client.on_response(at(27), 1, at(27)), Some((latency, QueryStep::Send(2))));
+        client.on_response(at(28), 2, at(28));
+        assert_eq!(client.next_wake(), at(37), "missed requests are not sent at once");
     }
 }

@@ -31,6 +31,8 @@ pub struct RpcFlow {
     turn: Turn,
     /// Send time of the last request.
     issued: Time,
+    /// When the last request was due. A late one does not delay the following ones.
+    due: Time,
     /// `None` if the flow has no random values, which saves memory in labs with very many flows.
     random: Option<Box<Random>>,
 }
@@ -70,10 +72,11 @@ impl RpcFlow {
         });
         let connection = transport.connect(0, None);
         let (spec, issued) = (Arc::clone(spec), transport.now());
-        Self { spec, connection, sent: 0, turn: Turn::Connecting, issued, random }
+        Self { spec, connection, sent: 0, turn: Turn::Connecting, issued, due: issued, random }
     }
 
-    fn ask(&mut self, transport: &mut impl Transport) -> Progress {
+    /// Sends the request that is due at `due`.
+    fn ask(&mut self, transport: &mut impl Transport, due: Time) -> Progress {
         if self.is_last() {
             return Progress::Done(transport.now());
         }
@@ -86,7 +89,7 @@ impl RpcFlow {
             None => [&self.spec.request, &self.spec.response].map(|sizes| sizes.mean() as u64),
         }
         .map(|size| size.max(1));
-        self.issued = transport.now();
+        (self.issued, self.due) = (transport.now(), due);
         self.turn = Turn::Exchange { unserved: request, missing: response };
         let number = self.sent as u32;
         self.sent += 1;
@@ -108,12 +111,12 @@ impl RpcFlow {
             (think, Some(random)) => think.draw(&mut random.thoughts),
             (Think::Fixed(span) | Think::Exponential(span), None) => span,
         };
-        let next = (now + thought).max(self.issued + self.spec.interval);
+        let next = (now + thought).max(self.due + self.spec.interval);
         if next > now {
             self.turn = Turn::Resting(next);
             return Progress::Going;
         }
-        self.ask(transport)
+        self.ask(transport, now)
     }
 }
 
@@ -129,14 +132,17 @@ impl Workload for RpcFlow {
 
     fn on_wake(&mut self, transport: &mut impl Transport) -> Progress {
         match self.turn {
-            Turn::Resting(until) if until <= transport.now() => self.ask(transport),
+            Turn::Resting(until) if until <= transport.now() => self.ask(transport, until),
             _ => Progress::Going,
         }
     }
 
     fn on_event(&mut self, transport: &mut impl Transport, event: &Event) -> Progress {
         match (&mut self.turn, event.side) {
-            (Turn::Connecting, Side::Client) if event.established => return self.ask(transport),
+            (Turn::Connecting, Side::Client) if event.established => {
+                let now = transport.now();
+                return self.ask(transport, now);
+            }
             (Turn::Exchange { unserved: unserved @ 1.., missing }, Side::Server) => {
                 *unserved = unserved.saturating_sub(event.bytes);
                 if *unserved == 0 {

@@ -10,6 +10,8 @@ use super::*;
 #[derive(Default)]
 struct Instant {
     now: Time,
+    /// By how much each wake-up is late.
+    late: Span,
     max_connections: usize,
     tags: BTreeMap<u32, u32>,
     opened: u32,
@@ -31,7 +33,7 @@ impl Instant {
                 Some(event) => flow.on_event(self, &event),
                 None => match flow.next_wake() {
                     Some(at) => {
-                        self.now = self.now.max(at);
+                        self.now = self.now.max(at) + self.late;
                         flow.on_wake(self)
                     }
                     None => return Progress::Going,
@@ -121,6 +123,9 @@ fn rpc_keeps_its_interval_and_count() {
         think: Think::Fixed(Span::from_millis(2)),
     };
     let mut transport = Instant { max_connections: 1, ..Instant::default() };
+    let mut late = Instant { late: Span::from_millis(3), ..Instant::default() };
+    let mut delayed = RpcFlow::open(&Arc::new(spec.clone()), &mut late);
+    assert_eq!(late.run(&mut delayed), Progress::Done(at(43)), "only the last request is late");
     let mut flow = RpcFlow::open(&Arc::new(spec), &mut transport);
     assert_eq!(transport.run(&mut flow), Progress::Done(at(40)));
     assert_eq!(transport.count(|report| matches!(report, Report::Response(_))), 5);
