@@ -49,8 +49,12 @@ const RETRY: Span = Span::from_micros(50);
 /// Real-time priority; any real-time priority is above ordinary threads.
 pub(crate) const PRIORITY: i32 = 10;
 
-/// Interval at which the share of the CPU is measured.
-const REALTIME_WINDOW: Span = Span::from_millis(100);
+/// Interval at which the CPU time is read.
+const REALTIME_INTERVAL: Span = Span::from_millis(100);
+
+/// Time over which the share of a CPU is measured: the period of the kernel's own throttle
+/// (`kernel.sched_rt_period_us`). After a stall the thread may use a whole CPU for shorter.
+const REALTIME_PERIOD: Span = Span::from_secs(1);
 
 /// The state of the loop.
 pub(super) struct Worker {
@@ -101,8 +105,8 @@ struct Realtime {
     asks: Arc<AtomicBool>,
     /// Share of a CPU above which it is suspended.
     share: f64,
-    window_start: Time,
-    cpu: u64,
+    /// When the thread's CPU time was read, and its value in nanoseconds, the oldest first.
+    readings: VecDeque<(Time, u64)>,
 }
 
 impl Realtime {
@@ -110,6 +114,17 @@ impl Realtime {
     fn enter(&mut self) {
         self.in_force = sys::sched::set_fifo(PRIORITY).is_ok();
         self.asks.store(!self.in_force, Ordering::Relaxed);
+    }
+
+    /// Enters a reading of the CPU time; returns the share of a CPU in the last period.
+    fn used_share(&mut self, now: Time, cpu: u64) -> f64 {
+        self.readings.push_back((now, cpu));
+        while self.readings.get(1).is_some_and(|(at, _)| now.since(*at) >= REALTIME_PERIOD) {
+            self.readings.pop_front();
+        }
+        let (from, before) = self.readings.front().copied().unwrap_or((now, cpu));
+        let period = now.since(from).max(REALTIME_PERIOD);
+        (cpu - before) as f64 / period.as_nanos() as f64
     }
 }
 
@@ -494,22 +509,19 @@ impl Worker {
 
     fn limit_realtime(&mut self, now: Time) {
         let state = &mut self.realtime;
-        let window = now.since(state.window_start);
-        if !state.wanted || window < REALTIME_WINDOW {
+        let passed = now.since(state.readings.back().map_or(Time::ZERO, |(at, _)| *at));
+        if !state.wanted || passed < REALTIME_INTERVAL {
             return;
         }
         state.in_force = sys::sched::is_fifo();
         self.report.realtime |= state.in_force;
+        let share = state.used_share(now, sys::clock::thread_cpu());
         if !self.report.realtime {
-            state.window_start = now;
             return;
         }
-        let cpu = sys::clock::thread_cpu();
-        let share = (cpu - state.cpu) as f64 / window.as_nanos() as f64;
         if !state.in_force {
-            self.report.suspended += window;
+            self.report.suspended += passed;
         }
-        (state.cpu, state.window_start) = (cpu, now);
         let allowed = share < state.share;
         if allowed != state.in_force {
             if allowed {

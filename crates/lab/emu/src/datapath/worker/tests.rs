@@ -215,3 +215,21 @@ fn packets_are_stamped_together_but_not_long_before_their_read() {
     assert_eq!(stamp(ready, micros(2_100), ready), micros(2_080));
     assert_eq!(stamp(ready, micros(2_101), micros(2_090)), micros(2_090), "in their order");
 }
+
+#[test]
+fn share_of_a_cpu_is_that_of_the_last_second() {
+    let mut state = Realtime::default();
+    let at = |ms| Time::ZERO + Span::from_millis(ms);
+    let mut cpu = 0;
+    let mut after = |now: u64, used_ms: u64| {
+        cpu += used_ms * 1_000_000;
+        (state.used_share(at(now), cpu) * 100.0).round() as u64
+    };
+    assert_eq!([after(5_000, 40), after(5_100, 100)], [0, 10], "idle before");
+    let busy: Vec<_> = (1..10).map(|step| after(5_100 + step * 100, 100)).collect();
+    assert_eq!(busy[busy.len() - 1], 100);
+    let idle: Vec<_> = (1..=10).map(|step| after(6_000 + step * 100, 0)).collect();
+    assert_eq!((idle[0], idle[9]), (90, 0));
+    assert_eq!(after(9_000, 200), 10, "of the two seconds since the last reading");
+    assert!(state.readings.len() <= 2);
+}
