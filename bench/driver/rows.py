@@ -27,8 +27,10 @@ from machine import (
     family,
     finish,
     folder,
+    last_json,
     memory_kb,
     private_kb,
+    run,
     settle,
     start,
 )
@@ -63,6 +65,7 @@ def delay(table, repetitions, short):
         return {**found, "max": max(errors) / 1000}
 
     for _ in range(repetitions):
+        wake_ups(table, seconds)
         for rate in (1_000, 10_000):
             packets = f"{rate // 1000}k/s"
             delays, sender = peers.veth_delays(rate, seconds)
@@ -82,6 +85,16 @@ def delay(table, repetitions, short):
                 must = {"ordinary": {"p50": 50}, "real-time": {"p99": 150}}
                 table.ours_all("delay", what, "us", errors, must.get(mode, {}))
                 table.stalls("delay", what, sent)
+
+
+def wake_ups(table, seconds):
+    """Lateness of a thread, and of the first of two on two CPUs, in pairs."""
+    for threads, what in ((1, "one thread"), (2, "first of two threads")):
+        found = last_json(run([PROBE, "wake-ups", threads, seconds]))
+        cpu = found.pop("cpu_s")
+        late = {name: nanos / 1000 for name, nanos in found.items()}
+        table.ours_all("delay", f"wake-up, {what}", "us", late)
+        table.ours("delay", f"wake-up, {what}", "CPU", "s", cpu)
 
 
 # By Mbit/s: receive buffer (0: the kernel's choice) and queue in packets. The window lies between

@@ -12,6 +12,7 @@ mod sharing;
 mod state;
 mod stream;
 mod trunk;
+mod wakes;
 
 use std::process::ExitCode;
 
@@ -33,6 +34,7 @@ netarium-bench collector routes CAPTURE same|different (memory of routes)
 netarium-bench collector population FOLDER PEERS PREFIXES SECONDS (many synthetic peers)
 netarium-bench collector appearing FOLDER (age of records when they appear)
 netarium-bench agreement LAB AGENTS FLOWS CHANGES (messages between the agents of a lab)
+netarium-bench wake-ups THREADS SECONDS (lateness of the first of them)
 netarium-bench sharing (time to compute the shares of a system on standard input)";
 
 /// The error is printed for the user.
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         ["trunk-send", way, to, seconds, size, mtu] => trunk::send(way, to, seconds, size, mtu),
         ["trunk-receive", way, port, seconds] => trunk::receive(way, port, seconds),
         ["relay", seconds] => relay::copy(seconds),
+        ["wake-ups", threads, seconds] => wakes::measure(threads, seconds),
         _ => Err(USAGE.into()),
     };
     match outcome {
