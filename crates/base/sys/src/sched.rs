@@ -1,6 +1,7 @@
 //! Scheduling of the calling thread, and CPU time taken by other processes and by the hypervisor.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 
 use crate::{Error, Result, check};
 
@@ -23,8 +24,10 @@ pub fn set_fifo_for_all(priority: i32) -> Result<()> {
     set_policy(libc::SCHED_FIFO, priority)
 }
 
-/// See [`set_fifo`], for the threads of this name of another process. Without an error, there is at
-/// least one.
+/// See [`set_fifo`], for the threads of this name of another process.
+///
+/// # Errors
+/// If there is no such thread, or the priority of the last one cannot be set.
 pub fn set_fifo_of(pid: u32, name: &str, priority: i32) -> Result<()> {
     let path = format!("/proc/{pid}/task");
     let failed = |cause| Error::file("read", &path, cause);
@@ -163,7 +166,25 @@ impl CpuTimes {
 /// Time in nanoseconds for which the calling thread was ready but waited for a CPU, since its
 /// start; `None` if the kernel does not report it.
 pub fn run_queue_wait() -> Option<u64> {
-    second_field(&fs::read_to_string("/proc/thread-self/schedstat").ok()?)
+    RunQueueWait::of_this_thread()?.nanos()
+}
+
+/// The file in which the kernel reports how long a thread waited for a CPU.
+#[derive(Debug)]
+pub struct RunQueueWait(File);
+
+impl RunQueueWait {
+    /// That of the calling thread; `None` if the kernel does not report it.
+    pub fn of_this_thread() -> Option<Self> {
+        File::open("/proc/thread-self/schedstat").ok().map(Self)
+    }
+
+    /// See [`run_queue_wait`]; any thread may read it.
+    pub fn nanos(&self) -> Option<u64> {
+        let mut text = [0; 80];
+        let length = self.0.read_at(&mut text, 0).ok()?;
+        second_field(std::str::from_utf8(&text[..length]).ok()?)
+    }
 }
 
 fn second_field(schedstat: &str) -> Option<u64> {

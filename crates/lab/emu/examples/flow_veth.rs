@@ -58,7 +58,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let cpu = sys::clock::process_cpu();
     let engine = FlowEngine::spawn(vec![spec], options, Box::new(drop))?;
     std::thread::sleep(Duration::from_secs(seconds));
-    let results = engine.finish();
+    let results = engine.finish().results;
     let used = sys::clock::process_cpu() - cpu;
     let result = results.first().ok_or("no result")?;
     println!("control       {control}, {streams} stream(s), {} s", result.active.as_secs_f64());

@@ -41,10 +41,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
-use base::{Bytes, FlowId, LinkId, Span};
+use base::{Bytes, FlowId, Histogram, LinkId, Span};
 use lab::plan::{Flow, MultipathKind, Tcp, Tolerance, Traffic};
 use run::Ideal;
-use run::waits::Waits;
+use run::waits::HostWaits;
 use run::{FlowSample, SubflowSample, Transfer};
 use rustix::event::{EventfdFlags, eventfd};
 use sys::namespace::{self, Kinds};
@@ -104,8 +104,8 @@ pub struct FlowOptions {
     pub interval: Span,
     /// Seed of the flows' random streams.
     pub seed: u64,
-    /// The waits of the data path that all packets cross, and the tolerance of the lab.
-    pub waits: Option<(Arc<Waits>, Tolerance)>,
+    /// The waits of the threads that all packets pass, and the tolerance of the lab.
+    pub waits: Option<(HostWaits, Tolerance)>,
 }
 
 /// A report of a running flow.
@@ -126,10 +126,19 @@ pub type FlowSink = Box<dyn FnMut(Observation) + Send>;
 /// them without results.
 #[derive(Debug)]
 pub struct FlowEngine {
-    thread: Option<JoinHandle<Vec<FlowResult>>>,
+    thread: Option<JoinHandle<Ended>>,
     commands: Sender<Command>,
     waker: Arc<OwnedFd>,
     pending: Arc<AtomicUsize>,
+}
+
+/// The results of all flows.
+#[derive(Debug, Default)]
+pub struct Ended {
+    /// The result of each flow, in the order of the specs.
+    pub results: Vec<FlowResult>,
+    /// Time in nanoseconds for which the flow thread waited for a CPU before each of its events.
+    pub waits: Histogram,
 }
 
 /// A flow with its own descriptors of its namespaces.
@@ -231,17 +240,16 @@ impl FlowEngine {
         self.pending.load(Ordering::Acquire)
     }
 
-    /// Stops all active flows, takes the last sample and returns the result of each flow, in the
-    /// order of the specs.
-    pub fn finish(mut self) -> Vec<FlowResult> {
+    /// Stops all active flows, takes the last sample and returns the results.
+    pub fn finish(mut self) -> Ended {
         self.end()
     }
 
-    fn end(&mut self) -> Vec<FlowResult> {
-        let Some(thread) = self.thread.take() else { return Vec::new() };
+    fn end(&mut self) -> Ended {
+        let Some(thread) = self.thread.take() else { return Ended::default() };
         self.send(Command::Finish);
         match thread.join() {
-            Ok(results) => results,
+            Ok(ended) => ended,
             // A panic in the flow thread is a bug as well.
             Err(panic) => std::panic::resume_unwind(panic),
         }

@@ -1,9 +1,10 @@
 //! Bounds of what the hosts change in the results of a run on the wall clock.
 //!
 //! A packet waits in a host before it is time-stamped (`ingress`), and leaves the emulated network
-//! late (`lateness`). Let X be a measured delay, T the delay of the lab alone and M = X − T ≥ 0
-//! the part of the hosts. By Boole's inequality, for each ε between 0 and p, whatever the
-//! dependence of T and M:
+//! late (`lateness`); the thread of built-in flows waits for a CPU before it reads it or sends the
+//! next one (`flow_waits`). Let X be a measured delay, T the delay of the lab alone and
+//! M = X − T ≥ 0 the part of the hosts. By Boole's inequality, for each ε between 0 and p, whatever
+//! the dependence of T and M:
 //!
 //! ```text
 //! q(T, p) ≥ q(X, p − ε) − q(M, 1 − ε)
@@ -12,20 +13,22 @@
 //! Over n crossings of the network, M is taken as the largest of n waits, at its quantile
 //! 1 − ε/n, and the mean of the others.
 //!
-//! On one host, the waits are also known by their time ([`crate::waits`]), which bounds the part m
-//! of the host in each delay x. As x − m ≤ t for each of them, q(T, p) ≥ q(X − m, p). The larger of
-//! both lower bounds counts.
+//! RTTs have no waits of the flow thread, because the kernel answers segments. On one host, the
+//! waits are also known by their time ([`crate::waits`]), which bounds the part m of the host in
+//! each delay x. As x − m ≤ t for each of them, q(T, p) ≥ q(X − m, p). The larger of both lower
+//! bounds counts.
 //!
 //! While the data path stands still it delivers nothing: a flow loses at most that time. A flow
 //! that waits for acknowledgements is slower also by the delay added to its round trips.
 
-use base::{Histogram, Ratio, Span};
+use base::{Histogram, Ratio, Span, Time};
 use lab::expect::{Quantity, Statistic};
 use lab::plan::{Plan, Tolerance, Traffic};
 
 use crate::flow::FlowResult;
 use crate::flow::adjusted::{Adjusted, AdjustedDelays};
 use crate::record::{HostEffect, TrimmedDelays};
+use crate::stalls::Stalls;
 use crate::verdict::time_text;
 
 /// Values of ε for which the bound is computed; the smallest result is used.
@@ -50,14 +53,24 @@ pub struct HostDelays {
     pub lateness: Histogram,
     /// Time that packets waited before they were time-stamped.
     pub ingress: Histogram,
-    /// Lengths of the data path's stalls.
-    pub stalls: Histogram,
+    /// Times in which the data path stood still.
+    pub stalls: Stalls,
+    /// Time for which the flow thread waited for a CPU before each of its events.
+    pub flow_waits: Histogram,
 }
 
 impl HostDelays {
     /// The delay that at most a share `exceeded` of packets exceed. Each part of that share may be
     /// due to the one wait or to the other; the smallest bound counts.
-    fn exceeded_by(&self, exceeded: f64) -> u64 {
+    fn exceeded_by(&self, exceeded: f64, by_flow_thread: bool) -> u64 {
+        if !by_flow_thread || self.flow_waits.count() == 0 {
+            return self.exceeded_in_network(exceeded);
+        }
+        let in_network = self.exceeded_in_network(exceeded / 2.0);
+        in_network + self.flow_waits.percentile(1.0 - exceeded / 2.0)
+    }
+
+    fn exceeded_in_network(&self, exceeded: f64) -> u64 {
         let bounds = PARTS.map(|part| {
             let late = self.lateness.percentile(1.0 - exceeded * part);
             late + self.ingress.percentile(1.0 - exceeded * (1.0 - part))
@@ -65,13 +78,9 @@ impl HostDelays {
         bounds.into_iter().min().unwrap_or(0)
     }
 
-    fn mean(&self) -> f64 {
-        self.lateness.mean() + self.ingress.mean()
-    }
-
-    /// Time in stalls, in nanoseconds.
-    fn stalled(&self) -> f64 {
-        self.stalls.mean() * self.stalls.count() as f64
+    fn mean(&self, by_flow_thread: bool) -> f64 {
+        let waits = if by_flow_thread { self.flow_waits.mean() } else { 0.0 };
+        self.lateness.mean() + self.ingress.mean() + waits
     }
 }
 
@@ -82,16 +91,38 @@ pub struct HostEffects {
     elapsed: Span,
 }
 
-/// The number of crossings of the network that a result consists of, and the round trip that
-/// limits its rate.
+/// How often the packets of a delay cross the network.
+#[derive(Clone, Copy, Debug)]
+pub struct Crossings {
+    count: u32,
+    /// Whether the thread of built-in flows handles the packets of each crossing. If not, the
+    /// kernel answers them at once.
+    by_flow_thread: bool,
+}
+
+impl Crossings {
+    /// Packets that the kernel answers.
+    pub const fn by_kernel(count: u32) -> Self {
+        Self { count, by_flow_thread: false }
+    }
+
+    /// Packets that a built-in flow sends or answers.
+    pub const fn by_flow_thread(count: u32) -> Self {
+        Self { count, by_flow_thread: true }
+    }
+}
+
+/// The crossings of the network that a result consists of, and the round trip that limits its rate.
 #[derive(Clone, Copy, Debug)]
 struct Exchange<'a> {
     /// The delays that are reported first.
     delays: &'a Histogram,
     adjusted: Option<&'a Adjusted>,
-    crossings: u32,
+    crossings: Crossings,
     /// Round trips of a flow that waits for acknowledgements or responses.
     round_trips: Option<&'a Histogram>,
+    /// Interval of requests, each of which waits for the response to the last one.
+    interval: Option<Span>,
 }
 
 impl HostEffects {
@@ -107,42 +138,54 @@ impl HostEffects {
 
     /// The added delay, in nanoseconds, that a share `exceeded` of packets exceed, over several
     /// crossings of the network.
-    pub fn added(&self, exceeded: f64, crossings: u32) -> f64 {
-        let crossings = crossings.max(1);
-        let largest = self.worst(|host| host.exceeded_by(exceeded / f64::from(crossings)) as f64);
-        largest + f64::from(crossings - 1) * self.mean_added()
+    pub fn added(&self, exceeded: f64, crossings: Crossings) -> f64 {
+        let Crossings { count, by_flow_thread } = crossings;
+        let share = exceeded / f64::from(count.max(1));
+        let largest = self.worst(|host| host.exceeded_by(share, by_flow_thread) as f64);
+        let others = Crossings { count: count.saturating_sub(1), by_flow_thread };
+        largest + self.mean_added(others)
     }
 
-    /// Mean of the delay added in one crossing, in nanoseconds.
-    fn mean_added(&self) -> f64 {
-        self.worst(HostDelays::mean)
+    /// Mean of the delay added in these crossings, in nanoseconds.
+    fn mean_added(&self, crossings: Crossings) -> f64 {
+        let Crossings { count, by_flow_thread } = crossings;
+        f64::from(count) * self.worst(|host| host.mean(by_flow_thread))
     }
 
     /// Time for which the data paths of two hosts stood still: those of a flow's ends.
     pub fn stalled(&self) -> Span {
-        let mut all: Vec<f64> = self.hosts.iter().map(HostDelays::stalled).collect();
-        all.sort_by(|a, b| b.total_cmp(a));
-        Span::from_nanos(all.iter().take(2).sum::<f64>() as u64)
+        self.two_worst(|host| host.stalls.sum())
+    }
+
+    /// The same in a part of the run.
+    pub(crate) fn stalled_within(&self, (from, to): (Time, Time)) -> Span {
+        self.two_worst(|host| host.stalls.within(from, to).0)
+    }
+
+    fn two_worst(&self, stalled: impl Fn(&HostDelays) -> Span) -> Span {
+        let mut all: Vec<Span> = self.hosts.iter().map(stalled).collect();
+        all.sort_unstable_by(|a, b| b.cmp(a));
+        all.into_iter().take(2).fold(Span::ZERO, |sum, stalled| sum + stalled)
     }
 
     /// The longest stall.
     pub fn longest_stall(&self) -> Span {
-        Span::from_nanos(self.worst(|host| host.stalls.max() as f64) as u64)
-    }
-
-    /// The time in stalls as a share of `duration`.
-    pub fn stalled_share(&self, duration: Span) -> f64 {
-        share(self.stalled().as_nanos() as f64, duration)
+        self.hosts.iter().map(|host| host.stalls.longest()).max().unwrap_or_default()
     }
 
     /// The time in stalls as a share of the run.
     pub fn stalled_share_of_run(&self) -> f64 {
-        self.stalled_share(self.elapsed)
+        share(self.stalled(), self.elapsed)
+    }
+
+    /// The time in stalls as a share of a part of the run.
+    pub(crate) fn stalled_share(&self, part: (Time, Time)) -> f64 {
+        share(self.stalled_within(part), part.1.since(part.0))
     }
 
     /// What the hosts changed at most, in words.
     pub fn text(&self) -> String {
-        let added = time_text(self.added(EXCEEDED_RARELY, 1) as u64);
+        let added = time_text(self.added(EXCEEDED_RARELY, Crossings::by_kernel(1)) as u64);
         let rates = match self.stalled_share_of_run() {
             share if share < 0.0005 => "rates exact".to_owned(),
             share => format!("rates up to {:.1} % lower", share * 100.0),
@@ -156,7 +199,7 @@ impl HostEffects {
         measured: &Histogram,
         adjusted: Option<&Adjusted>,
         statistic: Statistic,
-        crossings: u32,
+        crossings: Crossings,
     ) -> f64 {
         if measured.count() == 0 {
             return 0.0;
@@ -172,13 +215,18 @@ impl HostEffects {
     }
 
     /// The same, from the shares of packets that were late.
-    fn delay_by_share(&self, measured: &Histogram, statistic: Statistic, crossings: u32) -> f64 {
+    fn delay_by_share(
+        &self,
+        measured: &Histogram,
+        statistic: Statistic,
+        crossings: Crossings,
+    ) -> f64 {
         let quantile = match statistic {
             Statistic::Mean | Statistic::Value => {
-                return f64::from(crossings) * self.mean_added();
+                return self.mean_added(crossings);
             }
             Statistic::Sum => {
-                return f64::from(crossings) * self.mean_added() * measured.count() as f64;
+                return self.mean_added(crossings) * measured.count() as f64;
             }
             Statistic::Min => return self.added(EXCEEDED_BY_MIN, crossings),
             Statistic::Max => return self.added(0.0, crossings),
@@ -195,16 +243,31 @@ impl HostEffects {
         bounds.fold(value as f64, f64::min)
     }
 
-    /// The maximum share by which the rate of a flow over `duration` may be below that of the lab.
-    pub(crate) fn rate_of(&self, plan: &Plan, result: &FlowResult, duration: Span) -> f64 {
+    /// The maximum share by which the rate of a flow in a part of the run may be below that of the
+    /// lab. The flow was active for `duration` of it.
+    pub(crate) fn rate_of(
+        &self,
+        plan: &Plan,
+        result: &FlowResult,
+        (from, to): (Time, Time),
+        duration: Span,
+    ) -> f64 {
         let exchange = Exchange::of(plan, result);
         let Some(round_trips) = exchange.round_trips else {
             // The sender does not wait: a stall delays data, and loses none.
-            return share(self.longest_stall().as_nanos() as f64, duration);
+            let longest = self.hosts.iter().map(|host| host.stalls.within(from, to).1).max();
+            let postponed = exchange.interval.map_or(0.0, |interval| {
+                let lower = exchange.adjusted.filter(|_| self.hosts.len() == 1);
+                let beyond = |latencies| sum_beyond(latencies, interval);
+                let lower = lower.map_or(0.0, |adjusted| beyond(&adjusted.without_waits));
+                (beyond(exchange.delays) - lower).max(0.0)
+            });
+            let lost = longest.unwrap_or_default() + Span::from_nanos(postponed as u64);
+            return share(lost, duration);
         };
-        let added = f64::from(exchange.crossings) * self.mean_added();
+        let added = self.mean_added(exchange.crossings);
         let slower = if round_trips.count() > 0 { added / round_trips.mean() } else { 0.0 };
-        (self.stalled_share(duration) + slower).min(1.0)
+        (share(self.stalled_within((from, to)), duration) + slower).min(1.0)
     }
 
     /// By how many nanoseconds a statistic of a flow's delays may exceed that of the lab.
@@ -218,7 +281,7 @@ impl HostEffects {
         let exchange = Exchange::of(plan, result);
         let all = result.adjusted.as_deref();
         let (crossings, adjusted) = if std::ptr::eq(measured, &raw const result.rtt) {
-            (2, all.map(|all| &all.rtt))
+            (Crossings::by_kernel(2), all.map(|all| &all.rtt))
         } else if std::ptr::eq(measured, &raw const result.delay) {
             (exchange.crossings, all.map(|all| &all.delay))
         } else {
@@ -227,12 +290,18 @@ impl HostEffects {
         self.delay(measured, adjusted, statistic, crossings)
     }
 
+    /// From the start of a flow to its end.
+    pub(crate) fn life_of(&self, result: &FlowResult) -> (Time, Time) {
+        let started = result.started.unwrap_or(Time::ZERO);
+        (started, result.ended.unwrap_or(Time::ZERO + self.elapsed))
+    }
+
     /// The effect on the results that are reported first.
     pub(crate) fn on_flow(&self, plan: &Plan, result: &FlowResult) -> HostEffect {
         let Exchange { delays, adjusted, crossings, .. } = Exchange::of(plan, result);
         let delay = |statistic| self.delay(delays, adjusted, statistic, crossings) as u64;
         HostEffect {
-            goodput_share: self.rate_of(plan, result, result.active),
+            goodput_share: self.rate_of(plan, result, self.life_of(result), result.active),
             mean_ns: delay(Statistic::Mean),
             p50_ns: delay(Statistic::P50),
             p99_ns: delay(Statistic::P99),
@@ -249,14 +318,21 @@ impl<'a> Exchange<'a> {
         let completion = result.transfers.as_ref().map(|transfers| &transfers.completion);
         let adjusted =
             |pick: fn(&AdjustedDelays) -> &Adjusted| result.adjusted.as_deref().map(pick);
-        let with_setup = |count: Option<u64>| 2 * (1 + round_trips(result, count));
+        let with_setup = |count| Crossings::by_flow_thread(2 * (1 + round_trips(result, count)));
+        let mut interval = None;
         let (delays, crossings, round_trips) = match traffic {
-            Traffic::Paced { .. } | Traffic::Controlled { .. } => (&result.delay, 1, None),
-            Traffic::Queries(_) => (&result.latency, 2, Some(&result.latency)),
+            Traffic::Paced { .. } | Traffic::Controlled { .. } => {
+                (&result.delay, Crossings::by_flow_thread(1), None)
+            }
+            Traffic::Queries(_) => {
+                (&result.latency, Crossings::by_flow_thread(2), Some(&result.latency))
+            }
             Traffic::Rpc { spec, .. } => {
-                let crossings = 2 * round_trips(result, result.responses);
+                let crossings =
+                    Crossings::by_flow_thread(2 * round_trips(result, result.responses));
                 // With an interval, it waits for responses only if they take longer.
                 let waits = result.latency.mean() >= spec.interval.as_nanos() as f64;
+                interval = Some(spec.interval).filter(|_| !waits);
                 (&result.latency, crossings, waits.then_some(&result.latency))
             }
             Traffic::Requests { .. } => (&result.latency, with_setup(result.responses), None),
@@ -264,7 +340,7 @@ impl<'a> Exchange<'a> {
                 let completed = result.transfers.as_ref().map(|transfers| transfers.completed);
                 (completion.unwrap_or(&result.rtt), with_setup(completed), None)
             }
-            Traffic::Bulk { .. } => (&result.rtt, 2, Some(&result.rtt)),
+            Traffic::Bulk { .. } => (&result.rtt, Crossings::by_kernel(2), Some(&result.rtt)),
         };
         let adjusted = match traffic {
             Traffic::Paced { .. } | Traffic::Controlled { .. } => adjusted(|all| &all.delay),
@@ -274,7 +350,7 @@ impl<'a> Exchange<'a> {
             | Traffic::Requests { .. }
             | Traffic::Transfers { .. } => adjusted(|all| &all.latency),
         };
-        Self { delays, adjusted, crossings, round_trips }
+        Self { delays, adjusted, crossings, round_trips, interval }
     }
 }
 
@@ -303,14 +379,24 @@ fn trimmed(measured: &Histogram, undisturbed: &Histogram) -> Option<TrimmedDelay
     })
 }
 
+/// Sum of the parts of latencies beyond the interval of requests, in nanoseconds: each postpones
+/// the next request by its part.
+fn sum_beyond(latencies: &Histogram, interval: Span) -> f64 {
+    let beyond = |(low, high, count): (u64, u64, u64)| {
+        let latency = low.midpoint(high);
+        count as f64 * latency.saturating_sub(interval.as_nanos()) as f64
+    };
+    latencies.buckets().map(beyond).sum()
+}
+
 /// Round trips of TCP's slow start for the mean size of `count` transfers.
 fn round_trips(result: &FlowResult, count: Option<u64>) -> u32 {
     let size = result.received_bytes as f64 / count.unwrap_or(1).max(1) as f64;
     ((size / INITIAL_WINDOW + 1.0).log2().ceil() as u32).max(1)
 }
 
-fn share(nanos: f64, duration: Span) -> f64 {
-    if nanos > 0.0 { (nanos / (duration.as_nanos() as f64).max(1.0)).min(1.0) } else { 0.0 }
+fn share(part: Span, duration: Span) -> f64 {
+    (part.as_nanos() as f64 / (duration.as_nanos() as f64).max(1.0)).min(1.0)
 }
 
 /// A result of a flow that the hosts may have changed by more than the tolerance.

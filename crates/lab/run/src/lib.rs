@@ -27,6 +27,7 @@ mod recorder;
 pub mod sample;
 mod schedule;
 pub mod shards;
+pub mod stalls;
 mod start;
 pub mod supervisor;
 pub mod table;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::effect::HostEffects;
+use crate::effect::{Crossings, HostEffects};
 use crate::record::{LinkSummary, RunRecord};
 use crate::{ControlSample, FlowSample, LinkSample, SubflowSample};
 use base::{Direction, Distribution, FlowId, Histogram, LinkId, Span, Time};
@@ -46,8 +46,7 @@ impl Measured<'_> {
     /// The maximum effect of the hosts on a value, in its unit; 0 for values that do not
     /// depend on when packets arrive, or that the emulated network itself counts.
     fn error(&self, metric: &Metric, value: f64, effects: &HostEffects) -> f64 {
-        let (from, to) = self.window(metric);
-        let window = to.since(from);
+        let window = self.window(metric);
         match (metric.subject, metric.measure) {
             (Subject::Link(..), Measure::Throughput | Measure::Utilisation) => {
                 value * effects.stalled_share(window)
@@ -66,7 +65,7 @@ impl Measured<'_> {
         &self,
         result: &FlowResult,
         metric: &Metric,
-        (value, window): (f64, Span),
+        (value, window): (f64, (Time, Time)),
         effects: &HostEffects,
     ) -> f64 {
         let statistic = metric.statistic;
@@ -77,13 +76,16 @@ impl Measured<'_> {
             | Measure::Sent
             | Measure::Received
             | Measure::Responses
-            | Measure::Transfers => value * effects.rate_of(self.plan, result, window),
+            | Measure::Transfers => {
+                let duration = window.1.since(window.0);
+                value * effects.rate_of(self.plan, result, window, duration)
+            }
             Measure::Rtt => delay(&result.rtt),
             Measure::Delay => delay(&result.delay),
             Measure::Latency => delay(&result.latency),
             Measure::Completion if statistic == Statistic::Value => {
                 let duration = Span::from_nanos(value as u64);
-                value * effects.rate_of(self.plan, result, duration)
+                value * effects.rate_of(self.plan, result, effects.life_of(result), duration)
             }
             Measure::Completion => transfers.map_or(0.0, |all| delay(&all.completion)),
             Measure::Slowdown => transfers.map_or(0.0, |all| {
@@ -91,7 +93,7 @@ impl Measured<'_> {
                 value * (delay(&all.completion) / completion.max(1.0)).min(1.0)
             }),
             Measure::Loss => effects.stalled_share(window),
-            Measure::Gap => effects.added(0.0, 2),
+            Measure::Gap => effects.added(0.0, Crossings::by_flow_thread(2)),
             _ => 0.0,
         }
     }

@@ -18,6 +18,7 @@ use crate::frames::Kind;
 use crate::record::{
     Engine, EventRecord, Failure, HostFaults, HostLoad, Machine, ProgramSummary, Status,
 };
+use crate::stalls::Stalls;
 use crate::{FlowSample, SubflowSample, Transfer};
 use base::{Histogram, Span, Time};
 use serde::{Deserialize, Serialize};
@@ -132,8 +133,10 @@ pub struct Ending {
     pub lateness: Histogram,
     /// Upper bounds of the time that packets waited before they were time-stamped.
     pub ingress: Histogram,
-    /// Lengths of the data path's stalls.
-    pub stalls: Histogram,
+    /// Times in which the data path stood still.
+    pub stalls: Stalls,
+    /// Time for which the flow thread waited for a CPU before each of its events.
+    pub flow_waits: Histogram,
     /// Times from another agent's announcement of a flow until its share was applied here.
     pub notices: Histogram,
     /// Messages of the agreement.

@@ -103,6 +103,7 @@ fn delays(ending: &Ending) -> HostDelays {
         lateness: ending.lateness.clone(),
         ingress: ending.ingress.clone(),
         stalls: ending.stalls.clone(),
+        flow_waits: ending.flow_waits.clone(),
     }
 }
 

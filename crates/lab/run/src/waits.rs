@@ -1,7 +1,8 @@
-//! When the data path kept packets waiting: in windows of 10 ms, for the last ten seconds.
+//! When a thread of the machine kept packets waiting: in windows of 10 ms, for the last ten
+//! seconds.
 //!
-//! The data path enters each wait; a flow asks how much of a delay that ends now may be due to
-//! waits. Without locks: one thread writes, and what others read is at most one wait behind.
+//! The thread enters each wait; a flow asks how much of a delay that ends now may be due to waits.
+//! Without locks: one thread writes, and what others read is at most one wait behind.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +15,7 @@ const WINDOW: Span = Span::from_millis(10);
 /// Windows that are kept.
 const WINDOWS: u64 = 1024;
 
-/// Waits of the data path in one window.
+/// Waits of a thread in one window.
 #[derive(Debug, Default)]
 struct Window {
     /// Its number since the origin of the lab clock, plus one.
@@ -25,7 +26,16 @@ struct Window {
     sum: AtomicU64,
 }
 
-/// The waits of the last seconds.
+/// The waits of the threads that a flow's packets pass.
+#[derive(Clone, Debug, Default)]
+pub struct HostWaits {
+    /// The data path: from the time when it should have read or written a packet.
+    pub datapath: Arc<Waits>,
+    /// The thread of built-in flows: the time for which it waited for a CPU.
+    pub flows: Arc<Waits>,
+}
+
+/// The waits of a thread in the last seconds.
 #[derive(Debug)]
 pub struct Waits {
     windows: Box<[Window]>,

@@ -11,6 +11,7 @@ use fabric::{Forwarding, LinkStats, QueueLevel};
 use lab::plan::Plan;
 use run::Change;
 use run::calls::{CallReport, CallWriter};
+use run::stalls::Stalls;
 use run::waits::{WaitRecorder, Waits};
 use run::{CaptureId, RecorderHandle};
 
@@ -93,7 +94,7 @@ pub(crate) struct Report {
     /// The times at which packets waited.
     pub(crate) waits: WaitRecorder,
     /// Stalls: by how much the earliest deadline was missed, if it was by 1 ms or more.
-    pub(crate) stalls: Histogram,
+    pub(crate) stalls: Stalls,
     /// Time from the arrival of a flow's first packet to the use of its new shares; with other
     /// agents: from the announcement of a flow to the use of the resulting shares on this agent.
     pub(crate) notices: Histogram,

@@ -256,7 +256,7 @@ impl Worker {
             self.report.waits.enter(self.deadline, now);
         }
         if late >= MIN_STALL {
-            self.report.stalls.record(late.as_nanos());
+            self.report.stalls.record(self.deadline, now);
         }
         self.take_commands();
         self.handle_all(now);

@@ -1,7 +1,7 @@
 //! Converts facts to text, with commands that fix problems.
 
 use lab::plan::Tolerance;
-use run::effect::HostEffects;
+use run::effect::{Crossings, HostEffects};
 use run::verdict::MAX_DISTORTED_SHARE;
 use rustix::io::Errno;
 
@@ -191,7 +191,8 @@ fn realtime(facts: &Facts) -> Finding {
 pub fn prediction(effects: &HostEffects) -> Finding {
     let text = format!("a run: {}", effects.text());
     let tolerable = Tolerance::default();
-    let late = effects.added(MAX_DISTORTED_SHARE, 1) > tolerable.floor.as_nanos() as f64;
+    let late = effects.added(MAX_DISTORTED_SHARE, Crossings::by_kernel(1))
+        > tolerable.floor.as_nanos() as f64;
     if !late && effects.stalled_share_of_run() <= tolerable.rate.as_f64() {
         return Finding::good("timer", text);
     }

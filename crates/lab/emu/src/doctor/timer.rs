@@ -1,7 +1,8 @@
 //! Measures how late this host wakes a thread like the data path.
 
-use base::{Histogram, Span};
+use base::{Histogram, Span, Time};
 use run::effect::{HostDelays, HostEffects};
+use run::stalls::Stalls;
 use sys::{Error, clock, sched};
 
 use crate::datapath::{MIN_STALL, PRIORITY};
@@ -27,7 +28,7 @@ fn wake_ups(duration: Span) -> HostDelays {
     // Both need privileges that a run may lack, too.
     let _ = sched::set_timer_slack(1);
     let _ = sched::set_fifo(PRIORITY);
-    let (mut lateness, mut stalls) = (Histogram::new(), Histogram::new());
+    let (mut lateness, mut stalls) = (Histogram::new(), Stalls::default());
     let end = clock::monotonic() + duration.as_nanos();
     let mut deadline = clock::monotonic();
     while deadline < end {
@@ -36,20 +37,22 @@ fn wake_ups(duration: Span) -> HostDelays {
         let late = clock::monotonic().saturating_sub(deadline);
         lateness.record(late);
         if late >= MIN_STALL.as_nanos() {
-            stalls.record(late);
+            stalls.record(Time::from_nanos(deadline), Time::from_nanos(deadline + late));
         }
     }
-    HostDelays { ingress: lateness.clone(), lateness, stalls }
+    HostDelays { ingress: lateness.clone(), lateness, stalls, ..HostDelays::default() }
 }
 
 #[cfg(test)]
 mod tests {
+    use run::effect::Crossings;
+
     use super::*;
 
     #[test]
     fn measures_for_the_duration() {
         let effects = measure(Span::from_millis(50)).unwrap();
-        assert!(effects.added(0.001, 1) > 0.0);
+        assert!(effects.added(0.001, Crossings::by_kernel(1)) > 0.0);
         assert!(effects.text().starts_with("delays up to "), "{}", effects.text());
     }
 }

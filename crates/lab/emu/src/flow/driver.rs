@@ -1,5 +1,6 @@
 //! The flow thread: waits for sockets and deadlines, calls flows, takes samples.
 
+mod cpu;
 mod slot;
 
 use std::cmp::Reverse;
@@ -10,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Receiver;
 
 use base::{FlowId, Span, Time};
+use cpu::CpuWaits;
 use lab::plan::{MultipathKind, Traffic};
 use run::{FlowCounters, FlowLifetime, FlowResult, Half, Outcome};
 use slot::{Phase, Slot};
@@ -24,7 +26,7 @@ use super::queries::Queries;
 use super::rendezvous::{RECEIVER_SLOT, Rendezvous};
 use super::streams::Streams;
 use super::traffic::{CHUNK, Endpoints, Progress, Scope};
-use super::{FlowOptions, FlowSink, Observation, Placed};
+use super::{Ended, FlowOptions, FlowSink, Observation, Placed};
 
 /// Commands to the flow thread.
 #[derive(Debug)]
@@ -46,6 +48,9 @@ const GRACE: Span = Span::from_secs(2);
 /// Shortest time between two readings of a flow's RTT. A percentile of a hundred readings is one of
 /// the two largest, which one stall of the host changes.
 const RTT_INTERVAL: Span = Span::from_millis(10);
+
+/// A flow that is opened at most this late begins its schedule at its planned start.
+const MAX_LATE_START: Span = Span::from_millis(100);
 
 /// At most this part of a CPU is spent on readings of RTTs.
 const RTT_CPU_PART: u64 = 50;
@@ -74,6 +79,7 @@ impl Shared {
             scratch: &mut self.scratch,
             paths: &mut self.paths,
             sessions: &mut self.sessions,
+            opening: None,
             clock: &self.options.clock,
             seed: self.options.seed,
             sink: &mut self.sink,
@@ -93,6 +99,7 @@ pub(super) struct Driver {
     next_sample: Time,
     /// The next reading of RTTs, `Time::MAX` while no flow is active.
     next_rtt: Time,
+    waits: CpuWaits,
 }
 
 impl Driver {
@@ -106,6 +113,7 @@ impl Driver {
     ) -> sys::Result<Self> {
         let first = Time::ZERO + options.interval;
         let queue = ReadyQueue::try_new()?;
+        let waits = options.waits.as_ref().map(|(waits, _)| Arc::clone(&waits.flows));
         queue.add(waker.as_fd(), COMMANDS, Interest::Read)?;
         let mut this = Self {
             slots: flows.into_iter().map(|flow| Slot::new(flow, &options)).collect(),
@@ -125,6 +133,7 @@ impl Driver {
             last_sample: Time::ZERO,
             next_sample: first,
             next_rtt: Time::MAX,
+            waits: CpuWaits::new(waits.unwrap_or_default()),
         };
         this.count_pending();
         for index in 0..this.slots.len() {
@@ -134,9 +143,10 @@ impl Driver {
     }
 
     /// Drives all flows until the `Finish` command.
-    pub(super) fn run(mut self) -> Vec<FlowResult> {
+    pub(super) fn run(mut self) -> Ended {
         // Without it deadlines are 50 µs late.
         let _ = sys::sched::set_timer_slack(1);
+        self.waits.start(self.now());
         for index in 0..self.slots.len() {
             self.prepare(index);
         }
@@ -144,11 +154,13 @@ impl Driver {
         loop {
             // Before the origin only commands are handled.
             let ahead = self.shared.options.clock.until_start().as_nanos();
-            let wait = if ahead > 0 { ahead } else { self.until_next() };
+            let now = self.now();
+            let wait = if ahead > 0 { ahead } else { self.until_next(now) };
             self.shared
                 .queue
                 .wait(Some(wait), &mut ready)
                 .expect("the queue and its event buffer are valid as long as we are");
+            self.waits.observe(self.now(), now + Span::from_nanos(wait), ready.len());
             let mut finish = false;
             for Ready { token, readiness } in ready.drain(..) {
                 if token == COMMANDS {
@@ -163,7 +175,7 @@ impl Driver {
                     // The sender has begun the next run.
                     let now = self.now();
                     self.end(index, now, Outcome::Completed);
-                    self.open(index);
+                    self.open(index, now);
                 } else if self.slots[index].generation == run {
                     self.call(index, |endpoints, scope| {
                         endpoints.on_ready(scope, (token & 0xffff) as u32, readiness)
@@ -185,9 +197,9 @@ impl Driver {
         self.shared.options.clock.now()
     }
 
-    fn until_next(&self) -> u64 {
+    fn until_next(&self, now: Time) -> u64 {
         let timer = self.timers.peek().map_or(Time::MAX, |Reverse((at, _))| *at);
-        timer.min(self.next_sample).min(self.next_rtt).since(self.now()).as_nanos()
+        timer.min(self.next_sample).min(self.next_rtt).since(now).as_nanos()
     }
 
     /// Handles commands; returns whether the last one was `Finish`.
@@ -200,7 +212,7 @@ impl Driver {
                 Command::Start(flow) => {
                     for index in self.positions(flow) {
                         if !matches!(self.slots[index].phase, Phase::Running(_)) {
-                            self.open(index);
+                            self.open(index, self.now());
                         }
                     }
                 }
@@ -265,7 +277,11 @@ impl Driver {
             return self.end(index, now, lost());
         }
         match &self.slots[index].phase {
-            Phase::Waiting => self.open(index),
+            Phase::Waiting => {
+                let start = self.slots[index].placed.flow.start;
+                let is_late = now.since(start) > MAX_LATE_START;
+                self.open(index, if is_late { now } else { start });
+            }
             Phase::Running(_) => {
                 if self.slots[index].expires.is_some_and(|at| at <= now) {
                     self.slots[index].expires = None;
@@ -306,9 +322,8 @@ impl Driver {
         }
     }
 
-    /// Opens the sockets of a flow's run.
-    fn open(&mut self, index: usize) {
-        let now = self.now();
+    /// Opens the sockets of a flow's run, which starts at `now`.
+    fn open(&mut self, index: usize, now: Time) {
         let slot = &mut self.slots[index];
         // Drops the remains of an earlier run.
         slot.phase = Phase::Ended(None);
@@ -322,6 +337,7 @@ impl Driver {
         let rendezvous = slot.next_rendezvous.take();
         let rendezvous = rendezvous.unwrap_or_else(|| self.shared.meet(&slot.placed, base, run));
         let mut scope = self.shared.scope(base, &mut slot.tally);
+        scope.opening = Some(now);
         let opened =
             rendezvous.and_then(|rendezvous| endpoints(&slot.placed, rendezvous, &mut scope));
         match opened {
@@ -470,14 +486,15 @@ impl Driver {
         self.last_sample = now;
     }
 
-    fn finish(mut self) -> Vec<FlowResult> {
+    fn finish(mut self) -> Ended {
         let now = self.now();
         for index in 0..self.slots.len() {
             let is_lost = self.slots[index].fails_at.is_some();
             self.end(index, now, if is_lost { lost() } else { Outcome::Stopped });
         }
         self.sample(now);
-        self.slots.into_iter().map(result).collect()
+        let results = self.slots.into_iter().map(result).collect();
+        Ended { results, waits: self.waits.into_histogram() }
     }
 }
 

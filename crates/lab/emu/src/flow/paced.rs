@@ -41,7 +41,7 @@ impl Paced {
         scope: &Scope<'_>,
     ) -> sys::Result<Self> {
         let Rendezvous { receiver, to, mut from } = rendezvous;
-        let (flow, now) = (&placed.flow, scope.now());
+        let (flow, now) = (&placed.flow, scope.start());
         let (mut sender, mut paced) = (None, None);
         if let Some(netns) = &placed.netns[0] {
             enter(netns)?;

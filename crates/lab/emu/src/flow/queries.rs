@@ -49,7 +49,8 @@ impl Queries {
             socket::set_arrival_stamps(socket.as_fd())?;
             scope.add(&socket, CLIENT, Interest::Read)?;
             let thoughts = scope.random(&placed.flow.name, "thoughts");
-            client = Some(Client { socket, flow: QueriesFlow::open(spec, scope.now(), thoughts) });
+            client =
+                Some(Client { socket, flow: QueriesFlow::open(spec, scope.start(), thoughts) });
         }
         if let (Some(server), Some(netns)) = (&server, &placed.netns[1]) {
             enter(netns)?;

@@ -154,7 +154,7 @@ fn run(specs: Vec<FlowSpec<'_>>) -> (Vec<FlowResult>, Vec<FlowSample>) {
     let (engine, samples) = spawn(specs);
     let engine = engine.unwrap();
     wait_until("the flows' end", || engine.pending() == 0);
-    let results = engine.finish();
+    let results = engine.finish().results;
     let samples = std::mem::take(&mut *samples.lock().unwrap());
     (results, samples)
 }
@@ -269,7 +269,7 @@ fn loss_is_counted_exactly() {
         std::thread::sleep(Duration::from_millis(30));
         lost() > 0
     });
-    let results = engine.finish();
+    let results = engine.finish().results;
     let datagrams = results[0].datagrams.unwrap();
     assert!(matches!(results[0].outcome, Outcome::Stopped), "{results:?}");
     assert_eq!(datagrams.lost, lost(), "{datagrams:?}");
@@ -375,6 +375,9 @@ fn requests_share_connections_that_stay_open() {
     let sizes = Sizes::Exponential(Bytes::new(30_000));
     assert_eq!(result.received_bytes, (0..300).map(|_| sizes.draw(&mut random)).sum::<u64>());
     assert!(matches!(results[1].outcome, Outcome::Expired), "{:?}", results[1]);
+    let started = results[1].started.unwrap();
+    // A flow that is opened later than this begins its schedule when it is opened.
+    assert!(started == Time::ZERO || started > Time::ZERO + Span::from_millis(100), "{started}");
 }
 
 #[test]
@@ -475,7 +478,7 @@ fn flows_stop_and_start_again() {
     engine.start(FlowId(0));
     wait_until("more data", || received() > before);
     wait_until("the duration's end", || engine.pending() == 0);
-    let results = engine.finish();
+    let results = engine.finish().results;
     assert!(matches!(results[0].outcome, Outcome::Stopped), "{:?}", results[0]);
     assert!(matches!(results[1].outcome, Outcome::Expired), "{:?}", results[1]);
     let datagrams = results[1].datagrams.unwrap();
@@ -570,7 +573,7 @@ fn without_a_network_flows_fail_or_wait() {
     assert_eq!(engine.pending(), 1);
     pair.set_up(1, true).unwrap();
     wait_until("the second SYN", || engine.pending() == 0);
-    let results = engine.finish();
+    let results = engine.finish().results;
     assert!(matches!(results[0].outcome, Outcome::Completed), "{results:?}");
     assert_eq!(results[0].received_bytes, 1000);
 }

@@ -96,6 +96,8 @@ pub(super) struct Scope<'a> {
     pub(super) paths: &'a mut PathManagers,
     /// The MCTCP sessions.
     pub(super) sessions: &'a mut Sessions,
+    /// The start of the run that is being opened.
+    pub(super) opening: Option<Time>,
     /// The lab clock.
     pub(super) clock: &'a LabClock,
     /// Seed of the flows' random streams.
@@ -124,6 +126,12 @@ impl Scope<'_> {
     /// The current lab time.
     pub(super) fn now(&self) -> Time {
         self.clock.now()
+    }
+
+    /// The start of the run that is being opened, otherwise the current lab time. A schedule that
+    /// begins at the planned start has the same phase as on the virtual clock.
+    pub(super) fn start(&self) -> Time {
+        self.opening.unwrap_or_else(|| self.now())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::{Bytes, ProgramId, Span, Time};
+use base::{Bytes, Histogram, ProgramId, Span, Time};
 use lab::routes::Routes;
 use run::observation::{Ending, Messages, Observation, ObservationWriter};
 use run::record::{EventRecord, HostFaults, HostLoad, Machine, Status};
@@ -16,7 +16,7 @@ use super::summary;
 use crate::datapath::Report;
 use crate::enclosure;
 use crate::error::{READ_ONLY_HELP, is_read_only};
-use crate::flow::{FlowEngine, FlowResult};
+use crate::flow::{Ended, FlowEngine, FlowResult};
 use crate::program::Supervisor;
 use crate::{Error, Result};
 
@@ -48,6 +48,7 @@ impl End {
 struct Remains {
     ended: Time,
     results: Vec<FlowResult>,
+    flow_waits: Histogram,
     report: Report,
     host: HostFaults,
     load: HostLoad,
@@ -63,7 +64,8 @@ struct Remains {
 impl Running {
     pub(super) fn finish(mut self, end: End) -> Result<()> {
         let ended = self.now();
-        let results = self.flows.take().map_or_else(Vec::new, FlowEngine::finish);
+        let Ended { results, waits: flow_waits } =
+            self.flows.take().map_or_else(Ended::default, FlowEngine::finish);
         let unwritten = self.end_programs();
         self.warn_of_programs();
         let dropped = self.device_drops() + self.receiver_drops(&results);
@@ -105,6 +107,7 @@ impl Running {
         let remains = Remains {
             ended,
             results,
+            flow_waits,
             report,
             host,
             load,
@@ -230,6 +233,7 @@ impl Remains {
             lateness: std::mem::take(&mut report.lateness),
             ingress: std::mem::take(&mut report.ingress),
             stalls: std::mem::take(&mut report.stalls),
+            flow_waits: std::mem::take(&mut self.flow_waits),
             notices: std::mem::take(&mut report.notices),
             delivered: report.delivered,
             distorted: report.distorted,

@@ -18,7 +18,7 @@ use lab::routes::Routes;
 use run::Schedule;
 use run::calls::CallWriter;
 use run::record::{EventRecord, RunRecord};
-use run::waits::Waits;
+use run::waits::{HostWaits, Waits};
 use run::{Level, Recorder, RunFolder};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
@@ -632,7 +632,7 @@ fn start_flows(
     job: &Job,
     enclosure: &Enclosure,
     clock: &LabClock,
-    waits: Arc<Waits>,
+    datapath: Arc<Waits>,
 ) -> Result<(Option<FlowEngine>, Receiver<Observation>)> {
     let plan = &job.plan;
     let (samples, observations) = mpsc::channel();
@@ -642,7 +642,10 @@ fn start_flows(
         interval: plan.interval,
         seed: plan.seed,
         // On several hosts these are the waits of one of them.
-        waits: job.shard.is_none().then_some((waits, plan.tolerance)),
+        waits: job
+            .shard
+            .is_none()
+            .then(|| (HostWaits { datapath, ..HostWaits::default() }, plan.tolerance)),
     };
     let flows = match flow_specs(plan, enclosure, |node| job.is_here(node))? {
         specs if specs.is_empty() => None,

@@ -3,10 +3,11 @@ use std::sync::Arc;
 
 use base::{FlowId, Time};
 use proptest::prelude::*;
+use workload::Report;
 
 use super::*;
 use crate::flow::Transfers;
-use crate::waits::{WaitRecorder, Waits};
+use crate::waits::{HostWaits, WaitRecorder, Waits};
 use crate::{FlowCounters, FlowLifetime, Outcome};
 
 const STATISTICS: [(Statistic, f64); 4] = [
@@ -16,6 +17,8 @@ const STATISTICS: [(Statistic, f64); 4] = [
     (Statistic::P999, 0.999),
 ];
 
+const CROSSING: Crossings = Crossings::by_kernel(1);
+
 fn of(values: &[u64]) -> Histogram {
     let mut all = Histogram::new();
     for value in values {
@@ -24,8 +27,18 @@ fn of(values: &[u64]) -> Histogram {
     all
 }
 
+/// Stalls of these lengths, one in each second.
+fn each_second(lengths: &[u64]) -> Stalls {
+    let mut stalls = Stalls::default();
+    for (second, nanos) in (0..).zip(lengths) {
+        let from = Time::ZERO + Span::from_secs(second);
+        stalls.record(from, from + Span::from_nanos(*nanos));
+    }
+    stalls
+}
+
 fn effects(lateness: Histogram, stalls: &[u64]) -> HostEffects {
-    let host = HostDelays { lateness, stalls: of(stalls), ..HostDelays::default() };
+    let host = HostDelays { lateness, stalls: each_second(stalls), ..HostDelays::default() };
     HostEffects::new(vec![host], Span::from_secs(10))
 }
 
@@ -71,7 +84,7 @@ proptest! {
         let effects = effects(host, &[]);
         for (statistic, quantile) in STATISTICS {
             let value = measured.percentile(quantile) as f64;
-            let error = effects.delay(&measured, None, statistic, 1);
+            let error = effects.delay(&measured, None, statistic, CROSSING);
             let own = lab.percentile(quantile) as f64;
             // The histograms round by up to 0.4 %.
             prop_assert!(value - error <= own * 1.02, "{statistic:?}: {value} − {error} > {own}");
@@ -94,13 +107,13 @@ proptest! {
         let effects = effects(of(&[5_000_000; 100]), &[]);
         for (statistic, quantile) in STATISTICS {
             let value = measured.percentile(quantile) as f64;
-            let error = effects.delay(&measured, Some(&adjusted), statistic, 1);
+            let error = effects.delay(&measured, Some(&adjusted), statistic, CROSSING);
             let own = lab.percentile(quantile) as f64;
             prop_assert!(value - error <= own * 1.02, "{statistic:?}: {value} − {error} > {own}");
         }
         let untouched = Adjusted { without_waits: measured.clone(), ..Adjusted::default() };
         for statistic in [Statistic::Mean, Statistic::Min, Statistic::Max, Statistic::P99] {
-            let error = effects.delay(&measured, Some(&untouched), statistic, 1);
+            let error = effects.delay(&measured, Some(&untouched), statistic, CROSSING);
             prop_assert!(error.abs() < f64::EPSILON, "{statistic:?}: {error}");
         }
     }
@@ -113,6 +126,7 @@ fn stalls_change_the_delays_that_they_touch() {
     let mut recorder = WaitRecorder::new(waits.clone());
     let (plan, _) = result(1);
     let flow = &plan.flows[0];
+    let waits = HostWaits { datapath: waits, ..HostWaits::default() };
     let mut counters = FlowCounters::on_host(waits, plan.tolerance, &flow.traffic);
     let ms = |ms| Time::ZERO + Span::from_millis(ms);
     let mut disturbed = 0;
@@ -151,6 +165,54 @@ fn stalls_change_the_delays_that_they_touch() {
     assert_eq!(of_several.on_flow(&plan, &result).trimmed, None, "waits of one host only");
 }
 
+/// The flow thread waited for 3 ms before 2 % of its events.
+#[test]
+fn waits_of_the_flow_thread_change_what_it_handles() {
+    let mut flow_waits = Histogram::new();
+    flow_waits.record_many(10_000, 980);
+    flow_waits.record_many(3_000_000, 20);
+    let host = HostDelays { lateness: of(&[20_000; 100]), flow_waits, ..HostDelays::default() };
+    let effects = HostEffects::new(vec![host], Span::from_secs(10));
+    let p99 = |kind: usize, delays: fn(&mut FlowResult) -> &mut Histogram| {
+        let (plan, mut result) = result(kind);
+        delays(&mut result).record_many(50_000_000, 980);
+        delays(&mut result).record_many(53_000_000, 20);
+        effects.on_flow(&plan, &result).p99_ns
+    };
+    assert!(p99(0, |bulk| &mut bulk.rtt) < 100_000, "the kernel answers segments");
+    assert!(p99(1, |paced| &mut paced.delay) > 2_900_000);
+    assert!(p99(2, |rpc| &mut rpc.latency) > 2_900_000);
+}
+
+/// The flow thread waits for 4 ms before the server reads a request, and for 3 ms before the client
+/// reads its response.
+#[test]
+fn responses_contain_two_waits_of_the_flow_thread() {
+    let waits = HostWaits::default();
+    let mut recorder = WaitRecorder::new(waits.flows.clone());
+    let (plan, _) = result(2);
+    let flow = &plan.flows[0];
+    let mut counters = FlowCounters::on_host(waits, plan.tolerance, &flow.traffic);
+    let ms = |ms| Time::ZERO + Span::from_millis(ms);
+    for (from, to) in [(100, 101), (130, 134), (154, 157)] {
+        recorder.enter(ms(from), ms(to));
+    }
+    counters.report(FlowId(0), None, Report::Response(Span::from_millis(47)));
+    let lifetime = FlowLifetime {
+        outcome: Outcome::Stopped,
+        started: Some(Time::ZERO),
+        ended: Some(ms(157)),
+        active: Span::from_millis(157),
+        completion: None,
+    };
+    let result = counters.into_result(FlowId(0), flow.name.clone(), &flow.traffic, lifetime);
+    let latency = &result.adjusted.as_ref().unwrap().latency;
+    // Twice the longest wait of the last 94 ms.
+    let least = latency.without_waits.min();
+    assert!((38_500_000..=39_000_000).contains(&least), "{least}");
+    assert_eq!(latency.undisturbed.count(), 0);
+}
+
 #[test]
 fn rare_stalls_change_high_percentiles_only() {
     let mut lateness = Histogram::new();
@@ -159,7 +221,9 @@ fn rare_stalls_change_high_percentiles_only() {
     let effects = effects(lateness, &[]);
     let mut measured = Histogram::new();
     measured.record_many(50_000_000, 10_000);
-    let error = |statistic, crossings| effects.delay(&measured, None, statistic, crossings);
+    let error = |statistic, crossings| {
+        effects.delay(&measured, None, statistic, Crossings::by_kernel(crossings))
+    };
     assert!((20_000.0..30_000.0).contains(&error(Statistic::P50, 1)));
     assert!((40_000.0..60_000.0).contains(&error(Statistic::P50, 2)));
     assert!((40_000.0..60_000.0).contains(&error(Statistic::P99, 2)));
@@ -174,9 +238,9 @@ fn stall_of_few_packets_does_not_change_their_p99() {
     waits.record_many(50_000_000, 60);
     let stalled = HostDelays { lateness: waits.clone(), ..HostDelays::default() };
     let effects = |host| HostEffects::new(vec![host], Span::from_secs(10));
-    assert!((95_000.0..105_000.0).contains(&effects(stalled).added(0.01, 1)));
+    assert!((95_000.0..105_000.0).contains(&effects(stalled).added(0.01, CROSSING)));
     let both = HostDelays { lateness: waits.clone(), ingress: waits, ..HostDelays::default() };
-    assert!(effects(both).added(0.01, 1) > 49_000_000.0, "0.6 % and 0.6 % may be 1.2 %");
+    assert!(effects(both).added(0.01, CROSSING) > 49_000_000.0, "0.6 % and 0.6 % may be 1.2 %");
 }
 
 #[test]
@@ -189,7 +253,13 @@ fn stalls_lower_the_rate_of_flows_that_wait_for_acknowledgements() {
     // 100 ms of 10 s, and 0.1 ms of each 20 ms.
     let rate = effects.on_flow(&plan, &bulk).goodput_share;
     assert!((rate - 0.015).abs() < 1e-4, "{rate}");
-    assert!((effects.rate_of(&plan, &bulk, Span::from_secs(1)) - 0.105).abs() < 1e-3);
+    // A stall of 30 ms is in the first second, that of 70 ms in the next one.
+    let at = |millis| Time::ZERO + Span::from_millis(millis);
+    for (from, to, expected) in [(0, 1_000, 0.035), (500, 1_000, 0.005), (1_000, 1_010, 1.0)] {
+        let duration = Span::from_millis(to - from);
+        let rate = effects.rate_of(&plan, &bulk, (at(from), at(to)), duration);
+        assert!((rate - expected).abs() < 1e-3, "{from}: {rate}");
+    }
     // The datagrams of a stall arrive after it.
     let (plan, paced) = result(1);
     let rate = effects.on_flow(&plan, &paced).goodput_share;
@@ -201,6 +271,20 @@ fn stalls_lower_the_rate_of_flows_that_wait_for_acknowledgements() {
         let rate = effects.on_flow(&plan, &rpc).goodput_share;
         assert!((rate - expected).abs() < 1e-4, "{latency} ns: {rate}");
     }
+}
+
+/// Requests every 5 ms; 10 of 100 responses took 25 ms instead of 1 ms.
+#[test]
+fn late_responses_postpone_requests() {
+    let effects = effects(of(&[1_000; 100]), &[]);
+    let (plan, mut rpc) = result(2);
+    rpc.latency.record_many(1_000_000, 90);
+    rpc.latency.record_many(25_000_000, 10);
+    let rate = |rpc: &FlowResult| effects.on_flow(&plan, rpc).goodput_share;
+    assert!((rate(&rpc) - 0.02).abs() < 1e-3, "10 times 20 ms of 10 s: {}", rate(&rpc));
+    let latency = Adjusted { without_waits: rpc.latency.clone(), ..Adjusted::default() };
+    rpc.adjusted = Some(Box::new(AdjustedDelays { latency, ..AdjustedDelays::default() }));
+    assert!(rate(&rpc) < 1e-6, "they are slow without the host, too: {}", rate(&rpc));
 }
 
 #[test]
@@ -246,10 +330,10 @@ fn result_beyond_its_tolerance_is_named() {
 #[test]
 fn hosts_of_a_cluster_count_by_the_worst() {
     let late = |nanos| HostDelays { lateness: of(&[nanos; 100]), ..HostDelays::default() };
-    let stalled = |nanos| HostDelays { stalls: of(&[nanos]), ..HostDelays::default() };
+    let stalled = |nanos| HostDelays { stalls: each_second(&[nanos]), ..HostDelays::default() };
     let hosts = vec![late(20_000), late(4_000_000), late(30_000)];
     let effects = HostEffects::new(hosts, Span::from_secs(10));
-    assert!((3_980_000.0..4_020_000.0).contains(&effects.added(0.01, 1)));
+    assert!((3_980_000.0..4_020_000.0).contains(&effects.added(0.01, CROSSING)));
     let hosts = vec![stalled(1_000_000), stalled(5_000_000), stalled(3_000_000)];
     let effects = HostEffects::new(hosts, Span::from_secs(10));
     assert_eq!(effects.stalled(), Span::from_millis(8), "the two ends of a flow");

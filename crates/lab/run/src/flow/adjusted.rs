@@ -1,15 +1,27 @@
 //! Delays without the waits of the host.
 
-use std::sync::Arc;
-
-use base::{Histogram, Span};
+use base::{Bytes, Histogram, Span};
 use lab::plan::{Tolerance, Traffic};
 use serde::{Deserialize, Serialize};
+use workload::Sizes;
 
-use crate::waits::Waits;
+use crate::waits::{HostWaits, Waits};
 
-/// Waits of a packet that crosses the network: before its time stamp, and after it is due.
+/// Waits in the data path of a packet that crosses the network: before its time stamp, and after
+/// it is due.
 const CROSSING: u64 = 2;
+
+/// Waits of the flow thread in the delay of a datagram. After a wait of W it sends what was due
+/// meanwhile at once, and the last of these datagrams queues for at most W.
+const DATAGRAM_FLOW_WAITS: u64 = 1;
+
+/// Waits of the flow thread in an exchange of small messages: that of the server, which answers,
+/// and that of the client, which reads the response.
+const EXCHANGE_FLOW_WAITS: u64 = 2;
+
+/// Messages up to this size fit the smallest send buffer of a TCP socket (`net.ipv4.tcp_wmem`), so
+/// that one turn of the thread writes all of it.
+const SMALL_MESSAGE: Bytes = Bytes::new(16 << 10);
 
 /// A packet may be delayed by others that waited, and were sent up to one delay earlier.
 const DEPENDS: u64 = 2;
@@ -49,30 +61,49 @@ impl Adjusted {
     }
 }
 
+/// The number of waits in a delay, or `None` if it is unknown.
+#[derive(Clone, Copy, Debug)]
+struct Counts {
+    datapath: Option<u64>,
+    flows: Option<u64>,
+}
+
 /// Adjusts the delays of a flow.
 #[derive(Debug)]
 pub(super) struct Adjuster {
-    waits: Arc<Waits>,
+    waits: HostWaits,
     tolerance: Tolerance,
-    /// Waits in a latency, if their number is known.
-    latency_waits: Option<u64>,
+    /// Waits in a latency.
+    latency_waits: Counts,
     delays: Box<AdjustedDelays>,
 }
 
 impl Adjuster {
-    pub(super) fn new(waits: Arc<Waits>, tolerance: Tolerance, traffic: &Traffic) -> Self {
-        let latency_waits = matches!(traffic, Traffic::Queries(_)).then_some(2 * CROSSING);
+    pub(super) fn new(waits: HostWaits, tolerance: Tolerance, traffic: &Traffic) -> Self {
+        let is_small =
+            |sizes: &Sizes| matches!(sizes, Sizes::Fixed(size) if *size <= SMALL_MESSAGE);
+        let (datapath, flows) = match traffic {
+            Traffic::Queries(_) => (Some(2 * CROSSING), Some(EXCHANGE_FLOW_WAITS)),
+            Traffic::Rpc { spec, .. } if is_small(&spec.request) && is_small(&spec.response) => {
+                (None, Some(EXCHANGE_FLOW_WAITS))
+            }
+            _ => (None, None),
+        };
+        let latency_waits = Counts { datapath, flows };
         Self { waits, tolerance, latency_waits, delays: Box::default() }
     }
 
+    /// The kernel answers segments, without the flow thread.
     pub(super) fn rtt(&mut self, nanos: u64) {
         let rtt = Span::from_nanos(nanos);
-        let part = self.waits.largest_part_of(rtt, rtt, SMOOTHED_DEPENDS, Some(2 * CROSSING));
+        let waits = &self.waits.datapath;
+        let part = waits.largest_part_of(rtt, rtt, SMOOTHED_DEPENDS, Some(2 * CROSSING));
         self.delays.rtt.record(nanos, part, self.tolerance);
     }
 
     pub(super) fn delay(&mut self, nanos: u64) {
-        let part = self.part_of(nanos, Some(CROSSING));
+        let counts = Counts { datapath: Some(CROSSING), flows: Some(DATAGRAM_FLOW_WAITS) };
+        let part = self.part_of(nanos, counts);
         self.delays.delay.record(nanos, part, self.tolerance);
     }
 
@@ -83,12 +114,16 @@ impl Adjuster {
 
     /// The longest wait in the last `interval`, if it is known.
     pub(super) fn longest_wait(&self, interval: Span) -> Option<Span> {
-        (interval <= Waits::KEPT).then(|| self.waits.part_of(interval, interval, Some(1)))
+        let longest = |waits: &Waits| waits.part_of(interval, interval, Some(1));
+        let HostWaits { datapath, flows } = &self.waits;
+        (interval <= Waits::KEPT).then(|| longest(datapath).max(longest(flows)))
     }
 
-    fn part_of(&self, nanos: u64, count: Option<u64>) -> Span {
+    fn part_of(&self, nanos: u64, counts: Counts) -> Span {
         let delay = Span::from_nanos(nanos);
-        self.waits.part_of(delay, delay * DEPENDS, count)
+        let part = |waits: &Waits, count| waits.part_of(delay, delay * DEPENDS, count);
+        let HostWaits { datapath, flows } = &self.waits;
+        (part(datapath, counts.datapath) + part(flows, counts.flows)).min(delay)
     }
 
     pub(super) fn into_delays(self) -> Box<AdjustedDelays> {

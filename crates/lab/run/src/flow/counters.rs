@@ -1,7 +1,5 @@
 //! Counters of a flow, and the samples made from them.
 
-use std::sync::Arc;
-
 use base::{Bytes, FlowId, Histogram, Span, Time};
 use lab::plan::{Tolerance, Traffic};
 use workload::{Completion, Report};
@@ -10,7 +8,7 @@ use super::adjusted::Adjuster;
 use super::multipath::{GapMeter, Subflow, Subflows};
 use super::path::Ideal;
 use crate::flow::{Datagrams, FlowLifetime, FlowResult, Half, Transfers};
-use crate::waits::Waits;
+use crate::waits::HostWaits;
 use crate::{FlowSample, SubflowSample, Transfer};
 
 /// Counters of one flow. Counters that do not apply to its kind of traffic stay empty.
@@ -164,8 +162,8 @@ struct Reported {
 }
 
 impl FlowCounters {
-    /// Counters of a flow on a host whose data path enters these waits.
-    pub fn on_host(waits: Arc<Waits>, tolerance: Tolerance, traffic: &Traffic) -> Self {
+    /// Counters of a flow on a host whose threads enter these waits.
+    pub fn on_host(waits: HostWaits, tolerance: Tolerance, traffic: &Traffic) -> Self {
         let adjuster = Some(Adjuster::new(waits, tolerance, traffic));
         Self { adjuster, ..Self::default() }
     }

@@ -232,10 +232,11 @@ fn is_valid_ending(ending: &Ending) -> bool {
         messages.received_bytes,
         messages.unsent,
     ];
-    let histograms = [&ending.lateness, &ending.ingress, &ending.stalls, &ending.notices];
+    let delays = [&ending.lateness, &ending.ingress, &ending.flow_waits, &ending.notices];
     is_valid_time(ending.at)
         && are_valid_counts(&counts)
-        && histograms.into_iter().all(is_valid_histogram)
+        && delays.into_iter().all(is_valid_histogram)
+        && ending.stalls.is_valid(is_valid_histogram, is_valid_time)
 }
 
 const fn is_valid_time(at: Time) -> bool {

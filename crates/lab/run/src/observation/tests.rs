@@ -134,6 +134,7 @@ fn written(plan: &Plan) -> (Vec<u8>, Vec<Observation>) {
         failure: Some(Failure { kind: FailureKind::DiskFull, text: "no".to_owned() }),
         clock_bound: Some(Span::from_nanos(5)),
         ingress: histogram(&[3]),
+        flow_waits: histogram(&[4]),
         warnings: vec!["slow".to_owned()],
         ..Ending::default()
     };

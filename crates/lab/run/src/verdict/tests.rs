@@ -1,8 +1,10 @@
-use crate::record::Status;
-use crate::record::cluster::{Member, Outage, Trunk};
+use base::Time;
 
 use super::*;
 use crate::effect::HostDelays;
+use crate::record::Status;
+use crate::record::cluster::{Member, Outage, Trunk};
+use crate::stalls::Stalls;
 use crate::tests::star;
 
 const TOLERANCE: Span = Span::from_millis(1);
@@ -12,7 +14,7 @@ const TOLERANCE: Span = Span::from_millis(1);
 struct Machine {
     lateness: Histogram,
     ingress: Histogram,
-    stalls: Histogram,
+    stalls: Stalls,
     distorted: u64,
     cpu: Span,
     rejected: u64,
@@ -48,6 +50,7 @@ impl Machine {
             lateness: self.lateness.clone(),
             ingress: self.ingress.clone(),
             stalls: self.stalls.clone(),
+            ..HostDelays::default()
         }
     }
 
@@ -94,7 +97,10 @@ fn each_fault_is_a_reason_for_distrust() {
     machine.ingress.record_many(9_000_000, 100);
     machine.faults =
         HostFaults { dropped_packets: 3, capture_drops: 1, steal_s: 0.5, ..HostFaults::default() };
-    machine.stalls.record_many(30_000_000, 10);
+    for second in 0..10 {
+        let from = Time::ZERO + Span::from_secs(second);
+        machine.stalls.record(from, from + Span::from_millis(30));
+    }
     machine.distorted = 11;
     let verdict = machine.judged();
     assert!(!verdict.trusted && !verdict.machine_fit);

@@ -1,7 +1,5 @@
 //! The state of a flow.
 
-use std::sync::Arc;
-
 use base::{Span, Time};
 use run::{FlowCounters, Half, Outcome};
 
@@ -55,7 +53,7 @@ impl Slot {
     pub(super) fn new(placed: Placed, options: &FlowOptions) -> Self {
         let tally = match &options.waits {
             Some((waits, tolerance)) => {
-                FlowCounters::on_host(Arc::clone(waits), *tolerance, &placed.flow.traffic)
+                FlowCounters::on_host(waits.clone(), *tolerance, &placed.flow.traffic)
             }
             None => FlowCounters::default(),
         };

@@ -238,7 +238,7 @@ pub(in super::super) struct Wire<'a, 's> {
 
 impl Transport for Wire<'_, '_> {
     fn now(&self) -> Time {
-        self.scope.now()
+        self.scope.start()
     }
 
     fn random(&self, purpose: &str) -> RandomStream {

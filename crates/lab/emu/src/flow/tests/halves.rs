@@ -56,8 +56,9 @@ impl Halves {
 
     /// Each flow's result, and the samples of both halves joined.
     fn finish(self) -> (Vec<FlowResult>, Vec<FlowSample>) {
-        let opening = self.opening.finish().into_iter();
-        let results = opening.zip(self.accepting.finish()).map(|(a, b)| a.join(b)).collect();
+        let opening = self.opening.finish().results.into_iter();
+        let results =
+            opening.zip(self.accepting.finish().results).map(|(a, b)| a.join(b)).collect();
         let [sent, received] =
             self.samples.map(|samples| std::mem::take(&mut *samples.lock().unwrap()));
         (results, sent.into_iter().chain(received).collect())
@@ -217,7 +218,12 @@ fn a_sender_waits_for_its_receivers_machine() {
     let (accepting, _) = spawn_at(of(Half::Accepting), clock);
     let accepting = accepting.unwrap();
     wait_until("the flows' end", || opening.pending() == 0);
-    let joined = opening.finish().into_iter().zip(accepting.finish()).map(|(a, b)| a.join(b));
+    let joined = opening
+        .finish()
+        .results
+        .into_iter()
+        .zip(accepting.finish().results)
+        .map(|(a, b)| a.join(b));
     for (result, spec) in joined.zip(&specs) {
         assert_eq!(result.outcome, Outcome::Completed, "{result:?}");
         let waits = match spec.flow.traffic {
@@ -257,7 +263,7 @@ fn flows_end_with_the_machine_of_their_other_end() {
     drop(accepting);
     opening.lose(FlowId(2));
     std::thread::sleep(Duration::from_secs(5));
-    let results = opening.finish();
+    let results = opening.finish().results;
     for (result, why) in results.iter().zip(["", "", "the machine of its other end was lost"]) {
         let Outcome::Failed(error) = &result.outcome else { panic!("{result:?}") };
         assert!(error.contains(why), "{error}");
