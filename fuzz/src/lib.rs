@@ -24,7 +24,6 @@ mod import_csv;
 mod import_gml;
 mod import_graphml;
 mod imports;
-mod json_lines;
 mod lab_file;
 mod mctcp_frames;
 mod mctcp_fronts;
@@ -73,7 +72,6 @@ targets! {
     import_csv
     import_gml
     import_graphml
-    json_lines
     lab_file
     mctcp_frames
     mctcp_fronts

@@ -47,7 +47,7 @@ pub mod verdict;
 
 pub use asn::Asn;
 pub use error::Error;
-pub use family::{Afi, Family, Safi, UnknownFamily};
+pub use family::{Afi, Family, Safi};
 pub use message::{HEADER, MARKER, Message, MessageType};
 pub use negotiated::Negotiated;
 pub use prefix::{ParsePrefixError, Prefix};

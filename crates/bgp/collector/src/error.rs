@@ -8,11 +8,4 @@ pub enum Error {
     NoCapture { magic: [u8; 4] },
     #[error("unknown version {version} of {format}")]
     CaptureVersion { format: &'static str, version: u16 },
-    /// A line of JSON that is not a record or event.
-    #[error("{field}: {wrong}")]
-    Line {
-        field: &'static str,
-        /// Name of the invalid or missing member.
-        wrong: &'static str,
-    },
 }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | the lines of `bgpdump -m` | [`bgpdump`] |
 //! | RIPE's RIS Live | [`ris_live`] |
-//! | JSON Lines of records and events, and back | [`json_lines`] |
+//! | JSON Lines of records and events | [`json_lines`] |
 
 pub mod bgpdump;
 mod digits;

@@ -16,7 +16,8 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     found.sort();
 }
 
-fn contents(path: &Path) -> Vec<u8> {
+/// The decompressed bytes of an archive file.
+pub(crate) fn contents(path: &Path) -> Vec<u8> {
     let mut file = fs::File::open(path).unwrap();
     let mut bytes = Vec::new();
     match path.extension().and_then(|extension| extension.to_str()) {

@@ -4,8 +4,7 @@
 //! A record's line has `time`, the names or numbers of its type (`mrt`, `subtype`), its fields,
 //! and `raw`: all bytes of the record. An event's line has `time` and `ns` (nanoseconds since
 //! 1970, which exceed the precision of a JSON number with a decimal point), the peering, the
-//! event, and in `raw` the bytes of a message. [`parse`] restores the original exactly, from `raw`
-//! and the peering alone.
+//! event, and in `raw` the bytes of a message.
 //!
 //! | in an UPDATE | as |
 //! |---|---|
@@ -17,76 +16,25 @@
 
 mod attribute;
 mod message;
-mod read;
 
 use bgp::mrt::{Body, Form, Old, PeerIndexTable, Record, Rib, RibEntry, Session, TableDump, kind};
 use bgp::nlri::{Destination, Routes};
 use bgp::{Family, Message, MessageType, Negotiated};
 
 use super::{digits, json};
+use crate::integrity::CAUSES;
 use crate::rib;
-use crate::{Confidence, Event, GapCause, Peering, Reason, Sender, State};
-pub use read::{EventLine, Line, parse};
+use crate::{Confidence, Event, Peering, Reason, Sender};
 
-/// Names of values, used for writing and for reading.
-mod names {
-    use super::{Confidence, GapCause, Reason, Sender, State};
+/// States of RFC 4271, from number 1.
+const STATES: [&str; 6] = ["Idle", "Connect", "Active", "OpenSent", "OpenConfirm", "Established"];
 
-    pub(super) const STATES: [(State, &str); 6] = [
-        (State::Idle, "Idle"),
-        (State::Connect, "Connect"),
-        (State::Active, "Active"),
-        (State::OpenSent, "OpenSent"),
-        (State::OpenConfirm, "OpenConfirm"),
-        (State::Established, "Established"),
-    ];
-    pub(super) const SENDERS: [(Sender, &str); 2] =
-        [(Sender::Peer, "peer"), (Sender::Local, "local")];
-    pub(super) const CAUSES: [(GapCause, &str); 9] = [
-        (GapCause::Mirror, "mirror"),
-        (GapCause::Unknown, "unknown"),
-        (GapCause::Capture, "capture"),
-        (GapCause::Start, "start"),
-        (GapCause::Undecodable, "undecodable"),
-        (GapCause::Unconfirmed, "unconfirmed"),
-        (GapCause::Guessed, "guessed"),
-        (GapCause::Cut, "cut"),
-        (GapCause::End, "end"),
-    ];
-    pub(super) const CONFIDENCES: [(Confidence, &str); 3] = [
-        (Confidence::Assumed, "assumed"),
-        (Confidence::Likely, "likely"),
-        (Confidence::Proved, "proved"),
-    ];
-    /// All reasons except [`Reason::Notification`].
-    pub(super) const REASONS: [(Reason, &str); 8] = [
-        (Reason::Seen, "seen"),
-        (Reason::Inferred, "inferred"),
-        (Reason::Collision, "collision"),
-        (Reason::Finished, "finished"),
-        (Reason::Reset, "reset"),
-        (Reason::HoldTimeExpired, "hold time expired"),
-        (Reason::Replaced, "replaced"),
-        (Reason::Forgotten, "forgotten"),
-    ];
-
-    pub(super) fn of<T: Copy + PartialEq>(
-        names: &[(T, &'static str)],
-        value: T,
-    ) -> Option<&'static str> {
-        names.iter().find(|(one, _)| *one == value).map(|(_, name)| *name)
-    }
-
-    pub(super) fn value<T: Copy>(names: &[(T, &'static str)], name: &str) -> Option<T> {
-        names.iter().find(|(_, one)| *one == name).map(|(value, _)| *value)
-    }
-}
-
-/// Writes the name of a value as a member; nothing if it has no name.
-fn named<T: Copy + PartialEq>(key: &str, names: &[(T, &'static str)], value: T, out: &mut Vec<u8>) {
-    if let Some(name) = names::of(names, value) {
-        json::text(key, name, out);
-    }
+fn write_sender(sender: Sender, out: &mut Vec<u8>) {
+    let name = match sender {
+        Sender::Peer => "peer",
+        Sender::Local => "local",
+    };
+    json::text("from", name, out);
 }
 
 pub fn record(record: &Record<'_>, out: &mut Vec<u8>) {
@@ -113,7 +61,7 @@ fn write_body(body: &Body<'_>, out: &mut Vec<u8>) {
         Body::Message(message) => {
             write_session(&message.session, out);
             let sender = if message.form.local { Sender::Local } else { Sender::Peer };
-            named("from", &names::SENDERS, sender, out);
+            write_sender(sender, out);
             write_form(message.form, out);
             match message.message() {
                 Some(whole) => message::write(whole, message.form.negotiated(), out),
@@ -156,8 +104,8 @@ fn write_form(form: Form, out: &mut Vec<u8>) {
 fn write_states(old: u16, new: u16, out: &mut Vec<u8>) {
     json::text("type", "STATE", out);
     for (key, state) in [("old", old), ("new", new)] {
-        match names::STATES.iter().find(|(known, _)| *known as u16 == state) {
-            Some((_, name)) => json::text(key, name, out),
+        match STATES.get(usize::from(state).wrapping_sub(1)) {
+            Some(name) => json::text(key, name, out),
             None => json::number(key, state, out),
         }
     }
@@ -283,7 +231,7 @@ pub fn event(peering: &Peering, event: &Event<'_>, out: &mut Vec<u8>) {
     write_peering(peering, out);
     match *event {
         Event::Message { from, message, .. } => {
-            named("from", &names::SENDERS, from, out);
+            write_sender(from, out);
             let negotiated = match from {
                 Sender::Peer => peering.from_peer,
                 Sender::Local => peering.from_local,
@@ -297,15 +245,22 @@ pub fn event(peering: &Peering, event: &Event<'_>, out: &mut Vec<u8>) {
         }
         Event::Gap(gap) => {
             json::text("type", "GAP", out);
-            named("from", &names::SENDERS, gap.from, out);
+            write_sender(gap.from, out);
             json::number("since_ns", gap.since.as_nanos(), out);
-            named("cause", &names::CAUSES, gap.cause, out);
+            if let Some((_, name)) = CAUSES.iter().find(|(cause, _)| *cause == gap.cause) {
+                json::text("cause", name, out);
+            }
             json::number("missing", gap.missing, out);
             json::number("skipped", gap.skipped, out);
         }
         Event::Reading(reading) => {
             json::text("type", "READING", out);
-            named("confidence", &names::CONFIDENCES, reading.confidence, out);
+            let confidence = match reading.confidence {
+                Confidence::Assumed => "assumed",
+                Confidence::Likely => "likely",
+                Confidence::Proved => "proved",
+            };
+            json::text("confidence", confidence, out);
             json::number("otherwise", reading.otherwise, out);
         }
     }
@@ -341,13 +296,23 @@ pub fn route(route: &rib::Route, out: &mut Vec<u8>) {
 }
 
 fn write_reason(reason: Reason, out: &mut Vec<u8>) {
-    let Reason::Notification(from, code, subcode) = reason else {
-        return named("reason", &names::REASONS, reason, out);
+    let name = match reason {
+        Reason::Seen => "seen",
+        Reason::Inferred => "inferred",
+        Reason::Notification(..) => "notification",
+        Reason::Collision => "collision",
+        Reason::Finished => "finished",
+        Reason::Reset => "reset",
+        Reason::HoldTimeExpired => "hold time expired",
+        Reason::Replaced => "replaced",
+        Reason::Forgotten => "forgotten",
     };
-    json::text("reason", "notification", out);
-    named("from", &names::SENDERS, from, out);
-    json::number("code", code, out);
-    json::number("subcode", subcode, out);
+    json::text("reason", name, out);
+    if let Reason::Notification(from, code, subcode) = reason {
+        write_sender(from, out);
+        json::number("code", code, out);
+        json::number("subcode", subcode, out);
+    }
 }
 
 fn write_peering(peering: &Peering, out: &mut Vec<u8>) {
