@@ -8,17 +8,20 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-const NETARIUM: &str = env!("CARGO_BIN_EXE_netarium");
+#[path = "programs/bench.rs"]
+mod bench;
+#[path = "programs/space.rs"]
+mod space;
+
+use bench::{NETARIUM, skip};
+use space::{Running, Space, json, until};
+
 const KEY: &str = "key = \"0123456789abcdef0123456789abcdef\"";
-/// Maximum duration of any step on a busy host.
-const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Sends until a file appears; prints the sent bytes.
 const SOURCE: &str = r#"
@@ -137,66 +140,6 @@ for line in open(sys.argv[1]).read().split():
     raw.sendto(struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(udp), 1, 0, 64, 17, 0) + ends + udp, ("192.0.2.2", 0))
 "#;
 
-/// A process that ends with the test.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// A network namespace in a separate user namespace, kept alive by a process.
-struct Space(Running);
-
-impl Space {
-    fn new(owner: Option<&Self>) -> Option<Self> {
-        let mut command = match owner {
-            None => Command::new("unshare"),
-            Some(owner) => {
-                let mut command = Command::new("nsenter");
-                let target = owner.pid();
-                command.args(["--target", &target, "--user", "--preserve-credentials"]);
-                command.args(["--", "unshare"]);
-                command
-            }
-        };
-        if owner.is_none() {
-            command.args(["--user", "--map-root-user"]);
-        }
-        command.args(["--net", "--", "sh", "-c", "echo; exec sleep infinity"]);
-        let mut child = command.stdout(Stdio::piped()).spawn().ok()?;
-        let mut byte = [0];
-        std::io::Read::read_exact(child.stdout.as_mut()?, &mut byte).ok()?;
-        Some(Self(Running(child)))
-    }
-
-    fn pid(&self) -> String {
-        self.0.0.id().to_string()
-    }
-
-    fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new("nsenter");
-        command.args(["--target", &self.pid(), "--user", "--net", "--preserve-credentials", "--"]);
-        command.args(words);
-        command
-    }
-
-    fn try_run(&self, line: &str) -> Option<String> {
-        let output = self.command(&["sh", "-ec", line]).output().ok()?;
-        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
-    }
-
-    #[track_caller]
-    fn run(&self, line: &str) -> String {
-        let output = self.command(&["sh", "-ec", line]).output().unwrap();
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{line}: {errors}");
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    }
-}
-
 /// Two sites, their gateways, and a folder.
 struct Sites {
     hosts: [Space; 2],
@@ -204,32 +147,13 @@ struct Sites {
     folder: TempDir,
 }
 
-fn skip<T>(test: &str, why: &str) -> Option<T> {
-    eprintln!("SKIPPED {test}: {why}");
-    assert!(std::env::var_os("CI").is_none(), "{test}: {why}");
-    None
-}
-
 impl Sites {
     fn new(test: &str) -> Option<Self> {
-        for program in ["nsenter", "unshare", "ip", "tc", "ping", "python3"] {
-            let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
-            if !found.is_ok_and(|output| output.status.success()) {
-                return skip(test, &format!("no `{program}`"));
-            }
-        }
-        let Some(a) = Space::new(None) else { return skip(test, "no namespaces") };
-        let (send, receive, b) =
-            (Space::new(Some(&a))?, Space::new(Some(&a))?, Space::new(Some(&a))?);
-        for (left, name, right, peer) in
-            [(&a, "a0", &send, "lan"), (&send, "wan", &receive, "wan"), (&receive, "lan", &b, "b0")]
-        {
-            let (left, right) = (left.pid(), right.pid());
-            a.try_run(&format!(
-                "ip link add {name} netns {left} type veth peer name {peer} netns {right}"
-            ))
-            .or_else(|| skip(test, "no veth pairs"))?;
-        }
+        let a = Space::first(test, &["ping"])?;
+        let [send, receive, b] = [a.another()?, a.another()?, a.another()?];
+        Space::connect(test, (&a, "a0"), (&send, "lan"))?;
+        Space::connect(test, (&send, "wan"), (&receive, "wan"))?;
+        Space::connect(test, (&receive, "lan"), (&b, "b0"))?;
         for (space, lines) in [
             (&a, "ip a a 10.1.0.2/24 dev a0; ip l s a0 up; ip r a default via 10.1.0.1"),
             (&b, "ip a a 10.2.0.2/24 dev b0; ip l s b0 up; ip r a default via 10.2.0.1"),
@@ -248,7 +172,8 @@ impl Sites {
             space.run(&format!("ip l s lo up; echo 1 > /proc/sys/net/ipv4/ip_forward; {lines}"));
         }
         if sys::tun::is_openable().is_err() {
-            return skip(test, sys::tun::DEVICE);
+            skip(test, sys::tun::DEVICE);
+            return None;
         }
         let folder = TempDir::new().unwrap();
         Some(Self { hosts: [a, b], gateways: [send, receive], folder })
@@ -272,31 +197,17 @@ impl Sites {
         let config = self.path(&format!("{role}.toml"));
         fs::write(&config, text).unwrap();
         let words = [NETARIUM, "bundle", role, "--json", "--config", config.to_str().unwrap()];
-        let mut command = space.command(&words);
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
-        std::io::BufRead::read_line(&mut out, &mut line).unwrap();
-        assert!(line.contains("\"ready\""), "{role}: {line}");
-        // Closing the pipe would end it with a broken pipe error.
-        std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
-        Running(child)
+        Running::ready(&mut space.command(&words))
     }
 
     fn python(&self, space: &Space, name: &str, script: &str, words: &[&str]) -> Running {
-        fs::write(self.path(name), script).unwrap();
-        let mut command = space.command(&[&["python3", name], words].concat());
-        command.current_dir(self.folder.path()).stdout(Stdio::piped());
-        Running(command.spawn().unwrap())
+        Running::python(space, self.folder.path(), (name, script), words)
     }
 
     fn status(&self, role: &str) -> Value {
         let socket = self.path(&format!("{role}.sock"));
         let words = ["bundle", "status", "--json", socket.to_str().unwrap()];
-        let output = Command::new(NETARIUM).args(words).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let value: Value = serde_json::from_slice(&output.stdout).unwrap();
-        value["boxes"][0].clone()
+        json(&words)["boxes"][0].clone()
     }
 
     /// Rules, routes, devices and files of a gateway.
@@ -316,36 +227,8 @@ impl Sites {
     }
 }
 
-#[track_caller]
-fn until(what: &str, mut is: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is() {
-        assert!(start.elapsed() < TEST_TIMEOUT, "timeout while waiting until {what}");
-        sleep(Duration::from_millis(20));
-    }
-}
-
 fn number(path: &Path) -> u64 {
     fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
-}
-
-fn output(mut running: Running) -> String {
-    let start = Instant::now();
-    while running.0.try_wait().unwrap().is_none() {
-        assert!(start.elapsed() < TEST_TIMEOUT, "timeout while waiting for the end of a program");
-        sleep(Duration::from_millis(20));
-    }
-    let mut text = String::new();
-    std::io::Read::read_to_string(&mut running.0.stdout.take().unwrap(), &mut text).unwrap();
-    assert!(running.0.wait().unwrap().success(), "{text}");
-    text
-}
-
-fn end(running: &mut Running) {
-    let pid = rustix::process::Pid::from_child(&running.0);
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-    until("the box ends", || running.0.try_wait().unwrap().is_some());
-    assert!(running.0.wait().unwrap().success());
 }
 
 /// A connection survives all events of the gateways, and the received bytes equal the sent ones.
@@ -364,27 +247,25 @@ fn a_connection_survives(test: &str, more: &str) {
     until("packets are acknowledged", || {
         sites.status("send")["bundles"][0]["acks"].as_u64() > Some(0)
     });
-    receivebox.0.kill().unwrap();
-    receivebox.0.wait().unwrap();
+    receivebox.kill();
     goes_on("data arrives without a receivebox");
     receivebox = sites.start("receive", more);
     goes_on("data arrives with a new receivebox");
     until("the new receivebox is known", || {
         sites.status("send")["bundles"][0]["peer_restarts"].as_u64() > Some(0)
     });
-    sendbox.0.kill().unwrap();
-    sendbox.0.wait().unwrap();
+    sendbox.kill();
     goes_on("data arrives without a sendbox");
     let left = sites.left_over();
     assert!(!left.contains("bundle0:") && !left.contains("dev bundle0"), "{left}");
     sendbox = sites.start("send", more);
     goes_on("data arrives with a new sendbox");
-    end(&mut sendbox);
+    assert_eq!(sendbox.end(), Some(0));
     assert_eq!(sites.left_over(), "");
     goes_on("data arrives after the sendbox has ended");
     fs::write(sites.path("stop"), "").unwrap();
-    assert_eq!(output(source), output(sink));
-    end(&mut receivebox);
+    assert_eq!(source.output(), sink.output());
+    assert_eq!(receivebox.end(), Some(0));
 }
 
 #[test]
@@ -416,8 +297,8 @@ fn packets_arrive_as_they_were_and_in_order() {
     assert!(sites.ping());
     let capture = sites.python(&sites.hosts[1], "capture.py", CAPTURE, &[]);
     until("it captures", || sites.path("capturing").exists());
-    output(sites.python(&sites.hosts[0], "packets.py", PACKETS, &[]));
-    output(capture);
+    sites.python(&sites.hosts[0], "packets.py", PACKETS, &[]).output();
+    capture.output();
     let read = |name: &str| -> Vec<_> {
         let text = fs::read_to_string(sites.path(name)).unwrap();
         text.lines().map(neutral).collect()
@@ -445,7 +326,7 @@ fn strangers_change_nothing() {
     let _sendbox = sites.start("send", "mode = \"dry-run\"");
     assert!(sites.ping());
     let junk = |from: &Space, to: &str| {
-        output(sites.python(from, "junk.py", JUNK, &[to]));
+        sites.python(from, "junk.py", JUNK, &[to]).output();
     };
     // The socket of a gateway that waits for a CPU drops most of it, so it is sent repeatedly.
     for (role, from, to) in
@@ -482,10 +363,8 @@ fn strangers_change_nothing() {
 
 /// A host that is connected to the receiving gateway and belongs to neither site.
 fn third_host(sites: &Sites) -> Space {
-    let host = Space::new(Some(&sites.hosts[0])).unwrap();
-    let (left, right) = (host.pid(), sites.gateways[1].pid());
-    sites.hosts[0]
-        .run(&format!("ip link add out0 netns {left} type veth peer name other netns {right}"));
+    let host = sites.hosts[0].another().unwrap();
+    Space::connect("a third host", (&host, "out0"), (&sites.gateways[1], "other")).unwrap();
     host.run("ip a a 198.51.100.2/24 dev out0; ip l s out0 up; ip r a default via 198.51.100.1");
     sites.gateways[1].run(
         "ip a a 198.51.100.1/24 dev other; ip l s other up; \
@@ -523,13 +402,13 @@ fn replayed_capture_reaches_no_site() {
             sent += 1;
             sites.path(name).exists()
         });
-        output(recorder);
+        recorder.output();
         until("they have arrived", || counted() == sent);
     };
     let replay = |name: &str, counter: &str| {
         let before =
             (counted(), figure("receive", counter), figure("receive", "foreign_datagrams"));
-        output(sites.python(&attacker, "replay.py", REPLAY, &[name]));
+        sites.python(&attacker, "replay.py", REPLAY, &[name]).output();
         until("the replayed datagrams are counted", || {
             let after = (figure("receive", counter), figure("receive", "foreign_datagrams"));
             after == (before.1 + 20, before.2 + 20)
@@ -540,8 +419,7 @@ fn replayed_capture_reaches_no_site() {
     record("old");
     replay("old", "rejected_packets");
     assert_eq!(figure("receive", "not_adopted_packets"), 0);
-    sendbox.0.kill().unwrap();
-    sendbox.0.wait().unwrap();
+    sendbox.kill();
     let _sendbox = sites.start("send", more);
     until("the new incarnation is adopted", || figure("receive", "peer_restarts") == 1);
     replay("old", "not_adopted_packets");
@@ -557,7 +435,7 @@ fn gateway_with_nat_is_rejected() {
         "nft 'add table ip nat; add chain ip nat post { type nat hook postrouting priority 100; }'",
     );
     // Chains without rules do not translate.
-    end(&mut sites.start("send", ""));
+    assert_eq!(sites.start("send", "").end(), Some(0));
     gateway.run("nft add rule ip nat post oifname wan masquerade");
     let config = sites.path("send.toml");
     let words = [NETARIUM, "bundle", "send", "--config", config.to_str().unwrap()];

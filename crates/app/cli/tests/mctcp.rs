@@ -8,11 +8,15 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod mctcp {
+    #[path = "../programs/bench.rs"]
+    mod bench;
     mod floods;
     mod fronts;
     mod options;
     mod outages;
     mod redirection;
+    #[path = "../programs/space.rs"]
+    mod space;
     mod troubles;
     mod world;
 }

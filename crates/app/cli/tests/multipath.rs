@@ -3,10 +3,13 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
-use tempfile::TempDir;
+
+#[path = "programs/bench.rs"]
+mod bench;
+
+use bench::Bench;
 
 /// Two hosts and two links between them, of which one fails and comes back.
 const NETWORK: &str = r#"
@@ -22,51 +25,13 @@ at = [
 ]
 "#;
 
-struct Place {
-    dir: TempDir,
-}
-
-impl Place {
-    /// A working folder, or `None` if the host cannot run labs.
-    fn new(test: &str) -> Option<Self> {
-        let place = Self { dir: tempfile::tempdir().unwrap() };
-        let doctor = place.netarium(&["doctor", "--quick", "--json"]);
-        if doctor.status.code() == Some(0) {
-            return Some(place);
-        }
-        eprintln!("SKIPPED {test}: {}", String::from_utf8_lossy(&doctor.stdout));
-        None
-    }
-
-    fn netarium(&self, args: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_netarium"));
-        command.env("XDG_RUNTIME_DIR", self.dir.path()).current_dir(self.dir.path()).args(args);
-        command.stdin(Stdio::null()).output().unwrap()
-    }
-
-    /// Runs the network with these flows; returns the record and the run folder.
-    fn run(&self, flows: &str) -> (Value, PathBuf) {
-        self.run_on(NETWORK, flows)
-    }
-
-    fn run_on(&self, network: &str, flows: &str) -> (Value, PathBuf) {
-        fs::write(self.dir.path().join("lab.toml"), format!("{network}{flows}")).unwrap();
-        let output = self.netarium(&["run", "lab.toml"]);
-        let said = String::from_utf8_lossy(&output.stdout);
-        let wrong = String::from_utf8_lossy(&output.stderr);
-        // On a busy host the run may not be trusted, but its flows must still succeed.
-        assert!(matches!(output.status.code(), Some(0 | 3)), "{said}{wrong}");
-        let runs = fs::read_dir(self.dir.path().join("runs")).unwrap();
-        let folder = runs.map(|entry| entry.unwrap().path()).max_by_key(|path| {
-            fs::metadata(path.join("run.json")).and_then(|file| file.modified()).unwrap()
-        });
-        let folder = folder.unwrap();
-        let text = fs::read_to_string(folder.join("run.json")).unwrap();
-        let listed = self.netarium(&["ps", "--json"]);
-        let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
-        assert_eq!(listed["labs"].as_array().map(Vec::len), Some(0), "the lab is still there");
-        (serde_json::from_str(&text).unwrap(), folder)
-    }
+/// Runs the network with these flows; returns the record and the run folder.
+fn run(bench: &Bench, network: &str, flows: &str) -> (Value, PathBuf) {
+    let run = bench.run(&format!("{network}{flows}"));
+    // On a busy host the run may not be trusted, but its flows must still succeed.
+    assert!(matches!(run.code, Some(0 | 3)), "{}", run.story());
+    assert!(bench.ps().is_empty(), "the lab is still there");
+    (run.record().clone(), run.folder())
 }
 
 fn flow<'a>(record: &'a Value, name: &str) -> &'a Value {
@@ -90,7 +55,7 @@ fn has_mptcp() -> bool {
 #[test]
 fn streams_survive_the_loss_of_a_path() {
     let name = "streams_survive_the_loss_of_a_path";
-    let Some(place) = Place::new(name) else { return };
+    let Some(bench) = Bench::for_labs(name) else { return };
     let kernels = [("kernel", "\"left\", \"right\""), ("one", "\"right\"")].map(|(name, via)| {
         format!(
             "[[flow]]\nname = \"{name}\"\nfrom = \"client\"\nto = \"server\"\n\
@@ -105,7 +70,7 @@ fn streams_survive_the_loss_of_a_path() {
     // The link fails in the middle of the transfer, also if the flows begin a second late.
     let network = NETWORK.replace("20 Mbit/s", "10 Mbit/s");
     let network = network.replace("\"500 ms\"", "\"2 s\"").replace("\"1500 ms\"", "\"3 s\"");
-    let (record, folder) = place.run_on(&network, &flows);
+    let (record, folder) = run(&bench, &network, &flows);
     for flow in record["flows"].as_array().unwrap() {
         assert!(flow["error"].is_null() && !flow["completion_s"].is_null(), "{flow}");
         assert_eq!(flow["received_bytes"], flow["sent_bytes"], "{flow}");
@@ -132,7 +97,7 @@ fn streams_survive_the_loss_of_a_path() {
 
 #[test]
 fn transfers_and_requests_take_several_paths() {
-    let Some(place) = Place::new("transfers_and_requests_take_several_paths") else { return };
+    let Some(bench) = Bench::for_labs("transfers_and_requests_take_several_paths") else { return };
     let kinds: &[&str] = if has_mptcp() { &["mctcp", "mptcp"] } else { &["mctcp"] };
     let flows: Vec<String> = kinds
         .iter()
@@ -146,7 +111,7 @@ fn transfers_and_requests_take_several_paths() {
             )
         })
         .collect();
-    let (record, _) = place.run(&flows.concat());
+    let (record, _) = run(&bench, NETWORK, &flows.concat());
     for kind in kinds {
         let transfers = flow(&record, &format!("{kind}-transfers"));
         if *kind == "mptcp" && !transfers["error"].is_null() {
@@ -165,7 +130,7 @@ fn transfers_and_requests_take_several_paths() {
 /// An application with a rate below the capacity gets its rate.
 #[test]
 fn bulk_flows_respect_their_rate() {
-    let Some(place) = Place::new("bulk_flows_respect_their_rate") else { return };
+    let Some(bench) = Bench::for_labs("bulk_flows_respect_their_rate") else { return };
     let flows: String = ["tcp", "mctcp"]
         .map(|kind| {
             format!(
@@ -174,7 +139,7 @@ fn bulk_flows_respect_their_rate() {
             )
         })
         .concat();
-    let (record, _) = place.run(&flows);
+    let (record, _) = run(&bench, NETWORK, &flows);
     for kind in ["tcp", "mctcp"] {
         let flow = flow(&record, kind);
         assert_eq!(flow["received_bytes"], 500_000, "{flow}");
@@ -186,7 +151,7 @@ fn bulk_flows_respect_their_rate() {
 /// Receivers that pause stop their senders, and receive everything once they read again.
 #[test]
 fn paused_receivers_get_all_bytes() {
-    let Some(place) = Place::new("paused_receivers_get_all_bytes") else { return };
+    let Some(bench) = Bench::for_labs("paused_receivers_get_all_bytes") else { return };
     let kinds: &[&str] = if has_mptcp() { &["tcp", "mctcp", "mptcp"] } else { &["tcp", "mctcp"] };
     let flow_of = |kind: &&str| {
         format!(
@@ -195,7 +160,7 @@ fn paused_receivers_get_all_bytes() {
              pause = [\"200 ms\", \"3200 ms\"]\n"
         )
     };
-    let (record, _) = place.run(&kinds.iter().map(flow_of).collect::<String>());
+    let (record, _) = run(&bench, NETWORK, &kinds.iter().map(flow_of).collect::<String>());
     for kind in kinds {
         let flow = flow(&record, kind);
         assert!(flow["error"].is_null() && !flow["completion_s"].is_null(), "{flow}");
@@ -213,11 +178,11 @@ fn paused_receivers_get_all_bytes() {
 
 #[test]
 fn rejects_kernel_mptcp_on_the_virtual_clock() {
-    let place = Place { dir: tempfile::tempdir().unwrap() };
+    let bench = Bench::new();
     let flow = "flow = [{ from = \"client\", to = \"server\", transport = \"mptcp\" }]\n";
     let lab = NETWORK.replacen("at = [", &format!("{flow}at = ["), 1);
-    fs::write(place.dir.path().join("lab.toml"), lab).unwrap();
-    let output = place.netarium(&["sim", "lab.toml"]);
+    bench.write("lab.toml", &lab);
+    let output = bench.netarium(&["sim", "lab.toml"]);
     let wrong = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{wrong}");
     assert!(wrong.contains("netarium run"), "{wrong}");

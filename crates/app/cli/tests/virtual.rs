@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod r#virtual {
+    #[path = "../programs/bench.rs"]
+    mod bench;
     mod cell;
     mod diff;
     mod sim;

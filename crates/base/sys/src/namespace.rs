@@ -12,6 +12,8 @@ use crate::confine::Capabilities;
 use crate::{Error, Result, check};
 
 mod mounts;
+#[cfg(test)]
+pub(crate) mod testing;
 mod user;
 
 pub use mounts::{Access, attach_mount, copy_mount, mount_points, set_access};
@@ -271,16 +273,9 @@ mod tests {
     #[test]
     fn entering_and_returning() {
         let home = fs::read_link("/proc/thread-self/ns/net").unwrap();
-        let other = std::thread::spawn(|| {
-            unshare(Kinds::NET)?;
-            current_net()
-        });
-        let other = match other.join().unwrap() {
-            Ok(net) => net,
-            Err(error) => {
-                eprintln!("SKIPPED entering_and_returning: no network namespace: {error}");
-                return;
-            }
+        let Some(other) = testing::in_new_net("entering_and_returning", || current_net().unwrap())
+        else {
+            return;
         };
         let inside =
             in_net(other.as_fd(), || fs::read_link("/proc/thread-self/ns/net").unwrap()).unwrap();

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::bench::{Run, Running, conclusive, count, number, until};
-use super::harness::{Cluster, Inventory, in_cluster, lives, signal};
+use super::bench::{Run, Running, conclusive, count, number, signal, until};
+use super::harness::{Cluster, Inventory, in_cluster, lives};
 
 /// A host on each agent, all with traffic; `sleep` shows that programs run, and
 /// detects remaining processes.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::bench::{Bench, Run, Running, enclosed, installed};
+use super::bench::{Bench, Run, Running, enclosed, entries, installed, network_namespaces};
 
 /// Environment variable that is set inside the cluster.
 const INSIDE: &str = "NETARIUM_LOCAL";
@@ -168,10 +168,7 @@ impl Cluster {
                 continue;
             }
             found.processes.push(name);
-            found.namespaces.extend(fs::read_link(process.join("ns/net")));
-            let files = entries(&process.join("fd")).filter_map(|fd| fs::read_link(fd).ok());
-            let held = files.filter(|target| target.to_string_lossy().starts_with("net:["));
-            found.namespaces.extend(held);
+            found.namespaces.extend(network_namespaces(&process));
         }
         for name in self.names() {
             found.files.extend(entries(&self.work(&name)));
@@ -209,12 +206,6 @@ pub(crate) struct Inventory {
     files: BTreeSet<PathBuf>,
 }
 
-/// Sends a signal, such as `-KILL`.
-pub(crate) fn signal(pid: u32, signal: &str) {
-    let sent = Command::new("kill").args([signal, &pid.to_string()]).status().unwrap();
-    assert!(sent.success(), "kill {signal} {pid}");
-}
-
 /// Whether the process exists.
 pub(crate) fn lives(pid: u32) -> bool {
     stat(pid).is_some_and(|(_, state, _)| state != 'Z')
@@ -245,8 +236,4 @@ fn stat(pid: u32) -> Option<(String, char, u32)> {
 
 fn number(process: &Path) -> Option<u32> {
     process.file_name()?.to_str()?.parse().ok()
-}
-
-fn entries(dir: &Path) -> impl Iterator<Item = PathBuf> + use<> {
-    fs::read_dir(dir).into_iter().flatten().filter_map(|item| Some(item.ok()?.path()))
 }

@@ -5,8 +5,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::bench::{Run, count, number};
-use super::harness::{Cluster, in_cluster, signal};
+use super::bench::{Run, count, number, signal};
+use super::harness::{Cluster, in_cluster};
 
 /// Two senders on two agents share a link; programs run on both, with a file of the lab.
 const LAB: &str = r#"

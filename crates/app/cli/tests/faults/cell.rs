@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::bench::{Bench, NETARIUM, installed, skip};
+use super::bench::{Bench, NETARIUM, entries, installed, network_namespaces, skip};
 
 /// Environment variable that is set inside a cell.
 const INSIDE: &str = "NETARIUM_CELL";
@@ -101,10 +101,7 @@ impl Inventory {
                 continue;
             }
             taken.processes.insert(head.to_owned());
-            taken.network_namespaces.extend(fs::read_link(process.join("ns/net")));
-            let files = entries(&process.join("fd")).filter_map(|fd| fs::read_link(fd).ok());
-            let held = files.filter(|target| target.to_string_lossy().starts_with("net:["));
-            taken.network_namespaces.extend(held);
+            taken.network_namespaces.extend(network_namespaces(&process));
         }
         taken
     }
@@ -126,10 +123,6 @@ impl Inventory {
             std::thread::sleep(Duration::from_millis(20));
         }
     }
-}
-
-fn entries(dir: &Path) -> impl Iterator<Item = PathBuf> + use<> {
-    fs::read_dir(dir).into_iter().flatten().filter_map(|item| Some(item.ok()?.path()))
 }
 
 fn devices() -> BTreeSet<String> {

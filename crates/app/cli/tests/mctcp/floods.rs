@@ -1,9 +1,8 @@
 //! Clients that occupy places without a proof or request, while others connect.
 
 use std::fs;
-use std::process::Stdio;
 
-use super::world::{Running, Space, TARGET, World, until};
+use super::world::{Running, TARGET, World, until};
 
 /// Sends HELLOs with a wrong token from 50 addresses, 500 a second, on connections left open.
 const FLOOD: &str = r#"
@@ -37,12 +36,6 @@ open("idle", "w").close()
 while not os.path.exists("stop"): time.sleep(0.05)
 "#;
 
-fn python(world: &World, at: &Space, name: &str, script: &str) -> Running {
-    fs::write(world.path(name), script).unwrap();
-    let mut command = at.command(&["python3", name]);
-    Running(command.current_dir(world.folder.path()).stdout(Stdio::null()).spawn().unwrap())
-}
-
 /// Fetches the key through the proxy; returns whether it succeeded.
 fn fetches(world: &World, proxy: &str) -> bool {
     let line = format!("curl --silent --max-time 60 {proxy} http://{TARGET}/key");
@@ -55,7 +48,7 @@ fn hello_flood_keeps_no_client_with_the_key_out() {
     let (_web, _serve) = (world.web(), world.serve(&["--max-sessions", "16"]));
     let _proxy = world.proxy(&["--socks", "127.0.0.1:1080", "--no-fallback"]);
     world.client.run("for i in $(seq 10 59); do ip a a 10.61.1.$i/24 dev c1; done");
-    let mut flood = python(&world, &world.client, "flood.py", FLOOD);
+    let mut flood = Running::python(&world.client, world.folder.path(), ("flood.py", FLOOD), &[]);
     until("the flood goes on", || world.path("flooding").exists());
     for number in 0..12 {
         assert!(fetches(&world, "--proxy socks5://127.0.0.1:1080"), "client {number}");
@@ -79,7 +72,7 @@ fn idle_clients(test: &str, prefix: &[&str]) {
     ];
     world.client.run("ip l s lo up");
     let _proxy = world.start_with(&world.client, "proxy", &words.concat(), prefix);
-    let _idle = python(&world, &world.client, "idle.py", IDLE);
+    let _idle = Running::python(&world.client, world.folder.path(), ("idle.py", IDLE), &[]);
     until("idle clients are connected", || world.path("idle").exists());
     for proxy in ["--proxy socks5://127.0.0.1:1080", "--proxytunnel --proxy http://127.0.0.1:3128"]
     {

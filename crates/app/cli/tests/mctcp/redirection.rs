@@ -30,8 +30,7 @@ fn a_redirected_download_takes_both_links_and_leaves_nothing() {
         let of_nft = std::path::Path::new("/proc").join(nft.trim());
         assert!(!nft.trim().contains(' ') && of_nft.exists(), "{nft}");
         if kill {
-            proxy.0.kill().unwrap();
-            proxy.0.wait().unwrap();
+            proxy.kill();
         } else {
             assert_eq!(proxy.end(), Some(0));
         }

@@ -1,109 +1,19 @@
 //! Two hosts, two links, and the programs on them.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-pub(crate) const NETARIUM: &str = env!("CARGO_BIN_EXE_netarium");
-/// Maximum duration of any step on a busy host.
-const TIMEOUT: Duration = Duration::from_secs(60);
+pub(crate) use super::bench::NETARIUM;
+pub(crate) use super::space::{Running, Space, json, until};
+
 /// Addresses of the server, one per link.
 pub(crate) const SERVERS: [&str; 4] = ["--server", "10.61.1.2", "--server", "10.61.2.2"];
 /// Address of the target.
 pub(crate) const TARGET: &str = "10.99.0.1";
-
-/// A process that ends with the test.
-pub(crate) struct Running(pub(crate) Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Running {
-    /// Asks the process to end, and waits for it; returns its exit code.
-    pub(crate) fn end(&mut self) -> Option<i32> {
-        let pid = rustix::process::Pid::from_child(&self.0);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-        until("it ends", || self.0.try_wait().unwrap().is_some());
-        self.0.wait().unwrap().code()
-    }
-
-    /// Output of the process, which must end with success.
-    pub(crate) fn output(mut self) -> String {
-        let mut text = String::new();
-        self.0.stdout.take().unwrap().read_to_string(&mut text).unwrap();
-        assert!(self.0.wait().unwrap().success(), "{text}");
-        text
-    }
-}
-
-#[track_caller]
-pub(crate) fn until(what: &str, mut is: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is() {
-        assert!(start.elapsed() < TIMEOUT, "timeout: {what}");
-        sleep(Duration::from_millis(20));
-    }
-}
-
-/// A network namespace in a separate user namespace, kept alive by a process.
-pub(crate) struct Space(Running);
-
-impl Space {
-    fn new(owner: Option<&Self>) -> Option<Self> {
-        let mut command = Command::new(if owner.is_some() { "nsenter" } else { "unshare" });
-        if let Some(owner) = owner {
-            command.args(["--target", &owner.pid(), "--user", "--preserve-credentials"]);
-            command.args(["--", "unshare"]);
-        } else {
-            command.args(["--user", "--map-root-user"]);
-        }
-        command.args(["--net", "--", "sh", "-c", "echo; exec sleep infinity"]);
-        let mut child = command.stdout(Stdio::piped()).spawn().ok()?;
-        let mut byte = [0];
-        child.stdout.as_mut()?.read_exact(&mut byte).ok()?;
-        Some(Self(Running(child)))
-    }
-
-    fn pid(&self) -> String {
-        self.0.0.id().to_string()
-    }
-
-    pub(crate) fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new("nsenter");
-        command.args(["--target", &self.pid(), "--user", "--net", "--preserve-credentials", "--"]);
-        command.args(words);
-        command
-    }
-
-    pub(crate) fn try_run(&self, line: &str) -> Option<String> {
-        let output = self.command(&["sh", "-ec", line]).output().ok()?;
-        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
-    }
-
-    #[track_caller]
-    pub(crate) fn run(&self, line: &str) -> String {
-        let output = self.command(&["sh", "-ec", line]).output().unwrap();
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{line}: {errors}");
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    }
-}
-
-pub(crate) fn skip<T>(test: &str, why: &str) -> Option<T> {
-    eprintln!("SKIPPED {test}: {why}");
-    assert!(std::env::var_os("CI").is_none(), "{test}: {why}");
-    None
-}
 
 /// Both hosts, and a folder with a key and a file to fetch.
 pub(crate) struct World {
@@ -116,22 +26,11 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(test: &str) -> Option<Self> {
-        for program in
-            ["nsenter", "unshare", "ip", "tc", "nft", "curl", "iperf3", "python3", "sha256sum"]
-        {
-            let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
-            if !found.is_ok_and(|output| output.status.success()) {
-                return skip(test, &format!("no `{program}`"));
-            }
-        }
-        let Some(client) = Space::new(None) else { return skip(test, "no namespaces") };
-        let server = Space::new(Some(&client))?;
+        let client = Space::first(test, &["nft", "curl", "iperf3", "sha256sum"])?;
+        let server = client.another()?;
         for link in [1, 2] {
-            let (left, right) = (client.pid(), server.pid());
-            let made = client.try_run(&format!(
-                "ip link add c{link} netns {left} type veth peer name s{link} netns {right}"
-            ));
-            made.or_else(|| skip(test, "no veth pairs"))?;
+            let (left, right) = (format!("c{link}"), format!("s{link}"));
+            Space::connect(test, (&client, &left), (&server, &right))?;
             for (space, end, host) in [(&client, "c", 1), (&server, "s", 2)] {
                 space.run(&format!(
                     "ip a a 10.61.{link}.{host}/24 dev {end}{link}; ip l s {end}{link} up; ip l s lo up; \
@@ -180,16 +79,7 @@ impl World {
         let socket = self.text(&format!("{verb}.sock"));
         let front = [NETARIUM, "mctcp", verb, "--json", "--status", &socket];
         let all = [prefix, &front, words].concat();
-        let mut child = at.command(&all).stdout(Stdio::piped()).spawn().unwrap();
-        let mut out = BufReader::new(child.stdout.take().unwrap());
-        let mut line = String::new();
-        while !line.contains("\"ready\"") {
-            line.clear();
-            assert_ne!(out.read_line(&mut line).unwrap(), 0, "{verb} {words:?} ends");
-        }
-        // Without a reader it would write to a closed pipe.
-        std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
-        Running(child)
+        Running::ready(&mut at.command(&all))
     }
 
     /// A server with a key, at both links.
@@ -232,11 +122,7 @@ impl World {
 
     pub(crate) fn status(&self, verb: &str) -> Value {
         let socket = self.text(&format!("{verb}.sock"));
-        let words = ["mctcp", "status", "--json", &socket];
-        let output = Command::new(NETARIUM).args(words).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let value: Value = serde_json::from_slice(&output.stdout).unwrap();
-        value["fronts"][0].clone()
+        json(&["mctcp", "status", "--json", &socket])["fronts"][0].clone()
     }
 
     /// Bytes that the client has received on each link so far. Interfaces keep them after the end

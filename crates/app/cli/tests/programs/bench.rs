@@ -60,7 +60,7 @@ pub(crate) fn repetitions(ordinary: usize, long: usize) -> usize {
 /// Whether all `needs` are installed; otherwise the test is skipped with a message, and
 /// fails in CI.
 pub(crate) fn installed(test: &str, needs: &[&str]) -> bool {
-    let missing: Vec<&&str> = needs.iter().filter(|program| found(program).is_none()).collect();
+    let missing: Vec<&&str> = needs.iter().filter(|program| !found(program)).collect();
     missing.is_empty() || skip(test, &format!("not installed: {missing:?}"))
 }
 
@@ -71,10 +71,13 @@ pub(crate) fn skip(test: &str, why: &str) -> bool {
     false
 }
 
-fn found(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    let own = ["/usr/sbin", "/sbin"].map(PathBuf::from);
-    std::env::split_paths(&path).chain(own).map(|dir| dir.join(program)).find(|p| p.is_file())
+fn found(program: &str) -> bool {
+    std::env::split_paths(&search_path()).any(|dir| dir.join(program).is_file())
+}
+
+/// The `PATH` of commands: users may not have the folders of administrators in theirs.
+pub(crate) fn search_path() -> String {
+    format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default())
 }
 
 /// Whether this host can create labs.
@@ -107,6 +110,15 @@ impl Bench {
         Self { dir: tempfile::Builder::new().prefix("nt").tempdir().unwrap() }
     }
 
+    /// A folder, or `None` if this host cannot run labs.
+    pub(crate) fn for_labs(test: &str) -> Option<Self> {
+        let bench = Self::new();
+        let doctor = bench.netarium(&["doctor", "--quick", "--json"]);
+        let able =
+            doctor.status.code() == Some(0) || skip(test, &String::from_utf8_lossy(&doctor.stdout));
+        able.then_some(bench)
+    }
+
     pub(crate) fn path(&self) -> &Path {
         self.dir.path()
     }
@@ -134,9 +146,9 @@ impl Bench {
         for name in set.filter(|n| n.starts_with("NETARIUM_") && n != "NETARIUM_ENGINE") {
             command.env_remove(name);
         }
-        let path = std::env::var("PATH").unwrap_or_default();
-        command.env("PATH", format!("{path}:/usr/sbin:/sbin")).env("LC_ALL", "C");
+        command.env("PATH", search_path()).env("LC_ALL", "C");
         command.env("XDG_RUNTIME_DIR", self.path()).env("NO_COLOR", "1");
+        command.env_remove("COLUMNS");
         command.stdin(Stdio::null()).current_dir(self.path());
     }
 
@@ -195,7 +207,27 @@ fn text_hash(text: &str) -> u64 {
     hasher.finish()
 }
 
+/// Sends a signal, such as `-KILL`.
+#[track_caller]
+pub(crate) fn signal(pid: u32, signal: &str) {
+    let sent = Command::new("kill").args([signal, &pid.to_string()]).status().unwrap();
+    assert!(sent.success(), "kill {signal} {pid}");
+}
+
+/// The entries of a folder that can be read.
+pub(crate) fn entries(dir: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    fs::read_dir(dir).into_iter().flatten().filter_map(|item| Some(item.ok()?.path()))
+}
+
+/// The network namespaces that a process is in or has open, given its folder in `/proc`.
+pub(crate) fn network_namespaces(process: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let files = entries(&process.join("fd")).filter_map(|fd| fs::read_link(fd).ok());
+    let held = files.filter(|target| target.to_string_lossy().starts_with("net:["));
+    fs::read_link(process.join("ns/net")).into_iter().chain(held)
+}
+
 /// Repeats the attempt until it returns a result.
+#[track_caller]
 pub(crate) fn until<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
@@ -226,9 +258,7 @@ impl Running {
     }
 
     pub(crate) fn signal(&self, signal: &str) {
-        let pid = self.pid().to_string();
-        let sent = Command::new("kill").args([signal, &pid]).status().unwrap();
-        assert!(sent.success(), "kill {signal} {pid}");
+        self::signal(self.pid(), signal);
     }
 
     pub(crate) fn is_over(&mut self) -> bool {

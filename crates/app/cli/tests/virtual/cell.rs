@@ -2,14 +2,14 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Child, Output, Stdio};
 
 use serde_json::Value;
-use tempfile::TempDir;
+
+use super::bench::{Bench, until};
 
 /// The folder of one test.
-pub(crate) struct Cell(TempDir);
+pub(crate) struct Cell(Bench);
 
 /// Output and exit code of a command.
 pub(crate) struct Said {
@@ -20,7 +20,7 @@ pub(crate) struct Said {
 
 impl Cell {
     pub(crate) fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
+        Self(Bench::new())
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -28,26 +28,16 @@ impl Cell {
     }
 
     pub(crate) fn write(&self, name: &str, text: &str) {
-        fs::write(self.path(name), text).unwrap();
-    }
-
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_netarium"));
-        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("NETARIUM_")) {
-            command.env_remove(name);
-        }
-        command.env("XDG_RUNTIME_DIR", self.0.path()).env("NO_COLOR", "1").env_remove("COLUMNS");
-        command.current_dir(self.0.path()).args(args);
-        command
+        self.0.write(name, text);
     }
 
     pub(crate) fn netarium(&self, args: &[&str]) -> Said {
-        Said::from(self.command(args).output().unwrap())
+        Said::from(self.0.netarium(args))
     }
 
     /// Starts a command without waiting for its end.
     pub(crate) fn start(&self, args: &[&str]) -> Child {
-        let mut command = self.command(args);
+        let mut command = self.0.command(args);
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
@@ -76,12 +66,6 @@ impl From<Output> for Said {
     }
 }
 
-/// Interrupts a process.
-pub(crate) fn interrupt(child: &Child) {
-    let status = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(status.success());
-}
-
 /// CPU time of a process in ticks, usually of 10 ms (proc(5), `stat`).
 pub(crate) fn cpu_ticks(child: &Child) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
@@ -90,10 +74,7 @@ pub(crate) fn cpu_ticks(child: &Child) -> u64 {
 }
 
 /// Waits until a condition holds.
+#[track_caller]
 pub(crate) fn wait_for(what: &str, is_so: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what} is missing after 60 s");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until(what, || is_so().then_some(()));
 }

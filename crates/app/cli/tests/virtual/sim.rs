@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use super::cell::{Cell, Said, cpu_ticks, interrupt, wait_for};
+use super::bench::signal;
+use super::cell::{Cell, Said, cpu_ticks, wait_for};
 
 const LAB: &str = "[lab]\nname = \"pair\"\nduration = \"5 s\"\n[node.a]\n[node.b]\n\
     [[link]]\nends = [\"a\", \"b\"]\nrate = \"10 Mbit/s\"\ndelay = \"10 ms\"\n\
@@ -146,7 +147,7 @@ fn interrupted_run_keeps_its_results() {
     wait_for("the run", || cell.runs("runs").len() == 1);
     // Enough to have simulated something.
     wait_for("its work", || cpu_ticks(&child) >= 50);
-    interrupt(&child);
+    signal(child.id(), "-INT");
     let said = Said::from(child.wait_with_output().unwrap());
     assert_eq!(said.code, Some(130), "{}", said.err);
     let run: serde_json::Value = serde_json::from_str(&said.out).unwrap();

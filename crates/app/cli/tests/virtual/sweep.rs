@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use super::cell::{Cell, Said, interrupt, wait_for};
+use super::bench::signal;
+use super::cell::{Cell, Said, wait_for};
 
 const LAB: &str = "[lab]\nname = \"swept\"\nduration = \"2 s\"\n[node.a]\n[node.b]\n\
     [[link]]\nends = [\"a\", \"b\"]\nrate = { sweep = [\"5 Mbit/s\", \"10 Mbit/s\"] }\n\
@@ -119,12 +120,12 @@ fn interrupted_sweep_continues() {
     let said = loop {
         let child = cell.start(&["sweep", "swept.toml", "--jobs", "1"]);
         wait_for("the first run", || lines() >= 1);
-        interrupt(&child);
+        signal(child.id(), "-INT");
         let said = Said::from(child.wait_with_output().unwrap());
         if said.code != Some(0) {
             break said;
         }
-        // All runs had ended before the interrupt, because this test waited for a CPU.
+        // All runs had ended before the because this test waited for a CPU.
         fs::remove_dir_all(cell.path("sweeps")).unwrap();
     };
     assert_eq!(said.code, Some(130), "{}", said.err);
@@ -144,7 +145,7 @@ fn two_sweeps_do_not_share_a_folder() {
     let child = cell.start(&["sweep", "swept.toml"]);
     wait_for("the first run", || !cell.runs("sweeps/swept").is_empty());
     let said = cell.netarium(&["sweep", "swept.toml"]);
-    interrupt(&child);
+    signal(child.id(), "-INT");
     assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
     assert_eq!(said.code, Some(2), "{}", said.err);
     assert!(said.err.contains("another sweep uses sweeps/swept"), "{}", said.err);

@@ -281,22 +281,7 @@ mod tests {
     use std::os::unix::net::{UnixDatagram, UnixListener};
 
     use super::*;
-    use crate::namespace::Kinds;
-
-    /// Runs `work` in a new mount namespace whose mounts are private; `None`: not permitted.
-    fn in_new_mounts<T: Send>(test: &str, work: impl FnOnce() -> T + Send) -> Option<T> {
-        namespace::in_thread(|| {
-            let made =
-                namespace::unshare(Kinds::MOUNT).and_then(|()| namespace::make_mounts_private());
-            match made {
-                Ok(()) => Some(work()),
-                Err(error) => {
-                    eprintln!("SKIPPED {test}: {error}");
-                    None
-                }
-            }
-        })
-    }
+    use crate::namespace::testing::in_new_mounts;
 
     /// A folder for a test. Dropping it removes it.
     struct Place(PathBuf);

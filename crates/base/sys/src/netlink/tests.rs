@@ -5,18 +5,9 @@ use std::os::fd::AsFd;
 use base::{Bandwidth, Bytes};
 
 use super::*;
+use crate::namespace::testing::in_new_net;
 use crate::namespace::{Kinds, unshare};
 use crate::tun::Tun;
-
-/// Runs `work` in a new network namespace, or reports missing privileges.
-fn in_new_net(test: &str, work: impl FnOnce() + Send + 'static) {
-    let thread = std::thread::spawn(move || {
-        unshare(Kinds::NET).map(|()| work()).map_err(|error| error.to_string())
-    });
-    if let Err(error) = thread.join().unwrap() {
-        eprintln!("SKIPPED {test}: no network namespace: {error}");
-    }
-}
 
 /// Reads all queued packets; returns the number of IPv4 packets. (The kernel reports its IPv6
 /// multicast groups at arbitrary times.)

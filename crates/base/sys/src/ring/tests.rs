@@ -2,22 +2,17 @@ use std::net::UdpSocket;
 use std::thread;
 
 use super::*;
-use crate::namespace::{self, Kinds};
+use crate::namespace::testing::in_new_net;
+use crate::netlink::{Batch, LOOPBACK, LinkSettings, Socket};
 
 /// Runs `work` in a new network namespace with the loopback interface up.
-fn alone(test: &str, work: impl FnOnce() + Send + 'static) {
-    let test = test.to_owned();
-    let run = move || {
-        if let Err(error) = namespace::unshare(Kinds::NET) {
-            return eprintln!("SKIPPED {test}: no network namespace: {error}");
-        }
-        let up = std::process::Command::new("ip").args(["link", "set", "lo", "up"]).status();
-        if !up.is_ok_and(|status| status.success()) {
-            return eprintln!("SKIPPED {test}: no `ip`");
-        }
+fn alone(test: &str, work: impl FnOnce() + Send) {
+    in_new_net(test, || {
+        let mut batch = Batch::new();
+        batch.set_link(LOOPBACK, &LinkSettings { up: Some(true), ..LinkSettings::default() });
+        Socket::open().unwrap().submit(batch).unwrap();
         work();
-    };
-    thread::spawn(run).join().unwrap();
+    });
 }
 
 fn options() -> Options {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::namespace::testing::in_new_mounts;
 
 fn builder(mounts: &[(&str, bool)]) -> Builder {
     let mounts = mounts
@@ -52,24 +53,6 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Runs `work` in a new mount namespace; `None`: not permitted.
-fn in_new_mounts<T: Send>(test: &str, work: impl FnOnce() -> T + Send) -> Option<T> {
-    let ran = namespace::in_thread(|| {
-        namespace::unshare(Kinds::MOUNT)?;
-        namespace::make_mounts_private()?;
-        Ok(work())
-    });
-    match ran {
-        Ok(result) => Some(result),
-        Err(error) => {
-            let error: Error = error;
-            assert!(error.is_denied(), "{error}");
-            eprintln!("SKIPPED {test}: {error}");
-            None
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 use std::net::Ipv4Addr;
 
 use super::*;
-use crate::namespace::{Kinds, unshare};
+use crate::namespace::testing::in_new_net;
 use crate::netlink::{Batch, LOOPBACK, LinkSettings, Socket};
 use crate::socket::{self, Interest, MptcpInfo, Ready, ReadyQueue, TcpOptions};
 
@@ -67,14 +67,11 @@ fn two_subflows() {
 #[test]
 fn connections_get_the_paths_that_they_are_given() {
     let name = "connections_get_the_paths_that_they_are_given";
-    let thread = std::thread::spawn(move || {
-        if let Err(error) = unshare(Kinds::NET) {
-            eprintln!("SKIPPED {name}: no network namespace: {error}");
-        } else if is_supported() {
+    in_new_net(name, || {
+        if is_supported() {
             two_subflows();
         } else {
             eprintln!("SKIPPED {name}: no Multipath TCP");
         }
     });
-    thread.join().unwrap();
 }
