@@ -23,7 +23,6 @@ use collector_live::pipeline::{Pipeline, Settings};
 use super::{Failure, frames};
 use crate::{Outcome, print};
 
-/// The size of the population.
 #[derive(Clone, Copy)]
 pub(super) struct Size {
     pub(super) peers: u32,
@@ -134,7 +133,6 @@ impl Population {
         self.sent += 1;
     }
 
-    /// Opens all sessions.
     fn open(&mut self, second: u32) -> Outcome {
         let time = moment(second, 0, 1);
         for peer in 0..self.size.peers {
@@ -185,7 +183,6 @@ impl Population {
         Ok(())
     }
 
-    /// Resets all sessions.
     fn reset(&mut self, second: u32) -> Outcome {
         let (code, subcode) = (code::CEASE, cease::ADMINISTRATIVE_RESET);
         let bytes = Notification { code, subcode, data: &[] }.build()?;

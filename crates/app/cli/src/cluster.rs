@@ -42,7 +42,6 @@ pub(crate) fn cluster(args: &Cluster, terminal: &Terminal) -> Verdict {
     }
 }
 
-/// Connects to the specified cluster.
 pub(crate) fn connect(named: &Target) -> Result<Connection, Failure> {
     let Some(cluster) = target(named)? else {
         let failure = Failure::usage("no cluster was given");

@@ -378,7 +378,6 @@ fn report(summary: &Summary, args: &CollectRun, terminal: &Terminal) -> Result<(
     Ok(())
 }
 
-/// The result as JSON.
 fn result(summary: &Summary, args: &CollectRun) -> serde_json::Value {
     let status = &summary.status;
     let (streams, frames) = (&status.streams, &status.frames);

@@ -112,7 +112,6 @@ pub(crate) fn draw(
     })
 }
 
-/// A diagnostic as JSON.
 pub(crate) fn as_json(diagnostic: &Diagnostic) -> Value {
     let (line, column) = diagnostic.position;
     json!({

@@ -19,7 +19,6 @@ pub(crate) fn each(mut act: impl FnMut() + Send + 'static) -> Result<(), Failure
     Ok(())
 }
 
-/// Counts the signals.
 pub(crate) fn count() -> Result<Arc<AtomicUsize>, Failure> {
     let count = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&count);

@@ -88,7 +88,6 @@ fn expected_jobs(args: &Run, terminal: &Terminal) -> Result<Vec<(String, usize, 
     Ok(expected)
 }
 
-/// The command of one job.
 fn command(args: &Run, file: &Path) -> io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["run", "--json", "--quiet", "--no-progress", "--await-start"]);

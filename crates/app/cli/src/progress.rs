@@ -7,7 +7,6 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::foreign_text::visible;
 
-/// The progress line.
 pub(crate) struct Line {
     bar: ProgressBar,
 }
@@ -110,7 +109,6 @@ impl Line {
         self.bar.suspend(write);
     }
 
-    /// Removes the line.
     pub(crate) fn clear(&self) {
         self.bar.finish_and_clear();
     }

@@ -142,7 +142,6 @@ pub(crate) fn engine_words(engine: Option<Engine>) -> Vec<String> {
 }
 
 impl Engine {
-    /// The engine of the lab.
     pub(crate) fn for_lab(self) -> emu::enclosure::Engine {
         match self {
             Self::Tun => emu::enclosure::Engine::Tun,

@@ -111,7 +111,6 @@ pub(crate) fn status(args: &Status, terminal: &Terminal) -> Verdict {
     Ok(Exit::Ok)
 }
 
-/// A command in one line.
 fn row(status: &Value) -> Vec<String> {
     let text = |key: &str| status[key].as_str().unwrap_or("-").to_owned();
     let count = |key: &str| status[key].as_array().map_or(0, Vec::len);
@@ -155,7 +154,6 @@ fn find(
 
 /// The status output of a kind of command.
 pub(crate) struct Kind<'a> {
-    /// The schema of each status.
     pub(crate) schema: &'a str,
     /// Schema and key of the list.
     pub(crate) list: (&'a str, &'a str),

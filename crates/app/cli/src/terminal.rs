@@ -14,9 +14,7 @@ const MIN_WIDTH: usize = 60;
 /// A wider terminal has empty space on the right.
 const MAX_WIDTH: usize = 120;
 
-/// The output of a command.
 pub(crate) struct Terminal {
-    /// Whether `--json` was given.
     pub(crate) json: bool,
     quiet: bool,
     verbose: u8,
@@ -28,7 +26,6 @@ pub(crate) struct Terminal {
     err: io::Stderr,
 }
 
-/// The style of a text.
 #[derive(Clone, Copy)]
 pub(crate) enum Style {
     Good,

@@ -79,7 +79,6 @@ for i in range(600):
     while arrived() < i - 50 and time.monotonic() < end: time.sleep(0.001)
 "#;
 
-/// Records the packets that arrive.
 const CAPTURE: &str = r#"
 import os, socket, time
 s = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(0x0800)); s.bind(("b0", 0))

@@ -51,7 +51,6 @@ pub trait Source: Send + Sync + 'static {
     }
 }
 
-/// Maximum number of connected clients.
 const MAX_CLIENTS: usize = 16;
 
 /// A server that runs until it is dropped.

@@ -36,10 +36,8 @@ pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Stream for S {}
 
-/// A listening socket.
 pub trait Listener {
     type Stream: Stream;
-    /// Accepts the next connection.
     fn next(&self) -> impl Future<Output = io::Result<Self::Stream>>;
 }
 

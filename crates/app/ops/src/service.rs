@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use crate::Error;
 
-/// State of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServiceState<'a> {
     /// It works, with a description of its state for `systemctl status`.

@@ -7,12 +7,10 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A system call failed.
     #[error("{call}: {cause}")]
     Call {
         /// The call, and its most relevant argument.
         call: &'static str,
-        /// Error of the kernel.
         cause: io::Error,
     },
     /// A file could not be read, written or opened.
@@ -21,17 +19,11 @@ pub enum Error {
         /// The verb: `open`, `read`, `write`.
         action: &'static str,
         path: PathBuf,
-        /// Error of the kernel.
         cause: io::Error,
     },
     /// The kernel rejected a request for its network configuration.
     #[error("the kernel refused to {request}: {cause}")]
-    Netlink {
-        /// Description of the request.
-        request: &'static str,
-        /// Error of the kernel.
-        cause: io::Error,
-    },
+    Netlink { request: &'static str, cause: io::Error },
     /// The kernel's answer is shorter than its length fields.
     #[error("malformed answer to {0}")]
     Malformed(&'static str),

@@ -21,7 +21,6 @@ pub mod tun;
 
 pub use error::Error;
 
-/// Result of this crate's functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Converts the result `-1` of a system call to an error with the call's name.

@@ -23,7 +23,6 @@ pub use user::{
     unshare_with_user, user_outside,
 };
 
-/// A set of namespace kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kinds(pub(crate) libc::c_int);
 
@@ -78,7 +77,6 @@ pub fn current_net() -> Result<OwnedFd> {
     open("/proc/thread-self/ns/net")
 }
 
-/// Opens a namespace file.
 pub fn open(path: impl AsRef<Path>) -> Result<OwnedFd> {
     let path = path.as_ref();
     let file = File::open(path).map_err(|e| Error::file("open", path, e))?;
@@ -147,7 +145,6 @@ pub(crate) fn c_bytes(bytes: &[u8]) -> Result<CString> {
     CString::new(bytes).map_err(|_| Error::Nul(String::from_utf8_lossy(bytes).into_owned()))
 }
 
-/// Options of a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// No set-user-id programs, no devices.

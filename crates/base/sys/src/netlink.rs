@@ -20,7 +20,6 @@ pub use routing::{Action, LocalAddress, Rule, Way};
 /// The index of the loopback device in every network namespace.
 pub const LOOPBACK: u32 = 1;
 
-/// The main routing table.
 pub const MAIN_TABLE: u32 = 254;
 
 /// Maximum size of the requests in one send call in bytes, well below a socket's send buffer.
@@ -53,7 +52,6 @@ pub struct Route<'a> {
     pub source: Option<IpAddr>,
 }
 
-/// A veth pair.
 #[derive(Clone, Copy, Debug)]
 pub struct Veth<'a> {
     /// Name of the end in this namespace.
@@ -79,12 +77,10 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// A batch without requests.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whether there are no requests.
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }
@@ -165,7 +161,6 @@ impl Batch {
         message.finish();
     }
 
-    /// Creates a veth pair.
     pub fn add_veth(&mut self, pair: &Veth<'_>) {
         let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
         let mut message = self.add("make a veth pair", libc::RTM_NEWLINK, flags);
@@ -261,7 +256,6 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Opens a connection.
     pub fn open() -> Result<Self> {
         Self::of(libc::NETLINK_ROUTE)
     }

@@ -35,12 +35,9 @@ impl Signal {
     pub const INT: Self = Self(libc::SIGINT);
 }
 
-/// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Exited with this status.
     Code(i32),
-    /// Killed by this signal.
     Signal(i32),
 }
 

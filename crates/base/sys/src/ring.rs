@@ -24,12 +24,10 @@ pub struct Instruction {
     pub operand: u32,
 }
 
-/// Options of a ring.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Size of a block: a multiple of the page size, larger than any packet.
     pub block: u32,
-    /// Number of blocks.
     pub blocks: u32,
     /// Maximum delay of a packet in a block that is not full.
     pub timeout: Duration,
@@ -87,7 +85,6 @@ pub struct Tag {
     pub control: u16,
 }
 
-/// A received packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
     /// Nanoseconds since 1970.
@@ -117,7 +114,6 @@ pub struct Ring {
     memory: NonNull<u8>,
     block: usize,
     blocks: usize,
-    /// Index of the next block.
     next: usize,
     link: u16,
     index: u32,
@@ -266,12 +262,10 @@ impl Ring {
         self.link
     }
 
-    /// Number of blocks.
     pub fn blocks(&self) -> usize {
         self.blocks
     }
 
-    /// Number of the interface.
     pub fn interface(&self) -> u32 {
         self.index
     }
@@ -388,17 +382,14 @@ pub struct Block<'a> {
 }
 
 impl Block<'_> {
-    /// Number of remaining packets.
     pub fn len(&self) -> usize {
         self.left as usize
     }
 
-    /// Whether no packets remain.
     pub fn is_empty(&self) -> bool {
         self.left == 0
     }
 
-    /// The next packet.
     pub fn next_packet(&mut self) -> Option<Packet<'_>> {
         if self.left == 0 {
             return None;
@@ -444,7 +435,6 @@ fn read_header(bytes: &[u8]) -> Option<PacketHeader> {
     Some(unsafe { bytes.as_ptr().cast::<PacketHeader>().read_unaligned() })
 }
 
-/// The number of an interface.
 fn interface_index(name: &str) -> Result<u32> {
     let text = CString::new(name).map_err(|_| Error::Nul(name.to_owned()))?;
     // SAFETY: the string ends in NUL and outlives the call.

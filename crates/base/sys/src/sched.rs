@@ -140,7 +140,6 @@ impl CpuTimes {
         })
     }
 
-    /// The difference to `earlier`.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self {

@@ -262,12 +262,10 @@ fn bind(socket: &OwnedFd, at: SocketAddr) -> Result<()> {
     named("bind", net::bind(socket, &at))
 }
 
-/// Local port of a socket.
 pub fn local_port(socket: BorrowedFd<'_>) -> Result<u16> {
     local_address(socket).map(|address| address.port())
 }
 
-/// Remote port of a connection.
 pub fn peer_port(socket: BorrowedFd<'_>) -> Result<u16> {
     let address = named("getpeername", net::getpeername(socket))?;
     let address = address.and_then(|address| SocketAddr::try_from(address).ok());

@@ -13,7 +13,6 @@ pub fn read(name: &str) -> Result<String> {
     Ok(text.trim_end().to_owned())
 }
 
-/// Writes `name`.
 pub fn write(name: &str, value: &str) -> Result<()> {
     let path = format!("/proc/sys/{name}");
     // A parameter is set by one write; nothing is created if it does not exist.

@@ -6,7 +6,6 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use crate::{Error, Result, check};
 
-/// The device file of TUN.
 pub const DEVICE: &str = "/dev/net/tun";
 
 /// Length of `struct virtio_net_hdr`, which precedes every packet.

@@ -34,7 +34,6 @@ struct Held<B> {
     came: IfaceId,
 }
 
-/// The process of a gateway.
 #[derive(Debug)]
 enum Process<B> {
     Send(SendBox<Held<B>>),
@@ -76,7 +75,6 @@ pub struct GatewayNodes<B> {
     /// Events of the lab for gateways, in the order of time.
     agenda: VecDeque<(Time, NodeId, BoxAction)>,
     changes: Vec<Change>,
-    /// The earliest deadline.
     wake: Option<Time>,
     /// Packets that were lost when processes stopped.
     lost: u64,
@@ -130,7 +128,6 @@ impl<B: Clone + 'static> GatewayNodes<B> {
         self.at[iface.index()] != NONE
     }
 
-    /// Time of the next [`Self::on_event`].
     pub fn next_event(&self) -> Option<Time> {
         self.agenda.front().map(|(at, ..)| *at)
     }
@@ -146,7 +143,6 @@ impl<B: Clone + 'static> GatewayNodes<B> {
         self.settle();
     }
 
-    /// Time of the next [`Self::on_wake`].
     pub const fn next_wake(&self) -> Option<Time> {
         self.wake
     }
@@ -181,7 +177,6 @@ impl<B: Clone + 'static> GatewayNodes<B> {
         None
     }
 
-    /// Handles the deadlines at `at`.
     pub fn on_wake<D: Driver<B>>(&mut self, driver: &mut D, at: Time) {
         while let Some(outgoing) = self.late.pop_until(at) {
             self.post(driver, at, outgoing);

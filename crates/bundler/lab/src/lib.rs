@@ -50,7 +50,6 @@ pub enum Error {
         /// The first bundle.
         bundle: String,
     },
-    /// The lab has no routes.
     #[error("bundle `{bundle}`: gateways forward by the lab's routes, and `routing` is `\"none\"`")]
     Routing {
         /// The first bundle.

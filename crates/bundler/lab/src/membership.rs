@@ -19,7 +19,6 @@ impl Places {
         self.nodes[iface.index() ^ 1]
     }
 
-    /// The interfaces of a gateway.
     pub(crate) fn of(&self, node: NodeId) -> &[IfaceId] {
         self.ifaces.get(&node).map_or(&[], Vec::as_slice)
     }
@@ -30,7 +29,6 @@ impl Places {
 #[derive(Clone, Debug)]
 pub(crate) struct Membership {
     node: NodeId,
-    /// The receivebox of each bundle.
     receiveboxes: Vec<NodeId>,
     /// The cached bundle of each destination interface.
     known: Vec<u32>,
@@ -179,7 +177,6 @@ impl Tags {
         joined
     }
 
-    /// The bundles of a tag.
     pub(crate) fn bundles(&self, tag: u32) -> &[u32] {
         self.sets.get(tag as usize).map_or(&[], Vec::as_slice)
     }

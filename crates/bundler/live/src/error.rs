@@ -29,7 +29,6 @@ pub enum Error {
     /// The kernel would no longer translate the source addresses of the bundles' packets.
     #[error("chain `{chain}` of table `{table}` translates source addresses on this machine")]
     Translation {
-        /// The nftables table.
         table: String,
         /// The chain with rules at the hook `postrouting`.
         chain: String,
@@ -37,7 +36,6 @@ pub enum Error {
     /// A site is unreachable.
     #[error("no route to {0}")]
     NoRoute(String),
-    /// Reading or writing packets failed.
     #[error("{device}: {cause}")]
     Device { device: String, cause: io::Error },
 }

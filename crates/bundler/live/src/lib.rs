@@ -30,5 +30,4 @@ mod wait;
 pub use error::Error;
 pub use prefix::{Prefix, PrefixError};
 
-/// Result of this crate's functions.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -125,7 +125,6 @@ impl Packet {
         &self.bytes[self.start..]
     }
 
-    /// Number of segments.
     pub(crate) fn count(&self) -> u16 {
         self.layout.count()
     }

@@ -116,7 +116,6 @@ impl Watch {
     }
 }
 
-/// A bundle in the driver.
 struct Bundle {
     key: DigestKey,
     index: BundleIndex,

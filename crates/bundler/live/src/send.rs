@@ -38,11 +38,7 @@ pub enum Event {
     /// Packets pass through it from now on.
     Ready { device: String, mtu: u32 },
     /// A bundle's state has changed.
-    Transition {
-        /// The bundle's name.
-        bundle: String,
-        transition: Transition,
-    },
+    Transition { bundle: String, transition: Transition },
 }
 
 /// Runs a sendbox with its status at `board` until `stop` is set; then queued packets are sent, and
@@ -100,7 +96,6 @@ fn mtu(config: &Send, socket: &mut sys::netlink::Socket) -> Result<u32> {
     Ok(if mtu == 0 { USUAL_MTU } else { mtu.clamp(576, 65_521) })
 }
 
-/// A bundle in the driver.
 struct Bundle {
     key: DigestKey,
     marking: Marking,

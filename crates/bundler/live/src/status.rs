@@ -24,7 +24,6 @@ struct Figure {
     value: Option<MetricValue>,
 }
 
-/// Status of a bundle.
 #[derive(Clone, Debug, PartialEq)]
 struct Row {
     name: String,
@@ -34,7 +33,6 @@ struct Row {
     figures: Vec<Figure>,
 }
 
-/// Status of a gateway.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Snapshot {
     role: &'static str,

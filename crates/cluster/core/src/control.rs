@@ -122,7 +122,6 @@ pub struct LabStatus {
     pub id: String,
     pub name: String,
     pub phase: Phase,
-    /// Hosts of the shard.
     pub hosts: u32,
     /// Names of the lab's agents, by [`AgentId`].
     #[serde(rename = "members")]
@@ -286,7 +285,6 @@ pub enum Order {
     },
 }
 
-/// An [`Order`] for a lab.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LabOrder {
     /// Identifier of the lab.
@@ -303,12 +301,10 @@ pub struct Refusal {
     pub code: u8,
 }
 
-/// The phase of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
     Reserved,
-    /// The shard is being built.
     Preparing,
     /// Built; waits for its start.
     Ready,

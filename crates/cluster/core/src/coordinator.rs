@@ -32,7 +32,6 @@ const END_TOLERANCE: Span = Span::from_secs(1);
 /// Max time without progress while results are fetched.
 pub const FETCH_TIMEOUT: Span = Span::from_secs(60);
 
-/// The parameters of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terms {
     /// The agents' instances, by [`AgentId`].
@@ -49,7 +48,6 @@ pub struct Terms {
     pub on_loss: OnLoss,
 }
 
-/// An action for the driver.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
     /// Ask an agent to reserve resources.
@@ -73,7 +71,6 @@ pub enum Output {
     Ended(Ending),
 }
 
-/// The end of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ending {
     /// The lab did not start. The agents have dropped it.
@@ -101,7 +98,6 @@ pub struct Outage {
     pub from: Span,
     /// `None`: until the end of the lab.
     pub until: Option<Span>,
-    /// The reason, for the user.
     pub why: String,
 }
 
@@ -205,7 +201,6 @@ impl Coordinator {
         Some((reserved.iter().map(|reserved| reserved.trunk).collect(), datagram))
     }
 
-    /// An agent has reserved resources.
     pub fn reserved(&mut self, now: Time, agent: AgentId, reserved: Reserved) {
         let Some(entry) = self.agents.get_mut(agent.index()) else { return };
         entry.reserved = Some(reserved);

@@ -34,7 +34,6 @@ struct Peer {
     alive: bool,
 }
 
-/// Tracks the heartbeats of agents.
 #[derive(Clone, Debug)]
 pub struct Detector {
     peers: BTreeMap<String, Peer>,

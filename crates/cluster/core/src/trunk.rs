@@ -52,9 +52,7 @@ pub use statistics::TrunkStatistics;
 
 /// Bytes of a datagram before the sealed part.
 const CLEAR: usize = 16;
-/// Bytes of the trailer.
 const TRAILER: usize = 16;
-/// Bytes of the authentication tag.
 const TAG: usize = 16;
 /// Bytes of a datagram after the content.
 const SEALED: usize = TRAILER + TAG;
@@ -72,7 +70,6 @@ const MAX_SPARE_TRAINS: usize = 16;
 
 #[derive(Clone, Debug)]
 pub struct TrunkOptions {
-    /// The agent of this trunk.
     pub own: AgentId,
     /// Number of the lab's agents, this one included.
     pub agents: usize,
@@ -108,7 +105,6 @@ pub struct Message<'a> {
     pub virtio: [u8; VIRTIO],
     /// Its headers, from the IP header on.
     pub headers: &'a [u8],
-    /// The rest of the packet.
     pub payload: &'a [u8],
 }
 
@@ -159,7 +155,6 @@ pub struct Outgoing<'a> {
     pub segment: usize,
 }
 
-/// The trailer of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Trailer {
     sent: Time,
@@ -198,7 +193,6 @@ struct Peer {
     sealing: Key,
     /// For datagrams from it.
     opening: Key,
-    /// The next sequence number.
     next: u64,
     filler: Filler,
     /// Whether it is in [`Trunk::open`].
@@ -305,7 +299,6 @@ impl Trunk {
         self.next_full(now)
     }
 
-    /// Whether a train is full.
     pub fn has_full(&self) -> bool {
         !self.ready.is_empty()
     }

@@ -44,7 +44,6 @@ pub use event::Interrupt;
 /// Max interval of periodic work.
 const TICK: Duration = Duration::from_millis(50);
 
-/// The options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The parent of run folders.

@@ -111,7 +111,6 @@ impl fmt::Display for Role {
 /// Credentials in PEM, read once so that a process needs no access to the files later.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// Identity in the own certificate.
     pub identity: Identity,
     pub(crate) ca: String,
     pub(crate) cert: String,
@@ -128,7 +127,6 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// The default folder of credentials.
 pub fn default_dir() -> Option<PathBuf> {
     let of = |name: &str| std::env::var_os(name).filter(|dir| !dir.is_empty()).map(PathBuf::from);
     let config = of("XDG_CONFIG_HOME").or_else(|| Some(of("HOME")?.join(".config")))?;

@@ -23,7 +23,6 @@ pub use server::{Host, Invite};
 
 /// Default port of enrolments.
 pub const PORT: u16 = 7448;
-/// Max bytes of a message.
 const MAX_MESSAGE_BYTES: usize = 64 << 10;
 /// Timeout of one read or write.
 const IO_TIMEOUT: Duration = Duration::from_secs(5);

@@ -35,12 +35,7 @@ pub enum Error {
     Version { agent: String, theirs: String, ours: String },
     /// An agent has failed, or has rejected a request.
     #[error("agent {agent}: {text}")]
-    Agent {
-        agent: String,
-        text: String,
-        /// Exit code of the command.
-        code: u8,
-    },
+    Agent { agent: String, text: String, code: u8 },
     /// The lab needs more resources than the cluster has, or cannot be distributed.
     #[error("{text}")]
     DoesNotFit { text: String },
@@ -56,7 +51,6 @@ pub enum Error {
         #[source]
         cause: Box<Error>,
     },
-    /// A system call failed.
     #[error("cannot {action}: {cause}")]
     Machine { action: &'static str, cause: io::Error },
     #[error(transparent)]

@@ -46,7 +46,6 @@ pub const MAX_AGENTS: usize = 64;
 /// Max length of a port's name (`IFNAMSIZ` minus the terminator).
 const MAX_NAME_LENGTH: usize = 15;
 
-/// A cluster on one machine.
 #[derive(Clone, Debug)]
 pub struct Local {
     pub names: Vec<String>,

@@ -110,12 +110,10 @@ pub(crate) mod key {
         format!("{}/command/{coordinator}/{command}", agent(to))
     }
 
-    /// The commands of all coordinators.
     pub(crate) fn commands(to: &Peer) -> String {
         format!("{}/command/*/*", agent(to))
     }
 
-    /// A command to all agents.
     pub(crate) fn command_to_all(coordinator: impl Display, command: &str) -> String {
         format!("netarium/agent/*/*/command/{coordinator}/{command}")
     }
@@ -127,7 +125,6 @@ pub(crate) mod key {
         Some((coordinator.parse().ok()?, command.to_owned()))
     }
 
-    /// The heartbeats of an agent.
     pub(crate) fn heartbeat(peer: &Peer) -> String {
         format!("{}/heartbeat", agent(peer))
     }

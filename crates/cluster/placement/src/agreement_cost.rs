@@ -19,7 +19,6 @@ pub struct Scene {
     capacities: Vec<Option<Bandwidth>>,
 }
 
-/// Flows on the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
     /// The hosts are spread over the agents in the order of the lab.

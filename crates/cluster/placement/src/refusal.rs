@@ -37,7 +37,6 @@ impl Refusal {
 /// Max number of listed names; the others are counted.
 const MAX_NAMES: usize = 4;
 
-/// Names of nodes for messages.
 pub fn names(plan: &Plan, nodes: &[NodeId]) -> String {
     let name = |node: &NodeId| format!("`{}`", plan.nodes[node.index()].name);
     let named: Vec<String> = nodes.iter().take(MAX_NAMES).map(name).collect();

@@ -10,7 +10,6 @@ use std::time::Duration;
 use lab::{Code, Diagnostic, Diagnostics};
 use serde::{Deserialize, Serialize};
 
-/// Maximum length of a request.
 const MAX_REQUEST_BYTES: usize = 1 << 20;
 
 /// Maximum number of simultaneous connections of a lab.
@@ -19,7 +18,6 @@ const MAX_CLIENTS: usize = 16;
 /// Timeout of an answer, which fits into the socket's buffer unless a value is very long.
 const WRITE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// A request to a lab.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
@@ -29,7 +27,6 @@ pub enum Request {
     Mark(String),
 }
 
-/// The answer of a lab.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
@@ -61,7 +58,6 @@ impl Finding {
         found.list().iter().map(own).collect()
     }
 
-    /// The diagnostics of these fields.
     pub fn diagnostics(findings: &[Self], fields: &[(String, String)]) -> Diagnostics {
         let known = |finding: &Self| {
             let code = Code::ALL.iter().find(|code| code.as_str() == finding.code)?;

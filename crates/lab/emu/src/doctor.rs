@@ -15,7 +15,6 @@ use crate::enclosure::Engine;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     pub engine: Engine,
-    /// Reason for this engine.
     pub why: String,
     /// Engines that do not work or were not requested, with reasons.
     pub rejected: Vec<(Engine, String)>,

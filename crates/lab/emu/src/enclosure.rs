@@ -57,7 +57,6 @@ pub enum Framing {
 }
 
 impl Framing {
-    /// Length in bytes.
     pub const fn len(self) -> usize {
         match self {
             Self::Bare => 0,
@@ -80,7 +79,6 @@ pub struct Port {
     /// Non-blocking; each call reads or writes one packet: virtio header of [`sys::tun::HEADER`]
     /// bytes, framing, and the packet.
     pub fd: OwnedFd,
-    /// Framing of each packet.
     pub framing: Framing,
 }
 

@@ -11,16 +11,11 @@ use rustix::io::Errno;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A system call failed.
     #[error(transparent)]
     Kernel(#[from] sys::Error),
     /// The kernel refused to create the namespaces of a lab.
     #[error("cannot create the lab's namespaces on this machine ({step}: {cause})")]
-    Namespaces {
-        /// The attempted action.
-        step: String,
-        cause: std::io::Error,
-    },
+    Namespaces { step: String, cause: std::io::Error },
     /// No namespaces can be created at all.
     #[error("cannot create the lab's namespaces: {why}")]
     NoNamespaces {
@@ -67,11 +62,7 @@ pub enum Error {
     },
     /// Programs cannot run as another user here.
     #[error("the lab asks for user `{user}`, but {why}")]
-    NoUsers {
-        user: String,
-        /// The reason, with the fix.
-        why: String,
-    },
+    NoUsers { user: String, why: String },
     /// A program could not change its user.
     #[error("program {program}: cannot change to user `{user}`: {cause}")]
     NoUser { program: String, user: String, cause: std::io::Error },
@@ -97,7 +88,6 @@ pub enum Error {
     #[error("program {program} was not ready ({condition}) after {waited}{}", quoted(stderr))]
     NotReady {
         program: String,
-        /// The readiness condition.
         condition: String,
         waited: Span,
         /// Its last lines on standard error.
@@ -107,9 +97,7 @@ pub enum Error {
     #[error("program {program} ended ({exit}) before it was ready ({condition}){}", quoted(stderr))]
     EndedBeforeReady {
         program: String,
-        /// The readiness condition.
         condition: String,
-        /// How it ended.
         exit: sys::process::Exit,
         /// Its last lines on standard error.
         stderr: Vec<String>,
@@ -122,13 +110,7 @@ pub enum Error {
         "flow {flow}: this kernel has no congestion control `{control}`; it has {}",
         available.join(", ")
     )]
-    UnknownControl {
-        flow: String,
-        /// The requested controller.
-        control: String,
-        /// The controllers of this kernel.
-        available: Vec<String>,
-    },
+    UnknownControl { flow: String, control: String, available: Vec<String> },
     /// Only privileged users may use a flow's congestion controller.
     #[error(
         "flow {flow}: congestion control `{control}` needs privileges here; without them: {} \
@@ -137,7 +119,6 @@ pub enum Error {
     )]
     DeniedControl {
         flow: String,
-        /// The requested controller.
         control: String,
         /// The controllers without this restriction.
         allowed: Vec<String>,
@@ -173,16 +154,13 @@ pub enum Error {
     /// The data path could not start.
     #[error("the data path could not start: {0}")]
     Datapath(std::io::Error),
-    /// The data path's thread panicked.
     #[error("internal error: the data path panicked")]
     DatapathPanicked,
     /// The run folder could not be written.
     #[error(transparent)]
     Record(#[from] run::Error),
-    /// The fabric rejected the plan.
     #[error(transparent)]
     Fabric(fabric::Error),
-    /// The lab's bundles are invalid.
     #[error(transparent)]
     Bundles(#[from] bundler_lab::Error),
     /// The facts about the host could not be collected.

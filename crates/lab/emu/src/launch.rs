@@ -31,7 +31,6 @@ use crate::{Error, Result, users};
 /// Maximum real-time priority in a lab started by root; the data path uses a lower one.
 const MAX_REALTIME: u64 = 20;
 
-/// Options of a launch.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Host name of the lab's own process.
@@ -323,7 +322,6 @@ impl Report {
     }
 }
 
-/// A complete report.
 struct LaunchReport {
     lab: Option<u32>,
     broker: Option<u32>,

@@ -93,13 +93,10 @@ impl LabFacts<'_> {
     }
 }
 
-/// An event of a program.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ProgramEvent {
-    /// The program has started.
     Started(ProgramId),
-    /// The program is ready.
     Ready(ProgramId),
     /// The program has ended, without or after a stop.
     Ended {
@@ -117,7 +114,6 @@ pub enum ProgramEvent {
     Failed(ProgramId, Error),
 }
 
-/// The state of a program.
 #[derive(Debug)]
 enum State {
     /// Its start time or start conditions are not reached.
@@ -168,7 +164,6 @@ struct Slot {
     limited: bool,
 }
 
-/// The namespaces of a node.
 #[derive(Debug)]
 struct Place {
     /// This executable, for the init of programs.

@@ -34,7 +34,6 @@ const LABS_LIMIT: usize = 1000;
 /// Maximum time for the kernel to remove a killed lab.
 const KILL_WAIT: Duration = Duration::from_secs(10);
 
-/// An error of the registry.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegistryError {
@@ -47,14 +46,8 @@ pub enum RegistryError {
          --map-root-user`, or outside of that namespace"
     )]
     Unmapped,
-    /// A system call failed.
     #[error("cannot {verb} {}: {source}", path.display())]
-    Io {
-        /// The attempted action.
-        verb: &'static str,
-        path: PathBuf,
-        source: io::Error,
-    },
+    Io { verb: &'static str, path: PathBuf, source: io::Error },
     /// A process to be registered does not exist.
     #[error("process {0} does not exist")]
     NoProcess(u32),
@@ -70,7 +63,6 @@ pub enum RegistryError {
     /// A killed lab still exists.
     #[error("lab {0} was killed and has not ended")]
     Immortal(String),
-    /// Too many labs.
     #[error("{LABS_LIMIT} labs are registered already in {}", .0.display())]
     Full(PathBuf),
 }
@@ -104,7 +96,6 @@ pub struct Entry {
     /// Whether `netarium up` started it.
     #[serde(default)]
     pub is_up: bool,
-    /// The seed of the run.
     #[serde(default)]
     pub seed: Option<u64>,
     /// The socket for requests; `None` for a shard of a lab on several machines.
@@ -125,7 +116,6 @@ pub struct HostEntry {
     pub user: Option<String>,
 }
 
-/// State of an entry's processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Both processes run.
@@ -180,7 +170,6 @@ impl Entry {
 /// Returns why the running processes of an entry are not those of a lab.
 type Check = fn(&Entry) -> Option<String>;
 
-/// How a lab was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
     /// It ended after the request; its results are kept.
@@ -265,7 +254,6 @@ fn boot_id() -> String {
         .unwrap_or_default()
 }
 
-/// The content of the registry.
 #[derive(Debug, Default)]
 pub struct Listing {
     /// Entries with at least one running process, by name.
@@ -277,7 +265,6 @@ pub struct Listing {
     pub unreadable: Vec<(PathBuf, String)>,
 }
 
-/// The folder of running labs.
 #[derive(Clone, Debug)]
 pub struct Registry {
     dir: PathBuf,

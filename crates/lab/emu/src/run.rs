@@ -45,7 +45,6 @@ use message::ToLab;
 pub use shard::run_shard;
 use supervisor::{Controller, End, Supervisor};
 
-/// Options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The folder in which run folders are created.
@@ -103,7 +102,6 @@ impl Starter {
     }
 }
 
-/// Progress of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     pub now: Time,
@@ -111,7 +109,6 @@ pub struct Progress {
     pub duration: Span,
     /// What it waits for, as text; empty if nothing.
     pub waiting_for: String,
-    /// Packets delivered so far.
     pub packets: u64,
     /// The name by which other commands find it.
     pub name: String,

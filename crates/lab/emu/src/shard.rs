@@ -15,7 +15,6 @@ use lab::plan::Plan;
 
 use crate::enclosure::Engine;
 
-/// A shard of a lab.
 #[derive(Clone, Debug)]
 pub struct Shard {
     /// The whole lab.
@@ -24,7 +23,6 @@ pub struct Shard {
     pub id: String,
     /// The agent that runs this shard.
     pub own: AgentId,
-    /// The agent of each node.
     pub assignment: Assignment,
     /// Names of all agents, by [`AgentId`].
     pub members: Vec<String>,

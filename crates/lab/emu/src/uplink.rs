@@ -88,7 +88,6 @@ const LOOK: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct Uplink(UnixStream);
 
-/// Path of the pasta executable.
 pub(crate) fn find_pasta() -> Result<PathBuf> {
     let search = std::env::var_os("PATH").unwrap_or_default();
     let mut places = std::env::split_paths(&search).map(|dir| dir.join("pasta"));

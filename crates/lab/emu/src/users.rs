@@ -144,7 +144,6 @@ pub(crate) fn in_path(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|dir| dir.join(program)).find(|file| file.is_file())
 }
 
-/// Environment variables with their values.
 type Variables = Vec<(String, String)>;
 
 /// The numbers and variables of `name` for a command in the running lab whose first process

@@ -17,7 +17,6 @@ pub struct LabSource<'a> {
     pub text: &'a str,
 }
 
-/// The kind of an annotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
     /// `::error`

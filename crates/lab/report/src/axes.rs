@@ -168,7 +168,6 @@ pub(crate) enum Unit {
     Bytes,
 }
 
-/// The scale of an axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scale {

@@ -13,7 +13,6 @@ const MIN_TEXT: usize = 14;
 /// If no column can be omitted, texts are shortened to this width.
 const MIN_WIDTH: usize = 4;
 
-/// A table of texts.
 pub(crate) struct Grid<'a> {
     pub(crate) heads: &'a [&'a str],
     pub(crate) rows: &'a [Vec<String>],

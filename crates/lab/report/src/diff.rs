@@ -22,7 +22,6 @@ const ROUNDING: f64 = 1e-12;
 /// Notes of different labs name this many keys.
 const MAX_KEYS: usize = 5;
 
-/// One of the compared sides.
 #[derive(Clone, Debug)]
 pub struct Side {
     pub summary: Summary,
@@ -32,7 +31,6 @@ pub struct Side {
     pub is_stored: bool,
 }
 
-/// Chosen metrics and tolerances.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
     /// Names and patterns with `*`. A name without its statistic stands for the mean or sum.
@@ -42,7 +40,6 @@ pub struct Choice {
     pub tolerances: Vec<Tolerance>,
 }
 
-/// An error in a choice.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChoiceError {
@@ -53,7 +50,6 @@ pub enum ChoiceError {
     Unit { tolerance: String, metric: String, unit: Unit },
 }
 
-/// The difference of two sides.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Diff {
     /// Compared metrics, which both sides have.
@@ -68,7 +64,6 @@ pub struct Diff {
     heads: [String; 2],
 }
 
-/// A metric of both sides.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     /// The name, as in expectations: `flow.a-b.goodput.mean`.
@@ -85,7 +80,6 @@ pub struct Change {
 }
 
 impl Change {
-    /// The difference of the means.
     pub fn difference(&self) -> f64 {
         self.second.mean - self.first.mean
     }
@@ -127,7 +121,6 @@ impl Diff {
     }
 }
 
-/// Compares two sides.
 pub fn compare(first: &Side, second: &Side, choice: &Choice) -> Result<Diff, ChoiceError> {
     let chosen = chosen([first, second], choice)?;
     let mut diff = Diff { heads: ["before", "after"].map(str::to_owned), ..Diff::default() };
@@ -157,7 +150,6 @@ pub fn compare(first: &Side, second: &Side, choice: &Choice) -> Result<Diff, Cho
     Ok(diff)
 }
 
-/// Names of the chosen metrics.
 fn chosen(sides: [&Side; 2], choice: &Choice) -> Result<BTreeSet<String>, ChoiceError> {
     let names = |side: &Side| side.summary.metrics.keys().cloned().collect::<BTreeSet<_>>();
     if choice.metrics.is_empty() {

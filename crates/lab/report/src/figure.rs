@@ -30,7 +30,6 @@ pub struct Figure {
     pub lines: Vec<Line>,
 }
 
-/// One line of a plot.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Line {
     /// Its name in the legend.
@@ -55,7 +54,6 @@ fn points<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(f64, f64)>, D::Erro
     Ok(points.into_iter().map(|(x, y)| (number(x), number(y))).collect())
 }
 
-/// How a line is drawn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Style {
@@ -85,7 +83,6 @@ pub(crate) fn average_chunks(points: &[(f64, Option<f64>)]) -> Vec<(f64, f64)> {
 }
 
 impl Line {
-    /// A line through these points.
     pub fn new(label: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
         Self { label: label.into(), points, ..Self::default() }
     }
@@ -106,7 +103,6 @@ impl Line {
 }
 
 impl Figure {
-    /// A plot without lines.
     pub fn new(title: impl Into<String>, x: Axis, y: Axis) -> Self {
         Self { title: title.into(), x, y, ..Self::default() }
     }

@@ -45,12 +45,10 @@ pub(crate) fn with_unit(value: f64, steps: &[Step]) -> String {
     format!("{} {unit}", number(value / size))
 }
 
-/// A data rate.
 pub(crate) fn rate(bit_per_s: f64) -> String {
     with_unit(bit_per_s, RATE)
 }
 
-/// A time in seconds.
 pub fn seconds(s: f64) -> String {
     if s == 0.0 {
         return "0 s".to_owned();
@@ -58,12 +56,10 @@ pub fn seconds(s: f64) -> String {
     with_unit(s, TIME)
 }
 
-/// A time in nanoseconds.
 pub(crate) fn nanos(ns: u64) -> String {
     seconds(ns as f64 / 1e9)
 }
 
-/// An amount of data.
 pub(crate) fn bytes(bytes: u64) -> String {
     with_unit(bytes as f64, DATA)
 }

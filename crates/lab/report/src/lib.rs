@@ -38,7 +38,6 @@ pub use junit::junit;
 pub use layout::{Layout, hanging, shorten, wrap};
 pub use markdown::markdown;
 
-/// An error of a report.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

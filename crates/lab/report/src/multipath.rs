@@ -33,7 +33,6 @@ pub(crate) fn figures(record: &RunRecord, flow: Option<&Table>, subflow: Option<
     if out.is_empty() { out } else { format!("<div class=\"plots\">{out}</div>") }
 }
 
-/// A sample of a flow.
 #[derive(Clone, Debug, Default)]
 struct Sample {
     seconds: f64,
@@ -142,7 +141,6 @@ impl Rows {
     }
 }
 
-/// The table of all paths.
 pub(crate) fn path_rows(record: &RunRecord) -> (Vec<&'static str>, Vec<Vec<String>>) {
     let heads = vec!["flow", "path over", "subflows", "sent", "received", "rate", "retransmits"];
     let rows = flows(record).flat_map(|flow| {

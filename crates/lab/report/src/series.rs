@@ -22,7 +22,6 @@ pub(crate) struct Samples {
     pub(crate) subflows: Option<Table>,
 }
 
-/// A completed transfer.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CompletedTransfer {
     pub(crate) flow: String,
@@ -135,7 +134,6 @@ impl Samples {
         })
     }
 
-    /// The completed transfers.
     pub(crate) fn transfers(&self) -> Vec<CompletedTransfer> {
         let rows = |table: &Table| {
             let flows = table.texts("flow")?.into_iter();

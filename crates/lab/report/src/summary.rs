@@ -32,7 +32,6 @@ pub struct Summary {
     pub schema: String,
     /// The version of netarium.
     pub version: String,
-    /// The lab's name.
     pub name: String,
     pub clock: Clock,
     /// Hash of the resolved lab without its seed.
@@ -47,7 +46,6 @@ pub struct Summary {
     pub metrics: BTreeMap<String, MetricSummary>,
 }
 
-/// A run of a set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SetRun {
     /// Name of its folder in the folder of the set.
@@ -149,7 +147,6 @@ impl Unit {
         }
     }
 
-    /// A value with its unit.
     pub(crate) fn text(self, value: f64) -> String {
         match self {
             Self::Rate => format::rate(value),
@@ -224,7 +221,6 @@ impl Summary {
         })
     }
 
-    /// Reads a summary.
     pub fn read(path: &Path) -> Result<Self, SummaryError> {
         use std::io::Read as _;
         let mut text = Vec::new();
@@ -277,7 +273,6 @@ impl Summary {
         self
     }
 
-    /// The number of runs.
     pub fn count(&self) -> usize {
         self.seeds.len()
     }

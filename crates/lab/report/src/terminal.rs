@@ -314,7 +314,6 @@ pub(crate) fn program_end(program: &ProgramSummary) -> String {
     if program.as_expected { end } else { format!("{end} (unexpected)") }
 }
 
-/// How a program ended.
 pub(crate) fn end(program: &ProgramSummary) -> String {
     match program.end {
         None if program.started_s.is_none() => "never started".to_owned(),
@@ -335,7 +334,6 @@ fn passed_expectations(record: &RunRecord) -> Rows {
     (vec!["expectation met", "measured"], passed.map(row).collect())
 }
 
-/// A table for the terminal.
 struct Table<'a> {
     rows: &'a Rows,
     /// Columns of numbers.

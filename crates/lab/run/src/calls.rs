@@ -52,7 +52,6 @@ pub enum Call {
         /// The event's position in the plan.
         event: usize,
     },
-    /// The run ended.
     End {
         /// The fabric's time at the end.
         at: Time,

@@ -28,7 +28,6 @@ pub enum Error {
     /// The folder holds no `run.json`.
     #[error("`{}` is not a run folder: it has no run.json", path.display())]
     NotARun { path: PathBuf },
-    /// `run.json` is invalid.
     #[error("`{}` is damaged or of an unknown version: {source}", path.display())]
     Record { path: PathBuf, source: serde_json::Error },
     /// `run.json` has an unknown schema.
@@ -43,7 +42,6 @@ pub enum Error {
     /// A file of frames is damaged or truncated.
     #[error("`{}` is damaged or truncated at byte {offset}", path.display())]
     Damaged { path: PathBuf, offset: u64 },
-    /// A table is damaged.
     #[error("`{}` is not a readable Parquet table: {source}", path.display())]
     Table { path: PathBuf, source: ParquetError },
     /// The lab does not have `record = true`.

@@ -75,7 +75,6 @@ impl Ledgers {
         self.recorder.subflow(sample);
     }
 
-    /// Records a transfer.
     pub fn transfer(&mut self, transfer: Transfer) {
         self.recorder.transfer(transfer);
     }

@@ -57,7 +57,6 @@ pub struct ClusterRun {
     pub failure: Option<Failure>,
 }
 
-/// One agent of a run.
 #[derive(Clone, Debug, Default)]
 pub struct AgentRun {
     pub name: String,

@@ -35,18 +35,14 @@ pub const FILE: &str = "observations.bin";
 /// The file header. The version covers [`Observation`] and all types in it.
 pub const KIND: Kind = Kind { magic: b"netarium observations \r\n", version: 1 };
 
-/// An observation of a shard.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Observation {
     /// The start: the local wall-clock time at lab time zero, in nanoseconds since 1970.
     Begin(u64),
     /// Counters at one time. Several of the same time are summed.
     Counters(Counters),
-    /// A sample of a flow.
     Flow(Box<FlowSample>),
-    /// A sample of a subflow.
     Subflow(SubflowSample),
-    /// A transfer that has ended.
     Transfer(Transfer),
     /// The result of a flow, or of its local end.
     Result(Box<FlowResult>),
@@ -56,7 +52,6 @@ pub enum Observation {
     Peer(Box<Peer>),
     /// The outcome of a program, by its number in the plan.
     Program(u32, Box<ProgramSummary>),
-    /// The end of the file.
     End(Box<Ending>),
 }
 
@@ -66,7 +61,6 @@ pub struct Counters {
     pub at: Time,
     /// Links with changes since the previous time.
     pub links: Vec<LinkRow>,
-    /// Shares of flows.
     pub shares: Vec<ShareRow>,
     /// Bundles whose sendboxes are in this shard.
     pub bundles: Vec<BundleRow>,
@@ -122,12 +116,10 @@ pub struct Messages {
 pub struct Ending {
     /// The lab time at the end.
     pub at: Time,
-    /// The status of the shard.
     pub status: Status,
     /// Why it failed, with the exit code.
     pub failure: Option<Failure>,
     pub machine: Machine,
-    /// The packet engine.
     pub engine: Engine,
     /// How late packets left.
     pub lateness: Histogram,
@@ -154,14 +146,11 @@ pub struct Ending {
     pub cpu: Span,
     /// CPUs available to the data path.
     pub cpus: u32,
-    /// Faults of the host.
     pub host: HostFaults,
-    /// CPU load of the host.
     pub load: HostLoad,
     /// Maximum difference between the lab clock here and on the first agent.
     pub clock_bound: Option<Span>,
     /// Events of the lab that took place.
     pub events: Vec<EventRecord>,
-    /// Warnings for the user.
     pub warnings: Vec<String>,
 }

@@ -34,7 +34,6 @@ pub struct RunRecord {
     pub schema: String,
     /// The version of netarium.
     pub version: String,
-    /// The lab's name.
     pub name: String,
     /// Six hexadecimal digits that distinguish runs of the same name.
     pub id: String,
@@ -50,17 +49,13 @@ pub struct RunRecord {
     pub started_unix_ms: u64,
     /// Wall-clock end, milliseconds since 1970 (UTC).
     pub ended_unix_ms: Option<u64>,
-    /// The planned duration.
     pub planned_s: f64,
-    /// The actual duration.
     pub elapsed_s: f64,
-    /// The sampling interval.
     pub interval_s: f64,
     /// The command that repeats the run.
     pub repeat: String,
     /// Hash of the plan; it does not depend on the layout and comments of the lab file.
     pub plan_hash: String,
-    /// The clock of the run.
     #[serde(default)]
     pub clock: Clock,
     /// Hash of the trace of all deliveries: on the virtual clock, and of a recorded run.
@@ -89,7 +84,6 @@ pub struct RunRecord {
     /// flow (start, end or higher demand) until all shares are applied.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub notice_delay: Option<Distribution>,
-    /// Faults of the host.
     #[serde(default)]
     pub host: HostFaults,
     /// CPU load of the host, on the wall clock.
@@ -111,15 +105,12 @@ pub struct RunRecord {
     /// Events of the lab that took place.
     #[serde(default)]
     pub events: Vec<EventRecord>,
-    /// The lab's expectations.
     #[serde(default)]
     pub expectations: Vec<ExpectationRecord>,
-    /// Warnings for the user.
     #[serde(default)]
     pub warnings: Vec<String>,
 }
 
-/// The clock of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Clock {
@@ -138,9 +129,7 @@ pub struct Simulation {
     pub events: u64,
     /// Number of link crossings, summed over all packets.
     pub packet_hops: u64,
-    /// Wall-clock duration.
     pub wall_s: f64,
-    /// Events per wall-clock second.
     pub events_per_s: f64,
     /// Simulated seconds per wall-clock second.
     pub speed_factor: f64,
@@ -212,7 +201,6 @@ pub struct BundleSummary {
     pub mode: String,
     /// Share of the run in each state; states with a share of 0 are omitted.
     pub time: BTreeMap<String, f64>,
-    /// Its state changes, in order.
     pub transitions: Vec<BundleTransition>,
     /// Mean of the rate while one was set.
     pub rate_bit_per_s: Option<f64>,
@@ -252,11 +240,9 @@ pub struct BundleTransition {
     pub at_s: f64,
     /// The new state, as in expectations.
     pub to: String,
-    /// Why, in words.
     pub why: String,
 }
 
-/// The status of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -274,7 +260,6 @@ pub enum Status {
     Failed,
 }
 
-/// One parameter of a sweep.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SweepValue {
     /// Its key in the lab file, for example `link.core.delay`.
@@ -283,11 +268,9 @@ pub struct SweepValue {
     pub value: String,
 }
 
-/// An event that took place.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct EventRecord {
     pub at_s: f64,
-    /// A description of the event.
     pub text: String,
     /// Fields and values of a change that `netarium set` made; empty for events of the lab file.
     /// Always written, because observations of shards have a format without field names.
@@ -295,7 +278,6 @@ pub struct EventRecord {
     pub set: Vec<(String, String)>,
 }
 
-/// An expectation and its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExpectationRecord {
     /// The text in the lab file.
@@ -305,7 +287,6 @@ pub struct ExpectationRecord {
     pub measured: Option<String>,
 }
 
-/// The result of an expectation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {

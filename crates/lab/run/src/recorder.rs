@@ -34,7 +34,6 @@ const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CaptureId(pub u32);
 
-/// Options of a recorder.
 #[derive(Clone, Debug, Default)]
 pub struct RecorderOptions {
     /// Wall-clock time of the run's start, nanoseconds since 1970 (UTC).
@@ -53,7 +52,6 @@ pub struct RecorderOptions {
     pub lossless: bool,
 }
 
-/// The result of a recording.
 #[derive(Debug, Default)]
 pub struct RecorderReport {
     /// Packets in capture files.
@@ -182,7 +180,6 @@ impl Recorder {
         Ok(Self { handle: RecorderHandle { queue, shared, batch }, thread })
     }
 
-    /// A handle to this recorder.
     pub fn handle(&self) -> RecorderHandle {
         self.handle.clone()
     }
@@ -210,12 +207,10 @@ impl Recorder {
 }
 
 impl RecorderHandle {
-    /// Records a link's sample.
     pub fn link(&self, sample: LinkSample) {
         self.send(Message::Link(sample));
     }
 
-    /// Records a flow's sample.
     pub fn flow(&self, sample: FlowSample) {
         self.send(Message::Flow(Box::new(sample)));
     }
@@ -237,12 +232,10 @@ impl RecorderHandle {
         self.send(Message::Control(Box::new(sample)));
     }
 
-    /// Records a bundle's sample.
     pub fn bundle(&self, sample: BundleSample) {
         self.send(Message::Bundle(Box::new(sample)));
     }
 
-    /// Records a subflow's sample.
     pub fn subflow(&self, sample: SubflowSample) {
         self.send(Message::Subflow(Box::new(sample)));
     }
@@ -266,7 +259,6 @@ impl RecorderHandle {
         self.send(Message::Log { at, level, member, source, text });
     }
 
-    /// Captures a packet.
     pub fn packet(&self, packet: &PacketRecord<'_>) {
         let length = packet.bytes.len();
         while self.batch.is_some()

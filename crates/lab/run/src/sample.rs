@@ -14,7 +14,6 @@ pub mod subflow;
 /// Why the emulated network or the host dropped a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DropReason {
-    /// The queue was full.
     QueueFull,
     /// Active queue management (RED, `CoDel`, …) signalled congestion.
     Early,
@@ -28,14 +27,12 @@ pub enum DropReason {
     TooBig,
     /// There was no route to its destination.
     NoRoute,
-    /// Its TTL expired.
     TtlExceeded,
     /// The host was too slow. The run is not trusted.
     Machine,
 }
 
 impl DropReason {
-    /// Number of reasons.
     pub const COUNT: usize = 9;
 
     /// All reasons, in the order of [`DropReason::index`]: the fabric's first.
@@ -99,7 +96,6 @@ impl From<fabric::DropReason> for DropReason {
 pub struct LinkSample {
     /// End of the interval.
     pub at: Time,
-    /// Length of the interval.
     pub interval: Span,
     pub link: LinkId,
     pub direction: Direction,
@@ -122,7 +118,6 @@ pub struct LinkSample {
 }
 
 impl LinkSample {
-    /// A sample without data.
     pub const fn empty(at: Time, interval: Span, link: LinkId, direction: Direction) -> Self {
         Self {
             at,
@@ -152,7 +147,6 @@ impl LinkSample {
 pub struct FlowSample {
     /// End of the interval.
     pub at: Time,
-    /// Length of the interval.
     pub interval: Span,
     pub flow: FlowId,
     /// Payload bytes that the sender passed to its transport.
@@ -184,7 +178,6 @@ pub struct FlowSample {
 }
 
 impl FlowSample {
-    /// A sample without data.
     pub const fn empty(at: Time, interval: Span, flow: FlowId) -> Self {
         Self {
             at,
@@ -235,7 +228,6 @@ impl Transfer {
 pub struct PacketRecord<'a> {
     /// Time of capture.
     pub at: Time,
-    /// The capture file.
     pub capture: CaptureId,
     /// Whether the interface's node sent it; `false` if it received it.
     pub outbound: bool,

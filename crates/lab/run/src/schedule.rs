@@ -108,7 +108,6 @@ pub struct Schedule {
 type Configs = BTreeMap<LinkId, [LinkConfig; 2]>;
 
 impl Schedule {
-    /// All events of the plan.
     pub fn new(plan: Arc<Plan>) -> Self {
         let events = plan.events.iter().enumerate();
         let network = events.filter(|(_, event)| is_network(&event.action)).map(|(at, _)| at);
@@ -264,7 +263,6 @@ impl Schedule {
     }
 }
 
-/// The origin of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
     Plan,

@@ -12,7 +12,6 @@ use crate::record::{Engine, Failure, HostFaults, HostLoad, Lateness, Machine, St
 use crate::verdict::{self, MachineStats};
 use crate::{FlowResult, RunRecord};
 
-/// The results of a shard.
 #[derive(Clone, Copy, Debug)]
 pub struct Shard<'a> {
     /// The name of its agent; empty in a run on one host.

@@ -16,9 +16,7 @@ pub struct Start<'a> {
     pub id: &'a str,
     /// The command that repeats the run.
     pub repeat: &'a str,
-    /// The clock of the run.
     pub clock: Clock,
-    /// The packet engine.
     pub engine: Engine,
 }
 

@@ -25,7 +25,6 @@ use crate::{Error, files};
 /// Rows per row group of a joined table.
 const GROUP_ROWS: usize = 128 * 1024;
 
-/// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Signed 64-bit integers, so that data frames can subtract them without wrap-around. Values
@@ -70,7 +69,6 @@ pub struct Table {
 }
 
 impl Column {
-    /// A column without rows.
     pub fn new(name: &str, unit: &str, kind: Kind) -> Self {
         let (name, unit) = (name.to_owned(), unit.to_owned());
         Self { name, unit, kind, integers: vec![], present: vec![], texts: vec![], reals: vec![] }
@@ -111,12 +109,10 @@ impl Column {
 }
 
 impl Table {
-    /// A table without rows.
     pub fn new(columns: Vec<Column>) -> Self {
         Self { columns, rows: 0 }
     }
 
-    /// Number of rows.
     pub const fn rows(&self) -> usize {
         self.rows
     }
@@ -180,7 +176,6 @@ impl Table {
         Some(column.texts.iter().map(text).collect())
     }
 
-    /// Removes all rows.
     pub fn clear(&mut self) {
         self.columns.iter_mut().for_each(Column::clear);
         self.rows = 0;

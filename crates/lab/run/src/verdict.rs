@@ -81,11 +81,8 @@ pub struct MachineStats<'a> {
     pub rejected: u64,
     /// Packets dropped for lack of memory.
     pub memory_drops: u64,
-    /// Faults of the host.
     pub faults: &'a HostFaults,
-    /// CPU load of the host.
     pub load: &'a HostLoad,
-    /// CPUs available to the run.
     pub cpus: usize,
 }
 

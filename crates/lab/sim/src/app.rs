@@ -23,7 +23,6 @@ pub(crate) use bulk::Bulk;
 pub(crate) use paced::Paced;
 pub(crate) use queries::Queries;
 
-/// A running application.
 #[derive(Debug)]
 pub(crate) enum App {
     Bulk(Box<Bulk>),
@@ -62,7 +61,6 @@ pub(crate) struct Spec {
     pub(crate) traffic: Traffic,
     /// The flow ends after this time even if it has more to send.
     pub(crate) duration: Option<Span>,
-    /// The run's seed.
     pub(crate) seed: u64,
 }
 

@@ -54,7 +54,6 @@ pub(crate) struct Connection {
     pub(crate) flow: u32,
     /// Index in `legs`: that of its flow, or of a path of a multipath flow.
     pub(crate) legs: u32,
-    /// The flow's tag.
     pub(crate) tag: u32,
     id: u32,
 }

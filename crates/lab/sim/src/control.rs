@@ -51,7 +51,6 @@ struct Live {
     links: Option<Arc<[u32]>>,
 }
 
-/// Rate control of a lab.
 pub(crate) struct Control {
     spec: Spec,
     plane: Box<dyn Plane>,
@@ -200,7 +199,6 @@ impl Control {
         self.run(net);
     }
 
-    /// Handles the timer.
     pub(crate) fn on_timer(&mut self, net: &mut Net) {
         if self.armed != Some(net.now) {
             return;
@@ -238,7 +236,6 @@ impl Control {
         }
     }
 
-    /// Handles changed routes.
     pub(crate) fn reroute(&mut self, net: &mut Net) {
         let moved: Vec<u32> = self
             .sessions
@@ -362,7 +359,6 @@ impl Control {
         }
     }
 
-    /// The next deadline.
     fn next_wake(&self) -> Option<Time> {
         let wakes = [self.plane.next_wake(), self.access.next_wake(), self.measured_at];
         wakes.into_iter().flatten().min()

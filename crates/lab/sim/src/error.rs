@@ -7,7 +7,6 @@ use run::Exit;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The lab has real programs.
     #[error(
         "program `{program}` is a real program, which needs the wall clock: use `netarium run`"
     )]
@@ -37,10 +36,8 @@ pub enum Error {
     /// The rate control protocol rejects the lab's settings.
     #[error("rate control: {0}")]
     RateControl(#[from] ratecontrol::Error),
-    /// The lab's bundles are invalid.
     #[error(transparent)]
     Bundles(#[from] bundler_lab::Error),
-    /// The network can't be built.
     #[error(transparent)]
     Fabric(#[from] fabric::Error),
     /// The run exceeded its event limit.
@@ -83,17 +80,11 @@ pub enum Error {
         path = path.display()
     )]
     Busy { path: std::path::PathBuf },
-    /// Results cannot be written.
     #[error(transparent)]
     Record(#[from] run::Error),
     /// A table of finished runs cannot be written or read.
     #[error("cannot {verb} {path}: {cause}", path = path.display())]
-    Io {
-        /// The attempted action.
-        verb: &'static str,
-        path: std::path::PathBuf,
-        cause: std::io::Error,
-    },
+    Io { verb: &'static str, path: std::path::PathBuf, cause: std::io::Error },
 }
 
 pub type Result<T> = std::result::Result<T, Error>;

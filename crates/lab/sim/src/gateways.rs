@@ -17,7 +17,6 @@ use crate::Result;
 use crate::net::{Body, Net, TTL, UDP_HEADER, mix};
 use crate::tickets::Tickets;
 
-/// All gateways of a lab.
 pub(crate) struct Gateways {
     gateways: GatewayNodes<Body>,
     parcels: Parcels,
@@ -61,7 +60,6 @@ impl Gateways {
         self.gateways.on_event(net.now);
     }
 
-    /// The next deadline.
     pub(crate) const fn next_wake(&self) -> Option<Time> {
         self.gateways.next_wake()
     }
@@ -86,7 +84,6 @@ impl Gateways {
         self.gateways.on_wake(host, at);
     }
 
-    /// Handles changed routes.
     pub(crate) fn reroute(&mut self) {
         self.gateways.reroute();
     }
@@ -101,7 +98,6 @@ impl Gateways {
         self.gateways.changes()
     }
 
-    /// Warnings for the results.
     pub(crate) fn warnings(&self, plan: &Plan) -> Vec<String> {
         self.gateways.warnings(plan)
     }

@@ -359,7 +359,6 @@ impl Net {
         })
     }
 
-    /// Changes the routes.
     pub(crate) fn reroute(&mut self, routes: Arc<Routes>) {
         self.fabric.set_forwarding(Box::new(Arc::clone(&routes)));
         self.routes = routes;

@@ -20,7 +20,6 @@ use timeline::{Components, Moment, NextWakes, Rank};
 
 use crate::{Error, Result};
 
-/// The result of a replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replay {
     /// Calls into the fabric.

@@ -19,10 +19,8 @@ use crate::{Error, Result, Simulation, fluid, sessions};
 /// Steps of the engine between checks of the wall clock, the limits and the stop flag.
 const TURNS: u64 = 1 << 17;
 
-/// Interval of progress reports.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The folder in which run folders are created.
@@ -33,7 +31,6 @@ pub struct Options {
     pub alone: bool,
 }
 
-/// Progress of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Progress {
     pub now: Time,
@@ -158,7 +155,6 @@ enum End {
     Limit(Error),
 }
 
-/// A run in progress.
 struct Running<'a> {
     plan: &'a Plan,
     engine: Box<dyn Simulator>,
@@ -359,7 +355,6 @@ fn ignored(plan: &Plan) -> Vec<String> {
     warnings
 }
 
-/// Peak memory of this process.
 fn peak_memory() -> Option<u64> {
     let status = std::fs::read_to_string(Path::new("/proc/self/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

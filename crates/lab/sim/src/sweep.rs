@@ -28,11 +28,9 @@ pub const SEED: &str = "lab.seed";
 /// Interval of progress reports while no run ends.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Progress of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     pub total: usize,
-    /// Number of completed runs.
     pub finished: usize,
     /// Number of these that an earlier sweep had completed.
     pub resumed: usize,
@@ -49,7 +47,6 @@ impl Progress {
     }
 }
 
-/// The result of a sweep.
 #[derive(Debug)]
 pub struct Swept {
     /// Records of the completed runs, in the order of the plans.

@@ -55,7 +55,6 @@ impl Trace {
         }
     }
 
-    /// The hash so far.
     pub(crate) const fn hash(self) -> u64 {
         self.0
     }

@@ -133,7 +133,6 @@ impl AgreementClient {
         self.delays.drain(..)
     }
 
-    /// Sent and received messages.
     pub fn traffic(&self) -> (Traffic, Traffic) {
         (self.sent, self.received)
     }

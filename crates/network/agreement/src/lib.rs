@@ -30,7 +30,6 @@ pub enum Recipient {
     One(AgentId),
 }
 
-/// An action for the driver.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
     Send {

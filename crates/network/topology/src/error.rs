@@ -24,17 +24,14 @@ pub enum Error {
         /// The resulting number (the maximum of the type if it does not fit). Of random links only
         /// those up to the limit are counted.
         count: u64,
-        /// The maximum number.
         limit: u64,
     },
-    /// A file is invalid.
     #[error("line {line}, column {column}: {problem}")]
     Import {
         /// Line number, from 1.
         line: u32,
         /// Column in characters, from 1.
         column: u32,
-        /// The error at this place.
         problem: Problem,
     },
 }
@@ -61,10 +58,7 @@ pub enum Problem {
     Expected { expected: &'static str },
     /// The XML parser rejects the text.
     #[error("not well-formed XML: {message}")]
-    Xml {
-        /// The parser's message.
-        message: String,
-    },
+    Xml { message: String },
     /// An invalid number, or one out of range.
     #[error("`{text}` is no {expected}")]
     Number {
@@ -72,10 +66,8 @@ pub enum Problem {
         /// The expected kind of number.
         expected: &'static str,
     },
-    /// An invalid delay or rate.
     #[error("{field}: {source}")]
     Quantity { field: &'static str, source: QuantityError },
-    /// An unknown column.
     #[error("unknown column `{name}`; columns are a, b, delay, rate, metric and name")]
     UnknownColumn { name: String },
     /// A column that occurs twice in the header, or is missing.
@@ -86,7 +78,6 @@ pub enum Problem {
     Missing {
         /// `node`, `edge`, …
         element: &'static str,
-        /// The missing field.
         field: &'static str,
     },
     /// A second node with the same id.
@@ -101,7 +92,6 @@ pub enum Problem {
     /// A feature of the format that is not supported.
     #[error("{what} cannot be imported")]
     Unsupported { what: &'static str },
-    /// A limit is exceeded.
     #[error("more than {limit} {what}")]
     TooMany { what: &'static str, limit: u64 },
     /// The file defines no node.

@@ -49,7 +49,6 @@ pub struct Node {
     pub attributes: BTreeMap<String, String>,
 }
 
-/// The role of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
     /// Sends and receives, but does not forward.

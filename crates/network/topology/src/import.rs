@@ -47,7 +47,6 @@ pub use graphml::graphml;
 /// Maximum length of a text in bytes.
 pub const MAX_TEXT: usize = 64 << 20;
 
-/// A file format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// `GraphML` (XML).

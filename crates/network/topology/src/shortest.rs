@@ -53,12 +53,10 @@ impl Adjacency {
         }
     }
 
-    /// The number of nodes.
     pub fn len(&self) -> usize {
         self.outgoing.len()
     }
 
-    /// Whether there are no nodes.
     pub fn is_empty(&self) -> bool {
         self.outgoing.is_empty()
     }

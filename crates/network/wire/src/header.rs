@@ -151,12 +151,10 @@ impl Header {
         (hash >> 32) as u32
     }
 
-    /// The source address.
     pub fn source_ip(&self) -> IpAddr {
         ip(self.source)
     }
 
-    /// The destination address.
     pub fn destination_ip(&self) -> IpAddr {
         ip(self.destination)
     }

@@ -79,7 +79,6 @@ impl SuperPacket {
         Some(layout)
     }
 
-    /// Number of segments.
     pub fn count(&self) -> u16 {
         let Some(segment) = self.offload.segment else { return 1 };
         let payload = self.length - u32::from(self.headers);

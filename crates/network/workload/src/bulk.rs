@@ -100,7 +100,6 @@ impl BulkFlow {
         self.received
     }
 
-    /// Whether the receiver is paused.
     pub const fn is_paused(&self) -> bool {
         self.pausing.is_paused()
     }

@@ -19,7 +19,6 @@ use base::{Span, Time};
 /// Length of a header in bytes.
 pub const LENGTH: usize = 16;
 
-/// A datagram's header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     /// Its position in the flow, from 0.

@@ -114,7 +114,6 @@ impl PacedFlow {
         self.receiver.as_mut().is_some_and(|receiver| receiver.on_datagram(sequence, at, delay))
     }
 
-    /// Counts a damaged datagram.
     pub fn on_damaged(&mut self) {
         if let Some(receiver) = &mut self.receiver {
             receiver.damaged += 1;
@@ -192,7 +191,6 @@ impl PacedFlow {
         self.progress()
     }
 
-    /// The progress of the flow.
     pub fn progress(&self) -> Progress {
         let Some(end) = self.end() else { return Progress::Going };
         let is_complete = match (&self.sender, &self.receiver, &self.announcer) {

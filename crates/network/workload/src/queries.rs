@@ -75,7 +75,6 @@ impl QueriesFlow {
         }
     }
 
-    /// Handles the deadline.
     pub fn on_wake(&mut self, now: Time) -> QueryStep {
         match self.turn {
             Turn::Resting(until) if until <= now => self.ask(now, until),

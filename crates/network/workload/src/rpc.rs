@@ -6,7 +6,6 @@ use base::{RandomStream, Span, Time};
 
 use crate::{Event, Progress, Report, Side, Sizes, Think, Transport, Workload};
 
-/// Parameters of an RPC flow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rpc {
     /// Payload of a request.
@@ -57,7 +56,6 @@ enum Turn {
 }
 
 impl RpcFlow {
-    /// Opens the connection.
     pub fn open(spec: &Arc<Rpc>, transport: &mut impl Transport) -> Self {
         let fixed = matches!(
             (&spec.request, &spec.response, &spec.think),

@@ -21,7 +21,6 @@ impl Side {
     }
 }
 
-/// Progress of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     Going,
@@ -76,9 +75,7 @@ pub enum Report {
     Started,
     /// A response has arrived, this long after its request was sent.
     Response(Span),
-    /// A transfer has ended.
     Transfer(Completion),
-    /// A request has ended.
     Request(Completion),
 }
 
@@ -149,7 +146,6 @@ pub trait Workload {
     /// The next deadline, at which [`Self::on_wake`] must be called.
     fn next_wake(&self) -> Option<Time>;
 
-    /// Handles the deadline.
     fn on_wake(&mut self, transport: &mut impl Transport) -> Progress;
 
     /// Handles an event at one end of a connection.

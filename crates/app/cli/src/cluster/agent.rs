@@ -104,7 +104,6 @@ pub(crate) fn agent(args: &args::Agent, terminal: &Terminal) -> Verdict {
     Ok(Exit::Ok)
 }
 
-/// The host name.
 pub(crate) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

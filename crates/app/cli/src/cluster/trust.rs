@@ -139,7 +139,6 @@ pub(crate) fn invite(args: &Invite, terminal: &Terminal) -> Verdict {
     Ok(Exit::Ok)
 }
 
-/// Gets credentials with an invitation.
 pub(crate) fn enrol(args: &Enrol, terminal: &Terminal) -> Verdict {
     let dir = credentials_dir(args.access.credentials.clone()).map_err(|e| failure(&e))?;
     let name = args.name.clone().unwrap_or_else(host_name);

@@ -87,7 +87,6 @@ impl LabText {
         }
     }
 
-    /// The table of one direction.
     fn direction(&mut self, direction: &str, given: &[String]) -> Result<(), Failure> {
         if given.is_empty() {
             return Ok(());

@@ -106,7 +106,6 @@ impl Cluster {
         self.start(lab, args).finish()
     }
 
-    /// The output of `cluster status`.
     pub(crate) fn status(&self) -> Value {
         let output = self.command(&["cluster", "status", "--json"]).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
@@ -125,7 +124,6 @@ impl Cluster {
         self.place.join(name).join("work")
     }
 
-    /// The names of all agents.
     pub(crate) fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(&self.place).unwrap().map(|entry| entry.unwrap().path());
         let agents = entries.filter(|path| path.join("pid").is_file());
@@ -206,12 +204,10 @@ pub(crate) struct Inventory {
     files: BTreeSet<PathBuf>,
 }
 
-/// Whether the process exists.
 pub(crate) fn lives(pid: u32) -> bool {
     stat(pid).is_some_and(|(_, state, _)| state != 'Z')
 }
 
-/// The children of a process.
 pub(crate) fn children(parent: u32) -> Vec<u32> {
     let pids = entries(Path::new("/proc")).filter_map(|process| number(&process));
     pids.filter(|pid| stat(*pid).is_some_and(|(_, state, of)| of == parent && state != 'Z'))

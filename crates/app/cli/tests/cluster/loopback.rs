@@ -30,7 +30,6 @@ impl Loopback {
         cluster
     }
 
-    /// A command at the authority.
     pub(crate) fn authority(&self, args: &[&str]) {
         let mut command = self.bench.command(&["cluster"]);
         let output = command.args(args).args(["--dir", "pki"]).output().unwrap();
@@ -86,7 +85,6 @@ impl Loopback {
         std::fs::read_to_string(self.log(name)).unwrap_or_default()
     }
 
-    /// A command of the coordinator.
     pub(crate) fn coordinator(&self, agent: SocketAddr, args: &[&str]) -> Command {
         let mut command = self.bench.command(args);
         command.args(["--cluster", &agent.to_string(), "--credentials"]);

@@ -31,7 +31,6 @@ mount -o remount,bind,ro /
 exec "$@"
 "#;
 
-/// The security context of agents.
 fn context() -> Value {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../deploy/kubernetes");
     let text = std::fs::read_to_string(folder.join("agents.yaml")).unwrap();

@@ -15,7 +15,6 @@ use super::bench::{enclosed, installed, until};
 use super::loopback::{Loopback, free_address};
 use super::rogue;
 
-/// Credentials of another authority.
 fn foreign_credentials(cluster: &Loopback, role: Role) -> PathBuf {
     let dir = cluster.bench.path().join("foreign").join(role.to_string());
     let authority = Authority::generate(1).unwrap();

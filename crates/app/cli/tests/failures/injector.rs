@@ -21,7 +21,6 @@ pub(crate) enum Target {
     Allocation,
 }
 
-/// The compiled helpers.
 pub(crate) struct Injector {
     dir: TempDir,
 }

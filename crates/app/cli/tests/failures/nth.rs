@@ -24,7 +24,6 @@ link = [{ ends = ["a", "b"], rate = "10 Mbit/s" }]
 program = [{ name = "p", node = "a", run = "echo hello; ping -c 1 b" }]
 "#;
 
-/// Documented exit codes.
 const CODES: [i32; 8] = [0, 1, 2, 3, 4, 5, 70, 130];
 
 /// Messages with which Rust's standard library and glibc abort a process: a thread cannot start, or

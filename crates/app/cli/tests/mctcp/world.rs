@@ -12,7 +12,6 @@ pub(crate) use super::space::{Running, Space, json, until};
 
 /// Addresses of the server, one per link.
 pub(crate) const SERVERS: [&str; 4] = ["--server", "10.61.1.2", "--server", "10.61.2.2"];
-/// Address of the target.
 pub(crate) const TARGET: &str = "10.99.0.1";
 
 /// Both hosts, and a folder with a key and a file to fetch.

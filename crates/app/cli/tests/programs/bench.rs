@@ -178,7 +178,6 @@ impl Bench {
         Running::spawn(&mut command)
     }
 
-    /// The running labs.
     pub(crate) fn ps(&self) -> Vec<Value> {
         let output = self.netarium(&["ps", "--json"]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -325,7 +324,6 @@ impl Drop for Running {
     }
 }
 
-/// A finished run.
 pub(crate) struct Run {
     pub(crate) code: Option<i32>,
     pub(crate) stderr: String,
@@ -421,7 +419,6 @@ impl Run {
         self.entry("flows", name)
     }
 
-    /// One direction of a link.
     #[track_caller]
     pub(crate) fn link(&self, name: &str, direction: &str) -> &Value {
         let links = self.record()["links"].as_array().unwrap();

@@ -7,7 +7,6 @@ const PLAIN: &str = include_str!("../field/c27-kernel-failover/plain.toml");
 const ROUTER_PROGRAM: &str = include_str!("../field/c27-kernel-failover/router-program.toml");
 const MULTIHOMED: &str = include_str!("../field/c27-kernel-failover/multihomed.toml");
 
-/// The lab without its programs.
 fn without_programs(lab: &str) -> String {
     let mut text = String::new();
     let mut is_program = false;

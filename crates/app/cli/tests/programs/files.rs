@@ -72,7 +72,6 @@ fn folder_elsewhere() -> tempfile::TempDir {
     elsewhere.find_map(make).expect("a folder outside of those for temporary files")
 }
 
-/// A lab with one program.
 fn lab(settings: &str, program: &str) -> String {
     format!(
         "lab = {{ name = \"files\", duration = \"60 s\"{settings} }}\nnode.a = {{}}\n\

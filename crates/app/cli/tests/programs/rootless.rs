@@ -61,7 +61,6 @@ pub(super) fn as_user(bench: &Bench, args: &[&str]) -> Option<Command> {
     Some(command)
 }
 
-/// Whether these tests are possible.
 pub(super) fn possible(test: &str, bench: &Bench) -> bool {
     if !is_root() {
         // Then the labs of all other tests are already unprivileged.

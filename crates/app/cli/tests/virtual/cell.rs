@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use super::bench::{Bench, until};
 
-/// The folder of one test.
 pub(crate) struct Cell(Bench);
 
 /// Output and exit code of a command.
@@ -48,7 +47,6 @@ impl Cell {
         (said.code, value.unwrap_or_else(|e| panic!("{e}: {} {}", said.out, said.err)))
     }
 
-    /// Run folders in a folder.
     pub(crate) fn runs(&self, folder: &str) -> Vec<PathBuf> {
         let Ok(entries) = fs::read_dir(self.path(folder)) else { return Vec::new() };
         let paths = entries.map(|entry| entry.unwrap().path());
@@ -73,7 +71,6 @@ pub(crate) fn cpu_ticks(child: &Child) -> u64 {
     fields.skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum()
 }
 
-/// Waits until a condition holds.
 #[track_caller]
 pub(crate) fn wait_for(what: &str, is_so: impl Fn() -> bool) {
     until(what, || is_so().then_some(()));

@@ -2,7 +2,6 @@
 
 use crate::{Result, check};
 
-/// A set of capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities(u64);
 
@@ -26,7 +25,6 @@ capabilities! {
 }
 
 impl Capabilities {
-    /// The empty set.
     pub const NONE: Self = Self(0);
 
     /// The union of this set and `other`.

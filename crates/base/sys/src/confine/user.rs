@@ -14,7 +14,6 @@ pub struct User {
     pub uid: u32,
     /// Its primary group.
     pub gid: u32,
-    /// Its home directory.
     pub home: PathBuf,
 }
 
@@ -24,7 +23,6 @@ pub struct Ids {
     pub uid: u32,
     /// The primary group.
     pub gid: u32,
-    /// Supplementary groups.
     pub groups: Vec<u32>,
 }
 

@@ -12,16 +12,12 @@ use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 use super::{c_path, mount};
 use crate::{Error, Result};
 
-/// Permissions of a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Writing is not permitted.
     ReadOnly,
     /// Writing is permitted if the file system permits it.
     Writable,
-    /// Device files cannot be opened.
     NoDevices,
-    /// Device files can be opened.
     Devices,
 }
 
@@ -113,7 +109,6 @@ pub(crate) fn mount_table() -> Result<String> {
     fs::read_to_string(path).map_err(|e| Error::file("read", path, e))
 }
 
-/// The paths of all mounts.
 pub fn mount_points() -> Result<Vec<PathBuf>> {
     let table = mount_table()?;
     Ok(table.lines().filter_map(|line| line.split(' ').nth(4)).map(unescape).collect())

@@ -9,7 +9,6 @@ use super::message::{attributes, header};
 const TICK_NS: u128 = 64;
 
 impl Batch {
-    /// Creates a bridge.
     pub fn add_bridge(&mut self, name: &str) {
         let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
         let mut message = self.add("make a bridge", libc::RTM_NEWLINK, flags);

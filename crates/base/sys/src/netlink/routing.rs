@@ -21,7 +21,6 @@ pub enum Action {
     Nothing,
 }
 
-/// A routing rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule<'a> {
     /// Whether it is a rule of IPv6, otherwise of IPv4.
@@ -31,7 +30,6 @@ pub struct Rule<'a> {
     /// Input device of packets; `lo` for packets of this host, and for the kernel's look-ups of the
     /// return route. `None`: any.
     pub from: Option<&'a str>,
-    /// The action.
     pub action: Action,
     /// Creator of the rule (`RTPROT_*`).
     pub protocol: u8,
@@ -40,13 +38,11 @@ pub struct Rule<'a> {
 /// Result of a route look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
-    /// Index of the device.
     pub device: u32,
     /// Source address of packets without one.
     pub source: Option<IpAddr>,
 }
 
-/// An address of this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LocalAddress {
     pub address: IpAddr,
@@ -198,7 +194,6 @@ impl Socket {
         Ok(found)
     }
 
-    /// MTU of the device `index`.
     pub fn mtu(&mut self, index: u32) -> Result<u32> {
         let bytes = self.ask(libc::RTM_GETLINK, &header::link(index, 0, 0), |_| {})?;
         let answer = message::answers(&bytes).next().flatten();

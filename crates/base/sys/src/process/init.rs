@@ -18,10 +18,8 @@ use crate::{Result, check};
 /// The descriptor for reports of init to its supervisor.
 const REPORT: libc::c_int = 3;
 
-/// The program and its settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramSetup {
-    /// Host name of the program.
     pub host: OsString,
     pub dir: PathBuf,
     /// Descendants may outlive a program that exits with status 0, because it has started a daemon.
@@ -33,7 +31,6 @@ pub struct ProgramSetup {
     pub private_files: bool,
     /// The user of the program; `None`: the lab's.
     pub user: Option<Ids>,
-    /// The program and its arguments.
     pub command: Vec<OsString>,
 }
 
@@ -77,7 +74,6 @@ pub enum InitReport {
     NotConfined(i32),
     /// The user could not be changed; contains the error number.
     NoUser(i32),
-    /// The program ended.
     Ended(Exit),
 }
 

@@ -5,7 +5,6 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 use super::Signal;
 use crate::{Result, check};
 
-/// A signal and its origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
     pub signal: Signal,

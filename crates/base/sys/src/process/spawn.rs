@@ -8,7 +8,6 @@ use super::Child;
 use crate::namespace::Kinds;
 use crate::{Error, Result, check};
 
-/// A program to be started.
 #[derive(Debug)]
 pub struct Spawn<'a> {
     /// The file to execute. The program can find its mount, and with it the permission to change
@@ -18,7 +17,6 @@ pub struct Spawn<'a> {
     pub arguments: Vec<CString>,
     /// Its environment, `NAME=value`.
     pub environment: Vec<CString>,
-    /// Network namespace of the program.
     pub net: BorrowedFd<'a>,
     /// The mount namespace of the program, of which it gets a copy; `None`: that of this process.
     pub mounts: Option<BorrowedFd<'a>>,

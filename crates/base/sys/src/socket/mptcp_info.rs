@@ -16,14 +16,11 @@ const MAX_SUBFLOWS: usize = 16;
 /// Room for the kernel's `struct tcp_info`.
 const TCP_INFO: usize = 256;
 
-/// One subflow of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubflowInfo {
     /// Its number, assigned by this end's kernel in ascending order.
     pub id: u32,
-    /// Local address.
     pub local: Option<SocketAddr>,
-    /// Remote address.
     pub remote: Option<SocketAddr>,
     /// TCP's state of the subflow.
     pub tcp: TcpInfo,

@@ -8,9 +8,7 @@ use crate::{Error, Result, check};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
     Nothing,
-    /// Readable.
     Read,
-    /// Writable.
     Write,
     Both,
 }
@@ -31,13 +29,11 @@ impl Interest {
 pub struct Readiness {
     /// Data or the end of the stream can be read.
     pub readable: bool,
-    /// Data can be written.
     pub writable: bool,
     /// An error is pending, or the connection is closed.
     pub failed: bool,
 }
 
-/// A descriptor that is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ready {
     /// The token passed to `add`.
@@ -53,7 +49,6 @@ pub struct ReadyQueue {
 }
 
 impl ReadyQueue {
-    /// An empty set.
     pub fn try_new() -> Result<Self> {
         /// Maximum number of descriptors reported by one wait.
         const EVENTS: usize = 256;
@@ -64,7 +59,6 @@ impl ReadyQueue {
         Ok(Self { epoll, events: vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS] })
     }
 
-    /// Adds a descriptor.
     pub fn add(&self, fd: BorrowedFd<'_>, token: u64, interest: Interest) -> Result<()> {
         self.control("epoll_ctl(ADD)", libc::EPOLL_CTL_ADD, fd, token, interest)
     }

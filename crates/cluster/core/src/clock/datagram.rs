@@ -9,7 +9,6 @@ use ring::hmac;
 
 use super::Secret;
 
-/// Bytes of a datagram.
 pub(super) const LENGTH: usize = 40;
 
 /// Bytes before the authentication.

@@ -16,7 +16,6 @@ pub struct Setup {
     pub id: String,
     /// The resolved lab file; the lab's other files are in the same folder.
     pub lab: PathBuf,
-    /// The agent of this shard.
     pub own: AgentId,
     /// The agent of each node; `None` for nodes that are on all agents.
     pub owners: Vec<Option<AgentId>>,
@@ -101,7 +100,6 @@ pub struct ShardProgress {
     pub idle: bool,
     /// What it waits for, as text for the user.
     pub waiting_for: String,
-    /// Packets delivered so far.
     pub packets: u64,
     /// Its trunks, by [`AgentId`]; the own entry is zero.
     #[serde(default)]
@@ -111,9 +109,7 @@ pub struct ShardProgress {
 /// Counters of the trunk from another agent, since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrunkState {
-    /// Number of received datagrams.
     pub received: u64,
-    /// Number of lost datagrams.
     pub lost: u64,
     /// Packets that arrived after their due time.
     pub late: u64,

@@ -29,7 +29,6 @@ pub(super) struct Part<'a> {
     pub(super) key: u64,
     /// Offset in the message.
     pub(super) position: usize,
-    /// The length of the message.
     pub(super) total: usize,
     pub(super) bytes: &'a [u8],
 }

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TrunkStatistics {
-    /// Datagrams sent to the peer.
     pub sent_datagrams: u64,
     /// Their UDP payload bytes.
     pub sent_bytes: u64,

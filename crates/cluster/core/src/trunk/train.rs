@@ -33,12 +33,9 @@ pub(super) struct Continued {
     back: usize,
 }
 
-/// Sizes of datagrams and trains.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizes {
-    /// Bytes of a full datagram.
     pub(super) datagram: usize,
-    /// Max bytes of a train.
     pub(super) train: usize,
 }
 
@@ -66,7 +63,6 @@ impl Train {
         &self.bytes[..self.length]
     }
 
-    /// Number of datagrams.
     pub(super) fn count(&self, sizes: Sizes) -> usize {
         self.length.div_ceil(sizes.datagram)
     }

@@ -37,7 +37,6 @@ impl Window {
         self.next - self.received
     }
 
-    /// Records an authentic datagram.
     pub(super) fn arrive(&mut self, number: u64) -> Arrival {
         if number == u64::MAX {
             return Arrival::Stale;

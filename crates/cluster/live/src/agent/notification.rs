@@ -11,10 +11,8 @@ use serde::Serialize;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Notification {
-    /// The agent accepts connections.
     #[serde(rename = "listens")]
     Listening {
-        /// Name of the agent.
         name: String,
         at: Vec<String>,
         /// The address of its trunks.
@@ -23,32 +21,34 @@ pub enum Notification {
     },
     /// None of the agents to join was found so far.
     #[serde(rename = "alone")]
-    NoPeers { why: String },
-    /// Another agent is alive.
+    NoPeers {
+        why: String,
+    },
     #[serde(rename = "heard")]
     Alive {
-        /// Name of that agent.
         name: String,
     },
-    /// Another agent is lost.
     Lost {
-        /// Name of that agent.
         name: String,
     },
     /// The list of revoked certificates has changed and is invalid.
-    Revocations { why: String },
+    Revocations {
+        why: String,
+    },
     /// Resources are reserved for a lab.
     Reserved {
         lab: String,
         name: String,
-        /// Hosts of the shard.
         hosts: u32,
     },
-    /// A reservation was rejected.
-    Refused { name: String, why: String },
-    /// A lab has started.
-    Started { lab: String, name: String },
-    /// A shard has ended.
+    Refused {
+        name: String,
+        why: String,
+    },
+    Started {
+        lab: String,
+        name: String,
+    },
     Finished {
         lab: String,
         name: String,
@@ -56,11 +56,22 @@ pub enum Notification {
         bytes: u64,
     },
     /// A shard could not be built, or its process died.
-    Failed { lab: String, name: String, why: String },
+    Failed {
+        lab: String,
+        name: String,
+        why: String,
+    },
     /// The coordinator of a lab is lost.
-    Orphaned { lab: String, then: OrphanAction },
+    Orphaned {
+        lab: String,
+        then: OrphanAction,
+    },
     /// A shard and its results are deleted.
-    Removed { lab: String, name: String, why: String },
+    Removed {
+        lab: String,
+        name: String,
+        why: String,
+    },
 }
 
 /// The reaction to the loss of a lab's coordinator.
@@ -69,7 +80,6 @@ pub enum OrphanAction {
     /// The lab ends, and its results are deleted.
     #[serde(rename = "ends")]
     End,
-    /// The lab continues.
     #[serde(rename = "goes_on")]
     Continue,
     /// The lab has ended; its results are retained because no one else may have them.

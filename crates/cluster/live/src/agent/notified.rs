@@ -66,7 +66,6 @@ impl ProgramEvents {
         true
     }
 
-    /// All events by time.
     pub(super) fn all(&self) -> Vec<ProgramEvent> {
         let mut all: Vec<ProgramEvent> = self.latest.values().copied().collect();
         all.sort_by_key(|event| event.at_ns);

@@ -57,7 +57,6 @@ impl Options {
         Ok(())
     }
 
-    /// The address of the trunks.
     pub(super) fn trunk_address(&self) -> Result<IpAddr> {
         let listens = self.listen.iter().filter_map(|listen| listen.parse::<SocketAddr>().ok());
         let specific = listens.map(|at| at.ip()).find(|address| !address.is_unspecified());

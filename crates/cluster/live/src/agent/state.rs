@@ -27,7 +27,6 @@ const RESULTS_TIMEOUT: Span = Span::from_secs(24 * 3600);
 /// Receives the agent's notifications for its operator.
 pub(super) type Notify<'a> = &'a mut dyn FnMut(Notification);
 
-/// The state of an agent.
 pub struct Agent {
     pub(super) options: Options,
     pub(super) bus: Bus,
@@ -59,7 +58,6 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// A handle to end it.
     pub fn stop(&self) -> Stop {
         Stop(self.events.clone())
     }

@@ -20,7 +20,6 @@ use crate::{Error, Result};
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The options of [`collect`].
 #[derive(Clone, Debug)]
 pub struct Collection {
     /// Identifier or name of the lab.

@@ -9,7 +9,6 @@ use cluster::control::{Refusal, Report, Reserved, Started};
 use crate::Result;
 
 pub(crate) enum Event {
-    /// The user interrupts the run.
     Interrupt,
     /// All labs of a simultaneous start are ready.
     Begin,
@@ -19,7 +18,6 @@ pub(crate) enum Event {
     /// An agent has executed an order, or rejected it.
     Ordered(AgentId, Result<(), Refusal>),
     Report(Report),
-    /// A heartbeat of an agent.
     Heartbeat {
         name: String,
         instance: u64,

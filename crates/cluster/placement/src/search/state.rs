@@ -23,9 +23,7 @@ pub(crate) enum Exclusion {
 
 #[derive(Clone, Debug)]
 pub(super) struct State {
-    /// Machine of each vertex.
     pub(super) owner: Vec<Option<usize>>,
-    /// Load of each machine.
     pub(super) loads: Vec<Load>,
     pub(super) units: Vec<f64>,
     /// Number of vertices by `apart` group and machine.

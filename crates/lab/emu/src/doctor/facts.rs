@@ -56,7 +56,6 @@ pub struct Facts {
     pub realtime: Option<Refusal>,
     /// Resolution of the monotonic clock in ns.
     pub clock_ns: u64,
-    /// Number of processors.
     pub cores: usize,
     /// Steal time since boot as a share of CPU time; `None`: unknown.
     pub steal: Option<f64>,
@@ -72,7 +71,6 @@ pub struct Facts {
     pub private_files: Option<Refusal>,
     /// Whether a folder that a program removes from private files can be made again.
     pub remade_folders: bool,
-    /// Path of the pasta executable.
     pub pasta: Option<PathBuf>,
     /// Value of `kernel.apparmor_restrict_unprivileged_userns`, if it exists.
     pub apparmor_restricts: Option<bool>,
@@ -80,7 +78,6 @@ pub struct Facts {
     pub userns_clone: Option<bool>,
     /// Value of `user.max_user_namespaces`, if it exists.
     pub max_user_namespaces: Option<u64>,
-    /// Whether `/dev/net/tun` exists.
     pub tun_exists: bool,
     /// The user has no number in its user namespace.
     #[serde(default)]

@@ -8,7 +8,6 @@ use rustix::io::Errno;
 use super::{Choice, Facts, Refusal, choose};
 use crate::enclosure::Engine;
 
-/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     Good,
@@ -18,14 +17,12 @@ pub enum Level {
     Bad,
 }
 
-/// One line of the diagnosis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// Stable identifier for scripts.
     pub id: &'static str,
     pub level: Level,
     pub text: String,
-    /// The command that fixes it.
     pub fix: Option<String>,
 }
 

@@ -30,7 +30,6 @@ const IPV6_MTU: u64 = 1280;
 /// Prefix length of link-local addresses (RFC 4291 §2.5.6).
 const LINK_LOCAL_PREFIX: u8 = 64;
 
-/// State of the builder's thread.
 pub(super) struct Builder<'a> {
     plan: &'a Plan,
     forwarding: &'a (dyn Forwarding + Sync),

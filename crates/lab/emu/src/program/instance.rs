@@ -18,10 +18,8 @@ use super::output::Collector;
 use super::{INIT, Place, Slot};
 use crate::{Error, Result};
 
-/// The end of an instance.
 #[derive(Debug)]
 pub(super) enum End {
-    /// The program ended.
     Exit(Exit),
     /// The program could not be executed.
     NotExecuted(Error),

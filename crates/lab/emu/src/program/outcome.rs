@@ -25,7 +25,6 @@ pub struct ProgramOutcome {
     pub end: Option<ProgramEnd>,
     /// Whether the lab expected every end.
     pub as_expected: bool,
-    /// Number of restarts.
     pub restarts: u32,
 }
 

@@ -198,7 +198,6 @@ fn is_bound(line: &str, state: Option<&str>, port: u16) -> bool {
     is_port && state.is_none_or(|state| fields.nth(1) == Some(state))
 }
 
-/// Text of a condition.
 pub(super) fn describe(ready: Option<&Ready>) -> String {
     match ready {
         None => "nothing".to_owned(),

@@ -75,7 +75,6 @@ pub(super) fn problem(supervisor: Process, init: Process) -> Option<String> {
     None
 }
 
-/// Properties of a process.
 struct Facts {
     pid: u32,
     /// Effective user.

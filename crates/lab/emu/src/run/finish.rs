@@ -27,7 +27,6 @@ const END_TIMEOUT: Span = Span::from_secs(2);
 pub(super) enum End {
     /// Its duration is over, or all finite work is done.
     Complete,
-    /// The user ended it.
     Interrupted,
     /// A required part of the lab failed.
     Failed(Error),

@@ -119,7 +119,6 @@ pub(super) fn main(job: Job, side: LabSide) -> i32 {
     }
 }
 
-/// A lab that runs.
 pub(super) struct Running {
     pub(super) job: Job,
     pub(super) channel: BufReader<UnixStream>,
@@ -138,7 +137,6 @@ pub(super) struct Running {
     pub(super) kernels: KernelChanges,
     pub(super) recording: Recording,
     pub(super) requests: Requests,
-    /// Events that have taken place.
     pub(super) events: Vec<EventRecord>,
     pub(super) warnings: Vec<String>,
     /// Programs stopped together with their node.
@@ -155,7 +153,6 @@ pub(super) struct Running {
     pub(super) stopped: bool,
     /// The command of the user has ended.
     completed: bool,
-    /// The start has been reported.
     reported_start: bool,
 }
 

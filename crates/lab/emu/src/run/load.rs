@@ -54,7 +54,6 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    /// Starts the measurement.
     pub(super) fn start() -> Self {
         let start = Reading::take();
         Self {

@@ -13,15 +13,15 @@ use serde::{Deserialize, Serialize};
 use crate::control::{Answer, Request};
 use crate::registry::HostEntry;
 
-/// Messages from the lab.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum FromLab {
     /// The namespaces are ready, by host name.
-    Ready { hosts: BTreeMap<String, HostEntry> },
+    Ready {
+        hosts: BTreeMap<String, HostEntry>,
+    },
     /// The lab runs, and its programs are ready. Only a lab with a command of the user reports it.
     Started,
-    /// The progress of the run.
     Progress {
         now_ns: u64,
         waiting_for: String,
@@ -34,8 +34,10 @@ pub(super) enum FromLab {
     Program(ProgramEvent),
     /// All programs that start with the lab are ready.
     Up,
-    /// The answer to a request.
-    Answer { id: u64, answer: Answer },
+    Answer {
+        id: u64,
+        answer: Answer,
+    },
     /// The data path may not set its own real-time priority.
     Realtime,
     /// The lab is ending, which may take some time.
@@ -65,26 +67,38 @@ impl Common {
     }
 }
 
-/// Messages to the lab.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum ToLab {
     /// Starts a lab that is ready. Several shards start together.
-    Start { common: Option<Common> },
+    Start {
+        common: Option<Common>,
+    },
     /// A better estimate of lab time zero.
     Clock(Common),
-    /// An agent is lost.
-    Lost { agent: AgentId },
-    /// An agent has returned.
-    Regained { agent: AgentId },
+    Lost {
+        agent: AgentId,
+    },
+    Regained {
+        agent: AgentId,
+    },
     /// Egress lead time of packets for an agent.
-    Lead { agent: AgentId, lead_ns: u64 },
+    Lead {
+        agent: AgentId,
+        lead_ns: u64,
+    },
     /// A program of another shard has changed its state.
     Program(ProgramEvent),
     /// Number of other running labs of this user, and of those with real-time scheduling.
-    Others { labs: u32, realtime: u32 },
+    Others {
+        labs: u32,
+        realtime: u32,
+    },
     /// A request of another command.
-    Request { id: u64, request: Request },
+    Request {
+        id: u64,
+        request: Request,
+    },
     /// End now: the run is complete.
     Complete,
     /// End now, in an orderly way.

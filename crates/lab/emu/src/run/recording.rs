@@ -12,7 +12,6 @@ use super::lab::Job;
 use crate::flow::Observation;
 use crate::{Result, datapath};
 
-/// The recording of a shard.
 pub(super) enum Recording {
     /// The only shard of the lab.
     Whole(Box<Ledgers>),
@@ -31,7 +30,6 @@ impl Recording {
         Ok(Self::Whole(Box::new(Ledgers::new(plan, recorder))))
     }
 
-    /// Records the data path's counters.
     pub(super) fn enter(&mut self, batch: datapath::Batch) {
         let links = batch.links.into_iter().enumerate();
         let changes = batch.bundle_changes.into_iter();

@@ -40,7 +40,6 @@ pub fn run_shard(
     ended.map(drop)
 }
 
-/// The shard's folder.
 fn run(shard: Shard, sockets: Sockets, agent: &mut Agent) -> Result<PathBuf> {
     let options = Options {
         runs_dir: shard.runs_dir.clone(),

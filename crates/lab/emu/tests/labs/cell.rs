@@ -62,7 +62,6 @@ impl Member {
         self.child.wait().unwrap();
     }
 
-    /// Signals the lab's process.
     pub(crate) fn signal_lab(&self, signal: rustix::process::Signal) {
         let pid = self.child.pid();
         let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
@@ -78,14 +77,12 @@ impl Member {
         self.child.wait().unwrap()
     }
 
-    /// The output of a program.
     pub(crate) fn output(&self, program: &str) -> String {
         let folder = self.ended.as_ref().unwrap().as_ref().unwrap();
         let path = folder.join("programs").join(program).join("stdout");
         std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
     }
 
-    /// All observations of the shard.
     pub(crate) fn observations(&self, plan: &Plan) -> Vec<Observation> {
         let folder = self.ended.as_ref().unwrap().as_ref().unwrap();
         let mut reader = ObservationReader::open(&folder.join(observation::FILE), plan).unwrap();
@@ -211,7 +208,6 @@ impl Cell {
         self.stop();
     }
 
-    /// Ends the lab now.
     pub(crate) fn stop(&mut self) {
         self.tell(&ToShard::Stop);
         self.until(|cell| cell.members.iter().all(|member| member.ended.is_some()));

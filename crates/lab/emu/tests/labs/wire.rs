@@ -77,7 +77,6 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    /// Sets the one-way delay.
     pub(crate) fn delay(&self, delay: Duration) {
         self.state.delay.store(delay.as_micros() as u64, Ordering::Relaxed);
     }

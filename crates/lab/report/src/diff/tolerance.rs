@@ -9,7 +9,6 @@ use super::{ChoiceError, Unit, is_match};
 /// A tolerated difference of some metrics: `5 %`, `flow.*.goodput.mean=-5 %`, `*.delay.p99=2 ms`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tolerance {
-    /// The text of the limit.
     text: String,
     /// A name or pattern; `None` for all metrics.
     metric: Option<String>,
@@ -101,7 +100,6 @@ impl Tolerance {
     }
 }
 
-/// The tolerance of a metric.
 pub(super) fn find<'a>(
     tolerances: &'a [Tolerance],
     metric: &str,

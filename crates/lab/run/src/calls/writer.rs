@@ -32,7 +32,6 @@ pub struct CallWriter {
     thread: JoinHandle<Option<Error>>,
 }
 
-/// The result of a recording.
 #[derive(Debug, Default)]
 pub struct CallReport {
     /// Calls missing because the disk was too slow; if there are any, the run can't be replayed.

@@ -41,7 +41,6 @@ struct Entry {
     sums: Sums,
 }
 
-/// A state change.
 #[derive(Clone, Copy, Debug)]
 struct Change {
     at: Time,

@@ -24,7 +24,6 @@ const EVENT_SOURCE: &str = "event";
 /// Maximum number of captures and programs of a lab.
 const MAX_FILES: usize = 1 << 16;
 
-/// The shards' logs.
 pub(super) struct Logs {
     open: Vec<Log>,
     recorder: RecorderHandle,

@@ -52,7 +52,6 @@ impl Sums {
         }
     }
 
-    /// Adds a shard's counters.
     pub(super) fn add(&mut self, source: usize, counters: Counters) {
         // All shards sample at the same times, and once more at their end.
         let regular = counters.at.as_nanos().is_multiple_of(self.interval.as_nanos().max(1))
@@ -130,7 +129,6 @@ impl Group {
         *level = add_levels(level, &row.level());
     }
 
-    /// Adds an earlier group.
     fn add_earlier(&mut self, earlier: Self) {
         for (position, (grown, queue)) in earlier.links {
             let (stats, level) = self.links.entry(position).or_default();

@@ -75,7 +75,6 @@ impl LinkRow {
 /// More than any counter or time (in ns) of a run: 64 PiB, or two years.
 pub(super) const MAX_COUNTER: u64 = 1 << 56;
 
-/// The share of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShareRow {
     from: IfaceId,
@@ -109,7 +108,6 @@ impl ShareRow {
     }
 }
 
-/// The status of a bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BundleRow {
     /// The bundle's position in the plan.

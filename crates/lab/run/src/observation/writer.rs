@@ -87,7 +87,6 @@ impl ObservationWriter {
         }
     }
 
-    /// Writes an observation.
     pub fn write(&mut self, observation: &Observation) {
         self.encode(observation);
         if self.frame.len() >= FRAME_BYTES || self.since.elapsed() >= FLUSH_INTERVAL {

@@ -41,7 +41,6 @@ pub struct Member {
     pub engine: Engine,
     /// Names of its emulated hosts.
     pub hosts: Vec<String>,
-    /// Names of its programs.
     pub programs: Vec<String>,
     /// Built-in flows that send from it.
     pub flows: u32,

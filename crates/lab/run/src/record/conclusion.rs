@@ -9,7 +9,6 @@ use super::{ProgramEnd, RunRecord, Status};
 /// Further reasons of the same kind are only counted.
 const MAX_REASONS: usize = 5;
 
-/// The outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RunOutcome {

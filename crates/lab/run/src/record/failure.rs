@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use super::{RunRecord, Status};
 use crate::Exit;
 
-/// Why a run failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// The kind, for programs that read the record.
@@ -16,7 +15,6 @@ pub struct Failure {
     pub text: String,
 }
 
-/// The kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

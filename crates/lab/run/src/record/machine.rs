@@ -21,7 +21,6 @@ pub struct Machine {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Engine {
     pub name: String,
-    /// Why it was chosen.
     pub why: String,
     /// Preferred engines that could not be used.
     #[serde(default)]

@@ -28,7 +28,6 @@ pub struct TopologyNode {
     pub addresses: Vec<String>,
 }
 
-/// The kind of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeRole {
@@ -60,7 +59,6 @@ pub struct TopologyLink {
 /// One direction of a link over the whole run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkSummary {
-    /// The link's name.
     pub name: String,
     /// `up` (first end to second) or `down`.
     pub direction: String,

@@ -40,13 +40,10 @@ pub struct FlowSummary {
     /// Started transfers, each over a separate connection.
     #[serde(default)]
     pub transfers_started: Option<u64>,
-    /// Completely delivered transfers.
     #[serde(default)]
     pub transfers_completed: Option<u64>,
-    /// Completion times of transfers.
     #[serde(default)]
     pub completion: Option<Distribution>,
-    /// Slowdowns of transfers.
     #[serde(default)]
     pub slowdown: Option<Slowdown>,
     /// The longest time without a received byte while it ran.
@@ -150,7 +147,6 @@ pub struct ProgramSummary {
     pub end: Option<ProgramEnd>,
     /// Whether it ended as the lab expects.
     pub as_expected: bool,
-    /// Number of restarts.
     pub restarts: u32,
     /// The last lines of its standard error.
     #[serde(default)]
@@ -160,7 +156,6 @@ pub struct ProgramSummary {
     pub discarded_output_bytes: u64,
 }
 
-/// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ProgramEnd {

@@ -14,7 +14,6 @@ pub const FILE: &str = "bundles.parquet";
 pub struct BundleSample {
     /// End of the interval.
     pub at: Time,
-    /// Length of the interval.
     pub interval: Span,
     /// The bundle, by its position in the plan.
     pub bundle: u32,
@@ -50,11 +49,9 @@ pub struct BundleSample {
     pub waiting: Span,
     /// Mean number of packets per epoch.
     pub period: u32,
-    /// Counters of the interval.
     pub counts: BundleCounts,
 }
 
-/// Counters of a bundle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BundleCounts {
     /// Packets received by the sendbox.

@@ -44,7 +44,6 @@ impl Errors {
 pub struct ControlSample {
     /// End of the interval.
     pub at: Time,
-    /// Length of the interval.
     pub interval: Span,
     /// Sessions that have joined and not left.
     pub sessions: u64,

@@ -22,7 +22,6 @@ pub enum FlowKind {
 }
 
 impl FlowKind {
-    /// The name in the table.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Stream => "stream",
@@ -41,7 +40,6 @@ impl FlowKind {
 pub struct ShareSample {
     /// End of the interval.
     pub at: Time,
-    /// Length of the interval.
     pub interval: Span,
     pub from: NodeId,
     pub to: NodeId,

@@ -17,7 +17,6 @@ type State = &'static str;
 pub struct SubflowSample {
     /// End of the interval.
     pub at: Time,
-    /// Length of the interval.
     pub interval: Span,
     /// The flow that it belongs to.
     pub flow: FlowId,

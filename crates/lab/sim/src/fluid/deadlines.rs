@@ -40,7 +40,6 @@ impl Deadlines {
         }
     }
 
-    /// The earliest deadline.
     pub(super) fn next_wake(&self) -> Option<Time> {
         self.heap.first().map(|(at, _)| *at)
     }

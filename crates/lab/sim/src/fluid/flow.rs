@@ -216,12 +216,10 @@ impl Flow {
         self.parameters.spec.is_finite()
     }
 
-    /// Schedules its start.
     pub(super) fn arm(&self, net: &mut Net) {
         net.schedule(self.parameters.start, Event::Start(self.parameters.flow));
     }
 
-    /// Handles its start.
     pub(super) fn on_start(&mut self, net: &mut Net, transfers: &mut Vec<Transfer>) -> i64 {
         match self.phase {
             Phase::Waiting => self.open(net, transfers),

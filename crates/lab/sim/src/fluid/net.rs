@@ -50,7 +50,6 @@ impl Event {
     }
 }
 
-/// A notification to an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Notification {
     Start(u32),
@@ -340,7 +339,6 @@ impl Net {
         }
     }
 
-    /// Changes the routes.
     pub(super) fn reroute(&mut self, routes: Arc<Routes>) {
         self.routes = routes;
         for id in 0..self.senders.len() as u32 {

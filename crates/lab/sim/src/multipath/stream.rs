@@ -15,7 +15,6 @@ const ENDLESS: u64 = u64::MAX;
 /// Both ends of a stream. Side 0 is the client.
 #[derive(Debug)]
 pub(super) struct Stream {
-    /// The application's tag.
     pub(super) tag: u32,
     /// The server's session starts with the client's HELLO.
     pub(super) sessions: [Option<Session<Counted>>; 2],

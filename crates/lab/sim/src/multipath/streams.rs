@@ -20,7 +20,6 @@ use crate::net::{EndId, Net};
 /// The acceptor's timer key.
 const PENDING: u32 = u32::MAX;
 
-/// All streams of a flow.
 #[derive(Debug)]
 pub(crate) struct Streams {
     shape: Arc<Shape>,

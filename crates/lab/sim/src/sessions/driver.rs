@@ -60,7 +60,6 @@ enum Local<P> {
 /// The state machine of a link.
 #[derive(Debug)]
 struct LinkMachine<L> {
-    /// The directed link.
     link: u32,
     machine: L,
 }

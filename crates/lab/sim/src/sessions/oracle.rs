@@ -68,7 +68,6 @@ impl Oracle {
         self.solver.add_flow(&links[..count], 1.0, cap).0
     }
 
-    /// Removes a session.
     pub(super) fn remove(&mut self, session: u32) {
         self.solver.remove_flow(FlowKey(session));
     }

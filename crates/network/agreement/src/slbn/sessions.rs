@@ -73,7 +73,6 @@ pub(super) struct Sessions {
     known: BTreeMap<u32, Session>,
     views: BTreeMap<u32, View>,
     next: u32,
-    /// Links whose use has changed.
     pub(super) changed_links: BTreeSet<u32>,
     /// Links with a deferred claim.
     deferred: BTreeSet<u32>,

@@ -239,7 +239,6 @@ impl Assembly {
         name
     }
 
-    /// The finished graph.
     pub(super) fn finish(self, end: Place) -> Result<Graph, Error> {
         if self.graph.nodes.is_empty() {
             return Err(end.error(Problem::Empty));

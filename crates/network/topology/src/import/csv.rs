@@ -14,7 +14,6 @@ use crate::{Error, Graph, Problem};
 /// Column names; the first two are required.
 const COLUMNS: [&str; 6] = ["a", "b", "delay", "rate", "metric", "name"];
 
-/// Reads an edge list.
 pub fn csv(text: &str) -> Result<Graph, Error> {
     check_length(text)?;
     let mut assembly = Assembly::default();

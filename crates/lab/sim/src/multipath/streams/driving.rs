@@ -11,12 +11,10 @@ use crate::multipath::subflow::{Subflow, path_info, room};
 use crate::net::{EndId, Net, mix};
 
 impl Streams {
-    /// The next deadline.
     pub(crate) fn next_wake(&self) -> Option<Time> {
         self.wakes.next_time()
     }
 
-    /// Handles expired deadlines.
     pub(crate) fn on_wake(&mut self, net: &mut Net) {
         while let Some((at, id)) = self.wakes.pop_until(net.now) {
             if id == PENDING {
@@ -161,7 +159,6 @@ impl Streams {
         self.ending.push(at);
     }
 
-    /// Applies the acceptor's decisions.
     fn apply_verdicts(&mut self, net: &mut Net) {
         while let Some(verdict) = self.pending.poll() {
             let (Verdict::Send(id, _)
