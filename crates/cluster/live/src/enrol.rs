@@ -18,6 +18,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::shard::{from_hex, hex};
 pub use client::enrol;
 pub use server::{Host, Invite};
 
@@ -49,8 +50,7 @@ pub struct Invitation {
 
 impl fmt::Display for Invitation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/", self.host)?;
-        self.fingerprint.iter().chain(&self.secret).try_for_each(|byte| write!(f, "{byte:02x}"))
+        write!(f, "{}/{}{}", self.host, hex(&self.fingerprint), hex(&self.secret))
     }
 }
 
@@ -66,16 +66,10 @@ impl FromStr for Invitation {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || "write an invitation as `netarium cluster invite` prints it: HOST:PORT/CODE";
         let (host, code) = text.trim().rsplit_once('/').ok_or_else(wrong)?;
-        if code.len() != 64 || !code.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-            return Err(wrong().to_owned());
-        }
-        let half = |digits: &str| u128::from_str_radix(digits, 16).map(u128::to_be_bytes);
-        let [fingerprint, secret] = [half(&code[..32]), half(&code[32..])];
-        Ok(Self {
-            host: crate::address::with_port(host, PORT).map_err(|e| e.to_string())?,
-            fingerprint: fingerprint.map_err(|_| wrong())?,
-            secret: secret.map_err(|_| wrong())?,
-        })
+        let fingerprint = code.get(..32).and_then(from_hex).ok_or_else(wrong)?;
+        let secret = code.get(32..).and_then(from_hex).ok_or_else(wrong)?;
+        let host = crate::address::with_port(host, PORT).map_err(|e| e.to_string())?;
+        Ok(Self { host, fingerprint, secret })
     }
 }
 

@@ -156,20 +156,17 @@ fn receive_setup(control: &UnixStream) -> Result<(Setup, [OwnedFd; 2])> {
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
+    digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
 }
 
-fn from_hex(text: &str) -> Option<[u8; 32]> {
-    if text.len() != 64 || !text.is_ascii() {
-        return None;
-    }
-    let mut bytes = [0; 32];
-    for (at, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok()?;
-    }
-    Some(bytes)
+/// The bytes of 2 `N` hexadecimal digits.
+pub(crate) fn from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    let digit = |digit: u8| char::from(digit).to_digit(16);
+    let byte = |[high, low]: &[u8; 2]| Some((digit(*high)? * 16 + digit(*low)?) as u8);
+    let bytes: Option<Vec<u8>> = pairs.iter().map(byte).collect();
+    bytes.filter(|_| rest.is_empty())?.try_into().ok()
 }
 
 #[cfg(test)]
@@ -238,7 +235,7 @@ mod tests {
     fn parses_hexadecimal_keys() {
         assert_eq!(from_hex(&hex(&[7; 32])), Some([7; 32]));
         for text in ["", "g", &"zz".repeat(32), &"é".repeat(32)] {
-            assert_eq!(from_hex(text), None);
+            assert_eq!(from_hex::<32>(text), None);
         }
     }
 }

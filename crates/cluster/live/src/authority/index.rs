@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr as _;
 
 use crate::credentials::Role;
+use crate::shard::{from_hex, hex};
 use crate::system::random;
 use crate::trust::serial_role;
 use crate::{Error, Result};
@@ -26,9 +27,8 @@ pub(super) struct Index(Vec<Entry>);
 impl fmt::Display for Index {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for Entry { role, number, name, serial, revoked } in &self.0 {
-            write!(f, "{role} {number} {name} ")?;
-            serial.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
-            writeln!(f, "{}", if *revoked { " revoked" } else { "" })?;
+            let revoked = if *revoked { " revoked" } else { "" };
+            writeln!(f, "{role} {number} {name} {}{revoked}", hex(serial))?;
         }
         Ok(())
     }
@@ -129,9 +129,7 @@ fn entry(line: &str) -> Option<Entry> {
     };
     let [role, number, name, serial] = fields;
     let role = Role::ALL.into_iter().find(|known| known.to_string() == role)?;
-    let digits = serial.is_ascii().then(|| serial.as_bytes().chunks(2))?;
-    let bytes = digits.map(|two| u8::from_str_radix(std::str::from_utf8(two).ok()?, 16).ok());
-    let serial = bytes.collect::<Option<Vec<u8>>>().filter(|bytes| bytes.len() == 11)?;
+    let serial = from_hex::<11>(serial)?.to_vec();
     let number = u16::from_str(number).ok()?;
     let owns = serial[0] == serial_role(role) && serial[1..3] == number.to_be_bytes();
     owns.then(|| Entry { role, number, name: name.to_owned(), serial, revoked })
