@@ -27,6 +27,7 @@ const MIN_RETRY_DELAY: Duration = Duration::from_millis(500);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
 /// Timeout of a station that accepts no data.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Timeout of the export of the last events, after the collector has ended.
 const LAST_EVENTS_TIMEOUT: Duration = Duration::from_secs(1);
 /// Timeout of the first connection to a station after the end of the events.
 const FIRST_TIMEOUT: Duration = Duration::from_secs(2);
@@ -63,13 +64,11 @@ impl Inner {
         self.sent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the end of the events.
+    /// Waits until all events are exported; false after a timeout.
     fn ends_within(&self, timeout: Duration) -> bool {
-        let until = Instant::now() + timeout;
-        while !self.over.load(Ordering::SeqCst) && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        self.over.load(Ordering::SeqCst)
+        let continues = |_: &mut Exporter| !self.over.load(Ordering::SeqCst);
+        let waited = self.wakeup.wait_timeout_while(self.exporter(), timeout, continues);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 
     fn note_sent(&self, station: usize, sent: Option<Cursor>) {
@@ -186,7 +185,9 @@ fn export_events(inner: &Inner, events: &Watch) {
         drop(exporter);
         inner.wakeup.notify_all();
     }
+    let exporter = inner.exporter();
     inner.over.store(true, Ordering::SeqCst);
+    drop(exporter);
     inner.wakeup.notify_all();
 }
 
@@ -223,9 +224,10 @@ fn keep_connected(inner: &Inner, number: usize, address: &str, board: &Board) {
         if inner.over.load(Ordering::SeqCst) && is_late {
             return;
         }
-        let until = Instant::now() + wait;
-        while Instant::now() < until && !(inner.over.load(Ordering::SeqCst) && is_late) {
-            std::thread::sleep(Duration::from_millis(50));
+        if is_late {
+            inner.ends_within(wait);
+        } else {
+            std::thread::sleep(wait);
         }
         wait = (wait * 2).min(MAX_RETRY_DELAY);
     }

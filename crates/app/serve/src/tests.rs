@@ -60,6 +60,53 @@ fn announce_at(feed: &mut Feed, milliseconds: u64, mirror: u32) {
     feed.flush();
 }
 
+fn change(old: State, new: State) -> Event<'static> {
+    Event::State { time: Time::from_nanos(1), old, new, reason: collector::Reason::Seen }
+}
+
+fn established() -> Event<'static> {
+    change(State::OpenConfirm, State::Established)
+}
+
+/// Routes of one session after [`update`].
+fn rib() -> collector::rib::Rib {
+    let mut rib = collector::rib::Rib::new();
+    rib.event(&peering(), &established());
+    let bytes = update();
+    let message = Message::split(&bytes).unwrap();
+    let time = Time::from_nanos(2);
+    rib.event(&peering(), &Event::Message { time, from: Sender::Peer, message });
+    rib
+}
+
+/// A feed, and its only station with the station's end of the connection.
+fn connect_station(board: &Board) -> (Feed, Stations, TcpStream) {
+    let station = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = station.local_addr().unwrap().to_string();
+    let (feed, watch) = feed();
+    let stations = Stations::start(&[address], "rrc99", watch, board, Delivery::Live).unwrap();
+    (feed, stations, station.accept().unwrap().0)
+}
+
+/// Types of the messages in a station's bytes, after version 3 and their length (RFC 7854 §4.1).
+fn types(bytes: &[u8]) -> Vec<u8> {
+    let (mut at, mut types) = (0, Vec::new());
+    while at < bytes.len() {
+        assert_eq!(bytes[at], 3);
+        types.push(bytes[at + 5]);
+        at += u32::from_be_bytes(bytes[at + 1..at + 5].try_into().unwrap()) as usize;
+    }
+    types
+}
+
+/// A client whose subscription is active, as the head of the response shows.
+fn subscribe(server: &Server) -> TcpStream {
+    let mut stream = TcpStream::connect(server.address).unwrap();
+    write!(stream, "GET /v1/stream/ HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    stream.read_exact(&mut [0; 1]).unwrap();
+    stream
+}
+
 fn start(board: &Board) -> (Server, Feed) {
     let (feed, watch) = feed();
     let any = (Ipv4Addr::LOCALHOST, 0).into();
@@ -166,7 +213,7 @@ fn exports_published_metrics() {
     let (server, feed) = start(&board);
     board.publish(Status {
         kernel_drops: 7,
-        peerings: vec![(peering(), collector::State::Established, None)],
+        peerings: vec![(peering(), State::Established, None)],
         ..Status::default()
     });
     let answer = get(&server, "/metrics");
@@ -181,11 +228,8 @@ fn exports_published_metrics() {
 #[test]
 fn stops_server_with_connected_clients() {
     let (server, feed) = start(&Board::default());
-    let mut stream = TcpStream::connect(server.address).unwrap();
+    let mut stream = subscribe(&server);
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    write!(stream, "GET /v1/stream/ HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    let mut first = [0; 1];
-    stream.read_exact(&mut first).unwrap();
     drop(feed);
     drop(server);
     let mut rest = Vec::new();
@@ -195,14 +239,7 @@ fn stops_server_with_connected_clients() {
 #[test]
 fn refuses_clients_above_limit() {
     let (server, feed) = start(&Board::default());
-    let mut clients: Vec<TcpStream> = (0..8)
-        .map(|_| {
-            let mut client = TcpStream::connect(server.address).unwrap();
-            write!(client, "GET /v1/stream/ HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-            client.read_exact(&mut [0; 1]).unwrap();
-            client
-        })
-        .collect();
+    let mut clients: Vec<TcpStream> = (0..8).map(|_| subscribe(&server)).collect();
     let refused = get(&server, "/metrics");
     assert!(refused.starts_with("HTTP/1.1 503") && refused.contains("client limit"), "{refused}");
     clients.pop();
@@ -248,9 +285,7 @@ fn ends(drop: impl FnOnce() + Send + 'static) {
 #[test]
 fn stops_server_with_blocked_client_and_active_feed() {
     let (server, mut feed) = start(&Board::default());
-    let mut stream = TcpStream::connect(server.address).unwrap();
-    write!(stream, "GET /v1/stream/ HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    stream.read_exact(&mut [0; 1]).unwrap();
+    let stream = subscribe(&server);
     // More than the socket buffers hold.
     for at in 0..100_000 {
         announce(&mut feed, at);
@@ -261,12 +296,7 @@ fn stops_server_with_blocked_client_and_active_feed() {
 
 #[test]
 fn disconnects_blocked_stations() {
-    let station = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let address = station.local_addr().unwrap().to_string();
-    let (mut feed, watch) = feed();
-    let stations =
-        Stations::start(&[address], "rrc99", watch, &Board::default(), Delivery::Live).unwrap();
-    let (mut stream, _) = station.accept().unwrap();
+    let (mut feed, stations, mut stream) = connect_station(&Board::default());
     stream.read_exact(&mut [0; 6]).unwrap();
     for at in 0..100_000 {
         announce(&mut feed, at);
@@ -278,34 +308,17 @@ fn disconnects_blocked_stations() {
 
 #[test]
 fn sends_all_events_to_station() {
-    let station = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let address = station.local_addr().unwrap().to_string();
-    let (mut feed, watch) = feed();
-    let stations =
-        Stations::start(&[address], "rrc99", watch, &Board::default(), Delivery::Live).unwrap();
-    let (mut stream, _) = station.accept().unwrap();
+    let (mut feed, stations, mut stream) = connect_station(&Board::default());
     // A client that has received its first event misses no later event.
     let mut bytes = vec![0; 6];
     stream.read_exact(&mut bytes).unwrap();
-    let established = Event::State {
-        time: Time::from_nanos(1),
-        old: collector::State::OpenConfirm,
-        new: collector::State::Established,
-        reason: collector::Reason::Seen,
-    };
-    feed.event(&peering(), &established);
+    feed.event(&peering(), &established());
     announce(&mut feed, 1);
     drop(feed);
     stream.read_to_end(&mut bytes).unwrap();
     drop(stations);
-    // Version 3, length, type: Initiation, Peer Up, Route Monitoring, Termination (RFC 7854 §4.1).
-    let (mut at, mut types) = (0, Vec::new());
-    while at < bytes.len() {
-        assert_eq!(bytes[at], 3);
-        types.push(bytes[at + 5]);
-        at += u32::from_be_bytes(bytes[at + 1..at + 5].try_into().unwrap()) as usize;
-    }
-    assert_eq!(types, [4, 3, 0, 5]);
+    // Initiation, Peer Up, Route Monitoring, Termination.
+    assert_eq!(types(&bytes), [4, 3, 0, 5]);
     assert!(bytes.windows(update().len()).any(|window| window == update()));
 }
 
@@ -313,23 +326,12 @@ fn sends_all_events_to_station() {
 fn answers_with_routes_of_running_collector() {
     let board = Board::default();
     let (server, feed) = start(&board);
-    let mut rib = collector::rib::Rib::new();
-    let established = Event::State {
-        time: Time::from_nanos(1),
-        old: collector::State::OpenConfirm,
-        new: collector::State::Established,
-        reason: collector::Reason::Seen,
-    };
-    rib.event(&peering(), &established);
-    let bytes = update();
-    let message = Message::split(&bytes).unwrap();
-    let time = Time::from_nanos(2);
-    rib.event(&peering(), &Event::Message { time, from: Sender::Peer, message });
+    let routes = rib();
     let over = std::sync::atomic::AtomicBool::new(false);
     let (longest, wrong) = std::thread::scope(|scope| {
         scope.spawn(|| {
             while !over.load(std::sync::atomic::Ordering::SeqCst) {
-                board.answer(&rib, Duration::from_secs(1));
+                board.answer(&routes, Duration::from_secs(1));
                 std::thread::sleep(Duration::from_millis(1));
             }
         });
@@ -388,19 +390,13 @@ fn sends_all_routes_to_late_station() {
         let station = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = station.local_addr().unwrap();
         drop(station);
-        let established = Event::State {
-            time: Time::from_nanos(1),
-            old: collector::State::OpenConfirm,
-            new: collector::State::Established,
-            reason: collector::Reason::Seen,
-        };
         // A session with routes, as in the feed.
         let status = board.status();
         let routes = status.peerings.iter().filter_map(|(_, _, routes)| routes.as_ref());
         let routes = routes.max_by_key(|routes| routes.total()).unwrap();
         let (up, expected) = (routes.peering, routes.total());
         assert!(expected > 1000, "{expected}");
-        feed.event(&up, &established);
+        feed.event(&up, &established());
         feed.flush();
         let addresses = [address.to_string()];
         let stations = Stations::start(&addresses, "rrc99", watch, &board, Delivery::Live).unwrap();
@@ -427,17 +423,6 @@ fn sends_all_routes_to_late_station() {
     assert_eq!(types[0], 4);
 }
 
-/// Types of the packets in a station's bytes.
-fn types(bytes: &[u8]) -> Vec<u8> {
-    let (mut at, mut types) = (0, Vec::new());
-    while at < bytes.len() {
-        assert_eq!(bytes[at], 3);
-        types.push(bytes[at + 5]);
-        at += u32::from_be_bytes(bytes[at + 1..at + 5].try_into().unwrap()) as usize;
-    }
-    types
-}
-
 #[test]
 fn sends_whole_file_to_late_and_slow_station() {
     let station = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -460,14 +445,7 @@ fn sends_whole_file_to_late_and_slow_station() {
         stream.read_to_end(&mut bytes).unwrap();
         types(&bytes)
     });
-    let idle = collector::State::Idle;
-    let (old, new) = (idle, collector::State::Established);
-    let change = |old, new| Event::State {
-        time: Time::from_nanos(1),
-        old,
-        new,
-        reason: collector::Reason::Seen,
-    };
+    let (old, new) = (State::Idle, State::Established);
     feed.event(&peering(), &change(old, new));
     for at in 0..count {
         announce(&mut feed, at);
@@ -483,32 +461,16 @@ fn sends_whole_file_to_late_and_slow_station() {
 
 #[test]
 fn announces_sessions_before_their_routes() {
-    let station = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let address = station.local_addr().unwrap().to_string();
-    let (mut feed, watch) = feed();
     let board = Board::default();
-    let stations = Stations::start(&[address], "rrc99", watch, &board, Delivery::Live).unwrap();
-    let (mut stream, _) = station.accept().unwrap();
+    let (mut feed, stations, mut stream) = connect_station(&board);
     let mut bytes = vec![0; 6];
     stream.read_exact(&mut bytes).unwrap();
     // The session comes up after the greeting, and before the routes are requested.
-    let established = Event::State {
-        time: Time::from_nanos(1),
-        old: collector::State::OpenConfirm,
-        new: collector::State::Established,
-        reason: collector::Reason::Seen,
-    };
-    feed.event(&peering(), &established);
+    feed.event(&peering(), &established());
     announce(&mut feed, 1);
     feed.flush();
     std::thread::sleep(Duration::from_millis(300));
-    let mut rib = collector::rib::Rib::new();
-    rib.event(&peering(), &established);
-    let update = update();
-    let message = Message::split(&update).unwrap();
-    let time = Time::from_nanos(2);
-    rib.event(&peering(), &Event::Message { time, from: Sender::Peer, message });
-    board.send_table(&mut rib);
+    board.send_table(&mut rib());
     drop(feed);
     stream.read_to_end(&mut bytes).unwrap();
     drop(stations);

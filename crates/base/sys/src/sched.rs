@@ -259,18 +259,18 @@ mod tests {
     #[test]
     fn threads_get_priority_by_name_where_the_caller_may() {
         let (end, ended) = std::sync::mpsc::channel::<()>();
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let thread = std::thread::Builder::new().name("sched-test".to_owned());
         let thread = thread.spawn(move || {
             let allowed = super::set_fifo(1).is_ok();
             assert_eq!(super::is_fifo(), allowed);
             super::set_ordinary().unwrap();
-            tell.send(allowed).unwrap();
+            sender.send(allowed).unwrap();
             let _ = ended.recv();
             super::is_fifo()
         });
         let thread = thread.unwrap();
-        let allowed = told.recv().unwrap();
+        let allowed = receiver.recv().unwrap();
         let own = std::process::id();
         assert!(super::set_fifo_of(own, "no-such-thread", 1).is_err());
         assert_eq!(super::set_fifo_of(own, "sched-test", 1).is_ok(), allowed);

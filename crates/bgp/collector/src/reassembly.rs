@@ -702,8 +702,10 @@ impl Reassembler {
 /// does not join connections of different routers. Devices of one host may also have copies.
 fn is_counterpart(flow: &Flow, from: End, segment: &Segment<'_>) -> bool {
     /// Maximum distance of segments that were captured at the same time.
-    const NEAR: u32 = 1 << 16;
-    let near = |one: u32, other: u32| one.wrapping_sub(other).wrapping_add(NEAR) <= 2 * NEAR;
+    const MAX_DISTANCE: u32 = 1 << 16;
+    let near = |one: u32, other: u32| {
+        one.wrapping_sub(other).wrapping_add(MAX_DISTANCE) <= 2 * MAX_DISTANCE
+    };
     let is = |known: Option<u32>, value: u32| known.is_some_and(|known| near(known, value));
     if flow.dead {
         return false;
