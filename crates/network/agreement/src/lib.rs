@@ -8,7 +8,6 @@
 #![allow(missing_docs)]
 
 mod client;
-mod error;
 mod notices;
 pub mod simulation;
 pub mod slbn;
@@ -19,9 +18,19 @@ use fabric::Announced;
 use sharing::{FlowName, Notice, Sharing, SharingPolicy};
 
 pub use client::{AgreementClient, Traffic};
-pub use error::{Error, Result};
 pub use notices::Notices;
 pub use slbn::Slbn;
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A message of another agent that cannot be decoded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("message of agent {from}, byte {at}: {what}")]
+pub struct Error {
+    pub from: AgentId,
+    pub at: usize,
+    pub what: &'static str,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recipient {

@@ -4,7 +4,16 @@
 //! Payload is counted, never stored.
 #![forbid(unsafe_code)]
 
-mod error;
 pub mod tcp;
 
-pub use error::Error;
+/// An error in a description of TCP.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Unknown congestion controller.
+    #[error("unknown congestion control `{name}`; expected reno, cubic, bbr or bbr3")]
+    UnknownControl {
+        /// The unknown name.
+        name: String,
+    },
+}

@@ -1,21 +1,19 @@
 //! Arguments of `netarium cluster` and `netarium agent`, and of `netarium run` on a cluster.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use base::Span;
+use base::{Bandwidth, Span};
 use clap::{Args, Subcommand, ValueEnum};
 use cluster_live::enrol::Invitation;
 
 pub(crate) mod agent;
 #[cfg(test)]
 mod kubernetes;
-pub(crate) mod local;
-pub(crate) mod placement;
 
+use super::Changes;
 pub(crate) use agent::Agent;
 use agent::{Access, Target};
-use local::Local;
-use placement::Plan;
 
 #[derive(Debug, Args)]
 pub(crate) struct Cluster {
@@ -187,4 +185,44 @@ impl Spread {
     pub(crate) fn cluster(&self) -> Option<&str> {
         self.target.name()
     }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Local {
+    /// Number of agents
+    #[arg(value_name = "AGENTS", value_parser = clap::value_parser!(u8).range(1..))]
+    #[arg(required_unless_present = "names")]
+    pub(crate) agents: Option<u8>,
+    /// Names of the agents; default: m1, m2, …
+    #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with = "agents")]
+    pub(crate) names: Vec<String>,
+    /// Rate of each agent's link per direction, for example '1 Gbit/s'; default: unlimited
+    #[arg(long)]
+    pub(crate) rate: Option<Bandwidth>,
+    /// Restart agents one second after they have ended
+    #[arg(long)]
+    pub(crate) restart: bool,
+    /// Folder for the agents' output, NAME.log; default: a temporary folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) log: Option<PathBuf>,
+    /// The command and its arguments; default: your shell
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Plan {
+    #[command(flatten)]
+    pub(crate) changes: Changes,
+    /// Do not connect; use the machines in the file's [machine.NAME] tables
+    #[arg(long, value_name = "HOSTS.TOML", conflicts_with = "cluster")]
+    pub(crate) offline: Option<PathBuf>,
+    /// With --offline: one-way delay between the machines
+    #[arg(long, value_name = "TIME", default_value = "50 us", requires = "offline")]
+    pub(crate) between: Span,
+    /// Plan the lab even if its worst case exceeds the resources of the machines
+    #[arg(long)]
+    pub(crate) overcommit: bool,
+    #[command(flatten)]
+    pub(crate) target: Target,
 }

@@ -7,7 +7,7 @@ use cluster_live::local::{self, run_local};
 use report::format::shell_word;
 
 use super::failure;
-use crate::args::cluster::local::Local;
+use crate::args::cluster::Local;
 use crate::terminal::Terminal;
 use crate::{Failure, Verdict};
 use run::Exit;

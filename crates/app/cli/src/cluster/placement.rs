@@ -7,7 +7,7 @@ use lab::plan::Plan;
 use placement::{Machine, Placement, Terms, place};
 
 use super::{connect, failure};
-use crate::args::cluster::placement as args;
+use crate::args::cluster as args;
 use crate::terminal::Terminal;
 use crate::{Failure, Verdict, files};
 use run::Exit;
