@@ -48,16 +48,9 @@ pub(crate) struct Global {
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
     /// When to use colour: auto, always or never; respects `NO_COLOR`
-    #[arg(
-        long,
-        global = true,
-        value_name = "WHEN",
-        default_value = "auto",
-        hide_default_value = true,
-        hide_possible_values = true,
-        env = "NETARIUM_COLOR",
-        hide_env = true
-    )]
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    #[arg(hide_default_value = true, hide_possible_values = true, env = "NETARIUM_COLOR")]
+    #[arg(hide_env = true)]
     pub(crate) color: Color,
 }
 
@@ -248,13 +241,8 @@ pub(crate) struct Run {
     #[arg(conflicts_with = "copies")]
     pub(crate) repeat: std::num::NonZeroU16,
     /// Folder for run folders
-    #[arg(
-        long,
-        value_name = "DIR",
-        default_value = "runs",
-        env = "NETARIUM_RUNS",
-        hide_env = true
-    )]
+    #[arg(long, value_name = "DIR", default_value = "runs")]
+    #[arg(env = "NETARIUM_RUNS", hide_env = true)]
     pub(crate) runs: PathBuf,
     /// Datapath engine; default: the fastest that works on this machine
     #[arg(long, env = "NETARIUM_ENGINE", hide_env = true)]
@@ -291,13 +279,8 @@ pub(crate) struct Sim {
     #[command(flatten)]
     pub(crate) changes: Changes,
     /// Folder for run folders
-    #[arg(
-        long,
-        value_name = "DIR",
-        default_value = "runs",
-        env = "NETARIUM_RUNS",
-        hide_env = true
-    )]
+    #[arg(long, value_name = "DIR", default_value = "runs")]
+    #[arg(env = "NETARIUM_RUNS", hide_env = true)]
     pub(crate) runs: PathBuf,
     /// Run with N consecutive seeds in parallel, as a set: mean and interval of each metric
     #[arg(long, value_name = "N", default_value = "1", hide_default_value = true)]

@@ -151,13 +151,8 @@ pub(crate) struct Collect {
     #[arg(long)]
     pub(crate) stop: bool,
     /// Folder for run folders
-    #[arg(
-        long,
-        value_name = "DIR",
-        default_value = "runs",
-        env = "NETARIUM_RUNS",
-        hide_env = true
-    )]
+    #[arg(long, value_name = "DIR", default_value = "runs")]
+    #[arg(env = "NETARIUM_RUNS", hide_env = true)]
     pub(crate) runs: PathBuf,
     /// Write no report.html
     #[arg(long)]

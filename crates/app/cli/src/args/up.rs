@@ -11,13 +11,8 @@ pub(crate) struct Up {
     #[command(flatten)]
     pub(crate) changes: Changes,
     /// Folder for run folders
-    #[arg(
-        long,
-        value_name = "DIR",
-        default_value = "runs",
-        env = "NETARIUM_RUNS",
-        hide_env = true
-    )]
+    #[arg(long, value_name = "DIR", default_value = "runs")]
+    #[arg(env = "NETARIUM_RUNS", hide_env = true)]
     pub(crate) runs: PathBuf,
     /// Datapath engine; default: the fastest that works on this machine
     #[arg(long, env = "NETARIUM_ENGINE", hide_env = true)]
