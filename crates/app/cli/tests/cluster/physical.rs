@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::bench::{Bench, EARLY_MS, NETARIUM, enclosed, installed, shortest_ping};
+use super::bench::{Bench, EARLY_MS, NETARIUM, requires_labs, shortest_ping};
 
 /// A lab with two hosts on two agents, and a path delay of `path` milliseconds.
 fn inner(name: &str, path: u32) -> String {
@@ -92,10 +92,7 @@ fn result(place: &Path, lab: &str) -> Option<(Value, f64)> {
 
 #[test]
 fn slow_network_is_hidden_by_the_lead_time_or_reported() {
-    let test = "slow_network_is_hidden_by_the_lead_time_or_reported";
-    if !enclosed(test) || !installed(test, &["ping"]) {
-        return;
-    }
+    requires_labs!("ping");
     let bench = Bench::new();
     let init = ["cluster", "init", "--dir", "pki", "--agent", "m1", "--agent", "m2"];
     assert!(bench.netarium(&init).status.success());

@@ -5,7 +5,7 @@ use std::fs;
 use cluster_live::credentials::CRL_FILE;
 use serde_json::Value;
 
-use super::bench::{Run, enclosed, installed, until};
+use super::bench::{Run, requires_labs, until};
 use super::loopback::Loopback;
 
 const LAB: &str = r#"
@@ -25,10 +25,7 @@ fn lonely(status: &Value) -> Option<Vec<String>> {
 
 #[test]
 fn revoked_agent_is_refused_by_running_agents_and_in_later_runs() {
-    let test = "revoked_agent_is_refused_by_running_agents_and_in_later_runs";
-    if !enclosed(test) || !installed(test, &["true"]) {
-        return;
-    }
+    requires_labs!("true");
     let mut cluster = Loopback::new();
     let first = cluster.start("m1", None);
     let second = cluster.start("m2", Some(first));

@@ -11,7 +11,7 @@ use rcgen::{CertificateParams, DistinguishedName, DnType, Issuer, KeyPair};
 use zenoh::Wait;
 use zenoh::sample::Locality;
 
-use super::bench::{enclosed, installed, until};
+use super::bench::{requires_labs, until};
 use super::loopback::{Loopback, free_address};
 use super::rogue;
 
@@ -85,10 +85,7 @@ fn attack_from_opener(
 
 #[test]
 fn coordinator_runs_a_command_with_the_same_messages() {
-    let test = "coordinator_runs_a_command_with_the_same_messages";
-    if !enclosed(test) || !installed(test, &["touch"]) {
-        return;
-    }
+    requires_labs!("touch");
     let mut cluster = Loopback::new();
     let agent = cluster.start("m1", None);
     let instance = instance(&cluster, agent);

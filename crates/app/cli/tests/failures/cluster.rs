@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
-use super::bench::{NETARIUM, enclosed, installed, is_root, skip, until};
+use super::bench::{NETARIUM, enclosed, installed, is_root, requires_labs, skip, until};
 use super::loopback::{Loopback, free_address};
 
 const LAB: &str = r#"
@@ -81,9 +81,7 @@ fn await_idle(cluster: &Loopback, agent: SocketAddr) {
 #[test]
 fn coordinator_with_full_disk_stores_nothing_and_reports_it() {
     let test = "coordinator_with_full_disk_stores_nothing_and_reports_it";
-    if !enclosed(test) || !installed(test, &["sh", "head"]) {
-        return;
-    }
+    requires_labs!("sh", "head");
     let mut cluster = Loopback::new();
     let agent = cluster.start("m1", None);
     let mut codes = Vec::new();

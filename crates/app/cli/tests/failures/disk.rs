@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::bench::{Bench, NETARIUM, Run, Running, enclosed};
+use super::bench::{Bench, NETARIUM, Run, Running, requires_labs};
 use super::cell;
 
 fn lab(program: &str) -> String {
@@ -55,10 +55,7 @@ fn program_that_fills_the_disk_fails_the_run_with_that_reason() {
 
 #[test]
 fn output_beyond_the_limit_is_discarded_and_reported() {
-    let test = "output_beyond_the_limit_is_discarded_and_reported";
-    if !enclosed(test) {
-        return;
-    }
+    requires_labs!();
     let bench = Bench::new();
     let program =
         "run = \"head -c 300000 /dev/zero; head -c 10 /dev/zero >&2\"\noutput = \"100 kB\"";

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::bench::{Bench, NETARIUM, Running, enclosed, skip};
+use super::bench::{Bench, NETARIUM, Running, requires_labs, skip};
 
 const LAB: &str = r#"
 lab = { name = "hungry", duration = "80 s" }
@@ -51,9 +51,7 @@ impl Drop for Group {
 #[test]
 fn reports_program_killed_by_oom() {
     let test = "reports_program_killed_by_oom";
-    if !enclosed(test) {
-        return;
-    }
+    requires_labs!();
     let Some(group) = Group::new(test) else { return };
     let bench = Bench::new();
     bench.write("lab.toml", &LAB.replace("PROGRAM", "tail /dev/zero"));

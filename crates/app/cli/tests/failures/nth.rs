@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::bench::{Bench, enclosed, repetitions};
+use super::bench::{Bench, repetitions, requires_labs};
 use super::injector::{Injected, Injector, Target};
 
 const SIMULATED: &str = r#"
@@ -134,9 +134,7 @@ fn virtual_run_has_a_final_status_after_any_failed_allocation() {
 #[test]
 fn real_run_has_a_final_status_after_any_failure() {
     let test = "real_run_has_a_final_status_after_any_failure";
-    if !enclosed(test) {
-        return;
-    }
+    requires_labs!();
     for target in [Target::Write, Target::Call, Target::Allocation] {
         every(test, target, "run", REAL, repetitions(12, 200) as u64, SHORT);
     }

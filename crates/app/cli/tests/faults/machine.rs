@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use super::bench::{Bench, NETARIUM, Run, Running, enclosed};
+use super::bench::{Bench, NETARIUM, Run, Running, requires_labs};
 use super::cell;
 
 const LAB: &str = r#"
@@ -67,10 +67,7 @@ fn fails_before_start_on_a_full_disk() {
 
 #[test]
 fn reports_unusable_run_folders() {
-    let test = "reports_unusable_run_folders";
-    if !enclosed(test) {
-        return;
-    }
+    requires_labs!();
     let bench = Bench::new();
     bench.write("file", "");
     bench.write("lab.toml", LAB);
@@ -144,10 +141,7 @@ fn checks_the_limit_of_open_files_before_start() {
 
 #[test]
 fn reports_missing_congestion_control() {
-    let test = "reports_missing_congestion_control";
-    if !enclosed(test) {
-        return;
-    }
+    requires_labs!();
     let available =
         std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap();
     let missing = ["veno", "scalable", "westwood"]

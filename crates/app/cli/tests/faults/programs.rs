@@ -1,6 +1,6 @@
 //! Programs that fail: exit code 5, the reason, and the results so far.
 
-use super::bench::{Bench, Run, enclosed, until};
+use super::bench::{Bench, Run, requires_labs, until};
 
 fn lab(program: &str) -> String {
     format!(
@@ -39,9 +39,7 @@ const ROWS: &[(&str, &str, &[&str])] = &[
 
 #[test]
 fn failing_programs_end_the_run_with_code_5() {
-    if !enclosed("failing_programs_end_the_run_with_code_5") {
-        return;
-    }
+    requires_labs!();
     let bench = Bench::new();
     let script = bench.write("script", "#!/no/such/interpreter\n");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
@@ -76,9 +74,7 @@ fn failing_programs_end_the_run_with_code_5() {
 
 #[test]
 fn second_interrupt_does_not_wait_for_programs() {
-    if !enclosed("second_interrupt_does_not_wait_for_programs") {
-        return;
-    }
+    requires_labs!();
     let bench = Bench::new();
     let stubborn =
         "run = \"trap '' INT TERM; touch deaf; while :; do sleep 0.1; done\"\ngrace = \"600 s\"";
@@ -99,9 +95,7 @@ fn second_interrupt_does_not_wait_for_programs() {
 
 #[test]
 fn a_failed_expectation_is_code_1() {
-    if !enclosed("a_failed_expectation_is_code_1") {
-        return;
-    }
+    requires_labs!();
     let bench = Bench::new();
     let lab = lab("run = \"sleep 0.5\"")
         + "[[expect]]\nthat = \"flow.beside.goodput.mean >= 5 Mbit/s\"\n\

@@ -1,5 +1,5 @@
 //! A folder to run labs with the real binary, and the results of the runs.
-#![allow(dead_code, reason = "each test program uses its part")]
+#![allow(dead_code, unused_imports, unused_macros, reason = "each test program uses its part")]
 
 use std::fmt::Write;
 use std::fs;
@@ -90,6 +90,23 @@ pub(crate) fn enclosed(test: &str) -> bool {
         Ok(output) => skip(test, String::from_utf8_lossy(&output.stderr).trim()),
         Err(error) => skip(test, &format!("unshare: {error}")),
     }
+}
+
+/// Leaves the test, with a message, unless this host can create labs and has these programs.
+macro_rules! requires_labs {
+    ($($program:literal),*) => {{
+        fn test() {}
+        let test = super::bench::caller(&test);
+        if !super::bench::enclosed(test) || !super::bench::installed(test, &[$($program),*]) {
+            return;
+        }
+    }};
+}
+pub(crate) use requires_labs;
+
+/// The name of the function in which another one is defined.
+pub(crate) fn caller<T>(inner: &T) -> &'static str {
+    std::any::type_name_of_val(inner).rsplit("::").nth(1).unwrap_or_default()
 }
 
 /// Whether the tests run as root.

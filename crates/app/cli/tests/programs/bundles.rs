@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::bench::{Bench, enclosed};
+use super::bench::{Bench, requires_labs};
 
 /// Two sites with a bundle in each direction; routers behind the gateways, and events that stop and
 /// start them, and interrupt and restore the path.
@@ -97,9 +97,7 @@ action = "start"
 
 #[test]
 fn replays_a_run_with_bundler_gateways_exactly() {
-    if !enclosed("replays_a_run_with_bundler_gateways_exactly") {
-        return;
-    }
+    requires_labs!();
     for marking in ["header", "encapsulation"] {
         repeats(&LAB.replace("MARKING", marking));
     }

@@ -1,6 +1,6 @@
 //! Carriers of interfaces whose links go down.
 
-use super::bench::{Bench, Run, conclusive, enclosed, installed};
+use super::bench::{Bench, Run, conclusive, requires_labs};
 
 const LAB: &str = include_str!("../field/c13-carrier/lab.toml");
 
@@ -10,9 +10,7 @@ const MAX_DELAY: f64 = 0.1;
 #[test]
 fn both_ends_lose_and_regain_their_carriers() {
     let test = "both_ends_lose_and_regain_their_carriers";
-    if !enclosed(test) || !installed(test, &["ip", "ping"]) {
-        return;
-    }
+    requires_labs!("ip", "ping");
     let bench = Bench::new();
     // The time stamps of the monitors are comparable with those of the ping.
     let monitor = "timeout 11 ip -o -ts monitor link; true";

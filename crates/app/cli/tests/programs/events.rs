@@ -1,6 +1,6 @@
 //! Effects of timed events on traffic.
 
-use super::bench::{Bench, enclosed, installed, number};
+use super::bench::{Bench, number, requires_labs};
 
 /// The sender exceeds the link's rate, and the queue holds all packets; then the link becomes
 /// faster.
@@ -38,9 +38,7 @@ that = "link.l.up.throughput.max >= 5 Mbit/s between 5 s and 5500 ms"
 
 #[test]
 fn a_change_of_rate_keeps_the_queue() {
-    if !enclosed("a_change_of_rate_keeps_the_queue") {
-        return;
-    }
+    requires_labs!();
     let bench = Bench::new();
     let run = bench.run(FASTER).passed();
     let flow = run.flow("burst");
@@ -89,10 +87,7 @@ start = "3200 ms"
 
 #[test]
 fn reroutes_around_a_ring() {
-    let test = "reroutes_around_a_ring";
-    if !enclosed(test) || !installed(test, &["ping", "traceroute"]) {
-        return;
-    }
+    requires_labs!("ping", "traceroute");
     let bench = Bench::new();
     let run = bench.run(RING).passed();
     let said = run.stdout("ping");

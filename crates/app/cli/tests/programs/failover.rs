@@ -1,6 +1,6 @@
 //! Routes of kernels after events, on both clocks.
 
-use super::bench::{Bench, Run, conclusive, enclosed, installed};
+use super::bench::{Bench, Run, conclusive, enclosed, installed, requires_labs};
 use super::routing::lab;
 
 const PLAIN: &str = include_str!("../field/c27-kernel-failover/plain.toml");
@@ -164,10 +164,7 @@ fn kernels_avoid_a_node_that_goes_down() {
 /// The route that a program sets remains, and none is added.
 #[test]
 fn routes_of_programs_are_not_changed() {
-    let test = "routes_of_programs_are_not_changed";
-    if !enclosed(test) || !installed(test, &["ip"]) {
-        return;
-    }
+    requires_labs!("ip");
     let lab = without_programs(MULTIHOMED)
         .replace("[lab]", "[lab]\nrouting = \"none\"")
         .split("[[flow]]")

@@ -6,7 +6,9 @@ use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::bench::{Bench, NETARIUM, Run, Running, enclosed, installed, is_root, until};
+use super::bench::{
+    Bench, NETARIUM, Run, Running, enclosed, installed, is_root, requires_labs, until,
+};
 use super::rootless::{as_user, possible};
 
 /// Prints each argument with `writable`, `read-only`, `none`, or `empty` for a folder that is
@@ -109,9 +111,7 @@ fn seen(bench: &Bench, run: &Run) -> (Vec<String>, Vec<String>) {
 #[test]
 fn the_same_files_are_writable_for_root_and_for_users() {
     let test = "the_same_files_are_writable_for_root_and_for_users";
-    if !enclosed(test) || !installed(test, &["python3"]) {
-        return;
-    }
+    requires_labs!("python3");
     let bench = Bench::new();
     bench.write("probe.py", PROBE);
     let paths: Vec<&str> =
@@ -191,10 +191,7 @@ print("proc", "shown" if any(open(p, "rb").read(1) for p in files) else "hidden"
 
 #[test]
 fn folders_of_the_machine_cannot_be_replaced() {
-    let test = "folders_of_the_machine_cannot_be_replaced";
-    if !enclosed(test) || !installed(test, &["python3"]) {
-        return;
-    }
+    requires_labs!("python3");
     let (bench, elsewhere) = (Bench::new(), folder_elsewhere());
     bench.write("attacks.py", ATTACKS);
     bench.write("lab.toml", &lab("", "run = \"python3 attacks.py\""));
@@ -222,10 +219,7 @@ fn folders_of_the_machine_cannot_be_replaced() {
 
 #[test]
 fn a_program_changes_the_folders_that_its_lab_names() {
-    let test = "a_program_changes_the_folders_that_its_lab_names";
-    if !enclosed(test) {
-        return;
-    }
+    requires_labs!();
     let (bench, elsewhere) = (Bench::new(), folder_elsewhere());
     let file = elsewhere.path().join("file");
     let program = format!("run = \"echo text >'{}'\"", file.display());
@@ -330,10 +324,7 @@ fn sockets_of_services_cannot_be_reached() {
 /// no lab.
 #[test]
 fn forged_entries_of_labs_end_no_process() {
-    let test = "forged_entries_of_labs_end_no_process";
-    if !enclosed(test) {
-        return;
-    }
+    requires_labs!();
     let bench = Bench::new();
     let mut victim = Command::new("sleep").arg("600").spawn().unwrap();
     // The registry of these tests is in the lab's folder.

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::bench::{Bench, enclosed, number};
+use super::bench::{Bench, number, requires_labs};
 
 const PAIR: &str = r#"
 [lab]
@@ -81,9 +81,7 @@ that = "link.core.up.utilisation.max <= 101 % between 200 ms and 1 s"
 
 #[test]
 fn flows_of_every_kind_arrive() {
-    if !enclosed("flows_of_every_kind_arrive") {
-        return;
-    }
+    requires_labs!();
     let file = "/proc/sys/net/ipv4/tcp_available_congestion_control";
     let controls = fs::read_to_string(file).unwrap();
     let mut lab = PAIR.to_owned();
@@ -135,9 +133,7 @@ fn flows_of_every_kind_arrive() {
 
 #[test]
 fn host_between_two_links_reaches_both_sides() {
-    if !enclosed("host_between_two_links_reaches_both_sides") {
-        return;
-    }
+    requires_labs!();
     let lab = r#"
         lab = { name = "middle", duration = "10 s" }
         node.left = {}

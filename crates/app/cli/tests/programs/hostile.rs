@@ -7,7 +7,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
 
-use super::bench::{Bench, enclosed, installed, is_root};
+use super::bench::{Bench, enclosed, installed, is_root, requires_labs};
 
 /// Attempts actions that are forbidden for a lab's program; prints the name of each attempt, and
 /// the error's name or `done`.
@@ -192,9 +192,7 @@ fn names_privileged_programs() {
 /// Links that a program makes in its run folder are not followed when the run ends.
 #[test]
 fn links_in_the_run_folder_are_not_followed() {
-    if !enclosed("links_in_the_run_folder_are_not_followed") {
-        return;
-    }
+    requires_labs!();
     let bench = Bench::new();
     let outside = bench.write("outside", "kept");
     let plant = "cd \"$NETARIUM_RUN_DIR\" && for name in .final run.json run.json.tmp report.html \
@@ -222,9 +220,7 @@ fn links_in_the_run_folder_are_not_followed() {
 /// The summary of repeated runs is beside their run folders, where programs can write.
 #[test]
 fn links_beside_run_folders_are_not_followed() {
-    if !enclosed("links_beside_run_folders_are_not_followed") {
-        return;
-    }
+    requires_labs!();
     let bench = Bench::new();
     let outside = bench.write("outside", "kept");
     bench.write("plant.sh", "ln -sf \"$OUTSIDE\" \"$NETARIUM_RUN_DIR/../summary.json\"");

@@ -1,6 +1,6 @@
 //! Effects of link impairments on real network stacks.
 
-use super::bench::{self, Bench, enclosed, installed, number};
+use super::bench::{self, Bench, number, requires_labs};
 
 /// One link for each impairment, between separate hosts.
 const LINKS: &str = r#"
@@ -90,10 +90,7 @@ that = "link.traced.up.throughput.max <= 6.2 Mbit/s"
 
 #[test]
 fn kernel_stacks_observe_impairments() {
-    let test = "kernel_stacks_observe_impairments";
-    if !enclosed(test) || !installed(test, &["ping", "ip"]) {
-        return;
-    }
+    requires_labs!("ping", "ip");
     let bench = Bench::new();
     bench.write("t.trace", "2\n4\n6\n8\n10\n");
     let run = bench.run(LINKS).passed();
@@ -133,10 +130,7 @@ fn kernel_stacks_observe_impairments() {
 
 #[test]
 fn link_loss_is_not_a_local_drop() {
-    let test = "link_loss_is_not_a_local_drop";
-    if !enclosed(test) || !installed(test, &["ip", "nstat"]) {
-        return;
-    }
+    requires_labs!("ip", "nstat");
     let lab = r#"
         lab = { name = "loss", duration = "80 s" }
         node.a = {}

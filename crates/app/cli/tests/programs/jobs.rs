@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::bench::{Bench, Run, Running, count, enclosed, installed, until};
+use super::bench::{Bench, Run, Running, count, requires_labs, until};
 
 /// All labs with this text have the same name and addresses.
 const NETWORK: &str = r#"
@@ -53,9 +53,7 @@ fn folders(run: &Run) -> BTreeSet<&str> {
 
 #[test]
 fn failing_lab_does_not_affect_a_copy() {
-    if !enclosed("failing_lab_does_not_affect_a_copy") {
-        return;
-    }
+    requires_labs!();
     let bench = bench();
     let run = at_once(&bench, &["busy.toml", "failing.toml"]).finish();
     assert_eq!(run.code, Some(5), "the gravest decides: {}", run.story());
@@ -77,9 +75,7 @@ fn failing_lab_does_not_affect_a_copy() {
 
 #[test]
 fn copies_have_separate_rows_names_and_folders() {
-    if !enclosed("copies_have_separate_rows_names_and_folders") {
-        return;
-    }
+    requires_labs!();
     let bench = bench();
     let output = bench.netarium(&["run", "busy.toml", "--copies", "3", "--seed", "9"]);
     let table = String::from_utf8(output.stdout).unwrap();
@@ -105,10 +101,7 @@ fn copies_have_separate_rows_names_and_folders() {
 
 #[test]
 fn kill_and_signal_end_only_their_labs() {
-    let test = "kill_and_signal_end_only_their_labs";
-    if !enclosed(test) || !installed(test, &["pgrep"]) {
-        return;
-    }
+    requires_labs!("pgrep");
     let bench = bench();
     let running = at_once(&bench, &["idle.toml", "--copies", "3"]);
     let listed = until("three labs", || Some(bench.ps()).filter(|labs| labs.len() == 3));
@@ -156,9 +149,7 @@ fn starts_no_lab_if_one_file_is_invalid() {
 
 #[test]
 fn repeated_runs_are_a_set() {
-    if !enclosed("repeated_runs_are_a_set") {
-        return;
-    }
+    requires_labs!();
     let bench = bench();
     let args = ["run", "busy.toml", "--repeat", "2", "--duration", "1 s", "--json"];
     let set: Value = serde_json::from_slice(&bench.netarium(&args).stdout).unwrap();

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::bench::{Bench, EARLY_MS, enclosed, installed, shortest_ping, until};
+use super::bench::{Bench, EARLY_MS, requires_labs, shortest_ping, until};
 
 /// Both labs have these names and addresses.
 fn twin(message: &str) -> String {
@@ -23,10 +23,7 @@ fn twin(message: &str) -> String {
 
 #[test]
 fn two_labs_of_the_same_name_and_addresses() {
-    let test = "two_labs_of_the_same_name_and_addresses";
-    if !enclosed(test) || !installed(test, &["ping", "nc"]) {
-        return;
-    }
+    requires_labs!("ping", "nc");
     let bench = Bench::new();
     let first = bench.start(&twin("one"), &["--stay"]);
     bench.wait_for("twin");
@@ -80,10 +77,7 @@ fn two_labs_of_the_same_name_and_addresses() {
 
 #[test]
 fn many_labs_start_together() {
-    let test = "many_labs_start_together";
-    if !enclosed(test) || !installed(test, &["ping"]) {
-        return;
-    }
+    requires_labs!("ping");
     let lab = r#"
         lab = { name = "swarm", duration = "90 s" }
         node.a = { address = "10.9.0.1/24" }
@@ -112,10 +106,7 @@ fn many_labs_start_together() {
 
 #[test]
 fn a_sweep_runs_once_for_each_value() {
-    let test = "a_sweep_runs_once_for_each_value";
-    if !enclosed(test) || !installed(test, &["ping"]) {
-        return;
-    }
+    requires_labs!("ping");
     let lab = r#"
         lab = { name = "sweep", duration = "20 s" }
         node.a = {}

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::bench::{Bench, enclosed, installed, until};
+use super::bench::{Bench, requires_labs, until};
 
 /// Processes on this host whose command line contains `marker`.
 pub(super) fn processes(marker: &str) -> Vec<u32> {
@@ -16,10 +16,7 @@ pub(super) fn processes(marker: &str) -> Vec<u32> {
 
 #[test]
 fn stopping_a_program_stops_its_descendants() {
-    let test = "stopping_a_program_stops_its_descendants";
-    if !enclosed(test) {
-        return;
-    }
+    requires_labs!();
     let bench = Bench::new();
     // The number is in the command lines of the processes, and is unique to this test.
     let marker = format!("7{}.25", std::process::id());
@@ -53,10 +50,7 @@ fn stopping_a_program_stops_its_descendants() {
 
 #[test]
 fn programs_and_nodes_stop_and_start_again() {
-    let test = "programs_and_nodes_stop_and_start_again";
-    if !enclosed(test) || !installed(test, &["ping"]) {
-        return;
-    }
+    requires_labs!("ping");
     let bench = Bench::new();
     bench.write("below/place", "there\n");
     let run = bench.run(LIFE).passed();

@@ -9,8 +9,8 @@ use std::process::{Output, Stdio};
 use serde_json::Value;
 
 use super::bench::{
-    Bench, EARLY_MS, NETARIUM, Running, count, enclosed, installed, number, shortest_ping, skip,
-    until,
+    Bench, EARLY_MS, NETARIUM, Running, count, enclosed, installed, number, requires_labs,
+    shortest_ping, skip, until,
 };
 use super::lifecycle::processes;
 use super::rootless;
@@ -61,9 +61,7 @@ fn uplink(test: &str) -> Option<IpAddr> {
 
 #[test]
 fn streams_status_and_surroundings_are_those_of_the_caller() {
-    if !enclosed("streams_status_and_surroundings_are_those_of_the_caller") {
-        return;
-    }
+    requires_labs!();
     let bench = Bench::new();
     let script = "cat; pwd; echo $SECRET_OF_CALLER; id -u; hostname; : > made; \
                   echo complaint >&2; exit 7";
@@ -91,9 +89,7 @@ fn streams_status_and_surroundings_are_those_of_the_caller() {
 
 #[test]
 fn ends_of_commands_are_those_of_a_shell() {
-    if !enclosed("ends_of_commands_are_those_of_a_shell") {
-        return;
-    }
+    requires_labs!();
     let bench = Bench::new();
     let cases: [(&[&str], i32); 3] =
         [(&["sh", "-c", "kill -9 $$"], 137), (&["no-such-command"], 127), (&["/etc"], 126)];
@@ -106,10 +102,7 @@ fn ends_of_commands_are_those_of_a_shell() {
 
 #[test]
 fn ping_takes_both_delays_and_is_counted() {
-    let test = "ping_takes_both_delays_and_is_counted";
-    if !enclosed(test) || !installed(test, &["ping"]) {
-        return;
-    }
+    requires_labs!("ping");
     let bench = Bench::new();
     let options = [SILENT, &["--delay", "20 ms", "--up", "delay=25 ms"]].concat();
     let (output, summary) =
@@ -131,10 +124,7 @@ fn ping_takes_both_delays_and_is_counted() {
 
 #[test]
 fn total_loss_drops_all_packets() {
-    let test = "total_loss_drops_all_packets";
-    if !enclosed(test) || !installed(test, &["ping"]) {
-        return;
-    }
+    requires_labs!("ping");
     let bench = Bench::new();
     let options = [SILENT, &["--loss", "100 %"]].concat();
     let command = ["ping", "-n", "-c", "2", "-i", "0.2", "-W", "1", "peer"];
@@ -146,10 +136,7 @@ fn total_loss_drops_all_packets() {
 
 #[test]
 fn command_reaches_the_program_at_the_other_end() {
-    let test = "command_reaches_the_program_at_the_other_end";
-    if !enclosed(test) || !installed(test, &["nc"]) {
-        return;
-    }
+    requires_labs!("nc");
     let bench = Bench::new();
     let options = ["--rate", "50 Mbit/s", "--queue", "unlimited", "--ready", "port 80"];
     let options = [&options[..], &["--to", "seq 1 20000 | nc -N -l 80"]].concat();
@@ -242,9 +229,7 @@ fn is_empty_of_links(dir: &Path) -> bool {
 
 #[test]
 fn signals_reach_the_command_and_everything_ends_with_it() {
-    if !enclosed("signals_reach_the_command_and_everything_ends_with_it") {
-        return;
-    }
+    requires_labs!();
     for (number, signal) in ["-TERM", "-INT"].into_iter().enumerate() {
         let bench = Bench::new();
         let marker = format!("8{}{number}.25", std::process::id());
@@ -269,9 +254,7 @@ fn signals_reach_the_command_and_everything_ends_with_it() {
 
 #[test]
 fn everything_ends_with_a_killed_link() {
-    if !enclosed("everything_ends_with_a_killed_link") {
-        return;
-    }
+    requires_labs!();
     let bench = Bench::new();
     let marker = format!("9{}.25", std::process::id());
     let peer = format!("exec sleep {marker}");
@@ -285,9 +268,7 @@ fn everything_ends_with_a_killed_link() {
 
 #[test]
 fn duration_ends_the_command() {
-    if !enclosed("duration_ends_the_command") {
-        return;
-    }
+    requires_labs!();
     let bench = Bench::new();
     let options = [SILENT, &["--duration", "500 ms", "--runs", "kept"]].concat();
     let output = link(&bench, &options, &["sleep", "1000"]);

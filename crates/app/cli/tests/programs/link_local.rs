@@ -1,16 +1,13 @@
 //! Routing daemons that need link-local addresses and multicast.
 
-use super::bench::{Bench, Run, enclosed, installed, is_root};
+use super::bench::{Bench, Run, is_root, requires_labs};
 use super::routing::{bird, lab, program};
 
 const LAB: &str = "duration = \"100 s\"\nrouting = \"none\"";
 
 #[test]
 fn ospf_of_both_versions_becomes_full() {
-    let test = "ospf_of_both_versions_becomes_full";
-    if !enclosed(test) || !installed(test, &["bird", "ip", "ping"]) {
-        return;
-    }
+    requires_labs!("bird", "ip", "ping");
     let bench = Bench::new();
     bench.write("r1.conf", include_str!("../field/c12-lla/r1.conf"));
     bench.write("r2.conf", include_str!("../field/c12-lla/r2.conf"));
@@ -50,10 +47,7 @@ protocol rip ng { ipv6 { import all; export all; }; interface "eth0" { update ti
 
 #[test]
 fn ripng_reaches_all_routers_on_a_switch() {
-    let test = "ripng_reaches_all_routers_on_a_switch";
-    if !enclosed(test) || !installed(test, &["bird", "ip"]) {
-        return;
-    }
+    requires_labs!("bird", "ip");
     let bench = Bench::new();
     bench.write("bird.conf", RIPNG);
     let nodes = ["r1", "r2", "r3"];
@@ -109,9 +103,7 @@ exec /usr/lib/frr/bgpd $common -i "$folder/bgpd.pid" -f "$folder/bgpd.conf"
 #[test]
 fn bgp_runs_between_link_local_addresses() {
     let test = "bgp_runs_between_link_local_addresses";
-    if !enclosed(test) || !installed(test, &["../lib/frr/bgpd", "../lib/frr/zebra", "ip"]) {
-        return;
-    }
+    requires_labs!("../lib/frr/bgpd", "../lib/frr/zebra", "ip");
     if !is_root() {
         eprintln!("SKIPPED {test}: FRR's daemons change to the user frr");
         return;

@@ -1,6 +1,6 @@
 //! Mirrors and captures, read by tshark.
 
-use super::bench::{Bench, count, enclosed, installed};
+use super::bench::{Bench, count, requires_labs};
 
 const TAPPED: &str = r#"
 lab = { name = "tapped", duration = "85 s", capture = ["client", "r.eth0"] }
@@ -62,10 +62,7 @@ while True:
 
 #[test]
 fn mirrors_copy_filtered_packets() {
-    let test = "mirrors_copy_filtered_packets";
-    if !enclosed(test) || !installed(test, &["tshark", "curl", "python3", "ping"]) {
-        return;
-    }
+    requires_labs!("tshark", "curl", "python3", "ping");
     // Nothing here depends on the time: both run at once.
     std::thread::scope(|scope| {
         for model in ["hop", "collapsed"] {

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use super::bench::{Bench, Run, conclusive, enclosed, number};
+use super::bench::{Bench, Run, conclusive, number, requires_labs};
 
 /// 20 ms and twice the bandwidth-delay product of buffer.
 const LAB: &str = r#"
@@ -39,9 +39,7 @@ control = "cubic"
 #[test]
 fn kernel_and_simulated_cubic_agree() {
     let test = "kernel_and_simulated_cubic_agree";
-    if !enclosed(test) {
-        return;
-    }
+    requires_labs!();
     let bench = Bench::new();
     bench.write("parity.toml", LAB);
     let output = bench.netarium(&["sim", "parity.toml", "--json", "--no-report"]);

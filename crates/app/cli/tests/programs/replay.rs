@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::bench::{Bench, enclosed};
+use super::bench::{Bench, requires_labs};
 
 /// Every type of call: packets in both directions, routers that answer (a small MTU, a hop limit),
 /// events that change links and routes, elements with separate random streams.
@@ -72,9 +72,7 @@ set = { delay = "20 ms" }
 
 #[test]
 fn replays_a_recorded_run_exactly() {
-    if !enclosed("replays_a_recorded_run_exactly") {
-        return;
-    }
+    requires_labs!();
     for model in ["hop", "collapsed"] {
         repeats(&LAB.replace("[lab]", &format!("[lab]\nmodel = \"{model}\"")));
     }

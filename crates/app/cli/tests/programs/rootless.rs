@@ -4,7 +4,9 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::process::{Command, Output};
 
-use super::bench::{Bench, NETARIUM, Running, enclosed, installed, is_root, skip, until};
+use super::bench::{
+    Bench, NETARIUM, Running, enclosed, installed, is_root, requires_labs, skip, until,
+};
 
 /// A user ID that is unused on ordinary hosts.
 pub(super) const NOBODY: u32 = 61_234;
@@ -197,9 +199,7 @@ fn rejects_tun_engine_without_permission() {
 fn nested_namespace_without_user_or_proc_is_an_error_with_a_fix() {
     let test = "nested_namespace_without_user_or_proc_is_an_error_with_a_fix";
     let bench = Bench::new();
-    if !enclosed(test) || !installed(test, &["unshare"]) {
-        return;
-    }
+    requires_labs!("unshare");
     bench.write("lab.toml", "[node.a]\n[[program]]\nnode = \"a\"\nrun = \"true\"\n");
     let in_namespace = |options: &[&str], command: &[&str]| {
         let mut unshare = Command::new("unshare");

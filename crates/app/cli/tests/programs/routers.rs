@@ -1,6 +1,6 @@
 //! Routers from the view of programs: hops, MTUs, and routing daemons.
 
-use super::bench::{Bench, enclosed, installed};
+use super::bench::{Bench, requires_labs};
 use super::routing::{bird, lab, program};
 
 const LINE: &str = r#"
@@ -58,10 +58,7 @@ family = "ipv6"
 
 #[test]
 fn routers_send_ttl_and_mtu_errors() {
-    let test = "routers_send_ttl_and_mtu_errors";
-    if !enclosed(test) || !installed(test, &["traceroute", "ping", "tshark"]) {
-        return;
-    }
+    requires_labs!("traceroute", "ping", "tshark");
     for model in ["hop", "collapsed"] {
         let keys = format!("duration = \"60 s\"\nmodel = \"{model}\"\ncapture = [\"bob\"]");
         let narrow = "name = \"narrow\"\nmtu = \"1300 B\"\nrate = \"100 Mbit/s\"";
@@ -128,10 +125,7 @@ protocol ospf v2 {
 
 #[test]
 fn bird_finds_routes_by_ospf() {
-    let test = "bird_finds_routes_by_ospf";
-    if !enclosed(test) || !installed(test, &["bird", "ping", "traceroute"]) {
-        return;
-    }
+    requires_labs!("bird", "ping", "traceroute");
     let bench = Bench::new();
     bench.write("bird.conf", BIRD);
     let links = [

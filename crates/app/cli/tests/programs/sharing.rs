@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::bench::{Bench, NETARIUM, Running, enclosed, installed, is_root, skip};
+use super::bench::{Bench, NETARIUM, Running, enclosed, installed, is_root, requires_labs, skip};
 
 /// A user with a number that is unused on ordinary hosts, and the subordinate IDs of the user.
 const CALLER: u32 = 61_235;
@@ -118,10 +118,7 @@ program = [
 
 #[test]
 fn missing_private_folders_are_errors() {
-    let test = "missing_private_folders_are_errors";
-    if !enclosed(test) {
-        return;
-    }
+    requires_labs!();
     let bench = Bench::new();
     let lab = "node.a = { private = [\"/no/such/folder\"] }\n\
                program = [{ node = \"a\", run = \"true\" }]\n";
@@ -137,10 +134,7 @@ fn missing_private_folders_are_errors() {
 
 #[test]
 fn unknown_users_are_errors_with_their_position() {
-    let test = "unknown_users_are_errors_with_their_position";
-    if !enclosed(test) {
-        return;
-    }
+    requires_labs!();
     let bench = Bench::new();
     let lab =
         "node.a = {}\nprogram = [{ node = \"a\", run = \"true\", user = \"no-such-user\" }]\n";

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::bench::{Bench, EARLY_MS, Run, enclosed, installed, number, shortest_ping};
+use super::bench::{Bench, EARLY_MS, Run, number, requires_labs, shortest_ping};
 
 /// Two hosts on each side of two routers.
 const DUMBBELL: &str = r#"
@@ -33,11 +33,7 @@ fn lab(name: &str, rest: &str) -> String {
 
 #[test]
 fn pings_and_downloads_by_host_name() {
-    if !enclosed("pings_and_downloads_by_host_name")
-        || !installed("pings_and_downloads_by_host_name", &["ping", "curl", "python3", "nc"])
-    {
-        return;
-    }
+    requires_labs!("ping", "curl", "python3", "nc");
     let bench = Bench::new();
     let body = "all work and no play\n".repeat(20_000);
     bench.write("www/page.txt", &body);
@@ -156,10 +152,7 @@ asyncio.run(serve() if sys.argv[1] == "serve" else ask_all(sys.argv[2]))
 
 #[test]
 fn iperf3_in_all_its_ways() {
-    let test = "iperf3_in_all_its_ways";
-    if !enclosed(test) || !installed(test, &["iperf3"]) {
-        return;
-    }
+    requires_labs!("iperf3");
     let ways = [
         ("tcp", ""),
         ("reverse", "-R"),

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
-use super::bench::{Bench, enclosed, installed, until};
+use super::bench::{Bench, requires_labs, until};
 use super::lifecycle::processes;
 
 /// It would end after 1 s; one program is ready after some time, one ends at once.
@@ -77,10 +77,7 @@ fn read(folder: &Value, name: &str) -> String {
 
 #[test]
 fn stays_up_and_changes_until_down() {
-    let test = "stays_up_and_changes_until_down";
-    if !enclosed(test) || !installed(test, &["ping"]) {
-        return;
-    }
+    requires_labs!("ping");
     let home = Home::new(LAB);
     let up = home.object(&["up", "pair.toml"]);
     reports_hosts_and_variables(&home, &up);
@@ -175,10 +172,7 @@ fn changes_links(home: &Home, up: &Value) {
 
 #[test]
 fn reports_wrong_changes_with_the_diagnostics_of_the_lab_file() {
-    let test = "reports_wrong_changes_with_the_diagnostics_of_the_lab_file";
-    if !enclosed(test) {
-        return;
-    }
+    requires_labs!();
     let home = Home::new(LAB);
     home.object(&["up", "pair.toml"]);
     for (field, code, help) in [
@@ -208,10 +202,7 @@ fn reports_wrong_changes_with_the_diagnostics_of_the_lab_file() {
 
 #[test]
 fn returns_the_error_of_a_lab_that_does_not_come_up() {
-    let test = "returns_the_error_of_a_lab_that_does_not_come_up";
-    if !enclosed(test) {
-        return;
-    }
+    requires_labs!();
     let broken = LAB.replace("sleep 0.3; env > seen;", "echo no config >&2; exit 3;");
     let home = Home::new(&broken);
     for (args, words, code) in [
@@ -234,10 +225,7 @@ fn returns_the_error_of_a_lab_that_does_not_come_up() {
 
 #[test]
 fn ends_after_a_given_duration() {
-    let test = "ends_after_a_given_duration";
-    if !enclosed(test) {
-        return;
-    }
+    requires_labs!();
     let home = Home::new(LAB);
     let up = home.object(&["up", "pair.toml", "--duration", "2 s"]);
     until("the lab to end", || home.0.ps().is_empty().then_some(()));
@@ -248,10 +236,7 @@ fn ends_after_a_given_duration() {
 
 #[test]
 fn killing_the_supervising_process_leaves_nothing() {
-    let test = "killing_the_supervising_process_leaves_nothing";
-    if !enclosed(test) {
-        return;
-    }
+    requires_labs!();
     let marker = format!("8{}.5", std::process::id());
     let home = Home::new(&LAB.replace("sleep 1;", &format!("sleep {marker};")));
     let up = home.object(&["up", "pair.toml"]);
