@@ -103,18 +103,23 @@ impl Sink for Log {
     }
 }
 
-struct Script(Sessions<Log>);
-
-impl Script {
-    fn new(settings: Settings) -> Self {
-        Self(Sessions::new(settings, Log::default()))
+/// A gap of the last second that the receiver did not acknowledge.
+fn gap(time: f64, missing: u64) -> Hole {
+    Hole {
+        time: at(time),
+        since: at(time - 1.0),
+        missing,
+        skipped: 0,
+        unconfirmed: 0,
+        acknowledged: false,
+        resynchronised: false,
+        limit: None,
     }
+}
 
-    /// The router is 10.0.0.9.
-    fn configured() -> Self {
-        Self::new(Settings { routers: vec!["10.0.0.9".parse().unwrap()], ..Settings::default() })
-    }
+struct Script<S = Log>(Sessions<S>);
 
+impl<S: Sink> Script<S> {
     fn connect(&mut self, time: f64, id: u32, ends: [&str; 2], opener: Option<End>) -> &mut Self {
         let ends = ends.map(|end| end.parse::<SocketAddr>().unwrap());
         assert!(ends[0] < ends[1]);
@@ -135,29 +140,8 @@ impl Script {
         self
     }
 
-    /// Both OPENs and KEEPALIVEs, within 0.4 s.
-    fn establish(&mut self, time: f64, id: u32, peer: u8) -> &mut Self {
-        self.meet(time, id, peer, Some(LOW));
-        self.say(time + 0.1, id, LOW, &open4(u32::from(peer)));
-        self.say(time + 0.2, id, HIGH, &open4(9));
-        self.say(time + 0.3, id, HIGH, &keepalive());
-        self.say(time + 0.4, id, LOW, &keepalive())
-    }
-
     fn hole(&mut self, time: f64, id: u32, from: End, missing: u64) -> &mut Self {
-        let (time, since) = (at(time), at(time - 1.0));
-        let (skipped, acknowledged, resynchronised) = (0, false, false);
-        let hole = Hole {
-            time,
-            since,
-            missing,
-            skipped,
-            unconfirmed: 0,
-            acknowledged,
-            resynchronised,
-            limit: None,
-        };
-        self.0.hole(ConnectionId(id), from, &hole);
+        self.0.hole(ConnectionId(id), from, &gap(time, missing));
         self
     }
 
@@ -169,6 +153,26 @@ impl Script {
     fn end(&mut self, time: f64, id: u32) -> &mut Self {
         self.0.ended(at(time), ConnectionId(id));
         self
+    }
+}
+
+impl Script {
+    fn new(settings: Settings) -> Self {
+        Self(Sessions::new(settings, Log::default()))
+    }
+
+    /// The router is 10.0.0.9.
+    fn configured() -> Self {
+        Self::new(Settings { routers: vec!["10.0.0.9".parse().unwrap()], ..Settings::default() })
+    }
+
+    /// Both OPENs and KEEPALIVEs, within 0.4 s.
+    fn establish(&mut self, time: f64, id: u32, peer: u8) -> &mut Self {
+        self.meet(time, id, peer, Some(LOW));
+        self.say(time + 0.1, id, LOW, &open4(u32::from(peer)));
+        self.say(time + 0.2, id, HIGH, &open4(9));
+        self.say(time + 0.3, id, HIGH, &keepalive());
+        self.say(time + 0.4, id, LOW, &keepalive())
     }
 
     fn output(&mut self) -> String {

@@ -88,7 +88,7 @@ fn call() -> impl Strategy<Value = Call> {
 
 fn play(calls: &[Call], settings: Settings) -> (Witness, Vec<(u8, Vec<u8>)>) {
     let end = |high| if high { HIGH } else { LOW };
-    let mut sessions = Sessions::new(settings, Witness::default());
+    let mut script = Script(Sessions::new(settings, Witness::default()));
     let (mut now, mut there, mut given) = (1000.0, [false; 6], Vec::new());
     let mut notified = [false; 6];
     for call in calls {
@@ -96,14 +96,12 @@ fn play(calls: &[Call], settings: Settings) -> (Witness, Vec<(u8, Vec<u8>)>) {
         match call {
             Call::Open(id, opener) => {
                 let ends = [format!("10.0.0.{}:4000", id % 4), format!("10.0.0.9:{}", 179 + id)];
-                let ends = ends.map(|one| one.parse().unwrap());
-                let connection = Connection { mirror: MirrorId(0), ends, opener: opener.map(end) };
-                sessions.opened(at(now), ConnectionId(*id), &connection);
+                script.connect(now, *id, [&ends[0], &ends[1]], opener.map(end));
                 there[*id as usize] = true;
                 notified[*id as usize] = false;
             }
             Call::Say(id, high, bytes) => {
-                sessions.message(at(now), ConnectionId(*id), end(*high), bytes);
+                script.say(now, *id, end(*high), bytes);
                 let notified = &mut notified[*id as usize];
                 *notified |= bytes[18] == 3;
                 if there[*id as usize] && (!*notified || bytes[18] == 3) {
@@ -111,44 +109,33 @@ fn play(calls: &[Call], settings: Settings) -> (Witness, Vec<(u8, Vec<u8>)>) {
                 }
             }
             Call::Hole(id, high) => {
-                let (since, time, missing, skipped) = (at(now), at(now), 9, 0);
-                let (acknowledged, resynchronised) = (false, true);
-                let hole = Hole {
-                    time,
-                    since,
-                    missing,
-                    skipped,
-                    unconfirmed: 0,
-                    acknowledged,
-                    resynchronised,
-                    limit: None,
-                };
-                sessions.hole(ConnectionId(*id), end(*high), &hole);
+                let hole = Hole { resynchronised: true, ..gap(now, 9) };
+                script.0.hole(ConnectionId(*id), end(*high), &hole);
             }
             Call::Close(id, high, close) => {
-                let close = [
+                let closes = [
                     Close::Finished,
                     Close::Reset,
                     Close::Replaced,
                     Close::Idle,
                     Close::Evicted,
                     Close::Ended,
-                ][usize::from(*close)];
-                sessions.closed(at(now), ConnectionId(*id), end(*high), close);
+                ];
+                script.close(now, *id, end(*high), closes[usize::from(*close)]);
             }
             Call::End(id) => {
-                sessions.ended(at(now), ConnectionId(*id));
+                script.end(now, *id);
                 there[*id as usize] = false;
             }
             Call::Wait(seconds) => {
                 now += f64::from(*seconds);
-                sessions.advance(at(now));
+                script.0.advance(at(now));
             }
-            Call::Finish => sessions.finish(),
+            Call::Finish => script.0.finish(),
         }
     }
-    sessions.finish();
-    (sessions.into_sink(), given)
+    script.0.finish();
+    (script.0.into_sink(), given)
 }
 
 proptest! {

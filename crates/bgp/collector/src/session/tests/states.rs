@@ -134,16 +134,7 @@ fn infers_state_of_session_met_in_the_middle() {
         "2 p0 Idle > Established Inferred",
         "2 p0 Peer KEEPALIVE",
     ]);
-    let hole = Hole {
-        time: at(3.0),
-        since: at(2.0),
-        missing: 100,
-        unconfirmed: 0,
-        skipped: 7,
-        acknowledged: true,
-        resynchronised: true,
-        limit: None,
-    };
+    let hole = Hole { skipped: 7, acknowledged: true, resynchronised: true, ..gap(3.0, 100) };
     script.0.hole(ConnectionId(0), LOW, &hole);
     script.0.hole(ConnectionId(0), LOW, &Hole { acknowledged: false, ..hole });
     // A gap before the first message of the other end is reported with that message.
