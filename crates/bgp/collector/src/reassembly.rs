@@ -183,7 +183,7 @@ pub struct Reassembler {
     table: Table,
     /// Flows with a timeout.
     waiting: Vec<u32>,
-    /// Flows whose end follows held bytes; at most [`MAX_ENDING`].
+    /// Flows with a pending end; at most [`MAX_ENDING`].
     ending: Vec<u32>,
     next_check: Time,
     now: Option<Time>,
@@ -298,6 +298,12 @@ impl Reassembler {
             self.queue(number);
             if segment.has(FIN) {
                 self.look_after(number, segment.time, receiver);
+            }
+        }
+        if segment.has(FIN) || segment.has(RST) {
+            let halves = &self.table.get(number).halves;
+            if halves.iter().any(|half| half.pending_close().is_some() && half.is_waiting()) {
+                self.note_ending(number, segment.time, receiver);
             }
         }
         if messages > 0 {
@@ -629,7 +635,8 @@ impl Reassembler {
         }
     }
 
-    /// Records that the end of a flow follows held bytes. If too many do, the oldest ends.
+    /// Records that the end of a flow follows held bytes, or segments that may be captured late. If
+    /// there are too many of them, the oldest ends.
     fn note_ending<R: Receiver>(&mut self, number: u32, now: Time, receiver: &mut R) {
         if self.ending.contains(&number) {
             return;
@@ -644,6 +651,12 @@ impl Reassembler {
     fn finish_ending<R: Receiver>(&mut self, number: u32, now: Time, receiver: &mut R) {
         self.ending.retain(|ending| *ending != number);
         self.give_up_all(number, now, receiver);
+        let close = |half: &Half| {
+            half.pending_close().filter(|_| !half.is_closed()).map(|(close, _)| close)
+        };
+        let halves = &self.table.get(number).halves;
+        let closes = [close(&halves[0]), close(&halves[1])];
+        self.close(number, now, closes, receiver);
         self.look_after(number, now, receiver);
     }
 

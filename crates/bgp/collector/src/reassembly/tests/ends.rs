@@ -66,17 +66,29 @@ fn end_follows_held_bytes_of_other_direction() {
 #[test]
 fn end_precedes_new_connection_of_same_addresses() {
     let cease = message(3, &[6, 2]);
-    let end = [of_router(3_000, 1, 0, &cease), of_router(3_001, 22, FIN, &[])];
-    let again = |ms, flags| {
-        let source = "10.0.0.1:40001".parse().unwrap();
-        Segment { source, ..from_peer(ms, 9, flags, &[]) }
-    };
     let keepalive = keepalive();
-    let first = Segment { payload: &keepalive, ..again(3_200, ACK) };
-    let first = Segment { sequence: 10, ..first };
-    let events = gap_before_end(&[&end[..], &[again(3_100, SYN), first]].concat());
-    let last = [(3_000, End::High, 3), (3_001, End::High, CLOSED), (3_200, End::Low, 4)];
-    assert_eq!(events[..5], [&UPDATES[..], &last].concat());
+    let again = |ms, sequence, flags, payload| {
+        let source = "10.0.0.1:40001".parse().unwrap();
+        Segment { source, ..from_peer(ms, sequence, flags, payload) }
+    };
+    let new = [again(3_100, 9, SYN, &[]), again(3_120, 10, ACK, &keepalive[..])];
+    let fin = |sequence| of_router(3_001, sequence, FIN, &[]);
+    let of_peer = |flags| from_peer(3_001, 1 + 3 * LENGTH, ACK | flags, &[]);
+    let closed = |from| (3_001, from, CLOSED);
+    let (low, high) = (closed(End::Low), closed(End::High));
+    let notification = (3_000, End::High, 3);
+    for (end, last) in [
+        (&[of_router(3_000, 1, 0, &cease), fin(22)][..], &[notification, high][..]),
+        (&[fin(1)], &[high]),
+        (&[of_peer(FIN)], &[low]),
+        (&[fin(1), of_peer(FIN)], &[low, high]),
+        (&[of_router(3_001, 1, RST, &[])], &[low, high]),
+        (&[of_peer(RST)], &[low, high]),
+    ] {
+        let events = gap_before_end(&[end, &new].concat());
+        let all = [&UPDATES[..], last, &[(3_120, End::Low, 4)]].concat();
+        assert_eq!(events[..all.len()], all, "{end:?}");
+    }
 }
 
 /// A late segment fills the gap: the end still follows it.
