@@ -54,7 +54,8 @@ pub struct Settings {
     pub acknowledged_timeout: Span,
     /// Idle timeout of a connection that has carried messages.
     pub idle: Span,
-    /// Idle timeout of a connection without messages, or of one that has ended.
+    /// Idle timeout of a connection without messages, or of one that has ended: longer than the
+    /// step of one wrong time stamp.
     pub embryonic: Span,
     /// Bytes retained to detect a retransmission with other content.
     pub history: Bytes,
@@ -72,7 +73,7 @@ impl Default for Settings {
             gap_timeout: Span::from_secs(30),
             acknowledged_timeout: Span::from_millis(200),
             idle: Span::from_secs(24 * 3600),
-            embryonic: Span::from_secs(60),
+            embryonic: Span::from_secs(120),
             history: Bytes::new(16 << 10),
         }
     }
@@ -170,9 +171,11 @@ fn offers_extended(message: &[u8]) -> bool {
         .is_ok_and(|open| open.capabilities().any(|one| matches!(one, Capability::ExtendedMessage)))
 }
 
+/// Maximum step of the time between two packets.
+const MAX_STEP: Span = Span::from_secs(60);
 /// Maximum number of pairs of addresses that are joined over mirrors.
 const MAX_HOMES: usize = 1 << 16;
-/// Maximum number of ended connections with held bytes.
+/// Maximum number of connections with a pending end.
 const MAX_ENDING: usize = 64;
 /// Maximum bytes of messages of one connection that follow held bytes of the other direction.
 const MAX_LAST_BYTES: usize = 8 << 10;
@@ -489,8 +492,7 @@ impl Reassembler {
 
     /// Advances the time, never backwards, and by a limited step, because the time may be wrong.
     fn pass(&mut self, now: Time) -> Time {
-        const STEP: Span = Span::from_secs(60);
-        let now = self.now.map_or(now, |before| now.clamp(before, before + STEP));
+        let now = self.now.map_or(now, |before| now.clamp(before, before + MAX_STEP));
         *self.now.insert(now)
     }
 
