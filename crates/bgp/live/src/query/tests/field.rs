@@ -77,10 +77,15 @@ fn removes_routes_absent_from_enhanced_refresh() {
 }
 
 #[test]
-fn removes_routes_after_notification_without_n_bit() {
-    let folder = collect("21-graceful-restart/notification-without-n-bit.pcap");
-    for (seconds, left) in [(5, 3), (15, 0), (30, 1)] {
-        assert_eq!(routes_at(folder.path(), seconds).len(), left, "at {seconds} s");
+fn keeps_stale_routes_until_end_of_rib() {
+    for (name, left) in [
+        ("notification-without-n-bit", [3, 0, 1]),
+        ("eor", [3, 3, 1]),
+        ("withdraw-is-no-eor", [3, 3, 2]),
+    ] {
+        let folder = collect(&format!("21-graceful-restart/{name}.pcap"));
+        let found = [5, 15, 30].map(|seconds| routes_at(folder.path(), seconds).len());
+        assert_eq!(found, left, "{name}");
     }
 }
 
@@ -139,9 +144,17 @@ fn shows_routes_that_writer_of_table_originated() {
 
 #[test]
 fn counts_undecodable_updates() {
-    for (name, count) in
-        [("negotiated-but-not-sent", 10), ("peer-sends", 0), ("both-both", 0), ("none", 0)]
-    {
+    for (name, count) in [
+        ("negotiated-but-not-sent", 10),
+        ("peer-sends", 0),
+        ("router-sends", 0),
+        ("both-both", 0),
+        ("both-receive-only", 0),
+        ("both-send-only", 0),
+        ("invalid-mode", 0),
+        ("only-peer-has-it", 0),
+        ("none", 0),
+    ] {
         let (_, summary) = collect_to(&format!("08-addpath-direction/{name}.pcap"), Vec::new());
         assert_eq!((summary.undecodable, summary.gaps), (count, 0), "{name}");
         let missing = summary.missing().join(", ");
