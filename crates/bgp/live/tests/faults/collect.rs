@@ -129,8 +129,17 @@ pub(crate) fn run<S: Sink>(files: &[PathBuf], settings: Settings, sink: S) -> Ru
 }
 
 pub(crate) fn collect(files: &[PathBuf], settings: Settings) -> Outcome {
-    let sink = (Recorder::new(collector::archive::Settings::default()), Collected::default());
-    let mut run = run(files, settings, sink);
+    collect_with(files, settings, None::<Collected>).0
+}
+
+/// Events also go to `other`.
+pub(crate) fn collect_with<S: Sink>(
+    files: &[PathBuf],
+    settings: Settings,
+    other: S,
+) -> (Outcome, S) {
+    let own = (Recorder::new(collector::archive::Settings::default()), Collected::default());
+    let mut run = run(files, settings, (own, other));
     let mut lost = 0;
     run.pipeline.decapsulator_mut().losses(&mut |loss| lost += loss.packets);
     let pipeline = &run.pipeline;
@@ -143,8 +152,8 @@ pub(crate) fn collect(files: &[PathBuf], settings: Settings) -> Outcome {
     let (statistics, counters) =
         (*pipeline.reassembler().statistics(), pipeline.decapsulator().counters());
     assert_eq!(pipeline.reassembler().memory(), 0, "nothing waits at the end");
-    let (mut recorder, collected) = run.pipeline.into_sink();
-    Outcome {
+    let ((mut recorder, collected), other) = run.pipeline.into_sink();
+    let outcome = Outcome {
         collected,
         archive: std::mem::take(recorder.buffer()),
         statistics,
@@ -153,7 +162,8 @@ pub(crate) fn collect(files: &[PathBuf], settings: Settings) -> Outcome {
         troubles: run.troubles,
         peak_memory: run.peak,
         lost_in_tunnels: lost,
-    }
+    };
+    (outcome, other)
 }
 
 /// Each packet with a multiple of this number is missing in a tunnel's sequence.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use base::RandomStream;
 
-use crate::packet::{Original, Packet, SYN};
+use crate::packet::{ACK, Original, Packet, SYN};
 
 /// Maximum time in nanoseconds by which a packet overtakes another: half of the delay
 /// that reassembly tolerates.
@@ -122,12 +122,9 @@ fn keep_apart(damaged: &mut Damaged) {
     }
 }
 
-/// Merges consecutive segments of a sender as the Linux kernel does (GRO): only the last one may be
-/// shorter than the first. The result exceeds the MSS.
+/// Merges consecutive segments of a sender. The result exceeds the MSS.
 fn merge(plan: &Plan, packets: Vec<Packet>, rng: &mut Rng) -> Vec<Packet> {
     const MTU: usize = 1_500;
-    const MAX_LENGTH: usize = 60_000;
-    const MAX_PAUSE_NANOS: u64 = 1_000_000;
     let mut merged: Vec<Packet> = Vec::new();
     let mut sizes: BTreeMap<(usize, usize), (usize, bool)> = BTreeMap::new();
     for packet in packets {
@@ -137,23 +134,41 @@ fn merge(plan: &Plan, packets: Vec<Packet>, rng: &mut Rng) -> Vec<Packet> {
         let (first, is_open) = sizes.get(&key).copied().unwrap_or_default();
         if let Some(last) = last
             && is_open
-            && length > 0
-            && length <= first
-            && packet.flags & !0x18 == 0
-            && packet.offset == last.offset + last.payload.len() as u64
-            && packet.time - last.time < MAX_PAUSE_NANOS
-            && (MTU..MAX_LENGTH).contains(&(last.payload.len() + length))
+            && last.payload.len() + length >= MTU
+            && is_appended(last, first, &packet)
         {
             sizes.insert(key, (first, length == first));
-            last.payload.extend_from_slice(&packet.payload);
-            (last.time, last.acked, last.merged) = (packet.time, packet.acked, true);
+            append(last, &packet);
             continue;
         }
-        sizes.insert(key, (length, packet.flags & !0x18 == 0 && rng.hits(plan.merge)));
+        sizes.insert(key, (length, is_mergeable(&packet) && rng.hits(plan.merge)));
         merged.push(packet);
     }
     merged.sort_by_key(|packet| packet.time);
     merged
+}
+
+pub(crate) const fn is_mergeable(packet: &Packet) -> bool {
+    const PSH: u8 = 8;
+    packet.flags & !(ACK | PSH) == 0 && packet.kept.is_none() && packet.flipped.is_none()
+}
+
+/// Whether the Linux kernel (GRO) merges `packet` with the segments before it, the first of which
+/// has `first` bytes of payload. No further segment follows a shorter one.
+pub(crate) fn is_appended(before: &Packet, first: usize, packet: &Packet) -> bool {
+    const MAX_LENGTH: usize = 60_000;
+    const MAX_PAUSE_NANOS: u64 = 1_000_000;
+    let length = packet.payload.len();
+    (1..=first).contains(&length)
+        && is_mergeable(packet)
+        && packet.offset == before.offset + before.payload.len() as u64
+        && packet.time.abs_diff(before.time) < MAX_PAUSE_NANOS
+        && before.payload.len() + length < MAX_LENGTH
+}
+
+pub(crate) fn append(before: &mut Packet, packet: &Packet) {
+    before.payload.extend_from_slice(&packet.payload);
+    (before.time, before.acked, before.merged) = (packet.time, packet.acked, true);
 }
 
 fn repeat(

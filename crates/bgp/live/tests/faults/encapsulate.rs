@@ -210,23 +210,45 @@ impl Format {
     }
 
     pub(crate) fn begin(self, link: u32) -> Vec<u8> {
+        self.section(link, &[*b"eth0"])
+    }
+
+    /// The start of a file, or in pcapng of another section, with interfaces of these names.
+    pub(crate) fn section(self, link: u32, names: &[[u8; 4]]) -> Vec<u8> {
         if self == Self::Pcapng {
             let section = [0x0a0d_0d0a, 28, 0x1a2b_3c4d, 1, u32::MAX, u32::MAX, 28];
-            // Times in nanoseconds.
-            let interface = [1, 32, link, 0, 0x0001_0009, 9, 0, 32];
-            return self.numbers(&[&section[..], &interface].concat());
+            let mut out = self.numbers(&section);
+            out.extend(names.iter().flat_map(|name| self.interface(link, *name)));
+            return out;
         }
         let magic = if self == Self::Nanoseconds { 0xa1b2_3c4d } else { 0xa1b2_c3d4 };
         let version = if self == Self::BigEndian { 0x0002_0004 } else { 0x0004_0002 };
         self.numbers(&[magic, version, 0, 0, 262_144, link])
     }
 
-    /// One frame, of which the capture truncated the last `cut` bytes.
+    /// The description of an interface in pcapng, with times in nanoseconds.
+    pub(crate) fn interface(self, link: u32, name: [u8; 4]) -> Vec<u8> {
+        let name = u32::from_le_bytes(name);
+        self.numbers(&[1, 40, link, 0, 0x0004_0002, name, 0x0001_0009, 9, 0, 40])
+    }
+
+    /// One frame of the first interface, of which the capture truncated the last `cut` bytes.
     pub(crate) fn frame(self, out: &mut Vec<u8>, time: u64, frame: &[u8], cut: usize) {
+        self.frame_of(out, 0, time, frame, cut);
+    }
+
+    pub(crate) fn frame_of(
+        self,
+        out: &mut Vec<u8>,
+        interface: u32,
+        time: u64,
+        frame: &[u8],
+        cut: usize,
+    ) {
         let (length, kept) = (frame.len() as u32, (frame.len() - cut) as u32);
         if self == Self::Pcapng {
             let size = 32 + kept.next_multiple_of(4);
-            let head = [6, size, 0, (time >> 32) as u32, time as u32, kept, length];
+            let head = [6, size, interface, (time >> 32) as u32, time as u32, kept, length];
             out.extend(self.numbers(&head));
             out.extend_from_slice(&frame[..kept as usize]);
             out.resize(out.len().next_multiple_of(4), 0);

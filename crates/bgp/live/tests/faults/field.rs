@@ -20,7 +20,7 @@ const PEER: &str = "192.0.2.2";
 const START: u64 = 1_700_000_000;
 
 /// Settings of `netarium collect --read --router 192.0.2.1`.
-fn settings() -> Settings {
+pub(crate) fn settings() -> Settings {
     let mut settings = Settings { learn: 256, ..Settings::default() };
     settings.reassembly.acknowledged_timeout = settings.reassembly.gap_timeout;
     settings.sessions =

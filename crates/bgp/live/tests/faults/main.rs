@@ -8,6 +8,7 @@ mod collect;
 mod damage;
 mod encapsulate;
 mod field;
+mod generated;
 mod hostile;
 mod judge;
 mod modes;

@@ -134,7 +134,7 @@ pub(crate) fn read(path: &Path, most: usize) -> Original {
 
 impl Original {
     /// Concatenates the streams, in which nothing is missing.
-    fn assemble(&mut self) {
+    pub(crate) fn assemble(&mut self) {
         for packet in self.packets.iter().filter(|packet| !packet.payload.is_empty()) {
             let stream = self.streams.entry((packet.connection, packet.side)).or_default();
             let (at, end) = (packet.offset as usize, packet.offset as usize + packet.payload.len());

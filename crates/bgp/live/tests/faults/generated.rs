@@ -1,0 +1,267 @@
+//! Mutations of generated captures: the result equals that of the unmutated one, or the account
+//! states each difference.
+
+mod message;
+mod mutation;
+mod script;
+mod truth;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use base::Span;
+use collector::rib::Rib;
+use collector_live::archive::{Compression, GAPS, Loss, Options, read_ledger};
+use collector_live::input::Captures;
+use collector_live::job::{self, Summary};
+use collector_live::live::Source;
+use proptest::prelude::*;
+
+use crate::collect::{Outcome, Output, collect_with};
+use crate::field::settings;
+use crate::judge::judge;
+use crate::mrt::{self, Timed};
+use crate::oracle::expect;
+use crate::seeds;
+use message::{Codec, FAMILIES, Update};
+use mutation::{Clones, Effect, Mutation, Shift, Split};
+use script::{Capture, End, Peer, Refresh, Session, Step};
+use truth::{Model, routes};
+
+fn update() -> impl Strategy<Value = Update> {
+    let numbers = |max| prop::collection::vec(0..8_u8, 0..max);
+    let hops = prop_oneof![4 => 1..5_u8, 1 => 20..60_u8];
+    (0..FAMILIES.len(), numbers(3), numbers(5), 0..2_u8, hops).prop_map(
+        |(family, withdrawn, announced, path, hops)| Update {
+            family,
+            withdrawn,
+            announced,
+            path,
+            hops,
+        },
+    )
+}
+
+fn refresh(omitted: bool) -> impl Strategy<Value = Refresh> {
+    let omits = prop::option::of(0..100_usize).prop_map(move |at| at.filter(|_| omitted));
+    (0..FAMILIES.len(), any::<bool>(), any::<bool>(), omits)
+        .prop_map(|(family, begins, ends, omitted)| Refresh { family, begins, ends, omitted })
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => prop::collection::vec(update(), 1..8).prop_map(Step::Updates),
+        1 => Just(Step::Keepalives),
+        1 => update().prop_map(Step::FromRouter),
+        1 => (0..FAMILIES.len()).prop_map(Step::EndOfRib),
+        1 => refresh(true).prop_map(Step::Refresh),
+    ]
+}
+
+fn end() -> impl Strategy<Value = End> {
+    (0..3, any::<bool>()).prop_map(|(kind, from_peer)| match kind {
+        0 => End::Notification { from_peer },
+        1 => End::Fin { from_peer },
+        _ => End::Reset { from_peer },
+    })
+}
+
+fn session() -> impl Strategy<Value = Session> {
+    let steps = prop::collection::vec((prop_oneof![1..20_u16, 1..4_000_u16], step()), 0..6);
+    (any::<bool>(), steps, prop::option::of(end())).prop_map(|(router_opens, steps, end)| Session {
+        router_opens,
+        steps,
+        end,
+    })
+}
+
+fn peer() -> impl Strategy<Value = Peer> {
+    let mss = prop_oneof![Just(1_460), Just(536), Just(256)];
+    let codec = any::<(bool, bool)>()
+        .prop_map(|(four_octet_as, add_path)| Codec { four_octet_as, add_path });
+    let refresh = prop_oneof![3 => Just([true; 2]), 1 => any::<[bool; 2]>()];
+    (codec, mss, refresh, prop::collection::vec(session(), 1..3))
+        .prop_map(|(codec, mss, refresh, sessions)| Peer { codec, mss, refresh, sessions })
+}
+
+fn mutation() -> impl Strategy<Value = Mutation> {
+    let at = || 0..1_000_usize;
+    let split = prop_oneof![Just(Split::Interfaces), Just(Split::Vlans), Just(Split::Files)];
+    let second = 1_000_000_000;
+    let shift = prop_oneof![
+        Just(Shift::Zero),
+        prop::sample::select(vec![5_000_000, 10 * second, 3_600 * second])
+            .prop_flat_map(|by| prop_oneof![Just(Shift::By(by)), Just(Shift::By(-by))]),
+    ];
+    prop_oneof![
+        2 => (at(), 2..8_usize).prop_map(|(at, count)| Mutation::Merge { at, count }),
+        2 => split.prop_map(Mutation::Split),
+        1 => (at(), any::<bool>())
+            .prop_map(|(at, is_section)| Mutation::Repeat { at, is_section }),
+        1 => (at(), at(), at(), refresh(false)).prop_map(|(peer, session, step, refresh)| {
+            Mutation::Refresh { peer, session, step, refresh }
+        }),
+        2 => (at(), at()).prop_map(|(at, kept)| Mutation::Cut { at, kept }),
+        2 => at().prop_map(|at| Mutation::Lose { at }),
+        1 => (at(), shift).prop_map(|(at, by)| Mutation::Shift { at, by }),
+    ]
+}
+
+/// Collects as the command does, with an archive and a table of routes.
+fn collect_job(folder: &Path, files: &[PathBuf]) -> Summary {
+    let options = Options {
+        interval: Span::from_secs(86_400),
+        compression: Compression::None,
+        ..Options::default()
+    };
+    let settings = job::Settings {
+        pipeline: settings(),
+        archive: Some((folder.to_owned(), options)),
+        routes: true,
+        ..job::Settings::default()
+    };
+    let source = Source::Captures(Captures::open(files, false, false).unwrap());
+    job::packets(settings, vec![source], &AtomicBool::new(false)).unwrap()
+}
+
+/// The records of all files of an archive.
+fn archived(folder: &Path) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.is_dir() {
+            bytes.extend(archived(&path));
+        } else if name.starts_with("updates.") {
+            bytes.extend(std::fs::read(path).unwrap());
+        }
+    }
+    bytes
+}
+
+fn by_peer(messages: &BTreeMap<mrt::Ends, Vec<Timed>>) -> BTreeMap<IpAddr, Vec<Timed>> {
+    messages.iter().map(|((peer, _), messages)| (*peer, messages.clone())).collect()
+}
+
+macro_rules! equal {
+    ($one:expr, $other:expr, $what:expr) => {
+        let (one, other) = (&$one, &$other);
+        if one != other {
+            return Err(format!("{}: {one:?} is not {other:?}", $what));
+        }
+    };
+}
+
+/// Compares the result of mutations with the truth of the sessions without them.
+fn check(peers: &[Peer], mutations: &[Mutation]) -> Result<(), String> {
+    let truth = script::capture(peers).truth;
+    let mut rewritten = peers.to_vec();
+    for mutation in mutations {
+        mutation.rewrite(&mut rewritten);
+    }
+    let good = script::capture(&rewritten);
+    equal!(good.truth.routes, truth.routes, "a route refresh changes no route");
+    let mut clones = Clones::new(&good.original);
+    // The limits of the others depend on it.
+    let is_split = |mutation: &&Mutation| matches!(mutation, Mutation::Split(_));
+    let (splits, others): (Vec<_>, Vec<_>) = mutations.iter().partition(is_split);
+    splits.iter().chain(&others).for_each(|mutation| mutation.apply(&mut clones));
+    let folder = tempfile::tempdir().unwrap();
+    let files = clones.write(folder.path());
+    let sinks = (Rib::new(), Model::new(&good.meaning));
+    let (outcome, (rib, model)) = collect_with(&files, settings(), sinks);
+    equal!(outcome.troubles, Vec::<String>::new(), "problems of inputs");
+    equal!(model.invented, Vec::<Vec<u8>>::new(), "UPDATEs that no peer sent");
+    judge(&expect(&good.original, &clones.damaged), &outcome)?;
+    // Without the OPENs the encoding is inferred, which the account states.
+    let opens = 2 * peers.iter().map(|peer| peer.sessions.len()).sum::<usize>();
+    if model.opens == opens {
+        equal!(routes(&rib), model.routes, "routes after the archived messages");
+    }
+    for (peer, (ups, downs)) in &model.states {
+        let most = truth.states[peer];
+        if *ups > most.0 || *downs > most.1 {
+            return Err(format!("{peer}: {ups} starts and {downs} ends of sessions, not {most:?}"));
+        }
+    }
+    let archive = folder.path().join("archive");
+    std::fs::create_dir(&archive).unwrap();
+    let summary = collect_job(&archive, &files);
+    if clones.effect < Effect::Stated {
+        unharmed(&good, &clones, &outcome, &model)?;
+        equal!(summary.missing(), Vec::<String>::new(), "missing");
+    }
+    accounted(&archive, &outcome, &summary)
+}
+
+/// Nothing is missing, and each message has the time of the packet with its last byte.
+fn unharmed(
+    good: &Capture,
+    clones: &Clones,
+    outcome: &Outcome,
+    model: &Model<'_>,
+) -> Result<(), String> {
+    let found = by_peer(&outcome.collected.from_peers);
+    equal!(found, clones.messages(&good.original), "messages and their times");
+    if clones.effect == Effect::Equal {
+        equal!(found, good.truth.messages, "messages of the script");
+    }
+    equal!(model.states, good.truth.states, "starts and ends of sessions");
+    equal!(model.routes, good.truth.routes, "routes at the end");
+    Ok(())
+}
+
+/// The archive has the messages, and its account the gaps, of the events.
+fn accounted(archive: &Path, outcome: &Outcome, summary: &Summary) -> Result<(), String> {
+    equal!(summary.status.streams, outcome.statistics, "statistics of streams");
+    let sorted = |bytes: &[u8]| {
+        let mut messages = by_peer(&mrt::messages(bytes));
+        for of in messages.values_mut() {
+            of.sort();
+        }
+        messages
+    };
+    equal!(sorted(&archived(archive)), sorted(&outcome.archive), "the archive");
+    let hours = summary.integrity["hours"].as_array().unwrap();
+    let updates: u64 = hours.iter().map(|hour| hour["from_peer"]["update"].as_u64().unwrap()).sum();
+    let from_peers = outcome.collected.from_peers.values().flatten();
+    let is_update = |message: &&Timed| message.1[18] == 2;
+    equal!(updates, from_peers.filter(is_update).count() as u64, "UPDATEs in the account");
+    let gap = |output: &Output| if let Output::Gap(gap) = output { Some(*gap) } else { None };
+    let gaps = outcome.collected.by.values().flatten().filter_map(gap);
+    let mut gaps: Vec<_> = gaps.map(|gap| (gap.missing, gap.skipped)).collect();
+    let ledger = archive.join(GAPS);
+    let losses: Vec<Loss> =
+        if ledger.exists() { read_ledger(&ledger).unwrap() } else { Vec::new() };
+    let stated = losses.iter().filter_map(|loss| match loss {
+        Loss::Stream { missing, skipped, cause, .. }
+            if !["undecodable", "unconfirmed", "guessed"].contains(&&**cause) =>
+        {
+            Some((*missing, *skipped))
+        }
+        _ => None,
+    });
+    let mut stated: Vec<_> = stated.collect();
+    stated.sort_unstable();
+    gaps.sort_unstable();
+    equal!(stated, gaps, "gaps in the account");
+    let lost = summary.status.streams.missing_bytes + summary.status.streams.skipped_bytes;
+    if (lost > 0 || !gaps.is_empty()) && summary.missing().is_empty() {
+        return Err("the summary states no loss".to_owned());
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(seeds(64).end as u32))]
+
+    #[test]
+    fn mutations_change_nothing_that_is_not_stated(
+        peers in prop::collection::vec(peer(), 1..4),
+        mutations in prop::collection::vec(mutation(), 0..4),
+    ) {
+        check(&peers, &mutations).map_err(TestCaseError::fail)?;
+    }
+}

@@ -1,0 +1,276 @@
+//! Changes of captures, each with the permitted differences of the result.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use super::script::{Peer, ROUTER, Refresh, Step};
+use crate::damage::{Damaged, append, is_appended, is_mergeable};
+use crate::encapsulate::{Carrier, Format};
+use crate::mrt::Timed;
+use crate::packet::{FIN, Original, Packet, RST, SYN};
+
+/// The permitted difference of the result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Effect {
+    /// None.
+    Equal,
+    /// Some messages have another time.
+    Moved,
+    /// Messages are missing, and the account states their bytes.
+    Stated,
+}
+
+/// Positions are numbers of packets, modulo their number.
+#[derive(Clone, Debug)]
+pub(crate) enum Mutation {
+    /// The capturing host merges segments (GRO).
+    Merge {
+        at: usize,
+        count: usize,
+    },
+    /// Each direction has its own interface, VLAN or file.
+    Split(Split),
+    /// The file describes its interfaces again.
+    Repeat {
+        at: usize,
+        is_section: bool,
+    },
+    /// The peer announces its routes again, with one or both markers of a route refresh.
+    Refresh {
+        peer: usize,
+        session: usize,
+        step: usize,
+        refresh: Refresh,
+    },
+    /// The capture has only the first bytes of a packet.
+    Cut {
+        at: usize,
+        kept: usize,
+    },
+    Lose {
+        at: usize,
+    },
+    Shift {
+        at: usize,
+        by: Shift,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Split {
+    Interfaces,
+    Vlans,
+    Files,
+}
+
+/// Nanoseconds, or the time 0.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Shift {
+    By(i64),
+    Zero,
+}
+
+/// A capture before it is written.
+pub(crate) struct Clones {
+    pub(crate) damaged: Damaged,
+    pub(crate) effect: Effect,
+    /// Nothing shows that a session has ended: if it also has a gap, which stays open for 30 s, the
+    /// next session of the peer overlaps it.
+    has_lost_end: bool,
+    split: Option<Split>,
+    /// Numbers of the packets before which interfaces are described again.
+    repeats: Vec<(usize, bool)>,
+}
+
+impl Mutation {
+    /// Changes of sessions, before they are captured.
+    pub(crate) fn rewrite(&self, peers: &mut [Peer]) {
+        let Self::Refresh { peer, session, step, refresh } = self else { return };
+        let peer = peer % peers.len();
+        let sessions = &mut peers[peer].sessions;
+        let session = session % sessions.len();
+        let steps = &mut sessions[session].steps;
+        steps.insert(step % (steps.len() + 1), (5, Step::Refresh(refresh.clone())));
+    }
+
+    /// Changes of captured packets.
+    pub(crate) fn apply(&self, clones: &mut Clones) {
+        let packets = &mut clones.damaged.packets;
+        let count = packets.len();
+        match *self {
+            Self::Refresh { .. } => {}
+            Self::Split(split) => clones.split = Some(split),
+            Self::Repeat { at, is_section } => clones.repeats.push((at % count, is_section)),
+            Self::Merge { at, count } => merge(clones, at, count),
+            Self::Cut { .. } | Self::Lose { .. } if clones.has_lost_end => {}
+            Self::Cut { at, kept } => {
+                let with_data = |packet: &&mut Packet| !packet.payload.is_empty();
+                let mut data: Vec<_> = packets.iter_mut().filter(with_data).collect();
+                let number = at % data.len();
+                let packet = data.swap_remove(number);
+                packet.kept = Some(kept % packet.payload.len());
+                clones.effect = Effect::Stated;
+            }
+            Self::Lose { at } => {
+                let flags = packets[at % count].flags;
+                let is_end = flags & (FIN | RST) != 0;
+                // Without the MSS of its SYN, a short merged segment is taken for a damaged one.
+                let is_needed = flags & SYN != 0 && packets.iter().any(|packet| packet.merged);
+                if is_needed || is_end && clones.effect == Effect::Stated {
+                    return;
+                }
+                packets.remove(at % count);
+                (clones.effect, clones.has_lost_end) = (Effect::Stated, is_end);
+            }
+            Self::Shift { at, by } => {
+                // Files are merged in the order of time: a large step delays one direction.
+                let limit = if clones.split == Some(Split::Files) { 5_000_000 } else { i64::MAX };
+                let time = &mut packets[at % count].time;
+                *time = match by {
+                    Shift::By(by) => time.saturating_add_signed(by.clamp(-limit, limit)),
+                    Shift::Zero if limit == i64::MAX => 0,
+                    Shift::Zero => *time,
+                };
+                clones.effect = clones.effect.max(Effect::Moved);
+            }
+        }
+    }
+}
+
+/// Merges up to `count` segments of one direction if the result exceeds what the receiver accepts
+/// in one segment: shorter ones have the wrong checksum of damaged segments.
+fn merge(clones: &mut Clones, at: usize, count: usize) {
+    let packets = &mut clones.damaged.packets;
+    let at = at % packets.len();
+    let mut merged = packets[at].clone();
+    let first = merged.payload.len();
+    let mut members = Vec::new();
+    let of = |packet: &Packet| (packet.connection, packet.side);
+    let followers = packets.iter().enumerate().skip(at + 1);
+    for (number, packet) in followers.filter(|(_, packet)| of(packet) == of(&packets[at])) {
+        let is_open = merged.payload.len().is_multiple_of(first.max(1));
+        if members.len() + 1 >= count || !is_open || !is_appended(&merged, first, packet) {
+            break;
+        }
+        append(&mut merged, packet);
+        members.push(number);
+    }
+    let Some(last) = members.last().copied() else { return };
+    if !is_mergeable(&packets[at]) || merged.payload.len() <= limit(clones, &merged) {
+        return;
+    }
+    let packets = &mut clones.damaged.packets;
+    packets[last] = merged;
+    let mut number = 0;
+    packets.retain(|_| {
+        let is_left = number != at && (number == last || !members.contains(&number));
+        number += 1;
+        is_left
+    });
+    clones.effect = clones.effect.max(Effect::Moved);
+}
+
+/// Maximum payload of a segment to the receiver of `packet`.
+fn limit(clones: &Clones, packet: &Packet) -> usize {
+    /// Over IPv4 and Ethernet.
+    const ETHERNET: usize = 1_460;
+    let own = |syn: &&Packet| syn.flags & SYN != 0 && syn.from.ip() == packet.to.ip();
+    let mss = |syn: &Packet| usize::from(syn.options[2]) << 8 | usize::from(syn.options[3]);
+    // The interface of the other direction has the SYN.
+    let syns = clones.damaged.packets.iter().filter(own).filter(|_| clones.split.is_none());
+    syns.map(mss).max().unwrap_or(ETHERNET)
+}
+
+impl Clones {
+    pub(crate) fn new(original: &Original) -> Self {
+        let packets = original.packets.clone();
+        let connections = packets.iter().map(|packet| packet.connection).max().unwrap() + 1;
+        let initial = original.streams.keys().map(|way| {
+            let (connection, side) = *way;
+            (*way, (connection as u32 * 2 + side as u32 + 1).wrapping_mul(0x9e37_79b9))
+        });
+        let initial = initial.collect();
+        Self {
+            damaged: Damaged { packets, initial, connections },
+            effect: Effect::Equal,
+            has_lost_end: false,
+            split: None,
+            repeats: Vec::new(),
+        }
+    }
+
+    /// The messages of each peer, with the time of the packet that has the last byte.
+    pub(crate) fn messages(&self, original: &Original) -> BTreeMap<IpAddr, Vec<Timed>> {
+        let mut messages: BTreeMap<IpAddr, Vec<Timed>> = BTreeMap::new();
+        let (mut known, mut last) = (BTreeMap::new(), 0);
+        for packet in &self.damaged.packets {
+            // A packet without a time has that of the packet before it.
+            last = if packet.time == 0 { last } else { packet.time };
+            if direction(packet) == 1 {
+                continue;
+            }
+            let way = (packet.connection, packet.side);
+            let stream = &original.streams[&way];
+            let end = packet.offset as usize + packet.payload.len();
+            let number = known.entry(way).or_insert(0);
+            while let Some(range) = stream.messages.get(*number).filter(|range| range.end <= end) {
+                *number += 1;
+                let message = stream.bytes[range.clone()].to_vec();
+                messages.entry(packet.from.ip()).or_default().push((last / 1_000, message));
+            }
+        }
+        messages
+    }
+
+    pub(crate) fn write(&self, folder: &Path) -> Vec<PathBuf> {
+        if self.split != Some(Split::Files) {
+            let path = folder.join("both.cap");
+            std::fs::write(&path, self.file(|_| true)).unwrap();
+            return vec![path];
+        }
+        let files = ["to.cap", "from.cap"].into_iter().enumerate().map(|(side, name)| {
+            let path = folder.join(name);
+            std::fs::write(&path, self.file(|packet| direction(packet) == side)).unwrap();
+            path
+        });
+        files.collect()
+    }
+
+    fn file(&self, is_in: impl Fn(&Packet) -> bool) -> Vec<u8> {
+        let is_split = self.split == Some(Split::Interfaces);
+        let names = if is_split { &[*b"eth0", *b"eth1"][..] } else { &[*b"eth0"] };
+        let is_ng = is_split || !self.repeats.is_empty();
+        let format = if is_ng { Format::Pcapng } else { Format::Pcap };
+        let carrier =
+            if self.split == Some(Split::Vlans) { Carrier::Vlan } else { Carrier::Ethernet };
+        let mut out = format.section(1, names);
+        let mut first = 0;
+        for (number, packet) in self.damaged.packets.iter().enumerate() {
+            for (_, is_section) in self.repeats.iter().filter(|(at, _)| *at == number) {
+                if *is_section {
+                    out.extend(format.section(1, names));
+                    first = 0;
+                } else {
+                    out.extend(names.iter().flat_map(|name| format.interface(1, *name)));
+                    first += names.len() as u32;
+                }
+            }
+            if !is_in(packet) {
+                continue;
+            }
+            let side = direction(packet);
+            let interface = first + if is_split { side as u32 } else { 0 };
+            let wire = packet.wire(self.damaged.initial(packet));
+            for frame in carrier.frames(&wire, 0, 2 + side as u16) {
+                format.frame_of(&mut out, interface, packet.time, &frame, packet.cut());
+            }
+        }
+        out
+    }
+}
+
+/// 0 towards the router, 1 from it.
+fn direction(packet: &Packet) -> usize {
+    usize::from(packet.from.ip().to_string() == ROUTER)
+}

@@ -1,0 +1,157 @@
+//! The right result of a good capture, and the routes after the messages of any result.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use collector::rib::{Destination, Query, Rib};
+use collector::{Event, Peering, Sender, Sink, State};
+
+use super::message::{Key, Meaning};
+use crate::mrt::Timed;
+
+/// Serial numbers of the routes of all peers.
+pub(crate) type Routes = BTreeMap<(IpAddr, Key), u32>;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Truth {
+    pub(crate) messages: BTreeMap<IpAddr, Vec<Timed>>,
+    pub(crate) routes: Routes,
+    /// How often each session was established, and how often it ended.
+    pub(crate) states: BTreeMap<IpAddr, (usize, usize)>,
+}
+
+impl Truth {
+    pub(super) fn begin(&mut self, peer: IpAddr) {
+        self.states.entry(peer).or_default().0 += 1;
+    }
+
+    pub(super) fn end(&mut self, peer: IpAddr) {
+        self.states.entry(peer).or_default().1 += 1;
+    }
+
+    pub(super) fn message(&mut self, peer: IpAddr, micros: u64, bytes: &[u8]) {
+        self.messages.entry(peer).or_default().push((micros, bytes.to_vec()));
+    }
+}
+
+/// Applies the messages that the collector reports.
+pub(crate) struct Model<'a> {
+    meaning: &'a BTreeMap<(IpAddr, Vec<u8>), Meaning>,
+    pub(crate) routes: Routes,
+    /// Routes that the peer has not announced since the start of a route refresh.
+    stale: BTreeMap<(IpAddr, (u16, u8)), BTreeSet<Key>>,
+    pub(crate) states: BTreeMap<IpAddr, (usize, usize)>,
+    /// Number of OPENs of both ends.
+    pub(crate) opens: usize,
+    /// UPDATEs that no peer sent.
+    pub(crate) invented: Vec<Vec<u8>>,
+}
+
+impl<'a> Model<'a> {
+    pub(crate) fn new(meaning: &'a BTreeMap<(IpAddr, Vec<u8>), Meaning>) -> Self {
+        Self {
+            meaning,
+            routes: BTreeMap::new(),
+            stale: BTreeMap::new(),
+            states: BTreeMap::new(),
+            opens: 0,
+            invented: Vec::new(),
+        }
+    }
+
+    fn message(&mut self, peer: IpAddr, bytes: &[u8]) {
+        let meaning = self.meaning;
+        match meaning.get(&(peer, bytes.to_vec())) {
+            Some(Meaning::Changes(changes)) => {
+                for (key, serial) in changes {
+                    if let Some(stale) = self.stale.get_mut(&(peer, key.family)) {
+                        stale.remove(key);
+                    }
+                    match serial {
+                        Some(serial) => self.routes.insert((peer, key.clone()), *serial),
+                        None => self.routes.remove(&(peer, key.clone())),
+                    };
+                }
+            }
+            Some(Meaning::Begin(family, true)) => {
+                let keys = self.routes.keys();
+                let of = keys.filter(|(of, key)| *of == peer && key.family == *family);
+                let stale = of.map(|(_, key)| key.clone()).collect();
+                self.stale.insert((peer, *family), stale);
+            }
+            Some(Meaning::End(family, true)) => {
+                for key in self.stale.remove(&(peer, *family)).unwrap_or_default() {
+                    self.routes.remove(&(peer, key));
+                }
+            }
+            None if bytes[18] == 2 => self.invented.push(bytes.to_vec()),
+            Some(Meaning::Begin(_, false) | Meaning::End(_, false)) | None => {}
+        }
+    }
+}
+
+impl Sink for Model<'_> {
+    fn event(&mut self, peering: &Peering, event: &Event<'_>) {
+        let peer = peering.peer;
+        match event {
+            Event::Message { from, message, .. } => {
+                self.opens += usize::from(message.bytes()[18] == 1);
+                if *from == Sender::Peer {
+                    self.message(peer, message.bytes());
+                }
+            }
+            Event::State { old, new, .. } => {
+                let states = self.states.entry(peer).or_default();
+                states.0 += usize::from(*new == State::Established);
+                if *old == State::Established {
+                    states.1 += 1;
+                    self.routes.retain(|(of, _), _| *of != peer);
+                    self.stale.retain(|(of, _), _| *of != peer);
+                }
+            }
+            Event::Gap(_) | Event::Reading(_) => {}
+        }
+    }
+}
+
+/// The routes of the collector's table.
+pub(crate) fn routes(rib: &Rib) -> Routes {
+    let all = rib.query(&Query::default());
+    let routes = all.iter().map(|route| {
+        let nlri = match &route.destination {
+            Destination::Prefix(prefix) => octets(&prefix.to_string()),
+            Destination::Other(bytes) => bytes.clone(),
+        };
+        let family = (route.family.afi.0, route.family.safi.0);
+        let key = Key { family, nlri, path_id: route.path_id };
+        ((route.peering.peer, key), serial(&route.attributes))
+    });
+    routes.collect()
+}
+
+/// A prefix as in an UPDATE.
+fn octets(text: &str) -> Vec<u8> {
+    let (address, length) = text.split_once('/').unwrap();
+    let length: u8 = length.parse().unwrap();
+    let address = match address.parse().unwrap() {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    };
+    [&[length][..], &address[..usize::from(length).div_ceil(8)]].concat()
+}
+
+/// The value of `MULTI_EXIT_DISC`; 0 if it is absent.
+fn serial(mut attributes: &[u8]) -> u32 {
+    while let [flags, code, rest @ ..] = attributes {
+        let (length, rest) = match (flags & 0x10, rest) {
+            (0, [length, rest @ ..]) => (usize::from(*length), rest),
+            (_, [high, low, rest @ ..]) => (usize::from(*high) << 8 | usize::from(*low), rest),
+            _ => return 0,
+        };
+        if *code == 4 {
+            return u32::from_be_bytes(*rest.first_chunk().unwrap());
+        }
+        attributes = &rest[length..];
+    }
+    0
+}
