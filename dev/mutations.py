@@ -460,4 +460,25 @@ MUTATIONS = [
         "if self.order.len() == MAX_SENDERS / 2 {",
         "other_senders_do_not_replace_one_below_the_limit",
     ),
+    Mutation(
+        "flow-waits",
+        "crates/lab/run/src/effect.rs",
+        "in_network + self.flow_waits.percentile(1.0 - exceeded / 2.0)",
+        "in_network",
+        "waits_of_the_flow_thread_change_what_it_handles",
+    ),
+    Mutation(
+        "stall-times",
+        "crates/lab/run/src/stalls.rs",
+        "sum += to.min(*end).since(from.max(*begin));",
+        "sum += end.since(*begin);",
+        "a_part_of_the_run_has_the_stalls_that_touch_it",
+    ),
+    Mutation(
+        "request-schedule",
+        "crates/network/workload/src/rpc.rs",
+        ".max(self.due + self.spec.interval)",
+        ".max(self.issued + self.spec.interval)",
+        "rpc_keeps_its_interval_and_count",
+    ),
 ]

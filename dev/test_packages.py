@@ -15,7 +15,7 @@ KNOWN = {
         apt-cache apt-config apt-get awk base64 basename bash cat chmod cp cut date dirname dpkg
         dpkg-deb dpkg-query du echo false find getent grep gunzip gzip head hostname id kill ls mkdir
         mkfifo mknod mktemp mount mv nsenter od pivot_root printf pwd readlink realpath rm rmdir sed seq
-        setpriv setsid sh sha256sum sleep sort stat tail tar tee test timeout touch tr true umount
+        setpriv setsid sh sha256sum sleep sort stat tail tar tee test timeout tr true umount
         uname useradd wc""",
     "words of the shell": """
         break case cd continue done esac exit export fi for hash jobs read return set shift
