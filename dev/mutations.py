@@ -16,12 +16,18 @@ class Mutation:
     # A regular expression of the tests that must fail.
     tests: str
     target: str = "--lib"
+    # The folder of the crate that has these tests, if it is another one.
+    tests_in: str = ""
+
+    @property
+    def folder(self):
+        """The folder of the crate that has the tests."""
+        return self.tests_in or Path(*Path(self.file).parts[:3])
 
     @property
     def package(self):
-        """The package of the file."""
-        folder = Path(*Path(self.file).parts[:3])
-        lines = (ROOT / folder / "Cargo.toml").read_text(encoding="utf-8").splitlines()
+        """The package of the tests."""
+        lines = (ROOT / self.folder / "Cargo.toml").read_text(encoding="utf-8").splitlines()
         return next(line.split('"')[1] for line in lines if line.startswith("name = "))
 
 
@@ -480,5 +486,23 @@ MUTATIONS = [
         ".max(self.due + self.spec.interval)",
         ".max(self.issued + self.spec.interval)",
         "rpc_keeps_its_interval_and_count",
+    ),
+    Mutation(
+        "mirror-counterpart",
+        "crates/bgp/collector/src/reassembly.rs",
+        "answers == Some(segment.acknowledgment)",
+        "answers.is_some() && acknowledged.is_some()",
+        "mutations_change_nothing_that_is_not_stated",
+        "--test faults",
+        "crates/bgp/live",
+    ),
+    Mutation(
+        "repeated-interface",
+        "crates/bgp/collector/src/capture.rs",
+        "Some(name) => self.named.get(name),",
+        "Some(_) => None,",
+        "mutations_change_nothing_that_is_not_stated",
+        "--test faults",
+        "crates/bgp/live",
     ),
 ]

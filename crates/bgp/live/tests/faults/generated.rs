@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use base::Span;
-use collector::rib::Rib;
 use collector_live::archive::{Compression, GAPS, Loss, Options, read_ledger};
 use collector_live::input::Captures;
 use collector_live::job::{self, Summary};
@@ -28,12 +27,17 @@ use crate::seeds;
 use message::{Codec, FAMILIES, Update};
 use mutation::{Clones, Effect, Mutation, Shift, Split};
 use script::{Capture, End, Peer, Refresh, Session, Step};
-use truth::{Model, routes};
+use truth::Model;
+
+/// Mostly the first one, so that steps concern the same routes.
+fn family() -> impl Strategy<Value = usize> {
+    prop_oneof![2 => Just(0), 1 => 0..FAMILIES.len()]
+}
 
 fn update() -> impl Strategy<Value = Update> {
     let numbers = |max| prop::collection::vec(0..8_u8, 0..max);
     let hops = prop_oneof![4 => 1..5_u8, 1 => 20..60_u8];
-    (0..FAMILIES.len(), numbers(3), numbers(5), 0..2_u8, hops).prop_map(
+    (family(), numbers(3), numbers(5), 0..2_u8, hops).prop_map(
         |(family, withdrawn, announced, path, hops)| Update {
             family,
             withdrawn,
@@ -45,7 +49,7 @@ fn update() -> impl Strategy<Value = Update> {
 }
 
 fn refresh(omitted: bool) -> impl Strategy<Value = Refresh> {
-    let omits = prop::option::of(0..100_usize).prop_map(move |at| at.filter(|_| omitted));
+    let omits = prop::option::of(0..8_usize).prop_map(move |at| at.filter(|_| omitted));
     (0..FAMILIES.len(), any::<bool>(), any::<bool>(), omits)
         .prop_map(|(family, begins, ends, omitted)| Refresh { family, begins, ends, omitted })
 }
@@ -56,7 +60,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Keepalives),
         1 => update().prop_map(Step::FromRouter),
         1 => (0..FAMILIES.len()).prop_map(Step::EndOfRib),
-        1 => refresh(true).prop_map(Step::Refresh),
+        2 => refresh(true).prop_map(Step::Refresh),
     ]
 }
 
@@ -170,15 +174,14 @@ fn check(peers: &[Peer], mutations: &[Mutation]) -> Result<(), String> {
     splits.iter().chain(&others).for_each(|mutation| mutation.apply(&mut clones));
     let folder = tempfile::tempdir().unwrap();
     let files = clones.write(folder.path());
-    let sinks = (Rib::new(), Model::new(&good.meaning));
-    let (outcome, (rib, model)) = collect_with(&files, settings(), sinks);
+    let (outcome, mut model) = collect_with(&files, settings(), Model::new(&good.meaning));
     equal!(outcome.troubles, Vec::<String>::new(), "problems of inputs");
     equal!(model.invented, Vec::<Vec<u8>>::new(), "UPDATEs that no peer sent");
     judge(&expect(&good.original, &clones.damaged), &outcome)?;
     // Without the OPENs the encoding is inferred, which the account states.
     let opens = 2 * peers.iter().map(|peer| peer.sessions.len()).sum::<usize>();
     if model.opens == opens {
-        equal!(routes(&rib), model.routes, "routes after the archived messages");
+        equal!(model.difference(), None, "routes after the archived messages");
     }
     for (peer, (ups, downs)) in &model.states {
         let most = truth.states[peer];
@@ -255,12 +258,12 @@ fn accounted(archive: &Path, outcome: &Outcome, summary: &Summary) -> Result<(),
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(seeds(64).end as u32))]
+    #![proptest_config(ProptestConfig::with_cases(seeds(128).end as u32))]
 
     #[test]
     fn mutations_change_nothing_that_is_not_stated(
         peers in prop::collection::vec(peer(), 1..4),
-        mutations in prop::collection::vec(mutation(), 0..4),
+        mutations in prop::collection::vec(mutation(), 1..4),
     ) {
         check(&peers, &mutations).map_err(TestCaseError::fail)?;
     }

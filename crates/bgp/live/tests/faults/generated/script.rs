@@ -47,7 +47,8 @@ pub(crate) struct Refresh {
     pub(crate) family: usize,
     pub(crate) begins: bool,
     pub(crate) ends: bool,
-    /// A route that the peer does not announce again, modulo their number.
+    /// A route that the peer does not announce again, modulo their number; without the last marker,
+    /// also all routes after it.
     pub(crate) omitted: Option<usize>,
 }
 
@@ -214,12 +215,16 @@ impl Writer<'_> {
             messages.push(marker(1));
             self.mean(&marker(1), Meaning::Begin(message::FAMILIES[family], works));
         }
-        let is_whole = refresh.begins && refresh.ends && !keys.is_empty();
-        if let Some(omitted) = refresh.omitted.filter(|_| is_whole) {
-            let key = keys.remove(omitted % keys.len());
-            if works {
-                self.routes.remove(&key);
+        match refresh.omitted.filter(|_| refresh.begins && !keys.is_empty()) {
+            Some(omitted) if refresh.ends => {
+                let key = keys.remove(omitted % keys.len());
+                if works {
+                    self.routes.remove(&key);
+                }
             }
+            // Without the last marker no route is removed.
+            Some(omitted) => keys.truncate(omitted),
+            None => {}
         }
         for key in keys {
             let bytes = self.routes[&key].alone.clone();

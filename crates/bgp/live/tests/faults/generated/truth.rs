@@ -34,8 +34,9 @@ impl Truth {
     }
 }
 
-/// Applies the messages that the collector reports.
+/// Applies the messages that the collector reports, beside the collector's table.
 pub(crate) struct Model<'a> {
+    rib: Rib,
     meaning: &'a BTreeMap<(IpAddr, Vec<u8>), Meaning>,
     pub(crate) routes: Routes,
     /// Routes that the peer has not announced since the start of a route refresh.
@@ -45,18 +46,35 @@ pub(crate) struct Model<'a> {
     pub(crate) opens: usize,
     /// UPDATEs that no peer sent.
     pub(crate) invented: Vec<Vec<u8>>,
+    /// Routes of the collector's table and of the model that differ at the end of a session.
+    different: Option<(Routes, Routes)>,
 }
 
 impl<'a> Model<'a> {
     pub(crate) fn new(meaning: &'a BTreeMap<(IpAddr, Vec<u8>), Meaning>) -> Self {
         Self {
+            rib: Rib::new(),
             meaning,
             routes: BTreeMap::new(),
             stale: BTreeMap::new(),
             states: BTreeMap::new(),
             opens: 0,
             invented: Vec::new(),
+            different: None,
         }
+    }
+
+    fn compare(&mut self) {
+        let found = routes(&self.rib);
+        if self.different.is_none() && found != self.routes {
+            self.different = Some((found, self.routes.clone()));
+        }
+    }
+
+    /// The first difference of the tables.
+    pub(crate) fn difference(&mut self) -> Option<&(Routes, Routes)> {
+        self.compare();
+        self.different.as_ref()
     }
 
     fn message(&mut self, peer: IpAddr, bytes: &[u8]) {
@@ -101,21 +119,26 @@ impl Sink for Model<'_> {
                 }
             }
             Event::State { old, new, .. } => {
+                let is_end = *old == State::Established;
+                if is_end {
+                    self.compare();
+                }
                 let states = self.states.entry(peer).or_default();
                 states.0 += usize::from(*new == State::Established);
-                if *old == State::Established {
-                    states.1 += 1;
+                states.1 += usize::from(is_end);
+                if is_end {
                     self.routes.retain(|(of, _), _| *of != peer);
                     self.stale.retain(|(of, _), _| *of != peer);
                 }
             }
             Event::Gap(_) | Event::Reading(_) => {}
         }
+        self.rib.event(peering, event);
     }
 }
 
 /// The routes of the collector's table.
-pub(crate) fn routes(rib: &Rib) -> Routes {
+fn routes(rib: &Rib) -> Routes {
     let all = rib.query(&Query::default());
     let routes = all.iter().map(|route| {
         let nlri = match &route.destination {
