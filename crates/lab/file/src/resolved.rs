@@ -291,6 +291,7 @@ fn jitter(jitter: &Jitter) -> String {
         }
     };
     pairs.push(JITTER.correlation.pair(jitter.correlation));
+    pairs.push(JITTER.keep_order.pair(jitter.keep_order));
     table(&pairs)
 }
 

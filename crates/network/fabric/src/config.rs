@@ -72,6 +72,8 @@ pub struct Jitter {
     /// Correlation of consecutive samples (0 = independent), as in a
     /// first-order autoregressive process.
     pub correlation: Ratio,
+    /// A packet that would overtake waits for the packet in front.
+    pub keep_order: bool,
 }
 
 /// The distribution of jitter.

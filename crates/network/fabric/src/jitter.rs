@@ -58,7 +58,7 @@ fn interpolate(quantiles: &[Span], u: f64) -> f64 {
 }
 
 /// Φ(x) to 1.5 × 10⁻⁷ (Abramowitz and Stegun 7.1.26 for the error function).
-fn normal_cdf(x: f64) -> f64 {
+pub(crate) fn normal_cdf(x: f64) -> f64 {
     let t = 1.0 / (1.0 + 0.327_591_1 * x.abs() / std::f64::consts::SQRT_2);
     let polynomial = [1.061_405_429, -1.453_152_027, 1.421_413_741, -0.284_496_736, 0.254_829_592]
         .iter()
@@ -77,7 +77,8 @@ mod tests {
     const BASE: Span = Span::from_millis(50);
 
     fn draws(shape: JitterShape, correlation: &str) -> Vec<f64> {
-        let law = Jitter { shape, correlation: correlation.parse().unwrap() };
+        let correlation = correlation.parse().unwrap();
+        let law = Jitter { shape, correlation, keep_order: true };
         let mut process = JitterProcess::new(Some(law), RandomStream::new(5, "jitter"));
         (0..50_000).map(|_| process.apply(BASE).as_nanos() as f64 / 1e6 - 50.0).collect()
     }
@@ -123,6 +124,7 @@ mod tests {
         let law = Jitter {
             shape: JitterShape::Normal { deviation: Span::from_secs(1) },
             correlation: Ratio::ZERO,
+            keep_order: true,
         };
         let mut process = JitterProcess::new(Some(law), RandomStream::new(5, "jitter"));
         let zeros = (0..1000).filter(|_| process.apply(Span::ZERO) == Span::ZERO).count();

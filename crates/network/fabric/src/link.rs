@@ -64,7 +64,7 @@ pub(crate) struct Link {
     pub(crate) scheduled: Option<Time>,
     transmission: Option<Transmission>,
     flight: VecDeque<InFlight>,
-    /// Arrival of the last packet that was not reordered.
+    /// Latest arrival of a packet that was not reordered.
     last_arrival: Time,
     pacer: Pacer,
     queue: Waiting,
@@ -290,7 +290,10 @@ impl Link {
             self.verdicts.dropped.push((slot, DropReason::Loss));
             return;
         }
-        let mut arrives = (ends + impairments.jitter.apply(self.delay)).max(self.last_arrival);
+        let mut arrives = ends + impairments.jitter.apply(self.delay);
+        if self.config.jitter.as_ref().is_none_or(|jitter| jitter.keep_order) {
+            arrives = arrives.max(self.last_arrival);
+        }
         let held_back = match &self.config.reorder {
             Some(law) if impairments.reorder.chance(law.probability) => Some(law.by),
             _ => None,
@@ -300,7 +303,7 @@ impl Link {
                 self.stats.reordered += 1;
                 arrives += by;
             }
-            None => self.last_arrival = arrives,
+            None => self.last_arrival = self.last_arrival.max(arrives),
         }
         let duplicated = impairments.duplicate.chance(self.config.duplicate);
         let flip = impairments.corrupt.chance(self.config.corrupt);
@@ -317,7 +320,8 @@ impl Link {
         self.fly(InFlight { arrives, slot, size });
     }
 
-    /// Keeps the packets in flight sorted; only reordered packets are not added at the end.
+    /// Keeps the packets in flight sorted; only packets that change the order are not added at the
+    /// end.
     fn fly(&mut self, new: InFlight) {
         let later = |other: &&InFlight| other.arrives > new.arrives;
         let behind = self.flight.iter().rev().take_while(later).count();

@@ -27,7 +27,7 @@ pub struct LinkStats {
     pub duplicated: u64,
     /// Packets with a flipped bit.
     pub corrupted: u64,
-    /// Packets delayed so that others arrive first.
+    /// Packets that `reorder` delayed.
     pub reordered: u64,
 }
 

@@ -187,15 +187,32 @@ fn two_runs_are_compared() {
     assert!(said.out.contains("goodput"), "{}", said.out);
 }
 
-#[test]
-fn events_remove_impairments_and_limits() {
+/// Runs labs whose expectations hold.
+#[track_caller]
+fn expectations_hold(labs: &[&str]) {
     let cell = Cell::new();
-    for lab in [
-        include_str!("../field/c06-reset/lab.toml"),
-        include_str!("../field/c06-reset/rate-off.toml"),
-    ] {
-        cell.write("reset.toml", lab);
-        let said = cell.netarium(&["sim", "reset.toml", "--no-report"]);
+    for lab in labs {
+        cell.write("lab.toml", lab);
+        let said = cell.netarium(&["sim", "lab.toml", "--no-report"]);
         assert_eq!(said.code, Some(0), "{}{}", said.out, said.err);
     }
+}
+
+#[test]
+fn events_remove_impairments_and_limits() {
+    expectations_hold(&[
+        include_str!("../field/c06-reset/lab.toml"),
+        include_str!("../field/c06-reset/rate-off.toml"),
+    ]);
+}
+
+#[test]
+fn jitter_has_its_documented_mean_with_and_without_order() {
+    let lab = include_str!("../field/c07-jitter/lab.toml");
+    let free = "{ distribution = \"normal\", deviation = \"5 ms\", keep_order = false }";
+    let free = lab
+        .replace("jitter = \"5 ms\"", &format!("jitter = {free}"))
+        .replace("54.3 ms", "49.9 ms")
+        .replace("54.7 ms", "50.1 ms");
+    expectations_hold(&[lab, &free]);
 }

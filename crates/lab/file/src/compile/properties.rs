@@ -94,6 +94,7 @@ impl Compiler<'_> {
             return deviation.is_positive().then_some(Jitter {
                 shape: JitterShape::Normal { deviation },
                 correlation: JITTER.correlation.default(),
+                keep_order: JITTER.keep_order.default(),
             });
         }
         let table = value.table()?;
@@ -107,7 +108,8 @@ impl Compiler<'_> {
             }
             _ => JitterShape::Table(self.delays(table.get(JITTER_TABLE.table)?)?),
         };
-        Some(Jitter { shape, correlation: table.read(JITTER.correlation) })
+        let correlation = table.read(JITTER.correlation);
+        Some(Jitter { shape, correlation, keep_order: table.read(JITTER.keep_order) })
     }
 
     fn delays(&mut self, value: &Value) -> Option<Arc<Vec<Span>>> {

@@ -33,7 +33,7 @@ fn link(loss: u64) -> LinkConfig {
     let shape = JitterShape::Uniform { spread: Span::from_micros(1_450) };
     LinkConfig {
         delay: Span::from_micros(1_500),
-        jitter: Some(Jitter { shape, correlation: Ratio::ZERO }),
+        jitter: Some(Jitter { shape, correlation: Ratio::ZERO, keep_order: true }),
         loss: Loss::Bernoulli(percent(loss)),
         reorder: Some(Reorder { probability: percent(30), by: Span::from_millis(1) }),
         duplicate: percent(5),
@@ -249,7 +249,7 @@ proptest! {
             network.net.configure(link, |link| {
                 let shape = JitterShape::Uniform { spread: half };
                 link.delay = half;
-                link.jitter = Some(Jitter { shape, correlation: Ratio::ZERO });
+                link.jitter = Some(Jitter { shape, correlation: Ratio::ZERO, keep_order: true });
             });
         }
         // The reordering adds 1 ms to each.

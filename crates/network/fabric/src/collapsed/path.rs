@@ -298,8 +298,11 @@ fn jitter<'a>(configs: impl Iterator<Item = &'a LinkConfig> + Clone) -> (Option<
     }
     let variance: f64 = configs.clone().map(|config| deviation(config).powi(2)).sum();
     let deviation = Span::from_nanos(variance.sqrt().round() as u64);
-    let correlation = Ratio::from_parts_per_billion(0);
-    let law = Jitter { shape: JitterShape::Normal { deviation }, correlation };
+    let law = Jitter {
+        shape: JitterShape::Normal { deviation },
+        correlation: Ratio::ZERO,
+        keep_order: configs.clone().filter_map(|c| c.jitter.as_ref()).all(|law| law.keep_order),
+    };
     (Some(law), configs.map(mean_jitter).sum())
 }
 

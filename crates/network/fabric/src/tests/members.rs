@@ -103,7 +103,8 @@ fn leads_may_change_while_packets_fly() {
     let [mut fabric, mut plain] = pair();
     let mut jittery = link("10 Mbit/s", "5 ms");
     let shape = crate::JitterShape::Uniform { spread: Span::from_millis(4) };
-    jittery.jitter = Some(crate::Jitter { shape, correlation: base::Ratio::ZERO });
+    jittery.jitter =
+        Some(crate::Jitter { shape, correlation: base::Ratio::ZERO, keep_order: true });
     for (fabric, leads) in [(&mut fabric, true), (&mut plain, false)] {
         fabric.configure(ms(0), LinkId(1), Direction::Up, jittery.clone()).unwrap();
         for round in 0..60 {

@@ -125,12 +125,14 @@ fn a_link_that_goes_down_loses_what_is_on_it() {
     assert_eq!(deliveries(&finish(&mut fabric)), [(10, ms(160))]);
 }
 
+fn normal_jitter(keep_order: bool) -> Jitter {
+    let shape = JitterShape::Normal { deviation: Span::from_millis(5) };
+    Jitter { shape, correlation: Ratio::ZERO, keep_order }
+}
+
 #[test]
 fn jitter_keeps_order_unless_reordering_is_asked() {
-    let jitter = Jitter {
-        shape: JitterShape::Normal { deviation: Span::from_millis(5) },
-        correlation: Ratio::ZERO,
-    };
+    let jitter = normal_jitter(true);
     let run = |reorder| {
         let config =
             LinkConfig { jitter: Some(jitter.clone()), reorder, ..link("100 Mbit/s", "20 ms") };
@@ -147,6 +149,57 @@ fn jitter_keeps_order_unless_reordering_is_asked() {
     let law = Reorder { probability: "10 %".parse().unwrap(), by: Span::from_millis(10) };
     let (sorted, held_back) = run(Some(law));
     assert!(!sorted && (20..90).contains(&held_back), "{held_back}");
+}
+
+/// Mean and standard deviation of the delays in ms of 100,000 packets at this interval.
+fn delays_with_jitter(interval: Span, keep_order: bool) -> (f64, f64) {
+    const PACKETS: u32 = 100_000;
+    let jitter = Some(normal_jitter(keep_order));
+    let mut fabric = line(&[LinkConfig { jitter, ..link("unlimited", "50 ms") }]);
+    let sent = |body: u32| Time::ZERO + interval * u64::from(body);
+    let mut delays = Vec::new();
+    for body in 0..PACKETS {
+        fabric.inject(sent(body), IfaceId(0), packet(body, 100, 1));
+    }
+    for (body, arrival) in deliveries(&finish(&mut fabric)) {
+        delays.push(arrival.since(sent(body)).as_secs_f64() * 1e3);
+    }
+    let mean = delays.iter().sum::<f64>() / f64::from(PACKETS);
+    let square = delays.iter().map(|delay| (delay - mean).powi(2)).sum::<f64>();
+    (mean, (square / f64::from(PACKETS)).sqrt())
+}
+
+/// Mean and standard deviation of the product of Φ(x + k·step) over all k ≥ 0.
+fn maximum_of_earlier_samples(step: f64) -> (f64, f64) {
+    const H: f64 = 0.01;
+    let (mut mean, mut square) = (0.0, 0.0);
+    for x in (-900..900).map(|i| (f64::from(i) + 0.5) * H) {
+        let factors = (0..).map(|k| x + f64::from(k) * step).take_while(|y| *y < 6.0);
+        let below: f64 = factors.map(crate::jitter::normal_cdf).product();
+        // ∫ (1 - F) over x > 0, and -∫ F over x < 0.
+        let rest = if x > 0.0 { 1.0 - below } else { -below };
+        mean += rest * H;
+        square += 2.0 * x * rest * H;
+    }
+    (mean, (square - mean * mean).sqrt())
+}
+
+/// The numbers of the book (pipeline.md), in standard deviations.
+#[test]
+fn jitter_that_keeps_order_has_the_documented_distribution() {
+    let book = [(10_000, 0.05, 0.95), (1_000, 0.90, 0.64), (100, 1.87, 0.47)];
+    for (micros, mean, deviation) in book {
+        let interval = Span::from_micros(micros);
+        let formula = maximum_of_earlier_samples(micros as f64 / 5_000.0);
+        assert!((formula.0 - mean).abs() < 0.006, "{micros} µs: {formula:?}");
+        assert!((formula.1 - deviation).abs() < 0.006, "{micros} µs: {formula:?}");
+        let (measured, spread) = delays_with_jitter(interval, true);
+        assert!((measured - (50.0 + 5.0 * formula.0)).abs() < 0.2, "{micros} µs: {measured}");
+        assert!((spread - 5.0 * formula.1).abs() < 0.1, "{micros} µs: {spread}");
+        let (measured, spread) = delays_with_jitter(interval, false);
+        assert!((measured - 50.0).abs() < 0.1, "{micros} µs: {measured}");
+        assert!((spread - 5.0).abs() < 0.05, "{micros} µs: {spread}");
+    }
 }
 
 #[test]
