@@ -1,6 +1,6 @@
 //! The output of generators and importers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use base::{Bandwidth, Ratio, Span};
@@ -34,6 +34,10 @@ pub struct Unused {
     /// Attributes that may be properties of a network, and the number of nodes and edges that have
     /// them.
     pub attributes: BTreeMap<String, u64>,
+    /// Attributes that describe nodes and edges, such as `Country`.
+    pub descriptions: BTreeSet<String>,
+    /// Attributes of the network as a whole.
+    pub of_network: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -122,6 +126,9 @@ impl Node {
 /// Maximum number of attributes that a message names.
 const MAX_NAMED: usize = 8;
 
+/// Maximum number of descriptions that a message names.
+const MAX_NAMED_DESCRIPTIONS: usize = 48;
+
 impl Unused {
     /// Whether all of the file is in the graph.
     pub fn is_empty(&self) -> bool {
@@ -133,7 +140,18 @@ impl Unused {
         *self.attributes.entry(name.to_owned()).or_default() += 1;
     }
 
-    /// The same without text of the file.
+    /// The names of the descriptions, of nodes and edges before those of the network; `None` if
+    /// there are none.
+    pub fn named_descriptions(&self) -> Option<String> {
+        let of_network = self.of_network.difference(&self.descriptions);
+        let all: Vec<&String> = self.descriptions.iter().chain(of_network).collect();
+        let (named, others) = all.split_at(all.len().min(MAX_NAMED_DESCRIPTIONS));
+        let mut parts: Vec<String> = named.iter().map(|name| format!("`{name}`")).collect();
+        parts.extend((!others.is_empty()).then(|| format!("{} others", others.len())));
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
+
+    /// The same without text of the file, except in the names of descriptions.
     #[must_use]
     pub fn without_text(mut self) -> Self {
         let sum = self.attributes.values().sum();
@@ -161,6 +179,12 @@ impl fmt::Display for Unused {
         }));
         if let Some(more @ 1..) = self.attributes.len().checked_sub(MAX_NAMED) {
             parts.push(format!("{more} other attributes"));
+        }
+        let descriptions =
+            [(&self.descriptions, "nodes and links"), (&self.of_network, "the network")];
+        for (names, what) in descriptions.into_iter().filter(|(names, _)| !names.is_empty()) {
+            let plural = if names.len() == 1 { "" } else { "s" };
+            parts.push(format!("{} description{plural} of {what}", names.len()));
         }
         f.write_str(&parts.join(", "))
     }

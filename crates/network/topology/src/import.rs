@@ -19,6 +19,7 @@
 //! | `delay` or `latency`, `rate` | text with a unit, such as `10 ms` |
 //! | `loss` or `packet_loss` | probability that a packet is lost, in each direction |
 //! | `LinkSpeedRaw` | rate in bit/s |
+//! | `LinkSpeed` with `LinkSpeedUnits` | rate in kbit/s, Mbit/s or Gbit/s (`K`, `M`, `G`) |
 //! | `metric` | routing cost |
 //! | `name` | the link's name |
 //!

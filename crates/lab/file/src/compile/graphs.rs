@@ -131,8 +131,11 @@ impl Compiler<'_> {
             let unused = graph.unused.clone();
             let outside = self.files.is_outside(path);
             let unused = if outside { unused.without_text() } else { unused };
-            let help = "the guide on topologies lists the attributes that are read";
-            warn(format!("not used: {unused}"), help);
+            let mut help = "the guide on topologies lists the attributes that are read".to_owned();
+            if let Some(names) = unused.named_descriptions().filter(|_| !outside) {
+                help = format!("descriptions: {names}; {help}");
+            }
+            warn(format!("not used: {unused}"), &help);
         }
         let is_given = |key: &str| table.read(IMPORT.link).get(key).is_some();
         let zero =

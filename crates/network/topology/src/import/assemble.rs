@@ -27,27 +27,44 @@ const OF_NODES: &[&str] = &[
 ];
 
 /// Attributes of edges that are read, in lower case.
-const OF_EDGES: &[&str] =
-    &["delay", "latency", "linkspeedraw", "loss", "metric", "name", "packet_loss", "rate"];
+const OF_EDGES: &[&str] = &[
+    "delay",
+    "latency",
+    "linkspeed",
+    "linkspeedraw",
+    "linkspeedunits",
+    "loss",
+    "metric",
+    "name",
+    "packet_loss",
+    "rate",
+];
 
 /// Attributes that describe and are no properties of a network, in lower case.
 const DESCRIPTIONS: &[&str] = &[
     "country",
     "description",
-    "fields",
+    "doubted",
+    "geocode_append",
+    "geocode_country",
+    "geocode_id",
+    "geocode_name",
     "hyperedge",
     "id",
     "internal",
-    "key",
     "label",
     "linklabel",
     "linknote",
-    "linkspeed",
-    "linkspeedunits",
     "linktype",
     "type",
     "url",
 ];
+
+/// Attributes without a meaning outside of their format, in lower case.
+const INTERNAL: &[&str] = &["fields", "key"];
+
+/// Attributes of the network as a whole that are its title or belong to the format.
+const TITLES: &[&str] = &["comment", "hierarchic", "id", "label", "name", "version"];
 
 /// A graph under construction.
 #[derive(Default)]
@@ -86,16 +103,28 @@ impl Assembly {
         }
     }
 
-    /// Counts attributes that are neither read nor descriptions.
+    /// Counts attributes that are not read.
     fn count_unused(&mut self, attributes: &[Attribute], read: &[&str]) {
         for (name, text, _) in attributes {
             let lower = name.to_ascii_lowercase();
-            let is_known = read.contains(&lower.as_str())
-                || DESCRIPTIONS.contains(&lower.as_str())
-                || lower.starts_with("graphics.");
-            if !is_known && !text.trim().is_empty() {
+            let is_in = |list: &[&str]| list.contains(&lower.as_str());
+            let is_known = is_in(read) || is_in(INTERNAL) || lower.starts_with("graphics.");
+            if is_known || text.trim().is_empty() {
+                continue;
+            }
+            if is_in(DESCRIPTIONS) {
+                self.graph.unused.descriptions.insert(name.clone());
+            } else {
                 self.graph.unused.add_attribute(name);
             }
+        }
+    }
+
+    /// Adds an attribute of the network as a whole.
+    pub(super) fn describe(&mut self, name: &str, text: &str) {
+        let is_title = TITLES.iter().any(|title| name.eq_ignore_ascii_case(title));
+        if !is_title && !text.trim().is_empty() {
+            self.graph.unused.of_network.insert(shortened(name));
         }
     }
 
@@ -182,6 +211,9 @@ impl Assembly {
         }
         let spec = self.spec(ends, attributes)?;
         self.count_unused(attributes, OF_EDGES);
+        if let Some((name, ..)) = find(attributes, &["LinkSpeed"]).filter(|_| spec.rate.is_none()) {
+            self.graph.unused.add_attribute(name);
+        }
         if self.directed {
             if let Some(reverse) = self.unpaired.get_mut(&[b, a]).and_then(Vec::pop) {
                 self.graph.unused.reverse_arcs += u64::from(spec != reverse);
@@ -214,6 +246,12 @@ impl Assembly {
             // Some files of the Zoo have a speed of zero if it is unknown.
             let speed = number(speed, "rate in bit/s", 0.0..=1e18)? as u64;
             spec.rate = (speed > 0).then(|| Bandwidth::from_bits_per_sec(speed));
+        } else if let Some((_, speed, _)) = self.of_edge(attributes, &["LinkSpeed"])
+            && let Some((_, units, _)) = self.of_edge(attributes, &["LinkSpeedUnits"])
+        {
+            // `K`, `M` or `G`.
+            let text = format!("{} {units}bit/s", speed.trim()).replace('K', "k");
+            spec.rate = text.parse().ok();
         }
         if let Some(share) = self.of_edge(attributes, &["loss", "packet_loss"]) {
             spec.loss = Some(loss(share)?);

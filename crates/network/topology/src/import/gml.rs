@@ -67,8 +67,12 @@ fn read_graph(reader: &mut Reader<'_>, assembly: &mut Assembly) -> Result<(), Er
                 edges.push((place, attributes));
             }
             ("directed", (_, Token::Word(value))) => assembly.set_directed(value == "1"),
-            (_, (_, Token::Open)) => reader.skip_list()?,
-            (_, (_, Token::Word(_) | Token::Text(_))) => {}
+            (key, (_, Token::Open)) => {
+                reader.skip_list()?;
+                assembly.describe(key, "[ … ]");
+            }
+            (key, (_, Token::Word(value))) => assembly.describe(key, value),
+            (key, (_, Token::Text(value))) => assembly.describe(key, &value),
             (_, (place, _)) => return Err(place.error(Problem::Expected { expected: "a value" })),
         }
     }

@@ -216,10 +216,11 @@ impl Document {
             }
             Some(Element::Data { place, key, text }) => {
                 let name = self.keys.get(&key).map_or(key, |key| key.name.clone());
-                if let Some(Element::Node { attributes, .. } | Element::Edge { attributes, .. }) =
-                    self.open.last_mut()
-                {
-                    attributes.push((name, text.trim().to_owned(), place));
+                match self.open.last_mut() {
+                    Some(Element::Node { attributes, .. } | Element::Edge { attributes, .. }) => {
+                        attributes.push((name, text.trim().to_owned(), place));
+                    }
+                    _ => self.assembly.describe(&name, &text),
                 }
             }
             Some(Element::Key { id, key }) => {

@@ -130,15 +130,164 @@ fn gml_of_shadow() {
     let spec = graph.links[0].spec;
     assert_eq!((graph.links.len(), spec.delay), (1, Some(Span::from_millis(40))));
     assert_eq!(spec.loss, Some("1 %".parse().unwrap()));
-    let unused = "2 edges from a node to itself, attribute `jitter` (once)";
+    let unused = "2 edges from a node to itself, attribute `jitter` (once), \
+                  1 description of nodes and links";
     assert_eq!(graph.unused.to_string(), unused);
-    let unused = "2 edges from a node to itself, 1 attribute";
+    let unused = "2 edges from a node to itself, 1 attribute, 1 description of nodes and links";
     assert_eq!(graph.unused.without_text().to_string(), unused);
     let other = |old: &str, new: &str| gml(&text.replace(old, new));
     let error = other("0.01", "1.01").unwrap_err().to_string();
     assert!(error.ends_with("`1.01` is no probability from 0 to 1"), "{error}");
     assert_eq!(other("0.01", "\"1 %\"").unwrap().links, graph.links);
     assert!(other("40 ms", "40").unwrap_err().to_string().ends_with("delay: `40` needs a unit"));
+}
+
+/// The attributes of the 276 GML files of the Topology Zoo (github.com/mroughan/InternetTopologyZoo
+/// at a725bbc, all files in `gml/`) with a value of each: of the network, of nodes, of edges.
+const ZOO_NETWORK: &[&str] = &[
+    "Access 1",
+    "Backbone 1",
+    "Classification \"Backbone Customer\"",
+    "Commercial 0",
+    "Creator \"Topology Zoo Toolset\"",
+    "Customer 1",
+    "DateModifier \"=\"",
+    "DateMonth \"08\"",
+    "DateObtained \"3/08/10\"",
+    "DateType \"Current\"",
+    "DateYear \"2010\"",
+    "Developed 0",
+    "GeoExtent \"Country\"",
+    "GeoLocation \"Australia\"",
+    "IX 0",
+    "LastAccess \"3/08/10\"",
+    "LastProcessed \"2011_09_01\"",
+    "Layer \"Fibre\"",
+    "Network \"AARNET\"",
+    "NetworkDate \"2010_08\"",
+    "Note \"3 nodes\"",
+    "Provenance \"Primary\"",
+    "Source \"http://example.net\"",
+    "SourceGitVersion \"e278b1b\"",
+    "SvnVersion 8123",
+    "Testbed 0",
+    "ToolsetVersion \"0.3\"",
+    "Transit 1",
+    "Type \"COM\"",
+    "Version \"1.0\"",
+    "label \"Aarnet\"",
+];
+const ZOO_NODES: &[&str] = &[
+    "Country \"Australia\"",
+    "Internal 1",
+    "Latitude -35.28",
+    "Longitude 149.12",
+    "doubted 1",
+    "geocode_append \"Alabama\"",
+    "geocode_country \"Belize\"",
+    "geocode_id \"1258875\"",
+    "geocode_name \"Breclav\"",
+    "hyperedge 1",
+    "label \"Canberra\"",
+    "type \"Small Node\"",
+    "x \"104.0\"",
+    "y \"270.0\"",
+];
+const ZOO_EDGES: &[&str] = &[
+    "LinkLabel \"45 Mbps DS-3\"",
+    "LinkNote \" PDH\"",
+    "LinkSpeed \"2.5\"",
+    "LinkSpeedRaw 2500000000.0",
+    "LinkSpeedUnits \"G\"",
+    "LinkStatus \"Planned\"",
+    "LinkType \"ATM\"",
+    "description \"Dark Fibre\"",
+    "id \"e0\"",
+    "label \"None\"",
+];
+
+/// A graph with these attributes of the network, of a node and of an edge.
+fn with_attributes(format: Format, [network, node, edge]: [&[&str]; 3]) -> Graph {
+    let placed = "Latitude 48.85 Longitude 2.35 x 1 y 1";
+    let gml = || {
+        format!(
+            "graph [ {} node [ id 0 {} ] node [ id 1 {placed} ] edge [ source 0 target 1 {} ] ]",
+            network.join(" "),
+            node.join(" "),
+            edge.join(" ")
+        )
+    };
+    let data = |attributes: &[&str]| {
+        let pairs = attributes.iter().map(|text| text.split_once(' ').unwrap());
+        let data = pairs.map(|(name, value)| {
+            format!("<data key=\"{name}\">{}</data>", value.trim_matches('"'))
+        });
+        data.collect::<String>()
+    };
+    let graphml = || {
+        format!(
+            "<graphml><graph>{}<node id=\"0\">{}</node><node id=\"1\">{}</node>\
+             <edge source=\"0\" target=\"1\">{}</edge></graph></graphml>",
+            data(network),
+            data(node),
+            data(&["Latitude 48.85", "Longitude 2.35", "x 1", "y 1"]),
+            data(edge)
+        )
+    };
+    let text = if format == Format::Gml { gml() } else { graphml() };
+    format.read(&text).unwrap()
+}
+
+/// Attributes that are read only together.
+const ZOO_PAIRS: &[[&str; 2]] =
+    &[["Latitude", "Longitude"], ["x", "y"], ["LinkSpeed", "LinkSpeedUnits"]];
+
+#[test]
+fn every_attribute_of_the_zoo_is_used_or_named() {
+    // What a lab gets of a file.
+    let used = |graph: &Graph| {
+        let nodes = graph.nodes.iter().map(|node| (node.name.clone(), node.position));
+        (nodes.collect::<Vec<_>>(), graph.links.clone())
+    };
+    let name = |attribute: &str| attribute.split(' ').next().unwrap().to_owned();
+    for (place, all) in [ZOO_NETWORK, ZOO_NODES, ZOO_EDGES].into_iter().enumerate() {
+        for (attribute, format) in
+            all.iter().flat_map(|attribute| [Format::Gml, Format::GraphMl].map(|f| (attribute, f)))
+        {
+            let pair = ZOO_PAIRS.iter().find(|pair| pair.contains(&&*name(attribute)));
+            let is_other = |other: &&&str| {
+                *other != attribute && pair.is_some_and(|pair| pair.contains(&&*name(other)))
+            };
+            let others: Vec<&str> = all.iter().filter(is_other).copied().collect();
+            let graph_of = |attributes: &[&str]| {
+                let mut places: [&[&str]; 3] = [&[]; 3];
+                places[place] = attributes;
+                with_attributes(format, places)
+            };
+            let graph = graph_of(&[&others[..], &[*attribute]].concat());
+            let is_used = used(&graph) != used(&graph_of(&others));
+            let unused = graph.unused.to_string();
+            let message = unused + &graph.unused.named_descriptions().unwrap_or_default();
+            let is_named = message.contains(&format!("`{}`", name(attribute)));
+            // The title of the file, and the version of its format.
+            let is_title = place == 0 && ["label", "Version"].contains(&&*name(attribute));
+            assert_eq!(is_used || is_title, !is_named, "{attribute}: {message}");
+        }
+    }
+}
+
+#[test]
+fn speed_with_units_is_the_rate() {
+    let spec = |edge: &[&str]| with_attributes(Format::Gml, [&[], &[], edge]).links[0].spec.rate;
+    let rate = |text: &str| Some(text.parse().unwrap());
+    assert_eq!(spec(&["LinkSpeed \"2.5\"", "LinkSpeedUnits \"G\""]), rate("2.5 Gbit/s"));
+    assert_eq!(spec(&["LinkSpeed \"155\"", "LinkSpeedUnits \"M\""]), rate("155 Mbit/s"));
+    assert_eq!(spec(&["LinkSpeed \"64\"", "LinkSpeedUnits \"K\""]), rate("64 kbit/s"));
+    for edge in [&["LinkSpeed \"2.5\""][..], &["LinkSpeed \"<2\"", "LinkSpeedUnits \"G\""]] {
+        let graph = with_attributes(Format::Gml, [&[], &[], edge]);
+        assert_eq!(graph.links[0].spec.rate, None);
+        assert_eq!(graph.unused.to_string(), "attribute `LinkSpeed` (once)");
+    }
 }
 
 #[test]
