@@ -281,4 +281,6 @@ fn node_error(plan: &Plan, node: NodeId, cause: sys::Error) -> Error {
 }
 
 #[cfg(test)]
+mod failures;
+#[cfg(test)]
 mod tests;

@@ -133,6 +133,14 @@ impl Routes {
         }
     }
 
+    /// Whether packets that leave a host through its interface `own` reach interface `to`.
+    pub fn leads(&self, own: IfaceId, to: IfaceId) -> bool {
+        let End { peer, up, .. } = self.ground.ifaces[own.index()];
+        let forwards = matches!(self.ground.nodes[peer.index()], Place::Core { transit: true, .. });
+        up && (peer == self.ground.ifaces[to.index()].node
+            || (forwards && !self.next(peer, to).is_empty()))
+    }
+
     /// The path from `from` to interface `to`, as the egress interfaces of its links;
     /// `None` without a route, empty if `to` is on the node itself. `pick` selects one of
     /// several equal-cost next hops.

@@ -3,7 +3,8 @@
 //! The order of a lab file carries no meaning, but identifiers follow it, and so does everything
 //! that depends on identifiers: the order of simultaneous events, and the ECMP choice among equal
 //! paths. A simulation therefore runs on the sorted plan and reports results with the identifiers
-//! of the original.
+//! of the original. Only the interfaces of a node keep their order, because a host uses the first
+//! one that can be reached.
 
 use base::{FlowId, IfaceId, LinkId, NodeId};
 use lab::plan::{Action, Filter, Flow, MirrorTarget, Multipath, Plan, Traffic};
@@ -134,7 +135,6 @@ impl Canonical {
         sorted.links = numbers.links.apply(&plan.links);
         for node in &mut sorted.nodes {
             node.ifaces.iter_mut().for_each(|iface| *iface = numbers.iface(*iface));
-            node.ifaces.sort_unstable();
         }
         for link in &mut sorted.links {
             link.ends = link.ends.map(|end| numbers.node(end));

@@ -399,11 +399,15 @@ impl Received {
     }
 }
 
-/// The egress interface of a host; without a route its first interface, whose link drops packets
-/// that it cannot carry.
+/// The egress interface of a host: its own interface while that leads to the destination, as in a
+/// kernel that routes by the source address; without a route its own one too, whose link drops
+/// packets that it cannot carry.
 pub(crate) fn first_hop(routes: &Routes, leg: &Leg, hash: u32) -> IfaceId {
+    if leg.bound || (!leg.router && routes.leads(leg.own, leg.to)) {
+        return leg.own;
+    }
     match routes.next(leg.node, leg.to) {
-        hops if leg.bound || hops.is_empty() => leg.own,
+        [] => leg.own,
         [only] => *only,
         several => {
             let choice = u64::from(mix(hash, leg.node.0)) * several.len() as u64;

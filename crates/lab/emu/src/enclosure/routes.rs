@@ -9,7 +9,7 @@ use lab::plan::{Iface, Plan, Role, Routing, Uplink};
 use sys::netlink::{Batch, MAIN_TABLE, Route};
 
 /// First table number and priority of the source-address rules, one for each interface of a host.
-const FIRST_TABLE: u32 = 1000;
+pub(super) const FIRST_TABLE: u32 = 1000;
 
 /// The address blocks of all labs.
 const LAB_V4: (IpAddr, u8) = (IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0)), 8);
@@ -19,7 +19,7 @@ const ANY_V4: (IpAddr, u8) = (IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 const ANY_V6: (IpAddr, u8) = (IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
 
 /// The network address of `address`.
-fn network(address: IpAddr, prefix: u8) -> (IpAddr, u8) {
+pub(super) fn network(address: IpAddr, prefix: u8) -> (IpAddr, u8) {
     let masked = match address {
         IpAddr::V4(address) => {
             let shift = 32 - u32::from(prefix.min(32));
@@ -38,12 +38,12 @@ fn mask_u32(bits: u32, shift: u32) -> u32 {
     bits.checked_shr(shift).map_or(0, |bits| bits << shift)
 }
 
-fn contains((block, prefix): (IpAddr, u8), address: IpAddr) -> bool {
+pub(super) fn contains((block, prefix): (IpAddr, u8), address: IpAddr) -> bool {
     block.is_ipv4() == address.is_ipv4() && network(address, prefix).0 == block
 }
 
 /// The addresses of an interface with their prefix lengths.
-fn addresses(iface: &Iface) -> impl Iterator<Item = (IpAddr, u8)> {
+pub(super) fn addresses(iface: &Iface) -> impl Iterator<Item = (IpAddr, u8)> {
     let v4 = iface.v4.map(|(address, prefix)| (IpAddr::V4(address), prefix));
     let v6 = iface.v6.map(|(address, prefix)| (IpAddr::V6(address), prefix));
     v4.into_iter().chain(v6)
@@ -71,11 +71,11 @@ impl Subnets {
 }
 
 /// A destination in a routing table: the table's number, network address and prefix length.
-type Destination = (u32, IpAddr, u8);
+pub(super) type Destination = (u32, IpAddr, u8);
 
 /// The routes of a node, with the devices of each.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Routes(BTreeMap<Destination, Vec<u32>>);
+pub(super) struct Routes(pub(super) BTreeMap<Destination, Vec<u32>>);
 
 impl Routes {
     /// Adds the requests that change `before` to these routes.

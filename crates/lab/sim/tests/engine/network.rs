@@ -63,18 +63,35 @@ fn flows_may_end_at_routers_and_pass_through_others_that_have_them() {
     }
 }
 
+/// As kernels of labs on the wall clock do: packets leave through the interface of their address.
 #[test]
-fn a_host_with_two_links_uses_both() {
+fn host_with_two_links_uses_the_link_of_its_address_while_that_is_up() {
     let lab = "[lab]\nduration = \"2 s\"\nrouting = \"hops\"\n[node.a]\n[node.b]\n\
         [node.n]\nkind = \"router\"\n[node.s]\nkind = \"router\"\n[node.e]\nkind = \"router\"\n\
         [[link]]\nends = [\"a\", \"n\"]\nrate = \"10 Mbit/s\"\ndelay = \"1 ms\"\n\
         [[link]]\nends = [\"a\", \"s\"]\nrate = \"10 Mbit/s\"\ndelay = \"1 ms\"\n\
         [[link]]\nends = [\"n\", \"e\"]\n[[link]]\nends = [\"s\", \"e\"]\n\
         [[link]]\nends = [\"e\", \"b\"]\nrate = \"100 Mbit/s\"\ndelay = \"1 ms\"\n\
-        [[flow]]\nfrom = \"a\"\nto = \"b\"\nstreams = 8\n";
-    let ran = run(&plan(lab));
-    let sent = [ran.links[0].sent_bytes, ran.links[2].sent_bytes];
-    assert!(sent.iter().all(|bytes| *bytes > 1_000_000), "{sent:?}");
+        [[flow]]\nfrom = \"a\"\nto = \"b\"\ntransport = \"udp\"\nrate = \"8 Mbit/s\"\n";
+    let sent = |events: &str| {
+        let ran = run(&plan(&format!("{lab}{events}")));
+        [0, 2].map(|link| ran.links[link].sent_bytes > 500_000)
+    };
+    assert_eq!(sent(""), [true, false]);
+    let down = "[[at]]\ntime = \"1 s\"\nlink = \"a-n\"\ndown = true\n";
+    assert_eq!(sent(down), [true, true]);
+}
+
+/// The order of interfaces is that of the file, not that of the links' names.
+#[test]
+fn flows_use_the_first_address_of_a_host() {
+    let lab = "[lab]\nduration = \"1 s\"\n[node.a]\n[node.r]\nkind = \"router\"\n[node.b]\n\
+        [[link]]\nname = \"wifi\"\nends = [\"a\", \"r\"]\ndelay = \"2 ms\"\n\
+        [[link]]\nname = \"lte\"\nends = [\"a\", \"r\"]\ndelay = \"9 ms\"\n\
+        [[link]]\nname = \"lan\"\nends = [\"r\", \"b\"]\n\
+        [[flow]]\nfrom = \"b\"\nto = \"a\"\ntransport = \"udp\"\nrate = \"1 Mbit/s\"\n";
+    let delay = run(&plan(lab)).results[0].delay.distribution().unwrap();
+    assert_eq!((delay.min_ns, delay.max_ns), (2_000_000, 2_000_000));
 }
 
 #[test]
