@@ -28,6 +28,7 @@ mod programs {
     mod routers;
     mod routing;
     mod sharing;
+    mod terminal;
     mod tools;
     mod up;
 }

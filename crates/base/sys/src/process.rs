@@ -7,6 +7,7 @@ mod attach;
 mod init;
 mod signals;
 mod spawn;
+mod terminal;
 
 use std::io::Write as _;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};

@@ -10,6 +10,7 @@ use std::process::Command;
 use rustix::event::{PollFd, PollFlags};
 
 use super::init::{block_signals, remount_views};
+use super::terminal::Terminal;
 use super::{Child, Exit, Signal, Signals, execute, fork_one_thread, set_parent_death_signal};
 use crate::confine::user::{Ids, threads};
 use crate::confine::{self, environment};
@@ -83,9 +84,12 @@ fn confine_to(host: &str) -> Result<()> {
     confine::program()
 }
 
-/// Runs `command` in the lab with this process's terminal and files, and waits for it. The calling
-/// process must have one thread; afterwards it is in the lab's namespaces. The command is confined
-/// like the lab's programs; `variables` are added to its environment.
+/// Runs `command` in the lab with this process's files, and waits for it. The calling process must
+/// have one thread; afterwards it is in the lab's namespaces. The command is confined like the
+/// lab's programs; `variables` are added to its environment.
+///
+/// If standard input and output are a terminal, the command has a terminal of the lab, which is
+/// connected to it, and a session of its own.
 ///
 /// # Errors
 /// If the namespaces cannot be entered. If the command cannot be executed, an error is printed to
@@ -100,9 +104,14 @@ pub fn attach(
         return Err(Error::Threads("enter a lab"));
     }
     to.enter()?;
+    let terminal = Terminal::open(to.ids.as_ref());
     let run = || {
         // The command ends with this process.
         let _ = set_parent_death_signal(Signal::KILL);
+        if let Some(Err(error)) = terminal.as_ref().map(Terminal::enter) {
+            eprintln!("cannot use a terminal of the lab: {error}");
+            return 126;
+        }
         if let Err(error) = confine_to(&to.host) {
             eprintln!("cannot confine the command: {error}");
             return 126;
@@ -126,7 +135,11 @@ pub fn attach(
     // `/proc` is the lab's now, and does not show this process.
     // SAFETY: the process had one thread, and has started none since.
     let child = unsafe { fork_one_thread(run) }?;
-    Child::of(child)?.wait_in_foreground()
+    let mut child = Child::of(child)?;
+    match &terminal {
+        Some(terminal) => terminal.connect(&mut child),
+        None => child.wait_in_foreground(),
+    }
 }
 
 /// Runs `command` in the network, process and mount namespaces of a lab that this process's parent

@@ -26,13 +26,18 @@ const FORWARDED: [libc::c_int; 6] =
 impl Signals {
     /// Blocks the signals. The process must have one thread, or other threads must block them.
     pub fn listen() -> Result<Self> {
+        Self::listen_to(&FORWARDED)
+    }
+
+    /// As [`Self::listen`], for these signals.
+    pub(super) fn listen_to(signals: &[libc::c_int]) -> Result<Self> {
         // SAFETY: the sets are plain data, and all pointers are valid for the calls.
         unsafe {
             let mut set: libc::sigset_t = std::mem::zeroed();
             let mut before: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&raw mut set);
-            for signal in FORWARDED {
-                libc::sigaddset(&raw mut set, signal);
+            for signal in signals {
+                libc::sigaddset(&raw mut set, *signal);
             }
             let flags = libc::SFD_NONBLOCK | libc::SFD_CLOEXEC;
             let fd = check("signalfd", libc::signalfd(-1, &raw const set, flags))?;

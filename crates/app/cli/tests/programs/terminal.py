@@ -1,0 +1,148 @@
+"""Runs `netarium exec` and `shell` on a pseudoterminal: `terminal.py NETARIUM [--root]`."""
+
+import fcntl, os, pty, select, signal, struct, sys, termios
+
+NETARIUM = sys.argv[1]
+ECHO_AND_LINES = termios.ECHO | termios.ICANON
+
+
+def set_size(fd, rows, columns):
+    fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
+class Session:
+    """A command on a terminal of 33 rows and 111 columns. `files` replace descriptors."""
+
+    def __init__(self, *command, files={}):
+        self.output = b""
+        prepared, prepare = os.pipe()
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.read(prepared, 1)
+            for fd, path in files.items():
+                os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), fd)
+            os.execv(NETARIUM, [NETARIUM, *command])
+        set_size(self.fd, 33, 111)
+        self.before = termios.tcgetattr(self.fd)
+        assert not self.is_raw()
+        os.write(prepare, b"x")
+        os.close(prepare)
+        os.close(prepared)
+
+    def read(self):
+        ready, _, _ = select.select([self.fd], [], [], 100)
+        assert ready, f"timeout after {self.output}"
+        try:
+            data = os.read(self.fd, 4096)
+        except OSError:
+            data = b""
+        self.output += data
+        return data
+
+    def until(self, text, count=1):
+        while self.output.count(text) < count:
+            assert self.read(), f"ended without {text}: {self.output}"
+        return self.output
+
+    def write(self, data):
+        os.write(self.fd, data)
+
+    def is_raw(self):
+        return termios.tcgetattr(self.fd)[3] & ECHO_AND_LINES == 0
+
+    def end(self, status):
+        """Waits for the end; the terminal has its settings again."""
+        while self.read():
+            pass
+        _, ended = os.waitpid(self.pid, 0)
+        assert os.waitstatus_to_exitcode(ended) == status, (ended, self.output)
+        assert termios.tcgetattr(self.fd) == self.before
+        os.close(self.fd)
+        return self.output.decode()
+
+
+def run(*command, status=0, **more):
+    return Session("exec", "terminals", "a", "--", *command, **more).end(status)
+
+
+# The terminal has a name, and the exit status is that of the command.
+assert run("tty").startswith("/dev/pts/")
+assert "yes" in run("sh", "-c", "test -t 0 && test -t 1 && test -t 2 && : > $(tty) && echo yes")
+run("sh", "-c", "exit 7", status=7)
+run("sh", "-c", "kill -KILL $$", status=137)
+assert "no-such-program: No such file" in run("no-such-program", status=127)
+
+# All output arrives, also that just before the end.
+lines = run("seq", "20000").split()
+assert lines == [str(number) for number in range(1, 20001)], len(lines)
+
+# Standard error may be elsewhere. Without a terminal as standard output, the command has none.
+assert "yes" in run("sh", "-c", "test -t 1 && ! test -t 2 && echo yes", files={2: "stderr"})
+run("tty", status=1, files={1: "stdout"})
+
+# Size.
+session = Session("exec", "terminals", "a", "--", "sh", "-c", "stty size; read x; stty size")
+session.until(b"33 111")
+assert session.is_raw()
+set_size(session.fd, 40, 120)
+session.write(b"x\r")
+assert "40 120" in session.end(0)
+
+# Keys that send signals reach the command only.
+trap = "trap 'exit 9' INT; echo ready; while :; do sleep 1; done"
+session = Session("exec", "terminals", "a", "--", "sh", "-c", trap)
+session.until(b"ready")
+session.write(b"\x03")
+session.end(9)
+
+# A shell with job control, whose input is larger than the buffers of terminals.
+os.environ["SHELL"] = "/bin/sh"
+session = Session("shell", "terminals", "a")
+session.write(b"echo $((6 * 7))\r")
+session.until(b"42")
+rest = b"cat > /dev/null\r" + (b"x" * 100 + b"\r") * 1000 + b"\x04exit 3\r"
+os.set_blocking(session.fd, False)
+while rest:
+    readable, writable, _ = select.select([session.fd], [session.fd], [], 100)
+    assert readable or writable
+    if readable:
+        session.read()
+    elif writable:
+        try:
+            rest = rest[os.write(session.fd, rest[:100]):]
+        except BlockingIOError:
+            pass
+assert "job control" not in session.end(3)
+
+# Signals to the command `netarium` end it.
+for number in [signal.SIGTERM, signal.SIGHUP]:
+    session = Session("exec", "terminals", "a", "--", "sh", "-c", "echo ready; cat")
+    session.until(b"ready")
+    assert session.is_raw()
+    os.kill(session.pid, number)
+    session.end(128 + number)
+
+# A shell changes the settings while the command is stopped.
+session = Session("exec", "terminals", "a", "--", "sh", "-c", "echo ready; cat")
+session.until(b"ready")
+os.kill(session.pid, signal.SIGSTOP)
+os.waitpid(session.pid, os.WUNTRACED)
+termios.tcsetattr(session.fd, termios.TCSANOW, session.before)
+os.kill(session.pid, signal.SIGCONT)
+session.write(b"mark\n")
+session.until(b"mark", count=2)
+assert session.is_raw()
+session.write(b"\x04")
+session.end(0)
+
+# The terminal is closed.
+session = Session("exec", "terminals", "a", "--", "sh", "-c", "echo ready; cat")
+session.until(b"ready")
+os.close(session.fd)
+_, ended = os.waitpid(session.pid, 0)
+assert os.waitstatus_to_exitcode(ended) == 128 + signal.SIGHUP, ended
+
+if "--root" in sys.argv:
+    as_user = ["exec", "--user", "nobody", "terminals", "a", "--"]
+    assert "yes" in Session(*as_user, "sh", "-c", "echo yes > $(tty)").end(0)
+print("passed")
