@@ -62,6 +62,20 @@ MUTATIONS = [
         "escapes_markup",
     ),
     Mutation(
+        "second-thread-deadline",
+        "crates/lab/emu/src/datapath/threads.rs",
+        "worker.handle_due(clock.now());",
+        "let _ = clock.now();",
+        "handles_deadlines_that_the_first_thread_misses",
+    ),
+    Mutation(
+        "second-thread-wake",
+        "crates/lab/emu/src/datapath/threads.rs",
+        "            second.unpark();",
+        "",
+        "wakes_for_an_earlier_deadline",
+    ),
+    Mutation(
         "emulated-stream",
         "crates/lab/emu/src/flow/content.rs",
         "(offset % 8) as usize",

@@ -1,4 +1,4 @@
-//! The data path: one thread that moves packets between the namespaces' ports and the fabric.
+//! The data path: threads that move packets between the namespaces' ports and the fabric.
 //!
 //! ```text
 //! port ─ read, stamp ─▶ ingress (addresses, filters) ─▶ fabric ─▶ egress (merge, write) ─▶ port
@@ -15,6 +15,7 @@ mod messages;
 mod ports;
 mod routers;
 mod tap;
+mod threads;
 mod trunk;
 mod wait;
 mod worker;
@@ -35,7 +36,7 @@ pub(crate) use messages::{Batch, REALTIME_SHARE, Report, Setup};
 use messages::{Command, Shared};
 pub(crate) use worker::{MIN_STALL, PRIORITY};
 
-/// Name of its thread.
+/// Name of its threads.
 pub(crate) const THREAD: &str = "datapath";
 
 /// A running data path.
@@ -64,10 +65,11 @@ impl Datapath {
         let copy = shared.clone();
         let thread = std::thread::Builder::new()
             .name(THREAD.to_owned())
-            .spawn(move || match worker::Worker::try_new(setup, inbox, outbox, ring) {
-                Ok(worker) => {
+            .spawn(move || match threads::build(setup, inbox, outbox, ring) {
+                Ok((mut worker, poller)) => {
                     let _ = ready.send(Ok(()));
-                    worker.run(copy)
+                    worker.share(copy);
+                    threads::run(worker, poller)
                 }
                 Err(error) => {
                     let _ = ready.send(Err(error));

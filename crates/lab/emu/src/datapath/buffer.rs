@@ -1,8 +1,8 @@
 //! Packet buffers: read once, shared by all segments of a super-packet, and recycled.
 
-use std::cell::{Cell, RefCell};
 use std::ops::Deref;
-use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::Span;
 use rustix::buffer::spare_capacity;
@@ -24,15 +24,15 @@ const MAX_HELD_BYTES: usize = 2 << 30;
 
 #[derive(Debug, Default)]
 struct Shared {
-    spare: RefCell<Vec<Vec<u8>>>,
-    held: Cell<usize>,
-    /// See [`Buffer::waited`].
-    waited: Cell<Span>,
+    spare: Mutex<Vec<Vec<u8>>>,
+    held: AtomicUsize,
+    /// See [`Buffer::waited`]; in nanoseconds.
+    waited: AtomicU64,
 }
 
 /// Read buffers for reuse, and a count of the bytes in use.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Pool(Rc<Shared>);
+pub(super) struct Pool(Arc<Shared>);
 
 /// The bytes of one packet or super-packet, from its IP header on.
 #[derive(Debug)]
@@ -50,13 +50,16 @@ pub(super) struct Buffer {
 
 /// A reference to the bytes; clones share them.
 #[derive(Clone, Debug)]
-pub(super) struct Body(Rc<Buffer>);
+pub(super) struct Body(Arc<Buffer>);
 
 impl Pool {
+    fn spare(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
+        self.0.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Reads a packet. The caller turns the returned vector into a body or gives it back.
     pub(super) fn read(&self, fd: BorrowedFd<'_>) -> rustix::io::Result<Vec<u8>> {
-        let mut bytes =
-            self.0.spare.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(MAX_READ_BYTES));
+        let mut bytes = self.spare().pop().unwrap_or_else(|| Vec::with_capacity(MAX_READ_BYTES));
         match rustix::io::read(fd, spare_capacity(&mut bytes)) {
             Ok(_) => Ok(bytes),
             Err(errno) => {
@@ -68,7 +71,7 @@ impl Pool {
 
     /// Recycles a read buffer that does not become a body.
     pub(super) fn give_back(&self, mut bytes: Vec<u8>) {
-        let mut spare = self.0.spare.borrow_mut();
+        let mut spare = self.spare();
         if bytes.capacity() >= MAX_READ_BYTES && spare.len() < MAX_FREE_BUFFERS {
             bytes.clear();
             spare.push(bytes);
@@ -77,12 +80,12 @@ impl Pool {
 
     /// Sets the time that the packets read from now on have waited.
     pub(super) fn set_waited(&self, waited: Span) {
-        self.0.waited.set(waited);
+        self.0.waited.store(waited.as_nanos(), Ordering::Relaxed);
     }
 
     /// Whether there is memory for another packet.
     pub(super) fn has_room(&self) -> bool {
-        self.0.held.get() < MAX_HELD_BYTES
+        self.0.held.load(Ordering::Relaxed) < MAX_HELD_BYTES
     }
 
     /// Creates a body from a read buffer; the packet begins at `start`.
@@ -101,9 +104,10 @@ impl Pool {
             } else {
                 (bytes, start)
             };
-        self.0.held.set(self.0.held.get() + bytes.capacity());
-        let (waited, pool) = (self.0.waited.get(), self.clone());
-        Body(Rc::new(Buffer { bytes, start, layout, version, waited, pool }))
+        self.0.held.fetch_add(bytes.capacity(), Ordering::Relaxed);
+        let waited = Span::from_nanos(self.0.waited.load(Ordering::Relaxed));
+        let pool = self.clone();
+        Body(Arc::new(Buffer { bytes, start, layout, version, waited, pool }))
     }
 }
 
@@ -115,8 +119,7 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        let held = &self.pool.0.held;
-        held.set(held.get() - self.bytes.capacity());
+        self.pool.0.held.fetch_sub(self.bytes.capacity(), Ordering::Relaxed);
         let bytes = std::mem::take(&mut self.bytes);
         self.pool.give_back(bytes);
     }
@@ -125,7 +128,7 @@ impl Drop for Buffer {
 impl Body {
     /// Whether both refer to the same buffer.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        Rc::ptr_eq(&self.0, &other.0)
+        Arc::ptr_eq(&self.0, &other.0)
     }
 }
 

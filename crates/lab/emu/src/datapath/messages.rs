@@ -124,8 +124,6 @@ pub(crate) struct Report {
     pub(crate) memory_drops: u64,
     /// CPU time of the data path.
     pub(crate) cpu: Span,
-    /// Wall time of the data path.
-    pub(crate) wall: Span,
     /// Share of the time in which releases were aligned to the grid.
     pub(crate) gathered: f64,
     /// The minimum wake-up time, which was subtracted from arrival times.

@@ -1,4 +1,4 @@
-//! All ports of a lab behind one epoll.
+//! The ports of a lab, and the wait for all of them behind one epoll.
 
 use std::cell::RefCell;
 use std::io::IoSlice;
@@ -28,62 +28,53 @@ pub(super) struct Arrived {
     pub(super) notices: bool,
 }
 
+impl Arrived {
+    pub(super) fn is_nothing(self) -> bool {
+        self == Self::default()
+    }
+}
+
 /// Packets up to this size are copied and written in one piece.
 const SMALL: usize = 2048;
 
-/// The port of each interface, and the epoll instance of all ports.
-pub(super) struct Ports {
-    enclosure: Arc<Enclosure>,
-    /// Host index and port index, by `IfaceId`.
-    places: Vec<Option<(u32, u32)>>,
+/// Waits for readable ports, for other agents, and for the bell.
+pub(super) struct Poller {
     epoll: OwnedFd,
     bell: Arc<OwnedFd>,
     events: Vec<epoll::Event>,
-    scratch: RefCell<Vec<u8>>,
 }
 
-impl Ports {
-    pub(super) fn try_new(
-        enclosure: Arc<Enclosure>,
-        ifaces: usize,
-        bell: Arc<OwnedFd>,
-    ) -> Result<Self> {
-        let kernel = |errno: Errno| Error::Datapath(errno.into());
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(kernel)?;
-        let mut places = vec![None; ifaces];
-        for (host, net) in enclosure.hosts.iter().enumerate() {
-            for (at, port) in net.ports.iter().enumerate() {
-                places[port.iface.index()] = Some((host as u32, at as u32));
-                let token = epoll::EventData::new_u64(u64::from(port.iface.0));
-                epoll::add(&epoll, &port.fd, token, epoll::EventFlags::IN).map_err(kernel)?;
-            }
+impl Poller {
+    pub(super) fn try_new(enclosure: &Enclosure, bell: Arc<OwnedFd>) -> Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
+            .map_err(|errno| Error::Datapath(errno.into()))?;
+        let poller = Self { epoll, bell, events: Vec::with_capacity(256) };
+        for port in enclosure.hosts.iter().flat_map(|net| &net.ports) {
+            poller.add(port.fd.as_fd(), u64::from(port.iface.0))?;
         }
-        let token = epoll::EventData::new_u64(BELL);
-        epoll::add(&epoll, bell.as_fd(), token, epoll::EventFlags::IN).map_err(kernel)?;
-        Ok(Self {
-            enclosure,
-            places,
-            epoll,
-            bell,
-            events: Vec::with_capacity(256),
-            scratch: RefCell::default(),
-        })
+        poller.add(poller.bell.as_fd(), BELL)?;
+        Ok(poller)
     }
 
-    /// Adds the sockets to other agents to the epoll instance.
+    fn add(&self, fd: BorrowedFd<'_>, token: u64) -> Result<()> {
+        let token = epoll::EventData::new_u64(token);
+        epoll::add(&self.epoll, fd, token, epoll::EventFlags::IN)
+            .map_err(|errno| Error::Datapath(errno.into()))
+    }
+
+    /// Adds the sockets to other agents.
     pub(super) fn listen(
         &self,
         trunk: Option<BorrowedFd<'_>>,
         notices: Option<BorrowedFd<'_>>,
     ) -> Result<()> {
-        for (fd, token) in [(trunk, TRUNK), (notices, NOTICES)] {
-            if let Some(fd) = fd {
-                let token = epoll::EventData::new_u64(token);
-                epoll::add(&self.epoll, fd, token, epoll::EventFlags::IN)
-                    .map_err(|errno| Error::Datapath(errno.into()))?;
-            }
-        }
-        Ok(())
+        let sockets = [(trunk, TRUNK), (notices, NOTICES)];
+        sockets.into_iter().try_for_each(|(fd, token)| fd.map_or(Ok(()), |fd| self.add(fd, token)))
+    }
+
+    /// Wakes itself from another thread.
+    pub(super) fn bell(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.bell)
     }
 
     /// Waits until a port is readable or `timeout` has passed; fills `ready` with the
@@ -110,6 +101,26 @@ impl Ports {
             }
         }
         arrived
+    }
+}
+
+/// The port of each interface.
+pub(super) struct Ports {
+    enclosure: Arc<Enclosure>,
+    /// Host index and port index, by `IfaceId`.
+    places: Vec<Option<(u32, u32)>>,
+    scratch: RefCell<Vec<u8>>,
+}
+
+impl Ports {
+    pub(super) fn new(enclosure: Arc<Enclosure>, ifaces: usize) -> Self {
+        let mut places = vec![None; ifaces];
+        for (host, net) in enclosure.hosts.iter().enumerate() {
+            for (at, port) in net.ports.iter().enumerate() {
+                places[port.iface.index()] = Some((host as u32, at as u32));
+            }
+        }
+        Self { enclosure, places, scratch: RefCell::default() }
     }
 
     fn port(&self, iface: IfaceId) -> Option<&Port> {

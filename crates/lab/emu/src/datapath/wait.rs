@@ -1,6 +1,6 @@
 //! Sleep durations of the data path: timer precision, release grid, and wake-up latency.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 
@@ -8,7 +8,7 @@ use base::{Span, Time};
 use lab::plan::Precision;
 use sys::timer;
 
-use super::ports::Ports;
+use super::ports::Poller;
 
 /// The release grid of a lab with high load.
 const GRID: Span = Span::from_micros(100);
@@ -61,12 +61,12 @@ impl Pace {
     }
 
     /// Measures the timer latency of this host.
-    pub(super) fn calibrate(&mut self, ports: &mut Ports) {
+    pub(super) fn calibrate(&mut self, poller: &mut Poller) {
         let mut ready = Vec::new();
         let mut samples: Vec<u64> = (0..NAPS)
             .map(|_| {
                 let due = sys::clock::monotonic() + NAP.as_nanos();
-                ports.wait(NAP, &mut ready);
+                poller.wait(NAP, &mut ready);
                 sys::clock::monotonic().saturating_sub(due)
             })
             .collect();
@@ -150,11 +150,11 @@ pub(super) struct WakeUp {
 }
 
 /// Measures the wake-up latency.
-pub(super) fn calibrate(ports: &mut Ports, bell: &Arc<OwnedFd>) -> WakeUp {
+pub(super) fn calibrate(poller: &mut Poller) -> WakeUp {
     let stamp = Arc::new(AtomicU64::new(0));
     let (next, go) = mpsc::channel::<()>();
     let ringer = {
-        let (stamp, bell) = (Arc::clone(&stamp), Arc::clone(bell));
+        let (stamp, bell) = (Arc::clone(&stamp), poller.bell());
         std::thread::spawn(move || {
             while go.recv().is_ok() {
                 std::thread::sleep(std::time::Duration::from_micros(100));
@@ -170,7 +170,7 @@ pub(super) fn calibrate(ports: &mut Ports, bell: &Arc<OwnedFd>) -> WakeUp {
         if next.send(()).is_err() {
             break;
         }
-        ports.wait(Span::from_millis(20), &mut ready);
+        poller.wait(Span::from_millis(20), &mut ready);
         let woken = sys::clock::monotonic();
         let rung = stamp.load(Ordering::Acquire);
         if rung > 0 && ready.is_empty() {

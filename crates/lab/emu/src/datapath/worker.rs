@@ -1,7 +1,6 @@
 //! The data path's loop.
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
@@ -23,7 +22,7 @@ use super::egress::{Egress, Exits};
 use super::gateways::Host;
 use super::ingress::Ingress;
 use super::messages::{self, Batch, Command, Report, Setup, Shared};
-use super::ports::{Arrived, Ports};
+use super::ports::{Arrived, Poller, Ports};
 use super::routers::Routers;
 use super::tap::Taps;
 use super::trunk::Trunks;
@@ -49,6 +48,9 @@ const RETRY: Span = Span::from_micros(50);
 /// Real-time priority; any real-time priority is above ordinary threads.
 pub(crate) const PRIORITY: i32 = 10;
 
+/// Time slice under the ordinary scheduler, in nanoseconds.
+pub(super) const SLICE: u64 = 100_000;
+
 /// Interval at which the CPU time is read.
 const REALTIME_INTERVAL: Span = Span::from_millis(100);
 
@@ -73,7 +75,6 @@ pub(super) struct Worker {
     pace: Pace,
     inbox: Receiver<Command>,
     outbox: Sender<Batch>,
-    bell: Arc<OwnedFd>,
     changes: VecDeque<Change>,
     next_sample: Time,
     /// All events up to this time have been handled.
@@ -92,6 +93,15 @@ pub(super) struct Worker {
     realtime: Realtime,
     finished: bool,
     report: Report,
+}
+
+/// A sleep of the first thread.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sleep {
+    pub(super) start: Time,
+    pub(super) deadline: Time,
+    /// Zero if the deadline is so near that the thread polls instead.
+    pub(super) timeout: Span,
 }
 
 /// State of real-time scheduling.
@@ -133,13 +143,13 @@ impl Worker {
         setup: Setup,
         inbox: Receiver<Command>,
         outbox: Sender<Batch>,
-        bell: Arc<OwnedFd>,
+        poller: &Poller,
     ) -> Result<Self> {
         let Setup { plan, enclosure, recorder, captures, mirror_captures, .. } = setup;
         let mut fabric = run::fabric(&plan, setup.forwarding)?;
         let taps = Taps::new(&plan, recorder, captures, &mirror_captures);
         taps.watched().for_each(|iface| fabric.watch(iface));
-        let ports = Ports::try_new(enclosure, plan.ifaces.len(), Arc::clone(&bell))?;
+        let ports = Ports::new(enclosure, plan.ifaces.len());
         let (shard, sockets) = setup.shard.unzip();
         let (trunk, notices) = sockets.map(|Sockets { trunk, notices }| (trunk, notices)).unzip();
         let agreement =
@@ -152,7 +162,7 @@ impl Worker {
             Box::new(trunks)
         });
         let notices = agreement.as_ref().and_then(|agreement| agreement.notices());
-        ports.listen(trunks.as_ref().map(|trunks| trunks.socket()), notices)?;
+        poller.listen(trunks.as_ref().map(|trunks| trunks.socket()), notices)?;
         Ok(Self {
             fabric,
             ports,
@@ -167,7 +177,6 @@ impl Worker {
             pace: Pace::new(plan.precision, plan.tick),
             inbox,
             outbox,
-            bell,
             changes: VecDeque::new(),
             next_sample: Time::ZERO,
             handled: Time::ZERO,
@@ -189,23 +198,15 @@ impl Worker {
         })
     }
 
-    /// Runs until the command to finish.
-    pub(super) fn run(mut self, shared: Shared) -> Report {
+    /// Shares its state with other threads.
+    pub(super) fn share(&mut self, shared: Shared) {
         self.report.waits = WaitRecorder::new(shared.waits);
         self.realtime.asks = shared.asks_realtime;
-        self.prepare();
-        let (wall, cpu) = (sys::clock::monotonic(), sys::clock::thread_cpu());
-        let waited = sys::sched::run_queue_wait();
-        let mut ready = Vec::new();
-        while !self.finished {
-            self.turn(&mut ready);
-        }
+    }
+
+    /// Takes the last sample and returns the report, without the usage of threads.
+    pub(super) fn finish(mut self) -> Report {
         self.sample(self.now());
-        self.report.cpu = Span::from_nanos(sys::clock::thread_cpu() - cpu);
-        self.report.wall = Span::from_nanos(sys::clock::monotonic() - wall);
-        let waited = sys::sched::run_queue_wait().zip(waited);
-        self.report.cpu_wait =
-            waited.map(|(end, start)| Span::from_nanos(end.saturating_sub(start)));
         self.report.gathered = self.pace.gathered();
         self.report.wake_up = self.wake_up.least;
         self.report.events = self.fabric.events();
@@ -232,25 +233,37 @@ impl Worker {
 
     /// Thread properties are best effort, since they need privileges: without them the lateness
     /// statistics show the effect.
-    fn prepare(&mut self) {
+    pub(super) fn prepare(&mut self, poller: &mut Poller) {
         let _ = sys::sched::set_timer_slack(1);
-        let _ = sys::sched::set_slice(100_000);
+        let _ = sys::sched::set_slice(SLICE);
         if self.realtime.wanted {
             self.realtime.enter();
             self.report.realtime = self.realtime.in_force;
         }
-        self.wake_up = wait::calibrate(&mut self.ports, &self.bell);
+        self.wake_up = wait::calibrate(poller);
         self.wake_latency = self.wake_up.median;
-        self.pace.calibrate(&mut self.ports);
+        self.pace.calibrate(poller);
     }
 
     fn now(&self) -> Time {
         self.clock.now()
     }
 
-    /// Handles events, writes, sleeps, reads.
-    fn turn(&mut self, ready: &mut Vec<IfaceId>) {
-        let now = self.now();
+    pub(super) fn clock(&self) -> LabClock {
+        self.clock.clone()
+    }
+
+    pub(super) const fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    /// Whether the first thread has real-time priority.
+    pub(super) const fn is_realtime(&self) -> bool {
+        self.realtime.in_force
+    }
+
+    /// Handles events and writes.
+    pub(super) fn handle_due(&mut self, now: Time) {
         let late = now.since(self.deadline);
         if late.is_positive() {
             self.report.waits.enter(self.deadline, now);
@@ -261,16 +274,35 @@ impl Worker {
         self.take_commands();
         self.handle_all(now);
         self.write(now);
+    }
+
+    /// Adapts releases and scheduling to the load; for the first thread.
+    pub(super) fn adapt(&mut self, now: Time) {
         self.pace.observe(now, self.report.delivered);
         self.limit_realtime(now);
-        let (slept, arrived) = self.wait(ready);
+    }
+
+    /// Enters a sleep that was ended by its timer.
+    pub(super) fn learn(&mut self, sleep: Sleep, woken: Time) {
+        self.wake_latency = woken.since(sleep.start + sleep.timeout);
+        self.pace.learn(sleep.deadline.since(sleep.start), self.wake_latency);
+    }
+
+    /// Reads what has arrived at a poll; after a sleep, with the time at which it ended.
+    pub(super) fn receive(
+        &mut self,
+        arrived: Arrived,
+        woken: Option<Time>,
+        ready: &mut Vec<IfaceId>,
+    ) {
         if let Some(agreement) = self.agreement.as_mut().filter(|_| arrived.notices) {
             agreement.receive(self.clock.now());
         }
         if self.egress.is_congested() {
             return;
         }
-        let woken = self.now();
+        let slept = woken.is_some();
+        let woken = woken.unwrap_or_else(|| self.now());
         let waited = if slept { self.wake_latency } else { woken.since(self.polled) };
         if !ready.is_empty() {
             self.report.ingress.record(waited.as_nanos());
@@ -425,27 +457,20 @@ impl Worker {
         }
     }
 
-    /// Sleeps until the next deadline or arrival; returns whether it slept at all.
-    fn wait(&mut self, ready: &mut Vec<IfaceId>) -> (bool, Arrived) {
+    /// The sleep until the next deadline.
+    pub(super) fn next_sleep(&mut self) -> Sleep {
         let mut wakes = self.next_wakes();
         for packets in [&mut wakes.arrival, &mut wakes.gateway] {
             *packets = packets.map(|at| self.pace.release(at));
         }
-        let now = self.now();
+        let start = self.now();
         let trunks = self.trunks.as_ref();
         let is_blocked = trunks.is_some_and(|trunks| trunks.is_blocked());
-        let retry = (self.egress.is_stalled() || is_blocked).then(|| now + RETRY);
+        let retry = (self.egress.is_stalled() || is_blocked).then(|| start + RETRY);
         let trunk = trunks.and_then(|trunks| trunks.next_wake()).map(|at| self.pace.release(at));
-        let wake = [wakes.earliest(), trunk, retry].into_iter().flatten().min();
-        let wake = wake.unwrap_or(Time::MAX);
-        self.deadline = wake;
-        let timeout = self.pace.sleep(now, wake);
-        let arrived = self.ports.wait(timeout, ready);
-        if timeout.is_positive() && ready.is_empty() && arrived == Arrived::default() {
-            self.wake_latency = self.now().since(now + timeout);
-            self.pace.learn(wake.since(now), self.wake_latency);
-        }
-        (timeout.is_positive(), arrived)
+        let deadline = [wakes.earliest(), trunk, retry].into_iter().flatten().min();
+        self.deadline = deadline.unwrap_or(Time::MAX);
+        Sleep { start, deadline: self.deadline, timeout: self.pace.sleep(start, self.deadline) }
     }
 
     fn read(&mut self, iface: IfaceId, slept: bool) {
@@ -615,4 +640,4 @@ impl From<fabric::Error> for Error {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

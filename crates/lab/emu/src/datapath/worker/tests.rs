@@ -15,7 +15,7 @@ use super::*;
 use crate::enclosure::{Enclosure, Engine};
 
 /// Packets arrive at the router in the same nanosecond in which links change.
-const LAB: &str = r#"
+pub(crate) const LAB: &str = r#"
 [lab]
 duration = "3 s"
 [node.a]
@@ -96,37 +96,56 @@ struct Done {
     /// Counters of packets from node `b`'s link, and samples, with their times.
     batches: Vec<Batch>,
     folder: RunFolder,
-    _parent: tempfile::TempDir,
+    _kept: (Sender<Command>, Recorder, tempfile::TempDir),
+}
+
+/// A data path without namespaces, whose clock starts now.
+pub(crate) struct Staged {
+    pub(crate) worker: Worker,
+    pub(crate) batches: Receiver<Batch>,
+    plan: Arc<Plan>,
+    resolved: String,
+    folder: RunFolder,
+    /// What has to live as long as the data path.
+    pub(crate) kept: (Sender<Command>, Recorder, tempfile::TempDir),
+}
+
+impl Staged {
+    pub(crate) fn new(text: &str) -> Self {
+        let mut lab = lab::parse("lab.toml", text, Path::new(".")).unwrap();
+        let plan = Arc::new(lab.plans.swap_remove(0));
+        let parent = tempfile::tempdir().unwrap();
+        let folder = RunFolder::create(parent.path(), "lab").unwrap();
+        let recorder = Recorder::start(&folder, &RecorderOptions::default()).unwrap();
+        let resolved = lab::resolved(&plan);
+        let setup = Setup {
+            enclosure: Arc::new(Enclosure {
+                engine: Engine::Tun,
+                hosts: Vec::new(),
+                ipv6: true,
+                notices: Vec::new(),
+            }),
+            forwarding: Box::new(Routes::compute(&plan, &vec![true; plan.links.len()])),
+            recorder: recorder.handle(),
+            captures: vec![None; plan.ifaces.len()],
+            mirror_captures: Vec::new(),
+            clock: LabClock::new(sys::clock::monotonic()),
+            calls: Some(CallWriter::start(&folder, &resolved).unwrap()),
+            shard: None,
+            plan: Arc::clone(&plan),
+        };
+        let ((commands, inbox), (outbox, batches)) = (mpsc::channel(), mpsc::channel());
+        let bell = rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap();
+        let poller = Poller::try_new(&setup.enclosure, Arc::new(bell)).unwrap();
+        let worker = Worker::try_new(setup, inbox, outbox, &poller).unwrap();
+        Self { worker, batches, plan, resolved, folder, kept: (commands, recorder, parent) }
+    }
 }
 
 /// Runs a lab with a datagram from `a` to `b` every 10 ms. The data path runs a turn every `pause`
 /// of its clock, and so is late by up to `pause`.
 fn run(text: &str, pause: Span) -> Done {
-    let mut lab = lab::parse("lab.toml", text, Path::new(".")).unwrap();
-    let plan = Arc::new(lab.plans.swap_remove(0));
-    let parent = tempfile::tempdir().unwrap();
-    let folder = RunFolder::create(parent.path(), "lab").unwrap();
-    let recorder = Recorder::start(&folder, &RecorderOptions::default()).unwrap();
-    let resolved = lab::resolved(&plan);
-    let setup = Setup {
-        enclosure: Arc::new(Enclosure {
-            engine: Engine::Tun,
-            hosts: Vec::new(),
-            ipv6: true,
-            notices: Vec::new(),
-        }),
-        forwarding: Box::new(Routes::compute(&plan, &vec![true; plan.links.len()])),
-        recorder: recorder.handle(),
-        captures: vec![None; plan.ifaces.len()],
-        mirror_captures: Vec::new(),
-        clock: LabClock::new(sys::clock::monotonic()),
-        calls: Some(CallWriter::start(&folder, &resolved).unwrap()),
-        shard: None,
-        plan: Arc::clone(&plan),
-    };
-    let ((_commands, inbox), (outbox, batches)) = (mpsc::channel(), mpsc::channel());
-    let bell = rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap();
-    let mut worker = Worker::try_new(setup, inbox, outbox, Arc::new(bell)).unwrap();
+    let Staged { mut worker, batches, plan, resolved, folder, kept } = Staged::new(text);
     worker.changes = Schedule::new(Arc::clone(&plan)).changes(END).into();
 
     let [from, to] = ["a", "b"].map(|name| plan.nodes[plan.node(name).unwrap().index()].ifaces[0]);
@@ -153,7 +172,7 @@ fn run(text: &str, pause: Span) -> Done {
         ..RunRecord::default()
     };
     folder.write_record(&record).unwrap();
-    Done { hash, batches: batches.try_iter().collect(), folder, _parent: parent }
+    Done { hash, batches: batches.try_iter().collect(), folder, _kept: kept }
 }
 
 /// Packets that had arrived at `b` by the sample at `millis` ms.
