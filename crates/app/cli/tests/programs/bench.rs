@@ -390,6 +390,23 @@ impl Run {
         failed.map_or(Ok(()), |failed| Err(failed.to_string()))
     }
 
+    /// The goodput of a flow in bit/s, and the highest that it may have had without the machine.
+    #[track_caller]
+    pub(crate) fn goodput(&self, flow: &str) -> (f64, f64) {
+        let flow = self.flow(flow);
+        let goodput = number(&flow["goodput_bit_per_s"]);
+        (goodput, goodput / (1.0 - effect(flow, "goodput_share")))
+    }
+
+    /// A delay of a flow in nanoseconds: the lowest that it may have been without the machine, and
+    /// as measured.
+    #[track_caller]
+    pub(crate) fn delay(&self, flow: &str, kind: &str, value: &str) -> (f64, f64) {
+        let flow = self.flow(flow);
+        let delay = number(&flow[kind][value]);
+        (delay - effect(flow, value), delay)
+    }
+
     /// Information for the diagnosis of a failed run.
     pub(crate) fn story(&self) -> String {
         let mut story = format!("exit {:?}\n{}", self.code, self.stderr);
@@ -485,6 +502,11 @@ impl Run {
         assert!(output.status.success(), "{}: {error}", path.display());
         String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
     }
+}
+
+/// The bound of the machine's effect on a value of a flow; zero if none is known.
+fn effect(flow: &Value, value: &str) -> f64 {
+    flow["host_effect"][value].as_f64().unwrap_or_default()
 }
 
 /// A count in a record; absent ones fail the test.
