@@ -1,17 +1,16 @@
-//! Effects of lost control packets on SLBN: plain, with epochs, over reliable channels, with both.
+//! Effects of lost control packets on SLBN: plain, and with epochs.
 //!
 //! 400 sessions on a network of hosts, edge routers and a ring of core routers join within 500 ms;
 //! from then on 20 leave and 20 others join per second. Each crossing of a link loses a control
 //! packet with the probability of the row. From 2 s to 12 s rates are compared with the oracle's
 //! every 50 ms; a session without a rate has an error of 100 %. Numbers and bytes are those of the
-//! link with the most; a packet in a channel's buffer counts as one number. Then loss and churn
-//! end, and one source in ten fails without Leave.
+//! link with the most. Then loss and churn end, and one source in ten fails without Leave.
 //!
 //! `cargo run --release -p netarium-ratecontrol-core --example control_loss`
 #![expect(clippy::print_stdout)]
 
 use base::{Bandwidth, RandomStream, Ratio, Span, Time};
-use ratecontrol::exchange::{Counters, Exchange, Wire};
+use ratecontrol::exchange::{Exchange, Wire};
 use ratecontrol::slbn::{Epochs, Link, Slbn, epochs};
 use ratecontrol::{RateController, Result, SessionId, Settings};
 
@@ -108,13 +107,10 @@ struct Run<R: RateController> {
 }
 
 impl<R: RateController> Run<R> {
-    fn new(loss: Ratio, reliable: bool) -> Result<Self> {
+    fn new(loss: Ratio) -> Result<Self> {
         let mut rng = RandomStream::new(7, "control loss");
         let network = Network::draw(&mut rng);
         let mut exchange = Exchange::try_new(&Settings::default(), &network.wires)?;
-        if reliable {
-            exchange.make_reliable();
-        }
         exchange.lose(loss, 7);
         let mut run = Self { exchange, rng, errors: Vec::new(), bias: 0.0, links: (0, 0) };
         for _ in 0..SESSIONS {
@@ -197,22 +193,18 @@ impl<R: RateController> Run<R> {
     }
 }
 
-fn packets(counters: Counters) -> u64 {
-    counters.crossings + counters.acknowledgements
-}
-
-fn row<R: RateController>(name: &str, loss: u64, reliable: bool) -> Result<()>
+fn row<R: RateController>(name: &str, loss: u64) -> Result<()>
 where
     R::Link: Counting,
 {
     let probability = Ratio::from_parts_per_billion(loss * 10_000_000);
-    let mut run = Run::<R>::new(probability, reliable)?;
+    let mut run = Run::<R>::new(probability)?;
     run.exchange.run_until(at(500))?;
     let mut before = 0;
     for now in (500..UNTIL).step_by(STEP as usize) {
         run.exchange.run_until(at(now))?;
         if now == FROM {
-            before = packets(run.exchange.counters());
+            before = run.exchange.counters().crossings;
         }
         if now >= FROM {
             run.sample();
@@ -220,16 +212,10 @@ where
         run.churn()?;
     }
     run.exchange.run_until(at(UNTIL))?;
-    let sent = packets(run.exchange.counters()) - before;
-    // Read before the timeout of failed sessions fills the buffers further.
+    let sent = run.exchange.counters().crossings - before;
     let states: Vec<_> = (0..run.exchange.links() as u32)
-        .filter_map(|link| {
-            let (own, channel) = (
-                ratecontrol::Link::state(run.exchange.link(link)?),
-                run.exchange.channel_state(link),
-            );
-            Some((own.numbers + channel.numbers, own.bytes + channel.bytes))
-        })
+        .filter_map(|link| Some(ratecontrol::Link::state(run.exchange.link(link)?)))
+        .map(|state| (state.numbers, state.bytes))
         .collect();
     let (numbers, bytes) = states.into_iter().max().unwrap_or_default();
     let reclaimed = run.reclaim()?.map_or("never".into(), |millis| format!("{millis} ms"));
@@ -256,10 +242,8 @@ fn main() -> Result<()> {
     );
     println!("|---|---|---|---|---|---|---|---|---|---|---|");
     for loss in [0, 1, 5, 20] {
-        row::<Slbn>("plain", loss, false)?;
-        row::<Epochs>("epochs", loss, false)?;
-        row::<Slbn>("reliable channels", loss, true)?;
-        row::<Epochs>("epochs over reliable channels", loss, true)?;
+        row::<Slbn>("plain", loss)?;
+        row::<Epochs>("epochs", loss)?;
     }
     Ok(())
 }

@@ -8,13 +8,10 @@
 //! **Order.** Events are processed in the order of time, then of scheduling: runs with equal calls
 //! are equal. Commands for the same time are executed in the order of the calls.
 //!
-//! `channels` and this file depend on each other: a channel's signals are events of the exchange.
-//!
 //! **Data.** There are none, but for protocols that measure links ([`RateController::interval`]) a
 //! fluid at the assigned rates is assumed: the integral of the sum of the rates of the sessions
 //! that cross the link, and a queue that grows by the excess over its capacity.
 
-mod channels;
 mod faults;
 mod fluid;
 mod queue;
@@ -27,7 +24,6 @@ use crate::{
     Error, Fate, Link as _, Outbox, RateController, Result, SessionId, Settings, Source as _,
     Towards, Visit, bounds,
 };
-use channels::{Channel, Signal};
 use fluid::Fluid;
 use queue::Queue;
 
@@ -60,8 +56,6 @@ pub struct Counters {
     pub cycles: u64,
     /// Packets lost on links.
     pub lost: u64,
-    /// Acknowledgements that reliable channels sent.
-    pub acknowledgements: u64,
 }
 
 struct Place<L> {
@@ -109,8 +103,6 @@ enum Event<P> {
     },
     /// It was sent by a link at the source's own node.
     Returned(u32, P),
-    /// A signal of a reliable channel.
-    Signal(u32, Signal<P>),
 }
 
 /// The network, its sessions, and the state machines of a protocol.
@@ -124,8 +116,6 @@ pub struct Exchange<R: RateController> {
     outbox: Outbox<R::Packet>,
     fluid: Option<Fluid>,
     loss: Option<(Ratio, RandomStream)>,
-    /// Two per link, downstream and upstream; or none.
-    channels: Vec<Channel<R::Packet>>,
     counters: Counters,
 }
 
@@ -154,7 +144,6 @@ impl<R: RateController> Exchange<R> {
             outbox: Outbox::default(),
             fluid,
             loss: None,
-            channels: Vec::new(),
             counters: Counters::default(),
         })
     }
@@ -395,7 +384,6 @@ impl<R: RateController> Exchange<R> {
                 return self.crossed(visit, outages, packet);
             }
             Event::Returned(session, packet) => return self.returned(session, packet),
-            Event::Signal(channel, signal) => return self.signalled(channel, signal),
         }
         Ok(None)
     }
@@ -411,11 +399,6 @@ impl<R: RateController> Exchange<R> {
             self.counters.lost += 1;
             return Ok(None);
         }
-        self.arrived(visit, packet)
-    }
-
-    /// Handles a packet at the node before its next link, or at its end.
-    fn arrived(&mut self, visit: Visit, packet: R::Packet) -> Result<Option<u32>> {
         if visit.hop == self.sessions[visit.session.0 as usize].hops {
             let mut out = std::mem::take(&mut self.outbox);
             if let Some(answer) = R::answer(packet) {
@@ -456,9 +439,6 @@ impl<R: RateController> Exchange<R> {
         };
         let first = self.sessions[session.0 as usize].first as usize;
         let link = self.paths[first + crossed as usize];
-        if !self.channels.is_empty() {
-            return self.entrust(link, Visit { hop, ..from }, packet);
-        }
         let place = &self.links[link as usize];
         self.counters.crossings += 1;
         let lost = self.loss.as_mut().is_some_and(|(loss, rng)| rng.chance(*loss));

@@ -33,7 +33,6 @@ pub mod piqi_rcp;
 pub mod population;
 mod protocol;
 pub mod rcp;
-pub mod reliable;
 mod session_table;
 mod settings;
 pub mod slbn;

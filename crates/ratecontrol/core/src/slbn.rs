@@ -38,7 +38,7 @@
 //! | §III, delay between cycles; §II, 1 % for control | [`crate::Pace`], `slbn/source.rs` |
 //! | Figure 2, router link | `slbn/link.rs` |
 //! | §III, destination (not in the figures) | `slbn/destination.rs` |
-//! | §II, unreliable channels ("classical techniques") | [`epochs`], [`crate::reliable`] |
+//! | §II, unreliable channels ("classical techniques") | [`epochs`] |
 //! | §IV, experiments | `netarium reproduce slbn` |
 //!
 //! # Invariants

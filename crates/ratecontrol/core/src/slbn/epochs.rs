@@ -83,11 +83,6 @@
 //! `control_loss` (paths of up to six links, ten seconds of churn) the mean error is 2 % at a loss
 //! of 1 % and 10 % at 5 %; that of plain SLBN is 22 % and 52 %, and grows with time.
 //!
-//! **With reliable channels** ([`crate::reliable`]). These keep the error below 0.5 % at the same
-//! losses, at the cost of twice the crossings and buffers at every node, but neither remove failed
-//! sources nor survive a restart. Both together do all: 0.4 % and 1.3 %. If losses are rare, epochs
-//! alone are sufficient.
-//!
 //! **Epoch.** [`Epochs::EPOCH`] is 1 s: longer than two cycles while round trips (including queues)
 //! are below 0.4 s, as on terrestrial networks, and sufficient for several repetitions. Too short
 //! an epoch, as with several satellite links, loses sessions from the count (links are overbooked);

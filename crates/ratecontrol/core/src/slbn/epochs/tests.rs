@@ -1,4 +1,4 @@
-//! Epochs under losses, failures and restarts, compared with plain SLBN and reliable channels.
+//! Epochs under losses, failures and restarts, compared with plain SLBN.
 
 use base::{Bandwidth, RandomStream, Ratio, Span, Time};
 use proptest::prelude::*;
@@ -131,25 +131,6 @@ fn plain_slbn_never_recovers() {
     assert!((rate - fair).abs() > 0.01 * fair);
 }
 
-/// Reliable channels lose no packets, so plain SLBN reaches the rates under loss.
-#[test]
-fn plain_slbn_over_reliable_channels_needs_no_epochs() {
-    for seed in 0..12 {
-        let trial = paced(seed);
-        let mut exchange = trial.exchange::<Slbn>().unwrap();
-        exchange.make_reliable();
-        exchange.lose(percent(5), seed);
-        exchange.run_until(trial.settled() + EPOCH * 5).unwrap();
-        for _ in 0..100 {
-            exchange.run_until(exchange.now() + EPOCH * 5).unwrap();
-            if worst(&exchange).is_none() {
-                break;
-            }
-        }
-        assert_eq!(worst(&exchange), None, "seed {seed}");
-    }
-}
-
 fn wires(capacities: &[u64]) -> Vec<Wire> {
     let delay = Span::from_millis(5);
     let wire = |mbits: &u64| Wire::new(Bandwidth::from_mbits_per_sec(*mbits), delay);
@@ -166,7 +147,7 @@ fn at(epochs: u64) -> Time {
     Time::ZERO + EPOCH * epochs
 }
 
-/// Reliable channels cannot detect that a source has failed.
+/// Plain SLBN cannot detect that a source has failed.
 #[test]
 fn only_epochs_reclaim_dead_sources() {
     let settings = Settings::default();
@@ -180,14 +161,13 @@ fn only_epochs_reclaim_dead_sources() {
     let one = Triple { others: 0, limited: 1, sessions: 1 };
     assert_eq!(epochs.link(0).unwrap().in_force, one);
 
-    let mut reliable = Exchange::<Slbn>::try_new(&settings, &wires(&[100])).unwrap();
-    reliable.make_reliable();
-    let sessions = greedy(&mut reliable, &[&[0], &[0]]);
-    reliable.run_until(at(3)).unwrap();
-    reliable.kill(sessions[0]).unwrap();
-    reliable.run_until(at(100)).unwrap();
-    assert_eq!(reliable.rate(sessions[1]), Some(Bandwidth::from_mbits_per_sec(50)));
-    assert_eq!(reliable.link(0).unwrap().integers().2, 2);
+    let mut plain = Exchange::<Slbn>::try_new(&settings, &wires(&[100])).unwrap();
+    let sessions = greedy(&mut plain, &[&[0], &[0]]);
+    plain.run_until(at(3)).unwrap();
+    plain.kill(sessions[0]).unwrap();
+    plain.run_until(at(100)).unwrap();
+    assert_eq!(plain.rate(sessions[1]), Some(Bandwidth::from_mbits_per_sec(50)));
+    assert_eq!(plain.link(0).unwrap().integers().2, 2);
 }
 
 #[test]
