@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::bench::{Run, Running, conclusive, count, number, signal, until};
+use super::bench::{Run, Running, conclusive, number, signal, until};
 use super::harness::{Cluster, Inventory, in_cluster, lives};
 
 /// A host on each agent, all with traffic; `sleep` shows that programs run, and
