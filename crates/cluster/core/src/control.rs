@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use base::{Bandwidth, Bytes, Span};
 use serde::{Deserialize, Serialize};
 
-use crate::detector::Detector;
+use crate::detector::{Detector, SILENCE_TIMEOUT};
 use crate::{AgentId, Resources};
 
 pub use shard::{
@@ -106,6 +106,14 @@ pub struct Heartbeat {
     pub clock: SocketAddr,
     /// The last heartbeat before an orderly exit.
     pub leaves: bool,
+    /// Time in nanoseconds without a heartbeat after which the agent is lost; at most
+    /// [`MAX_SILENCE_TIMEOUT`](crate::detector::MAX_SILENCE_TIMEOUT).
+    #[serde(default = "default_silence_timeout")]
+    pub silence_timeout_ns: u64,
+}
+
+const fn default_silence_timeout() -> u64 {
+    SILENCE_TIMEOUT.as_nanos()
 }
 
 /// Sent by one agent to one other agent.

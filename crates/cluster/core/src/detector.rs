@@ -10,8 +10,13 @@ use base::{Span, Time};
 /// Interval of an agent's heartbeats.
 pub const HEARTBEAT_INTERVAL: Span = Span::from_millis(500);
 
-/// Time without a heartbeat after which an agent is lost: three lost heartbeats, and some delay.
+/// Time without a heartbeat after which an agent is lost, unless it sets another one: three lost
+/// heartbeats, and some delay.
 pub const SILENCE_TIMEOUT: Span = Span::from_secs(2);
+
+/// Limits of a timeout that an agent sets.
+pub const MIN_SILENCE_TIMEOUT: Span = Span::from_secs(1);
+pub const MAX_SILENCE_TIMEOUT: Span = Span::from_secs(60);
 
 /// A lost agent is forgotten after this time.
 pub const FORGET_TIMEOUT: Span = Span::from_secs(600);
@@ -32,6 +37,7 @@ struct Peer {
     instance: u64,
     last_heartbeat: Time,
     alive: bool,
+    timeout: Span,
 }
 
 #[derive(Clone, Debug)]
@@ -63,8 +69,8 @@ impl Detector {
     }
 
     pub fn on_heartbeat(&mut self, now: Time, name: &str, instance: u64) -> Option<Change> {
-        let current = Peer { instance, last_heartbeat: now, alive: true };
         if let Some(peer) = self.peers.get_mut(name) {
+            let current = Peer { instance, last_heartbeat: now, alive: true, ..*peer };
             let before = std::mem::replace(peer, current);
             return if before.instance != instance {
                 Some(Change::Replaced(name.to_owned()))
@@ -77,8 +83,17 @@ impl Detector {
         if self.peers.len() >= Self::MAX_AGENTS {
             return None;
         }
-        self.peers.insert(name.to_owned(), current);
+        let timeout = self.timeout;
+        let peer = Peer { instance, last_heartbeat: now, alive: true, timeout };
+        self.peers.insert(name.to_owned(), peer);
         Some(Change::Alive(name.to_owned()))
+    }
+
+    /// Sets the timeout of an agent, within the limits.
+    pub fn set_timeout(&mut self, name: &str, timeout: Span) {
+        if let Some(peer) = self.peers.get_mut(name) {
+            peer.timeout = timeout.clamp(MIN_SILENCE_TIMEOUT, MAX_SILENCE_TIMEOUT);
+        }
     }
 
     /// Records the orderly exit of an agent.
@@ -96,7 +111,7 @@ impl Detector {
         let mut changes = Vec::new();
         for (name, peer) in &mut self.peers {
             peer.last_heartbeat += suspended;
-            if peer.alive && now.since(peer.last_heartbeat) >= self.timeout {
+            if peer.alive && now.since(peer.last_heartbeat) >= peer.timeout {
                 peer.alive = false;
                 changes.push(Change::Lost(name.clone()));
             }
@@ -180,6 +195,24 @@ mod tests {
             assert_eq!(detector.expire(at(millis)), Vec::new(), "{millis}");
         }
         assert_eq!(detector.on_heartbeat(at(1999), "a", 1), None);
+    }
+
+    #[test]
+    fn agents_set_their_timeouts_within_limits() {
+        let mut detector = Detector::new();
+        for (name, timeout) in [("none", 0), ("long", 5_000), ("endless", u64::MAX / 1_000_000)] {
+            detector.on_heartbeat(at(0), name, 1);
+            detector.set_timeout(name, Span::from_millis(timeout));
+            // The same timeout applies after later heartbeats.
+            assert_eq!(detector.on_heartbeat(at(0), name, 1), None);
+        }
+        let mut changes = Vec::new();
+        for millis in (0..70_000).step_by(500) {
+            changes.extend(detector.expire(at(millis)).into_iter().map(|change| (millis, change)));
+        }
+        let lost = |name: &str| Change::Lost(name.to_owned());
+        let expected = [(1_000, lost("none")), (5_000, lost("long")), (60_000, lost("endless"))];
+        assert_eq!(changes, expected);
     }
 
     #[test]

@@ -124,7 +124,8 @@ impl Agent {
         let bus = Bus::open(&options.credentials, &options.name, &options.listen, &options.join)?;
         let declared = declare(&bus, &events)?;
         let total = machine::offer(&options.allowed, trunk);
-        let payload = session::bytes(&heartbeat(instance, &clocks, false));
+        let first = heartbeat(instance, &clocks, false, options.silence_timeout);
+        let payload = session::bytes(&first);
         let heartbeats = HeartbeatSender::start(&bus, key::heartbeat(&bus.own), payload)?;
         Ok(Self {
             options,

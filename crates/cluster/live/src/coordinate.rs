@@ -18,9 +18,7 @@ use std::time::Duration;
 
 use base::{Span, Time};
 use cluster::AgentId;
-use cluster::control::{
-    Heartbeat, Membership, Offer, OnLoss, Order, Phase, Prepare, Report, Reserve, Start,
-};
+use cluster::control::{Membership, Offer, OnLoss, Order, Phase, Prepare, Report, Reserve, Start};
 use cluster::coordinator::{Coordinator, Ending, Output, Terms};
 use cluster::detector::{Change, Detector};
 use emu::run::Progress;
@@ -405,12 +403,13 @@ impl<'a> Run<'a> {
                 self.reports.insert(report.agent, report);
                 self.report_progress(progress);
             }
-            Event::Heartbeat { name, instance, leaves } => {
-                let change = if leaves {
+            Event::Heartbeat(name, beat) => {
+                let change = if beat.leaves {
                     self.detector.leave(&name)
                 } else {
-                    self.detector.on_heartbeat(now, &name, instance)
+                    self.detector.on_heartbeat(now, &name, beat.instance)
                 };
+                self.detector.set_timeout(&name, Span::from_nanos(beat.silence_timeout_ns));
                 if let Some(change) = change {
                     self.on_agent_change(&change);
                 }
@@ -495,8 +494,7 @@ fn subscribe(runner: &Runner, lab: &str, peers: LabPeers) -> Result<[Subscriber<
     })?;
     let events = runner.events.clone();
     let heartbeats = bus.subscribe_certified(key::HEARTBEATS.to_owned(), move |sender, beat| {
-        let (name, Heartbeat { instance, leaves, .. }) = (sender.name.clone(), beat);
-        drop(events.send(Event::Heartbeat { name, instance, leaves }));
+        drop(events.send(Event::Heartbeat(sender.name.clone(), beat)));
     })?;
     Ok([reports, heartbeats])
 }

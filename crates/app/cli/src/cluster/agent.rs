@@ -76,6 +76,7 @@ pub(crate) fn agent(args: &args::Agent, terminal: &Terminal) -> Verdict {
         dir: std::path::absolute(&dir)
             .map_err(|e| Failure::machine(format!("cannot find {}: {e}", dir.display())))?,
         keep: args.keep.count(),
+        silence_timeout: args.silence_timeout,
         program,
     };
     let mut agent = Agent::open(options).map_err(|e| failure(&e))?;

@@ -40,7 +40,7 @@ fn claim_names(session: &Session, certificates: &[String], claimed_address: Sock
         }
     };
     let beat = |instance, leaves| {
-        let beat = Heartbeat { instance, clock: claimed_address, leaves };
+        let beat = Heartbeat { silence_timeout_ns: 0, instance, clock: claimed_address, leaves };
         serde_json::to_vec(&beat).unwrap()
     };
     let clock_key = serde_json::to_vec(&ClockKey { secret: [9; 32] }).unwrap();

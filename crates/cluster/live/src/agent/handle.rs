@@ -127,6 +127,7 @@ impl Agent {
                 return Ok(());
             }
             let change = self.detector.on_heartbeat(now(), name, beat.instance);
+            self.detector.set_timeout(name, Span::from_nanos(beat.silence_timeout_ns));
             if self.detector.instance(name).is_none() {
                 return Ok(());
             }

@@ -4,6 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
+use base::Span;
+use cluster::detector::{MAX_SILENCE_TIMEOUT, MIN_SILENCE_TIMEOUT};
+
 use super::machine::{self, Allowed};
 use crate::credentials::Credentials;
 use crate::session::is_name;
@@ -28,6 +31,8 @@ pub struct Options {
     pub dir: PathBuf,
     /// Max bytes of the results of finished labs.
     pub keep: u64,
+    /// Time without heartbeats of this agent after which it is lost.
+    pub silence_timeout: Span,
     /// Path of this executable.
     pub program: PathBuf,
 }
@@ -39,6 +44,13 @@ impl Options {
             let text = format!(
                 "invalid agent name `{}`: use letters, digits, `.`, `_` and `-`",
                 self.name
+            );
+            return Err(Error::Usage { text });
+        }
+        if !(MIN_SILENCE_TIMEOUT..=MAX_SILENCE_TIMEOUT).contains(&self.silence_timeout) {
+            let text = format!(
+                "the silence timeout {} is not from {MIN_SILENCE_TIMEOUT} to {MAX_SILENCE_TIMEOUT}",
+                self.silence_timeout
             );
             return Err(Error::Usage { text });
         }

@@ -121,7 +121,7 @@ impl Agent {
 
     /// Sends the last heartbeat.
     pub(super) fn leave(&self) {
-        let heartbeat = heartbeat(self.instance, &self.clocks, true);
+        let heartbeat = heartbeat(self.instance, &self.clocks, true, self.options.silence_timeout);
         self.bus.put_certified(&key::heartbeat(&self.bus.own), &session::bytes(&heartbeat));
     }
 
@@ -200,6 +200,12 @@ impl Agent {
     }
 }
 
-pub(super) fn heartbeat(instance: u64, clocks: &Clocks, leaves: bool) -> Heartbeat {
-    Heartbeat { instance, clock: clocks.address(), leaves }
+pub(super) fn heartbeat(
+    instance: u64,
+    clocks: &Clocks,
+    leaves: bool,
+    silence_timeout: Span,
+) -> Heartbeat {
+    let silence_timeout_ns = silence_timeout.as_nanos();
+    Heartbeat { instance, clock: clocks.address(), leaves, silence_timeout_ns }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 
 use cluster::AgentId;
-use cluster::control::{Refusal, Report, Reserved, Started};
+use cluster::control::{Heartbeat, Refusal, Report, Reserved, Started};
 
 use crate::Result;
 
@@ -18,11 +18,7 @@ pub(crate) enum Event {
     /// An agent has executed an order, or rejected it.
     Ordered(AgentId, Result<(), Refusal>),
     Report(Report),
-    Heartbeat {
-        name: String,
-        instance: u64,
-        leaves: bool,
-    },
+    Heartbeat(String, Heartbeat),
     /// A part of some results was received.
     Fetching,
     /// The folder with an agent's results.

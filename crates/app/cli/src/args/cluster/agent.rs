@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use base::{Bandwidth, Bytes};
+use base::{Bandwidth, Bytes, Span};
 use clap::Args;
 use cluster_live::enrol::Invitation;
 
@@ -36,6 +36,11 @@ pub(crate) struct Agent {
     /// Maximum size of results that have not been fetched
     #[arg(long, value_name = "BYTES", default_value = "4 GiB")]
     pub(crate) keep: Bytes,
+    /// Time without heartbeats of this agent after which others treat it as lost, from 1 s to
+    /// 1 min. Increase it if the machine or its network is slow
+    #[arg(long, value_name = "TIME", default_value = "2 s", env = "NETARIUM_SILENCE_TIMEOUT")]
+    #[arg(hide_env = true)]
+    pub(crate) silence_timeout: Span,
     #[command(flatten)]
     pub(crate) access: Access,
     /// Invitation printed by `netarium cluster invite`; used to enrol if there are no credentials
