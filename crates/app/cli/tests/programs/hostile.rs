@@ -59,6 +59,8 @@ show("etc", lambda: append(os.environ.get("ETC", "/etc/netarium-hostile")))
 show("uevent", lambda: write("/sys/kernel/mm/ksm/run", "0"))
 show("vsock", lambda: __import__("socket").socket(40, 1))
 show("alg", lambda: __import__("socket").socket(38, 5))
+show("qipcrtr", lambda: __import__("socket").socket(42, 2))
+show("realtime", lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1)))
 show("own_env", lambda: variables("/proc/self/environ"))
 show("init_env", lambda: variables("/proc/1/environ"))
 show("forward", lambda: write("/proc/sys/net/ipv4/ip_forward", "1"))
@@ -99,7 +101,7 @@ fn prepared(test: &str) -> Option<Bench> {
 
 /// Checks which actions a confined program can perform.
 fn assert_confined(found: &BTreeMap<&str, &str>) {
-    for attempt in ["mount", "umount", "unshare", "bpf", "keyctl", "mknod"] {
+    for attempt in ["mount", "umount", "unshare", "bpf", "keyctl", "mknod", "realtime"] {
         assert_eq!(found[attempt], "EPERM", "{attempt}: {found:?}");
     }
     for attempt in ["io_uring", "io_uring_enter", "io_uring_register"] {
@@ -114,7 +116,9 @@ fn assert_confined(found: &BTreeMap<&str, &str>) {
         assert_eq!(found["disk"], "EACCES", "{found:?}");
         assert_eq!([found["core_pattern"], found["etc"]], ["EROFS"; 2], "{found:?}");
     }
-    assert_eq!([found["vsock"], found["alg"]], ["EAFNOSUPPORT"; 2], "{found:?}");
+    for attempt in ["vsock", "alg", "qipcrtr"] {
+        assert_eq!(found[attempt], "EAFNOSUPPORT", "{attempt}: {found:?}");
+    }
     assert_eq!(found["own_env"], "clean", "{found:?}");
     assert_ne!(found["init_env"], "secret", "{found:?}");
     for attempt in ["forward", "low_port", "raw"] {

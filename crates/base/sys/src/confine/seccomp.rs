@@ -140,14 +140,9 @@ impl Conditional {
     const fn bits(call: libc::c_long, value: u32) -> Self {
         Self { call, argument: 0, test: IF_ANY_BIT, value, errno: libc::EPERM }
     }
-
-    const fn family(value: libc::c_int) -> Self {
-        let (call, errno) = (libc::SYS_socket, libc::EAFNOSUPPORT);
-        Self { call, argument: 0, test: IF_EQUAL, value: value as u32, errno }
-    }
 }
 
-const CONDITIONAL: [Conditional; 6] = [
+const CONDITIONAL: [Conditional; 4] = [
     Conditional::bits(libc::SYS_unshare, NEW_NAMESPACES | NEW_TIME),
     Conditional::bits(libc::SYS_clone, NEW_NAMESPACES),
     // Input to the terminal that started the program.
@@ -165,9 +160,21 @@ const CONDITIONAL: [Conditional; 6] = [
         value: libc::TIOCLINUX as u32,
         errno: libc::EPERM,
     },
-    // Sockets that no network namespace separates: to the hypervisor, to the kernel's ciphers.
-    Conditional::family(libc::AF_VSOCK),
-    Conditional::family(libc::AF_ALG),
+];
+
+/// Families of sockets that network namespaces separate. Others reach the hypervisor (`AF_VSOCK`),
+/// processors of the machine (`AF_QIPCRTR`) or ciphers of the kernel (`AF_ALG`), and the first
+/// socket of each loads a module of the kernel.
+const FAMILIES: [libc::c_int; 9] = [
+    libc::AF_UNIX,
+    libc::AF_INET,
+    libc::AF_INET6,
+    libc::AF_NETLINK,
+    libc::AF_PACKET,
+    libc::AF_KEY,
+    libc::AF_CAN,
+    libc::AF_TIPC,
+    libc::AF_XDP,
 ];
 
 const fn load(offset: u32) -> Instruction {
@@ -205,6 +212,18 @@ fn filter() -> Vec<Instruction> {
             end(fail(one.errno)),
             load(NUMBER),
         ]);
+    }
+    for call in [libc::SYS_socket, libc::SYS_socketpair] {
+        let count = FAMILIES.len() as u8;
+        list.extend([unless_skip(IF_EQUAL, call as u32, count + 3), load(argument(0))]);
+        // Each skips the other families and the error.
+        list.extend((1..=count).rev().zip(FAMILIES).map(|(skipped, family)| Instruction {
+            code: IF_EQUAL,
+            if_true: skipped,
+            if_false: 0,
+            value: family as u32,
+        }));
+        list.extend([end(fail(libc::EAFNOSUPPORT)), load(NUMBER)]);
     }
     list.push(end(ALLOW));
     list

@@ -38,6 +38,8 @@ fn refuses_listed_calls_and_allows_others() {
         let expected = match call {
             libc::SYS_clone3 | 467.. => fail(libc::ENOSYS),
             call if REFUSED.contains(&call) => fail(libc::EPERM),
+            // Of the family `AF_UNSPEC`.
+            libc::SYS_socket | libc::SYS_socketpair => fail(libc::EAFNOSUPPORT),
             _ => ALLOW,
         };
         assert_eq!(native(call, [0; 6]), expected, "{call}");
@@ -68,18 +70,29 @@ fn refuses_new_namespaces_but_allows_threads() {
 
 #[test]
 fn refuses_by_argument_value() {
-    let socket = |family: libc::c_int| native(libc::SYS_socket, [family as u64, 0, 0, 0, 0, 0]);
-    assert_eq!(socket(libc::AF_VSOCK), fail(libc::EAFNOSUPPORT));
-    assert_eq!(socket(libc::AF_ALG), fail(libc::EAFNOSUPPORT));
-    for family in [libc::AF_INET, libc::AF_INET6, libc::AF_UNIX, libc::AF_PACKET, libc::AF_NETLINK]
-    {
-        assert_eq!(socket(family), ALLOW);
-    }
     // The kernel ignores the upper half of a command.
     let ioctl = |command: u64| native(libc::SYS_ioctl, [0, command, 0, 0, 0, 0]);
     assert_eq!(ioctl(libc::TIOCSTI), fail(libc::EPERM));
     assert_eq!(ioctl(libc::TIOCSTI | 1 << 40), fail(libc::EPERM));
     assert_eq!(ioctl(libc::FIONREAD), ALLOW);
+}
+
+/// `AF_VSOCK`, `AF_ALG`, `AF_QIPCRTR`, and those of later kernels.
+#[test]
+fn refuses_sockets_that_no_network_namespace_separates() {
+    for family in 0..200 {
+        let is_separate = FAMILIES.contains(&family);
+        let expected = if is_separate { ALLOW } else { fail(libc::EAFNOSUPPORT) };
+        for call in [libc::SYS_socket, libc::SYS_socketpair] {
+            // The kernel ignores the upper half of the number.
+            for number in [family as u64, family as u64 | 1 << 40] {
+                assert_eq!(native(call, [number, 0, 0, 0, 0, 0]), expected, "{call} {family}");
+            }
+        }
+    }
+    for family in [libc::AF_VSOCK, libc::AF_ALG, 42] {
+        assert!(!FAMILIES.contains(&family), "{family}");
+    }
 }
 
 #[test]
