@@ -59,7 +59,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("bundler-lab", &["base", "network-fabric", "bundler-core", "lab-file"]),
     ("lab-timeline", &["base"]),
     ("base-sys", &["base"]),
-    ("app-ops", &["base"]),
+    ("app-ops", &["base", "base-quota"]),
     (
         "lab-run",
         &[

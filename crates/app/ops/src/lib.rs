@@ -31,9 +31,9 @@ use axum::routing::get;
 use axum::{Json, Router};
 use base::Metric;
 use serde_json::{Value, json};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 
-pub use listen::{MAX_REFUSED, listen};
+pub use listen::{MAX_REFUSED, Slots, listen};
 pub use metrics::text;
 use service::ServiceState;
 use socket::Socket;
@@ -106,7 +106,7 @@ impl Server {
         let work = move || {
             let watched = Arc::clone(&source);
             let router = router(source);
-            let slots = Arc::new(Semaphore::new(MAX_CLIENTS));
+            let slots = Arc::new(Slots::new(MAX_CLIENTS));
             let answer = async {
                 let local = async {
                     match &local {

@@ -1,19 +1,23 @@
 //! Accepts clients, with limits of their number and timeouts.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::Router;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use quota::Places;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::AbortHandle;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use crate::Error;
@@ -38,20 +42,60 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Stream for S {}
 
 pub trait Listener {
     type Stream: Stream;
-    fn next(&self) -> impl Future<Output = io::Result<Self::Stream>>;
+    /// The next connection and its source.
+    fn next(&self) -> impl Future<Output = io::Result<(Self::Stream, IpAddr)>>;
 }
 
 impl Listener for TcpListener {
     type Stream = TcpStream;
-    async fn next(&self) -> io::Result<TcpStream> {
-        self.accept().await.map(|(stream, _)| stream)
+    async fn next(&self) -> io::Result<(TcpStream, IpAddr)> {
+        self.accept().await.map(|(stream, from)| (stream, from.ip()))
     }
 }
 
 impl Listener for UnixListener {
     type Stream = UnixStream;
-    async fn next(&self) -> io::Result<UnixStream> {
-        self.accept().await.map(|(stream, _)| stream)
+    async fn next(&self) -> io::Result<(UnixStream, IpAddr)> {
+        self.accept().await.map(|(stream, _)| (stream, Ipv4Addr::UNSPECIFIED.into()))
+    }
+}
+
+/// Slots of clients. A new connection replaces one that has sent no request yet: the oldest of its
+/// source if that has half of all slots, otherwise, if no slot is free, the oldest of all.
+#[derive(Debug)]
+pub struct Slots {
+    count: usize,
+    free: Arc<Semaphore>,
+    silent: Mutex<Places<AbortHandle>>,
+    /// Number of the next connection.
+    next: AtomicU64,
+}
+
+impl Slots {
+    pub fn new(count: usize) -> Self {
+        let silent = Mutex::new(Places::new(count, count.div_ceil(2)));
+        Self { count, free: Arc::new(Semaphore::new(count)), silent, next: AtomicU64::new(0) }
+    }
+
+    /// Waits until no client has a slot.
+    pub async fn wait_until_free(&self) {
+        let count = u32::try_from(self.count).unwrap_or(u32::MAX);
+        // An error means that the semaphore is closed, which it never is.
+        let _ = self.free.acquire_many(count).await;
+    }
+
+    fn silent(&self) -> MutexGuard<'_, Places<AbortHandle>> {
+        self.silent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A free slot, or that of a silent connection.
+    async fn take(&self) -> Option<OwnedSemaphorePermit> {
+        if let Ok(slot) = Arc::clone(&self.free).try_acquire_owned() {
+            return Some(slot);
+        }
+        let oldest = self.silent().remove_oldest()?;
+        oldest.abort();
+        Arc::clone(&self.free).acquire_owned().await.ok()
     }
 }
 
@@ -70,17 +114,24 @@ pub(crate) fn bind(address: SocketAddr) -> Result<TcpListener, Error> {
 pub async fn listen(
     listener: &impl Listener,
     router: Router,
-    slots: &Arc<Semaphore>,
+    slots: &Arc<Slots>,
     refused: impl Fn(),
 ) {
     let places = Arc::new(Semaphore::new(MAX_REFUSED));
     loop {
-        let Ok(stream) = listener.next().await else {
+        let Ok((stream, from)) = listener.next().await else {
             sleep(ACCEPT_RETRY_INTERVAL).await;
             continue;
         };
-        if let Ok(slot) = Arc::clone(slots).try_acquire_owned() {
-            tokio::spawn(serve(Client::new(stream, slot), router.clone()));
+        if let Some(slot) = slots.take().await {
+            let number = slots.next.fetch_add(1, Ordering::Relaxed);
+            // The task must not end its silence before it is in the table.
+            let mut silent = slots.silent();
+            let client = Client::new(stream, slot);
+            let task = tokio::spawn(serve(client, router.clone(), Arc::clone(slots), number));
+            if let Some(replaced) = silent.insert(from, number, task.abort_handle()) {
+                replaced.abort();
+            }
         } else {
             refused();
             match Arc::clone(&places).try_acquire_owned() {
@@ -92,16 +143,21 @@ pub async fn listen(
     }
 }
 
-async fn serve<S: Stream>(client: Client<S>, router: Router) {
+async fn serve<S: Stream>(client: Client<S>, router: Router, slots: Arc<Slots>, number: u64) {
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIMEOUT)
         .max_buf_size(MAX_HEADER_BYTES);
-    let service = TowerToHyperService::new(router);
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(|request| {
+        slots.silent().remove(number);
+        router.call(request)
+    });
     let connection = builder.serve_connection(TokioIo::new(client), service);
     // The client has disconnected or exceeded a limit.
     let _ = connection.with_upgrades().await;
+    slots.silent().remove(number);
 }
 
 /// Responds without waiting for the request. The connection stays open until the client has read

@@ -36,7 +36,7 @@ use collector::text::ris_live::host_of;
 use collector_live::Board;
 use collector_live::feed::Watch;
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use hub::Hub;
 pub use metrics::Watched;
@@ -98,7 +98,7 @@ impl Server {
         let shared = Shared { hub: Arc::clone(&hub), board, stop: stopped.clone() };
         let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
         let render = named("feed").spawn(move || hub.run(&events.batches))?;
-        let slots = Arc::new(Semaphore::new(max_clients));
+        let slots = Arc::new(ops::Slots::new(max_clients));
         let http = named("http").spawn(move || {
             let (mut stopped, hub) = (stopped, Arc::clone(&shared.hub));
             let refused = || {
@@ -110,7 +110,7 @@ impl Server {
                     _ = stopped.changed() => {}
                 }
                 // A blocked client does not detect the end of its connection.
-                let gone = slots.acquire_many(max_clients as u32);
+                let gone = slots.wait_until_free();
                 let _ = tokio::time::timeout(END_TIMEOUT / 2, gone).await;
             });
         })?;

@@ -257,6 +257,27 @@ fn refuses_clients_above_limit() {
     drop((feed, clients));
 }
 
+/// More idle connections than slots, and as many as slots with half a request.
+#[test]
+fn connections_without_a_request_exclude_no_client() {
+    let (server, feed) = start(&Board::default());
+    let connect = |first: &str| {
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        stream.write_all(first.as_bytes()).unwrap();
+        stream
+    };
+    let mut idle: Vec<_> = (0..300).map(|_| connect("")).collect();
+    idle.extend((0..8).map(|_| connect("GET /metrics HTTP/1.1\r\nHost:")));
+    // Clients that have sent a request stay.
+    let clients: Vec<_> = (0..7).map(|_| subscribe(&server)).collect();
+    for _ in 0..10 {
+        let answer = get(&server, "/metrics");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        idle.push(connect(""));
+    }
+    drop((feed, clients));
+}
+
 #[test]
 fn closes_connections_without_a_request_after_the_header_timeout() {
     let (server, feed) = start(&Board::default());
