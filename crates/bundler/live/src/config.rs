@@ -160,7 +160,7 @@ impl Send {
                     bundles: bundles.into_iter().map(|(bundle, _)| bundle).collect(),
                 }
             });
-        Ok(built?)
+        Ok(built.map_err(|found| found.of_file(path))?)
     }
 }
 
@@ -198,12 +198,12 @@ impl Receive {
                     bundles: bundles.into_iter().map(|(bundle, _)| bundle).collect(),
                 }
             });
-        Ok(built?)
+        Ok(built.map_err(|found| found.of_file(path))?)
     }
 }
 
 fn read(path: &Path) -> Result<String> {
-    std::fs::read_to_string(path).map_err(|e| Error::file("read", path, e))
+    lab::read_text(path).map_err(|e| Error::file("read", path, e))
 }
 
 fn table(root: &Table, sink: &mut Sink) -> u32 {

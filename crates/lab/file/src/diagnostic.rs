@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::path::Path;
 
 use miette::{LabeledSpan, NamedSource, Severity, SourceCode};
 
 use crate::code::Code;
+use crate::files::leads_outside;
 use crate::tree::At;
 
 /// An error or a warning.
@@ -55,6 +57,26 @@ impl Diagnostics {
         }
         let file = NamedSource::new(source_name, text.to_owned()).with_language("TOML");
         Self { source_name: source_name.to_owned(), file, list }
+    }
+
+    /// Those of a file. If it is a link to another folder, only the position of the first one: a
+    /// folder from elsewhere can have links to secret files.
+    #[must_use]
+    pub fn of_file(mut self, path: &Path) -> Self {
+        let folder = path.parent().unwrap_or_else(|| Path::new(""));
+        if !path.exists() || !leads_outside(folder, path) {
+            return self;
+        }
+        self.list.truncate(1);
+        for found in &mut self.list {
+            let (line, column) = found.position;
+            let what = if found.code == Code::Syntax { "invalid syntax" } else { "an error" };
+            found.message = format!("{what} in line {line}, column {column}");
+            found.help = Some("the file is a link to another folder: its text is not shown".into());
+            found.labels.clear();
+        }
+        self.file = NamedSource::new(&self.source_name, String::new());
+        self
     }
 
     /// All diagnostics, in the order of the file.

@@ -191,11 +191,7 @@ impl Files {
     /// Whether a file is outside the lab's folder, also by a symbolic link. A lab from elsewhere
     /// can name files that its author must not see, so errors do not quote these files.
     pub(crate) fn is_outside(&self, path: &str) -> bool {
-        let folder = if self.base.as_os_str().is_empty() { Path::new(".") } else { &self.base };
-        match (self.resolve(path).canonicalize(), folder.canonicalize()) {
-            (Ok(file), Ok(folder)) => !file.starts_with(folder),
-            _ => true,
-        }
+        leads_outside(&self.base, &self.resolve(path))
     }
 
     /// Reads a topology file, and whether it is Latin-1: the character set of GML, and of
@@ -219,6 +215,15 @@ impl Files {
     pub(crate) fn read(&self, path: &str, at: &At, sink: &mut Sink) -> Option<String> {
         let read = read_bounded(&self.resolve(path));
         read.map_err(|why| unreadable(path, &why, at, sink)).ok()
+    }
+}
+
+/// Whether a file is outside a folder, also by a symbolic link, or cannot be found.
+pub fn leads_outside(folder: &Path, file: &Path) -> bool {
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    match (file.canonicalize(), folder.canonicalize()) {
+        (Ok(file), Ok(folder)) => !file.starts_with(folder),
+        _ => true,
     }
 }
 
@@ -254,13 +259,24 @@ fn read_bytes(path: &Path) -> Result<Vec<u8>, String> {
         ErrorKind::IsADirectory => "it is a folder".to_owned(),
         _ => error.to_string(),
     };
-    let file = open_regular(path).map_err(why)?;
-    let mut text = Vec::new();
-    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut text).map_err(why)?;
-    if text.len() as u64 > MAX_FILE_BYTES {
-        return Err(format!("it is larger than {} MiB", MAX_FILE_BYTES >> 20));
+    read_regular(path).map_err(why)
+}
+
+/// Reads a regular file of text, up to the maximum size of a lab's files.
+///
+/// # Errors
+/// If it cannot be read, is larger, or is not UTF-8.
+pub fn read_text(path: &Path) -> io::Result<String> {
+    utf8(read_regular(path)?).map_err(|_| io::Error::other("it is not UTF-8 text"))
+}
+
+fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_regular(path)?.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        return Err(io::Error::other(format!("it is larger than {} MiB", MAX_FILE_BYTES >> 20)));
     }
-    Ok(text)
+    Ok(bytes)
 }
 
 /// Opens a regular file to read it. Pipes and devices can block or never end.

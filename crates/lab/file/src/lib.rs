@@ -31,7 +31,7 @@ mod validate;
 pub use code::Code;
 pub use compile::{matches_pattern, missing_program};
 pub use diagnostic::{Diagnostic, Diagnostics, suggest};
-pub use files::open_regular;
+pub use files::{leads_outside, open_regular, read_text};
 pub use load::{Lab, Overrides, PatternMatch, load, parse, parse_with};
 pub use reference::{errors_page, lab_file_page};
 pub use resolved::resolved;

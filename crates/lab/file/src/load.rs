@@ -82,7 +82,7 @@ pub fn load(path: &Path, overrides: &Overrides) -> Result<Lab, Diagnostics> {
         }
     };
     let folder = path.parent().unwrap_or_else(|| Path::new(""));
-    parse_with(&name, &text, folder, overrides)
+    parse_with(&name, &text, folder, overrides).map_err(|found| found.of_file(path))
 }
 
 /// Checks the text of a lab file whose paths are relative to `base_dir`.

@@ -80,6 +80,35 @@ fn errors_do_not_quote_files_outside_the_folder_of_the_lab() {
     }
 }
 
+/// The lab file itself is a link to a secret file: one that is no TOML, and one that is no lab.
+#[test]
+fn errors_do_not_quote_a_lab_file_that_is_a_link_to_another_folder() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let folder = place.path().join("lab");
+    fs::create_dir(&folder).expect("the folder is new");
+    symlink("../outside", folder.join("link.toml")).expect("the link is new");
+    symlink("inside", folder.join("own.toml")).expect("the link is new");
+    for text in ["root:$6$secret:19000\nx\n", "\n[registry]\ntoken = \"secret\"\n"] {
+        for file in ["outside", "lab/inside"] {
+            fs::write(place.path().join(file), text).expect("the folder is writable");
+        }
+        let shown = |file: &str| {
+            let found = load(&folder.join(file), &Overrides::default()).expect_err("it is no lab");
+            let mut text = String::new();
+            let handler = miette::GraphicalReportHandler::new();
+            handler.render_report(&mut text, &found).expect("it is text");
+            (found.list().len(), format!("{text}{found:?}"))
+        };
+        let (count, text) = shown("link.toml");
+        assert!(!text.contains("secret") && !text.contains("token"), "{text}");
+        assert!(text.contains("line 2") || text.contains("line 1"), "{text}");
+        assert!(text.contains("is a link to another folder"), "{text}");
+        assert_eq!(count, 1, "more errors would show the structure of the file");
+        let (_, text) = shown("own.toml");
+        assert!(text.contains("secret"), "{text}");
+    }
+}
+
 #[test]
 fn pipes_and_devices_are_refused_at_once() {
     let place = tempfile::tempdir().expect("a temporary folder");

@@ -182,7 +182,7 @@ fn key(entry: &Entry, table: &Table, file: &Path, sink: &mut Sink) -> Option<dig
         (Some(value), None) => (&value.at, value.text()?.to_owned()),
         (None, Some(value)) => {
             let path = file.parent().unwrap_or(Path::new("")).join(value.text()?);
-            match std::fs::read_to_string(&path) {
+            match lab::read_text(&path) {
                 Ok(text) => (&value.at, text.trim().to_owned()),
                 Err(error) => {
                     let message = format!("cannot read {}: {error}", path.display());

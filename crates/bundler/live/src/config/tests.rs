@@ -17,6 +17,21 @@ fn wrong(text: &str) -> Vec<(String, (u32, u32), String)> {
     list.map(|it| (it.message.clone(), it.position, it.help.clone().unwrap_or_default())).collect()
 }
 
+/// A configuration in a folder from elsewhere.
+#[test]
+fn errors_do_not_quote_a_link_to_another_folder() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("site");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(place.path().join("shadow"), "root:$6$hash:19000\n").unwrap();
+    let file = folder.join("send.toml");
+    std::os::unix::fs::symlink("../shadow", &file).unwrap();
+    for error in [Send::load(&file).unwrap_err(), Receive::load(&file).unwrap_err()] {
+        let text = format!("{error} {error:?}");
+        assert!(text.contains("line 1") && !text.contains("hash"), "{text}");
+    }
+}
+
 #[test]
 fn a_bundle_needs_three_keys() {
     let text = format!("[bundle.tokyo]\nremote = \"10.2.0.0/16\"\npeer = \"203.0.113.7\"\n{KEY}");
