@@ -39,6 +39,20 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     if bytes.len() as u64 > limit { Err(ErrorKind::FileTooLarge.into()) } else { Ok(bytes) }
 }
 
+/// Reads the last bytes of a regular file, at most `limit`.
+///
+/// # Errors
+/// Those of [`open`], or if it cannot be read.
+pub fn read_end(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    use io::{Read as _, Seek as _, SeekFrom};
+    let mut file = open(path)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(limit)))?;
+    let mut bytes = Vec::new();
+    file.take(limit).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// Creates a file to read and write it.
 ///
 /// # Errors
@@ -87,6 +101,15 @@ pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
     let replacement = Replacement::of(path)?;
     replacement.file().write_all(contents)?;
     replacement.commit()
+}
+
+/// Renames a file. Replaces a file or link with the new name.
+///
+/// # Errors
+/// If it cannot be renamed, or a component of the path of either folder is a symbolic link.
+pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    let ((old, old_name), (new, new_name)) = (split(from)?, split(to)?);
+    Ok(rustix::fs::renameat(old, old_name, new, new_name)?)
 }
 
 /// The new contents of a file, which appear under its name with [`Replacement::commit`]. A drop
@@ -262,9 +285,13 @@ mod tests {
             assert!(create_new(&path).is_err(), "{name}");
             assert!(append(&path).is_err(), "{name}");
             assert!(overwrite(&path).is_err(), "{name}");
+            assert!(read_end(&path, 100).is_err(), "{name}");
         }
+        fs::write(run.join("plain"), "x").unwrap();
         for name in ["folder/secret", "folder/new"] {
             assert!(replace(&run.join(name), b"x").is_err(), "{name}");
+            assert!(rename(&run.join("plain"), &run.join(name)).is_err(), "{name}");
+            assert!(rename(&run.join(name), &run.join("moved")).is_err(), "{name}");
         }
         assert!(create_folder(&run.join("folder")).is_err());
         assert!(create_folder(&run.join("folder/sub")).is_err());
@@ -335,5 +362,6 @@ mod tests {
         let path = place.path().join("outside/secret");
         assert_eq!(read(&path, 6).unwrap(), b"secret");
         assert_eq!(read(&path, 5).unwrap_err().kind(), ErrorKind::FileTooLarge);
+        assert_eq!(read_end(&path, 3).unwrap(), b"ret");
     }
 }

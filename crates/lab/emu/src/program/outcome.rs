@@ -1,6 +1,5 @@
 //! The outcome of a program.
 
-use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use base::Time;
@@ -71,15 +70,7 @@ pub(super) fn is_expected(program: &Program, exit: Exit) -> bool {
 
 /// The last lines of a file, as far as they are text; empty if it cannot be read.
 pub(super) fn last_lines(path: &Path) -> Vec<String> {
-    let read = || {
-        let mut file = run::files::open(path)?;
-        let length = file.metadata()?.len();
-        file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
-        let mut bytes = Vec::new();
-        file.take(TAIL).read_to_end(&mut bytes)?;
-        std::io::Result::Ok(bytes)
-    };
-    let bytes = read().unwrap_or_default();
+    let bytes = run::files::read_end(path, TAIL).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(LINES)..].iter().map(|line| (*line).to_owned()).collect()

@@ -1,7 +1,7 @@
 //! Readiness conditions of programs.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{PipeReader, Read, Seek, SeekFrom};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -167,8 +167,9 @@ fn exists(path: &Path, place: &Place) -> bool {
     }
 }
 
+/// A part of a program's output, which programs can replace by a pipe or a link.
 fn read_piece(path: &Path, from: u64) -> std::io::Result<Vec<u8>> {
-    let mut file = File::open(path)?;
+    let mut file = run::files::open(path)?;
     file.seek(SeekFrom::Start(from))?;
     let mut bytes = Vec::new();
     file.take(PIECE).read_to_end(&mut bytes)?;
@@ -226,5 +227,15 @@ mod tests {
     fn text_is_found_in_lines() {
         assert!(contains(b"listening on 80", b"listening") && contains(b"", b""));
         assert!(!contains(b"listen", b"listening"));
+    }
+
+    #[test]
+    fn output_is_read_through_no_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let [output, link] = ["output", "link"].map(|name| folder.path().join(name));
+        fs::write(&output, "ready\n").unwrap();
+        std::os::unix::fs::symlink(&output, &link).unwrap();
+        assert_eq!(read_piece(&output, 2).unwrap(), b"ady\n");
+        assert!(read_piece(&link, 0).is_err());
     }
 }

@@ -122,7 +122,7 @@ pub(crate) fn write_final(folder: &Path, text: &[u8]) -> io::Result<()> {
             file.write_all(text)?;
             file.set_len(text.len() as u64)?;
             file.sync_all()?;
-            fs::rename(&path, record_path(folder))?;
+            files::rename(&path, &record_path(folder))?;
         }
         // There is none, or a program has replaced it.
         Err(_) => files::replace(&record_path(folder), text)?,
