@@ -49,7 +49,7 @@ impl Cluster {
 
     /// The agents and the folder of credentials in a hosts file.
     fn read(path: &Path) -> Result<(Vec<String>, Option<PathBuf>)> {
-        let text = std::fs::read_to_string(path).map_err(Error::file("read", path))?;
+        let text = lab::read_text(path).map_err(Error::file("read", path))?;
         let file = Hosts::parse(&path.display().to_string(), &text).map_err(|e| usage(&e))?;
         if file.agents.is_empty() {
             let text =

@@ -13,7 +13,7 @@ use crate::{Error, Result};
 /// # Errors
 /// If the file cannot be read, is invalid, or has no machines.
 pub fn of_file(path: &Path) -> Result<Vec<Machine>> {
-    let text = std::fs::read_to_string(path).map_err(Error::file("read", path))?;
+    let text = lab::read_text(path).map_err(Error::file("read", path))?;
     let hosts = Hosts::parse(&path.display().to_string(), &text).map_err(|e| usage(&e))?;
     if hosts.machines.is_empty() {
         let text = format!(

@@ -10,9 +10,9 @@
 //! not trusted: it is unpacked inside a new folder, up to a size limit, and the folder is renamed
 //! to its final name once it is complete.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
 use run::files::Replacement;
@@ -106,8 +106,13 @@ pub(crate) fn unpack(from: impl Read, into: &Path, limit: u64) -> Result<()> {
     let part = temporary(into);
     // An earlier attempt may have been killed.
     let _ = fs::remove_dir_all(&part);
-    fs::create_dir_all(&part).map_err(Error::file("create", &part))?;
-    let done = unpack_into(from, &part, limit)
+    // A link of this name would be an error.
+    let parent = part.parent().unwrap_or(&part);
+    fs::create_dir_all(parent)
+        .and_then(|()| fs::create_dir(&part))
+        .map_err(Error::file("create", &part))?;
+    let real = part.canonicalize().map_err(Error::file("find", &part))?;
+    let done = unpack_into(from, &real, limit)
         .and_then(|()| fs::rename(&part, into).map_err(Error::file("create", into)));
     if done.is_err() {
         let _ = fs::remove_dir_all(&part);
@@ -139,14 +144,18 @@ fn unpack_into(from: impl Read, part: &Path, limit: u64) -> Result<()> {
             .ok_or_else(|| damaged(invalid(&format!("its files have more than {limit} B"))))?;
         let path = part.join(name);
         let write = || Error::file("write", &path);
-        fs::create_dir_all(path.parent().unwrap_or(part)).map_err(write())?;
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-        let mut out = BufWriter::new(file.map_err(write())?);
-        let (copied, sum) = copy(&mut (&mut from).take(size), &mut out).map_err(write())?;
-        let out = out.into_inner().map_err(|e| write()(e.into_error()))?;
+        let mut folder = part.to_owned();
+        for component in name.parent().into_iter().flat_map(Path::components) {
+            folder.push(component);
+            run::files::create_folder(&folder).map_err(write())?;
+        }
+        let file = run::files::create_new(&path).map_err(write())?;
         // Keeps the permission to execute, but no write permission for other users.
         let mode = 0o600 | mode & 0o755;
-        out.set_permissions(Permissions::from_mode(mode)).map_err(write())?;
+        file.set_permissions(Permissions::from_mode(mode)).map_err(write())?;
+        let mut out = BufWriter::new(file);
+        let (copied, sum) = copy(&mut (&mut from).take(size), &mut out).map_err(write())?;
+        out.flush().map_err(write())?;
         let expected: [u8; 32] = read(&mut from).map_err(damaged)?;
         if copied != size || expected != sum {
             return Err(damaged(invalid("the checksum of a file is wrong")));

@@ -9,7 +9,7 @@ use ipnet::IpNet;
 
 use super::socks::Credentials;
 use super::target::{Host, Target};
-use super::{Error, Result};
+use super::{Error, Result, tls};
 
 /// A set of targets: `10.2.0.0/16`, `10.2.0.2:22`, `[2001:db8::/32]:8000-8099`,
 /// `example.org:443`, `*.example.org`, `any:443`.
@@ -185,8 +185,9 @@ impl Users {
     /// # Errors
     /// If it cannot be read, a line has no colon, or there are no users.
     pub fn load(path: &Path) -> Result<Self> {
-        let text =
-            std::fs::read_to_string(path).map_err(|cause| Error::file("read", path, cause))?;
+        let text = String::from_utf8(tls::read(path)?).map_err(|_| {
+            Error::file("read", path, std::io::Error::other("it is not UTF-8 text"))
+        })?;
         let mut users = Vec::new();
         for (number, line) in text.lines().enumerate() {
             if line.is_empty() || line.starts_with('#') {

@@ -1,6 +1,7 @@
 //! TLS below subflows; keys and certificates from files.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,6 +21,9 @@ use super::{Error, Result};
 
 /// Minimum length of a pre-shared key in bytes: a shorter one could be guessed.
 const MIN_KEY_BYTES: usize = 16;
+
+/// Maximum size of a file. The certificates of all public authorities have 0.2 MB.
+const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// Label of the secret that TLS exports for the session's key (RFC 8446 §7.5).
 const EXPORTER: &[u8] = b"EXPORTER-mctcp";
@@ -139,7 +143,7 @@ pub struct Identity<'a> {
 /// # Errors
 /// If it cannot be read, or is too short.
 pub fn load_key(path: &Path) -> Result<Arc<[u8]>> {
-    let bytes = std::fs::read(path).map_err(|cause| Error::file("read", path, cause))?;
+    let bytes = read(path)?;
     let key = bytes.trim_ascii();
     if key.len() < MIN_KEY_BYTES {
         let option = format!("--key-file {}", path.display());
@@ -148,6 +152,18 @@ pub fn load_key(path: &Path) -> Result<Arc<[u8]>> {
         return Err(Error::option(option, why, help));
     }
     Ok(key.into())
+}
+
+/// Reads a file of keys, certificates or users. It can be a pipe, but a device may never end.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
+    let failed = |cause| Error::file("read", path, cause);
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(failed)?;
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        return Err(failed(io::ErrorKind::FileTooLarge.into()));
+    }
+    Ok(bytes)
 }
 
 /// Parses the name of a server for certificates.
@@ -163,14 +179,15 @@ pub fn name(text: &str) -> Result<ServerName<'static>> {
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
     let wrong = |why: String| Error::Tls { path: path.to_owned(), why };
-    let list = CertificateDer::pem_file_iter(path).map_err(|e| wrong(e.to_string()))?;
-    let list: Vec<_> = list.collect::<Result<_, _>>().map_err(|e| wrong(e.to_string()))?;
+    let bytes = read(path)?;
+    let list: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
+    let list = list.map_err(|e| wrong(e.to_string()))?;
     if list.is_empty() { Err(wrong("the file has no certificate".to_owned())) } else { Ok(list) }
 }
 
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>> {
     let wrong = |why: String| Error::Tls { path: path.to_owned(), why };
-    PrivateKeyDer::from_pem_file(path).map_err(|e| wrong(e.to_string()))
+    PrivateKeyDer::from_pem_slice(&read(path)?).map_err(|e| wrong(e.to_string()))
 }
 
 fn authorities(path: &Path) -> Result<RootCertStore> {
@@ -230,6 +247,9 @@ mod tests {
         let path = folder.path().join("key");
         std::fs::write(&path, "  0123456789abcdef\n").unwrap();
         assert_eq!(&*load_key(&path).unwrap(), b"0123456789abcdef");
+        // A device that never ends.
+        File::create(&path).unwrap().set_len(MAX_FILE_BYTES + 1).unwrap();
+        assert!(load_key(&path).unwrap_err().to_string().contains("too large"));
         std::fs::write(&path, "secret\n").unwrap();
         let error = load_key(&path).unwrap_err();
         assert!(error.is_usage() && error.to_string().contains("6 bytes"), "{error}");

@@ -105,14 +105,8 @@ impl Process {
             Ok(status) => status.to_string(),
             Err(error) => error.to_string(),
         };
-        let output = run::files::open(&self.log).and_then(|mut log| {
-            use std::io::Seek;
-            let length = log.seek(std::io::SeekFrom::End(0))?;
-            log.seek(std::io::SeekFrom::Start(length.saturating_sub(MAX_QUOTE_BYTES)))?;
-            let mut bytes = Vec::new();
-            log.take(MAX_QUOTE_BYTES).read_to_end(&mut bytes)?;
-            Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
-        });
+        let output = run::files::read_end(&self.log, MAX_QUOTE_BYTES)
+            .map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned());
         match output {
             Ok(output) if !output.is_empty() => format!("{status}: {output}"),
             _ => status,

@@ -1,6 +1,5 @@
 //! Requests of a coordinator to a lab's agents.
 
-use std::fs::OpenOptions;
 use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
@@ -137,9 +136,7 @@ pub(super) fn fetch(
     let packed = into.with_extension("packed");
     // A file that an earlier attempt has left, or a link of a program of the lab.
     let _ = std::fs::remove_file(&packed);
-    let mut options = OpenOptions::new();
-    let file = options.read(true).write(true).create_new(true).open(&packed);
-    let mut file = file.map_err(Error::file("make", &packed))?;
+    let mut file = run::files::create_new(&packed).map_err(Error::file("make", &packed))?;
     let mut offset = 0;
     while offset < bytes {
         let part = fetch_part(bus, agent, lab, offset)?;

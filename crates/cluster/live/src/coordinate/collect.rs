@@ -19,6 +19,7 @@ use crate::{Error, Result};
 /// Max time for the shards to end after they were ordered to stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
+const MAX_MEMBERSHIP_BYTES: u64 = 64 << 20;
 
 #[derive(Clone, Debug)]
 pub struct Collection {
@@ -173,7 +174,8 @@ fn fetch_all(
 
 fn membership(folder: &Path) -> Result<Membership> {
     let path = folder.join(MEMBERSHIP_FILE);
-    let bytes = std::fs::read(&path).map_err(Error::file("read", &path))?;
+    let bytes =
+        run::files::read(&path, MAX_MEMBERSHIP_BYTES).map_err(Error::file("read", &path))?;
     crate::session::read(&bytes)
         .ok_or_else(|| Error::Usage { text: format!("{} is damaged", path.display()) })
 }

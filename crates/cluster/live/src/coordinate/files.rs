@@ -26,6 +26,15 @@ pub(super) fn pack(plan: &Plan, dir: &Path) -> Result<Vec<u8>> {
     let mut left = MAX_BYTES;
     for name in &names {
         let (from, to) = (dir.join(name), copies.join(name));
+        // A lab from elsewhere must not send other files of this machine to its programs.
+        if lab::leads_outside(dir, &from) {
+            return Err(Error::Usage {
+                text: format!(
+                    "{} is a link to another folder, which is not sent to agents: copy the file",
+                    from.display()
+                ),
+            });
+        }
         let size = fs::metadata(&from).map_err(Error::file("read", &from))?.len();
         left = left.checked_sub(size).ok_or_else(|| Error::Usage {
             text: format!(
@@ -131,39 +140,52 @@ fn list(dir: &Path, below: &Path, names: &mut Vec<PathBuf>) -> Result<()> {
 
 /// Whether `name` matches a pattern: `*` and `?` within a component, `**` for any folders.
 fn matches_pattern(pattern: &str, name: &Path) -> bool {
-    let parts: Vec<&str> = pattern.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
+    let mut parts: Vec<&str> =
+        pattern.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
+    if parts.last() == Some(&"**") {
+        // A file in any of these folders.
+        parts.push("*");
+    }
     let names: Vec<String> =
         name.components().map(|part| part.as_os_str().to_string_lossy().into_owned()).collect();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    parts_match(&parts, &names)
+    let part_matches = |part: &&str, name: &String| {
+        let (part, name): (Vec<char>, Vec<char>) = (part.chars().collect(), name.chars().collect());
+        all_match(&part, &name, |part| *part == '*', |part, name| *part == '?' || part == name)
+    };
+    all_match(&parts, &names, |part| *part == "**", part_matches)
 }
 
-fn parts_match(parts: &[&str], names: &[&str]) -> bool {
-    match (parts, names) {
-        ([], []) => true,
-        (["**"], names) => !names.is_empty(),
-        (["**", rest @ ..], names) => (0..=names.len()).any(|at| parts_match(rest, &names[at..])),
-        ([part, parts @ ..], [name, names @ ..]) => {
-            let (part, name): (Vec<char>, Vec<char>) =
-                (part.chars().collect(), name.chars().collect());
-            part_matches(&part, &name) && parts_match(parts, names)
+/// Whether the parts of a name match those of a pattern. `is_any` parts stand for any number. Takes
+/// a time proportional to the product of both lengths: the pattern may be from elsewhere.
+fn all_match<P, N>(
+    pattern: &[P],
+    name: &[N],
+    is_any: impl Fn(&P) -> bool,
+    matches: impl Fn(&P, &N) -> bool,
+) -> bool {
+    let (mut p, mut n) = (0, 0);
+    let mut last_any = None;
+    while n < name.len() {
+        match pattern.get(p) {
+            Some(part) if is_any(part) => {
+                last_any = Some((p, n));
+                p += 1;
+            }
+            Some(part) if matches(part, &name[n]) => (p, n) = (p + 1, n + 1),
+            _ => {
+                let Some((at, from)) = last_any else { return false };
+                last_any = Some((at, from + 1));
+                (p, n) = (at + 1, from + 1);
+            }
         }
-        _ => false,
     }
-}
-
-fn part_matches(pattern: &[char], name: &[char]) -> bool {
-    match (pattern, name) {
-        ([], []) => true,
-        (['*', rest @ ..], name) => (0..=name.len()).any(|at| part_matches(rest, &name[at..])),
-        (['?', rest @ ..], [_, name @ ..]) => part_matches(rest, name),
-        ([a, rest @ ..], [b, name @ ..]) => a == b && part_matches(rest, name),
-        _ => false,
-    }
+    pattern[p..].iter().all(is_any)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     #[test]
@@ -177,9 +199,17 @@ mod tests {
             ("**/x/*.py", "a/b/x/c.py", true),
             ("./a?", "ab", true),
             ("a", "b", false),
+            ("a?", "aä", true),
+            ("**/a/**/b", "a/c/a/b", true),
+            ("**/a/**", "b/a", false),
         ] {
             assert_eq!(matches_pattern(pattern, Path::new(name)), wanted, "{pattern} {name}");
         }
+        // Trying all combinations would not end.
+        let (many, long) = ("*a".repeat(100) + "b", "a".repeat(200));
+        assert!(!matches_pattern(&many, Path::new(&long)));
+        let (many, deep) = ("**/a/".repeat(100) + "b", "a/".repeat(200));
+        assert!(!matches_pattern(&many, Path::new(&deep)));
     }
 
     #[test]
@@ -188,6 +218,31 @@ mod tests {
         let words: Vec<&str> = words(line).collect();
         let wanted = ["python3", "./serve.py", "--root", "site", "cat", "in.txt", "tee", "out"];
         assert_eq!(words, wanted);
+    }
+
+    /// Programs of a lab from elsewhere run on other machines, and must not get files of this one.
+    #[test]
+    fn sends_no_file_of_another_folder() {
+        let place = tempfile::tempdir().unwrap();
+        let dir = place.path().join("lab");
+        fs::create_dir(&dir).unwrap();
+        fs::write(place.path().join("secret"), "x").unwrap();
+        fs::write(dir.join("own"), "x").unwrap();
+        symlink("own", dir.join("inside")).unwrap();
+        symlink("../secret", dir.join("outside")).unwrap();
+        symlink("..", dir.join("folder")).unwrap();
+        let lab = |file: &str| {
+            let text = format!(
+                "node.a = {{}}\nprogram = [{{ node = \"a\", run = \"cat {file}\" }}]\n\
+                 [lab]\nduration = \"1 s\"\n"
+            );
+            lab::parse("lab.toml", &text, &dir).unwrap().plans.remove(0)
+        };
+        assert!(!pack(&lab("inside"), &dir).unwrap().is_empty());
+        for file in ["outside", "folder/secret"] {
+            let error = pack(&lab(file), &dir).unwrap_err().to_string();
+            assert!(error.contains("is a link to another folder"), "{file}: {error}");
+        }
     }
 
     #[test]

@@ -29,7 +29,7 @@ const SUPERVISION_INTERVAL: Duration = Duration::from_millis(250);
 /// Validity of the certificates. A cluster on one machine ends with its command.
 const VALIDITY_DAYS: u32 = 365;
 /// Max bytes of an agent's output in an error message.
-const MAX_QUOTE_BYTES: usize = 600;
+const MAX_QUOTE_BYTES: u64 = 600;
 
 /// Runs the cluster. Returns the exit status. It ends when the other end of `life` is closed.
 pub(super) fn run(local: &Local, place: &Path, life: OwnedFd, report: File) -> i32 {
@@ -142,18 +142,20 @@ impl Cluster<'_> {
         Ok(child)
     }
 
-    fn log_path(&self, at: usize) -> PathBuf {
+    fn log_path(&self, at: usize) -> std::io::Result<PathBuf> {
         let name = &self.local.names[at];
-        match &self.local.log {
-            Some(folder) => folder.join(format!("{name}.log")),
-            None => file_of(self.place, name, "log"),
-        }
+        let (folder, file) = match &self.local.log {
+            Some(folder) => (folder.clone(), format!("{name}.log")),
+            None => (file_of(self.place, name, ""), "log".to_owned()),
+        };
+        Ok(folder.canonicalize()?.join(file))
     }
 
     fn log(&self, at: usize) -> Result<File> {
-        let path = self.log_path(at);
-        let file = OpenOptions::new().create(true).append(true).open(&path);
-        Ok(file.map_err(|e| sys::Error::file("open", &path, e))?)
+        // Programs of the lab may have made a link with this name.
+        let file = self.log_path(at).and_then(|path| run::files::append(&path));
+        let name = format!("{}.log", self.local.names[at]);
+        Ok(file.map_err(|e| sys::Error::file("open", name, e))?)
     }
 
     /// Waits until each agent has found all others.
@@ -183,8 +185,10 @@ impl Cluster<'_> {
     }
 
     fn exit_error(&self, at: usize, exit: Exit) -> Error {
-        let text = fs::read(self.log_path(at)).unwrap_or_default();
-        let last = String::from_utf8_lossy(&text[text.len().saturating_sub(MAX_QUOTE_BYTES)..]);
+        let path = self.log_path(at);
+        let end = path.and_then(|path| run::files::read_end(&path, MAX_QUOTE_BYTES));
+        let text = end.unwrap_or_default();
+        let last = String::from_utf8_lossy(&text);
         let name = &self.local.names[at];
         Error::Local(format!("agent {name} ended with {exit}: {}", last.trim()))
     }
