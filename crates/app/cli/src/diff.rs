@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::args::diff::Diff;
 use crate::terminal::Terminal;
-use crate::{Failure, Verdict, results, set};
+use crate::{Failure, Verdict, files, results, set};
 
 /// Maximum size of a resolved lab that is read to name its differences.
 const MAX_LAB_BYTES: u64 = 256 << 20;
@@ -70,8 +70,7 @@ fn save(args: &Diff, file: &Path, terminal: &Terminal) -> Verdict {
     };
     let baseline = summary.baseline(&chosen);
     let text = baseline.to_json().map_err(std::io::Error::from)?;
-    std::fs::write(file, text)
-        .map_err(|e| Failure::machine(format!("cannot write {}: {e}", file.display())))?;
+    files::write(file, &text)?;
     if terminal.json {
         terminal.object(&json!({
             "schema": "netarium.baseline/1",

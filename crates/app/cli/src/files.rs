@@ -1,8 +1,9 @@
 //! Subcommands for lab files.
 
 use std::fmt::Write as _;
-use std::fs::OpenOptions;
+use std::fs::{self, File, FileType};
 use std::io::{self, Write};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use lab::plan::{Model, Plan};
@@ -255,14 +256,10 @@ pub(crate) fn new(args: &New, terminal: &Terminal) -> Verdict {
 }
 
 fn write_new(file: &Path, text: &str, force: bool) -> Result<(), Failure> {
-    let mut options = OpenOptions::new();
-    options.write(true);
     if force {
-        options.create(true).truncate(true);
-    } else {
-        options.create_new(true);
+        return write(file, text);
     }
-    let result = options.open(file).and_then(|mut out| out.write_all(text.as_bytes()));
+    let result = File::create_new(file).and_then(|mut out| out.write_all(text.as_bytes()));
     result.map_err(|e| match e.kind() {
         io::ErrorKind::AlreadyExists => {
             Failure::usage(format!("{} already exists", file.display()))
@@ -270,4 +267,19 @@ fn write_new(file: &Path, text: &str, force: bool) -> Result<(), Failure> {
         }
         _ => Failure::machine(format!("cannot write {}: {e}", file.display())),
     })
+}
+
+/// Writes a file with this name. A link of this name is replaced and not followed, because the
+/// folder may be from elsewhere; pipes and terminals are written.
+pub(crate) fn write(file: &Path, text: &str) -> Result<(), Failure> {
+    let is_stream = |kind: FileType| kind.is_fifo() || kind.is_char_device();
+    let is_written = ["/dev", "/proc"].iter().any(|folder| file.starts_with(folder))
+        || fs::metadata(file).is_ok_and(|data| is_stream(data.file_type()));
+    let replace = || {
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new(".")).canonicalize()?;
+        run::files::replace(&folder.join(file.file_name().unwrap_or_default()), text.as_bytes())
+    };
+    let written = if is_written { fs::write(file, text) } else { replace() };
+    written.map_err(|e| Failure::machine(format!("cannot write {}: {e}", file.display())))
 }

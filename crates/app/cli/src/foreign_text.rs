@@ -18,6 +18,11 @@ fn is_unsafe(c: char) -> bool {
     }
 }
 
+/// Whether a terminal would act on a part of the text.
+pub(crate) fn has_unsafe(text: &str) -> bool {
+    text.contains(is_unsafe)
+}
+
 /// Text with unsafe characters in a visible form, such as `\x1b` or `\u{202e}`.
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     replaced(text, |out, c| match u32::from(c) {
@@ -33,7 +38,7 @@ pub(crate) fn visible_json(json: &str) -> Cow<'_, str> {
 }
 
 fn replaced(text: &str, write: impl Fn(&mut String, char) -> std::fmt::Result) -> Cow<'_, str> {
-    if !text.contains(is_unsafe) {
+    if !has_unsafe(text) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len() + 16);

@@ -1,15 +1,14 @@
 //! The command-line parser, and its derivatives: completions, manual pages and the reference page.
 
-use std::fs;
-use std::io;
-use std::path::Path;
+use std::io::{self, Write as _};
 
 use clap::{CommandFactory, FromArgMatches};
 use clap_mangen::Man as Page;
 
 use crate::args::{Cli, Completions, Man};
+use crate::foreign_text::{has_unsafe, visible};
 use crate::terminal::Terminal;
-use crate::{Failure, Verdict};
+use crate::{Failure, Verdict, files};
 use run::Exit;
 
 /// The parser. All subcommands accept the global options, but only `netarium --help` lists them.
@@ -27,8 +26,23 @@ fn hide_global_options(command: clap::Command) -> clap::Command {
 
 pub(crate) fn parse() -> Cli {
     // Only `--version` prints the commit: pages must not change with each one.
-    let matches = command().long_version(env!("NETARIUM_VERSION")).get_matches();
-    Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    let matches = command().long_version(env!("NETARIUM_VERSION")).try_get_matches();
+    let parsed = matches.and_then(|matches| Cli::from_arg_matches(&matches));
+    parsed.unwrap_or_else(|error| end(&error))
+}
+
+/// Prints an error of the command line, or the help, and ends. Names of files from elsewhere may be
+/// arguments (`netarium check *`).
+fn end(error: &clap::Error) -> ! {
+    let words = std::env::args_os();
+    if words.into_iter().all(|word| !has_unsafe(&word.to_string_lossy())) {
+        error.exit();
+    }
+    // Without the styles of the parser, which cannot be distinguished from foreign ones.
+    let text = error.render().to_string();
+    // If writing to stderr fails, nothing can report it.
+    let _ = writeln!(io::stderr(), "{}", visible(text.trim_end()));
+    std::process::exit(error.exit_code())
 }
 
 pub(crate) fn schema(terminal: &Terminal) -> Verdict {
@@ -50,12 +64,10 @@ pub(crate) fn man(args: &Man, terminal: &Terminal) -> Verdict {
         terminal.data(page(Cli::command())?)?;
         return Ok(Exit::Ok);
     };
-    fs::create_dir_all(dir).map_err(|e| cannot_write(dir, &e))?;
+    std::fs::create_dir_all(dir)
+        .map_err(|e| Failure::machine(format!("cannot create {}: {e}", dir.display())))?;
     let command = command();
-    let write = |name: &str, text: String| {
-        let file = dir.join(format!("{name}.1"));
-        fs::write(&file, text).map_err(|e| cannot_write(&file, &e))
-    };
+    let write = |name: &str, text: String| files::write(&dir.join(format!("{name}.1")), &text);
     write("netarium", page(command.clone())?)?;
     let mut count = 1;
     for subcommand in command.get_subcommands().filter(|subcommand| subcommand.get_name() != "help")
@@ -77,13 +89,11 @@ fn page(command: clap::Command) -> Result<String, Failure> {
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-fn cannot_write(path: &Path, error: &io::Error) -> Failure {
-    Failure::machine(format!("cannot write {}: {error}", path.display()))
-}
-
 #[cfg(test)]
 mod tests {
     use std::fmt::Write as _;
+    use std::fs;
+    use std::path::Path;
 
     use super::*;
 

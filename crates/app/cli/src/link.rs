@@ -3,7 +3,6 @@
 mod lab_text;
 
 use std::ffi::OsString;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use base::NodeId;
@@ -17,7 +16,7 @@ use tempfile::TempDir;
 
 use crate::args::link::Link;
 use crate::terminal::Terminal;
-use crate::{Failure, Verdict};
+use crate::{Failure, Verdict, files};
 use lab_text::LabText;
 
 /// Standard output belongs to the command, so errors go to standard error in JSON too.
@@ -147,8 +146,7 @@ fn show(
     match (&args.output, object) {
         (Some(file), object) => {
             let text = object.map_or_else(|| table(false), |o| o.to_string());
-            fs::write(file, text + "\n")
-                .map_err(|e| Failure::machine(format!("cannot write {}: {e}", file.display())))?;
+            files::write(file, &(text + "\n"))?;
         }
         (None, Some(object)) => terminal.error_object(&object),
         (None, None) => terminal.note(terminal.rendered_note(table)),

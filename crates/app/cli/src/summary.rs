@@ -53,8 +53,7 @@ fn page(folder: &RunFolder, record: &RunRecord, terminal: &Terminal) -> Result<(
 
 fn github(runs: &[(RunFolder, RunRecord)], lab: Option<&Path>) -> Result<String, Failure> {
     let read = |path: &Path| {
-        let text = lab::open_regular(path)
-            .and_then(std::io::read_to_string)
+        let text = lab::read_text(path)
             .map_err(|e| Failure::usage(format!("cannot read {}: {e}", path.display())))?;
         Ok::<_, Failure>((path.display().to_string(), text))
     };

@@ -1,7 +1,7 @@
 //! Labs that stay up: `up`, `set`, `mark`, `down`.
 
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read as _};
+use std::io::{self, ErrorKind, Read as _, Seek as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -45,9 +45,9 @@ pub(crate) fn up(args: &Up, terminal: &Terminal) -> Verdict {
     }
     terminal.note(format!("{name}: seed {}, starting", plan.seed));
     let stop = interrupts::flag()?;
-    let (log, out) = Log::create(&args.runs)?;
+    let log = Log::create(&args.runs)?;
     let (parent, child_end) = UnixStream::pair()?;
-    let mut child = start(args, out, child_end, terminal)
+    let mut child = start(args, &log.file, child_end, terminal)
         .map_err(|e| Failure::machine(format!("cannot start {name}: {e}")))?;
     parent.set_read_timeout(Some(INTERRUPT_INTERVAL))?;
     let is_up = loop {
@@ -92,13 +92,13 @@ pub(crate) fn up(args: &Up, terminal: &Terminal) -> Verdict {
 
 /// Starts the process that supervises the lab. It leaves this session, so that neither the terminal
 /// nor its signals affect the lab.
-fn start(args: &Up, log: File, parent: UnixStream, terminal: &Terminal) -> io::Result<Child> {
+fn start(args: &Up, log: &File, parent: UnixStream, terminal: &Terminal) -> io::Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["run", "--detached", "--quiet", "--no-progress"]).args(jobs::NO_COLOR);
     command.args(terminal.json.then_some("--json")).args(args.no_report.then_some("--no-report"));
     command.arg("--runs").arg(&args.runs).args(jobs::edits(&args.changes.edits));
     command.args(run_command::engine_words(args.engine)).arg("--").arg(&args.changes.lab);
-    command.stdin(OwnedFd::from(parent)).stdout(log.try_clone()?).stderr(log);
+    command.stdin(OwnedFd::from(parent)).stdout(log.try_clone()?).stderr(log.try_clone()?);
     command.env_remove("NETARIUM_CLUSTER").spawn()
 }
 
@@ -159,10 +159,13 @@ fn record(entry: &Entry) -> Result<RunRecord, Failure> {
 
 /// Output of the supervising process: beside the run folders until the lab is up, in its run folder
 /// afterwards.
-struct Log(PathBuf);
+struct Log {
+    path: PathBuf,
+    file: File,
+}
 
 impl Log {
-    fn create(runs: &Path) -> Result<(Self, File), Failure> {
+    fn create(runs: &Path) -> Result<Self, Failure> {
         let name = format!(".up-{}.log", std::process::id());
         let failed = |e: io::Error| {
             Failure::machine(format!("cannot create {}: {e}", runs.join(&name).display()))
@@ -172,18 +175,21 @@ impl Log {
         // Programs of earlier labs may have made a link with this name.
         let path = runs.canonicalize().map_err(failed)?.join(&name);
         let file = run::files::append(&path).map_err(failed)?;
-        Ok((Self(path), file))
+        Ok(Self { path, file })
     }
 
     fn keep(self, folder: &Path) -> Result<(), Failure> {
         let path = folder.join(LOG);
-        fs::rename(&self.0, &path)
+        run::files::rename(&self.path, &path)
             .map_err(|e| Failure::machine(format!("cannot create {}: {e}", path.display())))
     }
 
     /// Prints the output of a process that has ended.
     fn print(&self, terminal: &Terminal) -> io::Result<()> {
-        let text = fs::read(&self.0)?;
+        // Programs can replace the file of this name.
+        (&self.file).rewind()?;
+        let mut text = Vec::new();
+        (&self.file).read_to_end(&mut text)?;
         let text = String::from_utf8_lossy(&text);
         if !terminal.json {
             if !text.is_empty() {
@@ -204,7 +210,7 @@ impl Log {
 impl Drop for Log {
     fn drop(&mut self) {
         // It was moved if the lab is up.
-        let _ = fs::remove_file(&self.0);
+        let _ = fs::remove_file(&self.path);
     }
 }
 
@@ -359,5 +365,17 @@ mod tests {
         std::os::unix::fs::symlink(&outside, dir.path().join(name)).unwrap();
         assert!(Log::create(dir.path()).is_err());
         assert!(Log::create(&dir.path().join("new")).is_ok());
+    }
+
+    #[test]
+    fn log_is_kept_in_no_linked_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let outside = dir.path().join("outside");
+        fs::create_dir(&outside).unwrap();
+        // A program has replaced the run folder.
+        let folder = dir.path().join("run");
+        std::os::unix::fs::symlink(&outside, &folder).unwrap();
+        assert!(Log::create(dir.path()).unwrap().keep(&folder).is_err());
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
     }
 }

@@ -465,6 +465,69 @@ fn links(text: &str) -> Vec<&str> {
     found
 }
 
+/// Ways to open a file for writing. `run::files` follows no link.
+const WRITES: &[&str] = &[
+    "File::create(",
+    "File::create_new(",
+    "File::options(",
+    "OpenOptions::new(",
+    "OFlags::CREATE",
+    "fs::write(",
+    "fs::copy(",
+];
+
+/// Files with one of [`WRITES`], and the reason why programs of a lab, or the author of a run
+/// folder, cannot redirect it with a link.
+const WRITERS: &[(&str, &str)] = &[
+    ("app/cli/src/args/cluster/kubernetes.rs", "only tests"),
+    ("app/cli/src/files.rs", "creates only new files; replaces links; writes streams"),
+    ("base/sys/src/confine/private.rs", "a new file system in memory, before programs start"),
+    ("base/sys/src/confine/view.rs", "a new file system in memory, before programs start"),
+    ("base/sys/src/namespace/user.rs", "/proc"),
+    ("base/sys/src/sysctl.rs", "/proc/sys"),
+    ("base/sys/src/tun.rs", "/dev/net/tun"),
+    ("bgp/live/src/archive/finish.rs", "the archive, which only the collector's user can change"),
+    ("bgp/live/src/archive/ledger.rs", "the archive"),
+    ("bgp/live/src/archive/recovery.rs", "the archive"),
+    ("bgp/live/src/archive/snapshot.rs", "the archive"),
+    ("bgp/live/src/archive/store.rs", "the archive"),
+    ("bgp/live/src/archive.rs", "the archive"),
+    ("bgp/live/src/convert/output.rs", "new files under unused names, and streams"),
+    ("bgp/live/src/job/retention.rs", "the archive"),
+    ("cluster/live/src/coordinate/files.rs", "a new folder that only its user can open"),
+    ("cluster/live/src/credentials.rs", "new files in a folder that only its user can change"),
+    ("cluster/live/src/local/init.rs", "a new file system in memory of the cluster's user"),
+    ("cluster/live/src/local/network.rs", "the same"),
+    ("lab/emu/src/enclosure/names.rs", "a new file system in memory, before programs start"),
+    ("lab/emu/src/program/readiness.rs", "/dev/null"),
+    ("lab/emu/src/registry.rs", "a folder of its user, which labs do not see"),
+    ("lab/file/src/files.rs", "opened to read"),
+    ("lab/run/src/files.rs", "follows no link"),
+];
+
+/// A file that is written in another way is in the list of reasons, or uses `run::files`.
+#[test]
+fn written_files_cannot_be_redirected() {
+    let opens = |text: &str, way: &str| {
+        let starts_word = |at: usize| !text[..at].ends_with(|c: char| c.is_alphanumeric());
+        text.match_indices(way).any(|(at, _)| starts_word(at))
+    };
+    let mut found = Vec::new();
+    for (path, text) in sources(&["crates"], "rs") {
+        let path = path.strip_prefix("crates").unwrap().display().to_string();
+        let no_product = ["/tests/", "/testnet/", "/examples/", "tests.rs", "testing.rs"];
+        if no_product.iter().any(|part| path.contains(part)) || !path.contains("/src/") {
+            continue;
+        }
+        let product = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        if WRITES.iter().any(|way| opens(product, way)) {
+            found.push(path);
+        }
+    }
+    let known: Vec<_> = WRITERS.iter().map(|(path, _)| *path).collect();
+    assert_eq!(found, known, "give the reason in WRITERS");
+}
+
 /// With `autotests = false`, other files are not even compiled.
 #[test]
 fn files_of_integration_tests_are_modules_of_their_binary() {

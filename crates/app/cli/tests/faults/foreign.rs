@@ -109,6 +109,55 @@ fn text_of_lab_files_does_not_control_the_terminal() {
     all_forms(&bench, &["check", &format!("no-{HOSTILE}")]);
 }
 
+/// The shell can expand `netarium check *` to names of files from elsewhere.
+#[test]
+fn names_that_look_like_options_do_not_control_the_terminal() {
+    let bench = Bench::new();
+    for args in [
+        vec![format!("--{HOSTILE}")],
+        vec![format!("check{HOSTILE}")],
+        vec!["check".to_owned(), format!("--{HOSTILE}=x")],
+        vec!["diff".to_owned(), format!("--tolerance={HOSTILE}")],
+        vec!["sim".to_owned(), "lab.toml".to_owned(), format!("--set={HOSTILE}")],
+    ] {
+        let what = args.join(" ");
+        for forced in ["0", "1"] {
+            let mut command = bench.command(&[]);
+            let output = command.args(&args).env("CLICOLOR_FORCE", forced).output().unwrap();
+            assert_eq!(output.status.code(), Some(2), "{what:?}");
+            harmless(&what, &output, false);
+        }
+    }
+}
+
+/// Subcommands that write a file of a fixed or a given name, into a folder from elsewhere.
+#[test]
+fn written_files_replace_links() {
+    let bench = Bench::new();
+    let run = run_folder(&bench);
+    let run = run.to_str().unwrap();
+    let outside = bench.write("outside", "kept");
+    for (name, args) in [
+        ("dumbbell.toml", &["new", "dumbbell", "--force"][..]),
+        ("pages/netarium.1", &["man", "--dir", "pages"]),
+        ("pages/netarium-run.1", &["man", "--dir", "pages"]),
+        ("base.json", &["diff", run, "--save", "base.json"]),
+    ] {
+        let file = bench.path().join(name);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        let _ = fs::remove_file(&file);
+        symlink(&outside, &file).unwrap();
+        let output = bench.netarium(args);
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(fs::symlink_metadata(&file).unwrap().is_file(), "{name}");
+        assert_eq!(fs::read_to_string(&outside).unwrap(), "kept", "{name}");
+    }
+    // A stream is written: `/dev/stdout`, and a pipe of the shell.
+    let output = bench.netarium(&["diff", run, "--save", "/dev/stdout"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("\"metrics\""), "{text}");
+}
+
 /// Puts hostile text into every text of a record that does not decide how it is read.
 fn poison(value: &mut Value) {
     match value {
@@ -217,6 +266,7 @@ fn files_that_never_end_are_refused() {
     fs::remove_file(run.join("run.json")).unwrap();
     fs::rename(&fifo, run.join("run.json")).unwrap();
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    symlink("fifo", bench.path().join("fifo.toml")).unwrap();
     let _socket = UnixListener::bind(bench.path().join("socket")).unwrap();
     let run = run.to_str().unwrap();
     for args in [
@@ -231,6 +281,11 @@ fn files_that_never_end_are_refused() {
         &["diff", run, run],
         &["diff", run, "--baseline", "fifo"],
         &["report", "fifo", "--format", "github", "--lab", "fifo"],
+        &["cluster", "plan", "lab.toml", "--offline", "fifo"],
+        &["cluster", "plan", "lab.toml", "--offline", "/dev/zero"],
+        &["cluster", "status", "--cluster", "fifo.toml"],
+        &["bundle", "send", "--config", "fifo"],
+        &["bundle", "receive", "--config", "/dev/zero"],
     ] {
         let output = Running::spawn(&mut bench.command(args)).output();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
