@@ -43,8 +43,8 @@ MUTATIONS = [
     Mutation(
         "client-limit",
         "crates/app/serve/src/lib.rs",
-        "Semaphore::new(max_clients)",
-        "Semaphore::new(max_clients + 1)",
+        "Slots::new(max_clients)",
+        "Slots::new(max_clients + 1)",
         "refuses_clients_above_limit",
     ),
     Mutation(
@@ -374,6 +374,20 @@ MUTATIONS = [
         "--test programs",
     ),
     Mutation(
+        "attack-f1-ready",
+        "crates/lab/emu/src/program/readiness.rs",
+        "let mut file = run::files::open(path)?;",
+        "let mut file = fs::File::open(path)?;",
+        "output_is_read_through_no_link",
+    ),
+    Mutation(
+        "attack-f1-agents",
+        "crates/cluster/live/src/coordinate/files.rs",
+        "if lab::leads_outside(dir, &from) {",
+        "if false {",
+        "sends_no_file_of_another_folder",
+    ),
+    Mutation(
         "attack-f2-read-only",
         "crates/base/sys/src/confine/view.rs",
         'set_access(Path::new("/"), Access::ReadOnly, true)?;',
@@ -409,6 +423,13 @@ MUTATIONS = [
         "refuses_io_uring",
     ),
     Mutation(
+        "attack-f5-families",
+        "crates/base/sys/src/confine/seccomp.rs",
+        "list.extend([end(fail(libc::EAFNOSUPPORT)), load(NUMBER)]);",
+        "list.extend([load(NUMBER), load(NUMBER)]);",
+        "refuses_sockets_that_no_network_namespace_separates",
+    ),
+    Mutation(
         "attack-f6-entries",
         "crates/lab/emu/src/registry.rs",
         "if let Some(why) = check(self) {",
@@ -421,6 +442,14 @@ MUTATIONS = [
         "!connection.is_over());",
         "!connection.is_over()); if connections.iter().count() > 8 { continue; }",
         "idle_connections_do_not_block_an_enrolment",
+    ),
+    Mutation(
+        "attack-f7-http",
+        "crates/app/ops/src/listen.rs",
+        "let oldest = self.silent().remove_oldest()?;",
+        "let oldest = self.silent().remove(u64::MAX)?;",
+        "connections_without_a_request_exclude_no_client",
+        tests_in="crates/app/serve",
     ),
     Mutation(
         "attack-f8-services",
@@ -443,7 +472,15 @@ MUTATIONS = [
         "(Ok(file), Ok(folder)) => !file.starts_with(folder),",
         "(Ok(_), Ok(_)) => false,",
         "errors_do_not_quote_files_outside_the_folder_of_the_lab",
-        "--test foreign_files",
+        "--test integration",
+    ),
+    Mutation(
+        "attack-f10-link",
+        "crates/lab/file/src/diagnostic.rs",
+        "if !path.exists() || !leads_outside(folder, path) {",
+        "if path.exists() {",
+        "errors_do_not_quote_a_lab_file_that_is_a_link_to_another_folder",
+        "--test integration",
     ),
     Mutation(
         "attack-f11-pipes",

@@ -37,6 +37,11 @@ class Mutate(unittest.TestCase):
                 name = re.search(r"(\w+)\$?$", mutation.tests)[1]
                 sources = (path.read_text(encoding="utf-8") for path in folder.rglob("*.rs"))
                 self.assertTrue(any(f"fn {name}" in text for text in sources), name)
+                if target := re.search(r"--test (\w+)", mutation.target):
+                    files = [f"tests/{target[1]}.rs", f"tests/{target[1]}/main.rs"]
+                    is_named = f'name = "{target[1]}"' in (folder / "Cargo.toml").read_text()
+                    is_file = any((folder / file).exists() for file in files)
+                    self.assertTrue(is_named or is_file, target[0])
 
     def test_restores_the_file_and_tells_results_apart(self):
         with tempfile.TemporaryDirectory() as folder:
