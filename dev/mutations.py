@@ -477,8 +477,8 @@ MUTATIONS = [
     Mutation(
         "attack-f10-link",
         "crates/lab/file/src/diagnostic.rs",
-        "if !path.exists() || !leads_outside(folder, path) {",
-        "if path.exists() {",
+        "|| !leads_outside(folder, path) {",
+        "|| path.exists() {",
         "errors_do_not_quote_a_lab_file_that_is_a_link_to_another_folder",
         "--test integration",
     ),

@@ -64,7 +64,8 @@ impl Diagnostics {
     #[must_use]
     pub fn of_file(mut self, path: &Path) -> Self {
         let folder = path.parent().unwrap_or_else(|| Path::new(""));
-        if !path.exists() || !leads_outside(folder, path) {
+        // `/dev/stdin` is a link as well.
+        if !path.exists() || path.starts_with("/dev") || !leads_outside(folder, path) {
             return self;
         }
         self.list.truncate(1);
