@@ -48,15 +48,19 @@ fn client_hello(config: Arc<ClientConfig>) -> Vec<u8> {
     hello
 }
 
-/// Garbage and silent connections. The clock stands still meanwhile: a listener that waits for a
-/// time after a failed handshake, or for a silent connection, does not continue before the clock.
+/// Stops the clock of Tokio until the result is dropped, at most for LONG. A listener that waits for
+/// a time does not continue meanwhile.
+fn stop_clock() -> std::sync::mpsc::Sender<()> {
+    let (end, ended) = std::sync::mpsc::channel();
+    drop(tokio::task::spawn_blocking(move || ended.recv_timeout(LONG)));
+    end
+}
+
+/// No pause after a failed handshake, and no wait for a silent connection.
 #[tokio::test(start_paused = true)]
 async fn failed_handshakes_and_silent_connections_delay_no_other_handshake() {
     let (at, client, accepting) = listen(LONG).await;
-    let began = Instant::now();
-    // Tokio's clock continues with the end of this task: after the test, or after LONG.
-    let (_end, ended) = std::sync::mpsc::channel::<()>();
-    let _standing = tokio::task::spawn_blocking(move || ended.recv_timeout(LONG));
+    let (began, _stopped) = (Instant::now(), stop_clock());
     let mut held = Vec::new();
     for _ in 0..max_connections() {
         held.push(connect(at).await);
@@ -93,9 +97,10 @@ async fn new_silent_connection_replaces_the_oldest_silent_one_of_its_source() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn handshakes_from_one_source_replace_the_oldest_one() {
     let (at, client, _accepting) = listen(LONG).await;
+    let (began, _stopped) = (Instant::now(), stop_clock());
     let hello = client_hello(client);
     let mut started = Vec::new();
     for _ in 0..=max_connections() / 2 {
@@ -104,6 +109,7 @@ async fn handshakes_from_one_source_replace_the_oldest_one() {
         started.push(stream);
     }
     assert!(is_closed(started.remove(0)).await);
+    assert_eq!(Instant::now() - began, Duration::ZERO, "closed after the timeout only");
 }
 
 #[tokio::test]
