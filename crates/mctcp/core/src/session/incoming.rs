@@ -18,7 +18,6 @@ impl<P: Payload> Session<P> {
         let Some(subflow) = self.subflow_mut(id) else { return };
         let expected = subflow.expects;
         subflow.expects = expected.wrapping_add(1);
-        self.received_at = now;
         let done = if path_seq == expected {
             self.take(id, frame)
         } else {
@@ -27,6 +26,10 @@ impl<P: Payload> Session<P> {
         if let Err(error) = done {
             self.break_off(id, &error);
             return;
+        }
+        // A server that refuses new subflows does not show that the session still exists.
+        if self.subflow(id).is_some_and(Subflow::is_usable) {
+            self.received_at = now;
         }
         self.open_paths();
         self.close_if_done();

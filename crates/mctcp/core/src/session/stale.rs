@@ -93,6 +93,15 @@ impl<P: Payload> Session<P> {
         }
     }
 
+    /// Client: marks all subflows as stale after an unanswered probe, so that new connections
+    /// replace them. On the old ones the peer's TCP may wait up to 120 s for its next
+    /// retransmission (RFC 6298 §2.5; Linux, `TCP_RTO_MAX`), although the path works again.
+    pub(super) fn leave_silent(&mut self) {
+        while let Some(id) = self.subflows.iter().find(|s| s.is_active()).map(|s| s.id) {
+            self.grow_stale(id, true);
+        }
+    }
+
     /// Deadline of the next [`leave_unanswered`](Self::leave_unanswered).
     pub(super) fn unanswered_deadline(&self) -> Option<Time> {
         let active = self.subflows.iter().filter(|subflow| subflow.is_active());

@@ -147,6 +147,10 @@ impl<P: Payload> Session<P> {
         let waits = self.blocked_since.is_some_and(|at| now >= at.max(self.probed) + CREDIT_PROBE);
         if now >= self.silence_at() || waits {
             self.probed = now;
+            let third = Span::from_nanos(self.idle().as_nanos() / 3);
+            if self.greeting.is_some() && now >= self.received_at + third + third {
+                self.leave_silent();
+            }
             let usable: Vec<_> =
                 self.subflows.iter().filter(|s| s.is_usable()).map(|s| s.id).collect();
             for id in usable {

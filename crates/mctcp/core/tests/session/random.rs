@@ -23,7 +23,7 @@ fn rate() -> impl Strategy<Value = Bandwidth> {
 }
 
 fn delay() -> impl Strategy<Value = Span> {
-    select(vec![0, 1, 10, 40, 150]).prop_map(Span::from_millis)
+    select(vec![0, 1, 10, 40, 150, 500]).prop_map(Span::from_millis)
 }
 
 fn loss() -> impl Strategy<Value = u16> {
@@ -141,4 +141,97 @@ proptest! {
     fn everything_arrives_whatever_happens(script in script()) {
         judge(&script).map_err(TestCaseError::fail)?;
     }
+}
+
+fn kbit(kbit: u64) -> Bandwidth {
+    Bandwidth::from_bits_per_sec(kbit * 1_000)
+}
+
+/// A path with loss in thousandths.
+fn lossy(rate: u64, delay: u64, queue: u64, loss: u64) -> Path {
+    Path {
+        rate: kbit(rate),
+        delay: Span::from_millis(delay),
+        queue: Bytes::new(queue),
+        loss: Ratio::from_parts_per_billion(loss * 1_000_000),
+        backup: false,
+    }
+}
+
+fn sized(buffers: u64, frame: u64) -> Settings {
+    Settings {
+        max_frame: Bytes::new(frame),
+        send_buffer: Bytes::new(buffers),
+        receive_buffer: Bytes::new(buffers),
+        autotune: false,
+        max_subflows: 1,
+        ..Settings::default()
+    }
+}
+
+fn writes(writes: u64, rate: Option<u64>) -> Application {
+    Application { writes, chunk: 16_384, rate: rate.map(kbit), starts: Time::ZERO }
+}
+
+#[track_caller]
+fn ends_well(mut script: Script) {
+    heal(&mut script);
+    judge(&script).unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// After the first path is up again, the server's TCP waits two minutes for its next retransmission
+/// on the only subflow, while the client has nothing in flight.
+#[test]
+fn replaces_the_only_subflow_of_a_peer_that_answers_no_probe() {
+    ends_well(Script {
+        seed: 8_948_148_904_528_959_745,
+        paths: vec![
+            lossy(10_000, 10, 60_000, 200),
+            lossy(50_000, 40, 20_000, 0),
+            lossy(10_000, 0, 20_000, 0),
+            Path { backup: true, ..lossy(50_000, 0, 200_000, 50) },
+        ],
+        settings: [
+            Settings {
+                scheduler: SchedulerKind::Weighted,
+                join_after: Bytes::new(20_000),
+                max_subflows: 8,
+                ..sized(262_144, 4_096)
+            },
+            Settings { scheduler: SchedulerKind::Backup, ..sized(262_144, 65_535) },
+        ],
+        applications: [writes(200_001, None), writes(600_000, Some(500))],
+        low_water: 16_384,
+        socket: 65_536,
+        psk: true,
+        acts: vec![
+            (millis(17_080), Act::Hold(2, true)),
+            (millis(6_628), Act::Reset(1)),
+            (millis(1_532), Act::Refuse(2, true)),
+            (millis(7_036), Act::Kill(0)),
+            (millis(3_857), Act::Rate(1, kbit(2_000))),
+            (millis(124), Act::JoinNow),
+            (millis(439), Act::Hold(0, true)),
+            (millis(688), Act::Add(0)),
+        ],
+    });
+}
+
+/// The server has dropped the session, because the proof was lost, and refuses new subflows.
+#[test]
+fn times_out_although_the_server_refuses_new_subflows() {
+    let settings = Settings { join_after: Bytes::ZERO, ..sized(65_536, 1_024) };
+    ends_well(Script {
+        seed: 526_090_388_410_573_989,
+        paths: vec![lossy(300, 0, 20_000, 50)],
+        settings: [settings.clone(), settings],
+        applications: [
+            writes(65_536, None),
+            Application { chunk: 65_536, ..writes(65_536, Some(5_000)) },
+        ],
+        low_water: 4_096,
+        socket: 65_536,
+        psk: true,
+        acts: vec![(millis(1_519), Act::Kill(0))],
+    });
 }
