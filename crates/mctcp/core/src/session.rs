@@ -48,7 +48,7 @@ use opening::Greeting;
 use paths::Path;
 use receiving::Reassembly;
 use sending::{Outgoing, Slots};
-use subflow::{State, Subflow};
+use subflow::Subflow;
 
 pub use opening::Opening;
 pub use status::{Statistics, SubflowState, SubflowStatus};
@@ -346,14 +346,15 @@ impl<P: Payload> Session<P> {
     /// Updates the TCP state of a subflow.
     pub fn on_path_info(&mut self, now: Time, id: SubflowId, info: PathInfo) {
         self.now = now;
+        let is_alone = self.active() == 0;
         let Some(subflow) = self.subflow_mut(id) else { return };
         let moved = subflow.learn(now, info);
+        let revived = moved && subflow.is_revived_by_progress(is_alone);
         let stuck = subflow.is_active() && subflow.is_stuck(now);
         if moved && subflow.hello_unanswered_at().is_some() {
             self.greeting.iter_mut().for_each(|greeting| greeting.delivered = Some(now));
         }
-        let state = self.subflow(id).map(|subflow| subflow.state);
-        if moved && state == Some(State::Stale { needs_dack: false }) {
+        if revived {
             self.revive(id);
         } else if stuck {
             self.grow_stale(id, false);

@@ -28,7 +28,8 @@ impl<P: Payload> Session<P> {
     pub(super) fn grow_stale(&mut self, id: SubflowId, needs_dack: bool) {
         let now = self.now;
         let Some(subflow) = self.subflow_mut(id) else { return };
-        subflow.state = State::Stale { needs_dack };
+        let in_flight_end = (subflow.info.acked + subflow.info.in_flight).count();
+        subflow.state = State::Stale { repaired_at: (!needs_dack).then_some(in_flight_end) };
         // Other subflows carry the control frames from now on, one at a time.
         let controls = std::mem::take(&mut subflow.controls);
         self.event(Event::SubflowStale(id));

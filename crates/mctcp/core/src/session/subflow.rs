@@ -38,9 +38,10 @@ pub(super) enum State {
     Active,
     /// It makes no progress.
     Stale {
-        /// TCP made progress, but the peer's session did not answer: only a DACK on this subflow
-        /// shows that it delivers again.
-        needs_dack: bool,
+        /// TCP's number of acknowledged bytes once it has delivered the data in flight. `None`: TCP
+        /// made progress, but the peer's session did not answer, so that only a DACK on this
+        /// subflow shows that it delivers again.
+        repaired_at: Option<u64>,
     },
     /// It ends once its data are acknowledged.
     Draining { since: Time },
@@ -176,6 +177,13 @@ impl<P> Subflow<P> {
 
     pub(super) fn is_stale(&self) -> bool {
         matches!(self.state, State::Stale { .. })
+    }
+
+    /// Whether progress of TCP revives it: without other subflows at once, otherwise after the
+    /// repair. Before that, new data wait for retransmissions, and a backup must not stop.
+    pub(super) fn is_revived_by_progress(&self, is_alone: bool) -> bool {
+        let State::Stale { repaired_at: Some(end) } = self.state else { return false };
+        is_alone || !self.info.in_flight.is_positive() || self.info.acked.count() >= end
     }
 
     pub(super) fn srtt(&self) -> Span {
