@@ -36,13 +36,22 @@ pub(super) struct Side {
     pub(super) over: bool,
     /// The free send buffer that was last reported to the session.
     pub(super) room: u64,
+    /// Unsent data have reached the low-water mark, and are not below half of it yet.
+    blocked: bool,
     /// Frames that it has sent.
     pub(super) pipe: Pipe,
 }
 
 impl Subflow {
     pub(super) fn new(stream: u32, path: PathId, number: u32) -> Self {
-        let side = || Side { id: None, up: false, over: false, room: 0, pipe: Pipe::default() };
+        let side = || Side {
+            id: None,
+            up: false,
+            over: false,
+            room: 0,
+            blocked: false,
+            pipe: Pipe::default(),
+        };
         Self {
             connection: u32::MAX,
             stream,
@@ -100,11 +109,15 @@ impl Pipe {
     }
 }
 
-/// Free send buffer of an end: up to the low-water mark of unsent data, and up to the size of
-/// the socket buffer.
-pub(super) fn room(tcp: &Endpoint, buffer: Option<Bytes>) -> u64 {
-    let room = super::low_water(tcp.cwnd()).saturating_sub(tcp.not_sent());
-    buffer.map_or(room, |buffer| room.min(buffer.count().saturating_sub(tcp.unacked())))
+impl Side {
+    /// Free send buffer: up to the size of the socket buffer, and as with `TCP_NOTSENT_LOWAT`. A
+    /// socket at the low-water mark of unsent data accepts more once it is below half of the mark.
+    pub(super) fn measure_room(&mut self, tcp: &Endpoint, buffer: Option<Bytes>) -> u64 {
+        let (mark, unsent) = (super::low_water(tcp.cwnd()), tcp.not_sent());
+        self.blocked = unsent >= if self.blocked { mark / 2 } else { mark };
+        let room = if self.blocked { 0 } else { mark / 2 };
+        buffer.map_or(room, |buffer| room.min(buffer.count().saturating_sub(tcp.unacked())))
+    }
 }
 
 /// The TCP statistics that a session uses.

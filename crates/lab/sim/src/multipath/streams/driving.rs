@@ -7,7 +7,7 @@ use mctcp::{Counted, Frame, Output, PathId, Session, SubflowId, session};
 use super::{PENDING, Streams};
 use crate::app::ConnectionEvent;
 use crate::multipath::pending::handshake;
-use crate::multipath::subflow::{Subflow, path_info, room};
+use crate::multipath::subflow::{Subflow, path_info};
 use crate::net::{EndId, Net, mix};
 
 impl Streams {
@@ -263,7 +263,7 @@ impl Streams {
         let here = &mut subflow.sides[side];
         let Some(id) = here.id.filter(|_| !here.over) else { return false };
         let Some(connection) = net.connection(subflow.connection) else { return false };
-        let room = room(&connection.ends[side].tcp, self.shape.buffer);
+        let room = here.measure_room(&connection.ends[side].tcp, self.shape.buffer);
         let little = here.room > 0 && here.room <= room && here.room >= room / 2;
         if little || here.room == room {
             return false;
