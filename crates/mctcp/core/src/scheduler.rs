@@ -21,6 +21,7 @@ mod weighted;
 pub use backup::Backup;
 pub use blest::Blest;
 pub use earliest::Earliest;
+pub(crate) use earliest::MAX_PAUSE;
 pub use ecf::Ecf;
 pub use min_rtt::MinRtt;
 pub use redundant::Redundant;

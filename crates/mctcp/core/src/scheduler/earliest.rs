@@ -14,17 +14,26 @@
 //!   (Ferlin et al. 2016, §IV) with predicted arrivals instead of round-trip times, plus a
 //!   round-trip time for the repair of a loss, and with twice the predicted arrival if the later
 //!   one would add little.
+//! - *Pause.* The application gets nothing from the time at which the earlier ones would have
+//!   delivered the frame until its arrival. If that is longer than after a failure, the later one
+//!   must add much. The session finds out how much with copies (`session/transmit.rs`, `explore`).
 //!
 //! A frame waits at most for the time that the later subflow would have taken: then the prediction
 //! for the earlier ones was wrong, and at most twice the time was lost.
 
-use base::{Span, Time};
+use base::{Bandwidth, Span, Time};
 
 use super::{Choice, Scheduler, SubflowView, View, usable};
 
 /// A subflow that adds more than this share of the rate is used, although the stream pauses while
 /// the subflow repairs a loss.
 const MIN_SHARE_FOR_REPAIR_PAUSE: f64 = 0.25;
+/// Maximum pause of the stream because of a late frame: that of a failure, after which a subflow
+/// without progress is stale.
+pub(crate) const MAX_PAUSE: Span = Span::from_millis(200);
+/// A subflow that adds more than this share of the rate is used, although the stream pauses for
+/// longer when its use begins and after each of its losses.
+const MIN_SHARE_FOR_LONG_PAUSE: f64 = 0.5;
 /// A round-trip time above this multiple of the minimum means that there is a queue.
 const QUEUED_RTT_RATIO: f64 = 1.25;
 
@@ -120,6 +129,10 @@ impl Scheduler for Earliest {
     }
 }
 
+fn bytes_per_sec(rate: Option<Bandwidth>) -> f64 {
+    rate.map_or(0.0, |rate| rate.bits_per_sec() as f64 / 8.0)
+}
+
 /// The subflows without room on which the frame would nevertheless arrive earlier, combined.
 #[derive(Clone, Copy, Debug)]
 struct Earlier {
@@ -128,6 +141,8 @@ struct Earlier {
     rate: f64,
     /// Bytes per second if they are not limited.
     peak: f64,
+    /// Time until the first of them would have delivered the frame.
+    arrival: f64,
     /// By time t they will have delivered `rate`·t minus this number of bytes.
     behind: f64,
     /// Time of an acknowledgement on the fastest return path, in seconds.
@@ -142,6 +157,7 @@ impl Default for Earlier {
             any: false,
             rate: 0.0,
             peak: 0.0,
+            arrival: f64::INFINITY,
             behind: 0.0,
             back: f64::INFINITY,
             carried_later: 0.0,
@@ -153,8 +169,8 @@ impl Earlier {
     fn add(&mut self, subflow: &SubflowView, forecast: &Forecast, frame: f64) {
         self.any = true;
         self.rate += forecast.rate;
-        let peak = subflow.peak.map_or(0.0, |rate| rate.bits_per_sec() as f64 / 8.0);
-        self.peak += peak.max(forecast.rate);
+        self.peak += bytes_per_sec(subflow.peak).max(forecast.rate);
+        self.arrival = self.arrival.min(forecast.arrival);
         self.behind += forecast.rate * forecast.arrival - frame;
         self.back = self.back.min(subflow.min_rtt.as_secs_f64() / 2.0);
     }
@@ -166,6 +182,11 @@ impl Earlier {
         }
         let done = (session.unsent.count() as f64 + self.behind) / self.rate;
         if !session.more && done < later.arrival {
+            return true;
+        }
+        let known = bytes_per_sec(chosen.capacity).max(bytes_per_sec(chosen.peak)) / self.peak;
+        let pause = later.arrival - self.arrival;
+        if pause > MAX_PAUSE.as_secs_f64() && known < MIN_SHARE_FOR_LONG_PAUSE {
             return true;
         }
         // A subflow that was never full may add much.
@@ -257,6 +278,23 @@ mod tests {
         // The subflow is known to add little.
         let capacity = Some(base::Bandwidth::from_mbits_per_sec(2));
         assert!(waits(&window(1 << 20), &[pair[0], SubflowView { capacity, ..pair[1] }]));
+    }
+
+    #[test]
+    fn leaves_out_a_late_path_unless_it_adds_much() {
+        let mbits = |mbits| Some(base::Bandwidth::from_mbits_per_sec(mbits));
+        let late = |rtt, rate| [busy(0, 20, 20), SubflowView { peak: rate, ..idle(1, rtt, 2) }];
+        assert!(waits(&bulk(), &late(1_000, mbits(9))));
+        assert_eq!(pick(&bulk(), &late(1_000, mbits(11))), SEND_1);
+        let known = |rate| {
+            let [first, second] = late(1_000, None);
+            [first, SubflowView { capacity: rate, ..second }]
+        };
+        assert!(waits(&bulk(), &known(mbits(9))));
+        assert_eq!(pick(&bulk(), &known(mbits(11))), SEND_1);
+        // 200 ms later than the first one, which is 46 ms behind.
+        assert_eq!(pick(&bulk(), &late(400, mbits(9))), SEND_1);
+        assert!(waits(&bulk(), &late(520, mbits(9))));
     }
 
     #[test]

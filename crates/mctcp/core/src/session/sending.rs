@@ -228,10 +228,10 @@ impl<P: Payload> Outgoing<P> {
         Some(Chunk { dsn, payload: segment.payload.clone(), length: segment.length })
     }
 
-    /// Subflows that carry a segment.
-    pub(super) fn carriers(&self, dsn: u64) -> Option<Slots> {
+    /// The segment with this DSN.
+    pub(super) fn segment(&self, dsn: u64) -> Option<&Segment<P>> {
         let at = self.sent.binary_search_by_key(&dsn, |segment| segment.dsn).ok()?;
-        Some(self.sent[at].carriers)
+        Some(&self.sent[at])
     }
 
     /// Marks segments that only subflows in `gone` carry for retransmission.

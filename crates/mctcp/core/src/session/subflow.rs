@@ -118,6 +118,8 @@ pub(super) struct Subflow<P> {
     /// Limit of `outstanding`, set after it delayed other subflows.
     pub(super) budget: Option<u64>,
     pub(super) budget_lowered_at: Time,
+    /// Bytes of copies that show what it adds.
+    pub(super) explored: u64,
     pub(super) sent: u64,
     pub(super) reinjected: u64,
     pub(super) received: u64,
@@ -154,6 +156,7 @@ impl<P> Subflow<P> {
             owes_dack: None,
             budget: None,
             budget_lowered_at: Time::ZERO,
+            explored: 0,
             sent: 0,
             reinjected: 0,
             received: 0,
@@ -236,14 +239,23 @@ impl<P> Subflow<P> {
         now + sending + Span::from_nanos(self.srtt().as_nanos() / 2)
     }
 
-    pub(super) fn view(&self) -> SubflowView {
-        let room = match self.budget {
+    /// Bytes that it may get now.
+    fn usable_room(&self) -> u64 {
+        match self.budget {
             Some(budget) => self.room.min(budget.saturating_sub(self.outstanding)),
             None => self.room,
-        };
+        }
+    }
+
+    /// Whether it has room, and never had a queue that shows its capacity.
+    pub(super) fn is_unexplored(&self) -> bool {
+        self.capacity.is_none() && self.usable_room() > 0
+    }
+
+    pub(super) fn view(&self) -> SubflowView {
         SubflowView {
             id: self.id,
-            room: Bytes::new(room),
+            room: Bytes::new(self.usable_room()),
             backup: self.priority.backup,
             weight: self.priority.weight.max(1),
             srtt: self.srtt(),

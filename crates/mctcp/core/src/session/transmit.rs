@@ -8,7 +8,7 @@ use super::{Phase, Session};
 use crate::SubflowId;
 use crate::frame::{Copy, Frame};
 use crate::payload::Payload;
-use crate::scheduler::{Choice, SchedulerKind, View};
+use crate::scheduler::{Choice, MAX_PAUSE, SchedulerKind, View};
 use crate::settings::MIN_FRAME;
 
 /// Maximum time for which a frame occupies a slow path.
@@ -134,6 +134,7 @@ impl<P: Payload> Session<P> {
                 let sent = self.send_first(id);
                 if sent {
                     self.protect(from);
+                    self.explore(from);
                 }
                 sent
             }
@@ -220,10 +221,39 @@ impl<P: Payload> Session<P> {
         if !(is_default && is_short) || self.copied + length > allowed {
             return;
         }
-        let Some(carriers) = self.outgoing.carriers(dsn) else { return };
+        let Some(carriers) = self.outgoing.segment(dsn).map(|s| s.carriers) else { return };
         let Some((id, slot, expected)) = self.fastest(carriers, length) else { return };
         let Some(piece) = self.outgoing.repeat(dsn, slot, expected) else { return };
         self.copied += length;
+        self.send_piece(id, piece, Copy::Redundant);
+    }
+
+    /// Sends a copy of the piece that was just sent on a subflow on which it arrives too late to be
+    /// useful: that shows what the subflow adds without a pause of the stream. The copies end once
+    /// its capacity is known, or its window could have grown to that of the other subflows.
+    fn explore(&mut self, dsn: u64) {
+        if self.settings.scheduler != SchedulerKind::Earliest || self.outgoing.unsent() == 0 {
+            return;
+        }
+        let Some(segment) = self.outgoing.segment(dsn) else { return };
+        let (now, length) = (self.now, segment.length);
+        let regular = || self.subflows.iter().filter(|s| s.is_regular());
+        let is_late = |s: &&Subflow<P>| {
+            s.slot & segment.carriers == 0
+                && s.is_unexplored()
+                && s.expected(now, length) > segment.expected + MAX_PAUSE
+        };
+        let Some(subflow) = regular().find(is_late) else { return };
+        let (id, slot, time) = (subflow.id, subflow.slot, subflow.srtt() + subflow.srtt());
+        let rates = regular().filter(|s| s.id != id).filter_map(Subflow::rate);
+        let enough: u64 = rates.map(|rate| rate.bytes_in(time).count()).sum();
+        if subflow.explored + length > enough {
+            return;
+        }
+        let Some(piece) = self.outgoing.repeat(dsn, slot, Time::MAX) else { return };
+        if let Some(subflow) = self.subflow_mut(id) {
+            subflow.explored += length;
+        }
         self.send_piece(id, piece, Copy::Redundant);
     }
 

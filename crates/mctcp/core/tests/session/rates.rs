@@ -80,3 +80,31 @@ fn a_poor_path_does_not_hurt_a_good_one() {
         }
     }
 }
+
+/// Frames on the late path would pause the stream for as long as a failure.
+#[test]
+fn a_late_path_that_adds_little_costs_neither_rate_nor_pauses() {
+    let good = [Path::new(20, 20), Path::new(10, 5)];
+    let measured = |paths: &[Path]| {
+        let mut world = World::new(&Script::upload(paths, u64::MAX));
+        world.run(Time::ZERO + Span::from_secs(20));
+        let server = world.server.as_ref().expect("a session");
+        (server.read as f64, server.gap)
+    };
+    let (two, _) = measured(&good);
+    for rate in [2, 5, 10] {
+        let (three, gap) = measured(&[good[0], good[1], Path::new(rate, 500)]);
+        assert!(three >= 0.99 * two && gap <= 0.3, "{rate} Mbit/s: {} {gap} s", three / two);
+    }
+}
+
+#[test]
+fn a_late_path_that_adds_much_is_used() {
+    let mut script = Script::upload(&[Path::new(2, 20), Path::new(20, 350)], u64::MAX);
+    // A queue of one bandwidth-delay product.
+    script.paths[1].queue = base::Bytes::new(1_750_000);
+    let mut world = World::new(&script);
+    world.run(Time::ZERO + Span::from_secs(20));
+    let rate = world.server.as_ref().map_or(0, |server| server.read) as f64 * 8.0 / 20.0 / 1e6;
+    assert!(rate >= 8.0, "{rate} Mbit/s");
+}
