@@ -9,7 +9,7 @@ use serde_json::Value;
 #[path = "programs/bench.rs"]
 mod bench;
 
-use bench::Bench;
+use bench::{Bench, Run, conclusive, number};
 
 /// Two hosts and two links between them, of which one fails and comes back.
 const NETWORK: &str = r#"
@@ -186,4 +186,55 @@ fn rejects_kernel_mptcp_on_the_virtual_clock() {
     let wrong = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{wrong}");
     assert!(wrong.contains("netarium run"), "{wrong}");
+}
+
+/// Runs a lab of which the only flow must succeed; returns the run.
+fn field_case(bench: &Bench, lab: &str) -> Run {
+    let run = bench.run(lab);
+    assert!(matches!(run.code, Some(0 | 1 | 3)), "{}", run.story());
+    assert!(run.record()["flows"][0]["error"].is_null(), "{}", run.story());
+    run
+}
+
+fn goodput_and_gap(run: &Run) -> (f64, f64) {
+    let flow = &run.record()["flows"][0];
+    (number(&flow["goodput_bit_per_s"]) / 1e6, number(&flow["gap_s"]))
+}
+
+#[test]
+fn a_late_third_path_costs_neither_upload_nor_pauses() {
+    let name = "a_late_third_path_costs_neither_upload_nor_pauses";
+    let Some(bench) = Bench::for_labs(name) else { return };
+    let lab = include_str!("field/c17-mctcp/two-up.toml").replace("40 s", "15 s");
+    let lab = lab.replace("via = [\"adsl1\", \"adsl2\"]", "");
+    conclusive(
+        name,
+        || field_case(&bench, &lab),
+        |run| {
+            // 0.941 of 30 Mbit/s are payload; the first second is slow start.
+            let (rate, gap) = goodput_and_gap(run);
+            let is_right = rate >= 0.9 * 28.2 && gap <= 0.3;
+            if is_right { Ok(()) } else { Err(format!("{rate} Mbit/s, {gap} s")) }
+        },
+    );
+}
+
+#[test]
+fn the_return_of_a_path_with_a_backup_causes_no_pause() {
+    let name = "the_return_of_a_path_with_a_backup_causes_no_pause";
+    let Some(bench) = Bench::for_labs(name) else { return };
+    let (lab, _) = include_str!("field/c25-backup/lab.toml").split_once("[[expect]]").unwrap();
+    let lab = lab.replace("10 s", "4 s").replace("18 s", "7 s").replace("30 s", "12 s");
+    let known = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap();
+    for control in known.split_whitespace().filter(|control| ["bbr", "cubic"].contains(control)) {
+        let lab = lab.replace("cubic", control);
+        conclusive(
+            name,
+            || field_case(&bench, &lab),
+            |run| {
+                let (_, gap) = goodput_and_gap(run);
+                if gap <= 0.7 { Ok(()) } else { Err(format!("{control}: {gap} s")) }
+            },
+        );
+    }
 }

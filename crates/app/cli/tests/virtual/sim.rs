@@ -216,3 +216,41 @@ fn jitter_has_its_documented_mean_with_and_without_order() {
         .replace("54.7 ms", "50.1 ms");
     expectations_hold(&[lab, &free]);
 }
+
+/// Goodput in Mbit/s and longest pause in seconds of a lab's only flow.
+fn goodput_and_gap(lab: &str) -> (f64, f64) {
+    let cell = Cell::new();
+    cell.write("lab.toml", lab);
+    let (_, run) = cell.json(&["sim", "lab.toml", "--no-report", "--json"]);
+    let number = |name: &str| run["flows"][0][name].as_f64().unwrap();
+    (number("goodput_bit_per_s") / 1e6, number("gap_s"))
+}
+
+#[test]
+fn a_late_third_path_costs_neither_upload_nor_pauses() {
+    let two_paths = include_str!("../field/c17-mctcp/two-up.toml");
+    let (two, _) = goodput_and_gap(two_paths);
+    let three_paths = two_paths.replace("via = [\"adsl1\", \"adsl2\"]", "");
+    for late in ["10 Mbit/s", "2 Mbit/s"] {
+        // The first 10 Mbit/s are the upload of the late path.
+        let lab = three_paths.replacen("up = { rate = \"10 Mbit/s\" }", "LATE", 1);
+        let (three, gap) =
+            goodput_and_gap(&lab.replace("LATE", &format!("up = {{ rate = \"{late}\" }}")));
+        assert!(three >= two && gap <= 0.3, "{late}: {three} of {two} Mbit/s, {gap} s");
+    }
+}
+
+#[test]
+fn the_return_of_a_path_with_a_backup_causes_no_pause() {
+    let lab = include_str!("../field/c25-backup/lab.toml");
+    expectations_hold(&[lab]);
+    let (network, _) = lab.split_once("[[expect]]").unwrap();
+    for control in ["bbr", "cubic", "reno"] {
+        for up in ["11 s", "13 s", "18 s"] {
+            let lab = network.replace("cubic", control).replace("18 s", up);
+            let (_, gap) = goodput_and_gap(&lab);
+            // The loss of the path is detected within four round trips and 200 ms.
+            assert!(gap <= 0.4, "{control}, up after {up}: {gap} s");
+        }
+    }
+}
