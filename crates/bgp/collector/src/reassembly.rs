@@ -7,8 +7,8 @@
 //! messages continue at the next boundary that embedded bytes cannot imitate (`resync`).
 //!
 //! The end of a session in one direction (a NOTIFICATION, FIN or RST) is delivered after the bytes
-//! of the other direction that are still held because of a gap, and before the messages of a new
-//! connection between the same addresses.
+//! of the other direction that are still held because of a gap. The first messages of a new
+//! connection follow all held bytes of the earlier ones between the same addresses.
 
 mod framing;
 mod half;
@@ -22,15 +22,15 @@ mod tests;
 use std::collections::HashMap;
 
 use base::{Bytes, Span, Time};
-use bgp::MessageType;
 use bgp::capability::Capability;
+use bgp::{Message, MessageType};
 
 use crate::segment::flags::{ACK, FIN, RST, SYN};
 use crate::{
     Checksum, Close, Connection, ConnectionId, End, Hole, Limit, MirrorId, Receiver, Segment,
 };
 use half::Half;
-use table::{Candidate, Flow, Key, Table};
+use table::{Candidate, Flow, Key, Last, Table};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -114,7 +114,7 @@ pub(crate) struct Listener<'a, R> {
     extended: Option<bool>,
     /// The other direction has held bytes.
     is_other_held: bool,
-    last_messages: &'a mut Vec<(Time, Box<[u8]>)>,
+    last_messages: &'a mut Vec<Last>,
 }
 
 impl<'a, R: Receiver> Listener<'a, R> {
@@ -152,7 +152,7 @@ impl<'a, R: Receiver> Listener<'a, R> {
         }
         let is_last = kind == Some(&MessageType::NOTIFICATION.0) && self.is_other_held;
         if is_last || !self.last_messages.is_empty() {
-            self.last_messages.push((time, bytes.into()));
+            self.last_messages.push(Last::Message(time, bytes.into()));
             return;
         }
         self.receiver.message(time, self.id, self.from, bytes);
@@ -160,6 +160,10 @@ impl<'a, R: Receiver> Listener<'a, R> {
 
     fn hole(&mut self, hole: &Hole) {
         self.skipped += hole.skipped;
+        if !self.last_messages.is_empty() {
+            self.last_messages.push(Last::Hole(*hole));
+            return;
+        }
         self.receiver.hole(self.id, self.from, hole);
     }
 }
@@ -175,6 +179,8 @@ fn offers_extended(message: &[u8]) -> bool {
 const MAX_STEP: Span = Span::from_secs(60);
 /// Maximum number of pairs of addresses that are joined over mirrors.
 const MAX_HOMES: usize = 1 << 16;
+/// Maximum number of segments with the OPENs and KEEPALIVEs of a new session.
+const FIRST_SEGMENTS: u8 = 16;
 /// Maximum number of connections with a pending end.
 const MAX_ENDING: usize = 64;
 /// Maximum bytes of messages of one connection that follow held bytes of the other direction.
@@ -263,6 +269,10 @@ impl Reassembler {
     ) {
         if self.table.get(number).dead || !self.take_syn(number, from, segment, receiver) {
             return;
+        }
+        let is_young = self.table.get(number).first_segments < FIRST_SEGMENTS;
+        if is_young && segment.payload.first() == Some(&bgp::MARKER[0]) {
+            self.follow(number, segment, receiver);
         }
         let flow = self.table.get(number);
         let held = held(flow);
@@ -439,11 +449,6 @@ impl Reassembler {
         opener: Option<End>,
         receiver: &mut R,
     ) -> u32 {
-        for ending in self.ending.clone() {
-            if self.table.get(ending).key.is_same_pair(&key) {
-                self.finish_ending(ending, segment.time, receiver);
-            }
-        }
         while self.table.len() >= self.settings.connections.max(1) {
             self.evict(None, segment.time, receiver);
         }
@@ -620,8 +625,13 @@ impl Reassembler {
             let held = held(flow);
             let messages = std::mem::take(&mut flow.last_messages[from.index()]);
             self.memory = self.memory + self::held(flow) - held;
-            for (time, bytes) in messages {
-                receiver.message(time, ConnectionId(number), from, &bytes);
+            for last in messages {
+                match last {
+                    Last::Message(time, bytes) => {
+                        receiver.message(time, ConnectionId(number), from, &bytes);
+                    }
+                    Last::Hole(hole) => receiver.hole(ConnectionId(number), from, &hole),
+                }
             }
         }
         if self.table.get(number).last_bytes() > 0 {
@@ -647,6 +657,29 @@ impl Reassembler {
             self.finish_ending(self.ending[0], now, receiver);
         }
         self.ending.push(number);
+    }
+
+    /// Before the first messages of a connection: delivers what the session before, of the same
+    /// addresses, still holds. The end of that session may be missing in the capture.
+    #[cold]
+    fn follow<R: Receiver>(&mut self, number: u32, segment: &Segment<'_>, receiver: &mut R) {
+        let flow = self.table.get(number);
+        flow.first_segments += 1;
+        let key = flow.key;
+        let before = self.table.session_of(&key);
+        if let Some(before) = before.filter(|before| *before != number) {
+            let last = self.table.get(before).last;
+            self.finish_ending(before, last, receiver);
+            let has_ended = |half: &Half| half.is_closed() || half.pending_close().is_some();
+            let is_over = self.table.get(before).halves.iter().any(has_ended);
+            if !is_over && !is_accepted(segment.payload) {
+                return;
+            }
+            for from in [End::Low, End::High] {
+                self.with_half(before, from, receiver, |half, _, _, to| half.interrupt(last, to));
+            }
+        }
+        self.table.set_session(&key, number);
     }
 
     /// Delivers the held bytes of a flow without those that are missing, and then its end.
@@ -751,6 +784,19 @@ fn is_counterpart(flow: &Flow, from: End, segment: &Segment<'_>) -> bool {
 fn opener(segment: &Segment<'_>, from: End) -> Option<End> {
     let end = if segment.has(ACK) { from.other() } else { from };
     segment.has(SYN).then_some(end)
+}
+
+/// Whether whole messages in a segment show an accepted connection: two sessions do not coexist.
+fn is_accepted(mut payload: &[u8]) -> bool {
+    while let Some(message) = Message::split(payload) {
+        match message.kind() {
+            MessageType::KEEPALIVE | MessageType::UPDATE | MessageType::ROUTE_REFRESH => {
+                return true;
+            }
+            _ => payload = &payload[message.bytes().len()..],
+        }
+    }
+    false
 }
 
 fn held(flow: &Flow) -> usize {

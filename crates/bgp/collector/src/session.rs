@@ -4,7 +4,7 @@
 //! # Problem
 //!
 //! A tap shows only the bytes on the wire, and often one direction. States follow from the captured
-//! messages (`machine`). Silence is measured by a clock that may be set during the capture
+//! messages (`machine`, `contest`). Silence is measured by a clock that may be set during the capture
 //! (`clock`, `expiry`). Events are those of the router, which may be either end of the connection
 //! (`perspective`). The encoding of AS numbers and prefixes is known if both OPENs were captured.
 //! Otherwise it is inferred from the bytes, which are held until then (`inference`, `structure`).
@@ -18,6 +18,7 @@
 
 mod clock;
 mod connection;
+mod contest;
 mod expiry;
 mod inference;
 mod machine;
@@ -238,6 +239,10 @@ impl<S: Sink> Sessions<S> {
             self.bound(at, bytes.len());
             return;
         }
+        if self.contest(at, received, id, from, bytes) {
+            self.bound(at, bytes.len());
+            return;
+        }
         self.keep(at, || Raw::Message(received, id, from, bytes.into()));
         self.process(received.time, id, from, bytes);
         if self.slots[at].guessed {
@@ -271,7 +276,7 @@ impl<S: Sink> Sessions<S> {
     /// Counts `bytes` more held bytes of a slot, and enforces the limits.
     fn bound(&mut self, at: usize, bytes: usize) {
         let (settings, slot) = (&self.settings, &self.slots[at]);
-        if slot.placed && !slot.is_holding() {
+        if !slot.is_waiting() {
             return;
         }
         let (events, held) = slot.holds();
@@ -285,14 +290,6 @@ impl<S: Sink> Sessions<S> {
         }
         if full {
             self.settle(at);
-        }
-    }
-
-    /// As [`Self::bound`], for an item other than a message.
-    fn bound_of(&mut self, id: ConnectionId) {
-        let Some(Some(conn)) = self.connections.get(id.index()) else { return };
-        if conn.slot != NOWHERE {
-            self.bound(conn.slot as usize, 0);
         }
     }
 
@@ -343,14 +340,21 @@ impl<S: Sink> Sessions<S> {
         at
     }
 
-    fn hole_of(&mut self, id: ConnectionId, from: End, hole: &Hole) {
-        let Some(Some(conn)) = self.connections.get_mut(id.index()) else { return };
-        match self.slots.get_mut(conn.slot as usize) {
-            None => conn.remember(from, hole),
-            Some(slot) if !slot.placed => slot.raw.push(Raw::Hole(id, from, *hole)),
-            Some(_) if !conn.spoke[from.index()] => conn.remember(from, hole),
-            Some(_) => self.tell_hole(id, from, hole),
+    /// Processes a gap or an end of a connection with a slot.
+    fn other(&mut self, at: usize, raw: Raw) {
+        let slot = &mut self.slots[at];
+        if !slot.placed {
+            slot.raw.push(raw);
+        } else if slot.contest.is_none() {
+            self.replay(at, raw);
+        } else {
+            let is_end = matches!(raw, Raw::Closed(..));
+            slot.queue(raw);
+            if is_end {
+                self.resolve(at, false);
+            }
         }
+        self.bound(at, 0);
     }
 
     /// Determines whether the next message of `id` may take the fast path.
@@ -362,7 +366,7 @@ impl<S: Sink> Sessions<S> {
             && slot.peering.certain
             && conn.state == State::Established
             && conn.spoke == [true; 2]
-            && !slot.is_holding()
+            && !slot.is_waiting()
             && (!slot.guessed || slot.kept.is_none() && slot.guess_reported)
             && !self.settings.check
             && !slot.has_path_ids();
@@ -413,33 +417,28 @@ impl<S: Sink> Receiver for Sessions<S> {
     }
 
     fn hole(&mut self, id: ConnectionId, from: End, hole: &Hole) {
-        let Some(Some(conn)) = self.connections.get(id.index()) else { return };
-        if conn.slot != NOWHERE {
-            self.keep(conn.slot as usize, || Raw::Hole(id, from, *hole));
+        let Some(Some(conn)) = self.connections.get_mut(id.index()) else { return };
+        if conn.slot == NOWHERE {
+            conn.remember(from, hole);
+        } else {
+            let at = conn.slot as usize;
+            self.other(at, Raw::Hole(id, from, *hole));
         }
-        self.hole_of(id, from, hole);
-        self.bound_of(id);
     }
 
     fn closed(&mut self, time: Time, id: ConnectionId, _from: End, close: Close) {
         self.advance(time);
         let Some(Some(conn)) = self.connections.get(id.index()) else { return };
-        match self.slots.get_mut(conn.slot as usize) {
-            None => {}
-            Some(slot) if !slot.placed => slot.raw.push(Raw::Closed(time, id, close)),
-            Some(_) => {
-                self.keep(conn.slot as usize, || Raw::Closed(time, id, close));
-                self.close(time, id, close);
-            }
+        if conn.slot != NOWHERE {
+            self.other(conn.slot as usize, Raw::Closed(time, id, close));
         }
-        self.bound_of(id);
     }
 
     fn ended(&mut self, _time: Time, id: ConnectionId) {
         let Some(Some(conn)) = self.connections.get(id.index()) else { return };
         let at = conn.slot as usize;
         if conn.slot != NOWHERE {
-            if !self.slots[at].placed || self.slots[at].is_holding() {
+            if self.slots[at].is_waiting() {
                 self.settle(at);
             }
             self.last_words(id);

@@ -280,7 +280,7 @@ impl Framing {
             State::Within(left) => *left,
             State::Searching(_) => 0,
         };
-        let rest = self.give_up(time, to);
+        let rest = self.give_up(to);
         let fresh = Open { acknowledged: true, cut: true, ..Open::new(self.last) };
         let open = self.open.get_or_insert(fresh);
         open.missing += missing;
@@ -296,6 +296,16 @@ impl Framing {
         }
     }
 
+    /// Reports the gap, and the bytes after it that belong to no whole message. If the stream
+    /// continues, the next message must be found.
+    pub(super) fn interrupt<R: Receiver>(&mut self, time: Time, to: &mut Listener<'_, R>) {
+        if !matches!(self.state, State::Aligned) || !self.carry.is_empty() {
+            self.end(time, None, to);
+            self.state = State::Searching(Box::new(Resync::new(self.max, false)));
+            self.open = Some(Open::new(time));
+        }
+    }
+
     /// Ends the stream: the remaining bytes belong to no whole message. `limit` is set if the
     /// capture ended before the stream.
     pub(super) fn end<R: Receiver>(
@@ -304,7 +314,7 @@ impl Framing {
         limit: Option<Limit>,
         to: &mut Listener<'_, R>,
     ) {
-        let rest = self.give_up(time, to);
+        let rest = self.give_up(to);
         if self.foreign {
             to.foreign += 1;
             return;
@@ -321,7 +331,7 @@ impl Framing {
 
     /// Handles a loss of the next bytes. Delivers messages from the start of a capture; returns the
     /// number of other bytes, which belong to no whole message.
-    fn give_up<R: Receiver>(&mut self, time: Time, to: &mut Listener<'_, R>) -> u64 {
+    fn give_up<R: Receiver>(&mut self, to: &mut Listener<'_, R>) -> u64 {
         let cut = std::mem::take(&mut self.carry).len() as u64;
         let search = match std::mem::replace(&mut self.state, State::Aligned) {
             State::Searching(search) => search,
@@ -334,7 +344,7 @@ impl Framing {
         let whole = if is_chain { (held.bytes.len() - rest.len()) as u64 } else { 0 };
         if whole > 0 {
             if let Some(open) = self.open.take() {
-                to.hole(&close(open, time, true, whole));
+                to.hole(&close(open, held.time(1), true, whole));
             }
             let mut end = 0;
             for message in all {

@@ -554,6 +554,13 @@ impl Half {
         }
     }
 
+    /// Reports a gap now, after which no message was found.
+    pub(super) fn interrupt<R: Receiver>(&mut self, time: Time, to: &mut Listener<'_, R>) {
+        if self.stage == Stage::Running {
+            self.framing.interrupt(time, to);
+        }
+    }
+
     /// Delivers all remaining bytes and ends the stream.
     pub(super) fn close<R: Receiver>(
         &mut self,

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use base::Time;
 
 use super::half::Half;
-use crate::{End, MirrorId, Segment};
+use crate::{End, Hole, MirrorId, Segment};
 
 /// Key of a connection: the lower end first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -17,11 +17,6 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// Whether the connections have the same mirror and addresses, with any ports.
-    pub(super) fn is_same_pair(&self, other: &Self) -> bool {
-        self.pair() == other.pair()
-    }
-
     /// The same connection at another mirror.
     pub(super) const fn at(self, mirror: MirrorId) -> Self {
         Self { mirror, ..self }
@@ -63,6 +58,12 @@ pub(super) struct Candidate {
 }
 
 #[derive(Debug)]
+pub(super) enum Last {
+    Message(Time, Box<[u8]>),
+    Hole(Hole),
+}
+
+#[derive(Debug)]
 pub(super) struct Flow {
     pub(super) key: Key,
     /// Keys at the other mirrors of the connection.
@@ -78,9 +79,11 @@ pub(super) struct Flow {
     pub(super) dead: bool,
     /// Listed among the flows with a timeout.
     pub(super) queued: bool,
-    /// Messages of each direction from a NOTIFICATION on, which follow the held bytes of the other
+    /// Messages and gaps of each direction from a NOTIFICATION on, which follow the held bytes of the other
     /// direction.
-    pub(super) last_messages: [Vec<(Time, Box<[u8]>)>; 2],
+    pub(super) last_messages: [Vec<Last>; 2],
+    /// Number of segments that started with a message, up to a maximum.
+    pub(super) first_segments: u8,
     before: u32,
     after: u32,
 }
@@ -99,6 +102,7 @@ impl Flow {
             dead: false,
             queued: false,
             last_messages: [const { Vec::new() }; 2],
+            first_segments: 0,
             before: NONE,
             after: NONE,
         }
@@ -116,7 +120,11 @@ impl Flow {
 
     /// Bytes of messages that follow the held bytes of the other direction.
     pub(super) fn last_bytes(&self) -> usize {
-        self.last_messages.iter().flatten().map(|(_, bytes)| bytes.len()).sum()
+        let length = |last: &Last| match last {
+            Last::Message(_, bytes) => bytes.len(),
+            Last::Hole(_) => size_of::<Hole>(),
+        };
+        self.last_messages.iter().flatten().map(length).sum()
     }
 
     const fn list(&self) -> usize {
@@ -131,6 +139,8 @@ const NONE: u32 = u32::MAX;
 #[derive(Debug, Default)]
 pub(super) struct Table {
     numbers: HashMap<Key, u32>,
+    /// The last connection of each pair that had messages of a session.
+    sessions: HashMap<(MirrorId, u128, u128), u32>,
     flows: Vec<Option<Flow>>,
     free: Vec<u32>,
     ends: [Option<(u32, u32)>; 2],
@@ -150,6 +160,14 @@ impl Table {
 
     pub(super) fn find(&self, key: &Key) -> Option<u32> {
         self.numbers.get(key).copied()
+    }
+
+    pub(super) fn session_of(&self, key: &Key) -> Option<u32> {
+        self.sessions.get(&key.pair()).copied()
+    }
+
+    pub(super) fn set_session(&mut self, key: &Key, number: u32) {
+        self.sessions.insert(key.pair(), number);
     }
 
     pub(super) fn get(&mut self, number: u32) -> &mut Flow {
@@ -180,6 +198,9 @@ impl Table {
         if let Some(flow) = self.flows[number as usize].take() {
             for key in flow.joined.iter().chain([&flow.key]) {
                 self.numbers.remove(key);
+            }
+            if self.session_of(&flow.key) == Some(number) {
+                self.sessions.remove(&flow.key.pair());
             }
         }
         self.free.push(number);

@@ -62,13 +62,18 @@ impl<S: Sink> Sessions<S> {
 
     /// Deadline for the decision on a waiting slot.
     pub(super) fn due_at(&self, slot: &Slot) -> u64 {
-        if slot.placed { self.place_by(slot.waiting) } else { Self::place_at(slot) }
+        if !slot.placed {
+            return Self::place_at(slot);
+        }
+        let held = if slot.is_holding() { slot.waiting } else { u64::MAX };
+        self.place_by(slot.contest.as_ref().map_or(held, |contest| held.min(contest.since)))
     }
 
     pub(super) fn settle(&mut self, at: usize) {
-        if !self.slots[at].placed {
-            self.place(at, true);
+        if !self.slots[at].placed && self.place(at, true) && self.slots[at].guessed {
+            self.review(at);
         }
+        self.resolve(at, false);
         let time = self.last_time(at);
         self.slots[at].release(&mut self.sink, time);
         for id in self.slots[at].live.clone() {

@@ -202,8 +202,16 @@ impl<S: Sink> Sessions<S> {
         }
     }
 
-    /// Processes a gap of a connection with a placed peering.
-    pub(super) fn tell_hole(&mut self, id: ConnectionId, from: End, hole: &Hole) {
+    /// Processes a gap of a connection with a placed peering; one before the first message of an
+    /// end is reported with that message.
+    pub(super) fn hole_of(&mut self, id: ConnectionId, from: End, hole: &Hole) {
+        match self.connections.get_mut(id.index()) {
+            Some(Some(conn)) if !conn.spoke[from.index()] => conn.remember(from, hole),
+            _ => self.tell_hole(id, from, hole),
+        }
+    }
+
+    fn tell_hole(&mut self, id: ConnectionId, from: End, hole: &Hole) {
         let Some(conn) = &self.connections[id.index()] else { return };
         let cause = if hole.limit == Some(Limit::Length) {
             GapCause::Cut

@@ -8,6 +8,7 @@ use bgp::{Message, Negotiated};
 
 use super::clock::DISORDER;
 use super::connection::{Conn, Received};
+use super::contest::Contest;
 use super::inference::Inference;
 use super::perspective::Routes;
 use crate::{
@@ -56,6 +57,8 @@ pub(super) struct Slot {
     pub(super) raw_bytes: usize,
     /// The router's end is guessed: all input, for a possible reversal.
     pub(super) kept: Option<Vec<Raw>>,
+    /// Another connection may replace the session.
+    pub(super) contest: Option<Box<Contest>>,
     pub(super) routes: Routes,
     pub(super) guessed: bool,
     pub(super) guess_reported: bool,
@@ -88,6 +91,7 @@ impl Slot {
             raw: Vec::new(),
             raw_bytes: 0,
             kept: None,
+            contest: None,
             routes: Routes::default(),
             guessed: false,
             guess_reported: false,
@@ -125,13 +129,16 @@ impl Slot {
         !self.held.is_empty()
     }
 
-    /// Whether the slot has no place yet, or messages with an unknown encoding.
+    /// Whether the slot has no place yet, messages with an unknown encoding, or input of a contest.
     pub(super) const fn is_waiting(&self) -> bool {
-        !self.placed || self.is_holding()
+        !self.placed || self.is_holding() || self.contest.is_some()
     }
 
-    pub(super) const fn holds(&self) -> (usize, usize) {
-        (self.held.len() + self.raw.len(), self.held_bytes.len() + self.raw_bytes)
+    pub(super) fn holds(&self) -> (usize, usize) {
+        let contest = self.contest.as_ref();
+        let (events, bytes) = contest.map_or((0, 0), |one| (one.input.len(), one.bytes));
+        let held = self.held.len() + self.raw.len();
+        (held + events, self.held_bytes.len() + self.raw_bytes + bytes)
     }
 
     /// Delivers to the sink, or queues behind held messages.

@@ -88,8 +88,14 @@ impl<S: Sink> Sessions<S> {
             self.guesses.insert((slot.pair.mirror, slot.peering.peer), at as u32);
         }
         for raw in waited {
-            self.keep(at, || raw.clone());
-            self.read(raw);
+            match &raw {
+                Raw::Message(received, id, from, bytes) => {
+                    if !self.contest(at, *received, *id, *from, bytes) {
+                        self.replay(at, raw);
+                    }
+                }
+                Raw::Hole(..) | Raw::Closed(..) => self.other(at, raw),
+            }
         }
         true
     }
@@ -112,8 +118,9 @@ impl<S: Sink> Sessions<S> {
         }
     }
 
-    /// Output of reassembly for a pair with a known router.
-    fn read(&mut self, raw: Raw) {
+    /// Processes output of reassembly for a pair with a known router.
+    pub(super) fn replay(&mut self, at: usize, raw: Raw) {
+        self.keep(at, || raw.clone());
         match raw {
             Raw::Message(received, id, from, bytes) => {
                 self.process(received.time, id, from, &bytes);
@@ -196,6 +203,7 @@ impl<S: Sink> Sessions<S> {
     /// Reverses a wrong guess: removes the peering and processes the retained messages from the
     /// view of the other end.
     fn reverse(&mut self, at: usize) {
+        self.resolve(at, false);
         let time = self.last_time(at);
         let slot = &mut self.slots[at];
         let Some(kept) = slot.kept.take() else { return };
@@ -226,8 +234,7 @@ impl<S: Sink> Sessions<S> {
         self.guesses.insert((self.slots[at].pair.mirror, self.slots[at].peering.peer), at as u32);
         let wrong = kept.iter().map(|raw| self.sent_by(local, raw)).sum();
         for raw in kept {
-            self.keep(at, || raw.clone());
-            self.read(raw);
+            self.replay(at, raw);
         }
         let (from, cause, until) = (Sender::Local, GapCause::Guessed, time);
         let gap = Gap { since, until, from, cause, missing: 0, skipped: wrong };

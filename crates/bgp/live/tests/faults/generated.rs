@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use base::Span;
+use collector::GapCause;
 use collector_live::archive::{Compression, GAPS, Loss, Options, read_ledger};
 use collector_live::input::Captures;
 use collector_live::job::{self, Summary};
@@ -27,7 +28,7 @@ use crate::seeds;
 use message::{Codec, FAMILIES, Update};
 use mutation::{Clones, Effect, Mutation, Shift, Split};
 use script::{Capture, End, Peer, Refresh, Session, Step};
-use truth::Model;
+use truth::{Dated, Model};
 
 /// Mostly the first one, so that steps concern the same routes.
 fn family() -> impl Strategy<Value = usize> {
@@ -50,8 +51,15 @@ fn update() -> impl Strategy<Value = Update> {
 
 fn refresh(omitted: bool) -> impl Strategy<Value = Refresh> {
     let omits = prop::option::of(0..8_usize).prop_map(move |at| at.filter(|_| omitted));
-    (0..FAMILIES.len(), any::<bool>(), any::<bool>(), omits)
-        .prop_map(|(family, begins, ends, omitted)| Refresh { family, begins, ends, omitted })
+    (0..FAMILIES.len(), any::<[bool; 3]>(), omits).prop_map(
+        |(family, [begins, begins_twice, ends], omitted)| Refresh {
+            family,
+            begins,
+            begins_twice,
+            ends,
+            omitted,
+        },
+    )
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -74,11 +82,9 @@ fn end() -> impl Strategy<Value = End> {
 
 fn session() -> impl Strategy<Value = Session> {
     let steps = prop::collection::vec((prop_oneof![1..20_u16, 1..4_000_u16], step()), 0..6);
-    (any::<bool>(), steps, prop::option::of(end())).prop_map(|(router_opens, steps, end)| Session {
-        router_opens,
-        steps,
-        end,
-    })
+    let pause = prop_oneof![Just(100), 100..20_000_u16];
+    (any::<bool>(), pause, steps, prop::option::of(end()))
+        .prop_map(|(router_opens, pause, steps, end)| Session { router_opens, pause, steps, end })
 }
 
 fn peer() -> impl Strategy<Value = Peer> {
@@ -86,8 +92,15 @@ fn peer() -> impl Strategy<Value = Peer> {
     let codec = any::<(bool, bool)>()
         .prop_map(|(four_octet_as, add_path)| Codec { four_octet_as, add_path });
     let refresh = prop_oneof![3 => Just([true; 2]), 1 => any::<[bool; 2]>()];
-    (codec, mss, refresh, prop::collection::vec(session(), 1..3))
-        .prop_map(|(codec, mss, refresh, sessions)| Peer { codec, mss, refresh, sessions })
+    (codec, mss, refresh, any::<bool>(), prop::collection::vec(session(), 1..3)).prop_map(
+        |(codec, mss, refresh, same_ports, sessions)| Peer {
+            codec,
+            mss,
+            refresh,
+            same_ports,
+            sessions,
+        },
+    )
 }
 
 fn mutation() -> impl Strategy<Value = Mutation> {
@@ -108,7 +121,9 @@ fn mutation() -> impl Strategy<Value = Mutation> {
             Mutation::Refresh { peer, session, step, refresh }
         }),
         2 => (at(), at()).prop_map(|(at, kept)| Mutation::Cut { at, kept }),
+        1 => (1..1_500_usize).prop_map(|length| Mutation::Snap { length }),
         2 => at().prop_map(|at| Mutation::Lose { at }),
+        2 => at().prop_map(|at| Mutation::LoseEnd { at }),
         1 => (at(), shift).prop_map(|(at, by)| Mutation::Shift { at, by }),
     ]
 }
@@ -183,6 +198,8 @@ fn check(peers: &[Peer], mutations: &[Mutation]) -> Result<(), String> {
     if model.opens == opens {
         equal!(model.difference(), None, "routes after the archived messages");
     }
+    equal!(model.is_disordered, false, "an OPEN follows the end of the session before");
+    gap_times(&clones, &model)?;
     for (peer, (ups, downs)) in &model.states {
         let most = truth.states[peer];
         if *ups > most.0 || *downs > most.1 {
@@ -211,8 +228,47 @@ fn unharmed(
     if clones.effect == Effect::Equal {
         equal!(found, good.truth.messages, "messages of the script");
     }
-    equal!(model.states, good.truth.states, "starts and ends of sessions");
-    equal!(model.routes, good.truth.routes, "routes at the end");
+    // The last session of a peer has no end if that was not captured.
+    let open = clones.without_end();
+    let (mut states, mut routes) = (good.truth.states.clone(), model.routes.clone());
+    for peer in &open {
+        states.get_mut(peer).unwrap().1 -= 1;
+    }
+    routes.retain(|(peer, _), _| !open.contains(peer));
+    equal!(model.states, states, "starts and ends of sessions");
+    equal!(routes, good.truth.routes, "routes at the end");
+    Ok(())
+}
+
+/// Each gap has the time of a lost or cut packet, and lies between the messages beside it.
+fn gap_times(clones: &Clones, model: &Model<'_>) -> Result<(), String> {
+    if clones.is_shifted {
+        return Ok(());
+    }
+    let end = clones.damaged.packets.last().map_or(0, |packet| packet.time / 1_000);
+    for (way, events) in &model.events {
+        let harmed = clones.harmed.get(way).map(Vec::as_slice).unwrap_or_default();
+        for (at, (gap, since, until)) in events.iter().enumerate() {
+            let Some(cause) = gap else { continue };
+            let is_message = |event: &&Dated| event.0.is_none();
+            let before = events[..at].iter().rfind(is_message).map_or(0, |event| event.1);
+            let after = events[at..].iter().find(is_message).map_or(end, |event| event.1);
+            let is_in = |one: &&(u64, bool)| (*since..=*until).contains(&(one.0 / 1_000));
+            let within: Vec<_> = harmed.iter().filter(is_in).collect();
+            let is_right = match cause {
+                GapCause::Cut => within.iter().all(|(_, is_cut)| *is_cut),
+                _ => within.iter().any(|(_, is_cut)| !is_cut),
+            };
+            // The time of lost bytes before the first captured one is unknown.
+            let is_dated = !within.is_empty() && is_right || clones.middles.contains(way);
+            if !is_dated || *since < before || *until > after {
+                let bounds = (before, after);
+                return Err(format!(
+                    "{way:?}: {cause:?} {since} to {until} within {bounds:?}, harmed {harmed:?}"
+                ));
+            }
+        }
+    }
     Ok(())
 }
 

@@ -84,6 +84,8 @@ fn end_precedes_new_connection_of_same_addresses() {
         (&[fin(1), of_peer(FIN)], &[low, high]),
         (&[of_router(3_001, 1, RST, &[])], &[low, high]),
         (&[of_peer(RST)], &[low, high]),
+        // The end was not captured.
+        (&[], &[]),
     ] {
         let events = gap_before_end(&[end, &new].concat());
         let all = [&UPDATES[..], last, &[(3_120, End::Low, 4)]].concat();

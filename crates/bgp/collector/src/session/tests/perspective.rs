@@ -49,6 +49,19 @@ fn identifies_neighbour_by_routes() {
 }
 
 #[test]
+fn reports_guess_if_input_ends_early() {
+    let mut script = unconfigured();
+    connect(&mut script, 0, 1, false);
+    script.say(1.1, 0, LOW, &open4(1)).say(1.2, 0, HIGH, &open4(9));
+    script.say(1.3, 0, LOW, &keepalive()).say(1.3, 0, HIGH, &keepalive());
+    script.say(1.4, 0, LOW, &route()).say(1.4, 0, LOW, &route()).say(1.5, 0, HIGH, &route());
+    script.0.finish();
+    let output = script.output();
+    assert_eq!(updates(&output), [2, 1], "{output}");
+    assert!(output.contains("gap Local Guessed 0 0"), "{output}");
+}
+
+#[test]
 fn reverses_guess_contradicted_by_routes() {
     let mut script = unconfigured();
     connect(&mut script, 0, 1, true);

@@ -9,6 +9,7 @@ use crate::{PeeringId, Reason, State};
 #[derive(Default)]
 struct Witness {
     states: Vec<(PeeringId, State)>,
+    /// Messages of each peer.
     out: Vec<(u8, Vec<u8>)>,
     of: Vec<PeeringId>,
 }
@@ -86,7 +87,24 @@ fn call() -> impl Strategy<Value = Call> {
     ]
 }
 
-fn play(calls: &[Call], settings: Settings) -> (Witness, Vec<(u8, Vec<u8>)>) {
+/// Whether `all` has the messages of two connections, each in its order.
+fn is_interleaved(all: &[&Vec<u8>], first: &[&Vec<u8>], second: &[&Vec<u8>]) -> bool {
+    if all.len() != first.len() + second.len() {
+        return false;
+    }
+    // Numbers of messages of the first connection that may be among those so far.
+    let mut taken = std::collections::BTreeSet::from([0]);
+    for (at, message) in all.iter().enumerate() {
+        let is_next = |from: &[&Vec<u8>], number: usize| from.get(number) == Some(message);
+        let firsts = taken.iter().filter(|number| is_next(first, **number)).map(|one| one + 1);
+        let seconds = taken.iter().filter(|number| is_next(second, at - **number)).copied();
+        taken = firsts.chain(seconds).collect();
+    }
+    !taken.is_empty()
+}
+
+/// Also returns the messages of each connection.
+fn play(calls: &[Call], settings: Settings) -> (Witness, Vec<(u32, Vec<u8>)>) {
     let end = |high| if high { HIGH } else { LOW };
     let mut script = Script(Sessions::new(settings, Witness::default()));
     let (mut now, mut there, mut given) = (1000.0, [false; 6], Vec::new());
@@ -105,7 +123,7 @@ fn play(calls: &[Call], settings: Settings) -> (Witness, Vec<(u8, Vec<u8>)>) {
                 let notified = &mut notified[*id as usize];
                 *notified |= bytes[18] == 3;
                 if there[*id as usize] && (!*notified || bytes[18] == 3) {
-                    given.push(((id % 4) as u8, bytes.clone()));
+                    given.push((*id, bytes.clone()));
                 }
             }
             Call::Hole(id, high) => {
@@ -154,10 +172,13 @@ proptest! {
         }
         let (witness, given) = play(&calls, settings);
         for peer in 0..4 {
-            let of = |all: &[(u8, Vec<u8>)]| -> Vec<Vec<u8>> {
-                all.iter().filter(|(one, _)| *one == peer).map(|(_, bytes)| bytes.clone()).collect()
+            let out = witness.out.iter().filter(|(one, _)| *one == peer);
+            let out: Vec<_> = out.map(|(_, bytes)| bytes).collect();
+            let of = |id: u32| -> Vec<_> {
+                given.iter().filter(|(one, _)| *one == id).map(|(_, bytes)| bytes).collect()
             };
-            prop_assert_eq!(of(&witness.out), of(&given));
+            let (first, second) = (of(peer.into()), of(u32::from(peer) + 4));
+            prop_assert!(is_interleaved(&out, &first, &second), "{out:?} {first:?} {second:?}");
         }
     }
 }

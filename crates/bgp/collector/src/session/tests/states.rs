@@ -113,17 +113,47 @@ fn reports_collision_if_loser_was_ahead() {
 fn replaces_session_by_second_established_connection() {
     let mut script = Script::configured();
     script.establish(1.0, 0, 1).output();
-    script.establish(50.0, 1, 1).expect(&[
+    script.meet(50.0, 1, 1, Some(LOW)).say(50.1, 1, LOW, &open4(1));
+    // Bytes of the old connection that were held because of a gap.
+    script.hole(3.0, 0, LOW, 30).say(50.05, 0, LOW, &update(4, 1, &PREFIX));
+    script.say(50.2, 1, HIGH, &open4(9)).expect(&[]);
+    script.say(50.3, 1, HIGH, &keepalive()).say(50.4, 1, LOW, &keepalive()).expect(&[
+        "3 p0 gap Peer Unknown 30 0",
+        "50.05 p0 Peer UPDATE",
+        "50.1 p0 Established > Idle Replaced",
+        "50.1 p0 Idle > Active Seen",
         "50.1 p0 Peer OPEN",
+        "50.1 p0 Active > OpenSent Seen",
         "50.2 p0 Local OPEN",
+        "50.2 p0 OpenSent > OpenConfirm Seen",
         "50.3 p0 Local KEEPALIVE",
         "50.4 p0 Peer KEEPALIVE",
-        "50.4 p0 Established > Idle Replaced",
-        "50.4 p0 Idle > OpenConfirm Seen",
         "50.4 p0 OpenConfirm > Established Seen",
     ]);
     script.close(51.0, 0, LOW, Close::Reset).expect(&[]);
     assert_eq!(script.0.peerings().next().unwrap().0.session, 1);
+}
+
+#[test]
+fn keeps_session_if_second_connection_is_rejected() {
+    // A NOTIFICATION, the end of the connection, or neither within the maximum wait.
+    for end in 0..3 {
+        let mut script = Script::configured();
+        script.establish(1.0, 0, 1).output();
+        script.meet(50.0, 1, 1, Some(LOW)).say(50.1, 1, LOW, &open4(1)).expect(&[]);
+        script.say(50.2, 0, LOW, &update(4, 1, &PREFIX)).expect(&[]);
+        let mut lines = vec!["50.1 p0 Peer OPEN", "50.2 p0 Peer UPDATE"];
+        match end {
+            0 => {
+                script.say(50.3, 1, HIGH, &message(3, &[6, 7]));
+                lines.push("50.3 p0 Local NOTIFICATION");
+            }
+            1 => drop(script.close(50.3, 1, HIGH, Close::Finished)),
+            _ => script.0.advance(at(80.2)),
+        }
+        script.expect(&lines);
+        script.say(81.0, 0, LOW, &update(4, 1, &PREFIX)).expect(&["81 p0 Peer UPDATE"]);
+    }
 }
 
 #[test]

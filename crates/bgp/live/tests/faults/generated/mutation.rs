@@ -1,9 +1,10 @@
 //! Changes of captures, each with the permitted differences of the result.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use super::message;
 use super::script::{Peer, ROUTER, Refresh, Step};
 use crate::damage::{Damaged, append, is_appended, is_mergeable};
 use crate::encapsulate::{Carrier, Format};
@@ -17,6 +18,8 @@ pub(crate) enum Effect {
     Equal,
     /// Some messages have another time.
     Moved,
+    /// The end of a session is not captured, which the next session of the peer shows.
+    Unended,
     /// Messages are missing, and the account states their bytes.
     Stated,
 }
@@ -48,7 +51,15 @@ pub(crate) enum Mutation {
         at: usize,
         kept: usize,
     },
+    /// The capture has at most this many bytes of each payload.
+    Snap {
+        length: usize,
+    },
     Lose {
+        at: usize,
+    },
+    /// All packets of the end of a connection are lost.
+    LoseEnd {
         at: usize,
     },
     Shift {
@@ -75,9 +86,13 @@ pub(crate) enum Shift {
 pub(crate) struct Clones {
     pub(crate) damaged: Damaged,
     pub(crate) effect: Effect,
-    /// Nothing shows that a session has ended: if it also has a gap, which stays open for 30 s, the
-    /// next session of the peer overlaps it.
-    has_lost_end: bool,
+    /// Times of lost packets, and (`true`) of cut ones, by peer and whether it sent them.
+    pub(crate) harmed: BTreeMap<(IpAddr, bool), Vec<(u64, bool)>>,
+    pub(crate) is_shifted: bool,
+    /// Directions with a connection whose SYN was lost.
+    pub(crate) middles: BTreeSet<(IpAddr, bool)>,
+    /// Connections whose end was lost.
+    unended: BTreeSet<usize>,
     split: Option<Split>,
     /// Numbers of the packets before which interfaces are described again.
     repeats: Vec<(usize, bool)>,
@@ -103,25 +118,29 @@ impl Mutation {
             Self::Split(split) => clones.split = Some(split),
             Self::Repeat { at, is_section } => clones.repeats.push((at % count, is_section)),
             Self::Merge { at, count } => merge(clones, at, count),
-            Self::Cut { .. } | Self::Lose { .. } if clones.has_lost_end => {}
             Self::Cut { at, kept } => {
-                let with_data = |packet: &&mut Packet| !packet.payload.is_empty();
-                let mut data: Vec<_> = packets.iter_mut().filter(with_data).collect();
-                let number = at % data.len();
-                let packet = data.swap_remove(number);
-                packet.kept = Some(kept % packet.payload.len());
-                clones.effect = Effect::Stated;
+                let data = packets.iter().enumerate().filter(|(_, one)| !one.payload.is_empty());
+                let data: Vec<_> = data.map(|(number, _)| number).collect();
+                let number = data[at % data.len()];
+                let length = packets[number].payload.len();
+                clones.cut(number, kept % length);
+            }
+            Self::Snap { length } => {
+                for number in 0..count {
+                    clones.cut(number, length);
+                }
             }
             Self::Lose { at } => {
-                let flags = packets[at % count].flags;
-                let is_end = flags & (FIN | RST) != 0;
+                let is_syn = packets[at % count].flags & SYN != 0;
                 // Without the MSS of its SYN, a short merged segment is taken for a damaged one.
-                let is_needed = flags & SYN != 0 && packets.iter().any(|packet| packet.merged);
-                if is_needed || is_end && clones.effect == Effect::Stated {
-                    return;
+                if !is_syn || packets.iter().all(|packet| !packet.merged) {
+                    clones.lose(at % count);
+                    clones.effect = Effect::Stated;
                 }
-                packets.remove(at % count);
-                (clones.effect, clones.has_lost_end) = (Effect::Stated, is_end);
+            }
+            Self::LoseEnd { at } => {
+                let connection = packets[at % count].connection;
+                clones.lose_end(connection);
             }
             Self::Shift { at, by } => {
                 // Files are merged in the order of time: a large step delays one direction.
@@ -133,6 +152,7 @@ impl Mutation {
                     Shift::Zero => *time,
                 };
                 clones.effect = clones.effect.max(Effect::Moved);
+                clones.is_shifted = true;
             }
         }
     }
@@ -194,10 +214,70 @@ impl Clones {
         Self {
             damaged: Damaged { packets, initial, connections },
             effect: Effect::Equal,
-            has_lost_end: false,
+            harmed: BTreeMap::new(),
+            is_shifted: false,
+            middles: BTreeSet::new(),
+            unended: BTreeSet::new(),
             split: None,
             repeats: Vec::new(),
         }
+    }
+
+    fn note_harm(&mut self, number: usize, is_cut: bool) {
+        let packet = &self.damaged.packets[number];
+        if packet.payload.is_empty() && packet.flags & (SYN | FIN) == 0 {
+            return;
+        }
+        let (from, to) = (packet.from.ip(), packet.to.ip());
+        let way = if direction(packet) == 1 { (to, false) } else { (from, true) };
+        self.harmed.entry(way).or_default().push((packet.time, is_cut));
+        if packet.flags & SYN != 0 {
+            self.middles.insert(way);
+        }
+    }
+
+    fn lose(&mut self, number: usize) {
+        self.note_harm(number, false);
+        self.damaged.packets.remove(number);
+    }
+
+    /// Keeps the first bytes of a payload.
+    fn cut(&mut self, number: usize, kept: usize) {
+        let packet = &mut self.damaged.packets[number];
+        if packet.kept.unwrap_or(packet.payload.len()) > kept {
+            packet.kept = Some(kept);
+            self.note_harm(number, true);
+            self.effect = Effect::Stated;
+        }
+    }
+
+    fn lose_end(&mut self, connection: usize) {
+        let notification = message::notification();
+        let is_end = |packet: &Packet| {
+            let ends = packet.flags & (FIN | RST) != 0 || packet.payload == notification;
+            packet.connection == connection && ends
+        };
+        let Some(first) = self.damaged.packets.iter().position(is_end) else { return };
+        let start = self.damaged.packets[first].time;
+        for number in (first..self.damaged.packets.len()).rev() {
+            let packet = &self.damaged.packets[number];
+            if packet.connection == connection && packet.time >= start {
+                self.lose(number);
+            }
+        }
+        self.unended.insert(connection);
+        self.effect = self.effect.max(Effect::Unended);
+    }
+
+    /// Peers whose last session has no captured end.
+    pub(crate) fn without_end(&self) -> BTreeSet<IpAddr> {
+        let mut last = BTreeMap::new();
+        for packet in self.damaged.packets.iter().filter(|packet| direction(packet) == 0) {
+            let number = last.entry(packet.from.ip()).or_insert(packet.connection);
+            *number = packet.connection.max(*number);
+        }
+        last.retain(|_, connection| self.unended.contains(connection));
+        last.into_keys().collect()
     }
 
     /// The messages of each peer, with the time of the packet that has the last byte.

@@ -20,6 +20,8 @@ pub(crate) struct Peer {
     pub(crate) mss: u16,
     /// Peer and router support enhanced route refresh.
     pub(crate) refresh: [bool; 2],
+    /// All connections have the same ports.
+    pub(crate) same_ports: bool,
     /// One after another; each but the last has an end.
     pub(crate) sessions: Vec<Session>,
 }
@@ -27,6 +29,8 @@ pub(crate) struct Peer {
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
     pub(crate) router_opens: bool,
+    /// Milliseconds since the session before.
+    pub(crate) pause: u16,
     /// Steps after a pause in milliseconds.
     pub(crate) steps: Vec<(u16, Step)>,
     pub(crate) end: Option<End>,
@@ -46,6 +50,8 @@ pub(crate) enum Step {
 pub(crate) struct Refresh {
     pub(crate) family: usize,
     pub(crate) begins: bool,
+    /// The peer announces all routes after another first marker, before it starts again.
+    pub(crate) begins_twice: bool,
     pub(crate) ends: bool,
     /// A route that the peer does not announce again, modulo their number; without the last marker,
     /// also all routes after it.
@@ -96,6 +102,7 @@ pub(crate) fn capture(peers: &[Peer]) -> Capture {
         // No two packets have one time.
         let mut now = START_NANOS + at as u64 * 7_000;
         for (times, session) in peer.sessions.iter().enumerate() {
+            now += u64::from(session.pause) * MILLISECOND;
             let is_last = times + 1 == peer.sessions.len();
             let default = (!is_last).then_some(End::Notification { from_peer: true });
             let (address, connection) = connection(peer, session, at, number, now);
@@ -110,7 +117,7 @@ pub(crate) fn capture(peers: &[Peer]) -> Capture {
                 serial: &mut serial,
             };
             writer.session(session, session.end.or(default));
-            now = writer.connection.now + 100 * MILLISECOND;
+            now = writer.connection.now;
         }
     }
     capture.original.packets.sort_by_key(|packet| packet.time);
@@ -126,7 +133,7 @@ fn connection(
     now: u64,
 ) -> (IpAddr, Connection) {
     let address: IpAddr = [192, 0, 2, 2 + at as u8].into();
-    let port = 40_000 + number as u16;
+    let port = 40_000 + if peer.same_ports { at } else { number } as u16;
     let ports = if session.router_opens { [179, port] } else { [port, 179] };
     let mut ends =
         [SocketAddr::new(address, ports[0]), SocketAddr::new(ROUTER.parse().unwrap(), ports[1])];
@@ -209,10 +216,18 @@ impl Writer<'_> {
         self.write(1 - self.connection.peer, &[message::route_refresh(family, 0)]);
         let of = |key: &&Key| key.family == message::FAMILIES[family];
         let mut keys: Vec<Key> = self.routes.keys().filter(of).cloned().collect();
+        for key in &keys {
+            let Route { serial, alone } = self.routes[key].clone();
+            self.mean(&alone, Meaning::Changes(vec![(key.clone(), Some(serial))]));
+        }
         let mut messages = Vec::new();
         let marker = |subtype| message::route_refresh(family, subtype);
         if refresh.begins {
             messages.push(marker(1));
+            if refresh.begins_twice {
+                messages.extend(keys.iter().map(|key| self.routes[key].alone.clone()));
+                messages.push(marker(1));
+            }
             self.mean(&marker(1), Meaning::Begin(message::FAMILIES[family], works));
         }
         match refresh.omitted.filter(|_| refresh.begins && !keys.is_empty()) {
@@ -226,14 +241,7 @@ impl Writer<'_> {
             Some(omitted) => keys.truncate(omitted),
             None => {}
         }
-        for key in keys {
-            let bytes = self.routes[&key].alone.clone();
-            self.mean(
-                &bytes,
-                Meaning::Changes(vec![(key.clone(), Some(self.routes[&key].serial))]),
-            );
-            messages.push(bytes);
-        }
+        messages.extend(keys.iter().map(|key| self.routes[key].alone.clone()));
         if refresh.ends {
             messages.push(marker(2));
             self.mean(&marker(2), Meaning::End(message::FAMILIES[family], works));

@@ -4,13 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use collector::rib::{Destination, Query, Rib};
-use collector::{Event, Peering, Sender, Sink, State};
+use collector::{Event, GapCause, Peering, Sender, Sink, State};
 
 use super::message::{Key, Meaning};
 use crate::mrt::Timed;
 
 /// Serial numbers of the routes of all peers.
 pub(crate) type Routes = BTreeMap<(IpAddr, Key), u32>;
+
+/// A gap with its cause, or a message, with the start and end of its time in microseconds.
+pub(crate) type Dated = (Option<GapCause>, u64, u64);
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Truth {
@@ -44,6 +47,12 @@ pub(crate) struct Model<'a> {
     pub(crate) states: BTreeMap<IpAddr, (usize, usize)>,
     /// Number of OPENs of both ends.
     pub(crate) opens: usize,
+    /// Events by peer and whether it sent them.
+    pub(crate) events: BTreeMap<(IpAddr, bool), Vec<Dated>>,
+    /// An end sent an OPEN before the end of its session.
+    pub(crate) is_disordered: bool,
+    /// Ends that sent an OPEN since the session was idle.
+    opened: BTreeSet<(IpAddr, bool)>,
     /// UPDATEs that no peer sent.
     pub(crate) invented: Vec<Vec<u8>>,
     /// Routes of the collector's table and of the model that differ at the end of a session.
@@ -59,6 +68,9 @@ impl<'a> Model<'a> {
             stale: BTreeMap::new(),
             states: BTreeMap::new(),
             opens: 0,
+            events: BTreeMap::new(),
+            is_disordered: false,
+            opened: BTreeSet::new(),
             invented: Vec::new(),
             different: None,
         }
@@ -112,8 +124,15 @@ impl Sink for Model<'_> {
     fn event(&mut self, peering: &Peering, event: &Event<'_>) {
         let peer = peering.peer;
         match event {
-            Event::Message { from, message, .. } => {
-                self.opens += usize::from(message.bytes()[18] == 1);
+            Event::Message { time, from, message } => {
+                let is_open = message.bytes()[18] == 1;
+                self.opens += usize::from(is_open);
+                self.is_disordered |= is_open && !self.opened.insert((peer, *from == Sender::Peer));
+                let micros = time.as_nanos() / 1_000;
+                self.events
+                    .entry((peer, *from == Sender::Peer))
+                    .or_default()
+                    .push((None, micros, micros));
                 if *from == Sender::Peer {
                     self.message(peer, message.bytes());
                 }
@@ -123,6 +142,9 @@ impl Sink for Model<'_> {
                 if is_end {
                     self.compare();
                 }
+                if *new == State::Idle {
+                    self.opened.retain(|(of, _)| *of != peer);
+                }
                 let states = self.states.entry(peer).or_default();
                 states.0 += usize::from(*new == State::Established);
                 states.1 += usize::from(is_end);
@@ -130,6 +152,11 @@ impl Sink for Model<'_> {
                     self.routes.retain(|(of, _), _| *of != peer);
                     self.stale.retain(|(of, _), _| *of != peer);
                 }
+            }
+            Event::Gap(gap) if !gap.cause.is_archived() => {
+                let (since, until) = (gap.since.as_nanos() / 1_000, gap.until.as_nanos() / 1_000);
+                let events = self.events.entry((peer, gap.from == Sender::Peer)).or_default();
+                events.push((Some(gap.cause), since, until));
             }
             Event::Gap(_) | Event::Reading(_) => {}
         }
