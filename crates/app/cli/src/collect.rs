@@ -303,14 +303,11 @@ fn from_files(
     let mut records = 0;
     for path in &args.read {
         let mut input = Input::open(path, args.follow).map_err(|e| failure(&e))?;
-        match input.format().map_err(|e| failure(&e))? {
-            Format::Mrt | Format::Bmp => records += 1,
-            Format::Capture | Format::Empty => {}
-            Format::Json | Format::Unknown => {
-                let name = path.display();
-                return Err(Failure::usage(format!("{name}: not a capture, MRT or BMP")));
-            }
+        let format = input.format().map_err(|e| failure(&e))?;
+        if let Some(cause) = format.refusal() {
+            return Err(Failure::usage(format!("{}: {cause}", path.display())));
         }
+        records += usize::from(matches!(format, Format::Mrt | Format::Bmp));
         inputs.push(input);
     }
     if args.follow && records > 0 && inputs.len() > 1 {

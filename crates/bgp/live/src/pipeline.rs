@@ -122,8 +122,12 @@ impl<S: Sink> Pipeline<S> {
     fn begin(&mut self) {
         let Some(early) = self.early.take() else { return };
         self.decapsulator.learn(early.frames());
+        // Packets before the first time stamp were captured shortly before it.
+        let mut times = early.frames().map(|frame| frame.time);
+        let first = times.find(|time| *time > Time::ZERO).unwrap_or(Time::ZERO);
         for frame in early.frames() {
-            self.read(&frame);
+            let time = if frame.time == Time::ZERO { first } else { frame.time };
+            self.read(&Frame { time, ..frame });
         }
     }
 

@@ -101,7 +101,7 @@ pub(super) fn first<'a>(
             let (link, bytes) = pktap(link, bytes)?;
             return first(link, bytes, tags);
         }
-        130..=137 | 167 | 168 | 178..=181 | 183 | 194..=201 => juniper(link.0, bytes)?,
+        130..=137 | 167 | 168 | 178..=181 | 183 | 194 | 200 => juniper(link.0, bytes)?,
         link => return Err(Skip::Link(link)),
     })
 }

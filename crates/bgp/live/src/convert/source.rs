@@ -21,14 +21,7 @@ const WAIT: Duration = Duration::from_millis(50);
 const LEARN: usize = 256;
 
 pub(super) fn check(path: &Path, format: Format) -> Result<()> {
-    let cause = match format {
-        Format::Json => {
-            "JSON Lines are an output only: convert the archive or capture that they are from"
-        }
-        Format::Unknown => "neither a capture nor MRT or BMP, by its first bytes",
-        _ => return Ok(()),
-    };
-    Err(Error::Content { path: path.to_owned(), cause: cause.to_owned() })
+    format.refusal().map_or(Ok(()), |cause| Err(Error::Content { path: path.to_owned(), cause }))
 }
 
 pub(super) fn read(
@@ -43,7 +36,7 @@ pub(super) fn read(
         Format::Capture => form = packets(input, settings, form, &mut summary, stop)?,
         Format::Bmp => station(input, &mut form, &mut summary, stop)?,
         Format::Mrt => archive(input, &mut form, &mut summary, stop)?,
-        Format::Empty | Format::Json | Format::Unknown => {}
+        Format::Empty | Format::Json | Format::Foreign(_) | Format::Unknown => {}
     }
     summary.stopped = stop.load(Ordering::Relaxed);
     Ok((form, summary))

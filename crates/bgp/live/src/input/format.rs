@@ -9,8 +9,28 @@ pub enum Format {
     /// Messages of RFC 7854.
     Bmp,
     Json,
+    /// A capture in the format of this name, which is not read.
+    Foreign(&'static str),
     Empty,
     Unknown,
+}
+
+impl Format {
+    /// Why the format is not read, and how to read its content.
+    pub fn refusal(self) -> Option<String> {
+        Some(match self {
+            Self::Capture | Self::Mrt | Self::Bmp | Self::Empty => return None,
+            Self::Json => "JSON Lines are an output only: convert the archive or capture that \
+                           they are from"
+                .to_owned(),
+            Self::Foreign(name) => format!(
+                "a capture in the format {name}; convert it with `editcap -F pcap -T ether IN OUT`"
+            ),
+            Self::Unknown => {
+                "neither a capture (pcap, pcapng) nor MRT or BMP, by its first bytes".to_owned()
+            }
+        })
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +46,7 @@ pub(super) enum Packing {
 pub(super) const PACKED: usize = 6;
 
 /// Bytes that identify a format.
-pub(super) const MAX_MAGIC_BYTES: usize = 12;
+pub(super) const MAX_MAGIC_BYTES: usize = 16;
 
 /// The compression of data that starts with `bytes`, if any.
 pub(super) fn packing(bytes: &[u8]) -> Option<Packing> {
@@ -67,10 +87,26 @@ pub(super) fn guess(bytes: &[u8]) -> Format {
             return Format::Mrt;
         }
     }
+    if bytes.starts_with(b"snoop\0\0\0") {
+        return Format::Foreign("snoop (RFC 1761)");
+    }
+    if bytes.first_chunk().is_some_and(is_erf) {
+        return Format::Foreign("ERF (Endace)");
+    }
     match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
         Some(b'{') => Format::Json,
         _ => Format::Unknown,
     }
+}
+
+/// Whether bytes are the header of an ERF record of an Ethernet frame, with a time from 2001 on.
+fn is_erf(header: &[u8; 16]) -> bool {
+    /// Types of records with Ethernet frames: plain, and with colours or hashes.
+    const ETHERNET: [u8; 4] = [2, 11, 16, 20];
+    let [.., kind, _, r0, r1, _, _, w0, w1] = *header;
+    let (record, wire) = (u16::from_be_bytes([r0, r1]), u16::from_be_bytes([w0, w1]));
+    // The highest byte of the seconds since 1970.
+    header[7] >= 0x3a && ETHERNET.contains(&(kind & 0x7f)) && record > 16 && wire >= 14
 }
 
 #[cfg(test)]
@@ -89,6 +125,7 @@ mod tests {
         assert_eq!(format(&[0x65, 0xe1, 0, 0, 0, 13, 0, 1, 0, 0, 2, 1]), Format::Mrt);
         assert_eq!(format(b" {\"type\": \"UPDATE\"}"), Format::Json);
         assert_eq!(format(b"hello, world"), Format::Unknown);
+        assert_eq!(format(b"hello, world, and more"), Format::Unknown);
         assert_eq!(format(&[0xd4]), Format::Unknown);
     }
 }

@@ -89,6 +89,7 @@ pub(crate) fn shelves(paths: &[PathBuf]) -> Result<Vec<ArchiveFolder>> {
                      DIR`",
                     path.display()
                 ),
+                Ok(format @ Format::Foreign(_)) => format.refusal().unwrap_or_default(),
                 _ => "not an archive file (MRT)".to_owned(),
             };
             return Err(Error::Content { path: path.clone(), cause });

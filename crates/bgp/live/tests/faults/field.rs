@@ -10,11 +10,13 @@ use bgp::bmp::{Body, Packet};
 use collector::export::bmp::Exporter;
 use collector::rib::Rib;
 use collector::{Event, Peering, Sender, Sink, session};
+use collector_live::input::{Format, Input};
 use collector_live::pipeline::Settings;
+use sha2::{Digest, Sha256};
 
-use crate::collect::run;
-use crate::data;
+use crate::collect::{self, run};
 use crate::packet::{FIN, RST, records};
+use crate::{data, mrt};
 
 const PEER: &str = "192.0.2.2";
 const START: u64 = 1_700_000_000;
@@ -189,6 +191,36 @@ fn reads_each_link_type_and_tag() {
 }
 
 #[test]
+fn names_conversion_of_foreign_formats() {
+    for (name, format) in [("endace.erf", "ERF (Endace)"), ("solaris.snoop", "snoop (RFC 1761)")] {
+        let mut input = Input::open(&field(&format!("17-link-types/{name}")), false).unwrap();
+        let found = input.format().unwrap();
+        assert_eq!(found, Format::Foreign(format));
+        assert!(found.refusal().unwrap().contains("editcap -F pcap"), "{name}");
+    }
+}
+
+#[test]
+fn archives_updates_of_merged_segments() {
+    for name in ["gro-on", "gro-mostly-merged", "merged-with-right-sums"] {
+        let outcome = collect::collect(&[field(&format!("23-gro/{name}.pcap.zst"))], settings());
+        assert_eq!(outcome.statistics.wrong_checksums, 0, "{name}");
+        let mut hash = Sha256::new();
+        let (mut count, mut others) = (0, 0);
+        for (_, bytes) in mrt::messages(&outcome.archive).values().flatten() {
+            if bytes[18] == 2 {
+                hash.update(bytes);
+                count += 1;
+            } else {
+                others += 1;
+            }
+        }
+        let start = u64::from_be_bytes(*hash.finalize().first_chunk().unwrap());
+        assert_eq!((count, others, start), (400, 3, 0x05c2_5d64_590c_58e3), "{name}: {start:x}");
+    }
+}
+
+#[test]
 fn names_packets_that_are_not_read() {
     let unread = |name, ports: &[u16]| {
         let mut settings = settings();
@@ -204,6 +236,14 @@ fn names_packets_that_are_not_read() {
     let (updates, found) = unread("no-tcp", &[179]);
     let all = "20 packets without readable BGP (20 packets of other protocols)";
     assert_eq!((updates, found), (0, vec![all.to_owned()]));
+    // IEEE 802.15.4 has a number between those of Juniper.
+    let mut file = std::fs::read(field("26-other-port/no-tcp.pcap")).unwrap();
+    file[20] = 195;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("other.pcap");
+    std::fs::write(&path, file).unwrap();
+    let found = run(&[path], settings(), Everything::new()).counters().unread();
+    assert_eq!(found, ["20 packets of unknown link type 195"]);
 }
 
 #[test]
@@ -226,8 +266,31 @@ fn interface_of_one_name_is_one_mirror() {
 }
 
 #[test]
+fn first_packet_without_time_has_that_of_next() {
+    let mut file = std::fs::read(field("18-clocks/one-zero-stamp.pcap")).unwrap();
+    file[24..32].fill(0);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("first.pcap");
+    std::fs::write(&path, file).unwrap();
+    let all = collect(&[path], settings());
+    let first = all.lines.iter().map(|(_, time, _)| *time).min();
+    assert!(first >= Some(Time::from_nanos(START * 1_000_000_000)), "{first:?}");
+    assert_eq!((all.updates, all.max_routes), (10, 10));
+}
+
+#[test]
 fn wrong_time_ends_no_session() {
-    for (name, updates) in [("one-zero-stamp", 10), ("one-hour-back", 10), ("epoch0", 11)] {
+    for (name, updates) in [
+        ("one-zero-stamp", 10),
+        ("one-stamp-a-day-ahead", 10),
+        ("one-hour-back", 10),
+        ("one-hour-ahead", 10),
+        ("falls-to-1970", 10),
+        ("ntp-jumps-53-years", 10),
+        ("epoch0", 11),
+        ("after-2038", 11),
+        ("end-of-32-bits", 11),
+    ] {
         let path = field(&format!("18-clocks/{name}.pcap"));
         let all = collect(&[path], settings());
         let events = all.lines.iter().map(|(.., line)| line.as_str());
