@@ -348,6 +348,13 @@ fn report(summary: &Summary, args: &CollectRun, terminal: &Terminal) -> Result<(
             status.streams.joined
         ));
     }
+    if summary.one_sided > 0 {
+        terminal.note(format!(
+            "sessions captured in one direction, whose sender is taken for the peer (if it is the \
+             router, state it with --router): {}",
+            summary.one_sided
+        ));
+    }
     if let Some(text) = unverified(status.frames.unknown_checksums, status.frames.segments) {
         terminal.error(format!("warning: {text}"));
     }
@@ -408,6 +415,7 @@ fn result(summary: &Summary, args: &CollectRun) -> serde_json::Value {
         "undecodable": summary.undecodable,
         "streams_without_bgp": streams.foreign,
         "joined_mirrors": streams.joined,
+        "one_sided": summary.one_sided,
         "complete": summary.missing().is_empty(),
         "missing": summary.missing(),
         "peerings": status.peerings.len(),

@@ -9,6 +9,7 @@ mod sinks;
 mod tables;
 
 use std::collections::HashSet;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -60,6 +61,10 @@ pub struct Summary {
     pub undecodable: u64,
     /// Sessions whose router's end was guessed although both ends send routes.
     pub guessed: u64,
+    /// Sessions of which the router's messages were captured, and none of the peer.
+    pub unheard: u64,
+    /// Sessions of which one direction was captured, whose sender is presumed to be the peer.
+    pub one_sided: u64,
     /// Packets lost between the mirror and the capture, by sequence numbers of tunnels.
     pub mirror_lost: u64,
     /// The account of integrity (`netarium.integrity/1`).
@@ -88,6 +93,7 @@ impl Summary {
             (streams.skipped_bytes, "bytes skipped"),
             (self.status.kernel_drops, "packets dropped by the capture"),
             (self.guessed, "BGP sessions whose router's end was guessed (state it with --router)"),
+            (self.unheard, "BGP sessions without a captured message of the peer"),
             (
                 self.reversed(),
                 "BGP sessions archived from both ends (state the router with --router)",
@@ -131,6 +137,8 @@ struct Job {
     pause: Duration,
     accounted: Instant,
     kernel_drops: u64,
+    /// Addresses of routers that are configured.
+    routers: Vec<IpAddr>,
     counted: Capture,
     summary: Summary,
 }
@@ -159,6 +167,7 @@ impl Job {
         let mut sinks = Sinks::new(writer, rib, settings.feeds);
         let interval = if snapshots { settings.snapshots } else { Span::ZERO };
         sinks.set_tables(Tables::new(interval, &name));
+        let routers = pipeline.sessions.routers.clone();
         let mut pipeline = Pipeline::new(pipeline, sinks);
         let (decapsulator, sessions) = pipeline.first_and_last();
         memory.teach(decapsulator.mirrors(), sessions);
@@ -177,6 +186,7 @@ impl Job {
             pause: STATUS,
             accounted: Instant::now(),
             kernel_drops: 0,
+            routers,
             counted: Capture::default(),
             summary,
         })
@@ -195,6 +205,9 @@ impl Job {
         let streams = *self.pipeline.reassembler().statistics();
         let mut lost = 0;
         self.pipeline.decapsulator_mut().losses(&mut |loss| lost += loss.packets);
+        if now == Time::ZERO && frames.frames == 0 {
+            return;
+        }
         let total = Capture {
             frames: frames.frames,
             bytes: streams.payload_bytes,
@@ -349,6 +362,8 @@ impl Job {
         sinks.integrity.advance(now);
         // The last batch of events.
         sinks.flush();
+        [self.summary.unheard, self.summary.one_sided] =
+            account::one_sided(&sinks.integrity, &self.routers);
         let account = (sinks.integrity.json(), account::table(&sinks.integrity));
         sinks.with_tables(Tables::finish);
         if let Some(error) = sinks.table_error.take() {

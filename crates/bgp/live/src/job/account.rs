@@ -1,6 +1,8 @@
 //! The integrity account as a table.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::net::IpAddr;
 
 use collector::integrity::{Integrity, hour_name};
 
@@ -45,6 +47,32 @@ pub(super) fn table(integrity: &Integrity) -> String {
         );
     }
     text
+}
+
+/// Numbers of sessions of which only the router's messages were captured, and of those of which
+/// one direction was captured, without evidence that its sender is the peer.
+pub(super) fn one_sided(integrity: &Integrity, routers: &[IpAddr]) -> [u64; 2] {
+    /// Evidence of an established session; a short capture may have fewer.
+    const MIN_MESSAGES: u64 = 3;
+    let mut by = BTreeMap::new();
+    for (peering, _, seen) in integrity.hours() {
+        // Records have the view of the router that wrote them.
+        if peering.mirror.index().is_some() {
+            let (_, peer, local) = by.entry(peering.id).or_insert((peering, 0, 0));
+            *peer += seen.peer.total();
+            *local += seen.local.total();
+        }
+    }
+    let is_known = |local: IpAddr| {
+        routers.contains(&local) || by.values().filter(|(one, ..)| one.local == local).count() > 1
+    };
+    let count = |of: &dyn Fn(u64, u64, IpAddr) -> bool| {
+        by.values().filter(|(peering, peer, local)| of(*peer, *local, peering.local)).count() as u64
+    };
+    [
+        count(&|peer, local, _| peer == 0 && local >= MIN_MESSAGES),
+        count(&|peer, local, router| peer >= MIN_MESSAGES && local == 0 && !is_known(router)),
+    ]
 }
 
 #[cfg(test)]

@@ -352,6 +352,25 @@ fn writes_table_of_each_instant() {
 }
 
 #[test]
+fn states_that_one_direction_was_not_captured() {
+    let router = || vec!["192.0.2.1".parse().unwrap()];
+    for (name, routers, unheard, one_sided) in [
+        ("rx.pcap", router(), 0, 0),
+        ("rx.pcap", Vec::new(), 0, 1),
+        ("tx.pcap", Vec::new(), 0, 1),
+        ("tx.pcap", router(), 1, 0),
+        ("plain.pcap", Vec::new(), 0, 0),
+    ] {
+        let (_, summary) = collect_with(&format!("06-tap-two-nics/{name}"), |settings| {
+            settings.pipeline.sessions.routers = routers;
+        });
+        assert_eq!((summary.unheard, summary.one_sided), (unheard, one_sided), "{name}");
+        let missing = summary.missing().join(", ");
+        assert_eq!(missing.contains("without a captured message of the peer"), unheard > 0);
+    }
+}
+
+#[test]
 fn joins_directions_of_one_session() {
     let of = |name: &str| format!("06-tap-two-nics/{name}");
     for names in [
