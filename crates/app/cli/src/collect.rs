@@ -343,8 +343,8 @@ fn report(summary: &Summary, args: &CollectRun, terminal: &Terminal) -> Result<(
     }
     if status.streams.joined > 0 {
         terminal.note(format!(
-            "sessions captured in parts, at several interfaces, files or VLANs, and joined by their \
-             sequence numbers: {}",
+            "sessions captured in parts, at several interfaces, files or VLANs, and joined by \
+             their sequence numbers: {}",
             status.streams.joined
         ));
     }

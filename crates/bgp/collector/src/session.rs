@@ -4,10 +4,11 @@
 //! # Problem
 //!
 //! A tap shows only the bytes on the wire, and often one direction. States follow from the captured
-//! messages (`machine`, `contest`). Silence is measured by a clock that may be set during the capture
-//! (`clock`, `expiry`). Events are those of the router, which may be either end of the connection
-//! (`perspective`). The encoding of AS numbers and prefixes is known if both OPENs were captured.
-//! Otherwise it is inferred from the bytes, which are held until then (`inference`, `structure`).
+//! messages (`machine`, `contest`). Silence is measured by a clock that may be set during the
+//! capture (`clock`, `expiry`). Events are those of the router, which may be either end of the
+//! connection (`perspective`). The encoding of AS numbers and prefixes is known if both OPENs were
+//! captured. Otherwise it is inferred from the bytes, which are held until then (`inference`,
+//! `structure`).
 //!
 //! A peering starts with the first message of a pair of addresses, not with a SYN, so that other
 //! traffic leaves no state. Every message is delivered exactly once and in order, and messages

@@ -79,8 +79,8 @@ pub(super) struct Flow {
     pub(super) dead: bool,
     /// Listed among the flows with a timeout.
     pub(super) queued: bool,
-    /// Messages and gaps of each direction from a NOTIFICATION on, which follow the held bytes of the other
-    /// direction.
+    /// Messages and gaps of each direction from a NOTIFICATION on, which follow the held bytes of
+    /// the other direction.
     pub(super) last_messages: [Vec<Last>; 2],
     /// Number of segments that started with a message, up to a maximum.
     pub(super) first_segments: u8,
