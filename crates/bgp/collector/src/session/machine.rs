@@ -278,7 +278,7 @@ impl<S: Sink> Sessions<S> {
         if std::mem::replace(&mut conn.dead, true) || !conn.admitted {
             return;
         }
-        conn.state = State::Idle;
+        let reached = std::mem::replace(&mut conn.state, State::Idle);
         let slot_at = conn.slot as usize;
         let slot = &mut self.slots[slot_at];
         slot.live.retain(|live| *live != id);
@@ -291,7 +291,9 @@ impl<S: Sink> Sessions<S> {
         };
         let heir = slot.live.iter().copied().max_by_key(state);
         let rest = heir.as_ref().map_or(State::Idle, state);
-        if rest < slot.state && rest > State::Idle && slot.state < State::Established {
+        if reached < slot.state {
+            // The session is that of another connection, which may end with the input.
+        } else if rest < slot.state && rest > State::Idle && slot.state < State::Established {
             slot.change(&mut self.sink, time, rest, Reason::Collision);
         } else if rest < slot.state {
             slot.release(&mut self.sink, time);

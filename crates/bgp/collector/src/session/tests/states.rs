@@ -157,6 +157,16 @@ fn keeps_session_if_second_connection_is_rejected() {
 }
 
 #[test]
+fn reset_of_other_connection_after_end_of_input_ends_no_session() {
+    let mut script = Script::configured();
+    script.establish(1.0, 0, 1).output();
+    script.meet(2.0, 1, 1, Some(LOW)).say(2.1, 1, LOW, &open4(1));
+    script.close(3.0, 0, LOW, Close::Ended).end(3.0, 0).close(2.2, 1, HIGH, Close::Reset);
+    script.expect(&["2.1 p0 Peer OPEN"]);
+    assert_eq!(script.0.peerings().next().unwrap().1, crate::State::Established);
+}
+
+#[test]
 fn infers_state_of_session_met_in_the_middle() {
     let mut script = Script::configured();
     script.meet(1.0, 0, 1, None).say(2.0, 0, LOW, &keepalive()).expect(&[
