@@ -258,10 +258,8 @@ impl Clones {
             packet.connection == connection && ends
         };
         let Some(first) = self.damaged.packets.iter().position(is_end) else { return };
-        let start = self.damaged.packets[first].time;
         for number in (first..self.damaged.packets.len()).rev() {
-            let packet = &self.damaged.packets[number];
-            if packet.connection == connection && packet.time >= start {
+            if self.damaged.packets[number].connection == connection {
                 self.lose(number);
             }
         }
