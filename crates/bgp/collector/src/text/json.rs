@@ -10,15 +10,21 @@ use bgp::{Family, Prefix};
 
 use super::digits::{self, Zeros};
 
-/// A string, quoted and escaped (RFC 8259 §7); invalid UTF-8 is replaced.
+/// A string, quoted and escaped (RFC 8259 §7), also what changes the direction of text on a
+/// terminal; invalid UTF-8 is replaced.
 pub(super) fn string(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     for character in String::from_utf8_lossy(text).chars() {
         match character {
             '"' | '\\' => out.extend([b'\\', character as u8]),
-            '\0'..='\u{1f}' | '\u{7f}' => {
-                out.extend_from_slice(b"\\u00");
-                digits::hex(&[character as u8], out);
+            '\0'..='\u{1f}'
+            | '\u{7f}'..='\u{9f}'
+            | '\u{61c}'
+            | '\u{200e}'..='\u{200f}'
+            | '\u{202a}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}' => {
+                out.extend_from_slice(b"\\u");
+                digits::hex(&(character as u16).to_be_bytes(), out);
             }
             _ => {
                 out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
@@ -164,4 +170,18 @@ pub(super) fn community_pairs(communities: Communities<'_>, out: &mut Vec<u8>) {
 pub(super) fn family(family: Family, out: &mut Vec<u8>) {
     // Writing into memory does not fail.
     let _ = write!(out, "\"{family}\"");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_contain_nothing_that_a_terminal_executes() {
+        let mut out = Vec::new();
+        let text = "a\"\\\u{1b}[2J\u{7f}\u{9b}\u{202e}ü\u{2066}";
+        string(&[text.as_bytes(), &[0xff]].concat(), &mut out);
+        let escaped = r#""a\"\\\u001b[2J\u007f\u009b\u202eü\u2066�""#;
+        assert_eq!(String::from_utf8(out).unwrap(), escaped);
+    }
 }
