@@ -285,33 +285,3 @@ fn a_backup_carries_nothing_while_another_path_works() {
     assert!(before.len() == 2 && before[1] == 0, "{before:?}");
     assert!(world.finish(secs(30)) && world.client.session.is_closed(), "{}", world.tell());
 }
-
-/// On the returned path new data would wait until TCP has retransmitted what the outage has lost.
-#[test]
-fn keeps_the_backup_until_tcp_has_repaired_the_returned_path() {
-    for outage in [400, 700, 1_000, 2_500] {
-        let backup = Path { backup: true, ..Path::new(50, 5) };
-        let script = Script::upload(&[Path::new(20, 10), backup], u64::MAX)
-            .at(2_000, Act::Kill(0))
-            .at(2_000 + outage, Act::Revive(0));
-        let mut world = World::new(&script);
-        world.run(Time::ZERO + Span::from_millis(2_000 + outage));
-        world.server.as_mut().expect("a session").gap = 0.0;
-        world.run(secs(9));
-        let gap = world.server.as_ref().map_or(0.0, |server| server.gap);
-        assert!(gap <= 0.1, "{gap} s after {outage} ms");
-        let sent = |world: &World| -> Vec<u64> {
-            world.client.session.subflows().map(|subflow| subflow.sent.count()).collect()
-        };
-        let before = sent(&world);
-        world.run(secs(10));
-        let after = sent(&world);
-        assert!(before.len() == 2 && before.len() == after.len(), "{before:?} {after:?}");
-        let carried: Vec<u64> =
-            after.iter().zip(before).map(|(after, from)| after - from).collect();
-        let backup = world.client.session.subflows().position(|subflow| subflow.priority.backup);
-        for (at, carried) in carried.into_iter().enumerate() {
-            assert_eq!(carried > 0, Some(at) != backup, "subflow {at}: {carried} B");
-        }
-    }
-}
