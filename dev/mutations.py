@@ -204,8 +204,8 @@ MUTATIONS = [
     Mutation(
         "failure-detector",
         "crates/cluster/core/src/detector.rs",
-        "now.since(peer.last_heartbeat) >= self.timeout",
-        "now.since(peer.last_heartbeat) > self.timeout",
+        "now.since(peer.last_heartbeat) >= peer.timeout",
+        "now.since(peer.last_heartbeat) > peer.timeout",
         "reports_return_of_lost_agent",
     ),
     Mutation(

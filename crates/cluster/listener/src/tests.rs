@@ -48,8 +48,8 @@ fn client_hello(config: Arc<ClientConfig>) -> Vec<u8> {
     hello
 }
 
-/// Stops the clock of Tokio until the result is dropped, at most for LONG. A listener that waits for
-/// a time does not continue meanwhile.
+/// Stops the clock of Tokio until the result is dropped, at most for LONG. A listener that waits
+/// for a time does not continue meanwhile.
 fn stop_clock() -> std::sync::mpsc::Sender<()> {
     let (end, ended) = std::sync::mpsc::channel();
     drop(tokio::task::spawn_blocking(move || ended.recv_timeout(LONG)));

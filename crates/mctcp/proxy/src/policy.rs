@@ -185,9 +185,9 @@ impl Users {
     /// # Errors
     /// If it cannot be read, a line has no colon, or there are no users.
     pub fn load(path: &Path) -> Result<Self> {
-        let text = String::from_utf8(tls::read(path)?).map_err(|_| {
-            Error::file("read", path, std::io::Error::other("it is not UTF-8 text"))
-        })?;
+        let failed = |cause| Error::file("read", path, cause);
+        let text = String::from_utf8(tls::read(path).map_err(failed)?)
+            .map_err(|_| failed(std::io::Error::other("it is not UTF-8 text")))?;
         let mut users = Vec::new();
         for (number, line) in text.lines().enumerate() {
             if line.is_empty() || line.starts_with('#') {

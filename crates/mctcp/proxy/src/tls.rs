@@ -143,7 +143,7 @@ pub struct Identity<'a> {
 /// # Errors
 /// If it cannot be read, or is too short.
 pub fn load_key(path: &Path) -> Result<Arc<[u8]>> {
-    let bytes = read(path)?;
+    let bytes = read(path).map_err(|cause| Error::file("read", path, cause))?;
     let key = bytes.trim_ascii();
     if key.len() < MIN_KEY_BYTES {
         let option = format!("--key-file {}", path.display());
@@ -155,15 +155,11 @@ pub fn load_key(path: &Path) -> Result<Arc<[u8]>> {
 }
 
 /// Reads a file of keys, certificates or users. It can be a pipe, but a device may never end.
-pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
-    let failed = |cause| Error::file("read", path, cause);
+pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(failed)?;
-    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() as u64 > MAX_FILE_BYTES {
-        return Err(failed(io::ErrorKind::FileTooLarge.into()));
-    }
-    Ok(bytes)
+    File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
+    let is_complete = bytes.len() as u64 <= MAX_FILE_BYTES;
+    if is_complete { Ok(bytes) } else { Err(io::ErrorKind::FileTooLarge.into()) }
 }
 
 /// Parses the name of a server for certificates.
@@ -179,7 +175,7 @@ pub fn name(text: &str) -> Result<ServerName<'static>> {
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
     let wrong = |why: String| Error::Tls { path: path.to_owned(), why };
-    let bytes = read(path)?;
+    let bytes = read(path).map_err(|e| wrong(e.to_string()))?;
     let list: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
     let list = list.map_err(|e| wrong(e.to_string()))?;
     if list.is_empty() { Err(wrong("the file has no certificate".to_owned())) } else { Ok(list) }
@@ -187,7 +183,8 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
 
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>> {
     let wrong = |why: String| Error::Tls { path: path.to_owned(), why };
-    PrivateKeyDer::from_pem_slice(&read(path)?).map_err(|e| wrong(e.to_string()))
+    let bytes = read(path).map_err(|e| wrong(e.to_string()))?;
+    PrivateKeyDer::from_pem_slice(&bytes).map_err(|e| wrong(e.to_string()))
 }
 
 fn authorities(path: &Path) -> Result<RootCertStore> {
