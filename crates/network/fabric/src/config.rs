@@ -42,6 +42,18 @@ pub enum Rate {
     Trace(Arc<Trace>),
 }
 
+impl Rate {
+    /// Bytes that a packet adds to layer 3 on a link of this rate, in a network that adds
+    /// `network`. Opportunities of a trace count the four bytes of TUN framing, whatever the
+    /// network adds: those of Mahimahi carry a packet of 1,500 B in 1,504 B.
+    pub const fn overhead(&self, network: u32) -> u32 {
+        match self {
+            Self::Trace(_) => 4,
+            Self::Unlimited | Self::Constant(_) => network,
+        }
+    }
+}
+
 /// A packet-delivery trace in Mahimahi's format: each entry is a time at which
 /// [`Trace::OPPORTUNITY`] bytes may leave.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -55,7 +55,9 @@ pub(crate) struct Link {
     uniform: bool,
     /// MTU in layer-3 bytes; 0 means unlimited.
     pub(crate) mtu: u32,
+    /// Bytes that a packet adds to layer 3: those of the network, or of a trace.
     overhead: u32,
+    network_overhead: u32,
     delay: Span,
     /// Lead time: packets are delivered this long before their arrival, or as soon as
     /// they are in flight.
@@ -101,7 +103,8 @@ impl Link {
             watched: false,
             uniform: is_uniform(&config),
             mtu: config.mtu.count() as u32,
-            overhead,
+            overhead: config.rate.overhead(overhead),
+            network_overhead: overhead,
             delay: config.delay,
             lead: Span::ZERO,
             scheduled: None,
@@ -247,7 +250,7 @@ impl Link {
         if entry.ecn == Ecn::Marked {
             slab.get_mut(entry.slot).ecn = Ecn::Marked;
         }
-        let ends = self.pacer.finish(now, entry.size, entry.size - self.overhead);
+        let ends = self.pacer.finish(now, entry.size);
         let transmission = Transmission { ends, slot: entry.slot, size: entry.size };
         if ends > now {
             self.transmission = Some(transmission);
@@ -421,6 +424,7 @@ impl Link {
             transmission.ends = self.pacer.resume(now, transmission.ends, &pacer);
         }
         self.pacer = pacer;
+        self.overhead = rate.overhead(self.network_overhead);
     }
 
     /// Number of queued packets.

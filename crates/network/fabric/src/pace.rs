@@ -6,10 +6,6 @@ use base::{Bandwidth, Span, Time};
 
 use crate::config::{Rate, Trace};
 
-/// Bytes that a trace-driven link adds to layer 3: the four bytes of TUN framing, with which
-/// Mahimahi's 1,504 B opportunity carries a 1,500 B packet.
-const TRACE_FRAMING: u32 = 4;
-
 /// A transmitter with a rate.
 #[derive(Debug)]
 pub(crate) enum Pacer {
@@ -50,9 +46,8 @@ impl Pacer {
         matches!(self, Self::Unlimited)
     }
 
-    /// The end of the transmission of a packet of `wire` bytes (`layer3` without overhead)
-    /// that starts at `now`.
-    pub(crate) fn finish(&mut self, now: Time, wire: u32, layer3: u32) -> Time {
+    /// The end of the transmission of a packet of `wire` bytes that starts at `now`.
+    pub(crate) fn finish(&mut self, now: Time, wire: u32) -> Time {
         match self {
             Self::Unlimited => now,
             Self::Constant { rate, remainder } => {
@@ -70,7 +65,7 @@ impl Pacer {
                 *remainder = rest;
                 now + Span::from_nanos(nanos)
             }
-            Self::Trace { .. } => self.take_opportunities(now, layer3 + TRACE_FRAMING),
+            Self::Trace { .. } => self.take_opportunities(now, wire),
         }
     }
 
@@ -141,7 +136,7 @@ mod tests {
     fn division_remainder_keeps_the_rate_exact() {
         // 64 B at 100 Gbit/s last 5.12 ns: truncation alone would err by 2.4 %.
         let mut pacer = Pacer::new(&Rate::Constant("100 Gbit/s".parse().unwrap()));
-        let end = (0..1_000_000).fold(Time::ZERO, |now, _| pacer.finish(now, 64, 26));
+        let end = (0..1_000_000).fold(Time::ZERO, |now, _| pacer.finish(now, 64));
         assert_eq!(end.as_nanos(), 5_120_000);
     }
 
@@ -153,16 +148,16 @@ mod tests {
         let mut at = Time::ZERO;
         let mut ends = Vec::new();
         for _ in 0..5 {
-            at = pacer.finish(at, 1538, 1500);
+            at = pacer.finish(at, 1504);
             ends.push(at.as_nanos() / 1_000_000);
         }
         assert_eq!(ends, [1, 1, 4, 6, 6]);
         // Idle from 6 to 17 ms: earlier opportunities are lost, the next is at 19.
-        assert_eq!(pacer.finish(Time::from_nanos(17_000_000), 1538, 1500).as_nanos(), 19_000_000);
+        assert_eq!(pacer.finish(Time::from_nanos(17_000_000), 1504).as_nanos(), 19_000_000);
         // Small packets share one opportunity.
         let at = Time::from_nanos(20_500_000);
-        let first = pacer.finish(at, 538, 500);
-        assert_eq!(pacer.finish(first, 538, 500), first);
+        let first = pacer.finish(at, 504);
+        assert_eq!(pacer.finish(first, 504), first);
     }
 
     #[test]
@@ -173,16 +168,16 @@ mod tests {
             let trace = Trace { opportunities: vec![ms; k], period: ms };
             let mut pacer = Pacer::new(&Rate::Trace(Arc::new(trace)));
             let packets = 100 * k;
-            let end = (0..packets).fold(Time::ZERO, |now, _| pacer.finish(now, 1538, 1500));
+            let end = (0..packets).fold(Time::ZERO, |now, _| pacer.finish(now, 1504));
             assert_eq!(end.as_nanos(), 100_000_000, "{k}");
         }
     }
 
-    /// The ends of transmission of packets, given by arrival and layer-3 size, as Mahimahi's
+    /// The ends of transmission of packets, given by arrival and size, as Mahimahi's
     /// `LinkQueue` computes them: each opportunity sends up to 1,504 B of the packets that wait.
     fn ends_in_mahimahi(trace: &Trace, packets: &[(Time, u32)]) -> Vec<Time> {
         let mut ends = Vec::new();
-        let mut left = packets.first().map_or(0, |(_, size)| size + TRACE_FRAMING);
+        let mut left = packets.first().map_or(0, |(_, size)| *size);
         for period in 0.. {
             for offset in &trace.opportunities {
                 let at = Time::ZERO + trace.period * period + *offset;
@@ -196,7 +191,7 @@ mod tests {
                     (left, bytes) = (left - sent, bytes - sent);
                     if left == 0 {
                         ends.push(at);
-                        left = packets.get(ends.len()).map_or(0, |(_, size)| size + TRACE_FRAMING);
+                        left = packets.get(ends.len()).map_or(0, |(_, size)| *size);
                     }
                 }
             }
@@ -224,7 +219,7 @@ mod tests {
             let mut pacer = Pacer::new(&Rate::Trace(Arc::new(trace.clone())));
             let mut idle_from = Time::ZERO;
             let ends: Vec<Time> = packets.iter().map(|(arrival, size)| {
-                idle_from = pacer.finish(idle_from.max(*arrival), size + 38, *size);
+                idle_from = pacer.finish(idle_from.max(*arrival), *size);
                 idle_from
             }).collect();
             prop_assert_eq!(ends, ends_in_mahimahi(&trace, &packets));
@@ -237,7 +232,7 @@ mod tests {
         ) {
             let mut pacer =
                 Pacer::new(&Rate::Constant(Bandwidth::from_bits_per_sec(rate)));
-            let end = sizes.iter().fold(Time::ZERO, |now, size| pacer.finish(now, *size, 0));
+            let end = sizes.iter().fold(Time::ZERO, |now, size| pacer.finish(now, *size));
             let bits: u64 = sizes.iter().map(|size| u64::from(*size) * 8).sum();
             let exact = u128::from(bits) * 1_000_000_000 / u128::from(rate);
             prop_assert!(u128::from(end.as_nanos()).abs_diff(exact) <= 1);

@@ -65,7 +65,7 @@ impl Plain {
         let (properties, pacer, free) = &mut self.links[link as usize];
         self.arrived[link as usize] += u64::from(bytes);
         let start = Time::from_nanos(at.max(*free));
-        *free = pacer.finish(start, bytes, bytes).as_nanos();
+        *free = pacer.finish(start, bytes).as_nanos();
         *free + properties.delay.as_nanos()
     }
 

@@ -266,6 +266,24 @@ fn a_trace_sets_the_pace() {
     (0..30).for_each(|body| fabric.inject(Time::ZERO, IfaceId(0), packet(body, 1500, 1)));
     let times: Vec<_> = deliveries(&finish(&mut fabric)).iter().map(|d| d.1).collect();
     assert_eq!(times, (1..=30).map(ms).collect::<Vec<_>>());
+    // Exactly the bytes of the opportunities, whatever the network's overhead: full use is 100 %.
+    assert_eq!(up(&mut fabric, 0).sent_bytes, 30 * 1504);
+}
+
+#[test]
+fn a_packet_that_waits_for_a_trace_leaves_at_the_rate_that_replaces_it() {
+    let period = Span::from_millis(9);
+    let trace = Trace { opportunities: vec![period], period };
+    let traced = LinkConfig { rate: Rate::Trace(Arc::new(trace)), ..link("unlimited", "0 ns") };
+    let mut fabric = line(std::slice::from_ref(&traced));
+    (0..3).for_each(|body| fabric.inject(Time::ZERO, IfaceId(0), packet(body, 20, 1)));
+    let (id, up) = (LinkId(0), Direction::Up);
+    fabric.configure(Time::ZERO, id, up, link("1 Mbit/s", "0 ns")).unwrap();
+    (3..5).for_each(|body| fabric.inject(Time::ZERO, IfaceId(0), packet(body, 20, 1)));
+    assert_eq!(deliveries(&finish(&mut fabric)).len(), 5);
+    fabric.configure(ms(20), id, up, traced).unwrap();
+    fabric.inject(ms(20), IfaceId(0), packet(5, 20, 1));
+    assert_eq!(deliveries(&finish(&mut fabric)).len(), 1);
 }
 
 #[test]
