@@ -230,6 +230,6 @@ pub(crate) fn time_text(nanos: u64) -> String {
     if nanos >= 1_000_000 {
         format!("{:.2} ms", nanos as f64 / 1e6)
     } else {
-        format!("{:.1} us", nanos as f64 / 1e3)
+        format!("{:.1} µs", nanos as f64 / 1e3)
     }
 }

@@ -80,7 +80,7 @@ fn run(name: &str) -> RunRecord {
         verdict: Some(verdict(
             true,
             &[
-                "p99.9 lateness 52.0 us of 1 ms tolerated",
+                "p99.9 lateness 52.0 µs of 1 ms tolerated",
                 "the hypervisor gave 12.4 % of the CPU time to other guests",
             ],
         )),

@@ -84,7 +84,7 @@ fn run_without_lateness_is_trusted() {
     let mut machine = Machine::on_time();
     machine.load = HostLoad { busy: 1.0, busiest: 1.0, other_labs: 9, ..HostLoad::default() };
     let verdict = machine.judged();
-    let reason = "delays up to 30.0 us longer for 1 packet in 1,000, rates exact";
+    let reason = "delays up to 30.0 µs longer for 1 packet in 1,000, rates exact";
     assert!(verdict.trusted && verdict.machine_fit, "{verdict:?}");
     assert_eq!(verdict.reasons, [reason]);
 }
