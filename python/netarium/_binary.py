@@ -1,0 +1,139 @@
+"""Finds and starts the binary, and turns its errors into exceptions."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import threading
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, NoReturn, Optional, Sequence
+
+from ._errors import CapabilityError, Diagnostic, InternalError, LabError, ProgramError
+
+INTERRUPTED = 130
+
+
+class Result(NamedTuple):
+    """The end of a command: its exit code, its JSON objects and its log output."""
+
+    exit_code: int
+    objects: List[Dict[str, Any]]
+    stderr: str
+
+
+def binary() -> str:
+    """The path of the binary.
+
+    The environment variable `NETARIUM_BINARY`, else the scripts of this Python (where
+    `pip install netarium` puts it), else `PATH`. Raises CapabilityError if there is none.
+    """
+    named = os.environ.get("NETARIUM_BINARY")
+    if named:
+        if os.access(named, os.X_OK):
+            return named
+        raise CapabilityError(f"NETARIUM_BINARY={named} is not a program", "unset it or correct it")
+    user = sysconfig.get_path("scripts", sysconfig.get_preferred_scheme("user"))
+    folders = [str(Path(sys.executable).parent), sysconfig.get_path("scripts"), user]
+    found = shutil.which("netarium", path=os.pathsep.join(folders)) or shutil.which("netarium")
+    if found is None:
+        raise CapabilityError(
+            "the program netarium is not installed",
+            "pip install netarium, or set NETARIUM_BINARY to the path of the program",
+        )
+    return found
+
+
+def start(words: Sequence[str]) -> subprocess.Popen[str]:
+    # A second interrupt kills the command. In the main thread, which gets Ctrl-C, the command has
+    # its own session and `wait` passes the interrupt on; in others it gets that of the terminal.
+    return subprocess.Popen(
+        [binary(), *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=threading.current_thread() is threading.main_thread(),
+    )
+
+
+def wait(child: subprocess.Popen[str]) -> Result:
+    """Waits for the end. An interrupt of this process interrupts the command, which then ends with
+    its results; a second one kills it."""
+    try:
+        stdout, stderr = child.communicate()
+    except BaseException:
+        child.send_signal(signal.SIGINT)
+        try:
+            stdout, stderr = child.communicate()
+        except BaseException:
+            child.kill()
+            child.wait()
+            raise
+        return Result(INTERRUPTED, parse(stdout), stderr)
+    code = child.returncode
+    return Result(code if code >= 0 else INTERRUPTED, parse(stdout), stderr)
+
+
+def parse(stdout: str) -> List[Dict[str, Any]]:
+    objects = []
+    for line in stdout.splitlines():
+        if line.startswith("{"):
+            objects.append(json.loads(line))
+    return objects
+
+
+def call(*words: str, text: Optional[str] = None) -> List[Dict[str, Any]]:
+    """Runs a subcommand with `--json`; returns its objects. Raises its error.
+
+    `text` is the content of the lab file, for errors.
+    """
+    result = wait(start([words[0], "--json", "--quiet", *words[1:]]))
+    if result.exit_code:
+        fail(result, text)
+    return result.objects
+
+
+def output(*words: str) -> str:
+    """The standard output of a subcommand as a text. Raises its error."""
+    done = subprocess.run(
+        [binary(), *words], stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
+    if done.returncode:
+        fail(Result(done.returncode, [], done.stderr))
+    return done.stdout
+
+
+def fail(result: Result, text: Optional[str] = None) -> NoReturn:
+    """Raises the exception for the error of a command."""
+    if result.exit_code == INTERRUPTED:
+        raise KeyboardInterrupt
+    message, help_text = "", None
+    for found in result.objects:
+        if found.get("ok") is False:
+            file = found.get("file") if text is None else None
+            raise LabError([diagnostic(error) for error in found["errors"]], file, text)
+        if found.get("schema") == "netarium.error/1":
+            message, help_text = found["message"], found["help"]
+    if not message:
+        reasons = [reason for found in result.objects for reason in found.get("reasons") or []]
+        message = "; ".join(reasons) or result.stderr.strip()
+    message = message or f"netarium ended with exit code {result.exit_code}"
+    if result.exit_code in (1, 2):
+        raise LabError([Diagnostic(None, message, help_text)])
+    if result.exit_code == 4:
+        raise CapabilityError(message, help_text)
+    if result.exit_code == 5:
+        raise ProgramError(message, stderr=result.stderr)
+    raise InternalError(message)
+
+
+def diagnostic(error: Dict[str, Any]) -> Diagnostic:
+    return Diagnostic(
+        error["code"], error["message"], error["help"], error["line"], error["column"]
+    )

@@ -1,0 +1,70 @@
+"""Exceptions."""
+
+from __future__ import annotations
+
+from typing import List, NamedTuple, Optional
+
+
+class NetariumError(Exception):
+    """The base of all errors of this package."""
+
+
+class Diagnostic(NamedTuple):
+    """An error in a lab; `line` and `column` start at 1 and are 0 if unknown."""
+
+    code: Optional[str]
+    message: str
+    help: Optional[str] = None
+    line: int = 0
+    column: int = 0
+
+
+class LabError(NetariumError):
+    """The lab or a command is wrong.
+
+    All errors are in `errors`. `code` (for example `lab::E0005`), `line`, `column` and `help` are
+    those of the first one. `file` is the lab file, or None for a lab of Python code; lines are
+    then those of `Lab.to_toml()`.
+    """
+
+    def __init__(
+        self, errors: List[Diagnostic], file: Optional[str] = None, text: Optional[str] = None
+    ) -> None:
+        self.errors, self.file = errors, file
+        first = errors[0]
+        self.code, self.line, self.column, self.help = (
+            first.code,
+            first.line,
+            first.column,
+            first.help,
+        )
+        source = (text or "").splitlines()
+        parts = []
+        for error in errors:
+            place = f"{file or 'line'}{':' if file else ' '}{error.line}: " if error.line else ""
+            code = f"{error.code}: " if error.code else ""
+            part = f"{place}{code}{error.message}"
+            if 0 < error.line <= len(source):
+                part += f"\n    {source[error.line - 1].strip()}"
+            parts.append(part + (f"\n  help: {error.help}" if error.help else ""))
+        super().__init__("\n".join(parts))
+
+
+class CapabilityError(NetariumError):
+    """This machine lacks a capability, a device, disk space or memory. `cure` is the fix."""
+
+    def __init__(self, message: str, cure: Optional[str] = None) -> None:
+        self.cure = cure
+        super().__init__(message + (f"\n  cure: {cure}" if cure else ""))
+
+
+class InternalError(NetariumError):
+    """An internal error of Netarium; please report it."""
+
+
+class ProgramError(NetariumError):
+    """A program failed. `exit_code` is its exit status, None if it has none."""
+
+    def __init__(self, message: str, exit_code: Optional[int] = None, stderr: str = "") -> None:
+        self.exit_code, self.stderr = exit_code, stderr
+        super().__init__(message + (f"\n{stderr.rstrip()}" if stderr.strip() else ""))
