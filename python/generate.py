@@ -35,6 +35,7 @@ HEAD = '''\
 from __future__ import annotations
 
 from typing import (
+    TYPE_CHECKING,
     Any,
     Dict,
     List,
@@ -49,6 +50,9 @@ from typing import (
 )
 
 from ._section import Link, Node, Section, Sections
+
+if TYPE_CHECKING:
+    from ._up import Change
 '''
 
 
@@ -305,6 +309,24 @@ class Writer:
         else:
             self.add(f'        return self.{call}("{key}", {title(name)}, locals())')
 
+    def changes(self) -> None:
+        """A class with the method that changes a running link."""
+        definition = self.definitions["change-of-a-link"]
+        state = self.definitions["link"]["properties"]["state"]
+        keys = [*definition["properties"].items(), ("state", state)]
+        self.quantities("_CHANGE", definition["properties"])
+        self.add("", "", "class LinkChanges:")
+        self.add('    """The method that changes a link of a running lab."""', "")
+        self.signature("set", ["self"], keys, "Change", "    ")
+        about = (
+            "Changes properties of the link, in both directions unless in `up` or `down`. As a "
+            "context manager, it restores the earlier values at the end."
+        )
+        self.add(*docstring(about, keys, "        ", True))
+        self.add("        return self._set(locals(), _CHANGE)", "")
+        arguments = "self, arguments: Mapping[str, Any], quantities: Mapping[str, str]"
+        self.add(f"    def _set({arguments}) -> Change:", "        raise NotImplementedError")
+
     def nodes(self) -> None:
         definition = self.definitions["node"]
         kind = definition["properties"]["kind"]
@@ -352,6 +374,8 @@ class Writer:
             if key not in ("lab", "node", "link", "generate"):
                 self.section_class(key)
         self.bulk()
+        self.add("", "")
+        self.changes()
         self.add("", "", "class Keys(Sections):")
         self.add('    """A lab: a method for each section of a lab file."""', "")
         self.lab()

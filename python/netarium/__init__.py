@@ -18,12 +18,17 @@ from ._binary import binary
 from ._errors import (
     CapabilityError,
     Diagnostic,
+    FailedRunError,
     InternalError,
     LabError,
     NetariumError,
     ProgramError,
+    RunError,
+    RunInterrupted,
+    UntrustedRunError,
 )
 from ._lab import Lab
+from ._run import Metric, ProgramResult, Run, RunSet, Verdict
 from ._schema import (
     Bundle,
     Cluster,
@@ -38,28 +43,51 @@ from ._schema import (
     bulk,
 )
 from ._section import Link, Node, Section
+from ._table import Column, Row, Table
+from ._up import Completed, Host, Process, RunningLab, RunningLink, file, output, port, udp_port
 
 __all__ = [
     "Bundle",
     "CapabilityError",
     "Cluster",
+    "Column",
+    "Completed",
     "Control",
     "Diagnostic",
     "Event",
     "Expectation",
+    "FailedRunError",
     "Flow",
+    "Host",
     "Import",
     "InternalError",
     "Lab",
     "LabError",
     "Link",
+    "Metric",
     "Mirror",
     "NetariumError",
     "Node",
+    "Process",
     "Program",
     "ProgramError",
+    "ProgramResult",
+    "Row",
+    "Run",
+    "RunError",
+    "RunInterrupted",
+    "RunSet",
+    "RunningLab",
+    "RunningLink",
     "Section",
     "SessionGenerator",
+    "Table",
+    "UntrustedRunError",
+    "Verdict",
     "binary",
     "bulk",
+    "file",
+    "output",
+    "port",
+    "udp_port",
 ]

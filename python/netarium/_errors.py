@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional
+from typing import TYPE_CHECKING, List, NamedTuple, Optional, Union
+
+if TYPE_CHECKING:
+    from ._run import Run, RunSet
 
 
 class NetariumError(Exception):
@@ -68,3 +71,27 @@ class ProgramError(NetariumError):
     def __init__(self, message: str, exit_code: Optional[int] = None, stderr: str = "") -> None:
         self.exit_code, self.stderr = exit_code, stderr
         super().__init__(message + (f"\n{stderr.rstrip()}" if stderr.strip() else ""))
+
+
+class RunError(NetariumError):
+    """A run did not pass; `run` has its results."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        super().__init__(f"{run.outcome}: " + "; ".join(run.reasons))
+
+
+class UntrustedRunError(RunError):
+    """The machine distorted the results of a run; `run.verdict` has the reasons."""
+
+
+class FailedRunError(RunError):
+    """An expectation failed, or the run ended with an error."""
+
+
+class RunInterrupted(KeyboardInterrupt):
+    """Ctrl-C ended a run; `run` has its results until then, or is None if it had not started."""
+
+    def __init__(self, run: Union[Run, RunSet, None]) -> None:
+        self.run = run
+        super().__init__(f"results: {run.folder}" if run else "interrupted before the run started")

@@ -1,4 +1,4 @@
-"""Labs: their sections, and the command that checks them."""
+"""Labs: their sections, and the commands that check, run and sweep them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,47 @@ import os
 import re
 import threading
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, Tuple, Union
+from typing import (
+    Any,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Literal,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+    overload,
+)
 
-from . import _binary, _toml
+from . import _binary, _run, _toml, _up
 from ._errors import Diagnostic, LabError
 from ._schema import Keys
-from ._section import Link, Node, Section
+from ._section import Link, Node, Section, without_unit
+
+Settings = Mapping[str, Any]
+"""Values for fields of a lab, such as `{"link.core.delay": "10 ms"}`."""
 
 numbers = itertools.count()
+
+
+def setting(field: str, value: Any) -> str:
+    """The text `FIELD=VALUE` for `--set`: texts are bare, other values TOML."""
+    text = value if isinstance(value, str) else _toml.value(value)
+    return f"{field}={text}"
+
+
+def overrides(
+    duration: Optional[str], seed: Optional[int], name: Optional[str], settings: Optional[Settings]
+) -> List[str]:
+    """The options that override values of a lab file."""
+    if duration is not None and not isinstance(duration, str):
+        raise without_unit("duration", duration, "10 s")
+    options = [("--duration", duration), ("--seed", seed), ("--name", name)]
+    words = [word for key, value in options if value is not None for word in (key, str(value))]
+    return words + [word for pair in (settings or {}).items() for word in ("--set", setting(*pair))]
 
 
 class Lab(Keys):
@@ -113,3 +146,138 @@ class Lab(Keys):
         with self._file() as (path, text):
             (found,) = _binary.call("check", path, text=text)
             return list(found["plans"])
+
+    @overload
+    def sim(
+        self,
+        *,
+        flows: Iterable[Section] = (),
+        duration: Optional[str] = None,
+        seed: Optional[int] = None,
+        name: Optional[str] = None,
+        set: Optional[Settings] = None,
+        seeds: None = None,
+        runs: Union[str, os.PathLike[str]] = "runs",
+        check: bool = False,
+    ) -> _run.Run: ...
+    @overload
+    def sim(
+        self,
+        *,
+        flows: Iterable[Section] = (),
+        duration: Optional[str] = None,
+        seed: Optional[int] = None,
+        name: Optional[str] = None,
+        set: Optional[Settings] = None,
+        seeds: int,
+        runs: Union[str, os.PathLike[str]] = "runs",
+        check: bool = False,
+    ) -> _run.RunSet: ...
+    def sim(
+        self,
+        *,
+        flows: Iterable[Section] = (),
+        duration: Optional[str] = None,
+        seed: Optional[int] = None,
+        name: Optional[str] = None,
+        set: Optional[Settings] = None,
+        seeds: Optional[int] = None,
+        runs: Union[str, os.PathLike[str]] = "runs",
+        check: bool = False,
+    ) -> Union[_run.Run, _run.RunSet]:
+        """Runs the lab on the virtual clock.
+
+        Arguments:
+            flows: Flows in addition to those of the lab (also other sections).
+            duration, seed, name: Override those of the lab.
+            set: Overrides fields, for example `{"link.core.delay": "10 ms"}`.
+            seeds: Number of consecutive seeds; the result is then a set of runs.
+            runs: Folder for run folders.
+            check: Raise an error if the run did not pass.
+
+        Raises LabError, CapabilityError, RunInterrupted (Ctrl-C: it has the results so far), and
+        with `check` UntrustedRunError, ProgramError or FailedRunError.
+        """
+        words = [] if seeds is None else ["--seeds", str(seeds)]
+        words += overrides(duration, seed, name, set)
+        return self._start("sim", words, seeds is not None, flows, runs, check)
+
+    @overload
+    def run(
+        self,
+        *,
+        flows: Iterable[Section] = (),
+        duration: Optional[str] = None,
+        seed: Optional[int] = None,
+        name: Optional[str] = None,
+        set: Optional[Settings] = None,
+        repeat: None = None,
+        runs: Union[str, os.PathLike[str]] = "runs",
+        check: bool = False,
+    ) -> _run.Run: ...
+    @overload
+    def run(
+        self,
+        *,
+        flows: Iterable[Section] = (),
+        duration: Optional[str] = None,
+        seed: Optional[int] = None,
+        name: Optional[str] = None,
+        set: Optional[Settings] = None,
+        repeat: int,
+        runs: Union[str, os.PathLike[str]] = "runs",
+        check: bool = False,
+    ) -> _run.RunSet: ...
+    def run(
+        self,
+        *,
+        flows: Iterable[Section] = (),
+        duration: Optional[str] = None,
+        seed: Optional[int] = None,
+        name: Optional[str] = None,
+        set: Optional[Settings] = None,
+        repeat: Optional[int] = None,
+        runs: Union[str, os.PathLike[str]] = "runs",
+        check: bool = False,
+    ) -> Union[_run.Run, _run.RunSet]:
+        """Runs the lab on the wall clock, with its programs, until its end.
+
+        `repeat` is the number of runs, one after the other; the result is then a set of runs.
+        Other arguments and errors are those of `sim`.
+        """
+        words = [] if repeat is None else ["--repeat", str(repeat)]
+        words += overrides(duration, seed, name, set)
+        return self._start("run", words, repeat is not None, flows, runs, check)
+
+    def _start(
+        self,
+        subcommand: Literal["run", "sim"],
+        words: Sequence[str],
+        many: bool,
+        extra: Iterable[Section],
+        runs: Union[str, os.PathLike[str]],
+        check: bool,
+    ) -> Union[_run.Run, _run.RunSet]:
+        with self._file(list(extra)) as (path, text):
+            words = [subcommand, "--json", "--quiet", "--runs", os.fspath(runs), *words, path]
+            result = _binary.wait(_binary.start(words))
+        return _run.opened(result, many, check, text)
+
+    def up(
+        self,
+        *,
+        duration: Optional[str] = None,
+        seed: Optional[int] = None,
+        name: Optional[str] = None,
+        set: Optional[Settings] = None,
+        runs: Union[str, os.PathLike[str]] = "runs",
+    ) -> _up.RunningLab:
+        """Starts the lab on the wall clock; it stays up until the end of `with`, or `down()`.
+
+        Returns when all programs with a `ready` condition are ready. Other arguments are those of
+        `sim`. Raises LabError, CapabilityError, ProgramError if a program was not ready in time.
+        """
+        words = overrides(duration, seed, name, set)
+        with self._file() as (path, text):
+            found = _binary.call("up", "--runs", os.fspath(runs), *words, path, text=text)
+        return _up.RunningLab(found[-1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import (
+    TYPE_CHECKING,
     Any,
     Dict,
     List,
@@ -17,6 +18,9 @@ from typing import (
 )
 
 from ._section import Link, Node, Section, Sections
+
+if TYPE_CHECKING:
+    from ._up import Change
 
 Data = str
 """An amount of data, such as `64 KiB`."""
@@ -1362,6 +1366,68 @@ def bulk(
             Default: the kernel's; 6 MiB in simulations.
     """
     return Flow._of(locals())
+
+
+_CHANGE: Dict[str, str] = {
+    "corrupt": "0.1 %",
+    "delay": "10 ms",
+    "duplicate": "0.1 %",
+    "jitter": "10 ms",
+    "loss": "0.1 %",
+    "rate": "100 Mbit/s",
+}
+
+
+class LinkChanges:
+    """The method that changes a link of a running lab."""
+
+    def set(
+        self,
+        *,
+        corrupt: Optional[Union[Share, Sweep]] = None,
+        delay: Optional[Union[Time, Sweep]] = None,
+        down: Optional[Union[DirectionOfALink, Sweep]] = None,
+        duplicate: Optional[Union[Share, Sweep]] = None,
+        jitter: Optional[Union[Union[Time, KindsOfJitterWithAShape], Sweep]] = None,
+        loss: Optional[Union[Union[Share, KindsOfALossProcess], Sweep]] = None,
+        queue: Optional[Union[Union[str, KindsOfAQueueDiscipline], Sweep]] = None,
+        rate: Optional[Union[Union[Literal["unlimited"], Rate], Sweep]] = None,
+        reorder: Optional[Union[Reordering, Sweep]] = None,
+        trace: Optional[Union[Union[str, Trace], Sweep]] = None,
+        up: Optional[Union[DirectionOfALink, Sweep]] = None,
+        state: Optional[Union[Literal["up", "down"], Sweep]] = None,
+    ) -> Change:
+        """Changes properties of the link, in both directions unless in `up` or `down`. As a context
+        manager, it restores the earlier values at the end.
+
+        Arguments:
+            corrupt: Probability that one bit of a packet is flipped. Default: 0 %.
+            delay: One-way propagation delay. Default: 0 ns.
+            down: Properties from the second end to the first; keys as in `up`.
+            duplicate: Probability that a packet arrives twice. Default: 0 %.
+            jitter: Random part of the delay: a text is the standard deviation σ of a normal
+                distribution around `delay`, cut off at a delay of 0. Packets keep their order,
+                which adds 0.05 σ, 0.9 σ or 1.9 σ to the mean delay of packets at intervals of 2 σ,
+                0.2 σ or 0.02 σ; see `keep_order`. Default: none.
+            loss: Loss after the queue: a text is the probability of independent losses. Default: 0
+                %.
+            queue: The queue of the transmitter. A text is a kind (`"codel"`) or the limit of a
+                droptail queue (`"1 bdp"`, `"100 packets"`, `"64 KiB"`, `"unlimited"`). Default:
+                droptail.
+            rate: Wire rate, with headers and `overhead`. `unlimited` lifts an earlier limit.
+                Default: no limit.
+            reorder: Delays some packets so that later ones overtake them. Default: none.
+            trace: Instead of `rate`: a file in Mahimahi's format, with the time in ms of one
+                delivery opportunity of 1504 B per line, repeated after the last line; or a list of
+                them.
+            up: Properties from the first end to the second: any of `rate`, `trace`, `delay`,
+                `jitter`, `loss`, `reorder`, `duplicate`, `corrupt`, `queue`.
+            state: State at the start of the run. Default: up.
+        """
+        return self._set(locals(), _CHANGE)
+
+    def _set(self, arguments: Mapping[str, Any], quantities: Mapping[str, str]) -> Change:
+        raise NotImplementedError
 
 
 class Keys(Sections):

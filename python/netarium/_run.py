@@ -1,0 +1,387 @@
+"""Finished runs: outcome, summaries and tables of a run folder."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import html
+import json
+import os
+import re
+import textwrap
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, NoReturn, Optional, Sequence, Tuple, Union
+
+from . import _binary, _plot
+from ._errors import FailedRunError, ProgramError, RunInterrupted, UntrustedRunError
+from ._table import TYPES, WIDTH, Column, Table, html_table, parse_csv, shortened, text_table
+
+PathLike = Union[str, "os.PathLike[str]"]
+UNTRUSTED, PROGRAM = 3, 5
+# Exit codes of a run that has results; other codes are errors.
+WITH_RESULTS = (0, 1, UNTRUSTED, PROGRAM)
+SUMMARIES = ("flows", "links", "programs", "bundles", "control", "simulation", "lateness", "load")
+
+
+class Metric(NamedTuple):
+    """A metric over the whole run: its value in the unit `unit`."""
+
+    value: float
+    unit: str
+
+
+class Verdict(NamedTuple):
+    """Whether the numbers of a run can be trusted, and the reasons."""
+
+    trusted: bool
+    machine_fit: bool
+    reasons: List[str]
+
+
+class ProgramResult(NamedTuple):
+    """A program of a run: its end (such as `{"exit": 1}` or `"stopped"`) and its output."""
+
+    name: str
+    node: str
+    command: str
+    end: Any
+    as_expected: bool
+    folder: Path
+
+    @property
+    def stdout(self) -> str:
+        """Its standard output, up to the program's `output` limit."""
+        return self._read("stdout")
+
+    @property
+    def stderr(self) -> str:
+        """Its standard error."""
+        return self._read("stderr")
+
+    @property
+    def exit_code(self) -> Optional[int]:
+        """Its exit status; None if it was stopped, killed or not started."""
+        return self.end.get("exit") if isinstance(self.end, dict) else None
+
+    def _read(self, name: str) -> str:
+        path = self.folder / name
+        return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+
+
+class Run:
+    """A run, opened by its folder (or by its `run.json`). Raises OSError if there is none."""
+
+    def __init__(self, folder: PathLike) -> None:
+        path = Path(folder)
+        self.folder: Path = path.parent if path.name == "run.json" else path
+        """The run folder."""
+        self.record: Dict[str, Any] = json.loads((self.folder / "run.json").read_text("utf-8"))
+        """The content of `run.json`."""
+
+    @property
+    def name(self) -> str:
+        """The name of the lab."""
+        return str(self.record["name"])
+
+    @property
+    def seed(self) -> int:
+        """The seed of all random streams."""
+        return int(self.record["seed"])
+
+    @property
+    def outcome(self) -> str:
+        """`passed`, `untrusted` or `failed`; `running` if `run.json` has no outcome yet."""
+        return str(self.record.get("outcome", "running"))
+
+    @property
+    def reasons(self) -> List[str]:
+        """Reasons for another outcome than `passed`, the most severe first."""
+        return list(self.record.get("reasons", []))
+
+    @property
+    def exit_code(self) -> Optional[int]:
+        """The exit code of the run; None while it is running."""
+        return self.record["exit_code"]  # type: ignore[no-any-return]
+
+    @property
+    def verdict(self) -> Optional[Verdict]:
+        """Whether the numbers can be trusted, for a failed run too; None while it is running."""
+        found = self.record["verdict"]
+        return Verdict(**{key: found[key] for key in Verdict._fields}) if found else None
+
+    @property
+    def report(self) -> Path:
+        """The path of `report.html`."""
+        return self.folder / "report.html"
+
+    @property
+    def summary(self) -> Dict[str, Any]:
+        """The summaries of `run.json` by kind: `flows`, `links`, `programs`, …
+
+        Names of values end with their unit: `goodput_bit_per_s`, `mean_ns`, `sent_bytes`.
+        """
+        return {key: self.record[key] for key in SUMMARIES if self.record.get(key)}
+
+    @property
+    def programs(self) -> Dict[str, ProgramResult]:
+        """The programs by name."""
+        keys = [key for key in ProgramResult._fields if key != "folder"]
+        folder = self.folder / "programs"
+        found = [{key: program[key] for key in keys} for program in self.record["programs"]]
+        return {p["name"]: ProgramResult(**p, folder=folder / p["name"]) for p in found}
+
+    @property
+    def expectations(self) -> Table:
+        """The expectations: text, outcome, measured value."""
+        return self._listed("expectations", "text", "outcome", "measured")
+
+    @property
+    def events(self) -> Table:
+        """The events that took place, with marks and changes of links: time in s, text."""
+        return self._listed("events", "at_s", "text")
+
+    def _listed(self, key: str, *names: str) -> Table:
+        columns = [Column(n, "s", float) if n.endswith("_s") else Column(n, "", str) for n in names]
+        return Table.of(key, columns, [tuple(row[n] for n in names) for row in self.record[key]])
+
+    @functools.cached_property
+    def metrics(self) -> Dict[str, Metric]:
+        """Metrics over the whole run, with the names of expectations (`flow.NAME.goodput.mean`).
+
+        Units are bit/s, s, B, share, count and boolean.
+        """
+        words = ["diff", "--quiet", "--save", "/dev/stdout", "--metric", "*", str(self.folder)]
+        found = json.loads(_binary.output(*words))["metrics"]
+        return {name: Metric(value["mean"], value["unit"]) for name, value in found.items()}
+
+    @functools.cached_property
+    def _columns(self) -> Dict[str, List[Column]]:
+        (found,) = _binary.call("export", str(self.folder))
+        return listed_columns(found)
+
+    @property
+    def tables(self) -> List[str]:
+        """The names of the tables of samples that the run has."""
+        return list(self._columns)
+
+    def table(self, name: str) -> Table:
+        """A table of samples. Raises KeyError if the run has no such table."""
+        if name not in self._columns:
+            raise KeyError(f"run has no table {name}; its tables: {', '.join(self.tables)}")
+        columns = self._columns[name]
+
+        def load() -> List[Tuple[Any, ...]]:
+            words = ["export", str(self.folder), name, "--format", "csv"]
+            return parse_csv(_binary.output(*words), columns)
+
+        return Table(name, columns, load, self.folder / f"{name}.parquet")
+
+    @functools.cached_property
+    def links(self) -> Table:
+        """Samples of links, a row for each interval, link and direction.
+
+        Columns: times in ns, packets, wire bytes, queue lengths, drops by reason.
+        """
+        return self.table("links")
+
+    @functools.cached_property
+    def flows(self) -> Table:
+        """Samples of flows, a row for each interval and flow: payload bytes, times in ns."""
+        return self.table("flows")
+
+    @functools.cached_property
+    def transfers(self) -> Table:
+        """Transfers of flows that make many: start, size, completion, slowdown."""
+        return self.table("transfers")
+
+    @functools.cached_property
+    def control(self) -> Table:
+        """Samples of explicit rate control."""
+        return self.table("control")
+
+    @functools.cached_property
+    def sessions(self) -> Table:
+        """Rate-controlled sessions."""
+        return self.table("sessions")
+
+    @functools.cached_property
+    def subflows(self) -> Table:
+        """Samples of subflows of multipath flows."""
+        return self.table("subflows")
+
+    @functools.cached_property
+    def bundles(self) -> Table:
+        """Samples of bundles."""
+        return self.table("bundles")
+
+    @functools.cached_property
+    def shares(self) -> Table:
+        """Samples of shares with `model = "collapsed"`."""
+        return self.table("shares")
+
+    @property
+    def plot(self) -> _plot.Plot:
+        """Plots with matplotlib, for example `run.plot.goodput(by="flow")`."""
+        return _plot.Plot(self)
+
+    def check(self) -> Run:
+        """Returns the run if it passed.
+
+        Raises UntrustedRunError if it is untrusted, ProgramError if a program failed, otherwise
+        FailedRunError.
+        """
+        if self.outcome == "untrusted":
+            raise UntrustedRunError(self)
+        if self.outcome != "passed":
+            self._fail()
+        return self
+
+    def _fail(self) -> NoReturn:
+        failed = [found for found in self.programs.values() if not found.as_expected]
+        if self.exit_code == PROGRAM:
+            first = failed[0] if failed else None
+            text, code = (first.stderr, first.exit_code) if first else ("", None)
+            raise ProgramError("; ".join(self.reasons), code, text)
+        raise FailedRunError(self)
+
+    def _heading(self) -> str:
+        clock, seed, end = self.record["clock"], self.record["seed"], self.record["elapsed_s"]
+        return f"{self.folder.name}: {self.outcome} ({clock} clock, seed {seed}, {end:g} s)"
+
+    def _overview(self) -> Tuple[List[str], List[List[str]]]:
+        """Heads and rows of the table of flows, or of links without flows."""
+        if self.record["flows"]:
+            rows = []
+            for flow in self.record["flows"]:
+                delay = flow["latency"] or flow["delay"] or flow["rtt"] or {}
+                rate = scaled(flow["goodput_bit_per_s"], "bit/s")
+                ends = [flow["name"], f"{flow['from']} → {flow['to']}", rate]
+                rows.append(ends + [scaled(delay.get(key), "s", 1e-9) for key in DELAYS])
+            return ["flow", "ends", "goodput", "p50", "p99"], rows
+        rows = []
+        for link in self.record["links"]:
+            rate = scaled(link["throughput_bit_per_s"], "bit/s")
+            drops = str(sum(link["drops"].values()))
+            rows.append([link["name"], f"{link['from']} → {link['to']}", rate, drops])
+        return ["link", "direction", "throughput", "drops"], rows
+
+    def __repr__(self) -> str:
+        heads, rows = self._overview()
+        parts = [shortened(self._heading())]
+        for reason in self.reasons:
+            parts += textwrap.wrap(reason, WIDTH, initial_indent="  ", subsequent_indent="    ")
+        if rows:
+            parts += ["", text_table(heads, rows[:MAX_ROWS])]
+        if len(rows) > MAX_ROWS:
+            parts.append(f"{len(rows) - MAX_ROWS} more")
+        return "\n".join(parts)
+
+    def _repr_html_(self) -> str:
+        """Outcome, picture of the network and table, without JavaScript."""
+        heads, rows = self._overview()
+        reasons = "".join(f"<li>{html.escape(reason)}</li>" for reason in self.reasons)
+        parts = [f"<p><strong>{html.escape(self._heading())}</strong></p>"]
+        parts += [f"<ul>{reasons}</ul>"] if reasons else []
+        parts += [self._picture(), html_table(heads, rows[:MAX_ROWS])]
+        return "<div>" + "".join(parts) + "</div>"
+
+    def _picture(self) -> str:
+        """The picture of the network in the report as an image; empty without one."""
+        if not self.report.is_file():
+            return ""
+        page = self.report.read_text(encoding="utf-8")
+        style = "".join(re.findall(r"<style>(.*?)</style>", page, re.DOTALL))
+        found = re.search(r'<figure class="topology"><svg class="wide"(.*?)</svg>', page, re.DOTALL)
+        if not found:
+            return ""
+        # An image of its own, so that its style does not affect the notebook.
+        head = '<svg xmlns="http://www.w3.org/2000/svg"'
+        image = f"{head}{found[1].replace('>', f'><style>{style}</style>', 1)}</svg>"
+        data = base64.b64encode(image.encode()).decode()
+        source = f"data:image/svg+xml;base64,{data}"
+        return f'<img alt="network of the lab" style="width:100%" src="{source}">'
+
+
+DELAYS = ("p50_ns", "p99_ns")
+MAX_ROWS = 20
+PREFIXES = ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
+
+
+def scaled(value: Optional[float], unit: str, factor: float = 1.0) -> str:
+    """A number with its unit, for people: `9.29 Mbit/s`."""
+    if value is None:
+        return "–"
+    value *= factor
+    if value == 0:
+        return f"0 {unit}"
+    size, prefix = next((p for p in PREFIXES if abs(value) >= p[0]), PREFIXES[-1])
+    return f"{value / size:.3g} {prefix}{unit}"
+
+
+def listed_columns(found: Dict[str, Any]) -> Dict[str, List[Column]]:
+    """The columns of each table, from `netarium export RUN --json`."""
+
+    def column(listed: Dict[str, Any]) -> Column:
+        return Column(listed["name"], listed["unit"] or "", TYPES.get(listed["type"], str))
+
+    return {table["name"]: list(map(column, table["columns"])) for table in found["tables"]}
+
+
+class RunSet:
+    """A set of runs: `sim(seeds=…)` or `run(repeat=…)`, opened by its folder."""
+
+    def __init__(self, folder: PathLike) -> None:
+        self.folder: Path = Path(folder)
+        """The folder of the set."""
+        text = (self.folder / "summary.json").read_text("utf-8")
+        self.record: Dict[str, Any] = json.loads(text)
+        """The content of `summary.json`."""
+
+    @property
+    def outcome(self) -> str:
+        """`failed` if a run failed, else `untrusted` if a run is untrusted, else `passed`."""
+        return str(self.record["outcome"])
+
+    @property
+    def reasons(self) -> List[str]:
+        """The reasons of all runs."""
+        return [reason for run in self.runs for reason in run.reasons]
+
+    @functools.cached_property
+    def runs(self) -> List[Run]:
+        """The runs, in the order of their seeds."""
+        return [Run(self.folder / run["folder"]) for run in self.record["runs"]]
+
+    @property
+    def metrics(self) -> Table:
+        """For each metric: unit, number of runs, mean, standard deviation, 95 % interval."""
+        columns = [Column("metric", "", str), Column("unit", "", str), Column("n", "runs", int)]
+        columns += [Column(name, "unit", float) for name in ("mean", "sd", "low", "high")]
+        names = [column.name for column in columns[1:]]
+        rows = self.record["metrics"].items()
+        cells = [(metric, *(found.get(name) for name in names)) for metric, found in rows]
+        return Table.of("metrics", columns, cells)
+
+    def check(self) -> RunSet:
+        """Returns the set if all runs passed; raises the error of the first other run."""
+        for run in self.runs:
+            run.check()
+        return self
+
+    def __repr__(self) -> str:
+        return f"{self.folder.name}: {self.outcome} ({len(self.record['seeds'])} runs)"
+
+
+def opened(result: _binary.Result, many: bool, check: bool, text: str) -> Union[Run, RunSet]:
+    """The run, or the set of runs, of a command that has ended. Raises its error."""
+    folders = [found["folder"] for found in result.objects if "folder" in found]
+    if not folders or (result.exit_code not in WITH_RESULTS and result.exit_code != 130):
+        if result.exit_code == _binary.INTERRUPTED:
+            raise RunInterrupted(None)
+        _binary.fail(result, text)
+    if len(folders) > 1:
+        raise ValueError(f"the lab is a sweep of {len(folders)} runs; use netarium.sweep")
+    found = RunSet(folders[0]) if many else Run(folders[0])
+    if result.exit_code == _binary.INTERRUPTED:
+        raise RunInterrupted(found)
+    return found.check() if check else found

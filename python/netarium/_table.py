@@ -1,0 +1,209 @@
+"""Tables of results: typed rows, and data frames with the extra `frames`."""
+
+from __future__ import annotations
+
+import csv
+import html
+import importlib
+import io
+from pathlib import Path
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+    overload,
+)
+
+WIDTH = 80
+CELL_WIDTH = 30
+SHOWN_ROWS = 10
+
+Values = Tuple[Any, ...]
+
+
+class Column(NamedTuple):
+    """A column: its name, its unit (empty for texts) and the type of its values.
+
+    A value can also be None: it does not apply or was not measured.
+    """
+
+    name: str
+    unit: str
+    type: type
+
+
+class Row(Mapping[str, Any]):
+    """A row: `row["time_ns"]` and `row.time_ns` are the same value."""
+
+    __slots__ = ("_places", "_values")
+
+    def __init__(self, places: Dict[str, int], values: Values) -> None:
+        self._places, self._values = places, values
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[self._places[name]]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name not in self._places:
+            raise AttributeError(f"the row has no column {name}")
+        return self[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __repr__(self) -> str:
+        return "Row(" + ", ".join(f"{name}={value!r}" for name, value in self.items()) + ")"
+
+
+class Table(Sequence[Row]):
+    """A table: a sequence of rows. `columns` has names, units and types.
+
+    Rows are read when they are first needed.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        columns: Iterable[Column],
+        load: Callable[[], List[Values]],
+        parquet: Optional[Path] = None,
+    ) -> None:
+        self.name, self.columns = name, tuple(columns)
+        self._places = {column.name: place for place, column in enumerate(self.columns)}
+        self._load, self._parquet = load, parquet
+        self._loaded: Optional[List[Values]] = None
+
+    @classmethod
+    def of(cls, name: str, columns: Iterable[Column], rows: List[Values]) -> Table:
+        """A table of these rows."""
+        return cls(name, columns, lambda: rows)
+
+    @property
+    def _rows(self) -> List[Values]:
+        if self._loaded is None:
+            self._loaded = self._load()
+        return self._loaded
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+    @overload
+    def __getitem__(self, index: slice) -> Table: ...
+    def __getitem__(self, index: Union[int, slice]) -> Union[Row, Table]:
+        if isinstance(index, slice):
+            return Table.of(self.name, self.columns, self._rows[index])
+        return Row(self._places, self._rows[index])
+
+    def column(self, name: str) -> List[Any]:
+        """The values of a column. Raises KeyError if there is none."""
+        place = self._places[name]
+        return [values[place] for values in self._rows]
+
+    def to_polars(self) -> Any:
+        """A polars.DataFrame. Raises ImportError without the extra `frames`."""
+        polars = extra("polars", "frames")
+        if self._parquet is not None and self._parquet.is_file():
+            return polars.read_parquet(self._parquet)
+        types = {int: polars.Int64, float: polars.Float64, bool: polars.Boolean}
+        schema = {c.name: types.get(c.type, polars.String) for c in self.columns}
+        return polars.DataFrame(self._rows, schema=schema, orient="row")
+
+    def to_pandas(self) -> Any:
+        """A pandas.DataFrame. Raises ImportError without the extra `frames`."""
+        pandas = extra("pandas", "frames")
+        if self._parquet is not None and self._parquet.is_file():
+            extra("pyarrow", "frames")
+            return pandas.read_parquet(self._parquet)
+        return pandas.DataFrame(self._rows, columns=list(self._places))
+
+    def _cells(self) -> Tuple[List[str], List[List[str]], str]:
+        """Heads, the first rows as texts, and a note on the other rows."""
+        heads = [f"{c.name} [{c.unit}]" if c.unit else c.name for c in self.columns]
+        rows = [[shown(value) for value in values] for values in self._rows[:SHOWN_ROWS]]
+        more = len(self) - len(rows)
+        return heads, rows, f"{more} more rows" if more else ""
+
+    def __repr__(self) -> str:
+        heads, rows, note = self._cells()
+        count = f"{self.name}: {len(self)} rows, {len(heads)} columns"
+        return "\n".join(filter(None, [count, text_table(heads, rows), note]))
+
+    def _repr_html_(self) -> str:
+        heads, rows, note = self._cells()
+        return html_table(heads, rows) + (f"<p>{note}</p>" if note else "")
+
+
+def shown(value: Any) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def shortened(text: str, width: int = WIDTH) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def text_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of at most `WIDTH` columns; columns on the right that do not fit are omitted."""
+    columns, used = [], 0
+    for place, head in enumerate(heads):
+        limit = WIDTH - used if place == len(heads) - 1 else CELL_WIDTH
+        cells = [shortened(cell, max(limit, 1)) for cell in [head, *(row[place] for row in rows)]]
+        width = max(map(len, cells))
+        if used + width > WIDTH:
+            break
+        columns.append([cell.ljust(width) for cell in cells])
+        used += width + 2
+    return "\n".join("  ".join(cells).rstrip() for cells in zip(*columns))
+
+
+def html_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    def line(kind: str, cells: Sequence[str]) -> str:
+        return "<tr>" + "".join(f"<{kind}>{html.escape(c)}</{kind}>" for c in cells) + "</tr>"
+
+    body = "".join(line("td", row) for row in rows)
+    return f"<table><thead>{line('th', heads)}</thead><tbody>{body}</tbody></table>"
+
+
+TYPES: Dict[str, type] = {"int64": int, "float64": float, "text": str}
+"""The types that `netarium export` names."""
+
+
+def parse_csv(text: str, columns: Sequence[Column]) -> List[Values]:
+    """The rows of a CSV text whose first line has the names; an empty number is None."""
+    lines = csv.reader(io.StringIO(text, newline=""))
+    by_name = {column.name: column.type for column in columns}
+    types = [by_name[name] for name in next(lines)]
+    return [tuple(cell(of, item) for of, item in zip(types, line)) for line in lines]
+
+
+def cell(of: type, text: str) -> Any:
+    if of is str:
+        return text
+    if text == "":
+        return None
+    return text == "true" if of is bool else of(text)
+
+
+def extra(module: str, name: str) -> Any:
+    """A module of an extra. Raises ImportError that names the extra."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        hint = f"{module} is not installed: pip install 'netarium[{name}]'"
+        raise ImportError(hint, name=module) from error
