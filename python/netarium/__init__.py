@@ -43,6 +43,7 @@ from ._schema import (
     bulk,
 )
 from ._section import Link, Node, Section
+from ._sweep import sweep
 from ._table import Column, Row, Table
 from ._up import Completed, Host, Process, RunningLab, RunningLink, file, output, port, udp_port
 
@@ -89,5 +90,6 @@ __all__ = [
     "file",
     "output",
     "port",
+    "sweep",
     "udp_port",
 ]

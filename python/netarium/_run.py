@@ -9,6 +9,7 @@ import json
 import os
 import re
 import textwrap
+import warnings
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, NoReturn, Optional, Sequence, Tuple, Union
 
@@ -374,6 +375,9 @@ class RunSet:
 
 def opened(result: _binary.Result, many: bool, check: bool, text: str) -> Union[Run, RunSet]:
     """The run, or the set of runs, of a command that has ended. Raises its error."""
+    for line in result.stderr.splitlines():
+        if line.startswith("warning: "):
+            warnings.warn(line[len("warning: ") :], stacklevel=4)
     folders = [found["folder"] for found in result.objects if "folder" in found]
     if not folders or (result.exit_code not in WITH_RESULTS and result.exit_code != 130):
         if result.exit_code == _binary.INTERRUPTED:

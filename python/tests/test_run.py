@@ -185,6 +185,11 @@ class Simulated(Case):
         self.assertLess(row.low, row.mean)
         self.assertIs(found.check(), found)
 
+    def test_warnings_of_the_binary_are_warnings(self):
+        with self.assertWarnsRegex(UserWarning, "all seeds gave the same run") as warned:
+            pair().sim(flows=[bulk()], seeds=2, duration="100 ms")
+        self.assertEqual(warned.filename, __file__)
+
     def test_two_threads_run_two_labs(self):
         runs = {}
 

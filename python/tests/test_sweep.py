@@ -1,0 +1,79 @@
+"""Sweeps: combinations, resumption, executors."""
+
+import concurrent.futures
+import json
+import unittest
+from pathlib import Path
+
+from kit import Case, nt, pair
+
+VALUES = {"link.core.delay": ["1 ms", "50 ms"], "link.core.queue": ["droptail", "codel"]}
+
+
+def lab() -> nt.Lab:
+    net = pair()
+    net.flow("a", "b", name="bulk", control="cubic")
+    return net
+
+
+def rows(table: nt.Table) -> list:
+    return [{k: v for k, v in row.items() if k != "folder"} for row in table]
+
+
+class Sweep(Case):
+    def test_table_has_a_row_for_each_combination_and_seed(self):
+        found = nt.sweep(lab(), VALUES, seeds=range(2), duration="500 ms")
+        keys = [(row["link.core.delay"], row["link.core.queue"], row.seed) for row in found]
+        expected = [
+            (d, q, s) for d in ("1 ms", "50 ms") for q in ("droptail", "codel") for s in (0, 1)
+        ]
+        self.assertEqual(keys, expected)
+        run = nt.Run(found[5].folder)
+        self.assertEqual(run.seed, 1)
+        metric = "flow.bulk.rtt.min"
+        self.assertEqual(found[5][metric], run.metrics[metric].value)
+        self.assertIn(nt.Column(metric, "s", float), found.columns)
+        self.assertTrue(all(row[metric] > 0.1 for row in found[4:]))
+        # Flows start at random times, so that seeds differ.
+        self.assertNotEqual(found[0]["flow.bulk.goodput.mean"], found[1]["flow.bulk.goodput.mean"])
+        self.assertEqual([c.name for c in found.columns][:4], [*VALUES, "seed", "outcome"])
+
+    def test_same_call_resumes(self):
+        first = nt.sweep(lab(), VALUES, seeds=[3], duration="300 ms", out="out")
+        lost = Path(first[1].folder)
+        (lost / "run.json").unlink()
+        marked = Path(first[0].folder) / "run.json"
+        marked.write_text(json.dumps({**json.loads(marked.read_text()), "outcome": "marked"}))
+        again = nt.sweep(lab(), VALUES, seeds=[3, 4], duration="300 ms", out="out")
+        self.assertEqual(again[0].outcome, "marked")
+        self.assertNotEqual(again[2].folder, first[1].folder)
+        self.assertEqual(rows(again)[2], rows(first)[1])
+        self.assertEqual(len(list(Path("out").glob("*/*"))), 8)
+        net = lab()
+        net.data["link"][0]["loss"] = "1 %"
+        other = nt.sweep(net, VALUES, seeds=[3], duration="300 ms", out="out")
+        self.assertFalse(set(other.column("folder")) & set(again.column("folder")))
+
+    def test_rows_do_not_depend_on_the_executor(self):
+        tables = [rows(nt.sweep(lab(), VALUES, duration="300 ms", out="threads"))]
+        with concurrent.futures.ProcessPoolExecutor(2) as executor:
+            found = nt.sweep(lab(), VALUES, duration="300 ms", out="processes", executor=executor)
+            tables.append(rows(found))
+        self.assertEqual(tables[0], tables[1])
+        self.assertEqual([row["seed"] for row in tables[0]], [1] * 4)
+
+    def test_swept_values_of_the_lab_are_combined(self):
+        net = lab()
+        net.data["link"][0]["rate"] = {"sweep": ["1 Mbit/s", "2 Mbit/s"]}
+        found = nt.sweep(net, {"link.core.delay": ["1 ms"]}, duration="100 ms")
+        self.assertEqual(found.column("link.core.rate"), ["1 Mbit/s", "2 Mbit/s"])
+
+    def test_wrong_value_is_an_error_before_any_run(self):
+        with self.assertRaises(nt.LabError) as raised:
+            nt.sweep(lab(), {"link.core.delay": ["1 ms", "1 Mbit/s"]}, out="out")
+        self.assertEqual(raised.exception.code, "lab::E0005")
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
