@@ -44,6 +44,7 @@ from ._schema import (
 )
 from ._section import Link, Node, Section
 from ._sweep import sweep
+from ._statistics import Interval, diff, paired
 from ._table import Column, Row, Table
 from ._up import Completed, Host, Process, RunningLab, RunningLink, file, output, port, udp_port
 
@@ -62,6 +63,7 @@ __all__ = [
     "Host",
     "Import",
     "InternalError",
+    "Interval",
     "Lab",
     "LabError",
     "Link",
@@ -87,8 +89,10 @@ __all__ = [
     "Verdict",
     "binary",
     "bulk",
+    "diff",
     "file",
     "output",
+    "paired",
     "port",
     "sweep",
     "udp_port",

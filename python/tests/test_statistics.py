@@ -1,0 +1,56 @@
+"""Statistics: intervals, paired comparison, comparison by the binary."""
+
+import unittest
+
+from kit import Case, nt, pair
+
+from netarium import _statistics
+
+# 97.5 % quantiles of Student's t distribution, from tables.
+QUANTILES = {1: 12.706, 4: 2.776, 5: 2.571, 9: 2.262, 30: 2.042, 100: 1.984}
+
+
+class Numbers(unittest.TestCase):
+    def test_quantiles_are_those_of_the_tables(self):
+        for freedom, expected in QUANTILES.items():
+            self.assertAlmostEqual(_statistics.quantile(freedom), expected, delta=0.002)
+
+    def test_interval_of_a_mean(self):
+        # n = 4, mean 5, s = 2.5820, t = 3.1824: 5 ± 4.1085.
+        found = nt.Interval.of([2, 4, 6, 8])
+        self.assertEqual((found.n, found.mean), (4, 5))
+        self.assertAlmostEqual(found.low, 0.8915, places=4)
+        self.assertAlmostEqual(found.high, 9.1085, places=4)
+
+    def test_needed_values_give_the_half_width(self):
+        found = nt.Interval.of([2, 4, 6, 8])
+        # 2.201 · 2.582 / √12 = 1.641; with 11 values 1.735.
+        self.assertEqual(found.needed(1.7), 12)
+        self.assertRaises(ValueError, nt.Interval.of([1]).needed, 1)
+
+
+class Comparison(Case):
+    def test_sets_are_compared_by_pairs_and_by_the_binary(self):
+        net = pair()
+        net.flow("a", "b", name="bulk", control="cubic", start={"jitter": "100 ms"})
+        first = net.sim(seeds=4, duration="1 s")
+        second = net.sim(seeds=4, duration="1 s", set={"link.core.rate": "20 Mbit/s"})
+        metric = "flow.bulk.goodput.mean"
+        found = nt.paired(first, second, metric)
+        self.assertEqual(found.n, 4)
+        values = [[run.metrics[metric].value for run in s.runs] for s in (first, second)]
+        self.assertAlmostEqual(found.mean, sum(b - a for a, b in zip(*values)) / 4, places=3)
+        self.assertGreater(found.low, 0)
+        with self.assertRaisesRegex(ValueError, "no seed has the metric none"):
+            nt.paired(first, second, "none")
+        for tolerances in ((), ("1 %",)):
+            (row,) = nt.diff(first, second, metrics=[metric], tolerances=tolerances)
+            self.assertEqual((row.metric, row.unit, row.changed), (metric, "bit/s", True))
+            self.assertAlmostEqual(row.second - row.first, found.mean, places=3)
+            self.assertLess(row.low, row.second - row.first)
+        with self.assertRaisesRegex(nt.LabError, "none"):
+            nt.diff(first.runs[0], second.runs[0].folder, metrics=["none"])
+
+
+if __name__ == "__main__":
+    unittest.main()
