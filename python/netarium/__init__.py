@@ -14,6 +14,8 @@ All quantities are texts with a unit, such as `"10 ms"`. All errors are subclass
 `NetariumError`.
 """
 
+import importlib.metadata
+
 from ._binary import binary
 from ._errors import (
     CapabilityError,
@@ -47,6 +49,12 @@ from ._sweep import sweep
 from ._statistics import Interval, diff, paired
 from ._table import Column, Row, Table
 from ._up import Completed, Host, Process, RunningLab, RunningLink, file, output, port, udp_port
+
+try:
+    __version__ = importlib.metadata.version("netarium")
+except importlib.metadata.PackageNotFoundError:
+    # The sources, not installed.
+    __version__ = "unknown"
 
 __all__ = [
     "Bundle",

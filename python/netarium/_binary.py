@@ -11,11 +11,14 @@ import sys
 import sysconfig
 import threading
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, NoReturn, Optional, Sequence
+from typing import Any, Dict, Iterable, List, NamedTuple, NoReturn, Optional, Sequence
 
 from ._errors import CapabilityError, Diagnostic, InternalError, LabError, ProgramError
 
 INTERRUPTED = 130
+
+# The command for which each thread waits.
+awaited: Dict[int, subprocess.Popen[str]] = {}
 
 
 class Result(NamedTuple):
@@ -65,6 +68,8 @@ def start(words: Sequence[str]) -> subprocess.Popen[str]:
 def wait(child: subprocess.Popen[str]) -> Result:
     """Waits for the end. An interrupt of this process interrupts the command, which then ends with
     its results; a second one kills it."""
+    thread = threading.get_ident()
+    awaited[thread] = child
     try:
         stdout, stderr = child.communicate()
     except BaseException:
@@ -76,8 +81,18 @@ def wait(child: subprocess.Popen[str]) -> Result:
             child.wait()
             raise
         return Result(INTERRUPTED, parse(stdout), stderr)
+    finally:
+        del awaited[thread]
     code = child.returncode
     return Result(code if code >= 0 else INTERRUPTED, parse(stdout), stderr)
+
+
+def interrupt(threads: Iterable[int]) -> None:
+    """Interrupts the commands for which these threads wait."""
+    for thread in threads:
+        child = awaited.get(thread)
+        if child is not None:
+            child.send_signal(signal.SIGINT)
 
 
 def parse(stdout: str) -> List[Dict[str, Any]]:

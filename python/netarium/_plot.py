@@ -17,8 +17,8 @@ def direction(row: Row) -> str:
 
 
 def rate(column: str) -> Callable[[Row], Optional[float]]:
-    """Mbit/s of the bytes of an interval."""
-    return lambda row: 8e3 * float(row[column]) / float(row.interval_ns)
+    """Mbit/s of the bytes of an interval. The last interval of a run can be empty."""
+    return lambda row: 8e3 * row[column] / row.interval_ns if row.interval_ns else None
 
 
 def scaled(column: str, factor: float) -> Callable[[Row], Optional[float]]:

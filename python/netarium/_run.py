@@ -105,10 +105,14 @@ class Run:
         return self.record["exit_code"]  # type: ignore[no-any-return]
 
     @property
-    def verdict(self) -> Optional[Verdict]:
-        """Whether the numbers can be trusted, for a failed run too; None while it is running."""
-        found = self.record["verdict"]
-        return Verdict(**{key: found[key] for key in Verdict._fields}) if found else None
+    def verdict(self) -> Verdict:
+        """Whether the numbers can be trusted, for a failed run too. Not without a verdict."""
+        found = self.record["verdict"] or {
+            "trusted": False,
+            "machine_fit": False,
+            "reasons": ["the run has no verdict yet"],
+        }
+        return Verdict(**{key: found[key] for key in Verdict._fields})
 
     @property
     def report(self) -> Path:
@@ -357,7 +361,7 @@ class RunSet:
     def metrics(self) -> Table:
         """For each metric: unit, number of runs, mean, standard deviation, 95 % interval."""
         columns = [Column("metric", "", str), Column("unit", "", str), Column("n", "runs", int)]
-        columns += [Column(name, "unit", float) for name in ("mean", "sd", "low", "high")]
+        columns += [Column(name, "", float) for name in ("mean", "sd", "low", "high")]
         names = [column.name for column in columns[1:]]
         rows = self.record["metrics"].items()
         cells = [(metric, *(found.get(name) for name in names)) for metric, found in rows]

@@ -104,9 +104,9 @@ def diff(
     if result.exit_code not in (0, 1):
         _binary.fail(result)
     columns: List[Column] = [Column("metric", "", str), Column("unit", "", str)]
-    columns += [Column(name, "unit", float) for name in ("first", "second")]
-    columns += [Column("relative", "", float), Column("changed", "", bool), Column("p", "", float)]
-    columns += [Column(name, "unit", float) for name in ("low", "high")]
+    types = {"changed": bool}
+    names = ("first", "second", "relative", "changed", "p", "low", "high")
+    columns += [Column(name, "", types.get(name, float)) for name in names]
     rows = []
     for change in result.objects[0]["changes"]:
         found = {**change, **change.get("difference", {})}

@@ -5,12 +5,13 @@ from __future__ import annotations
 import concurrent.futures
 import hashlib
 import os
+import threading
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Union
 
 from . import _binary
 from ._lab import Lab, overrides
-from ._run import Metric, PathLike, Run
+from ._run import Metric, PathLike, Run, RunSet
 from ._table import Column, Table
 
 
@@ -41,11 +42,11 @@ def finished(folder: Path) -> Optional[Run]:
 
 def perform(task: Task) -> Point:
     """Runs a task unless its folder has the result."""
-    run = finished(task.folder)
+    run: Union[Run, RunSet, None] = finished(task.folder)
     if run is None:
-        run = task.lab.sim(
-            set=task.settings, seed=task.seed, duration=task.duration, runs=task.folder
-        )
+        words = ["--no-report", *overrides(task.duration, task.seed, None, task.settings)]
+        run = task.lab._start("sim", words, False, (), task.folder, False)
+    assert isinstance(run, Run)
     return Point(str(run.folder), run.outcome, run.metrics)
 
 
@@ -104,18 +105,37 @@ def sweep(
 
 def points(tasks: List[Task], executor: Optional[concurrent.futures.Executor]) -> List[Point]:
     """Performs the tasks; the results are in their order."""
-    own = None
-    if executor is None:
-        own = executor = concurrent.futures.ThreadPoolExecutor(os.cpu_count())
-    futures = [executor.submit(perform, task) for task in tasks]
+    if executor is not None:
+        return results([executor.submit(perform, task) for task in tasks])
+    stop, threads = threading.Event(), set()
+
+    def unless_stopped(task: Task) -> Point:
+        threads.add(threading.get_ident())
+        if stop.is_set():
+            raise concurrent.futures.CancelledError
+        try:
+            return perform(task)
+        except BaseException:
+            stop.set()
+            raise
+
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as own:
+        try:
+            return results([own.submit(unless_stopped, task) for task in tasks])
+        except BaseException:
+            # Runs without their end are not results.
+            stop.set()
+            _binary.interrupt(threads)
+            raise
+
+
+def results(futures: List[concurrent.futures.Future[Point]]) -> List[Point]:
+    """The results; after an error or an interrupt, tasks that have not begun are cancelled."""
     try:
         return [future.result() for future in futures]
     finally:
-        # After an error or an interrupt: tasks that have not begun are not needed.
         for future in futures:
             future.cancel()
-        if own is not None:
-            own.shutdown()
 
 
 def table(tasks: List[Task], found: List[Point]) -> Table:

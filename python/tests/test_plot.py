@@ -12,6 +12,8 @@ COLUMNS += [nt.Column("flow", "", str), nt.Column("received_bytes", "B", int)]
 STEP = 100_000_000
 # 125 kB in 100 ms are 10 Mbit/s; the interval from 0.2 s to 0.4 s is omitted.
 ROWS = [(end * STEP, STEP, None if end == 1 else 5_000_000, "bulk", 125_000) for end in (1, 2, 5)]
+# The run ends at the end of an interval.
+ROWS.append((5 * STEP, 0, None, "bulk", 0))
 FLOWS = nt.Table.of("flows", COLUMNS, ROWS)
 
 

@@ -2,10 +2,14 @@
 
 import concurrent.futures
 import json
+import signal
+import subprocess
+import sys
+import time
 import unittest
 from pathlib import Path
 
-from kit import Case, nt, pair
+from kit import PYTHON, Case, nt, pair
 
 VALUES = {"link.core.delay": ["1 ms", "50 ms"], "link.core.queue": ["droptail", "codel"]}
 
@@ -73,6 +77,28 @@ class Sweep(Case):
             nt.sweep(lab(), {"link.core.delay": ["1 ms", "1 Mbit/s"]}, out="out")
         self.assertEqual(raised.exception.code, "lab::E0005")
         self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_interrupt_ends_running_and_waiting_runs(self):
+        code = (
+            "import sys; sys.path[:0] = sys.argv[1:3]\n"
+            "import netarium as nt\n"
+            "from test_sweep import lab\n"
+            "nt.sweep(lab(), {}, seeds=range(20), duration='700 h', out='out')\n"
+        )
+        words = [sys.executable, "-c", code, str(PYTHON / "tests"), str(PYTHON)]
+        child = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+        try:
+            while not list(Path("out").glob("*/*/*/run.json")):
+                self.assertIsNone(child.poll())
+                time.sleep(0.02)
+            child.send_signal(signal.SIGINT)
+            _, text = child.communicate(timeout=30)
+        finally:
+            child.kill()
+        self.assertIn("KeyboardInterrupt", text)
+        states = [nt.Run(path).record["status"] for path in Path("out").glob("*/*/*/run.json")]
+        self.assertLess(len(states), 20)
+        self.assertEqual(set(states), {"interrupted"})
 
 
 if __name__ == "__main__":

@@ -58,6 +58,7 @@ class Wall(LabCase):
             self.changes(lab)
             lab.mark("healed")
             self.assertEqual(lab.result.outcome, "running")
+            self.assertFalse(lab.result.verdict.trusted)
             with self.assertRaisesRegex(KeyError, "no host c; hosts: a, b"):
                 lab["c"]
         run = lab.result
