@@ -26,6 +26,7 @@ from typing import (
 WIDTH = 80
 CELL_WIDTH = 30
 SHOWN_ROWS = 10
+UNIT_NAMES = {"B": "bytes", "bit/s": "bps"}
 
 Values = Tuple[Any, ...]
 
@@ -132,7 +133,7 @@ class Table(Sequence[Row]):
 
     def _cells(self) -> Tuple[List[str], List[List[str]], str]:
         """Heads, the first rows as texts, and a note on the other rows."""
-        heads = [f"{c.name} [{c.unit}]" if c.unit else c.name for c in self.columns]
+        heads = [head(column) for column in self.columns]
         rows = [[shown(value) for value in values] for values in self._rows[:SHOWN_ROWS]]
         more = len(self) - len(rows)
         return heads, rows, f"{more} more rows" if more else ""
@@ -145,6 +146,14 @@ class Table(Sequence[Row]):
     def _repr_html_(self) -> str:
         heads, rows, note = self._cells()
         return html_table(heads, rows) + (f"<p>{note}</p>" if note else "")
+
+
+def head(column: Column) -> str:
+    """The name with the unit, unless the name ends with it."""
+    name, unit = column.name, column.unit
+    if not unit or name.endswith((f"_{unit}", f"_{UNIT_NAMES.get(unit, unit)}")):
+        return name
+    return f"{name} [{unit}]"
 
 
 def shown(value: Any) -> str:

@@ -75,6 +75,10 @@ class Tables(unittest.TestCase):
         self.assertLessEqual(max(map(len, lines)), 80)
         self.assertEqual(lines[-1], "20 more rows")
         self.assertIn("<td>a &quot;b&quot;, c</td>", self.table._repr_html_())
+        units = [nt.Column("time_ns", "ns", int), nt.Column("size_bytes", "B", int)]
+        units.append(nt.Column("marked", "packets", int))
+        text = repr(nt.Table.of("units", units, []))
+        self.assertIn("time_ns  size_bytes  marked [packets]", text)
 
     def test_missing_extra_is_named(self):
         for module, call in (("polars", self.table.to_polars), ("pandas", self.table.to_pandas)):
@@ -128,6 +132,7 @@ class Simulated(Case):
         net.add(bulk())
         net.expect("flow.bulk.goodput.mean >= 9 Gbit/s")
         run = net.sim(duration="1 s")
+        run.record["reasons"].append("a word in a reason that is longer than a line, " * 3)
         text, page = repr(run), run._repr_html_()
         self.assertLessEqual(max(map(len, text.splitlines())), 80)
         for part in ("expected flow.bulk.goodput.mean", "Mbit/s", "bulk"):
