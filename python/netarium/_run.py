@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import functools
 import html
 import json
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, NoReturn, Optional, Sequence, Tuple, Union
 
 from . import _binary, _plot
-from ._errors import FailedRunError, ProgramError, RunInterrupted, UntrustedRunError
+from ._errors import FailedRunError, NetariumError, ProgramError, RunInterrupted, UntrustedRunError
 from ._table import TYPES, WIDTH, Column, Table, html_table, parse_csv, shortened, text_table
 
 PathLike = Union[str, "os.PathLike[str]"]
@@ -76,8 +77,17 @@ class Run:
         path = Path(folder)
         self.folder: Path = path.parent if path.name == "run.json" else path
         """The run folder."""
-        self.record: Dict[str, Any] = json.loads((self.folder / "run.json").read_text("utf-8"))
+        self.record: Dict[str, Any] = self._read()
         """The content of `run.json`."""
+        if self.record["status"] == "running":
+            # The binary completes the record of a killed run.
+            with contextlib.suppress(NetariumError):
+                _binary.call("export", str(self.folder))
+                self.record = self._read()
+
+    def _read(self) -> Dict[str, Any]:
+        found: Dict[str, Any] = json.loads((self.folder / "run.json").read_text("utf-8"))
+        return found
 
     @property
     def name(self) -> str:
@@ -102,7 +112,8 @@ class Run:
     @property
     def exit_code(self) -> Optional[int]:
         """The exit code of the run; None while it is running."""
-        return self.record["exit_code"]  # type: ignore[no-any-return]
+        code: Optional[int] = self.record["exit_code"]
+        return code
 
     @property
     def verdict(self) -> Verdict:
@@ -388,7 +399,10 @@ def opened(result: _binary.Result, many: bool, check: bool, text: str) -> Union[
             raise RunInterrupted(None)
         _binary.fail(result, text)
     if len(folders) > 1:
-        raise ValueError(f"the lab is a sweep of {len(folders)} runs; use netarium.sweep")
+        raise ValueError(
+            f"the lab is a sweep of {len(folders)} runs, which are in {Path(folders[0]).parent}; "
+            "use netarium.sweep for their table"
+        )
     found = RunSet(folders[0]) if many else Run(folders[0])
     if result.exit_code == _binary.INTERRUPTED:
         raise RunInterrupted(found)

@@ -214,5 +214,6 @@ def extra(module: str, name: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        hint = f"{module} is not installed: pip install 'netarium[{name}]'"
+        package = module.partition(".")[0]
+        hint = f"{package} is not installed: pip install 'netarium[{name}]'"
         raise ImportError(hint, name=module) from error
