@@ -279,5 +279,13 @@ class Lab(Keys):
         """
         words = overrides(duration, seed, name, set)
         with self._file() as (path, text):
-            found = _binary.call("up", "--runs", os.fspath(runs), *words, path, text=text)
-        return _up.RunningLab(found[-1])
+            words = ["up", "--json", "--quiet", "--runs", os.fspath(runs), *words, path]
+            result = _binary.wait(_binary.start(words))
+        started = [found for found in result.objects if found["schema"] == "netarium.up/1"]
+        labs = [_up.RunningLab(found) for found in started]
+        if result.exit_code:
+            # An interrupt can arrive when the lab is up already.
+            for lab in labs:
+                lab.down()
+            _binary.fail(result, text)
+        return labs[0]

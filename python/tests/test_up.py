@@ -1,10 +1,17 @@
 """Labs on the wall clock: runs with programs, labs that stay up."""
 
+import os
 import unittest
+from unittest import mock
 
 from kit import LabCase, nt, pair
 
-from netarium import _up
+from netarium import _binary, _up
+
+
+def unique() -> nt.Lab:
+    """Labs that stay up have different names on one machine."""
+    return pair(f"pair-{os.getpid()}")
 
 
 class Conditions(unittest.TestCase):
@@ -41,18 +48,30 @@ class Wall(LabCase):
         self.assertEqual((raised.exception.exit_code, raised.exception.stderr), (3, "err\n"))
 
     def test_program_that_cannot_start(self):
-        net = pair()
+        net = unique()
         net.program("a", ["/none/such"])
         with self.assertRaises(nt.LabError) as raised:
             net.up()
         self.assertEqual(raised.exception.code, "lab::E0019")
-        net = pair()
+        net = unique()
         net.program("a", "echo no >&2; exit 1", ready=nt.port(80))
         with self.assertRaisesRegex(nt.ProgramError, "ready"):
             net.up()
 
+    def test_interrupt_of_the_start_leaves_no_lab(self):
+        wait, codes = _binary.wait, iter([_binary.INTERRUPTED])
+
+        def interrupted_once(child):
+            result = wait(child)
+            return result._replace(exit_code=next(codes, result.exit_code))
+
+        with mock.patch.object(_binary, "wait", interrupted_once):
+            self.assertRaises(KeyboardInterrupt, unique().up)
+        (path,) = self.folder.glob("runs/*/run.json")
+        self.assertNotEqual(nt.Run(path).outcome, "running")
+
     def test_work_in_a_lab_that_is_up(self):
-        with pair("stays").up() as lab:
+        with unique().up() as lab:
             self.commands(lab["a"])
             self.processes(lab)
             self.changes(lab)
