@@ -17,14 +17,24 @@ pub trait Engine: Components {
     /// Whether all finite flows have ended and no lab event is left.
     fn is_done(&self) -> bool;
 
+    /// Whether packets cross the network endlessly at the present time, as no part of their path
+    /// takes any time. The engine does not advance then.
+    fn is_stuck(&self) -> bool {
+        false
+    }
+
     /// Advances the clock to `until`; all events up to it have been handled.
     fn reach(&mut self, until: Time);
 
     /// Runs up to and including `until`, but not to the samples of that time, or until it is done;
-    /// for at most `steps` steps of the timeline. Returns whether it reached either end.
+    /// for at most `steps` steps of the timeline, and while it is not stuck. Returns whether it
+    /// reached either end.
     fn advance_at_most(&mut self, until: Time, steps: u64) -> bool {
         let end = Moment::new(until, Rank::Sample);
         for _ in 0..steps {
+            if self.is_stuck() {
+                return false;
+            }
             if self.is_done() {
                 return true;
             }

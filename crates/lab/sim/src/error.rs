@@ -50,6 +50,15 @@ pub enum Error {
         /// The virtual time reached.
         at: base::Time,
     },
+    /// Packets cross the network endlessly at one time.
+    #[error(
+        "packets cross the network endlessly at {at}, because their path has no rate and no \
+         delay: give one of its links a `rate` or a `delay`"
+    )]
+    Standstill {
+        /// The virtual time at which the clock stands still.
+        at: base::Time,
+    },
     /// The run exceeded its memory limit.
     #[error(
         "the run reached its limit of {limit} of memory at {at} (it needs {needed}); raise it with \

@@ -20,6 +20,10 @@ use crate::gateways::Gateways;
 use crate::net::{Body, Net, Timer};
 use crate::{Error, Result, control, parameters};
 
+/// Packets that may leave the network at one time because of each other: several seconds of
+/// processor time. With any rate or delay, a window of data needs several times.
+const MAX_OUTPUTS: u32 = 5_000_000;
+
 /// A plan on the virtual clock, packet by packet, in memory.
 ///
 /// Events come in a total order: by time, then by [`timeline::Rank`], then by the order of
@@ -45,6 +49,7 @@ pub struct Simulation {
     order: Vec<usize>,
     /// Whether the lab has a finite flow.
     finite: bool,
+    is_stuck: bool,
     last_sample: Time,
 }
 
@@ -88,6 +93,7 @@ impl Simulation {
         }
         Ok(Self {
             finite: net.pending > 0,
+            is_stuck: false,
             net,
             control,
             gateways,
@@ -221,7 +227,8 @@ impl Simulation {
     }
 
     fn take_outputs(&mut self) {
-        while let Some(output) = self.net.fabric.poll() {
+        for _ in 0..MAX_OUTPUTS {
+            let Some(output) = self.net.fabric.poll() else { return };
             match output {
                 Output::Deliver { iface, packet, .. } => self.deliver(iface, packet),
                 Output::Local { packet, .. } => self.receive(&packet),
@@ -232,6 +239,7 @@ impl Simulation {
                 | Output::Mirrored { .. } => {}
             }
         }
+        self.is_stuck = true;
     }
 
     /// Delivers a packet that leaves the network through an interface: to an access router,
@@ -300,6 +308,10 @@ impl Engine for Simulation {
 
     fn is_done(&self) -> bool {
         self.net.pending == 0 && self.finite && self.schedule.next().is_none()
+    }
+
+    fn is_stuck(&self) -> bool {
+        self.is_stuck
     }
 
     fn reach(&mut self, until: Time) {

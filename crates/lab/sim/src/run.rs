@@ -210,6 +210,9 @@ impl Running<'_> {
     }
 
     fn exhausted(&self) -> Option<Error> {
+        if self.engine.is_stuck() {
+            return Some(Error::Standstill { at: self.engine.now() });
+        }
         let limit = self.plan.limits.events;
         (self.engine.events() >= limit).then(|| Error::EventLimit { limit, at: self.engine.now() })
     }

@@ -85,6 +85,23 @@ fn the_limit_of_events_ends_a_run_and_keeps_its_results() {
 }
 
 #[test]
+fn packets_that_take_no_time_end_a_run() {
+    let without_rate = LAB.replace("rate = \"10 Mbit/s\"\n", "");
+    // From the start, and after an event.
+    for (lab, seconds) in [
+        (without_rate.replace("delay = \"10 ms\"\n", ""), 0.0),
+        (without_rate.replace("delay = \"20 ms\"", "delay = \"0 ms\""), 2.0),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let record = run(&plan(&lab), dir.path(), &AtomicBool::new(false));
+        assert_eq!(record.exit_code, Some(Exit::Usage));
+        let text = record.failure.unwrap().text;
+        assert!(text.contains("no rate and no delay"), "{text}");
+        assert!((seconds..seconds + 0.1).contains(&record.elapsed_s), "{}", record.elapsed_s);
+    }
+}
+
+#[test]
 fn the_limit_of_memory_ends_a_run() {
     let dir = tempfile::tempdir().unwrap();
     let mut limited = plan(LAB);
