@@ -1,7 +1,8 @@
-"""Makes a Python wheel that contains only the binary: wheel.py FILES VERSION LEVEL FOLDER.
+"""Makes a Python wheel of the binary and the module: wheel.py FILES VERSION LEVEL FOLDER.
 
 `pip install` puts the binary into the `bin` folder of the environment. The tag names the oldest
-glibc that the binary runs with (PEP 600). The wheel has no time of this machine.
+glibc that the binary runs with (PEP 600). python/pyproject.toml has the name, the extras and the
+entry points; the description is README.md. The wheel has no time of this machine.
 """
 
 import base64
@@ -12,7 +13,10 @@ import re
 import subprocess
 import sys
 import time
+import tomllib
 import zipfile
+
+PYTHON = pathlib.Path(__file__).resolve().parent.parent / "python"
 
 # Libraries that PEP 600 lets a wheel take from the system; others would have to be in the wheel.
 SYSTEM_LIBRARIES = re.compile(
@@ -43,36 +47,81 @@ def platform_tag(binary):
     return f"manylinux_{major}_{minor}_{machine}"
 
 
-def metadata(version, readme):
-    return (
-        "Metadata-Version: 2.1\n"
-        "Name: netarium\n"
-        f"Version: {version}\n"
-        "Summary: An Internet in a box: real programs on an emulated network, in user space\n"
-        "Home-page: https://github.com/netarium/netarium\n"
-        "License: MIT OR Apache-2.0\n"
-        "Classifier: Operating System :: POSIX :: Linux\n"
-        "Classifier: Topic :: System :: Networking\n"
-        "Requires-Python: >=3.8\n"
-        "Description-Content-Type: text/markdown\n"
-        f"\n{readme}"
+def read_project(version):
+    """The table [project] of python/pyproject.toml, which must have this version."""
+    path = PYTHON / "pyproject.toml"
+    try:
+        project = tomllib.loads(path.read_text(encoding="utf-8"))["project"]
+    except FileNotFoundError:
+        sys.exit(f"wheel.py: {path} is missing")
+    if project["version"] != version:
+        sys.exit(f"wheel.py: {path} has version {project['version']}, the binary {version}")
+    return project
+
+
+def requirement(text, extra):
+    """A requirement of an extra: `polars>=1; extra == 'frames'`."""
+    name, _, marker = map(str.strip, text.partition(";"))
+    marker = f"({marker}) and " if marker else ""
+    return f"{name}; {marker}extra == '{extra}'"
+
+
+def metadata(project, readme):
+    lines = [
+        "Metadata-Version: 2.1",
+        f"Name: {project['name']}",
+        f"Version: {project['version']}",
+        f"Summary: {project['description']}",
+        *(f"Project-URL: {name}, {url}" for name, url in project["urls"].items()),
+        f"License: {project['license']}",
+        *(f"Classifier: {classifier}" for classifier in project["classifiers"]),
+        f"Requires-Python: {project['requires-python']}",
+        *(f"Requires-Dist: {needed}" for needed in project.get("dependencies", [])),
+    ]
+    for extra, needed in project["optional-dependencies"].items():
+        lines.append(f"Provides-Extra: {extra}")
+        lines += [f"Requires-Dist: {requirement(text, extra)}" for text in needed]
+    lines.append("Description-Content-Type: text/markdown")
+    return "\n".join([*lines, "", readme])
+
+
+def entry_points(project):
+    """The content of entry_points.txt; empty without entry points."""
+    groups = dict(project.get("entry-points", {}))
+    if scripts := project.get("scripts"):
+        groups["console_scripts"] = scripts
+    return "".join(
+        f"[{group}]\n" + "".join(f"{name} = {place}\n" for name, place in points.items()) + "\n"
+        for group, points in groups.items()
     )
+
+
+def module():
+    """The files of the package `netarium`, each with its name in the wheel."""
+    files = sorted(PYTHON.glob("netarium/**/*.py")) + sorted(PYTHON.glob("netarium/**/py.typed"))
+    if not files:
+        sys.exit(f"wheel.py: {PYTHON / 'netarium'} is missing: the wheel would have no module")
+    return [(str(path.relative_to(PYTHON)), path.read_bytes(), 0o644) for path in files]
 
 
 def main():
     files, version, level, out = sys.argv[1:]
     files, level, out = pathlib.Path(files), int(level), pathlib.Path(out)
     binary = files / "netarium"
+    project = read_project(version)
     tags = platform_tag(binary)
     info = f"netarium-{version}.dist-info"
     tag_lines = "".join(f"Tag: py3-none-{tag}\n" for tag in tags.split("."))
     wheel = f"Wheel-Version: 1.0\nGenerator: netarium\nRoot-Is-Purelib: false\n{tag_lines}"
     readme = (files / "README.md").read_text(encoding="utf-8")
     content = [
+        *module(),
         (f"netarium-{version}.data/scripts/netarium", binary.read_bytes(), 0o755),
-        (f"{info}/METADATA", metadata(version, readme).encode(), 0o644),
+        (f"{info}/METADATA", metadata(project, readme).encode(), 0o644),
         (f"{info}/WHEEL", wheel.encode(), 0o644),
     ]
+    if points := entry_points(project):
+        content.append((f"{info}/entry_points.txt", points.encode(), 0o644))
     for name in ["LICENSE", "LICENSE-APACHE", "LICENSE-MIT", "THIRD-PARTY.txt"]:
         content.append((f"{info}/licenses/{name}", (files / name).read_bytes(), 0o644))
     record = ""
