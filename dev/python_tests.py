@@ -1,0 +1,41 @@
+"""Runs the tests of the Python package, and lists those that skip: `python3 dev/python_tests.py`.
+
+NETARIUM_BINARY is the program that they start. The exit code is 1 if a test fails, or if there is
+none. With CI=true, a test may only skip for lack of a module of an extra, such as pandas.
+"""
+
+import os
+import re
+import sys
+import unittest
+from pathlib import Path
+
+PYTHON = Path(__file__).resolve().parent.parent / "python"
+PERMITTED = re.compile(r"\w+ is not installed\b")
+
+
+def skips(result):
+    """A line for each test that skipped, and whether a reason is not permitted in CI."""
+    found = [f"SKIPPED {test.id()}: {reason}" for test, reason in result.skipped]
+    is_wrong = any(not PERMITTED.match(reason) for _, reason in result.skipped)
+    return sorted(found), is_wrong
+
+
+def main(folder):
+    # Tests import the package of the sources, and each other.
+    sys.path.insert(0, str(folder))
+    tests = unittest.defaultTestLoader.discover(str(folder / "tests"))
+    result = unittest.TextTestRunner(stream=sys.stderr).run(tests)
+    found, is_wrong = skips(result)
+    print(*found, f"{result.testsRun} Python tests, {len(found)} skipped", sep="\n")
+    if result.testsRun == 0:
+        print(f"no tests in {folder / 'tests'}")
+        return 1
+    if is_wrong and os.environ.get("CI") == "true":
+        print("CI must not skip")
+        return 1
+    return 0 if result.wasSuccessful() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(PYTHON))
