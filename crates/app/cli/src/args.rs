@@ -5,6 +5,7 @@ pub(crate) mod bundle;
 pub(crate) mod cluster;
 pub(crate) mod collect;
 pub(crate) mod diff;
+pub(crate) mod export;
 pub(crate) mod link;
 pub(crate) mod mctcp;
 pub(crate) mod report;
@@ -165,6 +166,10 @@ pub(crate) enum Command {
                             netarium diff --baseline baseline.json runs/lab-1a2b3c \
                             --tolerance '5 %'")]
     Diff(diff::Diff),
+    /// Print a table of a run as CSV, JSON Lines or Arrow, or list its tables
+    #[command(after_help = "Examples:\n  netarium export runs/dumbbell-1a2b3c\n  \
+                            netarium export runs/dumbbell-1a2b3c links --output links.csv")]
+    Export(export::Export),
     /// Print the JSON schema of lab files
     #[command(after_help = "Examples:\n  netarium schema > lab.schema.json\n  \
                             netarium schema | jq .properties.link")]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs::{self, File, FileType};
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
@@ -265,21 +265,79 @@ fn write_new(file: &Path, text: &str, force: bool) -> Result<(), Failure> {
             Failure::usage(format!("{} already exists", file.display()))
                 .help("use --force to replace it")
         }
-        _ => Failure::machine(format!("cannot write {}: {e}", file.display())),
+        _ => cannot_write(file, &e),
     })
 }
 
-/// Writes a file with this name. A link of this name is replaced and not followed, because the
-/// folder may be from elsewhere; pipes and terminals are written.
-pub(crate) fn write(file: &Path, text: &str) -> Result<(), Failure> {
-    let is_stream = |kind: FileType| kind.is_fifo() || kind.is_char_device();
-    let is_written = ["/dev", "/proc"].iter().any(|folder| file.starts_with(folder))
-        || fs::metadata(file).is_ok_and(|data| is_stream(data.file_type()));
-    let replace = || {
-        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = folder.unwrap_or(Path::new(".")).canonicalize()?;
-        run::files::replace(&folder.join(file.file_name().unwrap_or_default()), text.as_bytes())
-    };
-    let written = if is_written { fs::write(file, text) } else { replace() };
-    written.map_err(|e| Failure::machine(format!("cannot write {}: {e}", file.display())))
+/// Writes a file with this name, as [`NewFile`].
+pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    let mut file = NewFile::create(path)?;
+    file.write_all(text.as_bytes()).map_err(|e| cannot_write(path, &e))?;
+    file.commit()
+}
+
+pub(crate) fn cannot_write(path: &Path, error: &io::Error) -> Failure {
+    Failure::machine(format!("cannot write {}: {error}", path.display()))
+}
+
+/// A file that is written in parts, and replaces one of its name when all is written. A link of
+/// this name is replaced and not followed, because the folder may be from elsewhere; pipes and
+/// terminals are written.
+pub(crate) struct NewFile<'a> {
+    path: &'a Path,
+    target: Target,
+}
+
+enum Target {
+    Replacement(run::files::Replacement),
+    Stream(File),
+}
+
+impl<'a> NewFile<'a> {
+    pub(crate) fn create(path: &'a Path) -> Result<Self, Failure> {
+        let is_stream = |kind: FileType| kind.is_fifo() || kind.is_char_device();
+        let is_written = ["/dev", "/proc"].iter().any(|folder| path.starts_with(folder))
+            || fs::metadata(path).is_ok_and(|data| is_stream(data.file_type()));
+        let replacement = || {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            let folder = folder.unwrap_or(Path::new(".")).canonicalize()?;
+            run::files::Replacement::of(&folder.join(path.file_name().unwrap_or_default()))
+        };
+        let target = if is_written {
+            File::create(path).map(Target::Stream)
+        } else {
+            replacement().map(Target::Replacement)
+        };
+        target.map(|target| Self { path, target }).map_err(|e| cannot_write(path, &e))
+    }
+
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.file().is_terminal()
+    }
+
+    fn file(&self) -> &File {
+        match &self.target {
+            Target::Replacement(replacement) => replacement.file(),
+            Target::Stream(file) => file,
+        }
+    }
+
+    pub(crate) fn commit(self) -> Result<(), Failure> {
+        match self.target {
+            Target::Replacement(replacement) => {
+                replacement.commit().map_err(|e| cannot_write(self.path, &e))
+            }
+            Target::Stream(_) => Ok(()),
+        }
+    }
+}
+
+impl Write for NewFile<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file().flush()
+    }
 }

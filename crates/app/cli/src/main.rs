@@ -9,6 +9,7 @@ mod cluster;
 mod collect;
 mod daemon;
 mod diff;
+mod export;
 mod files;
 mod foreign_text;
 mod generated;
@@ -175,6 +176,7 @@ fn dispatch(command: &Command, terminal: &Terminal) -> Verdict {
         Command::New(args) => files::new(args, terminal),
         Command::Report(args) => summary::report(args, terminal),
         Command::Diff(args) => diff::diff(args, terminal),
+        Command::Export(args) => export::export(args, terminal),
         Command::Schema => generated::schema(terminal),
         Command::Completions(args) => generated::completions(args, terminal),
         Command::Man(args) => generated::man(args, terminal),

@@ -1,13 +1,14 @@
 //! Terminal output: stdout is data, stderr is log output. All text passes through here, where
 //! control characters of lab files, run folders and programs become visible.
 
+use std::borrow::Cow;
 use std::fmt::Display;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 
 use serde_json::Value;
 
 use crate::args::{Color, Global};
-use crate::foreign_text::{OwnEscape, visible_json};
+use crate::foreign_text::{OwnEscape, visible, visible_json};
 
 /// A narrower terminal breaks lines.
 const MIN_WIDTH: usize = 60;
@@ -71,6 +72,11 @@ impl Terminal {
             text if self.out.is_terminal() => self.data(text),
             text => write_line(self.out.lock(), text.to_owned()),
         }
+    }
+
+    /// Stdout for a document of any length, and whether it is a terminal.
+    pub(crate) fn stream(&self) -> (io::StdoutLock<'static>, bool) {
+        (io::stdout().lock(), self.out.is_terminal())
     }
 
     /// Writes a result as JSON.
@@ -156,6 +162,39 @@ impl Terminal {
         };
         let escape = self.escape.as_str();
         format!("{escape}[{code}m{text}{escape}[0m")
+    }
+}
+
+/// Lines of text from a run folder, each in one write.
+pub(crate) struct Lines<W: Write> {
+    out: BufWriter<W>,
+    show: Option<fn(&str) -> Cow<'_, str>>,
+}
+
+impl<W: Write> Lines<W> {
+    /// A terminal gets visible control characters. In JSON, they are escapes everywhere.
+    pub(crate) fn new(out: W, is_terminal: bool, is_json: bool) -> Self {
+        let show: Option<fn(&str) -> Cow<'_, str>> = match (is_json, is_terminal) {
+            (true, _) => Some(visible_json),
+            (false, true) => Some(visible),
+            (false, false) => None,
+        };
+        Self { out: BufWriter::with_capacity(1 << 16, out), show }
+    }
+}
+
+impl<W: Write> Write for Lines<W> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if let Some(show) = self.show {
+            self.out.write_all(show(&String::from_utf8_lossy(line)).as_bytes())?;
+        } else {
+            self.out.write_all(line)?;
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
     }
 }
 

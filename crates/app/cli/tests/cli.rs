@@ -35,6 +35,7 @@ const VERBS: &[&str] = &[
     "new",
     "report",
     "diff",
+    "export",
     "schema",
     "completions",
     "man",
@@ -102,6 +103,7 @@ fn usage_errors_exit_with_2_and_leave_stdout_empty() {
         &["new", "no-such-template"],
         &["report", "no-such-folder"],
         &["diff", ".", "."],
+        &["export", "no-such-folder"],
     ];
     for args in cases {
         let output = netarium(dir.path(), args);

@@ -6,6 +6,7 @@ mod r#virtual {
     mod bench;
     mod cell;
     mod diff;
+    mod export;
     mod sim;
     mod sweep;
     mod waits;

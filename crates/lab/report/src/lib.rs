@@ -1,5 +1,5 @@
 //! Reports of runs: a self-contained HTML page, tables for the terminal, summaries of several runs,
-//! and the difference of two. Only reads run folders.
+//! the difference of two, and tables for other programs. Only reads run folders.
 #![forbid(unsafe_code)]
 #![allow(missing_docs)]
 
@@ -15,6 +15,7 @@ mod columns;
 mod control;
 pub mod diff;
 mod document;
+mod export;
 mod figure;
 pub mod format;
 mod junit;
@@ -33,6 +34,7 @@ pub use annotations::{LabSource, Severity, annotation, annotations};
 pub use axes::{Axis, Scale};
 pub use columns::{columns, columns_within};
 pub use document::Document;
+pub use export::{ExportError, Format, export};
 pub use figure::{Figure, Line, Style};
 pub use junit::junit;
 pub use layout::{Layout, hanging, shorten, wrap};

@@ -131,6 +131,23 @@ impl RunFolder {
         self.path.join(name)
     }
 
+    /// The names of the tables of the run, without `.parquet`, sorted.
+    pub fn tables(&self) -> Result<Vec<String>, Error> {
+        let failed = |e| Error::io("read", &self.path, e);
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.path).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name();
+            names.extend(name.to_string_lossy().strip_suffix(".parquet").map(str::to_owned));
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// The path of a table of the run.
+    pub fn table(&self, name: &str) -> PathBuf {
+        self.path.join(format!("{name}.parquet"))
+    }
+
     /// Creates `programs/<name>/` for a program's output and returns its path.
     pub fn program(&self, name: &str) -> Result<PathBuf, Error> {
         let programs = self.path.join("programs");

@@ -5,22 +5,25 @@
 //! `<table>.parts/`. They are joined into the table when the run ends, or when the next command
 //! finds that the run was killed. Only the rows since the last part are lost.
 
-use std::fs::{self, File};
+use std::borrow::Cow;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical, ZstdLevel};
-use parquet::column::reader::ColumnReader;
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
-use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{Type, TypePtr};
 
 use crate::folder::write_atomic;
 use crate::{Error, files};
+
+mod reader;
+
+pub use reader::Reader;
 
 /// Rows per row group of a joined table.
 const GROUP_ROWS: usize = 128 * 1024;
@@ -35,6 +38,15 @@ pub enum Kind {
     Text,
     /// Real numbers, nullable.
     Real,
+}
+
+/// A value of a table.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value<'a> {
+    Null,
+    Integer(i64),
+    Real(f64),
+    Text(Cow<'a, str>),
 }
 
 /// A column's name, unit and kind.
@@ -72,6 +84,23 @@ impl Column {
     pub fn new(name: &str, unit: &str, kind: Kind) -> Self {
         let (name, unit) = (name.to_owned(), unit.to_owned());
         Self { name, unit, kind, integers: vec![], present: vec![], texts: vec![], reals: vec![] }
+    }
+
+    /// The values of all rows. Invalid UTF-8 is replaced.
+    pub fn values(&self) -> impl Iterator<Item = Value<'_>> {
+        let (mut integers, mut reals) = (self.integers.iter(), self.reals.iter());
+        let (mut present, mut texts) = (self.present.iter(), self.texts.iter());
+        let is_nullable = matches!(self.kind, Kind::Optional | Kind::Real);
+        std::iter::from_fn(move || {
+            if is_nullable && *present.next()? != 1 {
+                return Some(Value::Null);
+            }
+            match self.kind {
+                Kind::Text => texts.next().map(|t| Value::Text(String::from_utf8_lossy(t.data()))),
+                Kind::Integer | Kind::Optional => integers.next().map(|v| Value::Integer(*v)),
+                Kind::Real => reals.next().map(|v| Value::Real(*v)),
+            }
+        })
     }
 
     fn clear(&mut self) {
@@ -147,33 +176,27 @@ impl Table {
 
     /// The values of a column of integers, `None` for null; `None` without such a column.
     pub fn integers(&self, name: &str) -> Option<Vec<Option<u64>>> {
-        let column = self.columns.iter().find(|c| c.name == name)?;
-        match column.kind {
-            Kind::Text | Kind::Real => None,
-            Kind::Integer => Some(column.integers.iter().map(|v| Some(*v as u64)).collect()),
-            Kind::Optional => {
-                let mut values = column.integers.iter();
-                let pick = |present: &i16| {
-                    if *present == 1 { values.next().map(|v| *v as u64) } else { None }
-                };
-                Some(column.present.iter().map(pick).collect())
-            }
-        }
+        let column = self.column(name, &[Kind::Integer, Kind::Optional])?;
+        let value = |value| if let Value::Integer(v) = value { Some(v as u64) } else { None };
+        Some(column.values().map(value).collect())
     }
 
     /// The values of a column of real numbers, `None` for null; `None` without such a column.
     pub fn reals(&self, name: &str) -> Option<Vec<Option<f64>>> {
-        let column = self.columns.iter().find(|c| c.name == name && c.kind == Kind::Real)?;
-        let mut values = column.reals.iter().copied();
-        let pick = |present: &i16| if *present == 1 { values.next() } else { None };
-        Some(column.present.iter().map(pick).collect())
+        let column = self.column(name, &[Kind::Real])?;
+        let value = |value| if let Value::Real(v) = value { Some(v) } else { None };
+        Some(column.values().map(value).collect())
     }
 
     /// The values of a column of texts; `None` without such a column.
     pub fn texts(&self, name: &str) -> Option<Vec<String>> {
-        let column = self.columns.iter().find(|c| c.name == name && c.kind == Kind::Text)?;
-        let text = |t: &ByteArray| String::from_utf8_lossy(t.data()).into_owned();
-        Some(column.texts.iter().map(text).collect())
+        let column = self.column(name, &[Kind::Text])?;
+        let value = |value| if let Value::Text(v) = value { Some(v.into_owned()) } else { None };
+        Some(column.values().filter_map(value).collect())
+    }
+
+    fn column(&self, name: &str, kinds: &[Kind]) -> Option<&Column> {
+        self.columns.iter().find(|c| c.name == name && kinds.contains(&c.kind))
     }
 
     pub fn clear(&mut self) {
@@ -197,9 +220,10 @@ impl Table {
 
     /// Reads a table written by this crate.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let file = files::open(path).map_err(|e| Error::io("open", path, e))?;
-        let reader = SerializedFileReader::new(file).map_err(|e| Error::table(path, e))?;
-        read(&reader).map_err(|e| Error::table(path, e))
+        let mut reader = Reader::open(path)?;
+        let mut table = Self::new(reader.columns().to_vec());
+        while reader.read_into(&mut table, usize::MAX)? > 0 {}
+        Ok(table)
     }
 
     /// Writes the table atomically: readers see either the old file or the new one.
@@ -268,86 +292,6 @@ fn write_group<W: std::io::Write + Send>(
     }
     group.close()?;
     Ok(())
-}
-
-fn read(reader: &SerializedFileReader<File>) -> Result<Table, ParquetError> {
-    let meta = reader.metadata().file_metadata();
-    let pairs = meta.key_value_metadata();
-    let unit = |name: &str| {
-        let key = format!("unit.{name}");
-        let pair = pairs?.iter().find(|pair| pair.key == key)?;
-        pair.value.clone()
-    };
-    let mut columns = Vec::new();
-    for field in meta.schema_descr().columns() {
-        let kind = match (field.physical_type(), field.max_def_level(), field.max_rep_level()) {
-            (Physical::INT64, 0, 0) => Kind::Integer,
-            (Physical::INT64, 1, 0) => Kind::Optional,
-            (Physical::BYTE_ARRAY, 0, 0) => Kind::Text,
-            (Physical::DOUBLE, 1, 0) => Kind::Real,
-            _ => {
-                return Err(ParquetError::General(format!(
-                    "column {} has an unsupported type",
-                    field.name()
-                )));
-            }
-        };
-        columns.push(Column::new(field.name(), &unit(field.name()).unwrap_or_default(), kind));
-    }
-    let mut table = Table::new(columns);
-    for index in 0..reader.num_row_groups() {
-        let group = reader.get_row_group(index)?;
-        let rows = usize::try_from(group.metadata().num_rows())
-            .map_err(|_| ParquetError::General("negative row count".to_owned()))?;
-        for (position, column) in table.columns.iter_mut().enumerate() {
-            read_column(group.get_column_reader(position)?, rows, column)?;
-        }
-        table.rows += rows;
-    }
-    Ok(table)
-}
-
-fn read_column(reader: ColumnReader, rows: usize, into: &mut Column) -> Result<(), ParquetError> {
-    let mut read = 0;
-    match (reader, into.kind) {
-        (ColumnReader::Int64ColumnReader(mut r), Kind::Integer) => {
-            while read < rows {
-                let (n, ..) = r.read_records(rows - read, None, None, &mut into.integers)?;
-                read += progress(n)?;
-            }
-        }
-        (ColumnReader::Int64ColumnReader(mut r), Kind::Optional) => {
-            while read < rows {
-                let present = Some(&mut into.present);
-                let (n, ..) = r.read_records(rows - read, present, None, &mut into.integers)?;
-                read += progress(n)?;
-            }
-        }
-        (ColumnReader::DoubleColumnReader(mut r), Kind::Real) => {
-            while read < rows {
-                let present = Some(&mut into.present);
-                let (n, ..) = r.read_records(rows - read, present, None, &mut into.reals)?;
-                read += progress(n)?;
-            }
-        }
-        (ColumnReader::ByteArrayColumnReader(mut r), Kind::Text) => {
-            while read < rows {
-                let (n, ..) = r.read_records(rows - read, None, None, &mut into.texts)?;
-                read += progress(n)?;
-            }
-        }
-        _ => {
-            return Err(ParquetError::General("column type changed between row groups".to_owned()));
-        }
-    }
-    Ok(())
-}
-
-fn progress(records: usize) -> Result<usize, ParquetError> {
-    if records == 0 {
-        return Err(ParquetError::General("fewer rows than in the metadata".to_owned()));
-    }
-    Ok(records)
 }
 
 fn parts_folder(table: &Path) -> PathBuf {
