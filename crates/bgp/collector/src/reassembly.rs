@@ -10,6 +10,7 @@
 //! of the other direction that are still held because of a gap. The first messages of a new
 //! connection follow all held bytes of the earlier ones between the same addresses.
 
+mod ending;
 mod framing;
 mod half;
 mod history;
@@ -22,8 +23,8 @@ mod tests;
 use std::collections::HashMap;
 
 use base::{Bytes, Span, Time};
+use bgp::MessageType;
 use bgp::capability::Capability;
-use bgp::{Message, MessageType};
 
 use crate::segment::flags::{ACK, FIN, RST, SYN};
 use crate::{
@@ -181,8 +182,6 @@ const MAX_STEP: Span = Span::from_secs(60);
 const MAX_HOMES: usize = 1 << 16;
 /// Maximum number of segments with the OPENs and KEEPALIVEs of a new session.
 const FIRST_SEGMENTS: u8 = 16;
-/// Maximum number of connections with a pending end.
-const MAX_ENDING: usize = 64;
 /// Maximum bytes of messages of one connection that follow held bytes of the other direction.
 const MAX_LAST_BYTES: usize = 8 << 10;
 
@@ -192,7 +191,7 @@ pub struct Reassembler {
     table: Table,
     /// Flows with a timeout.
     waiting: Vec<u32>,
-    /// Flows with a pending end; at most [`MAX_ENDING`].
+    /// Flows with a pending end; at most [`ending::MAX_ENDING`].
     ending: Vec<u32>,
     next_check: Time,
     now: Option<Time>,
@@ -647,54 +646,6 @@ impl Reassembler {
         }
     }
 
-    /// Records that the end of a flow follows held bytes, or segments that may be captured late. If
-    /// there are too many of them, the oldest ends.
-    fn note_ending<R: Receiver>(&mut self, number: u32, now: Time, receiver: &mut R) {
-        if self.ending.contains(&number) {
-            return;
-        }
-        if self.ending.len() == MAX_ENDING {
-            self.finish_ending(self.ending[0], now, receiver);
-        }
-        self.ending.push(number);
-    }
-
-    /// Before the first messages of a connection: delivers what the session before, of the same
-    /// addresses, still holds. The end of that session may be missing in the capture.
-    #[cold]
-    fn follow<R: Receiver>(&mut self, number: u32, segment: &Segment<'_>, receiver: &mut R) {
-        let flow = self.table.get(number);
-        flow.first_segments += 1;
-        let key = flow.key;
-        let before = self.table.session_of(&key);
-        if let Some(before) = before.filter(|before| *before != number) {
-            let last = self.table.get(before).last;
-            self.finish_ending(before, last, receiver);
-            let has_ended = |half: &Half| half.is_closed() || half.pending_close().is_some();
-            let is_over = self.table.get(before).halves.iter().any(has_ended);
-            if !is_over && !is_accepted(segment.payload) {
-                return;
-            }
-            for from in [End::Low, End::High] {
-                self.with_half(before, from, receiver, |half, _, _, to| half.interrupt(last, to));
-            }
-        }
-        self.table.set_session(&key, number);
-    }
-
-    /// Delivers the held bytes of a flow without those that are missing, and then its end.
-    fn finish_ending<R: Receiver>(&mut self, number: u32, now: Time, receiver: &mut R) {
-        self.ending.retain(|ending| *ending != number);
-        self.give_up_all(number, now, receiver);
-        let close = |half: &Half| {
-            half.pending_close().filter(|_| !half.is_closed()).map(|(close, _)| close)
-        };
-        let halves = &self.table.get(number).halves;
-        let closes = [close(&halves[0]), close(&halves[1])];
-        self.close(number, now, closes, receiver);
-        self.look_after(number, now, receiver);
-    }
-
     /// Delivers the remaining bytes of a connection and removes it.
     fn drop_flow<R: Receiver>(&mut self, number: u32, now: Time, close: Close, receiver: &mut R) {
         let flow = self.table.get(number);
@@ -784,19 +735,6 @@ fn is_counterpart(flow: &Flow, from: End, segment: &Segment<'_>) -> bool {
 fn opener(segment: &Segment<'_>, from: End) -> Option<End> {
     let end = if segment.has(ACK) { from.other() } else { from };
     segment.has(SYN).then_some(end)
-}
-
-/// Whether whole messages in a segment show an accepted connection: two sessions do not coexist.
-fn is_accepted(mut payload: &[u8]) -> bool {
-    while let Some(message) = Message::split(payload) {
-        match message.kind() {
-            MessageType::KEEPALIVE | MessageType::UPDATE | MessageType::ROUTE_REFRESH => {
-                return true;
-            }
-            _ => payload = &payload[message.bytes().len()..],
-        }
-    }
-    false
 }
 
 fn held(flow: &Flow) -> usize {

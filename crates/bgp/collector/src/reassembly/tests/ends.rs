@@ -1,6 +1,7 @@
 //! The end of a session in one direction, while bytes of the other one are held.
 
 use super::*;
+use crate::reassembly::ending::MAX_ENDING;
 
 /// Segments of a session in which the second UPDATE of the peer was not captured: the events are
 /// in the order of their times.
