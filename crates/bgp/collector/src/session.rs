@@ -4,7 +4,7 @@
 //! # Problem
 //!
 //! A tap shows only the bytes on the wire, and often one direction. States follow from the captured
-//! messages (`machine`, `contest`). Silence is measured by a clock that may be set during the
+//! messages (`machine`, `collision`). Silence is measured by a clock that may be set during the
 //! capture (`clock`, `expiry`). Events are those of the router, which may be either end of the
 //! connection (`perspective`). The encoding of AS numbers and prefixes is known if both OPENs were
 //! captured. Otherwise it is inferred from the bytes, which are held until then (`inference`,
@@ -18,8 +18,8 @@
 //! An established session with both OPENs captured costs a few comparisons per message.
 
 mod clock;
+mod collision;
 mod connection;
-mod contest;
 mod expiry;
 mod inference;
 mod machine;
@@ -240,7 +240,7 @@ impl<S: Sink> Sessions<S> {
             self.bound(at, bytes.len());
             return;
         }
-        if self.contest(at, received, id, from, bytes) {
+        if self.collide(at, received, id, from, bytes) {
             self.bound(at, bytes.len());
             return;
         }
@@ -346,13 +346,13 @@ impl<S: Sink> Sessions<S> {
         let slot = &mut self.slots[at];
         if !slot.placed {
             slot.raw.push(raw);
-        } else if slot.contest.is_none() {
+        } else if slot.collision.is_none() {
             self.replay(at, raw);
         } else {
             let is_end = matches!(raw, Raw::Closed(..));
             slot.queue(raw);
             if is_end {
-                self.resolve(at, false);
+                self.resolve_collision(at, false);
             }
         }
         self.bound(at, 0);

@@ -9,6 +9,8 @@ use crate::{End, Receiver, Segment};
 
 /// Maximum number of connections with a pending end.
 pub(super) const MAX_ENDING: usize = 64;
+/// Maximum number of connections of one pair of addresses that are followed.
+const MAX_EARLIER: usize = 4;
 
 impl Reassembler {
     /// Records that the end of a flow follows held bytes, or segments that may be captured late. If
@@ -23,8 +25,8 @@ impl Reassembler {
         self.ending.push(number);
     }
 
-    /// Before the first messages of a connection: delivers what the session before, of the same
-    /// addresses, still holds. The end of that session may be missing in the capture.
+    /// Before the first messages of a connection: delivers what the sessions before, of the same
+    /// addresses, still hold, and reports their gaps. Their end may be missing in the capture.
     #[cold]
     pub(super) fn follow<R: Receiver>(
         &mut self,
@@ -35,20 +37,26 @@ impl Reassembler {
         let flow = self.table.get(number);
         flow.first_segments += 1;
         let key = flow.key;
-        let before = self.table.session_of(&key);
-        if let Some(before) = before.filter(|before| *before != number) {
-            let last = self.table.get(before).last;
-            self.finish_ending(before, last, receiver);
+        let sessions = self.table.sessions_of(&key);
+        sessions.retain(|earlier| *earlier != number);
+        let earlier = sessions.clone();
+        let mut is_over = true;
+        for earlier in earlier {
+            let last = self.table.get(earlier).last;
+            self.finish_ending(earlier, last, receiver);
             let has_ended = |half: &Half| half.is_closed() || half.pending_close().is_some();
-            let is_over = self.table.get(before).halves.iter().any(has_ended);
-            if !is_over && !is_accepted(segment.payload) {
-                return;
-            }
+            is_over &= self.table.get(earlier).halves.iter().any(has_ended);
             for from in [End::Low, End::High] {
-                self.with_half(before, from, receiver, |half, _, _, to| half.interrupt(last, to));
+                self.with_half(earlier, from, receiver, |half, _, _, to| half.interrupt(last, to));
             }
         }
-        self.table.set_session(&key, number);
+        let sessions = self.table.sessions_of(&key);
+        if is_over || is_accepted(segment.payload) {
+            sessions.clear();
+        } else if sessions.len() == MAX_EARLIER {
+            sessions.remove(0);
+        }
+        sessions.push(number);
     }
 
     /// Delivers the held bytes of a flow without those that are missing, and then its end.

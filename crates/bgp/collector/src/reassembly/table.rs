@@ -139,8 +139,8 @@ const NONE: u32 = u32::MAX;
 #[derive(Debug, Default)]
 pub(super) struct Table {
     numbers: HashMap<Key, u32>,
-    /// The last connection of each pair that had messages of a session.
-    sessions: HashMap<(MirrorId, u128, u128), u32>,
+    /// The last connections of each pair that had messages of a session, and may have it still.
+    sessions: HashMap<(MirrorId, u128, u128), Vec<u32>>,
     flows: Vec<Option<Flow>>,
     free: Vec<u32>,
     ends: [Option<(u32, u32)>; 2],
@@ -162,12 +162,8 @@ impl Table {
         self.numbers.get(key).copied()
     }
 
-    pub(super) fn session_of(&self, key: &Key) -> Option<u32> {
-        self.sessions.get(&key.pair()).copied()
-    }
-
-    pub(super) fn set_session(&mut self, key: &Key, number: u32) {
-        self.sessions.insert(key.pair(), number);
+    pub(super) fn sessions_of(&mut self, key: &Key) -> &mut Vec<u32> {
+        self.sessions.entry(key.pair()).or_default()
     }
 
     pub(super) fn get(&mut self, number: u32) -> &mut Flow {
@@ -199,8 +195,11 @@ impl Table {
             for key in flow.joined.iter().chain([&flow.key]) {
                 self.numbers.remove(key);
             }
-            if self.session_of(&flow.key) == Some(number) {
-                self.sessions.remove(&flow.key.pair());
+            if let Some(sessions) = self.sessions.get_mut(&flow.key.pair()) {
+                sessions.retain(|session| *session != number);
+                if sessions.is_empty() {
+                    self.sessions.remove(&flow.key.pair());
+                }
             }
         }
         self.free.push(number);

@@ -66,14 +66,14 @@ impl<S: Sink> Sessions<S> {
             return Self::place_at(slot);
         }
         let held = if slot.is_holding() { slot.waiting } else { u64::MAX };
-        self.place_by(slot.contest.as_ref().map_or(held, |contest| held.min(contest.since)))
+        self.place_by(slot.collision.as_ref().map_or(held, |one| held.min(one.since)))
     }
 
     pub(super) fn settle(&mut self, at: usize) {
         if !self.slots[at].placed && self.place(at, true) && self.slots[at].guessed {
             self.review(at);
         }
-        self.resolve(at, false);
+        self.settle_collision(at);
         let time = self.last_time(at);
         self.slots[at].release(&mut self.sink, time);
         for id in self.slots[at].live.clone() {

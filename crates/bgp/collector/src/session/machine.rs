@@ -254,7 +254,7 @@ impl<S: Sink> Sessions<S> {
             let rivals = self.slots[slot].live.clone();
             for rival in rivals.into_iter().filter(|rival| *rival != id) {
                 let other = self.connections[rival.index()].as_ref();
-                if other.is_some_and(|other| other.state == State::Established) {
+                if other.is_some_and(|other| other.admitted) {
                     self.finish_session(time, rival, Reason::Replaced);
                 }
             }
@@ -273,6 +273,7 @@ impl<S: Sink> Sessions<S> {
 
     /// Ends the session on a connection, if it is not ended.
     pub(super) fn finish_session(&mut self, time: Time, id: ConnectionId, reason: Reason) {
+        self.last_words(id);
         let Some(conn) = self.connections[id.index()].as_mut() else { return };
         conn.fast = false;
         if std::mem::replace(&mut conn.dead, true) || !conn.admitted {

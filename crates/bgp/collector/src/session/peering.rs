@@ -7,8 +7,8 @@ use base::{Span, Time};
 use bgp::{Message, Negotiated};
 
 use super::clock::DISORDER;
+use super::collision::Collision;
 use super::connection::{Conn, Received};
-use super::contest::Contest;
 use super::inference::Inference;
 use super::perspective::Routes;
 use crate::{
@@ -58,7 +58,7 @@ pub(super) struct Slot {
     /// The router's end is guessed: all input, for a possible reversal.
     pub(super) kept: Option<Vec<Raw>>,
     /// Another connection may replace the session.
-    pub(super) contest: Option<Box<Contest>>,
+    pub(super) collision: Option<Box<Collision>>,
     pub(super) routes: Routes,
     pub(super) guessed: bool,
     pub(super) guess_reported: bool,
@@ -91,7 +91,7 @@ impl Slot {
             raw: Vec::new(),
             raw_bytes: 0,
             kept: None,
-            contest: None,
+            collision: None,
             routes: Routes::default(),
             guessed: false,
             guess_reported: false,
@@ -129,14 +129,14 @@ impl Slot {
         !self.held.is_empty()
     }
 
-    /// Whether the slot has no place yet, messages with an unknown encoding, or input of a contest.
+    /// Whether the slot has no place yet, messages with an unknown encoding, or a collision.
     pub(super) const fn is_waiting(&self) -> bool {
-        !self.placed || self.is_holding() || self.contest.is_some()
+        !self.placed || self.is_holding() || self.collision.is_some()
     }
 
     pub(super) fn holds(&self) -> (usize, usize) {
-        let contest = self.contest.as_ref();
-        let (events, bytes) = contest.map_or((0, 0), |one| (one.input.len(), one.bytes));
+        let collision = self.collision.as_ref();
+        let (events, bytes) = collision.map_or((0, 0), |one| (one.input.len(), one.bytes));
         let held = self.held.len() + self.raw.len();
         (held + events, self.held_bytes.len() + self.raw_bytes + bytes)
     }

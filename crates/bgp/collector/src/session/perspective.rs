@@ -90,7 +90,7 @@ impl<S: Sink> Sessions<S> {
         for raw in waited {
             match &raw {
                 Raw::Message(received, id, from, bytes) => {
-                    if !self.contest(at, *received, *id, *from, bytes) {
+                    if !self.collide(at, *received, *id, *from, bytes) {
                         self.replay(at, raw);
                     }
                 }
@@ -203,7 +203,7 @@ impl<S: Sink> Sessions<S> {
     /// Reverses a wrong guess: removes the peering and processes the retained messages from the
     /// view of the other end.
     fn reverse(&mut self, at: usize) {
-        self.resolve(at, false);
+        self.settle_collision(at);
         let time = self.last_time(at);
         let slot = &mut self.slots[at];
         let Some(kept) = slot.kept.take() else { return };

@@ -94,6 +94,24 @@ fn end_precedes_new_connection_of_same_addresses() {
     }
 }
 
+/// The start and the end of the earlier connection were not captured, and neither were enough
+/// bytes to find a message boundary.
+#[test]
+fn new_connection_follows_unconfirmed_messages_of_earlier_one() {
+    let open = message(1, &[4, 0, 1, 0, 90, 10, 0, 0, 1, 0]);
+    let first = [open.clone(), keepalive()].concat();
+    let again = |ms, sequence, flags, payload| {
+        let source = "10.0.0.1:40001".parse().unwrap();
+        Segment { source, ..from_peer(ms, sequence, flags, payload) }
+    };
+    let mut reassembler = Reassembler::new(Settings::default());
+    let mut log = Log::default();
+    reassembler.segment(&from_peer(0, 1, ACK, &first), &mut log);
+    reassembler.segment(&again(3_000, 9, SYN, &[]), &mut log);
+    reassembler.segment(&again(3_020, 10, ACK, &open), &mut log);
+    assert_eq!(log.events, [(0, End::Low, 1), (0, End::Low, 4), (3_020, End::Low, 1)]);
+}
+
 /// A late segment fills the gap: the end still follows it.
 #[test]
 fn end_follows_late_segment_of_other_direction() {

@@ -103,10 +103,55 @@ fn ignores_loser_of_collision() {
 #[test]
 fn reports_collision_if_loser_was_ahead() {
     let mut script = Script::configured();
-    script.meet(1.0, 0, 1, Some(LOW)).meet(1.0, 1, 1, Some(LOW));
-    script.say(1.1, 0, LOW, &open4(1)).say(1.2, 0, HIGH, &open4(9)).say(1.3, 1, LOW, &open4(1));
-    script.output();
-    script.close(1.4, 0, LOW, Close::Reset).expect(&["1.4 p0 OpenConfirm > OpenSent Collision"]);
+    script.meet(1.0, 0, 1, Some(LOW)).meet(1.0, 1, 1, Some(HIGH));
+    script.say(1.1, 0, LOW, &open4(1)).say(1.2, 0, HIGH, &open4(9)).output();
+    script.say(1.3, 1, LOW, &open4(1)).close(1.4, 0, LOW, Close::Reset);
+    script.expect(&["1.3 p0 Peer OPEN", "1.4 p0 OpenConfirm > OpenSent Collision"]);
+}
+
+/// An end confirms both connections before it closes one of them.
+#[test]
+fn keeps_winner_of_collision_with_keepalives_on_both_connections() {
+    for winner in [0, 1] {
+        let mut script = Script::configured();
+        script.meet(1.0, 0, 1, Some(LOW)).meet(1.0, 1, 1, Some(HIGH));
+        for (time, id) in [(1.1, 0), (1.2, 1)] {
+            script.say(time, id, LOW, &open4(1)).say(time + 0.05, id, HIGH, &open4(9));
+        }
+        script.say(1.3, 0, LOW, &keepalive()).say(1.35, 1, LOW, &keepalive());
+        script.say(1.4, winner, HIGH, &keepalive()).close(1.5, 1 - winner, HIGH, Close::Finished);
+        script.say(2.0, winner, LOW, &update(4, 1, &PREFIX));
+        let output = script.output();
+        assert!(output.contains("OpenConfirm > Established"), "{output}");
+        assert!(output.ends_with("2 p0 Peer UPDATE\n"), "{output}");
+        assert_eq!(script.0.peerings().next().unwrap().1, crate::State::Established);
+    }
+}
+
+/// The peer's OPEN, and the end of the connection, were not captured.
+#[test]
+fn ends_session_that_was_not_established_before_the_next() {
+    for opener in [LOW, HIGH] {
+        let mut script = Script::configured();
+        script.meet(1.0, 0, 1, Some(LOW)).say(1.1, 0, HIGH, &open4(9)).output();
+        script.hole(2.0, 0, LOW, 40).meet(50.0, 1, 1, Some(opener));
+        script.say(50.1, 1, LOW, &open4(1)).say(50.2, 1, HIGH, &open4(9));
+        script.say(50.3, 1, HIGH, &keepalive()).say(50.4, 1, LOW, &keepalive());
+        let begun = if opener == LOW { "Active" } else { "Connect" };
+        script.expect(&[
+            "2 p0 gap Peer Unknown 40 0",
+            "50.1 p0 OpenSent > Idle Replaced",
+            &format!("50.1 p0 Idle > {begun} Seen"),
+            "50.1 p0 Peer OPEN",
+            &format!("50.1 p0 {begun} > OpenSent Seen"),
+            "50.2 p0 Local OPEN",
+            "50.2 p0 OpenSent > OpenConfirm Seen",
+            "50.3 p0 Local KEEPALIVE",
+            "50.4 p0 Peer KEEPALIVE",
+            "50.4 p0 OpenConfirm > Established Seen",
+        ]);
+        assert_eq!(script.0.peerings().next().unwrap().0.session, 1);
+    }
 }
 
 #[test]
