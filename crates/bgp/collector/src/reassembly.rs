@@ -242,12 +242,12 @@ impl Reassembler {
                 let flow = self.table.get(number);
                 let (candidate, own) = (flow.candidate, flow.key);
                 self.drop_flow(number, segment.time, Close::Replaced, receiver);
-                let opener = candidate.map_or_else(|| opener(segment, from), |c| Some(c.from));
+                let opener = candidate.map_or_else(|| opener(segment, from), |c| Some(c.opener));
                 let number = self.create(own, segment, opener, receiver);
                 if own != key {
                     self.table.join(number, key);
                 }
-                if let Some(Candidate { from, initial, time }) = candidate {
+                if let Some(Candidate { from, initial, time, .. }) = candidate {
                     self.synchronise(number, from, initial, time, receiver);
                 }
                 number
@@ -347,7 +347,8 @@ impl Reassembler {
             && half.in_window(begins, &self.settings)
             && (segment.has(ACK) || flow.halves[from.other().index()].may_follow_syn());
         if !fits {
-            flow.candidate = Some(Candidate { from, initial, time: segment.time });
+            let opener = if segment.has(ACK) { from.other() } else { from };
+            flow.candidate = Some(Candidate { from, opener, initial, time: segment.time });
             return false;
         }
         self.synchronise(number, from, initial, segment.time, receiver);
@@ -375,7 +376,7 @@ impl Reassembler {
     }
 
     /// Whether a segment belongs to a new connection with the same addresses: its SYN and matching
-    /// segments, or bytes from an end that had closed.
+    /// segments, also if one of the two SYNs is missing, or bytes from an end that had closed.
     fn is_replaced(&mut self, number: u32, from: End, segment: &Segment<'_>) -> bool {
         /// Maximum distance of the first segment of a new connection from its SYN.
         const FIRST: u32 = 1 << 20;
@@ -396,7 +397,7 @@ impl Reassembler {
             let elsewhere = !half.in_window(segment.sequence, &self.settings);
             !segment.has(SYN) && (distance == 0 || (distance < FIRST && elsewhere))
         } else {
-            segment.has(SYN | ACK) && segment.acknowledgment == begins
+            segment.has(ACK) && segment.acknowledgment == begins
         }
     }
 

@@ -53,6 +53,7 @@ fn bits(socket: SocketAddr) -> (u128, u16) {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
     pub(super) from: End,
+    pub(super) opener: End,
     pub(super) initial: u32,
     pub(super) time: Time,
 }

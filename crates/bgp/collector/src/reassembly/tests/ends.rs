@@ -94,6 +94,25 @@ fn end_precedes_new_connection_of_same_addresses() {
     }
 }
 
+/// Its SYN was not captured, and the earlier connection of the same ports awaits bytes.
+#[test]
+fn bytes_of_new_connection_without_syn_do_not_belong_to_earlier_one() {
+    let keepalive = keepalive();
+    let (of_peer, of_router) = (2_000_000_001, 3_000_000_001);
+    let (log, statistics) = run(&[
+        from_peer(0, 0, SYN, &[]),
+        from_router(1, 0, 1, SYN),
+        from_peer(2, 60, ACK, &keepalive),
+        from_router(3_000, of_router - 1, of_peer, SYN),
+        Segment { acknowledgment: of_router, ..from_peer(3_001, of_peer, ACK, &keepalive) },
+        Segment { payload: &keepalive, ..from_router(3_002, of_router, of_peer + 19, 0) },
+    ]);
+    let messages = [End::Low, End::High].map(|from| (from, keepalive.clone()));
+    assert!(messages.iter().all(|message| log.messages.contains(message)), "{log:?}");
+    assert_eq!((statistics.missing_bytes, statistics.skipped_bytes), (59, 19));
+    assert_eq!((statistics.out_of_window, log.messages.len()), (0, 2));
+}
+
 /// The start and the end of the earlier connection were not captured, and neither were enough
 /// bytes to find a message boundary.
 #[test]
