@@ -26,7 +26,7 @@ use crate::mrt::{self, Timed};
 use crate::oracle::expect;
 use crate::seeds;
 use message::{Codec, FAMILIES, Update};
-use mutation::{Clones, Effect, Mutation, Shift, Split};
+use mutation::{Clones, Effect, Harm, Mutation, Shift, Split};
 use script::{Capture, End, Peer, Refresh, Session, Step};
 use truth::{Dated, Model};
 
@@ -49,17 +49,22 @@ fn update() -> impl Strategy<Value = Update> {
     )
 }
 
-fn refresh(omitted: bool) -> impl Strategy<Value = Refresh> {
-    let omits = prop::option::of(0..8_usize).prop_map(move |at| at.filter(|_| omitted));
-    (0..FAMILIES.len(), any::<[bool; 3]>(), omits).prop_map(
-        |(family, [begins, begins_twice, ends], omitted)| Refresh {
-            family,
-            begins,
-            begins_twice,
-            ends,
-            omitted,
-        },
-    )
+fn refresh(omits: bool) -> impl Strategy<Value = Refresh> {
+    // Number of first markers, and whether the last one follows.
+    let markers = prop_oneof![
+        3 => Just((2, true)),
+        2 => Just((1, true)),
+        1 => Just((0, true)),
+        1 => Just((1, false)),
+        1 => Just((2, false)),
+    ];
+    let omitted = prop_oneof![1 => Just(None), 3 => (0..8_usize).prop_map(Some)];
+    (family(), markers, omitted).prop_map(move |(family, (begins, ends), omitted)| Refresh {
+        family,
+        begins,
+        ends,
+        omitted: omitted.filter(|_| omits),
+    })
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -68,7 +73,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Keepalives),
         1 => update().prop_map(Step::FromRouter),
         1 => (0..FAMILIES.len()).prop_map(Step::EndOfRib),
-        2 => refresh(true).prop_map(Step::Refresh),
+        3 => refresh(true).prop_map(Step::Refresh),
     ]
 }
 
@@ -117,7 +122,7 @@ fn mutation() -> impl Strategy<Value = Mutation> {
         2 => split.prop_map(Mutation::Split),
         1 => (at(), any::<bool>())
             .prop_map(|(at, is_section)| Mutation::Repeat { at, is_section }),
-        1 => (at(), at(), at(), refresh(false)).prop_map(|(peer, session, step, refresh)| {
+        2 => (at(), at(), at(), refresh(false)).prop_map(|(peer, session, step, refresh)| {
             Mutation::Refresh { peer, session, step, refresh }
         }),
         2 => (at(), at()).prop_map(|(at, kept)| Mutation::Cut { at, kept }),
@@ -253,11 +258,11 @@ fn gap_times(clones: &Clones, model: &Model<'_>) -> Result<(), String> {
             let is_message = |event: &&Dated| event.0.is_none();
             let before = events[..at].iter().rfind(is_message).map_or(0, |event| event.1);
             let after = events[at..].iter().find(is_message).map_or(end, |event| event.1);
-            let is_in = |one: &&(u64, bool)| (*since..=*until).contains(&(one.0 / 1_000));
+            let is_in = |one: &&(u64, Harm)| (*since..=*until).contains(&(one.0 / 1_000));
             let within: Vec<_> = harmed.iter().filter(is_in).collect();
             let is_right = match cause {
-                GapCause::Cut => within.iter().all(|(_, is_cut)| *is_cut),
-                _ => within.iter().any(|(_, is_cut)| !is_cut),
+                GapCause::Cut => within.iter().all(|(_, harm)| *harm != Harm::Lost),
+                _ => within.iter().any(|(_, harm)| *harm != Harm::Cut),
             };
             // The time of lost bytes before the first captured one is unknown.
             let is_dated = !within.is_empty() && is_right || clones.middles.contains(way);
@@ -311,6 +316,50 @@ fn accounted(archive: &Path, outcome: &Outcome, summary: &Summary) -> Result<(),
         return Err("the summary states no loss".to_owned());
     }
     Ok(())
+}
+
+/// An UPDATE without routes.
+fn empty() -> Update {
+    Update { family: 0, withdrawn: Vec::new(), announced: Vec::new(), path: 0, hops: 1 }
+}
+
+/// A peer whose sessions have these steps; the router ends each with a FIN.
+fn peer_of(sessions: &[&[Step]]) -> Peer {
+    let session = |steps: &&[Step]| Session {
+        router_opens: false,
+        pause: 100,
+        steps: steps.iter().map(|step| (1, step.clone())).collect(),
+        end: Some(End::Fin { from_peer: false }),
+    };
+    Peer {
+        codec: Codec { four_octet_as: false, add_path: false },
+        mss: 1_460,
+        refresh: [true; 2],
+        same_ports: true,
+        sessions: sessions.iter().map(session).collect(),
+    }
+}
+
+/// The router's KEEPALIVE is cut off, and the end of its connection is lost: all missing bytes that
+/// are known were cut off.
+#[test]
+fn cut_gap_covers_lost_end() {
+    let refresh = Refresh { family: 0, begins: 2, ends: true, omitted: None };
+    let update = Step::Updates(vec![empty()]);
+    let mut peer = peer_of(&[&[Step::Refresh(refresh)], &[update]]);
+    peer.sessions[0].end = None;
+    peer.sessions[1].end = None;
+    check(&[peer], &[Mutation::Cut { at: 2, kept: 0 }, Mutation::LoseEnd { at: 0 }]).unwrap();
+}
+
+/// The peer's first OPEN is cut off, and the SYN of its next connection is lost.
+#[test]
+fn states_skipped_bytes_of_connection_without_syn() {
+    let refresh = Refresh { family: 0, begins: 2, ends: true, omitted: None };
+    let update = Step::Updates(vec![empty()]);
+    let first = [update.clone(), Step::FromRouter(empty()), Step::Refresh(refresh)];
+    let peer = peer_of(&[&first, &[update.clone(), update]]);
+    check(&[peer], &[Mutation::Lose { at: 22 }, Mutation::Cut { at: 0, kept: 0 }]).unwrap();
 }
 
 proptest! {

@@ -24,6 +24,15 @@ pub(crate) enum Effect {
     Stated,
 }
 
+/// What happened to a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Harm {
+    Lost,
+    /// Lost with all later packets of the connection, so that nothing shows its bytes.
+    End,
+    Cut,
+}
+
 /// Positions are numbers of packets, modulo their number.
 #[derive(Clone, Debug)]
 pub(crate) enum Mutation {
@@ -86,8 +95,8 @@ pub(crate) enum Shift {
 pub(crate) struct Clones {
     pub(crate) damaged: Damaged,
     pub(crate) effect: Effect,
-    /// Times of lost packets, and (`true`) of cut ones, by peer and whether it sent them.
-    pub(crate) harmed: BTreeMap<(IpAddr, bool), Vec<(u64, bool)>>,
+    /// Times of lost and cut packets, by peer and whether it sent them.
+    pub(crate) harmed: BTreeMap<(IpAddr, bool), Vec<(u64, Harm)>>,
     pub(crate) is_shifted: bool,
     /// Directions with a connection whose SYN was lost.
     pub(crate) middles: BTreeSet<(IpAddr, bool)>,
@@ -134,7 +143,7 @@ impl Mutation {
                 let is_syn = packets[at % count].flags & SYN != 0;
                 // Without the MSS of its SYN, a short merged segment is taken for a damaged one.
                 if !is_syn || packets.iter().all(|packet| !packet.merged) {
-                    clones.lose(at % count);
+                    clones.lose(at % count, Harm::Lost);
                     clones.effect = Effect::Stated;
                 }
             }
@@ -223,21 +232,21 @@ impl Clones {
         }
     }
 
-    fn note_harm(&mut self, number: usize, is_cut: bool) {
+    fn note_harm(&mut self, number: usize, harm: Harm) {
         let packet = &self.damaged.packets[number];
         if packet.payload.is_empty() && packet.flags & (SYN | FIN) == 0 {
             return;
         }
         let (from, to) = (packet.from.ip(), packet.to.ip());
         let way = if direction(packet) == 1 { (to, false) } else { (from, true) };
-        self.harmed.entry(way).or_default().push((packet.time, is_cut));
+        self.harmed.entry(way).or_default().push((packet.time, harm));
         if packet.flags & SYN != 0 {
             self.middles.insert(way);
         }
     }
 
-    fn lose(&mut self, number: usize) {
-        self.note_harm(number, false);
+    fn lose(&mut self, number: usize, harm: Harm) {
+        self.note_harm(number, harm);
         self.damaged.packets.remove(number);
     }
 
@@ -246,7 +255,7 @@ impl Clones {
         let packet = &mut self.damaged.packets[number];
         if packet.kept.unwrap_or(packet.payload.len()) > kept {
             packet.kept = Some(kept);
-            self.note_harm(number, true);
+            self.note_harm(number, Harm::Cut);
             self.effect = Effect::Stated;
         }
     }
@@ -260,7 +269,7 @@ impl Clones {
         let Some(first) = self.damaged.packets.iter().position(is_end) else { return };
         for number in (first..self.damaged.packets.len()).rev() {
             if self.damaged.packets[number].connection == connection {
-                self.lose(number);
+                self.lose(number, Harm::End);
             }
         }
         self.unended.insert(connection);

@@ -1,6 +1,6 @@
 //! Scripts of BGP sessions, and their good captures.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
 use super::message::{self, Codec, Key, Meaning, Route, Update};
@@ -49,9 +49,8 @@ pub(crate) enum Step {
 #[derive(Clone, Debug)]
 pub(crate) struct Refresh {
     pub(crate) family: usize,
-    pub(crate) begins: bool,
-    /// The peer announces all routes after another first marker, before it starts again.
-    pub(crate) begins_twice: bool,
+    /// Number of first markers. The peer announces all routes after each but the last one.
+    pub(crate) begins: usize,
     pub(crate) ends: bool,
     /// A route that the peer does not announce again, modulo their number; without the last marker,
     /// also all routes after it.
@@ -91,6 +90,8 @@ struct Writer<'a> {
     capture: &'a mut Capture,
     connection: Connection,
     routes: BTreeMap<Key, Route>,
+    /// Families with a route refresh that has begun and not ended.
+    begun: BTreeSet<usize>,
     serial: &'a mut u32,
 }
 
@@ -114,6 +115,7 @@ pub(crate) fn capture(peers: &[Peer]) -> Capture {
                 capture: &mut capture,
                 connection,
                 routes: BTreeMap::new(),
+                begun: BTreeSet::new(),
                 serial: &mut serial,
             };
             writer.session(session, session.end.or(default));
@@ -222,18 +224,21 @@ impl Writer<'_> {
         }
         let mut messages = Vec::new();
         let marker = |subtype| message::route_refresh(family, subtype);
-        if refresh.begins {
-            messages.push(marker(1));
-            if refresh.begins_twice {
+        for number in 0..refresh.begins {
+            if number > 0 {
                 messages.extend(keys.iter().map(|key| self.routes[key].alone.clone()));
-                messages.push(marker(1));
             }
+            messages.push(marker(1));
             self.mean(&marker(1), Meaning::Begin(message::FAMILIES[family], works));
+            self.begun.insert(family);
         }
-        match refresh.omitted.filter(|_| refresh.begins && !keys.is_empty()) {
+        let is_begun = self.begun.contains(&family);
+        // Without the first marker of this refresh, an earlier one is valid.
+        let omits = refresh.begins > 0 || !is_begun;
+        match refresh.omitted.filter(|_| omits && !keys.is_empty()) {
             Some(omitted) if refresh.ends => {
                 let key = keys.remove(omitted % keys.len());
-                if works {
+                if works && is_begun {
                     self.routes.remove(&key);
                 }
             }
@@ -244,6 +249,7 @@ impl Writer<'_> {
         messages.extend(keys.iter().map(|key| self.routes[key].alone.clone()));
         if refresh.ends {
             messages.push(marker(2));
+            self.begun.remove(&family);
             self.mean(&marker(2), Meaning::End(message::FAMILIES[family], works));
         }
         if !messages.is_empty() {
