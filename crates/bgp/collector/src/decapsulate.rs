@@ -122,6 +122,10 @@ pub struct Counters {
 }
 
 impl Counters {
+    const fn unjoined_fragments(&self) -> u64 {
+        self.fragments_pending + self.fragments_expired + self.fragments_bad
+    }
+
     /// Frames that were not read and may contain BGP, each kind with its number. Other traffic
     /// counts only if there is no BGP.
     pub fn unread(&self) -> Vec<String> {
@@ -146,6 +150,7 @@ impl Counters {
                 (self.other_ports, "TCP segment", " of other ports"),
                 (self.foreign, "packet", " of other protocols"),
                 (self.malformed, "malformed packet", ""),
+                (self.unjoined_fragments(), "fragment", " of incomplete packets"),
             ];
             let kinds = kinds.into_iter().filter(|(count, ..)| *count > 0);
             let kinds: Vec<_> =

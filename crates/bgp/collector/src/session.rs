@@ -370,7 +370,8 @@ impl<S: Sink> Sessions<S> {
             && !slot.is_waiting()
             && (!slot.guessed || slot.kept.is_none() && slot.guess_reported)
             && !self.settings.check
-            && !slot.has_path_ids();
+            && !slot.has_path_ids()
+            && !slot.is_unchecked();
     }
 }
 

@@ -322,6 +322,15 @@ fn counts_other_traffic_by_kind() {
          protocols, 1 malformed packet)",
         ]
     );
+    // The other fragments of a packet are missing.
+    let mut fragment = packet(at("10.0.0.1:179"), at("10.0.0.2:1180"), 1, b"x");
+    fragment[6] |= 0x20;
+    let mut fragmented = new();
+    take(&mut fragmented, &frame(LinkType::RAW, &fragment));
+    assert_eq!(
+        fragmented.counters().unread(),
+        ["1 packet without readable BGP (1 fragment of incomplete packets)"]
+    );
     // Other traffic beside BGP is no loss.
     let mut give = |link, data: &[u8]| take(&mut decapsulator, &frame(link, data));
     give(LinkType::RAW, &packet(at("10.0.0.1:179"), at("10.0.0.2:1180"), 1, b"x"));

@@ -300,7 +300,7 @@ impl Framing {
     /// continues, the next message must be found.
     pub(super) fn interrupt<R: Receiver>(&mut self, time: Time, to: &mut Listener<'_, R>) {
         if !matches!(self.state, State::Aligned) || !self.carry.is_empty() {
-            self.end(time, None, to);
+            self.report(time, None, to);
             self.state = State::Searching(Box::new(Resync::new(self.max, false)));
             self.open = Some(Open::new(time));
         }
@@ -314,6 +314,13 @@ impl Framing {
         limit: Option<Limit>,
         to: &mut Listener<'_, R>,
     ) {
+        // A scan may send the start of a header and close the connection.
+        let is_part = !self.carry.is_empty() && self.carry.len() < HEADER;
+        self.foreign |= !self.begun && is_part && limit.is_none();
+        self.report(time, limit, to);
+    }
+
+    fn report<R: Receiver>(&mut self, time: Time, limit: Option<Limit>, to: &mut Listener<'_, R>) {
         let rest = self.give_up(to);
         if self.foreign {
             to.foreign += 1;

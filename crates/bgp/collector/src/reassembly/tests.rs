@@ -257,6 +257,15 @@ fn counts_streams_of_other_protocols() {
     ]);
     assert_eq!((log.messages.len(), log.holes.len()), (0, 0));
     assert_eq!((statistics.foreign, statistics.skipped_bytes, statistics.missing_bytes), (1, 0, 0));
+    // A part of a header, and the end of the connection.
+    for (flags, foreign) in [(FIN, 1), (ACK, 0)] {
+        let (_, statistics) = run(&[
+            from_peer(0, 0, SYN, &[]),
+            from_peer(1, 1, ACK, &[0xff; 10]),
+            from_peer(2, 11, flags, &[]),
+        ]);
+        assert_eq!((statistics.foreign, statistics.skipped_bytes), (foreign, 10 - 10 * foreign));
+    }
     // A stream whose start was not captured may be BGP.
     let (_, statistics) = run(&[from_peer(1, 1, ACK, request)]);
     assert_eq!((statistics.foreign, statistics.skipped_bytes > 0), (0, true));

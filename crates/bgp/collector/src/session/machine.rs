@@ -82,9 +82,13 @@ impl<S: Sink> Sessions<S> {
         }
         if slot.peering.certain {
             slot.message(&mut self.sink, time, sender, message);
-            if self.settings.check || slot.has_path_ids() {
+            let is_peer = sender == Sender::Peer;
+            if self.settings.check || slot.has_path_ids() || is_peer && slot.is_unchecked() {
                 let evidence = structure::score_update(body);
-                check_readable(&mut self.sink, slot, time, sender, message, evidence.as_ref());
+                let evidence = evidence.as_ref();
+                let is_readable =
+                    check_readable(&mut self.sink, slot, time, sender, message, evidence);
+                slot.checked += u32::from(is_peer && is_readable);
             }
             return;
         }
@@ -329,7 +333,7 @@ impl<S: Sink> Sessions<S> {
     }
 }
 
-/// Reports a delivered UPDATE that is undecodable.
+/// Reports a delivered UPDATE that is undecodable. Returns whether it is decodable.
 fn check_readable<S: Sink>(
     sink: &mut S,
     slot: &mut Slot,
@@ -337,15 +341,16 @@ fn check_readable<S: Sink>(
     from: Sender,
     message: Message<'_>,
     evidence: Option<&Evidence>,
-) {
+) -> bool {
     let negotiated = match from {
         Sender::Peer => slot.peering.from_peer,
         Sender::Local => slot.peering.from_local,
     };
     if evidence.is_some_and(|evidence| inference::is_readable(evidence, negotiated)) {
-        return;
+        return true;
     }
     let (missing, skipped) = (0, message.bytes().len() as u64);
     let cause = GapCause::Undecodable;
     slot.tell(sink, Event::Gap(Gap { since: time, until: time, from, cause, missing, skipped }));
+    false
 }

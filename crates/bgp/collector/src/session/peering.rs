@@ -15,6 +15,9 @@ use crate::{
     Close, ConnectionId, End, Event, Hole, MirrorId, Peering, Reading, Reason, Sender, Sink, State,
 };
 
+/// Number of decodable UPDATEs after which a peer is known to use the negotiated encoding.
+const CHECKED_UPDATES: u32 = 64;
+
 /// Two addresses at one mirror, the lower one first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Pair {
@@ -74,6 +77,8 @@ pub(super) struct Slot {
     pub(super) earlier: Option<[Negotiated; 2]>,
     pub(super) reading_reported: bool,
     pub(super) passed: u64,
+    /// Number of decodable UPDATEs of the peer in this session, up to [`CHECKED_UPDATES`].
+    pub(super) checked: u32,
     pub(super) hold: Option<Span>,
     pub(super) last: Time,
     pub(super) received: Received,
@@ -105,6 +110,7 @@ impl Slot {
             earlier: None,
             reading_reported: false,
             passed: 0,
+            checked: 0,
             hold: None,
             last: Time::ZERO,
             received,
@@ -123,6 +129,11 @@ impl Slot {
     pub(super) fn has_path_ids(&self) -> bool {
         let Peering { from_peer, from_local, .. } = &self.peering;
         !from_peer.add_path.is_empty() || !from_local.add_path.is_empty()
+    }
+
+    /// Whether UPDATEs of the peer are still checked, although the OPENs determine their encoding.
+    pub(super) const fn is_unchecked(&self) -> bool {
+        self.checked < CHECKED_UPDATES
     }
 
     pub(super) const fn is_holding(&self) -> bool {
@@ -261,7 +272,7 @@ impl Slot {
         if let Some(reading) = self.reading() {
             self.earlier = Some(reading);
         }
-        (self.reading_reported, self.passed) = (false, 0);
+        (self.reading_reported, self.passed, self.checked) = (false, 0, 0);
     }
 
     /// Encoding of messages of peer and router, if it is more than a prior.

@@ -33,6 +33,19 @@ fn a_session_from_syn_to_notification() {
     assert_eq!(script.0.peerings().next().unwrap().0.session, 1);
 }
 
+/// The peer does not use the encoding of the OPENs.
+#[test]
+fn reports_undecodable_updates_of_session_with_both_opens() {
+    let mut script = Script::configured();
+    script.establish(1.0, 0, 1).output();
+    for second in 2..200 {
+        script.say(second.into(), 0, LOW, &update(2, 1, &PREFIX)).expect(&[
+            &format!("{second} p0 Peer UPDATE"),
+            &format!("{second} p0 gap Peer Undecodable 0 34"),
+        ]);
+    }
+}
+
 #[test]
 fn ends_without_notification() {
     for (close, reason) in [
