@@ -303,7 +303,10 @@ fn from_files(
     let mut records = 0;
     for path in &args.read {
         let mut input = Input::open(path, args.follow).map_err(|e| failure(&e))?;
-        let format = input.format().map_err(|e| failure(&e))?;
+        let format = input.await_format(stop).map_err(|e| failure(&e))?;
+        if stop.load(Ordering::SeqCst) {
+            break;
+        }
         if let Some(cause) = format.refusal() {
             return Err(Failure::usage(format!("{}: {cause}", path.display())));
         }

@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde_json::Value;
 
 fn netarium(dir: &Path, args: &[&str]) -> Output {
@@ -184,6 +185,86 @@ fn files_of(archive: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
         }
     }
     files
+}
+
+/// Types and peers of BMP messages, by their headers alone.
+fn bmp_messages(mut stream: &[u8]) -> Vec<(u8, IpAddr)> {
+    let mut messages = Vec::new();
+    while !stream.is_empty() {
+        let length = u32::from_be_bytes(*stream[1..].first_chunk().unwrap()) as usize;
+        let (message, rest) = stream.split_at(length);
+        assert_eq!(message[0], 3, "version of RFC 7854");
+        // Types up to 3 have a per-peer header, with an IPv4 address in its last 4 of 16 bytes.
+        let octets = message.get(28..32).filter(|_| message[5] <= 3).unwrap_or(&[0; 4]);
+        let peer = Ipv4Addr::from(*octets.first_chunk().unwrap());
+        messages.push((message[5], peer.into()));
+        stream = rest;
+    }
+    messages
+}
+
+#[test]
+fn bmp_station_receives_all_of_a_file_before_the_command_exits() {
+    const ROUTE_MONITORING: u8 = 0;
+    const PEER_DOWN: u8 = 2;
+    const PEER_UP: u8 = 3;
+    const INITIATION: u8 = 4;
+    const TERMINATION: u8 = 5;
+    let dir = tempfile::tempdir().unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../data/bgp/field");
+    let station = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = station.local_addr().unwrap().to_string();
+    let reader = std::thread::spawn(move || {
+        let (mut stream, _) = station.accept().unwrap();
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        bytes
+    });
+    let file = root.join("24-cut-then-down/one-lost-peer-closes.pcap").display().to_string();
+    let args = ["--read", &file, "--router", "192.0.2.1", "--bmp", &address, "--strict"];
+    let output = collect(dir.path(), &args);
+    let errors = text(&output.stderr);
+    // One packet is missing in the file; nothing is missing at the station.
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(!errors.contains("warning"), "{errors}");
+    let messages = bmp_messages(&reader.join().unwrap());
+    let kinds = |peer: &str| {
+        let peer: IpAddr = peer.parse().unwrap();
+        let own = messages.iter().filter(|(_, of)| *of == peer);
+        own.map(|(kind, _)| *kind).collect::<Vec<_>>()
+    };
+    let routes = [ROUTE_MONITORING; 5];
+    assert_eq!(kinds("192.0.2.2"), [&[PEER_UP][..], &routes, &[PEER_DOWN]].concat());
+    assert_eq!(kinds("192.0.2.3"), [PEER_UP], "the session is up at the end of the file");
+    assert_eq!(kinds("0.0.0.0"), [INITIATION, TERMINATION]);
+    let ends = [messages.first(), messages.last()].map(|message| message.unwrap().0);
+    assert_eq!(ends, [INITIATION, TERMINATION]);
+}
+
+/// Neither a pipe without a writer nor one without data delays the end.
+#[test]
+fn sigterm_ends_collection_from_silent_pipes() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(Command::new("mkfifo").arg(dir.path().join("fifo")).status().unwrap().success());
+    for input in ["fifo", "-"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_netarium"));
+        // The address shows that signals are handled.
+        command.args(["collect", "--read", input, "--serve", "127.0.0.1:0"]);
+        if geteuid().is_root() {
+            // Another user could not enter the test's folder.
+            command.args(["--user", "root"]);
+        }
+        command.env("NO_COLOR", "1").current_dir(dir.path()).stdin(Stdio::piped());
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut collector = command.spawn().unwrap();
+        // The writer of standard input stays open and silent.
+        let _writer = collector.stdin.take();
+        let mut lines = BufReader::new(collector.stderr.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap().contains("serving at")));
+        kill_process(Pid::from_child(&collector), Signal::TERM).unwrap();
+        let rest: Vec<String> = lines.map(Result::unwrap).collect();
+        assert_eq!(collector.wait().unwrap().code(), Some(130), "{input}: {rest:?}");
+    }
 }
 
 #[test]

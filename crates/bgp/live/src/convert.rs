@@ -11,7 +11,7 @@ mod source;
 mod tests;
 
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::Result;
 use crate::input::Input;
@@ -89,8 +89,10 @@ pub fn convert(
     stop: &AtomicBool,
 ) -> Result<Summary> {
     let mut input = Input::open(from, false)?;
-    let format = input.format()?;
-    source::check(from, format)?;
+    let format = input.await_format(stop)?;
+    if !stop.load(Ordering::Relaxed) {
+        source::check(from, format)?;
+    }
     let form = Form::new(target, Output::create(into)?);
     let (form, mut summary) = source::read(input, format, settings, form, stop)?;
     summary.gaps = form.gaps();

@@ -9,15 +9,17 @@ mod decompress;
 mod format;
 mod records;
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::OFlags;
 
 use crate::{Error, Result};
 use decompress::Unpacked;
@@ -33,6 +35,9 @@ const WINDOW: usize = 256 << 10;
 const LIMIT: usize = 17 << 20;
 
 const STANDARD: &str = "-";
+
+/// Interval at which [`Input::await_format`] checks whether to stop.
+const STOP_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fill {
@@ -58,18 +63,21 @@ pub struct Input {
     end: usize,
     follow: bool,
     ended: bool,
+    /// The compression is known.
+    is_detected: bool,
     offset: u64,
 }
 
 impl Input {
     /// Opens a file; `-` is standard input. With `follow`, the end of the file is not the end of
-    /// the input, and a file that replaces it is read next.
+    /// the input, and a file that replaces it is read next. Waits neither for a writer of a pipe
+    /// nor for its data.
     pub fn open(path: &Path, follow: bool) -> Result<Self> {
         let refused = |e| Error::file("open", path, e);
         let file = if path == Path::new(STANDARD) {
             io::stdin().as_fd().try_clone_to_owned().map(File::from)
         } else {
-            File::open(path)
+            open_at_once(path)
         };
         let file = file.map_err(refused)?;
         let kind = file.metadata().map_err(refused)?.file_type();
@@ -85,16 +93,29 @@ impl Input {
             end: 0,
             follow,
             ended: false,
+            is_detected: false,
             offset: 0,
         };
-        while input.end < format::PACKED && input.read()? > 0 {}
-        if let Some(packing) = format::packing(input.unread()) {
-            if follow {
-                return Err(Error::CompressedFollow(path.to_owned()));
-            }
-            input.unpack(packing)?;
+        if !waits {
+            while input.end < format::PACKED && input.read()? > 0 {}
+            input.detect(true)?;
         }
         Ok(input)
+    }
+
+    /// Starts decompression if the first bytes show a compression; fewer than required are all
+    /// bytes if `is_end`. Returns whether other bytes are unread.
+    fn detect(&mut self, is_end: bool) -> Result<bool> {
+        if self.is_detected || self.unread().len() < format::PACKED && !is_end {
+            return Ok(false);
+        }
+        self.is_detected = true;
+        let Some(packing) = format::packing(self.unread()) else { return Ok(false) };
+        if self.follow {
+            return Err(Error::CompressedFollow(self.path.clone()));
+        }
+        self.unpack(packing)?;
+        Ok(true)
     }
 
     fn unpack(&mut self, packing: format::Packing) -> Result<()> {
@@ -126,10 +147,16 @@ impl Input {
 
     /// The format, detected by the first bytes. Call it before any byte is used.
     pub fn format(&mut self) -> Result<Format> {
-        while self.unread().len() < format::MAX_MAGIC_BYTES {
-            match self.fill(format::MAX_MAGIC_BYTES, Duration::from_secs(1))? {
+        self.await_format(&AtomicBool::new(false))
+    }
+
+    /// As [`Self::format`]; the format is undefined after `stop` is set.
+    pub fn await_format(&mut self, stop: &AtomicBool) -> Result<Format> {
+        while self.unread().len() < format::MAX_MAGIC_BYTES && !stop.load(Ordering::Relaxed) {
+            let waits = !self.follow || matches!(self.source, Source::Pipe(_));
+            match self.fill(format::MAX_MAGIC_BYTES, STOP_INTERVAL)? {
                 Fill::More => {}
-                Fill::Waiting if !self.follow => {}
+                Fill::Waiting if waits => {}
                 _ => break,
             }
         }
@@ -141,7 +168,8 @@ impl Input {
         if want > LIMIT {
             return Err(Error::TooLong { path: self.path.clone(), limit: LIMIT });
         }
-        let before = self.unread().len();
+        let want = if self.is_detected { want } else { want.max(format::PACKED) };
+        let mut before = self.unread().len();
         self.make_room(want);
         let mut wait = wait;
         while self.end - self.start < want.max(before + 1) {
@@ -151,7 +179,12 @@ impl Input {
             if !self.is_ready(wait)? {
                 return Ok(Fill::Waiting);
             }
-            if self.read()? > 0 {
+            let is_end = self.read()? == 0;
+            if self.detect(is_end)? {
+                before = 0;
+                continue;
+            }
+            if !is_end {
                 continue;
             }
             if !self.follow {
@@ -241,6 +274,15 @@ impl Input {
         (self.start, self.end, self.offset) = (0, 0, 0);
         Ok(true)
     }
+}
+
+/// Opens a file. A pipe without a writer is opened as well: opening it in blocking mode would wait.
+fn open_at_once(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let flags = rustix::fs::fcntl_getfl(&file)?;
+    rustix::fs::fcntl_setfl(&file, flags - OFlags::NONBLOCK)?;
+    Ok(file)
 }
 
 #[cfg(test)]
