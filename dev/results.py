@@ -1,5 +1,8 @@
 """Lists flaky, inconclusive and skipped tests of a JUnit file: `python3 dev/results.py FILE`.
 
+The failed tries of each flaky test follow with the last lines of their output, which nextest does
+not print.
+
 The exit code is 1 if a test skipped and CI is `true`.
 """
 
@@ -14,6 +17,10 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
 # Where `dev/test` installs it.
 NEXTEST = CACHE / "netarium" / "cargo-nextest" / "bin" / "cargo-nextest"
 MAX_INCONCLUSIVE = 0.1
+# Of each failed try of a flaky test.
+MAX_LINES = 40
+MAX_PANICS = 4
+MAX_CHARACTERS_PER_LINE = 1_000
 
 
 def wall_clock(text=None):
@@ -42,6 +49,27 @@ def notes(junit):
     return sorted(set(found))
 
 
+def failed_tries(junit):
+    """The failed tries of flaky tests, each with the end of its output and the places of panics."""
+    found = []
+    for case in ElementTree.fromstring(junit).iter("testcase"):
+        tries = case.findall("flakyFailure")
+        for number, attempt in enumerate(tries, 1):
+            name = f"{case.get('classname')} {case.get('name')}"
+            parts = [attempt.findtext(part) or "" for part in ["system-out", "system-err"]]
+            output = "\n".join(part.strip("\n") for part in parts if part.strip())
+            # Without output, such as after a timeout, the message is the reason.
+            lines = (output or attempt.get("message") or "no output").splitlines()
+            before, end = lines[:-MAX_LINES], lines[-MAX_LINES:]
+            head = f"--- FLAKY {name}: failed try {number} of {len(tries)}"
+            if before:
+                head += f" (last {MAX_LINES} of {len(lines)} lines)"
+            panics = [line for line in before if "panicked at" in line][-MAX_PANICS:]
+            shown = [line[:MAX_CHARACTERS_PER_LINE] for line in panics + end]
+            found.append("\n".join([head, *shown]))
+    return found
+
+
 def warning(junit, is_wall_clock):
     """A line if the machine distorted too many of the tests on the wall clock."""
     cases = ElementTree.fromstring(junit).iter("testcase")
@@ -58,7 +86,7 @@ def warning(junit, is_wall_clock):
 def main(path):
     junit = path.read_text(encoding="utf-8")
     found = notes(junit)
-    print(*found, sep="\n", end="\n" if found else "")
+    print(*found, *failed_tries(junit), sep="\n", end="\n" if found else "")
     if line := warning(junit, wall_clock()):
         print(f"\n*** {line} ***\n")
     if os.environ.get("CI") == "true" and any(note.startswith("SKIPPED") for note in found):

@@ -37,6 +37,25 @@ class Results(unittest.TestCase):
         ]
         self.assertEqual(results.notes(JUNIT), expected)
 
+    def test_shows_the_last_lines_of_each_failed_try_of_a_flaky_test(self):
+        first = "\n".join(["a panicked at b:1", *[f"line {number}" for number in range(99)]])
+        flaky = [
+            f"<flakyFailure message='panicked'><system-out>run</system-out>"
+            f"<system-err>{first}</system-err></flakyFailure>",
+            "<flakyFailure message='test timed out'/>",
+        ]
+        junit = JUNIT.replace("<system-out/>", "".join(flaky))
+        first, second = results.failed_tries(junit)[1:]
+        expected = [
+            "--- FLAKY netarium::programs nc: failed try 1 of 2 (last 40 of 101 lines)",
+            "a panicked at b:1",
+            *[f"line {number}" for number in range(59, 99)],
+        ]
+        self.assertEqual(first.splitlines(), expected)
+        self.assertEqual(
+            second, "--- FLAKY netarium::programs nc: failed try 2 of 2\ntest timed out"
+        )
+
     def test_warns_above_a_tenth_of_the_tests_on_the_wall_clock(self):
         is_wall_clock = results.wall_clock()
         warning = results.warning(JUNIT, is_wall_clock)
@@ -62,6 +81,7 @@ class Results(unittest.TestCase):
                 )
                 self.assertEqual(ended.returncode, code, ended.stderr)
                 self.assertIn("*** WARNING", ended.stdout)
+                self.assertIn("failed try 1 of 1\nSKIPPED in the first", ended.stdout)
 
 
 if __name__ == "__main__":
