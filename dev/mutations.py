@@ -217,7 +217,7 @@ MUTATIONS = [
     ),
     Mutation(
         "rcp-alpha",
-        "crates/ratecontrol/core/src/rcp/link.rs",
+        "crates/ratecontrol/core/src/rcp.rs",
         "const ALPHA: f64 = 0.1;",
         "const ALPHA: f64 = 0.2;",
         "^rcp::tests::the_rate_follows_input_and_queue$",

@@ -43,8 +43,8 @@
 //!
 //! | paper | here |
 //! |---|---|
-//! | the flow's source: one packet each *T* | `cobb_gouda/source.rs` |
-//! | the router's process for a link: totals of a round, offer | `cobb_gouda/link.rs` |
+//! | the flow's source: one packet each *T* | [`Source`] |
+//! | the router's process for a link: totals of a round, offer | [`Link`] |
 //! | the message | [`Packet`] |
 //! | the flow's destination | [`RateController::answer`] |
 //! | flows that request a constant amount | demands: a session limited by its own demand names no link |
@@ -60,17 +60,14 @@
 //!
 //! Deviations from the other protocols' common settings are marked in the code.
 
-mod link;
-mod source;
 #[cfg(test)]
 mod tests;
 
 use base::{Bandwidth, Span, Time};
 
-pub use link::Link;
-pub use source::Source;
-
-use crate::{Error, RateController, Result, SessionId, Settings, bounds};
+use crate::{
+    Error, Fate, Outbox, RateController, Result, SessionId, Settings, State, Towards, Visit, bounds,
+};
 
 /// A packet of a session, sent once per round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,5 +142,221 @@ impl RateController for CobbGouda {
 
     fn link(&self, capacity: Bandwidth) -> Result<Link> {
         Ok(Link::new(bounds::capacity(capacity)?, self.round))
+    }
+}
+
+/// Source of a session.
+#[derive(Clone, Copy, Debug)]
+pub struct Source {
+    session: SessionId,
+    /// *T*.
+    round: Span,
+    demand: u64,
+    /// Rate in the latest answer.
+    rate: u64,
+    limit: u8,
+    answered: Option<u32>,
+    /// The last round in which all links counted this session.
+    counted: Option<u32>,
+    active: bool,
+}
+
+impl Source {
+    fn new(session: SessionId, round: Span) -> Self {
+        Self {
+            session,
+            round,
+            demand: 0,
+            rate: 0,
+            limit: Packet::SOURCE,
+            answered: None,
+            counted: None,
+            active: false,
+        }
+    }
+
+    fn send(&self, now: Time, out: &mut Outbox<Packet>) {
+        let round = round_at(now, self.round);
+        let counts = now.as_nanos().is_multiple_of(self.round.as_nanos());
+        let known = counts && self.counted.is_some_and(|last| last.checked_add(1) == Some(round));
+        let packet = Packet {
+            last: self.rate,
+            rate: self.demand,
+            round,
+            last_limit: self.limit,
+            limit: Packet::SOURCE,
+            known,
+            counts,
+        };
+        out.send(self.session, 0, Towards::Destination, packet);
+        let begins = (u64::from(round) + 1).saturating_mul(self.round.as_nanos());
+        out.wake = Some(Time::from_nanos(begins));
+    }
+
+    /// Reports the session's rate if it has changed.
+    fn tell(&self, before: Option<Bandwidth>, out: &mut Outbox<Packet>) {
+        let rate = self.assigned();
+        if rate != before {
+            out.rate = rate;
+        }
+    }
+
+    /// A session never gets more than its demand, even if the links have counted wrongly.
+    fn assigned(&self) -> Option<Bandwidth> {
+        self.answered.map(|_| Bandwidth::from_bits_per_sec(self.rate.min(self.demand)))
+    }
+}
+
+impl crate::Source<Packet> for Source {
+    fn join(&mut self, now: Time, demand: Bandwidth, out: &mut Outbox<Packet>) -> Result<()> {
+        self.demand = bounds::demand(demand)?;
+        self.active = true;
+        self.send(now, out);
+        Ok(())
+    }
+
+    fn change(&mut self, _: Time, demand: Bandwidth, out: &mut Outbox<Packet>) -> Result<()> {
+        let before = self.assigned();
+        // A lower demand takes effect at once, a higher one in the next round.
+        self.demand = bounds::demand(demand)?;
+        self.tell(before, out);
+        Ok(())
+    }
+
+    fn leave(&mut self, _: Time, out: &mut Outbox<Packet>) {
+        self.active = false;
+        out.gone = true;
+    }
+
+    fn receive(&mut self, now: Time, packet: Packet, out: &mut Outbox<Packet>) {
+        let overtaken = self.answered.is_some_and(|newest| packet.round < newest);
+        if !self.active || overtaken {
+            return;
+        }
+        let before = self.assigned();
+        self.rate = packet.rate;
+        self.limit = packet.limit;
+        self.answered = Some(packet.round);
+        self.tell(before, out);
+        if packet.counts && round_at(now, self.round) == packet.round {
+            self.counted = Some(packet.round);
+        }
+    }
+
+    fn on_wake(&mut self, now: Time, out: &mut Outbox<Packet>) {
+        if self.active {
+            self.send(now, out);
+        }
+    }
+
+    fn rate(&self) -> Option<Bandwidth> {
+        self.assigned()
+    }
+}
+
+/// Counts of a link in a round.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Totals {
+    /// Total rate of the sessions limited elsewhere, in bit/s.
+    elsewhere: u64,
+    /// Sessions limited here.
+    here: u64,
+    sessions: u64,
+}
+
+impl Totals {
+    fn count(&mut self, rate: u64, here: bool) {
+        // A sum of rates that reaches 2⁶⁴ is above any capacity, where links offer the equal share
+        // in any case; numbers of sessions reach it only by memory faults.
+        self.sessions = self.sessions.saturating_add(1);
+        if here {
+            self.here = self.here.saturating_add(1);
+        } else {
+            self.elsewhere = self.elsewhere.saturating_add(rate);
+        }
+    }
+}
+
+/// One direction of a link.
+#[derive(Clone, Copy, Debug)]
+pub struct Link {
+    capacity: u64,
+    /// *T*.
+    period: Span,
+    /// The round that is being counted.
+    round: u32,
+    /// Counts of that round so far.
+    counting: Totals,
+    /// Counts of the previous round.
+    counted: Totals,
+}
+
+impl Link {
+    fn new(capacity: u64, period: Span) -> Self {
+        Self { capacity, period, round: 0, counting: Totals::default(), counted: Totals::default() }
+    }
+
+    /// Starts the packet's round if it is a new one.
+    fn advance(&mut self, now: Time, round: u32) {
+        // A round that has not begun is a memory fault.
+        let faulty = self.round > round_at(now, self.period);
+        if !faulty && round <= self.round {
+            return;
+        }
+        let follows = !faulty && round - self.round == 1;
+        self.counted = if follows { self.counting } else { Totals::default() };
+        self.counting = Totals::default();
+        self.round = round;
+    }
+
+    /// The offer to the session of the packet.
+    fn offer(&self, packet: &Packet, hop: u8) -> u64 {
+        let Totals { elsewhere, here, sessions } = self.counted;
+        let one_more = here.saturating_add(1);
+        let (elsewhere, here, sessions) = match (packet.known, packet.last_limit == hop) {
+            (true, true) => (elsewhere, here, sessions),
+            (true, false) => (elsewhere.saturating_sub(packet.last), one_more, sessions),
+            (false, _) => (elsewhere, one_more, sessions.saturating_add(1)),
+        };
+        let left = self.capacity.saturating_sub(elsewhere) / here.max(1);
+        left.max(self.capacity / sessions.max(1))
+    }
+}
+
+impl crate::Link<Packet> for Link {
+    fn visit(
+        &mut self,
+        now: Time,
+        visit: Visit,
+        packet: &mut Packet,
+        _: &mut Outbox<Packet>,
+    ) -> Fate {
+        self.advance(now, packet.round);
+        match visit.towards {
+            Towards::Destination => {
+                let offer = self.offer(packet, visit.hop);
+                if offer < packet.rate {
+                    packet.rate = offer;
+                    packet.limit = visit.hop;
+                }
+            }
+            Towards::Source if packet.counts && packet.round == self.round => {
+                self.counting.count(packet.rate, packet.limit == visit.hop);
+            }
+            // The packet is too late.
+            Towards::Source => {}
+        }
+        Fate::Forward
+    }
+
+    fn set_capacity(&mut self, _: Time, capacity: Bandwidth, _: &mut Outbox<Packet>) -> Result<()> {
+        self.capacity = bounds::capacity(capacity)?;
+        Ok(())
+    }
+
+    fn state(&self) -> State {
+        // Three totals, each for two rounds, and the number of the round.
+        let bytes = 2 * size_of::<Totals>() + size_of::<u32>();
+        State { numbers: 7, bytes: bytes as u64 }
     }
 }

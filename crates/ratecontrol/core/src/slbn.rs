@@ -37,7 +37,7 @@
 //! | Figure 1 lines 6, 21, 22, in both forms | `slbn/form.rs` |
 //! | §III, delay between cycles; §II, 1 % for control | [`crate::Pace`], `slbn/source.rs` |
 //! | Figure 2, router link | `slbn/link.rs` |
-//! | §III, destination (not in the figures) | `slbn/destination.rs` |
+//! | §III, destination (not in the figures) | [`RateController::answer`] |
 //! | §II, unreliable channels ("classical techniques") | [`epochs`] |
 //! | §IV, experiments | `netarium reproduce slbn` |
 //!
@@ -63,6 +63,7 @@
 pub mod epochs;
 mod form;
 mod link;
+mod packet;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -71,65 +72,14 @@ use std::marker::PhantomData;
 
 use base::Bandwidth;
 
-use crate::{Error, Pace, RateController, Result, SessionId, Settings};
+use crate::{Pace, RateController, Result, SessionId, Settings};
 
 pub use epochs::Epochs;
 pub use form::{Corrected, Form, Paper};
 pub use link::Link;
+use packet::check_hops;
+pub use packet::{Kind, MAX_HOPS, Packet};
 pub use source::Source;
-
-/// Type of a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// First trip, downstream.
-    Join,
-    /// Each later trip, downstream.
-    Probe,
-    /// Return of either.
-    ProbeAck,
-    /// Last trip, downstream only.
-    Leave,
-}
-
-/// A control packet. It contains the links' state of its session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Packet {
-    /// Type of the packet.
-    pub kind: Kind,
-    /// b, the hop of the link that limited the session last; `None` is the paper's −1.
-    pub latest: Option<u8>,
-    /// bw″, bit/s: the rate of the cycle before the last.
-    pub before: u64,
-    /// bw′, bit/s: the rate of the last cycle.
-    pub last: u64,
-    /// bw, bit/s: the rate that this cycle computes.
-    pub rate: u64,
-    /// B: bit e is set if the link at hop e limits the session.
-    pub bottlenecks: u64,
-}
-
-impl Packet {
-    /// Removes the link at `hop` from B; returns whether it was in it.
-    fn unmark(&mut self, hop: u8) -> bool {
-        let bit = 1 << hop;
-        let marked = self.bottlenecks & bit != 0;
-        self.bottlenecks &= !bit;
-        marked
-    }
-
-    /// Adds the link at `hop` to B, as the latest.
-    fn mark(&mut self, hop: u8) {
-        self.bottlenecks |= 1 << hop;
-        self.latest = Some(hop);
-    }
-
-    fn is_marked(&self, hop: u8) -> bool {
-        self.bottlenecks & 1 << hop != 0
-    }
-}
-
-/// Maximum number of links in a path: one bit of [`Packet::bottlenecks`] each.
-pub const MAX_HOPS: u8 = 64;
 
 /// SLBN in the form `F`.
 #[derive(Clone, Copy, Debug)]
@@ -168,11 +118,4 @@ impl<F: Form> RateController for Controller<F> {
         matches!(packet.kind, Kind::Join | Kind::Probe)
             .then_some(Packet { kind: Kind::ProbeAck, ..packet })
     }
-}
-
-fn check_hops(hops: u8) -> Result<()> {
-    if (1..=MAX_HOPS).contains(&hops) {
-        return Ok(());
-    }
-    Err(Error::Path { hops: hops.into(), most: MAX_HOPS.into() })
 }

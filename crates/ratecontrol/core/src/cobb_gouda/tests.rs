@@ -2,8 +2,7 @@
 
 use base::{Bandwidth, RandomStream, Span, Time};
 
-use super::link::Totals;
-use super::{CobbGouda, Link, Packet};
+use super::{CobbGouda, Link, Packet, Totals};
 use crate::exchange::{Exchange, Wire};
 use crate::{
     Error, Link as _, Outbox, RateController, SessionId, Settings, Source as _, Towards, Visit,

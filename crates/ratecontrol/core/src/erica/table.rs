@@ -2,11 +2,12 @@
 
 use base::{Span, Time};
 
-use super::INTERVAL;
 use crate::SessionId;
 use crate::closed_loop::MAX_PROBE_INTERVAL;
 use crate::session_table::SessionTable;
 
+/// The averaging interval.
+pub(super) const INTERVAL: Span = Span::from_millis(5);
 /// Factor per interval for the contribution of a silent session.
 const DECAY: f64 = 0.9;
 /// Contribution below which a session is removed.

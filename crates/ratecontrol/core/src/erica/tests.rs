@@ -1,7 +1,6 @@
 use base::{Bandwidth, Bytes, Span, Time};
 use proptest::prelude::*;
 
-use super::link::TARGET;
 use super::*;
 use crate::closed_loop::scenarios::{self, Extreme, LONG};
 use crate::{Link as _, Measured, Outbox, SessionId, Towards, Visit};

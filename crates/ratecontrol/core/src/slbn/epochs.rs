@@ -127,7 +127,7 @@ impl RateController for Epochs {
     }
 
     fn source(&self, session: SessionId, hops: u8) -> Result<Source> {
-        super::check_hops(hops)?;
+        super::packet::check_hops(hops)?;
         Ok(Source::new(session, self.pace, Self::EPOCH))
     }
 

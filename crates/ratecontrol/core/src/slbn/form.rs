@@ -23,7 +23,7 @@
 //! link overestimates its free capacity for new sessions. 2,000 trials converge without either. The
 //! other two change no packet: they keep the source within its demand.
 
-use super::{Kind, Packet};
+use super::packet::{Kind, Packet};
 
 mod sealed {
     pub trait Sealed {}

@@ -11,7 +11,8 @@ use std::marker::PhantomData;
 
 use base::{Bandwidth, Time};
 
-use super::{Form, Kind, Packet};
+use super::form::Form;
+use super::packet::{Kind, Packet};
 use crate::{Fate, Outbox, Result, State, Towards, Visit, bounds};
 
 /// One direction of a link: its capacity and three integers.

@@ -4,7 +4,8 @@ use std::marker::PhantomData;
 
 use base::{Bandwidth, Time};
 
-use super::{Form, Kind, Packet};
+use super::form::Form;
+use super::packet::{Kind, Packet};
 use crate::{Error, Outbox, Pace, Result, SessionId, Towards, bounds};
 
 /// State of the session's one packet.

@@ -2,8 +2,8 @@
 
 use base::{Bandwidth, Span, Time};
 
-use super::super::MAX_HOPS;
-use super::Packet;
+use super::super::packet::MAX_HOPS;
+use super::packet::Packet;
 use crate::{Fate, Outbox, Result, State, Towards, Visit, bounds};
 
 /// SLBN's sums over a link's sessions. Sums wrap, so that each added value can be removed again.
