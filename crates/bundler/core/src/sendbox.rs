@@ -20,72 +20,14 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use base::{StateMachine, Time};
-use queue::{DropReason, Ecn};
 
-use crate::encapsulation::Envelope;
 use crate::message;
 pub use crate::receivebox::BundleIndex;
 use crate::settings::Settings;
 use bundle::Bundle;
+pub use bundle::{Arrival, Output};
 pub use state::{Cause, Reason, State, Transition};
 pub use status::{Counters, Status};
-
-/// A packet of a bundle from the site. `B` is the driver's handle.
-#[derive(Clone, Debug)]
-pub struct Arrival<B> {
-    /// Handle of the packet.
-    pub body: B,
-    /// Layer-3 bytes.
-    pub size: u32,
-    /// Hash of addresses, protocol and ports, by which fair queueing distinguishes flows.
-    pub flow: u32,
-    /// Differentiated services code point.
-    pub dscp: u8,
-    /// Explicit congestion notification.
-    pub ecn: Ecn,
-    /// Its [`crate::digest`], equal to that of the receivebox.
-    pub digest: u64,
-}
-
-/// Outputs of the sendbox.
-#[derive(Clone, Debug)]
-pub enum Output<B> {
-    /// Send the packet.
-    Forward {
-        /// Index of the bundle.
-        bundle: BundleIndex,
-        /// Handle of the packet.
-        body: B,
-        /// Whether the scheduler marked it with congestion experienced.
-        marked: bool,
-        /// The encapsulation; `None`: the packet is sent unchanged, because the bundle is not
-        /// encapsulated or the receivebox could not decapsulate it.
-        encapsulation: Option<Envelope>,
-    },
-    /// The scheduler has dropped the packet.
-    Drop {
-        /// Index of the bundle.
-        bundle: BundleIndex,
-        /// Handle of the packet.
-        body: B,
-        /// Reason of the drop.
-        reason: DropReason,
-    },
-    /// A message for the receivebox.
-    Message {
-        /// Index of the bundle.
-        bundle: BundleIndex,
-        /// The UDP payload.
-        payload: Vec<u8>,
-    },
-    /// A bundle's state has changed.
-    Transition {
-        /// Index of the bundle.
-        bundle: BundleIndex,
-        /// States and cause.
-        transition: Transition,
-    },
-}
 
 /// Inputs of the sendbox.
 #[derive(Clone, Debug)]

@@ -19,16 +19,14 @@ mod tests;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
-use base::Bytes;
-use bundler::digest::Key;
 use bundler::message::PORT;
-use bundler::settings::{Marking, Settings};
 use lab::Code;
 use lab::config::{Sink, Table, Value};
 
-use crate::{Error, Prefix, Result};
+use crate::{Error, Result};
+use bundle::{ADDRESS_HELP, Peer};
+pub use bundle::{Incoming, Outgoing};
 use keys::{RECEIVE, SEND};
 
 pub use lab::Diagnostics;
@@ -74,55 +72,6 @@ pub struct Common {
     /// Address of the metrics server.
     pub metrics: Option<SocketAddr>,
 }
-
-/// A bundle at its sendbox.
-#[derive(Clone, Debug)]
-pub struct Outgoing {
-    pub name: String,
-    /// Addresses of the other site.
-    pub remote: Vec<Prefix>,
-    /// Addresses of this site; any if empty.
-    pub local: Vec<Prefix>,
-    pub peer: SocketAddr,
-    pub settings: Settings,
-}
-
-/// A bundle at its receivebox.
-#[derive(Clone, Debug)]
-pub struct Incoming {
-    pub name: String,
-    /// Addresses of this site: the `remote` of the sendbox.
-    pub local: Vec<Prefix>,
-    /// Addresses of the other site; any if empty.
-    pub remote: Vec<Prefix>,
-    pub peer: SocketAddr,
-    /// Distinguishes bundles between the same gateways.
-    pub id: u32,
-    /// Keys, from the secret of both gateways.
-    pub key: Key,
-    /// How the gateways identify packets.
-    pub marking: Marking,
-    /// Bytes per packet on the path in addition to layer 3.
-    pub overhead: Bytes,
-}
-
-/// The address of a gateway; its port may be missing.
-struct Peer(SocketAddr);
-
-impl FromStr for Peer {
-    type Err = String;
-
-    fn from_str(text: &str) -> std::result::Result<Self, String> {
-        let whole = text.parse().ok();
-        let bare = || text.parse::<IpAddr>().ok().map(|address| SocketAddr::new(address, PORT));
-        whole.or_else(bare).map(Self).ok_or_else(|| format!("`{text}` is not an address"))
-    }
-}
-
-/// The number of the table is also the priority of four rules. They must precede the look-up of the
-/// main table (32766), otherwise no packet would reach the gateway.
-const MAX_TABLE: i64 = 32_766 - 4;
-const ADDRESS_HELP: &str = "write an address and a port, such as \"203.0.113.7:28316\"";
 
 impl Send {
     /// Reads a file.

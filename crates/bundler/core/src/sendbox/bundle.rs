@@ -3,17 +3,17 @@
 use std::collections::VecDeque;
 
 use base::{Bandwidth, Bytes, RandomStream, Ratio, Span, Time};
-use queue::{QueueLimit, Queued, Slab, Verdicts, Waiting};
+use queue::{DropReason, Ecn, QueueLimit, Queued, Slab, Verdicts, Waiting};
 
 use super::pacer::Pacer;
 use super::state::{Cause, State, Transition};
 use super::status::{Counters, Status};
 use super::tick::{Loop, TICK};
-use super::{Arrival, BundleIndex, Output};
 use crate::association::{Association, Received, Role, Sent};
 use crate::digest::{self, PacketKey};
 use crate::encapsulation::{Envelope, Header};
 use crate::measure::{Arrived, Mark};
+use crate::receivebox::BundleIndex;
 use crate::settings::{Marking, Mode, Settings};
 
 /// Interval of heartbeats.
@@ -34,6 +34,63 @@ const MAX_PERIOD: u32 = 65_536;
 /// Period before the path is measured.
 const FIRST_PERIOD: u32 = 4;
 const FULL_PACKET: u64 = 1538;
+
+/// A packet of a bundle from the site. `B` is the driver's handle.
+#[derive(Clone, Debug)]
+pub struct Arrival<B> {
+    /// Handle of the packet.
+    pub body: B,
+    /// Layer-3 bytes.
+    pub size: u32,
+    /// Hash of addresses, protocol and ports, by which fair queueing distinguishes flows.
+    pub flow: u32,
+    /// Differentiated services code point.
+    pub dscp: u8,
+    /// Explicit congestion notification.
+    pub ecn: Ecn,
+    /// Its [`crate::digest`], equal to that of the receivebox.
+    pub digest: u64,
+}
+
+/// Outputs of the sendbox.
+#[derive(Clone, Debug)]
+pub enum Output<B> {
+    /// Send the packet.
+    Forward {
+        /// Index of the bundle.
+        bundle: BundleIndex,
+        /// Handle of the packet.
+        body: B,
+        /// Whether the scheduler marked it with congestion experienced.
+        marked: bool,
+        /// The encapsulation; `None`: the packet is sent unchanged, because the bundle is not
+        /// encapsulated or the receivebox could not decapsulate it.
+        encapsulation: Option<Envelope>,
+    },
+    /// The scheduler has dropped the packet.
+    Drop {
+        /// Index of the bundle.
+        bundle: BundleIndex,
+        /// Handle of the packet.
+        body: B,
+        /// Reason of the drop.
+        reason: DropReason,
+    },
+    /// A message for the receivebox.
+    Message {
+        /// Index of the bundle.
+        bundle: BundleIndex,
+        /// The UDP payload.
+        payload: Vec<u8>,
+    },
+    /// A bundle's state has changed.
+    Transition {
+        /// Index of the bundle.
+        bundle: BundleIndex,
+        /// States and cause.
+        transition: Transition,
+    },
+}
 
 /// A queued packet.
 #[derive(Debug)]

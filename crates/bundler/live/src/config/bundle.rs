@@ -1,14 +1,16 @@
 //! Tables `[bundle.NAME]`.
 
 use std::fmt::Display;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::str::FromStr;
 
 use base::Bytes;
 use bundler::constants::Constants;
 use bundler::control::Control;
-use bundler::digest;
-use bundler::settings::Settings;
+use bundler::digest::{self, Key as Secret};
+use bundler::message::PORT;
+use bundler::settings::{Marking, Settings};
 use lab::Code;
 use lab::config::{
     At, BUNDLE, CONSTANT_CONTROL, CONTROL_KINDS, Entry, Key, Name, Raw, Sink, Surroundings, Table,
@@ -17,12 +19,56 @@ use lab::config::{
 use queue::{Discipline, QueueConfig, QueueLimit};
 
 use super::keys::{INCOMING, OUTGOING};
-use super::{ADDRESS_HELP, Incoming, Outgoing, Peer};
 use crate::Prefix;
 
+pub(super) const ADDRESS_HELP: &str = "write an address and a port, such as \"203.0.113.7:28316\"";
 const PREFIX_HELP: &str = "write prefixes, such as [\"10.2.0.0/16\"]";
 /// Minimum length of a secret: shorter ones can be guessed.
 const MIN_KEY_BYTES: usize = 16;
+
+/// A bundle at its sendbox.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    pub name: String,
+    /// Addresses of the other site.
+    pub remote: Vec<Prefix>,
+    /// Addresses of this site; any if empty.
+    pub local: Vec<Prefix>,
+    pub peer: SocketAddr,
+    pub settings: Settings,
+}
+
+/// A bundle at its receivebox.
+#[derive(Clone, Debug)]
+pub struct Incoming {
+    pub name: String,
+    /// Addresses of this site: the `remote` of the sendbox.
+    pub local: Vec<Prefix>,
+    /// Addresses of the other site; any if empty.
+    pub remote: Vec<Prefix>,
+    pub peer: SocketAddr,
+    /// Distinguishes bundles between the same gateways.
+    pub id: u32,
+    /// Keys, from the secret of both gateways.
+    pub key: Secret,
+    /// How the gateways identify packets.
+    pub marking: Marking,
+    /// Bytes per packet on the path in addition to layer 3.
+    pub overhead: Bytes,
+}
+
+/// The address of a gateway; its port may be missing.
+pub(super) struct Peer(pub(super) SocketAddr);
+
+impl FromStr for Peer {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let whole = text.parse().ok();
+        let bare = || text.parse::<IpAddr>().ok().map(|address| SocketAddr::new(address, PORT));
+        whole.or_else(bare).map(Self).ok_or_else(|| format!("`{text}` is not an address"))
+    }
+}
 
 /// Reads all bundles, with the positions of their names.
 pub(super) fn read_all<T>(

@@ -5,6 +5,10 @@ use bundler::settings::Marking;
 use lab::config::{BUNDLE, Fields, Raw, Shape, Words};
 use lab::section;
 
+/// The number of the table is also the priority of four rules. They must precede the look-up of the
+/// main table (32766), otherwise no packet would reach the gateway.
+const MAX_TABLE: i64 = 32_766 - 4;
+
 /// One text or several.
 const TEXTS: Shape = Shape::Either(&[Shape::Text, Shape::List(&Shape::Text)]);
 
@@ -19,7 +23,7 @@ section! {
         "Socket where it reports its status.";
     metrics: Option<String>, Text, Unset("none"),
         "Address and port where it serves metrics, such as `127.0.0.1:9316`.";
-    table: u32, Whole(1, super::MAX_TABLE), Default("28316"),
+    table: u32, Whole(1, MAX_TABLE), Default("28316"),
         "Number of its routing table, and of the first of its four routing rules; not 253 to 255.";
     spin: bool, Flag, Default("false"),
         "Poll the clock for the last 100 us before a packet is due.";

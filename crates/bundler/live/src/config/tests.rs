@@ -1,8 +1,9 @@
 use bundler::control::Control;
+use bundler::digest::Key;
 use queue::Discipline;
 
 use super::*;
-use bundler::settings::Mode;
+use bundler::settings::{Marking, Mode, Settings};
 
 const KEY: &str = "key = \"0123456789abcdef0123456789abcdef\"\n";
 
