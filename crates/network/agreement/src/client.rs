@@ -4,10 +4,25 @@ use std::collections::BTreeMap;
 
 use base::{AgentId, Span, Time};
 use fabric::Fabric;
-use sharing::{FlowName, Notice};
+use sharing::{FlowName, Notice, Sharing, SharingPolicy};
 
-use crate::Result;
-use crate::{Agreement, Output, Recipient};
+use crate::{Agreement, Notices, Output, Recipient, Result, Slbn};
+
+/// The agreement of agent `own` of `agents` under a sharing rule, without flows. For
+/// SLBN, `homes` has the agent that owns each link ([`crate::slbn::homes`]), and `seed` is the
+/// seed of the random delays.
+pub fn build(
+    law: SharingPolicy,
+    own: AgentId,
+    agents: usize,
+    homes: Vec<AgentId>,
+    seed: u64,
+) -> Box<dyn Agreement> {
+    match law.sharing {
+        Sharing::Slbn => Box::new(Slbn::new(own, agents, homes, law.window, seed)),
+        Sharing::RttMaxMin | Sharing::MaxMin | Sharing::None => Box::new(Notices::new(own, agents)),
+    }
+}
 
 /// Messages in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -15,9 +15,9 @@ mod wire;
 
 use base::{AgentId, Bandwidth, Time};
 use fabric::Announced;
-use sharing::{FlowName, Notice, Sharing, SharingPolicy};
+use sharing::{FlowName, Notice};
 
-pub use client::{AgreementClient, Traffic};
+pub use client::{AgreementClient, Traffic, build};
 pub use notices::Notices;
 pub use slbn::Slbn;
 
@@ -87,20 +87,4 @@ pub trait Agreement: Send {
     fn on_wake(&mut self, now: Time);
 
     fn poll(&mut self) -> Option<Output>;
-}
-
-/// The agreement of agent `own` of `agents` under a sharing rule, without flows. For
-/// SLBN, `homes` has the agent that owns each link ([`slbn::homes`]), and `seed` is the
-/// seed of the random delays.
-pub fn build(
-    law: SharingPolicy,
-    own: AgentId,
-    agents: usize,
-    homes: Vec<AgentId>,
-    seed: u64,
-) -> Box<dyn Agreement> {
-    match law.sharing {
-        Sharing::Slbn => Box::new(Slbn::new(own, agents, homes, law.window, seed)),
-        Sharing::RttMaxMin | Sharing::MaxMin | Sharing::None => Box::new(Notices::new(own, agents)),
-    }
 }

@@ -55,19 +55,6 @@ use owners::Owners;
 pub use owners::homes;
 use sessions::{Request, Sessions, When};
 
-/// Rates above this are unlimited, bit/s.
-const MAX_RATE: u64 = 1 << 56;
-
-/// Whether the difference of two rates justifies a message now.
-fn is_significant(a: u64, b: u64) -> bool {
-    a.abs_diff(b) > a.max(b) >> 9
-}
-
-/// Whether the difference justifies a deferred message.
-fn is_different(a: u64, b: u64) -> bool {
-    a.abs_diff(b) > a.max(b) >> 12
-}
-
 #[derive(Debug)]
 pub struct Slbn {
     own: AgentId,

@@ -2,7 +2,23 @@
 
 use base::{Bandwidth, Bytes, Ratio, Span};
 
-use crate::Error;
+/// An invalid configuration of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Deficit round robin has no classes.
+    #[error("its queue has no classes")]
+    NoClasses,
+    /// RED's thresholds are in the wrong order.
+    #[error("RED needs min below max")]
+    Thresholds,
+    /// Fair queueing has no flows, too many flows, or no quantum.
+    #[error("its queue needs 1 to 65536 flows and a quantum")]
+    Flows,
+    /// A priority queue has no bands, or more bands than class selectors.
+    #[error("a priority queue has 1 to 8 bands")]
+    Bands,
+}
 
 /// A queue discipline and its limit.
 #[derive(Clone, Debug, PartialEq)]

@@ -38,7 +38,7 @@ mod slab;
 mod tests;
 mod waiting;
 
-pub use config::{Discipline, QueueConfig, QueueLimit};
+pub use config::{Discipline, Error, QueueConfig, QueueLimit};
 pub use fifo::Fifo;
 pub use slab::{Slab, Slot};
 pub use waiting::Waiting;
@@ -164,22 +164,4 @@ pub trait Queue: Debug + Send {
     fn set_limit(&mut self, limit: QueueLimit);
     /// Restores the result of a predecessor's `drain`, regardless of the limit.
     fn restore(&mut self, entries: Vec<Queued>);
-}
-
-/// An invalid configuration of a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// Deficit round robin has no classes.
-    #[error("its queue has no classes")]
-    NoClasses,
-    /// RED's thresholds are in the wrong order.
-    #[error("RED needs min below max")]
-    Thresholds,
-    /// Fair queueing has no flows, too many flows, or no quantum.
-    #[error("its queue needs 1 to 65536 flows and a quantum")]
-    Flows,
-    /// A priority queue has no bands, or more bands than class selectors.
-    #[error("a priority queue has 1 to 8 bands")]
-    Bands,
 }

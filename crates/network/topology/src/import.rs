@@ -31,7 +31,7 @@
 //! Drawings of yEd have the labels and positions of nodes in elements of their own, which are read.
 //! A node that contains nodes is a group and not in the graph.
 
-use crate::{Error, Graph, Problem};
+use crate::{Error, Graph};
 
 mod alt;
 mod assemble;
@@ -44,9 +44,7 @@ pub use alt::alt;
 pub use csv::csv;
 pub use gml::gml;
 pub use graphml::graphml;
-
-/// Maximum length of a text in bytes.
-pub const MAX_TEXT: usize = 64 << 20;
+pub use place::MAX_TEXT;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -93,14 +91,6 @@ impl Format {
             Self::Csv => csv(text),
         }
     }
-}
-
-fn check_length(text: &str) -> Result<(), Error> {
-    if text.len() <= MAX_TEXT {
-        return Ok(());
-    }
-    let problem = Problem::TooMany { what: "bytes", limit: MAX_TEXT as u64 };
-    Err(place::Place::START.error(problem))
 }
 
 #[cfg(test)]

@@ -5,7 +5,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::{AgentId, Bandwidth, RandomStream, Span, Time};
 
 use super::message::{Claim, Offer};
-use super::{MAX_RATE, is_different, is_significant};
+
+/// Rates above this are unlimited, bit/s.
+pub(super) const MAX_RATE: u64 = 1 << 56;
+
+/// Whether the difference of two rates justifies a message now.
+pub(super) fn is_significant(a: u64, b: u64) -> bool {
+    a.abs_diff(b) > a.max(b) >> 9
+}
+
+/// Whether the difference justifies a deferred message.
+pub(super) fn is_different(a: u64, b: u64) -> bool {
+    a.abs_diff(b) > a.max(b) >> 12
+}
 
 /// Delay from a claim to the offers of its link; up to twice as long.
 const ROUND_INTERVAL: Span = Span::from_micros(500);

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use base::{Bandwidth, Span, Time};
 use sharing::{FlowName, LinkKey, Window, tcp};
 
-use super::links::Links;
+use super::links::{Links, MAX_RATE, is_significant};
 use super::message::{Claim, Offer};
-use super::{MAX_RATE, is_significant};
 use crate::Output;
 
 /// Delay of claims of low priority.

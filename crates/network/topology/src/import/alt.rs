@@ -6,7 +6,7 @@
 //! A node's two integers are its position; other numbers of integers are kept as an attribute only.
 
 use super::assemble::{Assembly, Attribute, integer, shortened};
-use super::check_length;
+use super::place::check_length;
 use super::place::{Place, words};
 use crate::{Error, Graph, Problem};
 

@@ -7,8 +7,8 @@
 use std::borrow::Cow;
 
 use super::assemble::{Assembly, Attribute};
-use super::check_length;
 use super::place::Place;
+use super::place::check_length;
 use crate::{Error, Graph, Problem};
 
 /// Column names; the first two are required.

@@ -1,8 +1,8 @@
 //! GML (Himsolt 1997): keys with numbers, strings or bracketed lists of the same.
 
 use super::assemble::{Assembly, Attribute, shortened};
-use super::check_length;
 use super::place::Place;
+use super::place::check_length;
 use crate::{Error, Graph, Problem};
 
 /// Maximum nesting depth of lists.

@@ -9,7 +9,7 @@ use quick_xml::events::{BytesStart, Event};
 use quick_xml::{Reader, XmlVersion};
 
 use super::assemble::{Assembly, Attribute, shortened};
-use super::check_length;
+use super::place::check_length;
 use super::place::{Locator, Place};
 use crate::{Error, Graph, MAX_ELEMENTS, Problem};
 

@@ -2,6 +2,9 @@
 
 use crate::{Error, Problem};
 
+/// Maximum length of a text in bytes.
+pub const MAX_TEXT: usize = 64 << 20;
+
 /// Line and column, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
@@ -23,6 +26,14 @@ impl Place {
             self.column = self.column.saturating_add(1);
         }
     }
+}
+
+pub(super) fn check_length(text: &str) -> Result<(), Error> {
+    if text.len() <= MAX_TEXT {
+        return Ok(());
+    }
+    let problem = Problem::TooMany { what: "bytes", limit: MAX_TEXT as u64 };
+    Err(Place::START.error(problem))
 }
 
 /// Converts ascending byte offsets, so that the text is scanned only once.
