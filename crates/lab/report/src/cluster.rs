@@ -131,7 +131,7 @@ fn agent_rows(cluster: &Cluster) -> (Vec<&'static str>, Vec<Vec<String>>) {
         "max clock error",
     ];
     let row = |member: &Member| {
-        let mut status = crate::terminal::status(member.status).to_owned();
+        let mut status = crate::format::status(member.status).to_owned();
         for outage in &member.outages {
             let _ = write!(status, "; lost at {}", format::seconds(outage.at_s));
         }

@@ -1,17 +1,17 @@
 //! The difference of two runs, sets of runs or stored baselines.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::str::FromStr;
 
 use base::statistics::{MeanTest, Sample, holm};
+use base::{Bandwidth, Bytes, Ratio, Span};
 use run::record::{Clock, RunOutcome};
 
 use crate::summary::{self, MetricSummary, Summary, Unit};
+use crate::{columns, format};
 
 mod labs;
-mod table;
-mod tolerance;
-
-pub use tolerance::{Limit, Tolerance, ToleranceError};
 
 /// A difference is significant if its p-value, adjusted for the number of tests, is at most this.
 const SIGNIFICANCE: f64 = 1.0 - summary::CONFIDENCE;
@@ -117,7 +117,7 @@ impl Diff {
 
     /// A table of at most 80 columns: the changed metrics, or `all`, and the notes.
     pub fn text(&self, all: bool) -> String {
-        table::render(self, all)
+        render_table(self, all)
     }
 }
 
@@ -132,7 +132,7 @@ pub fn compare(first: &Side, second: &Side, choice: &Choice) -> Result<Diff, Cho
         let [a, b] = [first, second].map(|side| side.summary.metrics.get(&name));
         match (a, b) {
             (Some(a), Some(b)) if a.unit == b.unit => {
-                limits.push(tolerance::find(&choice.tolerances, &name, a.unit)?);
+                limits.push(find_tolerance(&choice.tolerances, &name, a.unit)?);
                 diff.changes.push(change(name, a, b));
             }
             (Some(_), None) => diff.only_first.push(name),
@@ -272,6 +272,181 @@ fn notes(first: &Side, second: &Side) -> Vec<String> {
         }
     }
     notes
+}
+
+/// A tolerated difference of some metrics: `5 %`, `flow.*.goodput.mean=-5 %`, `*.delay.p99=2 ms`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tolerance {
+    text: String,
+    /// A name or pattern; `None` for all metrics.
+    metric: Option<String>,
+    pub limit: Limit,
+    direction: Direction,
+}
+
+/// The largest tolerated difference.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Limit {
+    /// Of the first mean.
+    Share(f64),
+    /// In the unit of the metric.
+    Absolute(f64, Unit),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Direction {
+    Both,
+    /// Only an increase is a change.
+    Increase,
+    /// Only a decrease is a change.
+    Decrease,
+}
+
+/// The text is not a tolerance.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "expected a share such as '5 %', a value such as '2 ms', or METRIC= and one of them; with a \
+     sign (-5 %, +2 ms), only a decrease or an increase is a change"
+)]
+pub struct ToleranceError;
+
+impl FromStr for Tolerance {
+    type Err = ToleranceError;
+
+    fn from_str(text: &str) -> Result<Self, ToleranceError> {
+        let (metric, limit) = match text.split_once('=') {
+            Some((metric, _)) if metric.trim().is_empty() => return Err(ToleranceError),
+            Some((metric, limit)) => (Some(metric.trim().to_owned()), limit),
+            None => (None, text),
+        };
+        let limit = limit.trim();
+        let (direction, number) = match limit.split_at_checked(1) {
+            Some(("-", rest)) => (Direction::Decrease, rest.trim_start()),
+            Some(("+", rest)) => (Direction::Increase, rest.trim_start()),
+            _ => (Direction::Both, limit),
+        };
+        let value = Limit::read(number).ok_or(ToleranceError)?;
+        Ok(Self { text: limit.to_owned(), metric, limit: value, direction })
+    }
+}
+
+impl Limit {
+    fn read(text: &str) -> Option<Self> {
+        if let Ok(share) = text.parse::<Ratio>() {
+            return Some(Self::Share(share.as_f64()));
+        }
+        if let Ok(span) = text.parse::<Span>() {
+            return Some(Self::Absolute(span.as_secs_f64(), Unit::Seconds));
+        }
+        if let Ok(rate) = text.parse::<Bandwidth>() {
+            return Some(Self::Absolute(rate.bits_per_sec() as f64, Unit::Rate));
+        }
+        if let Ok(bytes) = text.parse::<Bytes>() {
+            return Some(Self::Absolute(bytes.count() as f64, Unit::Data));
+        }
+        let count = text.parse::<f64>().ok().filter(|count| count.is_finite() && *count >= 0.0)?;
+        Some(Self::Absolute(count, Unit::Count))
+    }
+}
+
+impl Tolerance {
+    /// The largest tolerated difference from a mean.
+    fn margin(&self, mean: f64) -> f64 {
+        match self.limit {
+            Limit::Share(share) => share * mean.abs(),
+            Limit::Absolute(value, _) => value,
+        }
+    }
+
+    /// Whether a difference in this direction can be a change.
+    fn counts(&self, difference: f64) -> bool {
+        match self.direction {
+            Direction::Both => true,
+            Direction::Increase => difference > 0.0,
+            Direction::Decrease => difference < 0.0,
+        }
+    }
+}
+
+fn find_tolerance<'a>(
+    tolerances: &'a [Tolerance],
+    metric: &str,
+    unit: Unit,
+) -> Result<Option<&'a Tolerance>, ChoiceError> {
+    let named = |t: &&Tolerance| t.metric.as_ref().is_some_and(|pattern| is_match(pattern, metric));
+    let of_all = || tolerances.iter().rfind(|tolerance| tolerance.metric.is_none());
+    let Some(found) = tolerances.iter().rfind(named).or_else(of_all) else { return Ok(None) };
+    match found.limit {
+        Limit::Absolute(_, expected) if expected != unit => Err(ChoiceError::Unit {
+            tolerance: found.text.clone(),
+            metric: metric.to_owned(),
+            unit,
+        }),
+        _ => Ok(Some(found)),
+    }
+}
+
+fn render_table(diff: &Diff, all: bool) -> String {
+    let shown: Vec<&Change> = diff.changes.iter().filter(|c| all || c.changed).collect();
+    let mut out = String::new();
+    if !shown.is_empty() {
+        let has_tests = shown.iter().any(|change| change.p_value.is_some());
+        let [first, second] = &diff.heads;
+        let mut heads = vec!["metric", first, second, "change"];
+        heads.extend(has_tests.then_some("p"));
+        let rows: Vec<_> = shown.iter().map(|change| table_row(change, has_tests)).collect();
+        let _ = writeln!(out, "{}\n", columns::fitted(&heads, &rows, 1..heads.len()));
+    }
+    for (which, names) in [("first", &diff.only_first), ("second", &diff.only_second)] {
+        for name in names {
+            let _ = writeln!(out, "{name}: in the {which} run only");
+        }
+    }
+    let changed = match diff.changed().count() {
+        0 => "none changed".to_owned(),
+        count => format!("{} changed", format::count(count as u64)),
+    };
+    let compared = format::plural(diff.changes.len(), "metric");
+    let _ = writeln!(out, "{compared} compared, {changed}");
+    for note in &diff.notes {
+        let _ = writeln!(out, "note: {note}");
+    }
+    out
+}
+
+fn table_row(change: &Change, has_tests: bool) -> Vec<String> {
+    let text = |value| change.unit.text(value);
+    let mut row = vec![
+        change.metric.clone(),
+        text(change.first.mean),
+        text(change.second.mean),
+        relative(change),
+    ];
+    row.extend(has_tests.then(|| match change.p_value {
+        None => "–".to_owned(),
+        Some(p_value) if p_value < 0.001 => "<0.001".to_owned(),
+        Some(p_value) => format!("{p_value:.3}"),
+    }));
+    row
+}
+
+/// The relative change, with half of its interval.
+fn relative(change: &Change) -> String {
+    let relative = change.relative();
+    if !relative.is_finite() {
+        return "from 0".to_owned();
+    }
+    let percent = relative * 100.0;
+    let digits = if percent.abs() < 0.05 && relative != 0.0 { 4 } else { 1 };
+    let interval = change.interval().filter(|_| change.first.mean != 0.0);
+    match interval {
+        Some((low, high)) => {
+            let half = (high - low) / 2.0 / change.first.mean.abs() * 100.0;
+            format!("{percent:+.1} ±{half:.1} %")
+        }
+        None if relative == 0.0 => "0 %".to_owned(),
+        None => format!("{percent:+.digits$} %"),
+    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,12 @@
 use std::fmt::Write as _;
 
 use crate::format::escape;
-use crate::page::{SCRIPT, STYLE};
+
+pub(crate) const STYLE: &str =
+    concat!(include_str!("page/style.css"), include_str!("page/plot.css"));
+/// The part of [`STYLE`] for plots.
+pub(crate) const PLOT_STYLE: &str = include_str!("page/plot.css");
+const SCRIPT: &str = include_str!("page/script.js");
 
 /// An HTML page under construction.
 pub struct Document {

@@ -6,8 +6,8 @@ use run::record::EventRecord;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::axes::{Area, Axis, Frame, HEIGHT, WIDTHS, entry, mark_entry};
+use crate::document::{PLOT_STYLE, STYLE};
 use crate::format::{escape, number};
-use crate::page::{PLOT_STYLE, STYLE};
 
 /// Number of line styles, which are distinguishable for colour-blind readers.
 pub(crate) const LINES: usize = 8;

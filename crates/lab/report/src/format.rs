@@ -1,6 +1,7 @@
 //! Formats numbers, quantities and names.
 
 use jiff::Timestamp;
+use run::record::{ProgramEnd, ProgramSummary, Status};
 
 /// Three significant digits, no exponent below 10^15, no trailing zeros after the point.
 pub(crate) fn number(value: f64) -> String {
@@ -141,6 +142,28 @@ pub fn shell_word(word: &str) -> String {
 pub fn utc(unix_ms: u64) -> String {
     let time = i64::try_from(unix_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
     time.unwrap_or(Timestamp::MAX).strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
+}
+
+pub(crate) fn status(status: Status) -> &'static str {
+    match status {
+        Status::Running => "running",
+        Status::Finished => "finished",
+        Status::Interrupted => "interrupted; results so far are kept",
+        Status::Killed => "killed; the files written so far are kept",
+        Status::Failed => "failed",
+        _ => "unknown",
+    }
+}
+
+pub(crate) fn program_exit(program: &ProgramSummary) -> String {
+    match program.end {
+        None if program.started_s.is_none() => "never started".to_owned(),
+        None => "–".to_owned(),
+        Some(ProgramEnd::Exit(status)) => format!("exit {status}"),
+        Some(ProgramEnd::Signal(signal)) => format!("signal {signal}"),
+        Some(ProgramEnd::OutOfMemory) => "killed: out of memory".to_owned(),
+        Some(ProgramEnd::Stopped) => "stopped by the lab".to_owned(),
+    }
 }
 
 #[cfg(test)]

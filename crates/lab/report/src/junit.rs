@@ -153,7 +153,7 @@ fn run_problem(record: &RunRecord) -> Option<Problem> {
         let reason = record.failure.as_ref().map(|failure| failure.text.clone());
         let message = reason.or_else(|| record.warnings.last().cloned());
         let detail = record.warnings.join("\n");
-        let message = message.unwrap_or_else(|| terminal::status(record.status).to_owned());
+        let message = message.unwrap_or_else(|| format::status(record.status).to_owned());
         return Some(Problem { element: "error", kind: "run", message, detail });
     }
     let reasons = match &record.verdict {

@@ -15,6 +15,7 @@ mod columns;
 mod control;
 pub mod diff;
 mod document;
+mod error;
 mod export;
 mod figure;
 pub mod format;
@@ -34,19 +35,13 @@ pub use annotations::{LabSource, Severity, annotation, annotations};
 pub use axes::{Axis, Scale};
 pub use columns::{columns, columns_within};
 pub use document::Document;
+pub use error::Error;
 pub use export::{ExportError, Format, export};
 pub use figure::{Figure, Line, Style};
 pub use junit::junit;
 pub use layout::{Layout, hanging, shorten, wrap};
 pub use markdown::markdown;
-
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// The run folder cannot be read, or the report cannot be written.
-    #[error(transparent)]
-    Record(#[from] run::Error),
-}
+pub use terminal::LabRow;
 
 /// Writes `report.html` into the run's folder and returns its path.
 pub fn write_html(folder: &RunFolder) -> Result<PathBuf, Error> {
@@ -71,16 +66,6 @@ pub fn link_table(record: &RunRecord, layout: &Layout) -> String {
 /// The table of a sweep for a terminal: one row per run.
 pub fn sweep_table(records: &[RunRecord], layout: &Layout) -> String {
     terminal::render_sweep(records, layout)
-}
-
-/// One of several labs that ran in parallel.
-#[derive(Clone, Debug)]
-pub struct LabRow {
-    pub name: String,
-    /// Its record; `None` if it did not start.
-    pub record: Option<RunRecord>,
-    /// How it ended, in a few words.
-    pub ended: String,
 }
 
 /// The table of parallel labs for a terminal: one row per lab, and reasons for failures below.

@@ -17,11 +17,6 @@ use crate::{Document, bundle, cluster, control, multipath, terminal, topology};
 
 /// The resolved lab is truncated to this size.
 pub(crate) const MAX_LAB_BYTES: u64 = 1 << 20;
-pub(crate) const STYLE: &str =
-    concat!(include_str!("page/style.css"), include_str!("page/plot.css"));
-/// The part of [`STYLE`] for plots.
-pub(crate) const PLOT_STYLE: &str = include_str!("page/plot.css");
-pub(crate) const SCRIPT: &str = include_str!("page/script.js");
 /// Maximum number of rows of a table in the page.
 const MAX_ROWS: usize = 200;
 

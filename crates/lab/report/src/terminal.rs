@@ -8,23 +8,18 @@ use std::ops::Range;
 
 use base::Distribution;
 use run::RunRecord;
-use run::record::{
-    Clock, FlowSummary, HostEffect, LinkSummary, Outcome, ProgramEnd, ProgramSummary, Slowdown,
-    Status,
-};
+use run::record::{Clock, FlowSummary, HostEffect, LinkSummary, Outcome, ProgramSummary, Slowdown};
 
 use crate::columns::Grid;
 use crate::layout::{Layout, hanging};
 use crate::{bundle, cluster, control, format, multipath};
 
+pub use many::LabRow;
 pub(crate) use many::{render_labs, render_sweep};
 pub(crate) use outcome::{outcome_word, render as outcome_lines};
 
 /// Further rows of a table are only counted.
 const MAX_ROWS: usize = 20;
-
-/// Width of the names of lines.
-const LABEL: usize = 9;
 
 pub(crate) fn render(record: &RunRecord, layout: &Layout) -> String {
     let mut out = outcome::render(record, layout);
@@ -102,17 +97,6 @@ pub(crate) fn simulation(record: &RunRecord) -> Vec<(&'static str, String)> {
     }
     lines.extend(record.trace_hash.clone().map(|hash| ("trace", hash)));
     lines
-}
-
-pub(crate) fn status(status: Status) -> &'static str {
-    match status {
-        Status::Running => "running",
-        Status::Finished => "finished",
-        Status::Interrupted => "interrupted; results so far are kept",
-        Status::Killed => "killed; the files written so far are kept",
-        Status::Failed => "failed",
-        _ => "unknown",
-    }
 }
 
 /// Headings and rows of a table.
@@ -310,19 +294,8 @@ fn rows_of_programs<'a>(programs: impl Iterator<Item = &'a ProgramSummary>) -> R
 
 /// How a program ended, and whether the lab expected it.
 pub(crate) fn program_end(program: &ProgramSummary) -> String {
-    let end = end(program);
+    let end = format::program_exit(program);
     if program.as_expected { end } else { format!("{end} (unexpected)") }
-}
-
-pub(crate) fn end(program: &ProgramSummary) -> String {
-    match program.end {
-        None if program.started_s.is_none() => "never started".to_owned(),
-        None => "–".to_owned(),
-        Some(ProgramEnd::Exit(status)) => format!("exit {status}"),
-        Some(ProgramEnd::Signal(signal)) => format!("signal {signal}"),
-        Some(ProgramEnd::OutOfMemory) => "killed: out of memory".to_owned(),
-        Some(ProgramEnd::Stopped) => "stopped by the lab".to_owned(),
-    }
 }
 
 /// Expectations that were met, with the measured values.

@@ -77,7 +77,7 @@ fn outcome(out: &mut String, record: &RunRecord) {
     out.push_str(if record.clock == Clock::Virtual { " · virtual clock" } else { "" });
     let _ = write!(out, " · {}", format::utc(record.started_unix_ms));
     if record.status != Status::Finished {
-        let _ = write!(out, " · Status: {}", terminal::status(record.status));
+        let _ = write!(out, " · Status: {}", format::status(record.status));
     }
     for value in &record.sweep {
         let _ = write!(out, " · {} = {}", escape(&value.parameter), escape(&value.value));
@@ -93,7 +93,7 @@ fn failed_program(out: &mut String, program: &ProgramSummary) {
         "<div class=\"failure\"><p><strong>{}</strong> on {}: {}{at}</p><pre>$ {}",
         escape(&program.name),
         escape(&program.node),
-        terminal::end(program),
+        format::program_exit(program),
         escape(&program.command)
     );
     for line in &program.last_stderr {

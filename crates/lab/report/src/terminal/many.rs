@@ -6,14 +6,24 @@ use run::RunRecord;
 use run::record::{FlowSummary, Outcome, RunOutcome};
 
 use crate::columns::Grid;
+use crate::format;
 use crate::layout::{Layout, Tone};
-use crate::{LabRow, format};
 
 use super::outcome::{headline, outcome_word};
 use super::{MAX_ROWS, delay};
 
 /// With more flows, the table of a sweep has columns for their sum only.
 const MAX_SWEEP_FLOWS: usize = 3;
+
+/// One of several labs that ran in parallel.
+#[derive(Clone, Debug)]
+pub struct LabRow {
+    pub name: String,
+    /// Its record; `None` if it did not start.
+    pub record: Option<RunRecord>,
+    /// How it ended, in a few words.
+    pub ended: String,
+}
 
 /// The table of a sweep: one row per run with the sweep's values, flows, expectations and outcome.
 /// Runs that did not pass come first.

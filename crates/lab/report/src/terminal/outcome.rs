@@ -8,8 +8,8 @@ use run::record::{Conclusion, ProgramSummary, RunOutcome, Status, Verdict};
 use crate::format;
 use crate::layout::{Layout, Tone, clean, hanging, shorten, wrap};
 
-use super::{LABEL, end};
-
+/// Width of the names of lines.
+const LABEL: usize = 9;
 /// Further failed programs are only counted.
 const MAX_PROGRAMS: usize = 10;
 /// Further failed expectations are only counted.
@@ -77,7 +77,7 @@ fn programs(out: &mut String, record: &RunRecord, layout: &Layout) {
 
 fn failed_program(out: &mut String, program: &ProgramSummary, layout: &Layout) {
     let at = program.ended_s.map(|at| format!(" at {}", format::seconds(at)));
-    let text = format!("{} on {}: {}", program.name, program.node, end(program));
+    let text = format!("{} on {}: {}", program.name, program.node, format::program_exit(program));
     let text = shorten(&clean(&(text + &at.unwrap_or_default())), layout.width - 2);
     let _ = writeln!(out, "  {}", layout.paint(Tone::Bad, &text));
     let (width, lines) =
