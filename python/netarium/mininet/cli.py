@@ -1,0 +1,164 @@
+"""The command line: `CLI(net)` reads commands until `exit`."""
+
+from __future__ import annotations
+
+import cmd
+import subprocess
+import sys
+from typing import Any, Dict, Optional
+
+from .log import error, output
+from .net import Mininet
+from .util import dumpNodeConnections
+
+
+class CLI(cmd.Cmd):
+    """Reads commands from a terminal, from `stdin`, or from the file `script`."""
+
+    prompt = "mininet> "
+
+    def __init__(
+        self, mininet: Mininet, stdin: Any = None, script: Optional[str] = None, **kwargs: Any
+    ) -> None:
+        self.mn = mininet
+        self.locals: Dict[str, Any] = {"net": mininet}
+        given = stdin or sys.stdin
+        super().__init__(stdin=given, **kwargs)
+        if script is not None:
+            self.do_source(script)
+            return
+        terminal = given is sys.stdin and sys.stdin.isatty()
+        self.use_rawinput = terminal
+        self.prompt = self.prompt if terminal else ""
+        while True:
+            try:
+                self.cmdloop()
+                return
+            except KeyboardInterrupt:
+                output("\nInterrupt\n")
+
+    def precmd(self, line: str) -> str:
+        return line.split("#")[0]
+
+    def emptyline(self) -> bool:
+        return False
+
+    def _locals(self) -> Dict[str, Any]:
+        return {**self.mn.nameToNode, **self.locals}
+
+    def do_nodes(self, _line: str) -> None:
+        """List the nodes."""
+        output(f"available nodes are: \n{' '.join(sorted(self.mn))}\n")
+
+    def do_net(self, _line: str) -> None:
+        """List the nodes with their links."""
+        dumpNodeConnections(self.mn.values())
+
+    def do_intfs(self, _line: str) -> None:
+        """List the interfaces."""
+        for node in self.mn.values():
+            output(f"{node}: {','.join(node.intfNames())}\n")
+
+    def do_dump(self, _line: str) -> None:
+        """List the nodes with their addresses."""
+        for node in self.mn.values():
+            output(f"{node!r}\n")
+
+    def do_links(self, _line: str) -> None:
+        """List the links with their states."""
+        for link in self.mn.links:
+            output(f"{link} {link.status()}\n")
+
+    def do_link(self, line: str) -> None:
+        """Change the state of a link: link NODE NODE up|down"""
+        words = line.split()
+        if len(words) != 3 or words[2] not in ("up", "down"):
+            error("usage: link NODE NODE up|down\n")
+            return
+        self.mn.configLinkStatus(*words)
+
+    def do_pingall(self, line: str) -> None:
+        """Ping between all hosts: pingall [TIMEOUT]"""
+        self.mn.pingAll(line or None)
+
+    def do_pingpair(self, _line: str) -> None:
+        """Ping between the first two hosts."""
+        self.mn.pingPair()
+
+    def do_pingallfull(self, _line: str) -> None:
+        """Ping between all hosts, with round-trip times."""
+        self.mn.pingAllFull()
+
+    def _iperf(self, names: Any, **kwargs: Any) -> None:
+        unknown = [name for name in names if name not in self.mn]
+        if unknown or len(names) not in (0, 2):
+            error(f"usage: iperf [HOST HOST]; not in the network: {' '.join(unknown)}\n")
+            return
+        self.mn.iperf([self.mn[name] for name in names] or None, **kwargs)
+
+    def do_iperf(self, line: str) -> None:
+        """Measure TCP throughput: iperf [HOST HOST]"""
+        self._iperf(line.split())
+
+    def do_iperfudp(self, line: str) -> None:
+        """Measure UDP throughput: iperfudp RATE [HOST HOST]"""
+        rate, *names = line.split() or ["10M"]
+        self._iperf(names, l4Type="UDP", udpBw=rate)
+
+    def do_sh(self, line: str) -> None:
+        """Run a command line on the machine."""
+        subprocess.run(line, shell=True)
+
+    def do_py(self, line: str) -> None:
+        """Evaluate a Python expression; nodes are variables."""
+        try:
+            result = eval(line, globals(), self._locals())
+        except Exception as problem:
+            output(f"{problem}\n")
+            return
+        if result is not None:
+            output(f"{result}\n")
+
+    def do_source(self, line: str) -> None:
+        """Read commands from a file, up to `exit`: source FILE"""
+        with open(line.strip(), encoding="utf-8") as file:
+            any(self.onecmd(self.precmd(text.strip())) for text in file)
+
+    def do_pingpairfull(self, _line: str) -> None:
+        """Ping between the first two hosts, with round-trip times."""
+        self.mn.pingPairFull()
+
+    def do_xterm(self, line: str) -> None:
+        """Print the command that opens a shell on a host."""
+        identifier = self.mn.lab.id if self.mn.lab else "LAB"
+        for name in line.split():
+            output(f"netarium shell {identifier} {name}\n")
+
+    def do_exit(self, _line: str) -> bool:
+        """End."""
+        return True
+
+    do_quit = do_exit
+
+    def do_EOF(self, _line: str) -> bool:
+        """End."""
+        output("\n")
+        return True
+
+    def default(self, line: str) -> None:
+        """Runs a command on a node: HOST COMMAND. Names of hosts stand for their addresses."""
+        name, *words = line.split(" ")
+        if name not in self.mn:
+            error(f"*** Unknown command: {line}\n")
+            return
+        if not words:
+            error(f"*** Please enter a command for node: {name} <cmd>\n")
+            return
+        node = self.mn[name]
+        replaced = [(self.mn[word].IP() if word in self.mn else None) or word for word in words]
+        node.sendCmd(" ".join(replaced))
+        while node.waiting:
+            try:
+                output(node.monitor())
+            except KeyboardInterrupt:
+                node.sendInt()

@@ -1,0 +1,463 @@
+"""Hosts, routers and switches. Hosts have a shell that keeps its state between commands."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+import select
+import shlex
+import signal
+import subprocess
+import tty
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, ClassVar, Dict, List, Optional, Tuple
+
+from .. import _up
+from .log import debug, info, warn
+from .util import Unsupported, numCores
+
+if TYPE_CHECKING:
+    from .link import Intf
+    from .net import Mininet
+
+END, PID = "\x7f", re.compile("\x01([0-9]*)\x02")
+# Commands arrive on standard input, each with a NUL at its end.
+SHELL = r"""
+__status=0
+__return() { return $1; }
+while IFS= read -r -d '' __command; do
+  __return $__status
+  eval "$__command" </dev/null
+  __status=$?
+  printf '\177'
+done
+"""
+RENAME = (
+    "ip link set dev eth{0} name {1} 2>/dev/null || "
+    "ip link property add dev eth{0} altname {1} 2>/dev/null"
+)
+
+
+if TYPE_CHECKING:
+    Popen = subprocess.Popen[Any]
+else:
+    Popen = subprocess.Popen
+
+
+def line_of(args: Tuple[Any, ...]) -> str:
+    words = args[0] if len(args) == 1 and isinstance(args[0], (list, tuple)) else args
+    return " ".join(map(str, words))
+
+
+class HostPopen(Popen):
+    """A command on a host; signals reach the command and its child processes."""
+
+    def send_signal(self, sig: int) -> None:
+        if self.poll() is None:
+            os.killpg(self.pid, sig)
+
+
+class Node:
+    """A node. Instances are made by `Mininet.addHost`, `addSwitch` or a topology."""
+
+    hasShell: ClassVar[bool] = True
+    portBase: ClassVar[int] = 0
+    outToNode: ClassVar[Dict[int, Node]] = {}
+    """Nodes by the number of the file of their output, for `poll`."""
+
+    def __init__(self, name: str, inNamespace: bool = True, **params: Any) -> None:
+        if not inNamespace and self.hasShell:
+            raise Unsupported(f"inNamespace=False of {name}: all hosts of a lab have a namespace")
+        self.name, self.params, self.inNamespace = name, params, inNamespace
+        if params.get("mac") is not None:
+            raise Unsupported(f"mac={params['mac']!r} of {name}: hosts of labs have no MAC address")
+        for folder in params.get("privateDirs") or []:
+            if not isinstance(folder, str):
+                raise Unsupported(f"privateDirs of {name}: pairs of folders; only texts work")
+        self.net: Optional[Mininet] = None
+        self.intfs: Dict[int, Intf] = {}
+        self.ports: Dict[Intf, int] = {}
+        self.nameToIntf: Dict[str, Intf] = {}
+        self.waiting = False
+        self.lastCmd, self.lastPid = "", None  # type: str, Optional[int]
+        self._shell: Optional[subprocess.Popen[bytes]] = None
+        self._output: Optional[IO[bytes]] = None
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    # Commands
+
+    @property
+    def lab(self) -> Optional[_up.RunningLab]:
+        """The lab while it is up."""
+        return self.net.lab if self.net is not None else None
+
+    @property
+    def host(self) -> _up.Host:
+        """The host in the running lab. A built network that has not started starts."""
+        if not self.hasShell:
+            raise Unsupported(f"commands on {self}: switches and controllers of a lab run none")
+        if self.net is None or not (self.net.built or self.net.lab):
+            raise Unsupported(f"command on {self}: nodes run commands after net.start()")
+        if self.net.lab is None:
+            self.net.start()
+        assert self.net.lab is not None
+        return self.net.lab[self.name]
+
+    def wrap(self) -> List[str]:
+        """Words in front of commands."""
+        return []
+
+    def _words(self, words: List[str]) -> List[str]:
+        return self.wrap() + self.host._words(words, None)
+
+    def startShell(self) -> None:
+        words = self._words(["bash", "--norc", "-c", SHELL])
+        master, slave = os.openpty()
+        tty.setraw(slave)
+        self._shell = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=slave, stderr=slave, start_new_session=True
+        )
+        os.close(slave)
+        self._output = os.fdopen(master, "rb", 0)
+        Node.outToNode[master] = self
+        for number, intf in enumerate(self.net.labIntfs(self) if self.net else []):
+            self.cmd(RENAME.format(number, shlex.quote(intf.name)))
+
+    @property
+    def shell(self) -> subprocess.Popen[bytes]:
+        if self._shell is None:
+            self.startShell()
+        assert self._shell is not None
+        return self._shell
+
+    @property
+    def stdout(self) -> IO[bytes]:
+        """The output of the shell, a terminal."""
+        assert self.shell and self._output is not None
+        return self._output
+
+    @property
+    def pid(self) -> Optional[int]:
+        """The process of the shell, by its number on the machine."""
+        found = children(self.shell.pid)
+        return found[0] if found else None
+
+    def sendCmd(self, *args: Any, **_kwargs: Any) -> None:
+        """Starts a command line in the shell; see `monitor` and `waitOutput`."""
+        if self.waiting:
+            raise RuntimeError(f"{self} still runs {self.lastCmd!r}")
+        pipe = self.shell.stdin
+        self.lastCmd, self.lastPid = line_of(args), None
+        line = self.lastCmd
+        if line.rstrip().endswith("&") and not line.rstrip().endswith("&&"):
+            line += " printf '\\001%s\\002' $!"
+        assert pipe is not None
+        pipe.write(line.encode() + b"\0")
+        pipe.flush()
+        self.waiting = True
+
+    def sendInt(self, intr: str = "\x03") -> None:
+        """Interrupts the foreground command. Background commands ignore the signal."""
+        for child in children(self.pid):
+            os.kill(child, signal.SIGINT)
+
+    def read(self, size: int = 4096) -> str:
+        try:
+            data = os.read(self.stdout.fileno(), size)
+        except OSError:
+            data = b""
+        if not data:
+            # The shell has exited; the next command starts another.
+            self.waiting = False
+            self.terminate_shell()
+        return self._decoder.decode(data)
+
+    def waitReadable(self, timeoutms: Optional[int] = None) -> bool:
+        poller = select.poll()
+        poller.register(self.stdout.fileno(), select.POLLIN)
+        return bool(poller.poll(timeoutms))
+
+    def monitor(self, timeoutms: Optional[int] = None, findPid: bool = True) -> str:
+        """New output; `waiting` is false after the end of the command."""
+        if not self.waitReadable(timeoutms):
+            return ""
+        data = self.read()
+        while data.count("\x01") > data.count("\x02") and self._shell is not None:
+            data += self.read()
+        found = PID.search(data)
+        if found:
+            self.lastPid = int(found[1] or 0) or None
+            data = PID.sub("", data)
+        if END in data:
+            self.waiting = False
+        return data.replace(END, "")
+
+    def waitOutput(self, verbose: bool = False, findPid: bool = True) -> str:
+        """The output until the end of the command."""
+        text = ""
+        while self.waiting:
+            data = self.monitor()
+            text += data
+            (info if verbose else debug)(data)
+        return text
+
+    def cmd(self, *args: Any, verbose: bool = False, **_kwargs: Any) -> str:
+        """Runs a command line in the shell; returns standard output and standard error."""
+        (info if verbose else debug)(f"*** {self} : {args}\n")
+        self.sendCmd(*args)
+        return self.waitOutput(verbose)
+
+    def cmdPrint(self, *args: Any) -> str:
+        return self.cmd(*args, verbose=True)
+
+    def popen(self, *args: Any, **kwargs: Any) -> HostPopen:
+        """Starts a command outside the shell. Arguments are those of `subprocess.Popen`."""
+        assert self.shell
+        if kwargs.pop("shell", False):
+            words = ["/bin/bash", "-c", line_of(args)]
+        elif len(args) == 1 and isinstance(args[0], str):
+            words = args[0].split()
+        else:
+            words = [str(word) for word in (args[0] if len(args) == 1 else args)]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "start_new_session": True}
+        return HostPopen(self._words(words), **{**pipes, **kwargs})
+
+    def pexec(self, *args: Any, **kwargs: Any) -> Tuple[str, str, int]:
+        """Runs a command outside the shell. Returns output, error output, exit status."""
+        child = self.popen(*args, stdin=subprocess.DEVNULL, text=True, errors="replace", **kwargs)
+        out, err = child.communicate()
+        return out, err, child.returncode
+
+    def isListening(self, port: int) -> bool:
+        """Whether a program listens at a TCP port."""
+        return self.host.run(_up.probe(_up.port(port))[1]).exit_code == 0
+
+    def terminate_shell(self) -> None:
+        if self._shell is not None and self._output is not None:
+            Node.outToNode.pop(self._output.fileno(), None)
+            _up.kill(self._shell)
+            self._output.close()
+        self._shell = self._output = None
+
+    def terminate(self) -> None:
+        """Ends the shell; called by `net.stop()`."""
+        self.terminate_shell()
+        self.waiting = False
+
+    # Interfaces
+
+    def newPort(self) -> int:
+        return max(self.ports.values()) + 1 if self.ports else self.portBase
+
+    def addIntf(self, intf: Intf, port: Optional[int] = None, **_kwargs: Any) -> None:
+        port = self.newPort() if port is None else port
+        if port in self.intfs or intf.name in self.nameToIntf:
+            raise ValueError(f"{self} has an interface {intf} or port {port} already")
+        self.intfs[port], self.ports[intf], self.nameToIntf[intf.name] = intf, port, intf
+
+    def intfList(self) -> List[Intf]:
+        return [self.intfs[port] for port in sorted(self.intfs)]
+
+    def intfNames(self) -> List[str]:
+        return [intf.name for intf in self.intfList()]
+
+    def defaultIntf(self) -> Optional[Intf]:
+        return self.intfs[min(self.intfs)] if self.intfs else None
+
+    def intf(self, intf: Any = None) -> Any:
+        """An interface by its name; the first by default."""
+        return self.nameToIntf[intf] if isinstance(intf, str) else intf or self.defaultIntf()
+
+    def connectionsTo(self, node: Node) -> List[Tuple[Intf, Intf]]:
+        pairs = [(intf, intf.peer()) for intf in self.intfList()]
+        return [(mine, other) for mine, other in pairs if other is not None and other.node is node]
+
+    def IP(self, intf: Any = None) -> Optional[str]:
+        found = self.intf(intf)
+        ip = self.params.get("ip") if intf is None else None
+        return (found and found.IP()) or (ip.split("/")[0] if ip else None)
+
+    def MAC(self, intf: Any = None) -> None:
+        """None: interfaces of labs are of layer 3."""
+
+    def setIP(self, ip: str, prefixLen: int = 8, intf: Any = None, **_kwargs: Any) -> None:
+        self.intf(intf).setIP(ip, prefixLen)
+
+    def setARP(self, ip: str, mac: str) -> None:
+        """Does nothing: labs need no ARP."""
+
+    def setDefaultRoute(self, intf: Any = None) -> str:
+        """Sets the default route, to an interface or a text such as `via 10.0.0.1`."""
+        route = intf if isinstance(intf, str) and " " in intf else f"dev {self.intf(intf)}"
+        return self.cmd("ip route replace default", route)
+
+    def config(self, defaultRoute: Any = None, **_params: Any) -> Dict[str, Any]:
+        """Called at the start with the node's parameters; subclasses extend it."""
+        if defaultRoute is not None:
+            message = self.setDefaultRoute(defaultRoute)
+            if message:
+                warn(f"{self}: defaultRoute={defaultRoute!r}: {message}")
+        return {}
+
+    def configDefault(self, **moreParams: Any) -> None:
+        self.params.update(moreParams)
+        self.config(**self.params)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        intfs = ",".join(f"{intf}:{intf.IP()}" for intf in self.intfList())
+        return f"<{type(self).__name__} {self.name}: {intfs}> "
+
+
+def children(pid: Optional[int]) -> List[int]:
+    try:
+        text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    except OSError:
+        return []
+    return [int(word) for word in text.split()]
+
+
+class Host(Node):
+    """A host."""
+
+
+class CPULimitedHost(Host):
+    """A host with a share of the machine's CPUs (`cpu`, with cgroups) or on certain CPUs (`cores`).
+
+    A `cpu` limit needs write access to the cgroup of the machine, usually root.
+    """
+
+    def __init__(self, name: str, sched: str = "cfs", **params: Any) -> None:
+        super().__init__(name, **params)
+        self.cores, self.group = "", None  # type: str, Optional[Path]
+        self.period_us = int(params.get("period_us", 100_000))
+        self.cpu = float(params.get("cpu") or -1)
+        if params.get("cores") is not None:
+            self.setCPUs(params["cores"])
+
+    def setCPUFrac(self, f: float, sched: Optional[str] = None) -> None:
+        """Sets the share of all CPUs; no limit if it is not positive. Before the first command."""
+        self.cpu = f
+
+    def setCPUs(self, cores: Any, mems: int = 0) -> None:
+        """Sets the CPUs of its commands. Before the first command."""
+        listed = cores if isinstance(cores, (list, tuple)) else [cores]
+        self.cores = ",".join(map(str, listed))
+
+    def limit(self) -> None:
+        """Makes the cgroup of the host."""
+        v1, v2 = Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")
+        assert self.lab is not None
+        name = f"netarium-{self.lab.id}-{self.name}"
+        quota = int(self.cpu * self.period_us * numCores())
+        try:
+            if v1.is_dir():
+                group, settings = v1 / name, {"cpu.cfs_period_us": str(self.period_us)}
+                settings["cpu.cfs_quota_us"] = str(quota)
+            else:
+                group, settings = v2 / name, {"cpu.max": f"{quota} {self.period_us}"}
+            group.mkdir()
+            self.group = group
+            for key, value in settings.items():
+                (group / key).write_text(value)
+        except OSError as error:
+            self.cpu = -1
+            self.remove_group()
+            warn(f"{self}: cpu has no effect: {error}\n")
+
+    def remove_group(self) -> None:
+        if self.group is not None:
+            self.group.rmdir()
+        self.group = None
+
+    def wrap(self) -> List[str]:
+        assert self.host
+        if self.cpu > 0 and self.group is None:
+            self.limit()
+        words = ["taskset", "-c", self.cores] if self.cores else []
+        if self.group is not None:
+            line = 'echo $$ >"$0" && exec "$@"'
+            words += ["/bin/sh", "-c", line, str(self.group / "cgroup.procs")]
+        return words
+
+
+class Switch(Node):
+    """A switch of the lab: it forwards without a controller, on shortest paths."""
+
+    hasShell = False
+    portBase = 1
+
+    def __init__(self, name: str, dpid: Optional[str] = None, **params: Any) -> None:
+        super().__init__(name, **params)
+        self.dpid = dpid
+
+    @classmethod
+    def setup(cls) -> None:
+        """Does nothing."""
+
+    def start(self, controllers: Any = None) -> None:
+        """Brings its links up. A built network that has not started starts."""
+        if self.net is not None and self.net.built and self.lab is None:
+            self.net.start()
+        self._links("up")
+
+    def stop(self, deleteIntfs: bool = True) -> None:
+        """Takes its links down."""
+        self._links("down")
+
+    def _links(self, state: str) -> None:
+        for intf in self.intfList():
+            if intf.link is not None and intf.link.up != (state == "up"):
+                intf.link.set_state(state)
+
+    def connected(self) -> bool:
+        return True
+
+
+class OVSSwitch(Switch):
+    """A switch; its OpenFlow parameters have no effect."""
+
+
+class UserSwitch(Switch):
+    """A switch; its OpenFlow parameters have no effect."""
+
+
+OVSKernelSwitch = OVSBridge = IVSSwitch = OVSSwitch
+
+
+class Controller(Node):
+    """A controller, which labs do not need: it does nothing."""
+
+    hasShell = False
+
+    def __init__(self, name: str, **params: Any) -> None:
+        if type(self) not in (Controller, OVSController):
+            raise Unsupported(
+                f"controller {type(self).__name__} {name}: switches of labs do not speak OpenFlow"
+            )
+        super().__init__(name, **params)
+        info(f"controller {name} has no effect: switches of labs need none\n")
+
+    def start(self) -> None:
+        """Does nothing."""
+
+    def stop(self, *_args: Any, **_kwargs: Any) -> None:
+        """Does nothing."""
+
+
+class OVSController(Controller):
+    """The same as `Controller`."""
+
+
+class RemoteController(Controller):
+    """Not supported."""
+
+
+DefaultController = Controller
+
+
+def NullController(*_args: Any, **_kwargs: Any) -> None:
+    """No controller."""

@@ -1,0 +1,22 @@
+"""Further nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .node import Node, Switch
+from .util import Unsupported
+
+
+class LinuxBridge(Switch):
+    """A switch of the lab; without the spanning tree protocol, which it does not need."""
+
+
+class NAT(Node):
+    """Not supported: labs reach the machine's network through an uplink."""
+
+    def __init__(self, name: str, **params: Any) -> None:
+        raise Unsupported(
+            f"NAT {name}: labs do not translate addresses; for access to the machine's network, "
+            'use Mininet(lab={"uplink": True})'
+        )

@@ -1,0 +1,119 @@
+"""Functions that scripts use beside the network."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import select
+import shlex
+import subprocess
+import time
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple, Union
+
+from .._errors import NetariumError
+from .log import output
+
+
+class Unsupported(NetariumError):
+    """A call or argument of Mininet that labs do not have; the message names it."""
+
+
+def irange(start: int, end: int) -> Iterable[int]:
+    """The numbers from `start` to `end`, both inclusive."""
+    return range(start, end + 1)
+
+
+def custom(cls: Callable[..., Any], **params: Any) -> Callable[..., Any]:
+    """A class with other default parameters."""
+    return functools.partial(cls, **params)
+
+
+def natural(text: str) -> List[Any]:
+    """A key that sorts `h2` before `h10`."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", str(text))]
+
+
+def decode(data: Union[bytes, str]) -> str:
+    return data.decode(errors="replace") if isinstance(data, bytes) else data
+
+
+def numCores() -> int:
+    return os.cpu_count() or 1
+
+
+def ensureRoot() -> None:
+    """Does nothing: labs need no root."""
+
+
+def quietRun(cmd: Union[str, List[str]], shell: bool = False) -> str:
+    """Runs a command on the machine; returns standard output and standard error."""
+    words = shlex.split(cmd) if isinstance(cmd, str) and not shell else cmd
+    pipe, both = subprocess.PIPE, subprocess.STDOUT
+    return decode(subprocess.run(words, shell=shell, stdout=pipe, stderr=both).stdout)
+
+
+def dumpNodeConnections(nodes: Iterable[Any]) -> None:
+    """Prints the interfaces of nodes, each with its peer."""
+    for node in nodes:
+        parts = [f" {intf}:{intf.peer()}" for intf in node.intfList()]
+        output(node.name + "".join(parts) + "\n")
+
+
+def dumpNetConnections(net: Any) -> None:
+    dumpNodeConnections(net.controllers + net.switches + net.hosts)
+
+
+def fmtBps(bps: float, prefix: Optional[str] = "", fmt: str = "%.1f %sbits/sec") -> str:
+    """A rate as iperf writes it. `prefix` is k, M, G or T, by default the largest that fits."""
+    factors = {"": 1e0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+    fitting = [name for name, factor in factors.items() if bps >= factor] or [""]
+    chosen = next((name for name in factors if prefix and name.lower() == prefix.lower()), None)
+    chosen = fitting[-1] if chosen is None else chosen
+    return fmt % (float(bps) / factors[chosen], chosen)
+
+
+def waitListening(
+    client: Any = None, server: Any = None, port: int = 80, timeout: Optional[float] = None
+) -> bool:
+    """Waits until a program on the node `server` listens at a TCP port; False after `timeout` s.
+
+    `server` may be an address if the node `client` is given.
+    """
+    if isinstance(server, str):
+        server = next(host for host in client.net.hosts if host.IP() == server)
+    deadline = None if timeout is None else time.monotonic() + timeout
+    while not server.isListening(port):
+        if deadline is not None and time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def pmonitor(
+    popens: Dict[Any, Any], timeoutms: int = 500, readline: bool = True, readmax: int = 1024
+) -> Iterator[Tuple[Any, str]]:
+    """The output of `popen` objects by node: yields node and line until all have ended.
+
+    Yields `None, ''` if there was no output for `timeoutms`. Nodes that have ended are removed.
+    """
+    poller = select.poll()
+    nodes = {popen.stdout.fileno(): node for node, popen in popens.items()}
+    rest = {fd: b"" for fd in nodes}
+    for fd in nodes:
+        poller.register(fd, select.POLLIN)
+    while nodes:
+        ready = poller.poll(timeoutms)
+        if not ready:
+            yield None, ""
+        for fd, _ in ready:
+            data = os.read(fd, readmax)
+            chunks = (rest[fd] + data).splitlines(True) if readline else [data] if data else []
+            rest[fd] = b""
+            if readline and data and chunks and not chunks[-1].endswith(b"\n"):
+                rest[fd] = chunks.pop()
+            for chunk in chunks:
+                yield nodes[fd], decode(chunk)
+            if not data:
+                poller.unregister(fd)
+                del popens[nodes.pop(fd)]
