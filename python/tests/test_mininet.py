@@ -375,6 +375,10 @@ class Wall(LabCase):
             h1.cmd("cat /proc/self/cgroup")
             + h1.popen(["cat", "/proc/self/cgroup"]).communicate()[0].decode(),
         )
+        with printed():
+            (share,) = net.runCpuLimitTest(cpu=0.1, duration=1)
+        # 10 % of all CPUs, and a period of 100 ms more.
+        self.assertLessEqual(share, 0.2)
         net.stop()
         self.assertFalse(group.exists())
 

@@ -90,7 +90,7 @@ class Intf:
         self.shaped = shape(**params)
         if params.get("ip"):
             self.setIP(params["ip"])
-        node.addIntf(self, port)
+        node.addIntf(self, port=port)
 
     def peer(self) -> Optional[Intf]:
         """The other end of the link."""

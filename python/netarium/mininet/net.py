@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ipaddress
 import itertools
 import json
@@ -10,6 +11,7 @@ import os
 import re
 import select
 import shutil
+import subprocess
 import time
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
@@ -17,8 +19,8 @@ from .. import _up
 from .._lab import Lab
 from .._run import Run
 from .link import Intf, Link
-from .log import error, info, output, warn
-from .node import Controller, DefaultController, Host, Node, OVSKernelSwitch, Switch
+from .log import error, info, output
+from .node import Controller, DefaultController, Host, HostPopen, Node, OVSKernelSwitch, Switch
 from .nodelib import NAT
 from .topo import Topo
 from .util import Unsupported, fmtBps, numCores
@@ -386,39 +388,59 @@ class Mininet:
         output(f"*** Results: {result}\n")
         return result
 
+    def runCpuLimitTest(self, cpu: float, duration: int = 5) -> List[float]:
+        """Measures the shares of all CPUs that busy hosts get; for `CPULimitedHost`."""
+        line = (
+            f"import time; end = time.time() + {duration}\n"
+            "while time.time() < end: pass\n"
+            f"print(time.process_time() / {duration * numCores()})"
+        )
+        running = [host.popen(["python3", "-c", line]) for host in self.hosts]
+        shares = [float(child.communicate()[0]) for child in running]
+        output(f"*** Results: {[f'{share:.0%}' for share in shares]}\n")
+        return shares
+
+
+@contextlib.contextmanager
+def serving(server: Node, words: List[str], port: int, udp: bool = False) -> Iterator[HostPopen]:
+    """A server that listens at a port while the context lasts."""
+    process = server.popen(words, stderr=subprocess.DEVNULL)
+    assert process.stdout is not None
+    try:
+        while not server.isListening(port, udp):
+            if process.poll() is not None:
+                raise RuntimeError(f"{' '.join(words)} on {server} ended: {process.returncode}")
+            time.sleep(0.05)
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
 
 def iperf3(client: Node, server: Node, port: int, words: List[str]) -> List[float]:
     """The rates of server and client in bit/s."""
-    process = server.host.start(["iperf3", "-s", "-1", "-p", str(port)], ready=_up.port(port))
-    try:
-        text = client.host.run(["iperf3", "-J", "-c", str(server.IP()), *words]).stdout
-    finally:
-        process.stop()
+    with serving(server, ["iperf3", "-s", "-1", "-p", str(port)], port):
+        text, _, _ = client.pexec(["iperf3", "-J", "-c", str(server.IP()), *words])
     found = json.loads(text)
     if "error" in found:
         raise RuntimeError(f"iperf3 on {client}: {found['error']}")
     end = found["end"]
-    sent = end.get("sum_sent", end.get("sum"))
-    received = end.get("sum_received", sent)
-    lost = sent.get("lost_percent", 0) if "sum_received" not in end else 0
-    return [received["bits_per_second"] * (1 - lost / 100), sent["bits_per_second"]]
+    if "sum_received" in end:
+        return [end[name]["bits_per_second"] for name in ("sum_received", "sum_sent")]
+    # UDP with iperf3 before 3.10.
+    rate, lost = end["sum"]["bits_per_second"], end["sum"]["lost_percent"]
+    return [rate * (1 - lost / 100), rate]
 
 
 def iperf2(client: Node, server: Node, port: int, words: List[str]) -> List[float]:
     """The rates of server and client in bit/s."""
-    udp = "-u" in words
-    line = ["iperf", "-s", "-y", "C", "-p", str(port), *(["-u"] if udp else [])]
-    ready = _up.udp_port(port) if udp else _up.port(port)
-    process = server.host.start(line, ready=ready)
-    try:
-        done = client.host.run(["iperf", "-y", "C", "-c", str(server.IP()), *words], check=True)
-        deadline = time.monotonic() + 5
-        while not process.stdout.strip() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        reports = process.stdout.split() or done.stdout.split()[-1:]
-    finally:
-        process.stop()
-    if not reports:
-        warn(done.stderr)
-        raise RuntimeError(f"iperf on {client} printed no report")
-    return [float(text.split(",")[8]) for text in (reports[-1], done.stdout.split()[0])]
+    udp = ["-u"] if "-u" in words else []
+    with serving(server, ["iperf", "-s", "-y", "C", "-p", str(port), *udp], port, bool(udp)) as own:
+        sent, problem, _ = client.pexec(["iperf", "-y", "C", "-c", str(server.IP()), *words])
+        assert own.stdout is not None
+        ready, _, _ = select.select([own.stdout], [], [], 5)
+        received = own.stdout.readline().decode() if ready else ""
+    if not sent.strip() or not received.strip():
+        raise RuntimeError(f"iperf on {client} has no report\n{problem}")
+    return [float(text.split(",")[8]) for text in (received, sent.splitlines()[0])]

@@ -229,9 +229,10 @@ class Node:
         out, err = child.communicate()
         return out, err, child.returncode
 
-    def isListening(self, port: int) -> bool:
-        """Whether a program listens at a TCP port."""
-        return self.host.run(_up.probe(_up.port(port))[1]).exit_code == 0
+    def isListening(self, port: int, udp: bool = False) -> bool:
+        """Whether a program listens at a TCP port, or has bound a UDP port."""
+        condition = _up.udp_port(port) if udp else _up.port(port)
+        return self.host.run(_up.probe(condition)[1]).exit_code == 0
 
     def terminate_shell(self) -> None:
         if self._shell is not None and self._output is not None:
