@@ -345,7 +345,7 @@ class Wall(LabCase):
 
     def test_router_between_subnets(self):
         net = self.started(RouterTopo())
-        self.assertIn("0% packet loss", net["h1"].cmd("ping -c1 172.16.0.100"))
+        self.assertIn(" 0% packet loss", net["h1"].cmd("ping -c1 -W2 172.16.0.100"))
         self.assertIn("via 192.168.1.1", net["h1"].cmd("ip route show default"))
         self.assertIn("r0-eth2", net["r0"].cmd("ip -br link"))
         self.assertIn("172.16.0.1", net["r0"].cmd("hostname; ip -br address"))
@@ -420,7 +420,7 @@ class Wall(LabCase):
             "link s1 h1 down",
             "links",
             "link s1 h1",
-            "link s1 h1 up",
+            "link s1 h1 up # again",
             "py h1.IP()",
             "py nothing",
             "sh true",
@@ -435,6 +435,7 @@ class Wall(LabCase):
         ]
         with printed() as text, contextlib.redirect_stdout(io.StringIO()):
             CLI(net, stdin=io.StringIO("\n".join(commands[:-1]) + "\n"))
+        self.assertEqual(text.getvalue().count("usage: link"), 1)
         for expected in (
             "available nodes are: \nc0 h1 h2 s1\n",
             "h1 h1-eth0:s1-eth1\n",
@@ -456,8 +457,10 @@ class Wall(LabCase):
 
 class Script(LabCase):
     def test_unchanged_script_runs(self):
-        (self.folder / "other.py").write_text("SIZE = 2\n")
-        (self.folder / "script.py").write_text(
+        folder = self.folder / "scripts"
+        folder.mkdir()
+        (folder / "other.py").write_text("SIZE = 2\n")
+        (folder / "script.py").write_text(
             "import sys\n"
             "from mininet.net import Mininet\n"
             "from mininet.topo import SingleSwitchTopo\n"
@@ -473,7 +476,7 @@ class Script(LabCase):
             "    dumpNodeConnections(net.hosts)\n"
             "    print(sys.argv[1], net['h2'].cmd('hostname'))\n"
         )
-        words = [sys.executable, "-B", "-m", "netarium.mininet", "script.py", "argument"]
+        words = [sys.executable, "-B", "-m", "netarium.mininet", "scripts/script.py", "argument"]
         environment = {**os.environ, "PYTHONPATH": str(PYTHON)}
         done = subprocess.run(words, env=environment, capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stdout), (0, "argument h2\n\n"), done.stderr)
