@@ -1,5 +1,7 @@
 //! MCTCP over simulated paths: the total goodput of flows.
 
+use std::fmt::Write as _;
+
 use base::Span;
 use lab::plan::Plan;
 use run::FlowResult;
@@ -31,6 +33,74 @@ fn result(plan: &Plan) -> FlowResult {
 const EVEN: &str = "rate = \"10 Mbit/s\"\ndelay = \"10 ms\"";
 
 const BULK: &str = "[[flow]]\nfrom = \"server\"\nto = \"client\"\ntransport = \"mctcp\"";
+
+/// Paths of a lab, each with rate in Mbit/s and round-trip time in ms; queues, loss, congestion
+/// controller.
+type Asymmetry = (&'static [(u32, u32)], &'static str, &'static str, &'static str);
+
+const DEEP: &str = "1000 packets";
+const SHALLOW: &str = "60 kB";
+const ASYMMETRIES: [Asymmetry; 18] = [
+    (&[(10, 20), (10, 20)], SHALLOW, "0 %", "cubic"),
+    (&[(5, 20), (4, 20)], DEEP, "0 %", "cubic"),
+    (&[(10, 20), (2, 20)], DEEP, "0 %", "cubic"),
+    (&[(20, 20), (1, 20)], DEEP, "0 %", "cubic"),
+    (&[(20, 20), (1, 20)], SHALLOW, "0.2 %", "cubic"),
+    (&[(10, 20), (10, 400)], SHALLOW, "0 %", "cubic"),
+    (&[(10, 20), (4, 400)], DEEP, "0 %", "bbr"),
+    (&[(2, 40), (20, 700)], DEEP, "0 %", "cubic"),
+    (&[(2, 40), (20, 700)], SHALLOW, "0 %", "cubic"),
+    (&[(20, 700), (20, 700)], DEEP, "0 %", "bbr"),
+    (&[(5, 20), (3, 40), (2, 80)], DEEP, "0 %", "cubic"),
+    (&[(5, 20), (3, 40), (2, 80)], SHALLOW, "0 %", "cubic"),
+    (&[(5, 20), (3, 40), (2, 80)], DEEP, "0 %", "bbr"),
+    (&[(5, 20), (3, 20), (2, 20)], DEEP, "1 %", "cubic"),
+    (&[(20, 40), (10, 10), (2, 1000)], DEEP, "0 %", "cubic"),
+    (&[(20, 40), (10, 10), (2, 1000)], SHALLOW, "0 %", "cubic"),
+    (&[(20, 40), (10, 10), (2, 1000)], DEEP, "0.2 %", "bbr"),
+    (&[(20, 40), (10, 10), (10, 1000)], SHALLOW, "0 %", "bbr"),
+];
+
+fn asymmetric((paths, queue, loss, control): &Asymmetry, scheduler: &str) -> Plan {
+    let mut lab = "[lab]\nname = \"table\"\nduration = \"30 s\"\n[node.a]\n[node.b]\n".to_owned();
+    for (rate, rtt) in *paths {
+        let _ = writeln!(
+            lab,
+            "[[link]]\nends = [\"a\", \"b\"]\nrate = \"{rate} Mbit/s\"\n\
+             delay = \"{} ms\"\nqueue = \"{queue}\"\nloss = \"{loss}\"",
+            rtt / 2
+        );
+    }
+    let _ = writeln!(
+        lab,
+        "[[flow]]\nfrom = \"a\"\nto = \"b\"\ntransport = \"mctcp\"\n\
+         control = \"{control}\"\nscheduler = \"{scheduler}\""
+    );
+    labs::plan(&lab)
+}
+
+/// Mbit/s of the application and the longest gap of its data in s.
+#[test]
+fn goodput_and_gap_by_asymmetry_and_scheduler() {
+    let schedulers = ["earliest", "min-rtt", "blest", "ecf"];
+    let mut table = format!("{:45}", "Mbit/s / ms of each path, queues, loss");
+    for scheduler in schedulers {
+        let _ = write!(table, " {scheduler:>11}");
+    }
+    for asymmetry in &ASYMMETRIES {
+        let (paths, queue, loss, control) = asymmetry;
+        let paths: Vec<_> = paths.iter().map(|(rate, rtt)| format!("{rate}/{rtt}")).collect();
+        let row = format!("{:18} {queue:12} {loss:5} {control}", paths.join(" "));
+        let _ = write!(table, "\n{row:45}");
+        for scheduler in schedulers {
+            let result = result(&asymmetric(asymmetry, scheduler));
+            let goodput = result.received_bytes as f64 * 8.0 / 30.0 / 1e6;
+            let gap = result.gap.unwrap().as_secs_f64();
+            let _ = write!(table, " {goodput:6.2} {gap:4.2}");
+        }
+    }
+    insta::assert_snapshot!(table);
+}
 
 #[test]
 fn two_equal_paths_give_nearly_the_sum() {
