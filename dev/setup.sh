@@ -141,21 +141,28 @@ programs() {
     return 1
 }
 
-# Installs command $1 from version $2 of the PyPI package $3 (default: $1) into a separate folder
-# in the cache, where tests look for it.
+# Installs command $1 from PyPI by the requirements $2 and further ones, into a separate folder in the
+# cache, where tests look for it. One that is on the path suffices if there is one requirement.
 python_program() {
-    distribution=${3:-$1}
     folder=${XDG_CACHE_HOME:-$HOME/.cache}/netarium/$1
-    python_program_path "$1" >/dev/null && return 0
+    if [ -x "$folder/bin/$1" ]; then
+        shift
+        [ "$(cat "$folder/requirements" 2>/dev/null)" != "$*" ] || return 0
+    elif [ $# = 2 ] && have "$1"; then
+        return 0
+    else
+        shift
+    fi
     packages python3 python3-venv || return 1
-    say "setup: installing $distribution $2 into $folder"
+    say "setup: installing $* into $folder"
+    rm -rf "$folder"
     # An incomplete folder must not pass for an installation.
-    if /usr/bin/python3 -m venv "$folder" &&
-        retry "$folder/bin/pip" install -q "$distribution==$2" >&2; then
+    if /usr/bin/python3 -m venv "$folder" && retry "$folder/bin/pip" install -q "$@" >&2; then
+        echo "$*" >"$folder/requirements"
         return 0
     fi
     rm -rf "$folder"
-    say "setup: cannot install it; run: pip install $distribution==$2"
+    say "setup: cannot install it; run: pip install $*"
     return 1
 }
 
