@@ -493,6 +493,7 @@ const WRITERS: &[(&str, &str)] = &[
     ("bgp/live/src/archive/store.rs", "the archive"),
     ("bgp/live/src/archive.rs", "the archive"),
     ("bgp/live/src/convert/output.rs", "new files under unused names, and streams"),
+    ("bgp/live/src/input.rs", "opened to read"),
     ("bgp/live/src/job/retention.rs", "the archive"),
     ("cluster/live/src/coordinate/files.rs", "a new folder that only its user can open"),
     ("cluster/live/src/credentials.rs", "new files in a folder that only its user can change"),
