@@ -31,6 +31,8 @@ fn a_device_is_configured_and_counted() {
                 return;
             }
         };
+        // A machine that forwards, as with Docker, passes this on to new namespaces.
+        crate::sysctl::write("net/ipv4/ip_forward", "0").unwrap();
         let index = index_of("eth0").unwrap();
         let mut batch = Batch::new();
         let up = LinkSettings { up: Some(true), ..LinkSettings::default() };
