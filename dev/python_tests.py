@@ -6,6 +6,7 @@ none. With CI=true, a test may only skip for lack of a module of an extra, such 
 
 import os
 import re
+import signal
 import sys
 import unittest
 from pathlib import Path
@@ -22,6 +23,8 @@ def skips(result):
 
 
 def main(folder):
+    # A shell's background job ignores SIGINT, and so would all that the tests start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     # Tests import the package of the sources, and each other.
     sys.path.insert(0, str(folder))
     tests = unittest.defaultTestLoader.discover(str(folder / "tests"))
