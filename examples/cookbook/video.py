@@ -7,7 +7,7 @@ import time
 
 QUALITIES = [800_000, 2_000_000, 4_000_000]  # bit/s
 CHUNK_SECONDS = 1
-CHUNKS = 20
+CHUNKS = 24
 MAX_BUFFER_SECONDS = 4
 
 
@@ -45,8 +45,9 @@ def play():
         print(f"{number}: {quality / 1e6} Mbit/s, {buffered:.1f} s buffered", flush=True)
         time.sleep(max(buffered - MAX_BUFFER_SECONDS, 0.0))
     print(f"stalled for {stalled:.1f} s")
-    slow = chosen.index(QUALITIES[0], 2)
-    adapted = QUALITIES[2] in chosen[:slow] and max(chosen[slow:]) > QUALITIES[0]
+    # One after the other: each search continues behind the chunk that it found.
+    rest = iter(chosen)
+    adapted = QUALITIES[2] in rest and QUALITIES[0] in rest and any(q > QUALITIES[0] for q in rest)
     return 0 if adapted and stalled < 2 else 1
 
 
