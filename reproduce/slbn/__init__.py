@@ -1,0 +1,3 @@
+from netarium_papers import Paper
+
+PAPER = Paper("slbn", "", "", ())
