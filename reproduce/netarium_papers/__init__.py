@@ -14,12 +14,6 @@ A paper is a folder of figures; a figure is a function with the decorator `figur
 `python -m netarium_papers --list` lists all figures.
 """
 
-from pathlib import Path
-
-# In the sources, the folders of the papers are beside this package; installed, they are inside.
-if (Path(__file__).parent.parent / "splaynet").is_dir():
-    __path__.append(str(Path(__file__).parent.parent))
-
 from ._evidence import Claim, Evidence, Plot, Table
 from ._figure import Figure, Paper, figure, papers
 from ._run import Job, Run, label

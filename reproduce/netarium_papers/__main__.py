@@ -36,6 +36,7 @@ def parser() -> argparse.ArgumentParser:
     add("--short", action="store_true", help="smaller sizes, which show that all works")
     add("--out", type=Path, metavar="DIR", help="folder of the results; default: reproduce-PAPER")
     add("--json", action="store_true", help="print a JSON object")
+    add("--quiet", action="store_true", help="suppress progress and notes")
     add("--no-progress", action="store_true", help="do not show progress")
     return found
 
@@ -106,7 +107,7 @@ def make(paper: Paper, figures: Sequence[Figure], args: argparse.Namespace) -> i
         if skipped:
             note(f"skipped, because they need another clock: {', '.join(skipped)}")
     results, made, interrupted = Results(out, paper), [], False
-    is_shown = sys.stderr.isatty() and not args.no_progress
+    is_shown = sys.stderr.isatty() and not (args.no_progress or args.quiet)
     for figure in figures:
 
         def show(finished: int, total: int, name: str = figure.id) -> None:
@@ -140,9 +141,9 @@ def make(paper: Paper, figures: Sequence[Figure], args: argparse.Namespace) -> i
                 }
             )
         )
-    note(f"figures: {out / 'index.html'}")
+    if not args.quiet:
+        note(f"figures: {out / 'index.html'}" + ("; interrupted" if interrupted else ""))
     if interrupted:
-        note("interrupted; finished figures are kept")
         return INTERRUPTED
     return max((result.exit_code for result in made), default=0)
 

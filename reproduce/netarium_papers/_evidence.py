@@ -82,8 +82,8 @@ class Plot:
         colour, dash, marker = next(self._looks)
         if spread:
             low, high = zip(*spread)
-            named = {"label": label} if style == "band" else {}
-            self.ax.fill_between(xs, low, high, color=colour, alpha=0.2, linewidth=0, **named)
+            name = label if style == "band" else "_nolegend_"
+            self.ax.fill_between(xs, low, high, label=name, color=colour, alpha=0.2, linewidth=0)
         if style == "dots":
             self.ax.plot(xs, ys, marker, label=label, color=colour, markersize=4)
         elif style != "band":

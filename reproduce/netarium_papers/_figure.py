@@ -87,9 +87,7 @@ class Figure:
     def main(self) -> None:
         """The command line of the file of a figure; in a notebook, shows the short form."""
         if "ipykernel" in sys.modules:
-            from IPython.display import display
-
-            display(self(short=True))
+            importlib.import_module("IPython.display").display(self(short=True))
             return
         from .__main__ import main
 

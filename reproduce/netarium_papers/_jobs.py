@@ -118,7 +118,7 @@ class Jobs:
         hold = job.clock == "wall"
         return subprocess.Popen(
             [nt.binary(), *words, *(["--await-start"] if hold else [])],
-            stdin=control if hold else subprocess.DEVNULL,
+            stdin=control.fileno() if hold else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

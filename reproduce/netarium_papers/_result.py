@@ -97,9 +97,12 @@ class FigureResult:
             for plot in self.plots
         ]
         root = out.resolve()
-        for run in found["runs"]:
+
+        def relative(run: Dict[str, Any]) -> Dict[str, Any]:
             path = Path(run["folder"]).resolve()
-            run["folder"] = str(path.relative_to(root) if path.is_relative_to(root) else path)
+            return {**run, "folder": str(path.relative_to(root))}
+
+        found["runs"] = [relative(run) for run in self.runs]
         return found
 
     def text(self) -> str:

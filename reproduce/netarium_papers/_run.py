@@ -79,7 +79,7 @@ class Run(nt.Run):
 
     @property
     def trusted(self) -> bool:
-        return self.verdict.trusted
+        return bool(self.verdict.trusted)
 
     @property
     def elapsed_s(self) -> float:

@@ -25,7 +25,7 @@ def quantile(values: Sequence[float], share: float) -> float:
 class Moments(NamedTuple):
     """Number, mean, standard deviation (divided by n), minimum and maximum; 0 without values."""
 
-    count: int
+    count: int  # type: ignore[assignment]
     mean: float
     deviation: float
     min: float

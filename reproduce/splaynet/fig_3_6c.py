@@ -6,18 +6,20 @@
 # %%
 """Figure 3.6c: one bulk TCP stream over 10 Mbit/s."""
 
-from netarium_papers import Evidence, Job, Run, Stage, figure, moments
+from typing import List, Tuple
+
+from netarium_papers import Evidence, Job, Moments, Run, Stage, figure, moments
 from netarium_papers.splaynet import PAYLOAD
 
 LIMIT_MBIT = 10 * PAYLOAD
 SETTLED_S = 2.0  # Slow start is over.
 
 
-def goodput(run: Run, step_s: float) -> list:
+def goodput(run: Run, step_s: float) -> List[Tuple[float, float]]:
     return [(at, rate / 1e6) for at, rate in run.flow_rate("bulk", step_s)]
 
 
-def settled(run: Run, step_s: float):
+def settled(run: Run, step_s: float) -> Moments:
     return moments(rate for at, rate in goodput(run, step_s) if at > SETTLED_S)
 
 
@@ -57,7 +59,7 @@ def goodput_over_10_mbit(stage: Stage) -> None:
     )
 
 
-def claims(evidence: Evidence, run: Run, runs: list) -> None:
+def claims(evidence: Evidence, run: Run, runs: List[Run]) -> None:
     if run.job.name == "slots":
         same = [other for other in runs if other.label == run.label and other.job.name == "bulk"]
         deviation, steady = settled(run, 0.1).deviation, settled(same[0], 0.1).deviation
