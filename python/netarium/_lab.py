@@ -62,6 +62,7 @@ class Lab(Keys):
     """
 
     folder: Path = Path()
+    _original: Optional[Tuple[Path, str, Dict[str, Any]]] = None
 
     @classmethod
     def from_toml(cls, source: Union[str, os.PathLike[str]]) -> Lab:
@@ -85,6 +86,7 @@ class Lab(Keys):
         if path:
             lab.folder = path.parent
             lab.data = {"lab": {"name": path.stem, **lab.data.pop("lab", {})}, **lab.data}
+            lab._original = (path.absolute(), text, copy.deepcopy(lab.data))
         return lab
 
     def to_toml(self) -> str:
@@ -116,6 +118,23 @@ class Lab(Keys):
             self.data.setdefault(section._key, []).append(section)
         return self
 
+    def remove(self, name: str) -> Lab:
+        """Removes a node with its links, or a link, by its name. Returns the lab.
+
+        Raises KeyError if there is neither.
+        """
+        links = self.data.get("link", [])
+        if name in self.data.get("node", {}):
+            del self.data["node"][name]
+            removed = [link for link in links if name in link["ends"]]
+        else:
+            removed = [link for link in links if link.get("name", "-".join(link["ends"])) == name]
+            if not removed:
+                raise KeyError(f"lab has no node or link {name}")
+        if removed:
+            self.data["link"] = [link for link in links if link not in removed]
+        return self
+
     def copy(self) -> Lab:
         """An independent copy."""
         return copy.deepcopy(self)
@@ -125,10 +144,26 @@ class Lab(Keys):
         parts = [f"{key}: {count}" for key, count in sizes]
         return f"Lab({self.name!r}{', ' if parts else ''}{', '.join(parts)})"
 
+    def _is_its_file(self) -> bool:
+        """Whether the lab is as the file says from which it was read."""
+        if self._original is None:
+            return False
+        path, text, data = self._original
+        is_same = path.is_file() and path.read_text(encoding="utf-8") == text
+        return is_same and data == self.data and path.parent == self.folder.absolute()
+
     @contextlib.contextmanager
-    def _file(self, extra: Iterable[Section] = ()) -> Iterator[Tuple[str, str]]:
-        """A file of the lab in its folder while the context lasts: its path and its text."""
-        text = (self.copy().add(*extra) if extra else self).to_toml()
+    def _file(self, extra: Iterable[Section] = ()) -> Iterator[Tuple[str, Optional[str]]]:
+        """A file of the lab in its folder while the context lasts: its path and its text.
+
+        A lab that is as its file says is that file: errors then name its lines, and the text is
+        None.
+        """
+        lab = self.copy().add(*extra) if extra else self
+        if lab._original and lab._is_its_file():
+            yield str(lab._original[0]), None
+            return
+        text = lab.to_toml()
         unique = f"{os.getpid()}-{threading.get_ident()}-{next(numbers)}"
         path = self.folder.absolute() / f".netarium-{unique}.toml"
         with open(path, "x", encoding="utf-8") as file:

@@ -388,7 +388,9 @@ class RunSet:
         return f"{self.folder.name}: {self.outcome} ({len(self.record['seeds'])} runs)"
 
 
-def opened(result: _binary.Result, many: bool, check: bool, text: str) -> Union[Run, RunSet]:
+def opened(
+    result: _binary.Result, many: bool, check: bool, text: Optional[str]
+) -> Union[Run, RunSet]:
     """The run, or the set of runs, of a command that has ended. Raises its error."""
     for line in result.stderr.splitlines():
         if line.startswith("warning: "):

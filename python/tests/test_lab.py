@@ -132,6 +132,16 @@ class Sections(unittest.TestCase):
                 lab = nt.Lab.from_toml(source)
                 self.assertEqual((lab.name, lab.folder), ("shop", Path(folder)))
 
+    def test_remove_takes_links_with_their_node(self):
+        net = pair()
+        net.host("c")
+        net.link("b", "c")
+        self.assertEqual(net.copy().remove("c").data, pair().data)
+        self.assertEqual(net.copy().remove("core").links(), ["b-c"])
+        self.assertEqual(net.copy().remove("b").links(), [])
+        with self.assertRaises(KeyError):
+            net.remove("d")
+
     def test_text_that_is_not_toml_gives_the_place(self):
         with self.assertRaises(nt.LabError) as raised:
             nt.Lab.from_toml('[lab]\nname = "x"\nseed = = 1\n')
@@ -141,6 +151,19 @@ class Sections(unittest.TestCase):
 
 
 class Check(Case):
+    def test_errors_of_a_file_name_its_lines(self):
+        path = self.folder / "shop.toml"
+        path.write_text("# A comment.\n\n[node.a]\n[node.b]\n[[link]]\nends = ['a', 'c']\n")
+        lab = nt.Lab.from_toml(path)
+        with self.assertRaises(nt.LabError) as raised:
+            lab.check()
+        self.assertEqual((raised.exception.file, raised.exception.line), (str(path), 6))
+        lab.host("d")
+        with self.assertRaises(nt.LabError) as raised:
+            lab.check()
+        self.assertIsNone(raised.exception.file)
+        self.assertEqual(os.listdir(self.folder), ["shop.toml"])
+
     def test_check_returns_the_runs(self):
         net = pair()
         net.link("a", "b", name="second", delay={"sweep": ["1 ms", "2 ms"]})
