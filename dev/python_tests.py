@@ -1,4 +1,4 @@
-"""Runs the tests of the Python package, and lists those that skip: `python3 dev/python_tests.py`.
+"""Runs the tests of the Python packages, and lists those that skip: `python3 dev/python_tests.py`.
 
 NETARIUM_BINARY is the program that they start. The exit code is 1 if a test fails, or if there is
 none. With CI=true, a test may only skip for lack of a module of an extra, such as pandas.
@@ -11,7 +11,7 @@ import sys
 import unittest
 from pathlib import Path
 
-PYTHON = Path(__file__).resolve().parent.parent / "python"
+ROOT = Path(__file__).resolve().parent.parent
 PERMITTED = re.compile(r"\w+ is not installed\b")
 
 
@@ -22,17 +22,19 @@ def skips(result):
     return sorted(found), is_wrong
 
 
-def main(folder):
+def main(*folders):
     # A shell's background job ignores SIGINT, and so would all that the tests start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    # Tests import the package of the sources, and each other.
-    sys.path.insert(0, str(folder))
-    tests = unittest.defaultTestLoader.discover(str(folder / "tests"))
+    # Tests import the packages of the sources, and each other.
+    sys.path[:0] = map(str, folders)
+    tests = unittest.TestSuite(
+        unittest.TestLoader().discover(str(folder / "tests")) for folder in folders
+    )
     result = unittest.TextTestRunner(stream=sys.stderr).run(tests)
     found, is_wrong = skips(result)
     print(*found, f"{result.testsRun} Python tests, {len(found)} skipped", sep="\n")
     if result.testsRun == 0:
-        print(f"no tests in {folder / 'tests'}")
+        print(f"no tests in {', '.join(str(folder / 'tests') for folder in folders)}")
         return 1
     if is_wrong and os.environ.get("CI") == "true":
         print("CI must not skip")
@@ -41,4 +43,4 @@ def main(folder):
 
 
 if __name__ == "__main__":
-    sys.exit(main(PYTHON))
+    sys.exit(main(ROOT / "python", ROOT / "reproduce"))

@@ -1,8 +1,11 @@
-"""Makes a Python wheel of the binary and the module: wheel.py FILES VERSION LEVEL FOLDER.
+"""Makes two Python wheels: wheel.py FILES VERSION LEVEL FOLDER.
 
-`pip install` puts the binary into the `bin` folder of the environment. The tag names the oldest
-glibc that the binary runs with (PEP 600). python/pyproject.toml has the name, the extras and the
-entry points; the description is README.md. The wheel has no time of this machine.
+The wheel `netarium` has the binary and the module. `pip install` puts the binary into the `bin`
+folder of the environment. The tag names the oldest glibc that the binary runs with (PEP 600).
+python/pyproject.toml has the name, the extras and the entry points; the description is README.md.
+
+The wheel `netarium-papers` has the figures of papers, with their labs, for all platforms
+(reproduce/pyproject.toml). The wheels have no time of this machine.
 """
 
 import base64
@@ -16,7 +19,8 @@ import time
 import tomllib
 import zipfile
 
-PYTHON = pathlib.Path(__file__).resolve().parent.parent / "python"
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PYTHON, PAPERS = ROOT / "python", ROOT / "reproduce"
 
 # Libraries that PEP 600 lets a wheel take from the system; others would have to be in the wheel.
 SYSTEM_LIBRARIES = re.compile(
@@ -47,16 +51,17 @@ def platform_tag(binary):
     return f"manylinux_{major}_{minor}_{machine}"
 
 
-def read_project(version):
-    """The table [project] of python/pyproject.toml, which must have this version."""
-    path = PYTHON / "pyproject.toml"
+def read_project(folder, version):
+    """The pyproject.toml of a folder, whose project must have this version."""
+    path = folder / "pyproject.toml"
     try:
-        project = tomllib.loads(path.read_text(encoding="utf-8"))["project"]
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         sys.exit(f"wheel.py: {path} is missing")
+    project = found["project"]
     if project["version"] != version:
         sys.exit(f"wheel.py: {path} has version {project['version']}, the binary {version}")
-    return project
+    return found
 
 
 def requirement(text, extra):
@@ -78,7 +83,7 @@ def metadata(project, readme):
         f"Requires-Python: {project['requires-python']}",
         *(f"Requires-Dist: {needed}" for needed in project.get("dependencies", [])),
     ]
-    for extra, needed in project["optional-dependencies"].items():
+    for extra, needed in project.get("optional-dependencies", {}).items():
         lines.append(f"Provides-Extra: {extra}")
         lines += [f"Requires-Dist: {requirement(text, extra)}" for text in needed]
     lines.append("Description-Content-Type: text/markdown")
@@ -104,42 +109,78 @@ def module():
     return [(str(path.relative_to(PYTHON)), path.read_bytes(), 0o644) for path in files]
 
 
-def main():
-    files, version, level, out = sys.argv[1:]
-    files, level, out = pathlib.Path(files), int(level), pathlib.Path(out)
-    binary = files / "netarium"
-    project = read_project(version)
-    tags = platform_tag(binary)
-    info = f"netarium-{version}.dist-info"
-    tag_lines = "".join(f"Tag: py3-none-{tag}\n" for tag in tags.split("."))
-    wheel = f"Wheel-Version: 1.0\nGenerator: netarium\nRoot-Is-Purelib: false\n{tag_lines}"
-    readme = (files / "README.md").read_text(encoding="utf-8")
-    content = [
-        *module(),
-        (f"netarium-{version}.data/scripts/netarium", binary.read_bytes(), 0o755),
-        (f"{info}/METADATA", metadata(project, readme).encode(), 0o644),
-        (f"{info}/WHEEL", wheel.encode(), 0o644),
-    ]
-    if points := entry_points(project):
-        content.append((f"{info}/entry_points.txt", points.encode(), 0o644))
-    for name in ["LICENSE", "LICENSE-APACHE", "LICENSE-MIT", "THIRD-PARTY.txt"]:
-        content.append((f"{info}/licenses/{name}", (files / name).read_bytes(), 0o644))
-    record = ""
-    for name, data, _ in content:
-        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-        record += f"{name},sha256={digest},{len(data)}\n"
-    content.append((f"{info}/RECORD", f"{record}{info}/RECORD,,\n".encode(), 0o644))
+def papers(settings):
+    """The files of the package `netarium_papers`, by the folders of its packages."""
+    content = []
+    for name, place in settings["package-dir"].items():
+        patterns = settings["package-data"].get(name, ["*.py"])
+        folder = PAPERS / place
+        found = sorted(path for pattern in patterns for path in folder.glob(pattern))
+        for path in found:
+            if path.is_file() and "__pycache__" not in path.parts:
+                place = "/".join([*name.split("."), *path.relative_to(folder).parts])
+                # Programs of labs are started by their path.
+                mode = 0o755 if os.access(path, os.X_OK) else 0o644
+                content.append((place, path.read_bytes(), mode))
+    return content
 
+
+def write_wheel(out, name, version, tags, content, level):
+    """Writes a wheel of files (name, content, mode), and prints its path."""
+    info = f"{name}-{version}.dist-info"
+    record = ""
+    for place, data, _ in content:
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        record += f"{place},sha256={digest},{len(data)}\n"
+    content = [*content, (f"{info}/RECORD", f"{record}{info}/RECORD,,\n".encode(), 0o644)]
     stamp = time.gmtime(max(int(os.environ.get("SOURCE_DATE_EPOCH", "0")), 315_532_800))[:6]
-    path = out / f"netarium-{version}-py3-none-{tags}.whl"
+    path = out / f"{name}-{version}-py3-none-{tags}.whl"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data, mode in content:
-            entry = zipfile.ZipInfo(name, stamp)
+        for place, data, mode in content:
+            entry = zipfile.ZipInfo(place, stamp)
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.create_system = 3  # Unix: installers read the file mode.
             entry.external_attr = (0o100000 | mode) << 16
             archive.writestr(entry, data, compresslevel=level)
     print(path)
+
+
+def described(files, name, project, tags, readme, licences):
+    """The files of the folder .dist-info, without RECORD."""
+    info = f"{name}-{project['version']}.dist-info"
+    tag_lines = "".join(f"Tag: py3-none-{tag}\n" for tag in tags.split("."))
+    is_pure = str(tags == "any").lower()
+    wheel = f"Wheel-Version: 1.0\nGenerator: netarium\nRoot-Is-Purelib: {is_pure}\n{tag_lines}"
+    content = [
+        (f"{info}/METADATA", metadata(project, readme).encode(), 0o644),
+        (f"{info}/WHEEL", wheel.encode(), 0o644),
+    ]
+    if points := entry_points(project):
+        content.append((f"{info}/entry_points.txt", points.encode(), 0o644))
+    for licence in licences:
+        data = (files / licence).read_bytes()
+        content.append((f"{info}/licenses/{licence}", data, 0o644))
+    return content
+
+
+def main():
+    files, version, level, out = sys.argv[1:]
+    files, level, out = pathlib.Path(files), int(level), pathlib.Path(out)
+    licences = ["LICENSE", "LICENSE-APACHE", "LICENSE-MIT"]
+
+    binary = files / "netarium"
+    project = read_project(PYTHON, version)["project"]
+    tags = platform_tag(binary)
+    readme = (files / "README.md").read_text(encoding="utf-8")
+    script = (f"netarium-{version}.data/scripts/netarium", binary.read_bytes(), 0o755)
+    rest = described(files, "netarium", project, tags, readme, [*licences, "THIRD-PARTY.txt"])
+    write_wheel(out, "netarium", version, tags, [*module(), script, *rest], level)
+
+    found = read_project(PAPERS, version)
+    readme = f"{found['project']['description']}.\n\nStart with `netarium reproduce --list`.\n"
+    rest = described(files, "netarium_papers", found["project"], "any", readme, licences)
+    content = papers(found["tool"]["setuptools"]) + rest
+    write_wheel(out, "netarium_papers", version, "any", content, level)
 
 
 if __name__ == "__main__":

@@ -164,6 +164,34 @@ class Runs(Folder):
                 self.assertEqual(caught.exception.exit_code, code)
 
 
+class Measure(unittest.TestCase):
+    def test_link_state_of_slbn_is_three_numbers(self):
+        self.assertIn("b-neck", papers.measure("measure", "protocols")["protocols"])
+        words = ("measure", "link-state", "--sessions", "100", "--protocol")
+        self.assertEqual(papers.measure(*words, "slbn")["numbers"], 3)
+        self.assertGreater(papers.measure(*words, "bfyz")["numbers"], 100)
+        with self.assertRaisesRegex(papers.PaperError, "unknown protocol `other`"):
+            papers.measure(*words, "other")
+
+    def test_agreement_has_messages_or_delays(self):
+        lab = str(REPRODUCE.parent / "labs/splaynet/large.toml")
+        words = ["measure", "agreement", lab, "--sharing", "slbn", "--agents", "2"]
+        words += ["--flows", "20", "--changes", "3"]
+        self.assertGreater(papers.measure(*words)["bytes_per_s"], 0)
+        self.assertEqual(len(papers.measure(*words, "--delays")["delays_ns"]), 3)
+
+    def test_waits_are_those_of_each_method(self):
+        words = ["measure", "timers", "--expected", "300 us", "--each", "3 ms"]
+        found = papers.measure(*words)["waits"]
+        self.assertEqual([w["method"] for w in found], ["sleep", "hybrid", "spin"])
+        self.assertTrue(all(len(w["late_ns"]) == 10 for w in found))
+
+    def test_constants_are_within_their_ranges(self):
+        for found in papers.measure("measure", "bundle-constants")["constants"]:
+            low, high = found["range"]
+            self.assertTrue(low <= found["value"] <= high, found)
+
+
 class Command(Folder):
     def command(self, *words: str, **options) -> subprocess.Popen:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(PATHS)}

@@ -8,6 +8,7 @@ pub(crate) mod diff;
 pub(crate) mod export;
 pub(crate) mod link;
 pub(crate) mod mctcp;
+pub(crate) mod measure;
 pub(crate) mod report;
 pub(crate) mod up;
 
@@ -89,6 +90,8 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:\n  netarium reproduce --list\n  \
                             netarium reproduce splaynet 3.5 3.6b --clock virtual")]
     Reproduce(Reproduce),
+    #[command(hide = true)]
+    Measure(measure::Measure),
     /// Collect BGP passively from mirrored packets and archive it
     #[command(after_help = "Examples:\n  netarium collect --read span.pcap --out archive\n  \
                             netarium collect --interface eth1 --out archive \

@@ -16,6 +16,7 @@ use crate::{Failure, Verdict, results};
 use run::Exit;
 
 mod agent;
+mod agreement;
 mod local;
 mod placement;
 pub(crate) mod spread;
@@ -23,6 +24,7 @@ mod trust;
 
 pub(crate) use agent::agent;
 use agent::{failure, target};
+pub(crate) use agreement::measure_agreement;
 
 /// Runs the shard of a lab, if the agent started this process for one.
 pub(crate) fn shard(first_argument: &OsStr) -> Option<ExitCode> {

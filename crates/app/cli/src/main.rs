@@ -19,6 +19,7 @@ mod labs;
 mod link;
 mod machine;
 mod mctcp;
+mod measure;
 mod progress;
 mod repeat;
 mod replay;
@@ -156,6 +157,7 @@ fn dispatch(command: &Command, terminal: &Terminal) -> Verdict {
         Command::Sweep(args) => sweep::sweep(args, terminal),
         Command::Replay(args) => replay::replay(args, terminal),
         Command::Reproduce(args) => reproduce::reproduce(args, terminal),
+        Command::Measure(args) => measure::measure(args, terminal),
         Command::Collect(args) => collect::collect(args, terminal),
         Command::Bundle(args) => bundle::bundle(args, terminal),
         Command::Mctcp(args) => mctcp::mctcp(args, terminal),

@@ -3,9 +3,12 @@
 use std::ffi::OsStr;
 use std::process::ExitCode;
 
-use crate::Verdict;
+use serde_json::Value;
+
 use crate::args::cluster::{Agent, Cluster};
+use crate::args::measure::Agreement;
 use crate::terminal::Terminal;
+use crate::{Failure, Verdict};
 
 pub(crate) mod spread {
     use std::path::Path;
@@ -40,6 +43,10 @@ pub(crate) fn agent(_: &Agent, _: &Terminal) -> Verdict {
 
 pub(crate) fn cluster(_: &Cluster, _: &Terminal) -> Verdict {
     crate::needs_feature("cluster")
+}
+
+pub(crate) fn measure_agreement(_: &Agreement, _: &Terminal) -> Result<Value, Failure> {
+    crate::needs_feature("cluster").map(|_| Value::Null)
 }
 
 pub(crate) fn shard(_: &OsStr) -> Option<ExitCode> {
