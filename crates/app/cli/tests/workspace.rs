@@ -156,7 +156,9 @@ const ARROWS: &[(&str, &[&str])] = &[
         "cli",
         &[
             "base",
+            "network-sharing",
             "network-topology",
+            "ratecontrol-core",
             "lab-file",
             "lab-run",
             "lab-emu",
