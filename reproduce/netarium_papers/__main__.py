@@ -148,11 +148,16 @@ def make(paper: Paper, figures: Sequence[Figure], args: argparse.Namespace) -> i
     return max((result.exit_code for result in made), default=0)
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
+def main(
+    argv: Optional[Sequence[str]] = None, own: Optional[Tuple[Paper, Figure]] = None
+) -> int:
+    """The command; `own` is the figure of the file that was started, with its paper."""
     arguments = parser()
     args = arguments.parse_args(argv)
     found = papers()
     try:
+        if own:
+            return make(own[0], [own[1]], args)
         if args.paper and args.paper not in found:
             raise PaperError(f"unknown paper `{args.paper}`; papers: {', '.join(found)}", 2)
         if args.list:

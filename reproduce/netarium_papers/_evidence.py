@@ -140,7 +140,7 @@ class Evidence:
 def points_csv(plots: Iterable[Plot]) -> str:
     """The points of plots: plot, line, x, y and, where the line has a band, its ends."""
     text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
+    rows = csv.writer(text, lineterminator="\n")
     text.write("plot,line,x,y,low,high\n")
 
     def number(value: float) -> Any:

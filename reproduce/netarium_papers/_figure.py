@@ -91,8 +91,11 @@ class Figure:
             return
         from .__main__ import main
 
-        paper = Path(sys.argv[0]).resolve().parent.name
-        sys.exit(main([paper, self.id, *sys.argv[1:]]))
+        name = Path(sys.argv[0]).resolve().parent.name
+        # A file elsewhere is a figure of its own.
+        own = Paper(Path(sys.argv[0]).stem, self.title, "", ())
+        paper = papers()[name] if name in NAMES else own
+        sys.exit(main([paper.name, self.id, *sys.argv[1:]], (paper, self)))
 
 
 def figure(

@@ -115,7 +115,7 @@ class Results(Folder):
         self.assertEqual(again.figures["3.5"]["plots"][0]["lines"][0]["points"][1], [1.0, None])
         points = (out / "figure-3.5.csv").read_text().splitlines()
         self.assertEqual(points[0], "plot,line,x,y,low,high")
-        self.assertEqual(points[1], '"Errors","ours",0.0,1.0,0.5,1.5')
+        self.assertEqual(points[1], "Errors,ours,0.0,1.0,0.5,1.5")
         page = (out / "index.html").read_text()
         self.assertIn("with a &lt;window&gt;", page)
         self.assertIn('<section id="3.5">', page)
