@@ -18,7 +18,7 @@ from ._evidence import Claim, Evidence, Plot, Table
 from ._figure import Figure, Paper, figure, papers
 from ._run import Job, Run, label
 from ._random import RandomStream
-from ._stage import Options, PaperError, Stage, measure
+from ._stage import Options, PaperError, Stage, measure, measure_each
 from ._statistics import Moments, cdf, moments, quantile, rates
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "figure",
     "label",
     "measure",
+    "measure_each",
     "moments",
     "papers",
     "quantile",
