@@ -1,0 +1,146 @@
+"""Plots, tables and claims on errors of rates that several figures share."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Dict, Iterable, Optional, Sequence
+
+from netarium_papers import Evidence
+from netarium_papers.slbn.protocol_run import ProtocolRun
+
+# SLBN's mean absolute error may exceed BFYZ's by this number of percentage points.
+MAX_EXCESS = 2
+# Rates at bottlenecks may exceed their capacity by this in the mean, in %.
+MAX_OVER = 5
+
+
+def plot_errors(
+    evidence: Evidence,
+    title: str,
+    runs: Iterable[ProtocolRun],
+    place: str,
+    start: float,
+    end: float,
+    has_bands: bool = True,
+    **options: Any,
+) -> None:
+    """Errors at a `place` (`source`, `bottleneck`) over time; `options` are those of `Plot`."""
+    note = "Lines are means, bands reach from the 10th to the 90th percentile."
+    options["note"] = note if has_bands else "Means."
+    plot = evidence.plot(
+        title, "time in s", f"error at {place}s in %", xlim=(start, end), **options
+    )
+    for run in runs:
+        low, high = (
+            [value for _, value in run.points(f"{place}_{part}", start, end)]
+            for part in ("p10", "p90")
+        )
+        spread = list(zip(low, high)) if has_bands else ()
+        plot.line(run.label, run.points(f"{place}_mean", start, end), spread)
+    plot.line("exact", [(start, 0.0), (end, 0.0)], style="reference")
+
+
+def plot_samples(
+    evidence: Evidence,
+    title: str,
+    y: str,
+    runs: Iterable[ProtocolRun],
+    column: str,
+    **options: Any,
+) -> None:
+    """A column over time, a line for each run."""
+    plot = evidence.plot(title, "time in s", y, **options)
+    for run in runs:
+        plot.line(run.label, run.points(column))
+
+
+def cell(value: Optional[float], form: str = ".2f") -> str:
+    return "–" if value is None or math.isnan(value) else f"{value:{form}}"
+
+
+def spread_cell(sample: Dict[str, Any], place: str) -> str:
+    """Mean and percentiles, as `8.5 (-11.0, 30.0)`."""
+    mean, low, high = (sample[f"{place}_{part}"] for part in ("mean", "p10", "p90"))
+    return "–" if mean is None else f"{mean:.1f} ({low:.1f}, {high:.1f})"
+
+
+def table_errors(
+    evidence: Evidence, runs: Iterable[ProtocolRun], times: Sequence[float]
+) -> None:
+    """Errors at these times, a row for each and each run."""
+    heads = "time, protocol, sessions, sources, mean amount, bottlenecks, over 5 %, largest queue"
+    table = evidence.table(
+        "Errors in %: mean (10th, 90th percentile); the share of bottlenecks more than 5 % "
+        "over; the largest queue since the last sample, in packets",
+        heads.split(", "),
+    )
+    found = [(run, run.at(time)) for time in times for run in runs]
+    for run, sample in ((run, sample) for run, sample in found if sample):
+        table.row(
+            f"{sample['at'] * 1e3:.0f} ms",
+            run.label,
+            sample["sessions"],
+            spread_cell(sample, "source"),
+            cell(sample["source_abs"]),
+            spread_cell(sample, "bottleneck"),
+            cell(sample["over"]),
+            sample["queue"],
+        )
+
+
+def claim_as_accurate(evidence: Evidence, slbn: ProtocolRun, bfyz: ProtocolRun) -> None:
+    """SLBN's errors are not larger than those of a protocol that knows all sessions."""
+    others = dict(bfyz.points("source_abs"))
+    pairs = [(at, own, others.get(at, math.nan)) for at, own in slbn.points("source_abs")]
+    excesses = [(own - other, at, own, other) for at, own, other in pairs if own - other < math.inf]
+    excess, at, own, other = max(excesses, default=(math.nan,) * 4)
+    evidence.claim(
+        "mean amount of the errors at sources, SLBN beside BFYZ, at every sample",
+        f"as accurate as BFYZ (here: at most {MAX_EXCESS} points more)",
+        f"at most {excess:+.2f} points, {own:.2f} beside {other:.2f} % at {at:.2f} s",
+        excess <= MAX_EXCESS,
+    )
+
+
+def claim_not_over(
+    evidence: Evidence, run: ProtocolRun, start: float, end: float, paper: str
+) -> None:
+    """Rates at bottlenecks do not exceed their capacity by much."""
+    points = [(value, at) for at, value in run.points("bottleneck_mean", start, end)]
+    over, at = max((it for it in points if it[0] < math.inf), default=(math.nan, math.nan))
+    evidence.claim(
+        f"rates at bottlenecks over their capacity, in the mean ({run.label})",
+        f"{paper} (here: at most {MAX_OVER} %)",
+        f"at most {over:+.2f} %, at {at:.2f} s",
+        over <= MAX_OVER,
+    )
+
+
+def table_cost(evidence: Evidence, runs: Iterable[ProtocolRun]) -> None:
+    """The cost of each run."""
+    heads = (
+        "run, sessions, events, time, events/s, oracle, memory, bytes a session, control, "
+        "numbers a link, bytes a link, bytes a packet"
+    )
+    table = evidence.table(
+        "What it took: time of the simulation and, within it, of the exact rates that it "
+        "is measured by; memory of the process; control's share of all bytes; state",
+        heads.split(", "),
+    )
+    for run in runs:
+        of, cost = run.summary, run.run.record["simulation"]
+        memory = cost["peak_memory_bytes"]
+        table.row(
+            run.label,
+            of["joined"],
+            f"{cost['events'] / 1e6:.1f} M",
+            f"{cost['wall_s']:.1f} s",
+            f"{cost['events_per_s'] / 1e6:.1f} M",
+            f"{of['oracle_s']:.1f} s",
+            "–" if memory is None else f"{memory / (1 << 30):.2f} GiB",
+            f"{of['session_bytes']:.0f}",
+            f"{of['control_share'] * 100:.2f} %",
+            f"{of['link_numbers_mean']:.1f}, at most {of['link_numbers_max']}",
+            f"{of['link_bytes_mean']:.0f}, at most {of['link_bytes_max']}",
+            of["packet_bytes"],
+        )

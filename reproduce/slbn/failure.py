@@ -1,0 +1,71 @@
+# %% [markdown]
+# # SLBN, beyond the paper: a failed link
+# A link of the core fails and returns while sessions go on.
+
+# %%
+"""Beyond the paper: a link of the core fails and returns."""
+
+from typing import Dict
+
+from netarium_papers import Evidence, Stage, figure
+from netarium_papers.slbn.accuracy import plot_errors, plot_samples, table_cost, table_errors
+from netarium_papers.slbn.protocol_run import ProtocolRun, protocol_runs
+
+FAILS_S, RETURNS_S = 2.0, 5.0
+# Two epochs after a change, links have counted again: the mean absolute error of all sessions.
+RECOVERY_S, MAX_ERROR_PERCENT = 2.5, 5
+TABLE_S = [FAILS_S, 2.05, 2.1, 2.2, 2.5, 3.0, 4.0, RETURNS_S, 5.05, 5.1, 5.2, 5.5, 6.0]
+
+
+@figure(
+    "failure",
+    "beyond the paper: a link of the core fails and returns",
+    takes="3 min",
+    clocks=("virtual",),
+)
+def errors_after_failure(stage: Stage) -> None:
+    protocols = ("slbn-epochs", "slbn", "bfyz")
+    runs = protocol_runs(stage, "failure", protocols, {"sessions.all.count": 1000})
+    every, end = list(runs.values()), runs["slbn-epochs"].end
+    for place in ("source", "bottleneck"):
+        plot_errors(stage, f"Errors at {place}s", every, place, 1.0, end, ylim=(-60, 60))
+    title = "Mean amount of the errors of all sessions"
+    plot_samples(stage, title, "error in %", every, "error_of_all", log="y")
+    table_errors(stage, every, [*TABLE_S, end])
+    table_cost(stage, every)
+    claims(stage, runs)
+    stage.note(
+        "Sessions that crossed the link take the next shortest path at once and join there; their "
+        "old packets are lost with the link, and nothing corrects what the neighbours of the link "
+        "counted of them. With epochs, links replace these sums. With the other protocols all "
+        "links forget all sessions, and all sessions join again."
+    )
+
+
+def claims(evidence: Evidence, runs: Dict[str, ProtocolRun]) -> None:
+    rerouted = runs["slbn-epochs"].summary["rerouted"]
+    evidence.claim(
+        "changes of path",
+        "not in the paper (expected: sessions leave the failed link and return)",
+        str(rerouted),
+        rerouted > 0,
+    )
+    for run in runs.values():
+        # At the time of the return, sessions are on new paths and have no rate.
+        for since, until, what in (
+            (FAILS_S, RETURNS_S - 1e-3, "the link failed"),
+            (RETURNS_S, run.end, "it returned"),
+        ):
+            error = run.moments("error_of_all", since + RECOVERY_S, until)
+            evidence.claim(
+                f"mean amount of the errors of all sessions, {RECOVERY_S} s after {what} "
+                f"({run.label})",
+                f"not in the paper (expected: at most {MAX_ERROR_PERCENT} %)",
+                f"at most {error.max:.2f} %" if error.count else "no samples",
+                error.max <= MAX_ERROR_PERCENT,
+            )
+
+
+# %%
+if __name__ == "__main__":
+    errors_after_failure.main()

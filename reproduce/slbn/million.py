@@ -1,0 +1,58 @@
+# %% [markdown]
+# # SLBN, beyond the paper: a million sessions
+# A million sessions on the large network, and what they cost.
+
+# %%
+"""Beyond the paper: a million sessions on the large network."""
+
+from netarium_papers import Evidence, Stage, figure
+from netarium_papers.slbn.accuracy import plot_errors, table_cost, table_errors
+from netarium_papers.slbn.protocol_run import ProtocolRun, protocol_runs
+
+SESSIONS, SHORT_SESSIONS = 1_000_000, 4_000
+TABLE_S = (0.4, 1.0, 1.6, 2.0, 2.4, 3.0, 4.0)
+MAX_ERROR_PERCENT = 2
+
+
+@figure(
+    "million",
+    "beyond the paper: a million sessions on the large network, and what they cost",
+    takes="15 min",
+    clocks=("virtual",),
+)
+def million_sessions(stage: Stage) -> None:
+    short = {"sessions.all.count": SHORT_SESSIONS}
+    (run,) = protocol_runs(stage, "million", ["slbn"], short).values()
+    for place in ("source", "bottleneck"):
+        plot_errors(stage, f"Errors at {place}s", [run], place, 0.0, run.end, ylim=(-60, 150))
+    claims(stage, run, stage.size(SESSIONS, SHORT_SESSIONS))
+    table_errors(stage, [run], TABLE_S)
+    table_cost(stage, [run])
+
+
+def claims(evidence: Evidence, run: ProtocolRun, sessions: int) -> None:
+    joined, numbers = run.summary["joined"], run.summary["link_numbers_max"]
+    evidence.claim(
+        "sessions that joined",
+        f"not in the paper (expected: {sessions})",
+        str(joined),
+        joined == sessions,
+    )
+    error = run.last("source_abs")
+    evidence.claim(
+        "mean amount of the errors at sources at the end",
+        f"not in the paper (expected: at most {MAX_ERROR_PERCENT} %)",
+        f"{error:.2f} %",
+        error <= MAX_ERROR_PERCENT,
+    )
+    evidence.claim(
+        "numbers that a link keeps",
+        "three, whatever the number of sessions",
+        f"at most {numbers}",
+        numbers == 3,
+    )
+
+
+# %%
+if __name__ == "__main__":
+    million_sessions.main()
