@@ -9,17 +9,7 @@ PAPER = Paper(
     "slbn",
     "SLBN: A Scalable Max-min Fair Algorithm for Rate-Based Explicit Congestion Control",
     "A. Mozo, J. L. López-Presa and A. Fernández Anta, IEEE NCA 2012",
-    (
-        "exp_1a",
-        "exp_1b",
-        "exp_2a",
-        "exp_2b",
-        "churn",
-        "loss",
-        "failure",
-        "million",
-        "state",
-    ),
+    ("exp_1a", "exp_1b", "exp_2a", "exp_2b", "churn", "loss", "failure", "million", "state"),
 )
 # Protocols as in `control.protocol` of labs, and their names in print.
 NAMES = {

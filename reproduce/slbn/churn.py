@@ -8,8 +8,7 @@
 from typing import Dict, List, NamedTuple
 
 from netarium_papers import Evidence, Stage, figure
-from netarium_papers.slbn import NAMES
-from netarium_papers.slbn.accuracy import MAX_EXCESS, MAX_OVER
+from netarium_papers.slbn import NAMES, accuracy
 from netarium_papers.slbn.protocol_run import ProtocolRun, job
 
 REPLACED_PERCENT, SHORT_PERCENT = (1, 5, 10, 25, 50, 100), (5, 50)
@@ -55,14 +54,11 @@ def errors_by_churn(stage: Stage) -> None:
         ]
         runs = [ProtocolRun(run, NAMES[protocol]) for run in stage.run(jobs)]
         found[protocol] = [Churn.of(run, count) for run, count in zip(runs, replaced)]
-    for where, y, field in (
-        ("sources", "mean amount of the error in %", "source"),
-        ("bottlenecks", "mean error in %", "bottleneck"),
-    ):
-        x = "sessions that come, and that go, in a second"
-        plot = stage.plot(f"Errors at {where} by churn", x, y, log="x")
+    x = "sessions that come, and that go, in a second"
+    for place, y in (("source", "mean amount of the error"), ("bottleneck", "mean error")):
+        plot = stage.plot(f"Errors at {place}s by churn", x, f"{y} in %", log="x")
         for name, rows in found.items():
-            plot.line(NAMES[name], [(of.replaced, getattr(of, field)) for of in rows])
+            plot.line(NAMES[name], [(of.replaced, getattr(of, place)) for of in rows])
     heads = ["protocol", "replaced/s", "sources", "bottlenecks", "at most", "longest queue"]
     table = stage.table("Errors during churn in %", heads)
     for name, rows in found.items():
@@ -84,16 +80,16 @@ def claims(evidence: Evidence, slbn: List[Churn], bfyz: List[Churn]) -> None:
     )
     evidence.claim(
         "mean amount of the errors at sources, SLBN beside BFYZ, at every rate of churn",
-        f"not in the paper (expected: at most {MAX_EXCESS} points more)",
+        f"not in the paper (expected: at most {accuracy.MAX_EXCESS} points more)",
         f"at most {excess:+.2f} points, {own:.2f} beside {other:.2f} % at {replaced}/s",
-        excess <= MAX_EXCESS,
+        excess <= accuracy.MAX_EXCESS,
     )
     over = max(of.over for of in slbn)
     evidence.claim(
         "rates at bottlenecks over their capacity, in the mean (SLBN), at every rate of churn",
-        f"the pattern of churn does not matter (here: at most {MAX_OVER} %)",
+        f"the pattern of churn does not matter (here: at most {accuracy.MAX_OVER} %)",
         f"at most {over:+.2f} %",
-        over <= MAX_OVER,
+        over <= accuracy.MAX_OVER,
     )
 
 

@@ -10,21 +10,13 @@
 from typing import Dict
 
 from netarium_papers import Evidence, Stage, figure
-from netarium_papers.slbn.accuracy import (
-    claim_as_accurate,
-    claim_not_over,
-    plot_errors,
-    plot_samples,
-    table_cost,
-    table_errors,
-)
+from netarium_papers.slbn import accuracy
 from netarium_papers.slbn.protocol_run import ProtocolRun, protocol_runs
 
 DRAWN = ("slbn", "bfyz", "erica", "rcp", "piqi-rcp")
 PROTOCOLS = (*DRAWN, "cobb-gouda", "b-neck")
 # The first sessions have joined; the second have joined, and those that leave have left.
 JOINED_S, CHANGED_S = 0.5, 0.7
-NEAR_PERCENT = (-40, 40)
 TABLE_S = [0.1, 0.3, 0.5, 0.7, 0.9, 1.2]
 # Mean error of Cobb-Gouda in the paper in %, and by which factor this one may differ.
 COBB_GOUDA_PERCENT, FACTOR = 500, 2
@@ -47,18 +39,16 @@ def accuracy_during_changes(stage: Stage) -> None:
     every, end = list(runs.values()), runs["slbn"].end
     drawn = [runs[protocol] for protocol in DRAWN]
     for number, place, name in ((3, "source", "sources"), (4, "bottleneck", "links")):
-        title = f"Figure {number}: errors at {name}"
-        plot_errors(stage, title, drawn, place, 0.0, end)
-        title += ", near the exact rates"
-        plot_errors(stage, title, drawn, place, 0.0, end, ylim=NEAR_PERCENT)
-    plot_samples(
-        stage, "Largest queue", "packets in the largest queue", every, "queue", log="y"
-    )
-    table_errors(stage, every, [*TABLE_S, end])
+        for near, ylim in (("", (None, None)), (", near the exact rates", (-40, 40))):
+            title = f"Figure {number}: errors at {name}{near}"
+            accuracy.plot_errors(stage, title, drawn, place, 0.0, end, ylim=ylim)
+    y = "packets in the largest queue"
+    accuracy.plot_samples(stage, "Largest queue", y, every, "queue", log="y")
+    accuracy.table_errors(stage, every, [*TABLE_S, end])
     table_prototype(stage)
-    table_cost(stage, every)
-    claim_as_accurate(stage, runs["slbn"], runs["bfyz"])
-    claim_not_over(stage, runs["slbn"], 0.0, end, "small deviations")
+    accuracy.table_cost(stage, every)
+    accuracy.claim_as_accurate(stage, runs["slbn"], runs["bfyz"])
+    accuracy.claim_not_over(stage, runs["slbn"], 0.0, end, "small deviations")
     # Few sessions in a small network do not show the errors of the others in a large one.
     if not stage.short:
         claim_order(stage, runs)

@@ -7,10 +7,10 @@
 """Figures 5 and 6: completion times by size, and queues, of finite sessions."""
 
 import math
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from netarium_papers import Evidence, Run, Stage, figure, moments
-from netarium_papers.slbn.accuracy import plot_samples, table_cost
+from netarium_papers.slbn import accuracy
 from netarium_papers.slbn.protocol_run import ProtocolRun, protocol_runs
 
 PROTOCOLS = ("slbn", "bfyz", "erica", "rcp", "piqi-rcp", "cobb-gouda", "b-neck")
@@ -28,15 +28,6 @@ COBB_GOUDA_PACKETS, FACTOR = (5293, 8265, 4775), 2
 Sessions = Sequence[Tuple[float, Optional[float]]]
 
 
-class Bin(NamedTuple):
-    """Sessions of similar size: mean size, mean completion time, number completed and of all."""
-
-    packets: float
-    seconds: float
-    completed: int
-    total: int
-
-
 def sessions(run: Run) -> Sessions:
     columns = ("size_bytes", "start_ns", "completed_ns")
     found = run.frame("sessions").select(columns).drop_nulls(columns[:2])
@@ -52,21 +43,22 @@ def mean_time(of: Sessions) -> Tuple[float, int]:
     return moments(times).mean, len(of) - len(times)
 
 
-def bins(of: Sessions) -> List[Bin]:
-    """The sessions by size; bins without a completed session are omitted."""
+def bins(of: Sessions) -> List[Tuple[float, float, int, int]]:
+    """Mean size, mean completion time, number, and number completed, by size.
+
+    Bins without a completed session are omitted.
+    """
     found = []
     for low, high in zip(LIMITS, LIMITS[1:]):
         own = [session for session in of if low <= session[0] < high]
-        time, missing = mean_time(own)
-        mean = moments(packets for packets, _ in own).mean
-        found.append(Bin(mean, time, len(own) - missing, len(own)))
-    return [one for one in found if one.completed]
+        size, (time, missing) = moments(packets for packets, _ in own), mean_time(own)
+        found.append((size.mean, time, size.count, size.count - missing))
+    return [one for one in found if one[3]]
 
 
 def largest_queue(run: ProtocolRun, start: float = 0.0, end: float = math.inf) -> int:
     """In packets."""
-    found = [round(packets) for _, packets in run.points("queue", start, end)]
-    return max(found, default=0)
+    return int(max((packets for _, packets in run.points("queue", start, end)), default=0))
 
 
 def bounded(run: ProtocolRun) -> Tuple[int, int, bool]:
@@ -92,20 +84,19 @@ def completion_and_queues(stage: Stage) -> None:
         ylim=(0, None),
     )
     for name, run in runs.items():
-        plot.line(run.label, [(of.packets, of.seconds) for of in bins(finite[name])])
+        plot.line(run.label, [(packets, seconds) for packets, seconds, *_ in bins(finite[name])])
     title, y = "Figure 6: largest queue", "packets in the largest queue"
-    plot_samples(stage, title, y, runs.values(), "queue", log="y")
+    accuracy.plot_samples(stage, title, y, runs.values(), "queue", log="y")
     small = [runs[name] for name in ("slbn", "bfyz", "b-neck")]
     title += ", the smallest of them"
-    plot_samples(stage, title, y, small, "queue", ylim=(0, None))
+    accuracy.plot_samples(stage, title, y, small, "queue", ylim=(0, None))
     table_summary(stage, runs, finite)
     heads = ["protocol", "packets", "sessions", "done", "mean time"]
     table = stage.table("Completion times by size of the session", heads)
     for name, run in runs.items():
-        for of in bins(finite[name]):
-            cells = (f"{of.packets:.0f}", of.total, of.completed, f"{of.seconds:.3f} s")
-            table.row(run.label, *cells)
-    table_cost(stage, runs.values())
+        for packets, seconds, count, completed in bins(finite[name]):
+            table.row(run.label, f"{packets:.0f}", count, completed, f"{seconds:.3f} s")
+    accuracy.table_cost(stage, runs.values())
     first, later, is_bounded = bounded(runs["slbn"])
     stage.claim(
         "largest queue (SLBN)",

@@ -7,14 +7,7 @@
 """Figures 7 and 8: accuracy while 180,000 sessions join."""
 
 from netarium_papers import Evidence, Stage, figure
-from netarium_papers.slbn.accuracy import (
-    claim_as_accurate,
-    claim_not_over,
-    plot_errors,
-    plot_samples,
-    table_cost,
-    table_errors,
-)
+from netarium_papers.slbn import accuracy
 from netarium_papers.slbn.protocol_run import ProtocolRun, protocol_runs
 
 # The last session joins.
@@ -38,15 +31,15 @@ def accuracy_during_joins(stage: Stage) -> None:
     slbn, bfyz = every = list(runs.values())
     for number, place in ((7, "source"), (8, "bottleneck")):
         title = f"Figure {number}: errors at {place}s"
-        plot_errors(stage, title, every, place, 0.0, slbn.end, ylim=SHOWN_PERCENT)
+        accuracy.plot_errors(stage, title, every, place, 0.0, slbn.end, ylim=SHOWN_PERCENT)
     y = "packets in the largest queue"
-    plot_samples(stage, "Largest queue", y, every, "queue", ylim=(0, None))
-    table_errors(stage, every, TABLE_S)
-    table_cost(stage, every)
-    claim_as_accurate(stage, slbn, bfyz)
+    accuracy.plot_samples(stage, "Largest queue", y, every, "queue", ylim=(0, None))
+    accuracy.table_errors(stage, every, TABLE_S)
+    accuracy.table_cost(stage, every)
+    accuracy.claim_as_accurate(stage, slbn, bfyz)
     # Few sessions in a small network do not show the errors of BFYZ in a large one.
     for run in [slbn] if stage.short else every:
-        claim_not_over(stage, run, 0.0, slbn.end, "no notable overshoot")
+        accuracy.claim_not_over(stage, run, 0.0, slbn.end, "no notable overshoot")
         claim_reached(stage, run)
     if not stage.short:
         own, other = (run.moments("bottleneck_mean", 0.0, JOINED_S).mean for run in every)

@@ -7,13 +7,7 @@
 """Figures 9 and 10: accuracy while half of 100,000 sessions are replaced."""
 
 from netarium_papers import Evidence, Stage, figure
-from netarium_papers.slbn.accuracy import (
-    claim_not_over,
-    plot_errors,
-    plot_samples,
-    table_cost,
-    table_errors,
-)
+from netarium_papers.slbn import accuracy
 from netarium_papers.slbn.protocol_run import ProtocolRun, protocol_runs
 
 # The second in which sessions are replaced; first, errors grow from none.
@@ -41,11 +35,11 @@ def accuracy_during_churn(stage: Stage) -> None:
     slbn, bfyz = every = list(runs.values())
     for number, place in ((9, "source"), (10, "bottleneck")):
         title = f"Figure {number}: errors at {place}s"
-        plot_errors(stage, title, every, place, CHURN_S[0], slbn.end)
+        accuracy.plot_errors(stage, title, every, place, CHURN_S[0], slbn.end)
     y = "ms to send the longest queue"
-    plot_samples(stage, "Longest queue", y, every, "queue_ms", ylim=(0, None))
-    table_errors(stage, every, TABLE_S)
-    table_cost(stage, every)
+    accuracy.plot_samples(stage, "Longest queue", y, every, "queue_ms", ylim=(0, None))
+    accuracy.table_errors(stage, every, TABLE_S)
+    accuracy.table_cost(stage, every)
     claims(stage, slbn, bfyz, stage.short)
     stage.note(
         "Data is modelled as a fluid here: its queues are integrated exactly, and how single "
@@ -67,10 +61,10 @@ def claims(evidence: Evidence, slbn: ProtocolRun, bfyz: ProtocolRun, is_short: b
         f"{error.min:+.2f} to {error.max:+.2f} %, {error.mean:+.2f} % in the mean",
         error.max - error.min <= MAX_VARIATION,
     )
-    claim_not_over(evidence, slbn, start, end, "no significant overshoot")
+    accuracy.claim_not_over(evidence, slbn, start, end, "no significant overshoot")
     # Few sessions in a small network do not show the errors of BFYZ in a large one.
     if not is_short:
-        claim_not_over(evidence, bfyz, start, end, "higher than SLBN's, always below 5 %")
+        accuracy.claim_not_over(evidence, bfyz, start, end, "higher than SLBN's, always below 5 %")
         own, other = (run.moments("bottleneck_mean", start, end).max for run in (slbn, bfyz))
         evidence.claim(
             "largest mean error at bottlenecks, SLBN beside BFYZ",

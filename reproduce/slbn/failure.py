@@ -8,7 +8,7 @@
 from typing import Dict
 
 from netarium_papers import Evidence, Stage, figure
-from netarium_papers.slbn.accuracy import plot_errors, plot_samples, table_cost, table_errors
+from netarium_papers.slbn import accuracy
 from netarium_papers.slbn.protocol_run import ProtocolRun, protocol_runs
 
 FAILS_S, RETURNS_S = 2.0, 5.0
@@ -28,11 +28,11 @@ def errors_after_failure(stage: Stage) -> None:
     runs = protocol_runs(stage, "failure", protocols, {"sessions.all.count": 1000})
     every, end = list(runs.values()), runs["slbn-epochs"].end
     for place in ("source", "bottleneck"):
-        plot_errors(stage, f"Errors at {place}s", every, place, 1.0, end, ylim=(-60, 60))
+        accuracy.plot_errors(stage, f"Errors at {place}s", every, place, 1.0, end, ylim=(-60, 60))
     title = "Mean amount of the errors of all sessions"
-    plot_samples(stage, title, "error in %", every, "error_of_all", log="y")
-    table_errors(stage, every, [*TABLE_S, end])
-    table_cost(stage, every)
+    accuracy.plot_samples(stage, title, "error in %", every, "error_of_all", log="y")
+    accuracy.table_errors(stage, every, [*TABLE_S, end])
+    accuracy.table_cost(stage, every)
     claims(stage, runs)
     stage.note(
         "Sessions that crossed the link take the next shortest path at once and join there; their "

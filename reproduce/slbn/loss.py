@@ -9,8 +9,7 @@
 from typing import Dict, Tuple
 
 from netarium_papers import Evidence, Stage, figure
-from netarium_papers.slbn import NAMES
-from netarium_papers.slbn.accuracy import MAX_OVER, cell, plot_errors, plot_samples, table_errors
+from netarium_papers.slbn import NAMES, accuracy
 from netarium_papers.slbn.protocol_run import ProtocolRun, job
 
 LOSSES_PERCENT = (0, 1, 5)
@@ -47,9 +46,9 @@ def errors_by_loss(stage: Stage) -> None:
     for place in ("source", "bottleneck"):
         # Six bands above each other would hide the lines.
         title, ylim = f"Errors at {place}s", (-100, 60)
-        plot_errors(stage, title, every, place, 0.0, end, has_bands=False, ylim=ylim)
+        accuracy.plot_errors(stage, title, every, place, 0.0, end, has_bands=False, ylim=ylim)
     y = "ms to send the longest queue"
-    plot_samples(stage, "Longest queue", y, every, "queue_ms", log="y")
+    accuracy.plot_samples(stage, "Longest queue", y, every, "queue_ms", log="y")
     table = stage.table(
         f"After {SETTLED_S} s, in the mean: amount of the errors of all sessions (one without a "
         "rate is 100 % off), how many have none, and errors at bottlenecks, in %; numbers that a "
@@ -58,9 +57,9 @@ def errors_by_loss(stage: Stage) -> None:
     )
     for run in every:
         columns = ("error_of_all", "without_rate", "bottleneck_mean")
-        means = [cell(run.moments(column, SETTLED_S, run.end).mean) for column in columns]
+        means = [accuracy.cell(run.moments(column, SETTLED_S, run.end).mean) for column in columns]
         table.row(run.label, run.summary["lost"], *means, run.summary["link_numbers_max"])
-    table_errors(stage, every, [1.0, 2.0, 3.0, 4.0, end])
+    accuracy.table_errors(stage, every, [1.0, 2.0, 3.0, 4.0, end])
     claims(stage, runs)
     stage.note(
         "The paper leaves lost packets to “classical techniques”. Without any, a session whose "
@@ -88,9 +87,9 @@ def claims(evidence: Evidence, runs: Runs) -> None:
         over = run.moments("bottleneck_mean", SETTLED_S, run.end)
         evidence.claim(
             f"rates at bottlenecks after the changes ({run.label})",
-            f"not in the paper (expected: at most {MAX_OVER} % over)",
+            f"not in the paper (expected: at most {accuracy.MAX_OVER} % over)",
             f"{over.mean:+.2f} %, at most {over.max:+.2f} %",
-            over.max <= MAX_OVER,
+            over.max <= accuracy.MAX_OVER,
         )
 
 

@@ -6,7 +6,7 @@
 """Beyond the paper: a million sessions on the large network."""
 
 from netarium_papers import Evidence, Stage, figure
-from netarium_papers.slbn.accuracy import plot_errors, table_cost, table_errors
+from netarium_papers.slbn import accuracy
 from netarium_papers.slbn.protocol_run import ProtocolRun, protocol_runs
 
 SESSIONS, SHORT_SESSIONS = 1_000_000, 4_000
@@ -24,20 +24,17 @@ def million_sessions(stage: Stage) -> None:
     short = {"sessions.all.count": SHORT_SESSIONS}
     (run,) = protocol_runs(stage, "million", ["slbn"], short).values()
     for place in ("source", "bottleneck"):
-        plot_errors(stage, f"Errors at {place}s", [run], place, 0.0, run.end, ylim=(-60, 150))
+        title, ylim = f"Errors at {place}s", (-60, 150)
+        accuracy.plot_errors(stage, title, [run], place, 0.0, run.end, ylim=ylim)
     claims(stage, run, stage.size(SESSIONS, SHORT_SESSIONS))
-    table_errors(stage, [run], TABLE_S)
-    table_cost(stage, [run])
+    accuracy.table_errors(stage, [run], TABLE_S)
+    accuracy.table_cost(stage, [run])
 
 
 def claims(evidence: Evidence, run: ProtocolRun, sessions: int) -> None:
     joined, numbers = run.summary["joined"], run.summary["link_numbers_max"]
-    evidence.claim(
-        "sessions that joined",
-        f"not in the paper (expected: {sessions})",
-        str(joined),
-        joined == sessions,
-    )
+    paper = f"not in the paper (expected: {sessions})"
+    evidence.claim("sessions that joined", paper, str(joined), joined == sessions)
     error = run.last("source_abs")
     evidence.claim(
         "mean amount of the errors at sources at the end",
@@ -45,12 +42,8 @@ def claims(evidence: Evidence, run: ProtocolRun, sessions: int) -> None:
         f"{error:.2f} %",
         error <= MAX_ERROR_PERCENT,
     )
-    evidence.claim(
-        "numbers that a link keeps",
-        "three, whatever the number of sessions",
-        f"at most {numbers}",
-        numbers == 3,
-    )
+    what, paper = "numbers that a link keeps", "three, whatever the number of sessions"
+    evidence.claim(what, paper, f"at most {numbers}", numbers == 3)
 
 
 # %%
