@@ -54,8 +54,8 @@ def plot_samples(
         plot.line(run.label, run.points(column))
 
 
-def cell(value: Optional[float], form: str = ".2f") -> str:
-    return "–" if value is None or math.isnan(value) else f"{value:{form}}"
+def cell(value: Optional[float]) -> str:
+    return "–" if value is None or math.isnan(value) else f"{value:.2f}"
 
 
 def spread_cell(sample: Dict[str, Any], place: str) -> str:
@@ -74,8 +74,9 @@ def table_errors(
         "over; the largest queue since the last sample, in packets",
         heads.split(", "),
     )
-    found = [(run, run.at(time)) for time in times for run in runs]
-    for run, sample in ((run, sample) for run, sample in found if sample):
+    for run, sample in ((run, run.at(time)) for time in times for run in runs):
+        if sample is None:
+            continue
         table.row(
             f"{sample['at'] * 1e3:.0f} ms",
             run.label,
@@ -92,8 +93,9 @@ def claim_as_accurate(evidence: Evidence, slbn: ProtocolRun, bfyz: ProtocolRun) 
     """SLBN's errors are not larger than those of a protocol that knows all sessions."""
     others = dict(bfyz.points("source_abs"))
     pairs = [(at, own, others.get(at, math.nan)) for at, own in slbn.points("source_abs")]
-    excesses = [(own - other, at, own, other) for at, own, other in pairs if own - other < math.inf]
-    excess, at, own, other = max(excesses, default=(math.nan,) * 4)
+    # The last one of the largest, without NaN.
+    found = [(own - other, at, own, other) for at, own, other in pairs if own - other < math.inf]
+    excess, at, own, other = max(found, default=(math.nan,) * 4)
     evidence.claim(
         "mean amount of the errors at sources, SLBN beside BFYZ, at every sample",
         f"as accurate as BFYZ (here: at most {MAX_EXCESS} points more)",
@@ -106,8 +108,8 @@ def claim_not_over(
     evidence: Evidence, run: ProtocolRun, start: float, end: float, paper: str
 ) -> None:
     """Rates at bottlenecks do not exceed their capacity by much."""
-    points = [(value, at) for at, value in run.points("bottleneck_mean", start, end)]
-    over, at = max((it for it in points if it[0] < math.inf), default=(math.nan, math.nan))
+    pairs = [(value, at) for at, value in run.points("bottleneck_mean", start, end)]
+    over, at = max((pair for pair in pairs if pair[0] < math.inf), default=(math.nan, math.nan))
     evidence.claim(
         f"rates at bottlenecks over their capacity, in the mean ({run.label})",
         f"{paper} (here: at most {MAX_OVER} %)",
