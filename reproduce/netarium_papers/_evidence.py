@@ -74,7 +74,9 @@ class Plot:
     ) -> Plot:
         """Draws points as a `style` of STYLES; `spread` is a band from low to high at each."""
         points = list(points)
-        self.lines.append({"label": label, "points": points, "spread": list(spread)})
+        self.lines.append(
+            {"label": label, "style": style, "points": points, "spread": list(spread)}
+        )
         xs, ys = [x for x, _ in points], [y for _, y in points]
         if style == "reference":
             self.ax.plot(xs, ys, label=label, color="#666666", linewidth=0.8)

@@ -93,7 +93,13 @@ class FigureResult:
         found["claims"] = [claim._asdict() for claim in self.claims]
         found["tables"] = [vars(table) for table in self.tables]
         found["plots"] = [
-            {"title": plot.title, "note": plot.note, "lines": finite(plot.lines)}
+            {
+                "title": plot.title,
+                "note": plot.note,
+                "x": plot.ax.get_xlabel(),
+                "y": plot.ax.get_ylabel(),
+                "lines": finite(plot.lines),
+            }
             for plot in self.plots
         ]
         root = out.resolve()
@@ -158,7 +164,8 @@ def finite(lines: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
     def pairs(points: Sequence[Any]) -> List[List[Optional[float]]]:
         return [[v if math.isfinite(v) else None for v in pair] for pair in points]
 
-    return [{"label": of["label"], "points": pairs(of["points"])} for of in lines]
+    keys = ("points", "spread")
+    return [{**of, **{key: pairs(of[key]) for key in keys}} for of in lines]
 
 
 def html_table(heads: Sequence[str], rows: Sequence[str]) -> str:

@@ -153,7 +153,8 @@ def measure(*words: str) -> Any:
         [nt.binary(), *words, "--json", "--quiet"], capture_output=True, text=True
     )
     if done.returncode:
-        raise PaperError(done.stderr.strip() or done.stdout.strip(), done.returncode)
+        text = done.stderr.strip() or json.loads(done.stdout)["message"]
+        raise PaperError(text, done.returncode)
     return json.loads(done.stdout)
 
 
