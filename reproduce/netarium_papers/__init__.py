@@ -19,7 +19,7 @@ from ._figure import Figure, Paper, figure, papers
 from ._run import Job, Run, label
 from ._random import RandomStream
 from ._stage import Options, PaperError, Stage, measure, measure_each
-from ._statistics import Moments, cdf, moments, quantile, rates
+from ._statistics import Moments, Points, cdf, moments, quantile, rates
 
 __all__ = [
     "Claim",
@@ -31,6 +31,7 @@ __all__ = [
     "Paper",
     "PaperError",
     "Plot",
+    "Points",
     "RandomStream",
     "Run",
     "Stage",
