@@ -1,0 +1,237 @@
+# %% [markdown]
+# # SplayNet, figure 3.7
+# Three TCP streams start one after the other, share a link of 10 Mbit/s, and end. In each phase
+# between a start or an end and the next, each stream should get an equal share.
+
+# %%
+"""Figure 3.7: streams that come and go share a link of 10 Mbit/s."""
+
+import math
+from typing import List, NamedTuple, Optional, Sequence, Tuple
+
+from netarium_papers import Evidence, Job, Moments, Points, Run, Stage, Table, figure, moments
+from netarium_papers.splaynet import PAYLOAD
+
+TOPOLOGIES = {
+    "fan-out": "N → R → 3N",
+    "fan-in": "3N → R → N",
+    "dumbbell": "3N → R → R → 3N",
+}
+STREAMS = ("stream-1", "stream-2", "stream-3")
+LINK_MBIT = 10.0
+STEP_S = 0.1  # The labs' sampling interval.
+ROUNDING_S = 1e-6
+# Maximum deviation from the share with a drop-tail queue, in phases long enough for TCP.
+TCP_TOLERANCE, LONG_PHASE_S = 0.2, 30
+FAIR = "-fair"  # Suffix of the names of jobs with fair queueing at the shared link.
+
+
+class Scale(NamedTuple):
+    """Sizes of a run; `tolerance` is the maximum deviation from shares that are enforced.
+
+    Streams start `apart_s` one after the other. Of each phase the first `settle_s` are omitted;
+    a phase with less than `min_s` left is.
+    """
+
+    megabytes: int
+    apart_s: int
+    settle_s: float
+    min_s: float
+    tolerance: float
+
+    @property
+    def min_end_s(self) -> float:
+        """When the last byte arrives if the link is never idle."""
+        return len(STREAMS) * self.megabytes * 8 / PAYLOAD / LINK_MBIT
+
+    def job(self, name: str, lab: str, clock: str, model: str) -> Job:
+        job = Job(f"splaynet/{lab}.toml", name, clock, model)
+        for place, stream in enumerate(STREAMS):
+            job = job.set(f"flow.{stream}.size", f"{self.megabytes} MB")
+            job = job.set(f"flow.{stream}.start", f"{place * self.apart_s} s")
+        return job
+
+
+FULL, SHORT = Scale(50, 5, 1, 1.0, 0.03), Scale(5, 2, 0.4, 0.5, 0.1)
+
+
+class Phase(NamedTuple):
+    """A time in which the same streams (their numbers) are active."""
+
+    start: float
+    end: float
+    streams: List[int]
+
+
+def phases(times: Sequence[Tuple[float, float]], settle_s: float, min_s: float) -> List[Phase]:
+    """The phases with any stream, from the start and end of each."""
+    cuts = sorted(cut for pair in times for cut in pair)
+    found = []
+    for start, end in zip(cuts, cuts[1:]):
+        active = [n for n, (a, b) in enumerate(times) if a < (start + end) / 2 < b]
+        if active and end - (start + settle_s) >= min_s:
+            found.append(Phase(start + settle_s, end, active))
+    return found
+
+
+def achieved(phase: Phase, rates: Points, step_s: float) -> Optional[Tuple[float, Moments]]:
+    """The mean rate in a phase, and the moments of its whole seconds; None without a step."""
+    inside = [
+        rate
+        for at, rate in rates
+        if at - step_s / 2 >= phase.start - ROUNDING_S and at + step_s / 2 <= phase.end + ROUNDING_S
+    ]
+    steps = max(round(1 / step_s), 1)
+    seconds = [sum(inside[n : n + steps]) / steps for n in range(0, len(inside), steps)]
+    whole = seconds[: len(inside) // steps]
+    return (moments(inside).mean, moments(whole)) if inside else None
+
+
+def is_enforced(run: Run) -> bool:
+    """Whether shares do not depend on TCP."""
+    return run.model == "collapsed" or run.job.name.endswith(FAIR)
+
+
+def label(run: Run) -> str:
+    if run.model == "collapsed":
+        return run.label
+    return f"{run.label}, {'fair queueing' if is_enforced(run) else 'drop-tail'}"
+
+
+def wire(run: Run, stream: str, step_s: float) -> Points:
+    return [(at, rate / PAYLOAD / 1e6) for at, rate in run.flow_rate(stream, step_s)]
+
+
+@figure(
+    "3.7",
+    "three streams share a link of 10 Mbit/s as they come and go",
+    takes="5 min",
+    clocks=("wall", "virtual"),
+)
+def shares_of_streams(stage: Stage) -> None:
+    scale = stage.size(FULL, SHORT)
+    jobs, fair = [], []
+    for lab in TOPOLOGIES:
+        for clock, model in stage.settings():
+            jobs.append(scale.job(lab, lab, clock, model))
+            if model == "hop":
+                job = scale.job(lab + FAIR, lab, clock, model)
+                fair.append(job.set("link.shared.queue", "fq-codel"))
+    # All of them together might be too many for two cores.
+    runs = stage.run(jobs, together=True) + stage.run(fair, together=True)
+    for lab, title in TOPOLOGIES.items():
+        heads = ["run", "phase", "stream", "share", "mean", "off by"]
+        heads += ["deviation of 1 s", "least", "most"]
+        table = stage.table(f"{title}: Mbit/s of wire", heads)
+        for run in runs:
+            if run.job.name in (lab, lab + FAIR):
+                streams(stage, run, title, scale, table)
+    stage.note(
+        "Rates are of wire: received payload with its headers, 1538 bytes for 1448. The first "
+        f"{scale.settle_s} s of each phase are omitted. {len(STREAMS)} x {scale.megabytes} MB "
+        f"take {scale.min_end_s:.1f} s at 10 Mbit/s of wire; the paper's streams used a little less."
+    )
+    stage.note(
+        "Collapsed paths have their shares from the model within a round trip of each start and "
+        "end. With a drop-tail queue (hop) shares depend on TCP: a later stream needs tens of "
+        "losses until the windows of CUBIC are equal, which takes longer than phases of a few "
+        "seconds. In the long run shares are near the fair ones, and rates per second vary with "
+        "the windows. With fair queueing at the shared link the hop model has the same shares as "
+        "the collapsed model: the difference is due to the queue and TCP, not to the emulator."
+    )
+    stage.note(
+        "Runs on the wall clock are made in parallel, those with fair queueing after the others: "
+        "each transfers 10 Mbit/s and takes about a tenth of a core."
+    )
+
+
+def streams(stage: Stage, run: Run, title: str, scale: Scale, table: Table) -> None:
+    flows = [run.flow(stream) for stream in STREAMS]
+    ends = [run.elapsed_s if of["ended_s"] is None else of["ended_s"] for of in flows]
+    starts = [end if of["started_s"] is None else of["started_s"] for of, end in zip(flows, ends)]
+    times = list(zip(starts, ends))
+    shares(stage, run, title, scale, table, times)
+    last = max(ends)
+    stage.claim(
+        f"{title}: all is delivered ({label(run)})",
+        "after about 150 s",
+        f"after {last:.1f} s; {scale.min_end_s:.1f} s if the link is never idle",
+        all(of["completion_s"] is not None for of in flows)
+        and 0.99 <= last / scale.min_end_s <= 1.05,
+    )
+    plot = stage.plot(
+        f"{title}, {label(run)}",
+        "time in s",
+        "rate on the wire in Mbit/s",
+        xlim=(0, None),
+        ylim=(0, 12),
+        note="Received payload with its headers, each second.",
+    )
+    for stream, (start, end) in zip(STREAMS, times):
+        rates = [(at, r) for at, r in wire(run, stream, 1.0) if at + 0.5 > start and at - 0.5 < end]
+        plot.line(stream.replace("-", " "), rates)
+    for name, count in (("10", 1), ("5", 2), ("3.33", 3)):
+        share = LINK_MBIT / count
+        points = [(0.0, share), (float(math.ceil(last)), share)]
+        plot.line(f"{name} Mbit/s", points, style="reference")
+
+
+def shares(
+    evidence: Evidence,
+    run: Run,
+    title: str,
+    scale: Scale,
+    table: Table,
+    times: Sequence[Tuple[float, float]],
+) -> None:
+    """Fills the table of a topology, and claims the shares."""
+    rates = [wire(run, stream, STEP_S) for stream in STREAMS]
+    off_mean, off_long, spread, texts = 0.0, None, 0.0, []
+    for phase in phases(times, scale.settle_s, scale.min_s):
+        share = LINK_MBIT / len(phase.streams)
+        means, worst = [], 0.0
+        for stream in phase.streams:
+            found = achieved(phase, rates[stream], STEP_S)
+            if not found:
+                continue
+            mean, seconds = found
+            off = mean / share - 1
+            worst, spread = max(worst, abs(off)), max(spread, seconds.deviation / share)
+            means.append(f"{mean:.2f}")
+            cells = (f"{of:.3f}" if seconds.count else "–" for of in seconds[2:])
+            table.row(
+                label(run),
+                f"{phase.start:.1f} to {phase.end:.1f} s",
+                stream + 1,
+                f"{share:.2f}",
+                f"{mean:.3f}",
+                f"{off * 100:+.2f} %",
+                *cells,
+            )
+        texts.append(" ".join(means))
+        off_mean = max(off_mean, worst)
+        if phase.end - phase.start >= LONG_PHASE_S:
+            off_long = max(off_long or 0.0, worst)
+    ours = f"{' | '.join(texts)} Mbit/s; at most {off_mean * 100:.1f} % off"
+    spread_text = f"seconds spread by up to {spread * 100:.1f} %"
+    paper = "10 | 5 5 | 3.3 3.3 3.3 | 5 5 | 10 Mbit/s"
+    if is_enforced(run):
+        evidence.claim(
+            f"{title}: shares in each phase ({label(run)})",
+            paper,
+            f"{ours}, {spread_text}",
+            bool(texts) and off_mean <= scale.tolerance,
+        )
+    elif off_long is not None:
+        evidence.claim(
+            f"{title}: shares in the phases of over {LONG_PHASE_S} s ({label(run)})",
+            paper,
+            f"at most {off_long * 100:.1f} % off (allowed {TCP_TOLERANCE * 100:.1f} %); "
+            f"in all phases {ours}, {spread_text}",
+            off_long <= TCP_TOLERANCE,
+        )
+
+
+# %%
+if __name__ == "__main__":
+    shares_of_streams.main()
