@@ -7,7 +7,16 @@ PAPER = Paper(
     "SplayNet: Distributed User-Space Topology Emulation",
     "V. Schiavoni, E. Rivière and P. Felber, Middleware 2013, LNCS 8275, and the chapter on it in "
     "V. Schiavoni's thesis",
-    ("fig_3_5", "fig_3_6b", "fig_3_6c", "fig_3_7", "fig_3_8"),
+    (
+        "fig_3_5",
+        "fig_3_6b",
+        "fig_3_6c",
+        "fig_3_7",
+        "fig_3_8",
+        "chord",
+        "multicast",
+        "coding",
+    ),
 )
 # Payload of a full segment with timestamps, over its bytes on the wire.
 PAYLOAD = 1448 / 1538

@@ -129,7 +129,7 @@ def shares_of_streams(stage: Stage) -> None:
     stage.note(
         "Rates are of wire: received payload with its headers, 1538 bytes for 1448. The first "
         f"{scale.settle_s} s of each phase are omitted. {len(STREAMS)} x {scale.megabytes} MB "
-        f"take {scale.min_end_s:.1f} s at 10 Mbit/s of wire; the paper's streams used a little less."
+        f"take {scale.min_end_s:.1f} s at 10 Mbit/s of wire; the paper's streams used less."
     )
     stage.note(
         "Collapsed paths have their shares from the model within a round trip of each start and "
