@@ -16,6 +16,8 @@ PAPER = Paper(
         "chord",
         "multicast",
         "coding",
+        "fig_3_4_3",
+        "fig_3_4_4",
     ),
 )
 # Payload of a full segment with timestamps, over its bytes on the wire.
