@@ -12,6 +12,8 @@ from netarium_papers import Evidence, Job, Run, Stage, cdf, figure, moments, qua
 from netarium_papers.splaynet.macro_benchmarks import compare_models, results
 from netarium_papers.splaynet.routes import Network
 
+Lookups = List[Dict[str, Any]]
+
 
 def path_ms(network: Network, nodes: List[str]) -> float:
     """Delays of the links along the nodes of a lookup and from the last to the first."""
@@ -37,18 +39,18 @@ def lookups(stage: Stage) -> None:
     for run in runs:
         found = results(run, "node", "path", "ms", "right", "tries")
         network = Network(run.record["topology"])
-        least = [path_ms(network, one["path"]) for one in found]
-        took = [one["ms"] for one in found]
-        beyond = [ms - links for ms, links in zip(took, least)]
-        hops = moments(len(one["path"]) - 1 for one in found).mean
+        for one in found:
+            one["links_ms"] = path_ms(network, one["path"])
+            one["beyond_ms"] = one["ms"] - one["links_ms"]
+        took, least, beyond = (values(found, key) for key in ("ms", "links_ms", "beyond_ms"))
         table.row(
             run.label,
             len(found),
-            f"{hops:.2f}",
+            f"{mean_hops(found):.2f}",
             *(f"{quantile(took, share):.1f}" for share in (0.5, 0.9, 0.99)),
             f"{quantile(beyond, 0.5):.2f}",
         )
-        claims(stage, run, found, hops, beyond, least)
+        claims(stage, run, found)
         if not plot.lines:
             plot.line("the links' delays alone", cdf(least), style="reference")
         plot.line(run.label, cdf(took), style="steps")
@@ -67,14 +69,15 @@ def lookups(stage: Stage) -> None:
     )
 
 
-def claims(
-    evidence: Evidence,
-    run: Run,
-    found: List[Dict[str, Any]],
-    hops: float,
-    beyond: List[float],
-    least: List[float],
-) -> None:
+def values(found: Lookups, key: str) -> List[float]:
+    return [one[key] for one in found]
+
+
+def mean_hops(found: Lookups) -> float:
+    return moments(len(one["path"]) - 1 for one in found).mean
+
+
+def claims(evidence: Evidence, run: Run, found: Lookups) -> None:
     right = sum(one["right"] for one in found)
     repeated = sum(one["tries"] > 1 for one in found)
     evidence.claim(
@@ -84,17 +87,17 @@ def claims(
         right == len(found),
     )
     origins = len({one["path"][0] for one in found})
-    theory = math.log2(origins) / 2
+    theory, hops = math.log2(origins) / 2, mean_hops(found)
     evidence.claim(
         f"hops of a lookup among {origins} nodes, on average ({run.label})",
         f"½ log₂ N = {theory:.2f} (Stoica et al.)",
         f"{hops:.2f}",
         abs(hops / theory - 1) <= 0.2,
     )
-    ms = quantile(beyond, 0.5)
+    beyond, least = values(found, "beyond_ms"), values(found, "links_ms")
     # Origins answer some lookups themselves.
     shares = [over / links if links else math.inf for over, links in zip(beyond, least)]
-    share = quantile(shares, 0.5)
+    ms, share = quantile(beyond, 0.5), quantile(shares, 0.5)
     evidence.claim(
         f"delay beyond the path's links, median ({run.label})",
         "under 5 ms and 10 % (figure 3.6b)",

@@ -6,10 +6,11 @@
 # %%
 """Figure 3.7: streams that come and go share a link of 10 Mbit/s."""
 
+import itertools
 import math
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
-from netarium_papers import Evidence, Job, Moments, Points, Run, Stage, Table, figure, moments
+from netarium_papers import Job, Moments, Points, Run, Stage, Table, figure, moments
 from netarium_papers.splaynet import PAYLOAD
 
 TOPOLOGIES = {
@@ -52,6 +53,7 @@ class Scale(NamedTuple):
         return job
 
 
+Times = Sequence[Tuple[float, float]]
 FULL, SHORT = Scale(50, 5, 1, 1.0, 0.03), Scale(5, 2, 0.4, 0.5, 0.1)
 
 
@@ -60,31 +62,43 @@ class Phase(NamedTuple):
 
     start: float
     end: float
-    streams: List[int]
+    streams: Tuple[int, ...]
 
 
-def phases(times: Sequence[Tuple[float, float]], settle_s: float, min_s: float) -> List[Phase]:
+class Share(NamedTuple):
+    """The rates in Mbit/s of a stream in a phase: the mean, and moments of whole seconds."""
+
+    phase: Phase
+    stream: int
+    mean: float
+    seconds: Moments
+
+    @property
+    def fair(self) -> float:
+        return LINK_MBIT / len(self.phase.streams)
+
+    @property
+    def off(self) -> float:
+        return self.mean / self.fair - 1
+
+
+def phases(times: Times, settle_s: float, min_s: float) -> List[Phase]:
     """The phases with any stream, from the start and end of each."""
     cuts = sorted(cut for pair in times for cut in pair)
     found = []
     for start, end in zip(cuts, cuts[1:]):
-        active = [n for n, (a, b) in enumerate(times) if a < (start + end) / 2 < b]
-        if active and end - (start + settle_s) >= min_s:
-            found.append(Phase(start + settle_s, end, active))
-    return found
+        active = (n for n, (a, b) in enumerate(times) if a < (start + end) / 2 < b)
+        found.append(Phase(start + settle_s, end, tuple(active)))
+    return [phase for phase in found if phase.streams and phase.end - phase.start >= min_s]
 
 
-def achieved(phase: Phase, rates: Points, step_s: float) -> Optional[Tuple[float, Moments]]:
-    """The mean rate in a phase, and the moments of its whole seconds; None without a step."""
-    inside = [
-        rate
-        for at, rate in rates
-        if at - step_s / 2 >= phase.start - ROUNDING_S and at + step_s / 2 <= phase.end + ROUNDING_S
-    ]
-    steps = max(round(1 / step_s), 1)
-    seconds = [sum(inside[n : n + steps]) / steps for n in range(0, len(inside), steps)]
-    whole = seconds[: len(inside) // steps]
-    return (moments(inside).mean, moments(whole)) if inside else None
+def share(phase: Phase, stream: int, rates: Points) -> Optional[Share]:
+    """The rates in a phase, from those in steps; None without a step."""
+    start, end = phase.start + STEP_S / 2 - ROUNDING_S, phase.end - STEP_S / 2 + ROUNDING_S
+    inside = [rate for at, rate in rates if start <= at <= end]
+    steps = round(1 / STEP_S)
+    seconds = (sum(inside[n : n + steps]) / steps for n in range(0, len(inside) - steps + 1, steps))
+    return Share(phase, stream, moments(inside).mean, moments(seconds)) if inside else None
 
 
 def is_enforced(run: Run) -> bool:
@@ -149,9 +163,14 @@ def streams(stage: Stage, run: Run, title: str, scale: Scale, table: Table) -> N
     flows = [run.flow(stream) for stream in STREAMS]
     ends = [run.elapsed_s if of["ended_s"] is None else of["ended_s"] for of in flows]
     starts = [end if of["started_s"] is None else of["started_s"] for of, end in zip(flows, ends)]
-    times = list(zip(starts, ends))
-    shares(stage, run, title, scale, table, times)
-    last = max(ends)
+    times, last = list(zip(starts, ends)), max(ends)
+    rates = [wire(run, stream, STEP_S) for stream in STREAMS]
+    found = [
+        share(phase, stream, rates[stream])
+        for phase in phases(times, scale.settle_s, scale.min_s)
+        for stream in phase.streams
+    ]
+    shares(stage, run, title, scale, table, [of for of in found if of])
     stage.claim(
         f"{title}: all is delivered ({label(run)})",
         "after about 150 s",
@@ -168,67 +187,48 @@ def streams(stage: Stage, run: Run, title: str, scale: Scale, table: Table) -> N
         note="Received payload with its headers, each second.",
     )
     for stream, (start, end) in zip(STREAMS, times):
-        rates = [(at, r) for at, r in wire(run, stream, 1.0) if at + 0.5 > start and at - 0.5 < end]
-        plot.line(stream.replace("-", " "), rates)
+        points = [of for of in wire(run, stream, 1.0) if start - 0.5 < of[0] < end + 0.5]
+        plot.line(stream.replace("-", " "), points)
     for name, count in (("10", 1), ("5", 2), ("3.33", 3)):
-        share = LINK_MBIT / count
-        points = [(0.0, share), (float(math.ceil(last)), share)]
+        points = [(0.0, LINK_MBIT / count), (math.ceil(last), LINK_MBIT / count)]
         plot.line(f"{name} Mbit/s", points, style="reference")
 
 
 def shares(
-    evidence: Evidence,
-    run: Run,
-    title: str,
-    scale: Scale,
-    table: Table,
-    times: Sequence[Tuple[float, float]],
+    stage: Stage, run: Run, title: str, scale: Scale, table: Table, found: List[Share]
 ) -> None:
     """Fills the table of a topology, and claims the shares."""
-    rates = [wire(run, stream, STEP_S) for stream in STREAMS]
-    off_mean, off_long, spread, texts = 0.0, None, 0.0, []
-    for phase in phases(times, scale.settle_s, scale.min_s):
-        share = LINK_MBIT / len(phase.streams)
-        means, worst = [], 0.0
-        for stream in phase.streams:
-            found = achieved(phase, rates[stream], STEP_S)
-            if not found:
-                continue
-            mean, seconds = found
-            off = mean / share - 1
-            worst, spread = max(worst, abs(off)), max(spread, seconds.deviation / share)
-            means.append(f"{mean:.2f}")
-            cells = (f"{of:.3f}" if seconds.count else "–" for of in seconds[2:])
-            table.row(
-                label(run),
-                f"{phase.start:.1f} to {phase.end:.1f} s",
-                stream + 1,
-                f"{share:.2f}",
-                f"{mean:.3f}",
-                f"{off * 100:+.2f} %",
-                *cells,
-            )
-        texts.append(" ".join(means))
-        off_mean = max(off_mean, worst)
-        if phase.end - phase.start >= LONG_PHASE_S:
-            off_long = max(off_long or 0.0, worst)
-    ours = f"{' | '.join(texts)} Mbit/s; at most {off_mean * 100:.1f} % off"
-    spread_text = f"seconds spread by up to {spread * 100:.1f} %"
+    for of in found:
+        cells = (f"{value:.3f}" if of.seconds.count else "–" for value in of.seconds[2:])
+        table.row(
+            label(run),
+            f"{of.phase.start:.1f} to {of.phase.end:.1f} s",
+            of.stream + 1,
+            f"{of.fair:.2f}",
+            f"{of.mean:.3f}",
+            f"{of.off * 100:+.2f} %",
+            *cells,
+        )
+    off = max((abs(of.off) for of in found), default=0.0)
+    long = [abs(of.off) for of in found if of.phase.end - of.phase.start >= LONG_PHASE_S]
+    spread = max((of.seconds.deviation / of.fair for of in found), default=0.0)
+    means = " | ".join(
+        " ".join(f"{of.mean:.2f}" for of in group)
+        for _, group in itertools.groupby(found, lambda of: of.phase)
+    )
+    ours = f"{means} Mbit/s; at most {off * 100:.1f} % off, seconds spread by up to "
+    ours += f"{spread * 100:.1f} %"
     paper = "10 | 5 5 | 3.3 3.3 3.3 | 5 5 | 10 Mbit/s"
     if is_enforced(run):
-        evidence.claim(
-            f"{title}: shares in each phase ({label(run)})",
-            paper,
-            f"{ours}, {spread_text}",
-            bool(texts) and off_mean <= scale.tolerance,
-        )
-    elif off_long is not None:
-        evidence.claim(
+        holds = bool(found) and off <= scale.tolerance
+        stage.claim(f"{title}: shares in each phase ({label(run)})", paper, ours, holds)
+    elif long:
+        stage.claim(
             f"{title}: shares in the phases of over {LONG_PHASE_S} s ({label(run)})",
             paper,
-            f"at most {off_long * 100:.1f} % off (allowed {TCP_TOLERANCE * 100:.1f} %); "
-            f"in all phases {ours}, {spread_text}",
-            off_long <= TCP_TOLERANCE,
+            f"at most {max(long) * 100:.1f} % off (allowed {TCP_TOLERANCE * 100:.1f} %); "
+            f"in all phases {ours}",
+            max(long) <= TCP_TOLERANCE,
         )
 
 
