@@ -6,7 +6,7 @@
 # %%
 """Section 3.4.3: many topologies at once on one machine."""
 
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional
 
 from netarium_papers import Job, Moments, PaperError, Points, Run, Stage, figure, moments
 
@@ -77,41 +77,37 @@ class Copies:
     clocks=("wall",),
 )
 def concurrent_topologies(stage: Stage) -> None:
-    notes: List[str] = []
+    most = stage.size(MAX_COPIES, 4)
     for model in stage.models():
-        found, note = copies_until_limit(stage, model)
-        notes += show(stage, model, found)
+        note = f"The machine's limit is above {most} at once."
+        found = [gather(stage, model, 1)]
+        while not found[-1].untrusted and (copies := 2 * found[-1].count) <= most:
+            try:
+                found.append(gather(stage, model, copies))
+            except PaperError as error:
+                if error.exit_code != MACHINE:
+                    raise
+                reason = str(error).split("; repeat: ")[0]
+                note = f"{copies} at once could not be started: {reason}."
+                break
+        show(stage, model, found)
         limit = found[-1]
-        if limit.untrusted and limit.count > 1 and not note:
-            is_named = "busy" in limit.reason and "other labs ran" in limit.reason
+        if not limit.untrusted:
+            note_once(stage, note)
+        elif limit.count > 1:
             stage.claim(
                 f"{limit.count} at once are too many: {limit.untrusted} were not trusted in the "
                 f"last of {limit.attempts} tries ({model})",
                 "no limit is printed",
                 f"the verdict: {limit.reason}",
-                is_named,
+                "busy" in limit.reason and "other labs ran" in limit.reason,
             )
-        elif note or not limit.untrusted:
-            most = stage.size(MAX_COPIES, 4)
-            notes.append(note or f"The machine's limit is above {most} at once.")
-    for note in dict.fromkeys(notes):
-        stage.note(note)
 
 
-def copies_until_limit(stage: Stage, model: str) -> Tuple[List[Copies], str]:
-    """Twice as many copies each time, and a note if the last could not be started."""
-    found: List[Copies] = []
-    copies = 1
-    while copies <= stage.size(MAX_COPIES, 4) and not (found and found[-1].untrusted):
-        try:
-            found.append(gather(stage, model, copies))
-        except PaperError as error:
-            if error.exit_code != MACHINE or not found:
-                raise
-            reason = str(error).split("; repeat: ")[0]
-            return found, f"{copies} at once could not be started: {reason}."
-        copies *= 2
-    return found, ""
+def note_once(stage: Stage, text: str) -> None:
+    """Adds a note that may be equal for both models."""
+    if text not in stage.notes:
+        stage.note(text)
 
 
 def gather(stage: Stage, model: str, copies: int) -> Copies:
@@ -133,8 +129,8 @@ def gather(stage: Stage, model: str, copies: int) -> Copies:
     return found
 
 
-def show(stage: Stage, model: str, found: List[Copies]) -> List[str]:
-    """Adds claims, a table and plots; returns notes."""
+def show(stage: Stage, model: str, found: List[Copies]) -> None:
+    """Adds claims, a table, plots and notes."""
     heads = ["at once", "trusted", "tries", "machine busy", "goodput in Mbit/s: least, mean, most"]
     heads += ["round trip in ms: p50", "p99, worst copy", "lost datagrams"]
     heads += ["lateness p99.9 in µs, worst copy"]
@@ -163,13 +159,13 @@ def show(stage: Stage, model: str, found: List[Copies]) -> List[str]:
                 f"within {p99:.3f} ms",
                 off <= GOODPUT_TOLERANCE and max(mean, p99) <= ROUND_TRIP_TOLERANCE_MS,
             )
+        if of.other_labs:
+            note_once(
+                stage,
+                f"{of.other_labs} other labs ran at the same time as the {of.count}, which had "
+                "less of the machine.",
+            )
     plots(stage, model, found, alone)
-    return [
-        f"{of.other_labs} other labs ran at the same time as the {of.count}, which had less of "
-        "the machine."
-        for of in found
-        if of.other_labs
-    ]
 
 
 def plots(stage: Stage, model: str, found: List[Copies], alone: Measured) -> None:
