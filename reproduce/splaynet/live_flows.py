@@ -106,7 +106,7 @@ class LiveFlows:
     def _path(self, start: str, end: str) -> Path:
         found = self._network.paths(start, end)
         if len(found) != 1:
-            raise PaperError("the oracle cannot tell the shares of this lab")
+            raise PaperError(f"{start} and {end} have {len(found)} shortest paths; expected 1")
         return found[0]
 
     @functools.lru_cache(maxsize=None)
@@ -199,8 +199,11 @@ def samples(run: Run) -> List[Sample]:
 
 
 def error(share: Optional[int], fair: float) -> float:
+    """The relative error of a share in bit/s; None is unlimited."""
     if share is None:
         return math.inf if fair < UNLIMITED else 0.0
+    if fair == 0.0:
+        return math.inf if share else 0.0
     return abs(share / fair - 1)
 
 
