@@ -9,7 +9,7 @@ PAPER = Paper(
     "Beyond the Best: Real-Time Non-Invasive Collection of BGP Messages",
     "S. Vissicchio, L. Cittadini, M. Pizzonia, L. Vergantini, V. Mezzapesa and M. L. Papagni, "
     "INM/WREN 2010, and the chapter on it in S. Vissicchio's thesis",
-    ("fig_7_8", "fig_7_9"),
+    ("fig_7_8", "fig_7_9", "archive", "cost"),
 )
 LIMIT = 62  # Capacity of the paper's router, in % of the lines' packet rate
 PAPER_LIMIT = 1_845_000  # The same in packets/s
