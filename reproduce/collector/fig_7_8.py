@@ -7,7 +7,7 @@
 # %%
 """Figure 7.8: loss of regular traffic against its rate, without BGP, with it, and cloned."""
 
-from typing import Dict, Tuple
+from typing import Dict, List, Tuple
 
 from netarium_papers import Evidence, Stage, figure
 from netarium_papers.collector import BASELINE, CLOCKS, CLONED, LIMIT, MODES, SHARE_OF_BGP
@@ -60,7 +60,7 @@ def loss_by_rate(stage: Stage) -> None:
     notes(stage)
 
 
-def cases(stage: Stage, clock: str) -> list[Tuple[str, int]]:
+def cases(stage: Stage, clock: str) -> List[Tuple[str, int]]:
     return [(mode, rate) for mode in MODES for rate in stage.size(RATES[clock], SHORT_RATES)]
 
 

@@ -8,6 +8,7 @@ PAPER = Paper(
     "V. Schiavoni, E. Rivière and P. Felber, Middleware 2013, LNCS 8275, and the chapter on it in "
     "V. Schiavoni's thesis",
     (
+        "fig_3_4",
         "fig_3_5",
         "fig_3_6b",
         "fig_3_6c",
