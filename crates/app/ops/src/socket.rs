@@ -1,8 +1,8 @@
 //! Unix sockets for the status.
 
-use std::fs;
+use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -38,7 +38,9 @@ impl Socket {
     pub(crate) fn bind(path: &Path) -> Result<Self, Error> {
         let failed = failure("listen at", path);
         if let Some(folder) = path.parent().filter(|it| !it.as_os_str().is_empty()) {
-            fs::create_dir_all(folder).map_err(failure("create", folder))?;
+            // `/run/netarium` is also the registry of labs, which must be private.
+            let created = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+            created.map_err(failure("create", folder))?;
         }
         let listener = match UnixListener::bind(path) {
             Err(error) if error.kind() == ErrorKind::AddrInUse => {

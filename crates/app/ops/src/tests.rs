@@ -1,5 +1,6 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -48,6 +49,8 @@ fn answers_at_both_sockets() {
     let source = Arc::new(Example::default());
     let any = "127.0.0.1:0".parse().unwrap();
     let server = Server::start(Arc::clone(&source) as _, Some(&path), Some(any)).unwrap();
+    let mode = std::fs::metadata(folder.path().join("here")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700, "the registry of labs refuses it");
     assert_eq!(ask(&path, Some("netarium.example/1")).unwrap()["role"], "test");
     assert!(matches!(ask(&path, Some("netarium.other/1")), Err(Error::Status { .. })));
     let twice = Server::start(Arc::clone(&source) as _, Some(&path), None);
