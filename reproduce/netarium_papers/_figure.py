@@ -12,9 +12,12 @@ import time
 from pathlib import Path
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
+import netarium as nt
+
 from ._result import FigureResult
 from ._stage import Options, PaperError, Stage
 
+INTERNAL = 70
 NAMES = ("splaynet", "cluster", "slbn", "collector", "bundler", "mctcp")
 
 
@@ -81,6 +84,9 @@ class Figure:
             self.make(stage)
         except PaperError as failed:
             error = failed
+        except (KeyError, nt.NetariumError) as failed:
+            # A run lacks what the figure needs.
+            error = PaperError(str(failed), INTERNAL)
         took = time.monotonic() - begun
         return FigureResult.of(self, stage, error, made, took, repeat)
 

@@ -207,7 +207,7 @@ def doubts(stage: Stage) -> List[str]:
             notes.append(f"Run {which}: the lab expects `{text}`, which did not hold.")
     if busiest > BUSY:
         notes.append(
-            f"The machine's processors were up to {busiest:.0%} busy during runs on the wall "
+            f"The machine's processors were up to {busiest * 100:.0f} % busy during runs on the wall "
             "clock. Other work delays kernels and programs: their measured times are longer."
         )
     return notes

@@ -94,6 +94,14 @@ class Results(Folder):
         states = [(result.status, result.exit_code) for result in found]
         self.assertEqual(states, [("holds", 0), ("differs", 1), ("failed", 4)])
 
+    def test_run_without_what_a_figure_needs_fails_the_figure(self):
+        def make(stage: papers.Stage) -> None:
+            stage.run([Runs.job])[0].flow("other")
+
+        found = papers.figure("1", "broken", takes="1 s", clocks=("virtual",))(make)()
+        self.assertEqual((found.status, found.exit_code), ("failed", 70))
+        self.assertIn("has no flow other", found.error)
+
     def test_text_has_claims_tables_and_notes(self):
         lines = [
             "3.5  shares",
