@@ -13,6 +13,7 @@
 //! | [`clock`] | offsets between the machines' clocks and their max errors | RFC 5905 §8, §10 |
 //! | [`detector`] | failure detector for agents | |
 //! | [`control`] | messages between agents, coordinator and shards | |
+//! | [`recovery`] | replacement of a defective session after an outage | |
 //! | [`coordinator`] | phases of a run, and reactions to the loss of an agent | |
 #![forbid(unsafe_code)]
 #![allow(missing_docs)]
@@ -22,6 +23,7 @@ pub mod clock;
 pub mod control;
 pub mod coordinator;
 pub mod detector;
+pub mod recovery;
 mod resources;
 pub mod trunk;
 

@@ -12,6 +12,7 @@ mod notification;
 mod notified;
 mod options;
 mod process;
+mod recovery;
 mod relay;
 mod shard;
 mod state;
@@ -25,14 +26,13 @@ use std::time::Duration;
 use base::Span;
 use cluster::control::{ClockKey, FromShard, Heartbeat, ProgramEvent, Refusal, Report};
 use cluster::detector::{Change, Detector, HEARTBEAT_INTERVAL};
-use zenoh::Wait;
-use zenoh::pubsub::Subscriber;
-use zenoh::query::{Query, Queryable};
+use cluster::recovery::Recovery;
+use zenoh::query::Query;
 
 use crate::address;
 use crate::credentials::Role;
 use crate::heartbeat::HeartbeatSender;
-use crate::session::{self, Bus, Peer, key};
+use crate::session::{self, Bus, Declaration, Peer, key};
 use crate::system::{now, random};
 use crate::{Error, Result, priority};
 use clocks::Clocks;
@@ -79,6 +79,10 @@ enum Event {
     Packed(String, Result<u64, Refusal>),
     /// No other agent was found, with the reason.
     NoPeers(String),
+    /// The lost agent that a probe has found; see [`Recovery`].
+    Probed(Option<String>),
+    /// The session was replaced, or the old one is closed and no new one could be opened.
+    SessionReplaced(Result<()>),
     Stop,
 }
 
@@ -135,6 +139,7 @@ impl Agent {
             total,
             clocks,
             detector: Detector::new(),
+            recovery: Recovery::new(instance),
             certificates: BTreeMap::new(),
             coordinators: Detector::with_timeout(COORDINATOR_TIMEOUT),
             shards: BTreeMap::new(),
@@ -181,7 +186,7 @@ impl Agent {
         self.leave();
         drop(self.heartbeats);
         self.shards.clear();
-        self.bus.session.close().wait().map_err(Error::session("close the session"))
+        self.bus.close()
     }
 
     /// Does the periodic work that is due.
@@ -193,8 +198,13 @@ impl Agent {
             self.shards.values_mut().for_each(|shard| shard.report(&self.bus, self.instance));
         }
         for change in self.detector.expire(now) {
+            if let Change::Lost(name) = &change {
+                let alive = self.detector.known().filter(|(_, alive)| *alive).count();
+                self.recovery.on_loss(now, name, alive);
+            }
             self.on_peer_change(change, notify);
         }
+        self.recover(now);
         for name in self.detector.forget(now) {
             self.clocks.remove(&name);
             self.certificates.retain(|_, names| {
@@ -244,21 +254,16 @@ impl Agent {
 }
 
 /// Turns messages of other processes into events.
-fn declare(bus: &Bus, events: &Sender<Event>) -> Result<(Queryable<()>, [Subscriber<()>; 2])> {
+fn declare(bus: &Bus, events: &Sender<Event>) -> Result<[Declaration; 3]> {
     let (received, trust) = (events.clone(), Arc::clone(&bus.trust));
-    let commands = bus
-        .session
-        .declare_queryable(key::commands(&bus.own))
-        .callback(move |query| {
-            let command = key::parse_command(query.key_expr().as_str());
-            if let Some((coordinator, command)) = command
-                && trust.admits(Role::Coordinator, coordinator)
-            {
-                drop(received.send(Event::Command { query, coordinator, command }));
-            }
-        })
-        .wait()
-        .map_err(Error::session("receive commands"))?;
+    let commands = bus.receive_queries(key::commands(&bus.own), move |query| {
+        let command = key::parse_command(query.key_expr().as_str());
+        if let Some((coordinator, command)) = command
+            && trust.admits(Role::Coordinator, coordinator)
+        {
+            drop(received.send(Event::Command { query, coordinator, command }));
+        }
+    })?;
     let received = events.clone();
     let heartbeats = bus.subscribe_certified(key::HEARTBEATS.to_owned(), move |sender, beat| {
         drop(received.send(Event::Heartbeat(sender.clone(), beat)));
@@ -267,5 +272,5 @@ fn declare(bus: &Bus, events: &Sender<Event>) -> Result<(Queryable<()>, [Subscri
     let clock_keys = bus.subscribe_certified(key::clock_keys(&bus.own), move |sender, key| {
         drop(received.send(Event::ClockKey(sender.name.clone(), key)));
     })?;
-    Ok((commands, [heartbeats, clock_keys]))
+    Ok([commands, heartbeats, clock_keys])
 }

@@ -58,7 +58,7 @@ impl Connection {
     pub fn refresh(&mut self) -> Result<()> {
         let replies = self
             .bus
-            .session
+            .session()
             .get(key::command_to_all(self.bus.own.number, "status"))
             .target(QueryTarget::All)
             .consolidation(ConsolidationMode::None)

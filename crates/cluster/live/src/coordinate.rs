@@ -25,11 +25,10 @@ use emu::run::Progress;
 use lab::plan::Plan;
 use placement::{Machine, Placement};
 use run::{RunFolder, RunRecord};
-use zenoh::pubsub::Subscriber;
 
 use crate::connection::Connection;
 use crate::heartbeat::HeartbeatSender;
-use crate::session::{self, LabPeers, key};
+use crate::session::{self, Declaration, LabPeers, key};
 use crate::system::{now, random};
 use crate::{Error, Result, priority, shard};
 use agent_client::AgentClient;
@@ -165,7 +164,7 @@ struct Run<'a> {
     fetched: BTreeMap<AgentId, PathBuf>,
     client: AgentClient,
     heartbeats: HeartbeatSender,
-    _subscribers: [Subscriber<()>; 2],
+    _subscribers: [Declaration; 2],
 }
 
 impl<'a> Run<'a> {
@@ -482,7 +481,7 @@ fn on_loss(plan: &Plan) -> OnLoss {
 }
 
 /// Turns messages of agents into events.
-fn subscribe(runner: &Runner, lab: &str, peers: LabPeers) -> Result<[Subscriber<()>; 2]> {
+fn subscribe(runner: &Runner, lab: &str, peers: LabPeers) -> Result<[Declaration; 2]> {
     let bus = &runner.connection.bus;
     let events = runner.events.clone();
     let reports = bus.subscribe(key::reports(lab), move |sender, sample| {

@@ -3,18 +3,22 @@
 //! All processes are Zenoh peers with direct connections. A new process learns the addresses of the
 //! others from the agents that it joins. There is no multicast discovery.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use cluster::AgentId;
-use cluster::control::Refusal;
+use cluster::control::{Heartbeat, Refusal};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use zenoh::pubsub::Subscriber;
 use zenoh::qos::Priority;
-use zenoh::query::Query;
+use zenoh::query::{Query, Queryable};
 use zenoh::sample::{Locality, Sample};
 use zenoh::{Session, Wait};
 
@@ -31,6 +35,8 @@ const DROP_TIMEOUT_US: u64 = 5_000;
 const PROGRESS_TIMEOUT_US: u64 = 30_000_000;
 /// Time in ms after which a connection with an incomplete TLS handshake is closed.
 const HANDSHAKE_TIMEOUT_MS: u64 = 3_000;
+/// Time to receive a heartbeat through a temporary session.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time in ms after which an authenticated link that is not open is closed.
 const OPEN_TIMEOUT_MS: u64 = 5_000;
 
@@ -187,14 +193,109 @@ pub(crate) mod key {
 
 pub use cluster::control::is_name;
 
-/// A session with its trusted certificates.
+/// A session with its trusted certificates. [`Bus::replace`] opens it again with all declarations.
 #[derive(Clone)]
 pub(crate) struct Bus {
-    pub(crate) session: Session,
+    link: Arc<Link>,
     pub(crate) trust: Arc<Trust>,
     pub(crate) own: Peer,
     /// Proves to other processes that the own name belongs to the own number.
     certificate: Arc<str>,
+}
+
+struct Link {
+    credentials: Credentials,
+    listen: Vec<String>,
+    join: Vec<String>,
+    session: RwLock<Session>,
+    /// Number of replacements of the session.
+    replacements: AtomicU64,
+    declarations: Mutex<Declarations>,
+}
+
+#[derive(Default)]
+struct Declarations {
+    next: u64,
+    active: BTreeMap<u64, (Declared, Entity)>,
+    is_closed: bool,
+}
+
+type OnSample = Arc<dyn Fn(Sample) + Send + Sync>;
+type OnQuery = Arc<dyn Fn(Query) + Send + Sync>;
+
+/// A declaration with what a new session needs to repeat it.
+#[derive(Clone)]
+enum Declared {
+    Subscriber { key: String, receive: OnSample },
+    Queryable { key: String, receive: OnQuery },
+}
+
+/// A declaration in the current session; it ends when this value is dropped.
+enum Entity {
+    Subscriber { _entity: Subscriber<()> },
+    Queryable { _entity: Queryable<()> },
+}
+
+impl Declared {
+    fn declare(&self, session: &Session) -> Result<Entity> {
+        match self.clone() {
+            Self::Subscriber { key, receive } => {
+                let entity =
+                    session.declare_subscriber(key).callback(move |sample| receive(sample));
+                let entity = entity.allowed_origin(Locality::Remote).wait();
+                let entity = entity.map_err(Error::session("subscribe"))?;
+                Ok(Entity::Subscriber { _entity: entity })
+            }
+            Self::Queryable { key, receive } => {
+                let entity = session.declare_queryable(key).callback(move |query| receive(query));
+                let entity = entity.wait().map_err(Error::session("receive commands"))?;
+                Ok(Entity::Queryable { _entity: entity })
+            }
+        }
+    }
+}
+
+/// A subscription or a queryable of all sessions of a [`Bus`], until it is dropped.
+pub(crate) struct Declaration {
+    link: Arc<Link>,
+    number: u64,
+}
+
+impl Drop for Declaration {
+    fn drop(&mut self) {
+        let removed = self.link.declarations().active.remove(&self.number);
+        // Outside of the lock, which the callbacks of other declarations do not need then.
+        drop(removed);
+    }
+}
+
+impl Link {
+    fn open(
+        own: &Credentials,
+        trust: &Trust,
+        listen: &[String],
+        join: &[String],
+    ) -> Result<Arc<Self>> {
+        Ok(Arc::new(Self {
+            credentials: own.clone(),
+            listen: listen.to_owned(),
+            join: join.to_owned(),
+            session: RwLock::new(open(own, trust, listen, join)?),
+            replacements: AtomicU64::new(0),
+            declarations: Mutex::default(),
+        }))
+    }
+
+    fn declarations(&self) -> MutexGuard<'_, Declarations> {
+        self.declarations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn open(own: &Credentials, trust: &Trust, listen: &[String], join: &[String]) -> Result<Session> {
+    let config = serde_json::from_value(config(own, trust, listen, join))
+        .map_err(|error| Error::session("configure the session")(error.into()))?;
+    priority::raise_threads_of(|| zenoh::open::<zenoh::Config>(config).wait())
+        .map_err(Error::session("open the session"))
 }
 
 impl Bus {
@@ -207,13 +308,88 @@ impl Bus {
     ) -> Result<Self> {
         let trust = Trust::of(own).map_err(|text| Error::Usage { text })?;
         let Identity { role, number, .. } = own.identity;
-        let config = serde_json::from_value(config(own, &trust, listen, join))
-            .map_err(|error| Error::session("configure the session")(error.into()))?;
-        let session = priority::raise_threads_of(|| zenoh::open::<zenoh::Config>(config).wait())
-            .map_err(Error::session("open the session"))?;
+        let link = Link::open(own, &trust, listen, join)?;
         let own_name = Peer { role, number, name: name.to_owned() };
         let certificate = own.cert.as_str().into();
-        Ok(Self { session, trust: Arc::new(trust), own: own_name, certificate })
+        Ok(Self { link, trust: Arc::new(trust), own: own_name, certificate })
+    }
+
+    /// The current session. It is closed while [`Self::replace`] runs.
+    pub(crate) fn session(&self) -> Session {
+        self.link.session.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Number of replacements of the session. Publishers of earlier sessions are closed.
+    pub(crate) fn replacements(&self) -> u64 {
+        self.link.replacements.load(Ordering::Acquire)
+    }
+
+    /// Closes the session and opens a new one with all declarations. It blocks for up to seconds.
+    /// After an error, the session is closed.
+    pub(crate) fn replace(&self) -> Result<()> {
+        let mut declarations = self.link.declarations();
+        if declarations.is_closed {
+            return Ok(());
+        }
+        // After a failed replacement it is closed already.
+        let _ = self.session().close().wait();
+        let Link { credentials, listen, join, .. } = &*self.link;
+        let session = open(credentials, &self.trust, listen, join)?;
+        for (declared, entity) in declarations.active.values_mut() {
+            *entity = declared.declare(&session)?;
+        }
+        *self.link.session.write().unwrap_or_else(PoisonError::into_inner) = session;
+        self.link.replacements.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// Closes the session permanently.
+    pub(crate) fn close(&self) -> Result<()> {
+        self.link.declarations().is_closed = true;
+        self.session().close().wait().map_err(Error::session("close the session"))
+    }
+
+    /// Searches for one of the agents `names` through a temporary session. Returns the first agent
+    /// of which a heartbeat arrives.
+    pub(crate) fn probe(&self, names: &[String]) -> Option<String> {
+        let Link { credentials, join, .. } = &*self.link;
+        let link = Link::open(credentials, &self.trust, &[], join).ok()?;
+        let probe = Self { link, ..self.clone() };
+        let (sender, received) = channel();
+        let receive = move |peer: &Peer, beat: Heartbeat| {
+            // It fails only if the probe is over.
+            drop(sender.send((peer.name.clone(), beat.leaves)));
+        };
+        let subscribed = probe.subscribe_certified(key::HEARTBEATS.to_owned(), receive).ok();
+        let end = Instant::now() + PROBE_TIMEOUT;
+        let mut found = None;
+        while let (None, Some(_)) = (&found, &subscribed) {
+            let left = end.saturating_duration_since(Instant::now());
+            let Ok((name, leaves)) = received.recv_timeout(left) else { break };
+            found = Some(name).filter(|name| !leaves && names.contains(name));
+        }
+        drop(subscribed);
+        // An error means that it is closed.
+        let _ = probe.close();
+        found
+    }
+
+    fn declare(&self, declared: Declared) -> Result<Declaration> {
+        let mut declarations = self.link.declarations();
+        let entity = declared.declare(&self.session())?;
+        let number = declarations.next;
+        declarations.next += 1;
+        declarations.active.insert(number, (declared, entity));
+        Ok(Declaration { link: Arc::clone(&self.link), number })
+    }
+
+    /// Receives queries under `key`.
+    pub(crate) fn receive_queries(
+        &self,
+        key: String,
+        receive: impl Fn(Query) + Send + Sync + 'static,
+    ) -> Result<Declaration> {
+        self.declare(Declared::Queryable { key, receive: Arc::new(receive) })
     }
 
     /// Receives the messages of other processes under `key`, except those of revoked senders.
@@ -221,7 +397,7 @@ impl Bus {
         &self,
         key: String,
         receive: impl Fn(&Peer, &Sample) + Send + Sync + 'static,
-    ) -> Result<Subscriber<()>> {
+    ) -> Result<Declaration> {
         let trust = Arc::clone(&self.trust);
         let callback = move |sample: Sample| {
             let sender = Peer::sender(sample.key_expr().as_str());
@@ -230,9 +406,7 @@ impl Bus {
                 receive(&sender, &sample);
             }
         };
-        let subscriber = self.session.declare_subscriber(key).callback(callback);
-        let subscriber = subscriber.allowed_origin(Locality::Remote).wait();
-        subscriber.map_err(Error::session("subscribe"))
+        self.declare(Declared::Subscriber { key, receive: Arc::new(callback) })
     }
 
     /// Receives the messages of agents under `key` that carry a certificate for the agent's name.
@@ -240,7 +414,7 @@ impl Bus {
         &self,
         key: String,
         receive: impl Fn(&Peer, T) + Send + Sync + 'static,
-    ) -> Result<Subscriber<()>> {
+    ) -> Result<Declaration> {
         let trust = Arc::clone(&self.trust);
         self.subscribe(key, move |sender, sample| {
             let message = read::<T>(&sample.payload().to_bytes());
@@ -252,7 +426,8 @@ impl Bus {
 
     /// Publishes with the own certificate.
     pub(crate) fn put_certified(&self, key: &str, payload: &[u8]) {
-        let put = self.session.put(key, payload).attachment(self.certificate.as_bytes());
+        let session = self.session();
+        let put = session.put(key, payload).attachment(self.certificate.as_bytes());
         // After an error, the message is repeated with the next heartbeat.
         let _ = put.express(true).priority(Priority::InteractiveHigh).wait();
     }

@@ -88,6 +88,8 @@ impl Agent {
                     notify(Notification::NoPeers { why });
                 }
             }
+            Event::Probed(found) => self.recovery.on_probed(now(), found.as_deref()),
+            Event::SessionReplaced(result) => self.on_session_replaced(result, notify),
             Event::Stop => self.stop_all(),
         }
         Ok(())
@@ -120,6 +122,7 @@ impl Agent {
             };
         }
         let change = if beat.leaves {
+            self.recovery.on_return(name);
             self.detector.leave(name)
         } else {
             let names = self.certificates.entry(sender.number).or_default();

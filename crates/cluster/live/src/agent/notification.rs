@@ -31,6 +31,12 @@ pub enum Notification {
     Lost {
         name: String,
     },
+    /// A new session replaces one that did not deliver the heartbeats of a reachable agent.
+    SessionReplaced,
+    /// The session is closed, and no new one could be opened.
+    SessionFailed {
+        why: String,
+    },
     /// The list of revoked certificates has changed and is invalid.
     Revocations {
         why: String,
@@ -108,6 +114,10 @@ impl fmt::Display for Notification {
             Self::NoPeers { why } => write!(f, "no other agent found yet: {why}"),
             Self::Alive { name } => write!(f, "agent {name} is alive"),
             Self::Lost { name } => write!(f, "agent {name} is lost"),
+            Self::SessionReplaced => {
+                f.write_str("opened a new session: a reachable agent stayed lost in the old one")
+            }
+            Self::SessionFailed { why } => write!(f, "no session, trying again: {why}"),
             Self::Reserved { lab, name, hosts } => {
                 let ending = if *hosts == 1 { "" } else { "s" };
                 write!(f, "{name} ({lab}): reserved resources for {hosts} host{ending}")

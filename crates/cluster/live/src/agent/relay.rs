@@ -15,11 +15,11 @@ use rustix::net::{
     socketpair, sockopt,
 };
 use zenoh::Wait;
-use zenoh::pubsub::{Publisher, Subscriber};
+use zenoh::pubsub::Publisher;
 use zenoh::qos::{CongestionControl, Priority};
 use zenoh::sample::Locality;
 
-use crate::session::{Bus, LabPeers, key};
+use crate::session::{Bus, Declaration, LabPeers, key};
 use crate::{Error, Result, priority};
 
 /// Max bytes of a notice with the two bytes of its address.
@@ -32,7 +32,7 @@ const ALL: u16 = 0xffff;
 /// Relays notices until it is dropped.
 pub(super) struct Relay {
     socket: Arc<OwnedFd>,
-    _subscribers: [Subscriber<()>; 2],
+    _subscribers: [Declaration; 2],
 }
 
 impl Relay {
@@ -51,7 +51,7 @@ impl Relay {
             sockopt::set_socket_send_buffer_size(end, BUFFER_BYTES).map_err(failed())?;
         }
         let socket = Arc::new(socket);
-        let subscribe = |to| -> Result<Subscriber<()>> {
+        let subscribe = |to| -> Result<Declaration> {
             let (socket, peers) = (Arc::clone(&socket), peers.clone());
             bus.subscribe(key::notices(lab, to), move |sender, sample| {
                 if let Some(from) = peers.id(sender) {
@@ -60,23 +60,11 @@ impl Relay {
             })
         };
         let subscribers = [subscribe(None)?, subscribe(Some(own))?];
-        let publish = |to| -> Result<Publisher<'static>> {
-            bus.session
-                .declare_publisher(key::notice(lab, to, &bus.own))
-                .express(true)
-                .priority(Priority::RealTime)
-                .congestion_control(CongestionControl::Drop)
-                .allowed_destination(Locality::Remote)
-                .wait()
-                .map_err(Error::session("publish notices"))
-        };
-        let to_all = publish(None)?;
-        let to_one: Vec<Publisher<'static>> =
-            (0..peers.len()).map(|to| publish(Some(AgentId::at(to)))).collect::<Result<_>>()?;
+        let publishers = Publishers::declare(bus, lab, peers.len())?;
         let from = Arc::clone(&socket);
         thread::Builder::new()
             .name("notices".to_owned())
-            .spawn(move || forward_to_peers(&from, &to_all, &to_one))
+            .spawn(move || forward_to_peers(&from, publishers))
             .map_err(Error::machine("start a thread for notices"))?;
         Ok((Self { socket, _subscribers: subscribers }, theirs))
     }
@@ -89,8 +77,47 @@ impl Drop for Relay {
     }
 }
 
+/// The publishers of notices in one session.
+struct Publishers {
+    bus: Bus,
+    lab: String,
+    /// [`Bus::replacements`] before they were declared.
+    replacements: u64,
+    to_all: Publisher<'static>,
+    /// By [`AgentId`].
+    to_one: Vec<Publisher<'static>>,
+}
+
+impl Publishers {
+    fn declare(bus: &Bus, lab: &str, agents: usize) -> Result<Self> {
+        let replacements = bus.replacements();
+        let publish = |to| -> Result<Publisher<'static>> {
+            bus.session()
+                .declare_publisher(key::notice(lab, to, &bus.own))
+                .express(true)
+                .priority(Priority::RealTime)
+                .congestion_control(CongestionControl::Drop)
+                .allowed_destination(Locality::Remote)
+                .wait()
+                .map_err(Error::session("publish notices"))
+        };
+        let to_one = (0..agents).map(|to| publish(Some(AgentId::at(to)))).collect::<Result<_>>()?;
+        let (bus, lab, to_all) = (bus.clone(), lab.to_owned(), publish(None)?);
+        Ok(Self { bus, lab, replacements, to_all, to_one })
+    }
+
+    /// Declares them again if the session was replaced.
+    fn renew(&mut self) {
+        if self.bus.replacements() != self.replacements
+            && let Ok(current) = Self::declare(&self.bus, &self.lab, self.to_one.len())
+        {
+            *self = current;
+        }
+    }
+}
+
 /// Forwards notices of the shard's process to other agents until the process ends.
-fn forward_to_peers(socket: &OwnedFd, to_all: &Publisher<'_>, to_one: &[Publisher<'_>]) {
+fn forward_to_peers(socket: &OwnedFd, mut publishers: Publishers) {
     priority::raise();
     let mut buffer = vec![0; MAX_NOTICE_BYTES];
     loop {
@@ -102,9 +129,11 @@ fn forward_to_peers(socket: &OwnedFd, to_all: &Publisher<'_>, to_one: &[Publishe
         };
         let Some((to, notice)) = buffer[..length].split_first_chunk::<2>() else { continue };
         let to = u16::from_le_bytes(*to);
+        publishers.renew();
+        let Publishers { to_all, to_one, .. } = &publishers;
         let publisher = if to == ALL { Some(to_all) } else { to_one.get(usize::from(to)) };
         if let Some(publisher) = publisher {
-            // It fails only if the session is closed because the agent ends.
+            // It fails only while the session is closed; digests repair the loss.
             let _ = publisher.put(notice).wait();
         }
     }

@@ -15,7 +15,6 @@ use cluster::control::{
     ProgramEvent, Refusal, Report, Reserve, ShardProgress, ToShard,
 };
 use zenoh::Wait;
-use zenoh::pubsub::Subscriber;
 use zenoh::qos::{CongestionControl, Priority};
 
 use super::Event;
@@ -25,7 +24,7 @@ use super::notification::OrphanAction;
 use super::notified::{EgressLeads, ProgramEvents};
 use super::process::{Folder, Process};
 use super::relay::Relay;
-use crate::session::{self, Bus, LabPeers, Peer, key};
+use crate::session::{self, Bus, Declaration, LabPeers, Peer, key};
 use crate::system::now;
 use crate::{Error, Result, results};
 
@@ -69,7 +68,7 @@ pub(super) struct Shard {
     origin: Option<u64>,
     /// Packed results: time and size.
     results: Option<(Time, u64)>,
-    _subscribers: Vec<Subscriber<()>>,
+    _subscribers: Vec<Declaration>,
 }
 
 fn refusal_of(error: &Error) -> Refusal {
@@ -169,7 +168,8 @@ impl Shard {
             result_bytes: self.results.map_or(0, |(_, bytes)| bytes),
         };
         let key = key::report(&self.terms.lab, &bus.own);
-        let put = bus.session.put(key, session::bytes(&report));
+        let session = bus.session();
+        let put = session.put(key, session::bytes(&report));
         // After an error, the next report has the same state.
         let _ = put.express(true).priority(Priority::InteractiveHigh).wait();
     }
@@ -301,7 +301,8 @@ impl Shard {
             FromShard::Program(event) => {
                 self.own_events.insert(event);
                 let key = key::program(&self.terms.lab, &bus.own);
-                let put = bus.session.put(key, session::bytes(&event)).express(true);
+                let session = bus.session();
+                let put = session.put(key, session::bytes(&event)).express(true);
                 let put = put.congestion_control(CongestionControl::Block);
                 // After an error, the next report has the event.
                 let _ = put.priority(Priority::InteractiveHigh).wait();
@@ -518,7 +519,7 @@ fn subscribe(
     coordinator: u16,
     peers: &LabPeers,
     events: &Sender<Event>,
-) -> Result<Vec<Subscriber<()>>> {
+) -> Result<Vec<Declaration>> {
     let (id, sent, others) = (lab.to_owned(), events.clone(), peers.clone());
     let reports = bus.subscribe(key::reports(lab), move |sender, sample| {
         let report: Option<Report> = session::read(&sample.payload().to_bytes());

@@ -7,8 +7,7 @@ use std::sync::mpsc::{Receiver, Sender};
 use base::{Span, Time};
 use cluster::control::{AgentStatus, Heartbeat, LabStatus, Offer, PROTOCOL};
 use cluster::detector::{Change, Detector};
-use zenoh::pubsub::Subscriber;
-use zenoh::query::Queryable;
+use cluster::recovery::Recovery;
 
 use super::board::Board;
 use super::clocks::Clocks;
@@ -18,7 +17,7 @@ use super::shard::Shard;
 use super::work_dir::WorkDir;
 use super::{Event, Stop};
 use crate::heartbeat::HeartbeatSender;
-use crate::session::{self, Bus, key};
+use crate::session::{self, Bus, Declaration, key};
 use crate::system::now;
 
 /// Results that have not been fetched are deleted after this time.
@@ -35,6 +34,7 @@ pub struct Agent {
     pub(super) total: Offer,
     pub(super) clocks: Clocks,
     pub(super) detector: Detector,
+    pub(super) recovery: Recovery,
     /// The names of the tracked agents, by the number of their certificate.
     pub(super) certificates: BTreeMap<u16, BTreeSet<String>>,
     /// Tracks the coordinators, by the identifiers of their labs.
@@ -53,7 +53,7 @@ pub struct Agent {
     pub(super) stops: u32,
     /// Max time of the end, once the agent is asked to stop.
     pub(super) leave_deadline: Option<Time>,
-    pub(super) _declared: (Queryable<()>, [Subscriber<()>; 2]),
+    pub(super) _declared: [Declaration; 3],
     pub(super) _dir: WorkDir,
 }
 
@@ -145,7 +145,9 @@ impl Agent {
                 shard.lose(&name, false, "no heartbeat received");
             }
         }
-        if !is_alive {
+        if is_alive {
+            self.recovery.on_return(&name);
+        } else {
             self.clocks.rest(&name);
         }
         notify(if is_alive { Notification::Alive { name } } else { Notification::Lost { name } });

@@ -52,9 +52,8 @@ impl AgentClient {
         event: fn(AgentId, Result<T, Refusal>) -> Event,
     ) -> Result<()> {
         let events = self.events.clone();
-        let mut get = self
-            .bus
-            .session
+        let session = self.bus.session();
+        let mut get = session
             .get(key::command(self.peers.get(agent), self.bus.own.number, command))
             .payload(session::bytes(message))
             .timeout(REQUEST_TIMEOUT)
@@ -105,7 +104,7 @@ fn send_order(
     timeout: Duration,
 ) -> Result<Vec<u8>, NoReply> {
     let replies = bus
-        .session
+        .session()
         .get(key::command(agent, bus.own.number, "order"))
         .payload(session::bytes(order))
         .priority(Priority::DataLow)
