@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::bench::{Run, conclusive};
+use super::bench::{Run, conclusive, until};
 use super::harness::{Cluster, in_cluster};
 
 /// Two senders share a link, and a program waits for one that starts on a disconnected agent.
@@ -83,4 +83,28 @@ fn run(cluster: &Cluster) -> Run {
     let verdict = &run.record()["verdict"];
     assert!(verdict["trusted"] == false && verdict.to_string().contains("m2"), "{verdict}");
     run
+}
+
+in_cluster!(agents_find_each_other_after_outage_of_one_lease, cut_for_a_lease, &["2"]);
+
+/// Time without messages after which agents close a connection.
+const LEASE: Duration = Duration::from_secs(5);
+
+/// Whether both agents receive the heartbeats of the other one.
+fn are_connected(cluster: &Cluster) -> bool {
+    let status = cluster.status();
+    let agents = status["agents"].as_array().unwrap();
+    let alive = agents.iter().filter(|agent| agent["peers"][0]["alive"] == true);
+    alive.count() == 2
+}
+
+#[test]
+#[ignore = "runs in a cluster, started by agents_find_each_other_after_outage_of_one_lease"]
+fn cut_for_a_lease() {
+    let Some(cluster) = Cluster::inside() else { return };
+    assert!(are_connected(&cluster), "before the outage");
+    Cluster::cable("m2", "down");
+    std::thread::sleep(LEASE);
+    Cluster::cable("m2", "up");
+    until("the agents to find each other", || are_connected(&cluster).then_some(()));
 }
