@@ -13,6 +13,9 @@ PAPER = Paper(
     (
         "schedule",
         "loss_and_delay",
+        "sums",
+        "unequal",
+        "outages",
     ),
 )
 CLOCKS = ("wall", "virtual")
