@@ -16,6 +16,8 @@ PAPER = Paper(
         "sums",
         "unequal",
         "outages",
+        "random_transfers",
+        "small_requests",
     ),
 )
 CLOCKS = ("wall", "virtual")
