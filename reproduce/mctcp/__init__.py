@@ -10,14 +10,9 @@ PAPER = Paper(
     "mctcp",
     "Performance Evaluation of Multipath TCP Linux Implementations",
     "A. Singh, C. Görg, A. Timm-Giel, M. Scharf and T.-R. Banniza, EuroView 2011",
-    (
-        "schedule",
-        "loss_and_delay",
-        "sums",
-        "unequal",
-        "outages",
-        "random_transfers",
-        "small_requests",
+    tuple(
+        "schedule loss_and_delay sums unequal outages random_transfers small_requests subflows "
+        "poor_paths schedulers topologies applications".split()
     ),
 )
 CLOCKS = ("wall", "virtual")
