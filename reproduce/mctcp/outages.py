@@ -46,8 +46,8 @@ def path_use(path: int, start: float) -> Claimed:
 
 
 GAP = Claimed("longest gap in s", 0.5, "", partial(gap, start=OUTAGE_S))
-RETURN = Claimed("s from the return to the next byte", 2.0, "heard", partial(first_byte, start=9.0))
-START = Claimed("s from the start to the first byte", 1.0, "heard", first_byte_after_start)
+RETURN = Claimed("s from the return to the next byte", 2.0, "byte", partial(first_byte, start=9.0))
+START = Claimed("s from the start to the first byte", 1.0, "byte", first_byte_after_start)
 # Name, label, events with a loss of 100 % (1 and 2: outages of the paths at 4 s, 3 and 4: their
 # ends at 9 s), other settings, and claim.
 Row = Tuple[str, str, Tuple[int, ...], Any, Claimed]
@@ -93,7 +93,7 @@ def outages(stage: Stage) -> None:
             values, gaps = grid.spreads(case, clock, of.read), grid.spreads(case, clock, GAP.read)
             for (carrier, name), value, longest in zip(CARRIERS.items(), values, gaps):
                 if runs := grid.runs(case, carrier, clock):
-                    cells = [value if of.column == column else "–" for column in ("heard", "used")]
+                    cells = [value if of.column == column else "–" for column in ("byte", "used")]
                     table.row(case.label, clock, name, longest, *cells, stalled(runs, 3))
             # The claim is about the slowest run.
             spreads = [values[0]._replace(median=values[0].max), values[1]]
