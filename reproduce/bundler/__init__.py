@@ -14,6 +14,8 @@ PAPER = Paper(
     (
         "backlogged",
         "accuracy",
+        "multipath",
+        "request_slowdown",
     ),
 )
 # Rate of the bottleneck in most labs.
