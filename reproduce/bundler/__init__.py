@@ -16,6 +16,8 @@ PAPER = Paper(
         "accuracy",
         "multipath",
         "request_slowdown",
+        "policies",
+        "phases",
     ),
 )
 # Rate of the bottleneck in most labs.
