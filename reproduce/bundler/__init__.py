@@ -18,6 +18,8 @@ PAPER = Paper(
         "request_slowdown",
         "policies",
         "phases",
+        "short_cross",
+        "elastic_cross",
     ),
 )
 # Rate of the bottleneck in most labs.
