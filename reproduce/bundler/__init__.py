@@ -20,6 +20,9 @@ PAPER = Paper(
         "phases",
         "short_cross",
         "elastic_cross",
+        "two_bundles",
+        "controllers",
+        "load",
     ),
 )
 # Rate of the bottleneck in most labs.
