@@ -23,6 +23,8 @@ PAPER = Paper(
         "two_bundles",
         "controllers",
         "load",
+        "rates",
+        "steps",
     ),
 )
 # Rate of the bottleneck in most labs.
