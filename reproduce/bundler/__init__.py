@@ -25,6 +25,7 @@ PAPER = Paper(
         "load",
         "rates",
         "steps",
+        "faults",
     ),
 )
 # Rate of the bottleneck in most labs.
