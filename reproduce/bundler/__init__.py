@@ -26,6 +26,8 @@ PAPER = Paper(
         "rates",
         "steps",
         "faults",
+        "harm",
+        "sensitivity",
     ),
 )
 # Rate of the bottleneck in most labs.
