@@ -149,15 +149,15 @@ def make(paper: Paper, figures: Sequence[Figure], args: argparse.Namespace) -> i
 
 
 def main(
-    argv: Optional[Sequence[str]] = None, own: Optional[Tuple[Paper, Figure]] = None
+    argv: Optional[Sequence[str]] = None, own: Optional[Tuple[Paper, Sequence[Figure]]] = None
 ) -> int:
-    """The command; `own` is the figure of the file that was started, with its paper."""
+    """The command; `own` are the figures of the file that was started, with its paper."""
     arguments = parser()
     args = arguments.parse_args(argv)
     found = papers()
     try:
         if own:
-            return make(own[0], [own[1]], args)
+            return make(own[0], own[1], args)
         if args.paper and args.paper not in found:
             raise PaperError(f"unknown paper `{args.paper}`; papers: {', '.join(found)}", 2)
         if args.list:

@@ -91,17 +91,18 @@ class Figure:
         return FigureResult.of(self, stage, error, made, took, repeat)
 
     def main(self) -> None:
-        """The command line of the file of a figure; in a notebook, shows the short form."""
+        """The command line of a file, which makes its figures; in a notebook, shows this one."""
         if "ipykernel" in sys.modules:
             importlib.import_module("IPython.display").display(self(short=True))
             return
         from .__main__ import main
 
         name = Path(sys.argv[0]).resolve().parent.name
-        # A file elsewhere is a figure of its own.
+        # A file elsewhere is a paper of its own.
         own = Paper(Path(sys.argv[0]).stem, self.title, "", ())
         paper = papers()[name] if name in NAMES else own
-        sys.exit(main([paper.name, self.id, *sys.argv[1:]], (paper, self)))
+        figures = [of for of in vars(sys.modules["__main__"]).values() if isinstance(of, Figure)]
+        sys.exit(main([paper.name, *sys.argv[1:]], (paper, figures)))
 
 
 def figure(
