@@ -42,6 +42,16 @@ class Folder(unittest.TestCase):
         return papers.Stage(("virtual",), self.folder / "out/runs/1", options)
 
 
+class Programs(unittest.TestCase):
+    def test_programs_of_labs_pass_their_own_tests(self):
+        for name in ("chord", "multicast", "butterfly"):
+            with self.subTest(name):
+                path = REPRODUCE.parent / "labs/splaynet/apps" / f"{name}.py"
+                words = [sys.executable, "-B", path, "--self-test"]
+                done = subprocess.run(words, capture_output=True, text=True)
+                self.assertEqual((done.returncode, done.stdout), (0, "ok\n"), done.stderr)
+
+
 class Statistics(unittest.TestCase):
     def test_distributions_rise_to_100_percent(self):
         found = papers.cdf([3.0, 1.0, 2.0, math.nan, 2.0])

@@ -23,7 +23,6 @@ mod measure;
 mod progress;
 mod repeat;
 mod replay;
-#[cfg_attr(not(feature = "reproduce"), path = "no_reproduce.rs")]
 mod reproduce;
 mod results;
 mod run;
@@ -112,7 +111,7 @@ impl From<std::io::Error> for Failure {
 type Verdict = Result<Exit, Failure>;
 
 /// The error of a subcommand or option that needs a feature which this build does not have.
-#[cfg(not(all(feature = "cluster", feature = "reproduce")))]
+#[cfg(not(feature = "cluster"))]
 fn needs_feature(feature: &str) -> Verdict {
     let message = format!("this build of netarium lacks the feature `{feature}`");
     Err(Failure::machine(message)

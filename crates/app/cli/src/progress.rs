@@ -70,25 +70,6 @@ impl Line {
         self.bar.set_message(format!("{finished}/{total}{before}, ETA {left}"));
     }
 
-    /// Shows the progress of a figure of a paper.
-    #[cfg(feature = "reproduce")]
-    pub(crate) fn show_figure(&self, progress: &reproduce::Progress<'_>) {
-        self.bar.set_length(progress.total.max(1) as u64);
-        self.bar.set_position(progress.finished as u64);
-        let (finished, total) = (progress.finished, progress.total);
-        let left = (finished > 0).then(|| {
-            let left = total.saturating_sub(finished) as f64 / finished as f64;
-            progress.elapsed.mul_f64(left)
-        });
-        self.bar.set_message(format!(
-            "{}: {finished}/{total} runs, {} s, ETA {}, now {}",
-            progress.figure,
-            progress.elapsed.as_secs(),
-            eta(left),
-            progress.running.join(", ")
-        ));
-    }
-
     /// Shows the progress of a collector.
     pub(crate) fn show_collected(&self, status: &collector_live::board::Status) {
         let up =
@@ -101,12 +82,6 @@ impl Line {
             status.peerings.len(),
             status.streams.missing_bytes,
         ));
-    }
-
-    /// Hides the line while `write` runs.
-    #[cfg(feature = "reproduce")]
-    pub(crate) fn hide(&self, write: impl FnOnce()) {
-        self.bar.suspend(write);
     }
 
     pub(crate) fn clear(&self) {

@@ -17,7 +17,7 @@ const MAX_WIDTH: usize = 120;
 
 pub(crate) struct Terminal {
     pub(crate) json: bool,
-    quiet: bool,
+    pub(crate) quiet: bool,
     verbose: u8,
     width: usize,
     color: bool,

@@ -135,24 +135,6 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("app-serve", &["base", "bgp-codec", "bgp-collector", "bgp-live", "app-ops"]),
     ("lab-report", &["base", "network-topology", "lab-file", "lab-run"]),
     (
-        "reproduce",
-        &[
-            "base",
-            "bgp-codec",
-            "cluster-core",
-            "cluster-placement",
-            "bgp-collector",
-            "bgp-live",
-            "network-fabric",
-            "lab-file",
-            "ratecontrol-core",
-            "lab-run",
-            "lab-report",
-            "network-sharing",
-            "base-sys",
-        ],
-    ),
-    (
         "cli",
         &[
             "base",
@@ -164,7 +146,6 @@ const ARROWS: &[(&str, &[&str])] = &[
             "lab-emu",
             "lab-sim",
             "lab-report",
-            "reproduce",
             "bgp-codec",
             "bgp-collector",
             "bgp-live",
@@ -358,7 +339,7 @@ fn rust_files_keep_to_house_style() {
         ["TO".to_owned() + "DO", "FIX".to_owned() + "ME", "unimple".to_owned() + "mented!"];
     let vague = ["utils", "util", "common", "helpers", "helper", "manager", "misc"];
     let mut wrong = Vec::new();
-    let files = sources(&["crates", "reproduce", "fuzz"], "rs");
+    let files = sources(&["crates", "fuzz"], "rs");
     assert!(files.len() > 30, "the sources were not found");
     for (path, text) in files {
         let place = path.display();
