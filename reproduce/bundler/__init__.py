@@ -23,6 +23,7 @@ PAPER = Paper(
         "two_bundles",
         "controllers",
         "load",
+        "internet",
         "rates",
         "steps",
         "faults",
