@@ -42,7 +42,9 @@ fn figures_are_those_of_the_python_package() {
 fn missing_package_names_the_command_that_installs_it() {
     let dir = tempfile::tempdir().unwrap();
     for script in [None, Some("exit 1")] {
-        script.into_iter().for_each(|script| python(dir.path(), script));
+        if let Some(script) = script {
+            python(dir.path(), script);
+        }
         let output = netarium(dir.path(), &["reproduce", "--list"]);
         assert_eq!(output.status.code(), Some(4), "{}", err(&output));
         assert!(err(&output).contains("pip install netarium-papers"), "{}", err(&output));
