@@ -70,8 +70,7 @@ pub(crate) fn man(args: &Man, terminal: &Terminal) -> Verdict {
     let write = |name: &str, text: String| files::write(&dir.join(format!("{name}.1")), &text);
     write("netarium", page(command.clone())?)?;
     let mut count = 1;
-    for subcommand in command.get_subcommands().filter(|subcommand| subcommand.get_name() != "help")
-    {
+    for subcommand in documented(&command) {
         let name = format!("netarium-{}", subcommand.get_name());
         // `Command::name` needs a `'static` name; leaking a few names is harmless.
         let subcommand =
@@ -81,6 +80,11 @@ pub(crate) fn man(args: &Man, terminal: &Terminal) -> Verdict {
     }
     terminal.note(format!("wrote {count} pages to {}", dir.display()));
     Ok(Exit::Ok)
+}
+
+/// The subcommands that users need.
+fn documented(command: &clap::Command) -> impl Iterator<Item = &clap::Command> {
+    command.get_subcommands().filter(|of| of.get_name() != "help" && !of.is_hide_set())
 }
 
 fn page(command: clap::Command) -> Result<String, Failure> {
@@ -99,9 +103,7 @@ mod tests {
 
     /// The help of all subcommands, recursively.
     fn sections(command: &clap::Command, before: &str, text: &mut String) {
-        for subcommand in
-            command.get_subcommands().filter(|subcommand| subcommand.get_name() != "help")
-        {
+        for subcommand in documented(command) {
             let name = format!("{before}{}", subcommand.get_name());
             let help = subcommand.clone().term_width(98).render_help().to_string();
             text.push_str(&["\n## ", &name, "\n\n```text\n", help.trim_end(), "\n```\n"].concat());
