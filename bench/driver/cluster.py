@@ -3,11 +3,12 @@
 import itertools
 import json
 import re
+import sys
 from pathlib import Path
 
 import labs
 import peers
-from machine import NETARIUM, Failure, finish, folder, start
+from machine import NETARIUM, ROOT, Failure, finish, folder, start
 
 AGENTS = 8
 # The transit-stub topology of labs/splaynet/large.toml: 150 hosts.
@@ -120,7 +121,9 @@ def shares(table, short):
     """Figure 3.4.4 on the cluster: each share, compared with a solution from scratch."""
     with folder() as place:
         script = 'exec "$@" --cluster "$NETARIUM_CLUSTER"'
-        figure = [NETARIUM, "reproduce", "splaynet", "3.4.4", "--clock", "wall", "--json"]
+        figure = ["env", f"PYTHONPATH={ROOT / 'python'}:{ROOT / 'reproduce'}"]
+        figure += [f"NETARIUM_BINARY={NETARIUM}", sys.executable, "-m", "netarium_papers"]
+        figure += ["splaynet", "3.4.4", "--clock", "wall", "--json"]
         figure += ["--model", "collapsed", "--no-progress", "--out", Path(place) / "out"]
         figure += ["--short"] if short else []
         process = start(local(AGENTS, "sh", "-c", script, "sh", *figure), cwd=place)
