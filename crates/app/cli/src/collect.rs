@@ -351,15 +351,15 @@ fn report(summary: &Summary, args: &CollectRun, terminal: &Terminal) -> Result<(
             status.streams.joined
         ));
     }
-    if summary.one_sided > 0 {
-        terminal.note(format!(
-            "sessions captured in one direction, whose sender is taken for the peer (if it is the \
-             router, state it with --router): {}",
-            summary.one_sided
-        ));
-    }
     if let Some(text) = unverified(status.frames.unknown_checksums, status.frames.segments) {
         terminal.error(format!("warning: {text}"));
+    }
+    if summary.implausible_times > 0 {
+        terminal.error(format!(
+            "warning: packets with an implausible time, which the next packets contradict by more \
+             than 1 h (they have the time of the packet before): {}",
+            summary.implausible_times
+        ));
     }
     for loss in &summary.recovered {
         terminal.error(format!(
@@ -409,6 +409,7 @@ fn result(summary: &Summary, args: &CollectRun) -> serde_json::Value {
         "connections": streams.connections,
         "messages": status.messages,
         "late_messages": status.late_messages,
+        "implausible_times": summary.implausible_times,
         "stream_bytes": streams.payload_bytes,
         "duplicate_bytes": streams.duplicate_bytes,
         "conflicting_bytes": streams.conflicting_bytes,

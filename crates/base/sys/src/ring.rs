@@ -97,8 +97,10 @@ pub struct Packet<'a> {
     pub tag: Option<Tag>,
     /// Whether this host sent it.
     pub outgoing: bool,
-    /// Whether the kernel marks the checksum of the outermost TCP or UDP header as not computed
-    /// (`TP_STATUS_CSUMNOTREADY`): this host sends the packet, or has merged it from several.
+    /// Whether the kernel states that the checksum of the outermost TCP or UDP header is not to be
+    /// verified: it is not computed (`TP_STATUS_CSUMNOTREADY`), because this host sends the packet
+    /// or has merged it from several; or the network card has verified the packet, or its parts
+    /// before it merged them (`TP_STATUS_CSUM_VALID`).
     pub without_checksum: bool,
     /// The virtio header, if requested; its offsets count from `data` on.
     pub offload: Option<[u8; OFFLOAD]>,
@@ -132,7 +134,8 @@ const PACKET_VNET_HDR: libc::c_int = 15;
 const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
 const TPACKET_V3: libc::c_int = 2;
 const STATUS_USER: u32 = 1;
-const STATUS_CHECKSUM_NOT_READY: u32 = 1 << 3;
+/// `TP_STATUS_CSUMNOTREADY` and `TP_STATUS_CSUM_VALID`.
+const STATUS_CHECKSUM: u32 = 1 << 3 | 1 << 7;
 const STATUS_VLAN: u32 = 1 << 4;
 const STATUS_VLAN_TPID: u32 = 1 << 6;
 
@@ -417,7 +420,7 @@ impl Block<'_> {
             length: header.length,
             tag,
             outgoing: kind == Some(libc::PACKET_OUTGOING),
-            without_checksum: header.status & STATUS_CHECKSUM_NOT_READY != 0,
+            without_checksum: header.status & STATUS_CHECKSUM != 0,
             offload,
         })
     }

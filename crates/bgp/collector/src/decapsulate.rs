@@ -495,7 +495,7 @@ impl Decapsulator {
             sum = Sum::Wrong;
         }
         let verdict = match (self.settings.verify, sum) {
-            (Verify::Always, Sum::Wrong | Sum::Partial) => Checksum::Wrong,
+            (Verify::Always, Sum::Wrong | Sum::Pseudo | Sum::Partial) => Checksum::Wrong,
             (_, sum) => self.senders.judge(sum, facts),
         };
         match verdict {

@@ -31,8 +31,9 @@ pub struct Frame<'a> {
     pub data: &'a [u8],
     /// Length on the wire in bytes; more than `data` if the capture truncated the frame.
     pub length: u32,
-    /// The kernel reports that the outermost TCP checksum is not computed: the packet was merged on
-    /// receipt or will be split on transmission (`TP_STATUS_CSUMNOTREADY`).
+    /// The kernel reports that the outermost TCP checksum is not to be verified: the packet was
+    /// merged on receipt or will be split on transmission (`TP_STATUS_CSUMNOTREADY`), or the
+    /// network card has verified it (`TP_STATUS_CSUM_VALID`).
     pub without_checksum: bool,
 }
 

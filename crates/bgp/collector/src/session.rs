@@ -99,6 +99,8 @@ pub struct Learned {
     pub from_peer: Negotiated,
     pub from_local: Negotiated,
     pub confidence: Confidence,
+    /// The router's end was guessed.
+    pub is_guess: bool,
     pub hold: Option<Span>,
 }
 
@@ -116,6 +118,7 @@ pub struct Sessions<S> {
     mirrors: Vec<u64>,
     mirror_numbers: HashMap<MirrorId, u32>,
     learned: HashMap<Pair, Learned>,
+    /// Slots with a guessed router, by mirror and presumed peer.
     guesses: HashMap<(MirrorId, IpAddr), u32>,
     uncounted: usize,
     late_messages: u64,
@@ -188,6 +191,7 @@ impl<S: Sink> Sessions<S> {
                 from_peer,
                 from_local,
                 confidence,
+                is_guess: slot.guessed,
                 hold: slot.hold,
             })
         })

@@ -63,10 +63,13 @@ pub struct Summary {
     pub guessed: u64,
     /// Sessions of which the router's messages were captured, and none of the peer.
     pub unheard: u64,
-    /// Sessions of which one direction was captured, whose sender is presumed to be the peer.
+    /// Sessions of which one direction was captured, whose sender is presumed to be the peer
+    /// without evidence.
     pub one_sided: u64,
     /// Packets lost between the mirror and the capture, by sequence numbers of tunnels.
     pub mirror_lost: u64,
+    /// Packets whose time was implausible and replaced by that of the packet before.
+    pub implausible_times: u64,
     /// The account of integrity (`netarium.integrity/1`).
     pub integrity: serde_json::Value,
     pub table: String,
@@ -92,11 +95,19 @@ impl Summary {
             (streams.missing_bytes, "bytes missing"),
             (streams.skipped_bytes, "bytes skipped"),
             (self.status.kernel_drops, "packets dropped by the capture"),
-            (self.guessed, "BGP sessions whose router's end was guessed (state it with --router)"),
+            (
+                self.guessed,
+                "BGP sessions whose router's end was guessed (state it with --router ADDRESS)",
+            ),
             (self.unheard, "BGP sessions without a captured message of the peer"),
             (
+                self.one_sided,
+                "BGP sessions of which one direction was captured, which may be that of the router \
+                 (state the router with --router ADDRESS)",
+            ),
+            (
                 self.reversed(),
-                "BGP sessions archived from both ends (state the router with --router)",
+                "BGP sessions archived from both ends (state the router with --router ADDRESS)",
             ),
             (self.mirror_lost, "packets lost between mirror and collector"),
             (streams.evicted, "connections evicted for lack of memory"),
@@ -365,12 +376,16 @@ impl Job {
         [self.summary.unheard, self.summary.one_sided] =
             account::one_sided(&sinks.integrity, &self.routers);
         let account = (sinks.integrity.json(), account::table(&sinks.integrity));
-        sinks.with_tables(Tables::finish);
+        sinks.with_tables(|tables, sinks| {
+            tables.reach(now, sinks)?;
+            tables.finish(sinks)
+        });
         if let Some(error) = sinks.table_error.take() {
             self.trouble(&error);
         }
         self.keep_last();
         self.summary.mirror_lost = self.counted.mirror_lost;
+        self.summary.implausible_times = self.pipeline.implausible_times();
         self.summary.status = self.status();
         self.board.publish(self.summary.status.clone());
         let sinks = self.pipeline.into_sink();

@@ -1,15 +1,18 @@
 //! From packets to events, for files and interfaces.
 
-use std::ops::Range;
+mod frames;
+mod stamps;
 
 use base::{Span, Time};
 use collector::decapsulate::{self, Decapsulator};
 use collector::reassembly::{self, Reassembler};
 use collector::session::{self, Sessions};
-use collector::{Frame, LinkType, Sink};
+use collector::{Frame, Sink};
+use frames::Frames;
+use stamps::Stamps;
 
-/// Maximum step backward between unordered inputs; after a greater one the clock was set, or its
-/// earlier time was damaged.
+/// Maximum step backward between unordered inputs. After a greater step in either direction the
+/// clock was set, the capture paused, or one of the times is wrong.
 pub(crate) const DISORDER: Span = Span::from_secs(3_600);
 
 /// The time after `now` and an item of time `seen`.
@@ -31,45 +34,6 @@ pub struct Settings {
 /// Time without packets after which the first ones are processed.
 const MAX_LEARN_IDLE: Span = Span::from_secs(1);
 
-/// A frame without its bytes, and their place in [`Early::bytes`].
-#[derive(Debug)]
-struct Held {
-    time: Time,
-    link: LinkType,
-    interface: u32,
-    length: u32,
-    without_checksum: bool,
-    place: Range<usize>,
-}
-
-/// First packets, until it is known whether checksums are meaningful.
-#[derive(Debug, Default)]
-struct Early {
-    frames: Vec<Held>,
-    bytes: Vec<u8>,
-}
-
-impl Early {
-    fn push(&mut self, frame: &Frame<'_>) {
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(frame.data);
-        let place = start..self.bytes.len();
-        let Frame { time, link, interface, length, without_checksum, .. } = *frame;
-        self.frames.push(Held { time, link, interface, length, without_checksum, place });
-    }
-
-    fn frames(&self) -> impl Iterator<Item = Frame<'_>> {
-        self.frames.iter().map(|held| Frame {
-            time: held.time,
-            link: held.link,
-            interface: held.interface,
-            data: &self.bytes[held.place.clone()],
-            length: held.length,
-            without_checksum: held.without_checksum,
-        })
-    }
-}
-
 /// Decapsulation, reassembly and sessions in a row, in one thread. It never waits, and packets in
 /// order need no memory.
 #[derive(Debug)]
@@ -77,8 +41,10 @@ pub struct Pipeline<S> {
     decapsulator: Decapsulator,
     reassembler: Reassembler,
     sessions: Sessions<S>,
-    early: Option<Early>,
+    /// First packets, until it is known whether checksums are meaningful.
+    early: Option<Frames>,
     learn: usize,
+    stamps: Stamps,
     now: Time,
 }
 
@@ -89,8 +55,9 @@ impl<S: Sink> Pipeline<S> {
             decapsulator: Decapsulator::new(settings.decapsulate),
             reassembler: Reassembler::new(settings.reassembly),
             sessions: Sessions::new(settings.sessions, sink),
-            early: (settings.learn > 0).then(Early::default),
+            early: (settings.learn > 0).then(Frames::default),
             learn: settings.learn,
+            stamps: Stamps::default(),
             now: Time::ZERO,
         }
     }
@@ -100,7 +67,21 @@ impl<S: Sink> Pipeline<S> {
         if self.early.is_some() {
             return self.early(frame);
         }
-        self.read(frame);
+        self.stamped(frame);
+    }
+
+    /// Reads a packet when its time is certain.
+    #[inline]
+    fn stamped(&mut self, frame: &Frame<'_>) {
+        if self.stamps.pass(frame.time) {
+            return self.read(frame);
+        }
+        let decided = self.stamps.hold(frame);
+        self.read_all(&decided);
+    }
+
+    fn read_all(&mut self, frames: &Frames) {
+        frames.iter().for_each(|frame| self.read(&frame));
     }
 
     #[inline]
@@ -114,26 +95,28 @@ impl<S: Sink> Pipeline<S> {
     fn early(&mut self, frame: &Frame<'_>) {
         let Some(early) = &mut self.early else { return };
         early.push(frame);
-        if early.frames.len() >= self.learn {
+        if early.times().len() >= self.learn {
             self.begin();
         }
     }
 
     fn begin(&mut self) {
         let Some(early) = self.early.take() else { return };
-        self.decapsulator.learn(early.frames());
+        self.decapsulator.learn(early.iter());
         // Packets before the first time stamp were captured shortly before it.
-        let mut times = early.frames().map(|frame| frame.time);
-        let first = times.find(|time| *time > Time::ZERO).unwrap_or(Time::ZERO);
-        for frame in early.frames() {
+        let first = early.times().iter().find(|time| **time > Time::ZERO);
+        let first = first.copied().unwrap_or(Time::ZERO);
+        for frame in early.iter() {
             let time = if frame.time == Time::ZERO { first } else { frame.time };
-            self.read(&Frame { time, ..frame });
+            self.stamped(&Frame { time, ..frame });
         }
     }
 
     /// Advances the time of the capture, or in live operation of the clock, to `now`. Call it
     /// periodically, even with packets.
     pub fn advance(&mut self, now: Time) {
+        let decided = self.stamps.decide(now);
+        self.read_all(&decided);
         self.now = later(self.now, now);
         self.reassembler.advance(now, &mut self.sessions);
         self.sessions.advance(now);
@@ -144,6 +127,8 @@ impl<S: Sink> Pipeline<S> {
     pub fn idle(&mut self, idle: Span) {
         if idle >= MAX_LEARN_IDLE {
             self.begin();
+            let first = self.stamps.first();
+            self.read_all(&first);
         }
         if let Some(due) = self.sessions.held_until().filter(|due| *due <= self.now + idle) {
             self.sessions.advance(due);
@@ -155,8 +140,15 @@ impl<S: Sink> Pipeline<S> {
         self.now
     }
 
+    /// Number of packets whose time was implausible and replaced by that of the packet before.
+    pub fn implausible_times(&self) -> u64 {
+        self.stamps.implausible()
+    }
+
     pub fn finish(&mut self) {
         self.begin();
+        let rest = self.stamps.finish();
+        self.read_all(&rest);
         let Self { decapsulator, reassembler, sessions, now, .. } = self;
         decapsulator.end(*now, &mut |segment| reassembler.segment(segment, sessions));
         self.reassembler.end(&mut self.sessions);

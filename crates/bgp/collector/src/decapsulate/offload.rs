@@ -2,25 +2,26 @@
 //!
 //! # Method
 //!
-//! The receiving host merges segments before the capture (GRO, LRO). The checksum of a merged
-//! segment is the sum of the pseudo-header (GRO), or that of its first part (LRO). A segment of
-//! more than the MSS of the receiver's SYN (without a captured SYN: more than the MTU of Ethernet)
-//! is merged, and its sum is not verified, with two exceptions: the segment was reassembled from
-//! IP fragments, which are not merged; or the sum is neither correct nor partial, and another
-//! segment of the sender above the limit had a correct sum. On a mirror with merged segments,
-//! partial sums of shorter segments are accepted too.
+//! A kernel that merges received segments (GRO), or leaves the sum to the network card, stores the
+//! sum of the pseudo-header with the length of the segment (`CHECKSUM_PARTIAL`). Such a segment
+//! was not damaged on the wire, where it had another sum: it is accepted, also as the first one of
+//! its sender. One damaged segment in 65,536 has this sum by accident.
+//!
+//! Network cards that merge segments (LRO) may leave the sum of the first part. A segment of more
+//! than the MSS of the receiver's SYN (without a captured SYN: more than the MTU of Ethernet) is
+//! merged, and its sum is not verified, unless another segment of the sender above the limit had a
+//! correct sum. A segment that was reassembled from IP fragments is never merged. In live captures
+//! the kernel marks merged segments of any length (`Frame::without_checksum`).
 //!
 //! Otherwise a wrong sum means that the segment was damaged, or that the tap is before the network
-//! card that computes the sum. The second case shows in two ways: the field holds the sum of the
-//! pseudo-header or zero, or nearly all segments of the sender are wrong. So correct, partial and
-//! wrong sums are counted per sender, in a table of limited size.
-//!
-//! One damaged segment in 20,000 has a partial sum by accident, and a forger can choose it. So a
-//! partial sum is accepted only from a sender whose other segments do not have correct sums.
-//! Segments without payload do not count: a kernel computes the sums of its resets itself, even if
-//! the card computes the others.
+//! card that computes the sum. The second case shows in two ways: the field holds zero or the sum
+//! of the pseudo-header without a length, or nearly all segments of the sender are wrong. So
+//! correct, partial and wrong sums are counted per sender, in a table of limited size. A partial
+//! sum is accepted only from a sender whose other segments do not have correct sums. Segments
+//! without payload do not count: a kernel computes the sums of its resets itself, even if the card
+//! computes the others.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 
 use super::ip::Ip;
@@ -86,8 +87,6 @@ pub(super) struct Senders {
     table: HashMap<(MirrorId, IpAddr), Sender>,
     /// Oldest first.
     order: VecDeque<(MirrorId, IpAddr)>,
-    /// Mirrors that showed merged segments with partial sums.
-    merging: HashSet<MirrorId>,
     any: bool,
     /// Wrong sums are ignored until one is correct.
     lenient: bool,
@@ -97,7 +96,9 @@ pub(super) struct Senders {
 pub(super) enum Sum {
     Right,
     Wrong,
-    /// Zero, or the checksum of the pseudo-header: the network card may complete it.
+    /// That of the pseudo-header with the length of the segment (`CHECKSUM_PARTIAL`).
+    Pseudo,
+    /// Zero, or that of the pseudo-header without a length: the network card may complete it.
     Partial,
     /// The segment was truncated: its sum cannot be computed.
     Unknown,
@@ -125,7 +126,9 @@ pub(super) fn sum(ip: &Ip<'_>) -> Sum {
     }
     let stored = bytes.get(16..18).map_or(0, |sum| u16::from_be_bytes([sum[0], sum[1]]));
     let with_length = wire::checksum::fold(pseudo + bytes.len() as u64);
-    if stored == 0 || stored == with_length || stored == wire::checksum::fold(pseudo) {
+    if stored == with_length {
+        Sum::Pseudo
+    } else if stored == 0 || stored == wire::checksum::fold(pseudo) {
         Sum::Partial
     } else {
         Sum::Wrong
@@ -165,7 +168,7 @@ impl Senders {
                 self.lenient = false;
                 return Checksum::Right;
             }
-            Sum::Partial => {
+            Sum::Pseudo | Sum::Partial => {
                 sender.partial = sender.partial.saturating_add(u32::from(counts));
                 sender.right == 0 || sender.partial / MAX_WRONG_PER_RIGHT > sender.right
             }
@@ -178,25 +181,19 @@ impl Senders {
         if offloads { Checksum::Unknown } else { Checksum::Wrong }
     }
 
-    /// Whether a segment without a correct sum was merged from several.
+    /// Whether a segment without a correct sum was merged from several, or its sum is left to the
+    /// network card.
     #[cold]
-    fn is_merged(&mut self, sum: Sum, facts: &Facts) -> bool {
+    fn is_merged(&self, sum: Sum, facts: &Facts) -> bool {
         if facts.is_single {
             return false;
         }
         let known = |address| self.table.get(&(facts.mirror, address)).copied().unwrap_or_default();
-        let ethernet = ETHERNET_BYTES[usize::from(facts.source.is_ipv6())];
         let limit = match known(facts.destination).mss {
-            0 => ethernet,
+            0 => ETHERNET_BYTES[usize::from(facts.source.is_ipv6())],
             mss => u32::from(mss),
         };
-        if sum != Sum::Partial {
-            return facts.length > limit && known(facts.source).longest <= limit;
-        }
-        if facts.length > limit.min(ethernet) {
-            self.merging.insert(facts.mirror);
-        }
-        self.merging.contains(&facts.mirror)
+        sum == Sum::Pseudo || facts.length > limit && known(facts.source).longest <= limit
     }
 
     #[inline]

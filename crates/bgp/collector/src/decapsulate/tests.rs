@@ -215,6 +215,9 @@ fn rejects_damaged_payload_after_damaged_acknowledgments() {
     assert_eq!(verdict(&damaged(b"wrong")), Checksum::Wrong);
 }
 
+/// Bytes of the segment of [`with_sum`].
+const LENGTH: u8 = 32 + 7;
+
 /// A frame whose field of the TCP checksum holds `sum`.
 fn with_sum(sum: u16, sequence: u32) -> Vec<u8> {
     let (from, to) = ends()[0];
@@ -223,28 +226,28 @@ fn with_sum(sum: u16, sequence: u32) -> Vec<u8> {
     data
 }
 
-/// The sum of the pseudo-header of [`with_sum`].
-fn pseudo_sum() -> u16 {
+/// The sum of the pseudo-header of [`with_sum`], with the length of the segment or 0.
+fn pseudo_sum(length: u8) -> u16 {
     let (from, to) = ends()[0];
     let octets = [from.ip(), to.ip()].map(|ip| match ip {
         std::net::IpAddr::V4(ip) => ip.octets(),
         std::net::IpAddr::V6(_) => unreachable!(),
     });
-    !encapsulate::checksum(&[&octets.concat(), &[0, 6, 0, 32 + 7]])
+    !encapsulate::checksum(&[&octets.concat(), &[0, 6, 0, length]])
 }
 
 #[test]
-fn rejects_partial_sums_of_sender_with_correct_sums() {
+fn rejects_incomplete_sums_of_sender_with_correct_sums() {
     let (from, to) = ends()[0];
     let mut decapsulator = new();
     let mut verdict = |data: &[u8]| take(&mut decapsulator, &frame(LinkType::ETHERNET, data))[0].7;
     for round in 0..20 {
         assert_eq!(verdict(&plain(&packet(from, to, round, b"right"))), Checksum::Right);
-        for sum in [0, pseudo_sum()] {
+        for sum in [0, pseudo_sum(0), pseudo_sum(LENGTH + 1)] {
             assert_eq!(verdict(&with_sum(sum, round)), Checksum::Wrong, "{sum:#x}");
         }
     }
-    assert_eq!(decapsulator.counters().bad_checksums, 40);
+    assert_eq!(decapsulator.counters().bad_checksums, 60);
 }
 
 #[test]
@@ -256,15 +259,29 @@ fn accepts_partial_sums_of_offloading_sender_after_correct_resets() {
         assert_eq!(verdict(&plain(&packet(from, to, round, b""))), Checksum::Right);
     }
     for round in 0..50 {
-        assert_eq!(verdict(&with_sum(pseudo_sum(), 1_000 + round)), Checksum::Unknown);
+        assert_eq!(verdict(&with_sum(pseudo_sum(0), 1_000 + round)), Checksum::Unknown);
     }
+}
+
+/// The sum of the pseudo-header is not that of the segment on the wire, so it shows no damage.
+#[test]
+fn accepts_sum_of_pseudo_header_of_any_sender() {
+    let (from, to) = ends()[0];
+    let mut decapsulator = new();
+    let mut verdict = |data: &[u8]| take(&mut decapsulator, &frame(LinkType::ETHERNET, data))[0].7;
+    for round in 0..20 {
+        assert_eq!(verdict(&plain(&packet(from, to, round, b"right"))), Checksum::Right);
+        assert_eq!(verdict(&with_sum(pseudo_sum(LENGTH), round)), Checksum::Unknown);
+    }
+    let counters = decapsulator.counters();
+    assert_eq!((counters.bad_checksums, counters.unknown_checksums), (0, 20));
 }
 
 #[test]
 fn accepts_offloaded_checksums() {
     let mut decapsulator = new();
     let mut verdict = |data: &[u8]| take(&mut decapsulator, &frame(LinkType::ETHERNET, data))[0].7;
-    assert_eq!(verdict(&with_sum(pseudo_sum(), 1)), Checksum::Unknown);
+    assert_eq!(verdict(&with_sum(pseudo_sum(0), 1)), Checksum::Unknown);
     assert_eq!(verdict(&with_sum(0, 1)), Checksum::Unknown);
     // Other wrong values may be damage until the sender has sent only wrong ones.
     let verdicts: Vec<_> = (0..8).map(|i| verdict(&with_sum(0x1234, i))).collect();

@@ -111,6 +111,13 @@ impl Conn {
         *self = Self { received, slot, mirror, ..Self::new(self.opened, 0, self.connection) };
     }
 
+    /// Exchanges peer and router; earlier messages are not repeated.
+    pub(super) fn exchange_ends(&mut self) {
+        self.open.swap(0, 1);
+        self.offers.swap(0, 1);
+        (self.admitted, self.fast, self.state) = (false, false, State::Idle);
+    }
+
     pub(super) fn sender(&self, end: End) -> Sender {
         if end == self.router { Sender::Local } else { Sender::Peer }
     }

@@ -138,7 +138,7 @@ impl<S: Sink> Sessions<S> {
 
     fn forget(&mut self, at: u32) {
         self.settle(at as usize);
-        self.stop_keeping(at as usize);
+        self.end_guess(at as usize);
         let time = self.last_time(at as usize);
         let slot = &mut self.slots[at as usize];
         slot.change(&mut self.sink, time, State::Idle, Reason::Forgotten);

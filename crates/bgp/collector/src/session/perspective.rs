@@ -2,7 +2,7 @@
 //!
 //! Certain evidence:
 //! 1. a configured router address (the earlier one in the list if both ends are configured);
-//! 2. the result of an earlier run;
+//! 2. the result of an earlier run, unless it was guessed;
 //! 3. an end that takes part in more peerings of the same mirror than the other: a mirror is a
 //!    router's.
 //!
@@ -14,8 +14,9 @@
 //!
 //! After a guess the messages of both ends are retained, within the limits for held messages. If
 //! evidence contradicts the guess, the peering is removed, and the messages are processed again
-//! from the view of the other end ([`Sessions::reverse`]). If the presumed router also sends
-//! routes, the guess omits them from the archive, which is reported as [`GapCause::Guessed`].
+//! from the view of the other end ([`Sessions::reverse`]). If they are no longer retained, only
+//! later messages have the other view. Either is reported as [`GapCause::Guessed`], as are the
+//! routes of a presumed router, which a guess omits from the archive.
 
 use std::cmp::Ordering;
 use std::net::IpAddr;
@@ -146,11 +147,19 @@ impl<S: Sink> Sessions<S> {
         }
     }
 
-    /// Ends the retention: the guess is right, or the retained input is too large or too old.
+    /// Ends the retention: the retained input is too large, or its connection has ended.
     pub(super) fn stop_keeping(&mut self, at: usize) {
         let slot = &mut self.slots[at];
         if slot.kept.take().is_some() {
             slot.raw_bytes = 0;
+        }
+    }
+
+    /// Ends the guess: the router's end is certain, or the peering is removed.
+    pub(super) fn end_guess(&mut self, at: usize) {
+        self.stop_keeping(at);
+        let slot = &mut self.slots[at];
+        if std::mem::take(&mut slot.guessed) {
             self.guesses.remove(&(slot.pair.mirror, slot.peering.peer));
         }
     }
@@ -160,9 +169,7 @@ impl<S: Sink> Sessions<S> {
         let slot = &self.slots[at];
         let (peer, local) = (slot.peering.peer, slot.peering.local);
         if self.peerings_of(&slot.pair, local) > self.peerings_of(&slot.pair, peer) {
-            self.stop_keeping(at);
-            self.slots[at].guessed = false;
-            return;
+            return self.end_guess(at);
         }
         let slot = &mut self.slots[at];
         if slot.guess_reported || slot.routes.of(&slot.pair, local) == 0 {
@@ -190,8 +197,7 @@ impl<S: Sink> Sessions<S> {
             let (peer, local) = (slot.peering.peer, slot.peering.local);
             if self.peerings_of(pair, peer) > self.peerings_of(pair, local) {
                 self.reverse(at);
-                self.stop_keeping(at);
-                self.slots[at].guessed = false;
+                self.end_guess(at);
             }
         }
     }
@@ -200,45 +206,63 @@ impl<S: Sink> Sessions<S> {
         self.addresses.get(&(pair.mirror, address)).copied().unwrap_or(0)
     }
 
-    /// Reverses a wrong guess: removes the peering and processes the retained messages from the
-    /// view of the other end.
+    /// Reverses a wrong guess: removes the peering, and processes the retained messages, or else
+    /// later ones only, from the view of the other end.
     fn reverse(&mut self, at: usize) {
         self.settle_collision(at);
         let time = self.last_time(at);
         let slot = &mut self.slots[at];
-        let Some(kept) = slot.kept.take() else { return };
+        let kept = slot.kept.take();
         self.guesses.remove(&(slot.pair.mirror, slot.peering.peer));
         slot.release(&mut self.sink, time);
         slot.change(&mut self.sink, time, State::Idle, Reason::Forgotten);
-        self.sink.reverse_peering(&slot.peering);
+        if kept.is_some() {
+            self.sink.reverse_peering(&slot.peering);
+        } else {
+            self.sink.forget_peering(&slot.peering);
+        }
         let (local, since) = (slot.peering.peer, slot.received.time);
         let Pair { mirror, low, high } = slot.pair;
         let peering = Peering::new(PeeringId(self.next_id), mirror, low, high);
         self.next_id += 1;
         let fresh = Slot::new(slot.pair, peering, slot.received);
         let old = std::mem::replace(slot, fresh);
+        (slot.placed, slot.guessed) = (true, true);
+        if kept.is_none() {
+            slot.earlier = old.reading().map(|[from_peer, from_local]| [from_local, from_peer]);
+            slot.hold = old.hold;
+        }
         (slot.routes, slot.live) = (old.routes, old.live);
-        (slot.placed, slot.guessed, slot.kept) = (true, true, Some(Vec::new()));
         for id in &slot.live {
             if let Some(conn) = self.connections[id.index()].as_mut() {
-                conn.begin_again();
+                if kept.is_some() { conn.begin_again() } else { conn.exchange_ends() }
             }
         }
+        self.orient(at, local);
+        self.guesses.insert((self.slots[at].pair.mirror, self.slots[at].peering.peer), at as u32);
+        let wrong = match kept {
+            Some(kept) => self.repeat(at, local, kept),
+            None => self.slots[at].routes.of(&self.slots[at].pair, local),
+        };
+        let (from, cause, until) = (Sender::Local, GapCause::Guessed, time);
+        let gap = Gap { since, until, from, cause, missing: 0, skipped: wrong };
+        self.slots[at].tell(&mut self.sink, Event::Gap(gap));
+    }
+
+    /// Processes retained input again; returns the bytes of the messages of the router `local`.
+    fn repeat(&mut self, at: usize, local: IpAddr, kept: Vec<Raw>) -> u64 {
         for raw in &kept {
             let Raw::Message(_, id, ..) = raw else { continue };
             if let Some(conn) = self.connections[id.index()].as_mut() {
                 conn.notified = false;
             }
         }
-        self.orient(at, local);
-        self.guesses.insert((self.slots[at].pair.mirror, self.slots[at].peering.peer), at as u32);
         let wrong = kept.iter().map(|raw| self.sent_by(local, raw)).sum();
+        self.slots[at].kept = Some(Vec::new());
         for raw in kept {
             self.replay(at, raw);
         }
-        let (from, cause, until) = (Sender::Local, GapCause::Guessed, time);
-        let gap = Gap { since, until, from, cause, missing: 0, skipped: wrong };
-        self.slots[at].tell(&mut self.sink, Event::Gap(gap));
+        wrong
     }
 
     /// Bytes of a message that `end` sent.
@@ -259,7 +283,8 @@ impl<S: Sink> Sessions<S> {
             (None, Some(_)) => Some(high),
             (None, None) => None,
         };
-        let learned = || self.learned.get(&slot.pair).map(|learned| learned.local);
+        let learned = self.learned.get(&slot.pair).filter(|learned| !learned.is_guess);
+        let learned = || learned.map(|learned| learned.local);
         let shared =
             || match self.peerings_of(&slot.pair, low).cmp(&self.peerings_of(&slot.pair, high)) {
                 Ordering::Greater => Some(low),

@@ -8,6 +8,7 @@ use collector::capture::{Reader, Step};
 use collector::{Frame, LinkType};
 
 use super::{Fill, Input};
+use crate::pipeline::DISORDER;
 use crate::{Error, Result};
 
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +34,9 @@ pub enum Progress {
 #[derive(Clone, Copy)]
 struct Head {
     time: Time,
+    /// Time of its place among the packets of other inputs: not [`Self::time`] if the next packet
+    /// of the input contradicts that.
+    order: Time,
     link: LinkType,
     interface: u32,
     length: u32,
@@ -85,6 +89,8 @@ struct Capture {
     input: Input,
     reader: Reader,
     head: Option<Head>,
+    /// [`Head::order`] of the last packet.
+    last: Option<Time>,
     interfaces: u32,
     failed: bool,
 }
@@ -125,7 +131,7 @@ impl Captures {
             loop {
                 match capture.next(Duration::from_secs(1)) {
                     Next::Frame(head) => {
-                        let (path, first) = (path.clone(), head.time);
+                        let (path, first) = (path.clone(), capture.order(&head));
                         captures.later.push(Later { path, first, interfaces });
                         break;
                     }
@@ -199,7 +205,7 @@ impl Captures {
         }
         let heads = self.open.iter().enumerate();
         let mut times: Vec<(Time, usize)> =
-            heads.filter_map(|(at, c)| Some((c.head?.time, at))).collect();
+            heads.filter_map(|(at, c)| Some((c.head?.order, at))).collect();
         times.sort_unstable();
         let next = self.later.last().map(|later| later.first);
         if let Some(first) = next
@@ -220,7 +226,7 @@ impl Captures {
 
 impl Capture {
     fn new(input: Input, interfaces: u32) -> Self {
-        Self { input, reader: Reader::new(), head: None, interfaces, failed: false }
+        Self { input, reader: Reader::new(), head: None, last: None, interfaces, failed: false }
     }
 
     /// The next item of this input; packets are not copied.
@@ -231,6 +237,7 @@ impl Capture {
                 Ok(Step::Frame { frame, used }) => {
                     return Next::Frame(Head {
                         time: frame.time,
+                        order: frame.time,
                         link: frame.link,
                         interface: frame.interface,
                         length: frame.length,
@@ -288,11 +295,53 @@ impl Capture {
         Error::Content { path: self.input.path().to_owned(), cause }
     }
 
+    /// The time at which a packet follows those of other inputs. A step of the time that the next
+    /// packet takes back would delay all later packets of the input.
+    fn order(&mut self, head: &Head) -> Time {
+        let distance = |one: Time, other: Time| one.as_nanos().abs_diff(other.as_nanos());
+        let is_near = |one, other| distance(one, other) <= DISORDER.as_nanos();
+        match self.last {
+            Some(last) if !is_near(last, head.time) => match self.time_after(head) {
+                Some(next) if distance(next, head.time) < distance(next, last) => head.time,
+                _ => last,
+            },
+            Some(_) => head.time,
+            None => self.time_after(head).map_or(head.time, |next| {
+                if is_near(head.time, next) { head.time } else { head.time.min(next) }
+            }),
+        }
+    }
+
+    /// The time of the packet after `head`; `None` if there is none yet.
+    fn time_after(&mut self, head: &Head) -> Option<Time> {
+        let (mut reader, mut at) = (self.reader.clone(), head.used);
+        loop {
+            let unread = self.input.unread().get(at..)?;
+            let need = match reader.next(unread, self.input.is_ended()) {
+                Ok(Step::Frame { frame, .. }) => return Some(frame.time),
+                Ok(Step::Skip { used } | Step::Dropped { used, .. }) => {
+                    at += used;
+                    continue;
+                }
+                // A followed file may be replaced, and `head` with it.
+                Ok(Step::Need { bytes }) if !self.input.follow => at + bytes,
+                _ => return None,
+            };
+            if !matches!(self.input.fill(need, Duration::ZERO), Ok(Fill::More)) {
+                return None;
+            }
+        }
+    }
+
     /// Finds the next packet, unless it is found.
     fn peek(&mut self, wait: Duration, each: &mut impl FnMut(Item<'_>)) -> Progress {
         while self.head.is_none() {
             match self.next(wait) {
-                Next::Frame(head) => self.head = Some(head),
+                Next::Frame(head) => {
+                    let order = self.order(&head);
+                    self.last = Some(order);
+                    self.head = Some(Head { order, ..head });
+                }
                 Next::Dropped { interface, packets } => {
                     let interface = interface + self.interfaces;
                     each(Item::Dropped { interface, packets });
@@ -308,7 +357,7 @@ impl Capture {
     /// Delivers the found packet and others up to `limit`.
     fn drain_until(&mut self, limit: Time, each: &mut impl FnMut(Item<'_>)) {
         while let Some(head) = self.head {
-            if head.time > limit {
+            if head.order > limit {
                 return;
             }
             self.head = None;

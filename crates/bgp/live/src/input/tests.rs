@@ -154,6 +154,36 @@ fn merges_files_by_time() {
     assert!(merged == millis(&packets) && troubles == 0);
 }
 
+/// A wrong time delays no packet of its file; a time after a pause does.
+#[test]
+fn wrong_time_delays_no_other_packet() {
+    let folder = tempfile::tempdir().unwrap();
+    let packets = many(100);
+    let paths = ["a", "b"].map(|name| folder.path().join(name));
+    let numbers_with = |changed: std::ops::Range<u32>, micros: u64| {
+        for (which, path) in (0..).zip(&paths) {
+            let own = packets.iter().filter(|(_, n)| n / 7 % 2 == which);
+            let own = own.map(|(time, n)| (if changed.contains(n) { micros } else { *time }, *n));
+            fs::write(path, pcap(own)).unwrap();
+        }
+        read(&mut open(&paths)).0.into_iter().map(|(_, number)| number).collect::<Vec<_>>()
+    };
+    // In 2105 and 1970.
+    for wrong in [4_260_000_000_000_000, 1] {
+        for changed in [0, 1, 7, 8, 48, 49, 50, 97, 98, 99] {
+            let mut found = numbers_with(changed..changed + 1, wrong);
+            found.retain(|number| *number != changed);
+            let others: Vec<u32> = (0..100).filter(|number| *number != changed).collect();
+            assert_eq!(found, others, "{changed} at {wrong}");
+        }
+    }
+    let found = numbers_with(98..100, 4_260_000_000_000_000);
+    assert_eq!(found, (0..100).collect::<Vec<_>>());
+    // The first file pauses after packet 55.
+    let found = numbers_with(56..63, 4_260_000_000_000_000);
+    assert_eq!(found.iter().position(|number| *number == 63), Some(56));
+}
+
 #[test]
 fn assigns_interfaces_to_separate_inputs() {
     let folder = tempfile::tempdir().unwrap();

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::IpAddr;
 
+use collector::Peering;
 use collector::integrity::{Integrity, hour_name};
 
 use crate::query::columns;
@@ -52,27 +53,36 @@ pub(super) fn table(integrity: &Integrity) -> String {
 /// Numbers of sessions of which only the router's messages were captured, and of those of which
 /// one direction was captured, without evidence that its sender is the peer.
 pub(super) fn one_sided(integrity: &Integrity, routers: &[IpAddr]) -> [u64; 2] {
-    /// Evidence of an established session; a short capture may have fewer.
+    /// Messages that show a session in any case; a short capture may have fewer.
     const MIN_MESSAGES: u64 = 3;
     let mut by = BTreeMap::new();
     for (peering, _, seen) in integrity.hours() {
         // Records have the view of the router that wrote them.
         if peering.mirror.index().is_some() {
-            let (_, peer, local) = by.entry(peering.id).or_insert((peering, 0, 0));
-            *peer += seen.peer.total();
-            *local += seen.local.total();
+            let (_, peer, local) = by.entry(peering.id).or_insert((peering, [0; 4], [0; 4]));
+            for (sum, sent) in [(peer, &seen.peer), (local, &seen.local)] {
+                let more = [sent.total(), sent.open, sent.keepalive, sent.update];
+                *sum = std::array::from_fn(|at| sum[at] + more[at]);
+            }
         }
     }
-    let is_known = |local: IpAddr| {
-        routers.contains(&local) || by.values().filter(|(one, ..)| one.local == local).count() > 1
+    // An end sends a KEEPALIVE after its OPEN only if it received the OPEN of the other end.
+    let is_session = |[total, opens, keepalives, updates]: [u64; 4]| {
+        total >= MIN_MESSAGES || updates > 0 || opens > 0 && keepalives > 0
     };
-    let count = |of: &dyn Fn(u64, u64, IpAddr) -> bool| {
-        by.values().filter(|(peering, peer, local)| of(*peer, *local, peering.local)).count() as u64
+    // An end of several sessions of a mirror is its router.
+    let is_known = |own: &Peering| {
+        let known = (own.mirror, own.local);
+        let same = by.values().filter(|(one, ..)| (one.mirror, one.local) == known);
+        routers.contains(&own.local) || same.count() > 1
     };
-    [
-        count(&|peer, local, _| peer == 0 && local >= MIN_MESSAGES),
-        count(&|peer, local, router| peer >= MIN_MESSAGES && local == 0 && !is_known(router)),
-    ]
+    let sides = by.values().map(|&(peering, peer, local)| {
+        let is_unheard = peer[0] == 0 && is_session(local);
+        [is_unheard, local[0] == 0 && is_session(peer) && !is_known(peering)]
+    });
+    sides.fold([0; 2], |[unheard, unknown], [is_unheard, is_unknown]| {
+        [unheard + u64::from(is_unheard), unknown + u64::from(is_unknown)]
+    })
 }
 
 #[cfg(test)]

@@ -39,6 +39,8 @@ pub(super) struct Line {
     from_peer: Reading,
     from_local: Reading,
     proved: bool,
+    #[serde(default)]
+    is_guess: bool,
     hold_seconds: Option<u64>,
 }
 
@@ -79,6 +81,7 @@ impl Line {
             from_peer: learned.from_peer.into(),
             from_local: learned.from_local.into(),
             proved: learned.confidence == Confidence::Proved,
+            is_guess: learned.is_guess,
             hold_seconds: learned.hold.map(|hold| hold.as_nanos() / 1_000_000_000),
         })
     }
@@ -99,6 +102,7 @@ impl Line {
             from_peer: (&self.from_peer).into(),
             from_local: (&self.from_local).into(),
             confidence: if self.proved { Confidence::Proved } else { Confidence::Likely },
+            is_guess: self.is_guess,
             hold: self.hold_seconds.map(Span::from_secs),
         }
     }
@@ -178,6 +182,7 @@ mod tests {
             from_peer: negotiated,
             from_local: Negotiated::default(),
             confidence: Confidence::Likely,
+            is_guess: true,
             hold: Some(Span::from_secs(90)),
         };
         let mirrors = ["interface 0".to_owned()];

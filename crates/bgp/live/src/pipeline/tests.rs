@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use collector::{Event, Peering};
+use collector::{Event, LinkType, Peering};
 
 use super::*;
 use crate::input::{Captures, Item, Progress};

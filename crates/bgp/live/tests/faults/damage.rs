@@ -122,9 +122,8 @@ fn keep_apart(damaged: &mut Damaged) {
     }
 }
 
-/// Merges consecutive segments of a sender. The result exceeds the MSS.
+/// Merges consecutive segments of a sender.
 fn merge(plan: &Plan, packets: Vec<Packet>, rng: &mut Rng) -> Vec<Packet> {
-    const MTU: usize = 1_500;
     let mut merged: Vec<Packet> = Vec::new();
     let mut sizes: BTreeMap<(usize, usize), (usize, bool)> = BTreeMap::new();
     for packet in packets {
@@ -134,7 +133,6 @@ fn merge(plan: &Plan, packets: Vec<Packet>, rng: &mut Rng) -> Vec<Packet> {
         let (first, is_open) = sizes.get(&key).copied().unwrap_or_default();
         if let Some(last) = last
             && is_open
-            && last.payload.len() + length >= MTU
             && is_appended(last, first, &packet)
         {
             sizes.insert(key, (first, length == first));

@@ -17,6 +17,7 @@ use collector_live::archive::{Compression, GAPS, Loss, Options, read_ledger};
 use collector_live::input::Captures;
 use collector_live::job::{self, Summary};
 use collector_live::live::Source;
+use collector_live::pipeline::Settings;
 use proptest::prelude::*;
 
 use crate::collect::{Outcome, Output, collect_with};
@@ -27,8 +28,11 @@ use crate::oracle::expect;
 use crate::seeds;
 use message::{Codec, FAMILIES, Update};
 use mutation::{Clones, Effect, Harm, Mutation, Shift, Split};
-use script::{Capture, End, Peer, Refresh, Session, Step};
+use script::{Capture, End, Peer, ROUTER, Refresh, Session, Step};
 use truth::{Dated, Model};
+
+/// Nanoseconds.
+const DAY: i64 = 86_400 * 1_000_000_000;
 
 /// Mostly the first one, so that steps concern the same routes.
 fn family() -> impl Strategy<Value = usize> {
@@ -114,7 +118,7 @@ fn mutation() -> impl Strategy<Value = Mutation> {
     let second = 1_000_000_000;
     let shift = prop_oneof![
         Just(Shift::Zero),
-        prop::sample::select(vec![5_000_000, 10 * second, 3_600 * second])
+        prop::sample::select(vec![5_000_000, 10 * second, 3_600 * second, DAY, 79 * 365 * DAY])
             .prop_flat_map(|by| prop_oneof![Just(Shift::By(by)), Just(Shift::By(-by))]),
     ];
     prop_oneof![
@@ -129,40 +133,53 @@ fn mutation() -> impl Strategy<Value = Mutation> {
         1 => (1..1_500_usize).prop_map(|length| Mutation::Snap { length }),
         2 => at().prop_map(|at| Mutation::Lose { at }),
         2 => at().prop_map(|at| Mutation::LoseEnd { at }),
-        1 => (at(), shift).prop_map(|(at, by)| Mutation::Shift { at, by }),
+        2 => (prop_oneof![at(), 0..4_usize], shift)
+            .prop_map(|(at, by)| Mutation::Shift { at, by }),
+        1 => any::<bool>()
+            .prop_map(|is_from_router| Mutation::OneDirection { is_from_router }),
+        2 => prop_oneof![at(), 0..12_usize].prop_map(|at| Mutation::Pseudo { at }),
     ]
 }
 
-/// Collects as the command does, with an archive and a table of routes.
-fn collect_job(folder: &Path, files: &[PathBuf]) -> Summary {
+/// Collects as the command does, with an archive and a table of routes each minute.
+fn collect_job(folder: &Path, files: &[PathBuf], set: impl FnOnce(&mut Settings)) -> Summary {
     let options = Options {
         interval: Span::from_secs(86_400),
         compression: Compression::None,
         ..Options::default()
     };
+    let mut pipeline = settings();
+    set(&mut pipeline);
     let settings = job::Settings {
-        pipeline: settings(),
+        pipeline,
         archive: Some((folder.to_owned(), options)),
         routes: true,
+        snapshots: Span::from_secs(60),
         ..job::Settings::default()
     };
     let source = Source::Captures(Captures::open(files, false, false).unwrap());
     job::packets(settings, vec![source], &AtomicBool::new(false)).unwrap()
 }
 
-/// The records of all files of an archive.
-fn archived(folder: &Path) -> Vec<u8> {
-    let mut bytes = Vec::new();
+/// The files of an archive whose name starts with `kind`, with their names.
+fn files_of(folder: &Path, kind: &str) -> Vec<(String, Vec<u8>)> {
+    let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         if path.is_dir() {
-            bytes.extend(archived(&path));
-        } else if name.starts_with("updates.") {
-            bytes.extend(std::fs::read(path).unwrap());
+            files.extend(files_of(&path, kind));
+        } else if name.starts_with(kind) {
+            files.push((name, std::fs::read(path).unwrap()));
         }
     }
-    bytes
+    files.sort();
+    files
+}
+
+/// The records of all files of an archive.
+fn archived(folder: &Path) -> Vec<u8> {
+    files_of(folder, "updates.").into_iter().flat_map(|(_, bytes)| bytes).collect()
 }
 
 fn by_peer(messages: &BTreeMap<mrt::Ends, Vec<Timed>>) -> BTreeMap<IpAddr, Vec<Timed>> {
@@ -188,10 +205,13 @@ fn check(peers: &[Peer], mutations: &[Mutation]) -> Result<(), String> {
     let good = script::capture(&rewritten);
     equal!(good.truth.routes, truth.routes, "a route refresh changes no route");
     let mut clones = Clones::new(&good.original);
-    // The limits of the others depend on it.
-    let is_split = |mutation: &&Mutation| matches!(mutation, Mutation::Split(_));
-    let (splits, others): (Vec<_>, Vec<_>) = mutations.iter().partition(is_split);
-    splits.iter().chain(&others).for_each(|mutation| mutation.apply(&mut clones));
+    let mut ordered: Vec<_> = mutations.iter().collect();
+    ordered.sort_by_key(|mutation| mutation.order());
+    for mutation in ordered {
+        if !clones.damaged.packets.is_empty() {
+            mutation.apply(&mut clones);
+        }
+    }
     let folder = tempfile::tempdir().unwrap();
     let files = clones.write(folder.path());
     let (outcome, mut model) = collect_with(&files, settings(), Model::new(&good.meaning));
@@ -213,12 +233,65 @@ fn check(peers: &[Peer], mutations: &[Mutation]) -> Result<(), String> {
     }
     let archive = folder.path().join("archive");
     std::fs::create_dir(&archive).unwrap();
-    let summary = collect_job(&archive, &files);
+    let summary = collect_job(&archive, &files, |_| {});
     if clones.effect < Effect::Stated {
         unharmed(&good, &clones, &outcome, &model)?;
         equal!(summary.missing(), Vec::<String>::new(), "missing");
     }
+    equal!(summary.implausible_times, clones.times().1, "implausible times");
+    tables(&archive, &clones)?;
+    one_direction(&clones, &files)?;
     accounted(&archive, &outcome, &summary)
+}
+
+/// There is one table for each minute of the capture, or of the messages that were captured.
+fn tables(archive: &Path, clones: &Clones) -> Result<(), String> {
+    let (times, _) = clones.times();
+    // A step of the clock that other packets confirm has one table.
+    let is_step = times.windows(2).any(|pair| pair[1] - pair[0].min(pair[1]) > 3_600_000_000_000);
+    let (Some(first), Some(last)) = (times.first(), times.last()) else { return Ok(()) };
+    if is_step || !times.is_sorted() {
+        return Ok(());
+    }
+    let name = |minute: u64| {
+        let clock = minute % 1_440;
+        format!("bview.20231114.{:02}{:02}", clock / 60, clock % 60)
+    };
+    let minute = 60_000_000_000;
+    let expected: Vec<_> = (first / minute + 1..=last / minute).map(name).collect();
+    let found: Vec<_> = files_of(archive, "bview.").into_iter().map(|(name, _)| name).collect();
+    if clones.effect < Effect::Stated {
+        equal!(found, expected, "tables");
+    }
+    if !expected.ends_with(&found) {
+        return Err(format!("tables {found:?} of {expected:?}"));
+    }
+    Ok(())
+}
+
+/// Without a configured router, an archive of the router's direction is not complete.
+fn one_direction(clones: &Clones, files: &[PathBuf]) -> Result<(), String> {
+    let Some(only) = clones.only else { return Ok(()) };
+    let folder = tempfile::tempdir().unwrap();
+    let summary = collect_job(folder.path(), files, |settings| settings.sessions.routers.clear());
+    let (peerings, missing) = (&summary.status.peerings, summary.missing().join(", "));
+    if peerings.is_empty() {
+        return Ok(());
+    }
+    if only == 1 && missing.is_empty() {
+        return Err(format!("complete without messages of a peer: {peerings:?}"));
+    }
+    let archived = mrt::messages(&archived(folder.path()));
+    let has_routes = archived.values().flatten().any(|(_, bytes)| bytes[18] == 2);
+    let is_router = |(peer, _): &mrt::Ends| peer.to_string() == ROUTER;
+    let names_option = missing.contains("--router ADDRESS");
+    if (has_routes && peerings.len() == 1 || archived.keys().any(is_router)) && !names_option {
+        return Err(format!("one direction of {peerings:?}: {missing}"));
+    }
+    if peerings.len() > 1 && peerings.iter().any(|(of, ..)| of.local.to_string() != ROUTER) {
+        return Err(format!("the common end is not the router: {peerings:?}"));
+    }
+    Ok(())
 }
 
 /// Nothing is missing, and each message has the time of the packet with its last byte.

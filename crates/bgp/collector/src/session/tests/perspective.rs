@@ -104,6 +104,45 @@ fn reverses_guess_contradicted_by_other_peerings() {
     assert_eq!(facts, ["10.0.0.9", "10.0.0.9"]);
 }
 
+/// The messages before are no longer retained: later ones have the other view.
+#[test]
+fn reverses_guess_after_retention() {
+    for is_ended in [false, true] {
+        let settings = Settings { wait_messages: 500, wait_bytes: 20_000, ..Settings::default() };
+        let mut script = Script::new(settings);
+        script.0.sink_mut().bare = true;
+        // Only the router's direction, of a session with a customer, is captured.
+        connect(&mut script, 0, 1, false);
+        script.say(1.1, 0, HIGH, &open4(9)).say(1.2, 0, HIGH, &keepalive());
+        for _ in 0..2_000 {
+            script.say(1.4, 0, HIGH, &route());
+        }
+        assert_eq!(updates(&script.output()), [2_000, 0]);
+        if is_ended {
+            script.close(5.0, 0, HIGH, Close::Finished).end(5.0, 0);
+        }
+        connect(&mut script, 1, 2, false);
+        script.say(11.0, 1, HIGH, &open4(9));
+        let output = script.output();
+        let bytes = 2_000 * route().len();
+        let (_, after) = output.split_once("p0 is forgotten").unwrap();
+        assert!(after.contains(&format!("gap Local Guessed 0 {bytes}")), "{output}");
+        if is_ended {
+            connect(&mut script, 0, 1, false);
+            script.say(12.0, 0, HIGH, &open4(9));
+        }
+        script.say(12.0, 0, HIGH, &keepalive()).say(12.0, 0, HIGH, &route());
+        script.0.finish();
+        let output = script.output();
+        assert_eq!(updates(&output), [0, 1], "{output}");
+        assert!(output.contains("> Established"), "{output}");
+        assert!(script.0.guesses.is_empty());
+        let local: Vec<_> = script.0.peerings().map(|(one, _)| one.local.to_string()).collect();
+        assert_eq!(local, ["10.0.0.9", "10.0.0.9"]);
+        assert_eq!(script.0.peerings().find(|(one, _)| one.id.0 != 1).unwrap().0.local_as, Asn(9));
+    }
+}
+
 #[test]
 fn reports_guess_that_omits_routes() {
     let mut script = unconfigured();
@@ -135,6 +174,6 @@ fn limits_events_kept_for_guess() {
         script.say(1.4, 0, LOW, &route());
         assert!(script.0.slots[0].raw_bytes <= 20_000 + route().len());
     }
-    assert!(script.0.slots[0].kept.is_none() && script.0.guesses.is_empty());
+    assert!(script.0.slots[0].kept.is_none() && script.0.guesses.len() == 1);
     assert_eq!(updates(&script.output()), [2_000, 0]);
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use bgp::MessageType;
-use collector::Event;
+use collector::{Event, Peering};
 
 use super::*;
 use crate::archive::Loss;
@@ -324,31 +324,89 @@ fn shows_all_families_or_names_them() {
     assert!(notes.iter().any(|note| note.contains("routes of ipv4/mpls-vpn; `show rib all`")));
 }
 
+/// Collects a capture with tables at each `hours` h; checks that tables exist at `expected`, in
+/// hours since the start, each with the routes of its instant.
+fn assert_tables(capture: &Path, layout: Layout, hours: u64, expected: &[u64]) -> Summary {
+    let (folder, summary) = collect_with(capture.to_str().unwrap(), |settings| {
+        settings.snapshots = Span::from_secs(hours * 3_600);
+        settings.archive.as_mut().unwrap().1.layout = layout;
+    });
+    assert_eq!(summary.troubles, Vec::<String>::new());
+    let archives = open(folder.path());
+    let tables: Vec<_> = archives.shelves[0].readable(archive::Kind::Routes).collect();
+    let start = 1_699_920_000;
+    let starts: Vec<_> = tables
+        .iter()
+        .map(|table| (table.start.unwrap().as_nanos() / 1_000_000_000).wrapping_sub(start) / 3_600)
+        .collect();
+    assert_eq!(starts, expected);
+    for (table, hour) in tables.iter().zip(starts).filter(|(_, hour)| *hour <= 30) {
+        let found = routes(&open(&table.path), &Question::new("all").unwrap()).unwrap();
+        // That of the hour before is withdrawn eleven minutes later.
+        let own = format!("10.{}.0.0/16", hour - 1);
+        assert_eq!(prefixes(found.found()), [own.as_str(), "198.51.100.0/24"]);
+    }
+    summary
+}
+
+const QUIET_DAY: &str = "22-quiet-day/in.pcap.zst";
+
+/// The capture of 30 h with other seconds of each packet: `change` gets its number, the number of
+/// packets, and its seconds.
+fn with_times(folder: &Path, change: impl Fn(usize, usize, u32) -> u32) -> PathBuf {
+    let packed = std::fs::read(data("field").join(QUIET_DAY)).unwrap();
+    let mut pcap = zstd::decode_all(&packed[..]).unwrap();
+    let number = |pcap: &[u8], at: usize| u32::from_le_bytes(*pcap[at..].first_chunk().unwrap());
+    let mut places = vec![24];
+    while let Some(last) = places.last().copied().filter(|last| *last < pcap.len()) {
+        places.push(last + 16 + number(&pcap, last + 8) as usize);
+    }
+    places.pop();
+    for (index, at) in places.iter().enumerate() {
+        let seconds = change(index, places.len(), number(&pcap, *at));
+        pcap[*at..at + 4].copy_from_slice(&seconds.to_le_bytes());
+    }
+    let path = folder.join("in.pcap");
+    std::fs::write(&path, pcap).unwrap();
+    path
+}
+
 #[test]
 fn writes_table_of_each_instant() {
     for (layout, hours) in [(Layout::Ris, 8), (Layout::RouteViews, 2)] {
-        let (folder, summary) = collect_with("22-quiet-day/in.pcap.zst", |settings| {
-            settings.snapshots = Span::from_secs(hours * 3_600);
-            settings.archive.as_mut().unwrap().1.layout = layout;
-        });
-        assert_eq!(summary.troubles, Vec::<String>::new());
-        let archives = open(folder.path());
-        let tables: Vec<_> = archives.shelves[0].readable(archive::Kind::Routes).collect();
-        let start = 1_699_920_000;
-        let starts: Vec<_> = tables
-            .iter()
-            .map(|table| table.start.unwrap().as_nanos() / 1_000_000_000 - start)
-            .collect();
-        let expected: Vec<u64> = (1..=30 / hours).map(|number| number * hours * 3_600).collect();
-        assert_eq!(starts, expected);
-        for (table, start) in tables.iter().zip(starts) {
-            let found = routes(&open(&table.path), &Question::new("all").unwrap()).unwrap();
-            let hour = start / 3_600;
-            // That of the hour before is withdrawn eleven minutes later.
-            let own = format!("10.{}.0.0/16", hour - 1);
-            assert_eq!(prefixes(found.found()), [own.as_str(), "198.51.100.0/24"]);
+        let expected: Vec<u64> = (1..=30 / hours).map(|number| number * hours).collect();
+        let summary = assert_tables(Path::new(QUIET_DAY), layout, hours, &expected);
+        assert_eq!(summary.implausible_times, 0);
+    }
+}
+
+#[test]
+fn wrong_time_of_one_packet_changes_no_table() {
+    let folder = tempfile::tempdir().unwrap();
+    // In 2105, 1970, and a day later.
+    for wrong in [4_260_000_000, 86_400, 1_700_100_000] {
+        for eighth in [0, 1, 2, 4, 7, 8] {
+            let path = with_times(folder.path(), |index, count, seconds| {
+                if index == (count - 1) * eighth / 8 { wrong } else { seconds }
+            });
+            let summary = assert_tables(&path, Layout::Ris, 8, &[8, 16, 24]);
+            assert_eq!(summary.implausible_times, 1, "{wrong} {eighth}");
         }
     }
+}
+
+#[test]
+fn pause_of_capture_has_its_tables() {
+    let folder = tempfile::tempdir().unwrap();
+    let path =
+        with_times(
+            folder.path(),
+            |index, count, seconds| {
+                if index > count * 29 / 30 { seconds + 86_400 } else { seconds }
+            },
+        );
+    let summary = assert_tables(&path, Layout::Ris, 8, &[8, 16, 24, 32, 40, 48]);
+    assert_eq!(summary.implausible_times, 0);
 }
 
 #[test]
@@ -367,6 +425,81 @@ fn states_that_one_direction_was_not_captured() {
         assert_eq!((summary.unheard, summary.one_sided), (unheard, one_sided), "{name}");
         let missing = summary.missing().join(", ");
         assert_eq!(missing.contains("without a captured message of the peer"), unheard > 0);
+        let names_option = missing.contains("may be that of the router (state the router with");
+        assert_eq!(names_option, one_sided > 0, "{missing}");
+    }
+}
+
+/// The frames of a capture of one direction, and then the same with another address of the peer,
+/// `delay` seconds later.
+fn with_second_peer(name: &str, delay: u32, path: &Path) {
+    let pcap = std::fs::read(data("field/06-tap-two-nics").join(name)).unwrap();
+    let number = |at: usize| u32::from_le_bytes(*pcap[at..].first_chunk().unwrap());
+    let (mut at, mut records) = (24, Vec::new());
+    while at < pcap.len() {
+        let next = at + 16 + number(at + 8) as usize;
+        let (time, own) = ((number(at), number(at + 4)), &pcap[at..next]);
+        let mut other = own.to_vec();
+        other[..4].copy_from_slice(&(time.0 + delay).to_le_bytes());
+        // The peer is 192.0.2.2: its last octet, and the sums of IP and TCP.
+        let ip = &mut other[16 + 14..];
+        let of_peer = if ip[15] == 2 { 15 } else { 19 };
+        ip[of_peer] = 3;
+        for sum in [10, 36] {
+            let old = u16::from_be_bytes([ip[sum], ip[sum + 1]]);
+            let new = old.checked_sub(1).unwrap_or(0xfffe);
+            ip[sum..sum + 2].copy_from_slice(&new.to_be_bytes());
+        }
+        records.push((time, own.to_vec()));
+        records.push(((time.0 + delay, time.1), other));
+        at = next;
+    }
+    records.sort();
+    let records = records.into_iter().flat_map(|(_, record)| record);
+    std::fs::write(path, pcap[..24].iter().copied().chain(records).collect::<Vec<u8>>()).unwrap();
+}
+
+/// An end of two sessions is the router: of its own direction nothing is a peer's. That may show
+/// when messages of the first session are archived, or when it is over.
+#[test]
+fn common_end_of_sessions_is_router() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("two.pcap");
+    for (delay, wait_messages) in [(0, 1_024), (10, 1_024), (20, 5), (100_000, 1_024)] {
+        for name in ["tx.pcap", "rx.pcap"] {
+            with_second_peer(name, delay, &path);
+            let (_, summary) = collect_with(path.to_str().unwrap(), |settings| {
+                settings.pipeline.sessions.routers = Vec::new();
+                settings.pipeline.sessions.wait_messages = wait_messages;
+            });
+            let peerings = &summary.status.peerings;
+            let is_router = |met: &(Peering, _, _)| met.0.local.to_string() == "192.0.2.1";
+            let what = format!("{name} {delay}: {:?}", summary.missing());
+            assert!(!peerings.is_empty() && peerings.iter().all(is_router), "{what}");
+            assert_eq!(summary.one_sided, 0, "{what}");
+            let is_reversed = name == "tx.pcap" && delay > 0;
+            assert_eq!(summary.guessed, u64::from(is_reversed), "{what}");
+            // Messages of the first session that are not retained are not repeated.
+            let is_repeated = delay <= 10;
+            let unheard = if name == "tx.pcap" { 1 + u64::from(is_repeated) } else { 0 };
+            assert_eq!(summary.unheard, unheard, "{what}");
+            assert_eq!(summary.missing().is_empty(), unheard == 0, "{what}");
+        }
+    }
+}
+
+/// A later run into the same archive does not take a guess for certain.
+#[test]
+fn later_run_repeats_guess() {
+    let folder = tempfile::tempdir().unwrap();
+    for _ in 0..2 {
+        let options = collected(folder.path(), Layout::Ris);
+        let archive = Some((folder.path().to_owned(), options));
+        let settings = Settings { archive, ..Settings::default() };
+        let capture = data("field/06-tap-two-nics/plain.pcap");
+        let source = Source::Captures(Captures::open(&[capture], false, false).unwrap());
+        let summary = job::packets(settings, vec![source], &AtomicBool::new(false)).unwrap();
+        assert_eq!(summary.guessed, 1);
     }
 }
 

@@ -75,6 +75,15 @@ pub(crate) enum Mutation {
         at: usize,
         by: Shift,
     },
+    /// The capture has the packets of one direction only.
+    OneDirection {
+        is_from_router: bool,
+    },
+    /// The checksum of a packet is the sum of the pseudo-header, whatever its length: it was merged
+    /// from shorter ones, or left its host before the network card computed the sum.
+    Pseudo {
+        at: usize,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +107,8 @@ pub(crate) struct Clones {
     /// Times of lost and cut packets, by peer and whether it sent them.
     pub(crate) harmed: BTreeMap<(IpAddr, bool), Vec<(u64, Harm)>>,
     pub(crate) is_shifted: bool,
+    /// The only captured direction: 0 towards the router, 1 from it.
+    pub(crate) only: Option<usize>,
     /// Directions with a connection whose SYN was lost.
     pub(crate) middles: BTreeSet<(IpAddr, bool)>,
     /// Connections whose end was lost.
@@ -140,20 +151,18 @@ impl Mutation {
                 }
             }
             Self::Lose { at } => {
-                let is_syn = packets[at % count].flags & SYN != 0;
-                // Without the MSS of its SYN, a short merged segment is taken for a damaged one.
-                if !is_syn || packets.iter().all(|packet| !packet.merged) {
-                    clones.lose(at % count, Harm::Lost);
-                    clones.effect = Effect::Stated;
-                }
+                clones.lose(at % count, Harm::Lost);
+                clones.effect = Effect::Stated;
             }
             Self::LoseEnd { at } => {
                 let connection = packets[at % count].connection;
                 clones.lose_end(connection);
             }
             Self::Shift { at, by } => {
-                // Files are merged in the order of time: a large step delays one direction.
-                let limit = if clones.split == Some(Split::Files) { 5_000_000 } else { i64::MAX };
+                // Files are merged in the order of time: a step of less than an hour delays one
+                // direction, and the order of packets beside a greater one depends on the file.
+                let is_merged = clones.split == Some(Split::Files);
+                let limit = if is_merged { 5_000_000 } else { i64::MAX };
                 let time = &mut packets[at % count].time;
                 *time = match by {
                     Shift::By(by) => time.saturating_add_signed(by.clamp(-limit, limit)),
@@ -163,12 +172,31 @@ impl Mutation {
                 clones.effect = clones.effect.max(Effect::Moved);
                 clones.is_shifted = true;
             }
+            Self::OneDirection { is_from_router } => {
+                let only = usize::from(is_from_router);
+                for number in (0..count).rev() {
+                    if direction(&clones.damaged.packets[number]) != only {
+                        clones.lose(number, Harm::Lost);
+                    }
+                }
+                clones.only = Some(only);
+                clones.effect = Effect::Stated;
+            }
+            Self::Pseudo { at } => packets[at % count].merged = true,
+        }
+    }
+
+    /// The number of packets is that of the whole capture until the last mutation.
+    pub(crate) const fn order(&self) -> u8 {
+        match self {
+            Self::Split(_) => 0,
+            Self::OneDirection { .. } => 2,
+            _ => 1,
         }
     }
 }
 
-/// Merges up to `count` segments of one direction if the result exceeds what the receiver accepts
-/// in one segment: shorter ones have the wrong checksum of damaged segments.
+/// Merges up to `count` segments of one direction.
 fn merge(clones: &mut Clones, at: usize, count: usize) {
     let packets = &mut clones.damaged.packets;
     let at = at % packets.len();
@@ -186,7 +214,7 @@ fn merge(clones: &mut Clones, at: usize, count: usize) {
         members.push(number);
     }
     let Some(last) = members.last().copied() else { return };
-    if !is_mergeable(&packets[at]) || merged.payload.len() <= limit(clones, &merged) {
+    if !is_mergeable(&packets[at]) {
         return;
     }
     let packets = &mut clones.damaged.packets;
@@ -198,17 +226,6 @@ fn merge(clones: &mut Clones, at: usize, count: usize) {
         is_left
     });
     clones.effect = clones.effect.max(Effect::Moved);
-}
-
-/// Maximum payload of a segment to the receiver of `packet`.
-fn limit(clones: &Clones, packet: &Packet) -> usize {
-    /// Over IPv4 and Ethernet.
-    const ETHERNET: usize = 1_460;
-    let own = |syn: &&Packet| syn.flags & SYN != 0 && syn.from.ip() == packet.to.ip();
-    let mss = |syn: &Packet| usize::from(syn.options[2]) << 8 | usize::from(syn.options[3]);
-    // The interface of the other direction has the SYN.
-    let syns = clones.damaged.packets.iter().filter(own).filter(|_| clones.split.is_none());
-    syns.map(mss).max().unwrap_or(ETHERNET)
 }
 
 impl Clones {
@@ -225,6 +242,7 @@ impl Clones {
             effect: Effect::Equal,
             harmed: BTreeMap::new(),
             is_shifted: false,
+            only: None,
             middles: BTreeSet::new(),
             unended: BTreeSet::new(),
             split: None,
@@ -290,10 +308,8 @@ impl Clones {
     /// The messages of each peer, with the time of the packet that has the last byte.
     pub(crate) fn messages(&self, original: &Original) -> BTreeMap<IpAddr, Vec<Timed>> {
         let mut messages: BTreeMap<IpAddr, Vec<Timed>> = BTreeMap::new();
-        let (mut known, mut last) = (BTreeMap::new(), 0);
-        for packet in &self.damaged.packets {
-            // A packet without a time has that of the packet before it.
-            last = if packet.time == 0 { last } else { packet.time };
+        let mut known = BTreeMap::new();
+        for (packet, time) in self.damaged.packets.iter().zip(self.times().0) {
             if direction(packet) == 1 {
                 continue;
             }
@@ -304,10 +320,49 @@ impl Clones {
             while let Some(range) = stream.messages.get(*number).filter(|range| range.end <= end) {
                 *number += 1;
                 let message = stream.bytes[range.clone()].to_vec();
-                messages.entry(packet.from.ip()).or_default().push((last / 1_000, message));
+                messages.entry(packet.from.ip()).or_default().push((time / 1_000, message));
             }
         }
         messages
+    }
+
+    /// The time of each packet, in nanoseconds, and the number of implausible times. One that
+    /// differs by more than an hour from both neighbours is that of the packet before.
+    pub(crate) fn times(&self) -> (Vec<u64>, u64) {
+        const HOUR: u64 = 3_600_000_000_000;
+        let far = |one: u64, other: u64| one.abs_diff(other) > HOUR;
+        let mut read: Vec<u64> = self.damaged.packets.iter().map(|packet| packet.time).collect();
+        // A packet without a time has that of the packet before it, or the first one.
+        let mut before = read.iter().copied().find(|time| *time > 0).unwrap_or(0);
+        for time in &mut read {
+            before = if *time > 0 { *time } else { before };
+            *time = before;
+        }
+        let mut times = read.clone();
+        let (mut last, mut wrong, mut at) = (times.first().copied().unwrap_or(0), 0, 1);
+        if let [first, second, third, ..] = read[..]
+            && far(first, second)
+        {
+            if !far(second, third) {
+                (times[0], last, wrong) = (second, second, 1);
+            } else if third.abs_diff(second) >= third.abs_diff(first) {
+                (times[1], wrong, at) = (first, 1, 2);
+            }
+        }
+        while at < read.len() && (read.len() > 2 || !far(read[0], read[1])) {
+            let (time, next) = (read[at], read.get(at + 1));
+            let is_step = next.is_some_and(|next| next.abs_diff(time) < next.abs_diff(last));
+            if !far(last, time) {
+                last = last.max(time);
+            } else if is_step {
+                last = time;
+            } else {
+                times[at] = last;
+                wrong += 1;
+            }
+            at += 1;
+        }
+        (times, wrong)
     }
 
     pub(crate) fn write(&self, folder: &Path) -> Vec<PathBuf> {
