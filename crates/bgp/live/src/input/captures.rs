@@ -91,6 +91,8 @@ struct Capture {
     head: Option<Head>,
     /// [`Head::order`] of the last packet.
     last: Option<Time>,
+    /// A problem behind the packets of the window.
+    ahead: Option<Error>,
     interfaces: u32,
     failed: bool,
 }
@@ -226,11 +228,15 @@ impl Captures {
 
 impl Capture {
     fn new(input: Input, interfaces: u32) -> Self {
-        Self { input, reader: Reader::new(), head: None, last: None, interfaces, failed: false }
+        let reader = Reader::new();
+        Self { input, reader, head: None, last: None, ahead: None, interfaces, failed: false }
     }
 
     /// The next item of this input; packets are not copied.
     fn next(&mut self, wait: Duration) -> Next {
+        if let Some(error) = self.ahead.take() {
+            return self.trouble(error);
+        }
         loop {
             let unread = self.input.unread();
             let said = match self.reader.next(unread, self.input.is_ended()) {
@@ -281,14 +287,16 @@ impl Capture {
                 Ok(Fill::More | Fill::End) => {}
                 Ok(Fill::Waiting) => return Some(Next::Waiting),
                 Ok(Fill::Restarted) => self.reader = Reader::new(),
-                Err(error) => {
-                    // Data before damaged compression is readable.
-                    self.failed = !self.input.is_ended();
-                    return Some(Next::Trouble(error));
-                }
+                Err(error) => return Some(self.trouble(error)),
             },
         }
         None
+    }
+
+    fn trouble(&mut self, error: Error) -> Next {
+        // Data before damaged compression is readable.
+        self.failed = !self.input.is_ended();
+        Next::Trouble(error)
     }
 
     fn content(&self, cause: String) -> Error {
@@ -300,25 +308,35 @@ impl Capture {
     fn order(&mut self, head: &Head) -> Time {
         let distance = |one: Time, other: Time| one.as_nanos().abs_diff(other.as_nanos());
         let is_near = |one, other| distance(one, other) <= DISORDER.as_nanos();
-        match self.last {
-            Some(last) if !is_near(last, head.time) => match self.time_after(head) {
-                Some(next) if distance(next, head.time) < distance(next, last) => head.time,
-                _ => last,
+        let nearer = |to, one, other| distance(to, one) < distance(to, other);
+        let time = head.time;
+        if self.last.is_some_and(|last| is_near(last, time)) {
+            return time;
+        }
+        match (self.last, self.time_after(head, 0)) {
+            (Some(last), Some(next)) if nearer(next, time, last) => time,
+            (Some(last), _) => last,
+            (None, Some(next)) if !is_near(time, next) => match self.time_after(head, 1) {
+                Some(second) if nearer(second, time, next) => time,
+                // The earlier one delays no packet.
+                _ => time.min(next),
             },
-            Some(_) => head.time,
-            None => self.time_after(head).map_or(head.time, |next| {
-                if is_near(head.time, next) { head.time } else { head.time.min(next) }
-            }),
+            (None, _) => time,
         }
     }
 
-    /// The time of the packet after `head`; `None` if there is none yet.
-    fn time_after(&mut self, head: &Head) -> Option<Time> {
+    /// The time of the packet `between` packets after `head`; `None` if there is none yet.
+    fn time_after(&mut self, head: &Head, mut between: usize) -> Option<Time> {
         let (mut reader, mut at) = (self.reader.clone(), head.used);
         loop {
             let unread = self.input.unread().get(at..)?;
             let need = match reader.next(unread, self.input.is_ended()) {
-                Ok(Step::Frame { frame, .. }) => return Some(frame.time),
+                Ok(Step::Frame { frame, .. }) if between == 0 => return Some(frame.time),
+                Ok(Step::Frame { used, .. }) => {
+                    between -= 1;
+                    at += used;
+                    continue;
+                }
                 Ok(Step::Skip { used } | Step::Dropped { used, .. }) => {
                     at += used;
                     continue;
@@ -327,8 +345,13 @@ impl Capture {
                 Ok(Step::Need { bytes }) if !self.input.follow => at + bytes,
                 _ => return None,
             };
-            if !matches!(self.input.fill(need, Duration::ZERO), Ok(Fill::More)) {
-                return None;
+            match self.input.fill(need, Duration::ZERO) {
+                Ok(Fill::More) => {}
+                Ok(_) => return None,
+                Err(error) => {
+                    self.ahead = Some(error);
+                    return None;
+                }
             }
         }
     }

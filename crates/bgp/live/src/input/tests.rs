@@ -184,6 +184,23 @@ fn wrong_time_delays_no_other_packet() {
     assert_eq!(found.iter().position(|number| *number == 63), Some(56));
 }
 
+/// The packet after the first one is looked up before the first one is delivered.
+#[test]
+fn reports_damage_after_first_packet_of_merged_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let packets = many(2);
+    let paths = ["plain", "damaged"].map(|name| folder.path().join(name));
+    fs::write(&paths[0], pcap(packets[..1].iter().copied())).unwrap();
+    let mut writer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    writer.write_all(&pcap(packets[1..].iter().copied())).unwrap();
+    let mut bytes = writer.finish().unwrap();
+    // The checksum.
+    let at = bytes.len() - 8;
+    bytes[at] ^= 1;
+    fs::write(&paths[1], bytes).unwrap();
+    assert_eq!(read(&mut open(&paths)), (millis(&packets), 1));
+}
+
 #[test]
 fn assigns_interfaces_to_separate_inputs() {
     let folder = tempfile::tempdir().unwrap();
