@@ -93,6 +93,8 @@ struct Capture {
     last: Option<Time>,
     /// A problem behind the packets of the window.
     ahead: Option<Error>,
+    /// A file that no process is writing: waiting is caused by the disk or decompression.
+    is_whole: bool,
     interfaces: u32,
     failed: bool,
 }
@@ -123,8 +125,8 @@ impl Captures {
         for (number, path) in paths.iter().enumerate() {
             let interfaces = if apart { number as u32 * INTERFACES_PER_INPUT } else { 0 };
             let input = Input::open(path, follow)?;
-            let mut capture = Capture::new(input, interfaces);
             let is_file = std::fs::metadata(path).is_ok_and(|data| data.is_file());
+            let mut capture = Capture::new(input, interfaces, is_file && !follow);
             captures.is_growing |= !is_file;
             if paths.len() == 1 || !is_file || follow {
                 captures.open.push(capture);
@@ -155,7 +157,7 @@ impl Captures {
 
     /// Open captures, such as pipes: parts of one capture, merged by time.
     pub fn of(inputs: Vec<Input>) -> Self {
-        let open = inputs.into_iter().map(|input| Capture::new(input, 0)).collect();
+        let open = inputs.into_iter().map(|input| Capture::new(input, 0, false)).collect();
         Self { open, later: Vec::new(), follow: false, is_growing: true }
     }
 
@@ -185,7 +187,7 @@ impl Captures {
     fn open_next(&mut self) -> Result<()> {
         let Some(later) = self.later.pop() else { return Ok(()) };
         let input = Input::open(&later.path, self.follow)?;
-        self.open.push(Capture::new(input, later.interfaces));
+        self.open.push(Capture::new(input, later.interfaces, true));
         Ok(())
     }
 
@@ -227,9 +229,18 @@ impl Captures {
 }
 
 impl Capture {
-    fn new(input: Input, interfaces: u32) -> Self {
+    fn new(input: Input, interfaces: u32, is_whole: bool) -> Self {
         let reader = Reader::new();
-        Self { input, reader, head: None, last: None, ahead: None, interfaces, failed: false }
+        Self {
+            input,
+            reader,
+            head: None,
+            last: None,
+            ahead: None,
+            is_whole,
+            interfaces,
+            failed: false,
+        }
     }
 
     /// The next item of this input; packets are not copied.
@@ -345,8 +356,10 @@ impl Capture {
                 Ok(Step::Need { bytes }) if !self.input.follow => at + bytes,
                 _ => return None,
             };
-            match self.input.fill(need, Duration::ZERO) {
+            let wait = if self.is_whole { Duration::from_secs(1) } else { Duration::ZERO };
+            match self.input.fill(need, wait) {
                 Ok(Fill::More) => {}
+                Ok(Fill::Waiting) if self.is_whole => {}
                 Ok(_) => return None,
                 Err(error) => {
                     self.ahead = Some(error);

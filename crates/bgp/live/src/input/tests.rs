@@ -188,11 +188,11 @@ fn wrong_time_delays_no_other_packet() {
 #[test]
 fn reports_damage_after_first_packet_of_merged_file() {
     let folder = tempfile::tempdir().unwrap();
-    let packets = many(2);
+    let packets = many(3);
     let paths = ["plain", "damaged"].map(|name| folder.path().join(name));
-    fs::write(&paths[0], pcap(packets[..1].iter().copied())).unwrap();
+    fs::write(&paths[0], pcap([packets[0], packets[2]])).unwrap();
     let mut writer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    writer.write_all(&pcap(packets[1..].iter().copied())).unwrap();
+    writer.write_all(&pcap([packets[1]])).unwrap();
     let mut bytes = writer.finish().unwrap();
     // The checksum.
     let at = bytes.len() - 8;

@@ -17,7 +17,7 @@ struct Held {
 
 #[derive(Debug, Default)]
 pub(super) struct Frames {
-    frames: Vec<Held>,
+    held: Vec<Held>,
     times: Vec<Time>,
     bytes: Vec<u8>,
 }
@@ -28,7 +28,7 @@ impl Frames {
         self.bytes.extend_from_slice(frame.data);
         let place = start..self.bytes.len();
         let Frame { time, link, interface, length, without_checksum, .. } = *frame;
-        self.frames.push(Held { link, interface, length, without_checksum, place });
+        self.held.push(Held { link, interface, length, without_checksum, place });
         self.times.push(time);
     }
 
@@ -61,7 +61,7 @@ impl Frames {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = Frame<'_>> {
-        self.frames.iter().zip(&self.times).map(|(held, time)| Frame {
+        self.held.iter().zip(&self.times).map(|(held, time)| Frame {
             time: *time,
             link: held.link,
             interface: held.interface,
