@@ -4,9 +4,13 @@
 use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, chown};
 use std::path::{Path, PathBuf};
+use std::sync::Once;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
 
 use clap::Args;
 use ops::service::{self, ServiceState};
+use signal_hook::consts::{SIGINT, SIGTERM};
 use sys::confine::Capabilities;
 use sys::confine::user::{self, User};
 
@@ -94,15 +98,28 @@ impl Daemon {
     }
 }
 
-/// Reports to the service manager that the daemon is ready, and reports the first signal, after
-/// which it stops. Does nothing without a service manager.
+/// Whether the service manager knows that this process is ready.
+static REPORTED_READY: AtomicBool = AtomicBool::new(false);
+
+/// Reports to the service manager that the daemon is ready, and reports the first SIGINT or SIGTERM,
+/// after which it stops. Does nothing without a service manager.
 pub(crate) fn report_ready(status: &str) {
     if !service::has_service_manager() {
         return;
     }
-    let on_signal = || warn(service::report(ServiceState::Stopping));
-    warn(interrupts::each(on_signal).map_err(|failure| failure.message));
+    REPORTED_READY.store(true, SeqCst);
+    let signals = [SIGINT, SIGTERM];
+    warn(interrupts::each_of(&signals, report_stopping).map_err(|failure| failure.message));
     warn(service::report(ServiceState::Ready(status)));
+}
+
+/// Reports to the service manager that a daemon that was ready stops, once: at a signal, or at the
+/// end of the process, which may come before the thread that waits for signals runs.
+pub(crate) fn report_stopping() {
+    static REPORT: Once = Once::new();
+    if REPORTED_READY.load(SeqCst) {
+        REPORT.call_once(|| warn(service::report(ServiceState::Stopping)));
+    }
 }
 
 /// The daemon continues: the service manager handles the missing message.

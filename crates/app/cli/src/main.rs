@@ -126,7 +126,9 @@ fn main() -> ExitCode {
     }
     let cli = generated::parse();
     let terminal = Terminal::new(&cli.global);
-    match panic::catch_unwind(AssertUnwindSafe(|| dispatch(&cli.command, &terminal))) {
+    let result = panic::catch_unwind(AssertUnwindSafe(|| dispatch(&cli.command, &terminal)));
+    daemon::report_stopping();
+    match result {
         Ok(Ok(exit)) => exit.into(),
         Ok(Err(failure)) => report_failure(&failure, &terminal),
         Err(_) => {

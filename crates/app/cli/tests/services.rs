@@ -82,6 +82,18 @@ fn collector_reports_to_an_abstract_socket_once_its_archive_is_open() {
 }
 
 #[test]
+fn daemon_that_ends_without_a_signal_reports_that_it_stops() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    let args = ["collect", "--listen", "127.0.0.1:0", "--duration", "100 ms"];
+    let mut service = Service::start(&args, socket, path.as_os_str(), folder.path());
+    assert_eq!(service.message(), "READY=1\nSTATUS=collecting");
+    assert_eq!(service.message(), "STOPPING=1");
+    assert_eq!(service.process.wait().unwrap().code(), Some(0));
+}
+
+#[test]
 fn daemon_without_its_service_manager_warns_and_works() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_netarium"));
