@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use bundler_live::config::{Common, Diagnostics, Receive, STATUS_FOLDER, Send};
 use bundler_live::status::{self, Board};
-use bundler_live::{Error, receive, send};
+use bundler_live::{Changes, Control, Error, receive, send};
 use serde_json::{Value, json};
 use sys::confine::Capabilities;
 
@@ -24,15 +24,25 @@ pub(crate) fn bundle(args: &Bundle, terminal: &Terminal) -> Verdict {
 }
 
 fn run_send(args: &Run, terminal: &Terminal) -> Verdict {
-    let mut config = loaded(Send::load(&args.config), terminal)?;
+    let load = || loaded(Send::load(&args.config), terminal);
+    let mut config = load()?;
     if args.check {
         return checked(args, config.bundles.iter().map(|it| it.name.as_str()), terminal);
     }
+    let configured = config.common.status.clone();
     drop_privileges(args, &mut config.common.status)?;
-    let stop = interrupts::flag()?;
+    let (stop, reload) = interrupts::flags()?;
+    let status = config.common.status.clone();
+    let mut load = || {
+        let mut config = reloaded(load(), terminal)?;
+        if config.common.status == configured {
+            config.common.status.clone_from(&status);
+        }
+        Some(config)
+    };
     let mut report = |event: &send::Event| match event {
         send::Event::Ready { device, mtu } => {
-            let socket = config.common.status.display();
+            let socket = status.display();
             let text = format!("sending through {device} (MTU {mtu}); status at {socket}");
             daemon::report_ready(&text);
             print_event(terminal, &text, &json!({"event": "ready", "device": device, "mtu": mtu}));
@@ -48,38 +58,73 @@ fn run_send(args: &Run, terminal: &Terminal) -> Verdict {
                 &json!({"event": event, "bundle": bundle, "from": from, "to": to, "why": why}),
             );
         }
+        send::Event::Reloaded(changes) => print_changes(changes, terminal),
+        send::Event::Rejected(error) => print_rejected(&failure(error), terminal),
         _ => {}
     };
     let board = Board::new("send");
     let _server = served(&board, &config.common)?;
-    send::run(&config, &board, &stop, &mut report).map_err(|e| failure(&e))?;
+    let mut control = Control { stop: &stop, reload: &reload, load: &mut load };
+    send::run(config, &board, &mut control, &mut report).map_err(|e| failure(&e))?;
     Ok(Exit::Ok)
 }
 
 fn run_receive(args: &Run, terminal: &Terminal) -> Verdict {
-    let mut config = loaded(Receive::load(&args.config), terminal)?;
+    let load = || loaded(Receive::load(&args.config), terminal);
+    let mut config = load()?;
     if args.check {
         return checked(args, config.bundles.iter().map(|it| it.name.as_str()), terminal);
     }
+    let configured = config.common.status.clone();
     drop_privileges(args, &mut config.common.status)?;
-    let stop = interrupts::flag()?;
-    let mut report = |event: &receive::Event| {
-        if let receive::Event::Ready { interfaces } = event {
-            let socket = config.common.status.display();
-            let at = if interfaces.is_empty() {
-                config.common.listen.to_string()
-            } else {
-                interfaces.join(", ")
-            };
+    let (stop, reload) = interrupts::flags()?;
+    let (status, listen) = (config.common.status.clone(), config.common.listen);
+    let mut load = || {
+        let mut config = reloaded(load(), terminal)?;
+        if config.common.status == configured {
+            config.common.status.clone_from(&status);
+        }
+        Some(config)
+    };
+    let mut report = |event: &receive::Event| match event {
+        receive::Event::Ready { interfaces } => {
+            let socket = status.display();
+            let at = if interfaces.is_empty() { listen.to_string() } else { interfaces.join(", ") };
             let text = format!("receiving at {at}; status at {socket}");
             daemon::report_ready(&text);
             print_event(terminal, &text, &json!({"event": "ready", "interfaces": interfaces}));
         }
+        receive::Event::Reloaded(changes) => print_changes(changes, terminal),
+        receive::Event::Rejected(error) => print_rejected(&failure(error), terminal),
+        _ => {}
     };
     let board = Board::new("receive");
     let _server = served(&board, &config.common)?;
-    receive::run(&config, &board, &stop, &mut report).map_err(|e| failure(&e))?;
+    let mut control = Control { stop: &stop, reload: &reload, load: &mut load };
+    receive::run(config, &board, &mut control, &mut report).map_err(|e| failure(&e))?;
     Ok(Exit::Ok)
+}
+
+/// The configuration that was read again; a wrong one is reported.
+fn reloaded<T>(result: Result<T, Failure>, terminal: &Terminal) -> Option<T> {
+    result.inspect_err(|failure| print_rejected(failure, terminal)).ok()
+}
+
+fn print_rejected(failure: &Failure, terminal: &Terminal) {
+    let why = if failure.message.is_empty() { "it has errors" } else { &failure.message };
+    let help = failure.help.as_ref().map_or_else(String::new, |help| format!("; {help}"));
+    if terminal.json {
+        print_event(terminal, "", &json!({"event": "rejected", "why": why}));
+    } else {
+        terminal.error(format!("warning: the new configuration is not used: {why}{help}"));
+    }
+}
+
+fn print_changes(changes: &Changes, terminal: &Terminal) {
+    let Changes { added, changed, removed } = changes;
+    let event =
+        json!({"event": "reloaded", "added": added, "changed": changed, "removed": removed});
+    print_event(terminal, &format!("configuration read again: {changes}"), &event);
 }
 
 fn loaded<T>(result: bundler_live::Result<T>, terminal: &Terminal) -> Result<T, Failure> {

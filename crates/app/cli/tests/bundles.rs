@@ -6,11 +6,11 @@
 //! ```
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-use std::fs;
-use std::path::Path;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 #[path = "programs/bench.rs"]
@@ -19,7 +19,7 @@ mod bench;
 mod space;
 
 use bench::{NETARIUM, skip};
-use space::{Running, Space, json, until};
+use space::{Running, Space, until};
 
 const KEY: &str = "key = \"0123456789abcdef0123456789abcdef\"";
 
@@ -206,7 +206,7 @@ impl Sites {
     fn status(&self, role: &str) -> Value {
         let socket = self.path(&format!("{role}.sock"));
         let words = ["bundle", "status", "--json", socket.to_str().unwrap()];
-        json(&words)["boxes"][0].clone()
+        space::json(&words)["boxes"][0].clone()
     }
 
     /// Rules, routes, devices and files of a gateway.
@@ -424,6 +424,135 @@ fn replayed_capture_reaches_no_site() {
     replay("old", "not_adopted_packets");
     record("new");
     replay("new", "rejected_packets");
+}
+
+/// A gateway that reads its configuration again.
+struct Reloaded {
+    process: Running,
+    config: PathBuf,
+    events: PathBuf,
+}
+
+impl Reloaded {
+    fn start(sites: &Sites, gateway: &Space, role: &str, text: &str) -> Self {
+        let config = sites.path(&format!("{role}.toml"));
+        let socket = sites.path(&format!("{role}.sock"));
+        fs::write(&config, format!("status = \"{}\"\n{text}", socket.display())).unwrap();
+        let events = sites.path(&format!("{role}.events"));
+        let words = [NETARIUM, "bundle", role, "--json", "--config", config.to_str().unwrap()];
+        let mut command = gateway.command(&words);
+        let process = Running(command.stdout(File::create(&events).unwrap()).spawn().unwrap());
+        let this = Self { process, config, events };
+        until("the gateway is ready", || this.events().iter().any(|it| it["event"] == "ready"));
+        this
+    }
+
+    /// Complete lines that the gateway has printed.
+    fn events(&self) -> Vec<Value> {
+        let text = fs::read_to_string(&self.events).unwrap();
+        let lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+        lines.map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// Changes the configuration, and returns the event of the reload.
+    fn reload(&self, edit: impl Fn(&str) -> String) -> Value {
+        let is_answer =
+            |event: &&Value| event["event"] == "reloaded" || event["event"] == "rejected";
+        let answers = || self.events().iter().filter(is_answer).cloned().collect::<Vec<_>>();
+        let before = answers().len();
+        let text = edit(&fs::read_to_string(&self.config).unwrap());
+        fs::write(&self.config, text).unwrap();
+        let pid = rustix::process::Pid::from_child(&self.process.0);
+        rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
+        until("the configuration is read", || answers().len() > before);
+        answers().pop().unwrap()
+    }
+}
+
+#[test]
+fn reload_changes_the_bundles_that_differ_and_keeps_the_others() {
+    let test = "reload_changes_the_bundles_that_differ_and_keeps_the_others";
+    let Some(sites) = Sites::new(test) else { return };
+    let [send, receive] = &sites.gateways;
+    let b = |key: &str, peer: &str| {
+        format!("[bundle.b]\n{key} = \"10.2.0.0/16\"\npeer = \"{peer}\"\n{KEY}\n")
+    };
+    let c = |key: &str, peer: &str| {
+        format!(
+            "[bundle.c]\n{key} = \"10.3.0.0/16\"\npeer = \"{peer}\"\n\
+             marking = \"encapsulation\"\nkey = \"another secret of both gateways\"\n"
+        )
+    };
+    let mut receivebox = Reloaded::start(&sites, receive, "receive", &b("local", "192.0.2.1"));
+    let mut sendbox = Reloaded::start(&sites, send, "send", &b("remote", "192.0.2.2"));
+    let sink = sites.python(&sites.hosts[1], "sink.py", SINK, &[]);
+    until("it listens", || sites.path("listening").exists());
+    let source = sites.python(&sites.hosts[0], "source.py", SOURCE, &[]);
+    let bundle = |role: &str, name: &str, field: &str| -> Value {
+        let status = sites.status(role);
+        let bundles = status["bundles"].as_array().unwrap();
+        let bundle = bundles.iter().find(|bundle| bundle["name"] == name);
+        bundle.map_or(Value::Null, |bundle| bundle[field].clone())
+    };
+    let acks = || bundle("send", "b", "acks").as_u64().unwrap_or(0);
+    until("packets are acknowledged", || acks() > 0);
+
+    // There is no route to the new site yet.
+    let event = sendbox.reload(|text| text.to_owned() + &c("remote", "192.0.2.2"));
+    assert_eq!(event["event"], "rejected", "{event}");
+    assert!(event["why"].as_str().unwrap().contains("no route to 10.3.0.0/16"), "{event}");
+    assert_eq!(bundle("send", "c", "mode"), Value::Null);
+
+    // A new bundle leaves the other alone.
+    send.run("ip r a 10.3.0.0/16 via 192.0.2.2");
+    let before = acks();
+    for (gateway, key, peer) in
+        [(&receivebox, "local", "192.0.2.1"), (&sendbox, "remote", "192.0.2.2")]
+    {
+        let event = gateway.reload(|text| {
+            let other = c(key, peer);
+            if text.contains("bundle.c") { text.to_owned() } else { text.to_owned() + &other }
+        });
+        assert_eq!((&event["event"], &event["added"]), (&"reloaded".into(), &json!(["c"])));
+        assert_eq!((&event["changed"], &event["removed"]), (&json!([]), &json!([])));
+    }
+    until("the new gateways know each other", || {
+        bundle("send", "c", "messages").as_u64() > Some(0)
+            && bundle("receive", "c", "heartbeats").as_u64() > Some(0)
+    });
+    assert!(send.run("ip route show table 28316").contains("10.3.0.0/16"));
+    until("packets of the other bundle are acknowledged", || acks() > before + 1);
+    for role in ["send", "receive"] {
+        assert_eq!(bundle(role, "b", "peer_restarts"), 0, "{role}");
+    }
+
+    // A changed bundle starts anew; its connections do not notice.
+    let event = sendbox.reload(|text| text.replacen(KEY, &format!("{KEY}\nmode = \"observe\""), 1));
+    assert_eq!((&event["added"], &event["changed"]), (&json!([]), &json!(["b"])), "{event}");
+    until("the changed bundle is adopted", || {
+        bundle("receive", "b", "peer_restarts") == 1 && acks() > 0
+    });
+    assert_eq!(bundle("send", "b", "mode"), "observe");
+
+    // Keys of the gateway, and files with errors, change nothing.
+    let event = sendbox.reload(|text| format!("device = \"other\"\n{text}"));
+    assert_eq!(event["why"], "`device` cannot change while the gateway runs");
+    let event = sendbox.reload(|text| text.replacen("device = \"other\"", "divice = 1", 1));
+    assert_eq!(event["event"], "rejected");
+
+    let event = sendbox.reload(|text| {
+        let text = text.replacen("divice = 1\n", "", 1);
+        text[..text.find("[bundle.c]").unwrap()].to_owned()
+    });
+    assert_eq!(event["removed"], json!(["c"]), "{event}");
+    assert!(!send.run("ip route show table 28316").contains("10.3.0.0/16"));
+    let before = number(&sites.path("count"));
+    until("data arrives", || number(&sites.path("count")) > before + 100_000);
+    fs::write(sites.path("stop"), "").unwrap();
+    assert_eq!(source.output(), sink.output());
+    assert_eq!(sendbox.process.end(), Some(0));
+    assert_eq!(sites.left_over(), "");
+    assert_eq!(receivebox.process.end(), Some(0));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::control::Control;
 use crate::digest::Key;
 
 /// Settings of one bundle at the sendbox.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// Identifier of the bundle, the same at both gateways.
     pub id: u32,

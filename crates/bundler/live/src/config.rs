@@ -73,7 +73,29 @@ pub struct Common {
     pub metrics: Option<SocketAddr>,
 }
 
+impl Common {
+    /// The keys, and whether their values equal those of `other`.
+    fn compared(&self, other: &Self) -> [(&'static str, bool); 4] {
+        [
+            ("listen", self.listen == other.listen),
+            ("device", self.device == other.device),
+            ("status", self.status == other.status),
+            ("metrics", self.metrics == other.metrics),
+        ]
+    }
+}
+
 impl Send {
+    /// The first key that differs from `other` and is read only at the start.
+    pub(crate) fn fixed_difference(&self, other: &Self) -> Option<&'static str> {
+        let own = [
+            ("table", self.table == other.table),
+            ("spin", self.spin == other.spin),
+            ("translation", self.is_exempt == other.is_exempt),
+        ];
+        first_difference(self.common.compared(&other.common).into_iter().chain(own))
+    }
+
     /// Reads a file.
     ///
     /// # Errors
@@ -114,6 +136,11 @@ impl Send {
 }
 
 impl Receive {
+    /// The first key that differs from `other` and is read only at the start.
+    pub(crate) fn fixed_difference(&self, other: &Self) -> Option<&'static str> {
+        first_difference(self.common.compared(&other.common).into_iter())
+    }
+
     /// Reads a file.
     ///
     /// # Errors
@@ -149,6 +176,10 @@ impl Receive {
             });
         Ok(built.map_err(|found| found.of_file(path))?)
     }
+}
+
+fn first_difference(mut keys: impl Iterator<Item = (&'static str, bool)>) -> Option<&'static str> {
+    keys.find(|(_, is_equal)| !is_equal).map(|(key, _)| key)
 }
 
 fn read(path: &Path) -> Result<String> {

@@ -33,6 +33,9 @@ pub enum Error {
         /// The chain with rules at the hook `postrouting`.
         chain: String,
     },
+    /// A new configuration has another value of a key that is read only at the start.
+    #[error("`{0}` cannot change while the gateway runs")]
+    Fixed(&'static str),
     /// A site is unreachable.
     #[error("no route to {0}")]
     NoRoute(String),
@@ -67,6 +70,7 @@ impl Error {
                  rule ip nat postrouting ip daddr 10.2.0.0/16 accept`, and set `translation = \"exempt\"`"
                     .into()
             }
+            Self::Fixed(_) => "restart the gateway".into(),
             Self::NoRoute(_) => {
                 "add the route that packets to the other site take without a gateway".into()
             }

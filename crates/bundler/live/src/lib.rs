@@ -22,6 +22,7 @@ mod packet;
 mod port;
 mod prefix;
 pub mod receive;
+mod reload;
 mod route;
 pub mod send;
 pub mod status;
@@ -29,5 +30,6 @@ mod wait;
 
 pub use error::Error;
 pub use prefix::{Prefix, PrefixError};
+pub use reload::{Changes, Control};
 
 pub type Result<T> = std::result::Result<T, Error>;

@@ -2,7 +2,7 @@
 //! encapsulated bundles pass through it.
 
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use base::{Span, Time};
@@ -15,14 +15,14 @@ use sys::ring::{Options, Ring};
 use sys::socket::{Interest, ReadyQueue};
 use wire::{Header, Offload, Protocol};
 
-use crate::config::Receive;
+use crate::config::{Common, Incoming, Receive};
 use crate::mail::{Mail, is_from};
 use crate::packet::each_segment;
 use crate::port::Port;
 use crate::prefix::Table;
 use crate::status::{self, Board, Snapshot};
 use crate::wait;
-use crate::{Error, Prefix, Result, filter, route};
+use crate::{Changes, Control, Error, Prefix, Result, filter, route};
 
 /// Maximum number of datagrams before blocks of packets are processed.
 const DATAGRAMS: usize = 256;
@@ -32,49 +32,81 @@ const BLOCKS: usize = 16;
 /// Maximum delay of an ACK until a block of packets is full; the kernel supports no shorter one.
 const BLOCK_TIME: Duration = Duration::from_millis(1);
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
     /// It observes arriving packets from now on.
     Ready { interfaces: Vec<String> },
+    /// A new configuration is in use.
+    Reloaded(Changes),
+    /// A new configuration cannot be used; the previous one is in use.
+    Rejected(Error),
 }
 
-/// Runs a receivebox with its status at `board` until `stop` is set.
+/// Runs a receivebox with its status at `board` until it is stopped.
 ///
 /// # Errors
 /// If it cannot start, or an interface disappears.
 pub fn run(
-    config: &Receive,
+    config: Receive,
     board: &Board,
-    stop: &AtomicBool,
+    control: &mut Control<'_, Receive>,
     tell: &mut dyn FnMut(&Event),
 ) -> Result<()> {
-    let common = &config.common;
-    let marked = |marking| config.bundles.iter().filter(move |it| it.marking == marking);
-    let mail = Mail::bind(common.listen)?;
+    let mail = Mail::bind(config.common.listen)?;
     let mut port = None;
-    if marked(Marking::Encapsulation).next().is_some() {
-        let local: Vec<Prefix> =
-            marked(Marking::Encapsulation).flat_map(|it| it.local.clone()).collect();
-        route::check_forwarding(&local)?;
-        port = Some(Port::open(&common.device)?);
-        let ipv6 = local.iter().any(Prefix::is_ipv6);
-        route::bring_up(&common.device, 1500, ipv6)?;
-    }
-    let mut interfaces = Vec::new();
-    if marked(Marking::Header).next().is_some() {
-        interfaces = if config.interfaces.is_empty() {
-            towards_peers(config)?
-        } else {
-            config.interfaces.clone()
-        };
-    }
-    let local: Vec<Prefix> = marked(Marking::Header).flat_map(|it| it.local.clone()).collect();
-    let watches: Result<Vec<Watch>> =
-        interfaces.iter().map(|name| Watch::open(name, &local)).collect();
-    let mut receiver = Receiver::new(config, watches?, port, mail, board.clone())?;
+    prepare_device(&config, &mut port)?;
+    let watches = Watches::default().changed(&config)?.unwrap_or_default();
+    let interfaces = watches.names.clone();
+    let mut receiver = Receiver::new(config, watches, port, mail, board.clone())?;
     tell(&Event::Ready { interfaces });
-    receiver.run(stop)
+    receiver.run(control, tell)
+}
+
+/// Interfaces at which packets of bundles are observed.
+#[derive(Default)]
+struct Watches {
+    names: Vec<String>,
+    /// Destinations of these packets.
+    prefixes: Vec<Prefix>,
+    each: Vec<Watch>,
+}
+
+impl Watches {
+    /// Opens the interfaces for these bundles; `None` if `self` observes the same packets.
+    fn changed(&self, config: &Receive) -> Result<Option<Self>> {
+        let prefixes = prefixes(config, Marking::Header);
+        let names = match &*config.interfaces {
+            _ if prefixes.is_empty() => Vec::new(),
+            [] => towards_peers(config)?,
+            names => names.to_vec(),
+        };
+        if names == self.names && prefixes == self.prefixes {
+            return Ok(None);
+        }
+        let each: Result<_> = names.iter().map(|name| Watch::open(name, &prefixes)).collect();
+        Ok(Some(Self { each: each?, names, prefixes }))
+    }
+}
+
+/// Destinations of the bundles with this marking.
+fn prefixes(config: &Receive, marking: Marking) -> Vec<Prefix> {
+    let bundles = config.bundles.iter().filter(|bundle| bundle.marking == marking);
+    bundles.flat_map(|bundle| bundle.local.clone()).collect()
+}
+
+/// Prepares the device that decapsulated packets leave through, if a bundle is encapsulated.
+fn prepare_device(config: &Receive, port: &mut Option<Port>) -> Result<()> {
+    let prefixes = prefixes(config, Marking::Encapsulation);
+    if prefixes.is_empty() {
+        return Ok(());
+    }
+    route::check_forwarding(&prefixes)?;
+    let device = &config.common.device;
+    if port.is_none() {
+        *port = Some(Port::open(device)?);
+    }
+    route::bring_up(device, 1500, prefixes.iter().any(Prefix::is_ipv6))
 }
 
 /// The interfaces on the routes to the peers, at which packets usually arrive.
@@ -117,9 +149,9 @@ impl Watch {
 }
 
 struct Bundle {
+    config: Incoming,
     key: DigestKey,
     index: BundleIndex,
-    marking: Marking,
     /// Datagrams from another address than that of the sendbox.
     foreign: u64,
 }
@@ -129,18 +161,20 @@ struct Counts {
     frames: u64,
     /// Packets to the prefixes that belong to no bundle.
     others: u64,
-    drops: u64,
+    /// Packets that the kernel dropped at interfaces that are no longer observed.
+    earlier_drops: u64,
     /// Encapsulated packets with addresses outside of their bundle.
     misplaced: u64,
 }
 
-struct Receiver<'a> {
-    config: &'a Receive,
+struct Receiver {
+    /// The bundles of the configuration are in `bundles`.
+    config: Receive,
     machine: ReceiveBox,
     /// In the order of the configuration.
     bundles: Vec<Bundle>,
     table: Table<usize>,
-    watches: Vec<Watch>,
+    watches: Watches,
     port: Option<Port>,
     mail: Mail,
     ready: ReadyQueue,
@@ -154,33 +188,21 @@ struct Receiver<'a> {
 
 const MAIL: u64 = u64::MAX;
 
-impl<'a> Receiver<'a> {
+impl Receiver {
     fn new(
-        config: &'a Receive,
-        watches: Vec<Watch>,
+        mut config: Receive,
+        watches: Watches,
         port: Option<Port>,
         mail: Mail,
         board: Board,
     ) -> Result<Self> {
         let now = wait::now();
-        let mut machine = ReceiveBox::new(wait::incarnation()?);
-        let (mut bundles, mut table) = (Vec::new(), Table::default());
-        for (place, bundle) in config.bundles.iter().enumerate() {
-            let (id, overhead) = (bundle.id, bundle.overhead);
-            let settings = receivebox::Settings { id, key: bundle.key.clone(), overhead };
-            let index = machine.add(now, settings);
-            let (key, marking) = (bundle.key.digest(), bundle.marking);
-            bundles.push(Bundle { key, index, marking, foreign: 0 });
-            for prefix in &bundle.local {
-                table.insert(prefix, &bundle.remote, place);
-            }
-        }
+        let machine = ReceiveBox::new(wait::incarnation()?);
+        let incoming = std::mem::take(&mut config.bundles);
         let ready = ReadyQueue::try_new()?;
         ready.add(mail.as_fd(), MAIL, Interest::Read)?;
-        for (watch, token) in watches.iter().zip(0..) {
-            ready.add(watch.ring.as_fd(), token, Interest::Read)?;
-        }
         let (counts, latest, latest_time, started) = (Counts::default(), now, now, now);
+        let (bundles, table) = (Vec::new(), Table::default());
         let mut receiver = Self {
             config,
             machine,
@@ -196,15 +218,84 @@ impl<'a> Receiver<'a> {
             latest_time,
             started,
         };
+        receiver.listen_to_watches()?;
+        receiver.set_bundles(now, incoming);
         receiver.publish(now)?;
         Ok(receiver)
     }
 
-    fn run(&mut self, stop: &AtomicBool) -> Result<()> {
+    fn listen_to_watches(&self) -> Result<()> {
+        for (watch, token) in self.watches.each.iter().zip(0..) {
+            self.ready.add(watch.ring.as_fd(), token, Interest::Read)?;
+        }
+        Ok(())
+    }
+
+    /// Uses these bundles. Bundles that are the same as before keep their state.
+    fn set_bundles(&mut self, now: Time, incoming: Vec<Incoming>) {
+        let (mut kept, removed): (Vec<_>, Vec<_>) = std::mem::take(&mut self.bundles)
+            .into_iter()
+            .partition(|bundle| incoming.contains(&bundle.config));
+        for bundle in removed {
+            self.machine.remove(bundle.index);
+        }
+        self.table = Table::default();
+        for (place, config) in incoming.into_iter().enumerate() {
+            for prefix in &config.local {
+                self.table.insert(prefix, &config.remote, place);
+            }
+            let known = kept.iter().position(|bundle| bundle.config == config);
+            let bundle = known.map(|known| kept.swap_remove(known)).unwrap_or_else(|| {
+                let Incoming { id, overhead, .. } = config;
+                let settings = receivebox::Settings { id, key: config.key.clone(), overhead };
+                let index = self.machine.add(now, settings);
+                Bundle { key: config.key.digest(), config, index, foreign: 0 }
+            });
+            self.bundles.push(bundle);
+        }
+    }
+
+    /// Changes to a new configuration, if the host is ready for it.
+    fn reload(&mut self, mut new: Receive, tell: &mut dyn FnMut(&Event)) -> Result<()> {
+        let fixed = self.config.fixed_difference(&new);
+        let ready = fixed.map_or(Ok(()), |key| Err(Error::Fixed(key)));
+        let ready = ready.and_then(|()| prepare_device(&new, &mut self.port));
+        let watches = match ready.and_then(|()| self.watches.changed(&new)) {
+            Ok(watches) => watches,
+            Err(error) => {
+                tell(&Event::Rejected(error));
+                return Ok(());
+            }
+        };
+        let old = self.bundles.iter().map(|bundle| &bundle.config);
+        let changes = Changes::between(old, new.bundles.iter(), |bundle| &bundle.name);
+        if let Some(watches) = watches {
+            // The rings that this drops leave the queue of ready descriptors.
+            self.counts.earlier_drops = self.drops()?;
+            self.watches = watches;
+            self.listen_to_watches()?;
+        }
+        let now = self.now();
+        self.set_bundles(now, std::mem::take(&mut new.bundles));
+        self.config = new;
+        tell(&Event::Reloaded(changes));
+        self.publish(now)
+    }
+
+    fn run(
+        &mut self,
+        control: &mut Control<'_, Receive>,
+        tell: &mut dyn FnMut(&Event),
+    ) -> Result<()> {
         wait::be_precise();
         let mut events = Vec::new();
-        while !stop.load(Ordering::Relaxed) {
-            let next = self.latest_time + status::interval(self.config.bundles.len());
+        while !control.stop.load(Ordering::Relaxed) {
+            if control.reload.swap(false, Ordering::Relaxed)
+                && let Some(new) = (control.load)()
+            {
+                self.reload(new, tell)?;
+            }
+            let next = self.latest_time + status::interval(self.bundles.len());
             let until = self.machine.next_wake().map_or(next, |at| at.min(next));
             events.clear();
             wait::until(&mut self.ready, until, false, &mut events)?;
@@ -237,7 +328,7 @@ impl<'a> Receiver<'a> {
             // Both clocks are read at the same instant, because the age of packets is computed from
             // the second.
             let (now, wall) = (wait::now(), sys::clock::realtime());
-            let Watch { ring, link } = &mut self.watches[number];
+            let Watch { ring, link, .. } = &mut self.watches.each[number];
             let Some(mut block) = ring.next_block(Duration::ZERO)? else { break };
             while let Some(packet) = block.next_packet() {
                 let age = wait::age(packet.time, wall);
@@ -255,9 +346,12 @@ impl<'a> Receiver<'a> {
                     None => bytes.get(..header.total_length as usize).unwrap_or(bytes),
                 };
                 let place = self.table.find(header.source, header.destination);
-                let place = place.filter(|place| !is_message(&header, self.config, *place));
                 let bundle = place.map(|place| &self.bundles[place]);
-                let Some(bundle) = bundle.filter(|it| it.marking == Marking::Header) else {
+                let is_of = |bundle: &&Bundle| {
+                    bundle.config.marking == Marking::Header
+                        && !is_message(&header, &bundle.config, &self.config.common)
+                };
+                let Some(bundle) = bundle.filter(is_of) else {
                     self.counts.others += 1;
                     continue;
                 };
@@ -284,7 +378,7 @@ impl<'a> Receiver<'a> {
             let index = id.and_then(|id| self.machine.bundle(id));
             let place = self.bundles.iter().position(|bundle| Some(bundle.index) == index);
             if let Some(place) = place
-                && !is_from(source, self.config.bundles[place].peer)
+                && !is_from(source, self.bundles[place].config.peer)
             {
                 self.bundles[place].foreign += 1;
                 continue;
@@ -311,22 +405,28 @@ impl<'a> Receiver<'a> {
         while let Some(output) = self.machine.poll() {
             let place = self.bundles.iter().position(|bundle| bundle.index == output.bundle);
             let Some(place) = place else { continue };
-            self.mail.send(self.config.bundles[place].peer, &output.payload);
+            self.mail.send(self.bundles[place].config.peer, &output.payload);
         }
+    }
+
+    /// Packets that the kernel dropped because the gateway was too slow.
+    fn drops(&mut self) -> Result<u64> {
+        let mut drops = self.counts.earlier_drops;
+        for watch in &mut self.watches.each {
+            drops += watch.ring.statistics()?.drops;
+        }
+        Ok(drops)
     }
 
     fn publish(&mut self, now: Time) -> Result<()> {
         self.latest_time = now;
-        self.counts.drops = 0;
-        for watch in &mut self.watches {
-            self.counts.drops += watch.ring.statistics()?.drops;
-        }
+        let drops = self.drops()?;
         let name = if self.port.is_some() { self.config.common.device.as_str() } else { "" };
         let mut snapshot = Snapshot::new("receive", name, now.since(self.started));
         let carried = self.port.as_ref().map(|port| port.carried).unwrap_or_default();
         for (name, value) in [
             ("frames", self.counts.frames),
-            ("kernel_drops", self.counts.drops),
+            ("kernel_drops", drops),
             ("other_packets", self.counts.others),
             ("misplaced_packets", self.counts.misplaced),
             ("device_writes", carried.writes),
@@ -336,9 +436,9 @@ impl<'a> Receiver<'a> {
         ] {
             snapshot.count(name, value);
         }
-        for (bundle, incoming) in self.bundles.iter().zip(&self.config.bundles) {
+        for bundle in &self.bundles {
             if let Some(status) = self.machine.status(bundle.index) {
-                snapshot.incoming(incoming, &status, bundle.foreign, now);
+                snapshot.incoming(&bundle.config, &status, bundle.foreign, now);
             }
         }
         self.board.put(snapshot);
@@ -348,9 +448,9 @@ impl<'a> Receiver<'a> {
 
 /// Whether a packet is a message of the gateways themselves. Such a packet belongs to no bundle,
 /// even if the receivebox has an address of its site.
-fn is_message(header: &Header, config: &Receive, place: usize) -> bool {
-    let peer = config.bundles[place].peer;
+fn is_message(header: &Header, bundle: &Incoming, common: &Common) -> bool {
+    let peer = bundle.peer;
     header.protocol == Protocol::UDP
-        && header.ports == (peer.port(), config.common.listen.port())
+        && header.ports == (peer.port(), common.listen.port())
         && header.source_ip() == peer.ip()
 }

@@ -31,8 +31,11 @@ const DUMMY: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
 #[derive(Debug)]
 pub(crate) struct Diversion {
     socket: Socket,
+    device: String,
     table: u32,
-    ipv6: Vec<bool>,
+    prefixes: Vec<Prefix>,
+    /// Address families with rules: whether each is IPv6.
+    families: Vec<bool>,
 }
 
 /// Fails on a host that does not forward packets.
@@ -90,17 +93,30 @@ pub(crate) fn bring_up(device: &str, mtu: u32, ipv6: bool) -> Result<()> {
 impl Diversion {
     /// Routes packets to `prefixes` through the device, except those from the device.
     pub(crate) fn begin(device: &str, table: u32, prefixes: &[Prefix]) -> Result<Self> {
-        let ipv6 = [false, true].into_iter();
-        let ipv6 = ipv6.filter(|six| prefixes.iter().any(|prefix| prefix.is_ipv6() == *six));
-        let mut this = Self { socket: Socket::open()?, table, ipv6: ipv6.collect() };
+        let (socket, device) = (Socket::open()?, device.to_owned());
+        let mut this = Self { socket, device, table, prefixes: Vec::new(), families: Vec::new() };
         remove_rules(&mut this.socket, table)?;
-        let index = index_of(device)?;
+        this.change(prefixes)?;
+        Ok(this)
+    }
+
+    /// Routes packets to these prefixes, and no longer to others, through the device.
+    pub(crate) fn change(&mut self, prefixes: &[Prefix]) -> Result<()> {
+        let (table, index) = (self.table, index_of(&self.device)?);
         let mut batch = Batch::new();
-        for prefix in prefixes {
+        for prefix in prefixes.iter().filter(|it| !self.prefixes.contains(it)) {
             let to = (prefix.address(), prefix.length());
             batch.add_route(&Route { to, table, devices: &[index], source: None });
         }
-        for &ipv6 in &this.ipv6 {
+        for prefix in self.prefixes.iter().filter(|it| !prefixes.contains(it)) {
+            batch.remove_route((prefix.address(), prefix.length()), table);
+        }
+        // Rules of a family without routes have no effect, and stay.
+        let is_new = |six: &bool| {
+            !self.families.contains(six) && prefixes.iter().any(|it| it.is_ipv6() == *six)
+        };
+        let families: Vec<bool> = [false, true].into_iter().filter(is_new).collect();
+        for &ipv6 in &families {
             let rule = |place: u32, from, action| Rule {
                 ipv6,
                 priority: table + place,
@@ -110,12 +126,16 @@ impl Diversion {
             };
             // The target of the other rules comes first, and the rule that diverts traffic last.
             batch.add_rule(&rule(3, None, Action::Nothing));
-            batch.add_rule(&rule(0, Some(device), Action::Goto(table + 3)));
+            batch.add_rule(&rule(0, Some(&self.device), Action::Goto(table + 3)));
             batch.add_rule(&rule(1, Some("lo"), Action::Goto(table + 3)));
             batch.add_rule(&rule(2, None, Action::Table(table)));
         }
-        this.socket.submit(batch)?;
-        Ok(this)
+        if !batch.is_empty() {
+            self.socket.submit(batch)?;
+        }
+        self.prefixes = prefixes.to_vec();
+        self.families.extend(families);
+        Ok(())
     }
 
     /// Restores the previous routes.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use base::{Span, Time};
 use bundler::digest::DigestKey;
@@ -21,7 +21,7 @@ use crate::prefix::Table;
 use crate::route::{self, Diversion};
 use crate::status::{self, Board, Snapshot};
 use crate::wait;
-use crate::{Error, Prefix, Result};
+use crate::{Changes, Control, Error, Prefix, Result};
 
 /// Maximum number of reads of the device before messages and deadlines are handled.
 const READS: usize = 32;
@@ -32,26 +32,49 @@ const BATCH: Span = Span::from_micros(250);
 /// The MTU of a device without a route.
 const USUAL_MTU: u32 = 1500;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
     /// Packets pass through it from now on.
     Ready { device: String, mtu: u32 },
     /// A bundle's state has changed.
     Transition { bundle: String, transition: Transition },
+    /// A new configuration is in use.
+    Reloaded(Changes),
+    /// A new configuration cannot be used; the previous one is in use.
+    Rejected(Error),
 }
 
-/// Runs a sendbox with its status at `board` until `stop` is set; then queued packets are sent, and
+/// Runs a sendbox with its status at `board` until it is stopped; then queued packets are sent, and
 /// the routes are restored.
 ///
 /// # Errors
 /// If it cannot start, or its device disappears.
 pub fn run(
-    config: &Send,
+    config: Send,
     board: &Board,
-    stop: &AtomicBool,
+    control: &mut Control<'_, Send>,
     tell: &mut dyn FnMut(&Event),
 ) -> Result<()> {
+    let (prefixes, mtu) = checked(&config)?;
+    let mail = Mail::bind(config.common.listen)?;
+    let device = config.common.device.clone();
+    let port = Port::open(&device)?;
+    let table = config.table;
+    let mut sender = Sender::new(config, port, mail, board.clone())?;
+    route::bring_up(&device, mtu, prefixes.iter().any(Prefix::is_ipv6))?;
+    sender.mtu = mtu;
+    let mut diversion = Diversion::begin(&device, table, &prefixes)?;
+    tell(&Event::Ready { device, mtu });
+    let result = sender.run(control, &mut diversion, tell);
+    // First the routes, so that no more packets arrive; then the packets in the gateway.
+    let ended = diversion.end();
+    sender.flush_and_release(tell);
+    result.and(ended)
+}
+
+/// The prefixes of all bundles, and the MTU of the gateway's device, if the host is ready for them.
+fn checked(config: &Send) -> Result<(Vec<Prefix>, u32)> {
     let prefixes: BTreeSet<Prefix> =
         config.bundles.iter().flat_map(|bundle| bundle.remote.iter().copied()).collect();
     let prefixes: Vec<Prefix> = prefixes.into_iter().collect();
@@ -61,18 +84,7 @@ pub fn run(
     }
     let mut socket = sys::netlink::Socket::open()?;
     let mtu = mtu(config, &mut socket)?;
-    let common = &config.common;
-    let mail = Mail::bind(common.listen)?;
-    let port = Port::open(&common.device)?;
-    let mut sender = Sender::new(config, port, mail, mtu, board.clone())?;
-    route::bring_up(&common.device, mtu, prefixes.iter().any(Prefix::is_ipv6))?;
-    let mut diversion = Diversion::begin(&common.device, config.table, &prefixes)?;
-    tell(&Event::Ready { device: common.device.clone(), mtu });
-    let result = sender.run(stop, tell);
-    // First the routes, so that no more packets arrive; then the packets in the gateway.
-    let ended = diversion.end();
-    sender.flush_and_release(tell);
-    result.and(ended)
+    Ok((prefixes, mtu))
 }
 
 /// MTU of the gateway's device: that of the path to the sites, minus the overhead of encapsulation.
@@ -97,19 +109,30 @@ fn mtu(config: &Send, socket: &mut sys::netlink::Socket) -> Result<u32> {
 }
 
 struct Bundle {
+    config: Outgoing,
     key: DigestKey,
-    marking: Marking,
     index: BundleIndex,
     /// Datagrams from another address than that of the receivebox.
     foreign: u64,
 }
 
-struct Sender<'a> {
-    config: &'a Send,
+impl Bundle {
+    /// Adds the bundle to the state machine.
+    fn add(config: Outgoing, machine: &mut SendBox<Segment>, now: Time) -> Self {
+        let settings = config.settings.clone();
+        let key = settings.key.digest();
+        let index = machine.add(now, settings);
+        Self { config, key, index, foreign: 0 }
+    }
+}
+
+struct Sender {
+    /// The bundles of the configuration are in `bundles`.
+    config: Send,
     machine: SendBox<Segment>,
     /// In the order of the configuration.
     bundles: Vec<Bundle>,
-    /// Index in the configuration, by the state machine's index.
+    /// Position in `bundles`, by the state machine's index.
     places: Vec<usize>,
     table: Table<usize>,
     port: Port,
@@ -127,53 +150,107 @@ struct Sender<'a> {
 const DEVICE: u64 = 0;
 const MAIL: u64 = 1;
 
-impl<'a> Sender<'a> {
-    fn new(config: &'a Send, port: Port, mail: Mail, mtu: u32, board: Board) -> Result<Self> {
+impl Sender {
+    fn new(mut config: Send, port: Port, mail: Mail, board: Board) -> Result<Self> {
         use std::os::fd::AsFd;
 
         let now = wait::now();
-        let mut machine = SendBox::new(wait::incarnation()?);
-        let mut table = Table::default();
-        let (mut bundles, mut places) = (Vec::new(), Vec::new());
-        for (place, bundle) in config.bundles.iter().enumerate() {
-            let settings = bundle.settings.clone();
-            let (key, marking) = (settings.key.digest(), settings.marking);
-            let index = machine.add(now, settings);
-            places.resize(places.len().max(index.0 as usize + 1), place);
-            places[index.0 as usize] = place;
-            bundles.push(Bundle { key, marking, index, foreign: 0 });
-            for prefix in &bundle.remote {
-                table.insert(prefix, &bundle.local, place);
-            }
-        }
+        let machine = SendBox::new(wait::incarnation()?);
+        let outgoing = std::mem::take(&mut config.bundles);
         let ready = ReadyQueue::try_new()?;
         ready.add(port.as_fd(), DEVICE, Interest::Read)?;
         ready.add(mail.as_fd(), MAIL, Interest::Read)?;
         let mut sender = Self {
             config,
             machine,
-            bundles,
-            places,
-            table,
+            bundles: Vec::new(),
+            places: Vec::new(),
+            table: Table::default(),
             port,
             mail,
             ready,
             board,
             latest_time: now,
             started: now,
-            mtu,
+            mtu: USUAL_MTU,
             others: 0,
             scratch: Vec::new(),
         };
+        sender.set_bundles(now, outgoing);
         sender.publish(now);
         Ok(sender)
     }
 
-    fn run(&mut self, stop: &AtomicBool, tell: &mut dyn FnMut(&Event)) -> Result<()> {
+    /// Uses these bundles. Bundles that are the same as before keep their state; the state machine
+    /// must have no other ones.
+    fn set_bundles(&mut self, now: Time, outgoing: Vec<Outgoing>) {
+        let mut kept = std::mem::take(&mut self.bundles);
+        self.table = Table::default();
+        for (place, config) in outgoing.into_iter().enumerate() {
+            let known = kept.iter().position(|bundle| bundle.config == config);
+            let bundle = match known {
+                Some(known) => kept.swap_remove(known),
+                None => Bundle::add(config, &mut self.machine, now),
+            };
+            let index = bundle.index.0 as usize;
+            self.places.resize(self.places.len().max(index + 1), place);
+            self.places[index] = place;
+            for prefix in &bundle.config.remote {
+                self.table.insert(prefix, &bundle.config.local, place);
+            }
+            self.bundles.push(bundle);
+        }
+    }
+
+    /// Changes to a new configuration, if the host is ready for it.
+    fn reload(
+        &mut self,
+        mut new: Send,
+        diversion: &mut Diversion,
+        tell: &mut dyn FnMut(&Event),
+    ) -> Result<()> {
+        let fixed = self.config.fixed_difference(&new);
+        let checked = fixed.map_or_else(|| checked(&new), |key| Err(Error::Fixed(key)));
+        let (prefixes, mtu) = match checked {
+            Ok(checked) => checked,
+            Err(error) => {
+                tell(&Event::Rejected(error));
+                return Ok(());
+            }
+        };
+        let old = self.bundles.iter().map(|bundle| &bundle.config);
+        let changes = Changes::between(old, new.bundles.iter(), |bundle| &bundle.name);
+        let now = wait::now();
+        for bundle in self.bundles.iter().filter(|it| !new.bundles.contains(&it.config)) {
+            self.machine.remove(now, bundle.index);
+        }
+        // Sends the packets of removed bundles.
+        self.execute_outputs(tell);
+        self.bundles.retain(|bundle| new.bundles.contains(&bundle.config));
+        self.set_bundles(now, std::mem::take(&mut new.bundles));
+        self.mtu = mtu;
+        route::bring_up(&self.config.common.device, mtu, prefixes.iter().any(Prefix::is_ipv6))?;
+        diversion.change(&prefixes)?;
+        tell(&Event::Reloaded(changes));
+        self.publish(now);
+        Ok(())
+    }
+
+    fn run(
+        &mut self,
+        control: &mut Control<'_, Send>,
+        diversion: &mut Diversion,
+        tell: &mut dyn FnMut(&Event),
+    ) -> Result<()> {
         wait::be_precise();
         let mut events = Vec::new();
         let mut woken = wait::now();
-        while !stop.load(Ordering::Relaxed) {
+        while !control.stop.load(Ordering::Relaxed) {
+            if control.reload.swap(false, Ordering::Relaxed)
+                && let Some(new) = (control.load)()
+            {
+                self.reload(new, diversion, tell)?;
+            }
             let next = self.latest_time + status::interval(self.bundles.len());
             let due = self.machine.next_wake().map(|at| at.max(woken + BATCH));
             let until = due.map_or(next, |due| due.min(next));
@@ -203,9 +280,9 @@ impl<'a> Sender<'a> {
             let Some((payload, source)) = self.mail.receive() else { break };
             let index = message::bundle_of(payload).and_then(|id| self.machine.bundle(id));
             if let Some(index) = index {
-                let place = self.places[index.0 as usize];
-                if !is_from(source, self.config.bundles[place].peer) {
-                    self.bundles[place].foreign += 1;
+                let bundle = &mut self.bundles[self.places[index.0 as usize]];
+                if !is_from(source, bundle.config.peer) {
+                    bundle.foreign += 1;
                     continue;
                 }
             }
@@ -242,7 +319,7 @@ impl<'a> Sender<'a> {
             let now = now + Span::from_nanos(u64::from(number));
             let segment = Segment { packet: Rc::clone(packet), number };
             let marked = bundle.and_then(|bundle| {
-                let digest = match bundle.marking {
+                let digest = match bundle.config.settings.marking {
                     // The sequence number of the encapsulation is used instead.
                     Marking::Encapsulation => 0,
                     Marking::Header => packet.digest(&bundle.key, number)?,
@@ -285,8 +362,8 @@ impl<'a> Sender<'a> {
         self.port.flush();
     }
 
-    fn outgoing(&self, index: BundleIndex) -> &'a Outgoing {
-        &self.config.bundles[self.places[index.0 as usize]]
+    fn outgoing(&self, index: BundleIndex) -> &Outgoing {
+        &self.bundles[self.places[index.0 as usize]].config
     }
 
     fn encapsulate(
@@ -324,9 +401,9 @@ impl<'a> Sender<'a> {
         ] {
             snapshot.count(name, value);
         }
-        for (bundle, outgoing) in self.bundles.iter().zip(&self.config.bundles) {
+        for bundle in &self.bundles {
             if let Some(status) = self.machine.status(bundle.index) {
-                snapshot.outgoing(outgoing, &status, bundle.foreign, now);
+                snapshot.outgoing(&bundle.config, &status, bundle.foreign, now);
             }
         }
         self.board.put(snapshot);

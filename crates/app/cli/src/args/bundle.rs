@@ -32,7 +32,7 @@ pub(crate) enum BundleCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
-    /// Configuration file
+    /// Configuration file; SIGHUP makes the gateway read it again
     #[arg(long, value_name = "FILE")]
     pub(crate) config: PathBuf,
     /// Only check the configuration

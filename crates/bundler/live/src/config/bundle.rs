@@ -27,7 +27,7 @@ const PREFIX_HELP: &str = "write prefixes, such as [\"10.2.0.0/16\"]";
 const MIN_KEY_BYTES: usize = 16;
 
 /// A bundle at its sendbox.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Outgoing {
     pub name: String,
     /// Addresses of the other site.
@@ -39,7 +39,7 @@ pub struct Outgoing {
 }
 
 /// A bundle at its receivebox.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Incoming {
     pub name: String,
     /// Addresses of this site: the `remote` of the sendbox.
