@@ -34,6 +34,22 @@ binary() {
     realpath -- "$NETARIUM_BINARY"
 }
 
+# The path of a netarium that needs no build, if it has the version of this checkout: one on the PATH,
+# or that of the tarball that packaging/build made in the target folder $1.
+ready_binary() {
+    version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)
+    if [ "$(netarium -V 2>/dev/null)" = "netarium $version" ]; then
+        command -v netarium
+        return
+    fi
+    folder=netarium-$version-$(uname -m)-linux
+    [ -f "$1/packages/$folder.tar.gz" ] || return
+    tar --extract --gzip --file "$1/packages/$folder.tar.gz" --directory "$1/packages" \
+        "$folder/netarium" >&2 || return
+    [ "$("$1/packages/$folder/netarium" -V)" = "netarium $version" ] || return
+    printf '%s\n' "$1/packages/$folder/netarium"
+}
+
 apt_fresh=
 apt_update() {
     [ -n "$apt_fresh" ] && return 0
