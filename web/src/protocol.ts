@@ -1,0 +1,124 @@
+// Messages of the protocol `netarium.watch/1`. Numbers are in SI units: s, bit/s, bytes, fractions.
+
+export type Pair<T> = [T, T];
+
+export interface LinkConfig {
+  rate_bps: Pair<number | null>;
+  delay_s: Pair<number>;
+  loss: Pair<number>;
+  queue_bytes: Pair<number | null>;
+  up: boolean;
+}
+
+export interface LinkInfo extends LinkConfig {
+  name: string;
+  /** Positions of the nodes; direction 0 goes from the first to the second. */
+  ends: Pair<number>;
+  ifaces?: Pair<string>;
+}
+
+export interface NodeInfo {
+  name: string;
+  role: string;
+  /** In 0..1, y downwards. */
+  x: number;
+  y: number;
+}
+
+export interface FlowInfo {
+  name: string;
+  from: number;
+  to: number;
+  kind: string;
+  /** Pairs of link and direction; empty if unknown. */
+  path: Pair<number>[];
+}
+
+export interface Hello {
+  type: 'hello';
+  schema: string;
+  lab: string;
+  seed: number;
+  clock: 'wall' | 'virtual';
+  source: 'live' | 'finished';
+  duration_s: number | null;
+  interval_s: number;
+  version: string;
+  run: string | null;
+  read_only: boolean;
+  commands: string[];
+  nodes: NodeInfo[];
+  links: LinkInfo[];
+  flows: FlowInfo[];
+  programs: { name: string; node: number }[];
+}
+
+export interface Machine {
+  late_p50_s: number;
+  late_p99_s: number;
+  late_max_s: number;
+  trusted: boolean;
+}
+
+export interface Frame {
+  type: 'frame';
+  /** End of the interval, in lab time. */
+  t: number;
+  span: number;
+  /** Link, then for each direction: bit/s, queue in bytes, dropped packets, queueing delay in s. */
+  links?: number[][];
+  /** Flow, goodput in bit/s, RTT in s or null, lost or retransmitted packets. */
+  flows?: [number, number, number | null, number][];
+  /** Program, state, exit code. */
+  programs?: [number, string, number | null][];
+  changes?: (LinkConfig & { link: number })[];
+  events?: { at: number; text: string }[];
+  log?: { at: number; level: string; source: string; text: string }[];
+  machine?: Machine;
+  dropped?: number;
+}
+
+export interface End {
+  type: 'end';
+  t: number;
+  outcome: string;
+  reasons: string[];
+  exit_code: number;
+  report: string | null;
+}
+
+export interface Answer {
+  type: 'answer';
+  id: number;
+  ok: boolean;
+  at?: number;
+  events?: string[];
+  warnings?: string[];
+  errors?: { message: string; help?: string | null }[];
+}
+
+export type Message = Hello | Frame | End | Answer;
+
+const SCHEMA = 'netarium.watch/1';
+
+/** The message of a text, null for an unknown type. Throws for what is not a message. */
+export function parse(text: string): Message | null {
+  const message = JSON.parse(text) as Message | null;
+  switch (message?.type) {
+    case 'hello':
+      if (message.schema !== SCHEMA) {
+        throw new Error(`the server speaks ${message.schema}, this page ${SCHEMA}`);
+      }
+      return message;
+    case 'frame':
+      if (!Number.isFinite(message.t) || !(message.span > 0)) {
+        throw new Error('a frame without time or interval');
+      }
+      return message;
+    case 'end':
+    case 'answer':
+      return message;
+    default:
+      return null;
+  }
+}
