@@ -60,6 +60,12 @@ export function moment(value: number): string {
   return `${minutes}:${((tenths % 600) / 10).toFixed(1).padStart(4, '0')}`;
 }
 
+/** Lab time on an axis. */
+export function tick(value: number): string {
+  if (value < 60) return `${seconds(value)} s`;
+  return moment(value).replace(/\.0$/, '');
+}
+
 export function plural(n: number, noun: string): string {
   return `${n.toLocaleString('en')} ${noun}${n === 1 ? '' : 's'}`;
 }

@@ -7,12 +7,13 @@ import { DELAY, DROPS, QUEUE, RATE, type ProgramState, type Run } from './run.ts
 
 /** Above this many nodes, a link is one line, and labels show for few visible nodes only. */
 export const MAX_DETAILED_NODES = 300;
-export const MAX_LABELLED_NODES = 120;
+const MAX_LABELLED_NODES = 120;
+const MAX_LABELLED_LINKS = 16;
 /** Lower bounds of the classes u1 to u4 of utilisation, as in the report. */
 const UTILISATION_BOUNDS = [0.2, 0.5, 0.8, 0.95];
 export const UTILISATION_LABELS = ['< 20 %', '< 50 %', '< 80 %', '< 95 %', '≥ 95 %'];
 const WIDTHS = [1.6, 2.6, 4, 6];
-const THIN_WIDTHS = [1, 1.4, 2, 3];
+const THIN_WIDTHS = [0.8, 1, 1.5, 2.2];
 /** Distance between the middles of parallel links, in px. */
 const PARALLEL = 16;
 const LABEL_HEIGHT = 15;
@@ -36,6 +37,7 @@ export interface Geometry {
   /** Ends of each link: x1, y1, x2, y2. */
   lines: Float64Array;
   labels: { node: number; x: number; y: number; anchor: string }[];
+  linkLabels: { link: number; x: number; y: number }[];
 }
 
 /** Size in px of the unit square at zoom 1; the margin is room for labels. */
@@ -69,22 +71,20 @@ export function place(run: Run, view: View): Geometry {
       lines.set([x[a] + dx, y[a] + dy, x[b] + dx, y[b] + dy], link * 4);
     });
   }
-  const geometry = { view, detailed, radius, x, y, lines, labels: [] };
-  return { ...geometry, labels: labels(run, geometry) };
+  return label(run, { view, detailed, radius, x, y, lines, labels: [], linkLabels: [] });
 }
 
 type Box = [left: number, top: number, right: number, bottom: number];
 
-/** Labels of nodes where they cover no node, no other label and few links. */
-function labels(run: Run, geometry: Geometry): Geometry['labels'] {
+/** Adds labels of nodes, then of links, where they cover no node, no other label and few links. */
+function label(run: Run, geometry: Geometry): Geometry {
   const { x, y, radius, view } = geometry;
-  const { nodes } = run.hello;
+  const { nodes, links } = run.hello;
   const visible = nodes
     .map((_, i) => i)
     .filter((i) => x[i] >= 0 && x[i] <= view.width && y[i] >= 0 && y[i] <= view.height);
-  if (visible.length > MAX_LABELLED_NODES) return [];
+  if (visible.length > MAX_LABELLED_NODES) return geometry;
   const taken: Box[] = visible.map((i) => around(x[i], y[i], radius + 1));
-  const result: Geometry['labels'] = [];
   // Routers first: their names help most to find one's way.
   visible.sort((a, b) => run.linksAt[b].length - run.linksAt[a].length);
   for (const node of visible) {
@@ -112,12 +112,26 @@ function labels(run: Run, geometry: Geometry): Geometry['labels'] {
       if (best === null || cost < best.cost) best = { cost, box, at };
       if (cost === 0) break;
     }
-    if (best === null) continue;
+    // In a dense picture, a label over links is worse than none.
+    if (best === null || (visible.length > 20 && best.cost > 2)) continue;
     taken.push(best.box);
     const [labelX, labelY, anchor] = best.at;
-    result.push({ node, x: labelX, y: labelY, anchor });
+    geometry.labels.push({ node, x: labelX, y: labelY, anchor });
   }
-  return result;
+  if (links.length > MAX_LABELLED_LINKS) return geometry;
+  links.forEach(({ name }, link) => {
+    const [x1, y1, x2, y2] = geometry.lines.subarray(link * 4, link * 4 + 4);
+    const half = (name.length * CHARACTER) / 2;
+    const [mx, my] = [(x1 + x2) / 2, (y1 + y2) / 2];
+    for (const y of [my - 9, my + 17, my - 20, my + 28]) {
+      const box: Box = [mx - half, y - LABEL_HEIGHT + 4, mx + half, y + 4];
+      if (taken.some((other) => overlap(box, other)) || crossings(geometry, box) > 0) continue;
+      taken.push(box);
+      geometry.linkLabels.push({ link, x: mx, y });
+      break;
+    }
+  });
+  return geometry;
 }
 
 const around = (x: number, y: number, r: number): Box => [x - r, y - r, x + r, y + r];
