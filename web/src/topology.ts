@@ -206,7 +206,7 @@ export interface Stroke {
   d: string;
 }
 
-/** Strokes of all links at a frame; none of them changes its place in the list. */
+/** Strokes of all links at a frame: always the same list, with empty paths where none is. */
 export function linkStrokes(
   run: Run,
   geometry: Geometry,
@@ -227,7 +227,7 @@ export function linkStrokes(
     const { rate_bps, queue_bytes, up } = config[link];
     const [x1, y1, x2, y2] = lines.subarray(link * 4, link * 4 + 4);
     if (!up) {
-      add('down 1', line(x1, y1, x2, y2));
+      add('down 0', line(x1, y1, x2, y2));
       continue;
     }
     const sent = [0, 1].map((d) => row?.[run.linkColumn(link, d, RATE)] ?? 0);
@@ -273,16 +273,16 @@ export function linkStrokes(
       }
     }
   }
-  const px = detailed ? WIDTHS : THIN_WIDTHS;
+  const widthsInPx = detailed ? WIDTHS : THIN_WIDTHS;
   const fixed: Record<string, number> = detailed
-    ? { track: 4, queue: 4, drops: 1.8, down: 1.5 }
-    : { track: 2, queue: 2.5, drops: 1.2, down: 1 };
+    ? { down: 1.5, track: 4, queue: 4, drops: 1.8 }
+    : { down: 1, track: 2, queue: 2.5, drops: 1.2 };
   return ORDER.flatMap((kind) =>
-    px.map((width, index) => {
+    (kind in fixed ? [fixed[kind]] : widthsInPx).map((width, index) => {
       const key = `${kind} ${index}`;
-      return { key, class: kind, width: fixed[kind] ?? width, d: paths.get(key)?.join('') ?? '' };
+      return { key, class: kind, width, d: paths.get(key)?.join('') ?? '' };
     }),
-  ).filter((stroke) => stroke.width === (fixed[stroke.class] ?? stroke.width));
+  );
 }
 
 const ORDER = ['none', 'down', 'ux', 'u0', 'u1', 'u2', 'u3', 'u4', 'track', 'queue', 'drops'];

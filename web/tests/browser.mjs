@@ -1,0 +1,244 @@
+// The built page in Debian's Chromium, from the mock server with the content security policy of the
+// real one. `--screenshots` writes pictures, `--performance` only measures.
+
+import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
+import { mkdir, readFile } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { chromium } from 'playwright-core';
+import { LABS, serve } from './mock.mjs';
+
+const CHROMIUM = ['/usr/bin/chromium', '/usr/bin/chromium-browser'].find((path) => existsSync(path));
+const WAIT_MS = 20_000;
+const PICTURES_S = 10;
+const SCREENSHOTS = new URL('./screenshots/', import.meta.url);
+const axe = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+if (!CHROMIUM) throw new Error('no /usr/bin/chromium: apt-get install chromium');
+const browser = await chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox'] });
+
+/** Opens a page and collects its errors; those that `expected` matches are no errors. */
+async function open(url, { width = 1400, height = 900, theme = 'light', expected = /^$/ } = {}) {
+  const page = await browser.newPage({ viewport: { width, height }, colorScheme: theme });
+  page.setDefaultTimeout(WAIT_MS);
+  const errors = [];
+  page.on('console', (message) => {
+    if (['error', 'warning'].includes(message.type()) && !expected.test(message.text())) errors.push(message.text());
+  });
+  page.on('pageerror', (error) => errors.push(String(error)));
+  await page.goto(url);
+  await page.getByRole('heading', { name: 'Topology' }).waitFor();
+  return { page, errors };
+}
+
+/** Waits until a function, in the page, returns a true value. */
+const until = (page, condition, argument) => page.waitForFunction(condition, argument, { timeout: WAIT_MS });
+const row = (page, name) => page.locator('#table tbody tr').filter({ hasText: name }).first();
+/** axe runs in a world of its own: the policy of the page forbids scripts in it. */
+async function accessible(page) {
+  const session = await page.context().newCDPSession(page);
+  const { frameTree } = await session.send('Page.getFrameTree');
+  const { executionContextId: contextId } = await session.send('Page.createIsolatedWorld', { frameId: frameTree.frame.id });
+  const run = (expression) => session.send('Runtime.evaluate', { contextId, expression, awaitPromise: true, returnByValue: true });
+  await run(axe);
+  const { result, exceptionDetails } = await run(`axe.run({ resultTypes: ['violations'] }).then(({ violations }) =>
+    violations.flatMap(({ id, nodes }) => nodes.map(({ html, failureSummary }) => id + ': ' + html + ' ' + failureSummary)))`);
+  assert.equal(exceptionDetails, undefined);
+  assert.deepEqual(result.value, []);
+  await session.detach();
+}
+
+async function watchesLiveLab() {
+  const lab = LABS.small();
+  const server = await serve(lab);
+  const { page, errors } = await open(server.url, { expected: /WebSocket connection to/ });
+  const title = await page.title();
+  assert.equal(title, 'dumbbell – Netarium');
+
+  // The picture follows `hello`, and values follow frames.
+  const names = await page.locator('.nodes text:not(.link)').allTextContents();
+  assert.deepEqual(names.map((name) => name.trim()).sort(), ['alice', 'bob', 'r1', 'r2']);
+  await until(page, () => [...document.querySelectorAll('.links path')].some((path) => /^u\d/.test(path.getAttribute('class')) && path.getAttribute('d')));
+  await until(page, () => /Mbit\/s/.test(document.querySelector('#table tbody').textContent));
+  await until(page, () => /Machine on time: lateness p99 210 µs/.test(document.querySelector('header').textContent));
+  const before = await page.locator('.moment').textContent();
+  await until(page, (old) => document.querySelector('.moment').textContent !== old, before);
+  assert.match(before, /following/);
+
+  // A click between two nodes selects their link; its plots and its form appear.
+  const middle = await page.evaluate(() => {
+    const [a, b] = ['alice', 'r1'].map((name) => [...document.querySelectorAll('.nodes text')].find((text) => text.textContent.trim() === name).getBoundingClientRect());
+    const circle = document.querySelector('.picture').getBoundingClientRect();
+    return { x: (a.x + a.width / 2 + b.x + b.width / 2) / 2, y: circle.y + circle.height / 2 };
+  });
+  await page.mouse.click(middle.x, middle.y);
+  await page.getByRole('heading', { name: 'Time series of link left' }).waitFor();
+  assert.equal(await page.locator('.plot canvas').count(), 4);
+  await until(page, () => /[1-9].*bit\/s/.test(document.querySelector('.series b').textContent));
+
+  // With the keyboard: a node by arrows, then its links.
+  await page.locator('.picture').focus();
+  for (const key of ['ArrowRight', 'l', 'l']) await page.keyboard.press(key);
+  await page.getByRole('heading', { name: 'Time series of link core' }).waitFor();
+
+  // A change is sent, answered and drawn; a wrong one is explained.
+  await page.getByLabel('Rate limit').fill('5 Mbit/s');
+  await page.getByLabel('Delay', { exact: true }).fill('100 ms');
+  await page.getByRole('button', { name: 'Apply' }).click();
+  await page.locator('.replies .good').filter({ hasText: 'Applied at' }).waitFor();
+  assert.deepEqual(server.received.at(-1), { type: 'set', fields: [['link.core.rate', '5 Mbit/s'], ['link.core.delay', '100 ms']], id: 1 });
+  await until(page, () => /of 5 Mbit\/s/.test(document.querySelector('.details').textContent));
+  await page.getByLabel('Loss').fill('many');
+  await page.keyboard.press('Enter');
+  await page.locator('.replies .bad').filter({ hasText: 'Help: expected for example' }).waitFor();
+  await page.getByRole('button', { name: 'Take down' }).click();
+  await page.getByRole('button', { name: 'Bring up' }).waitFor();
+  await until(page, () => document.querySelector('.links path.down').getAttribute('d'));
+  await page.getByRole('textbox', { name: 'Mark' }).fill('link failed');
+  await page.keyboard.press('Enter');
+  await page.locator('.log').getByText('mark: link failed').waitFor();
+  const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: /^Save 3 changes/ }).click()]);
+  const saved = await readFile(await download.path(), 'utf8');
+  assert.match(saved, /\[\[at\]\]\ntime = "[\d.]+ s"\nlink = "core"\nset = \{ rate = "5 Mbit\/s", delay = "100 ms" \}/);
+  assert.match(saved, /down = true\n\n# [\d.]+ s: mark "link failed"/);
+
+  // The past stays while the run goes on: the rate limit from before the change returns.
+  const slider = page.getByRole('slider', { name: 'Moment shown' });
+  await slider.focus();
+  await page.keyboard.press('Home');
+  await until(page, () => / of /.test(document.querySelector('.moment').textContent));
+  await until(page, () => /of 10 Mbit\/s/.test(document.querySelector('.details').textContent));
+  const past = await page.locator('.moment').textContent();
+  await page.waitForTimeout(500);
+  assert.equal((await page.locator('.moment').textContent()).split(' of ')[0], past.split(' of ')[0]);
+  await page.getByLabel('Speed').selectOption('10');
+  await page.getByRole('button', { name: 'Play' }).click();
+  await until(page, () => /following/.test(document.querySelector('.moment').textContent));
+
+  // Drag in a plot zooms, double click resets.
+  const over = await page.locator('.u-over').first().boundingBox();
+  await page.mouse.move(over.x + 30, over.y + 30);
+  await page.mouse.down();
+  await page.mouse.move(over.x + 150, over.y + 30, { steps: 4 });
+  await page.mouse.up();
+  await page.getByRole('button', { name: 'Reset zoom' }).waitFor();
+  await page.mouse.dblclick(over.x + 60, over.y + 30);
+  await page.getByRole('button', { name: 'Reset zoom' }).waitFor({ state: 'detached' });
+
+  // Selections filter tables.
+  await page.getByRole('tab', { name: /^Flows/ }).click();
+  await row(page, 'voice').waitFor();
+  await row(page, 'voice').click();
+  await page.getByRole('heading', { name: 'Time series of flow voice' }).waitFor();
+  assert.match(await page.locator('.links .flow').getAttribute('d'), /^M/);
+
+  // The connection is lost and returns by itself; frames from before are still there.
+  server.drop();
+  await page.getByText('Connection lost').waitFor();
+  server.restore();
+  await page.getByText('Connection lost').waitFor({ state: 'detached' });
+  await page.getByRole('button', { name: 'Follow' }).click();
+  const moment = await page.locator('.moment').textContent();
+  await until(page, (old) => document.querySelector('.moment').textContent !== old, moment);
+  assert.equal(await page.locator('.log').getByText('mark: link failed').count(), 1);
+  await slider.focus();
+  await page.keyboard.press('Home');
+  await until(page, (first) => document.querySelector('.moment').textContent.startsWith(first), past.split(' of ')[0]);
+  assert.deepEqual(errors, []);
+  await page.close();
+  await server.close();
+}
+
+async function playsFinishedRun() {
+  const server = await serve(LABS.finished());
+  const { page, errors } = await open(server.url);
+  await until(page, () => /30\.0 s of 30\.0 s/.test(document.querySelector('.moment').textContent));
+  assert.match(await page.locator('header').textContent(), /Failed.*Finished run/s);
+  await page.getByText('flow.bulk.goodput.mean is 4.1 Mbit/s').waitFor();
+  assert.equal(await page.getByRole('heading', { name: 'Control' }).count(), 0);
+  await page.locator('.log').getByRole('button', { name: 'Show 10.0 s' }).last().click();
+  await until(page, () => document.querySelector('.moment').textContent.startsWith('10.0 s of'));
+  await page.getByLabel('Speed').selectOption('10');
+  await page.getByRole('button', { name: 'Play' }).click();
+  await until(page, () => /30\.0 s of 30\.0 s/.test(document.querySelector('.moment').textContent));
+  assert.deepEqual(errors, []);
+  await page.close();
+  await server.close();
+}
+
+/** Each width and theme, with a link selected: no accessibility violation, nothing beyond the width. */
+async function fitsWidthsAndThemes() {
+  for (const name of ['small', 'medium', 'finished']) {
+    const server = await serve(LABS[name]());
+    for (const [width, height] of [[390, 844], [1400, 900], [2560, 1300]]) {
+      for (const theme of ['light', 'dark']) {
+        const { page, errors } = await open(server.url, { width, height, theme });
+        await until(page, () => /bit\/s/.test(document.querySelector('#table tbody').textContent));
+        await page.locator('#table tbody button').nth(2).click();
+        await page.getByRole('heading', { name: /Time series of link/ }).waitFor();
+        await page.mouse.move(1, 1);
+        await accessible(page);
+        const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+        assert.ok(overflow <= 0, `${name} is ${overflow} px too wide at ${width} px`);
+        if (process.argv.includes('--screenshots')) {
+          await mkdir(SCREENSHOTS, { recursive: true });
+          const path = new URL(`${name}-${width}-${theme}.png`, SCREENSHOTS).pathname;
+          await page.screenshot({ path, fullPage: true });
+        }
+        assert.deepEqual(errors, []);
+        await page.close();
+      }
+    }
+    await server.close();
+  }
+  const server = await serve(LABS.small());
+  const { page } = await open(server.url);
+  const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const light = await background();
+  await page.getByLabel('Theme').selectOption('dark');
+  assert.notEqual(await background(), light);
+  await page.close();
+  await server.close();
+}
+
+/** Prints pictures per second with 1,000 nodes and 5,000 links at 10 Hz; asserts no speed. */
+async function measuresLargeLab() {
+  const server = await serve(LABS.large());
+  const { page, errors } = await open(server.url);
+  await until(page, () => /bit\/s/.test(document.querySelector('#table tbody').textContent));
+  const { times, moments } = await page.evaluate(
+    (seconds) => new Promise((resolve) => {
+      const [times, moments] = [[], new Set()];
+      const begin = performance.now();
+      const step = (now) => {
+        times.push(now);
+        moments.add(document.querySelector('.moment').textContent);
+        if (now - begin < seconds * 1000) requestAnimationFrame(step);
+        else resolve({ times, moments: moments.size });
+      };
+      requestAnimationFrame(step);
+    }),
+    PICTURES_S,
+  );
+  const gaps = times.slice(1).map((time, i) => time - times[i]).sort((a, b) => a - b);
+  const at = (share) => gaps[Math.floor(share * (gaps.length - 1))].toFixed(0);
+  const rate = gaps.length / ((times.at(-1) - times[0]) / 1000);
+  console.log(`1,000 nodes, 5,000 links: ${rate.toFixed(1)} pictures/s over ${PICTURES_S} s, ${moments} moments; interval p50 ${at(0.5)} ms, p99 ${at(0.99)} ms`);
+  if (process.argv.includes('--screenshots')) await page.screenshot({ path: new URL('large.png', SCREENSHOTS).pathname });
+  assert.deepEqual(errors, []);
+  await page.close();
+  await server.close();
+}
+
+const parts = process.argv.includes('--performance')
+  ? [measuresLargeLab]
+  : [watchesLiveLab, playsFinishedRun, fitsWidthsAndThemes, measuresLargeLab];
+try {
+  for (const part of parts) {
+    const begin = Date.now();
+    await part();
+    console.log(`passed: ${part.name} (${((Date.now() - begin) / 1000).toFixed(1)} s)`);
+  }
+} finally {
+  await browser.close();
+}
