@@ -12,6 +12,9 @@ const MIN_RETRY_S = 0.5;
 const MAX_RETRY_S = 10;
 /** Tables change at most this often while live: numbers stay readable. */
 const TABLE_INTERVAL_MS = 500;
+/** Interval of pictures of a display with 60 Hz. */
+const PICTURE_MS = 17;
+const MAX_PAUSE_MS = 1000;
 const MAX_REPLIES = 30;
 
 export interface Reply {
@@ -52,6 +55,7 @@ class App {
   #id = 0;
   #scheduled = false;
   #tablesTimer = 0;
+  #nextDraw = 0;
   #sent = new Map<number, [string, string][] | string>();
 
   /** Index of the frame shown; -1 before the first. */
@@ -145,17 +149,23 @@ class App {
     document.title = `${hello.lab} – Netarium`;
   }
 
+  /** Draws new data at the next picture, but for at most half of the time. */
   #draw(): void {
     if (this.#scheduled) return;
     this.#scheduled = true;
-    requestAnimationFrame(() => {
-      this.#scheduled = false;
-      this.version += 1;
-      this.#tablesTimer ||= window.setTimeout(() => {
-        this.#tablesTimer = 0;
-        this.slow += 1;
-      }, TABLE_INTERVAL_MS);
+    setTimeout(() => requestAnimationFrame((begin) => this.#refresh(begin)), this.#nextDraw - performance.now());
+  }
+
+  #refresh(begin: number): void {
+    this.#scheduled = false;
+    this.version += 1;
+    requestAnimationFrame((end) => {
+      this.#nextDraw = end + Math.min(MAX_PAUSE_MS, end - begin - PICTURE_MS);
     });
+    this.#tablesTimer ||= window.setTimeout(() => {
+      this.#tablesTimer = 0;
+      this.slow += 1;
+    }, TABLE_INTERVAL_MS);
   }
 
   /** Shows a moment; one at or after the newest of a live run follows it. */

@@ -36,6 +36,8 @@ export interface Geometry {
   y: Float64Array;
   /** Ends of each link: x1, y1, x2, y2. */
   lines: Float64Array;
+  /** The same as SVG paths: numbers become text once, not in each frame. */
+  paths: string[];
   labels: { node: number; x: number; y: number; anchor: string }[];
   linkLabels: { link: number; x: number; y: number }[];
 }
@@ -71,7 +73,14 @@ export function place(run: Run, view: View): Geometry {
       lines.set([x[a] + dx, y[a] + dy, x[b] + dx, y[b] + dy], link * 4);
     });
   }
-  return label(run, { view, detailed, radius, x, y, lines, labels: [], linkLabels: [] });
+  const paths = links.map((_, i) => line(...ends(lines, i)));
+  return label(run, { view, detailed, radius, x, y, lines, paths, labels: [], linkLabels: [] });
+}
+
+/** x1, y1, x2, y2 of a link. */
+export function ends(lines: Float64Array, link: number): [number, number, number, number] {
+  const i = link * 4;
+  return [lines[i], lines[i + 1], lines[i + 2], lines[i + 3]];
 }
 
 type Box = [left: number, top: number, right: number, bottom: number];
@@ -120,7 +129,7 @@ function label(run: Run, geometry: Geometry): Geometry {
   }
   if (links.length > MAX_LABELLED_LINKS) return geometry;
   links.forEach(({ name }, link) => {
-    const [x1, y1, x2, y2] = geometry.lines.subarray(link * 4, link * 4 + 4);
+    const [x1, y1, x2, y2] = ends(geometry.lines, link);
     const half = (name.length * CHARACTER) / 2;
     const [mx, my] = [(x1 + x2) / 2, (y1 + y2) / 2];
     for (const y of [my - 9, my + 17, my - 20, my + 28]) {
@@ -196,7 +205,9 @@ export function utilisationClass(rate: number, limit: number | null): string {
   if (!(rate > 0)) return 'none';
   if (limit === null) return 'ux';
   const share = rate / limit;
-  return `u${UTILISATION_BOUNDS.filter((bound) => share >= bound).length}`;
+  let level = 0;
+  while (share >= UTILISATION_BOUNDS[level]) level += 1;
+  return `u${level}`;
 }
 
 export interface Stroke {
@@ -225,18 +236,21 @@ export function linkStrokes(
   const widthOf = widths(config);
   for (let link = 0; link < config.length; link += 1) {
     const { rate_bps, queue_bytes, up } = config[link];
-    const [x1, y1, x2, y2] = lines.subarray(link * 4, link * 4 + 4);
     if (!up) {
-      add('down 0', line(x1, y1, x2, y2));
+      add('down 0', geometry.paths[link]);
       continue;
     }
-    const sent = [0, 1].map((d) => row?.[run.linkColumn(link, d, RATE)] ?? 0);
+    const first = run.linkColumn(link, 0, 0);
+    const second = run.linkColumn(link, 1, 0);
+    const sent = row ? [row[first + RATE], row[second + RATE]] : [0, 0];
     if (!detailed) {
-      const direction = (sent[0] / (rate_bps[0] ?? Infinity)) < sent[1] / (rate_bps[1] ?? Infinity) ? 1 : 0;
-      const limit = rate_bps[direction];
-      const kind = utilisationClass(sent[direction] || sent[1 - direction], limit);
-      add(`${kind} ${widthOf(limit)}`, line(x1, y1, x2, y2));
+      const [a, b] = [sent[0] / (rate_bps[0] ?? Infinity), sent[1] / (rate_bps[1] ?? Infinity)];
+      const busier = a < b || sent[0] === 0 ? 1 : 0;
+      const kind = utilisationClass(sent[busier], rate_bps[busier]);
+      add(`${kind} ${widthOf(rate_bps[busier])}`, geometry.paths[link]);
+      if (!row || row[first + QUEUE] + row[second + QUEUE] + row[first + DROPS] + row[second + DROPS] <= 0) continue;
     }
+    const [x1, y1, x2, y2] = ends(lines, link);
     const length = Math.hypot(x2 - x1, y2 - y1) || 1;
     // To the right of the direction of travel; y points down.
     const [rightX, rightY] = [-(y2 - y1) / length, (x2 - x1) / length];
@@ -351,9 +365,9 @@ export function shape(role: string, x: number, y: number, r: number): string {
 export function flowPath({ lines }: Geometry, path: [number, number][]): { d: string; heads: string } {
   let [d, heads] = ['', ''];
   for (const [link, direction] of path) {
-    const ends = [...lines.subarray(link * 4, link * 4 + 4)];
-    if (ends.length < 4) continue;
-    const [x1, y1, x2, y2] = direction ? [ends[2], ends[3], ends[0], ends[1]] : ends;
+    const [a, b, c, e] = ends(lines, link);
+    if (a === undefined) continue;
+    const [x1, y1, x2, y2] = direction ? [c, e, a, b] : [a, b, c, e];
     d += line(x1, y1, x2, y2);
     const length = Math.hypot(x2 - x1, y2 - y1) || 1;
     const [ux, uy] = [((x2 - x1) / length) * 6, ((y2 - y1) / length) * 6];
