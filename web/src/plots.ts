@@ -26,12 +26,6 @@ export interface PlotSpec {
   least: number;
 }
 
-/** Names of both directions of a link. */
-export function directions(run: Run, link: number): [string, string] {
-  const [a, b] = run.hello.links[link].ends.map((node) => run.hello.nodes[node]?.name ?? '?');
-  return [`${a} → ${b}`, `${b} → ${a}`];
-}
-
 /** The series with the highest values in the newest frame. */
 function top(run: Run, all: Series[]): Series[] {
   const { frames } = run;
@@ -48,7 +42,7 @@ function noted(title: string, shown: Series[], all: Series[], of: string): PlotS
 
 function sent(run: Run, links: { link: number; direction: number }[], title: string): PlotSpec {
   const all = links.map(({ link, direction }) => ({
-    label: directions(run, link)[direction],
+    label: run.directions[link][direction],
     column: run.linkColumn(link, direction, RATE),
     select: { kind: 'link' as const, index: link },
   }));
@@ -59,7 +53,7 @@ export function plotsFor(run: Run, selection: Selection): PlotSpec[] {
   const { links, flows } = run.hello;
   if (selection?.kind === 'link') {
     const both = (what: number) =>
-      directions(run, selection.index).map((label, direction) => ({
+      run.directions[selection.index].map((label, direction) => ({
         label,
         column: run.linkColumn(selection.index, direction, what),
       }));

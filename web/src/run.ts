@@ -42,7 +42,8 @@ export class Run {
   readonly programs: History<ProgramState>;
   /** Links of each node. */
   readonly linksAt: number[][];
-  readonly flowsOver: Map<number, number[]> = new Map();
+  /** Both directions of each link, as text. */
+  readonly directions: [string, string][];
   readonly events: Entry[] = [];
   readonly log: Entry[] = [];
   /** Entries that were deleted because there were too many. */
@@ -71,10 +72,9 @@ export class Run {
     this.programs = new History(hello.programs.map(() => waiting));
     this.linksAt = nodes.map(() => []);
     links.forEach((l, i) => new Set(l.ends).forEach((node) => this.linksAt[node]?.push(i)));
-    flows.forEach((flow, i) => {
-      for (const id of new Set(flow.path.map((hop) => hop[0]))) {
-        this.flowsOver.set(id, [...(this.flowsOver.get(id) ?? []), i]);
-      }
+    this.directions = links.map(({ ends }) => {
+      const [a, b] = ends.map((node) => nodes[node]?.name ?? '?');
+      return [`${a} → ${b}`, `${b} → ${a}`];
     });
   }
 

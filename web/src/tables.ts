@@ -2,7 +2,6 @@
 
 import type { Selection } from './app.svelte.ts';
 import * as format from './format.ts';
-import { directions } from './plots.ts';
 import { DELAY, DROPS, GOODPUT, LOSSES, QUEUE, RATE, RTT, type Run } from './run.ts';
 
 export type Kind = 'links' | 'flows' | 'programs';
@@ -73,10 +72,10 @@ export function rows(run: Run, kind: Kind, frame: number, selection: Selection):
     const config = run.config.at(at);
     links.forEach(({ name }, i) => {
       if (!wanted.link(i)) return;
-      directions(run, i).forEach((direction, d) => {
-        const [rate, queue, drops, delay] = [RATE, QUEUE, DROPS, DELAY].map((what) =>
-          value(run.linkColumn(i, d, what)),
-        );
+      run.directions[i].forEach((direction, d) => {
+        const column = run.linkColumn(i, d, 0);
+        const [rate, queue] = [value(column + RATE), value(column + QUEUE)];
+        const [drops, delay] = [value(column + DROPS), value(column + DELAY)];
         const limit = config[i].rate_bps[d];
         const state = config[i].up ? 'up' : 'down';
         const share = limit ? rate / limit : NaN;
@@ -113,21 +112,20 @@ export function rows(run: Run, kind: Kind, frame: number, selection: Selection):
   return result;
 }
 
+const NAMES = new Intl.Collator('en', { numeric: true });
+
 /** The rows with all words of the filter, sorted by a column; unknown values last. */
 export function arrange(all: Row[], filter: string, sort: { column: number; down: boolean }): Row[] {
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
-  const matches = all.filter(({ cells }) => {
+  const matches = words.length === 0 ? all : all.filter(({ cells }) => {
     const line = cells.filter((cell) => typeof cell === 'string').join(' ').toLowerCase();
     return words.every((word) => line.includes(word));
   });
   const { column, down } = sort;
   if (column < 0) return matches;
   const sign = down ? -1 : 1;
-  const names = new Intl.Collator('en', { numeric: true });
   return matches.sort(({ cells: { [column]: a } }, { cells: { [column]: b } }) => {
-    if (typeof a === 'string' || typeof b === 'string') {
-      return sign * names.compare(String(a), String(b));
-    }
+    if (typeof a === 'string' || typeof b === 'string') return sign * NAMES.compare(String(a), String(b));
     if (Number.isNaN(a) || Number.isNaN(b)) return Number(Number.isNaN(a)) - Number(Number.isNaN(b));
     return sign * (a - b);
   });

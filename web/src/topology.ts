@@ -217,6 +217,9 @@ export interface Stroke {
   d: string;
 }
 
+const KINDS = ['none', 'down', 'ux', 'u0', 'u1', 'u2', 'u3', 'u4', 'track', 'queue', 'drops'];
+const [DOWN, TRACK, QUEUED, DROPPED] = ['down', 'track', 'queue', 'drops'].map((kind) => KINDS.indexOf(kind));
+
 /** Strokes of all links at a frame: always the same list, with empty paths where none is. */
 export function linkStrokes(
   run: Run,
@@ -227,17 +230,14 @@ export function linkStrokes(
 ): Stroke[] {
   const { detailed, lines } = geometry;
   const row = frame >= 0 ? frames.row(frame) : null;
-  const paths = new Map<string, string[]>();
-  const add = (key: string, d: string) => {
-    const path = paths.get(key);
-    if (path) path.push(d);
-    else paths.set(key, [d]);
-  };
+  const paths: string[][] = KINDS.flatMap(() => WIDTHS.map(() => []));
+  const add = (kind: number, width: number, d: string) => paths[kind * WIDTHS.length + width].push(d);
+  const utilisation = (rate: number, limit: number | null) => KINDS.indexOf(utilisationClass(rate, limit));
   const widthOf = widths(config);
   for (let link = 0; link < config.length; link += 1) {
     const { rate_bps, queue_bytes, up } = config[link];
     if (!up) {
-      add('down 0', geometry.paths[link]);
+      add(DOWN, 0, geometry.paths[link]);
       continue;
     }
     const first = run.linkColumn(link, 0, 0);
@@ -246,8 +246,8 @@ export function linkStrokes(
     if (!detailed) {
       const [a, b] = [sent[0] / (rate_bps[0] ?? Infinity), sent[1] / (rate_bps[1] ?? Infinity)];
       const busier = a < b || sent[0] === 0 ? 1 : 0;
-      const kind = utilisationClass(sent[busier], rate_bps[busier]);
-      add(`${kind} ${widthOf(rate_bps[busier])}`, geometry.paths[link]);
+      const kind = utilisation(sent[busier], rate_bps[busier]);
+      add(kind, widthOf(rate_bps[busier]), geometry.paths[link]);
       if (!row || row[first + QUEUE] + row[second + QUEUE] + row[first + DROPS] + row[second + DROPS] <= 0) continue;
     }
     const [x1, y1, x2, y2] = ends(lines, link);
@@ -260,12 +260,13 @@ export function linkStrokes(
       const shift = side * (WIDTHS[width] / 2 + 0.7);
       if (detailed) {
         const [sx, sy] = [rightX * shift, rightY * shift];
-        const kind = utilisationClass(sent[direction], rate_bps[direction]);
-        add(`${kind} ${width}`, line(x1 + sx, y1 + sy, x2 + sx, y2 + sy));
+        const kind = utilisation(sent[direction], rate_bps[direction]);
+        add(kind, width, line(x1 + sx, y1 + sy, x2 + sx, y2 + sy));
       }
       if (!row) continue;
-      const queue = row[run.linkColumn(link, direction, QUEUE)];
-      const drops = row[run.linkColumn(link, direction, DROPS)];
+      const column = direction ? second : first;
+      const queue = row[column + QUEUE];
+      const drops = row[column + DROPS];
       if (queue <= 0 && drops <= 0) continue;
       const beside = detailed ? side * (WIDTHS[width] + 4.5) : side * 2.5;
       const start = geometry.radius + 3;
@@ -275,15 +276,14 @@ export function linkStrokes(
       const room = Math.max(2, Math.min(detailed ? 44 : 14, length * 0.35 - start));
       // An unlimited queue has no fill level: its delay counts, 100 ms as full.
       const limit = queue_bytes[direction];
-      const delay = row[run.linkColumn(link, direction, DELAY)];
-      const fill = Math.min(1, limit ? queue / limit : delay / 0.1);
-      if (detailed && queue > 0) add('track 0', line(bx, by, bx + ux * room, by + uy * room));
+      const fill = Math.min(1, limit ? queue / limit : row[column + DELAY] / 0.1);
+      if (detailed && queue > 0) add(TRACK, 0, line(bx, by, bx + ux * room, by + uy * room));
       if (fill * room >= 1) {
-        add('queue 0', line(bx, by, bx + ux * room * fill, by + uy * room * fill));
+        add(QUEUED, 0, line(bx, by, bx + ux * room * fill, by + uy * room * fill));
       }
       if (drops > 0) {
         const [cx, cy, r] = [bx + ux * (room + 5), by + uy * (room + 5), detailed ? 3.5 : 2.5];
-        add('drops 0', `${line(cx - r, cy - r, cx + r, cy + r)}${line(cx - r, cy + r, cx + r, cy - r)}`);
+        add(DROPPED, 0, line(cx - r, cy - r, cx + r, cy + r) + line(cx - r, cy + r, cx + r, cy - r));
       }
     }
   }
@@ -291,34 +291,29 @@ export function linkStrokes(
   const fixed: Record<string, number> = detailed
     ? { down: 1.5, track: 4, queue: 4, drops: 1.8 }
     : { down: 1, track: 2, queue: 2.5, drops: 1.2 };
-  return ORDER.flatMap((kind) =>
+  return KINDS.flatMap((kind, place) =>
     (kind in fixed ? [fixed[kind]] : widthsInPx).map((width, index) => {
-      const key = `${kind} ${index}`;
-      return { key, class: kind, width, d: paths.get(key)?.join('') ?? '' };
+      const d = paths[place * WIDTHS.length + index].join('');
+      return { key: `${kind} ${index}`, class: kind, width, d };
     }),
   );
 }
 
-const ORDER = ['none', 'down', 'ux', 'u0', 'u1', 'u2', 'u3', 'u4', 'track', 'queue', 'drops'];
-
+const tenths = (value: number) => Math.round(value * 10) / 10;
 const line = (x1: number, y1: number, x2: number, y2: number) =>
-  `M${x1.toFixed(1)} ${y1.toFixed(1)}L${x2.toFixed(1)} ${y2.toFixed(1)}`;
+  `M${tenths(x1)} ${tenths(y1)}L${tenths(x2)} ${tenths(y2)}`;
 
 /** Width class of a rate, on a logarithmic scale over the rates of the lab. */
 function widths(config: readonly LinkConfig[]): (rate: number | null) => number {
-  let [low, high] = [Infinity, 0];
-  for (const { rate_bps } of config) {
-    for (const rate of rate_bps) {
-      if (rate && rate < low) low = rate;
-      if (rate && rate > high) high = rate;
-    }
+  const classes = new Map<number | null, number>([[null, 2]]);
+  for (const { rate_bps } of config) rate_bps.forEach((rate) => rate && classes.set(rate, 1));
+  const rates = [...classes.keys()].filter((rate) => rate !== null);
+  const low = Math.min(...rates);
+  const range = Math.log(Math.max(...rates) / low);
+  if (range > 0.01) {
+    for (const rate of rates) classes.set(rate, Math.round((Math.log(rate / low) / range) * 3));
   }
-  const range = Math.log(high / low);
-  return (rate) => {
-    if (rate === null) return 2;
-    if (!(range > 0.01)) return 1;
-    return Math.round((Math.log(Math.max(rate, low) / low) / range) * 3);
-  };
+  return (rate) => classes.get(rate) ?? 0;
 }
 
 /** The state of a node's programs that matters most. */
