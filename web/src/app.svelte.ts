@@ -153,7 +153,10 @@ class App {
   #draw(): void {
     if (this.#scheduled) return;
     this.#scheduled = true;
-    setTimeout(() => requestAnimationFrame((begin) => this.#refresh(begin)), this.#nextDraw - performance.now());
+    setTimeout(
+      () => requestAnimationFrame((begin) => this.#refresh(begin)),
+      this.#nextDraw - performance.now(),
+    );
   }
 
   #refresh(begin: number): void {
@@ -232,14 +235,17 @@ class App {
     this.#sent.delete(answer.id);
     if (!answer.ok || change === undefined) return;
     const at = answer.at ?? this.run?.last ?? 0;
-    const entry = typeof change === 'string' ? { at, fields: [], mark: change } : { at, fields: change };
+    const entry =
+      typeof change === 'string' ? { at, fields: [], mark: change } : { at, fields: change };
     this.applied = [...this.applied, entry];
   }
 
   /** Downloads the changes of this session as text for a lab file. */
   save(): void {
     const lab = this.run?.hello.lab ?? 'lab';
-    const url = URL.createObjectURL(new Blob([atEvents(lab, this.applied)], { type: 'text/plain' }));
+    const url = URL.createObjectURL(
+      new Blob([atEvents(lab, this.applied)], { type: 'text/plain' }),
+    );
     const link = document.createElement('a');
     link.href = url;
     link.download = `${lab.replace(/[^\w.-]+/g, '-')}-changes.toml`;

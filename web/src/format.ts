@@ -19,18 +19,33 @@ const known = (value: number | null | undefined): value is number =>
 
 export function rate(value: number | null | undefined): string {
   if (!known(value)) return value === null ? 'unlimited' : '–';
-  return scaled(value, [[1e9, 'Gbit/s'], [1e6, 'Mbit/s'], [1e3, 'kbit/s'], [1, 'bit/s']]);
+  return scaled(value, [
+    [1e9, 'Gbit/s'],
+    [1e6, 'Mbit/s'],
+    [1e3, 'kbit/s'],
+    [1, 'bit/s'],
+  ]);
 }
 
 export function bytes(value: number | null | undefined): string {
   if (!known(value)) return value === null ? 'unlimited' : '–';
-  return scaled(value, [[1e9, 'GB'], [1e6, 'MB'], [1e3, 'kB'], [1, 'B']]);
+  return scaled(value, [
+    [1e9, 'GB'],
+    [1e6, 'MB'],
+    [1e3, 'kB'],
+    [1, 'B'],
+  ]);
 }
 
 export function duration(value: number | null | undefined): string {
   if (!known(value)) return '–';
   if (value === 0) return '0 ms';
-  return scaled(value, [[1, 's'], [1e-3, 'ms'], [1e-6, 'µs'], [1e-9, 'ns']]);
+  return scaled(value, [
+    [1, 's'],
+    [1e-3, 'ms'],
+    [1e-6, 'µs'],
+    [1e-9, 'ns'],
+  ]);
 }
 
 export function percent(value: number | null | undefined): string {

@@ -7,7 +7,14 @@ import { DELAY, DROPS, GOODPUT, LOSSES, QUEUE, RATE, RTT, type Run } from './run
 export const MAX_SERIES = 8;
 /** Dashes in px of series 0 to 7: they differ without colour vision. */
 export const DASHES = [
-  [], [7, 3], [2, 3], [10, 3, 2, 3], [4, 2], [12, 4], [1.5, 5], [6, 2, 1.5, 2, 1.5, 2],
+  [],
+  [7, 3],
+  [2, 3],
+  [10, 3, 2, 3],
+  [4, 2],
+  [12, 4],
+  [1.5, 5],
+  [6, 2, 1.5, 2, 1.5, 2],
 ];
 export const WIDTHS = [1.6, 1.6, 2.2, 1.6, 1.6, 2.2, 2.4, 1.6];
 
@@ -66,7 +73,9 @@ export function plotsFor(run: Run, selection: Selection): PlotSpec[] {
   }
   if (selection?.kind === 'flow') {
     const { index } = selection;
-    const one = (what: number) => [{ label: flows[index].name, column: run.flowColumn(index, what) }];
+    const one = (what: number) => [
+      { label: flows[index].name, column: run.flowColumn(index, what) },
+    ];
     return [
       { title: 'Goodput', series: one(GOODPUT), format: format.rate, least: 1000 },
       { title: 'RTT', series: one(RTT), format: format.duration, least: 1e-3 },

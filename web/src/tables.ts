@@ -22,7 +22,9 @@ const text = (title: string): Column => ({ title });
 
 export const COLUMNS: Record<Kind, Column[]> = {
   links: [
-    text('Link'), text('Direction'), text('State'),
+    text('Link'),
+    text('Direction'),
+    text('State'),
     { title: 'Rate', format: format.rate },
     { title: 'Utilisation', format: format.percent },
     { title: 'Queue', format: format.bytes },
@@ -30,7 +32,10 @@ export const COLUMNS: Record<Kind, Column[]> = {
     { title: 'Drops', format: format.perSecond },
   ],
   flows: [
-    text('Flow'), text('From'), text('To'), text('Kind'),
+    text('Flow'),
+    text('From'),
+    text('To'),
+    text('Kind'),
     { title: 'Goodput', format: format.rate },
     { title: 'RTT', format: format.duration },
     { title: 'Losses', format: format.perSecond },
@@ -115,18 +120,30 @@ export function rows(run: Run, kind: Kind, frame: number, selection: Selection):
 const NAMES = new Intl.Collator('en', { numeric: true });
 
 /** The rows with all words of the filter, sorted by a column; unknown values last. */
-export function arrange(all: Row[], filter: string, sort: { column: number; down: boolean }): Row[] {
+export function arrange(
+  all: Row[],
+  filter: string,
+  sort: { column: number; down: boolean },
+): Row[] {
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
-  const matches = words.length === 0 ? all : all.filter(({ cells }) => {
-    const line = cells.filter((cell) => typeof cell === 'string').join(' ').toLowerCase();
-    return words.every((word) => line.includes(word));
-  });
+  const matches =
+    words.length === 0
+      ? all
+      : all.filter(({ cells }) => {
+          const line = cells
+            .filter((cell) => typeof cell === 'string')
+            .join(' ')
+            .toLowerCase();
+          return words.every((word) => line.includes(word));
+        });
   const { column, down } = sort;
   if (column < 0) return matches;
   const sign = down ? -1 : 1;
   return matches.sort(({ cells: { [column]: a } }, { cells: { [column]: b } }) => {
-    if (typeof a === 'string' || typeof b === 'string') return sign * NAMES.compare(String(a), String(b));
-    if (Number.isNaN(a) || Number.isNaN(b)) return Number(Number.isNaN(a)) - Number(Number.isNaN(b));
+    if (typeof a === 'string' || typeof b === 'string')
+      return sign * NAMES.compare(String(a), String(b));
+    if (Number.isNaN(a) || Number.isNaN(b))
+      return Number(Number.isNaN(a)) - Number(Number.isNaN(b));
     return sign * (a - b);
   });
 }

@@ -93,6 +93,8 @@ function label(run: Run, geometry: Geometry): Geometry {
     .map((_, i) => i)
     .filter((i) => x[i] >= 0 && x[i] <= view.width && y[i] >= 0 && y[i] <= view.height);
   if (visible.length > MAX_LABELLED_NODES) return geometry;
+  const whole: Box = [0, 0, view.width, view.height];
+  const near = links.map((_, i) => i).filter((i) => crossings(geometry.lines, [i], whole) > 0);
   const taken: Box[] = visible.map((i) => around(x[i], y[i], radius + 1));
   // Routers first: their names help most to find one's way.
   visible.sort((a, b) => run.linksAt[b].length - run.linksAt[a].length);
@@ -112,12 +114,13 @@ function label(run: Run, geometry: Geometry): Geometry {
     ];
     let best: { cost: number; box: Box; at: [number, number, string] } | null = null;
     for (const at of places) {
-      const from = at[2] === 'middle' ? at[0] - width / 2 : at[2] === 'start' ? at[0] : at[0] - width;
+      const from =
+        at[2] === 'middle' ? at[0] - width / 2 : at[2] === 'start' ? at[0] : at[0] - width;
       const box: Box = [from, at[1] - LABEL_HEIGHT + 4, from + width, at[1] + 4];
       if (box[0] < 2 || box[2] > view.width - 2 || box[1] < 0 || box[3] > view.height) continue;
       const own = around(cx, cy, radius + 1);
       if (taken.some((other) => overlap(box, other) && !equal(other, own))) continue;
-      const cost = crossings(geometry, box);
+      const cost = crossings(geometry.lines, near, box);
       if (best === null || cost < best.cost) best = { cost, box, at };
       if (cost === 0) break;
     }
@@ -134,7 +137,7 @@ function label(run: Run, geometry: Geometry): Geometry {
     const [mx, my] = [(x1 + x2) / 2, (y1 + y2) / 2];
     for (const y of [my - 9, my + 17, my - 20, my + 28]) {
       const box: Box = [mx - half, y - LABEL_HEIGHT + 4, mx + half, y + 4];
-      if (taken.some((other) => overlap(box, other)) || crossings(geometry, box) > 0) continue;
+      if (taken.some((other) => overlap(box, other)) || crossings(geometry.lines, near, box) > 0) continue;
       taken.push(box);
       geometry.linkLabels.push({ link, x: mx, y });
       break;
@@ -147,20 +150,18 @@ const around = (x: number, y: number, r: number): Box => [x - r, y - r, x + r, y
 const equal = (a: Box, b: Box) => a.every((value, i) => value === b[i]);
 const overlap = (a: Box, b: Box) => a[0] < b[2] && b[0] < a[2] && a[1] < b[3] && b[1] < a[3];
 
-/** Number of links that cross a box, by clipping each line (Liang-Barsky). */
-function crossings({ lines }: Geometry, [left, top, right, bottom]: Box): number {
+/** Number of the links that cross a box: their bounding box meets it, with corners on both sides. */
+function crossings(lines: Float64Array, links: number[], [left, top, right, bottom]: Box): number {
   let count = 0;
-  for (let i = 0; i < lines.length; i += 4) {
-    const [x, y] = [lines[i], lines[i + 1]];
-    const [dx, dy] = [lines[i + 2] - x, lines[i + 3] - y];
-    let [enter, leave] = [0, 1];
-    for (const [p, q] of [[-dx, x - left], [dx, right - x], [-dy, y - top], [dy, bottom - y]]) {
-      if (p === 0) {
-        if (q < 0) leave = -1;
-      } else if (p < 0) enter = Math.max(enter, q / p);
-      else leave = Math.min(leave, q / p);
-    }
-    if (enter < leave) count += 1;
+  for (const link of links) {
+    const i = link * 4;
+    const [x, y, dx, dy] = [lines[i], lines[i + 1], lines[i + 2] - lines[i], lines[i + 3] - lines[i + 1]];
+    if (Math.max(x, x + dx) < left || Math.min(x, x + dx) > right) continue;
+    if (Math.max(y, y + dy) < top || Math.min(y, y + dy) > bottom) continue;
+    // Distances of the middle and of a corner from the line, times its length.
+    const middle = dx * ((top + bottom) / 2 - y) - dy * ((left + right) / 2 - x);
+    const reach = Math.abs(dx) * ((bottom - top) / 2) + Math.abs(dy) * ((right - left) / 2);
+    if (Math.abs(middle) <= reach) count += 1;
   }
   return count;
 }
@@ -218,7 +219,9 @@ export interface Stroke {
 }
 
 const KINDS = ['none', 'down', 'ux', 'u0', 'u1', 'u2', 'u3', 'u4', 'track', 'queue', 'drops'];
-const [DOWN, TRACK, QUEUED, DROPPED] = ['down', 'track', 'queue', 'drops'].map((kind) => KINDS.indexOf(kind));
+const [DOWN, TRACK, QUEUED, DROPPED] = ['down', 'track', 'queue', 'drops'].map((kind) =>
+  KINDS.indexOf(kind),
+);
 
 /** Strokes of all links at a frame: always the same list, with empty paths where none is. */
 export function linkStrokes(
@@ -231,8 +234,10 @@ export function linkStrokes(
   const { detailed, lines } = geometry;
   const row = frame >= 0 ? frames.row(frame) : null;
   const paths: string[][] = KINDS.flatMap(() => WIDTHS.map(() => []));
-  const add = (kind: number, width: number, d: string) => paths[kind * WIDTHS.length + width].push(d);
-  const utilisation = (rate: number, limit: number | null) => KINDS.indexOf(utilisationClass(rate, limit));
+  const add = (kind: number, width: number, d: string) =>
+    paths[kind * WIDTHS.length + width].push(d);
+  const utilisation = (rate: number, limit: number | null) =>
+    KINDS.indexOf(utilisationClass(rate, limit));
   const widthOf = widths(config);
   for (let link = 0; link < config.length; link += 1) {
     const { rate_bps, queue_bytes, up } = config[link];
@@ -248,7 +253,11 @@ export function linkStrokes(
       const busier = a < b || sent[0] === 0 ? 1 : 0;
       const kind = utilisation(sent[busier], rate_bps[busier]);
       add(kind, widthOf(rate_bps[busier]), geometry.paths[link]);
-      if (!row || row[first + QUEUE] + row[second + QUEUE] + row[first + DROPS] + row[second + DROPS] <= 0) continue;
+      if (
+        !row ||
+        row[first + QUEUE] + row[second + QUEUE] + row[first + DROPS] + row[second + DROPS] <= 0
+      )
+        continue;
     }
     const [x1, y1, x2, y2] = ends(lines, link);
     const length = Math.hypot(x2 - x1, y2 - y1) || 1;
@@ -283,7 +292,11 @@ export function linkStrokes(
       }
       if (drops > 0) {
         const [cx, cy, r] = [bx + ux * (room + 5), by + uy * (room + 5), detailed ? 3.5 : 2.5];
-        add(DROPPED, 0, line(cx - r, cy - r, cx + r, cy + r) + line(cx - r, cy + r, cx + r, cy - r));
+        add(
+          DROPPED,
+          0,
+          line(cx - r, cy - r, cx + r, cy + r) + line(cx - r, cy + r, cx + r, cy - r),
+        );
       }
     }
   }
@@ -329,7 +342,11 @@ export function nodeStates(run: Run, states: readonly ProgramState[]): (string |
 }
 
 /** Nodes as paths: shapes by role, and a mark by the state of programs. */
-export function nodeShapes(run: Run, geometry: Geometry, states: readonly ProgramState[]): Stroke[] {
+export function nodeShapes(
+  run: Run,
+  geometry: Geometry,
+  states: readonly ProgramState[],
+): Stroke[] {
   const { x, y, radius: r } = geometry;
   const paths: Record<string, string> = { host: '', router: '', switch: '' };
   for (const state of SEVERITY) paths[state] = '';
@@ -350,14 +367,18 @@ export function nodeShapes(run: Run, geometry: Geometry, states: readonly Progra
 
 export function shape(role: string, x: number, y: number, r: number): string {
   const at = (dx: number, dy: number) => `${(x + dx).toFixed(1)} ${(y + dy).toFixed(1)}`;
-  if (role === 'router') return `M${at(0, -r * 1.2)}L${at(r * 1.2, 0)}L${at(0, r * 1.2)}L${at(-r * 1.2, 0)}Z`;
+  if (role === 'router')
+    return `M${at(0, -r * 1.2)}L${at(r * 1.2, 0)}L${at(0, r * 1.2)}L${at(-r * 1.2, 0)}Z`;
   if (role === 'switch') return `M${at(-r, -r)}L${at(r, -r)}L${at(r, r)}L${at(-r, r)}Z`;
   const arc = (dx: number) => `a${r} ${r} 0 1 0 ${dx} 0`;
   return `M${at(-r, 0)}${arc(2 * r)}${arc(-2 * r)}Z`;
 }
 
 /** Path of a flow with an arrow head on each link. */
-export function flowPath({ lines }: Geometry, path: [number, number][]): { d: string; heads: string } {
+export function flowPath(
+  { lines }: Geometry,
+  path: [number, number][],
+): { d: string; heads: string } {
   let [d, heads] = ['', ''];
   for (const [link, direction] of path) {
     const [a, b, c, e] = ends(lines, link);

@@ -8,7 +8,9 @@ import { createRequire } from 'node:module';
 import { chromium } from 'playwright-core';
 import { LABS, serve } from './mock.mjs';
 
-const CHROMIUM = ['/usr/bin/chromium', '/usr/bin/chromium-browser'].find((path) => existsSync(path));
+const CHROMIUM = ['/usr/bin/chromium', '/usr/bin/chromium-browser'].find((path) =>
+  existsSync(path),
+);
 const WAIT_MS = 20_000;
 const PICTURES_S = 10;
 const SCREENSHOTS = new URL('./screenshots/', import.meta.url);
@@ -23,7 +25,8 @@ async function open(url, { width = 1400, height = 900, theme = 'light', expected
   page.setDefaultTimeout(WAIT_MS);
   const errors = [];
   page.on('console', (message) => {
-    if (['error', 'warning'].includes(message.type()) && !expected.test(message.text())) errors.push(message.text());
+    if (['error', 'warning'].includes(message.type()) && !expected.test(message.text()))
+      errors.push(message.text());
   });
   page.on('pageerror', (error) => errors.push(String(error)));
   await page.goto(url);
@@ -32,16 +35,26 @@ async function open(url, { width = 1400, height = 900, theme = 'light', expected
 }
 
 /** Waits until a function, in the page, returns a true value. */
-const until = (page, condition, argument) => page.waitForFunction(condition, argument, { timeout: WAIT_MS });
+const until = (page, condition, argument) =>
+  page.waitForFunction(condition, argument, { timeout: WAIT_MS });
 const row = (page, name) => page.locator('#table tbody tr').filter({ hasText: name }).first();
 /** axe runs in a world of its own: the policy of the page forbids scripts in it. */
 async function accessible(page) {
   const session = await page.context().newCDPSession(page);
   const { frameTree } = await session.send('Page.getFrameTree');
-  const { executionContextId: contextId } = await session.send('Page.createIsolatedWorld', { frameId: frameTree.frame.id });
-  const run = (expression) => session.send('Runtime.evaluate', { contextId, expression, awaitPromise: true, returnByValue: true });
+  const { executionContextId: contextId } = await session.send('Page.createIsolatedWorld', {
+    frameId: frameTree.frame.id,
+  });
+  const run = (expression) =>
+    session.send('Runtime.evaluate', {
+      contextId,
+      expression,
+      awaitPromise: true,
+      returnByValue: true,
+    });
   await run(axe);
-  const { result, exceptionDetails } = await run(`axe.run({ resultTypes: ['violations'] }).then(({ violations }) =>
+  const { result, exceptionDetails } =
+    await run(`axe.run({ resultTypes: ['violations'] }).then(({ violations }) =>
     violations.flatMap(({ id, nodes }) => nodes.map(({ html, failureSummary }) => id + ': ' + html + ' ' + failureSummary)))`);
   assert.equal(exceptionDetails, undefined);
   assert.deepEqual(result.value, []);
@@ -58,16 +71,26 @@ async function watchesLiveLab() {
   // The picture follows `hello`, and values follow frames.
   const names = await page.locator('.nodes text:not(.link)').allTextContents();
   assert.deepEqual(names.map((name) => name.trim()).sort(), ['alice', 'bob', 'r1', 'r2']);
-  await until(page, () => [...document.querySelectorAll('.links path')].some((path) => /^u\d/.test(path.getAttribute('class')) && path.getAttribute('d')));
+  await until(page, () =>
+    [...document.querySelectorAll('.links path')].some(
+      (path) => /^u\d/.test(path.getAttribute('class')) && path.getAttribute('d'),
+    ),
+  );
   await until(page, () => /Mbit\/s/.test(document.querySelector('#table tbody').textContent));
-  await until(page, () => /Machine on time: lateness p99 210 µs/.test(document.querySelector('header').textContent));
+  await until(page, () =>
+    /Machine on time: lateness p99 210 µs/.test(document.querySelector('header').textContent),
+  );
   const before = await page.locator('.moment').textContent();
   await until(page, (old) => document.querySelector('.moment').textContent !== old, before);
   assert.match(before, /following/);
 
   // A click between two nodes selects their link; its plots and its form appear.
   const middle = await page.evaluate(() => {
-    const [a, b] = ['alice', 'r1'].map((name) => [...document.querySelectorAll('.nodes text')].find((text) => text.textContent.trim() === name).getBoundingClientRect());
+    const [a, b] = ['alice', 'r1'].map((name) =>
+      [...document.querySelectorAll('.nodes text')]
+        .find((text) => text.textContent.trim() === name)
+        .getBoundingClientRect(),
+    );
     const circle = document.querySelector('.picture').getBoundingClientRect();
     return { x: (a.x + a.width / 2 + b.x + b.width / 2) / 2, y: circle.y + circle.height / 2 };
   });
@@ -86,7 +109,14 @@ async function watchesLiveLab() {
   await page.getByLabel('Delay', { exact: true }).fill('100 ms');
   await page.getByRole('button', { name: 'Apply' }).click();
   await page.locator('.replies .good').filter({ hasText: 'Applied at' }).waitFor();
-  assert.deepEqual(server.received.at(-1), { type: 'set', fields: [['link.core.rate', '5 Mbit/s'], ['link.core.delay', '100 ms']], id: 1 });
+  assert.deepEqual(server.received.at(-1), {
+    type: 'set',
+    fields: [
+      ['link.core.rate', '5 Mbit/s'],
+      ['link.core.delay', '100 ms'],
+    ],
+    id: 1,
+  });
   await until(page, () => /of 5 Mbit\/s/.test(document.querySelector('.details').textContent));
   await page.getByLabel('Loss').fill('many');
   await page.keyboard.press('Enter');
@@ -97,9 +127,15 @@ async function watchesLiveLab() {
   await page.getByRole('textbox', { name: 'Mark' }).fill('link failed');
   await page.keyboard.press('Enter');
   await page.locator('.log').getByText('mark: link failed').waitFor();
-  const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: /^Save 3 changes/ }).click()]);
+  const [download] = await Promise.all([
+    page.waitForEvent('download'),
+    page.getByRole('button', { name: /^Save 3 changes/ }).click(),
+  ]);
   const saved = await readFile(await download.path(), 'utf8');
-  assert.match(saved, /\[\[at\]\]\ntime = "[\d.]+ s"\nlink = "core"\nset = \{ rate = "5 Mbit\/s", delay = "100 ms" \}/);
+  assert.match(
+    saved,
+    /\[\[at\]\]\ntime = "[\d.]+ s"\nlink = "core"\nset = \{ rate = "5 Mbit\/s", delay = "100 ms" \}/,
+  );
   assert.match(saved, /down = true\n\n# [\d.]+ s: mark "link failed"/);
 
   // The past stays while the run goes on: the rate limit from before the change returns.
@@ -110,7 +146,10 @@ async function watchesLiveLab() {
   await until(page, () => /of 10 Mbit\/s/.test(document.querySelector('.details').textContent));
   const past = await page.locator('.moment').textContent();
   await page.waitForTimeout(500);
-  assert.equal((await page.locator('.moment').textContent()).split(' of ')[0], past.split(' of ')[0]);
+  assert.equal(
+    (await page.locator('.moment').textContent()).split(' of ')[0],
+    past.split(' of ')[0],
+  );
   await page.getByLabel('Speed').selectOption('10');
   await page.getByRole('button', { name: 'Play' }).click();
   await until(page, () => /following/.test(document.querySelector('.moment').textContent));
@@ -143,7 +182,11 @@ async function watchesLiveLab() {
   assert.equal(await page.locator('.log').getByText('mark: link failed').count(), 1);
   await slider.focus();
   await page.keyboard.press('Home');
-  await until(page, (first) => document.querySelector('.moment').textContent.startsWith(first), past.split(' of ')[0]);
+  await until(
+    page,
+    (first) => document.querySelector('.moment').textContent.startsWith(first),
+    past.split(' of ')[0],
+  );
   assert.deepEqual(errors, []);
   await page.close();
   await server.close();
@@ -170,7 +213,11 @@ async function playsFinishedRun() {
 async function fitsWidthsAndThemes() {
   for (const name of ['small', 'medium', 'finished']) {
     const server = await serve(LABS[name]());
-    for (const [width, height] of [[390, 844], [1400, 900], [2560, 1300]]) {
+    for (const [width, height] of [
+      [390, 844],
+      [1400, 900],
+      [2560, 1300],
+    ]) {
       for (const theme of ['light', 'dark']) {
         const { page, errors } = await open(server.url, { width, height, theme });
         await until(page, () => /bit\/s/.test(document.querySelector('#table tbody').textContent));
@@ -178,7 +225,9 @@ async function fitsWidthsAndThemes() {
         await page.getByRole('heading', { name: /Time series of link/ }).waitFor();
         await page.mouse.move(1, 1);
         await accessible(page);
-        const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+        const overflow = await page.evaluate(
+          () => document.documentElement.scrollWidth - innerWidth,
+        );
         assert.ok(overflow <= 0, `${name} is ${overflow} px too wide at ${width} px`);
         if (process.argv.includes('--screenshots')) {
           await mkdir(SCREENSHOTS, { recursive: true });
@@ -207,24 +256,31 @@ async function measuresLargeLab() {
   const { page, errors } = await open(server.url);
   await until(page, () => /bit\/s/.test(document.querySelector('#table tbody').textContent));
   const { times, moments } = await page.evaluate(
-    (seconds) => new Promise((resolve) => {
-      const [times, moments] = [[], new Set()];
-      const begin = performance.now();
-      const step = (now) => {
-        times.push(now);
-        moments.add(document.querySelector('.moment').textContent);
-        if (now - begin < seconds * 1000) requestAnimationFrame(step);
-        else resolve({ times, moments: moments.size });
-      };
-      requestAnimationFrame(step);
-    }),
+    (seconds) =>
+      new Promise((resolve) => {
+        const [times, moments] = [[], new Set()];
+        const begin = performance.now();
+        const step = (now) => {
+          times.push(now);
+          moments.add(document.querySelector('.moment').textContent);
+          if (now - begin < seconds * 1000) requestAnimationFrame(step);
+          else resolve({ times, moments: moments.size });
+        };
+        requestAnimationFrame(step);
+      }),
     PICTURES_S,
   );
-  const gaps = times.slice(1).map((time, i) => time - times[i]).sort((a, b) => a - b);
+  const gaps = times
+    .slice(1)
+    .map((time, i) => time - times[i])
+    .sort((a, b) => a - b);
   const at = (share) => gaps[Math.floor(share * (gaps.length - 1))].toFixed(0);
   const rate = gaps.length / ((times.at(-1) - times[0]) / 1000);
-  console.log(`1,000 nodes, 5,000 links: ${rate.toFixed(1)} pictures/s over ${PICTURES_S} s, ${moments} moments; interval p50 ${at(0.5)} ms, p99 ${at(0.99)} ms`);
-  if (process.argv.includes('--screenshots')) await page.screenshot({ path: new URL('large.png', SCREENSHOTS).pathname });
+  console.log(
+    `1,000 nodes, 5,000 links: ${rate.toFixed(1)} pictures/s over ${PICTURES_S} s, ${moments} moments; interval p50 ${at(0.5)} ms, p99 ${at(0.99)} ms`,
+  );
+  if (process.argv.includes('--screenshots'))
+    await page.screenshot({ path: new URL('large.png', SCREENSHOTS).pathname });
   assert.deepEqual(errors, []);
   await page.close();
   await server.close();

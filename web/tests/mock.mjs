@@ -18,7 +18,18 @@ const HEADERS = {
   'Cache-Control': 'no-store',
 };
 
-const FACTORS = { bit: 1, kbit: 1e3, Mbit: 1e6, Gbit: 1e9, B: 1, kB: 1e3, MB: 1e6, s: 1, ms: 1e-3, '%': 0.01 };
+const FACTORS = {
+  bit: 1,
+  kbit: 1e3,
+  Mbit: 1e6,
+  Gbit: 1e9,
+  B: 1,
+  kB: 1e3,
+  MB: 1e6,
+  s: 1,
+  ms: 1e-3,
+  '%': 0.01,
+};
 const PLACES = { rate: 'rate_bps', delay: 'delay_s', loss: 'loss', queue: 'queue_bytes' };
 
 /** Starts the server; `received` has the messages of pages, `drop()` closes their connections. */
@@ -34,7 +45,10 @@ export async function serve(lab, { port = 0, interval = 100, frames = 300 } = {}
     const name = request.url === '/' ? 'index.html' : request.url.slice(1);
     const type = /^[a-z]+\.(html|js|css)$/.exec(name)?.[1];
     const body = type && (await readFile(new URL(name, DIST)).catch(() => null));
-    response.writeHead(body ? 200 : 404, { ...HEADERS, 'Content-Type': TYPES[type] ?? 'text/plain' });
+    response.writeHead(body ? 200 : 404, {
+      ...HEADERS,
+      'Content-Type': TYPES[type] ?? 'text/plain',
+    });
     response.end(body || 'not found');
   });
   const sockets = new WebSocketServer({ server, path: '/ws' });
@@ -49,19 +63,34 @@ export async function serve(lab, { port = 0, interval = 100, frames = 300 } = {}
       const value = Number(number) * FACTORS[unit];
       if (index < 0 || (key !== 'state' && !(value >= 0 && key in PLACES))) {
         const help = 'expected for example `5 Mbit/s`, `20 ms`, `1 %` or `64 kB`';
-        return { type: 'answer', id, ok: false, errors: [{ message: `invalid value \`${text}\` of ${field}`, help }] };
+        return {
+          type: 'answer',
+          id,
+          ok: false,
+          errors: [{ message: `invalid value \`${text}\` of ${field}`, help }],
+        };
       }
       wanted.push({ index, direction, key, value, text });
     }
     for (const { index, direction, key, value, text } of wanted) {
       const link = links[index];
       if (key === 'state') link.up = text === 'up';
-      else link[PLACES[key]] = [0, 1].map((d) => (direction === ['down', 'up'][d] ? link[PLACES[key]][d] : value));
+      else
+        link[PLACES[key]] = [0, 1].map((d) =>
+          direction === ['down', 'up'][d] ? link[PLACES[key]][d] : value,
+        );
       const { rate_bps, delay_s, loss, queue_bytes, up } = link;
       changes.push({ link: index, rate_bps, delay_s, loss, queue_bytes, up });
       events.push({ at: tick * span, text: `${link.name}: ${key} ${text}` });
     }
-    return { type: 'answer', id, ok: true, at: tick * span, events: events.map(({ text }) => text), warnings: [] };
+    return {
+      type: 'answer',
+      id,
+      ok: true,
+      at: tick * span,
+      events: events.map(({ text }) => text),
+      warnings: [],
+    };
   }
 
   sockets.on('connection', (socket) => {
@@ -74,7 +103,14 @@ export async function serve(lab, { port = 0, interval = 100, frames = 300 } = {}
         send(socket, each);
       }
       const report = `${lab.run}/report.html`;
-      send(socket, { type: 'end', t: frames * span, outcome: 'failed', reasons: ['flow.bulk.goodput.mean is 4.1 Mbit/s, expected >= 9 Mbit/s'], exit_code: 1, report });
+      send(socket, {
+        type: 'end',
+        t: frames * span,
+        outcome: 'failed',
+        reasons: ['flow.bulk.goodput.mean is 4.1 Mbit/s, expected >= 9 Mbit/s'],
+        exit_code: 1,
+        report,
+      });
     }
     socket.fresh = true;
     socket.on('message', (data) => {
@@ -119,7 +155,12 @@ export async function serve(lab, { port = 0, interval = 100, frames = 300 } = {}
   };
 }
 
-export const LABS = { small, medium, large: () => large(), finished: () => small({ source: 'finished' }) };
+export const LABS = {
+  small,
+  medium,
+  large: () => large(),
+  finished: () => small({ source: 'finished' }),
+};
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const [, , name = 'small', port = '0'] = process.argv;

@@ -10,20 +10,35 @@ import { plotsFor } from '../src/plots.ts';
 import { parse } from '../src/protocol.ts';
 import { DELAY, DROPS, GOODPUT, LOSSES, QUEUE, RATE, RTT, Run } from '../src/run.ts';
 import { arrange, rows } from '../src/tables.ts';
-import { hit, linkStrokes, neighbour, nodeStates, place, utilisationClass } from '../src/topology.ts';
+import {
+  hit,
+  linkStrokes,
+  neighbour,
+  nodeStates,
+  place,
+  utilisationClass,
+} from '../src/topology.ts';
 import { frame, large, medium, small } from './labs.mjs';
 
 const empty = (t, rest = {}) => ({ type: 'frame', t, span: 0.1, ...rest });
-const near = (a, b) => assert.ok(Math.abs(a - b) < 1e-6 * Math.max(1, Math.abs(b)), `${a} is not ${b}`);
+const near = (a, b) =>
+  assert.ok(Math.abs(a - b) < 1e-6 * Math.max(1, Math.abs(b)), `${a} is not ${b}`);
 
 test('puts values of frames into columns', () => {
   const run = new Run(small());
-  run.add(empty(0.1, {
-    links: [[1, 9e6, 48000, 3, 0.02, 1e5, 10, 0, 0.001]],
-    flows: [[0, 8e6, 0.067, 2], [1, 5, null, 0]],
-  }));
+  run.add(
+    empty(0.1, {
+      links: [[1, 9e6, 48000, 3, 0.02, 1e5, 10, 0, 0.001]],
+      flows: [
+        [0, 8e6, 0.067, 2],
+        [1, 5, null, 0],
+      ],
+    }),
+  );
   const row = run.frames.row(0);
-  const link = [0, 1].flatMap((d) => [RATE, QUEUE, DROPS, DELAY].map((what) => row[run.linkColumn(1, d, what)]));
+  const link = [0, 1].flatMap((d) =>
+    [RATE, QUEUE, DROPS, DELAY].map((what) => row[run.linkColumn(1, d, what)]),
+  );
   [9e6, 48000, 3, 0.02, 1e5, 10, 0, 0.001].forEach((value, i) => near(link[i], value));
   near(row[run.flowColumn(0, RTT)], 0.067);
   assert.equal(row[run.flowColumn(0, GOODPUT)], 8e6);
@@ -34,15 +49,32 @@ test('puts values of frames into columns', () => {
 
 test('ignores rows of unknown links, flows and programs', () => {
   const run = new Run(small());
-  run.add(empty(0.1, { links: [[99, 1], [-1, 1], ['x', 1]], flows: [[99, 1, 1, 1]], programs: [[99, 'running', null]], changes: [{ link: 99 }] }));
+  run.add(
+    empty(0.1, {
+      links: [
+        [99, 1],
+        [-1, 1],
+        ['x', 1],
+      ],
+      flows: [[99, 1, 1, 1]],
+      programs: [[99, 'running', null]],
+      changes: [{ link: 99 }],
+    }),
+  );
   assert.equal(Math.max(...run.frames.row(0).filter((v) => !Number.isNaN(v))), 0);
-  assert.deepEqual(run.programs.last().map(({ state }) => state), ['waiting', 'waiting']);
+  assert.deepEqual(
+    run.programs.last().map(({ state }) => state),
+    ['waiting', 'waiting'],
+  );
 });
 
 test('shows the frame whose interval holds a moment', () => {
   const frames = new Frames(new Uint8Array(1), 8);
   for (const t of [0.1, 0.2, 0.3]) frames.add(t, 0.1);
-  assert.deepEqual([-1, 0, 0.05, 0.1, 0.15, 0.3, 9].map((t) => frames.at(t)), [-1, -1, 0, 0, 1, 2, 2]);
+  assert.deepEqual(
+    [-1, 0, 0.05, 0.1, 0.15, 0.3, 9].map((t) => frames.at(t)),
+    [-1, -1, 0, 0, 1, 2, 2],
+  );
 });
 
 test('thins the oldest frames when full and keeps sums, maxima and means', () => {
@@ -50,8 +82,15 @@ test('thins the oldest frames when full and keeps sums, maxima and means', () =>
   for (let i = 1; i <= 10_000; i += 1) frames.add(i, 1).set([i % 2, i, 1]);
   assert.ok(frames.length <= 64);
   const spans = [...frames.span.subarray(0, frames.length)];
-  assert.equal(spans.reduce((a, b) => a + b), 10_000, 'no moment is lost');
-  assert.ok(spans.slice(-16).every((span) => span === 1), 'the newest keep their interval');
+  assert.equal(
+    spans.reduce((a, b) => a + b),
+    10_000,
+    'no moment is lost',
+  );
+  assert.ok(
+    spans.slice(-16).every((span) => span === 1),
+    'the newest keep their interval',
+  );
   let total = 0;
   for (let i = 0; i < frames.length; i += 1) {
     const [mean, max, sum] = frames.row(i);
@@ -101,7 +140,10 @@ test('returns the configuration and program states of any moment', () => {
   assert.deepEqual(run.config.at(3)[1].rate_bps, [5e6, 1e7]);
   assert.deepEqual(run.config.at(1)[1].rate_bps, rate_bps);
   assert.equal(run.config.at(2)[1].up, false);
-  assert.deepEqual([0, 1, 2.5, 3].map((t) => run.programs.at(t)[0].state), ['waiting', 'running', 'running', 'failed']);
+  assert.deepEqual(
+    [0, 1, 2.5, 3].map((t) => run.programs.at(t)[0].state),
+    ['waiting', 'running', 'running', 'failed'],
+  );
 });
 
 test('bounds the number of changes and keeps their result', () => {
@@ -119,10 +161,20 @@ test('keeps data after a reconnection and adds what changed meanwhile', () => {
   again.links[1].rate_bps = [2e6, 2e6];
   assert.ok(run.isSame(again));
   run.resume(again);
-  run.add(empty(1, { events: [{ at: 0.9, text: 'a' }, { at: 0.95, text: 'b' }] }));
+  run.add(
+    empty(1, {
+      events: [
+        { at: 0.9, text: 'a' },
+        { at: 0.95, text: 'b' },
+      ],
+    }),
+  );
   assert.equal(run.frames.length, 1, 'a frame that is already there');
   run.add(empty(5));
-  assert.deepEqual(run.events.map(({ text }) => text), ['a', 'b']);
+  assert.deepEqual(
+    run.events.map(({ text }) => text),
+    ['a', 'b'],
+  );
   assert.deepEqual(run.config.last()[1].rate_bps, [2e6, 2e6]);
   assert.deepEqual(run.config.at(1)[1].rate_bps, [1e7, 1e7]);
   assert.ok(!run.isSame(small({ run: 'runs/other' })));
@@ -130,10 +182,22 @@ test('keeps data after a reconnection and adds what changed meanwhile', () => {
 
 test('sorts events by time and bounds their number', () => {
   const run = new Run(small());
-  run.add(empty(1, { events: [{ at: 0.9, text: 'late' }, { at: 0.2, text: 'early' }] }));
-  assert.deepEqual(run.events.map(({ text }) => text), ['early', 'late']);
+  run.add(
+    empty(1, {
+      events: [
+        { at: 0.9, text: 'late' },
+        { at: 0.2, text: 'early' },
+      ],
+    }),
+  );
+  assert.deepEqual(
+    run.events.map(({ text }) => text),
+    ['early', 'late'],
+  );
   for (let i = 0; i < 12_000; i += 1) {
-    run.add(empty(2 + i / 10, { log: [{ at: 2 + i / 10, level: 'info', source: 'x', text: `${i}` }] }));
+    run.add(
+      empty(2 + i / 10, { log: [{ at: 2 + i / 10, level: 'info', source: 'x', text: `${i}` }] }),
+    );
   }
   assert.ok(run.log.length <= 5000);
   assert.equal(run.forgotten + run.log.length, 12_000);
@@ -142,13 +206,27 @@ test('sorts events by time and bounds their number', () => {
 
 test('writes changes as events of a lab file', () => {
   const text = atEvents('wan', [
-    { at: 4, fields: [['link.core.delay', '100 ms'], ['link.core.loss', '1 %']] },
-    { at: 5.25, fields: [['link.a.b.up.rate', '1 Mbit/s'], ['link.a.b.down.delay', '80 ms']] },
+    {
+      at: 4,
+      fields: [
+        ['link.core.delay', '100 ms'],
+        ['link.core.loss', '1 %'],
+      ],
+    },
+    {
+      at: 5.25,
+      fields: [
+        ['link.a.b.up.rate', '1 Mbit/s'],
+        ['link.a.b.down.delay', '80 ms'],
+      ],
+    },
     { at: 8, fields: [['link.core.state', 'down']] },
     { at: 9, fields: [], mark: 'healed\n"now"' },
     { at: 9.5, fields: [['link.core.state', 'up']] },
   ]);
-  assert.equal(text, `# Changes made in the live view of lab "wan": append them to its file.
+  assert.equal(
+    text,
+    `# Changes made in the live view of lab "wan": append them to its file.
 
 [[at]]
 time = "4 s"
@@ -171,19 +249,34 @@ down = true
 time = "9.5 s"
 link = "core"
 up = true
-`);
+`,
+  );
   assert.equal(quote('a\u0007\\'), '"a\\u0007\\\\"');
 });
 
 test('formats values with units', () => {
   const cases = [
-    [format.rate(9.4e6), '9.4 Mbit/s'], [format.rate(0), '0 bit/s'], [format.rate(null), 'unlimited'],
-    [format.rate(999_900), '1 Mbit/s'], [format.bytes(60_000), '60 kB'], [format.bytes(1536), '1.54 kB'],
-    [format.duration(2.1e-4), '210 µs'], [format.duration(0.02), '20 ms'], [format.duration(NaN), '–'],
-    [format.percent(1), '100 %'], [format.percent(0.0005), '0.05 %'], [format.percent(0), '0 %'],
-    [format.moment(12.34), '12.3 s'], [format.moment(125), '2:05.0'], [format.moment(3725), '1:02:05'],
-    [format.seconds(100), '100'], [format.seconds(0.1 + 0.2), '0.3'], [format.plural(1, 'link'), '1 link'],
-    [format.plural(5000, 'link'), '5,000 links'], [format.tick(10), '10 s'], [format.tick(90), '1:30'],
+    [format.rate(9.4e6), '9.4 Mbit/s'],
+    [format.rate(0), '0 bit/s'],
+    [format.rate(null), 'unlimited'],
+    [format.rate(999_900), '1 Mbit/s'],
+    [format.bytes(60_000), '60 kB'],
+    [format.bytes(1536), '1.54 kB'],
+    [format.duration(2.1e-4), '210 µs'],
+    [format.duration(0.02), '20 ms'],
+    [format.duration(NaN), '–'],
+    [format.percent(1), '100 %'],
+    [format.percent(0.0005), '0.05 %'],
+    [format.percent(0), '0 %'],
+    [format.moment(12.34), '12.3 s'],
+    [format.moment(125), '2:05.0'],
+    [format.moment(3725), '1:02:05'],
+    [format.seconds(100), '100'],
+    [format.seconds(0.1 + 0.2), '0.3'],
+    [format.plural(1, 'link'), '1 link'],
+    [format.plural(5000, 'link'), '5,000 links'],
+    [format.tick(10), '10 s'],
+    [format.tick(90), '1:30'],
   ];
   for (const [got, expected] of cases) assert.equal(got, expected);
 });
@@ -197,7 +290,9 @@ test('rejects messages that are none, and ignores unknown types', () => {
 });
 
 test('classifies utilisation as the report does', () => {
-  const classes = [0, 0.1, 0.2, 0.5, 0.8, 0.95, 1].map((share) => utilisationClass(share * 1e7, 1e7));
+  const classes = [0, 0.1, 0.2, 0.5, 0.8, 0.95, 1].map((share) =>
+    utilisationClass(share * 1e7, 1e7),
+  );
   assert.deepEqual(classes, ['none', 'u0', 'u1', 'u2', 'u3', 'u4', 'u4']);
   assert.equal(utilisationClass(5, null), 'ux');
 });
@@ -216,7 +311,9 @@ test('draws labels of 50 nodes without overlap', () => {
   const apart = (a, b) => a[2] <= b[0] || b[2] <= a[0] || a[3] <= b[1] || b[3] <= a[1];
   boxes.forEach((box, i) => {
     boxes.slice(i + 1).forEach((other) => assert.ok(apart(box, other), `${labels[i].node}`));
-    x.forEach((cx, n) => assert.ok(apart(box, [cx - radius, y[n] - radius, cx + radius, y[n] + radius])));
+    x.forEach((cx, n) =>
+      assert.ok(apart(box, [cx - radius, y[n] - radius, cx + radius, y[n] + radius])),
+    );
   });
 });
 
@@ -228,7 +325,9 @@ test('draws 5,000 links as few paths', () => {
   assert.equal(geometry.labels.length, 0);
   const strokes = linkStrokes(run, geometry, run.frames, 0, run.config.at(0.1));
   assert.ok(strokes.length < 40, `${strokes.length} paths`);
-  const lines = strokes.filter((s) => /^(u\d|ux|none)$/.test(s.class)).flatMap((s) => s.d.match(/M/g) ?? []);
+  const lines = strokes
+    .filter((s) => /^(u\d|ux|none)$/.test(s.class))
+    .flatMap((s) => s.d.match(/M/g) ?? []);
   assert.equal(lines.length, 5000);
 });
 
@@ -238,7 +337,11 @@ test('draws down links dashed and queues at the sender', () => {
   run.add(empty(0.1, { links: [[1, 0, 0, 0, 0, 1e7, 30000, 4, 0.02]], changes: [down] }));
   const geometry = place(run, view);
   const strokes = linkStrokes(run, geometry, run.frames, 0, run.config.at(0.1));
-  const path = (name) => strokes.filter((s) => s.class === name).map((s) => s.d).join('');
+  const path = (name) =>
+    strokes
+      .filter((s) => s.class === name)
+      .map((s) => s.d)
+      .join('');
   assert.match(path('down'), /^M/);
   assert.match(path('u4'), /^M/);
   assert.match(path('drops'), /^M/);
@@ -262,19 +365,46 @@ test('finds the link and node at a point, and neighbours by direction', () => {
 test('shows the most important program state of a node', () => {
   const run = new Run(small());
   run.hello.programs[1].node = 1;
-  run.add(empty(0.1, { programs: [[0, 'failed', 1], [1, 'running', null]] }));
-  assert.deepEqual(nodeStates(run, run.programs.last()), [undefined, 'failed', undefined, undefined]);
+  run.add(
+    empty(0.1, {
+      programs: [
+        [0, 'failed', 1],
+        [1, 'running', null],
+      ],
+    }),
+  );
+  assert.deepEqual(nodeStates(run, run.programs.last()), [
+    undefined,
+    'failed',
+    undefined,
+    undefined,
+  ]);
 });
 
 test('sorts, filters and relates rows of tables', () => {
   const run = new Run(small());
-  run.add(empty(0.1, { links: [[1, 5e6, 0, 0, 0, 1e6, 0, 0, 0]], flows: [[0, 7, null, 0], [1, 5, 0.1, 0]] }));
+  run.add(
+    empty(0.1, {
+      links: [[1, 5e6, 0, 0, 0, 1e6, 0, 0, 0]],
+      flows: [
+        [0, 7, null, 0],
+        [1, 5, 0.1, 0],
+      ],
+    }),
+  );
   const links = rows(run, 'links', 0, null);
   assert.equal(links.length, 8);
-  assert.deepEqual(arrange(links, '', { column: 3, down: true })[0].cells.slice(0, 2), ['core', 'r1 → r2']);
+  assert.deepEqual(arrange(links, '', { column: 3, down: true })[0].cells.slice(0, 2), [
+    'core',
+    'r1 → r2',
+  ]);
   assert.equal(arrange(links, 'R2 right', { column: 0, down: false }).length, 2);
   const flows = arrange(rows(run, 'flows', 0, null), '', { column: 5, down: true });
-  assert.deepEqual(flows.map(({ cells }) => cells[0]), ['voice', 'bulk'], 'unknown values are last');
+  assert.deepEqual(
+    flows.map(({ cells }) => cells[0]),
+    ['voice', 'bulk'],
+    'unknown values are last',
+  );
   assert.equal(rows(run, 'flows', 0, { kind: 'link', index: 3 }).length, 0);
   assert.equal(rows(run, 'links', 0, { kind: 'node', index: 0 }).length, 2);
   assert.equal(rows(run, 'programs', 0, { kind: 'node', index: 0 }).length, 1);
