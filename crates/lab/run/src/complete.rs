@@ -233,7 +233,7 @@ fn slowdown(transfers: &Transfers) -> Option<Slowdown> {
     })
 }
 
-fn kind(traffic: &Traffic, clock: Clock) -> String {
+pub(crate) fn kind(traffic: &Traffic, clock: Clock) -> String {
     let default = match clock {
         // The kernel's default.
         Clock::Wall => "default",

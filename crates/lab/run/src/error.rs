@@ -50,6 +50,11 @@ pub enum Error {
     /// A recording can't be replayed.
     #[error("`{}` cannot be replayed: {error} (at byte {offset})", path.display())]
     Recording { path: PathBuf, error: crate::calls::RecordingError, offset: u64 },
+    /// The lab in the run folder cannot be compiled.
+    #[error("the lab of the run, `{}`, is not valid here: {why}", path.display())]
+    Lab { path: PathBuf, why: String },
+    #[error("the run in `{}` has not ended", path.display())]
+    Running { path: PathBuf },
     /// The writer thread panicked.
     #[error(
         "internal error: the recorder's writer thread panicked (this is a bug; please report it)"

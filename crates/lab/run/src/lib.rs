@@ -18,6 +18,7 @@ mod flow;
 mod folder;
 pub mod frames;
 mod ledger;
+pub mod live;
 pub mod merge;
 mod metrics;
 pub mod observation;

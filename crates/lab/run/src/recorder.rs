@@ -2,12 +2,13 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use base::Time;
 
+use crate::live::Tap;
 use crate::sample::bundle::BundleSample;
 use crate::sample::control::{ControlSample, SessionRow};
 use crate::{
@@ -116,6 +117,8 @@ struct Shared {
     capture_drops: AtomicU64,
     records_lost: AtomicU64,
     error: Mutex<Option<Error>>,
+    /// Receives samples and log lines while the run is watched.
+    tap: OnceLock<Arc<Tap>>,
 }
 
 /// Sends records to the writer thread. Cheap to clone. Methods do not block unless the recorder is
@@ -207,11 +210,28 @@ impl Recorder {
 }
 
 impl RecorderHandle {
+    /// Passes samples of links and flows, and log lines, to `tap` as well. Only the first call has
+    /// an effect.
+    pub fn connect(&self, tap: Arc<Tap>) {
+        let _ = self.shared.tap.set(tap);
+    }
+
+    /// The connected tap, if the run is watched.
+    fn tap(&self) -> Option<&Tap> {
+        self.shared.tap.get().filter(|tap| tap.is_watched()).map(|tap| &**tap)
+    }
+
     pub fn link(&self, sample: LinkSample) {
+        if let Some(tap) = self.tap() {
+            tap.with(|builder| builder.link(&sample));
+        }
         self.send(Message::Link(sample));
     }
 
     pub fn flow(&self, sample: FlowSample) {
+        if let Some(tap) = self.tap() {
+            tap.with(|builder| builder.flow(&sample));
+        }
         self.send(Message::Flow(Box::new(sample)));
     }
 
@@ -255,6 +275,9 @@ impl RecorderHandle {
 
     /// The same for an agent of a run on several agents; its name is omitted if empty.
     pub fn log_of(&self, member: &str, at: Time, level: Level, source: &str, text: &str) {
+        if let Some(tap) = self.tap() {
+            tap.with(|builder| builder.log(at, level, source, text));
+        }
         let [member, source, text] = [member, source, text].map(str::to_owned);
         self.send(Message::Log { at, level, member, source, text });
     }

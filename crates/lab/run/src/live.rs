@@ -1,0 +1,95 @@
+//! The live view of a run: messages to watchers, and the aggregation of samples into frames.
+//!
+//! A watcher receives one [`Hello`], then [`Frame`]s, then one [`End`]. Running labs, finished runs
+//! and simulations pass their samples and changes to a [`FrameBuilder`], which makes the frames.
+//! The messages are JSON objects with a `type`; numbers are in SI units: seconds, bits per second,
+//! bytes, fractions.
+
+mod builder;
+mod finished;
+mod frame;
+mod hello;
+mod request;
+mod tap;
+#[cfg(test)]
+mod tests;
+
+use serde::{Deserialize, Serialize};
+
+pub use builder::{FrameBuilder, MIN_FRAME_SPAN, live_span};
+pub use finished::{FinishedRun, MAX_FRAMES};
+pub use frame::{
+    DirectionRow, EventLine, FlowRow, Frame, LinkChange, LinkRow, LogLine, MachineState,
+    ProgramRow, ProgramState,
+};
+pub use hello::{Hello, HelloFlow, HelloLink, HelloNode, HelloProgram, LinkValues, Source};
+pub use request::{MAX_REQUEST_BYTES, Request, parse_request};
+pub use tap::Tap;
+
+use crate::RunRecord;
+use crate::record::Status;
+
+/// The value of [`Hello::schema`].
+pub const SCHEMA: &str = "netarium.watch/1";
+
+/// A message to a watcher.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub enum Message {
+    Hello(Box<Hello>),
+    Frame(Box<Frame>),
+    End(End),
+    Answer(Answer),
+}
+
+/// The end of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct End {
+    /// Lab time.
+    pub t: f64,
+    /// `passed`, `failed`, `untrusted` or `interrupted`.
+    pub outcome: String,
+    pub reasons: Vec<String>,
+    pub exit_code: u8,
+    /// The report, if it has been written.
+    pub report: Option<String>,
+}
+
+impl End {
+    /// The end of a run with this record; `None` while it is running.
+    pub fn of(record: &RunRecord) -> Option<Self> {
+        let conclusion = record.conclusion()?;
+        let outcome = match record.status {
+            Status::Interrupted => "interrupted",
+            _ => conclusion.outcome.as_str(),
+        };
+        Some(Self {
+            t: record.elapsed_s,
+            outcome: outcome.to_owned(),
+            reasons: conclusion.reasons,
+            exit_code: conclusion.exit_code.code(),
+            report: None,
+        })
+    }
+}
+
+/// The answer to a [`Request`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Answer {
+    pub id: u64,
+    pub ok: bool,
+    /// Lab time at which the request takes effect.
+    pub at: f64,
+    pub events: Vec<String>,
+    pub warnings: Vec<String>,
+    pub errors: Vec<Problem>,
+}
+
+/// An error in a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Problem {
+    pub message: String,
+    pub help: Option<String>,
+}

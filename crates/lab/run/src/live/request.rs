@@ -1,0 +1,41 @@
+//! Requests of watchers.
+
+use serde::{Deserialize, Serialize};
+
+/// Maximum length of a request.
+pub const MAX_REQUEST_BYTES: usize = 64 << 10;
+
+/// A request of a watcher.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub enum Request {
+    /// Changes fields of links, as `netarium set`.
+    Set { id: u64, fields: Vec<(String, String)> },
+    /// Adds a text to the events, as `netarium mark`.
+    Mark { id: u64, text: String },
+    /// A request of another version; it is ignored.
+    #[serde(other)]
+    Unknown,
+}
+
+impl Request {
+    /// The number of the request, which the answer repeats.
+    pub const fn id(&self) -> Option<u64> {
+        match self {
+            Self::Set { id, .. } | Self::Mark { id, .. } => Some(*id),
+            Self::Unknown => None,
+        }
+    }
+}
+
+/// Parses a request.
+///
+/// # Errors
+/// A description of the error, for the reason with which the connection is closed.
+pub fn parse_request(text: &str) -> Result<Request, String> {
+    if text.len() > MAX_REQUEST_BYTES {
+        return Err(format!("the message has {} B; the limit is {MAX_REQUEST_BYTES}", text.len()));
+    }
+    serde_json::from_str(text)
+        .map_err(|error| format!("not a message of {}: {error}", super::SCHEMA))
+}

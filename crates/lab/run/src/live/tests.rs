@@ -1,0 +1,304 @@
+use std::path::Path;
+use std::sync::Arc;
+
+use base::{Direction, FlowId, LinkId, Span, Time};
+use lab::plan::Plan;
+
+use super::*;
+use crate::record::Clock;
+use crate::{DropReason, FlowSample, Level, LinkSample, Schedule, Start};
+
+/// Two hosts on a router, and a third link that duplicates a path; the second link is slow.
+const LAB: &str = r#"
+[lab]
+name = "pair"
+[node.a]
+[node.b]
+[node.r]
+kind = "router"
+[[link]]
+name = "in"
+ends = ["a", "r"]
+[[link]]
+name = "out"
+ends = ["r", "b"]
+rate = "10 Mbit/s"
+delay = "20 ms"
+queue = "10 packets"
+[[flow]]
+name = "bulk"
+from = "a"
+to = "b"
+[[program]]
+name = "web"
+node = "b"
+run = "true"
+"#;
+
+fn plan() -> Plan {
+    lab::parse("pair.toml", LAB, Path::new(".")).unwrap().plans.remove(0)
+}
+
+fn at(millis: u64) -> Time {
+    Time::ZERO + Span::from_millis(millis)
+}
+
+const INTERVAL: Span = Span::from_millis(100);
+
+fn link_sample(end: u64, bytes: u64, queue: u64, drops: u64) -> LinkSample {
+    let mut sample = LinkSample::empty(at(end), INTERVAL, LinkId(1), Direction::Up);
+    (sample.sent_bytes, sample.queue_max_bytes) = (bytes, queue);
+    sample.queue_delay_max = Some(Span::from_millis(queue / 1000));
+    sample.drops[DropReason::QueueFull.index()] = drops;
+    sample.drops[DropReason::TtlExceeded.index()] = 7;
+    sample
+}
+
+fn flow_sample(end: u64, bytes: u64, rtt: Option<u64>) -> FlowSample {
+    let mut sample = FlowSample::empty(at(end), INTERVAL, FlowId(0));
+    sample.received_bytes = bytes;
+    sample.rtt = rtt.map(Span::from_millis);
+    (sample.retransmits, sample.lost) = (Some(2), None);
+    sample
+}
+
+#[test]
+fn frame_sums_bytes_and_drops_and_keeps_maxima() {
+    let mut builder = FrameBuilder::new(&plan(), Span::from_millis(200));
+    builder.link(&link_sample(100, 100_000, 3_000, 1));
+    builder.link(&link_sample(200, 25_000, 9_000, 2));
+    builder.flow(&flow_sample(100, 10_000, Some(50)));
+    builder.flow(&flow_sample(200, 15_000, None));
+    // Samples of the next frame arrive before this one is complete.
+    builder.link(&link_sample(300, 1, 0, 0));
+    assert_eq!(builder.poll(at(299)), None);
+    let frame = builder.poll(at(300)).unwrap();
+    assert_eq!((frame.t, frame.span), (0.2, 0.2));
+    // (100,000 + 25,000) B × 8 / 0.2 s = 5 Mbit/s.
+    let up = DirectionRow {
+        sent_bps: 5e6,
+        queue_bytes: 9_000,
+        dropped_packets: 3,
+        queue_delay_s: 0.009,
+    };
+    let directions = [up, DirectionRow::default()];
+    assert_eq!(frame.links, [LinkRow { link: 1, directions }]);
+    // 25,000 B × 8 / 0.2 s = 1 Mbit/s; two retransmissions in each sample.
+    let row = FlowRow { flow: 0, goodput_bps: 1e6, rtt_s: Some(0.05), lost_packets: 4 };
+    assert_eq!(frame.flows, [row]);
+    assert_eq!(builder.poll(at(400)), None);
+}
+
+#[test]
+fn late_samples_and_skipped_frames_lose_no_bytes() {
+    let mut builder = FrameBuilder::new(&plan(), INTERVAL);
+    builder.link(&link_sample(100, 1_000, 0, 0));
+    assert!((builder.poll(at(200)).unwrap().links[0].directions[0].sent_bps - 80e3).abs() < 1e-6);
+    // The sample of the first frame arrives after it.
+    builder.link(&link_sample(100, 500, 0, 0));
+    for end in [200, 300, 400, 500] {
+        builder.link(&link_sample(end, 1_000, 0, 0));
+    }
+    // Nothing was polled for four frames: one frame of 300 ms has three of them.
+    let frame = builder.poll(at(599)).unwrap();
+    assert_eq!((frame.t, frame.span), (0.4, 0.3));
+    let bytes = frame.links[0].directions[0].sent_bps * frame.span / 8.0;
+    assert!((bytes - 3_500.0).abs() < 1e-6, "{bytes}");
+    let rest = builder.finish(at(530));
+    let [last] = &rest[..] else { panic!("{rest:?}") };
+    assert_eq!(last.t, 0.53);
+    assert!((last.links[0].directions[0].sent_bps * last.span / 8.0 - 1_000.0).abs() < 1e-6);
+}
+
+#[test]
+fn last_frame_has_at_least_half_of_the_length() {
+    let ends = |end| {
+        let frames = FrameBuilder::new(&plan(), INTERVAL).finish(at(end));
+        frames.into_iter().map(|frame| (frame.t, frame.span)).collect::<Vec<_>>()
+    };
+    assert_eq!(ends(249), [(0.1, 0.1), (0.249, 0.149)]);
+    assert_eq!(ends(250), [(0.1, 0.1), (0.2, 0.1), (0.25, 0.05)]);
+    assert_eq!(ends(20), [(0.02, 0.02)]);
+    assert_eq!(ends(0), [(0.0, 0.1)]);
+}
+
+#[test]
+fn live_frames_have_whole_sampling_intervals_of_at_least_100_ms() {
+    let span = |millis| live_span(Span::from_millis(millis));
+    assert_eq!(span(100), Span::from_millis(100));
+    assert_eq!(span(30), Span::from_millis(120));
+    assert_eq!(span(1_000), Span::from_secs(1));
+}
+
+#[test]
+fn changes_are_in_the_frame_of_their_time_and_in_the_state() {
+    let plan = Arc::new(plan());
+    let mut builder = FrameBuilder::new(&plan, INTERVAL);
+    let mut schedule = Schedule::new(Arc::clone(&plan));
+    let fields = [("link.out.up.rate".to_owned(), "5 Mbit/s".to_owned())];
+    for change in schedule.set(at(150), &fields, Path::new("")).unwrap().0 {
+        builder.change(&change);
+    }
+    builder.event(at(150), "slower");
+    builder.program(at(20), 0, ProgramState::Running, None);
+    builder.program(at(160), 0, ProgramState::Failed, Some(3));
+    builder.log(at(170), Level::Warn, "web", "ended");
+    let first = builder.poll(at(200)).unwrap();
+    let row = |state, exit_code| ProgramRow { program: 0, state, exit_code };
+    assert_eq!(first.programs, [row(ProgramState::Running, None)]);
+    assert!(first.changes.is_empty() && first.events.is_empty() && first.log.is_empty());
+    let second = builder.poll(at(300)).unwrap();
+    assert_eq!(second.programs, [row(ProgramState::Failed, Some(3))]);
+    let [change] = &second.changes[..] else { panic!("{second:?}") };
+    assert_eq!((change.link, change.values.rate_bps), (1, [Some(5e6), Some(1e7)]));
+    assert_eq!(second.events[0].text, "slower");
+    assert_eq!((second.log[0].level.as_str(), second.log[0].at), ("warning", 0.17));
+    let state = builder.state();
+    assert_eq!((state.t, state.span), (0.2, 0.0));
+    assert_eq!((&state.changes, &state.events), (&second.changes, &second.events));
+    assert_eq!(state.programs, second.programs);
+    assert!(state.log.is_empty());
+}
+
+#[test]
+fn watch_begins_with_the_state_and_the_next_frame() {
+    let tap = Tap::new(FrameBuilder::new(&plan(), INTERVAL));
+    tap.with(|builder| builder.event(at(10), "before"));
+    tap.with(|builder| builder.log(at(10), Level::Info, "lab", "before"));
+    assert!(!tap.is_watched());
+    let state = tap.watch(at(130));
+    assert_eq!((state.t, state.events.len(), state.log.len()), (0.2, 1, 0));
+    tap.with(|builder| {
+        // The middle of its interval is before the first frame.
+        builder.link(&link_sample(200, 1_000, 0, 0));
+        builder.link(&link_sample(300, 2_000, 0, 0));
+        let frame = builder.poll(at(400)).unwrap();
+        assert_eq!((frame.t, frame.links[0].directions[0].sent_bps), (0.3, 160e3));
+        assert!(frame.events.is_empty());
+    });
+    // A second watcher does not disturb the first one.
+    assert_eq!(tap.watch(at(430)).t, 0.3);
+}
+
+#[test]
+fn replaced_frame_keeps_changes_and_is_counted() {
+    let event = |text: &str| EventLine { at: 0.0, text: text.to_owned() };
+    let program = |program, state| ProgramRow { program, state, exit_code: None };
+    let change = |link, up| LinkChange { link, values: LinkValues { up, ..Default::default() } };
+    let earlier = Frame {
+        events: vec![event("one")],
+        programs: vec![program(0, ProgramState::Running), program(1, ProgramState::Ready)],
+        changes: vec![change(4, false), change(5, false)],
+        links: vec![LinkRow::default()],
+        dropped: 2,
+        ..Frame::default()
+    };
+    let mut later = Frame {
+        events: vec![event("two")],
+        programs: vec![program(0, ProgramState::Exited)],
+        changes: vec![change(5, true)],
+        ..Frame::default()
+    };
+    later.replace(earlier);
+    assert_eq!(later.events, [event("one"), event("two")]);
+    let programs = [program(1, ProgramState::Ready), program(0, ProgramState::Exited)];
+    assert_eq!(later.programs, programs);
+    assert_eq!(later.changes, [change(4, false), change(5, true)]);
+    assert_eq!((later.dropped, later.links.len()), (3, 0));
+    let mut long = Frame { events: vec![event("x"); 900], ..Frame::default() };
+    long.replace(Frame { events: vec![event("old"); 300], ..Frame::default() });
+    assert_eq!((long.events.len(), &long.events[100].text[..]), (1000, "x"));
+    assert!(long.log[0].text.starts_with("200 events and 0 log lines"), "{:?}", long.log);
+}
+
+#[test]
+fn messages_have_the_documented_form_and_round_trip() {
+    let directions = [
+        DirectionRow {
+            sent_bps: 9.5e6,
+            queue_bytes: 48_000,
+            dropped_packets: 3,
+            queue_delay_s: 0.25,
+        },
+        DirectionRow::default(),
+    ];
+    let frame = Frame {
+        t: 12.25,
+        span: 0.5,
+        links: vec![LinkRow { link: 2, directions }],
+        flows: vec![FlowRow { flow: 1, goodput_bps: 9e6, rtt_s: None, lost_packets: 2 }],
+        programs: vec![ProgramRow { program: 0, state: ProgramState::Exited, exit_code: Some(0) }],
+        dropped: 4,
+        ..Frame::default()
+    };
+    let text = serde_json::to_string(&Message::Frame(Box::new(frame.clone()))).unwrap();
+    let expected = "{\"type\":\"frame\",\"t\":12.25,\"span\":0.5,\
+                    \"links\":[[2,9500000.0,48000,3,0.25,0.0,0,0,0.0]],\
+                    \"flows\":[[1,9000000.0,null,2]],\"programs\":[[0,\"exited\",0]],\
+                    \"dropped\":4}";
+    assert_eq!(text, expected);
+    assert_eq!(serde_json::from_str::<Message>(&text).unwrap(), Message::Frame(Box::new(frame)));
+    let problem = Problem { message: "no".to_owned(), help: None };
+    let answer = Answer { id: 7, errors: vec![problem], ..Answer::default() };
+    let end = End { t: 3.0, outcome: "passed".to_owned(), ..End::default() };
+    for message in [Message::Answer(answer), Message::End(end), Message::Hello(Box::new(hello()))] {
+        let text = serde_json::to_string(&message).unwrap();
+        assert_eq!(serde_json::from_str::<Message>(&text).unwrap(), message, "{text}");
+    }
+}
+
+fn hello() -> Hello {
+    let plan = plan();
+    let start = Start { id: "0", repeat: "", clock: Clock::Wall, engine: Default::default() };
+    Hello::of(&plan, &crate::begin(&plan, start), Path::new("runs/pair-0"), Source::Live)
+}
+
+#[test]
+fn hello_describes_links_and_paths() {
+    let hello = hello();
+    let names: Vec<&str> = hello.nodes.iter().map(|node| node.name.as_str()).collect();
+    let node = |name| names.iter().position(|other| *other == name).unwrap() as u32;
+    let out = &hello.links[1];
+    assert_eq!((out.name.as_str(), out.ends), ("out", [node("r"), node("b")]));
+    assert_eq!((out.values.rate_bps, out.values.delay_s), ([Some(1e7); 2], [0.02; 2]));
+    // Ten packets of 1,500 B with 38 B of overhead.
+    assert_eq!(out.values.queue_bytes, [Some(15_380); 2]);
+    let unlimited = &hello.links[0].values;
+    assert_eq!((unlimited.rate_bps, unlimited.queue_bytes), ([None; 2], [None; 2]));
+    let flow = &hello.flows[0];
+    assert_eq!((flow.from, flow.to, &flow.path[..]), (node("a"), node("b"), &[(0, 0), (1, 0)][..]));
+    assert_eq!(hello.programs[0].node, node("b"));
+    assert_eq!(hello.nodes[node("b") as usize].programs, ["web"]);
+    assert!(hello.nodes.iter().all(|node| (0.0..=1.0).contains(&node.x)));
+    let json = serde_json::to_value(&hello).unwrap();
+    assert_eq!((&json["clock"], &json["source"]), (&"wall".into(), &"live".into()));
+    assert_eq!(
+        (&json["links"][1]["up"], &json["nodes"][2]["role"]),
+        (&true.into(), &"router".into())
+    );
+}
+
+#[test]
+fn paths_of_equal_cost_are_unknown() {
+    let second = "[[link]]\nname = \"out.2\"\nends = [\"r\", \"b\"]\ndelay = \"20 ms\"\n";
+    let text = LAB.replace("[[flow]]", &format!("{second}[[flow]]"));
+    let plan = lab::parse("pair.toml", &text, Path::new(".")).unwrap().plans.remove(0);
+    let start = Start { id: "0", repeat: "", clock: Clock::Wall, engine: Default::default() };
+    let hello = Hello::of(&plan, &crate::begin(&plan, start), Path::new("x"), Source::Live);
+    assert!(hello.flows[0].path.is_empty(), "{:?}", hello.flows);
+}
+
+#[test]
+fn parses_requests_and_ignores_unknown_types() {
+    let set = r#"{"type":"set","id":7,"fields":[["link.core.rate","5 Mbit/s"]],"more":1}"#;
+    let fields = vec![("link.core.rate".to_owned(), "5 Mbit/s".to_owned())];
+    assert_eq!(parse_request(set), Ok(Request::Set { id: 7, fields }));
+    let mark = parse_request(r#"{"type":"mark","id":8,"text":"healed"}"#);
+    assert_eq!(mark, Ok(Request::Mark { id: 8, text: "healed".to_owned() }));
+    assert_eq!(parse_request(r#"{"type":"clock","id":9,"do":"pause"}"#), Ok(Request::Unknown));
+    for wrong in ["", "{}", "[1]", r#"{"type":"set","id":-1,"fields":[]}"#] {
+        assert!(parse_request(wrong).is_err(), "{wrong}");
+    }
+    let long = format!(r#"{{"type":"mark","id":8,"text":"{}"}}"#, "x".repeat(MAX_REQUEST_BYTES));
+    assert!(parse_request(&long).unwrap_err().contains("the limit is 65536"));
+}
