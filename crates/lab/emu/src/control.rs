@@ -1,5 +1,8 @@
 //! Requests to a running lab: changes of links, and marks. A lab on one machine has a Unix socket
 //! beside its registry entry; a connection carries one request and one answer, each a line of JSON.
+//! A connection with [`Request::Watch`] receives the messages of [`run::live`] until the lab ends.
+
+mod watchers;
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -8,11 +11,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lab::{Code, Diagnostic, Diagnostics};
+use run::live::{Frame, Message};
 use serde::{Deserialize, Serialize};
+
+pub use watchers::MAX_WATCHERS;
+use watchers::Watchers;
 
 const MAX_REQUEST_BYTES: usize = 1 << 20;
 
-/// Maximum number of simultaneous connections of a lab.
+/// Maximum number of simultaneous connections of a lab, without watchers.
 const MAX_CLIENTS: usize = 16;
 
 /// Timeout of an answer, which fits into the socket's buffer unless a value is very long.
@@ -25,6 +32,21 @@ pub enum Request {
     Set(Vec<(String, String)>),
     /// A text for the list of events.
     Mark(String),
+    /// Send the live view.
+    Watch,
+}
+
+/// Checks the text of a mark; returns it without spaces around it.
+///
+/// # Errors
+/// If it is not a line of 1 to 200 characters.
+pub fn mark_text(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    let length = text.chars().count();
+    if (1..=200).contains(&length) && !text.contains(char::is_control) {
+        return Ok(text.to_owned());
+    }
+    Err("write one line of 1 to 200 characters".to_owned())
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -56,6 +78,11 @@ impl Finding {
             labels: diagnostic.labels.clone(),
         };
         found.list().iter().map(own).collect()
+    }
+
+    /// The message, and the advice if there is one.
+    pub fn texts(&self) -> (&str, Option<&str>) {
+        (&self.message, self.help.as_deref())
     }
 
     pub fn diagnostics(findings: &[Self], fields: &[(String, String)]) -> Diagnostics {
@@ -102,6 +129,7 @@ pub(crate) struct Server {
     path: PathBuf,
     clients: Vec<Client>,
     next_id: u64,
+    watchers: Watchers,
 }
 
 #[derive(Debug)]
@@ -118,18 +146,20 @@ impl Server {
     pub(crate) fn bind(path: PathBuf) -> io::Result<Self> {
         let listener = UnixListener::bind(&path)?;
         listener.set_nonblocking(true)?;
-        Ok(Self { listener, path, clients: Vec::new(), next_id: 0 })
+        let (clients, watchers) = (Vec::new(), Watchers::default());
+        Ok(Self { listener, path, clients, next_id: 0, watchers })
     }
 
     /// Descriptors that become readable when there is something to do.
     pub(crate) fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let clients = self.clients.iter().map(|client| client.stream.as_fd());
-        std::iter::once(self.listener.as_fd()).chain(clients)
+        std::iter::once(self.listener.as_fd()).chain(clients).chain(self.watchers.files())
     }
 
     /// Accepts connections and reads; returns complete requests with the identifiers for
     /// [`Server::answer`].
     pub(crate) fn receive(&mut self) -> Vec<(u64, Request)> {
+        self.watchers.step();
         while let Ok((stream, _)) = self.listener.accept() {
             if self.clients.len() < MAX_CLIENTS && stream.set_nonblocking(true).is_ok() {
                 let id = self.next_id;
@@ -160,6 +190,41 @@ impl Server {
         {
             text.push(b'\n');
             let _ = stream.write_all(&text);
+        }
+    }
+}
+
+impl Server {
+    /// Makes a client a watcher, whose first message is `hello`.
+    pub(crate) fn watch(&mut self, id: u64, hello: &Message) {
+        let why = format!("the lab has {MAX_WATCHERS} watchers, which is the limit");
+        let Some(place) = self.clients.iter().position(|client| client.id == id) else { return };
+        match serde_json::to_string(hello) {
+            Ok(hello) if self.watchers.count() < MAX_WATCHERS => {
+                let stream = self.clients.swap_remove(place).stream;
+                self.watchers.add(stream, &(hello + "\n"));
+            }
+            _ => self.answer(id, &Answer::Refused { why }),
+        }
+    }
+
+    pub(crate) fn has_watchers(&self) -> bool {
+        self.watchers.count() > 0
+    }
+
+    /// Sends the state of the lab to new watchers.
+    pub(crate) fn state(&mut self, frame: &Frame) {
+        self.watchers.state(frame);
+    }
+
+    pub(crate) fn frame(&mut self, frame: &Frame) {
+        self.watchers.frame(frame);
+    }
+
+    /// Sends the end of the run to watchers.
+    pub(crate) fn end(mut self, end: run::live::End) {
+        if let Ok(end) = serde_json::to_string(&Message::End(end)) {
+            std::mem::take(&mut self.watchers).end(&(end + "\n"));
         }
     }
 }

@@ -111,6 +111,11 @@ impl Datapath {
         Arc::clone(&self.shared.waits)
     }
 
+    /// Sets whether batches have the lateness.
+    pub(crate) fn set_watched(&self, is_watched: bool) {
+        self.shared.is_watched.store(is_watched, Ordering::Relaxed);
+    }
+
     /// Whether the command outside should give the thread real-time priority. In a user namespace,
     /// only a resource limit permits it, which needs another privilege than the priority itself.
     pub(crate) fn asks_realtime(&self) -> bool {

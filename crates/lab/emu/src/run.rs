@@ -9,8 +9,11 @@ mod attached;
 mod ends;
 mod finish;
 mod lab;
+mod lines;
+mod live;
 mod load;
 mod message;
+mod outbox;
 mod recording;
 mod requests;
 mod shard;
@@ -251,9 +254,15 @@ fn supervise(
             return Err(error);
         }
     };
-    let is_up = options.up.is_some();
-    let ending = Supervisor::new(&mut handle, plan, &folder, is_shard, is_up, controller)
-        .and_then(|mut supervisor| supervisor.supervise());
+    let up = options.up.as_ref();
+    let mut server = None;
+    let ending = Supervisor::new(&mut handle, plan, &folder, is_shard, up, controller).and_then(
+        |mut supervisor| {
+            let end = supervisor.supervise();
+            server = supervisor.take_server();
+            end
+        },
+    );
     // A lab that reports its failure ends without help.
     if ending.as_ref().is_err_and(|error| !matches!(error, Error::Lab(_))) {
         let _ = handle.kill();
@@ -262,6 +271,9 @@ fn supervise(
     let exit = handle.wait();
     let vanished = matches!(ending, Ok(End::Vanished));
     let record = remains(&folder, ending, exit, &oom_kills)?;
+    if let Some((server, end)) = server.zip(run::live::End::of(&record)) {
+        server.end(end);
+    }
     Ok(Ended { folder, record, vanished })
 }
 

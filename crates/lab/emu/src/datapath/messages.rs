@@ -11,7 +11,9 @@ use fabric::{Forwarding, LinkStats, QueueLevel};
 use lab::plan::Plan;
 use run::Change;
 use run::calls::{CallReport, CallWriter};
+use run::live::MachineState;
 use run::stalls::Stalls;
+use run::verdict::MAX_DISTORTED_SHARE;
 use run::waits::{WaitRecorder, Waits};
 use run::{CaptureId, RecorderHandle};
 
@@ -51,6 +53,8 @@ pub(crate) struct Shared {
     ///
     /// [`Datapath::asks_realtime`]: super::Datapath::asks_realtime
     pub(crate) asks_realtime: Arc<AtomicBool>,
+    /// Whether batches have the lateness.
+    pub(crate) is_watched: Arc<AtomicBool>,
 }
 
 /// Commands from the main thread.
@@ -80,6 +84,8 @@ pub(crate) struct Batch {
     pub(crate) delivered: u64,
     /// The state of the trunks, by agent; empty without trunks.
     pub(crate) trunks: Vec<TrunkState>,
+    /// How late packets left so far; only while the lab is watched, at most ten times a second.
+    pub(crate) machine: Option<MachineState>,
 }
 
 /// The final report of the data path.
@@ -144,4 +150,19 @@ pub(crate) struct Report {
     pub(crate) warnings: Vec<String>,
     /// Result of the recording, if there is one.
     pub(crate) calls: Option<CallReport>,
+}
+
+impl Report {
+    /// The effect of the host so far; `None` before the first packet.
+    pub(super) fn machine(&self) -> Option<MachineState> {
+        let late = self.lateness.distribution()?;
+        let faults = self.rejected + self.memory_drops;
+        let distorted = self.distorted as f64 / self.delivered.max(1) as f64;
+        Some(MachineState {
+            late_p50_s: late.p50_ns as f64 / 1e9,
+            late_p99_s: late.p99_ns as f64 / 1e9,
+            late_max_s: late.max_ns as f64 / 1e9,
+            trusted: faults == 0 && distorted <= MAX_DISTORTED_SHARE,
+        })
+    }
 }

@@ -11,6 +11,7 @@ use cluster::AgentId;
 use fabric::{Fabric, Output, Packet};
 use lab::plan::Plan;
 use run::calls::CallWriter;
+use run::live::MIN_FRAME_SPAN;
 use run::waits::WaitRecorder;
 use run::{Change, ChangeKind};
 use timeline::{Components, Moment, NextWakes, Rank};
@@ -77,6 +78,9 @@ pub(super) struct Worker {
     outbox: Sender<Batch>,
     changes: VecDeque<Change>,
     next_sample: Time,
+    /// Whether batches have the lateness, and when one had it last.
+    is_watched: Arc<AtomicBool>,
+    watched: Time,
     /// All events up to this time have been handled.
     handled: Time,
     calls: Option<CallWriter>,
@@ -179,6 +183,8 @@ impl Worker {
             outbox,
             changes: VecDeque::new(),
             next_sample: Time::ZERO,
+            is_watched: Arc::default(),
+            watched: Time::ZERO,
             handled: Time::ZERO,
             clock: setup.clock,
             calls: setup.calls,
@@ -202,6 +208,7 @@ impl Worker {
     pub(super) fn share(&mut self, shared: Shared) {
         self.report.waits = WaitRecorder::new(shared.waits);
         self.realtime.asks = shared.asks_realtime;
+        self.is_watched = shared.is_watched;
     }
 
     /// Takes the last sample and returns the report, without the usage of threads.
@@ -527,7 +534,16 @@ impl Worker {
             (gateways.statuses(), gateways.changes().collect())
         });
         let trunks = self.trunks.as_ref().map_or_else(Vec::new, |trunks| trunks.states());
-        let batch = Batch { at: now, links, shares, bundles, bundle_changes, delivered, trunks };
+        let is_due = now.since(self.watched) >= MIN_FRAME_SPAN;
+        let machine = if is_due && self.is_watched.load(Ordering::Relaxed) {
+            self.watched = now;
+            self.report.machine()
+        } else {
+            None
+        };
+        let at = now;
+        let batch =
+            Batch { at, links, shares, bundles, bundle_changes, delivered, trunks, machine };
         // The receiver no longer exists during the lab's teardown.
         let _ = self.outbox.send(batch);
     }

@@ -79,9 +79,15 @@ impl Running {
             self.recording.enter(batch);
         }
         // The data path has made these changes, too.
-        self.requests.log_due(self.clock.now(), &self.recorder, &mut self.events);
+        let now = self.clock.now();
+        self.requests.log_due(now, &self.recorder, &self.tap, &mut self.events);
         self.warnings.append(&mut report.warnings);
         self.flow_samples.try_iter().for_each(|seen| self.recording.keep(seen));
+        if self.tap.is_watched() {
+            let frames = self.tap.with(|builder| builder.finish(ended));
+            frames.into_iter().for_each(|frame| self.outbox.frame(frame));
+        }
+        self.outbox.finish();
         let (load, steal_s) = self.meter.finish(&report);
         let recorded = self.recorder.finish();
         let (mut status, mut failure) = end.status_and_error();

@@ -17,6 +17,7 @@ use lab::plan::{Action, Event, Plan, Role, Uplink as UplinkPlan};
 use lab::routes::Routes;
 use run::Schedule;
 use run::calls::CallWriter;
+use run::live::Tap;
 use run::record::{EventRecord, RunRecord};
 use run::waits::{HostWaits, Waits};
 use run::{Level, Recorder, RunFolder};
@@ -24,8 +25,10 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::ends::flow_specs;
 use super::finish::End;
+use super::live;
 use super::load::Meter;
 use super::message::{self, Common, FromLab, ToLab};
+use super::outbox::Outbox;
 use super::recording::{Recording, captures, start_recorder};
 use super::requests::Requests;
 use crate::clock::LabClock;
@@ -122,6 +125,8 @@ pub(super) fn main(job: Job, side: LabSide) -> i32 {
 pub(super) struct Running {
     pub(super) job: Job,
     pub(super) channel: BufReader<UnixStream>,
+    pub(super) outbox: Outbox,
+    pub(super) tap: Arc<Tap>,
     pub(super) enclosure: Arc<Enclosure>,
     /// Kept open until the lab ends.
     _uplink: Option<Uplink>,
@@ -198,7 +203,11 @@ impl Running {
         })?;
         let (flows, flow_samples) = start_flows(&job, &enclosure, &clock, datapath.waits())?;
         channel.get_ref().set_nonblocking(true).map_err(Error::Channel)?;
+        let tap = Arc::new(live::tap(&job));
+        recorder.handle().connect(Arc::clone(&tap));
         Ok(Self {
+            outbox: Outbox::new(channel.get_ref().try_clone().map_err(Error::Channel)?),
+            tap,
             channel,
             schedule: Schedule::new(Arc::clone(&plan)),
             kernels: KernelChanges::new(plan, Arc::clone(&enclosure), Arc::clone(&routes)),
@@ -248,7 +257,7 @@ impl Running {
             }
         };
         if self.job.shard.is_some() {
-            message::send(self.channel.get_ref(), &FromLab::Ending);
+            self.outbox.send(&FromLab::Ending);
         }
         self.finish(end)
     }
@@ -261,7 +270,7 @@ impl Running {
         for event in self.schedule.due(now) {
             self.act(event, now);
         }
-        self.requests.log_due(now, &self.recorder, &mut self.events);
+        self.requests.log_due(now, &self.recorder, &self.tap, &mut self.events);
         let mut failed = None;
         for event in self.supervisor.step(now) {
             failed = failed.or(self.note(event, now));
@@ -286,7 +295,7 @@ impl Running {
         self.report_up(now);
         if self.job.attached && !self.reported_start && self.supervisor.is_ready() {
             self.reported_start = true;
-            message::send(self.channel.get_ref(), &FromLab::Started);
+            self.outbox.send(&FromLab::Started);
         }
         if let Some(share) = self.meter.observe(now) {
             self.datapath.limit_realtime(share);
@@ -297,6 +306,7 @@ impl Running {
             return Some(End::Complete);
         }
         self.report_progress(now);
+        self.send_frame(now);
         self.sleep(now);
         None
     }
@@ -315,8 +325,7 @@ impl Running {
 
     fn act(&mut self, event: Event, now: Time) {
         self.recorder.handle().log(now, Level::Info, "event", &event.text);
-        let (at_s, text) = (event.at.as_secs_f64(), event.text);
-        self.events.push(EventRecord { at_s, text, ..EventRecord::default() });
+        self.record_event(event.at, event.text);
         match event.action {
             Action::Stop(program) => self.supervisor.stop(program, now),
             Action::Kill(program) => self.supervisor.kill(program, now),
@@ -360,6 +369,7 @@ impl Running {
 
     /// Logs an event of a program; returns the error that ends the run, if it is one.
     pub(super) fn note(&mut self, event: ProgramEvent, now: Time) -> Option<Error> {
+        self.show_program(&event, now);
         let name = |id: ProgramId| self.job.plan.programs[id.index()].name.clone();
         let log = |level, id, text: &str| self.recorder.handle().log(now, level, &name(id), text);
         match event {
@@ -372,10 +382,10 @@ impl Running {
                 self.notify_others(id, ProgramChange::Ready, now);
             }
             ProgramEvent::Ended { program, end, as_expected, again } => {
-                self.notify_others(program, ProgramChange::Ended { well: as_expected }, now);
                 let level = if as_expected { Level::Info } else { Level::Error };
                 let again = again.map_or_else(String::new, |at| format!(", again at {at}"));
                 log(level, program, &format!("ended: {end:?}{again}"));
+                self.notify_others(program, ProgramChange::Ended { well: as_expected }, now);
             }
             ProgramEvent::OutputLimit(id) => {
                 let limit = self.job.plan.programs[id.index()].output;
@@ -391,14 +401,14 @@ impl Running {
     }
 
     /// Reports the change if programs of other shards depend on it.
-    fn notify_others(&self, program: ProgramId, change: ProgramChange, now: Time) {
+    fn notify_others(&mut self, program: ProgramId, change: ProgramChange, now: Time) {
         let waits = |other: &lab::plan::Program| {
             !self.job.is_here(other.node) && other.after.contains(&program)
         };
         if self.job.plan.programs.iter().any(waits) {
             let (program, at_ns) = (program.index() as u32, now.as_nanos());
             let event = control::ProgramEvent { program, at_ns, change };
-            message::send(self.channel.get_ref(), &FromLab::Program(event));
+            self.outbox.send(&FromLab::Program(event));
         }
     }
 
@@ -411,6 +421,9 @@ impl Running {
     }
 
     fn enter(&mut self, batch: Batch) {
+        if let Some(machine) = batch.machine {
+            self.tap.with(|builder| builder.machine(machine));
+        }
         self.delivered = batch.delivered;
         self.trunks.clone_from(&batch.trunks);
         self.recording.enter(batch);
@@ -448,8 +461,9 @@ impl Running {
             }
             ToLab::Request { id, request } => {
                 let answer = self.handle(request);
-                message::send(self.channel.get_ref(), &FromLab::Answer { id, answer });
+                self.outbox.send(&FromLab::Answer { id, answer });
             }
+            ToLab::Watch(is_watched) => self.watch(is_watched),
             ToLab::Start { .. } => {}
         }
     }
@@ -460,7 +474,7 @@ impl Running {
             && self.supervisor.has_started(now)
         {
             up.is_ready = true;
-            message::send(self.channel.get_ref(), &FromLab::Up);
+            self.outbox.send(&FromLab::Up);
         }
     }
 
@@ -468,7 +482,7 @@ impl Running {
     pub(super) fn pass_changes(&mut self, until: Time) {
         for change in self.schedule.changes(until) {
             self.kernels.prepare(&change);
-            self.datapath.change(change);
+            self.change_network(change);
         }
     }
 
@@ -524,11 +538,11 @@ impl Running {
             idle: self.is_done(),
             trunks: self.trunks.clone(),
         };
-        message::send(self.channel.get_ref(), &progress);
+        self.outbox.send(&progress);
     }
 
     /// Waits until a descriptor is readable or an event is due.
-    fn sleep(&self, now: Time) {
+    fn sleep(&mut self, now: Time) {
         let mut wake = self.job.end().map_or(now + ROUND, |end| end.min(now + ROUND));
         let due = [self.supervisor.next_wake(), self.schedule.next()];
         for at in due.into_iter().flatten() {
@@ -538,16 +552,17 @@ impl Running {
     }
 
     /// Waits for this time, or until a descriptor is readable.
-    fn nap(&self, span: Span) {
+    fn nap(&mut self, span: Span) {
         if self.datapath.asks_realtime() {
-            message::send(self.channel.get_ref(), &FromLab::Realtime);
+            self.outbox.send(&FromLab::Realtime);
         }
         let nap = span.as_nanos();
         let timeout = Timespec {
             tv_sec: (nap / 1_000_000_000) as i64,
             tv_nsec: (nap % 1_000_000_000) as i64,
         };
-        let mut fds = vec![PollFd::new(self.channel.get_ref(), PollFlags::IN)];
+        let blocked = if self.outbox.is_blocked() { PollFlags::OUT } else { PollFlags::empty() };
+        let mut fds = vec![PollFd::new(self.channel.get_ref(), PollFlags::IN | blocked)];
         fds.extend(self.supervisor.files().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         let _ = rustix::event::poll(&mut fds, Some(&timeout));
     }

@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use base::Span;
 use cluster::AgentId;
 use cluster::control::{ProgramEvent, TrunkState};
+use run::live::Frame;
 use run::record::Failure;
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +39,9 @@ pub(super) enum FromLab {
         id: u64,
         answer: Answer,
     },
+    /// The state before the next frame, after [`ToLab::Watch`].
+    State(Box<Frame>),
+    Frame(Box<Frame>),
     /// The data path may not set its own real-time priority.
     Realtime,
     /// The lab is ending, which may take some time.
@@ -99,6 +103,8 @@ pub(super) enum ToLab {
         id: u64,
         request: Request,
     },
+    /// Send the state and then frames, or stop it.
+    Watch(bool),
     /// End now: the run is complete.
     Complete,
     /// End now, in an orderly way.

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use base::Time;
 use lab::live::LinkChange;
+use run::live::Tap;
 use run::record::EventRecord;
 use run::{Level, Recorder};
 
@@ -20,10 +21,17 @@ pub(super) struct Requests(VecDeque<LinkChange>);
 
 impl Requests {
     /// Adds the changes up to `now` to the log and to the list of events.
-    pub(super) fn log_due(&mut self, now: Time, log: &Recorder, events: &mut Vec<EventRecord>) {
+    pub(super) fn log_due(
+        &mut self,
+        now: Time,
+        log: &Recorder,
+        tap: &Tap,
+        events: &mut Vec<EventRecord>,
+    ) {
         while self.0.front().is_some_and(|change| change.event.at <= now) {
             let Some(LinkChange { event, fields }) = self.0.pop_front() else { return };
             log.handle().log(event.at, Level::Info, SOURCE, &event.text);
+            tap.with(|builder| builder.event(event.at, &event.text));
             events.push(EventRecord {
                 at_s: event.at.as_secs_f64(),
                 text: event.text,
@@ -41,10 +49,12 @@ impl Running {
             Request::Mark(text) => {
                 let text = format!("mark: {text}");
                 self.recorder.handle().log(now, Level::Info, SOURCE, &text);
-                let at_s = now.as_secs_f64();
-                let events = vec![text.clone()];
-                self.events.push(EventRecord { at_s, text, ..EventRecord::default() });
+                let (at_s, events) = (now.as_secs_f64(), vec![text.clone()]);
+                self.record_event(now, text);
                 Answer::Done { at_s, events, warnings: Vec::new() }
+            }
+            Request::Watch => {
+                Answer::Refused { why: "the supervising process handles this request".to_owned() }
             }
         }
     }
@@ -54,7 +64,7 @@ impl Running {
         match self.schedule.set(now, fields, &self.job.lab_dir) {
             Ok((changes, found)) => {
                 for change in changes {
-                    self.datapath.change(change);
+                    self.change_network(change);
                 }
                 let at = found.changes.first().map_or(now, |change| change.event.at);
                 let events = found.changes.iter().map(|change| change.event.text.clone());

@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use cluster::control::{FromShard, ProgramEvent, ShardProgress, ToShard};
 
+use super::lines::lines;
 use super::message::{self, ToLab};
-use super::supervisor::{Controller, lines};
+use super::supervisor::Controller;
 use super::{Options, supervise};
 use crate::shard::{Shard, Sockets};
 use crate::{Error, Result};

@@ -2,7 +2,7 @@
 //! the lab, and ends a shard's lab that no longer answers.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -11,12 +11,16 @@ use ::lab::plan::Plan;
 use base::Span;
 use cluster::control::{ProgramEvent, ShardProgress};
 use run::RunFolder;
+use run::live::{Hello, Message, Source};
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use sys::process::{self, Received};
 
+use super::Up;
+use super::lines::LabLines;
 use super::message::{self, FromLab, ToLab};
-use crate::control::Server;
+use crate::control::{Answer, Request, Server};
 use crate::datapath::{PRIORITY, THREAD};
 use crate::launch::LabHandle;
 use crate::registry::{Entry, HostEntry, Registration, Registry};
@@ -87,7 +91,7 @@ pub(super) struct Supervisor<'a> {
     plan: &'a Plan,
     folder: &'a RunFolder,
     controller: &'a mut dyn Controller,
-    lab: BufReader<UnixStream>,
+    lab: LabLines,
     signals: Signals,
     hosts: Hosts,
     /// SIGINT, SIGTERM and SIGHUP so far.
@@ -99,8 +103,12 @@ pub(super) struct Supervisor<'a> {
     /// Registered labs at the last report to the lab.
     entries: usize,
     is_shard: bool,
-    /// Whether `netarium up` started the lab.
-    is_up: bool,
+    /// If `netarium up` started the lab: its properties.
+    up: Option<&'a Up>,
+    /// Description of the lab for watchers; computed for the first one.
+    hello: Option<Message>,
+    /// Whether the lab sends frames.
+    is_watched: bool,
     running: bool,
     stopping: bool,
     /// When the lab last sent a message.
@@ -113,7 +121,7 @@ impl<'a> Supervisor<'a> {
         plan: &'a Plan,
         folder: &'a RunFolder,
         is_shard: bool,
-        is_up: bool,
+        up: Option<&'a Up>,
         controller: &'a mut dyn Controller,
     ) -> Result<Self> {
         let lab = handle.channel().try_clone().map_err(Error::Channel)?;
@@ -123,7 +131,7 @@ impl<'a> Supervisor<'a> {
             plan,
             folder,
             controller,
-            lab: BufReader::new(lab),
+            lab: LabLines::new(lab),
             signals,
             hosts: Hosts::new(),
             interrupts: 0,
@@ -131,7 +139,9 @@ impl<'a> Supervisor<'a> {
             server: None,
             entries: 0,
             is_shard,
-            is_up,
+            up,
+            hello: None,
+            is_watched: false,
             running: false,
             stopping: false,
             last_message: Instant::now(),
@@ -143,7 +153,7 @@ impl<'a> Supervisor<'a> {
         loop {
             let [lab, signals, controller] = self.wait()?;
             if lab {
-                for line in lines(&mut self.lab)? {
+                for line in self.lab.read()? {
                     let Some(line) = line else {
                         let insisted = self.interrupts > 1;
                         return Ok(if insisted { End::Insisted } else { End::Vanished });
@@ -164,8 +174,12 @@ impl<'a> Supervisor<'a> {
             }
             let requests = self.server.as_mut().map(Server::receive);
             for (id, request) in requests.into_iter().flatten() {
-                self.send(&ToLab::Request { id, request });
+                match request {
+                    Request::Watch => self.watch(id),
+                    request => self.send(&ToLab::Request { id, request }),
+                }
             }
+            self.stop_frames();
             if let Some(limit) = self.silence_timeout()
                 && self.last_message.elapsed() > limit
             {
@@ -193,7 +207,7 @@ impl<'a> Supervisor<'a> {
 
     /// Which of lab, signals and controller can be read.
     fn wait(&self) -> Result<[bool; 3]> {
-        let (lab, controller) = (self.lab.get_ref().as_fd(), self.controller.socket());
+        let (lab, controller) = (self.lab.as_fd(), self.controller.socket());
         let sources = [Some(lab), Some(self.signals.as_fd()), controller];
         let poll_fd = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
         let mut fds: Vec<_> = sources.into_iter().flatten().map(poll_fd).collect();
@@ -201,7 +215,7 @@ impl<'a> Supervisor<'a> {
         fds.extend(self.server.iter().flat_map(Server::files).map(poll_fd));
         let second = Timespec { tv_sec: 1, tv_nsec: 0 };
         match rustix::event::poll(&mut fds, Some(&second)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(Error::Channel(errno.into())),
         }
         fds.truncate(first_of_server);
@@ -245,6 +259,12 @@ impl<'a> Supervisor<'a> {
             Some(FromLab::Answer { id, answer }) => {
                 self.server.iter_mut().for_each(|server| server.answer(id, &answer));
             }
+            Some(FromLab::State(frame)) => {
+                self.server.iter_mut().for_each(|server| server.state(&frame));
+            }
+            Some(FromLab::Frame(frame)) => {
+                self.server.iter_mut().for_each(|server| server.frame(&frame));
+            }
             Some(FromLab::Started) => self.controller.started(self.handle.pid(), &self.hosts)?,
             Some(FromLab::Program(event)) => self.controller.program(event),
             Some(FromLab::Realtime) => {
@@ -273,6 +293,52 @@ impl<'a> Supervisor<'a> {
             _ => {}
         }
         message::send(self.handle.channel(), message);
+        // It could not be watched before.
+        if matches!(message, ToLab::Start { .. }) && self.is_watched {
+            message::send(self.handle.channel(), &ToLab::Watch(true));
+        }
+    }
+
+    /// Makes a client of the socket a watcher.
+    fn watch(&mut self, id: u64) {
+        if self.hello.is_none() {
+            self.hello = self.folder.read_record().ok().map(|record| {
+                let path = self.folder.path();
+                let mut hello = Hello::of(self.plan, &record, path, Source::Live);
+                if self.up.is_some_and(|up| !up.ends) {
+                    hello.duration_s = None;
+                }
+                hello.commands = ["set", "mark"].map(str::to_owned).into();
+                Message::Hello(Box::new(hello))
+            });
+        }
+        let Some(server) = &mut self.server else { return };
+        match &self.hello {
+            Some(hello) => server.watch(id, hello),
+            None => {
+                let why = "the record of the run cannot be read".to_owned();
+                server.answer(id, &Answer::Refused { why });
+            }
+        }
+        if server.has_watchers() {
+            self.is_watched = true;
+            if self.running {
+                self.send(&ToLab::Watch(true));
+            }
+        }
+    }
+
+    /// The lab makes no frames without watchers.
+    fn stop_frames(&mut self) {
+        if self.is_watched && self.server.as_ref().is_none_or(|server| !server.has_watchers()) {
+            self.is_watched = false;
+            self.send(&ToLab::Watch(false));
+        }
+    }
+
+    /// The server, which sends the end of the run to watchers.
+    pub(super) fn take_server(&mut self) -> Option<Server> {
+        self.server.take()
     }
 
     /// Registers the lab, so that other commands find it. A failure does not stop the lab.
@@ -285,7 +351,7 @@ impl<'a> Supervisor<'a> {
             entry.hosts = hosts;
             entry.realtime = self.plan.realtime;
             entry.seed = Some(self.plan.seed);
-            entry.is_up = self.is_up;
+            entry.is_up = self.up.is_some();
             let registry = Registry::open()?;
             if !self.is_shard {
                 let socket = registry.socket(id);
@@ -319,23 +385,6 @@ impl<'a> Supervisor<'a> {
 fn entries(registry: &Registry) -> usize {
     let files = std::fs::read_dir(registry.dir()).into_iter().flatten().flatten();
     files.filter(|file| file.path().extension().is_some_and(|e| e == "json")).count()
-}
-
-/// The lines that can be read now, at least one; `None` at the end of the stream.
-pub(super) fn lines(stream: &mut BufReader<UnixStream>) -> Result<Vec<Option<String>>> {
-    let mut lines = Vec::new();
-    loop {
-        let mut line = String::new();
-        let read = match stream.read_line(&mut line) {
-            // The other end was killed before it had read everything.
-            Err(e) if e.kind() == ErrorKind::ConnectionReset => 0,
-            read => read.map_err(Error::Channel)?,
-        };
-        lines.push((read > 0).then_some(line));
-        if read == 0 || stream.buffer().is_empty() {
-            return Ok(lines);
-        }
-    }
 }
 
 /// Signals to this process, as long as this value exists.

@@ -1,0 +1,244 @@
+//! Connections that receive the live view. A watcher that reads slowly loses frames; the server
+//! never waits for it.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use run::live::{Frame, Message};
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+/// Maximum number of watchers of a lab.
+pub const MAX_WATCHERS: usize = 16;
+
+/// Timeout in which all watchers together receive the end of the run.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+struct Watcher {
+    stream: UnixStream,
+    /// Bytes of messages that the socket has not accepted yet.
+    unsent: Vec<u8>,
+    /// Whether it has received the state at its start. Frames come after it.
+    has_state: bool,
+    /// Frames that it did not receive, as one.
+    dropped: Option<Frame>,
+    is_gone: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Watchers(Vec<Watcher>);
+
+impl Watchers {
+    pub(super) fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.0.iter().map(|watcher| watcher.stream.as_fd())
+    }
+
+    /// Adds a watcher, whose first message is `hello`, a line.
+    pub(super) fn add(&mut self, stream: UnixStream, hello: &str) {
+        let (unsent, is_gone) = (hello.as_bytes().to_vec(), false);
+        let mut watcher = Watcher { stream, unsent, has_state: false, dropped: None, is_gone };
+        watcher.flush();
+        self.0.push(watcher);
+    }
+
+    /// Sends the state at the start to watchers that do not have it.
+    pub(super) fn state(&mut self, frame: &Frame) {
+        let Some(line) = line(frame) else { return };
+        for watcher in self.0.iter_mut().filter(|watcher| !watcher.has_state) {
+            watcher.has_state = true;
+            watcher.unsent.extend_from_slice(&line);
+            watcher.flush();
+        }
+    }
+
+    /// Sends a frame to all watchers; one whose socket is full loses it.
+    pub(super) fn frame(&mut self, frame: &Frame) {
+        let line = line(frame).unwrap_or_default();
+        for watcher in self.0.iter_mut().filter(|watcher| watcher.has_state) {
+            watcher.flush();
+            watcher.frame(frame, &line);
+        }
+    }
+
+    /// Sends what sockets accept now, and removes watchers that have disconnected.
+    pub(super) fn step(&mut self) {
+        for watcher in &mut self.0 {
+            watcher.read();
+            watcher.flush();
+        }
+        self.0.retain(|watcher| !watcher.is_gone);
+    }
+
+    /// Sends the end of the run and closes all connections.
+    pub(super) fn end(mut self, end: &str) {
+        for watcher in &mut self.0 {
+            if let Some(line) = watcher.dropped.take().as_ref().and_then(line) {
+                watcher.unsent.extend_from_slice(&line);
+            }
+            watcher.unsent.extend_from_slice(end.as_bytes());
+        }
+        let until = Instant::now() + END_TIMEOUT;
+        loop {
+            self.0.iter_mut().for_each(Watcher::flush);
+            self.0.retain(|watcher| !watcher.is_gone && !watcher.unsent.is_empty());
+            let left = until.saturating_duration_since(Instant::now());
+            if self.0.is_empty() || left.is_zero() {
+                return;
+            }
+            let mut fds: Vec<_> =
+                self.files().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::OUT)).collect();
+            let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(left.subsec_nanos()) };
+            let _ = rustix::event::poll(&mut fds, Some(&timeout));
+        }
+    }
+}
+
+/// A frame as a line; `None` if it has a number that JSON does not have.
+fn line(frame: &Frame) -> Option<Vec<u8>> {
+    let mut line = serde_json::to_vec(&Message::Frame(Box::new(frame.clone()))).ok()?;
+    line.push(b'\n');
+    Some(line)
+}
+
+impl Watcher {
+    fn frame(&mut self, frame: &Frame, whole: &[u8]) {
+        if !self.unsent.is_empty() {
+            let mut frame = frame.clone();
+            if let Some(earlier) = self.dropped.take() {
+                frame.replace(earlier);
+            }
+            self.dropped = Some(frame);
+            return;
+        }
+        match self.dropped.take() {
+            None => self.unsent.extend_from_slice(whole),
+            Some(earlier) => {
+                let mut frame = frame.clone();
+                frame.replace(earlier);
+                self.unsent.extend(line(&frame).unwrap_or_default());
+            }
+        }
+        self.flush();
+    }
+
+    fn flush(&mut self) {
+        while !self.unsent.is_empty() && !self.is_gone {
+            match self.stream.write(&self.unsent) {
+                Ok(sent) if sent > 0 => drop(self.unsent.drain(..sent)),
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return,
+                _ => self.is_gone = true,
+            }
+        }
+    }
+
+    /// Detects the end of the connection. A watcher sends nothing.
+    fn read(&mut self) {
+        self.is_gone |= match self.stream.read(&mut [0]) {
+            Err(e) => !matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
+            Ok(_) => true,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+
+    use run::live::{EventLine, LinkRow};
+
+    use super::*;
+
+    fn frame(number: u64) -> Frame {
+        let event = EventLine { at: number as f64, text: number.to_string() };
+        let rows = (0..2_000).map(|link| LinkRow { link, ..LinkRow::default() });
+        Frame { t: number as f64, links: rows.collect(), events: vec![event], ..Frame::default() }
+    }
+
+    #[test]
+    fn slow_watcher_loses_rates_and_no_events() {
+        let (stream, client) = UnixStream::pair().unwrap();
+        let (fast, fast_client) = UnixStream::pair().unwrap();
+        let mut watchers = Watchers::default();
+        for stream in [stream, fast] {
+            stream.set_nonblocking(true).unwrap();
+            watchers.add(stream, "{\"hello\":1}\n");
+        }
+        watchers.frame(&frame(0));
+        watchers.state(&Frame::default());
+        let mut fast_client = BufReader::new(fast_client);
+        let mut next = |client: &mut BufReader<UnixStream>| {
+            let mut line = String::new();
+            client.read_line(&mut line).unwrap();
+            line
+        };
+        assert_eq!(next(&mut fast_client), "{\"hello\":1}\n");
+        // Nobody reads 100 frames of more than 20 kB from the first client.
+        let frames = 100;
+        let mut seen = 0;
+        for number in 1..=frames {
+            watchers.frame(&frame(number));
+            while seen < number {
+                watchers.step();
+                let Ok(Message::Frame(frame)) = serde_json::from_str(&next(&mut fast_client))
+                else {
+                    panic!("no frame")
+                };
+                assert_eq!(frame.dropped, 0);
+                seen = frame.t as u64;
+            }
+        }
+        assert_eq!(watchers.count(), 2);
+        let reader = std::thread::spawn(move || {
+            let mut client = BufReader::new(client);
+            let mut lines = Vec::new();
+            loop {
+                let line = next(&mut client);
+                if line.is_empty() {
+                    return lines;
+                }
+                lines.push(line);
+            }
+        });
+        while watchers.0[0].unsent.len() + watchers.0[1].unsent.len() > 0 {
+            watchers.step();
+        }
+        watchers.frame(&frame(frames + 1));
+        watchers.end("{\"end\":1}\n");
+        let lines = reader.join().unwrap();
+        assert_eq!(
+            (lines[0].as_str(), lines.last().unwrap().as_str()),
+            ("{\"hello\":1}\n", "{\"end\":1}\n")
+        );
+        let frames_seen = lines[2..lines.len() - 1].iter().map(|line| {
+            let Ok(Message::Frame(frame)) = serde_json::from_str(line) else { panic!("{line}") };
+            *frame
+        });
+        let frames_seen: Vec<Frame> = frames_seen.collect();
+        let dropped: u64 = frames_seen.iter().map(|frame| frame.dropped).sum();
+        assert!(dropped > 0);
+        assert_eq!(dropped + frames_seen.len() as u64, frames + 1);
+        let events = frames_seen.iter().flat_map(|frame| &frame.events);
+        let events: Vec<u64> = events.map(|event| event.at as u64).collect();
+        assert_eq!(events, (1..=frames + 1).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn watcher_that_disconnects_is_removed() {
+        let (stream, client) = UnixStream::pair().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let mut watchers = Watchers::default();
+        watchers.add(stream, "{}\n");
+        watchers.step();
+        assert_eq!((watchers.count(), watchers.files().count()), (1, 1));
+        drop(client);
+        watchers.step();
+        assert_eq!(watchers.count(), 0);
+    }
+}

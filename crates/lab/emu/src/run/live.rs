@@ -1,0 +1,65 @@
+//! The live view of a lab, in the lab's process.
+
+use base::{ProgramId, Time};
+use run::Change;
+use run::live::{FrameBuilder, ProgramState, Tap, live_span};
+use run::record::{EventRecord, ProgramEnd};
+
+use super::lab::{Job, Running};
+use super::message::FromLab;
+use crate::program::ProgramEvent;
+
+/// The tap of a lab that has not started.
+pub(super) fn tap(job: &Job) -> Tap {
+    Tap::new(FrameBuilder::new(&job.plan, live_span(job.plan.interval)))
+}
+
+impl Running {
+    /// Begins to send frames, after the state before them; or stops.
+    pub(super) fn watch(&mut self, is_watched: bool) {
+        self.datapath.set_watched(is_watched);
+        if is_watched {
+            let state = self.tap.watch(self.now());
+            self.outbox.send(&FromLab::State(Box::new(state)));
+        } else {
+            self.tap.unwatch();
+        }
+    }
+
+    /// Sends the next frame, if it is due.
+    pub(super) fn send_frame(&mut self, now: Time) {
+        self.outbox.flush();
+        if !self.tap.is_watched() {
+            self.tap.with(|builder| builder.settle(now));
+        } else if let Some(frame) = self.tap.with(|builder| builder.poll(now)) {
+            self.outbox.frame(frame);
+        }
+    }
+
+    /// Adds an event to the record and to the live view.
+    pub(super) fn record_event(&mut self, at: Time, text: String) {
+        self.tap.with(|builder| builder.event(at, &text));
+        self.events.push(EventRecord { at_s: at.as_secs_f64(), text, ..EventRecord::default() });
+    }
+
+    /// Passes a change of the network to the data path.
+    pub(super) fn change_network(&self, change: Change) {
+        self.tap.with(|builder| builder.change(&change));
+        self.datapath.change(change);
+    }
+
+    pub(super) fn show_program(&self, event: &ProgramEvent, now: Time) {
+        let (id, state, code): (ProgramId, _, _) = match *event {
+            ProgramEvent::Started(id) => (id, ProgramState::Running, None),
+            ProgramEvent::Ready(id) => (id, ProgramState::Ready, None),
+            ProgramEvent::Ended { program, end, as_expected, .. } => {
+                let state = if as_expected { ProgramState::Exited } else { ProgramState::Failed };
+                let code = if let ProgramEnd::Exit(code) = end { Some(code) } else { None };
+                (program, state, code)
+            }
+            ProgramEvent::Failed(id, _) => (id, ProgramState::Failed, None),
+            ProgramEvent::OutputLimit(_) => return,
+        };
+        self.tap.with(|builder| builder.program(now, id.index() as u32, state, code));
+    }
+}
