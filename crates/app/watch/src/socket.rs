@@ -1,0 +1,249 @@
+//! The WebSocket of a page.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::extract::ws::{self, CloseFrame, WebSocket, WebSocketUpgrade, close_code};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use emu::control;
+use run::RunFolder;
+use run::live::{
+    Answer, End, FinishedRun, MAX_REQUEST_BYTES, Message, Problem, Request, parse_request,
+};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
+use tokio::net::UnixStream;
+
+use crate::{MAX_WATCHERS, Shared};
+
+/// Maximum length of the reason in a close frame (RFC 6455 §5.5: 125 B with the code).
+const MAX_REASON_BYTES: usize = 123;
+
+/// A connection ends with this code and reason.
+type Closed = (u16, String);
+
+pub(crate) async fn upgrade(
+    State(shared): State<Arc<Shared>>,
+    headers: HeaderMap,
+    upgrade: WebSocketUpgrade,
+) -> Response {
+    if !shared.access.has_origin(&headers) {
+        return (StatusCode::FORBIDDEN, "The origin is another server.\n").into_response();
+    }
+    let Ok(place) = Arc::clone(&shared.watchers).try_acquire_owned() else {
+        let text = format!("There are {MAX_WATCHERS} watchers, which is the limit.\n");
+        return (StatusCode::SERVICE_UNAVAILABLE, text).into_response();
+    };
+    // A message that is slightly too long gets a reason; the library ends the connection on others.
+    upgrade.max_message_size(2 * MAX_REQUEST_BYTES).on_upgrade(async move |mut socket| {
+        let mut stop = shared.stop.clone();
+        let (code, reason) = tokio::select! {
+            _ = stop.changed() => (close_code::AWAY, "the server has stopped".to_owned()),
+            closed = serve(&shared, &mut socket) => closed,
+        };
+        let mut end = reason.len().min(MAX_REASON_BYTES);
+        while !reason.is_char_boundary(end) {
+            end -= 1;
+        }
+        let frame = CloseFrame { code, reason: reason[..end].into() };
+        let _ = socket.send(ws::Message::Close(Some(frame))).await;
+        drop(place);
+    })
+}
+
+/// Serves a page until the connection ends.
+async fn serve(shared: &Shared, socket: &mut WebSocket) -> Closed {
+    let served = match connect(shared).await {
+        Some(feed) => live(shared, socket, feed).await,
+        None => finished(shared, socket).await,
+    };
+    match served {
+        Ok(()) => listen(shared, socket).await,
+        Err(closed) => closed,
+    }
+}
+
+/// The connection to the lab; `None` if it is not running.
+async fn connect(shared: &Shared) -> Option<Lines<BufReader<UnixStream>>> {
+    let mut stream = UnixStream::connect(shared.run.socket.as_ref()?).await.ok()?;
+    let request = serde_json::to_string(&control::Request::Watch).ok()? + "\n";
+    stream.write_all(request.as_bytes()).await.ok()?;
+    Some(BufReader::new(stream).lines())
+}
+
+/// Passes on messages until the lab ends.
+async fn live(
+    shared: &Shared,
+    socket: &mut WebSocket,
+    mut feed: Lines<BufReader<UnixStream>>,
+) -> Result<(), Closed> {
+    let mut is_first = true;
+    let mut has_ended = false;
+    loop {
+        tokio::select! {
+            line = feed.next_line() => {
+                let Some(mut line) = line.unwrap_or(None) else { break };
+                if std::mem::take(&mut is_first) {
+                    line = hello(shared, &line)?;
+                }
+                has_ended |= line.starts_with(r#"{"type":"end""#);
+                send(socket, line).await?;
+            }
+            message = socket.recv() => handle(shared, socket, message).await?,
+        }
+    }
+    if has_ended {
+        return Ok(());
+    }
+    if is_first {
+        return finished(shared, socket).await;
+    }
+    // The supervising process ended without a message.
+    let folder = shared.run.folder.clone();
+    let read = move || RunFolder::open(&folder).and_then(|folder| folder.read_record());
+    let record = blocking(read).await.map_err(|why| (close_code::ERROR, why))?;
+    let end = End::of(&record);
+    let end = end.ok_or((close_code::ERROR, "the lab ended without a result".to_owned()))?;
+    send_message(socket, &Message::End(end)).await
+}
+
+/// The first message of a lab, with what this server permits.
+fn hello(shared: &Shared, line: &str) -> Result<String, Closed> {
+    match serde_json::from_str(line) {
+        Ok(Message::Hello(mut hello)) => {
+            if shared.run.read_only {
+                hello.read_only = true;
+                hello.commands.clear();
+            }
+            text(&Message::Hello(hello))
+        }
+        _ => Err(match serde_json::from_str(line) {
+            Ok(control::Answer::Refused { why }) => (close_code::AGAIN, why),
+            _ => (close_code::ERROR, "the lab runs with another version of netarium".to_owned()),
+        }),
+    }
+}
+
+/// Sends all frames of a finished run.
+async fn finished(shared: &Shared, socket: &mut WebSocket) -> Result<(), Closed> {
+    let read = || async {
+        let folder = shared.run.folder.clone();
+        let read = move || RunFolder::open(&folder).and_then(|folder| FinishedRun::read(&folder));
+        blocking(read).await.map(Arc::new)
+    };
+    let run = shared.finished.get_or_try_init(read).await;
+    let run = Arc::clone(run.map_err(|why| (close_code::ERROR, why))?);
+    let mut hello = run.hello.clone();
+    hello.read_only = shared.run.read_only;
+    send_message(socket, &Message::Hello(Box::new(hello))).await?;
+    for frame in &run.frames {
+        send_message(socket, &Message::Frame(Box::new(frame.clone()))).await?;
+    }
+    send_message(socket, &Message::End(run.end.clone())).await
+}
+
+/// Answers requests after the end of the run.
+async fn listen(shared: &Shared, socket: &mut WebSocket) -> Closed {
+    loop {
+        let message = socket.recv().await;
+        if let Err(closed) = handle(shared, socket, message).await {
+            return closed;
+        }
+    }
+}
+
+/// Handles a message of the page, or the end of the connection.
+async fn handle(
+    shared: &Shared,
+    socket: &mut WebSocket,
+    message: Option<Result<ws::Message, axum::Error>>,
+) -> Result<(), Closed> {
+    let text = match message {
+        Some(Ok(ws::Message::Text(text))) => text,
+        // The library answers pings.
+        Some(Ok(ws::Message::Ping(_) | ws::Message::Pong(_))) => return Ok(()),
+        Some(Ok(ws::Message::Binary(_))) => {
+            return Err((close_code::POLICY, "binary messages are not used".to_owned()));
+        }
+        Some(Ok(ws::Message::Close(_))) | None => return Err((close_code::NORMAL, String::new())),
+        Some(Err(error)) => return Err((close_code::POLICY, error.to_string())),
+    };
+    let request = parse_request(&text).map_err(|why| (close_code::POLICY, why))?;
+    let Some(id) = request.id() else { return Ok(()) };
+    let answer = answer(shared, request).await;
+    send_message(socket, &Message::Answer(Answer { id, ..answer })).await
+}
+
+async fn answer(shared: &Shared, request: Request) -> Answer {
+    if shared.run.read_only {
+        return refused("the live view is read-only");
+    }
+    let request = match request {
+        Request::Set { fields, .. } => control::Request::Set(fields),
+        Request::Mark { text, .. } => match control::mark_text(&text) {
+            Ok(text) => control::Request::Mark(text),
+            Err(why) => return refused(&why),
+        },
+        Request::Unknown => return refused("unknown request"),
+    };
+    let Some(path) = shared.run.socket.clone() else {
+        return refused("the run has ended");
+    };
+    match blocking(move || ask(&path, &request)).await {
+        Ok(Some(control::Answer::Done { at_s, events, warnings })) => {
+            let warnings = warnings.iter().map(|warning| warning.texts().0.to_owned());
+            let (ok, at, warnings) = (true, at_s, warnings.collect());
+            Answer { ok, at, events, warnings, ..Answer::default() }
+        }
+        Ok(Some(control::Answer::Wrong { errors })) => {
+            let problem = |error: &control::Finding| {
+                let (message, help) = error.texts();
+                Problem { message: message.to_owned(), help: help.map(str::to_owned) }
+            };
+            Answer { errors: errors.iter().map(problem).collect(), ..Answer::default() }
+        }
+        Ok(Some(control::Answer::Refused { why })) => refused(&why),
+        Ok(None) => refused("the run has ended"),
+        Err(why) => refused(&format!("the lab cannot be reached: {why}")),
+    }
+}
+
+fn ask(path: &Path, request: &control::Request) -> io::Result<Option<control::Answer>> {
+    match control::request(path, request) {
+        Err(e)
+            if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) =>
+        {
+            Ok(None)
+        }
+        other => other,
+    }
+}
+
+fn refused(message: &str) -> Answer {
+    let errors = vec![Problem { message: message.to_owned(), help: None }];
+    Answer { errors, ..Answer::default() }
+}
+
+/// Runs a function that blocks, in another thread.
+async fn blocking<T: Send + 'static, E: ToString + Send + 'static>(
+    act: impl FnOnce() -> Result<T, E> + Send + 'static,
+) -> Result<T, String> {
+    let result = tokio::task::spawn_blocking(act).await;
+    result.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
+}
+
+fn text(message: &Message) -> Result<String, Closed> {
+    serde_json::to_string(message).map_err(|error| (close_code::ERROR, error.to_string()))
+}
+
+async fn send_message(socket: &mut WebSocket, message: &Message) -> Result<(), Closed> {
+    let text = text(message)?;
+    send(socket, text).await
+}
+
+async fn send(socket: &mut WebSocket, text: String) -> Result<(), Closed> {
+    let sent = socket.send(ws::Message::text(text)).await;
+    sent.map_err(|error| (close_code::ERROR, error.to_string()))
+}
