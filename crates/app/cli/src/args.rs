@@ -11,6 +11,7 @@ pub(crate) mod mctcp;
 pub(crate) mod measure;
 pub(crate) mod report;
 pub(crate) mod up;
+pub(crate) mod watch;
 
 use std::path::PathBuf;
 
@@ -146,6 +147,10 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:\n  netarium mark dumbbell 'deployed version 2'\n  \
                             netarium mark dumbbell 'second test' --json")]
     Mark(up::Mark),
+    /// Show a running lab or a finished run as a web page on this machine
+    #[command(after_help = "Examples:\n  netarium watch dumbbell\n  \
+                            netarium watch runs/dumbbell-1a2b3c --no-open")]
+    Watch(watch::Watch),
     /// End running labs, keep their results and print their outcomes
     #[command(after_help = "Examples:\n  netarium down dumbbell\n  netarium down --all")]
     Down(up::Down),
@@ -264,6 +269,9 @@ pub(crate) struct Run {
     /// Write no report.html
     #[arg(long)]
     pub(crate) no_report: bool,
+    /// Serve the live view, as `netarium watch`; in a terminal, until Ctrl-C after the run
+    #[arg(long, conflicts_with_all = ["copies", "repeat"])]
+    pub(crate) watch: bool,
     /// Standard input is a socket of the run supervisor, which starts the lab
     #[arg(long, hide = true)]
     pub(crate) await_start: bool,

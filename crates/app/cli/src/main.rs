@@ -33,6 +33,7 @@ mod summary;
 mod sweep;
 mod terminal;
 mod up;
+mod watch;
 
 use std::fmt::Display;
 use std::panic::{self, AssertUnwindSafe};
@@ -173,6 +174,7 @@ fn dispatch(command: &Command, terminal: &Terminal) -> Verdict {
         Command::Up(args) => up::up(args, terminal),
         Command::Set(args) => up::set(args, terminal),
         Command::Mark(args) => up::mark(args, terminal),
+        Command::Watch(args) => watch::watch(args, terminal),
         Command::Down(args) => up::down(args, terminal),
         Command::Clean(args) => labs::clean(args, terminal),
         Command::Doctor(args) => machine::doctor(args, terminal),

@@ -15,11 +15,17 @@ use crate::progress::Line;
 use crate::results::Output;
 use crate::set::Set;
 use crate::terminal::Terminal;
+use crate::watch::RunView;
 use crate::{Failure, Verdict, cluster, files, jobs, labs, repeat, results, set};
 use run::Exit;
 
 pub(crate) fn run(args: &Run, terminal: &Terminal) -> Verdict {
     labs::swept(terminal)?;
+    if args.watch && (args.labs.len() > 1 || args.spread.cluster().is_some()) {
+        let message = "--watch shows one lab on this machine";
+        let help = "start the labs without it, and use `netarium watch NAME` for one of them";
+        return Err(Failure::usage(message).help(help));
+    }
     match &*args.labs {
         [file] if args.copies.get() == 1 => {
             single(args, &Changes { lab: file.clone(), edits: args.edits.clone() }, terminal)
@@ -78,7 +84,12 @@ fn alone(
     let starter = args.await_start.then(starter).transpose()?;
     let up = args.detached.then(|| detach(args)).transpose()?;
     let subcommand = if up.is_some() { "up" } else { "run" };
-    results::of_each(plans, output, terminal, |plan| {
+    if args.watch && plans.len() > 1 {
+        let message = format!("--watch shows one run, and the lab has {}", plans.len());
+        return Err(Failure::usage(message).help("choose one value of each swept key with --set"));
+    }
+    let mut view = args.watch.then(|| RunView::new(terminal));
+    let verdict = results::of_each(plans, output, terminal, |plan| {
         let options = emu::run::Options {
             runs_dir: output.runs.to_owned(),
             lab_dir: lab_dir.to_owned(),
@@ -88,8 +99,14 @@ fn alone(
             starter: starter.clone(),
             up: up.clone(),
         };
-        one(args, plan, &options, terminal)
-    })
+        one(args, plan, &options, view.as_mut(), terminal)
+    });
+    match view {
+        Some(view) if matches!(verdict, Ok(exit) if exit != Exit::Interrupted) => {
+            view.finish().and(verdict)
+        }
+        _ => verdict,
+    }
 }
 
 /// Standard input, which is the control socket of the run supervisor.
@@ -112,11 +129,17 @@ fn one(
     args: &Run,
     plan: &Plan,
     options: &emu::run::Options,
+    mut view: Option<&mut RunView<'_>>,
     terminal: &Terminal,
 ) -> Result<RunRecord, Failure> {
     terminal.note(format!("{}: seed {}, max duration {}", plan.name, plan.seed, plan.duration));
     let line = Line::new(terminal.progress() && !args.no_progress);
-    let result = emu::run::run(plan, options, &mut |progress| line.show(&progress));
+    let result = emu::run::run(plan, options, &mut |progress| {
+        if let Some(view) = &mut view {
+            view.start();
+        }
+        line.show(&progress);
+    });
     line.clear();
     result.map_err(|e| failure(&e))
 }

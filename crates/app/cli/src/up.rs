@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::args::up::{Down, Mark, Set, Up};
 use crate::terminal::Terminal;
-use crate::{Failure, Verdict, files, interrupts, jobs, labs, run as run_command};
+use crate::{Failure, Verdict, files, interrupts, jobs, labs, run as run_command, watch};
 
 /// The file in the run folder with the output of the process that supervises the lab.
 const LOG: &str = "run.log";
@@ -66,7 +66,8 @@ pub(crate) fn up(args: &Up, terminal: &Terminal) -> Verdict {
     match listed {
         Some(entry) => {
             log.keep(&entry.folder)?;
-            show(&entry, terminal)
+            show(&entry, terminal)?;
+            if args.watch { watch::until_interrupted(&entry, terminal) } else { Ok(Exit::Ok) }
         }
         None if is_up => {
             end(&mut child)?;

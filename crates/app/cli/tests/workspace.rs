@@ -133,6 +133,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("mctcp-live", &["base", "base-quota", "mctcp-core", "base-sys"]),
     ("mctcp-proxy", &["base", "base-quota", "mctcp-core", "mctcp-live", "base-sys"]),
     ("app-serve", &["base", "bgp-codec", "bgp-collector", "bgp-live", "app-ops"]),
+    ("app-watch", &["lab-emu", "lab-run", "app-ops"]),
     ("lab-report", &["base", "network-topology", "lab-file", "lab-run"]),
     (
         "cli",
@@ -158,6 +159,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "mctcp-proxy",
             "app-ops",
             "app-serve",
+            "app-watch",
             "base-sys",
         ],
     ),
@@ -206,8 +208,15 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that serve sockets of many peers at once.
-const ASYNCHRONOUS: &[&str] =
-    &["app-ops", "app-serve", "mctcp-live", "mctcp-proxy", "cluster-live", "tls-listener"];
+const ASYNCHRONOUS: &[&str] = &[
+    "app-ops",
+    "app-serve",
+    "app-watch",
+    "mctcp-live",
+    "mctcp-proxy",
+    "cluster-live",
+    "tls-listener",
+];
 
 /// Asynchronous runtimes are not allowed in the datapath or below it.
 const RUNTIMES: &[&str] = &["tokio", "async-std", "smol"];

@@ -20,6 +20,9 @@ pub(crate) struct Up {
     /// Write no report.html
     #[arg(long)]
     pub(crate) no_report: bool,
+    /// Serve the live view, as `netarium watch`, until Ctrl-C; the lab stays up
+    #[arg(long)]
+    pub(crate) watch: bool,
 }
 
 #[derive(Debug, Args)]
@@ -37,7 +40,7 @@ pub(crate) struct Mark {
     /// Name or identifier of a running lab
     pub(crate) lab: String,
     /// A line of text, at most 200 characters
-    #[arg(value_parser = mark)]
+    #[arg(value_parser = emu::control::mark_text)]
     pub(crate) text: String,
 }
 
@@ -49,13 +52,4 @@ pub(crate) struct Down {
     /// End all labs of this user
     #[arg(long, conflicts_with = "labs")]
     pub(crate) all: bool,
-}
-
-fn mark(text: &str) -> Result<String, String> {
-    let text = text.trim();
-    let length = text.chars().count();
-    if (1..=200).contains(&length) && !text.contains(char::is_control) {
-        return Ok(text.to_owned());
-    }
-    Err("write one line of 1 to 200 characters".to_owned())
 }

@@ -1,0 +1,181 @@
+//! `watch`, and the live view of `run` and `up`.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+use ::watch::{Error, Run, Server};
+use emu::registry::{Entry, Registry};
+use run::Exit;
+use serde_json::json;
+use tempfile::NamedTempFile;
+
+use crate::args::watch::{LOOPBACK, Watch};
+use crate::terminal::Terminal;
+use crate::{Failure, Verdict, interrupts, labs, results};
+
+/// Interval at which interrupts are noticed.
+const INTERRUPT_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Schemes of graphical sessions: without one, there is no browser to open.
+const DISPLAYS: [&str; 2] = ["DISPLAY", "WAYLAND_DISPLAY"];
+
+pub(crate) fn watch(args: &Watch, terminal: &Terminal) -> Verdict {
+    let (name, run) = find(args, terminal)?;
+    let stop = interrupts::flag()?;
+    let server = start(args.listen, run)?;
+    let page = if args.no_open { None } else { open(&server.url) };
+    show(&name, &server, terminal)?;
+    terminal.note("Ctrl-C ends the live view, not the lab");
+    while !stop.load(SeqCst) {
+        std::thread::sleep(INTERRUPT_INTERVAL);
+    }
+    drop(page);
+    Ok(Exit::Ok)
+}
+
+/// The run to show, and its name.
+fn find(args: &Watch, terminal: &Terminal) -> Result<(String, Run), Failure> {
+    let registry = labs::swept(terminal)?;
+    let path = Path::new(&args.run);
+    let entry = match registry.find(&args.run)? {
+        Some(entry) => Some(entry),
+        None if path.exists() => running(&registry, path)?,
+        // Lists the running labs.
+        None => Some(labs::find(&registry, &args.run).map_err(|failure| {
+            let help = failure.help.clone().unwrap_or_default();
+            failure.help(format!("{help}; or give the folder of a run"))
+        })?),
+    };
+    let read_only = args.read_only;
+    let Some(entry) = entry else {
+        let (folder, record) = results::open(path)?;
+        if record.conclusion().is_none() {
+            return Err(unsupported(&record.name));
+        }
+        let name = format!("{}-{}", record.name, record.id);
+        return Ok((name, Run { folder: folder.path().to_owned(), socket: None, read_only }));
+    };
+    Ok((entry.name.clone(), run_of(&entry, read_only)?))
+}
+
+/// The running lab with this run folder.
+fn running(registry: &Registry, path: &Path) -> Result<Option<Entry>, Failure> {
+    let Ok(path) = path.canonicalize() else { return Ok(None) };
+    Ok(registry.list()?.live.into_iter().find(|entry| entry.folder == path))
+}
+
+fn run_of(entry: &Entry, read_only: bool) -> Result<Run, Failure> {
+    let Some(socket) = entry.socket.clone() else { return Err(unsupported(&entry.name)) };
+    Ok(Run { folder: entry.folder.clone(), socket: Some(socket), read_only })
+}
+
+fn unsupported(name: &str) -> Failure {
+    Failure::usage(format!("{name} runs on several machines, whose live view is not supported"))
+        .help("watch the run folder after the end of the run")
+}
+
+fn start(address: SocketAddr, run: Run) -> Result<Server, Failure> {
+    Server::start(address, run).map_err(|error| match error {
+        Error::NotLoopback(_) => Failure::usage(error)
+            .help("use 127.0.0.1:PORT, and `ssh -L` to watch from another machine"),
+        error => Failure::machine(error),
+    })
+}
+
+/// Starts the live view of a lab that is up.
+pub(crate) fn of_entry(entry: &Entry, terminal: &Terminal) -> Result<Server, Failure> {
+    let server = start(LOOPBACK, run_of(entry, false)?)?;
+    show(&entry.name, &server, terminal)?;
+    Ok(server)
+}
+
+/// Serves the live view of a lab that is up, until a signal.
+pub(crate) fn until_interrupted(entry: &Entry, terminal: &Terminal) -> Verdict {
+    let stop = interrupts::flag()?;
+    let _server = of_entry(entry, terminal)?;
+    while !stop.load(SeqCst) {
+        std::thread::sleep(INTERRUPT_INTERVAL);
+    }
+    Ok(Exit::Ok)
+}
+
+/// The live view of `run --watch`.
+pub(crate) struct RunView<'a> {
+    terminal: &'a Terminal,
+    server: Option<Server>,
+    has_failed: bool,
+}
+
+impl<'a> RunView<'a> {
+    pub(crate) fn new(terminal: &'a Terminal) -> Self {
+        Self { terminal, server: None, has_failed: false }
+    }
+
+    /// Starts the server for the lab that this process runs, once that is registered. Before, this
+    /// process may have one thread only.
+    pub(crate) fn start(&mut self) {
+        if self.server.is_some() || self.has_failed {
+            return;
+        }
+        let own = |entry: &Entry| entry.supervisor.pid == std::process::id();
+        let listing = Registry::open().and_then(|registry| registry.list());
+        let entry = listing.map(|listing| listing.live.into_iter().find(own));
+        let started = match entry {
+            Ok(Some(entry)) => of_entry(&entry, self.terminal).map(Some),
+            Ok(None) => Ok(None),
+            Err(error) => Err(Failure::from(error)),
+        };
+        match started {
+            Ok(server) => self.server = server,
+            Err(failure) => {
+                self.has_failed = true;
+                self.terminal.error(format!("no live view: {}", failure.message));
+            }
+        }
+    }
+
+    /// After the run, serves its results until Ctrl-C, if a user is at the terminal.
+    pub(crate) fn finish(self) -> Result<(), Failure> {
+        if self.server.is_none() || !std::io::stderr().is_terminal() {
+            return Ok(());
+        }
+        let stop = interrupts::flag()?;
+        self.terminal.note("the live view shows the results until Ctrl-C");
+        while !stop.load(SeqCst) {
+            std::thread::sleep(INTERRUPT_INTERVAL);
+        }
+        Ok(())
+    }
+}
+
+fn show(name: &str, server: &Server, terminal: &Terminal) -> Result<(), Failure> {
+    if terminal.json {
+        let (url, address) = (&server.url, server.address.to_string());
+        terminal.object(&json!({
+            "schema": "netarium.watch-server/1", "lab": name, "url": url, "address": address,
+        }))?;
+    } else {
+        terminal.data(format!("{name}: {}", server.url))?;
+    }
+    Ok(())
+}
+
+/// Opens the page in a browser. The URL has a secret, which other users must not see in the list of
+/// processes: the browser opens a file of this user, which leads to the page and is removed with
+/// the result.
+fn open(url: &str) -> Option<NamedTempFile> {
+    let has_display = DISPLAYS.iter().any(|name| std::env::var_os(name).is_some());
+    if !has_display || !std::io::stdout().is_terminal() {
+        return None;
+    }
+    let mut file = tempfile::Builder::new().prefix("netarium-").suffix(".html").tempfile().ok()?;
+    let page = format!("<!doctype html><meta http-equiv=\"refresh\" content=\"0; url={url}\">\n");
+    file.write_all(page.as_bytes()).ok()?;
+    let mut command = Command::new("xdg-open");
+    command.arg(file.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().ok().map(|_| file)
+}
