@@ -40,6 +40,7 @@ mod size_distribution;
 mod slbn_claims;
 mod trace_file;
 mod trunk_datagram;
+mod watch_requests;
 
 /// Runs a target with an input, and panics if a guarantee does not hold.
 pub type Target = fn(&[u8]);
@@ -88,6 +89,7 @@ targets! {
     slbn_claims
     trace_file
     trunk_datagram
+    watch_requests
 }
 
 fn run<'a, T: Arbitrary<'a>>(input: &'a [u8], target: fn(T)) {

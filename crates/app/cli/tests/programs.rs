@@ -31,4 +31,5 @@ mod programs {
     mod terminal;
     mod tools;
     mod up;
+    mod watch;
 }

@@ -1,0 +1,334 @@
+//! The live view: `watch`, `run --watch`, `up --watch`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, ChildStdout, Stdio};
+
+use futures_util::{SinkExt as _, StreamExt as _};
+use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
+
+use super::bench::{Bench, TEST_TIMEOUT, requires_labs, signal};
+
+/// A flow that fills a link of 10 Mbit/s, and a program.
+const LAB: &str = r#"
+[lab]
+name = "pair"
+duration = "3 s"
+[node.a]
+[node.b]
+[[link]]
+name = "wire"
+ends = ["a", "b"]
+rate = "10 Mbit/s"
+delay = "5 ms"
+[[flow]]
+name = "bulk"
+from = "a"
+to = "b"
+[[program]]
+name = "server"
+node = "b"
+run = "while :; do sleep 1; done"
+service = true
+"#;
+
+/// A server of the live view. Dropping it ends it.
+struct View {
+    child: Child,
+    out: BufReader<ChildStdout>,
+    address: String,
+    cookie: String,
+}
+
+impl View {
+    /// Starts a command that prints the URL, and uses the URL.
+    #[track_caller]
+    fn start(bench: &Bench, args: &[&str]) -> Self {
+        let mut command = bench.command(&[args, &["--json"]].concat());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let url = loop {
+            let mut line = String::new();
+            assert!(out.read_line(&mut line).unwrap() > 0, "{args:?} printed no URL");
+            let line: Value = serde_json::from_str(&line).unwrap();
+            if let Some(url) = line["url"].as_str() {
+                break url.to_owned();
+            }
+        };
+        let (address, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+        let address = address.to_owned();
+        let mut stream = TcpStream::connect(&address).unwrap();
+        write!(stream, "GET /{path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")
+            .unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        let cookie = response.lines().find_map(|line| line.strip_prefix("set-cookie: ")).unwrap();
+        let cookie = cookie.split(';').next().unwrap().to_owned();
+        Self { child, out, address, cookie }
+    }
+
+    async fn connect(&self) -> Client {
+        let mut request = format!("ws://{}/ws", self.address).into_client_request().unwrap();
+        let origin = format!("http://{}", self.address);
+        request.headers_mut().insert("cookie", self.cookie.parse().unwrap());
+        request.headers_mut().insert("origin", origin.parse().unwrap());
+        Client(tokio_tungstenite::connect_async(request).await.unwrap().0)
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+struct Client(
+    tokio_tungstenite::WebSocketStream<tokio_tungstenite::MaybeTlsStream<tokio::net::TcpStream>>,
+);
+
+impl Client {
+    async fn next(&mut self) -> Value {
+        let message = tokio::time::timeout(TEST_TIMEOUT, self.0.next());
+        let message = message.await.expect("a message").unwrap().unwrap();
+        serde_json::from_str(message.to_text().unwrap())
+            .unwrap_or_else(|e| panic!("{e}: {message:?}"))
+    }
+
+    async fn send(&mut self, request: Value) {
+        self.0.send(Message::Text(Utf8Bytes::from(request.to_string()))).await.unwrap();
+    }
+
+    /// The messages up to the first one for which `is_last` holds.
+    async fn until(&mut self, is_last: impl Fn(&Value) -> bool) -> Vec<Value> {
+        let mut messages = Vec::new();
+        loop {
+            messages.push(self.next().await);
+            if is_last(messages.last().unwrap()) {
+                return messages;
+            }
+        }
+    }
+}
+
+fn block_on(test: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
+}
+
+fn has_type(kind: &'static str) -> impl Fn(&Value) -> bool {
+    move |message| message["type"] == kind
+}
+
+/// Payload bytes of a flow in frames: goodput × length / 8.
+fn payload(frames: &[Value], flow: u64) -> f64 {
+    let rows = frames.iter().flat_map(|frame| {
+        let rows = frame["flows"].as_array().into_iter().flatten();
+        rows.map(|row| (row, frame["span"].as_f64().unwrap()))
+    });
+    let rows = rows.filter(|(row, _)| row[0] == flow);
+    rows.map(|(row, span)| row[1].as_f64().unwrap() * span / 8.0).sum()
+}
+
+/// Wire bytes and dropped packets of each link direction in frames.
+fn link_sums(frames: &[Value]) -> BTreeMap<(u64, usize), (f64, u64)> {
+    let mut sums = BTreeMap::new();
+    for frame in frames {
+        for row in frame["links"].as_array().into_iter().flatten() {
+            for direction in 0..2 {
+                let sum: &mut (f64, u64) =
+                    sums.entry((row[0].as_u64().unwrap(), direction)).or_default();
+                let first = 1 + 4 * direction;
+                sum.0 += row[first].as_f64().unwrap() * frame["span"].as_f64().unwrap() / 8.0;
+                sum.1 += row[first + 2].as_u64().unwrap();
+            }
+        }
+    }
+    sums
+}
+
+#[test]
+fn shows_and_changes_a_lab_until_its_end() {
+    requires_labs!();
+    let bench = Bench::new();
+    bench.write("pair.toml", LAB);
+    let up = bench.netarium(&["up", "pair.toml", "--json"]);
+    let up: Value = serde_json::from_slice(&up.stdout).unwrap();
+    let view = View::start(&bench, &["watch", "pair", "--no-open"]);
+    let mut messages = Vec::new();
+    block_on(async {
+        let mut client = view.connect().await;
+        let hello = client.next().await;
+        describes_the_lab(&hello, &up);
+        // All programs come first, then a flow that sends.
+        let state = client.next().await;
+        assert_eq!(state["programs"][0][0], 0, "{state}");
+        let sends = |frame: &Value| {
+            frame["flows"].as_array().is_some_and(|rows| {
+                rows.iter().any(|row| row[1].as_f64().is_some_and(|rate| rate > 0.0))
+            })
+        };
+        messages.extend(client.until(sends).await);
+        let set = json!({"type": "set", "id": 7, "fields": [["link.wire.up.rate", "5 Mbit/s"]]});
+        client.send(set).await;
+        messages.extend(client.until(has_type("answer")).await);
+        let answer = messages.last().unwrap();
+        assert_eq!((&answer["id"], &answer["ok"]), (&7.into(), &true.into()), "{answer}");
+        assert_eq!(answer["events"], json!(["link wire up: rate 5 Mbit/s"]));
+        let changes = |frame: &Value| frame["changes"].is_array();
+        messages.extend(client.until(changes).await);
+        shows_the_change(messages.last().unwrap());
+        let wrong = json!({"type": "set", "id": 8, "fields": [["link.wire.los", "5 %"]]});
+        client.send(wrong).await;
+        messages.extend(client.until(has_type("answer")).await);
+        let answer = messages.last().unwrap();
+        assert_eq!(answer["ok"], false, "{answer}");
+        assert!(answer["errors"][0]["help"].as_str().unwrap().contains("did you mean"), "{answer}");
+        // A later watcher gets the change with the state.
+        let mut late = view.connect().await;
+        assert_eq!(late.next().await["type"], "hello");
+        shows_the_change(&late.next().await);
+        let down = bench.netarium(&["down", "pair", "--json"]);
+        let down: Value = serde_json::from_slice(&down.stdout).unwrap();
+        messages.extend(client.until(has_type("end")).await);
+        let end = messages.last().unwrap();
+        assert_eq!(end["outcome"], down["labs"][0]["outcome"], "{end} {down}");
+        late.until(has_type("end")).await;
+        shows_the_finished_lab(&view, &up).await;
+        if end["outcome"] == "passed" {
+            // At most 10 Mbit/s; 1 % less for the link's overhead of 38 B per packet.
+            let rates = messages.iter().flat_map(|frame| frame["flows"].as_array()).flatten();
+            let highest = rates.map(|row| row[1].as_f64().unwrap()).fold(0.0, f64::max);
+            assert!(highest <= 1.2e7, "{highest}");
+        }
+    });
+    signal(view.child.id(), "-INT");
+}
+
+fn describes_the_lab(hello: &Value, up: &Value) {
+    assert_eq!((&hello["type"], &hello["schema"]), (&"hello".into(), &"netarium.watch/1".into()));
+    assert_eq!((&hello["lab"], &hello["run"]), (&"pair".into(), &up["folder"]));
+    assert_eq!((&hello["source"], &hello["clock"]), (&"live".into(), &"wall".into()));
+    assert_eq!((&hello["duration_s"], &hello["commands"]), (&Value::Null, &json!(["set", "mark"])));
+    let link = &hello["links"][0];
+    assert_eq!((&link["name"], &link["ends"]), (&"wire".into(), &json!([0, 1])));
+    assert_eq!((&link["rate_bps"], &link["up"]), (&json!([1e7, 1e7]), &true.into()));
+    assert_eq!(
+        (&hello["flows"][0]["name"], &hello["flows"][0]["path"]),
+        (&"bulk".into(), &json!([[0, 0]]))
+    );
+    assert_eq!(hello["programs"], json!([{"name": "server", "node": 1}]));
+}
+
+fn shows_the_change(frame: &Value) {
+    let change = &frame["changes"][0];
+    assert_eq!((&change["link"], &change["rate_bps"]), (&0.into(), &json!([5e6, 1e7])), "{frame}");
+    assert_eq!(frame["events"][0]["text"], "link wire up: rate 5 Mbit/s", "{frame}");
+}
+
+/// Checks that a page that is loaded after the end shows the results of the run.
+async fn shows_the_finished_lab(view: &View, up: &Value) {
+    let mut client = view.connect().await;
+    let hello = client.next().await;
+    assert_eq!(hello["source"], "finished");
+    let frames = client.until(has_type("end")).await;
+    let record =
+        fs::read_to_string(format!("{}/run.json", up["folder"].as_str().unwrap())).unwrap();
+    let record: Value = serde_json::from_str(&record).unwrap();
+    let received = record["flows"][0]["received_bytes"].as_f64().unwrap();
+    assert!((payload(&frames, 0) - received).abs() < 1.0, "{received}");
+    let changed = frames.iter().find(|frame| frame["changes"].is_array()).expect("a change");
+    shows_the_change(changed);
+    assert_eq!(frames.last().unwrap()["outcome"], record["outcome"]);
+}
+
+/// Frames of a run on the virtual clock, whose numbers are exact.
+#[test]
+fn frames_of_a_finished_run_sum_to_its_totals() {
+    let bench = Bench::new();
+    let lab = LAB.split("[[program]]").next().unwrap();
+    let event = "[[at]]\ntime = \"1 s\"\nlink = \"wire\"\nset = { delay = \"9 ms\" }\n";
+    bench.write("pair.toml", &format!("{lab}{event}"));
+    let sim = bench.netarium(&["sim", "pair.toml", "--json", "--set", "lab.interval='1 ms'"]);
+    let record: Value = serde_json::from_slice(&sim.stdout)
+        .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&sim.stderr)));
+    let view = View::start(&bench, &["watch", record["folder"].as_str().unwrap()]);
+    block_on(async {
+        let mut client = view.connect().await;
+        let hello = client.next().await;
+        assert_eq!((&hello["source"], &hello["clock"]), (&"finished".into(), &"virtual".into()));
+        assert_eq!(hello["duration_s"], record["elapsed_s"]);
+        let mut frames = client.until(has_type("end")).await;
+        let end = frames.pop().unwrap();
+        assert_eq!((&end["outcome"], &end["exit_code"]), (&record["outcome"], &0.into()));
+        // 3,000 samples of 1 ms are 1,500 frames of 2 ms.
+        assert_eq!((frames.len(), &hello["interval_s"]), (1_500, &0.002.into()));
+        let received = record["flows"][0]["received_bytes"].as_f64().unwrap();
+        assert!((payload(&frames, 0) - received).abs() < 1.0, "{received}");
+        let sums = link_sums(&frames);
+        for (direction, link) in record["links"].as_array().unwrap().iter().enumerate() {
+            let (bytes, dropped) = sums[&(0, direction)];
+            assert!((bytes - link["sent_bytes"].as_f64().unwrap()).abs() < 1.0, "{link}");
+            let drops = link["drops"].as_object().unwrap().values();
+            assert_eq!(dropped, drops.map(|count| count.as_u64().unwrap()).sum::<u64>());
+        }
+        let changed = frames.iter().find(|frame| frame["changes"].is_array()).unwrap();
+        assert_eq!(
+            (&changed["t"], &changed["changes"][0]["delay_s"]),
+            (&1.0.into(), &json!([0.009, 0.009]))
+        );
+        client.send(json!({"type": "mark", "id": 1, "text": "x"})).await;
+        assert_eq!(client.next().await["errors"][0]["message"], "the run has ended");
+    });
+}
+
+#[test]
+fn run_with_live_view_ends_without_a_terminal() {
+    requires_labs!();
+    let bench = Bench::new();
+    bench.write("pair.toml", LAB);
+    let mut view = View::start(&bench, &["run", "pair.toml", "--watch"]);
+    block_on(async {
+        let mut client = view.connect().await;
+        let messages = client.until(has_type("end")).await;
+        assert_eq!(messages[0]["type"], "hello");
+        assert_eq!(messages[0]["duration_s"], 3.0);
+    });
+    let mut rest = String::new();
+    view.out.read_to_string(&mut rest).unwrap();
+    let record: Value = serde_json::from_str(&rest).unwrap_or_else(|e| panic!("{e}: {rest}"));
+    assert_eq!(record["status"], "finished");
+    assert!(matches!(view.child.wait().unwrap().code(), Some(0 | 3)));
+}
+
+#[test]
+fn lab_with_live_view_stays_up_after_the_view() {
+    requires_labs!();
+    let bench = Bench::new();
+    bench.write("pair.toml", LAB);
+    let mut view = View::start(&bench, &["up", "pair.toml", "--watch"]);
+    signal(view.child.id(), "-INT");
+    assert_eq!(view.child.wait().unwrap().code(), Some(0));
+    assert_eq!(bench.ps()[0]["state"], "up");
+    let down = bench.netarium(&["down", "pair"]);
+    assert!(down.status.success());
+}
+
+#[test]
+fn says_which_runs_cannot_be_watched() {
+    let bench = Bench::new();
+    bench.write("pair.toml", LAB);
+    for (args, part) in [
+        (&["watch", "other"][..], "or give the folder of a run"),
+        (&["watch", "."], "is not a run folder"),
+        (&["run", "pair.toml", "pair.toml", "--watch"], "--watch shows one lab"),
+        (&["run", "pair.toml", "--watch", "--copies", "2"], "cannot be used with"),
+    ] {
+        let output = bench.netarium(args);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && text.contains(part), "{args:?}: {text}");
+    }
+}
