@@ -11,18 +11,24 @@ import { LABS, serve } from './mock.mjs';
 const CHROMIUM = ['/usr/bin/chromium', '/usr/bin/chromium-browser'].find((path) =>
   existsSync(path),
 );
-const WAIT_MS = 20_000;
+/** Ends a test that fails; far above what a loaded machine takes. */
+const WAIT_MS = 120_000;
 const PICTURES_S = 10;
 const SCREENSHOTS = new URL('./screenshots/', import.meta.url);
 const axe = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
 if (!CHROMIUM) throw new Error('no /usr/bin/chromium: apt-get install chromium');
-const browser = await chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox'] });
+const browser = await chromium.launch({
+  executablePath: CHROMIUM,
+  args: ['--no-sandbox'],
+  timeout: WAIT_MS,
+});
 
 /** Opens a page and collects its errors; those that `expected` matches are no errors. */
 async function open(url, { width = 1400, height = 900, theme = 'light', expected = /^$/ } = {}) {
   const page = await browser.newPage({ viewport: { width, height }, colorScheme: theme });
   page.setDefaultTimeout(WAIT_MS);
+  page.setDefaultNavigationTimeout(WAIT_MS);
   const errors = [];
   page.on('console', (message) => {
     if (['error', 'warning'].includes(message.type()) && !expected.test(message.text()))
@@ -53,9 +59,11 @@ async function accessible(page) {
       returnByValue: true,
     });
   await run(axe);
-  const { result, exceptionDetails } =
-    await run(`axe.run({ resultTypes: ['violations'] }).then(({ violations }) =>
-    violations.flatMap(({ id, nodes }) => nodes.map(({ html, failureSummary }) => id + ': ' + html + ' ' + failureSummary)))`);
+  // Rows of the table are alike: four are enough.
+  const { result, exceptionDetails } = await run(`
+    axe.run({ exclude: ['#table tbody tr:nth-child(n+5)'] }, { resultTypes: ['violations'] })
+      .then(({ violations }) => violations.flatMap(({ id, nodes }) =>
+        nodes.map(({ html, failureSummary }) => id + ': ' + html + ' ' + failureSummary)))`);
   assert.equal(exceptionDetails, undefined);
   assert.deepEqual(result.value, []);
   await session.detach();
@@ -219,6 +227,10 @@ async function fitsWidthsAndThemes() {
       [2560, 1300],
     ]) {
       for (const theme of ['light', 'dark']) {
+        // All combinations with the small lab; for others, a theme for each of two widths.
+        const pictures = process.argv.includes('--screenshots');
+        const one = (width === 390 && theme === 'dark') || (width === 1400 && theme === 'light');
+        if (!pictures && name !== 'small' && !one) continue;
         const { page, errors } = await open(server.url, { width, height, theme });
         await until(page, () => /bit\/s/.test(document.querySelector('#table tbody').textContent));
         await page.locator('#table tbody button').nth(2).click();
@@ -229,7 +241,7 @@ async function fitsWidthsAndThemes() {
           () => document.documentElement.scrollWidth - innerWidth,
         );
         assert.ok(overflow <= 0, `${name} is ${overflow} px too wide at ${width} px`);
-        if (process.argv.includes('--screenshots')) {
+        if (pictures) {
           await mkdir(SCREENSHOTS, { recursive: true });
           const path = new URL(`${name}-${width}-${theme}.png`, SCREENSHOTS).pathname;
           await page.screenshot({ path, fullPage: true });
