@@ -4,6 +4,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use crate::{Failure, Verdict, interrupts, labs, results};
 /// Interval at which interrupts are noticed.
 const INTERRUPT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Schemes of graphical sessions: without one, there is no browser to open.
+/// Environment variables of graphical sessions: without one, there is no browser to open.
 const DISPLAYS: [&str; 2] = ["DISPLAY", "WAYLAND_DISPLAY"];
 
 pub(crate) fn watch(args: &Watch, terminal: &Terminal) -> Verdict {
@@ -30,11 +31,16 @@ pub(crate) fn watch(args: &Watch, terminal: &Terminal) -> Verdict {
     let page = if args.no_open { None } else { open(&server.url) };
     show(&name, &server, terminal)?;
     terminal.note("Ctrl-C ends the live view, not the lab");
+    wait(&stop);
+    drop(page);
+    Ok(Exit::Ok)
+}
+
+/// Waits for a signal.
+fn wait(stop: &AtomicBool) {
     while !stop.load(SeqCst) {
         std::thread::sleep(INTERRUPT_INTERVAL);
     }
-    drop(page);
-    Ok(Exit::Ok)
 }
 
 /// The run to show, and its name.
@@ -97,9 +103,7 @@ pub(crate) fn of_entry(entry: &Entry, terminal: &Terminal) -> Result<Server, Fai
 pub(crate) fn until_interrupted(entry: &Entry, terminal: &Terminal) -> Verdict {
     let stop = interrupts::flag()?;
     let _server = of_entry(entry, terminal)?;
-    while !stop.load(SeqCst) {
-        std::thread::sleep(INTERRUPT_INTERVAL);
-    }
+    wait(&stop);
     Ok(Exit::Ok)
 }
 
@@ -145,9 +149,7 @@ impl<'a> RunView<'a> {
         }
         let stop = interrupts::flag()?;
         self.terminal.note("the live view shows the results until Ctrl-C");
-        while !stop.load(SeqCst) {
-            std::thread::sleep(INTERRUPT_INTERVAL);
-        }
+        wait(&stop);
         Ok(())
     }
 }

@@ -29,6 +29,7 @@ const VERBS: &[&str] = &[
     "up",
     "set",
     "mark",
+    "watch",
     "down",
     "clean",
     "doctor",

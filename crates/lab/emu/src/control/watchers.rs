@@ -173,7 +173,7 @@ mod tests {
         watchers.frame(&frame(0));
         watchers.state(&Frame::default());
         let mut fast_client = BufReader::new(fast_client);
-        let mut next = |client: &mut BufReader<UnixStream>| {
+        let next = |client: &mut BufReader<UnixStream>| {
             let mut line = String::new();
             client.read_line(&mut line).unwrap();
             line
