@@ -4,7 +4,7 @@
 /// The hash of an empty input.
 pub const START: u64 = 0xcbf2_9ce4_8422_2325;
 
-/// Continues `hash` with a byte, or with a wider part if the hash only has to be stable.
+/// Adds one byte to `hash`. A wider `part` gives a stable hash, but not that of FNV-1a.
 pub const fn step(hash: u64, part: u64) -> u64 {
     (hash ^ part).wrapping_mul(0x0100_0000_01b3)
 }

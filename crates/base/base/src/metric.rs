@@ -5,7 +5,7 @@
 pub struct Metric {
     /// Name without the prefix of the process, in snake case, with the unit at the end.
     pub name: &'static str,
-    /// Description.
+    /// Text of the `# HELP` line in the Prometheus format.
     pub help: &'static str,
     /// Labels and their values.
     pub labels: Vec<(&'static str, String)>,

@@ -40,9 +40,9 @@ pub enum QuantityError {
     /// A number without a unit.
     #[error("`{text}` needs a unit")]
     MissingUnit {
-        /// The text.
+        /// The rejected input.
         text: String,
-        /// Valid units.
+        /// Valid units, as listed in the help line.
         units: &'static str,
     },
     /// A unit of another quantity, or an unknown one.
@@ -52,27 +52,27 @@ pub enum QuantityError {
         unit: String,
         /// `a time`, `a data rate`, …
         kind: &'static str,
-        /// Valid units.
+        /// Valid units, as listed in the help line.
         units: &'static str,
     },
     /// The text does not start with a decimal number.
     #[error("`{text}` does not start with a decimal number")]
     NotANumber {
-        /// The text.
+        /// The rejected input.
         text: String,
-        /// Valid units.
+        /// Valid units, as listed in the help line.
         units: &'static str,
     },
     /// The value exceeds 64 bits.
     #[error("`{text}` is too large")]
     TooLarge {
-        /// The text.
+        /// The rejected input.
         text: String,
     },
     /// The value is not a multiple of the smallest step.
     #[error("`{text}` is finer than {step}")]
     TooFine {
-        /// The text.
+        /// The rejected input.
         text: String,
         /// The smallest step, such as `1 ns`.
         step: &'static str,
@@ -297,7 +297,7 @@ fn exact_decimal(value: u64, scale: u64) -> Option<String> {
 macro_rules! quantity {
     ($name:ident, $kind:ident) => {
         impl $name {
-            /// Zero.
+            /// The zero value, which is also the smallest.
             pub const ZERO: Self = Self(0);
             /// The largest representable value.
             pub const MAX: Self = Self(u64::MAX);

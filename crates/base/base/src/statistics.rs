@@ -12,7 +12,7 @@ const MAX_STEPS: u32 = 10_000;
 pub struct Sample {
     /// The number of values, at least 1.
     pub count: u64,
-    /// Arithmetic mean.
+    /// Arithmetic mean of the values.
     pub mean: f64,
     /// Standard deviation with the divisor `count - 1`; 0 for one value.
     pub deviation: f64,
@@ -124,8 +124,8 @@ pub fn t_quantile(confidence: f64, freedom: f64) -> f64 {
     }
 }
 
-/// The regularised incomplete beta function of `x`; `rest` is `1 - x`, which is exact where `x` is
-/// near 1.
+/// The regularised incomplete beta function of `x`. `rest` is `1 - x`, passed separately because
+/// the subtraction loses precision where `x` is near 1.
 fn incomplete_beta(a: f64, b: f64, x: f64, rest: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
@@ -141,8 +141,8 @@ fn incomplete_beta(a: f64, b: f64, x: f64, rest: f64) -> f64 {
     factor.exp() / (a * beta_fraction(a, b, x))
 }
 
-/// The denominator 1 + d1/(1 + d2/(1 + ...)) of the incomplete beta function (DLMF 8.17.22), from
-/// its convergents.
+/// The continued fraction 1 + d1/(1 + d2/(1 + ...)) in the denominator of the incomplete beta
+/// function (DLMF 8.17.22), computed from its convergents.
 fn beta_fraction(a: f64, b: f64, x: f64) -> f64 {
     let coefficient = |step: u32| {
         let m = f64::from(step / 2);

@@ -51,7 +51,7 @@ impl<T: Copy + Ord> Quota<T> {
         }
     }
 
-    /// Takes a place.
+    /// Assigns a place of `source` to `holder`.
     pub fn take(&mut self, source: IpAddr, holder: T) {
         let new = self.held.entry(network(source)).or_default().insert(holder);
         self.taken += usize::from(new);
@@ -139,8 +139,8 @@ impl<T> Places<T> {
     }
 }
 
-/// The network that counts as one source: an IPv4 address, or the 64-bit network of an IPv6
-/// address, in which a host can choose its addresses (RFC 8981).
+/// The network that counts as one source: an IPv4 address, or the /64 of an IPv6 address, because
+/// a host can choose any address in its /64 (RFC 8981).
 fn network(source: IpAddr) -> IpAddr {
     match source.to_canonical() {
         IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() & !u128::from(u64::MAX)).into(),

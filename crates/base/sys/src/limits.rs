@@ -32,12 +32,12 @@ pub fn forbid_realtime() -> Result<()> {
 pub fn ignore_file_size_signal() -> Result<()> {
     // SAFETY: an all-zero sigaction is a valid one (the default action).
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: only the present action is asked for, and `action` has room for it.
+    // SAFETY: a null new action only reads the present one into `action`.
     let result = unsafe { libc::sigaction(libc::SIGXFSZ, std::ptr::null(), &raw mut action) };
     check("sigaction(SIGXFSZ)", result)?;
     if action.sa_sigaction == libc::SIG_DFL {
         action.sa_sigaction = libc::SIG_IGN;
-        // SAFETY: `action` outlives the call; ignoring a signal runs no code of ours.
+        // SAFETY: `action` outlives the call; ignoring a signal runs no handler.
         let result =
             unsafe { libc::sigaction(libc::SIGXFSZ, &raw const action, std::ptr::null_mut()) };
         check("sigaction(SIGXFSZ)", result)?;

@@ -50,22 +50,22 @@ fn checked(memory: *mut u8) -> *mut u8 {
 // SAFETY: everything is passed on to the system's allocator, whose results are passed back.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: the caller fulfils the contract of `GlobalAlloc`.
         checked(unsafe { System.alloc(layout) })
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: the caller fulfils the contract of `GlobalAlloc`.
         checked(unsafe { System.alloc_zeroed(layout) })
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: the caller fulfils the contract of `GlobalAlloc`.
         checked(unsafe { System.realloc(memory, layout, size) })
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: the caller fulfils the contract of `GlobalAlloc`.
         unsafe { System.dealloc(memory, layout) }
     }
 }

@@ -44,7 +44,7 @@ pub struct LinkSettings {
 pub struct Route<'a> {
     /// Destination and prefix length; 0 is the default route.
     pub to: (IpAddr, u8),
-    /// Routing table.
+    /// Routing table (`RTA_TABLE`).
     pub table: u32,
     /// Device indices; several ones are used for load balancing by flow.
     pub devices: &'a [u32],
@@ -138,8 +138,7 @@ impl Batch {
         message.finish();
     }
 
-    /// Gives the device `index` a carrier, or takes it away. Not all kinds of devices support this;
-    /// TUN does.
+    /// Sets or clears the carrier of the device `index`. TUN supports this, other devices may not.
     pub fn set_carrier(&mut self, index: u32, carrier: bool) {
         let mut message = self.add("set a carrier", libc::RTM_NEWLINK, 0);
         message.push(&header::link(index, 0, 0));
@@ -269,8 +268,7 @@ impl Socket {
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let on: libc::c_int = 1;
         let length = size_of::<libc::c_int>() as libc::socklen_t;
-        // Errors need not contain the request. Kernels without this option include it, which is
-        // harmless.
+        // Errors need not contain the request. Kernels without this option still include it.
         // SAFETY: the pointer and the length describe `on`.
         unsafe {
             libc::setsockopt(

@@ -117,8 +117,8 @@ impl Child {
         self.reap(libc::WNOHANG)
     }
 
-    /// Waits for a child that uses the terminal. Until it ends, this process ignores signals from
-    /// the keyboard.
+    /// Waits for a child that uses the terminal. Meanwhile this process ignores the keyboard's
+    /// signals (`SIGINT`, `SIGQUIT`).
     pub fn wait_in_foreground(&mut self) -> Result<Exit> {
         ignore(libc::SIGINT, true);
         ignore(libc::SIGQUIT, true);
@@ -184,10 +184,10 @@ pub fn fork(work: impl FnOnce() -> i32) -> Result<u32> {
 /// See [`fork`].
 ///
 /// # Safety
-/// `work` may not use what belongs to other threads of this process: their stacks, locks that they
-/// may hold, and thread-local values.
+/// `work` must not use the stacks and thread-local values of other threads, or locks that they may
+/// hold.
 unsafe fn fork_one_thread(work: impl FnOnce() -> i32) -> Result<u32> {
-    // SAFETY: the caller vouches for what the child does; the C library looks after its own locks.
+    // SAFETY: `work` meets the contract above; the C library resets its locks in the child.
     let pid = check("fork", unsafe { libc::fork() })?;
     if pid > 0 {
         return Ok(pid as u32);

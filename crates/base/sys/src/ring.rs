@@ -15,7 +15,7 @@ use crate::{Error, Result, check};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Instruction {
-    /// Operation code.
+    /// Operation code (`BPF_*` of `linux/bpf_common.h`).
     pub code: u16,
     /// Number of instructions to skip if a comparison is true.
     pub jump_true: u8,
@@ -254,7 +254,7 @@ impl Ring {
         // SAFETY: the pointer and the length describe `address`, which outlives the call.
         let result = unsafe { libc::bind(fd, (&raw const address).cast(), length) };
         check("bind(AF_PACKET)", result)?;
-        // SAFETY: `length` says how much room there is at `address`.
+        // SAFETY: `length` is the size of `address` in bytes.
         let result = unsafe { libc::getsockname(fd, (&raw mut address).cast(), &raw mut length) };
         check("getsockname(AF_PACKET)", result)?;
         Ok(address.sll_hatype)
@@ -341,16 +341,15 @@ impl Ring {
         // SAFETY: `next` is less than `blocks`, so the field lies in the mapping.
         let field = unsafe { self.memory.add(self.next * self.block + BLOCK_STATUS) };
         // SAFETY: the mapping and its blocks begin at pages, so the field is aligned; it lives as
-        // long as `self`, and we and the kernel both use it as an atomic.
+        // long as `self`, and this process and the kernel both use it as an atomic.
         unsafe { AtomicU32::from_ptr(field.cast().as_ptr()) }
     }
 
     /// Bytes of the current block, which user space must own.
     fn bytes(&self) -> &[u8] {
-        // SAFETY: the block lies in the mapping. It was handed over (the load of its status
-        // acquired what the kernel wrote), and the kernel leaves it alone until it is given back,
-        // which needs `&mut self`. The one field that we ourselves write to is atomic and not
-        // read through this slice.
+        // SAFETY: the block lies in the mapping. Its status was loaded with `Acquire`: user space
+        // owns it, and the kernel does not write to it until it is returned, which needs `&mut
+        // self`. The one field that this process writes is atomic, and not read by this slice.
         unsafe {
             std::slice::from_raw_parts(self.memory.as_ptr().add(self.next * self.block), self.block)
         }

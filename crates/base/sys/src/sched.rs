@@ -27,7 +27,7 @@ pub fn set_fifo_for_all(priority: i32) -> Result<()> {
 /// See [`set_fifo`], for the threads of this name of another process.
 ///
 /// # Errors
-/// If there is no such thread, or the priority of the last one cannot be set.
+/// If no thread has this name, or the priority of the last one cannot be set.
 pub fn set_fifo_of(pid: u32, name: &str, priority: i32) -> Result<()> {
     let path = format!("/proc/{pid}/task");
     let failed = |cause| Error::file("read", &path, cause);

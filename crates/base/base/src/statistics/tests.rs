@@ -131,7 +131,7 @@ fn difference_is_found_and_difference_within_margin_is_not() {
     // Three standard deviations, and a standard error of 0.45.
     assert!(rate(3.0, 0.0) > 0.99);
     assert!(rate(8.0, 5.0) > 0.99);
-    // At the margin, only one side of the distribution is an alarm.
+    // If the true difference equals the margin, only one tail of the distribution rejects.
     assert!(rate(5.0, 5.0) < 0.05);
     assert!(rate(3.0, 5.0) < 0.001);
 }

@@ -98,7 +98,7 @@ pub fn limit(keep: Capabilities) -> Result<()> {
             // SAFETY: takes integers only.
             let result = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, u64::from(number), 0, 0, 0) };
             match check("prctl(PR_CAPBSET_DROP)", result) {
-                // There is no capability with this number or a higher one.
+                // The kernel has no capabilities from this number on.
                 Err(error) if error.errno() == Some(libc::EINVAL) => break,
                 result => result?,
             };

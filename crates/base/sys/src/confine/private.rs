@@ -240,8 +240,8 @@ impl Builder {
         namespace::mount_overlay(hold(&empty)?.as_fd(), &upper, &work, folder)
     }
 
-    /// Makes folders in `upper` for those in `folder` whose owner has no number: overlayfs cannot
-    /// copy them later, so that nothing could be created in them.
+    /// Makes folders in `upper` for those in `folder` whose owner has no ID in this user namespace:
+    /// overlayfs cannot copy these later, so no file could be created in them.
     fn adopt(&self, folder: &Path, upper: &Path, owner: (u32, u32)) -> Result<()> {
         let Some(unmapped) = self.unmapped else { return Ok(()) };
         let entries = fs::read_dir(folder).map_err(|e| Error::file("read", folder, e))?;

@@ -49,9 +49,9 @@ const NATIVE: u32 = 0xc000_003e; // AUDIT_ARCH_X86_64
 #[cfg(target_arch = "aarch64")]
 const NATIVE: u32 = 0xc000_00b7; // AUDIT_ARCH_AARCH64
 
-/// Calls from this number on (`open_tree_attr` of Linux 6.15) are unknown here; new calls have
-/// the same number on all architectures. Those of the x32 ABI, which has the architecture of
-/// x86-64, are above.
+/// The filter knows no calls from this number on (`open_tree_attr` of Linux 6.15). New calls have
+/// the same number on all architectures. Calls of the x32 ABI, which the kernel reports as x86-64,
+/// have higher numbers, so this limit blocks them too.
 const FIRST_UNKNOWN: u32 = 467;
 
 /// Calls that fail with `EPERM`.
@@ -89,7 +89,7 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_bpf,
     libc::SYS_perf_event_open,
     libc::SYS_userfaultfd,
-    // Its operations, such as sockets, are not seen by this filter.
+    // seccomp does not filter operations of io_uring, such as opening a socket.
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
@@ -145,7 +145,7 @@ impl Conditional {
 const CONDITIONAL: [Conditional; 4] = [
     Conditional::bits(libc::SYS_unshare, NEW_NAMESPACES | NEW_TIME),
     Conditional::bits(libc::SYS_clone, NEW_NAMESPACES),
-    // Input to the terminal that started the program.
+    // Both calls can insert input into the terminal that started the program.
     Conditional {
         call: libc::SYS_ioctl,
         argument: 1,
@@ -162,9 +162,9 @@ const CONDITIONAL: [Conditional; 4] = [
     },
 ];
 
-/// Families of sockets that network namespaces separate. Others reach the hypervisor (`AF_VSOCK`),
-/// processors of the machine (`AF_QIPCRTR`) or ciphers of the kernel (`AF_ALG`), and the first
-/// socket of each loads a module of the kernel.
+/// Socket families that network namespaces isolate. Others reach the hypervisor (`AF_VSOCK`),
+/// processors of the host (`AF_QIPCRTR`) or the kernel's ciphers (`AF_ALG`), and the first socket
+/// of such a family loads a kernel module.
 const FAMILIES: [libc::c_int; 9] = [
     libc::AF_UNIX,
     libc::AF_INET,

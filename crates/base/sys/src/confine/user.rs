@@ -107,7 +107,7 @@ impl Ids {
         format!("{}:{}:{}", self.uid, self.gid, groups.join(","))
     }
 
-    /// Decodes numbers.
+    /// Decodes `UID:GID:GID,GID,…`, the text of [`Self::to_text`].
     pub fn parse(text: &str) -> Option<Self> {
         let (uid, rest) = text.split_once(':')?;
         let (gid, groups) = rest.split_once(':')?;

@@ -63,8 +63,7 @@ const DEVICES: [&str; 7] = ["null", "zero", "full", "random", "urandom", "tty", 
 /// Folders that every lab may change. The kernel files of processes are protected separately.
 const WRITABLE_FOLDERS: [&str; 3] = ["/proc", "/tmp", "/var/tmp"];
 
-/// Folders with sockets and files of the host's services. Usually the second is a link to the
-/// first.
+/// Folders with sockets and files of the host's services. The second usually links to the first.
 const SERVICES: [&str; 2] = ["/run", "/var/run"];
 
 const RESOLVER: &str = "/etc/resolv.conf";
@@ -142,7 +141,7 @@ pub fn protect_files(writable: &[PathBuf], hidden: &[PathBuf]) -> Result<()> {
     }
     for (path, mount) in held {
         if !path.exists() {
-            // It is below `/run`.
+            // A path below `/run`, which is empty now.
             fs::create_dir_all(&path).map_err(|e| Error::file("make", &path, e))?;
         }
         namespace::attach_mount(mount.as_fd(), &path)?;
@@ -172,8 +171,8 @@ fn hold_folders(folders: impl Iterator<Item = PathBuf>) -> Result<Vec<(PathBuf, 
     paths.into_iter().map(|path| namespace::copy_mount(&path).map(|mount| (path, mount))).collect()
 }
 
-/// Covers a folder with one in memory. It has the folders and links of the original, but the
-/// folders are empty: services in the lab find those that the host has made for them.
+/// Mounts a folder in memory over `path`, with the links and empty folders of the original: a
+/// service in the lab may need a folder that the host's package has created for it.
 fn empty_services(path: &Path) -> Result<()> {
     let read = |e| Error::file("read", path, e);
     let mut entries = Vec::new();
@@ -231,8 +230,8 @@ pub fn unprotect_files() -> Result<()> {
     Ok(())
 }
 
-/// Replaces `/dev` by one with harmless devices and private terminals, and disables device files on
-/// all other file systems.
+/// Replaces `/dev` by a folder with safe devices (`null`, `random`, …) and private terminals, and
+/// disables device files on all other file systems.
 pub fn replace_devices() -> Result<()> {
     namespace::set_access(Path::new("/"), Access::NoDevices, true)?;
     let stage = Path::new(STAGE);

@@ -18,8 +18,7 @@ pub enum UserNamespace {
     AllUsers,
     /// A new user namespace in which the calling user is root and the only user.
     OneUser,
-    /// A new user namespace in which the calling user is root, and other users have subordinate
-    /// numbers.
+    /// A new user namespace: the calling user is root, other users have subordinate IDs.
     Subordinates,
     /// The same user namespace, because of this error; the process is privileged nevertheless.
     Unchanged(Error),
@@ -93,8 +92,8 @@ impl Subordinates {
 
 /// Moves the calling process, which must have one thread, into new namespaces of `kinds` and into a
 /// new user namespace that owns them, in which it is root and has all capabilities. If the host has
-/// no user namespaces, a privileged process continues without one. `subordinates`: numbers for
-/// other users, of a caller who is not root.
+/// no user namespaces, a privileged process continues without one. `subordinates`: IDs for other
+/// users if the caller is not root.
 ///
 /// # Errors
 /// The error of the kernel. The process is then in its previous namespaces, or must exit.

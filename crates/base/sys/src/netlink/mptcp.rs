@@ -75,7 +75,7 @@ pub struct Established {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Join {
     pub token: u32,
-    /// Local address.
+    /// Local address of the new subflow.
     pub from: IpAddr,
     /// Identifier of that address within the connection; not 0, which is the first subflow's.
     pub id: u8,

@@ -88,8 +88,8 @@ fn confine_to(host: &str) -> Result<()> {
 /// have one thread; afterwards it is in the lab's namespaces. The command is confined like the
 /// lab's programs; `variables` are added to its environment.
 ///
-/// If standard input and output are a terminal, the command has a terminal of the lab, which is
-/// connected to it, and a session of its own.
+/// If standard input and output are a terminal, the command runs in a new session on a
+/// pseudo-terminal of the lab, whose data this process forwards.
 ///
 /// # Errors
 /// If the namespaces cannot be entered. If the command cannot be executed, an error is printed to

@@ -227,7 +227,7 @@ fn wait_for_all(setup: &ProgramSetup, main: i32, report: &mut File) -> Exit {
             // There are no children, and every process here descends from this one.
             return ended.unwrap_or(Exit::Code(0));
         }
-        // SAFETY: the set is plain data; information on the signal is not asked for.
+        // SAFETY: the set is plain data; a null pointer requests no information on the signal.
         let signal = unsafe {
             let mut set: libc::sigset_t = std::mem::zeroed();
             libc::sigfillset(&raw mut set);
@@ -238,7 +238,7 @@ fn wait_for_all(setup: &ProgramSetup, main: i32, report: &mut File) -> Exit {
             // SAFETY: -1 means every process of this namespace but this one.
             unsafe { libc::kill(-1, libc::SIGTERM) };
         } else if [libc::SIGINT, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2].contains(&signal) {
-            // SAFETY: `main` is our child and has not been waited for, or the call fails.
+            // SAFETY: `main` is a child that has not been waited for, or the call fails.
             unsafe { libc::kill(main, signal) };
         }
     }

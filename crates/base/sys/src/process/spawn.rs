@@ -26,7 +26,8 @@ pub struct Spawn<'a> {
     pub files: Vec<BorrowedFd<'a>>,
 }
 
-/// Data for the child, prepared before it exists: it shares our memory and must not allocate.
+/// Data for the child, prepared before it exists: it shares the parent's memory and must not
+/// allocate.
 struct Plan {
     program: libc::c_int,
     arguments: *const *const libc::c_char,
@@ -64,7 +65,7 @@ extern "C" fn child(plan: *mut libc::c_void) -> libc::c_int {
             }
         }
         if ok {
-            // Close all other descriptors (Linux 5.9; ours close on exec).
+            // Close all other descriptors (Linux 5.9). Those of this process close on exec anyway.
             let close = |first: libc::c_int, last: libc::c_uint| {
                 libc::syscall(libc::SYS_close_range, first, last, 0)
             };
@@ -129,8 +130,8 @@ pub fn spawn(request: &Spawn<'_>) -> Result<Child> {
         | libc::SIGCHLD;
     let mut pidfd: libc::c_int = -1;
     // SAFETY: the signal sets are plain data. The child runs `child` with a stack and a plan that
-    // outlive it, because CLONE_VFORK returns after it has executed or ended; no signal handler
-    // of ours can run in it, because all signals are blocked.
+    // outlive it, because CLONE_VFORK returns after it has executed or ended. No signal handler
+    // can run in it, because all signals are blocked.
     let (pid, error) = unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         let mut before: libc::sigset_t = std::mem::zeroed();

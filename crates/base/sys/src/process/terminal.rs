@@ -64,8 +64,8 @@ impl Terminal {
         Some(terminal)
     }
 
-    /// Makes it the controlling terminal of this process, and the standard files that are
-    /// terminals.
+    /// Makes it the controlling terminal and the standard input and output of this process; also
+    /// standard error, if that was a terminal.
     pub(super) fn enter(&self) -> Result<()> {
         let error_is_terminal = isatty(stdio::stderr());
         named("setsid", rustix::process::setsid())?;

@@ -109,8 +109,8 @@ fn records_that_wait_are_not_joined() {
     }
 }
 
-/// Writes five times, and checks the number of segments. Returns false if it took so long that the
-/// kernel did not wait for the last write: it keeps data queued for at most 200 ms (tcp(7)).
+/// Writes five times, and checks the number of segments. Returns false if the writes took longer
+/// than 200 ms, after which the kernel sends queued data without waiting for more (tcp(7)).
 fn sends_in_segments(records: bool, segments: u32) -> bool {
     let (sender, receiver) = pair(V4, TcpOptions { no_delay: true, ..TcpOptions::default() });
     let cork = |on: libc::c_int| {

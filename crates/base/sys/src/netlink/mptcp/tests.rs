@@ -5,7 +5,7 @@ use crate::namespace::testing::in_new_net;
 use crate::netlink::{Batch, LOOPBACK, LinkSettings, Socket};
 use crate::socket::{self, Interest, MptcpInfo, Ready, ReadyQueue, TcpOptions};
 
-/// Waits until a socket is ready for it.
+/// Waits until `fd` is ready for `interest`.
 fn wait(fd: BorrowedFd<'_>, interest: Interest) {
     let mut queue = ReadyQueue::try_new().unwrap();
     queue.add(fd, 0, interest).unwrap();
