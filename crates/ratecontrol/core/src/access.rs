@@ -14,8 +14,7 @@
 //! |---|---|---|
 //! | SYN, or a packet of a flow without a record ("when they detect a new flow") | Join | here |
 //! | SYN with another initial sequence number: the ports are reused | Leave, Join | here |
-//! | FIN in both directions, or RST | Leave at once; the record stays for late packets | `flow.rs`
-//! |
+//! | FIN in both directions, or RST | Leave at once; keep the record for late packets | `flow.rs` |
 //! | FIN in this direction only | Leave after [`Policy::linger`] | `flow.rs` |
 //! | no packets for [`Policy::idle`] ("an inactivity timer for each flow") | Leave | `flow.rs` |
 //! | less used than assigned ("significantly lower") | Change to a lower rate | `usage.rs` |
@@ -60,14 +59,14 @@ pub enum Action<K, P> {
     },
     /// `API.Change`.
     Change {
-        /// The session.
+        /// The session, after its `Join`.
         session: SessionId,
         /// The new requested rate.
         demand: Bandwidth,
     },
     /// `API.Leave`; the last event of the session.
     Leave {
-        /// The session.
+        /// The session, after its `Join`.
         session: SessionId,
     },
     /// Send a packet into the network.
@@ -176,8 +175,8 @@ impl<K: Copy + Ord, P> AccessRouter<K, P> {
         }
     }
 
-    /// `API.Rate`: sets the rate of a session. Its data may use the part that control packets
-    /// leave.
+    /// `API.Rate`: sets the rate of a session. Data gets this rate less the share of control
+    /// packets ([`Settings::data_rate`]).
     pub fn assigned(&mut self, now: Time, session: SessionId, rate: Bandwidth) {
         let data = self.settings.data_rate(rate);
         if let Some(slot) = self.sessions.get(&session).copied()

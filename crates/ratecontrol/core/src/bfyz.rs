@@ -58,7 +58,7 @@ pub enum Kind {
     Join,
     /// Later cycle, downstream.
     Probe,
-    /// Upstream.
+    /// Either cycle, upstream.
     Ack,
     /// The session has ended.
     Leave,
@@ -99,7 +99,7 @@ impl RateController for Bfyz {
         BfyzLink::try_new(capacity)
     }
 
-    /// Returns cells.
+    /// Returns `Join` and `Probe` as `Ack`; a `Leave` ends here.
     fn answer(packet: BfyzPacket) -> Option<BfyzPacket> {
         matches!(packet.kind, Kind::Join | Kind::Probe)
             .then_some(BfyzPacket { kind: Kind::Ack, ..packet })

@@ -1,10 +1,10 @@
 //! Common parts of protocols that control rates by measured load: RCP, PIQI-RCP, ERICA.
 //!
-//! Their links compute rates from measurements; their sources only request their rate periodically.
-//! A source sends probes ([`Probe`]) whether or not earlier ones have returned, spaced so that they
-//! take their share of its rate, at least once per round trip. They return the minimum rate of the
-//! links along the path. A session that leaves just stops: links do not count sessions, or their
-//! count drops silent ones.
+//! Links compute rates from measurements; sources request their rate periodically. A source sends
+//! probes ([`Probe`]) without waiting for earlier ones, at least one per round trip, spaced so that
+//! they use the configured share of its rate. A probe returns the minimum rate of the links along
+//! the path. A session leaves by stopping: links either do not count sessions, or remove a session
+//! that sends no probes.
 use std::marker::PhantomData;
 
 use base::{Bandwidth, Span, Time};
@@ -19,8 +19,8 @@ pub(crate) use round_trip::MeanRoundTrip;
 /// Maximum interval of probes, so that a source with a very low rate detects a higher one.
 pub(crate) const MAX_PROBE_INTERVAL: Span = Span::from_millis(100);
 
-/// Minimum interval of probes: no link computes new rates within less than a few hundred of them,
-/// and an unlimited rate requires no gap.
+/// Minimum interval of probes, which applies if the rate is unlimited: links compute new rates at
+/// intervals of at least some hundred times this value.
 const MIN_PROBE_INTERVAL: Span = Span::from_micros(10);
 
 /// A session with a short round trip probes no more often than this unless its rate allows it:
@@ -29,7 +29,7 @@ const MIN_PROBE_PERIOD: Span = Span::from_millis(10);
 
 /// One direction of a link that computes rates from measurements.
 pub trait MeasuringLink<P>: Link<P> + Sized + 'static {
-    /// Measurement interval.
+    /// Interval at which the link computes its rate from the measured load.
     const INTERVAL: Span;
 
     /// A link without sessions.

@@ -12,7 +12,7 @@ pub enum Error {
     /// A session without demand.
     #[error("the demand of a session is {demand}; it must be positive")]
     Demand {
-        /// The demand.
+        /// The rejected demand.
         demand: Bandwidth,
     },
     /// Sums of rates would exceed 64 bits, or the capacity is 0.
@@ -26,7 +26,7 @@ pub enum Error {
     Path {
         /// Number of links in the path.
         hops: usize,
-        /// Maximum number.
+        /// Maximum number of links in a path.
         most: usize,
     },
     /// A path that crosses a link twice.
@@ -40,7 +40,7 @@ pub enum Error {
     Session {
         /// The number of the session.
         session: u32,
-        /// Reason.
+        /// Why the session is rejected, as the predicate of the message.
         what: &'static str,
     },
     /// No link has this number.
@@ -49,7 +49,7 @@ pub enum Error {
         /// The number of the link.
         link: u32,
     },
-    /// The share of the rate for control packets leaves no rate for them, or none for data.
+    /// With this share, either control packets or data would have no rate.
     #[error("the share of control packets is {share}; it must be above 0 % and at most 50 %")]
     Share {
         /// The requested share.

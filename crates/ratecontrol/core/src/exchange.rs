@@ -8,9 +8,9 @@
 //! **Order.** Events are processed in the order of time, then of scheduling: runs with equal calls
 //! are equal. Commands for the same time are executed in the order of the calls.
 //!
-//! **Data.** There are none, but for protocols that measure links ([`RateController::interval`]) a
-//! fluid at the assigned rates is assumed: the integral of the sum of the rates of the sessions
-//! that cross the link, and a queue that grows by the excess over its capacity.
+//! **Data.** No data packets are sent. For protocols that measure links
+//! ([`RateController::interval`]), each session is a fluid at its assigned rate: a link's load is
+//! the integral of the rates of its sessions, and its queue grows by the excess over its capacity.
 
 mod faults;
 mod fluid;

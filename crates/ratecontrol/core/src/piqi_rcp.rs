@@ -26,9 +26,10 @@
 //!
 //! **Readings.** The text of the paper was not available, only descriptions by others; the control
 //! law is derived from those:
-//! - The two parts share the bound equally, κ*/2 each. At round trips far below T, where κ* is 1,
-//!   the whole bound in both would oscillate (roots 0.62 and −1.62); halves decay (±0.71). With
-//!   long ones the loop is R′ = −e(t − d)/(2d), 1/2 where π/2 is the limit.
+//! - Each of the two parts uses half of the bound, κ*/2. At round trips far below T, κ* is 1: with
+//!   the whole bound in each part the rate would oscillate (roots 0.62 and −1.62), with halves
+//!   oscillations decay (±0.71). At long round trips the loop is R′ = −e(t − d)/(2d): its gain
+//!   times its delay is 1/2, and the stability limit is π/2.
 //! - The integral part, which is common to all sessions, uses κ* of the mean round trip d. Any mix
 //!   is stable then: with weights w of the round trips D, R′ = −k·Σ w·R(t − D) is stable if k·Σ w·D
 //!   < 1, and here it is at most 1/2.

@@ -7,15 +7,15 @@ use base::{Bandwidth, Span, Time};
 use crate::exchange::{Exchange, Wire};
 use crate::{Error, Link, RateController, Settings, State, Visitor};
 
-/// A number of sessions that join one link at once. Visiting a protocol runs until each has its
-/// first rate, and then reads the link's state.
+/// A number of sessions that join one link at the same time. As a [`Visitor`], it runs a protocol
+/// until each session has its first rate, and then reads the size of the link's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Population(pub u32);
 
-/// State of a link under a protocol, and size of its packets.
+/// Memory that a protocol needs at a link and in packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footprint {
-    /// State of the link.
+    /// Size of the link's state.
     pub state: State,
     /// Bytes of a packet's fields in memory.
     pub packet: usize,

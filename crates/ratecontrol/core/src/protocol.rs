@@ -16,7 +16,7 @@ macro_rules! protocols {
             /// The names of all protocols.
             pub const NAMES: &[&str] = &[$($name,)+];
 
-            /// All protocols.
+            /// All protocols, in the order of [`Self::NAMES`].
             pub const ALL: [Self; Self::NAMES.len()] = [$(Self::$protocol,)+];
 
             /// The name in the lab file.

@@ -157,8 +157,8 @@ impl crate::Link<Packet> for Link {
     }
 }
 
-/// Weight of a new mean round trip, as in `rcp.cc`: longer ones take effect within a round
-/// trip; shorter ones hardly while many sessions share the link, so that sessions with many
+/// Weight of a new mean round trip, as in `rcp.cc`. A longer one takes effect within a round trip.
+/// A shorter one has a small weight while many sessions share the link, so that sessions with many
 /// packets do not dominate.
 //= deviation: the first sample replaces the default of 200 ms completely (`MeanRoundTrip::close`).
 //= With the small downward gain, a link of 100 sessions would otherwise use the default for

@@ -8,15 +8,15 @@
 #[cfg(test)]
 mod tests;
 
-/// Maximum number of sessions of a table that is searched linearly.
+/// Maximum number of sessions for which a linear search replaces the hash index.
 const SCANNED: usize = 8;
 
-/// Sessions with a link's state of each.
+/// The sessions of a link, each with the link's state for it.
 #[derive(Clone, Debug)]
 pub(crate) struct SessionTable<V> {
     entries: Vec<(u32, V)>,
-    /// Positions of entries, from 1; 0 is free. Empty, or a power of two at least
-    /// twice the entries.
+    /// Hash index with open addressing: positions in `entries` plus 1; 0 is a free slot. Its size
+    /// is 0, or a power of two of at least twice the number of entries.
     index: Vec<u32>,
 }
 

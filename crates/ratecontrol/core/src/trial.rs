@@ -38,9 +38,9 @@ pub const MAX_ROUNDS: u32 = 200;
 pub enum Step {
     /// The next session joins.
     Join {
-        /// The links of its path.
+        /// The links of its path, as indices of the directed links.
         path: Vec<u32>,
-        /// Its demand.
+        /// Its demand, at least 1 bit/s.
         demand: Bandwidth,
     },
     /// A session changes its demand.

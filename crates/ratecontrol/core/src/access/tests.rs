@@ -170,7 +170,7 @@ fn ports_that_are_used_again_are_another_session() {
     let done = actions(&mut router);
     assert_eq!(sessions(&done), (1, 1));
     assert!(matches!(done[0], Action::Leave { session: SessionId(1) }), "{done:?}");
-    // The old session number is no longer valid.
+    // A rate for the old session number has no effect.
     router.assigned(at(40), SessionId(1), mbits(10));
     assert_eq!(router.flows(), 1);
     pass(&mut router, at(30_000));

@@ -9,10 +9,10 @@
 //!                                              └─┘
 //! ```
 //!
-//! The demand falls slowly and rises at once: a lower demand frees rate that others may want, but a
-//! flow that needs more has queued packets. A flow that uses its whole demand uses 1 / (1 +
-//! headroom) of its rate, which is above `low`, so it keeps its demand. Demands therefore change at
-//! most twice in `calm` windows.
+//! The demand falls slowly, because a lower one only frees rate for other sessions, and rises at
+//! once, because packets of the flow are queued. A flow that uses its whole demand uses 1 / (1 +
+//! headroom) of its rate, which is above `low`, so it keeps its demand. A demand therefore changes
+//! at most twice in `calm` windows.
 
 use base::{Bandwidth, Time};
 

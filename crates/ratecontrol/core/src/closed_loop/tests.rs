@@ -62,7 +62,7 @@ fn a_starving_source_still_asks_each_round_trip() {
     let mut out = Outbox::default();
     source.on_wake(at(30), &mut out);
     assert_eq!((out.sends.len(), out.wake), (1, Some(at(60))));
-    // Every 100 ms if queues have increased the round trip.
+    // With a round trip of 5 s, the interval is limited to `MAX_PROBE_INTERVAL`.
     source.receive(at(5030), answer(1, at(30)), &mut out);
     let mut out = Outbox::default();
     source.on_wake(at(5030), &mut out);

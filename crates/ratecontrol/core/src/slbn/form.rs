@@ -40,11 +40,11 @@ pub trait Form: sealed::Sealed + Copy + std::fmt::Debug + 'static {
     /// The Probe that starts the next cycle.
     fn next(ack: &Packet, demand: u64) -> Packet;
 
-    /// Whether a demand below the assigned rate lowers it at once.
+    /// Whether a demand below the assigned rate lowers the rate at once.
     const LOWERS_AT_ONCE: bool;
 
-    /// Number of sessions among which a Join divides the rate that the sessions limited elsewhere
-    /// leave, at a link that limits `limited` sessions so far.
+    /// Divisor of the share that a Join receives at a link which limits `limited` sessions so far:
+    /// the share is the capacity less the rates of sessions limited elsewhere, divided by it.
     fn sharers_at_join(limited: u64) -> u64;
 }
 

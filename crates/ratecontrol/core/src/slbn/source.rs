@@ -13,7 +13,7 @@ use crate::{Error, Outbox, Pace, Result, SessionId, Towards, bounds};
 enum Stage {
     /// Not sent yet.
     Fresh,
-    /// In flight.
+    /// In flight: a cycle runs.
     Cycle,
     /// At the source until the next cycle starts at this time.
     Pause(Packet, Time),
@@ -23,8 +23,8 @@ enum Stage {
 
 /// The source of a session.
 ///
-/// - *Leave within a cycle* waits for the packet to return, because links have the session counted
-///   as in that packet; between cycles the packet is here, and the session leaves at once.
+/// - *Leave within a cycle* waits for the packet to return, because links have counted the session
+///   with that packet's values. Between cycles the source has the packet and leaves at once.
 /// - *Change within a cycle* takes effect when the packet returns; between cycles the next one
 ///   starts at once. As each cycle takes a round trip, changes can add one early packet per round
 ///   trip to the pace.

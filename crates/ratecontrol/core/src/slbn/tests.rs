@@ -71,7 +71,7 @@ fn figure_two<F: Form>() {
     second.kind = Kind::ProbeAck;
     visit(&mut link, 3, &mut second);
     assert_eq!((link.integers(), second.rate), ((30, 1, 2), 70));
-    // The first one returns: still below the share of 50, it is added with bw′.
+    // The first packet returns. Its rate is below the share of 50, so the link adds it with bw′.
     first.kind = Kind::ProbeAck;
     visit(&mut link, 0, &mut first);
     assert_eq!((link.integers(), first.rate, first.latest), ((30, 1, 2), 30, None));
@@ -82,7 +82,7 @@ fn figure_two<F: Form>() {
     second.kind = Kind::Leave;
     visit(&mut link, 3, &mut second);
     assert_eq!(link.integers(), (0, 1, 1));
-    // As the latest bottleneck the link raises the rate; otherwise it does not.
+    // The link raises the rate only if it is the latest bottleneck.
     first.kind = Kind::ProbeAck;
     visit(&mut link, 0, &mut first);
     assert_eq!((link.integers(), first.rate), ((0, 1, 1), 100));
@@ -127,7 +127,7 @@ fn forms_begin_cycles_differently() {
     assert_eq!(Paper::next(&ack, 30), clipped);
     assert_eq!(Corrected::next(&ack, 30), Packet { last: 30, latest: None, ..clipped });
     assert_eq!((Paper::assigned(&ack, 30), Corrected::assigned(&ack, 30)), (50, 30));
-    // Limited by the demand, which has risen.
+    // The demand limited the session, and has risen.
     let free = Packet { latest: None, ..ack };
     assert_eq!(Paper::next(&free, 60).rate, 50);
     assert_eq!((Corrected::next(&free, 60).rate, Corrected::next(&free, 60).last), (60, 50));
@@ -348,7 +348,7 @@ fn accepts_joins_at_the_same_time() {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Counted {
     Nothing,
-    /// In R.
+    /// In R, the sessions that the link limits.
     Limited,
     /// In F with this rate.
     Saturated(u64),

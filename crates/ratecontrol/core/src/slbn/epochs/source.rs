@@ -53,7 +53,7 @@ pub struct Source {
     pace: Pace,
     epoch: Span,
     demand: u64,
-    /// The packet as last returned, with which each attempt starts, except for `sent`.
+    /// The last returned packet. Each attempt starts with its fields, except `sent`.
     pub(super) packet: Packet,
     phase: Phase,
     /// Time at which the current attempt or, in a pause, the last cycle was sent.
