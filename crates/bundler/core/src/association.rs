@@ -1,10 +1,10 @@
-//! The association of the two gateways of a bundle: which incarnation of the other
-//! one each accepts.
+//! The association of the two gateways of a bundle: each accepts messages of one incarnation of its
+//! peer.
 //!
 //! An incarnation is one run of a gateway: its counters start at 0, its sequence numbers at 1. A
-//! gateway adopts a new incarnation of the other only if that answers a message which this gateway
-//! has sent since it adopted the current one. Messages recorded during earlier incarnations of
-//! either gateway contain no such answer, so replaying them has no effect:
+//! gateway adopts a new incarnation of its peer only after an answer from it to a message that this
+//! gateway has sent since it adopted the current incarnation. Messages recorded during earlier
+//! incarnations of either gateway contain no such answer, so replaying them has no effect:
 //!
 //! | # | from | message | effect |
 //! |---|---|---|---|

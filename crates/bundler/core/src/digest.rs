@@ -40,9 +40,9 @@ pub struct Fields {
     pub flow: u32,
     /// Layer-3 bytes.
     pub length: u32,
-    /// Sequence number.
+    /// TCP sequence number, or a packet number of the flow.
     pub sequence: u64,
-    /// Acknowledgement number.
+    /// TCP acknowledgement number; 0 without one.
     pub acknowledgement: u64,
     /// Flags, or another value that distinguishes types of packets of a flow.
     pub flags: u32,

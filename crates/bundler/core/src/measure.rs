@@ -35,7 +35,7 @@ const MAX_CAPACITY_MEMORY: Span = Span::from_secs(60);
 pub struct Mark {
     /// Digest of the packet.
     pub digest: u64,
-    /// Send time.
+    /// Send time, by the sendbox's clock.
     pub sent_at: Time,
     /// Bytes sent so far, including this packet.
     pub bytes: u64,
@@ -60,10 +60,10 @@ pub struct Arrived {
     pub packets: u64,
 }
 
-/// Result of an acknowledgement.
+/// How an acknowledgement relates to earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Match {
-    /// It extends the curves.
+    /// The newest acknowledged packet: it extends the send and receive curves.
     InOrder {
         /// Send time of the packet.
         sent_at: Time,
@@ -77,7 +77,7 @@ pub enum Match {
     Unknown,
 }
 
-/// A point on both curves.
+/// A point on the send curve and the receive curve (bytes over time).
 #[derive(Clone, Copy, Debug)]
 struct Point {
     sent_at: Time,
@@ -87,7 +87,7 @@ struct Point {
     received: u64,
     /// One-way delay between two unsynchronised clocks, in ns.
     one_way: i64,
-    /// Part of it that is due to the longer path of its flow, in ns.
+    /// Part of `one_way` caused by a longer path of this flow, in ns.
     longer: i64,
     limited: bool,
 }
@@ -104,9 +104,9 @@ struct Outstanding {
 pub struct Rates {
     /// Send time of the last packet.
     pub sent_at: Time,
-    /// Send rate.
+    /// Rate at which the sendbox sent them.
     pub send: Bandwidth,
-    /// Receive rate.
+    /// Rate at which the receivebox received them.
     pub receive: Bandwidth,
     /// Bytes that were not received.
     pub lost: Bytes,

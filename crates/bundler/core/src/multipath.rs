@@ -2,8 +2,8 @@
 //! queues, which a single rate cannot control (the Bundler paper, §5.3).
 //!
 //! A congestion ACK counts as out of order if its packet reached the receivebox after one that was
-//! sent later. Send and receive times decide, each by the clock of its gateway, not the order in
-//! which ACKs arrive, because reordering on the return path is irrelevant.
+//! sent later. The send times (sendbox's clock) and receive times (receivebox's clock) of the
+//! packets are compared, not the arrival of the ACKs, which the return path may reorder.
 //!
 //! //= deviation: packets sent within a tolerance always count as in order. Members of a
 //! load-balancing group differ by some milliseconds of propagation delay, which is harmless;

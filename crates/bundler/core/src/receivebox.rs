@@ -66,7 +66,7 @@ pub enum Input {
 /// Counters of a bundle at the receivebox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Received packets.
+    /// Packets of the bundle received from the sendbox's site.
     pub packets: u64,
     /// Received bytes, including overhead.
     pub bytes: u64,

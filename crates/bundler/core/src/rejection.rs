@@ -31,7 +31,7 @@ pub enum Rejection {
         field: &'static str,
         /// Offset of the field.
         at: usize,
-        /// Invalid value.
+        /// The rejected value of the field.
         value: u8,
     },
     /// It belongs to no bundle of this gateway.
@@ -67,7 +67,7 @@ pub enum Rejection {
 /// Number of rejected messages and packets by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rejections {
-    /// Truncated messages.
+    /// Messages shorter than their type requires.
     pub truncated: u64,
     /// Otherwise malformed messages: trailing bytes, another protocol, or an invalid field.
     pub malformed: u64,
@@ -125,7 +125,7 @@ impl Rejections {
         ]
     }
 
-    /// The total.
+    /// Sum over all causes.
     pub fn total(&self) -> u64 {
         self.by_cause().iter().map(|(_, count)| count).sum()
     }

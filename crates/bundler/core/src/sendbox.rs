@@ -38,7 +38,7 @@ pub enum Input<B> {
     Message(Vec<u8>),
 }
 
-/// The sendbox.
+/// The gateway that queues and paces bundles; see the module documentation.
 #[derive(Debug)]
 pub struct SendBox<B> {
     incarnation: u64,

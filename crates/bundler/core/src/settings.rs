@@ -25,9 +25,9 @@ pub struct Settings {
     pub marking: Marking,
     /// Whether the gateway controls the bundle.
     pub mode: Mode,
-    /// Minimum rate.
+    /// Minimum rate that control sets.
     pub floor: Bandwidth,
-    /// Maximum rate.
+    /// Maximum rate that control sets; `None`: not limited.
     pub ceiling: Option<Bandwidth>,
     /// Weight of its share beside other bundles at the same bottleneck: one of weight 2 gets twice
     /// as much as one of weight 1, if both use Copa. At least 1.
@@ -88,11 +88,11 @@ pub enum Marking {
 /// Operating mode of the gateway.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Only measure.
+    /// Measure, without computing a rate.
     Observe,
     /// Compute the rate, but do not apply it.
     DryRun,
-    /// Paces the bundle.
+    /// Pace the bundle at the computed rate.
     #[default]
     Enforce,
 }

@@ -96,11 +96,11 @@ fn farthest<B: Clone + 'static>(
         (hop + 1 < path.len()).then_some((hop, at))
     });
     let all_pass = |(_, at): &(usize, usize)| passes(fabric, places, from, receiveboxes[*at], to);
-    // The first of several equal ones, so that the order of names decides.
+    // Of several at the same hop, the first by name.
     within.filter(all_pass).max_by_key(|(hop, at)| (*hop, usize::MAX - at)).map(|(_, at)| at)
 }
 
-/// The nodes of one shortest path, from the next to the last; empty if there is no path.
+/// The nodes of one shortest path, from the next hop to the last node; empty without a path.
 fn first_path<B: Clone + 'static>(
     fabric: &Fabric<B>,
     places: &Places,

@@ -360,7 +360,7 @@ fn every_packet_is_forwarded_or_counted() {
         bench.fabric.inject(at(millis), from, packet(Body::Data(sent), to, 1000, at(millis)));
         sent += 1;
     }
-    // Until only messages are in flight.
+    // Run until no packets except messages are in flight.
     bench.advance(at(30_000));
     let status = bench.gateways.statuses()[0].clone().unwrap();
     dropped += status.counters.dropped_packets;

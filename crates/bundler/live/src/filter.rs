@@ -30,8 +30,9 @@ fn equal(operand: u32, jump_true: u8, jump_false: u8) -> Instruction {
     Instruction { code: JUMP_EQUAL, jump_true, jump_false, operand }
 }
 
-/// Accepts packets to these prefixes, after a link-layer header of `link` bytes: Ethernet's, or
-/// none. Too many prefixes are replaced by shorter ones, and the gateway checks the packets.
+/// A filter that accepts packets to these prefixes, after a link-layer header of `link` bytes (14
+/// for Ethernet, or 0). If the program would exceed [`MAX_LEN`], prefixes are shortened until it
+/// fits; the gateway then rejects the other packets itself.
 pub(crate) fn to(prefixes: &[Prefix], link: usize) -> Vec<Instruction> {
     let fits = |filter: &Vec<Instruction>| filter.len() <= MAX_LEN;
     let shorter = (0..=64).rev().map(|length| {
@@ -53,8 +54,7 @@ fn program(prefixes: &[Prefix], link: usize) -> Vec<Instruction> {
         filter.push(step(LOAD_HALF, link as u32 - 2));
     }
     let (four, six) = if link == 0 { (4, 6) } else { (0x0800, 0x86dd) };
-    // Jumps count from the next instruction: over the rest of these five, and over the tests of
-    // IPv4.
+    // Jumps count from the next instruction: over the rest of these five and the IPv4 tests.
     filter.extend([
         equal(four, 0, 1),
         step(JUMP, 3),

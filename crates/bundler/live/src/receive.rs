@@ -35,7 +35,7 @@ const BLOCK_TIME: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// It observes arriving packets from now on.
+    /// The receivebox has started to observe arriving packets.
     Ready { interfaces: Vec<String> },
     /// A new configuration is in use.
     Reloaded(Changes),
@@ -325,8 +325,7 @@ impl Receiver {
     /// Processes all packets that an interface has captured.
     fn blocks(&mut self, number: usize) -> Result<()> {
         for _ in 0..BLOCKS {
-            // Both clocks are read at the same instant, because the age of packets is computed from
-            // the second.
+            // The age of a packet is computed from `wall`, so both clocks are read together.
             let (now, wall) = (wait::now(), sys::clock::realtime());
             let Watch { ring, link, .. } = &mut self.watches.each[number];
             let Some(mut block) = ring.next_block(Duration::ZERO)? else { break };

@@ -49,8 +49,8 @@ pub(crate) fn check_forwarding(prefixes: &[Prefix]) -> Result<()> {
     Ok(())
 }
 
-/// Fails on a host that translates source addresses: the kernel decides this once, when a packet
-/// enters the device, by rules that do not name the device.
+/// Fails on a host that translates source addresses (NAT): the kernel selects the translation when
+/// a packet enters the gateway's device, so rules for the real output device would not apply.
 pub(crate) fn check_translation() -> Result<()> {
     match Socket::source_translation()?.into_iter().next() {
         Some((table, chain)) => Err(Error::Translation { table, chain }),

@@ -30,7 +30,7 @@ const LIMITED_SHARE: f64 = 0.8;
 pub struct BasicDelay {
     target: Target,
     rate: f64,
-    /// Doublings of the increase while there is no queue.
+    /// Number of times that the increase has doubled while the queue was empty.
     growth: f64,
     /// Time of their last change.
     grown_at: Time,
@@ -104,8 +104,8 @@ impl CongestionControl for BasicDelay {
             // per round trip.
             self.rate = (sent + spare + correction).clamp(0.5 * received, 2.0 * received);
         } else {
-            // The rates are those of the site's traffic. The rate is kept, except that a
-            // queue reduces it.
+            // The measured rates are those of the site's traffic, not of the path: keep the rate,
+            // or reduce it if there is a queue.
             let share = (seen.elapsed.as_secs_f64() / seen.rtt.as_secs_f64().max(0.001)).min(1.0);
             let lower = self.rate + correction.min(0.0) * share;
             self.rate = lower.max(sent).min(self.rate);

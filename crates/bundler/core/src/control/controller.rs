@@ -8,8 +8,7 @@ use base::Bandwidth;
 use super::{BasicDelay, Bbr, CongestionControl, Copa, Observation};
 use crate::constants::Constants;
 
-/// A constant rate: for bottlenecks of known capacity, and as a reference for the other
-/// controllers.
+/// A constant rate, for bottlenecks of known capacity and as a reference in comparisons.
 #[derive(Clone, Copy, Debug)]
 pub struct Constant(Bandwidth);
 

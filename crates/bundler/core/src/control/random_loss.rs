@@ -4,7 +4,7 @@ use base::Time;
 
 use crate::constants::{Copa as Constants, span};
 
-/// The minimum loss share at send rates up to the capacity. Losses of full queues are additional.
+/// The minimum loss share at send rates up to the capacity: losses that full queues do not cause.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RandomLoss {
     since: Option<Time>,
@@ -13,7 +13,7 @@ pub(super) struct RandomLoss {
 }
 
 impl RandomLoss {
-    /// Adds the loss share of data sent at no more than the capacity.
+    /// Adds a loss share that was measured at a send rate up to the capacity.
     pub(super) fn observe(&mut self, now: Time, loss: f64) {
         self.newest = Some(self.newest.map_or(loss, |least| least.min(loss)));
         self.since.get_or_insert(now);

@@ -1,21 +1,23 @@
 //! The guard against harm: detects whether the bundle would get more without control.
 //!
 //! **While a bundle is controlled**, the guard compares its receive rate with a reference, the
-//! recent maximum. If the rate is clearly lower, it makes a *trial*: for two round trips the bundle
-//! sends more, and the receive rate is compared with that just before. If it does not increase, the
-//! path has become slower. If everything is received with the same delay, the path is free: the
-//! next trial follows at once and sends up to twice as much. If part of the increase is received,
-//! other traffic takes the capacity that control leaves: if that repeats, the bundle is released,
-//! unless the queue is short and the bundle's rate may be its fair share beside another bundle.
+//! recent maximum. If the rate is clearly lower, the guard makes a *trial*: for two round trips the
+//! bundle sends more, and the guard compares the receive rate with that just before the trial.
+//! - The receive rate does not increase: the path has become slower.
+//! - All bytes are received with the same delay: the path is free. The next trial follows at once
+//!   and sends up to twice as much.
+//! - Part of the increase is received: other traffic uses the capacity that control leaves. If this
+//!   repeats, the guard releases the bundle, unless the queue is short and the bundle's rate may be
+//!   its fair share beside another bundle.
 //!
 //! **A released bundle** is not limited: its hosts compete as they do without Bundler. Its rate is
 //! the reference for the next attempt. A *test* sends slightly less. If the queue drains and stays
-//! short, it was the bundle's own and control begins; if other traffic fills it, the bundle stays
-//! released and the next test is made later. A bundle's first queue is tested as well.
+//! short, the bundle had caused it, and control begins. If other traffic fills the queue, the
+//! bundle stays released, and the next test follows later. A bundle's first queue is tested too.
 //!
-//! A trial causes other traffic a queue of at most 0.6 round trips of the bundle's rate, or two
-//! after a trial that found the path free; a test costs the bundle 30 % of its rate while the queue
-//! drains, and 5 % for the 3 s after, every 8 to 60 s.
+//! **Costs.** A trial adds to the queue at most 0.6 round trips of the bundle's rate, or two after
+//! a trial that found the path free. A test costs the bundle 30 % of its rate until the queue has
+//! drained, then 5 % for 3 s, every 8 to 60 s.
 
 #[cfg(test)]
 mod tests;
@@ -29,13 +31,13 @@ use crate::measure::Rates;
 /// Decision of the guard for a controlled bundle. Rates are in bit/s.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Action {
-    /// Continue control.
+    /// The controller sets the rate; no trial is due.
     Control,
     /// Make a trial at this rate.
     Trial(f64),
     /// A trial found no harm: restart control at this rate.
     Resume(f64),
-    /// The same, and the apparent queueing delay is that of the path.
+    /// As `Resume`; in addition, what looked like queueing delay is the delay of a longer path.
     LongerPath(f64),
     /// Control does harm: release the bundle.
     Release,
@@ -44,7 +46,7 @@ pub(super) enum Action {
 /// Decision for a released bundle. Rates are in bit/s.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Released {
-    /// No limit.
+    /// Send without a rate limit.
     Open,
     /// Test at this rate.
     Test(f64),
@@ -57,7 +59,7 @@ pub(super) enum Released {
 struct Test {
     longest: f64,
     shortest: f64,
-    /// Until this time acknowledged packets were sent before the test.
+    /// Packets acknowledged before this time were sent before the test.
     shows: Time,
     /// Time since which the queue is short.
     drained: Option<Time>,
@@ -75,7 +77,7 @@ struct Trial {
     rate: f64,
     /// The queue at its start, in seconds.
     queue: f64,
-    /// Whether this is a queue, and whether there was recently none.
+    /// Whether `queue` is above the noise, and whether the queue was recently empty.
     queued: bool,
     empty: bool,
     /// Whether the rate is too low for a fair share beside another bundle.
@@ -276,7 +278,7 @@ impl Guard {
         }
         let is_gain = rate >= self.constants.gain * trial.before;
         if !is_gain {
-            // The path carries no more.
+            // The path has no spare capacity.
             self.reference = rate;
         }
         let is_share = !trial.queued && !trial.deep;

@@ -1,8 +1,8 @@
-//! Determines the owner of a queue that persists although the bundle sends less.
+//! Determines the cause of a queueing delay that persists although the bundle sends less.
 //!
-//! The bundle's own queue drains when the bundle sends less than the path carries. A persistent
-//! queue is either no queue, because the path has become longer, or it belongs to other traffic.
-//! Sending more for a moment distinguishes the two: a longer path carries it at the same delay.
+//! A queue that the bundle has caused drains when the bundle sends less than the path's capacity.
+//! Otherwise either the path has become longer, or other traffic causes the queue. A trial at a
+//! higher rate distinguishes the two: on a longer path the delay stays the same.
 
 use base::{Bandwidth, Span, Time};
 

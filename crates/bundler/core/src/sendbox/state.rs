@@ -14,7 +14,7 @@ pub enum State {
     /// Not controlled: the hosts' congestion control competes with other traffic, which would take
     /// the capacity that delay control leaves.
     PassThrough,
-    /// Rate control would do harm.
+    /// Not controlled, because rate control would lower the throughput.
     Disabled(Reason),
     /// No feedback from the receivebox: not controlled.
     FailOpen,
@@ -28,7 +28,7 @@ pub enum Reason {
 }
 
 impl State {
-    /// All states.
+    /// All states, each reason of `Disabled` separately.
     pub const ALL: [Self; 5] = [
         Self::Learning,
         Self::Delay,
@@ -86,7 +86,7 @@ pub enum Cause {
     Drained,
     /// Packets take paths with different delays.
     Imbalance,
-    /// Packets no longer do so.
+    /// The paths have equal delays again.
     Balance,
     /// No feedback from the receivebox arrived in time.
     NoFeedback,
@@ -95,7 +95,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// All causes.
+    /// All causes, in the order of their declaration.
     pub const ALL: [Self; 10] = [
         Self::Queue,
         Self::Elastic,

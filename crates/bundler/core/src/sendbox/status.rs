@@ -7,7 +7,7 @@ use super::state::State;
 /// Status of a bundle at one instant.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Status {
-    /// Current state.
+    /// State of the control.
     pub state: State,
     /// Time of the last change of state.
     pub since: Time,
@@ -24,7 +24,7 @@ pub struct Status {
     pub queueing: Option<Span>,
     /// Send rate over about a round trip.
     pub send_rate: Option<Bandwidth>,
-    /// Receive rate.
+    /// Receive rate over the same packets.
     pub receive_rate: Option<Bandwidth>,
     /// Estimated capacity of the path.
     pub capacity: Option<Bandwidth>,
@@ -36,7 +36,7 @@ pub struct Status {
     pub elasticity: Option<f64>,
     /// Bytes queued at the sendbox, including overhead.
     pub backlog: Bytes,
-    /// Queued packets.
+    /// Packets queued at the sendbox.
     pub backlog_packets: u64,
     /// Maximum queueing time of the packets that left last.
     pub sojourn: Span,
@@ -53,7 +53,7 @@ pub struct Counters {
     pub arrived_packets: u64,
     /// Bytes of these packets.
     pub arrived_bytes: u64,
-    /// Sent packets.
+    /// Packets sent to the receivebox's site.
     pub sent_packets: u64,
     /// Bytes of these packets.
     pub sent_bytes: u64,

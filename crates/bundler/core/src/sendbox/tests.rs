@@ -46,7 +46,7 @@ struct Path {
 fn settings() -> Settings {
     let mut settings = Settings::new(7, key());
     settings.scheduler.limit = QueueLimit::Packets(20_000);
-    // There is no other traffic whose slow starts a test would disturb.
+    // Without cross traffic, control need not wait until slow starts have ended.
     (settings.constants.start.settling, settings.constants.start.settling_rounds) = (0.0, 0.0);
     settings
 }

@@ -283,7 +283,7 @@ pub(super) fn check_prefixes<T>(
                     || others.is_empty()
                     || list.iter().any(|it| others.iter().any(|other| it.overlaps(other)))
             };
-            // Nested prefixes are valid: the longer one decides.
+            // Nested prefixes are valid: the longest match applies.
             let twice = to.iter().find(|it| other_to.contains(it));
             if let Some(prefix) = twice.filter(|_| any(from, other_from)) {
                 let message = format!("{prefix} is `{key}` of two bundles");

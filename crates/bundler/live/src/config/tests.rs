@@ -42,7 +42,7 @@ fn a_bundle_needs_three_keys() {
     assert_eq!(config.common.listen.to_string(), "0.0.0.0:28316");
     assert_eq!(config.common.status, Path::new("/run/netarium/send.sock"));
     assert_eq!((config.table, config.common.device.as_str()), (28_316, "bundle0"));
-    // Defaults are those of Bundler itself.
+    // Defaults are those of `bundler::settings::Settings`.
     let usual = Settings::new(tokyo.settings.id, tokyo.settings.key.clone());
     assert_eq!(format!("{:?}", tokyo.settings), format!("{usual:?}"));
     // The other gateway derives the same number.

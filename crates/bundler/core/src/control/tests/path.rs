@@ -36,7 +36,7 @@ fn pulse(now: f64) -> f64 {
 /// Traffic of a sendbox's site.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Offer {
-    /// Unlimited.
+    /// The site always has packets to send.
     Backlog,
     /// This rate for `on` seconds, nothing for `off` seconds, repeatedly.
     Bursts { rate: f64, on: f64, off: f64 },
@@ -86,7 +86,7 @@ pub(super) struct Path {
     pub(super) jitter: f64,
     /// Amplitude of the pulses on top of each controller's rate, as a share of the capacity.
     pub(super) pulse: f64,
-    /// Bytes.
+    /// Capacity of the bottleneck's queue in bytes.
     pub(super) buffer: f64,
     /// (from, to, what) in seconds.
     pub(super) cross: Vec<(f64, f64, Cross)>,
@@ -125,7 +125,7 @@ impl Path {
 /// State of the test bench at one tick of the control loop.
 #[derive(Clone, Debug)]
 pub(super) struct Sample {
-    /// Seconds.
+    /// Time in seconds since the start.
     pub(super) at: f64,
     /// Queueing delay at the bottleneck in ms.
     pub(super) queue: f64,
@@ -461,7 +461,7 @@ impl Sender {
             Offer::Backlog => self.backlog = 1e9,
             Offer::Bursts { rate, on, off } => {
                 if (now - self.bundle.from) % (on + off) < on {
-                    // Hosts are ahead of the sendbox by at most half a second.
+                    // At most 0.5 s of the bundle's traffic queues at the sendbox.
                     self.backlog = (self.backlog + rate / 8.0 * STEP).min(self.rate / 16.0);
                 }
             }

@@ -8,7 +8,7 @@ use super::*;
 const TICK: Span = Span::from_millis(10);
 const ROUND_TRIP: Span = Span::from_millis(60);
 const QUEUE: Span = Span::from_millis(40);
-/// From one tick to the next.
+/// Queueing delay after the queue has drained, which takes one tick.
 const DRAINED: Span = Span::from_millis(1);
 const LOST: f64 = 0.05;
 /// Usual rate of the bundle in bit/s.
@@ -201,7 +201,8 @@ fn a_bundle_joins_the_test_of_another() {
     assert!(matches!(bench.guard.released(&seen, 0.003), Released::Test(_)));
 }
 
-/// Number of false detections in ten minutes of noise, and of ten harms not detected within 5 s.
+/// False detections in 10 minutes of noise, and how many of ten cases of harm are not detected
+/// within 5 s.
 fn errors(constants: &Constants) -> (usize, usize) {
     let (alarms, _) = Bench::with(constants, 1, 0.1, |_, _| USED).run(600.0);
     let harm = |at: f64, open: bool| if at > 10.0 && !open { USED / 3.0 } else { USED };
