@@ -131,8 +131,7 @@ fn accepts_updates_of_add_path_sessions() {
     assert_eq!((updates, count.announced, count.withdrawn, count.paths), EXPECTED);
 }
 
-/// Messages, announced and withdrawn prefixes, and the number of announced ones with path
-/// identifiers.
+/// UPDATEs, announced prefixes, withdrawn prefixes, announced prefixes with path identifiers.
 const EXPECTED: (usize, usize, usize, usize) = (108, 21_000, 3000, 9000);
 
 proptest! {

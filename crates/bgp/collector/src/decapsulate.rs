@@ -126,8 +126,8 @@ impl Counters {
         self.fragments_pending + self.fragments_expired + self.fragments_bad
     }
 
-    /// Frames that were not read and may contain BGP, each kind with its number. Other traffic
-    /// counts only if there is no BGP.
+    /// Frames that were not read and may contain BGP, counted by kind. Other traffic is included
+    /// only if the input has no BGP segments.
     pub fn unread(&self) -> Vec<String> {
         let mut unread = Vec::new();
         let mut add = |count: u64, noun: &str, which: &str| {

@@ -501,7 +501,7 @@ impl Reassembler {
         *self.now.insert(now)
     }
 
-    /// Records that a mirror is observed, at the latest from now on.
+    /// Records that a mirror is observed at `now`, and possibly since earlier.
     fn watch(&mut self, mirror: MirrorId, now: Time) {
         let mirror = mirror.0 as usize;
         if self.watched.len() <= mirror {
@@ -697,9 +697,9 @@ impl Reassembler {
     }
 }
 
-/// Whether the first segment at a mirror belongs to a flow at another one, which lacks its
-/// direction: both acknowledge each other's bytes. Initial sequence numbers are random, so this
-/// does not join connections of different routers. Devices of one host may also have copies.
+/// Whether the first segment at one mirror belongs to a flow that another mirror captured without
+/// this direction: each acknowledges bytes of the other. Initial sequence numbers are random, so
+/// connections of different routers do not match. Several devices of one host may show copies.
 fn is_counterpart(flow: &Flow, from: End, segment: &Segment<'_>) -> bool {
     /// Maximum distance of segments that were captured at the same time.
     const MAX_DISTANCE: u32 = 1 << 16;

@@ -101,8 +101,8 @@ pub struct PeerRoutes {
     pub since: Time,
     /// The session was captured from its start without a gap, so no route is missing.
     pub complete: bool,
-    /// Number of routes by family and whether they have path identifiers (`true`), and number of
-    /// stale ones.
+    /// By family, and with (`true`) or without path identifiers: number of routes, and of stale
+    /// routes among them.
     pub routes: Vec<(Family, bool, usize, usize)>,
 }
 

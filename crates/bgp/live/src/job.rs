@@ -63,8 +63,7 @@ pub struct Summary {
     pub guessed: u64,
     /// Sessions of which the router's messages were captured, and none of the peer.
     pub unheard: u64,
-    /// Sessions of which one direction was captured, whose sender is presumed to be the peer
-    /// without evidence.
+    /// Sessions with one captured direction, whose sender is assumed to be the peer.
     pub one_sided: u64,
     /// Packets lost between the mirror and the capture, by sequence numbers of tunnels.
     pub mirror_lost: u64,
@@ -440,8 +439,8 @@ pub fn packets(settings: Settings, mut sources: Vec<Source>, stop: &AtomicBool) 
 
 /// Collects archive files or recorded BMP, one after the other.
 ///
-/// Fails if the archive cannot be written, or an input has an unknown format. An input that cannot
-/// be read further is a problem, and the next one follows.
+/// Fails if the archive cannot be written, or an input has an unknown format. If an input cannot be
+/// read to its end, the problem is reported, and the next input follows.
 pub fn records(settings: Settings, inputs: Vec<Input>, stop: &AtomicBool) -> Result<Summary> {
     let mut job = Job::new(settings)?;
     let mirror = MirrorId::NONE;

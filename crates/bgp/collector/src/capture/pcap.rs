@@ -81,7 +81,7 @@ impl Pcap {
     #[inline]
     pub(super) fn frame<'a>(&self, bytes: &'a [u8], used: usize, last: &mut Time) -> Frame<'a> {
         let data = &bytes[self.header..used];
-        // Zero is no time stamp, or a wrong one.
+        // A timestamp of 0 is missing or wrong: keep the time of the previous packet.
         let time = self.time(bytes);
         if time > Time::ZERO {
             *last = time;

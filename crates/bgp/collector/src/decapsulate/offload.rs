@@ -2,24 +2,26 @@
 //!
 //! # Method
 //!
-//! A kernel that merges received segments (GRO), or leaves the sum to the network card, stores the
-//! sum of the pseudo-header with the length of the segment (`CHECKSUM_PARTIAL`). Such a segment
-//! was not damaged on the wire, where it had another sum: it is accepted, also as the first one of
-//! its sender. One damaged segment in 65,536 has this sum by accident.
+//! **Partial sums.** A kernel that merges received segments (GRO), or leaves the checksum to the
+//! network card, stores the sum of the pseudo-header including the length of the segment
+//! (`CHECKSUM_PARTIAL`). On the wire such a segment had another sum, so damage on the wire does not
+//! produce this one (except by accident, 1 in 65,536). The segment is accepted, even as the first
+//! one of its sender.
 //!
-//! Network cards that merge segments (LRO) may leave the sum of the first part. A segment of more
-//! than the MSS of the receiver's SYN (without a captured SYN: more than the MTU of Ethernet) is
-//! merged, and its sum is not verified, unless another segment of the sender above the limit had a
-//! correct sum. A segment that was reassembled from IP fragments is never merged. In live captures
-//! the kernel marks merged segments of any length (`Frame::without_checksum`).
+//! **Merged segments.** Network cards that merge segments (LRO) may keep the sum of the first part.
+//! A segment longer than the MSS of the receiver's SYN (without a captured SYN: longer than the MTU
+//! of Ethernet permits) counts as merged. Its sum is not verified, unless another segment of the
+//! sender above this limit had a correct sum. A segment that was reassembled from IP fragments
+//! never counts as merged. In live captures the kernel marks merged segments of any length
+//! (`Frame::without_checksum`).
 //!
-//! Otherwise a wrong sum means that the segment was damaged, or that the tap is before the network
-//! card that computes the sum. The second case shows in two ways: the field holds zero or the sum
-//! of the pseudo-header without a length, or nearly all segments of the sender are wrong. So
-//! correct, partial and wrong sums are counted per sender, in a table of limited size. A partial
-//! sum is accepted only from a sender whose other segments do not have correct sums. Segments
-//! without payload do not count: a kernel computes the sums of its resets itself, even if the card
-//! computes the others.
+//! **Other wrong sums.** Either the segment was damaged, or it was captured before the network card
+//! had computed the sum. In the second case the field contains zero or the sum of the pseudo-header
+//! without a length, or nearly all segments of the sender are wrong. So correct, partial and wrong
+//! sums are counted per sender, in a table of limited size. Zero and the sum without a length are
+//! accepted only from a sender whose other segments do not have correct sums. Segments without
+//! payload do not count: a kernel computes the sums of its resets itself, even if the card computes
+//! the others.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -61,8 +63,7 @@ pub(super) struct Facts {
     pub(super) length: u32,
     /// MSS option of a SYN; 0 without one.
     pub(super) mss: u16,
-    /// The segment cannot be merged: its packet was reassembled from fragments, or has a damaged
-    /// header.
+    /// Not a merged segment: its packet was reassembled from fragments, or has a damaged header.
     pub(super) is_single: bool,
 }
 
@@ -82,10 +83,10 @@ pub(super) fn mss(mut options: &[u8]) -> u16 {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Senders {
-    /// A keyed hash: an attacker who could choose addresses of one slot would replace a sender by
-    /// a few packets, and its damaged segments would then be accepted.
+    /// Hashed with a random key. Otherwise an attacker could choose addresses of the same slot and
+    /// evict a sender with a few packets, after which its damaged segments would be accepted.
     table: HashMap<(MirrorId, IpAddr), Sender>,
-    /// Oldest first.
+    /// Keys of `table`, oldest first, for eviction.
     order: VecDeque<(MirrorId, IpAddr)>,
     any: bool,
     /// Wrong sums are ignored until one is correct.
@@ -181,8 +182,8 @@ impl Senders {
         if offloads { Checksum::Unknown } else { Checksum::Wrong }
     }
 
-    /// Whether a segment without a correct sum was merged from several, or its sum is left to the
-    /// network card.
+    /// Whether a segment with a wrong sum was merged from several, or was captured before the
+    /// network card computed its sum.
     #[cold]
     fn is_merged(&self, sum: Sum, facts: &Facts) -> bool {
         if facts.is_single {

@@ -348,7 +348,7 @@ fn counts_other_traffic_by_kind() {
         fragmented.counters().unread(),
         ["1 packet without readable BGP (1 fragment of incomplete packets)"]
     );
-    // Other traffic beside BGP is no loss.
+    // With BGP in the capture, other traffic is not reported as unread.
     let mut give = |link, data: &[u8]| take(&mut decapsulator, &frame(link, data));
     give(LinkType::RAW, &packet(at("10.0.0.1:179"), at("10.0.0.2:1180"), 1, b"x"));
     let keepalive = [&[0xff; 16][..], &[0, 19, 4]].concat();

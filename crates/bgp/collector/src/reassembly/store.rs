@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use base::Time;
 
-/// Overhead of a chunk in bytes, so that small ones count towards the limits.
+/// Memory of a chunk in addition to its data, in bytes: allocation and index entry.
 const CHUNK_OVERHEAD: usize = 64;
 
 #[derive(Debug)]

@@ -109,8 +109,8 @@ impl Flow {
         }
     }
 
-    /// Combines the OPENs' limits of the message length. If one OPEN was not captured, the other
-    /// decides.
+    /// Sets the maximum message length (RFC 8654): extended if no captured OPEN lacks the
+    /// capability and at least one has it.
     pub(super) fn agree_on_length(&mut self) {
         let [low, high] = &mut self.halves;
         let offers = [low.extended(), high.extended()];

@@ -424,7 +424,7 @@ fn assigns_bytes_after_fin_to_new_connection() {
         from_peer(90_002, 0x5000_0001, ACK, &other),
     ];
     let (log, _) = run(&hole);
-    // There is no evidence that the bytes after the gap are a message.
+    // Nothing shows that the bytes after the gap are a message.
     assert_eq!(payloads(&log), [one.clone(), other.clone()]);
     assert_eq!(log.holes.len(), 1);
     assert!(log.closes.starts_with(&[(End::Low, Close::Finished)]), "{:?}", log.closes);

@@ -26,8 +26,8 @@ pub(super) struct Peer {
     /// Whether the router supports graceful restart, also after a NOTIFICATION; `None` if its OPEN
     /// was not captured.
     local: Option<(bool, bool)>,
-    /// Whether peer and router support enhanced route refresh (RFC 7313); `None` if the OPEN was
-    /// not captured.
+    /// Whether peer and router support enhanced route refresh (RFC 7313); `None`: unknown, because
+    /// the OPEN was not captured.
     refresh: [Option<bool>; 2],
 }
 

@@ -56,8 +56,8 @@ pub struct Query {
 
 /// A regular expression for AS paths as routers print them: numbers separated by spaces, `{1,2}`
 /// for a set, `(1 2)` and `[1,2]` for confederations. `_` matches any separator, the start or the
-/// end, as in Cisco's expressions. `{` is a set at the start and after a separator, and a
-/// repetition elsewhere.
+/// end, as in Cisco's expressions. `{` starts a set if it is at the start or after a separator;
+/// elsewhere it is a repetition.
 #[derive(Clone, Debug)]
 pub struct PathPattern(Regex);
 

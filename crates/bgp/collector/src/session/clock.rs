@@ -1,11 +1,10 @@
 //! A clock from the capture times that tolerates errors of the capturing host's clock.
 //!
-//! Hold times expire by the time of the capture, whose clock may be set during the capture. So
-//! silence is measured in elapsed time: a step forward of the capture's time counts for at most a
-//! third of the shortest hold time in use. Live sessions send messages every third of their hold
-//! time (RFC 4271 §4.4), so real silence consists of steps that count in full, while a jump of
-//! hours costs at most a third. Steps backward count nothing: small ones are reordered packets and
-//! are waited for, large ones move the reference.
+//! Hold times expire by the time of the capture, whose clock may be set during the capture. So time
+//! without messages is measured as a sum of the steps between packets, each limited to a third of
+//! the shortest hold time in use. Live sessions send messages every third of their hold time (RFC
+//! 4271 §4.4), so real steps are added in full, and a jump of the clock adds at most a third. Steps
+//! backward add nothing: a small one is a reordered packet, a large one moves the reference.
 
 use base::{Span, Time};
 

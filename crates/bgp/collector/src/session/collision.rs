@@ -1,9 +1,9 @@
-//! Connection collision (RFC 4271 §6.8): the OPEN of another connection beside that of the session.
+//! Connection collision (RFC 4271 §6.8): an OPEN on a second connection during a session.
 //!
-//! Either the end of the earlier session was not captured, or one of the two connections is
-//! rejected. The next messages decide: only an accepted connection has KEEPALIVEs. Until then all
-//! input of the pair is held, so that the inferred end of the earlier session precedes the first
-//! message of the next one.
+//! Either the end of the earlier session was not captured, or the speakers reject one of the two
+//! connections. The next messages show which: only an accepted connection has KEEPALIVEs. Until
+//! then all input of the pair is held, so that the inferred end of the earlier session precedes the
+//! first message of the next one.
 
 use std::collections::VecDeque;
 
@@ -43,8 +43,8 @@ impl Raw {
 }
 
 impl Collision {
-    /// Whether a message shows that the newer connection is accepted; `None` without evidence. The
-    /// last messages of an established session may be captured after those of the newer connection.
+    /// Whether a message shows that the newer connection is accepted; `None` if it shows nothing.
+    /// The last messages of an established session may be captured after those of the newer one.
     fn accepts(
         &mut self,
         id: ConnectionId,
@@ -87,8 +87,8 @@ impl Slot {
 }
 
 impl<S: Sink> Sessions<S> {
-    /// Queues a message if its pair has a collision, and decides if it is the evidence; otherwise
-    /// returns false.
+    /// If the pair of the message has a collision, queues the message, resolves the collision if
+    /// the message shows the result, and returns true.
     pub(super) fn collide(
         &mut self,
         at: usize,

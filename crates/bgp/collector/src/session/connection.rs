@@ -122,8 +122,8 @@ impl Conn {
         if end == self.router { Sender::Local } else { Sender::Peer }
     }
 
-    /// Hold time of the OPENs: the minimum of those captured. `None` without an OPEN; zero if there
-    /// is no hold time (RFC 4271 §4.2).
+    /// Minimum hold time of the captured OPENs. `None` without an OPEN; zero disables the hold
+    /// timer (RFC 4271 §4.2).
     pub(super) fn hold(&self) -> Option<Span> {
         self.offers.iter().flatten().map(|offer| offer.hold).min()
     }

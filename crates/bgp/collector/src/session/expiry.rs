@@ -1,11 +1,11 @@
 //! Timeouts: expiry of hold times, end of held messages, removal of the least used peerings.
 //!
-//! The end of a silent session is inferred when the hold time and a grace period have passed while
-//! the mirror still showed other sessions. If the mirror shows no other session, three hold times
-//! must pass; if several sessions of a mirror fall silent together, the mirror is blind, and
-//! nothing is inferred. A message of either end keeps the session alive, because a router that
-//! still sends has not closed it. The state changes at the time at which the hold time expired, not
-//! when that was detected.
+//! A session without messages has ended if the hold time and a grace period have passed while the
+//! mirror showed messages of other sessions. If the mirror shows no other session, three hold times
+//! must pass. If several sessions of a mirror stop at the same time, the mirror has probably
+//! failed, and nothing is inferred. A message of either end restarts the timer, because a router
+//! that still sends has not closed the session. The reported time of the state change is that at
+//! which the hold time expired, not that of its detection.
 
 use base::{Span, Time};
 

@@ -1,11 +1,11 @@
 //! Infers the encoding of the messages of a session where an OPEN is missing.
 //!
-//! Each question (four-octet AS numbers? path identifiers in this family, from this end?) is open
-//! at first. The captured OPEN excludes capabilities that its sender did not offer. The structure
-//! of the UPDATEs decides the rest ([`super::structure`]). Questions that stay open for too long
-//! are decided as for nearly all speakers: four octets (if one OPEN offers them, the other does in
-//! practice), no path identifiers. After the decision UPDATEs are checked, all at first, then each
-//! sixty-fourth, and a refuted decision is reversed.
+//! There are two kinds of questions: does the session use four-octet AS numbers, and does this end
+//! send path identifiers in this family? A captured OPEN excludes capabilities that its sender did
+//! not offer. The structure of the UPDATEs ([`super::structure`]) answers the other questions. A
+//! question without an answer after too many UPDATEs gets that of nearly all speakers: four octets
+//! (in practice, if one OPEN offers them, so does the other), no path identifiers. Later UPDATEs
+//! are checked against the answer, first all, then one in [`RARELY`]; contradictions reverse it.
 
 use bgp::negotiated::Families;
 use bgp::{Family, Negotiated};

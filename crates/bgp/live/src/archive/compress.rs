@@ -1,5 +1,5 @@
-//! Compression of files. gzip is written as one member and bzip2 as one stream, because readers
-//! with the high-level functions of libbz2 stop at the end of the first.
+//! Compression of files. gzip is written as one member and bzip2 as one stream: readers that use
+//! the high-level functions of libbz2 stop at the end of the first stream.
 
 use std::io::{self, Read, Write};
 

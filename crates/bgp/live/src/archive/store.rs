@@ -162,8 +162,8 @@ impl Store {
         self.release();
     }
 
-    /// Handles the first record: states the time without a collector, and continues the file of its
-    /// interval.
+    /// Handles the first record: lists the time without a collector as a loss, and continues the
+    /// file of the record's interval.
     fn begin(&mut self, start: Time, time: Time, is_record: bool) {
         if let Some(previous) = self.previous
             && time > previous

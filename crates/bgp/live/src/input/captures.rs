@@ -140,8 +140,7 @@ impl Captures {
                         break;
                     }
                     Next::Trouble(error @ Error::Content { .. }) => return Err(error),
-                    // An input without packets has no first time: its problems and losses are
-                    // reported first.
+                    // An input without packets has no first time: report its problems first.
                     Next::End => {
                         let (path, first) = (path.clone(), Time::ZERO);
                         captures.later.push(Later { path, first, interfaces });

@@ -194,7 +194,7 @@ fn reports_damage_after_first_packet_of_merged_file() {
     let mut writer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     writer.write_all(&pcap([packets[1]])).unwrap();
     let mut bytes = writer.finish().unwrap();
-    // The checksum.
+    // Damages the CRC-32 in the gzip trailer (RFC 1952 §2.3.1).
     let at = bytes.len() - 8;
     bytes[at] ^= 1;
     fs::write(&paths[1], bytes).unwrap();

@@ -1,12 +1,12 @@
 //! Packets with implausible capture times.
 //!
-//! A step of the time by more than [`DISORDER`] in either direction is unconfirmed until the next
-//! packet arrives. The step is real if that packet is nearer in time to the packet after the step
-//! than to the one before it: the capture paused, or its clock was set. Otherwise the time of the
-//! one packet is implausible, and replaced by that of the packet before it. The time of the first
-//! packet is implausible if the two after it agree on another one. So at most two packets are
-//! held, and packets without a step pass at once. A reading of the live clock decides as a packet
-//! does. At the end of the input a step that no packet confirms is implausible.
+//! If the time of a packet differs from that of the previous packet by more than [`DISORDER`], the
+//! next packet determines whether this step is real. It is real if the next packet is nearer in
+//! time to the packet after the step than to the one before it: the capture paused, or its clock
+//! was set. Otherwise the time of the packet is implausible, and replaced by that of the previous
+//! packet. The time of the first packet is implausible if the two after it agree on another one.
+//! So at most two packets are held, and packets without a step pass at once. A reading of the live
+//! clock confirms a step like a packet. At the end of the input an unconfirmed step is implausible.
 
 use base::Time;
 use collector::Frame;
@@ -117,15 +117,15 @@ mod tests {
 
     const HOUR: u64 = 3_600;
     const START: u64 = 1_700_000_000;
-    /// In 2105.
+    /// A time in the year 2105, in seconds since 1970.
     const FAR: u64 = 4_260_000_000;
 
     fn at(seconds: u64) -> Time {
         Time::from_nanos(seconds * 1_000_000_000)
     }
 
-    /// The times of packets, in seconds, after those of the input, and the number of implausible
-    /// ones. Each packet keeps its place.
+    /// The corrected times of packets with these times, in seconds, and the number of implausible
+    /// times. The order of the packets must not change.
     fn corrected(times: &[u64]) -> (Vec<u64>, u64) {
         let mut stamps = Stamps::default();
         let (mut found, mut numbers) = (Vec::new(), Vec::new());

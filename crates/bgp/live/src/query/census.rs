@@ -175,7 +175,7 @@ pub(super) fn each(
     })
 }
 
-/// Passes the records of a file to `tell`, until it breaks.
+/// Passes the records of a file to `tell`, until it returns `Break`.
 pub(super) fn each_until(
     file: &Found,
     troubles: &mut Vec<String>,

@@ -206,8 +206,8 @@ fn hour(value: &Value) -> Option<Hour> {
     })
 }
 
-/// The stated losses. Bytes that were lost while the capture dropped packets are those of the
-/// capture.
+/// The losses in the archive's list. Missing bytes while the capture dropped packets count as lost
+/// by the capture.
 pub(super) fn losses(shelf: &ArchiveFolder) -> Result<Vec<Loss>> {
     if !shelf.listed {
         return Ok(Vec::new());

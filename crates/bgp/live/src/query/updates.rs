@@ -113,7 +113,7 @@ pub struct Content<'a> {
     large: Option<LargeCommunities<'a>>,
 }
 
-/// Passes events as updates to `each`, until it breaks.
+/// Passes events as updates to `each`, until it returns `Break`.
 struct Lister<'a> {
     filter: &'a UpdateFilter,
     each: &'a mut dyn FnMut(&Update<'_>) -> ControlFlow<()>,

@@ -6,12 +6,11 @@ use base::RandomStream;
 
 use crate::packet::{ACK, Original, Packet, SYN};
 
-/// Maximum time in nanoseconds by which a packet overtakes another: half of the delay
-/// that reassembly tolerates.
+/// Maximum time in nanoseconds by which a packet overtakes another: half of the delay that
+/// reassembly tolerates.
 const MAX_OVERTAKE_NANOS: u64 = 100_000_000;
 
-/// Bytes of payload of a segment without options in a packet of 1,500 bytes over IPv6, less those
-/// of timestamps.
+/// Payload in bytes of a segment with the timestamps option in an IPv6 packet of 1,500 bytes.
 const MAX_JUDGED: usize = 1_440 - 12;
 
 /// The faults; in parts per million of the packets unless specified otherwise.

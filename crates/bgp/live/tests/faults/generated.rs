@@ -31,7 +31,7 @@ use mutation::{Clones, Effect, Harm, Mutation, Shift, Split};
 use script::{Capture, End, Peer, ROUTER, Refresh, Session, Step};
 use truth::{Dated, Model};
 
-/// Nanoseconds.
+/// A day in nanoseconds.
 const DAY: i64 = 86_400 * 1_000_000_000;
 
 /// Mostly the first one, so that steps concern the same routes.
@@ -413,8 +413,8 @@ fn peer_of(sessions: &[&[Step]]) -> Peer {
     }
 }
 
-/// The router's KEEPALIVE is cut off, and the end of its connection is lost: all missing bytes that
-/// are known were cut off.
+/// The router's KEEPALIVE is truncated, and the end of its connection is lost. The account then
+/// attributes all missing bytes to the truncation.
 #[test]
 fn cut_gap_covers_lost_end() {
     let refresh = Refresh { family: 0, begins: 2, ends: true, omitted: None };

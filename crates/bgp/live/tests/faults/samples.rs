@@ -110,7 +110,7 @@ fn archives_bytes_of_wire() {
             };
             segments.iter().any(other)
         };
-        // After a gap there is no evidence of a message boundary.
+        // After a gap the position of the next message boundary is unknown.
         let follows = |(way, sequence): &(String, u32)| {
             let before = |((other, at), bytes): (&(String, u32), &Vec<u8>)| {
                 other == way && at.wrapping_add(bytes.len() as u32) == *sequence
@@ -135,8 +135,8 @@ fn archives_bytes_of_wire() {
     assert!(compared > 100, "{compared}");
 }
 
-/// Captures with messages that must not all be accepted: the required action for the worst of them;
-/// `None` if no message is complete. Without a certain boundary none need be archived.
+/// Captures with malformed messages, each with the strongest required action; `None` if the
+/// capture has no complete message. After an uncertain boundary messages need not be archived.
 const BROKEN: [(&str, Option<Action>); 12] = [
     ("bgp-addpath.pcap", Some(Action::SessionReset)),
     ("bgp-aigp-oobr.pcap", None),

@@ -36,8 +36,7 @@ fn tshark_finds_the_same_segments() {
     let mut links: Vec<LinkType> = Vec::new();
     let mut frames: Vec<(&str, LinkType, Vec<u8>)> = Vec::new();
     for (from, to) in ends() {
-        // tshark 4.0 does not dissect packet taps, and expects the byte order of the file in
-        // netfilter logs.
+        // tshark 4.0 does not dissect pktap, and reads nflog only in the file's byte order.
         let all = all(&packet(from, to, 1, &[0xff; 100])).into_iter();
         for (name, link, data) in
             all.filter(|(name, ..)| !name.starts_with("pktap") && *name != "nflog big-endian")

@@ -146,8 +146,7 @@ fn end_follows_late_segment_of_other_direction() {
     assert_eq!(events[..4], [&updates[..], &[(3_000, End::High, 3)]].concat());
 }
 
-/// Messages after a NOTIFICATION wait up to a limit of bytes, and connections up to a limit of
-/// their number.
+/// Messages after a NOTIFICATION are held up to a byte limit, for a limited number of connections.
 #[test]
 fn limits_ends_that_wait() {
     let many: Vec<u8> = std::iter::once(message(3, &[6, 2]))

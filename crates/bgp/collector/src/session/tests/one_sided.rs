@@ -155,8 +155,7 @@ fn uses_parameters_of_earlier_run() {
     assert_eq!((learned.len(), learned[0].confidence), (1, Confidence::Proved));
     assert!(learned[0].from_peer.add_path.contains(Family::IPV4_UNICAST));
     assert!(learned[0].from_local.add_path.is_empty());
-    // A second run that starts in the middle of the session holds no messages and infers the
-    // correct encoding.
+    // A second run that starts within the session infers the encoding without holding messages.
     let mut script = Script::new(Settings::default());
     script.0.learn(learned[0]);
     script.meet(100.0, 0, 1, None).say(100.0, 0, LOW, &update(4, 1, &TWO)).expect(&[

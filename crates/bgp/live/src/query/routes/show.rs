@@ -193,8 +193,8 @@ impl Routes {
                 Change::Changed(old, new) => rows.extend([row("-", old), row("+", new)]),
             }
         }
-        // Few answers have marks, routes other than unicast ones, path identifiers, several mirrors
-        // or communities.
+        // Omits columns that are empty in most answers: mark, family if all are unicast, path
+        // identifier, mirror if there is one, communities.
         let keep = |at: usize, nothing: &str| rows.iter().any(|row| row[at] != nothing);
         let kept: Vec<bool> = (0..head.len())
             .map(|at| match at {

@@ -459,8 +459,8 @@ fn with_second_peer(name: &str, delay: u32, path: &Path) {
     std::fs::write(path, pcap[..24].iter().copied().chain(records).collect::<Vec<u8>>()).unwrap();
 }
 
-/// An end of two sessions is the router: of its own direction nothing is a peer's. That may show
-/// when messages of the first session are archived, or when it is over.
+/// An address with two sessions is the router, so none of its messages are a peer's. The second
+/// session may start after messages of the first one are archived, or after its end.
 #[test]
 fn common_end_of_sessions_is_router() {
     let folder = tempfile::tempdir().unwrap();
@@ -488,7 +488,7 @@ fn common_end_of_sessions_is_router() {
     }
 }
 
-/// A later run into the same archive does not take a guess for certain.
+/// A later run into the same archive does not treat a guess of the earlier run as evidence.
 #[test]
 fn later_run_repeats_guess() {
     let folder = tempfile::tempdir().unwrap();

@@ -148,8 +148,8 @@ impl Codec {
             alone: self.encode(family, &[], std::slice::from_ref(key), (serial, update.hops)),
         };
         let changes = withdrawn.iter().map(|key| (key.clone(), None));
-        let news = announced.iter().map(|key| (key.clone(), Some(route(key))));
-        (bytes, changes.chain(news).collect())
+        let additions = announced.iter().map(|key| (key.clone(), Some(route(key))));
+        (bytes, changes.chain(additions).collect())
     }
 
     fn encode(

@@ -14,7 +14,7 @@ use crate::packet::{FIN, Original, Packet, RST, SYN};
 /// The permitted difference of the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Effect {
-    /// None.
+    /// The result must be equal.
     Equal,
     /// Some messages have another time.
     Moved,

@@ -1,4 +1,4 @@
-//! The right result of a good capture, and the routes after the messages of any result.
+//! The expected result for an undamaged capture, and a model that applies reported messages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -37,7 +37,7 @@ impl Truth {
     }
 }
 
-/// Applies the messages that the collector reports, beside the collector's table.
+/// Applies the messages that the collector reports; compared with the collector's own table.
 pub(crate) struct Model<'a> {
     rib: Rib,
     meaning: &'a BTreeMap<(IpAddr, Vec<u8>), Meaning>,
