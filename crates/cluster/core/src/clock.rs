@@ -40,7 +40,7 @@ const MAX_SKEW_CHANGE: f64 = 1_000.0;
 /// Max age in ns of a clock value that a system call has just returned.
 const CLOCK_READ_TIME: f64 = 200.0;
 
-/// Timestamps of a request and its reply (RFC 5905 §8): `sent` and `returned` by the own clock,
+/// Timestamps of a request and its reply (RFC 5905 §8): `sent` and `returned` by the local clock,
 /// `received` and `answered` by the remote clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exchange {
@@ -57,7 +57,7 @@ pub struct Exchange {
 /// The offset of a remote clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offset {
-    /// The remote clock minus the own clock, in nanoseconds.
+    /// The remote clock minus the local clock, in nanoseconds.
     pub nanos: i64,
     /// Max error of the offset.
     pub bound: Span,
@@ -66,12 +66,12 @@ pub struct Offset {
 }
 
 impl Offset {
-    /// Converts a time of the own clock to the remote clock.
+    /// Converts a time of the local clock to the remote clock.
     pub fn to_remote(&self, own: Time) -> Time {
         Time::from_nanos(own.as_nanos().saturating_add_signed(self.nanos))
     }
 
-    /// Converts a time of the remote clock to the own clock.
+    /// Converts a time of the remote clock to the local clock.
     pub fn to_own(&self, remote: Time) -> Time {
         Time::from_nanos(remote.as_nanos().saturating_add_signed(self.nanos.saturating_neg()))
     }
@@ -134,7 +134,7 @@ impl OffsetFilter {
         true
     }
 
-    /// The offset at `now` of the own clock; `None` before the first exchange.
+    /// The offset at `now` of the local clock; `None` before the first exchange.
     pub fn offset(&self, now: Time) -> Option<Offset> {
         let skew = self.skew();
         let (low, high) = self.interval(now, skew)?;

@@ -154,7 +154,7 @@ pub struct PeerStatus {
 /// The measured offset of another agent's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockStatus {
-    /// Its clock minus the own clock.
+    /// Its clock minus the local clock.
     pub offset_ns: i64,
     /// Max error of the offset.
     pub bound_ns: u64,

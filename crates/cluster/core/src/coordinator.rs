@@ -26,7 +26,7 @@ pub const PREPARE_TIMEOUT: Span = Span::from_secs(120);
 /// Max time for an agent to acknowledge the start.
 pub const START_TIMEOUT: Span = Span::from_secs(5);
 
-/// A shard that ends this close to the end of the lab has reached it, because clocks differ.
+/// A shard that ends at most this long before the end of the lab counts as complete: clocks differ.
 const END_TOLERANCE: Span = Span::from_secs(1);
 
 /// Max time without progress while results are fetched.
@@ -148,7 +148,7 @@ pub struct Coordinator {
     deadline: Time,
     agents: Vec<Agent>,
     outages: Vec<Outage>,
-    /// Lab time zero by the own clock.
+    /// Lab time zero by the local clock.
     origin: Option<Time>,
     interrupted: bool,
     outputs: VecDeque<Output>,

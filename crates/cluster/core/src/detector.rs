@@ -45,7 +45,7 @@ pub struct Detector {
     peers: BTreeMap<String, Peer>,
     timeout: Span,
     /// The previous call of [`Self::expire`]. A gap of more than two heartbeat intervals means that
-    /// the own process was suspended; then missing heartbeats do not count.
+    /// this process was suspended, so missing heartbeats do not count.
     last_check: Option<Time>,
 }
 
@@ -267,7 +267,7 @@ mod tests {
         assert!(detector.forget(at(timeout - 1)).is_empty());
         assert_eq!(detector.forget(at(timeout)), ["gone"]);
         assert_eq!(detector.known().collect::<Vec<_>>(), [("alive", true)]);
-        // Names that left do not keep others out.
+        // Agents that have left do not count towards the limit.
         for number in 0..Detector::MAX_AGENTS as u64 {
             detector.on_heartbeat(at(number), &number.to_string(), 1);
             detector.leave(&number.to_string());

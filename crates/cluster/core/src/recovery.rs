@@ -31,7 +31,7 @@ pub const MAX_REPLACE_INTERVAL: Span = Span::from_secs(600);
 /// Limits of the pause after a session could not be opened.
 pub const MIN_RETRY_INTERVAL: Span = Span::from_millis(500);
 pub const MAX_RETRY_INTERVAL: Span = Span::from_secs(30);
-/// Time after which a lost agent is no longer probed.
+/// Time from the loss of an agent to its last probe.
 pub const PROBE_TIMEOUT: Span = Span::from_secs(24 * 3600);
 
 /// A long operation of the driver. It reports the result before the next one starts.

@@ -261,8 +261,8 @@ impl Trunk {
         }
     }
 
-    /// Queues a message to a peer. Returns false if there is no such peer, or if the backlog is
-    /// full; the latter is counted.
+    /// Queues a message to a peer. Returns false if the peer is unknown, or if the backlog is full,
+    /// which is counted.
     pub fn put(&mut self, to: AgentId, message: &Message<'_>) -> bool {
         let Some(peer) = self.peers.get_mut(to.index()).filter(|_| to != self.options.own) else {
             return false;

@@ -106,7 +106,7 @@ impl TlsListener {
     /// The next connection with a complete handshake. The future may be dropped at any time.
     ///
     /// # Errors
-    /// None.
+    /// Never: failed handshakes are closed, not returned.
     pub async fn accept(&mut self) -> Result<(TlsStream<TcpStream>, SocketAddr), Infallible> {
         loop {
             tokio::select! {

@@ -9,7 +9,7 @@ use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, Server
 use super::*;
 
 const NAME: &str = "agent.example.org";
-/// Time that no test reaches.
+/// Timeout that is longer than any test.
 const LONG: Duration = Duration::from_secs(60);
 
 /// A listener in a task that ends with the first complete handshake.

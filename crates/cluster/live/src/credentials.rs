@@ -195,7 +195,7 @@ impl Credentials {
         Ok(Self { identity, ca, cert, key, crl: None, dir: None })
     }
 
-    /// Writes the files to `dir`, which is created, with access only for the own user.
+    /// Writes the files to `dir`, which is created, with access only for this user.
     ///
     /// # Errors
     /// If a file already exists, or cannot be written.
@@ -208,19 +208,19 @@ impl Credentials {
     }
 }
 
-/// Creates a folder and its parents with access only for the own user.
+/// Creates a folder and its parents with access only for this user.
 pub(crate) fn make_private_dir(dir: &Path) -> Result<()> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
     made.map_err(Error::file("make", dir))
 }
 
-/// Writes a new file with access only for the own user.
+/// Writes a new file with access only for this user.
 pub(crate) fn write_private(path: &Path, text: &str) -> Result<()> {
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(Error::file("write", path))
 }
 
-/// Atomically replaces a file, with access only for the own user.
+/// Atomically replaces a file, with access only for this user.
 pub(crate) fn replace_private(path: &Path, text: &str) -> Result<()> {
     let new = path.with_extension("new");
     let _ = std::fs::remove_file(&new);

@@ -28,12 +28,12 @@ const LEVEL: i32 = 1;
 const MAX_FILES: usize = 1 << 20;
 
 /// Packs the regular files under `folder` into the file `to` and returns its size. The file appears
-/// once it is complete. The path of its folder must have no symbolic link.
+/// once it is complete. No part of its path may be a symbolic link.
 ///
 /// # Errors
 /// If a file cannot be read or written, or changes in the meantime.
 pub(crate) fn pack(folder: &Path, to: &Path) -> Result<u64> {
-    // Programs of a lab may have made links in the folder of `to`.
+    // Programs of a lab may have created symbolic links in the folder of `to`.
     let packed = Replacement::of(to).map_err(Error::file("create", to))?;
     let size = pack_into(folder, packed.file(), to)?;
     packed.commit().map_err(Error::file("write", to))?;

@@ -1,7 +1,7 @@
 //! The Zenoh session of agents and coordinators, and the keys of their messages.
 //!
-//! All processes are Zenoh peers with direct connections. A new process learns the addresses of the
-//! others from the agents that it joins. There is no multicast discovery.
+//! All processes are Zenoh peers with direct connections. A new process receives the addresses of
+//! the others from the agents that it joins, without multicast discovery.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -40,7 +40,7 @@ pub struct Cost {
     pub sent: Traffic,
     /// Of the agent that sent the most bytes.
     pub busiest: Traffic,
-    /// Number of compared shares, at regular times, and of those within 1 % of the oracle's.
+    /// Number of shares compared at regular times, and of those within 1 % of the oracle's.
     pub shares: u64,
     pub accurate: u64,
 }

@@ -1,4 +1,4 @@
-//! Checks that name the limit which a lab breaks, with the numbers.
+//! Checks of a lab against the machines' limits. A failed check reports the limit and the value.
 
 use base::{Bytes, NodeId};
 use lab::plan::{Model, Plan};

@@ -33,8 +33,8 @@ pub const HOST_MEMORY: Bytes = Bytes::new(512 << 10);
 pub const SHARD_MEMORY: Bytes = Bytes::new(48 << 20);
 /// Memory per node and link of the whole lab, on each machine.
 const ELEMENT_MEMORY: u64 = 4 << 10;
-/// Number of maximum flows that a search may compute; after that it uses the sum of the hosts'
-/// rates, which is larger.
+/// Max maximum-flow computations of a search. After that it uses an upper bound, the sum of the
+/// hosts' rates.
 const MAX_FLOW_COMPUTATIONS: u32 = 4_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -156,8 +156,8 @@ impl<'a> Limits<'a> {
             .or_else(|| shortage(Resource::Cores, load.cpus, offered.cores))
     }
 
-    /// The first limit that the machine's atoms exceed with their traffic. Computes maximum flows
-    /// only where sums do not decide.
+    /// The first limit that the traffic of the machine's atoms exceeds. Computes a maximum flow
+    /// only if the sum of the hosts' rates exceeds the limit.
     pub(super) fn traffic_shortage(
         &mut self,
         machine: usize,

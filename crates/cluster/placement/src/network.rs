@@ -12,7 +12,7 @@ use super::demand::{Demand, NO_LIMIT};
 /// The vertices at which a host sends into the network and receives from it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Port {
-    /// Equal for hosts with one link.
+    /// `enters` and `leaves` are the same vertex for a host with one link.
     enters: u32,
     leaves: u32,
     /// Maximum rates, bit/s.

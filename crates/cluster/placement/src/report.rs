@@ -214,8 +214,8 @@ fn classes(plan: &Plan) -> Vec<Vec<NodeId>> {
     classes.into_values().collect()
 }
 
-/// The number of pairs of one host of each group that are on different machines and of which at
-/// least one has programs, and the first of these pairs.
+/// Counts pairs of hosts, one of each group, on different machines; at least one host of a pair
+/// must have programs. Returns the number and the first pair.
 fn cut_pairs(
     demand: &Demand,
     assignment: &Assignment,

@@ -89,7 +89,7 @@ fn refined(
     found.map(|(_, state)| state).ok_or(unplaced)
 }
 
-/// The cut that moves alone reach, as in labs too large for the exact search.
+/// The cut after refinement only, as for labs that are too large for the exact search.
 #[cfg(test)]
 pub(super) fn refined_cut(graph: &Graph, limits: &mut Limits<'_>) -> Option<u64> {
     let caps = vec![f64::INFINITY; limits.machines.len()];

@@ -6,7 +6,7 @@ use base::RandomStream;
 
 use super::*;
 
-/// Two clocks and the path between them. The own clock shows true time.
+/// Two clocks and the path between them. The local clock shows true time.
 struct World {
     rng: RandomStream,
     /// The remote clock at true time zero, in nanoseconds, and its skew in ppm.

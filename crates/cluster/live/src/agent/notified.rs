@@ -47,7 +47,7 @@ pub(super) struct ProgramEvents {
 }
 
 impl ProgramEvents {
-    /// Above the number of programs of any lab: events come from other machines.
+    /// Limit on events from other machines; above the number of programs of any lab.
     const MAX_EVENTS: usize = 3 << 16;
 
     /// Adds an event. Returns false if it is a duplicate or older than the latest of its kind.

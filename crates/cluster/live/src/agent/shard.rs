@@ -258,7 +258,7 @@ impl Shard {
         Ok(origin)
     }
 
-    /// Lab time zero by the own clock, and its max error.
+    /// Lab time zero by the local clock, and its max error.
     fn own_origin(&self, clocks: &Clocks) -> Option<(u64, u64)> {
         let origin = self.origin?;
         if self.terms.own == AgentId(0) {

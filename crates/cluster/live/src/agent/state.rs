@@ -51,7 +51,7 @@ pub struct Agent {
     pub(super) join_check: Option<Time>,
     /// Number of [`Event::Stop`] so far.
     pub(super) stops: u32,
-    /// Max time of the end, once the agent is asked to stop.
+    /// Time at which the agent exits even with unfetched results, once it was asked to stop.
     pub(super) leave_deadline: Option<Time>,
     pub(super) _declared: [Declaration; 3],
     pub(super) _dir: WorkDir,

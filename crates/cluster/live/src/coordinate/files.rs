@@ -26,7 +26,7 @@ pub(super) fn pack(plan: &Plan, dir: &Path) -> Result<Vec<u8>> {
     let mut left = MAX_BYTES;
     for name in &names {
         let (from, to) = (dir.join(name), copies.join(name));
-        // A lab from elsewhere must not send other files of this machine to its programs.
+        // A lab written by someone else must not send other files of this host to its programs.
         if lab::leads_outside(dir, &from) {
             return Err(Error::Usage {
                 text: format!(
@@ -155,8 +155,9 @@ fn matches_pattern(pattern: &str, name: &Path) -> bool {
     all_match(&parts, &names, |part| *part == "**", part_matches)
 }
 
-/// Whether the parts of a name match those of a pattern. `is_any` parts stand for any number. Takes
-/// a time proportional to the product of both lengths: the pattern may be from elsewhere.
+/// Whether the parts of a name match those of a pattern, in which a part with `is_any` stands for
+/// any number of parts. The time is proportional to the product of both lengths, also for a pattern
+/// that someone else has chosen.
 fn all_match<P, N>(
     pattern: &[P],
     name: &[N],
@@ -205,7 +206,7 @@ mod tests {
         ] {
             assert_eq!(matches_pattern(pattern, Path::new(name)), wanted, "{pattern} {name}");
         }
-        // Trying all combinations would not end.
+        // A search with backtracking would need exponential time.
         let (many, long) = ("*a".repeat(100) + "b", "a".repeat(200));
         assert!(!matches_pattern(&many, Path::new(&long)));
         let (many, deep) = ("**/a/".repeat(100) + "b", "a/".repeat(200));
@@ -220,7 +221,8 @@ mod tests {
         assert_eq!(words, wanted);
     }
 
-    /// Programs of a lab from elsewhere run on other machines, and must not get files of this one.
+    /// The programs of a lab written by someone else run on other machines, and must not get files
+    /// of this host.
     #[test]
     fn sends_no_file_of_another_folder() {
         let place = tempfile::tempdir().unwrap();

@@ -24,7 +24,7 @@ pub(crate) struct Graph {
     /// By vertex: other vertices and weights.
     pub(crate) edges: Vec<Vec<(u32, u64)>>,
     pub(crate) apart: usize,
-    /// By atom.
+    /// Index of the vertex of each atom.
     vertex_of: Vec<u32>,
 }
 

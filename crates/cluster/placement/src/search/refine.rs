@@ -117,8 +117,8 @@ impl Pass<'_, '_, '_> {
         best
     }
 
-    /// Whether a machine may have a vertex for now: within its limits, or above them if no other
-    /// machine is, so that another vertex can leave in exchange.
+    /// Whether a vertex may move to a machine: within its limits, or temporarily above them if no
+    /// other machine is overloaded, so that another vertex can leave in exchange.
     fn is_allowed(&self, state: &State, vertex: usize, machine: usize, is_relief: bool) -> bool {
         let entry = &self.graph.vertices[vertex];
         let mut load = state.loads[machine];
@@ -126,7 +126,7 @@ impl Pass<'_, '_, '_> {
         let fits = state.units[machine] + entry.units <= self.caps[machine]
             && self.limits.lacks_room(machine, &load).is_none()
             && entry.groups.iter().all(|group| state.apart[*group][machine] == 0);
-        // A vertex that exceeds an empty machine may not wait there.
+        // A vertex that does not fit an empty machine must not move there.
         fits || (!is_relief && self.limits.lacks_room(machine, &entry.load).is_none())
     }
 

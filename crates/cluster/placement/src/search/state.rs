@@ -7,7 +7,7 @@ use crate::limits::{Limits, Load, Shortage};
 #[derive(Debug)]
 pub(crate) struct Unplaced {
     pub(crate) atoms: Vec<u32>,
-    /// By machine.
+    /// The reason of each machine, by its index.
     pub(crate) why: Vec<Exclusion>,
 }
 
