@@ -14,10 +14,10 @@
 //!
 //! **Messages.** A *claim* has the total use of a link by an agent's flows (BF, NR, N, and the
 //! highest rate in BF). The owner stores these integers per agent, not per flow. An *offer* has the
-//! rate that the link gives each flow that it limits. An offer is sent at once if the level has
-//! changed by 1/512 for an agent that it limits or may limit; a claim, if the use at the present
-//! level has changed by the agent's part of what would move the level by 1/256. Smaller changes are
-//! deferred or not sent. Without changes there are no messages.
+//! rate that the link gives each flow that it limits (its *level*). An offer is sent at once if the
+//! level has changed by 1/512 for an agent that it limits or may limit. A claim is sent at once if
+//! the use at the present level has changed by the agent's part of the change that would move the
+//! level by 1/256. Smaller changes are deferred or not sent. Without changes no messages are sent.
 //!
 //! **Beyond SLBN.** A flow that another link limits to more than this link's level will be limited
 //! here: it counts as limited at once, or the level would be too low for one round. A link that

@@ -323,8 +323,7 @@ impl Link {
         self.fly(InFlight { arrives, slot, size });
     }
 
-    /// Keeps the packets in flight sorted; only packets that change the order are not added at the
-    /// end.
+    /// Inserts a packet by its arrival time, searching from the end: most packets are the last.
     fn fly(&mut self, new: InFlight) {
         let later = |other: &&InFlight| other.arrives > new.arrives;
         let behind = self.flight.iter().rev().take_while(later).count();
@@ -432,7 +431,7 @@ impl Link {
         self.queue.packets()
     }
 
-    /// Whether there is no packet on it.
+    /// Whether no packet is queued, in transmission or in flight.
     pub(crate) fn is_empty(&self) -> bool {
         self.transmission.is_none() && self.flight.is_empty() && self.queue.packets() == 0
     }

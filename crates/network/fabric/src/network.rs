@@ -192,8 +192,7 @@ impl<B: Clone + 'static> Fabric<B> {
         })
     }
 
-    /// Sends a packet from a node through `iface` at `now`. Deadlines up to `now` are handled
-    /// first.
+    /// Handles deadlines up to `now`, then sends a packet from a node through `iface`.
     pub fn inject(&mut self, now: Time, iface: IfaceId, mut packet: Packet<B>) {
         self.advance(now);
         packet.entered = self.now;

@@ -107,7 +107,7 @@ fn drain(fabric: &mut Fabric<u32>) -> Vec<Output<u32>> {
     std::iter::from_fn(|| fabric.poll()).collect()
 }
 
-/// Runs until there is no event left.
+/// Runs until no events are left.
 fn finish(fabric: &mut Fabric<u32>) -> Vec<Output<u32>> {
     while let Some(at) = fabric.next_wake() {
         fabric.advance(at);

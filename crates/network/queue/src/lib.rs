@@ -90,7 +90,7 @@ pub enum DropReason {
     LinkDown,
     /// It is larger than the link's MTU and the link's sender is not a router.
     TooBig,
-    /// There is no route to its destination.
+    /// Its destination has no route.
     NoRoute,
     /// Its TTL expired.
     TtlExceeded,

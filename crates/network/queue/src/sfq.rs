@@ -92,8 +92,7 @@ impl Sfq {
         }
     }
 
-    /// Changes the hash and moves the queued packets, so that two flows do not share a queue
-    /// forever.
+    /// Changes the hash and moves the queued packets: flows that share a queue are separated.
     fn perturb(&mut self, now: Time) {
         let Some(period) = self.perturb else { return };
         if now.since(self.perturbed) < period {

@@ -9,11 +9,11 @@
 //!
 //! **Solver.** Progressive filling: all levels rise together from zero; the link or cap that binds
 //! first freezes its flows. [`Solver`] maintains the allocation while flows start and end, and
-//! refills only the affected flows: it starts from the flows at the changed links, refills them
-//! with all others held, and adds those other flows whose bottleneck condition no longer holds,
-//! until there are none. Since the optimum is unique, an allocation in which every condition holds
-//! is the optimum. If a change affects a large part of a large network, the solver refills all
-//! flows, which costs less than the rounds in which they would be added.
+//! refills only the affected flows, in rounds. The first round refills the flows at the changed
+//! links and keeps the rates of all others. Each further round adds the flows whose bottleneck
+//! condition no longer holds, until all conditions hold. The optimum is unique, so this allocation
+//! is the optimum. If a change affects a large part of a large network, one round with all flows
+//! costs less than many rounds, and the solver refills all flows.
 //!
 //! **Senders.** In a decentralised emulation each sender has a [`FlowTable`], created from the
 //! topology and changed by [`Notice`]s alone: a flow has started, ended, or changed its demand.

@@ -193,8 +193,8 @@ impl<M: Clone + 'static> Testnet<M> {
         &self.configs[link]
     }
 
-    /// Advances to the next event; `deadline` is the test's own earliest deadline. `None`: there is
-    /// no event up to `until`, which is then the present time unless it is [`Time::MAX`].
+    /// Advances to the next event. `deadline` is the earliest deadline of the test itself. `None`:
+    /// no event up to `until`; the present time is then `until`, unless that is [`Time::MAX`].
     ///
     /// # Panics
     /// If events never end at one time, because an endpoint's deadline does not advance.

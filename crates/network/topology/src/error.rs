@@ -37,8 +37,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// The error with its place, but without text of the file, which may be secret: a lab from
-    /// elsewhere can name any file as its topology.
+    /// The error with its place, but without text of the file, which may be secret: a lab that
+    /// someone else has written can name any file as its topology.
     #[must_use]
     pub fn without_text(self) -> Self {
         match self {

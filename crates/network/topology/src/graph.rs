@@ -31,8 +31,7 @@ pub struct Unused {
     pub groups: u64,
     /// Arcs of a directed file whose properties differ from those of the reverse arc before them.
     pub reverse_arcs: u64,
-    /// Attributes that may be properties of a network, and the number of nodes and edges that have
-    /// them.
+    /// Unused attributes that may be network properties, each with its number of nodes and edges.
     pub attributes: BTreeMap<String, u64>,
     /// Attributes that describe nodes and edges, such as `Country`.
     pub descriptions: BTreeSet<String>,
@@ -151,7 +150,7 @@ impl Unused {
         (!parts.is_empty()).then(|| parts.join(", "))
     }
 
-    /// The same without text of the file, except in the names of descriptions.
+    /// Removes text of the imported file, except the names of descriptions.
     #[must_use]
     pub fn without_text(mut self) -> Self {
         let sum = self.attributes.values().sum();

@@ -28,8 +28,8 @@
 //!
 //! Edges from a node to itself are skipped. [`Graph::unused`] has what the graph does not contain.
 //!
-//! Drawings of yEd have the labels and positions of nodes in elements of their own, which are read.
-//! A node that contains nodes is a group and not in the graph.
+//! The elements in which yEd stores labels and positions of nodes are read. A node that contains
+//! nodes is a group, and is not added to the graph.
 
 use crate::{Error, Graph};
 

@@ -16,14 +16,14 @@ use crate::{Datagrams, Progress};
 use receiver::Receiver;
 pub use sender::PacedSender;
 
-/// Time after the last datagram was sent or received after which no more are expected; longer if
-/// the delay of the path, or a measured one, is half of it or more.
+/// Time without datagrams after which the receiver expects no more. It is longer if the path's
+/// propagation delay, or a measured delay, is at least half of it.
 const SILENCE_TIMEOUT: Span = Span::from_secs(2);
 
-/// Age at which a datagram counts as lost; longer in the same case.
+/// Age at which a missing datagram counts as lost; longer for long delays, as above.
 const LOSS_TIMEOUT: Span = Span::from_secs(1);
 
-/// First and maximum interval of announcements, which doubles.
+/// First and maximum interval of announcements. The interval doubles each time.
 const ANNOUNCEMENT_INTERVALS: [Span; 2] = [Span::from_millis(50), Span::from_millis(400)];
 
 /// A paced flow, or one of its ends.
@@ -37,8 +37,8 @@ pub struct PacedFlow {
     path_delay: Span,
     /// End of the flow's duration, if the flow has not ended before.
     expired: Option<Time>,
-    /// Datagrams sent so early that they should have arrived by then count as lost
-    /// if missing. [`Time::MAX`]: all.
+    /// Missing datagrams count as lost if they should have arrived before this time;
+    /// [`Time::MAX`]: all missing datagrams.
     closed_at: Option<Time>,
 }
 

@@ -13,7 +13,7 @@ use crate::Output;
 /// Delay of claims of low priority.
 const DEFER_INTERVAL: Span = Span::from_secs(1);
 
-/// A deferred claim is sent if its error is above 2^−FINE of the allowed one.
+/// A deferred claim is sent if its error exceeds the allowed error times 2^−FINE.
 const FINE: u32 = 4;
 
 #[derive(Debug)]

@@ -82,7 +82,7 @@ impl State {
         }
         let link = &mut fabric.links[self.own + at];
         if matches!(part, Part::Closing | Part::Reset) {
-            // It needs its share until the last packet has left.
+            // The flow keeps its share until its last packet has left.
             tunnel.closing = true;
             link.observed = true;
         }

@@ -1,4 +1,4 @@
-//! A fabric that is one of several senders of a lab: its notices to the others and their notices.
+//! A fabric that is one of several senders of a lab: the notices that it sends and receives.
 
 use base::{Bandwidth, IfaceId, Span, Time};
 use sharing::{FlowName, Notice, Path, Sharing};
@@ -57,8 +57,8 @@ impl<B: Clone + 'static> Fabric<B> {
         });
     }
 
-    /// Sets the share and the allowance of one of its flows, which were agreed on elsewhere;
-    /// `None`: unlimited. Only with [`Sharing::Slbn`].
+    /// Sets the share and the allowance of one of its flows, as the agents have agreed; `None`:
+    /// unlimited. Only with [`Sharing::Slbn`].
     pub fn assign(
         &mut self,
         now: Time,

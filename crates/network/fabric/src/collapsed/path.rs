@@ -137,8 +137,8 @@ impl Topology<'_> {
         route.hops.iter().position(|hop| mtu(hop) > 0 && size > mtu(hop))
     }
 
-    /// The part of `route` that packets larger than `mtu` cross: to the router before the first
-    /// link with at most this MTU. `None` if there is no such router.
+    /// The part of `route` that packets larger than `mtu` cross: up to the router before the first
+    /// link with at most this MTU. `None` without such a link, or if no router is before it.
     fn until_mtu(&self, route: &Route, mtu: u32) -> Option<Route> {
         let blocked = self.blocked(route, mtu.saturating_add(1))?;
         let before = blocked.checked_sub(1).filter(|hop| self.leads_to_router(route, *hop))?;

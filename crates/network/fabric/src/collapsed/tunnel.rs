@@ -7,8 +7,8 @@ use super::path::{Key, Route};
 use crate::config::QueueLimit;
 use crate::stats::LinkStats;
 
-/// Interval of demand measurements; the demand of a datagram flow is what it has sent in
-/// this time (`SplayNet` §3.3).
+/// Interval of demand measurements: the demand of a datagram flow is the amount that it has sent
+/// in the last interval (`SplayNet` §3.3).
 pub(super) const PERIOD: Span = Span::from_millis(50);
 
 /// Idle time after which a stream counts as ended.

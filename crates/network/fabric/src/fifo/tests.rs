@@ -311,8 +311,8 @@ fn a_finite_session_ends_when_its_last_packet_arrives() {
         let [(sent, Event::Sent { .. }), (delivered, Event::Delivered { .. })] = log[..] else {
             panic!("{log:?}");
         };
-        // 99 spacings of 2 ms; a fluid also needs the hundredth. Then 160 us, 1.6 ms and 160 us of
-        // transmission, which a fluid does not have.
+        // 100 packets are sent in 99 spacings of 2 ms; a fluid needs 100. Transmission on the three
+        // links takes 160 us, 1.6 ms and 160 us, which a fluid does not have.
         let (first, rest) = match data {
             Data::Packets { .. } => (198_000_000, 1_920_000 + 5_002_000),
             Data::Fluid => (200_000_000, 5_002_000),

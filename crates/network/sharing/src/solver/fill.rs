@@ -34,11 +34,11 @@ impl Solver {
         self.commit();
     }
 
-    /// Whether one round with all flows costs less than further rounds that add the rest: many
-    /// flows are affected.
+    /// Whether so many flows are affected that one round with all flows costs less than further
+    /// rounds.
     fn reaches_most(&self) -> bool {
-        // A round reads all flows on the links of the refilled ones; of the flows that would be
-        // added, only the number is known.
+        // `hops`: cost of the last round, which reads all flows on the links of refilled flows.
+        // The cost of the next round is unknown, so the number of its flows is compared too.
         let hops = self.scratch.members;
         let flows = self.scratch.active.len() + self.scratch.broken.len();
         let most = |reached: usize, all: usize| reached >= all / 8;

@@ -62,8 +62,8 @@ impl Solver {
         }
     }
 
-    /// Adds the sum of several changes to a link's load. Recomputes the sum now and then, and after
-    /// a large decrease, so that rounding errors do not add up.
+    /// Adds the sum of several changes to a link's load. Recomputes the sum after a number of
+    /// additions and after a large decrease, so that rounding errors do not accumulate.
     pub(super) fn add_load(&mut self, link: u32, change: f64, additions: u32) {
         let state = &mut self.links[link as usize];
         state.additions = state.additions.saturating_add(additions);

@@ -86,7 +86,7 @@ fn acknowledgements() {
     let (mut solver, [up, down]) = network([10e6, 10e6]);
     let [to, from] = [up, down].map(|link| solver.add_flow(&[link], 1.0, NO_CAP));
     shares(&mut solver, [to, from], [10e6, 10e6]);
-    // If counted, they are separate flows with at most a twentieth of the acknowledged rate.
+    // Acknowledgements with a demand of 1/20 of the acknowledged rate, as separate flows.
     let [back, forth] = [down, up].map(|link| solver.add_flow(&[link], 1.0, 0.0));
     for _ in 0..20 {
         solver.set_demand(back, 1.0, solver.rate(to) / 20.0);
@@ -122,8 +122,8 @@ fn equal_levels() {
 
 #[test]
 fn a_link_without_capacity() {
-    // Down from the start, and again later: no flow over it, all capacity to the others,
-    // no division by 0.
+    // A link without capacity, at the start and again later: its flows get 0, the other flows get
+    // the capacity of their links, and nothing is divided by 0.
     let (mut solver, [broken, whole]) = network([0.0, 10e6]);
     let over = solver.add_flow(&[broken, whole], 1.0, NO_CAP);
     let beside = solver.add_flow(&[whole], 1.0, NO_CAP);

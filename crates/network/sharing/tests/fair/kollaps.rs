@@ -1,6 +1,6 @@
-//! The error of a formula without a fixed point: that of Kollaps (Gouveia et al.,
-//! `EuroSys` 2020), in which every sender computes the rates of its paths from its
-//! information about the others' use.
+//! The error of Kollaps' formula (Gouveia et al., `EuroSys` 2020), in which every sender computes
+//! the rates of its paths from the reported use of the other senders. The formula has no fixed
+//! point.
 
 use sharing::{Demand, Problem};
 

@@ -232,8 +232,8 @@ impl Generator for FatTree {
             });
         }
         let half = self.k / 2;
-        // (k/2)² core routers, k² others, k·(k/2)² hosts; as many links as hosts on each of three
-        // layers.
+        // (k/2)² core routers, k² other routers, k·(k/2)² hosts. Each of three layers has as many
+        // links as there are hosts.
         let hosts = u64::from(self.k) * u64::from(half * half);
         let nodes = u64::from(half * half) + u64::from(self.k).pow(2) + hosts;
         check_size("fat-tree", Some(nodes + 3 * hosts), limit)?;

@@ -3,7 +3,7 @@
 //!
 //! All nodes are routers, named after their labels if these are not plain numbers (`T:0.1` becomes
 //! `t-0-1`). An edge's length, a distance without a unit, becomes the link's metric, not its delay.
-//! A node's two integers are its position; other numbers of integers are kept as an attribute only.
+//! If a node has two integers, they are its position; otherwise they become an attribute.
 
 use super::assemble::{Assembly, Attribute, integer, shortened};
 use super::place::check_length;

@@ -33,7 +33,7 @@ pub struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// Paths of `graph`; there is no path before [`Self::aim`].
+    /// A search in `graph`, which has no paths before [`Self::aim`] sets the destination.
     ///
     /// # Panics
     /// If there are 2³² arcs or more.

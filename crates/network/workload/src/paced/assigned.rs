@@ -22,7 +22,7 @@ impl Assigned {
         Self { packet, headers, started: false, rate: None, debt: 0, settled: now }
     }
 
-    /// The next datagram: due time and payload; [`Time::MAX`] while there is no rate. The previous
+    /// Due time and payload of the next datagram; [`Time::MAX`] without a rate. The previous
     /// datagram must have been sent at its due time.
     pub(super) fn next(&mut self) -> (Time, u32) {
         if self.started {

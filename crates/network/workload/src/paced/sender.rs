@@ -140,8 +140,7 @@ impl PacedSender {
         }
     }
 
-    /// Records that the transport rejected a datagram. It is not sent again: the schedule
-    /// continues.
+    /// Records that the transport rejected a datagram, which is not sent again.
     pub const fn on_refused(&mut self) {
         self.refused += 1;
         self.due.0 = self.due.0.saturating_sub(1);
