@@ -59,8 +59,8 @@ impl Diagnostics {
         Self { source_name: source_name.to_owned(), file, list }
     }
 
-    /// Those of a file. If it is a link to another folder, only the position of the first one: a
-    /// folder from elsewhere can have links to secret files.
+    /// The diagnostics of the file `path`. If it is a link to another folder, only the position of
+    /// the first one: a folder that someone else has made can have links to secret files.
     #[must_use]
     pub fn of_file(mut self, path: &Path) -> Self {
         let folder = path.parent().unwrap_or_else(|| Path::new(""));

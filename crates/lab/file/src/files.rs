@@ -188,14 +188,14 @@ impl Files {
         }
     }
 
-    /// Whether a file is outside the lab's folder, also by a symbolic link. A lab from elsewhere
-    /// can name files that its author must not see, so errors do not quote these files.
+    /// Whether a file is outside the lab's folder, also by a symbolic link. A lab that someone else
+    /// has written can name secret files, so errors do not quote files outside.
     pub(crate) fn is_outside(&self, path: &str) -> bool {
         leads_outside(&self.base, &self.resolve(path))
     }
 
-    /// Reads a topology file, and whether it is Latin-1: the character set of GML, and of
-    /// spreadsheets.
+    /// Reads a topology file. Returns its text, and whether it was decoded from Latin-1, which GML
+    /// specifies and spreadsheets write.
     pub(crate) fn read_topology(
         &self,
         path: &str,

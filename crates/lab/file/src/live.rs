@@ -85,8 +85,7 @@ pub fn change_links(
     Ok(LinkChanges { changes: with_fields(plan, events, current), warnings: found })
 }
 
-/// The events as a tree of `[[at]]` sections: one for the properties of each link, and one for each
-/// state.
+/// The events as a tree of `[[at]]` sections: one per link for its properties, one per state.
 fn tree(plan: &Plan, fields: &[(String, String)], sink: &mut Sink) -> Table {
     let mut events: Vec<Table> = Vec::new();
     let mut start = 0;

@@ -189,7 +189,7 @@ pub struct Node {
 /// A user of the machine that runs a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
-    /// Its name.
+    /// Name of the account on the host.
     pub name: String,
     /// Position in the lab file for messages: (line, column), 1-based.
     pub declared: (u32, u32),

@@ -225,7 +225,7 @@ fn link(plan: &Plan, index: usize) -> Vec<Pair> {
     }
     for direction in Direction::BOTH {
         let mut fields = direction_fields(&link.directions[direction.index()]);
-        // The default.
+        // `unlimited` is the default.
         fields.retain(|field| *field != ("rate", text(UNLIMITED)));
         pairs.push((direction.as_str(), table(&fields)));
     }

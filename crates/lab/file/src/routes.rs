@@ -103,8 +103,8 @@ impl Routes {
             .get_or_init(|| Table::from_paths(&self.ground.graph.paths_to(row), self.towards.len()))
     }
 
-    /// The interfaces of `node` on equal-cost paths to interface `dest`, ascending; empty if there
-    /// is no route, or if `dest` is on the node itself.
+    /// The interfaces of `node` on equal-cost paths to interface `dest`, ascending; empty without a
+    /// route, or if `dest` is on the node itself.
     pub fn next(&self, node: NodeId, dest: IfaceId) -> &[IfaceId] {
         let end = self.ground.ifaces[dest.index()];
         if node == end.node {

@@ -97,7 +97,7 @@ pub enum TraceError {
 
 impl TraceError {
     /// The error with its line, but without text and numbers of the file, which may be secret: a
-    /// lab from elsewhere can name any file as its trace.
+    /// lab that someone else has written can name any file as its trace.
     #[must_use]
     pub fn without_text(self) -> Self {
         let (line, wanted) = match self {

@@ -1,4 +1,4 @@
-//! A lab from elsewhere can name any file that its reader may read.
+//! A lab that someone else has written can name any file that the user may read.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -80,7 +80,7 @@ fn errors_do_not_quote_files_outside_the_folder_of_the_lab() {
     }
 }
 
-/// The lab file itself is a link to a secret file: one that is no TOML, and one that is no lab.
+/// The lab file itself is a symbolic link to a secret file, which is not TOML or not a lab.
 #[test]
 fn errors_do_not_quote_a_lab_file_that_is_a_link_to_another_folder() {
     let place = tempfile::tempdir().expect("a temporary folder");
@@ -93,7 +93,7 @@ fn errors_do_not_quote_a_lab_file_that_is_a_link_to_another_folder() {
             fs::write(place.path().join(file), text).expect("the folder is writable");
         }
         let shown = |file: &str| {
-            let found = load(&folder.join(file), &Overrides::default()).expect_err("it is no lab");
+            let found = load(&folder.join(file), &Overrides::default()).expect_err("not a lab");
             let mut text = String::new();
             let handler = miette::GraphicalReportHandler::new();
             handler.render_report(&mut text, &found).expect("it is text");

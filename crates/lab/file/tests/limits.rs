@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use lab::{Code, Overrides, load, parse};
 
-/// The only error of a lab, as message and help. It is found without much work.
+/// The only error of a lab, as message and help. The check must not build the network first.
 fn limit_error(text: &str) -> String {
     let start = Instant::now();
     let found = parse("lab.toml", text, Path::new("")).expect_err("the lab is too large");

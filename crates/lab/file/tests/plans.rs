@@ -471,8 +471,7 @@ fn pattern_of_a_program_matches_hosts_only_and_is_counted() {
     assert_eq!(lab.plans[0].programs.len(), 1, "a router that is named runs programs");
 }
 
-/// CPU time of this thread in seconds (proc(5), `schedstat`); other load of the host does not
-/// affect it.
+/// CPU time of this thread in seconds (proc(5), `schedstat`), independent of other load.
 fn cpu_seconds() -> f64 {
     // The kernel brings the account up to date when the thread gives up its CPU.
     std::thread::yield_now();

@@ -71,7 +71,7 @@ pub struct Change {
     pub unit: Unit,
     pub first: Sample,
     pub second: Sample,
-    /// The test whether the means differ; `None` if there is no variance to test with.
+    /// The test whether the means differ; `None` if neither sample has a variance.
     pub test: Option<MeanTest>,
     /// The p-value of the test, adjusted for the number of tests.
     pub p_value: Option<f64>,

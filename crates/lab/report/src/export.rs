@@ -28,7 +28,7 @@ pub enum ExportError {
     Write(#[from] io::Error),
 }
 
-/// Writes the rows of a table that are left. Each line of text is one write.
+/// Writes the remaining rows of a table. Each line of text is one write.
 pub fn export(
     reader: &mut Reader,
     format: Format,

@@ -47,7 +47,7 @@ const DSCP: u8 = 48;
 #[derive(Debug)]
 struct Live {
     wanted: Wanted,
-    /// `None` while there is no route.
+    /// The links of the session's path; `None` without a route.
     links: Option<Arc<[u32]>>,
 }
 

@@ -24,7 +24,7 @@ pub enum Error {
         /// The name, and the known ones.
         cause: transport::Error,
     },
-    /// There is no route between the two ends of a flow.
+    /// A flow whose two ends have no route between them.
     #[error("flow `{flow}` has no route from `{from}` to `{to}`")]
     NoRoute { flow: String, from: String, to: String },
     /// The flow's settings cannot be satisfied.

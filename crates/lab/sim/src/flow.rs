@@ -251,7 +251,7 @@ impl Flow {
         }
     }
 
-    /// Stops the flow. A flow that has not started yet does not start any more.
+    /// Stops the flow. A flow that has not started yet then never starts.
     pub(crate) fn stop(&mut self, net: &mut Net, transfers: &mut Vec<Transfer>) {
         let now = net.now;
         self.end(net, transfers, now, Outcome::Stopped);

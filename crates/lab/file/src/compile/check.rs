@@ -93,8 +93,8 @@ impl Compiler<'_> {
         }
     }
 
-    /// Warns of flows whose packets expire on the way; examines the first flows only, and no
-    /// networks whose routes take long.
+    /// Warns of flows whose packets expire before they arrive (TTL). Examines only the first flows,
+    /// and no networks whose routes take long to compute.
     fn warn_about_long_paths(&mut self) {
         let is_router = |node: NodeId| self.plan.nodes[node.index()].kind == Role::Router;
         let routers = self.plan.nodes.iter().filter(|node| node.kind == Role::Router).count();
@@ -138,7 +138,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// Names the nodes on the way that do not forward, or says that there is no way.
+    /// Lists the nodes on the path that do not forward, or states that no path exists.
     fn why_unreachable(&self, from: NodeId, to: NodeId) -> String {
         let [a, b] = [from, to].map(|node| &self.plan.nodes[node.index()].name);
         let Some(hosts) = self.hosts_between(from, to) else {

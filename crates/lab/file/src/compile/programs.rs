@@ -346,7 +346,7 @@ fn first(command: &Command) -> FirstWord {
 /// The command of `program` if no such command is installed on this system, as far as this can be
 /// determined. The lab's own files are in `base_dir`.
 ///
-/// For labs that were loaded elsewhere with [trust](crate::Overrides::trust_programs).
+/// For labs that another host has loaded with [trust](crate::Overrides::trust_programs).
 pub fn missing_program(program: &Program, base_dir: &Path) -> Option<String> {
     let FirstWord::Program(word) = first(&program.command) else { return None };
     let search = match program.env.get("PATH") {

@@ -161,12 +161,12 @@ pub enum SubjectKind {
     Run,
     /// All rate-controlled sessions.
     Control,
-    /// A bundle.
+    /// A bundle of Bundler gateways.
     Bundle,
 }
 
-/// All metrics of a kind of subject: name after that of the subject (`goodput.mean`), measure and
-/// statistic.
+/// All metrics of a kind of subject: the part of the name after the subject (`goodput.mean`), the
+/// measure and the statistic.
 pub fn metrics(kind: SubjectKind) -> impl Iterator<Item = (String, Measure, Statistic)> {
     let rows = match kind {
         SubjectKind::Flow => FLOW,

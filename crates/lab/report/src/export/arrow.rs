@@ -144,7 +144,7 @@ fn pairs(
 ) -> WIPOffset<flatbuffers::Vector<'static, i64>> {
     let count = pairs.len();
     to.start_vector::<i64>(2 * count);
-    // From the end to the start.
+    // Builds from the end of the buffer to its start.
     for (first, second) in pairs.into_iter().rev() {
         to.push(second as i64);
         to.push(first as i64);

@@ -30,7 +30,7 @@ fn hostile(parent: &std::path::Path) -> (RunFolder, RunRecord) {
 /// An element: its name, its attributes, and the text from it to the next element.
 type Element = (String, Vec<(String, String)>, String);
 
-/// All elements, as a parser of XML sees them.
+/// All elements, as returned by an XML parser.
 fn parsed(xml: &str) -> Vec<Element> {
     let mut reader = Reader::from_str(xml);
     let mut elements: Vec<Element> = Vec::new();
@@ -109,7 +109,7 @@ fn markdown_shows_output_of_programs_as_code_only() {
     assert_eq!(text.lines().filter(|line| *line == fence).count(), 1, "{text}");
     assert!(text.contains("program ``web`|`<b>`` on `dave`"), "{text}");
     assert!(!text.contains('\u{1b}') && !text.contains('\u{0}'));
-    // Outside of code there is no text from the program.
+    // Text of the program appears only in the code block.
     let block = format!("{fence}text\n");
     let (before, rest) = text.split_once(&block).unwrap();
     let (_, after) = rest.split_once(&format!("\n{fence}\n")).unwrap();

@@ -106,8 +106,8 @@ struct Session<R: RateController> {
     leaving: bool,
 }
 
-/// A control packet and its position: before link `visit.hop`, or before its destination if there
-/// is no such link.
+/// A control packet and its position: before link `visit.hop`, or before its destination if
+/// `visit.hop` is the number of links.
 struct PacketInTransit<P> {
     visit: Visit,
     links: Arc<[u32]>,

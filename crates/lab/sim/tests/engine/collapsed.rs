@@ -199,8 +199,8 @@ fn shares_are_those_of_the_solver_at_every_moment() {
     assert!(seen > 2_000, "{seen}");
 }
 
-/// Number of shares within 1 % of the reference, and of all shares: at least 100 ms after the lab's
-/// last change, and at any time.
+/// Number of shares within 1 % of the reference, and number of all shares; once for samples at
+/// least 100 ms after the lab's last change, once for all samples.
 fn near(plan: &Plan, step: Span) -> [(usize, usize); 2] {
     let routes = Routes::compute(plan, &vec![true; plan.links.len()]);
     let mut simulation = Simulation::try_new(plan).unwrap();
@@ -236,7 +236,7 @@ fn members_that_probe_agree_on_max_min_fair_shares() {
         law.sharing = Sharing::Slbn;
         let [(near_then, then), (near, all)] = near(&plan, Span::from_millis(10));
         assert_eq!(near_then, then, "{seed}");
-        // The demands of flows change all the time.
+        // The demands of flows change continuously.
         assert!(near * 100 >= all * 85, "{seed}: {near} of {all}");
         calm += then;
     }

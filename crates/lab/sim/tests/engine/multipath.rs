@@ -34,8 +34,7 @@ const EVEN: &str = "rate = \"10 Mbit/s\"\ndelay = \"10 ms\"";
 
 const BULK: &str = "[[flow]]\nfrom = \"server\"\nto = \"client\"\ntransport = \"mctcp\"";
 
-/// Paths of a lab, each with rate in Mbit/s and round-trip time in ms; queues, loss, congestion
-/// controller.
+/// A lab: (Mbit/s, round-trip time in ms) of each path; queues; loss; congestion controller.
 type Asymmetry = (&'static [(u32, u32)], &'static str, &'static str, &'static str);
 
 const DEEP: &str = "1000 packets";

@@ -100,8 +100,7 @@ impl Net {
     }
 
     /// Sends the window of a stream, which grew by `grown` bits; the queues may drop the excess. A
-    /// loss in the last window costs a probe or a timeout; a loss in an earlier window halves the
-    /// window.
+    /// loss in the last window costs a probe or a timeout. An earlier loss halves the window.
     pub(super) fn burst(&mut self, id: u32, grown: f64, rtt: f64) {
         let survives = self.press(id, grown);
         if survives >= 1.0 {
