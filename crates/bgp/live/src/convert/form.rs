@@ -116,7 +116,7 @@ impl Form {
                 recorder.clear();
             }
             Maker::Bmp(exporter, cursor) => {
-                // The exporter drops bytes only if they are not read for long.
+                // These bytes are read after each event, before the exporter removes any.
                 let unread = exporter.unread(*cursor).unwrap_or_default();
                 self.out.extend_from_slice(unread);
                 cursor.advance(unread.len());

@@ -433,7 +433,7 @@ proptest! {
             prop_assert!(router.buffered() <= policy.buffer && router.flows() <= flows);
             prop_assert!(router.next_wake().is_none_or(|at| at > now));
         }
-        // Rates that would be too low to end anything are replaced.
+        // Sets rates high enough for the queues to drain.
         for session in 0..watched.ever {
             router.assigned(now, SessionId(session), mbits(100));
         }
