@@ -27,8 +27,8 @@ pub(crate) fn target(data: &[u8]) {
     let mut sessions =
         Sessions::new(session::Settings::default(), Recorder::new(archive::Settings::default()));
     let (mut now, mut rest) = (1_000_000_000_u64, data);
-    // Connection, end and port, flags, sequence, acknowledgment, delay, truncation, length; then
-    // the payload.
+    // Connection with end and port, flags, sequence, acknowledgment, delay, truncation, length;
+    // the payload follows.
     while let Some((&[who, flags, s1, s0, a1, a0, later, cut, length], more)) =
         rest.split_first_chunk()
     {

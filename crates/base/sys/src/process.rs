@@ -184,8 +184,7 @@ pub fn fork(work: impl FnOnce() -> i32) -> Result<u32> {
 /// See [`fork`].
 ///
 /// # Safety
-/// `work` must not use the stacks and thread-local values of other threads, or locks that they may
-/// hold.
+/// `work` must not use stacks, thread-local values or locks of other threads.
 unsafe fn fork_one_thread(work: impl FnOnce() -> i32) -> Result<u32> {
     // SAFETY: `work` meets the contract above; the C library resets its locks in the child.
     let pid = check("fork", unsafe { libc::fork() })?;

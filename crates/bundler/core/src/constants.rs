@@ -14,7 +14,7 @@ use base::Span;
 pub struct Constant {
     /// `DETECTOR.NAME`.
     pub name: &'static str,
-    /// Description.
+    /// Meaning of the constant, for the table in the book.
     pub doc: &'static str,
     /// The default value.
     pub value: f64,
@@ -149,8 +149,8 @@ constants! {
         drain = 0.33 "", 0.1 to 1.0, "steps";
         /// Multiple of the jitter's standard deviation that is added to the equilibrium delay.
         jitter_margin = 1.5 "", 0.0 to 4.0, "harm (jitter)";
-        /// Share of lost bytes above which the window grows only at rates below `proven` times the
-        /// proven capacity.
+        /// Share of lost bytes above which the window grows only at rates below `proven`
+        /// times the proven capacity.
         max_loss = 0.02 "", 0.001 to 0.2, "harm (loss)";
         /// Multiple of the proven capacity up to which the window grows despite losses.
         proven = 1.02 "", 0.8 to 1.5, "harm (loss)";
@@ -168,13 +168,13 @@ constants! {
         min_window = 0.04 "s", 0.01 to 0.2, "accuracy";
         /// Time for which a receive rate counts for the capacity.
         capacity_memory = 10.0 "s", 2.0 to 60.0, "steps";
-        /// Time for which a receive rate counts in full; after that at most as twice the maximum
-        /// received since.
+        /// Time for which a receive rate counts in full; after that at most as twice
+        /// the maximum received since.
         capacity_recent = 1.0 "s", 0.2 to 10.0, "steps";
         /// Time for which minimum delays are remembered under control.
         base_memory = 10.0 "s", 2.0 to 60.0, "Copa, section 2";
-        /// Time for which minimum delays are remembered without control, while nothing drains the
-        /// queue.
+        /// Time for which minimum delays are remembered without control, while
+        /// nothing drains the queue.
         base_memory_open = 60.0 "s", 10.0 to 600.0, "phases";
         /// Standard deviation of the jitter above which the persistent queue moves from the minimum
         /// delay towards the mean.
@@ -201,8 +201,8 @@ constants! {
 
     /// Detection of elastic cross traffic by pulses of the rate (Nimbus).
     elasticity: Elasticity {
-        /// Ratio of the response to the pulses to other variation above which cross traffic is
-        /// elastic.
+        /// Ratio of the response to the pulses to other variation above which
+        /// cross traffic is elastic.
         threshold = 3.0 "", 1.5 to 10.0, "Nimbus has 2.25; phases, elastic-cross";
         /// Number of evaluations over which the response is averaged.
         looks = 8.0 "", 1.0 to 50.0, "phases";
@@ -231,8 +231,8 @@ constants! {
         slower_path = 0.7 "", 0.2 to 0.95, "steps";
     }
 
-    /// Detection of other traffic by a queue that stays above the target although the rate reacts
-    /// to it.
+    /// Detection of other traffic by a queue that stays above the target although the
+    /// rate reacts to it.
     stuck: Stuck {
         /// Minimum queue in targets.
         targets = 3.0 "", 1.5 to 10.0, "harm, two-bundles";
@@ -250,8 +250,8 @@ constants! {
     persistent: Persistent {
         /// Send rate, as a share of the capacity, up to which the queue should drain.
         light = 0.9 "", 0.3 to 1.0, "phases";
-        /// Maximum difference of send and receive rate in a steady state, as a share of the send
-        /// rate.
+        /// Maximum difference of send and receive rate in a steady state, as a share
+        /// of the send rate.
         steady = 0.15 "", 0.02 to 0.5, "phases";
         /// Queue in targets up to which it counts as drained.
         drained = 1.5 "", 1.0 to 5.0, "phases";
@@ -283,8 +283,8 @@ constants! {
         enter = 0.05 "", 0.005 to 0.5, "paper, section 5.3";
         /// Share of acknowledgements out of order below which the paths are balanced again.
         leave = 0.02 "", 0.001 to 0.5, "multipath";
-        /// Time for which the share must stay below `leave`; also the maximum age of an
-        /// acknowledgement.
+        /// Time for which the share must stay below `leave`; also the maximum
+        /// age of an acknowledgement.
         leave_after = 10.0 "s", 1.0 to 60.0, "multipath";
         /// Packets sent closer together than this count as in order.
         tolerance = 0.008 "s", 0.001 to 0.1, "internet";
@@ -336,8 +336,8 @@ constants! {
         slower_path = 0.5 "", 0.1 to 0.9, "steps";
         /// Rate of a trial, as a multiple of the receive rate.
         trial_rate = 1.3 "", 1.05 to 3.0, "harm";
-        /// Maximum rate of a trial after one that found a free path, as a multiple of the receive
-        /// rate.
+        /// Maximum rate of a trial after one that found a free path, as a multiple
+        /// of the receive rate.
         trial_rate_free = 2.0 "", 1.05 to 4.0, "harm (on-off)";
         /// Duration of a trial in RTTs.
         trial_rounds = 2.0 "", 1.0 to 10.0, "harm";
@@ -353,11 +353,11 @@ constants! {
         spacing_max = 16.0 "s", 1.0 to 60.0, "steps";
         /// A trial that delivers at least this multiple of the rate before is a gain.
         gain = 1.12 "", 1.01 to 2.0, "unit tests of false alarms";
-        /// A trial that delivers at least this share of its rate, with the same delay, finds a free
-        /// path.
+        /// A trial that delivers at least this share of its rate, with the same delay,
+        /// finds a free path.
         carried = 0.98 "", 0.8 to 1.0, "harm (on-off)";
-        /// Two trials within this time that find a free path show that the delay is that of the
-        /// path.
+        /// Two trials within this time that find a free path show that the delay is
+        /// that of the path.
         carried_memory = 3.0 "s", 0.5 to 30.0, "steps";
         /// Number of gains for a release while packets queue.
         gains_queued = 2.0 "", 1.0 to 10.0, "unit tests of false alarms";
@@ -373,8 +373,8 @@ constants! {
         empty = 0.7 "", 0.0 to 2.0, "two-bundles";
         /// Time after the start of control without trials for a short queue.
         grace = 8.0 "s", 0.0 to 60.0, "two-bundles";
-        /// A bundle whose rate is below this share of the reference makes such a trial
-        /// nevertheless.
+        /// A bundle whose rate is below this share of the reference makes
+        /// such a trial nevertheless.
         deep = 0.5 "", 0.1 to 0.9, "two-bundles";
         /// Time constant with which the reference follows the rate while no packets queue.
         forget = 30.0 "s", 5.0 to 300.0, "steps";
@@ -399,8 +399,8 @@ constants! {
         longest_memory = 2.0 "s", 0.2 to 20.0, "two-bundles";
         /// Time constant of the rate without control.
         open_average = 3.0 "s", 0.3 to 30.0, "harm";
-        /// Rate of a test until the queue has drained, as a share of the average rate without
-        /// control.
+        /// Rate of a test until the queue has drained, as a share of the
+        /// average rate without control.
         test_rate = 0.7 "", 0.3 to 0.95, "harm (cubic)";
         /// Queue in targets up to which it counts as drained.
         drained = 1.5 "", 0.5 to 5.0, "harm (cubic)";

@@ -26,8 +26,7 @@ pub struct Spawn<'a> {
     pub files: Vec<BorrowedFd<'a>>,
 }
 
-/// Data for the child, prepared before it exists: it shares the parent's memory and must not
-/// allocate.
+/// Data for the child, prepared by the parent: the child shares its memory and must not allocate.
 struct Plan {
     program: libc::c_int,
     arguments: *const *const libc::c_char,

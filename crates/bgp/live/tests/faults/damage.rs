@@ -6,8 +6,7 @@ use base::RandomStream;
 
 use crate::packet::{ACK, Original, Packet, SYN};
 
-/// Maximum time in nanoseconds by which a packet overtakes another: half of the delay that
-/// reassembly tolerates.
+/// Maximum time in ns by which a packet overtakes another: half of what reassembly tolerates.
 const MAX_OVERTAKE_NANOS: u64 = 100_000_000;
 
 /// Payload in bytes of a segment with the timestamps option in an IPv6 packet of 1,500 bytes.

@@ -34,8 +34,7 @@ impl Solver {
         self.commit();
     }
 
-    /// Whether so many flows are affected that one round with all flows costs less than further
-    /// rounds.
+    /// Whether so many flows are affected that one round with all flows is cheaper.
     fn reaches_most(&self) -> bool {
         // `hops`: cost of the last round, which reads all flows on the links of refilled flows.
         // The cost of the next round is unknown, so the number of its flows is compared too.

@@ -13,7 +13,7 @@ pub(super) const NOWHERE: u32 = u32::MAX - 1;
 /// The state of a flow in a refill; outside of refills all flows are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Unused entry.
+    /// The entry is unused.
     Vacant,
     /// Not refilled: the flow keeps its rate.
     Held,
