@@ -218,7 +218,6 @@ impl Batch {
         message.finish();
     }
 
-    /// Removes a route of a table.
     pub fn remove_route(&mut self, to: (IpAddr, u8), table: u32) {
         let mut message = self.add("remove a route", libc::RTM_DELROUTE, 0);
         message.push(&header::route(family(to.0), to.1, libc::RT_SCOPE_NOWHERE));

@@ -93,7 +93,6 @@ pub struct Packet<'a> {
     pub data: &'a [u8],
     /// Length on the wire, without the removed tag.
     pub length: u32,
-    /// The removed tag.
     pub tag: Option<Tag>,
     /// Whether this host sent it.
     pub outgoing: bool,

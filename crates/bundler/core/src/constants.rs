@@ -49,7 +49,6 @@ pub enum InvalidConstant {
     },
 }
 
-/// Seconds as a span.
 pub(crate) fn span(seconds: f64) -> Span {
     Span::from_nanos((seconds * 1e9) as u64)
 }

@@ -33,7 +33,6 @@ pub enum Contents<B> {
 
 /// A driver: it owns the fabric, and defines the body of packets.
 pub trait Driver<B: Clone + 'static> {
-    /// The fabric that the gateways are in.
     fn fabric(&mut self) -> &mut Fabric<B>;
 
     /// Forwards a packet that arrived at `iface` of a gateway; see [`Fabric::forward`].

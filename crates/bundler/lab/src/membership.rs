@@ -8,7 +8,6 @@ use fabric::Fabric;
 /// Nodes and interfaces of gateways.
 #[derive(Clone, Debug)]
 pub(crate) struct Places {
-    /// The node at each interface.
     pub(crate) nodes: Vec<NodeId>,
     /// The interfaces of each node that is an end of a bundle.
     pub(crate) ifaces: BTreeMap<NodeId, Vec<IfaceId>>,

@@ -45,7 +45,6 @@ pub struct Send {
     pub spin: bool,
     /// The host's source address translation exempts the bundles' prefixes.
     pub is_exempt: bool,
-    /// Its bundles, by name.
     pub bundles: Vec<Outgoing>,
 }
 
@@ -56,7 +55,6 @@ pub struct Receive {
     pub common: Common,
     /// Interfaces at which packets of bundles arrive; if empty, those with routes to the peers.
     pub interfaces: Vec<String>,
-    /// Its bundles, by name.
     pub bundles: Vec<Incoming>,
 }
 

@@ -41,7 +41,6 @@ pub(crate) struct Packet {
     pool: Pool,
 }
 
-/// One segment of a packet.
 #[derive(Clone, Debug)]
 pub(crate) struct Segment {
     pub(crate) packet: Rc<Packet>,

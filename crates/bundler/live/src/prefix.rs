@@ -61,7 +61,6 @@ impl Prefix {
         }
     }
 
-    /// Whether the address is in the prefix.
     pub fn contains(&self, address: Address) -> bool {
         address & self.mask() == self.bits()
     }

@@ -51,7 +51,6 @@ pub struct Offer {
     pub nic: Option<u64>,
     /// Max rate of emulated traffic; `None` if not limited.
     pub traffic: Option<u64>,
-    /// Max number of hosts.
     pub hosts: u32,
 }
 
@@ -79,7 +78,6 @@ impl From<Resources> for Offer {
     }
 }
 
-/// The status that an agent reports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AgentStatus {
     /// Unique in the cluster.
@@ -220,7 +218,6 @@ pub struct Reserved {
 /// Asks an agent to build its shard. The lab's files are attached, packed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Prepare {
-    /// Identifier of the lab.
     pub lab: String,
     /// Text of the resolved lab file.
     pub text: String,
@@ -266,7 +263,6 @@ pub struct Membership {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Start {
-    /// Identifier of the lab.
     pub lab: String,
     /// Lab time zero by agent 0's monotonic clock; `None` asks agent 0 to choose it.
     pub origin_ns: Option<u64>,
@@ -295,7 +291,6 @@ pub enum Order {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LabOrder {
-    /// Identifier of the lab.
     pub lab: String,
     pub order: Order,
 }

@@ -194,7 +194,6 @@ mod tests {
         Action::Probe(names.iter().map(|name| (*name).to_owned()).collect())
     }
 
-    /// The next action and its time.
     fn advance(recovery: &mut Recovery) -> (Time, Action) {
         let deadline = recovery.deadline().unwrap();
         let before = Time::from_nanos(deadline.as_nanos().saturating_sub(1));

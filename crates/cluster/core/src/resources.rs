@@ -12,6 +12,5 @@ pub struct Resources {
     pub nic: Option<Bandwidth>,
     /// Max rate of emulated traffic, both directions together; `None` if not limited.
     pub traffic: Option<Bandwidth>,
-    /// Max number of hosts.
     pub hosts: u32,
 }

@@ -50,7 +50,6 @@ pub use state::Agent;
 
 /// Strings at the first place are identifiers of labs.
 enum Event {
-    /// A command of a coordinator.
     Command {
         query: Query,
         /// The number in its certificate.

@@ -126,7 +126,6 @@ pub(crate) fn terms(connection: &Connection, overcommit: bool) -> placement::Ter
     placement::Terms { physical, overcommit }
 }
 
-/// The machines, the terms of the placement, and the placement.
 pub type Placed = (Vec<Machine>, placement::Terms, Placement);
 
 /// Places a lab on the agents of a cluster.

@@ -46,7 +46,6 @@ pub enum Error {
     /// A run could not be stored. The agents still have its results.
     #[error("the results of lab {lab} cannot be stored")]
     Unstored {
-        /// Identifier of the lab.
         lab: String,
         #[source]
         cause: Box<Error>,
@@ -67,7 +66,6 @@ pub enum Error {
 }
 
 impl Error {
-    /// The exit code of the command.
     pub fn exit_code(&self) -> Exit {
         match self {
             Self::Usage { .. } | Self::DoesNotFit { .. } => Exit::Usage,

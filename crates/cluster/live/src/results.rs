@@ -24,7 +24,6 @@ const MAGIC: &[u8; 16] = b"netarium pack 1\n";
 
 /// The fastest level. It halves tables of counters and takes little CPU time from the lab.
 const LEVEL: i32 = 1;
-/// Max files in a folder.
 const MAX_FILES: usize = 1 << 20;
 
 /// Packs the regular files under `folder` into the file `to` and returns its size. The file appears
@@ -256,7 +255,6 @@ mod tests {
         pack(&root.path().join("run"), &to).unwrap();
         assert_eq!(fs::read(&outside).unwrap(), b"kept");
         assert_eq!(fs::read(&to).unwrap(), bytes);
-        // The folder itself.
         let folder = root.path().join("folder");
         std::os::unix::fs::symlink(root.path(), &folder).unwrap();
         assert!(pack(&root.path().join("run"), &folder.join("packed")).is_err());

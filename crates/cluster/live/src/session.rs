@@ -208,7 +208,6 @@ struct Link {
     listen: Vec<String>,
     join: Vec<String>,
     session: RwLock<Session>,
-    /// Number of replacements of the session.
     replacements: AtomicU64,
     declarations: Mutex<Declarations>,
 }

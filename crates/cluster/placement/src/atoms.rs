@@ -141,7 +141,6 @@ fn pins(plan: &Plan, machines: &[Machine], atoms: &mut Atoms) -> Vec<Problem> {
     problems
 }
 
-/// The lab names an unknown machine.
 fn unknown_machine(plan: &Plan, node: NodeId, name: &str, machines: &[Machine]) -> Problem {
     let known: Vec<String> = machines.iter().map(|m| format!("`{}`", m.name)).collect();
     Problem::new(

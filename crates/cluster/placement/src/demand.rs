@@ -299,7 +299,6 @@ fn scaled(rate: Bandwidth, wire: Bytes, payload: Bytes) -> u64 {
     u64::try_from(bits).unwrap_or(NO_LIMIT).min(NO_LIMIT)
 }
 
-/// The rate of an amount per period.
 fn per_period(amount: Bytes, period: Span) -> u64 {
     let bits = u128::from(amount.count()) * 8 * 1_000_000_000;
     let rate = bits.checked_div(u128::from(period.as_nanos())).unwrap_or(u128::from(NO_LIMIT));

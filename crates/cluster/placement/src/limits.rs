@@ -106,7 +106,6 @@ pub(super) struct Limits<'a> {
     pub(super) loads: Vec<Load>,
     atom_of: &'a [Option<u32>],
     network: Network,
-    /// Fixed memory of a shard.
     pub(super) shard_memory: u64,
     full_size: f64,
     /// Whether too much traffic is only a warning.

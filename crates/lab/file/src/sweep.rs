@@ -10,7 +10,6 @@ use crate::diagnostic::{Sink, suggest};
 use crate::fields::{FILE, Form};
 use crate::tree::{self, At, Data, Table, Value};
 
-/// Maximum number of runs.
 const MAX_RUNS: usize = 10_000;
 
 /// A combination: the tree, and the selected values.

@@ -48,7 +48,6 @@ pub struct Entry {
     pub value: Value,
 }
 
-/// A TOML syntax error.
 pub(crate) struct SyntaxError {
     pub(crate) at: Option<At>,
     pub(crate) message: String,

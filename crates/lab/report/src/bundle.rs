@@ -23,7 +23,6 @@ const SHADED: &[(&str, &str)] = &[
     ("stopped", "stopped: no sendbox"),
 ];
 
-/// The figures of a run with bundles.
 pub(crate) fn figures(record: &RunRecord, samples: Option<&Table>) -> String {
     let mut out = String::new();
     let Some(names) = samples.and_then(|table| table.texts("bundle")) else { return out };
@@ -155,7 +154,6 @@ fn shaded(
     Some(figure)
 }
 
-/// Each state with its start and end.
 fn state_intervals(bundle: &BundleSummary, end: f64) -> Vec<(&str, f64, f64)> {
     let begins = std::iter::once(("learning", 0.0))
         .chain(bundle.transitions.iter().map(|change| (change.to.as_str(), change.at_s)));
@@ -167,7 +165,6 @@ fn state_intervals(bundle: &BundleSummary, end: f64) -> Vec<(&str, f64, f64)> {
         .collect()
 }
 
-/// Lines for the terminal.
 pub(crate) fn lines(record: &RunRecord) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     for (index, bundle) in record.bundles.iter().take(MAX_LINES).enumerate() {

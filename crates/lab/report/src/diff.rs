@@ -105,7 +105,6 @@ impl Change {
 }
 
 impl Diff {
-    /// The metrics that changed.
     pub fn changed(&self) -> impl Iterator<Item = &Change> {
         self.changes.iter().filter(|change| change.changed)
     }

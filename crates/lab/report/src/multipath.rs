@@ -20,7 +20,6 @@ fn flows(record: &RunRecord) -> impl Iterator<Item = &FlowSummary> {
     record.flows.iter().filter(|flow| !flow.paths.is_empty())
 }
 
-/// The figures of a run with multipath flows.
 pub(crate) fn figures(record: &RunRecord, flow: Option<&Table>, subflow: Option<&Table>) -> String {
     let mut out = String::new();
     let (Some(flow_table), Some(subflow_table)) = (flow, subflow) else { return out };
@@ -165,7 +164,6 @@ fn rate(flow: &FlowSummary, path: &PathSummary) -> f64 {
     flow.goodput_bit_per_s * path.received_bytes as f64 / all
 }
 
-/// Lines for the terminal.
 pub(crate) fn lines(record: &RunRecord) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     for (index, flow) in flows(record).take(MAX_LINES).enumerate() {

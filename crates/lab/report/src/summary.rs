@@ -16,7 +16,6 @@ use crate::format;
 /// The value of [`Summary::schema`].
 pub const SCHEMA: &str = "netarium.summary/1";
 
-/// Confidence of all intervals.
 pub(crate) const CONFIDENCE: f64 = 0.95;
 
 /// Further metrics of a set are only counted.
@@ -30,15 +29,12 @@ const MAX_BYTES: u64 = 64 << 20;
 pub struct Summary {
     /// Always [`SCHEMA`].
     pub schema: String,
-    /// The version of netarium.
     pub version: String,
     pub name: String,
     pub clock: Clock,
     /// Hash of the resolved lab without its seed.
     pub lab: String,
-    /// The seed of each run.
     pub seeds: Vec<u64>,
-    /// The worst outcome of the runs.
     pub outcome: Option<RunOutcome>,
     /// The runs of a set; empty for a single run and in a stored baseline.
     #[serde(default)]

@@ -65,7 +65,6 @@ fn page_has_all_sections_and_loads_nothing() {
     }
 }
 
-/// The text of all elements with this name.
 fn elements<'a>(page: &'a str, name: &str) -> Vec<&'a str> {
     let (start, end) = (format!("<{name}"), format!("</{name}>"));
     let parts = page.split(&start).skip(1).filter_map(|part| part.split(&end).next());

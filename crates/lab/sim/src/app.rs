@@ -72,7 +72,6 @@ impl Spec {
 }
 
 impl FlowParameters {
-    /// The random stream for one purpose.
     pub(crate) fn stream(&self, purpose: &str) -> RandomStream {
         RandomStream::new(self.spec.seed, &format!("flow/{}/{purpose}", self.name))
     }

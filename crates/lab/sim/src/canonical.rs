@@ -98,7 +98,6 @@ impl Numbers {
 }
 
 impl Canonical {
-    /// Sorts a plan.
     pub(crate) fn new(plan: &Plan) -> Self {
         let numbers = Numbers {
             nodes: Order::by_name(&plan.nodes, |node| &node.name),

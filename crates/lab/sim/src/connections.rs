@@ -3,7 +3,6 @@
 use base::{IfaceId, Time};
 use transport::tcp::{Endpoint, Packer, Statistics, Unpacker};
 
-/// One end of a connection.
 #[derive(Debug)]
 pub(crate) struct End {
     pub(crate) tcp: Endpoint,
@@ -122,7 +121,6 @@ enum Slot {
     Resting(Box<[u8]>),
 }
 
-/// All connections by number.
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
     slots: Vec<Slot>,
@@ -136,7 +134,6 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// Adds a connection and returns its number.
     pub(crate) fn insert(&mut self, connection: Connection) -> u32 {
         let id = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::Free);

@@ -398,7 +398,6 @@ impl Control {
         warnings
     }
 
-    /// Memory in bytes.
     pub(crate) fn memory(&self) -> u64 {
         let sessions = self.sessions.len() * (size_of::<Live>() + size_of::<Owner>());
         sessions as u64 + self.plane.memory() + self.access.memory()

@@ -95,7 +95,6 @@ pub(crate) enum SessionRequest {
     Leave { flow: u32 },
 }
 
-/// The purpose of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Timer {
     End(EndId),
@@ -230,7 +229,6 @@ impl Net {
         id
     }
 
-    /// The connection of this number, if it exists.
     pub(crate) fn connection(&mut self, id: u32) -> Option<&mut Connection> {
         let (routes, legs) = (&self.routes, &self.legs);
         self.connections

@@ -260,7 +260,6 @@ impl Simulation {
         }
     }
 
-    /// A host receives a packet.
     fn receive(&mut self, packet: &Packet<Body>) {
         match packet.body {
             Body::Segment { end, segment } => {

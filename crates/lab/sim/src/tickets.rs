@@ -80,7 +80,6 @@ impl<T> Tickets<T> {
         }
     }
 
-    /// Memory in bytes.
     pub(crate) fn memory(&self) -> u64 {
         (self.places.capacity() * size_of::<Place<T>>() + self.free.capacity() * 4) as u64
     }

@@ -66,7 +66,6 @@ struct Peer {
     snapshot: Option<Snapshot>,
 }
 
-/// An incomplete snapshot.
 #[derive(Debug)]
 struct Snapshot {
     next: u64,

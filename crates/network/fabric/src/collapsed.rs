@@ -116,7 +116,6 @@ impl<B: Clone + 'static> Fabric<B> {
         self.collapsed(|fabric, state| state.depart(fabric, first, slot));
     }
 
-    /// Handles the end of the period.
     pub(crate) fn end_period(&mut self) {
         self.collapsed(|fabric, state| state.end_period(fabric));
     }
@@ -420,7 +419,6 @@ fn path(tunnel: &Tunnel) -> Path {
     Path { links: links_of(&tunnel.route), round_trip: tunnel.round_trip }
 }
 
-/// The link directions of a route.
 fn links_of(route: &Route) -> Vec<LinkKey> {
     route.hops.iter().map(|hop| LinkKey(hop.0)).collect()
 }

@@ -26,7 +26,6 @@ pub(crate) struct InFlight {
     size: u32,
 }
 
-/// The packet in transmission.
 #[derive(Clone, Copy, Debug)]
 struct Transmission {
     ends: Time,
@@ -43,7 +42,6 @@ struct Impairments {
     corrupt: RandomStream,
 }
 
-/// One direction of a link.
 pub(crate) struct Link {
     pub(crate) up: bool,
     /// Whether the transmitter's actions are reported at once, for a watched interface or a mirror.
@@ -436,7 +434,6 @@ impl Link {
         self.transmission.is_none() && self.flight.is_empty() && self.queue.packets() == 0
     }
 
-    /// Whether its transmitter is busy.
     pub(crate) fn is_busy(&self) -> bool {
         self.transmission.is_some()
     }

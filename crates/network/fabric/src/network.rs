@@ -119,7 +119,6 @@ pub(crate) enum What {
 /// The emulated network. `B` is the driver's reference to a packet's bytes.
 pub struct Fabric<B> {
     pub(crate) nodes: Vec<NodeKind>,
-    /// The node at each interface.
     pub(crate) at: Vec<NodeId>,
     /// Link directions; the one that interface *i* sends into is at *i*. Further ones
     /// stand for whole paths.

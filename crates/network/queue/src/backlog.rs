@@ -62,7 +62,6 @@ pub(crate) fn full(limit: QueueLimit, packets: usize, bytes: u64, size: u32) -> 
     }
 }
 
-/// Whether a queue exceeds its limit.
 #[inline]
 pub(crate) fn over(limit: QueueLimit, packets: usize, bytes: u64) -> bool {
     match limit {

@@ -71,7 +71,6 @@ impl<V> SessionTable<V> {
         None
     }
 
-    /// Removes a session.
     pub(crate) fn remove(&mut self, session: u32) -> Option<V> {
         if self.index.is_empty() {
             let place = self.place(session)?;

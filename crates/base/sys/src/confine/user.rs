@@ -133,7 +133,6 @@ impl Ids {
     }
 }
 
-/// The number of threads of this process.
 pub(crate) fn threads() -> Result<usize> {
     let path = "/proc/self/task";
     let entries = std::fs::read_dir(path).map_err(|e| Error::file("read", path, e))?;

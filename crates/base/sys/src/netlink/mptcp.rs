@@ -67,7 +67,6 @@ pub struct Established {
     pub local_port: u16,
     /// Remote port of its first subflow.
     pub remote_port: u16,
-    /// Whether this end accepted it.
     pub accepted: bool,
 }
 

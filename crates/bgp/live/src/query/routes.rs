@@ -148,7 +148,6 @@ impl Question {
     }
 }
 
-/// A prefix, or an address as a prefix.
 pub(super) fn parse_prefix(text: &str) -> Result<Prefix> {
     text.parse().map_err(|e| {
         Error::Question(match e {

@@ -57,7 +57,6 @@ impl Everything {
         own.map(|(_, time, line)| (millis(*time), line.as_str())).collect()
     }
 
-    /// Peer Ups and Peer Downs of a peer.
     fn ups_and_downs(&self, peer: &str) -> (usize, usize) {
         let peer: IpAddr = peer.parse().unwrap();
         let mut greeting = Vec::new();

@@ -5,7 +5,6 @@ use crate::rejection::Rejection;
 /// The newest `64 * WORDS` sequence numbers that were received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReplayWindow<const WORDS: usize> {
-    /// The highest received number.
     highest: u64,
     /// Number *n* is bit *n* mod 64 of word *n* / 64 mod `WORDS`.
     seen: [u64; WORDS],
@@ -21,7 +20,6 @@ impl<const WORDS: usize> ReplayWindow<WORDS> {
     /// The word of the newest number is only partly valid, so one word less is usable.
     const SIZE: u64 = (WORDS as u64 - 1) * 64;
 
-    /// Checks whether the number is acceptable.
     pub(crate) fn check(&self, sequence: u64) -> Result<(), Rejection> {
         if sequence > self.highest {
             Ok(())

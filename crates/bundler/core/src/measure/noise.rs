@@ -39,7 +39,6 @@ impl Noise {
         (self.last, self.change) = (None, None);
     }
 
-    /// The standard deviation.
     pub(super) fn deviation(&self) -> Span {
         if self.samples < MIN_SAMPLES {
             return Span::ZERO;

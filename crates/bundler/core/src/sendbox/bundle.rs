@@ -16,7 +16,6 @@ use crate::measure::{Arrived, Mark};
 use crate::receivebox::BundleIndex;
 use crate::settings::{Marking, Mode, Settings};
 
-/// Interval of heartbeats.
 const HEARTBEAT: Span = Span::from_secs(1);
 /// Interval of heartbeats while the last one is unanswered, or after the period has changed.
 const HEARTBEAT_SOON: Span = Span::from_millis(100);
@@ -157,7 +156,6 @@ impl<B> Bundle<B> {
         bundle
     }
 
-    /// Its next deadline.
     pub(super) fn deadline(&self) -> Time {
         let mut at = self.heartbeat_at;
         if let Some(tick) = self.next_tick {

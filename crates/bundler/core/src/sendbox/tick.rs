@@ -213,7 +213,6 @@ impl Loop {
         }
     }
 
-    /// Enters another state.
     pub(super) fn enter(&mut self, now: Time, to: State) {
         self.state = to;
         self.since = now;

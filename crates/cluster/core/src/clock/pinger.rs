@@ -142,7 +142,6 @@ impl Pinger {
         self.request_keys.insert(name.to_owned(), key(secret));
     }
 
-    /// The time of the next ping.
     pub fn next_wake(&self) -> Option<Time> {
         self.due.first().map(|(next, _)| (*next).max(self.next_ping))
     }

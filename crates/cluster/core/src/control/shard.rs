@@ -77,7 +77,6 @@ pub enum FromShard {
     /// Built; waits for its start.
     Ready,
     Progress(ShardProgress),
-    /// An event of one of its programs.
     Program(ProgramEvent),
     /// It could not be built, or failed while it ran.
     Failed {
@@ -87,7 +86,6 @@ pub enum FromShard {
         code: u8,
     },
     Finished {
-        /// The folder with its results.
         folder: PathBuf,
     },
 }

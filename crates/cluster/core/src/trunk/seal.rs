@@ -16,7 +16,6 @@ pub(super) struct Key {
     encrypt: bool,
 }
 
-/// The length of a key.
 struct Length;
 
 impl KeyType for Length {

@@ -17,7 +17,6 @@ pub struct Allowed {
     pub nic: Option<Bandwidth>,
     /// Max rate of emulated traffic.
     pub traffic: Option<Bandwidth>,
-    /// Max number of hosts.
     pub hosts: Option<u32>,
 }
 

@@ -15,7 +15,6 @@ pub enum Notification {
     Listening {
         name: String,
         at: Vec<String>,
-        /// The address of its trunks.
         trunk: IpAddr,
         offer: Offer,
     },

@@ -23,7 +23,6 @@ pub struct Options {
     pub credentials: Credentials,
     /// The address of its trunks; by default that of `listen`, or the first of the machine.
     pub trunk: Option<IpAddr>,
-    /// Ports of its trunks.
     pub ports: Option<RangeInclusive<u16>>,
     /// Limits of the operator.
     pub allowed: Allowed,
@@ -38,7 +37,6 @@ pub struct Options {
 }
 
 impl Options {
-    /// Checks the name.
     pub(super) fn check(&self) -> Result<()> {
         if !is_name(&self.name) {
             let text = format!(

@@ -18,7 +18,6 @@ use super::event::Event;
 use crate::session::{self, Bus, LabPeers, NoReply, Peer, key};
 use crate::{Error, Result, results};
 
-/// Bytes of one fetch request.
 const FETCH_BYTES: u32 = 4 << 20;
 /// Max attempts to fetch a range.
 const MAX_ATTEMPTS: u32 = 4;

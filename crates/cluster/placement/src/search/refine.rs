@@ -62,7 +62,6 @@ fn pulls(graph: &Graph, owner: &[Option<usize>], machines: usize) -> Vec<Vec<u64
 }
 
 impl Pass<'_, '_, '_> {
-    /// Returns whether the state has improved.
     fn run(&mut self, state: &mut State) -> bool {
         let max_checks = 50 + self.graph.vertices.len() / 8;
         let mut moves: Vec<(usize, usize)> = Vec::new();

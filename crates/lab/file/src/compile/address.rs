@@ -26,7 +26,6 @@ struct Subnet {
     prefix: u8,
 }
 
-/// A fixed address.
 struct Fixed {
     iface: IfaceId,
     address: IpAddr,

@@ -81,7 +81,6 @@ impl Compiler<'_> {
         })
     }
 
-    /// The gateway with this role and name.
     fn gateway(&mut self, value: &Value, role: Role) -> Option<NodeId> {
         let text = value.text()?;
         let node = self.node(text, &value.at)?;

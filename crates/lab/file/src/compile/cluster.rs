@@ -270,7 +270,6 @@ impl Compiler<'_> {
     }
 }
 
-/// The position of a node's group.
 fn group_of<'s>(groups: &[Vec<NodeId>], places: &'s [At], node: NodeId) -> Option<&'s At> {
     let mut groups = groups.iter().zip(places);
     groups.find(|(group, _)| group.contains(&node)).map(|(_, at)| at)

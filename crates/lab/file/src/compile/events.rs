@@ -194,7 +194,6 @@ fn changes(before: &LinkConfig, after: &LinkConfig) -> String {
     texts.join(", ")
 }
 
-/// Text of an action.
 fn describe(plan: &Plan, action: &Action) -> String {
     let link = |id: &LinkId| plan.links[id.index()].name.as_str();
     let node = |id: &base::NodeId| plan.nodes[id.index()].name.as_str();

@@ -32,7 +32,6 @@ pub(crate) fn fit_for_a_label(name: &str) -> bool {
         && name.starts_with(|c: char| c.is_ascii_alphanumeric())
 }
 
-/// Whether the text is a pattern.
 pub(super) fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?'])
 }

@@ -151,7 +151,6 @@ impl Compiler<'_> {
         Some(id)
     }
 
-    /// The node with this name.
     pub(super) fn node(&mut self, name: &str, at: &At) -> Option<NodeId> {
         let id = self.nodes.get(&name.to_ascii_lowercase()).copied();
         let exact = id.filter(|id| self.plan.nodes[id.index()].name == name);

@@ -211,7 +211,6 @@ pub(crate) fn catalogue() -> Vec<(&'static str, &'static str, Vec<&'static str>)
 /// Longest first, so that `>=` is not read as `>`.
 const OPS: &[Op] = &[Op::AtLeast, Op::AtMost, Op::Equal, Op::NotEqual, Op::Above, Op::Below];
 
-/// Parses an expectation.
 pub(crate) fn parse(text: &str, names: &Names<'_>) -> Result<Expectation, ParseError> {
     let (at, op) = (0..text.len())
         .filter(|at| text.is_char_boundary(*at))

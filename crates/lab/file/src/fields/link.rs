@@ -266,7 +266,6 @@ section! {
     + DROPTAIL.limit;
 }
 
-/// Kinds of queues.
 pub(crate) const QUEUE_KINDS: Variant = Variant {
     key: "kind",
     doc: "A queue discipline.",

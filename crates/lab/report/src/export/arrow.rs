@@ -113,7 +113,6 @@ fn pad(length: usize, out: &mut impl Write) -> io::Result<()> {
     out.write_all(&[0; ALIGNMENT][..length.next_multiple_of(ALIGNMENT) - length])
 }
 
-/// Writes the rows of a table.
 pub(super) fn batch(table: &Table, out: &mut impl Write) -> io::Result<()> {
     let rows = table.rows();
     let sizes = table.columns().iter().map(|column| Sizes::of(column, rows));

@@ -31,7 +31,6 @@ struct Access {
     sessions: BTreeMap<SessionId, u32>,
 }
 
-/// All access routers of a lab.
 pub(super) struct AccessRouters {
     all: BTreeMap<NodeId, Access>,
     /// Controlled flows, which send their own Joins; routers do not manage them.

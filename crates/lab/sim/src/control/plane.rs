@@ -50,7 +50,6 @@ pub(super) trait Plane {
     fn abandon(&mut self, session: u32);
     /// A control packet has crossed its link.
     fn crossed(&mut self, now: Time, ticket: Ticket);
-    /// Changes the capacity of a link.
     fn set_capacity(&mut self, now: Time, link: u32, capacity: Bandwidth);
     /// Interval of the link measurements.
     fn interval(&self) -> Option<Span>;

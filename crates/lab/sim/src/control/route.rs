@@ -61,7 +61,6 @@ pub(super) fn is_controlled(parameters: &FlowParameters) -> bool {
 /// Nodes and interfaces of the network.
 #[derive(Debug)]
 pub(super) struct Places {
-    /// The node at each interface.
     ifaces: Vec<NodeId>,
     names: Vec<String>,
     /// For each interface: whether it leads to hosts, directly or through a switch with hosts only.

@@ -32,7 +32,6 @@ pub(super) enum StandingQueue {
     Level(f64),
 }
 
-/// One direction of a link.
 #[derive(Clone, Debug)]
 pub(super) struct Link {
     pub(super) wire: Wire,

@@ -332,7 +332,6 @@ impl Net {
         self.links.configure(self.now, link, |entry| entry.adopt(&new));
     }
 
-    /// Sets a link up or down.
     pub(super) fn set_up(&mut self, link: usize, up: bool) {
         for direction in [2 * link, 2 * link + 1] {
             self.links.configure(self.now, direction as u32, |entry| entry.up = up);

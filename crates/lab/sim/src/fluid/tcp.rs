@@ -28,7 +28,6 @@ pub(super) struct Manner {
 }
 
 impl Manner {
-    /// Wire bits of a payload.
     pub(super) fn wire_bits(&self, payload: f64) -> f64 {
         (payload + (payload / self.mss).ceil() * self.header) * 8.0
     }

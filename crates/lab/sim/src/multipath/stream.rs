@@ -21,7 +21,6 @@ pub(super) struct Stream {
     pub(super) ends: [End; 2],
     /// A session has changed since it was last polled.
     pub(super) touched: [bool; 2],
-    /// Indices of its subflows.
     pub(super) subflows: Vec<u32>,
     /// Deadline of its timer entry; [`Time::MAX`] without one.
     pub(super) armed: Time,

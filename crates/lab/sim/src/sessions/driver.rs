@@ -57,7 +57,6 @@ enum Local<P> {
     Receive(u32, P),
 }
 
-/// The state machine of a link.
 #[derive(Debug)]
 struct LinkMachine<L> {
     link: u32,
@@ -491,7 +490,6 @@ impl<R: RateController> Driver<R> {
         self.net.session_memory() + runs as u64
     }
 
-    /// Memory of links in bytes.
     pub(super) fn link_memory(&self) -> u64 {
         let machines = self.machines.capacity() * size_of::<LinkMachine<R::Link>>();
         (machines + self.places.len() * size_of::<u32>()) as u64

@@ -32,7 +32,6 @@ const CONVERGED: f64 = 0.01;
 pub(super) struct Setup {
     /// In canonical order, without flows.
     pub(super) plan: Plan,
-    /// The flows, by name.
     pub(super) flows: Vec<Flow>,
     /// Identifiers of the flows, and of links, in the original plan.
     pub(super) flow_ids: Vec<FlowId>,
@@ -257,7 +256,6 @@ impl<R: RateController> Simulation<R> {
         }
     }
 
-    /// Ends a member.
     fn leave(&mut self, member: u32, outcome: Outcome) {
         let now = self.driver.net.now();
         let entry = &mut self.table.members[member as usize];
@@ -292,7 +290,6 @@ impl<R: RateController> Simulation<R> {
         }
     }
 
-    /// The meter of a member that is a flow.
     fn meter(&mut self, member: u32) -> Option<&mut Meter> {
         let at = (member as usize).checked_sub(self.table.flows)?;
         self.meters.get_mut(at)

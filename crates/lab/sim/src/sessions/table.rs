@@ -163,7 +163,6 @@ impl SessionTable {
         self.agenda.get(self.next).map(|code| Time::from_nanos(self.at(*code)))
     }
 
-    /// Memory in bytes.
     pub(super) fn memory(&self) -> u64 {
         (self.members.capacity() * size_of::<Member>() + self.agenda.capacity() * 4) as u64
     }

@@ -34,7 +34,6 @@ struct Line {
     id: String,
     exit_code: Option<Exit>,
     trace_hash: Option<String>,
-    /// The swept values.
     values: BTreeMap<String, String>,
 }
 
@@ -118,7 +117,6 @@ impl List {
     }
 }
 
-/// The folder of one run of a sweep.
 pub(super) fn folder(out: &Path, name: &str, id: &str) -> Result<RunFolder> {
     Ok(RunFolder::open(&out.join(format!("{name}-{id}")))?)
 }

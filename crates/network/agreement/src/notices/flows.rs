@@ -15,7 +15,6 @@ pub(super) struct Flow {
     pub(super) most: Option<Bandwidth>,
 }
 
-/// The flows of an agent, by number.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Flows {
     by_number: BTreeMap<u32, Flow>,

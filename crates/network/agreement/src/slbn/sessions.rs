@@ -21,7 +21,6 @@ struct Session {
     flow: FlowName,
     path: Arc<[u32]>,
     demand: u64,
-    /// The lowest capacity of the path.
     path_capacity: u64,
     /// `None` until all links have made an offer.
     rate: Option<u64>,
@@ -145,7 +144,6 @@ impl Sessions {
         }
     }
 
-    /// Handles the offer of a link.
     pub(super) fn on_offer(&mut self, link: u32, number: u64, offer: Offer) {
         let Some(view) = self.views.get_mut(&link).filter(|view| view.number <= number) else {
             return;

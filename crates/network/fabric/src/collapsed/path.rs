@@ -15,14 +15,12 @@ const MAX_HOPS: usize = 255;
 /// The network of the paths.
 pub(super) struct Topology<'a> {
     pub(super) nodes: &'a [NodeKind],
-    /// The node at each interface.
     pub(super) at: &'a [NodeId],
     /// Link directions, by egress interface.
     pub(super) links: &'a [Link],
     pub(super) forwarding: &'a dyn Forwarding,
 }
 
-/// The key of a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     /// The first egress interface.
@@ -226,7 +224,6 @@ impl Topology<'_> {
         if link.up { constant(&link.config) } else { Some(Bandwidth::from_bits_per_sec(0)) }
     }
 
-    /// Whether a route crosses a link.
     pub(super) fn crosses(route: &Route, link: LinkId) -> bool {
         route.hops.iter().any(|hop| hop.index() / 2 == link.index())
     }

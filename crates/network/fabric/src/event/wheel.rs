@@ -4,7 +4,6 @@ use std::mem::{size_of, take};
 
 use super::front::{Entry, Front};
 
-/// Bits of a digit.
 const BITS: u32 = 7;
 const SLOTS: usize = 1 << BITS;
 /// Words with one bit per slot.

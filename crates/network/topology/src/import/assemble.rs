@@ -91,7 +91,6 @@ impl Assembly {
         self.directed = directed;
     }
 
-    /// Adds a default attribute of nodes or edges.
     pub(super) fn add_default(&mut self, node: bool, edge: bool, default: &Attribute) {
         if node {
             self.count_unused(std::slice::from_ref(default), OF_NODES);

@@ -20,7 +20,6 @@ pub struct Packet {
     pub(super) stamps: [u64; 3],
     /// b: the hop that limited the session last, or [`Packet::SOURCE`].
     pub(super) limit: u8,
-    /// Whether it is a Leave.
     pub(super) leaves: bool,
 }
 
