@@ -8,7 +8,8 @@
 //! - runs each handshake in a task, so that none waits for another one;
 //! - never returns an error: it closes connections whose handshake fails or takes too long;
 //! - limits the connections that have sent nothing, and those in a handshake, in total and per
-//!   source. A new connection replaces the oldest one that has sent nothing, never a handshake.
+//!   source: a new connection replaces the oldest. A silent connection never replaces one in a
+//!   handshake.
 #![forbid(unsafe_code)]
 
 #[cfg(test)]

@@ -155,8 +155,8 @@ impl<'a> Limits<'a> {
             .or_else(|| shortage(Resource::Cores, load.cpus, offered.cores))
     }
 
-    /// The first limit that the traffic of the machine's atoms exceeds. Computes a maximum flow
-    /// only if the sum of the hosts' rates exceeds the limit.
+    /// The first limit that the traffic of the machine's atoms exceeds. Computes maximum flows
+    /// only if the sums of the hosts' rates exceed a limit or are unbounded.
     pub(super) fn traffic_shortage(
         &mut self,
         machine: usize,

@@ -111,7 +111,8 @@ impl<B: Clone + 'static> Fabric<B> {
         Some(result)
     }
 
-    /// Sends a packet from `first`: an interface of a host, or of the router that has created it.
+    /// Sends a packet from the interface `first` of a node that has a kernel or has created the
+    /// packet itself.
     pub(crate) fn depart(&mut self, first: IfaceId, slot: Slot) {
         self.collapsed(|fabric, state| state.depart(fabric, first, slot));
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use base::Time;
 
-/// Memory of a chunk in addition to its data, in bytes: allocation and index entry.
+/// Memory of a chunk in addition to its data in bytes, so that limits include small chunks.
 const CHUNK_OVERHEAD: usize = 64;
 
 #[derive(Debug)]

@@ -77,7 +77,7 @@ struct Trial {
     rate: f64,
     /// The queue at its start, in seconds.
     queue: f64,
-    /// Whether `queue` is above the noise, and whether the queue was recently empty.
+    /// Whether packets had queued for some time before it, and whether the queue was short.
     queued: bool,
     empty: bool,
     /// Whether the rate is too low for a fair share beside another bundle.

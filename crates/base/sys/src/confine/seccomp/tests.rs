@@ -46,7 +46,7 @@ fn refuses_listed_calls_and_allows_others() {
     }
 }
 
-/// The filter does not see operations of io_uring, which can open sockets of blocked families.
+/// The filter does not see operations of `io_uring`, which can open sockets of blocked families.
 #[test]
 fn refuses_io_uring() {
     for call in [libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register] {

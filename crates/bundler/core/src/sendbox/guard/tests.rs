@@ -8,7 +8,7 @@ use super::*;
 const TICK: Span = Span::from_millis(10);
 const ROUND_TRIP: Span = Span::from_millis(60);
 const QUEUE: Span = Span::from_millis(40);
-/// Queueing delay after the queue has drained, which takes one tick.
+/// Decrease of the queueing delay per tick of a test.
 const DRAINED: Span = Span::from_millis(1);
 const LOST: f64 = 0.05;
 /// Usual rate of the bundle in bit/s.
