@@ -21,7 +21,7 @@ use crate::{Error, Result};
 /// The authority's certificate in a folder of credentials.
 pub const CA_FILE: &str = "ca.pem";
 pub const CERT_FILE: &str = "cert.pem";
-/// The key of the own certificate.
+/// The private key of the certificate in [`CERT_FILE`].
 pub const KEY_FILE: &str = "key.pem";
 /// The authority's list of revoked certificates (RFC 5280), if there is one.
 pub const CRL_FILE: &str = "crl.pem";

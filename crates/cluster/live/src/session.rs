@@ -423,7 +423,7 @@ impl Bus {
         })
     }
 
-    /// Publishes with the own certificate.
+    /// Publishes with the certificate of this process.
     pub(crate) fn put_certified(&self, key: &str, payload: &[u8]) {
         let session = self.session();
         let put = session.put(key, payload).attachment(self.certificate.as_bytes());
@@ -439,7 +439,7 @@ impl Bus {
         };
     }
 
-    /// Replies to a command under the own key. The key of the command may match several agents.
+    /// Replies to a command under the key of this agent: that of the command may match several.
     pub(crate) fn reply_bytes(&self, query: &Query, answer: Vec<u8>) -> zenoh::Result<()> {
         let Some((coordinator, command)) = key::parse_command(query.key_expr().as_str()) else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Inputs after public reports on other tools (`data/bgp/field`).
+//! Inputs modelled on public bug reports of other tools (`data/bgp/field`).
 
 use std::fmt::Write;
 use std::net::IpAddr;
