@@ -14,6 +14,7 @@
 //! | undo | DSACK (RFC 3708) and F-RTO |
 //! | ECN | RFC 3168 |
 //! | congestion control | [`control`] |
+//! | pacing | the controller's rate (BBR), or Linux's internal pacing as an option |
 //!
 //! Not modelled: values of time stamps (their bytes are counted), urgent data, simultaneous open,
 //! a receiver that discards what it acknowledged selectively, segmentation offload, and
@@ -52,6 +53,9 @@ pub struct Config {
     pub ecn: bool,
     /// Send small segments without waiting (Nagle's algorithm is off).
     pub nodelay: bool,
+    /// Pace also with a congestion controller that has no pacing rate: by window and round-trip
+    /// time, as Linux's internal pacing does.
+    pub paced: bool,
     /// Maximum delay of an acknowledgement.
     pub delayed_ack: Span,
     /// Number of full-sized segments that are acknowledged at once (RFC 5681: 2).
@@ -79,6 +83,7 @@ impl Default for Config {
             receive_window: Bytes::new(6 << 20),
             ecn: false,
             nodelay: false,
+            paced: false,
             delayed_ack: Span::from_millis(40),
             ack_every: 2,
             quick_acks: 16,

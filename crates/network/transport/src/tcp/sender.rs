@@ -5,6 +5,7 @@
 
 mod acknowledgement;
 mod loss;
+mod pacing;
 mod recovery;
 mod scoreboard;
 mod timers;
@@ -56,16 +57,20 @@ pub(super) struct Sender {
     rto_at: Time,
     probe_at: Time,
     reorder_at: Time,
-    /// Set if only pacing prevents the next transmission.
-    pace_at: Time,
+    /// Only pacing prevents the next transmission.
+    waits_for_burst: bool,
     /// Time of the next burst.
     pace_next: Time,
     /// Remaining bytes of this burst.
-    burst: u64,
+    burst: u32,
     last_sent: Time,
     finish: bool,
     fin_sent: bool,
     nodelay: bool,
+    /// Paced although the congestion controller has no pacing rate.
+    paced: bool,
+    /// Rate of that pacing in bit/s; 0 before the first sample.
+    pacing_rate: u64,
     /// ECN was negotiated.
     pub(super) ecn: bool,
     /// The window was reduced; the next new segment reports this (CWR).
@@ -101,12 +106,14 @@ packed!(Sender {
     rto_at,
     probe_at,
     reorder_at,
-    pace_at,
+    waits_for_burst,
     pace_next,
     burst,
     finish,
     fin_sent,
     nodelay,
+    paced,
+    pacing_rate,
     ecn,
     reduced,
     force,
@@ -124,6 +131,7 @@ packed!(Settings {
     initial_rto,
     control,
     nodelay,
+    paced,
     hystart,
     abe,
 });
@@ -152,6 +160,7 @@ pub(super) struct Settings {
     initial_rto: u32,
     control: Control,
     nodelay: bool,
+    paced: bool,
     hystart: bool,
     abe: bool,
 }
@@ -167,6 +176,7 @@ impl Settings {
             initial_rto: micros(config.initial_rto),
             control: config.control,
             nodelay: config.nodelay,
+            paced: config.paced,
             hystart: config.hystart,
             abe: config.abe,
         }
@@ -214,13 +224,15 @@ impl Sender {
             rto_at: Time::MAX,
             probe_at: Time::MAX,
             reorder_at: Time::MAX,
-            pace_at: Time::MAX,
+            waits_for_burst: false,
             pace_next: Time::ZERO,
             burst: 0,
             last_sent: Time::MAX,
             finish: false,
             fin_sent: false,
             nodelay: settings.nodelay,
+            paced: settings.paced,
+            pacing_rate: 0,
             ecn: false,
             reduced: false,
             force: false,
@@ -271,6 +283,7 @@ impl Sender {
         }
         self.rtt.backoff = 0;
         self.rto_at = Time::MAX;
+        self.update_pacing_rate();
     }
 
     /// Payload written and never sent.

@@ -4,6 +4,7 @@ mod closing;
 mod flow_control;
 mod marks;
 mod opening;
+mod pacing;
 mod pipe;
 mod properties;
 mod recovery;

@@ -198,6 +198,7 @@ impl Sender {
             echoes_mark,
             rate: effect.rate,
         });
+        self.update_pacing_rate();
     }
 
     /// Handles losses detected by the reordering timer, without an acknowledgement.

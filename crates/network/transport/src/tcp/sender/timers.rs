@@ -11,14 +11,15 @@ const MAX_TIMEOUTS: u8 = 15;
 
 impl Sender {
     pub(in crate::tcp) fn next_wake(&self) -> Option<Time> {
-        let at = self.rto_at.min(self.probe_at).min(self.reorder_at).min(self.pace_at);
+        let burst_at = if self.waits_for_burst { self.pace_next } else { Time::MAX };
+        let at = self.rto_at.min(self.probe_at).min(self.reorder_at).min(burst_at);
         (at < Time::MAX).then_some(at)
     }
 
     /// Handles expired deadlines. Returns false if the connection was aborted.
     pub(in crate::tcp) fn on_wake(&mut self, now: Time) -> bool {
-        if self.pace_at <= now {
-            self.pace_at = Time::MAX;
+        if self.pace_next <= now {
+            self.waits_for_burst = false;
         }
         if self.reorder_at <= now {
             let prior = self.board.in_flight;
@@ -76,6 +77,6 @@ impl Sender {
         self.rto_at = Time::MAX;
         self.probe_at = Time::MAX;
         self.reorder_at = Time::MAX;
-        self.pace_at = Time::MAX;
+        self.waits_for_burst = false;
     }
 }

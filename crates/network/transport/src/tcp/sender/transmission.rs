@@ -24,7 +24,7 @@ impl Sender {
             self.probe_due = false;
             return self.probe(now);
         }
-        self.pace_at = Time::MAX;
+        self.waits_for_burst = false;
         if self.phase != Phase::Forward
             && let Some(number) = self.board.next_lost()
         {
@@ -93,22 +93,6 @@ impl Sender {
     fn fits(&self, length: u64) -> bool {
         let in_flight = self.board.in_flight;
         in_flight == 0 || in_flight + length <= self.control.cwnd().count()
-    }
-
-    /// Whether pacing allows `length` bytes now.
-    fn pace(&mut self, now: Time, length: u64) -> bool {
-        let Some(rate) = self.control.pacing_rate() else { return true };
-        if self.pace_next <= now {
-            self.pace_next = now;
-            self.burst = self.control.send_quantum().count().max(length);
-        } else if self.burst < length {
-            self.pace_at = self.pace_next;
-            return false;
-        }
-        self.burst -= length;
-        let nanos = (length * 8_000_000_000) / rate.bits_per_sec().max(1);
-        self.pace_next = Time::from_nanos(self.pace_next.as_nanos().saturating_add(nanos));
-        true
     }
 
     fn send_new(&mut self, now: Time, length: u64) -> Outgoing {

@@ -3,7 +3,7 @@
 use fabric::{LinkConfig, QueueConfig, QueueLimit, Rate};
 use testnet::{Event, Fate, Testnet};
 
-use super::{Bandwidth, Config, Endpoint, Segment, Span, Time};
+use super::{Bandwidth, Bytes, Config, Endpoint, Segment, Span, Time};
 use crate::tcp::Transmit;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +62,11 @@ impl Pipe {
     pub(super) fn set_nanos_per_byte(&mut self, nanos: u64) {
         let rate = 8_000_000_000_u64.checked_div(nanos).map(Bandwidth::from_bits_per_sec);
         self.net.configure(0, |link| link.rate = rate.map_or(Rate::Unlimited, Rate::Constant));
+    }
+
+    /// Limits the queue at the bottleneck of either direction.
+    pub(super) fn set_queue(&mut self, limit: Bytes) {
+        self.net.configure(0, |link| link.queue.limit = QueueLimit::Bytes(limit));
     }
 
     pub(super) fn script(mut self, script: impl FnMut(&Entry) -> Fate + 'static) -> Self {

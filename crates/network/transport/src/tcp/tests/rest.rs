@@ -24,7 +24,7 @@ fn exchange(pipe: &mut Pipe) {
 #[test]
 fn ends_at_rest_come_back_as_they_were() {
     for control in [Control::Reno, Control::Cubic] {
-        let config = Config { control, hystart: true, ecn: true, seed: 7, ..reno() };
+        let config = Config { control, hystart: true, ecn: true, paced: true, seed: 7, ..reno() };
         let dropping = &[5, 6, 50, 200, 204];
         let mut pipe = Pipe::new(&config, millis(10)).established().dropping(dropping);
         for _ in 0..3 {
