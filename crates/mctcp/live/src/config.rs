@@ -135,6 +135,7 @@ impl Config {
             send_buffer: self.send_buffer,
             receive_buffer: self.receive_buffer,
             user_timeout: Some(self.user_timeout),
+            paced: true,
         }
     }
 

@@ -88,3 +88,20 @@ pub(crate) fn path_info(stream: &TcpStream) -> Option<PathInfo> {
         retransmits: u64::from(info.retransmits),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn both_ends_of_a_subflow_are_paced() {
+        let config = Arc::new(Config::default());
+        let listener = listen("127.0.0.1:0".parse().unwrap(), &config).unwrap();
+        let path = PathSpec::from(listener.local_addr().unwrap());
+        let opened = connect(path, config).await.unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        for socket in [opened.wire.tcp().as_fd(), accepted.as_fd()] {
+            assert!(TcpInfo::read(socket).unwrap().is_paced);
+        }
+    }
+}

@@ -37,6 +37,8 @@ pub struct TcpInfo {
     pub resent_bytes: u64,
     /// Whether the connection is established and open both ways.
     pub is_established: bool,
+    /// Whether a maximum pacing rate is set, so that TCP paces segments (`SO_MAX_PACING_RATE`).
+    pub is_paced: bool,
     /// Number of backoffs of the retransmission timer since the last acknowledgement.
     pub backoff: u8,
     /// Microseconds for which the peer's receive window limited the sender.
@@ -81,6 +83,7 @@ impl TcpInfo {
             sent_bytes: long(200),
             resent_bytes: long(208),
             is_established: info[0] == 1,
+            is_paced: ![0, u64::MAX].contains(&long(112)),
             backoff: info[4],
         }
     }

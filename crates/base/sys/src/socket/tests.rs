@@ -94,6 +94,36 @@ fn a_refused_connection_is_an_error() {
     assert_eq!(refused, Some(libc::ECONNREFUSED));
 }
 
+/// `SO_MAX_PACING_RATE` of a socket in bytes per second.
+fn max_pacing_rate(socket: &OwnedFd) -> libc::c_ulong {
+    let mut rate: libc::c_ulong = 0;
+    let call = "getsockopt(SO_MAX_PACING_RATE)";
+    get(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, bytes_of(&mut rate), call).unwrap();
+    rate
+}
+
+#[test]
+fn accepted_connections_inherit_pacing() {
+    let (listener, at) = listen(V4, TcpOptions::default()).unwrap();
+    let connected = |paced: bool| {
+        let options = StreamOptions { paced, ..StreamOptions::default() };
+        set_stream_options(listener.as_fd(), &options).unwrap();
+        let sender = tcp_socket(V4).unwrap();
+        set_stream_options(sender.as_fd(), &options).unwrap();
+        assert!(matches!(net::connect(&sender, &at), Ok(()) | Err(Errno::INPROGRESS)));
+        let mut queue = ReadyQueue::try_new().unwrap();
+        queue.add(listener.as_fd(), 7, Interest::Read).unwrap();
+        wait(&mut queue);
+        [sender, accept(listener.as_fd()).unwrap().unwrap()]
+    };
+    for (paced, rate) in [(false, libc::c_ulong::MAX), (true, stream::MAX_PACING_RATE)] {
+        for socket in connected(paced) {
+            assert_eq!(max_pacing_rate(&socket), rate);
+            assert_eq!(TcpInfo::read(socket.as_fd()).unwrap().is_paced, paced);
+        }
+    }
+}
+
 /// Segments with payload that a connection has sent (`tcpi_data_segs_out`).
 fn segments_sent(socket: &OwnedFd) -> u32 {
     let mut info = [0_u8; 256];
