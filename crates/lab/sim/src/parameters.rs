@@ -160,7 +160,7 @@ impl Place<'_> {
                 bound(self.leg(*to, path.to, path.from)),
             ]);
             let link = self.links[self.plan.path_link(path).index()];
-            let config = Config { nodelay: true, ..self.config(mss)? };
+            let config = Config { nodelay: true, paced: true, ..self.config(mss)? };
             ways.push(Way { legs: place, config, link, backup: path.backup });
         }
         let window = self.flow.traffic.tcp().and_then(|tcp| tcp.window);

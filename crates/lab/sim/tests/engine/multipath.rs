@@ -203,6 +203,38 @@ fn requests_are_answered_as_over_tcp() {
     assert!(mctcp <= tcp + tcp / 20, "{mctcp} ns against {tcp} ns");
 }
 
+/// Pacing spreads the window of a round trip over at least half of it: that is the most by which it
+/// delays a response whose window grows, and a queue shorter than the window loses no burst.
+#[test]
+fn responses_after_idle_time_take_half_a_round_trip_longer_than_over_tcp_at_most() {
+    let long = "rate = \"10 Mbit/s\"\ndelay = \"100 ms\"";
+    for (link, half_rtt) in [(EVEN, 10), (long, 100)] {
+        for (size, think) in ["30 kB", "100 kB", "300 kB", "1 MB", "2 MB"]
+            .into_iter()
+            .flat_map(|size| ["100 ms", "2 s"].map(|think| (size, think)))
+        {
+            let median = |transport: &str| {
+                let flow = format!(
+                    "[[flow]]\nfrom = \"client\"\nto = \"server\"\n{transport}\n\
+                     request = \"300 B\"\nresponse = \"{size}\"\nthink = \"{think}\"\n\
+                     count = 30"
+                );
+                let result = result(&two_ways("400 s", [link; 2], &flow));
+                assert_eq!(result.responses, Some(30));
+                result.latency.percentile(0.5)
+            };
+            let tcp = median("transport = \"tcp\"");
+            for paths in ["via = [\"left\"]", ""] {
+                let mctcp = median(&format!("transport = \"mctcp\"\n{paths}"));
+                let case = format!("{size} after {think}, {paths}: {mctcp} ns, TCP {tcp} ns");
+                assert!(mctcp <= tcp + half_rtt * 1_000_000, "{case}");
+                let is_burst = half_rtt == 100 && think == "100 ms" && size.ends_with("MB");
+                assert!(!is_burst || mctcp < tcp / 2, "{case}");
+            }
+        }
+    }
+}
+
 #[test]
 fn an_application_that_offers_at_a_rate_gets_it() {
     for transport in ["tcp", "mctcp"] {

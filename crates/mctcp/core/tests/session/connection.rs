@@ -56,7 +56,7 @@ pub(crate) enum Delivery {
 
 impl Connection {
     pub(crate) fn open(now: Time, path: usize) -> Self {
-        let config = Config { nodelay: true, ..Config::default() };
+        let config = Config { nodelay: true, paced: true, ..Config::default() };
         let mut client = Endpoint::connect(&config, 1);
         client.open(now);
         Self {
