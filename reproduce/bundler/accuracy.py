@@ -1,11 +1,14 @@
 # %% [markdown]
-# # Bundler, figure 5
-# The gateways estimate the RTT and the receive rate of a bundle. The estimates are compared with
-# the queue and the rate of the bottleneck at that time.
+"""# Bundler, figure 5
+The gateways estimate the RTT and the receive rate of a bundle. The estimates are compared with the
+queue and the rate of the bottleneck at that time.
+
+The true RTT is the propagation delay plus the time in which the bottleneck sends the queue at the
+arrival of the acknowledged packet. The true rate is what the bottleneck sent in the RTT before. The
+estimates and the queue are sampled every 5 ms.
+"""
 
 # %%
-"""Figure 5: errors of the gateways' estimates of RTT and rate."""
-
 import itertools
 from typing import Any, Iterable
 
@@ -42,12 +45,7 @@ def errors(run: Run, mbits: float, base_ms: float) -> tuple[Any, Any]:
     return of_rtt[is_known], of_rate[is_known & numpy.isfinite(of_rate)]
 
 
-@figure(
-    "accuracy",
-    "figure 5: estimates of round trip and rate on 90 traces",
-    takes="3 min",
-    clocks=("virtual",),
-)
+@figure("accuracy", "figure 5: estimates of round trip and rate on 90 traces", "3 min", "virtual")
 def accuracy(stage: Stage) -> None:
     common = {"lab.duration": stage.size("30 s", "10 s"), "lab.interval": "5 ms"}
     cases = []
@@ -75,11 +73,6 @@ def accuracy(stage: Stage) -> None:
         plot = stage.plot(title, x, y, xlim=(-10, 10), ylim=(0, 100))
         points = cdf(values)
         plot.line("here", points[:: max(len(points) // MAX_POINTS, 1)])
-    stage.note(
-        "The true RTT is the propagation delay plus the time in which the bottleneck sends the "
-        "queue at the arrival of the acknowledged packet. The true rate is what the bottleneck "
-        "sent in the RTT before. The estimates and the queue are sampled every 5 ms."
-    )
 
 
 def pooled(found: Iterable[Iterable[Any]]) -> list[Any]:

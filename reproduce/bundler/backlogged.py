@@ -1,14 +1,16 @@
 # %% [markdown]
-# # Bundler, figure 2
-# Without Bundler the queue of backlogged flows is at the bottleneck. With Bundler it moves to the
-# sendbox, and the goodput stays the same.
+"""# Bundler, figure 2
+Without Bundler the queue of backlogged flows is at the bottleneck. With Bundler it moves to the
+sendbox, and the goodput stays the same.
+
+The paper draws about 15 packets (1.9 ms) at the bottleneck instead of 90 to 150 (11 to 19 ms), for
+one flow. The queue is sampled every 10 ms.
+"""
 
 # %%
-"""Figure 2: where the packets of backlogged flows queue."""
-
 from netarium_papers import Run, Stage, moments, quantile
 from netarium_papers.bundler import BOTTLENECK_MBITS, wall_check
-from netarium_papers.bundler.cases import expect, run_pairs
+from netarium_papers.bundler.cases import run_pairs
 from netarium_papers.bundler.timeline import between, bundle, coarse, goodput_mbits, mean, queue_ms
 
 LAB = "bundler/backlogged.toml"
@@ -64,19 +66,15 @@ def backlogged(stage: Stage) -> None:
             table.row(streams, label, *(f"{value:.1f}" for value in values))
         claims(stage, "1 flow" if streams == 1 else f"{streams} flows", quo, ours)
     plot(stage, *(runs[0] for runs in pairs[0]))
-    stage.note(
-        "The paper draws about 15 packets (1.9 ms) at the bottleneck instead of 90 to 150 (11 to "
-        "19 ms), for one flow. The queue is sampled every 10 ms."
-    )
 
 
 def claims(stage: Stage, flows: str, quo: list[float], ours: list[float]) -> None:
     queue, sendbox = ours[1:3]
     what, paper = f"mean queue at the bottleneck, {flows}", "about 2 ms for one flow"
     # The smaller of 25 % of 50 ms and 8 ms.
-    expect(stage, what, paper, queue, "at most 8 ms", f"{queue:.1f} ms; status quo {quo[1]:.1f} ms")
+    stage.expect(what, paper, queue, "at most 8 ms", f"{queue:.1f} ms; status quo {quo[1]:.1f} ms")
     what = f"goodput over status quo, {flows}"
-    expect(stage, what, "the same", ours[0] / quo[0], "at least 0.97 ×")
+    stage.expect(what, "the same", ours[0] / quo[0], "at least 0.97 ×")
     stage.claim(
         f"where {flows} wait",
         "the queue is at the sendbox (here: longer than at the bottleneck)",

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
 import statistics
 from typing import Any, Callable, Iterable, Mapping, Sequence
 
 from netarium_papers import Job, Run, Stage
 from netarium_papers.bundler import BOTTLENECK_MBITS
-
-LIMIT = re.compile(r"(at most|at least|within) ([\d.]+) (\S+)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,20 +74,6 @@ def times(ratio: float) -> str:
 def cell(paper: float, ours: float) -> str:
     """The value of the paper, which may be NaN, and that of the runs."""
     return f"{'–' if math.isnan(paper) else f'{paper:.2f}'} / {ours:.2f}"
-
-
-def expect(
-    stage: Stage, what: str, paper: str, value: float, limit: str, ours: str = ""
-) -> None:
-    """A claim with a limit such as `at most 8 ms`.
-
-    `paper` is empty if the paper has no value; `ours` is printed instead of the value.
-    """
-    ((word, bound, unit),) = LIMIT.findall(limit)
-    holds = value >= float(bound) if word == "at least" else value <= float(bound)
-    shown = ours or (times(value) if unit == "×" else f"{value:.1f} {unit}")
-    known = f"{paper} (here: {limit})" if paper else f"not in the paper (expected: {limit})"
-    stage.claim(what, known, shown, holds)
 
 
 def plot_beside_paper(

@@ -1,21 +1,18 @@
 # %% [markdown]
-# # Bundler, figure 12
-# Slowdown of requests by the congestion controller of the bundle, and by that of the hosts.
+"""# Bundler, figure 12
+Slowdown of requests by the congestion controller of the bundle, and by that of the hosts.
+"""
 
 # %%
-"""Figure 12: congestion controllers of the bundle and of the hosts."""
-
 import math
 from typing import Sequence
 
 from netarium_papers import Stage, figure
-from netarium_papers.bundler.cases import BOTH, STATUS_QUO, Case, cell, expect, run_cases
+from netarium_papers.bundler.cases import BOTH, STATUS_QUO, Case, cell, run_cases
 from netarium_papers.bundler.slowdown import DEFINITION, LARGE, SMALL, Requests
 
 
-def compare(
-    stage: Stage, title: str, cases: Sequence[Case], paper: Sequence[float]
-) -> list[float]:
+def compare(stage: Stage, title: str, cases: Sequence[Case], paper: Sequence[float]) -> list[float]:
     """Adds a table of slowdowns; returns the medians."""
     sized = [case.set({"flow.requests.count": stage.size(100_000, 20_000)}) for case in cases]
     runs = run_cases(stage, "bundler/requests.toml", sized, stage.size(5, 3))
@@ -30,7 +27,7 @@ def compare(
     return medians
 
 
-@figure("laws", "figure 12: laws that set the bundle's rate", takes="4 min", clocks=("virtual",))
+@figure("laws", "figure 12: laws that set the bundle's rate", "4 min", "virtual")
 def bundle_controllers(stage: Stage) -> None:
     named = {"copa": "Copa", "basic-delay": "BasicDelay", "bbr": "BBR"}
     cases = [STATUS_QUO] + [
@@ -41,7 +38,7 @@ def bundle_controllers(stage: Stage) -> None:
     quo, *delays, bbr = medians
     for case, median, limit, printed in zip(cases[1:], delays, (0.75, 0.95), ("0.62", "0.75")):
         what = f"median slowdown, {case.label} over status quo"
-        expect(stage, what, f"{printed} ×", median / quo, f"at most {limit} ×")
+        stage.expect(what, f"{printed} ×", median / quo, f"at most {limit} ×")
     stage.claim(
         "median slowdown, BBR against the laws that keep delay short",
         "the worst of all, 1.09 × status quo (here: worse than the best of them)",
@@ -50,7 +47,7 @@ def bundle_controllers(stage: Stage) -> None:
     )
 
 
-@figure("hosts", "requests of hosts with Reno and BBR", takes="4 min", clocks=("virtual",))
+@figure("hosts", "requests of hosts with Reno and BBR", "4 min", "virtual")
 def host_controllers(stage: Stage) -> None:
     cases = [
         case.set({"flow.requests.control": control}, control, f"{control}, {case.label}")
@@ -62,7 +59,7 @@ def host_controllers(stage: Stage) -> None:
     printed = (("Cubic", "0.72 ×"), ("Reno", "below 1 ×"), ("BBR", "0.43 ×"))
     for (control, of_paper), quo, ours in zip(printed, medians[::2], medians[1::2]):
         what = f"median slowdown with {control} hosts, Bundler over status quo"
-        expect(stage, what, of_paper, ours / quo, "at most 0.8 ×")
+        stage.expect(what, of_paper, ours / quo, "at most 0.8 ×")
 
 
 # %%

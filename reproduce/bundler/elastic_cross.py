@@ -1,13 +1,12 @@
 # %% [markdown]
-# # Bundler, figure 10
-# 20 backlogged flows of the site beside backlogged flows that pass no gateway.
+"""# Bundler, figure 10
+20 backlogged flows of the site beside backlogged flows that pass no gateway.
+"""
 
 # %%
-"""Figure 10: backlogged flows of the site beside those of other sites."""
-
 from netarium_papers import Run, Stage
 from netarium_papers.bundler import BOTTLENECK_MBITS, wall_check
-from netarium_papers.bundler.cases import average, expect, plot_beside_paper, run_pairs, times
+from netarium_papers.bundler.cases import average, plot_beside_paper, run_pairs, times
 from netarium_papers.bundler.timeline import goodput_mbits, mean, queue_ms, share, states
 
 LAB = "bundler/elastic-cross.toml"
@@ -61,7 +60,7 @@ def elastic_cross(stage: Stage) -> None:
         table.row(count, *cells, f"{printed:.2f} / {ratio:.2f}", f"{fair:.1f}")
         what = f"throughput beside {count} flows, Bundler over status quo"
         # The paper's mean is 0.82 ×, its minimum 0.78 ×.
-        expect(stage, what, times(printed), ratio, "at least 0.8 ×")
+        stage.expect(what, times(printed), ratio, "at least 0.8 ×")
     plot_beside_paper(stage, "Beside elastic flows", "others' flows", "Mbit/s", rows)
 
 

@@ -1,16 +1,19 @@
 # %% [markdown]
-# # Bundler, beyond the paper: failures
-# Messages between the gateways are lost and late; the receivebox stops, starts and is replaced.
+"""# Bundler, beyond the paper: failures
+Messages between the gateways are lost and late; the receivebox stops, starts and is replaced.
+
+The paper's prototype does not react to missing acknowledgements: the rate stays the same, and after
+a restart of the receivebox its counter is too low forever. The tests of crate bundler cover forged,
+replayed and damaged messages.
+"""
 
 # %%
-"""Failures of the messages between the gateways, and of the receivebox."""
-
 import math
 from typing import Sequence
 
 from netarium_papers import Run, Stage, figure
 from netarium_papers.bundler import timeline
-from netarium_papers.bundler.cases import BUNDLER, STATUS_QUO, average, expect, run_cases
+from netarium_papers.bundler.cases import BUNDLER, STATUS_QUO, average, run_cases
 from netarium_papers.bundler.timeline import bundle, first, goodput_mbits, mean, share, states
 
 RATE_MBITS = 96
@@ -58,8 +61,8 @@ def waits(run: Run) -> list[float]:
 @figure(
     "faults",
     "beyond the paper: messages are lost and overtake each other, the receivebox dies",
-    takes="2 min",
-    clocks=("virtual",),
+    "2 min",
+    "virtual",
 )
 def faults(stage: Stage) -> None:
     runs = run_cases(stage, "bundler/faults.toml", CASES, 3)
@@ -79,7 +82,7 @@ def faults(stage: Stage) -> None:
         table.row(label, *(f"{rate:.1f}" for rate in ours), f"{queues[0]:.1f}", *after)
         for when, rate, base in zip(("before the stop", "while stopped"), ours, quo):
             what = f"goodput {when} over status quo, {label}"
-            expect(stage, what, "", rate / base, "at least 0.95 ×")
+            stage.expect(what, "", rate / base, "at least 0.95 ×")
         for what, limit, at in zip(
             (
                 "unshaped after the receivebox stopped",
@@ -89,11 +92,11 @@ def faults(stage: Stage) -> None:
             (OPEN_S, BACK_S, BACK_S),
             slowest,
         ):
-            expect(stage, f"{what}, {label}", "", at, f"within {limit} s", f"{at:.2f} s")
+            stage.expect(f"{what}, {label}", "", at, f"within {limit} s", f"{at:.2f} s")
         events = ("before the stop", "5 to 10 s after its start", "5 to 10 s after its replacement")
         for when, queue in zip(events, queues):
             what, text = f"queue at the bottleneck {when}, {label}", f"{queue:.1f} ms, worst seed"
-            expect(stage, what, "", queue, "at most 12.5 ms in the mean", text)
+            stage.expect(what, "", queue, "at most 12.5 ms in the mean", text)
         opened = max(share(states(run), "fail-open", 5, STOP) for run in of)
         what = f"share of the time that traffic passes unshaped before the stop, {label}"
         paper = "not in the paper (expected: none)"
@@ -103,11 +106,6 @@ def faults(stage: Stage) -> None:
     plot = stage.plot(title, x, y, xlim=(0, END), ylim=(0, None), note=note)
     for case, of in zip(CASES, runs):
         plot.line(case.label, timeline.coarse(timeline.queue_ms(of[0], RATE_MBITS), 0.25))
-    stage.note(
-        "The paper's prototype does not react to missing acknowledgements: the rate stays the "
-        "same, and after a restart of the receivebox its counter is too low forever. The tests of "
-        "crate bundler cover forged, replayed and damaged messages."
-    )
 
 
 # %%

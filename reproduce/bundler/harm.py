@@ -1,11 +1,13 @@
 # %% [markdown]
-# # Bundler, beyond the paper: harm
-# A site with five bulk transfers, requests at 25 % of the rate and a ping loop, on many paths and
-# beside different cross traffic. Each run is compared with one of the same seed without control.
+"""# Bundler, beyond the paper: harm
+A site with five bulk transfers, requests at 25 % of the rate and a ping loop, on many paths and
+beside different cross traffic. Each run is compared with one of the same seed without control.
+
+The interval of a setting follows from the scatter of its own seeds if there are at least four,
+otherwise from the median scatter of all settings.
+"""
 
 # %%
-"""Settings that the paper does not have: where does a bundle do harm?"""
-
 import math
 from typing import NamedTuple, Sequence
 
@@ -90,12 +92,7 @@ def value(percentile: str, run: Run) -> float:
     return float(times_ns[percentile]) / 1e6 if times_ns else math.inf
 
 
-@figure(
-    "harm",
-    "beyond the paper: settings in which control might do harm",
-    takes="3 h",
-    clocks=("virtual", "wall"),
-)
+@figure("harm", "beyond the paper: settings in which control might do harm", "3 h", "virtual wall")
 def harm(stage: Stage) -> None:
     for clock in stage.clocks():
         is_virtual = clock == "virtual"
@@ -122,10 +119,6 @@ def harm(stage: Stage) -> None:
         f"A bound for flows of others that start later: five Cubic flows need {near:.1f} s at 33 "
         f"Mbit/s, 60 ms and 2 bandwidth-delay products, and {far:.1f} s at 142 Mbit/s, 89 ms and "
         "6, to return to the windows that they have without Bundler."
-    )
-    stage.note(
-        "The interval of a setting follows from the scatter of its own seeds if there are at "
-        "least four, otherwise from the median scatter of all settings."
     )
 
 

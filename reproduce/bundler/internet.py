@@ -1,15 +1,20 @@
 # %% [markdown]
-# # Bundler, section 8
-# Paths from a region of a cloud to five others: RTTs of small requests beside bulk data.
+"""# Bundler, section 8
+Paths from a region of a cloud to five others: RTTs of small requests beside bulk data.
+
+Rates are 5 % of the paper's 2 to 4 Gbit/s; queues (60 to 80 ms) and delays are the same. The base
+of a loop is its RTT on an empty path. Medians and quartiles of loops pool the seeds of a loop;
+“pooled” is one median over all samples of all paths, as in the paper's 57 %, to which fast loops
+contribute more samples. Throughput is mean goodput; the paper's ratio of the 99th percentiles of 1
+s rates is beside it.
+"""
 
 # %%
-"""Section 8: RTTs of small requests beside bulk data on five Internet paths."""
-
 from typing import NamedTuple, Sequence
 
 from netarium_papers import Run, Stage, quantile
 from netarium_papers.bundler import wall_check
-from netarium_papers.bundler.cases import Case, average, expect, run_cases
+from netarium_papers.bundler.cases import Case, average, run_cases
 from netarium_papers.bundler.timeline import goodput_mbits
 
 LAB = "bundler/internet.toml"
@@ -144,13 +149,6 @@ def internet(stage: Stage) -> None:
             f"{less:.0f} % less: {quo:.1f} to {ours:.1f} ms, base {base:.1f} ms",
             ours < quo,
         )
-    stage.note(
-        "Rates are 5 % of the paper's 2 to 4 Gbit/s; queues (60 to 80 ms) and delays are the "
-        "same. The base of a loop is its RTT on an empty path. Medians and quartiles of loops pool "
-        "the seeds of a loop; “pooled” is one median over all samples of all paths, as in the "
-        "paper's 57 %, to which fast loops contribute more samples. Throughput is mean goodput; "
-        "the paper's ratio of the 99th percentiles of 1 s rates is beside it."
-    )
 
 
 def tabulate(stage: Stage, found: Sequence[Measured], place: str) -> None:
@@ -197,7 +195,7 @@ def claims(stage: Stage, region: Region, of: Measured, which: str) -> None:
         highest, before = max(of.excess(2, share)), max(of.excess(1, share))
         what, text = f"worst loop's {name} over its base, {which}", f"about {paper:.0f} ms"
         value = f"{highest:.1f} ms; status quo {before:.1f} ms"
-        expect(stage, what, text, highest, f"at most {limit} ms", value)
+        stage.expect(what, text, highest, f"at most {limit} ms", value)
     queued = sum(value >= QUEUED_MS for value in of.excess(1, 0.75))
     stage.claim(
         f"loops that queue in the status quo, {which}",
@@ -206,7 +204,7 @@ def claims(stage: Stage, region: Region, of: Measured, which: str) -> None:
         queued * 2 >= len(LOOPS),
     )
     what, ratio = f"throughput over status quo, {which}", of.mean[2] / of.mean[1]
-    expect(stage, what, "1.00 × of peaks", ratio, "at least 0.97 × in the mean")
+    stage.expect(what, "1.00 × of peaks", ratio, "at least 0.97 × in the mean")
 
 
 # %%

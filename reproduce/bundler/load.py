@@ -1,14 +1,13 @@
 # %% [markdown]
-# # Bundler, section 7.2
-# Slowdown of requests by load: without a queue Bundler has no effect.
+"""# Bundler, section 7.2
+Slowdown of requests by load: without a queue Bundler has no effect.
+"""
 
 # %%
-"""Slowdown of requests by load."""
-
 from typing import Mapping
 
 from netarium_papers import Stage, figure
-from netarium_papers.bundler.cases import expect, load_share, times
+from netarium_papers.bundler.cases import load_share, times
 from netarium_papers.bundler.short_cross import Paper, compare_loads
 
 # By load in Mbit/s.
@@ -20,12 +19,7 @@ LOADS: Mapping[int, Paper] = {
 IDLE, LOADED = 36, 60
 
 
-@figure(
-    "load",
-    "slowdown of requests by load, 12 to 96 of 96 Mbit/s",
-    takes="6 min",
-    clocks=("virtual",),
-)
+@figure("load", "slowdown of requests by load, 12 to 96 of 96 Mbit/s", "6 min", "virtual")
 def load_sweep(stage: Stage) -> None:
     # The number of requests is proportional to the load: the same time at each load.
     count = stage.size(1000, 200)
@@ -40,7 +34,7 @@ def load_sweep(stage: Stage) -> None:
         paper, ratio = LOADS[load], quartiles[1] / quartiles[0]
         what = f"third quartile at {load} Mbit/s, Bundler over status quo"
         if load <= IDLE:
-            expect(stage, what, "no effect", ratio, "at most 1.1 ×")
+            stage.expect(what, "no effect", ratio, "at most 1.1 ×")
         elif load >= LOADED:
             printed = times(paper[1] / paper[0]) if paper else "below 1 ×"
             stage.claim(what, printed, times(ratio), ratio < 1)

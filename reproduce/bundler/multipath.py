@@ -1,16 +1,15 @@
 # %% [markdown]
-# # Bundler, figure 6
-# With several paths between the gateways, acknowledgements arrive out of order. The sendbox detects
-# it and disables the bundle.
+"""# Bundler, figure 6
+With several paths between the gateways, acknowledgements arrive out of order. The sendbox detects
+it and disables the bundle.
+"""
 
 # %%
-"""Figure 6: several paths between the gateways."""
-
 import math
 from typing import NamedTuple, Sequence
 
 from netarium_papers import Run, Stage, figure
-from netarium_papers.bundler.cases import average, expect, run_pairs, times
+from netarium_papers.bundler.cases import average, run_pairs, times
 from netarium_papers.bundler.timeline import bundle, first, goodput_mbits, last, mean, share, states
 
 PATHS = (1, 2, 4, 8, 16, 32)
@@ -50,8 +49,8 @@ def goodput_ratio(pair: Sequence[Sequence[Run]]) -> float:
 @figure(
     "multipath",
     "figure 6: acknowledgements overtake each other where paths differ, boxes step aside",
-    takes="6 min",
-    clocks=("virtual",),
+    "6 min",
+    "virtual",
 )
 def multipath(stage: Stage) -> None:
     paths_of, grid = stage.size(PATHS, (1, 4, 32)), stage.size(GRID, ((96, 50),))
@@ -108,9 +107,9 @@ def claims(stage: Stage, cells: Sequence[Cell]) -> None:
     stage.claim("single paths taken for several", "none", ours, wrong == 0)
     slowest = max(max(cell.disabled) for cell in many)
     what = f"disabled with {MANY} paths and more, slowest"
-    expect(stage, what, "", slowest, f"within {NOTICE_S} s")
+    stage.expect(what, "", slowest, f"within {NOTICE_S} s")
     what = f"goodput over status quo with {MANY} paths and more, least"
-    expect(stage, what, "", min(cell.ratio for cell in many), GOODPUT)
+    stage.expect(what, "", min(cell.ratio for cell in many), GOODPUT)
 
 
 def merge(stage: Stage) -> None:
@@ -118,7 +117,7 @@ def merge(stage: Stage) -> None:
     found = [states(run) for run in pair[1]]
     slowest = max(first(of, "disabled") for of in found)
     what = "four unequal paths: disabled, slowest seed"
-    expect(stage, what, "", slowest, f"within {NOTICE_S} s")
+    stage.expect(what, "", slowest, f"within {NOTICE_S} s")
     until = max(last(of, "disabled", END_S) for of in found) - MERGED_S
     shaped = min(share(of, "delay", END_S - 20, END_S) for of in found)
     stage.claim(
@@ -127,7 +126,7 @@ def merge(stage: Stage) -> None:
         f"after {until:.1f} s; {shaped * 100:.0f} % of the last 20 s shaped",
         until < END_S - MERGED_S - 20 and shaped > 0.9,
     )
-    expect(stage, "goodput over status quo while paths merge", "", goodput_ratio(pair), GOODPUT)
+    stage.expect("goodput over status quo while paths merge", "", goodput_ratio(pair), GOODPUT)
 
 
 # %%

@@ -1,17 +1,19 @@
 # %% [markdown]
-# # Bundler, figure 8
-# The bundle has the path alone, then shares it with an elastic flow, then with a constant rate. The
-# sendbox detects the elastic flow and lets packets pass without control until the flow ends.
+"""# Bundler, figure 8
+The bundle has the path alone, then shares it with an elastic flow, then with a constant rate. The
+sendbox detects the elastic flow and lets packets pass without control until the flow ends.
+
+Beside the constant rate, 116 Mbit/s are offered to 96, as in the paper's configuration (its text
+says requests): large responses wait for the next pause.
+"""
 
 # %%
-"""Figure 8: an elastic flow, then a constant rate beside the bundle."""
-
 import math
 from typing import Sequence
 
 from netarium_papers import Run, Stage
 from netarium_papers.bundler import BOTTLENECK_MBITS, timeline, wall_check
-from netarium_papers.bundler.cases import BOTH, average, cell, expect, run_cases
+from netarium_papers.bundler.cases import BOTH, average, cell, run_cases
 from netarium_papers.bundler.slowdown import DEFINITION, SMALL, Requests
 from netarium_papers.bundler.timeline import States, goodput_mbits, share, states
 
@@ -97,12 +99,8 @@ def phases(stage: Stage) -> None:
     claims(stage, seeds)
     rates = [average(of, lambda run: goodput_mbits(run, "requests", 65, 120)) for of in (quo, ours)]
     what = "throughput beside the elastic flow over status quo, all seeds"
-    expect(stage, what, "about the same", rates[1] / rates[0], "at least 0.8 ×")
+    stage.expect(what, "about the same", rates[1] / rates[0], "at least 0.8 ×")
     stage.note(DEFINITION)
-    stage.note(
-        "Beside the constant rate, 116 Mbit/s are offered to 96, as in the paper's configuration "
-        "(its text says requests): large responses wait for the next pause."
-    )
 
 
 def plots(stage: Stage, quo: Run, ours: Run) -> None:
@@ -125,9 +123,9 @@ def plots(stage: Stage, quo: Run, ours: Run) -> None:
 def claims(stage: Stage, seeds: Sequence[States]) -> None:
     noticed, left = map(max, zip(*(reactions(found, ENDS) for found in seeds)))
     what = "pass-through after the elastic flow comes, slowest seed"
-    expect(stage, what, "0.9 s", noticed, f"within {NOTICE_S} s")
+    stage.expect(what, "0.9 s", noticed, f"within {NOTICE_S} s")
     what = "back after the elastic flow has gone, slowest seed"
-    expect(stage, what, "6 s early", left, f"at most {RETURN_S} s after", f"{left:.1f} s")
+    stage.expect(what, "6 s early", left, f"at most {RETURN_S} s after", f"{left:.1f} s")
     alone = max(share(found, PASSING, 0, 60) for found in seeds)
     constant = max(share(found, PASSING, 120 + RETURN_S, 180) for found in seeds)
     stage.claim(

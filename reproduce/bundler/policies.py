@@ -1,15 +1,18 @@
 # %% [markdown]
-# # Bundler, section 7.3
-# Other schedulers of the sendbox than SFQ: FQ-CoDel keeps the delay of a backlogged flow short, and
-# strict priority prefers a class of requests.
+"""# Bundler, section 7.3
+Other schedulers of the sendbox than SFQ: FQ-CoDel keeps the delay of a backlogged flow short, and
+strict priority prefers a class of requests.
+
+The paper has a 99th percentile of 10.5 for the high class, and of 41.4 with SFQ. A class has one
+queue: its small responses wait behind its large ones, therefore SFQ has the shorter tail if a class
+has large responses.
+"""
 
 # %%
-"""Schedulers of the sendbox: FQ-CoDel and strict priority."""
-
 from typing import Sequence
 
 from netarium_papers import Run, Stage, figure, quantile
-from netarium_papers.bundler.cases import BUNDLER, STATUS_QUO, Case, expect, run_cases, times
+from netarium_papers.bundler.cases import BUNDLER, STATUS_QUO, Case, run_cases, times
 from netarium_papers.bundler.slowdown import DEFINITION, Requests
 
 BASE_MS = 50
@@ -65,26 +68,21 @@ def priority(stage: Stage) -> None:
     quo, ours, sfq = medians
     what, ratio = "median slowdown of the high class, priority over status quo", ours / quo
     text = f"{times(ratio)}: {ours:.2f} over {quo:.2f}"
-    expect(stage, what, "0.35 ×", ratio, "at most 0.75 ×", text)
+    stage.expect(what, "0.35 ×", ratio, "at most 0.75 ×", text)
     what, paper_text = "median slowdown of the high class, priority over SFQ", "about the same"
-    expect(stage, what, f"{paper_text}, 1.07 and 1.26", ours / sfq, "at most 1.1 ×")
+    stage.expect(what, f"{paper_text}, 1.07 and 1.26", ours / sfq, "at most 1.1 ×")
 
 
 @figure(
     "policies",
     "FQ-CoDel for backlogged flows, strict priority for a class of requests",
-    takes="2 min",
-    clocks=("virtual",),
+    "2 min",
+    "virtual",
 )
 def policies(stage: Stage) -> None:
     fq_codel(stage)
     priority(stage)
     stage.note(DEFINITION)
-    stage.note(
-        "The paper has a 99th percentile of 10.5 for the high class, and of 41.4 with SFQ. A class "
-        "has one queue: its small responses wait behind its large ones, therefore SFQ has the "
-        "shorter tail if a class has large responses."
-    )
 
 
 # %%

@@ -1,15 +1,17 @@
 # %% [markdown]
-# # Bundler, beyond the paper: rates and RTTs
-# One configuration on paths of 12 Mbit/s to 1 Gbit/s and 10 to 300 ms.
+"""# Bundler, beyond the paper: rates and RTTs
+One configuration on paths of 12 Mbit/s to 1 Gbit/s and 10 to 300 ms.
+
+Goodput is that of ten Cubic flows over the whole run with its start-up: 30 s, or 200 RTTs if they
+are longer. 90 % are used when the link has sent that much in 100 ms, or in one RTT if it is longer.
+"""
 
 # %%
-"""Paths of different rates and RTTs with one configuration."""
-
 import itertools
 import math
 
 from netarium_papers import Run, Stage, figure
-from netarium_papers.bundler.cases import average, expect, run_pairs
+from netarium_papers.bundler.cases import average, run_pairs
 from netarium_papers.bundler.timeline import goodput_mbits, mean, queue_ms
 
 RATES, ROUND_TRIPS = (12, 48, 200, 1000), (10, 50, 100, 300)
@@ -28,8 +30,8 @@ def used_after(run: Run, mbits: int, rtt: int) -> float:
 @figure(
     "rates",
     "beyond the paper: 12 Mbit/s to 1 Gbit/s, 10 to 300 ms, one configuration",
-    takes="15 min",
-    clocks=("virtual",),
+    "15 min",
+    "virtual",
 )
 def rates(stage: Stage) -> None:
     grid = list(itertools.product(*stage.size((RATES, ROUND_TRIPS), (RATES[:2], ROUND_TRIPS[:3]))))
@@ -63,8 +65,8 @@ def rates(stage: Stage) -> None:
         times_s, waits = (" / ".join(f"{of:.1f}" for of in pair) for pair in (used, queues))
         cells = (f"{goodput:.2f}" for goodput in goodputs)
         table.row(which, *cells, f"{ratio:.3f}", times_s, limit, waits)
-        expect(stage, f"goodput over status quo, {which}", "", ratio, f"at least {GOODPUT} ×")
-        expect(stage, f"time until 90 % are used, {which}", "", used[1], f"at most {limit} s")
+        stage.expect(f"goodput over status quo, {which}", "", ratio, f"at least {GOODPUT} ×")
+        stage.expect(f"time until 90 % are used, {which}", "", used[1], f"at most {limit} s")
     title, x = "Goodput over status quo", "round trip in ms"
     plot = stage.plot(title, x, "ratio", log="x", ylim=(0.8, None))
     for mbits in dict(grid):
@@ -72,11 +74,6 @@ def rates(stage: Stage) -> None:
         plot.line(f"{mbits} Mbit/s", own)
     ends = [(ROUND_TRIPS[0], GOODPUT), (ROUND_TRIPS[-1], GOODPUT)]
     plot.line("asked for", ends, style="reference")
-    stage.note(
-        "Goodput is that of ten Cubic flows over the whole run with its start-up: 30 s, or 200 "
-        "RTTs if they are longer. 90 % are used when the link has sent that much in 100 ms, or in "
-        "one RTT if it is longer."
-    )
 
 
 # %%

@@ -1,16 +1,20 @@
 # %% [markdown]
-# # Bundler, figure 7
-# Slowdown of requests at 84 of 96 Mbit/s, by the scheduler and its place: sendbox or bottleneck.
+"""# Bundler, figure 7
+Slowdown of requests at 84 of 96 Mbit/s, by the scheduler and its place: sendbox or bottleneck.
+
+The bottleneck is a FIFO whose delay CoDel limits to about 100 ms, and responses use Cubic with
+initial windows of 10 segments, as in the paper's configurations. The paper does not explain its
+99th percentiles of 27 to 79: 1 % of the requests are above 76 kB, and with fair queueing in the
+network such a request takes three or four RTTs.
+"""
 
 # %%
-"""Figure 7: slowdown of requests by the scheduler and its place."""
-
 import math
 from typing import Sequence
 
 from netarium_papers import Run, Stage
 from netarium_papers.bundler import BOTTLENECK_MBITS, wall_check
-from netarium_papers.bundler.cases import BUNDLER, STATUS_QUO, cell, expect, run_cases, times
+from netarium_papers.bundler.cases import BUNDLER, STATUS_QUO, cell, run_cases, times
 from netarium_papers.bundler.slowdown import CLASSES, DEFINITION, SMALL, Requests
 from netarium_papers.bundler.timeline import goodput_mbits, mean, queue_ms
 
@@ -77,12 +81,6 @@ def request_slowdown(stage: Stage) -> None:
         table.row(case.label, medians, by_seed, tails, cells[0], quartile, *cells[1:])
     claims(stage, found)
     stage.note(DEFINITION)
-    stage.note(
-        "The bottleneck is a FIFO whose delay CoDel limits to about 100 ms, and responses use "
-        "Cubic with initial windows of 10 segments, as in the paper's configurations. The paper "
-        "does not explain its 99th percentiles of 27 to 79: 1 % of the requests are above 76 kB, "
-        "and with fair queueing in the network such a request takes three or four RTTs."
-    )
 
 
 def plot(stage: Stage, title: str, found: Sequence[tuple[str, Requests]]) -> None:
@@ -103,18 +101,18 @@ def claims(stage: Stage, found: Sequence[Requests]) -> None:
     stage.claim(what, "1.07 (here: within 10 %)", f"{network:.2f}", is_near)
     what, ratio = "median slowdown, Bundler with SFQ over status quo", sfq / quo
     ours = f"{times(ratio)}: {sfq:.2f} over {quo:.2f}"
-    expect(stage, what, "0.72 ×", ratio, "at most 0.75 ×", ours)
+    stage.expect(what, "0.72 ×", ratio, "at most 0.75 ×", ours)
     before, after = (of.quantile(0.99) for of in found[:2])
     what, ratio = "99th percentile, Bundler with SFQ over status quo", after / before
     ours = f"{times(ratio)}: {after:.1f} over {before:.1f}"
-    expect(stage, what, "0.52 ×", ratio, "at most 0.6 ×", ours)
+    stage.expect(what, "0.52 ×", ratio, "at most 0.6 ×", ours)
     for sizes in CLASSES:
         ratio = found[1].median(sizes) / found[0].median(sizes)
         what = f"median slowdown of responses ({sizes.label}), Bundler over status quo"
-        expect(stage, what, "no class is worse", ratio, "at most 1.05 ×")
+        stage.expect(what, "no class is worse", ratio, "at most 1.05 ×")
     what, paper = "median slowdown, Bundler with a FIFO over status quo", "scheduling is what helps"
     ours = f"{times(fifo / quo)}: {fifo:.2f} over {quo:.2f}"
-    expect(stage, what, f"1.21 ×: {paper}", fifo / quo, "at least 0.97 ×", ours)
+    stage.expect(what, f"1.21 ×: {paper}", fifo / quo, "at least 0.97 ×", ours)
 
 
 # %%

@@ -1,10 +1,9 @@
 # %% [markdown]
-# # Bundler, beyond the paper: constants
-# Each constant of the detectors is halved and doubled within its range.
+"""# Bundler, beyond the paper: constants
+Each constant of the detectors is halved and doubled within its range.
+"""
 
 # %%
-"""The effect of the constants of Bundler: each is halved and doubled."""
-
 import math
 from typing import Any, NamedTuple, Sequence
 
@@ -33,6 +32,12 @@ class Effect(NamedTuple):
 def number(value: float) -> str:
     """The shortest decimal number without an exponent."""
     return numpy.format_float_positional(value, trim="-")
+
+
+def signed(value: float, digits: int) -> str:
+    """With a sign, unless it is zero when rounded."""
+    text = f"{value:+.{digits}f}"
+    return text if float(text) else text[1:]
 
 
 def run_all(stage: Stage, constant: str = "", value: float = 0) -> list[list[Run]]:
@@ -64,12 +69,7 @@ def effect(before: Sequence[Sequence[Run]], after: Sequence[Sequence[Run]]) -> E
     return Effect(means, max((value for values in percent for value in values), key=abs))
 
 
-@figure(
-    "sensitivity",
-    "beyond the paper: each constant halved and doubled",
-    takes="2 h",
-    clocks=("virtual",),
-)
+@figure("sensitivity", "beyond the paper: each constant halved and doubled", "2 h", "virtual")
 def sensitivity(stage: Stage) -> None:
     usual = run_all(stage)
     table = stage.table(
@@ -92,8 +92,8 @@ def sensitivity(stage: Stage) -> None:
             f"{number(constant['value'])} {constant['unit']}".strip(),
             " to ".join(map(number, constant["range"])),
             constant["source"],
-            *(" / ".join(f"{mean:+.1f}" for mean in of.means) if of else "–" for of in effects),
-            f"{largest:+.0f}",
+            *(" / ".join(signed(mean, 1) for mean in of.means) if of else "–" for of in effects),
+            signed(largest, 0),
         )
     what = f"constants whose halving or doubling changes a mean by more than {MAX_EFFECT} %"
     ours, total = f"{len(large)} of {len(table.rows)}: {', '.join(large)}", len(table.rows)

@@ -1,14 +1,13 @@
 # %% [markdown]
-# # Bundler, beyond the paper: changes of the path
-# Rate and RTT of the path change under the bundle.
+"""# Bundler, beyond the paper: changes of the path
+Rate and RTT of the path change under the bundle.
+"""
 
 # %%
-"""Changes of the rate and the RTT of the path."""
-
 from typing import Sequence
 
 from netarium_papers import Run, Stage, figure
-from netarium_papers.bundler.cases import BOTH, expect, run_cases
+from netarium_papers.bundler.cases import BOTH, run_cases
 from netarium_papers.bundler.timeline import bundle, coarse, mean, queue_bytes, queue_ms
 
 # Changes: time in s, what, and the rate in Mbit/s and RTT in ms after it.
@@ -33,8 +32,8 @@ def used(runs: Sequence[Run], at: float, mbits: float) -> float:
 @figure(
     "steps",
     "beyond the paper: 96 Mbit/s become 24 and 96 again, 50 ms become 90 and 50 again",
-    takes="1 min",
-    clocks=("virtual",),
+    "1 min",
+    "virtual",
 )
 def steps(stage: Stage) -> None:
     quo, ours = run_cases(stage, "bundler/steps.toml", BOTH, 3)
@@ -48,9 +47,9 @@ def steps(stage: Stage) -> None:
         of_ours, of_quo = used(ours, at, mbits), used(quo, at, mbits)
         table.row(change, f"{waits:.1f} ms", f"{of_ours:.1f} %", f"{of_quo:.1f} %")
         what = f"queue from {QUEUE_BACK_S} to {USED_AGAIN_S} s after {change}"
-        expect(stage, what, "", waits, f"at most {rtt / 4:.1f} ms in the mean", f"{waits:.1f} ms")
+        stage.expect(what, "", waits, f"at most {rtt / 4:.1f} ms in the mean", f"{waits:.1f} ms")
         what = f"capacity used from {USED_AGAIN_S} s after {change}"
-        expect(stage, what, "", of_ours, "at least 90 %")
+        stage.expect(what, "", of_ours, "at least 90 %")
     x, limits = "time in s", (0, None)
     plot = stage.plot("Rate", x, "Mbit/s", xlim=limits, ylim=limits)
     sent = ours[0].link_rate("bottleneck", "up", 0.5)

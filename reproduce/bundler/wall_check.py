@@ -1,5 +1,6 @@
 """Checks on the wall clock: TCP of the kernel through the same gateways, one run of each case."""
 
+import functools
 import math
 from typing import Callable, NamedTuple, Sequence
 
@@ -31,6 +32,7 @@ def checked_figure(
     """Makes a figure of a function for the virtual clock and a check on the wall clock."""
 
     def decorated(simulate: Callable[[Stage], None]) -> Figure:
+        @functools.wraps(simulate)
         def make(stage: Stage) -> None:
             if "virtual" in stage.clocks():
                 simulate(stage)
@@ -38,7 +40,7 @@ def checked_figure(
                 check(stage)
                 stage.note(NOTE)
 
-        return figure(id, title, takes=takes, clocks=("virtual", "wall"))(make)
+        return figure(id, title, takes, "virtual wall")(make)
 
     return decorated
 

@@ -1,11 +1,10 @@
 # %% [markdown]
-# # Agreeing on shares: agents
-# Messages and bytes of an agent by the number of agents: of the same lab, and of a lab that grows
-# with the agents.
+"""# Agreeing on shares: agents
+Messages and bytes of an agent by the number of agents: of the same lab, and of a lab that grows
+with the agents.
+"""
 
 # %%
-"""Messages and bytes of an agent, by the number of agents."""
-
 from typing import Sequence
 
 from netarium_papers import Evidence, Stage, figure
@@ -18,7 +17,7 @@ OWN_FLOWS = 25
 KOLLAPS = 0.5e6
 
 
-@figure("agents", "bytes and messages of a machine, by the number of machines", takes="5 min")
+@figure("agents", "bytes and messages of a machine, by the number of machines", "5 min")
 def cost_by_agents(stage: Stage) -> None:
     counts = stage.size(AGENTS, SHORT_AGENTS)
     flows, changes = stage.size((1_000, 100), (100, 20))

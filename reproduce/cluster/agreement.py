@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, NamedTuple, Sequence
 
 from netarium_papers import Evidence, Stage, measure_each
 
@@ -31,15 +31,15 @@ class Row(NamedTuple):
     """A load, and messages and bytes of payload that an agent sends in 1 s under each sharing."""
 
     load: Load
-    messages: Tuple[float, ...]
-    payload: Tuple[float, ...]
+    messages: tuple[float, ...]
+    payload: tuple[float, ...]
 
     def wire(self, place: int) -> float:
         """Bytes with headers."""
         return self.payload[place] + self.messages[place] * HEADER_BYTES
 
 
-def measured(stage: Stage, loads: Sequence[Load], *words: str) -> List[Dict[str, Any]]:
+def measured(stage: Stage, loads: Sequence[Load], *words: str) -> list[dict[str, Any]]:
     """The measurements of each load under each sharing."""
     lab = str(stage.file(LAB))
     return measure_each(
@@ -49,11 +49,11 @@ def measured(stage: Stage, loads: Sequence[Load], *words: str) -> List[Dict[str,
     )
 
 
-def options(load: Load) -> List[str]:
+def options(load: Load) -> list[str]:
     return [word for name, value in load._asdict().items() for word in (f"--{name}", str(value))]
 
 
-def costs(stage: Stage, loads: Sequence[Load]) -> List[Row]:
+def costs(stage: Stage, loads: Sequence[Load]) -> list[Row]:
     found = measured(stage, loads)
     pairs = zip(loads, zip(found[::2], found[1::2]))
     keys = ("messages_per_s", "bytes_per_s")

@@ -1,12 +1,9 @@
 # %% [markdown]
-# # Agreeing on shares: delays
-# The time from a change of the flows until all shares are within 1 % of the exact ones.
+"""# Agreeing on shares: delays
+The time from a change of the flows until all shares are within 1 % of the exact ones.
+"""
 
 # %%
-"""The time from a change until all shares are right."""
-
-from typing import List
-
 from netarium_papers import Evidence, Stage, cdf, figure, quantile
 from netarium_papers.cluster.agreement import NOTE, SHARINGS, Load, measured
 
@@ -21,9 +18,7 @@ MAX_CLAIMS_MS = 100
 MIN_MS, MAX_MS = 0.1, 60e3
 
 
-@figure(
-    "delays", "time from a change until all shares are within 1 % of the oracle's", takes="2 min"
-)
+@figure("delays", "time from a change until all shares are within 1 % of the oracle's", "2 min")
 def delays_of_changes(stage: Stage) -> None:
     sizes, changes = stage.size(SIZES, SHORT_SIZES), stage.size(CHANGES, SHORT_CHANGES)
     plot = stage.plot(
@@ -46,7 +41,7 @@ def delays_of_changes(stage: Stage) -> None:
     stage.note(NOTE)
 
 
-def claim(evidence: Evidence, what: str, is_notices: bool, delays: List[float]) -> None:
+def claim(evidence: Evidence, what: str, is_notices: bool, delays: list[float]) -> None:
     median = quantile(delays, 0.5)
     if is_notices:
         evidence.claim(

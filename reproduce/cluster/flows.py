@@ -1,11 +1,10 @@
 # %% [markdown]
-# # Agreeing on shares: flows
-# Messages and bytes of each of eight agents by the number of flows. Notices depend on changes
-# alone; claims grow with flows, but more slowly.
+"""# Agreeing on shares: flows
+Messages and bytes of each of eight agents by the number of flows. Notices depend on changes alone;
+claims grow with flows, but more slowly.
+"""
 
 # %%
-"""Messages and bytes of an agent, by the number of flows."""
-
 from typing import Sequence
 
 from netarium_papers import Evidence, Stage, figure
@@ -15,7 +14,7 @@ AGENTS = 8
 FLOWS, SHORT_FLOWS = (125, 250, 500, 1_000, 2_000, 4_000, 8_000), (50, 100, 200)
 
 
-@figure("flows", "bytes and messages of a machine, by the number of flows", takes="5 min")
+@figure("flows", "bytes and messages of a machine, by the number of flows", "5 min")
 def cost_by_flows(stage: Stage) -> None:
     for changes in (0, stage.size(100, 20)):
         counts = stage.size(FLOWS, SHORT_FLOWS)

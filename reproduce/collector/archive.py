@@ -1,12 +1,22 @@
 # %% [markdown]
-# # Collector, correctness of the archive
-# Five peers announce full tables, withdraw them, and end their sessions. The archive of the
-# collector is compared with the dump of the router, as in the paper.
+"""# Collector, correctness of the archive
+Five peers announce full tables, withdraw them, and end their sessions. The archive of the collector
+is compared with the dump of the router, as in the paper.
+
+Only packets to the router are cloned, after the queue that drops: the collector receives the same
+segments as the router, also retransmitted ones, and none of the router's own. Regular traffic of 40
+% of the lines' rate in each direction leaves the rest of the 62 % to five sessions that send as
+fast as they can; the excess is dropped and retransmitted.
+
+BIRD reads all that its neighbour sent before the end of a session. FRR discards what it has not
+processed by then: with full tables on a busy machine its dump lacks UPDATEs that the collector has.
+
+Speakers replay the UPDATEs of a real table of 2015 (577,737 prefixes) bit for bit over TCP of the
+kernel. They replace the paper's Quagga processes between it and an ISP.
+"""
 
 # %%
-"""The archive of the collector beside the router's own dump: the paper's check of correctness."""
-
-from typing import Mapping, Tuple
+from typing import Mapping
 
 from netarium_papers import Evidence, Stage, figure
 from netarium_papers.collector import mrt
@@ -28,8 +38,8 @@ COUNTERS = ("segments", "duplicate_bytes", "missing_bytes", "kernel_drops", "gap
 @figure(
     "archive",
     "full tables of five peers, archived and dumped by the router itself",
-    takes="5 min",
-    clocks=("wall",),
+    "5 min",
+    "wall",
 )
 def archived_and_dumped(stage: Stage) -> None:
     script, prefixes = stage.size((SCRIPT, 0), (SHORT_SCRIPT, SHORT_PREFIXES))
@@ -53,28 +63,13 @@ def archived_and_dumped(stage: Stage) -> None:
             f"{testbed.traffic(run).loss:.3f} %",
         )
         claims(daemon.title, compared, collected, sent, stage)
-    stage.note(
-        "Only packets to the router are cloned, after the queue that drops: the collector receives "
-        "the same segments as the router, also retransmitted ones, and none of the router's own. "
-        "Regular traffic of 40 % of the lines' rate in each direction leaves the rest of the 62 % "
-        "to five sessions that send as fast as they can; the excess is dropped and retransmitted."
-    )
-    stage.note(
-        "BIRD reads all that its neighbour sent before the end of a session. FRR discards what it "
-        "has not processed by then: with full tables on a busy machine its dump lacks UPDATEs that "
-        "the collector has."
-    )
-    stage.note(
-        "Speakers replay the UPDATEs of a real table of 2015 (577,737 prefixes) bit for bit over "
-        "TCP of the kernel. They replace the paper's Quagga processes between it and an ISP."
-    )
 
 
 def claims(
     router: str,
     compared: mrt.Comparison,
     collected: Mapping[str, int],
-    sent: Tuple[int, int],
+    sent: tuple[int, int],
     evidence: Evidence,
 ) -> None:
     evidence.claim(

@@ -1,15 +1,14 @@
 # %% [markdown]
-# # Collector, CPU time
-# The collector reads, decodes and archives a capture of five full tables, as in the paper's last
-# experiment.
+"""# Collector, CPU time
+The collector reads, decodes and archives a capture of five full tables, as in the paper's last
+experiment.
+"""
 
 # %%
-"""The CPU time of the collector for a capture of five full tables."""
-
 import math
 import resource
 import shutil
-from typing import Any, Tuple
+from typing import Any
 
 from netarium_papers import Evidence, Stage, figure, measure
 
@@ -28,7 +27,7 @@ STEPS = {
 }
 
 
-def collected(*words: str) -> Tuple[float, Any]:
+def collected(*words: str) -> tuple[float, Any]:
     """CPU time of the collector in s, and its summary."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     found = measure("collect", "--read", *words)
@@ -40,7 +39,7 @@ def nanos(cpu_s: float) -> float:
     return cpu_s * 1e9 / PREFIXES
 
 
-@figure("cost", "CPU time of the collector for five full tables", takes="10 s")
+@figure("cost", "CPU time of the collector for five full tables", "10 s")
 def cpu_time(stage: Stage) -> None:
     folder, capture = stage.scratch("cost"), str(stage.file(CAPTURE))
     empty, archive = folder / "empty.pcap", folder / "archive"

@@ -1,21 +1,31 @@
 # %% [markdown]
-# # Collector, figure 7.8
-# Loss of regular traffic against its rate: without BGP, with five BGP sessions, and with their
-# segments cloned. The paper's router drops nothing up to 62 % of the lines' packet rate, and
-# cloning changes nothing.
+"""# Collector, figure 7.8
+Loss of regular traffic against its rate: without BGP, with five BGP sessions, and with their
+segments cloned. The paper's router drops nothing up to 62 % of the lines' packet rate, and cloning
+changes nothing.
+
+The paper's router, a Cisco 7201, is not available here. The rate and the queue of the link `engine`
+replace its limit, 62 % of the lines' rate as measured in the paper: the baseline is an input. The
+results are the effects of BGP and of cloning.
+
+On the wall clock the router is a Linux network namespace that forwards, with a real BGP daemon,
+real sessions and real clones. It is 200 times slower than the paper's router and carries full-size
+packets. Five sessions of 2 Mbit/s are up to a sixth of its input in their direction (paper: 0.02 %)
+and beyond 62 % displace as much regular traffic. Clones leave through a port of their own, as in a
+switch, and cost only CPU time of this machine.
+
+The model on the virtual clock has the paper's proportions at a tenth of its rates: minimum packets,
+and clones that cost the router as much as any other packet. BGP has priority, as in routers.
+"""
 
 # %%
-"""Figure 7.8: loss of regular traffic against its rate, without BGP, with it, and cloned."""
-
-from typing import Dict, List, Tuple
-
 from netarium_papers import Evidence, Stage, figure
 from netarium_papers.collector import BASELINE, CLOCKS, CLONED, LIMIT, MODES, SHARE_OF_BGP
 from netarium_papers.collector import Traffic
 from netarium_papers.collector.model import model, simulated
 from netarium_papers.collector.testbed import SHORT_PREFIXES, Testbed, installed
 
-Points = Dict[Tuple[str, int], Traffic]
+Points = dict[tuple[str, int], Traffic]
 
 # Rates of regular traffic, in % of the lines' rate.
 RATES = {
@@ -34,12 +44,7 @@ def expected(rate: float) -> float:
     return max(1 - LIMIT / rate, 0.0) * 100
 
 
-@figure(
-    "7.8",
-    "frame loss against packet rate, without and with cloning",
-    takes="6 min",
-    clocks=("wall", "virtual"),
-)
+@figure("7.8", "frame loss against packet rate, without and with cloning", "6 min", "wall virtual")
 def loss_by_rate(stage: Stage) -> None:
     heads = "clock, what, rate, sent, lost, loss, capacity leaves, packets of BGP, segments cloned"
     table = stage.table("Regular traffic, both directions together", heads.split(", "))
@@ -57,10 +62,9 @@ def loss_by_rate(stage: Stage) -> None:
         capacity = [(rate, expected(rate)) for rate in range(1, 101)]
         plot.line(f"what a capacity of {LIMIT} % leaves", capacity, style="reference")
         claims(clock, points, stage)
-    notes(stage)
 
 
-def cases(stage: Stage, clock: str) -> List[Tuple[str, int]]:
+def cases(stage: Stage, clock: str) -> list[tuple[str, int]]:
     return [(mode, rate) for mode in MODES for rate in stage.size(RATES[clock], SHORT_RATES)]
 
 
@@ -112,26 +116,6 @@ def claims(clock: str, points: Points, evidence: Evidence) -> None:
             f"{worst:+.4f} points at most; {allowed:.4f} allowed",
             abs(worst) <= allowed,
         )
-
-
-def notes(evidence: Evidence) -> None:
-    evidence.note(
-        "The paper's router, a Cisco 7201, is not available here. The rate and the queue of the "
-        "link `engine` replace its limit, 62 % of the lines' rate as measured in the paper: the "
-        "baseline is an input. The results are the effects of BGP and of cloning."
-    )
-    evidence.note(
-        "On the wall clock the router is a Linux network namespace that forwards, with a real BGP "
-        "daemon, real sessions and real clones. It is 200 times slower than the paper's router and "
-        "carries full-size packets. Five sessions of 2 Mbit/s are up to a sixth of its input in "
-        "their direction (paper: 0.02 %) and beyond 62 % displace as much regular traffic. Clones "
-        "leave through a port of their own, as in a switch, and cost only CPU time of this machine."
-    )
-    evidence.note(
-        "The model on the virtual clock has the paper's proportions at a tenth of its rates: "
-        "minimum packets, and clones that cost the router as much as any other packet. BGP has "
-        "priority, as in routers."
-    )
 
 
 # %%

@@ -3,7 +3,7 @@
 import dataclasses
 import struct
 from pathlib import Path
-from typing import DefaultDict, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import DefaultDict, Iterator, NamedTuple, Optional
 
 from netarium_papers import PaperError
 
@@ -20,8 +20,8 @@ TYPE, UPDATE = 18, 2  # Offset of the type in a BGP message, and that of an UPDA
 class Peer:
     """UPDATEs of a peer in order, and the times at which its sessions came up, in s."""
 
-    updates: List[bytes] = dataclasses.field(default_factory=list)
-    up: List[float] = dataclasses.field(default_factory=list)
+    updates: list[bytes] = dataclasses.field(default_factory=list)
+    up: list[float] = dataclasses.field(default_factory=list)
 
 
 class Comparison(NamedTuple):
@@ -40,11 +40,11 @@ class Comparison(NamedTuple):
     bytes: int
     own_updates: int
     own_bytes: int
-    up: Tuple[int, int]
+    up: tuple[int, int]
     apart_s: Optional[float]
 
 
-def records(data: bytes) -> Iterator[Tuple[float, int, bytes]]:
+def records(data: bytes) -> Iterator[tuple[float, int, bytes]]:
     """Time in s, subtype and body of the BGP4MP records. Raises struct.error."""
     at = 0
     while at < len(data):
@@ -75,7 +75,7 @@ def add(data: bytes, peers: DefaultDict[bytes, Peer]) -> None:
             peers[address].up.append(time)
 
 
-def read(path: Path) -> Dict[bytes, Peer]:
+def read(path: Path) -> dict[bytes, Peer]:
     """The peers of a file, or of the files of updates below a folder, by address."""
     peers = DefaultDict[bytes, Peer](Peer)
     for file in sorted(path.rglob("updates.*")) if path.is_dir() else [path]:
@@ -91,7 +91,7 @@ def compare(dump: Path, archive: Path) -> Comparison:
     return compared(read(dump), read(archive))
 
 
-def compared(router: Dict[bytes, Peer], own: Dict[bytes, Peer]) -> Comparison:
+def compared(router: dict[bytes, Peer], own: dict[bytes, Peer]) -> Comparison:
     every = router.keys() | own.keys()
     pairs = [(router.get(peer, Peer()), own.get(peer, Peer())) for peer in every]
     sending = [(theirs.updates, ours.updates) for theirs, ours in pairs]
@@ -111,7 +111,7 @@ def compared(router: Dict[bytes, Peer], own: Dict[bytes, Peer]) -> Comparison:
     )
 
 
-def holds(messages: List[bytes], wanted: List[bytes]) -> bool:
+def holds(messages: list[bytes], wanted: list[bytes]) -> bool:
     """Whether all wanted messages are among the messages, in order."""
     rest = iter(messages)
     return all(message in rest for message in wanted)

@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
+from typing import Any, Mapping, NamedTuple
 
 import netarium as nt
 from netarium_papers import Job, PaperError, Run, Stage
@@ -25,7 +25,7 @@ class Daemon(NamedTuple):
     program: str
 
 
-def installed() -> List[Daemon]:
+def installed() -> list[Daemon]:
     """The installed daemons. Raises PaperError if there is none."""
     path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/lib/frr"])
     daemons = [Daemon("bird", "BIRD", "bird"), Daemon("frr", "FRR", "bgpd")]
@@ -48,7 +48,7 @@ class Testbed:
     name: str
     daemon: Daemon
     script: str
-    regular: Tuple[float, float, float]
+    regular: tuple[float, float, float]
     duration: str
     prefixes: int = 0
     is_cloned: bool = True
@@ -63,7 +63,7 @@ class Testbed:
         """The folder of the archive, the router's dump and the summary of the collector."""
         return self.stage.scratch(f"{self.name}-out")
 
-    def collected(self) -> Dict[str, Any]:
+    def collected(self) -> dict[str, Any]:
         """The summary of the collector."""
         path = self.out / "collected.json"
         try:
@@ -75,9 +75,9 @@ class Testbed:
         bgp = sum(run.link(f"p{peer}", "up")["sent_packets"] for peer in PEERS)
         return traffic(run, bgp, self.collected()["segments"] if self.is_cloned else None)
 
-    def _settings(self) -> Dict[str, str]:
+    def _settings(self) -> dict[str, str]:
         tables, binary = self.stage.scratch("table"), Path(nt.binary()).absolute()
-        variables: Dict[str, Dict[str, Any]] = {
+        variables: dict[str, dict[str, Any]] = {
             "router": {"ROUTER": self.daemon.name, "OUT": self.out},
             "collect": {"OUT": self.out, "NETARIUM": binary},
             "table": {"TABLES": tables, "NETARIUM": binary},
@@ -98,7 +98,7 @@ class Testbed:
         return {**found, **mirror, **self.settings}
 
 
-def announced(run: Run) -> Tuple[int, int]:
+def announced(run: Run) -> tuple[int, int]:
     """UPDATEs that the speakers sent, and their bytes."""
     outputs = [run.programs[f"speaker.p{peer}"].stdout for peer in PEERS]
     actions = [json.loads(line) for output in outputs for line in output.splitlines()]

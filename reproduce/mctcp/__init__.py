@@ -15,7 +15,7 @@ PAPER = Paper(
         "poor_paths schedulers topologies applications".split()
     ),
 )
-CLOCKS = ("wall", "virtual")
+CLOCKS = "wall virtual"
 WINDOW = {"flow.bulk.window": "262144 B"}  # The socket buffers of the paper.
 CARRIERS = {"mctcp": "MCTCP", "mptcp": "kernel MPTCP"}
 TRANSPORTS = {**CARRIERS, "tcp": "TCP"}

@@ -1,27 +1,28 @@
 # %% [markdown]
-# # MCTCP: a video player
-# Question of the paper's outlook: other applications. A video player requests a chunk every 2 s,
-# over two paths. 12 Mbit/s of video are more than one path carries.
+"""# MCTCP: a video player
+Question of the paper's outlook: other applications. A video player requests a chunk every 2 s, over
+two paths. 12 Mbit/s of video are more than one path carries.
+
+12 Mbit/s of video are more than one path carries. A request is sent every 2 s, or when the previous
+chunk is complete, whichever is later. Small requests are in `requests`, bulk transfers in all
+others.
+"""
 
 # %%
-"""Chunks of video that no single path carries in time."""
-
-from typing import Dict, Tuple
-
 from netarium_papers import Job, Run, Stage, figure, quantile
 from netarium_papers.mctcp import CLOCKS, TRANSPORTS, suits
 from netarium_papers.mctcp.grid import TOLERANCE
 from netarium_papers.mctcp.stream import Spread
 
 TITLE = "outlook: video chunks that no single path carries in time"
-SCENES: Tuple[Tuple[str, str, Dict[str, str]], ...] = (
+SCENES: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("equal", "10 + 10 Mbit/s", {}),
     ("longer", "10 ms + 100 ms", {"link.path2.delay": "100 ms"}),
     ("lossy", "1 % loss on the second", {"link.path2.loss": "1 %"}),
     ("slower", "10 + 5 Mbit/s", {"link.path2.rate": "5 Mbit/s"}),
 )
 CHUNK_S = 2.0  # A chunk that takes longer is late.
-MAX_LATE = 2.0  # In % of the chunks.
+LATE = "at most 2 %"  # Of the chunks.
 
 
 def latency(run: Run, share: float) -> float:
@@ -34,7 +35,7 @@ def late(run: Run) -> float:
     return sum(time > CHUNK_S for time in times) / max(len(times), 1) * 100.0
 
 
-@figure("applications", TITLE, takes="15 min", clocks=CLOCKS)
+@figure("applications", TITLE, "15 min", CLOCKS)
 def video(stage: Stage) -> None:
     seeds = range(1, stage.size(3, 1) + 1)
     cells = [
@@ -61,17 +62,8 @@ def video(stage: Stage) -> None:
         of = Spread.of(map(late, own))
         table.row(paths, clock, TRANSPORTS[transport], *quantiles, of)
         if transport == "mctcp":
-            stage.claim(
-                f"{paths}: chunks that came too late ({clock})",
-                f"not in the paper (expected: at most {MAX_LATE:g} %)",
-                f"{of} %",
-                of.median <= MAX_LATE,
-            )
-    stage.note(
-        "12 Mbit/s of video are more than one path carries. A request is sent every 2 s, or when "
-        "the previous chunk is complete, whichever is later. Small requests are in `requests`, "
-        "bulk transfers in all others."
-    )
+            what = f"{paths}: chunks that came too late ({clock})"
+            stage.expect(what, "", of.median, LATE, f"{of} %")
 
 
 # %%

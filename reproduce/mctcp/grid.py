@@ -3,7 +3,7 @@
 import dataclasses
 import json
 from collections import defaultdict
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 from netarium_papers import Job, Run, Stage
 from netarium_papers.mctcp import CARRIERS, suits
@@ -18,14 +18,14 @@ class Lab(NamedTuple):
     """A lab, and its links at the server, one for each path."""
 
     file: str
-    links: Tuple[str, ...]
+    links: tuple[str, ...]
 
 
 PATHS = Lab("mctcp/paths.toml", tuple(f"path{number}" for number in range(1, 9)))
 BOTTLENECK = Lab("mctcp/bottleneck.toml", ("path1", "path2"))
 
 
-def with_tcp(paths: int) -> Tuple[str, ...]:
+def with_tcp(paths: int) -> tuple[str, ...]:
     """Both multipath carriers, and one TCP connection on each of the first paths."""
     return (*CARRIERS, *(f"tcp{number}" for number in range(1, paths + 1)))
 
@@ -84,14 +84,14 @@ class Grid:
             for seed in range(1, count[clock] + 1)
         ]
         jobs = [case.job(carrier, clock, seed) for case, carrier, clock, seed in cells]
-        self._runs: Dict[Tuple[str, str, str], List[Run]] = defaultdict(list)
+        self._runs: dict[tuple[str, str, str], list[Run]] = defaultdict(list)
         for (case, carrier, clock, _), run in zip(cells, stage.run(jobs, at_once=AT_ONCE)):
             self._runs[case.name, carrier, clock].append(run)
 
-    def runs(self, case: Case, carrier: str, clock: str) -> List[Run]:
+    def runs(self, case: Case, carrier: str, clock: str) -> list[Run]:
         return self._runs[case.name, carrier, clock]
 
-    def spreads(self, case: Case, clock: str, read: Read, *args: Any) -> List[Spread]:
+    def spreads(self, case: Case, clock: str, read: Read, *args: Any) -> list[Spread]:
         """Spreads of `read(run, *args)`, for each carrier of the case."""
         cells = [self.runs(case, carrier, clock) for carrier in case.carriers]
         return [Spread.of(read(run, *args) for run in runs) for runs in cells]
@@ -100,7 +100,7 @@ class Grid:
         """The spread of `read(run, *args)` with MCTCP."""
         return Spread.of(read(run, *args) for run in self.runs(case, "mctcp", clock))
 
-    def goodputs(self, case: Case, clock: str, end: float = END) -> List[Spread]:
+    def goodputs(self, case: Case, clock: str, end: float = END) -> list[Spread]:
         """Goodput from the start to `end` in Mbit/s, for each carrier of the case."""
         return self.spreads(case, clock, goodput, 0, end)
 
@@ -110,7 +110,7 @@ def median_sum(spreads: Sequence[Spread]) -> float:
     return sum(of.median for of in spreads)
 
 
-def shares(runs: Sequence[Run]) -> List[Spread]:
+def shares(runs: Sequence[Run]) -> list[Spread]:
     """Goodput of the stream, and of the connection beside it, from 10 s to 60 s, in Mbit/s."""
     flows = (BULK, "beside")
     return [Spread.of(goodput(run, 10, 60, flow) for run in runs) for flow in flows]

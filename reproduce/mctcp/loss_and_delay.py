@@ -1,11 +1,10 @@
 # %% [markdown]
-# # MCTCP: loss and delay of both paths
-# Slide 9 of the paper: mean throughput against loss on both paths. Then delays of 1 to 100 ms, with
-# the buffers of the paper and with tuned ones.
+"""# MCTCP: loss and delay of both paths
+Slide 9 of the paper: mean throughput against loss on both paths. Then delays of 1 to 100 ms, with
+the buffers of the paper and with tuned ones.
+"""
 
 # %%
-"""Goodput against loss, and against delay, of two equal paths."""
-
 from typing import Any, Mapping, Sequence
 
 from netarium_papers import Stage, figure
@@ -42,9 +41,7 @@ def sweep(stage: Stage, grid: Grid, cases: Mapping[Any, Case], x: str, end: int)
         plot.line("single TCPs, added", sums, style="reference")
 
 
-@figure(
-    "loss", "slide 9: mean throughput against loss on both paths", takes="15 min", clocks=CLOCKS
-)
+@figure("loss", "slide 9: mean throughput against loss on both paths", "15 min", CLOCKS)
 def against_loss(stage: Stage) -> None:
     losses: Sequence[float] = stage.size(*LOSSES)
     cases = {of: case(f"loss-{of}", f"{of} %", "loss", f"{of} %", 40, WINDOW) for of in losses}
@@ -65,7 +62,7 @@ def against_loss(stage: Stage) -> None:
 TITLE = "delays of 1 to 100 ms on both paths, with the seed's buffers and tuned ones"
 
 
-@figure("delay", TITLE, takes="15 min", clocks=CLOCKS)
+@figure("delay", TITLE, "15 min", CLOCKS)
 def against_delay(stage: Stage) -> None:
     for name, text, window in (("fixed", "262,144 B", WINDOW), ("tuned", "tuned buffers", {})):
         cases = {

@@ -1,14 +1,17 @@
 # %% [markdown]
-# # MCTCP: outages
-# One path loses all packets, both do, one recovers after 5 s or 60 s, one is dead from the start.
-# Nothing reports the outage to the ends.
+"""# MCTCP: outages
+One path loses all packets, both do, one recovers after 5 s or 60 s, one is dead from the start.
+Nothing reports the outage to the ends.
+
+A path in an outage loses every packet in both directions, without a notification. Claims are about
+the slowest run: its value is before the range. On the wall clock each byte is compared: a stream
+that differs from what was sent fails.
+"""
 
 # %%
-"""Paths that lose all packets, for good or for a while."""
-
 import math
 from functools import partial
-from typing import Any, List, NamedTuple, Tuple
+from typing import Any, NamedTuple
 
 from netarium_papers import Run, Stage, figure
 from netarium_papers.mctcp import CARRIERS, CLOCKS, WINDOW
@@ -50,8 +53,8 @@ RETURN = Claimed("s from the return to the next byte", 2.0, "byte", partial(firs
 START = Claimed("s from the start to the first byte", 1.0, "byte", first_byte_after_start)
 # Name, label, events with a loss of 100 % (1 and 2: outages of the paths at 4 s, 3 and 4: their
 # ends at 9 s), other settings, and claim.
-Row = Tuple[str, str, Tuple[int, ...], Any, Claimed]
-CASES: List[Row] = [
+Row = tuple[str, str, tuple[int, ...], Any, Claimed]
+CASES: list[Row] = [
     ("first", "the first path for good", (1, 3), {}, GAP),
     ("second", "the second path for good", (2, 4), {}, GAP),
     ("first-small", "the first path, 262,144 B", (1, 3), WINDOW, GAP),
@@ -63,7 +66,7 @@ CASES += [
     (f"back-{name}", f"the {name} path, back after 5 s", (path,), {}, path_use(path, 9.0))
     for path, name in ((1, "first"), (2, "second"))
 ]
-LATE: List[Row] = [
+LATE: list[Row] = [
     (
         f"late-{name}",
         f"the {name} path, back after 60 s",
@@ -75,7 +78,7 @@ LATE: List[Row] = [
 ]
 
 
-@figure("outages", TITLE, takes="20 min", clocks=CLOCKS)
+@figure("outages", TITLE, "20 min", CLOCKS)
 def outages(stage: Stage) -> None:
     cases = []
     for name, label, events, settings, of in stage.size(CASES + LATE, CASES):
@@ -113,11 +116,6 @@ def outages(stage: Stage) -> None:
         for carrier, name in CARRIERS.items():
             if runs := grid.runs(case, carrier, clock):
                 plot.line(name, *mean_rates(run.flow_rate(BULK, 0.5) for run in runs))
-    stage.note(
-        "A path in an outage loses every packet in both directions, without a notification. Claims "
-        "are about the slowest run: its value is before the range. On the wall clock each byte is "
-        "compared: a stream that differs from what was sent fails."
-    )
 
 
 # %%

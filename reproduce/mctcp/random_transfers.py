@@ -1,12 +1,14 @@
 # %% [markdown]
-# # MCTCP: random transfers
-# A thousand transfers with random paths, buffers and events: all must be complete and correct.
+"""# MCTCP: random transfers
+A thousand transfers with random paths, buffers and events: all must be complete and correct.
+
+Each transfer draws its size, the rates (1 to 20 Mbit/s), delays (1 to 150 ms) and losses (up to 20
+%) of both paths, its buffers (64 KiB to 1 MiB), and twelve events in the first 20 s, half of which
+begin or end the outage of a path. At the end both paths are usable. One receiver of four reads
+nothing for 30 s. A transfer that is not complete after 300 s has hung.
+"""
 
 # %%
-"""Transfers over paths with random events."""
-
-from typing import Tuple
-
 from netarium_papers import RandomStream, Run, Stage, figure
 from netarium_papers.mctcp import CARRIERS, CLOCKS
 from netarium_papers.mctcp.grid import Case, Grid, Lab
@@ -20,7 +22,7 @@ MAX_MEMORY = 1.2  # Times the credit.
 EVENTS = 12
 
 
-def transfer(number: int) -> Tuple[Case, int]:
+def transfer(number: int) -> tuple[Case, int]:
     """A transfer by its number, and its buffers in bytes."""
     random = RandomStream(number, "mctcp/random")
 
@@ -57,7 +59,7 @@ def memory(run: Run, buffer: int) -> float:
     return max(flow["reorder_max_bytes"] or 0, flow["buffered_max_bytes"] or 0) / (2 * buffer)
 
 
-@figure("random", TITLE, takes="60 min", clocks=CLOCKS)
+@figure("random", TITLE, "60 min", CLOCKS)
 def random_transfers(stage: Stage) -> None:
     heads = ["clock", "carried by", "transfers", "completed", "hung", "wrong", "s"]
     table = stage.table(
@@ -95,13 +97,6 @@ def random_transfers(stage: Stage) -> None:
                     first = f" ({failed[0]} …)" if failed else ""
                     ours = f"{len(failed)} of {len(runs)}{first}"
                     stage.claim(f"{all_of}: {kind} ({clock})", "required: 0", ours, not failed)
-    stage.note(
-        "Each transfer draws its size, the rates (1 to 20 Mbit/s), delays (1 to 150 ms) and losses "
-        "(up to 20 %) of both paths, its buffers (64 KiB to 1 MiB), and twelve events in the first "
-        "20 s, half of which begin or end the outage of a path. At the end both paths are usable. "
-        "One receiver of four reads nothing for 30 s. A transfer that is not complete after 300 s "
-        "has hung."
-    )
 
 
 # %%

@@ -1,14 +1,11 @@
 # %% [markdown]
-# # MCTCP: the schedule of the paper
-# Slides 7 and 8: two paths of 10 Mbit/s. From 10 s to 20 s both lose packets, from 30 s to 40 s the
-# left one does, and from 50 s to 60 s the right one is longer. Beside the stream there may be a
-# flow of datagrams.
+"""# MCTCP: the schedule of the paper
+Slides 7 and 8: two paths of 10 Mbit/s. From 10 s to 20 s both lose packets, from 30 s to 40 s the
+left one does, and from 50 s to 60 s the right one is longer. Beside the stream there may be a flow
+of datagrams.
+"""
 
 # %%
-"""Slides 7 and 8: two paths, three events, and a datagram flow beside."""
-
-from typing import List
-
 from netarium_papers import Stage, figure
 from netarium_papers.mctcp import CARRIERS, CLOCKS, WINDOW
 from netarium_papers.mctcp.grid import Case, Grid, Lab, label, with_tcp
@@ -58,22 +55,22 @@ def of_rate(stage: Stage, rate: str) -> None:
     )
 
 
-@figure("schedule", TITLE, takes="30 min", clocks=CLOCKS)
+@figure("schedule", TITLE, "30 min", CLOCKS)
 def rate_10(stage: Stage) -> None:
     of_rate(stage, "10 Mbit/s")
 
 
-@figure("schedule-20", "the same with 20 Mbit/s offered", takes="30 min", clocks=CLOCKS)
+@figure("schedule-20", "the same with 20 Mbit/s offered", "30 min", CLOCKS)
 def rate_20(stage: Stage) -> None:
     of_rate(stage, "20 Mbit/s")
 
 
-@figure("schedule-unlimited", "the same with as much as goes", takes="30 min", clocks=CLOCKS)
+@figure("schedule-unlimited", "the same with as much as goes", "30 min", CLOCKS)
 def unlimited(stage: Stage) -> None:
     of_rate(stage, "100 Mbit/s")
 
 
-@figure("schedule-udp", TITLE_UDP, takes="15 min", clocks=CLOCKS)
+@figure("schedule-udp", TITLE_UDP, "15 min", CLOCKS)
 def beside_udp(stage: Stage) -> None:
     cases = [case("20 Mbit/s", loss, True, is_beside_udp=True) for loss in (0, 10)]
     grid = Grid(stage, cases)
@@ -87,7 +84,7 @@ def beside_udp(stage: Stage) -> None:
     )
 
 
-def phases(stage: Stage, cases: List[Case], grid: Grid, clock: str) -> None:
+def phases(stage: Stage, cases: list[Case], grid: Grid, clock: str) -> None:
     """The table of goodputs in each phase, for each case and carrier."""
     table = stage.table(
         "Goodput in Mbit/s in the phases, medians; the median of longest gaps in s, and runs that "
@@ -103,7 +100,7 @@ def phases(stage: Stage, cases: List[Case], grid: Grid, clock: str) -> None:
                 table.row(of.label, label(carrier), *cells, stalled(runs, 5))
 
 
-def kernel_claims(stage: Stage, cases: List[Case], grid: Grid, clock: str) -> None:
+def kernel_claims(stage: Stage, cases: list[Case], grid: Grid, clock: str) -> None:
     """Claims for each phase but the last."""
     for of in cases if clock == "wall" else []:
         for what, (start, end) in zip(PHASES[:-1], SPANS):
@@ -122,7 +119,7 @@ def reaches(own: float, other: float, own_all: float, other_all: float) -> bool:
     return own >= REACHED * other or own < other and own_all >= REACHED * other_all > 0
 
 
-def plots(stage: Stage, cases: List[Case], grid: Grid) -> None:
+def plots(stage: Stage, cases: list[Case], grid: Grid) -> None:
     """Throughput of each path over time; on the wall clock if it is wanted."""
     clock = stage.clocks()[0]
     cells = [(of, carrier) for of in cases for carrier in with_tcp(1)]

@@ -1,12 +1,10 @@
 # %% [markdown]
-# # MCTCP: schedulers
-# Question of the paper's outlook: which scheduler reorders least, and what does that cost?
+"""# MCTCP: schedulers
+Question of the paper's outlook: which scheduler reorders least, and what does that cost?
+"""
 
 # %%
-"""Goodput and reordering of each scheduler."""
-
 import math
-from typing import Dict, Tuple
 
 from netarium_papers import Run, Stage, figure, quantile
 from netarium_papers.mctcp import WINDOW
@@ -29,7 +27,7 @@ SCHEDULERS = [DEFAULT, *"min-rtt round-robin weighted redundant backup blest ecf
 WITHOUT_ORDER = ("redundant", "backup")
 MIN_OF_BEST = 0.97
 LONGER = {"link.path2.delay": "100 ms"}
-SCENES: Tuple[Tuple[str, str, Dict[str, str]], ...] = (
+SCENES: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("equal", "10 + 10 Mbit/s", {}),
     ("equal-small", "the same, 262,144 B", WINDOW),
     ("longer", "10 ms + 100 ms", LONGER),
@@ -39,7 +37,7 @@ SCENES: Tuple[Tuple[str, str, Dict[str, str]], ...] = (
 )
 
 
-def case(name: str, label: str, settings: Dict[str, str], scheduler: str) -> Case:
+def case(name: str, label: str, settings: dict[str, str], scheduler: str) -> Case:
     settings = {**settings, "flow.bulk.scheduler": scheduler}
     return Case(PATHS, 2, f"{name}-{scheduler}", label, settings, ["mctcp"])
 
@@ -53,7 +51,7 @@ def jitter_ms(run: Run) -> float:
     return quantile([ns for _, ns in run.flow_samples(BULK, "gap_ns")], 0.99) / 1e6
 
 
-@figure("schedulers", TITLE, takes="5 min", clocks=["virtual"])
+@figure("schedulers", TITLE, "5 min", "virtual")
 def schedulers(stage: Stage) -> None:
     grid = Grid(stage, [case(*scene, name) for scene in SCENES for name in SCHEDULERS])
     table = stage.table(

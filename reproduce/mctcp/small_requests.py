@@ -1,13 +1,10 @@
 # %% [markdown]
-# # MCTCP: small requests
-# Requests of 1 KiB over an open session, with and without loss, and sessions of one small transfer.
-# MCTCP should be as fast as TCP.
+"""# MCTCP: small requests
+Requests of 1 KiB over an open session, with and without loss, and sessions of one small transfer.
+MCTCP should be as fast as TCP.
+"""
 
 # %%
-"""Requests over an open session, and transfers over new ones."""
-
-from typing import List
-
 from netarium_papers import Job, Run, Stage, figure, quantile
 from netarium_papers.mctcp import CLOCKS, TRANSPORTS, suits
 from netarium_papers.mctcp.grid import TOLERANCE
@@ -28,7 +25,7 @@ def completion(run: Run) -> float:
     return quantile(times, 0.5) / 1e6
 
 
-def jobs(stage: Stage, transport: str, clock: str, loss: str) -> List[Job]:
+def jobs(stage: Stage, transport: str, clock: str, loss: str) -> list[Job]:
     settings = {f"flow.{flow}.transport": transport for flow in ("requests", "transfers")}
     settings.update({f"link.path{path}.loss": loss for path in (1, 2)})
     if clock == "wall":
@@ -38,7 +35,7 @@ def jobs(stage: Stage, transport: str, clock: str, loss: str) -> List[Job]:
     return [job.named(f"{transport}-{loss[0]}-{seed}").set("lab.seed", seed) for seed in seeds]
 
 
-def measured(stage: Stage, transport: str, clock: str) -> List[Spread]:
+def measured(stage: Stage, transport: str, clock: str) -> list[Spread]:
     """Median and p99 of requests, the median of transfers, and p99 of requests with loss."""
     # One at a time on the wall clock: other runs would delay packets.
     runs, lossy = (stage.run(jobs(stage, transport, clock, loss)) for loss in ("0 %", "2 %"))
@@ -50,7 +47,7 @@ def measured(stage: Stage, transport: str, clock: str) -> List[Spread]:
     ]
 
 
-@figure("requests", TITLE, takes="10 min", clocks=CLOCKS)
+@figure("requests", TITLE, "10 min", CLOCKS)
 def small_requests(stage: Stage) -> None:
     heads = ["carried by", "clock", "request, median", "request, p99", "transfer, median"]
     table = stage.table(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Iterable, NamedTuple, Optional, Sequence
 
 from netarium_papers import Evidence, Run, quantile
 from netarium_papers.mctcp import TRANSPORTS
 
 BULK = "bulk"
 END = 20  # Duration of most labs in s.
-Points = List[Tuple[float, float]]
+Points = list[tuple[float, float]]
 
 
 def goodput(run: Run, start: float = 0, end: float = END, flow: str = BULK) -> float:
@@ -26,7 +26,7 @@ def gap(run: Run, start: float = 0, end: float = math.inf) -> float:
     return max((ns / 1e9 for at, ns in samples if start < at <= end), default=0.0)
 
 
-def arrivals(run: Run) -> List[float]:
+def arrivals(run: Run) -> list[float]:
     """The ends of the sampling intervals in which bytes arrived."""
     return [at for at, count in run.flow_samples(BULK, "received_bytes") if count > 0]
 
@@ -117,7 +117,7 @@ def claim(
     evidence.claim(f"{what} ({clock})", required, str(ours), holds)
 
 
-def mean_rates(runs: Iterable[Points]) -> Tuple[Points, Points]:
+def mean_rates(runs: Iterable[Points]) -> tuple[Points, Points]:
     """The mean of rates over time in Mbit/s, and their minimum and maximum, from bit/s."""
     columns = list(zip(*runs))
     values = [(column[0][0], [rate / 1e6 for _, rate in column]) for column in columns]

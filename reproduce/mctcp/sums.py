@@ -1,10 +1,9 @@
 # %% [markdown]
-# # MCTCP: equal paths
-# On one to four paths of 10 Mbit/s the stream gets the sum of the goodputs of single connections.
+"""# MCTCP: equal paths
+On one to four paths of 10 Mbit/s the stream gets the sum of the goodputs of single connections.
+"""
 
 # %%
-"""Equal paths: goodput beside the sum of single connections."""
-
 from netarium_papers import Stage, figure
 from netarium_papers.mctcp import CARRIERS, CLOCKS
 from netarium_papers.mctcp.grid import PATHS, Case, Grid, median_sum, with_tcp
@@ -14,7 +13,7 @@ TITLE = "one to four paths of 10 Mbit/s: the sum of single connections' goodputs
 MIN_OF_SUM = {1: 0.99, 2: 0.98, 3: 0.98, 4: 0.98}  # By the number of paths.
 
 
-@figure("sums", TITLE, takes="10 min", clocks=CLOCKS)
+@figure("sums", TITLE, "10 min", CLOCKS)
 def equal_paths(stage: Stage) -> None:
     # Paths are equal: the single connections of the largest case serve for all.
     cases = [

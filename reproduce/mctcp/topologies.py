@@ -1,12 +1,9 @@
 # %% [markdown]
-# # MCTCP: larger networks
-# Question of the paper's outlook: other topologies. Four and eight paths, and a shared bottleneck.
+"""# MCTCP: larger networks
+Question of the paper's outlook: other topologies. Four and eight paths, and a shared bottleneck.
+"""
 
 # %%
-"""Four and eight paths, and paths that share a bottleneck."""
-
-from typing import Dict, List, Tuple
-
 from netarium_papers import Stage, figure
 from netarium_papers.mctcp import CARRIERS, CLOCKS, WINDOW
 from netarium_papers.mctcp.grid import BOTTLENECK, PATHS, Case, Grid, median_sum, shares, with_tcp
@@ -18,10 +15,10 @@ UNCLAIMED = "mixed-small-8"  # With 262,144 B, eight paths of unequal delay cann
 MAX_OF_SHARE = 3.0  # Two subflows, over the share of one connection.
 
 
-def cases(paths: int) -> List[Case]:
+def cases(paths: int) -> list[Case]:
     mixed = {f"link.path{n}.rate": f"{2 + 2 * n} Mbit/s" for n in range(1, paths + 1)}
     mixed.update({f"link.path{n}.delay": f"{5 * n} ms" for n in range(1, paths + 1)})
-    kinds: List[Tuple[str, str, Dict[str, str]]] = [
+    kinds: list[tuple[str, str, dict[str, str]]] = [
         ("equal", " of 10 Mbit/s", {}),
         ("mixed", " of 4, 6, 8 … Mbit/s and 5, 10, 15 … ms", mixed),
         ("mixed-small", ", the same, 262,144 B", {**WINDOW, **mixed}),
@@ -32,7 +29,7 @@ def cases(paths: int) -> List[Case]:
     ]
 
 
-@figure("topologies", TITLE, takes="15 min", clocks=CLOCKS)
+@figure("topologies", TITLE, "15 min", CLOCKS)
 def topologies(stage: Stage) -> None:
     separate, shared = cases(4) + cases(8), Case(BOTTLENECK, 2, "shared", "")
     grid = Grid(stage, [*separate, shared], wall=3)

@@ -1,12 +1,9 @@
 # %% [markdown]
-# # MCTCP: unequal paths
-# The stream is never worse than the best path alone; with enough memory it gets the sum.
+"""# MCTCP: unequal paths
+The stream is never worse than the best path alone; with enough memory it gets the sum.
+"""
 
 # %%
-"""Paths of unequal delay and rate."""
-
-from typing import Dict, List, Tuple
-
 from netarium_papers import Stage, figure
 from netarium_papers.mctcp import CLOCKS, WINDOW
 from netarium_papers.mctcp.grid import PATHS, Case, Grid, label, with_tcp
@@ -23,7 +20,7 @@ SHALLOW_LABEL = "100 Mbit/s 10 ms, 60 kB queue + 2 Mbit/s 1 ms, 1 MiB"
 SLOWER_LONGER_LABEL = "10 Mbit/s 10 ms + 2 Mbit/s 100 ms, 262,144 B"
 # Name, label, settings, and the share that the stream must reach: of the best single connection,
 # or of the sum of both.
-CASES: List[Tuple[str, str, Dict[str, str], str, float]] = [
+CASES: list[tuple[str, str, dict[str, str], str, float]] = [
     ("longer", "10 ms + 100 ms", LONGER, "sum", 0.95),
     ("longer-small", "10 ms + 100 ms, 262,144 B", {**LONGER, **WINDOW}, "best", 1.4),
     ("slower", "10 + 2 Mbit/s", SLOWER, "best", 0.98),
@@ -36,7 +33,7 @@ CASES: List[Tuple[str, str, Dict[str, str], str, float]] = [
 ]
 
 
-@figure("unequal", TITLE, takes="10 min", clocks=CLOCKS)
+@figure("unequal", TITLE, "10 min", CLOCKS)
 def unequal_paths(stage: Stage) -> None:
     cases = [Case(PATHS, 2, *of[:3], with_tcp(2)) for of in CASES]
     grid = Grid(stage, cases)

@@ -5,7 +5,7 @@ A paper is a folder of figures; a figure is a function with the decorator `figur
 
     from netarium_papers import Job, Stage, figure
 
-    @figure("3.5", "shares of three flows", takes="1 min", clocks=("wall", "virtual"))
+    @figure("3.5", "shares of three flows", "1 min", "wall virtual")
     def shares(stage: Stage) -> None:
         (run,) = stage.run([Job("splaynet/worked-example.toml", "shares", "virtual")])
         rate = run.flow("A")["goodput_bit_per_s"] / 1e6

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, Optional, Sequence
 
 import netarium as nt
 
@@ -45,7 +47,7 @@ def note(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def clocks(wanted: Optional[str]) -> Tuple[str, ...]:
+def clocks(wanted: Optional[str]) -> tuple[str, ...]:
     """The clocks to run on: both if this machine can run labs."""
     if wanted == "virtual":
         return ("virtual",)
@@ -61,7 +63,7 @@ def clocks(wanted: Optional[str]) -> Tuple[str, ...]:
     return ("virtual",)
 
 
-def models(args: argparse.Namespace) -> Tuple[str, ...]:
+def models(args: argparse.Namespace) -> tuple[str, ...]:
     if args.model != "both":
         return (args.model,)
     # Only collapsed labs can run on a cluster.
@@ -87,9 +89,9 @@ def list_papers(chosen: Sequence[Paper], as_json: bool) -> None:
             print(f"  {figure.id:{width}}  {figure.title} ({figure.takes})")
 
 
-def words(args: argparse.Namespace) -> List[str]:
+def words(args: argparse.Namespace) -> list[str]:
     """The options of this command, for its repetition."""
-    found: List[str] = []
+    found: list[str] = []
     for name in ("clock", "model", "cluster", "out"):
         value = getattr(args, name)
         if value is not None and (name, value) != ("model", "both"):
@@ -149,9 +151,20 @@ def make(paper: Paper, figures: Sequence[Figure], args: argparse.Namespace) -> i
 
 
 def main(
-    argv: Optional[Sequence[str]] = None, own: Optional[Tuple[Paper, Sequence[Figure]]] = None
+    argv: Optional[Sequence[str]] = None, own: Optional[tuple[Paper, Sequence[Figure]]] = None
 ) -> int:
     """The command; `own` are the figures of the file that was started, with its paper."""
+    try:
+        code = perform(argv, own)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # The reader, such as `head`, has ended: nothing must be written at the exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+
+
+def perform(argv: Optional[Sequence[str]], own: Optional[tuple[Paper, Sequence[Figure]]]) -> int:
     arguments = parser()
     args = arguments.parse_args(argv)
     found = papers()

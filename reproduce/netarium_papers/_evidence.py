@@ -6,16 +6,22 @@ import csv
 import io
 import itertools
 import math
+import re
+import textwrap
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Iterable, NamedTuple, Optional, Sequence
 
-Points = Sequence[Tuple[float, float]]
+Points = Sequence[tuple[float, float]]
 SIZE_INCHES = (6.4, 4.0)
+MAX_TITLE_COLUMNS = 56  # Of a line of a title, so that it fits the width.
+# Text is stored as text, and the same content has the same identifiers.
+SVG: Any = {"svg.fonttype": "none", "svg.hashsalt": "netarium"}
 # Okabe and Ito's colours, distinguishable without colour vision together with the dashes.
 COLOURS = "#0072B2 #D55E00 #009E73 #CC79A7 #E69F00 #56B4E9 #000000 #999933".split()
 DASHES: Sequence[Any] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), "-")
 MARKERS = "osD^v<>P"
 STYLES = ("line", "steps", "dots", "reference", "band")
+LIMIT = re.compile(r"(at most|at least|below|within) ([\d.]+)(?: (\S+))?")
 
 
 class Claim(NamedTuple):
@@ -28,14 +34,27 @@ class Claim(NamedTuple):
 
 
 class Table:
-    """A table of texts; the first column says what the row is about."""
+    """A table of texts; the first column says what the row is about.
+
+    A head may end with the format of its numbers: `rate{:.2f} Mbit/s`.
+    """
 
     def __init__(self, title: str, heads: Sequence[str]) -> None:
-        self.title, self.heads = title, list(heads)
-        self.rows: List[List[str]] = []
+        parts = [head.partition("{") for head in heads]
+        self.title, self.heads = title, [head for head, *_ in parts]
+        self._formats = [brace + form for _, brace, form in parts]
+        self.rows: list[list[str]] = []
 
     def row(self, *cells: Any) -> None:
-        self.rows.append([str(cell) for cell in cells])
+        """Adds a row; a number that is unknown (None, NaN) is a dash."""
+        pairs = zip(cells, itertools.chain(self._formats, itertools.repeat("")))
+        self.rows.append([self._text(cell, form) for cell, form in pairs])
+
+    @staticmethod
+    def _text(cell: Any, form: str) -> str:
+        if not form or isinstance(cell, str):
+            return str(cell)
+        return "–" if cell is None or math.isnan(cell) else form.format(cell)
 
 
 class Plot:
@@ -51,16 +70,17 @@ class Plot:
         x: str,
         y: str,
         log: str = "",
-        xlim: Tuple[Optional[float], Optional[float]] = (None, None),
-        ylim: Tuple[Optional[float], Optional[float]] = (None, None),
+        xlim: tuple[Optional[float], Optional[float]] = (None, None),
+        ylim: tuple[Optional[float], Optional[float]] = (None, None),
         note: str = "",
     ) -> None:
         from matplotlib.figure import Figure
 
         self.title, self.note = title, note
-        self.lines: List[Dict[str, Any]] = []
+        self.lines: list[dict[str, Any]] = []
         self.figure = Figure(figsize=SIZE_INCHES, layout="constrained")
-        self.ax = self.figure.add_subplot(title=title, xlabel=x, ylabel=y)
+        lines = textwrap.fill(title, MAX_TITLE_COLUMNS)
+        self.ax = self.figure.add_subplot(title=lines, xlabel=x, ylabel=y)
         self._limits = (xlim, ylim)
         self.ax.grid(alpha=0.3)
         if "x" in log:
@@ -69,9 +89,7 @@ class Plot:
             self.ax.set_yscale("log")
         self._looks = itertools.cycle(zip(COLOURS, DASHES, MARKERS))
 
-    def line(
-        self, label: str, points: Points, spread: Points = (), style: str = "line"
-    ) -> Plot:
+    def line(self, label: str, points: Points, spread: Points = (), style: str = "line") -> Plot:
         """Draws points as a `style` of STYLES; `spread` is a band from low to high at each."""
         points = list(points)
         self.lines.append(
@@ -97,33 +115,52 @@ class Plot:
 
     def save(self, path: Path) -> None:
         """Writes the picture; the suffix of the path is its format."""
+        self._write(path, path.suffix[1:])
+
+    def svg(self) -> str:
+        """The picture as an SVG element."""
+        text = io.StringIO()
+        self._write(text, "svg")
+        return text.getvalue()[text.getvalue().index("<svg") :]
+
+    def _write(self, file: Any, kind: str) -> None:
+        from matplotlib import rc_context
+
         (left, right), (bottom, top) = self._limits
         self.ax.set_xlim(left=left, right=right)
         self.ax.set_ylim(bottom=bottom, top=top)
         if self.lines:
             self.ax.legend(fontsize="small")
         # No time in the file: the same numbers give the same file.
-        fields = {"svg": {"Date": None}, "png": {}}[path.suffix[1:]]
-        self.figure.savefig(path, dpi=150, metadata=fields)
-
-    def svg(self) -> str:
-        """The picture as an SVG element."""
-        text = io.StringIO()
-        self.figure.savefig(text, format="svg", metadata={"Date": None})
-        return text.getvalue()[text.getvalue().index("<svg") :]
+        fields: dict[str, Any] = {"svg": {"Date": None}}
+        with rc_context(SVG):
+            self.figure.savefig(file, format=kind, dpi=150, metadata=fields.get(kind))
 
 
 class Evidence:
     """Claims, plots, tables and notes."""
 
     def __init__(self) -> None:
-        self.claims: List[Claim] = []
-        self.plots: List[Plot] = []
-        self.tables: List[Table] = []
-        self.notes: List[str] = []
+        self.claims: list[Claim] = []
+        self.plots: list[Plot] = []
+        self.tables: list[Table] = []
+        self.notes: list[str] = []
 
     def claim(self, what: str, paper: str, ours: str, holds: bool) -> None:
         self.claims.append(Claim(what, paper, ours, bool(holds)))
+
+    def expect(self, what: str, paper: str, value: float, limit: str, ours: str = "") -> None:
+        """A claim with a limit of ours that is printed and checked, such as `at most 8 ms`.
+
+        `paper` is empty if the paper has no value; `ours` is printed instead of the value.
+        """
+        word, bound, unit = LIMIT.match(limit).groups()  # type: ignore[union-attr]
+        holds = value >= float(bound) if word == "at least" else value <= float(bound)
+        if word == "below":
+            holds = value < float(bound)
+        shown = f"{value:.2f} ×" if unit == "×" else f"{value:.1f} {unit or ''}".rstrip()
+        known = f"{paper} (here: {limit})" if paper else f"not in the paper (expected: {limit})"
+        self.claim(what, known, ours or shown, holds)
 
     def note(self, text: str) -> None:
         self.notes.append(text)

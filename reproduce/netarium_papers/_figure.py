@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Callable, Optional, Sequence
 
 import netarium as nt
 
@@ -28,18 +28,18 @@ class Paper:
     name: str
     title: str
     citation: str
-    modules: Tuple[str, ...]
+    modules: tuple[str, ...]
 
     @property
-    def figures(self) -> List[Figure]:
-        found: List[Figure] = []
+    def figures(self) -> list[Figure]:
+        found: list[Figure] = []
         for module in self.modules:
             loaded = importlib.import_module(f"netarium_papers.{self.name}.{module}")
             found += [of for of in vars(loaded).values() if isinstance(of, Figure)]
         return [of for place, of in enumerate(found) if of not in found[:place]]
 
 
-def papers() -> Dict[str, Paper]:
+def papers() -> dict[str, Paper]:
     """All papers by name."""
     return {name: importlib.import_module(f"netarium_papers.{name}").PAPER for name in NAMES}
 
@@ -55,8 +55,16 @@ class Figure:
     id: str
     title: str
     takes: str
-    clocks: Tuple[str, ...]
+    clocks: tuple[str, ...]
     make: Callable[[Stage], None]
+
+    @property
+    def text(self) -> list[str]:
+        """The paragraphs of the file's first cell after its heading."""
+        text = sys.modules[self.make.__module__].__doc__ or ""
+        heading, _, rest = text.partition("\n")
+        paragraphs = rest.strip().split("\n\n") if heading.startswith("# ") else []
+        return [" ".join(of.split()) for of in paragraphs if of]
 
     def suits(self, clocks: Sequence[str]) -> bool:
         return not self.clocks or any(clock in clocks for clock in self.clocks)
@@ -77,6 +85,7 @@ class Figure:
         """Makes the figure with runs in the folder `runs`; an error is part of the result."""
         begun, made = time.monotonic(), datetime.datetime.now(datetime.timezone.utc)
         stage = Stage(self.clocks, runs, options, show)
+        stage.notes += self.text
         error: Optional[PaperError] = None
         try:
             if not self.suits(options.clocks):
@@ -106,12 +115,12 @@ class Figure:
 
 
 def figure(
-    id: str, title: str, *, takes: str, clocks: Sequence[str] = ()
+    id: str, title: str, takes: str, clocks: str = ""
 ) -> Callable[[Callable[[Stage], None]], Figure]:
-    """Makes a figure of a function that fills a stage."""
+    """Makes a figure of a function that fills a stage; `clocks` are words."""
 
     def decorated(make: Callable[[Stage], None]) -> Figure:
-        return Figure(id, title, takes, tuple(clocks), make)
+        return Figure(id, title, takes, tuple(clocks.split()), make)
 
     return decorated
 

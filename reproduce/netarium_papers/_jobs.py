@@ -11,7 +11,7 @@ import socket
 import subprocess
 import threading
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from typing import Any, Callable, Dict, List, Optional, Sequence, Set
+from typing import Any, Callable, Optional, Sequence
 
 import netarium as nt
 
@@ -55,11 +55,11 @@ class Jobs:
     def __init__(self, done: Callable[[], None]) -> None:
         self._done = done
         self._lock, self._stopped = threading.Lock(), False
-        self._children: Set[subprocess.Popen[str]] = set()
+        self._children: set[subprocess.Popen[str]] = set()
 
     def perform(
-        self, jobs: Sequence[Job], words: Callable[[Job], List[str]], limit: int, together: bool
-    ) -> List[Run]:
+        self, jobs: Sequence[Job], words: Callable[[Job], list[str]], limit: int, together: bool
+    ) -> list[Run]:
         """Runs of the jobs in their order, at most `limit` at once.
 
         With `together` the labs begin when all are ready.
@@ -84,7 +84,7 @@ class Jobs:
             for child in self._children:
                 child.send_signal(signal.SIGINT)
 
-    def _one(self, job: Job, words: List[str], start: Optional[Start]) -> Run:
+    def _one(self, job: Job, words: list[str], start: Optional[Start]) -> Run:
         ours, theirs = socket.socketpair()
         is_waited_for = start is not None
         with ours, theirs:
@@ -113,7 +113,7 @@ class Jobs:
         self._done()
         return run
 
-    def _start(self, job: Job, words: List[str], control: socket.socket) -> subprocess.Popen[str]:
+    def _start(self, job: Job, words: list[str], control: socket.socket) -> subprocess.Popen[str]:
         # A run on the wall clock notices by its control socket if this process is killed.
         hold = job.clock == "wall"
         return subprocess.Popen(
@@ -128,10 +128,10 @@ class Jobs:
         )
 
 
-def folder(stdout: str, stderr: str, code: int, words: List[str]) -> str:
+def folder(stdout: str, stderr: str, code: int, words: list[str]) -> str:
     """The folder of a run that came to its end, trusted or not. Raises PaperError otherwise."""
     lines = [line for line in stdout.splitlines() if line.startswith("{")]
-    found: Dict[str, Any] = json.loads(lines[-1]) if lines else {}
+    found: dict[str, Any] = json.loads(lines[-1]) if lines else {}
     if code in WITH_RESULTS and "folder" in found:
         return str(found["folder"])
     if code == INTERRUPTED:
@@ -141,7 +141,7 @@ def folder(stdout: str, stderr: str, code: int, words: List[str]) -> str:
     raise PaperError(f"{text}; repeat: {command}", code if 0 < code < 128 else 70)
 
 
-def complaint(found: Dict[str, Any], log: List[str], code: int) -> str:
+def complaint(found: dict[str, Any], log: list[str], code: int) -> str:
     parts = [found["message"]] if found.get("message") else []
     parts += [error["message"] for error in found.get("errors", [])]
     for program in found.get("programs", []):

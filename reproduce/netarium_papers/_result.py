@@ -7,7 +7,7 @@ import datetime
 import html
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Optional, Sequence
 
 from ._evidence import Claim, Plot, Table
 from ._jobs import PaperError
@@ -43,11 +43,11 @@ class FigureResult:
     made: datetime.datetime
     took_s: float
     repeat: str
-    claims: List[Claim]
-    plots: List[Plot]
-    tables: List[Table]
-    notes: List[str]
-    runs: List[Dict[str, Any]]
+    claims: list[Claim]
+    plots: list[Plot]
+    tables: list[Table]
+    notes: list[str]
+    runs: list[dict[str, Any]]
     status: str
     exit_code: int
     error: Optional[str] = None
@@ -86,12 +86,15 @@ class FigureResult:
             str(error) if error else None,
         )
 
-    def to_json(self, out: Path) -> Dict[str, Any]:
+    def to_json(self, out: Path) -> dict[str, Any]:
         """The object of `results.json`; folders of runs are relative to `out`."""
         found = {key: value for key, value in vars(self).items() if value is not None}
         found["made_unix_ms"] = int(found.pop("made").timestamp() * 1000)
         found["claims"] = [claim._asdict() for claim in self.claims]
-        found["tables"] = [vars(table) for table in self.tables]
+        found["tables"] = [
+            {key: getattr(table, key) for key in ("title", "heads", "rows")}
+            for table in self.tables
+        ]
         found["plots"] = [
             {
                 "title": plot.title,
@@ -104,7 +107,7 @@ class FigureResult:
         ]
         root = out.resolve()
 
-        def relative(run: Dict[str, Any]) -> Dict[str, Any]:
+        def relative(run: dict[str, Any]) -> dict[str, Any]:
             path = Path(run["folder"]).resolve()
             return {**run, "folder": str(path.relative_to(root))}
 
@@ -158,10 +161,10 @@ class FigureResult:
         return "".join(parts)
 
 
-def finite(lines: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
+def finite(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Lines for JSON, which has no NaN."""
 
-    def pairs(points: Sequence[Any]) -> List[List[Optional[float]]]:
+    def pairs(points: Sequence[Any]) -> list[list[Optional[float]]]:
         return [[v if math.isfinite(v) else None for v in pair] for pair in points]
 
     keys = ("points", "spread")
@@ -174,7 +177,7 @@ def html_table(heads: Sequence[str], rows: Sequence[str]) -> str:
     return f'<div class="scroll"><table><tr>{cells}</tr>{body}</table></div>'
 
 
-def text_table(table: Table) -> List[str]:
+def text_table(table: Table) -> list[str]:
     """The first column is left-aligned, the others, which are numbers, right-aligned."""
     rows = [table.heads, *table.rows[:MAX_ROWS]]
     widths = [max(len(row[at]) for row in rows if at < len(row)) for at in range(len(table.heads))]
@@ -188,11 +191,11 @@ def text_table(table: Table) -> List[str]:
     return lines
 
 
-def unmet(run: Run) -> List[str]:
+def unmet(run: Run) -> list[str]:
     return [found.text for found in run.expectations if found.outcome != "passed"]
 
 
-def doubts(stage: Stage) -> List[str]:
+def doubts(stage: Stage) -> list[str]:
     """What speaks against the runs of a figure."""
     notes, busiest = [], 0.0
     for run in stage.runs:
@@ -213,7 +216,7 @@ def doubts(stage: Stage) -> List[str]:
     return notes
 
 
-def described(run: Run, is_beyond_limit: bool) -> Dict[str, Any]:
+def described(run: Run, is_beyond_limit: bool) -> dict[str, Any]:
     """The object of a run in `results.json`."""
     return {
         "name": run.job.name,

@@ -6,7 +6,7 @@ import html
 import json
 import os
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any
 
 import netarium as nt
 
@@ -45,9 +45,9 @@ class Results:
 
     def __init__(self, out: Path, paper: Paper) -> None:
         self.out, self.paper = out, paper
-        self._sections: Dict[str, str] = {}
+        self._sections: dict[str, str] = {}
         path = out / "results.json"
-        self.figures: Dict[str, Any] = {}
+        self.figures: dict[str, Any] = {}
         if path.is_file():
             found = self._read(path)
             if (found.get("schema"), found.get("paper")) != (SCHEMA, paper.name):
@@ -58,9 +58,9 @@ class Results:
         out.mkdir(parents=True, exist_ok=True)
         self._write()
 
-    def _read(self, path: Path) -> Dict[str, Any]:
+    def _read(self, path: Path) -> dict[str, Any]:
         try:
-            found: Dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
             raise self._refused(path, str(error)) from None
         return found
@@ -111,7 +111,7 @@ class Results:
         )
 
 
-def summary(figure: Dict[str, Any]) -> str:
+def summary(figure: dict[str, Any]) -> str:
     held = sum(claim["holds"] for claim in figure["claims"])
     word = WORDS[figure["status"]] + (" (short)" if figure["short"] else "")
     tone = "good" if figure["status"] == "holds" else "bad"
@@ -122,7 +122,7 @@ def summary(figure: Dict[str, Any]) -> str:
     )
 
 
-def section(figure: Dict[str, Any]) -> str:
+def section(figure: dict[str, Any]) -> str:
     name, escape = html.escape(figure["id"]), html.escape
     items = []
     for run in figure["runs"]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Mapping, Optional
 
 import polars
 
@@ -42,7 +42,7 @@ class Job:
         model = f"-{self.model}" if self.model else ""
         return f"{self.name}{model}-{self.clock}"
 
-    def words(self, lab: str, runs: str, cluster: Optional[str]) -> List[str]:
+    def words(self, lab: str, runs: str, cluster: Optional[str]) -> list[str]:
         """The arguments of the binary."""
         words = ["run" if self.clock == "wall" else "sim", lab, "--runs", runs]
         words += ["--name", self.run_name]
@@ -70,7 +70,7 @@ class Run(nt.Run):
         super().__init__(folder)
         self.job, self.clock, self.model = job, job.clock, job.model
         self.tries = 1
-        self._frames: Dict[str, Any] = {}
+        self._frames: dict[str, Any] = {}
 
     @property
     def label(self) -> str:
@@ -85,15 +85,15 @@ class Run(nt.Run):
     def elapsed_s(self) -> float:
         return float(self.record["elapsed_s"])
 
-    def flow(self, name: str) -> Dict[str, Any]:
+    def flow(self, name: str) -> dict[str, Any]:
         """The summary of a flow. Raises KeyError if there is none."""
         return self._named("flows", f"flow {name}", name=name)
 
-    def link(self, name: str, direction: str) -> Dict[str, Any]:
+    def link(self, name: str, direction: str) -> dict[str, Any]:
         """The summary of a direction (`up`, `down`) of a link. Raises KeyError."""
         return self._named("links", f"link {name} {direction}", name=name, direction=direction)
 
-    def _named(self, kind: str, what: str, **wanted: str) -> Dict[str, Any]:
+    def _named(self, kind: str, what: str, **wanted: str) -> dict[str, Any]:
         for found in self.record[kind]:
             if all(found[key] == value for key, value in wanted.items()):
                 return dict(found)
@@ -132,7 +132,7 @@ class Run(nt.Run):
         self.flow(flow)
         return self.rate("flows", "sent_bytes", step_s, flow=flow)
 
-    def flow_rates(self, step_s: float) -> Dict[str, Points]:
+    def flow_rates(self, step_s: float) -> dict[str, Points]:
         """The rates of all flows by their names, sorted."""
         return {
             name: self.flow_rate(name, step_s)
@@ -144,13 +144,13 @@ class Run(nt.Run):
         self.link(link, direction)
         return self.rate("links", "sent_bytes", step_s, link=link, direction=direction)
 
-    def flow_samples(self, flow: str, column: str) -> List[Tuple[float, Any]]:
+    def flow_samples(self, flow: str, column: str) -> list[tuple[float, Any]]:
         """A column of the samples of a flow: ends of intervals in s, and values that are there."""
         found = self.rows("flows", flow=flow)
         pairs = zip(found["time_ns"].to_list(), found[column].to_list())
         return [(time / 1e9, value) for time, value in pairs if value is not None]
 
-    def round_trips(self, flow: str) -> List[float]:
+    def round_trips(self, flow: str) -> list[float]:
         """Times from request to response of an RPC flow in s, in order.
 
         Only requests that were alone in their interval have their own time: with `interval` below

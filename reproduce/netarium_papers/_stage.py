@@ -9,7 +9,7 @@ import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple, TypeVar
+from typing import Any, Callable, Iterable, Optional, Sequence, TypeVar
 
 import netarium as nt
 
@@ -34,8 +34,8 @@ class Options:
     """
 
     out: Path
-    clocks: Tuple[str, ...] = ("virtual",)
-    models: Tuple[str, ...] = MODELS
+    clocks: tuple[str, ...] = ("virtual",)
+    models: tuple[str, ...] = MODELS
     cluster: Optional[str] = None
     short: bool = False
     words: str = ""
@@ -60,9 +60,9 @@ class Stage(Evidence):
         super().__init__()
         self.options, self._folder, self._show = options, folder, show
         self._clocks = tuple(clocks)
-        self.runs: List[Run] = []
+        self.runs: list[Run] = []
         """All runs of the figure."""
-        self.beyond_limit: List[Run] = []
+        self.beyond_limit: list[Run] = []
         """Runs that met the limit of the machine on purpose."""
         self._finished = self._total = 0
         if folder.exists():
@@ -76,15 +76,15 @@ class Stage(Evidence):
         """The size of the paper, or the short one."""
         return short if self.options.short else full
 
-    def clocks(self) -> List[str]:
+    def clocks(self) -> list[str]:
         """The wanted clocks that suit the figure."""
         return [clock for clock in self.options.clocks if clock in self._clocks]
 
-    def models(self) -> List[str]:
+    def models(self) -> list[str]:
         """The wanted models."""
         return list(self.options.models)
 
-    def settings(self) -> List[Tuple[str, str]]:
+    def settings(self) -> list[tuple[str, str]]:
         """Each wanted clock with each wanted model."""
         return [(clock, model) for clock in self.clocks() for model in self.options.models]
 
@@ -100,7 +100,7 @@ class Stage(Evidence):
 
     def run(
         self, jobs: Sequence[Job], at_once: int = 1, together: bool = False, tries: int = TRIES
-    ) -> List[Run]:
+    ) -> list[Run]:
         """Runs of jobs in their order: on the virtual clock on all cores, then on the wall clock.
 
         Arguments:
@@ -110,7 +110,7 @@ class Stage(Evidence):
         """
         jobs = list(jobs)
         self._total += len(jobs)
-        found: Dict[int, Run] = {}
+        found: dict[int, Run] = {}
         limit = len(jobs) if together else at_once
         for clock, most in (("virtual", os.cpu_count() or 1), ("wall", limit)):
             places = [place for place, job in enumerate(jobs) if job.clock == clock]
@@ -133,12 +133,12 @@ class Stage(Evidence):
 
     def _batch(
         self, jobs: Sequence[Job], places: Sequence[int], limit: int, together: bool
-    ) -> Dict[int, Run]:
+    ) -> dict[int, Run]:
         def done() -> None:
             self._finished += 1
             self._show(self._finished, self._total)
 
-        def words(job: Job) -> List[str]:
+        def words(job: Job) -> list[str]:
             lab = self.file(job.lab)
             return job.words(str(lab), str(self._folder), self.options.cluster)
 
@@ -158,7 +158,7 @@ def measure(*words: str) -> Any:
     return json.loads(done.stdout)
 
 
-def measure_each(commands: Iterable[Sequence[str]]) -> List[Any]:
+def measure_each(commands: Iterable[Sequence[str]]) -> list[Any]:
     """The objects of several commands, in their order, made on all cores. Raises PaperError."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return list(pool.map(lambda words: measure(*words), commands))

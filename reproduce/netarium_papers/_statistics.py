@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Iterable, List, NamedTuple, Sequence, Tuple
+from typing import Iterable, NamedTuple, Sequence
 
-Points = List[Tuple[float, float]]
+Points = list[tuple[float, float]]
 
 
 def cdf(values: Iterable[float]) -> Points:
@@ -41,7 +41,7 @@ def moments(values: Iterable[float]) -> Moments:
     return Moments(len(found), mean, math.sqrt(squares / len(found)), min(found), max(found))
 
 
-def rates(samples: Iterable[Tuple[float, float, float]], step: float, until: float) -> Points:
+def rates(samples: Iterable[tuple[float, float, float]], step: float, until: float) -> Points:
     """Counts per second in equal steps from 0 to `until`: the middle of each step, and its rate.
 
     A sample is the end of its interval and the length of it in s, and a count, which is spread

@@ -1,11 +1,10 @@
 # %% [markdown]
-# # SLBN, beyond the paper: churn
-# Errors by the number of sessions that are replaced in one second.
+"""# SLBN, beyond the paper: churn
+Errors by the number of sessions that are replaced in one second.
+"""
 
 # %%
-"""Beyond the paper: errors by how many sessions are replaced in a second."""
-
-from typing import Dict, List, NamedTuple
+from typing import NamedTuple
 
 from netarium_papers import Evidence, Stage, figure
 from netarium_papers.slbn import NAMES, accuracy
@@ -38,13 +37,13 @@ class Churn(NamedTuple):
 @figure(
     "churn",
     "beyond the paper: errors by how many sessions are replaced in a second",
-    takes="5 min",
-    clocks=("virtual",),
+    "5 min",
+    "virtual",
 )
 def errors_by_churn(stage: Stage) -> None:
     sessions = stage.size(20_000, 2_000)
     replaced = [sessions * of // 100 for of in stage.size(REPLACED_PERCENT, SHORT_PERCENT)]
-    found: Dict[str, List[Churn]] = {}
+    found: dict[str, list[Churn]] = {}
     for protocol in ("slbn", "bfyz"):
         jobs = [
             job(stage, "churn", protocol, {"sessions.first.count": sessions}, f"-{count}")
@@ -73,24 +72,17 @@ def errors_by_churn(stage: Stage) -> None:
     )
 
 
-def claims(evidence: Evidence, slbn: List[Churn], bfyz: List[Churn]) -> None:
+def claims(evidence: Evidence, slbn: list[Churn], bfyz: list[Churn]) -> None:
     excess, replaced, own, other = max(
         (own.source - other.source, own.replaced, own.source, other.source)
         for own, other in zip(slbn, bfyz)
     )
-    evidence.claim(
-        "mean amount of the errors at sources, SLBN beside BFYZ, at every rate of churn",
-        f"not in the paper (expected: at most {accuracy.MAX_EXCESS} points more)",
-        f"at most {excess:+.2f} points, {own:.2f} beside {other:.2f} % at {replaced}/s",
-        excess <= accuracy.MAX_EXCESS,
-    )
-    over = max(of.over for of in slbn)
-    evidence.claim(
-        "rates at bottlenecks over their capacity, in the mean (SLBN), at every rate of churn",
-        f"the pattern of churn does not matter (here: at most {accuracy.MAX_OVER} %)",
-        f"at most {over:+.2f} %",
-        over <= accuracy.MAX_OVER,
-    )
+    what = "mean amount of the errors at sources, SLBN beside BFYZ, at every rate of churn"
+    ours = f"at most {excess:+.2f} points, {own:.2f} beside {other:.2f} % at {replaced}/s"
+    evidence.expect(what, "", excess, accuracy.EXCESS, ours)
+    what = "rates at bottlenecks over their capacity, in the mean (SLBN), at every rate of churn"
+    paper, over = "the pattern of churn does not matter", max(of.over for of in slbn)
+    evidence.expect(what, paper, over, accuracy.OVER, f"at most {over:+.2f} %")
 
 
 # %%

@@ -1,14 +1,20 @@
 # %% [markdown]
-# # SLBN, figures 3 and 4
-# Experiment 1a: errors of the rates that each protocol assigns while sessions join and leave. The
-# paper draws them and prints few numbers: claims are its text, with the tolerance in parentheses.
-# Its network is drawn again from the same model, because it does not print the parameters.
+"""# SLBN, figures 3 and 4
+Experiment 1a: errors of the rates that each protocol assigns while sessions join and leave. The
+paper draws them and prints few numbers: claims are its text, with the tolerance in parentheses. Its
+network is drawn again from the same model, because it does not print the parameters.
+
+The paper draws these figures and prints few numbers: the claims are its text, with the tolerance in
+parentheses. The network is drawn again from the same model; the paper does not print its
+parameters.
+
+With RCP and PIQI-RCP a session begins at the rate of the link, although others join at the same
+time, and corrects it one round trip later. Here 50,000 sessions join within 0.5 s: the next join
+before the rates of the first are corrected, and the queues that build up lengthen the round trips
+on which the corrections depend.
+"""
 
 # %%
-"""Figures 3 and 4: accuracy of the rates under all protocols while sessions join and leave."""
-
-from typing import Dict
-
 from netarium_papers import Evidence, Stage, figure
 from netarium_papers.slbn import accuracy
 from netarium_papers.slbn.protocol_run import ProtocolRun, protocol_runs
@@ -31,8 +37,8 @@ SHORT = {
 @figure(
     "1a",
     "accuracy of the rates while sessions join and leave (figures 3 and 4)",
-    takes="15 min",
-    clocks=("virtual",),
+    "15 min",
+    "virtual",
 )
 def accuracy_during_changes(stage: Stage) -> None:
     runs = protocol_runs(stage, "1a", PROTOCOLS, SHORT)
@@ -54,20 +60,9 @@ def accuracy_during_changes(stage: Stage) -> None:
         claim_order(stage, runs)
         claim_errors(stage, runs)
         claim_cobb_gouda(stage, runs["cobb-gouda"])
-    stage.note(
-        "The paper draws these figures and prints few numbers: the claims are its text, with the "
-        "tolerance in parentheses. The network is drawn again from the same model; the paper does "
-        "not print its parameters."
-    )
-    stage.note(
-        "With RCP and PIQI-RCP a session begins at the rate of the link, although others join at "
-        "the same time, and corrects it one round trip later. Here 50,000 sessions join within "
-        "0.5 s: the next join before the rates of the first are corrected, and the queues that "
-        "build up lengthen the round trips on which the corrections depend."
-    )
 
 
-def claim_order(evidence: Evidence, runs: Dict[str, ProtocolRun]) -> None:
+def claim_order(evidence: Evidence, runs: dict[str, ProtocolRun]) -> None:
     """The order of the paper: SLBN and BFYZ, then ERICA, then the others."""
     found = [runs[name].moments("source_abs", 0.0, runs[name].end).mean for name in PROTOCOLS[:6]]
     texts = [f"{runs[name].label} {mean:.1f}" for name, mean in zip(PROTOCOLS, found)]
@@ -80,7 +75,7 @@ def claim_order(evidence: Evidence, runs: Dict[str, ProtocolRun]) -> None:
     )
 
 
-def claim_errors(evidence: Evidence, runs: Dict[str, ProtocolRun]) -> None:
+def claim_errors(evidence: Evidence, runs: dict[str, ProtocolRun]) -> None:
     mean = runs["erica"].moments("source_mean", CHANGED_S, runs["erica"].end).mean
     evidence.claim(
         "mean error at sources after the changes (ERICA)",

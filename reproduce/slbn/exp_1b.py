@@ -1,13 +1,15 @@
 # %% [markdown]
-# # SLBN, figures 5 and 6
-# Experiment 1b: completion times of sessions that send an amount of data, and how queues grow
-# meanwhile. The paper's figure of the times ranges from 1.5 to 5 s.
+"""# SLBN, figures 5 and 6
+Experiment 1b: completion times of sessions that send an amount of data, and how queues grow
+meanwhile. The paper's figure of the times ranges from 1.5 to 5 s.
+
+The time of a session is from its joining to the arrival of its last packet. The figure of the paper
+has times from 1.5 to 5 s.
+"""
 
 # %%
-"""Figures 5 and 6: completion times by size, and queues, of finite sessions."""
-
 import math
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Optional, Sequence
 
 from netarium_papers import Evidence, Run, Stage, figure, moments
 from netarium_papers.slbn import accuracy
@@ -25,7 +27,7 @@ SETTLED_S, MAX_GROWTH = 1, 1.05
 # Cobb-Gouda's largest queues in the first 3 s in the paper, and by which factor these may differ.
 COBB_GOUDA_PACKETS, FACTOR = (5293, 8265, 4775), 2
 # The size of a session in packets, and its completion time in s if it has completed.
-Sessions = Sequence[Tuple[float, Optional[float]]]
+Sessions = Sequence[tuple[float, Optional[float]]]
 
 
 def sessions(run: Run) -> Sessions:
@@ -37,13 +39,13 @@ def sessions(run: Run) -> Sessions:
     ]
 
 
-def mean_time(of: Sessions) -> Tuple[float, int]:
+def mean_time(of: Sessions) -> tuple[float, int]:
     """The mean completion time, and the number of sessions that did not complete."""
     times = [seconds for _, seconds in of if seconds is not None]
     return moments(times).mean, len(of) - len(times)
 
 
-def bins(of: Sessions) -> List[Tuple[float, float, int, int]]:
+def bins(of: Sessions) -> list[tuple[float, float, int, int]]:
     """Mean size, mean completion time, number, and number completed, by size.
 
     Bins without a completed session are omitted.
@@ -61,7 +63,7 @@ def largest_queue(run: ProtocolRun, start: float = 0.0, end: float = math.inf) -
     return int(max((packets for _, packets in run.points("queue", start, end)), default=0))
 
 
-def bounded(run: ProtocolRun) -> Tuple[int, int, bool]:
+def bounded(run: ProtocolRun) -> tuple[int, int, bool]:
     """The largest queue until all have joined and settled, that of later, and if it is bounded."""
     first, later = largest_queue(run, 0, SETTLED_S), largest_queue(run, SETTLED_S)
     return first, later, later <= first * MAX_GROWTH
@@ -70,8 +72,8 @@ def bounded(run: ProtocolRun) -> Tuple[int, int, bool]:
 @figure(
     "1b",
     "completion times by size and queues of finite sessions (figures 5 and 6)",
-    takes="20 min",
-    clocks=("virtual",),
+    "20 min",
+    "virtual",
 )
 def completion_and_queues(stage: Stage) -> None:
     runs = protocol_runs(stage, "1b", PROTOCOLS, {"sessions.finite.count": 2000})
@@ -111,14 +113,10 @@ def completion_and_queues(stage: Stage) -> None:
     if not stage.short:
         claim_queues(stage, runs)
         claim_completion(stage, runs, {name: mean_time(of)[0] for name, of in finite.items()})
-    stage.note(
-        "The time of a session is from its joining to the arrival of its last packet. The figure "
-        "of the paper has times from 1.5 to 5 s."
-    )
 
 
 def table_summary(
-    evidence: Evidence, runs: Dict[str, ProtocolRun], finite: Dict[str, Sessions]
+    evidence: Evidence, runs: dict[str, ProtocolRun], finite: dict[str, Sessions]
 ) -> None:
     table = evidence.table(
         "Completion times; largest queues in packets; the longest time that a link needed "
@@ -132,7 +130,7 @@ def table_summary(
         table.row(run.label, f"{time:.2f} s", missing, *queues, longest)
 
 
-def claim_queues(evidence: Evidence, runs: Dict[str, ProtocolRun]) -> None:
+def claim_queues(evidence: Evidence, runs: dict[str, ProtocolRun]) -> None:
     """The paper does not have B-Neck."""
     others = [run for name, run in runs.items() if name != "b-neck"]
     found = ", ".join(run.label for run in others if bounded(run)[2]) or "none"
@@ -157,7 +155,7 @@ def claim_queues(evidence: Evidence, runs: Dict[str, ProtocolRun]) -> None:
 
 
 def claim_completion(
-    evidence: Evidence, runs: Dict[str, ProtocolRun], times: Dict[str, float]
+    evidence: Evidence, runs: dict[str, ProtocolRun], times: dict[str, float]
 ) -> None:
     """Mean completion times in s, compared with SLBN's."""
     slbn = times["slbn"]

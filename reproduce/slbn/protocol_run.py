@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
+from typing import Any, Iterable, Mapping, Optional
 
 import polars
 
@@ -59,14 +59,14 @@ class ProtocolRun:
     def __init__(self, run: Run, label: str) -> None:
         self.run, self.label = run, label
         self.samples = samples(run.frame("control"))
-        self.summary: Dict[str, Any] = run.record["control"]
+        self.summary: dict[str, Any] = run.record["control"]
 
     @property
     def end(self) -> float:
         """The time of the last sample in s."""
         return float(self.samples["at"][-1])
 
-    def at(self, time: float) -> Optional[Dict[str, Any]]:
+    def at(self, time: float) -> Optional[dict[str, Any]]:
         """The last sample up to a time."""
         found = self.samples.filter(polars.col("at") <= time + ROUNDING_S)
         return dict(found.row(-1, named=True)) if len(found) else None
@@ -77,7 +77,7 @@ class ProtocolRun:
 
     def points(
         self, column: str, start: float = -math.inf, end: float = math.inf
-    ) -> List[Tuple[float, float]]:
+    ) -> list[tuple[float, float]]:
         """Times and values after `start` and up to `end`; NaN where there is no value."""
         pairs = zip(self.samples["at"].to_list(), self.samples[column].to_list())
         return [
@@ -92,9 +92,7 @@ class ProtocolRun:
         return moments(found) if found else NONE
 
 
-def job(
-    stage: Stage, lab: str, protocol: str, short: Mapping[str, Any], suffix: str = ""
-) -> Job:
+def job(stage: Stage, lab: str, protocol: str, short: Mapping[str, Any], suffix: str = "") -> Job:
     """A lab under a protocol; `short` are the settings that make it small."""
     found = Job(f"slbn/{lab}.toml", protocol + suffix, "virtual").set("control.protocol", protocol)
     for field, value in {**SMALL, **short}.items() if stage.short else ():
@@ -108,7 +106,7 @@ def protocol_runs(
     protocols: Iterable[str],
     short: Mapping[str, Any],
     one_at_a_time: bool = False,
-) -> Dict[str, ProtocolRun]:
+) -> dict[str, ProtocolRun]:
     """Runs of a lab under each protocol; one at a time if a run needs much memory."""
     jobs = [job(stage, lab, protocol, short) for protocol in protocols]
     batches = [[one] for one in jobs] if one_at_a_time else [jobs]

@@ -1,13 +1,16 @@
 # %% [markdown]
-# # SLBN: the state of a link
-# The point of the paper: with SLBN, a link keeps three numbers for any number of sessions. For
-# each protocol, sessions join a link at once until each has a first rate; then the state of the
-# link is measured.
+"""# SLBN: the state of a link
+The point of the paper: with SLBN, a link keeps three numbers for any number of sessions. For each
+protocol, sessions join a link at once until each has a first rate; then the state of the link is
+measured.
+
+Numbers are those that a protocol keeps at a link and changes; bytes are their memory here,
+including all that tables have allocated. The bytes of a packet are those of its fields in memory,
+not on the wire.
+"""
 
 # %%
-"""The state of a link by the number of its sessions, under each protocol."""
-
-from typing import Any, Dict, List, Sequence
+from typing import Any, Sequence
 
 from netarium_papers import Evidence, Stage, figure, measure, measure_each
 
@@ -16,7 +19,7 @@ SESSIONS = (100, 1_000, 10_000, 100_000, 1_000_000)
 LINEAR = ("bfyz", "erica", "b-neck")
 SLBN_NUMBERS = 3
 # By protocol, for each number of sessions: `numbers`, `bytes`, `packet_bytes`.
-States = Dict[str, List[Dict[str, Any]]]
+States = dict[str, list[dict[str, Any]]]
 
 
 def growth(sizes: Sequence[int], numbers: Sequence[int]) -> str:
@@ -27,7 +30,7 @@ def growth(sizes: Sequence[int], numbers: Sequence[int]) -> str:
     return "linear" if grown >= 1 else "neither constant nor linear"
 
 
-@figure("state", "what a link keeps, by the number of its sessions", takes="2 min")
+@figure("state", "what a link keeps, by the number of its sessions", "2 min")
 def state_of_link(stage: Stage) -> None:
     sizes = stage.size(SESSIONS, SESSIONS[:3])
     protocols = measure("measure", "protocols")["protocols"]
@@ -50,11 +53,6 @@ def state_of_link(stage: Stage) -> None:
         cells = (f"{state['numbers']} / {state['bytes']}" for state in of)
         table.row(protocol, *cells, of[-1]["packet_bytes"])
     claims(stage, sizes, states)
-    stage.note(
-        "Numbers are those that a protocol keeps at a link and changes; bytes are their memory "
-        "here, including all that tables have allocated. The bytes of a packet are those of its "
-        "fields in memory, not on the wire."
-    )
 
 
 def claims(evidence: Evidence, sizes: Sequence[int], states: States) -> None:

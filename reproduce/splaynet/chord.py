@@ -1,27 +1,34 @@
 # %% [markdown]
-# # SplayNet, macro-benchmark Chord
-# Lookups in a Chord ring on an Internet-like network: their delay is mainly that of the links.
+"""# SplayNet, macro-benchmark Chord
+Lookups in a Chord ring on an Internet-like network: their delay is mainly that of the links.
+
+Both models delay a packet by the same sum of delays. Hop adds a transmission time for every link
+(0.3 ms for a request of 200 B at a host's 10 Mbit/s, and less inside), collapsed one transmission
+time at the share of the flow. The rest is the time of the Python programs: some tenths of a
+millisecond for each node of the path.
+
+Rings form by real joins, so fingers, and with them the path of a lookup, may differ in rare cases
+between runs; keys and origins are the same.
+"""
 
 # %%
-"""Macro-benchmark sensitive to delay: lookups in a Chord ring."""
-
 import math
-from typing import Any, Dict, List
+from typing import Any
 
 from netarium_papers import Evidence, Job, Run, Stage, cdf, figure, moments, quantile
 from netarium_papers.splaynet.macro_benchmarks import compare_models, results
 from netarium_papers.splaynet.routes import Network
 
-Lookups = List[Dict[str, Any]]
+Lookups = list[dict[str, Any]]
 
 
-def path_ms(network: Network, nodes: List[str]) -> float:
+def path_ms(network: Network, nodes: list[str]) -> float:
     """Delays of the links along the nodes of a lookup and from the last to the first."""
     steps = [*zip(nodes, nodes[1:]), (nodes[-1], nodes[0])]
     return sum(network.paths(*step)[0].delay_ns / 1e6 for step in steps)
 
 
-@figure("chord", "delay of lookups in a Chord ring", takes="1 min", clocks=("wall",))
+@figure("chord", "delay of lookups in a Chord ring", "1 min", "wall")
 def lookups(stage: Stage) -> None:
     runs = stage.run(
         [
@@ -57,19 +64,9 @@ def lookups(stage: Stage) -> None:
         times[str(run.model)] = took
     compare_models(stage, "median delay of a lookup in ms", 0.5, times, 0.05)
     compare_models(stage, "90th percentile of it in ms", 0.9, times, 0.05)
-    stage.note(
-        "Both models delay a packet by the same sum of delays. Hop adds a transmission time for "
-        "every link (0.3 ms for a request of 200 B at a host's 10 Mbit/s, and less inside), "
-        "collapsed one transmission time at the share of the flow. The rest is the time of the "
-        "Python programs: some tenths of a millisecond for each node of the path."
-    )
-    stage.note(
-        "Rings form by real joins, so fingers, and with them the path of a lookup, may differ in "
-        "rare cases between runs; keys and origins are the same."
-    )
 
 
-def values(found: Lookups, key: str) -> List[float]:
+def values(found: Lookups, key: str) -> list[float]:
     return [one[key] for one in found]
 
 

@@ -1,13 +1,19 @@
 # %% [markdown]
-# # SplayNet, macro-benchmark network coding
-# A source sends a file to two sinks over the butterfly network, with random linear network coding
-# and without coding.
+"""# SplayNet, macro-benchmark network coding
+A source sends a file to two sinks over the butterfly network, with random linear network coding and
+without coding.
+
+Theory, in rates of a link to each sink (Ahlswede et al.): 2 with coding; 1.5 without, by a packing
+of three trees at half the rate each, one of them around the middle link; 1 where both trees need
+the middle link. Coding vectors take 1.1 % of the rate.
+
+Every node is a host that relays, so each flow crosses one link, which no other flow uses: both
+models have the same delays and rates, and differ only in how a burst is queued.
+"""
 
 # %%
-"""Macro-benchmark sensitive to the topology: network coding on the butterfly."""
-
 import itertools
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, NamedTuple
 
 from netarium_papers import Evidence, Job, Points, Run, Stage, figure, moments
 from netarium_papers.splaynet.macro_benchmarks import compare_models, results
@@ -47,7 +53,7 @@ class Outcome:
         self.run, self.scheme = run, SCHEMES[run.job.name]
         self.name = f"{self.scheme.text} ({run.label})"
         keys = ("seconds", "bytes", "right", "packets", "useless")
-        self.sinks: List[Dict[str, Any]] = results(run, "node", *keys)
+        self.sinks: list[dict[str, Any]] = results(run, "node", *keys)
         self.repeated = sum(of["repeated"] for of in results(run, "source", "repeated"))
         loads = results(run, "node", "busy") + results(run, "source", "busy")
         self.busiest = max(load["busy"] for load in loads)
@@ -55,7 +61,7 @@ class Outcome:
         rates = (sink["bytes"] * 8 / sink["seconds"] / 1e6 for sink in self.sinks)
         self.mbit = moments(rates).mean
 
-    def cells(self) -> List[str]:
+    def cells(self) -> list[str]:
         packets, useless = (sum(sink[key] for sink in self.sinks) for key in ("packets", "useless"))
         return [
             self.scheme.text,
@@ -69,7 +75,7 @@ class Outcome:
         ]
 
 
-@figure("coding", "network coding on the butterfly", takes="1 min", clocks=("wall",))
+@figure("coding", "network coding on the butterfly", "1 min", "wall")
 def network_coding(stage: Stage) -> None:
     jobs = []
     for clock, model in stage.settings():
@@ -89,16 +95,6 @@ def network_coding(stage: Stage) -> None:
         table.row(*one.cells())
         plot.line(one.name, arriving(one.run))
     claims(stage, outcomes)
-    stage.note(
-        "Theory, in rates of a link to each sink (Ahlswede et al.): 2 with coding; 1.5 without, by "
-        "a packing of three trees at half the rate each, one of them around the middle link; 1 "
-        "where both trees need the middle link. Coding vectors take 1.1 % of the rate."
-    )
-    stage.note(
-        "Every node is a host that relays, so each flow crosses one link, which no other flow "
-        "uses: both models have the same delays and rates, and differ only in how a burst is "
-        "queued."
-    )
 
 
 def arriving(run: Run) -> Points:
@@ -110,7 +106,7 @@ def arriving(run: Run) -> Points:
     return [(at - (busy[0][0] - 0.125), rate) for at, rate in busy]
 
 
-def claims(evidence: Evidence, outcomes: List[Outcome]) -> None:
+def claims(evidence: Evidence, outcomes: list[Outcome]) -> None:
     right, wanted = sum(sink["right"] for one in outcomes for sink in one.sinks), len(outcomes) * 2
     evidence.claim(
         "sinks with the right file, over all runs", "all", f"{right} of {wanted}", right == wanted

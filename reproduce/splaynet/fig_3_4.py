@@ -1,17 +1,19 @@
 # %% [markdown]
-# # SplayNet, figure 3.4
-# Deviation from the expected sleep. In the paper it is about 0.1 µs with Linux 2.6.
+"""# SplayNet, figure 3.4
+Deviation from the expected sleep. In the paper it is about 0.1 µs with Linux 2.6.
+
+The paper's figure is about sleeping. A sleep cannot be more precise than the wake-up of a
+processor, which takes tens of µs in a virtual machine. Runs therefore end sleeps early by the usual
+wake-up time, and with `precision = "high"` (hybrid) by 100 µs, and poll the clock for the rest.
+"""
 
 # %%
-"""Figure 3.4: by how much timers miss their deadline on this machine."""
-
 from statistics import fmean
-from typing import Dict, List, Tuple
 
 from netarium_papers import Evidence, PaperError, Stage, figure, measure, quantile
 
 # Deviations in µs of the waits in a way for an expected sleep in µs.
-Waits = Dict[Tuple[str, int], List[float]]
+Waits = dict[tuple[str, int], list[float]]
 
 LENGTHS_US = (0, 100, 300, 1_000, 3_000, 10_000, 20_000, 40_000, 60_000, 80_000, 100_000)
 PAPER_US = 0.1
@@ -20,9 +22,7 @@ MIN_US = 0.01  # Of the plots
 SLEEP, HYBRID, SPIN = WAYS = ("sleep", "hybrid", "spin")
 
 
-@figure(
-    "3.4", "timer accuracy: deviation from expected sleeps of 0 to 100 ms", takes="1 min", clocks=()
-)
+@figure("3.4", "timer accuracy: deviation from expected sleeps of 0 to 100 ms", "1 min")
 def timer_accuracy(stage: Stage) -> None:
     each_ms = stage.size(600, 80)
     judged = "ordinary", measured(False, each_ms)
@@ -33,12 +33,6 @@ def timer_accuracy(stage: Stage) -> None:
     except PaperError as error:
         stage.note(f"Real-time scheduling is not allowed here: {error}.")
     claims(*judged, stage)
-    stage.note(
-        "The paper's figure is about sleeping. A sleep cannot be more precise than the wake-up of "
-        "a processor, which takes tens of µs in a virtual machine. Runs therefore end sleeps early "
-        'by the usual wake-up time, and with `precision = "high"` (hybrid) by 100 µs, and poll the '
-        "clock for the rest."
-    )
 
 
 def measured(is_real_time: bool, each_ms: int) -> Waits:
@@ -84,7 +78,7 @@ def show(scheduling: str, waits: Waits, evidence: Evidence) -> None:
         evidence.note(f"{way}, {scheduling}: {text}.")
 
 
-def medians(waits: Waits, way: str) -> List[float]:
+def medians(waits: Waits, way: str) -> list[float]:
     """The median deviation of each length above 0."""
     return [quantile(waits[way, us], 0.5) for us in LENGTHS_US[1:]]
 

@@ -1,12 +1,11 @@
 # %% [markdown]
-# # SplayNet, section 3.4.3
-# 1, 2, 4, 8 … topologies at the same time on one machine. Each should measure what it measures
-# alone, until the machine is at its limit, which the runs must report.
+"""# SplayNet, section 3.4.3
+1, 2, 4, 8 … topologies at the same time on one machine. Each should measure what it measures alone,
+until the machine is at its limit, which the runs must report.
+"""
 
 # %%
-"""Section 3.4.3: many topologies at once on one machine."""
-
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 from netarium_papers import Job, Moments, PaperError, Points, Run, Stage, figure, moments
 
@@ -51,7 +50,7 @@ def measured(run: Run) -> Optional[Measured]:
 class Copies:
     """Runs at the same time."""
 
-    def __init__(self, runs: List[Run], attempts: int) -> None:
+    def __init__(self, runs: list[Run], attempts: int) -> None:
         self.count, self.attempts = len(runs), attempts
         self.measured = [of for of in map(measured, runs) if of]
         reasons = ["; ".join(run.verdict.reasons) for run in runs if not run.trusted]
@@ -73,8 +72,8 @@ class Copies:
 @figure(
     "3.4.3",
     "1, 2, 4, 8 … topologies at once, each of which sees what it sees alone",
-    takes="4 min",
-    clocks=("wall",),
+    "4 min",
+    "wall",
 )
 def concurrent_topologies(stage: Stage) -> None:
     most = stage.size(MAX_COPIES, 4)
@@ -129,7 +128,7 @@ def gather(stage: Stage, model: str, copies: int) -> Copies:
     return found
 
 
-def show(stage: Stage, model: str, found: List[Copies]) -> None:
+def show(stage: Stage, model: str, found: list[Copies]) -> None:
     """Adds claims, a table, plots and notes."""
     heads = ["at once", "trusted", "tries", "machine busy", "goodput in Mbit/s: least, mean, most"]
     heads += ["round trip in ms: p50", "p99, worst copy", "lost datagrams"]
@@ -168,13 +167,13 @@ def show(stage: Stage, model: str, found: List[Copies]) -> None:
     plots(stage, model, found, alone)
 
 
-def plots(stage: Stage, model: str, found: List[Copies], alone: Measured) -> None:
+def plots(stage: Stage, model: str, found: list[Copies], alone: Measured) -> None:
     most = max(2, *(of.count for of in found))
 
     def each(key: str) -> Points:
         return [(of.count, getattr(one, key)) for of in found for one in of.measured]
 
-    x: Dict[str, Any] = {"x": "topologies at once", "xlim": (1, most)}
+    x: dict[str, Any] = {"x": "topologies at once", "xlim": (1, most)}
     plot = stage.plot(f"Goodput of each copy ({model})", y="Mbit/s", log="x", ylim=(0, None), **x)
     plot.line("each copy", each("goodput_mbit"), style="dots")
     plot.line("alone", [(1, alone.goodput_mbit), (most, alone.goodput_mbit)], style="reference")

@@ -1,13 +1,11 @@
 # %% [markdown]
-# # SplayNet, section 3.4.4
-# 150 nodes on an Internet-like topology, with flows that start and end: shares after each change
-# compared with a solution from scratch, and the time until they are applied.
+"""# SplayNet, section 3.4.4
+150 nodes on an Internet-like topology, with flows that start and end: shares after each change
+compared with a solution from scratch, and the time until they are applied.
+"""
 
 # %%
-"""Section 3.4.4: 150 nodes on an Internet-like topology, flows that start and end."""
-
 import math
-from typing import Dict, List
 
 from netarium_papers import Evidence, Job, Plot, Run, Stage, cdf, figure, quantile
 from netarium_papers.splaynet.live_flows import LiveFlows, Sample, samples
@@ -21,8 +19,8 @@ PAPER_NOTICE_MS = 7.36
 @figure(
     "3.4.4",
     "150 nodes on an Internet-like topology: shares after each change, notice delay",
-    takes="1 min",
-    clocks=("wall", "virtual"),
+    "1 min",
+    "wall virtual",
 )
 def large_topology(stage: Stage) -> None:
     lab = stage.size("splaynet/large.toml", "splaynet/large-short.toml")
@@ -103,11 +101,11 @@ def notices(evidence: Evidence, run: Run) -> None:
 
 
 def compare(
-    evidence: Evidence, run: Run, flows: LiveFlows, shares: List[Sample], plot: Plot
+    evidence: Evidence, run: Run, flows: LiveFlows, shares: list[Sample], plot: Plot
 ) -> None:
     """Claims and points on shares and those of a solution from scratch."""
     found = flows.moments(shares, SETTLED_NS)
-    total: Dict[str, int] = {
+    total: dict[str, int] = {
         key: sum(getattr(moment, key) for moment in found)
         for key in ("live", "missing", "draining", "unexpected")
     }

@@ -1,12 +1,14 @@
 # %% [markdown]
-# # SplayNet, figure 3.5
-# The worked example of max-min sharing with round-trip times: shares of three flows in three
-# states, by the formula and by TCP flows on the network.
+"""# SplayNet, figure 3.5
+The worked example of max-min sharing with round-trip times: shares of three flows in three states,
+by the formula and by TCP flows on the network.
+
+The paper contradicts itself: with its own default window of 64 KB, B could not exceed 1.748 Mbit/s,
+yet the figure gives it 3.5. The figure is made without a window.
+"""
 
 # %%
-"""Figure 3.5: the worked example of RTT-aware max-min sharing."""
-
-from typing import Dict, NamedTuple, Optional
+from typing import NamedTuple, Optional
 
 from netarium_papers import Evidence, Job, Points, Run, Stage, figure, moments
 from netarium_papers.splaynet import PAYLOAD
@@ -21,7 +23,7 @@ FLOWS = {"A": ((0, 1), 0.1), "B": ((2, 3, 4), 0.3), "C": ((0, 3, 4), 0.3)}
 class State(NamedTuple):
     """The paper's shares in Mbit/s from `start` to `end` s; TCP has settled from `settled` on."""
 
-    shares: Dict[str, float]
+    shares: dict[str, float]
     start: int
     settled: int
     end: int
@@ -34,7 +36,7 @@ STATES = (
 )
 
 
-def shares(flows: Dict[str, float], window: Optional[int] = None) -> Dict[str, float]:
+def shares(flows: dict[str, float], window: Optional[int] = None) -> dict[str, float]:
     """Shares in Mbit/s; the window is in bytes."""
     rates = max_min([mbit * 1e6 for mbit in CAPACITIES], [tcp(*FLOWS[of], window) for of in flows])
     return {name: rate / 1e6 for name, rate in zip(flows, rates)}
@@ -43,8 +45,8 @@ def shares(flows: Dict[str, float], window: Optional[int] = None) -> Dict[str, f
 @figure(
     "3.5",
     "the worked example: shares of three flows by max-min with round-trip times",
-    takes="1 min",
-    clocks=("wall", "virtual"),
+    "1 min",
+    "wall virtual",
 )
 def worked_example(stage: Stage) -> None:
     solved(stage)
@@ -52,10 +54,6 @@ def worked_example(stage: Stage) -> None:
     jobs = [Job(lab, "shares", clock, model) for clock, model in stage.settings()]
     for run in stage.run(jobs, together=True):
         measured(stage, run)
-    stage.note(
-        "The paper contradicts itself: with its own default window of 64 KB, B could not exceed "
-        "1.748 Mbit/s, yet the figure gives it 3.5. The figure is made without a window."
-    )
     if "hop" in stage.models():
         stage.note(
             "In the hop model shares are those that CUBIC reaches at drop-tail queues: they are "
@@ -80,7 +78,7 @@ def solved(evidence: Evidence) -> None:
         )
 
 
-def wire(run: Run, step_s: float) -> Dict[str, Points]:
+def wire(run: Run, step_s: float) -> dict[str, Points]:
     """Rates on the wire in Mbit/s: A and B have links of their own, C shares one with B only."""
     a, b, both = (
         [(at, rate / 1e6) for at, rate in run.link_rate(*of, step_s)]

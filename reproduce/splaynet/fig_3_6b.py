@@ -1,13 +1,15 @@
 # %% [markdown]
-# # SplayNet, figure 3.6b
-# Round trips of remote procedure calls over two links of 10 to 100 ms each, compared with the
-# sum of the delays.
+"""# SplayNet, figure 3.6b
+Round trips of remote procedure calls over two links of 10 to 100 ms each, compared with the sum of
+the delays.
+
+On the wall clock a call includes the time of two kernels and of the programs at both ends, which is
+zero on the virtual clock.
+"""
 
 # %%
-"""Figure 3.6b: round trips of remote procedure calls."""
-
 import math
-from typing import Iterable, List, NamedTuple
+from typing import Iterable, NamedTuple
 
 from netarium_papers import Job, Run, Stage, cdf, figure, label, quantile
 
@@ -20,8 +22,8 @@ class Calls(NamedTuple):
 
     run: Run
     path_ms: int
-    us: List[float]
-    percent: List[float]
+    us: list[float]
+    percent: list[float]
 
 
 def calls(run: Run, delay_ms: int) -> Calls:
@@ -38,8 +40,8 @@ def largest(deviations: Iterable[float]) -> float:
 @figure(
     "3.6b",
     "round trips of remote procedure calls over links of 10 to 100 ms",
-    takes="1 min",
-    clocks=("wall", "virtual"),
+    "1 min",
+    "wall virtual",
 )
 def round_trips(stage: Stage) -> None:
     jobs = []
@@ -79,13 +81,9 @@ def round_trips(stage: Stage) -> None:
         plot = stage.plot(title, "deviation in %", "% of calls", ylim=(0, 100))
         for one in of:
             plot.line(f"{one.path_ms} ms", cdf(one.percent))
-    stage.note(
-        "On the wall clock a call includes the time of two kernels and of the programs at both "
-        "ends, which is zero on the virtual clock."
-    )
 
 
-def claims(stage: Stage, name: str, of: List[Calls], us: List[float]) -> None:
+def claims(stage: Stage, name: str, of: list[Calls], us: list[float]) -> None:
     percent = largest(percent for one in of for percent in one.percent)
     stage.claim(
         f"off the round trip, as a share of it ({name})",

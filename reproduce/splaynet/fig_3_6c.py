@@ -1,13 +1,15 @@
 # %% [markdown]
-# # SplayNet, figure 3.6c
-# One bulk TCP stream over 10 Mbit/s. The paper's emulator is steady at the limit; those that it is
-# compared with oscillate, because their queues overflow.
+"""# SplayNet, figure 3.6c
+One bulk TCP stream over 10 Mbit/s. The paper's emulator is steady at the limit; those that it is
+compared with oscillate, because their queues overflow.
+
+Streams have the paper's default window of 64 kB, less than the queue of 100 slots: nothing is lost.
+Those with a larger window fill the queue and lose packets; the receiver waits for what was lost and
+then gets all at once: its goodput varies although the link is never idle, as in the emulators that
+the paper compares with.
+"""
 
 # %%
-"""Figure 3.6c: one bulk TCP stream over 10 Mbit/s."""
-
-from typing import List, Tuple
-
 from netarium_papers import Evidence, Job, Moments, Run, Stage, figure, moments
 from netarium_papers.splaynet import PAYLOAD
 
@@ -15,7 +17,7 @@ LIMIT_MBIT = 10 * PAYLOAD
 SETTLED_S = 2.0  # Slow start is over.
 
 
-def goodput(run: Run, step_s: float) -> List[Tuple[float, float]]:
+def goodput(run: Run, step_s: float) -> list[tuple[float, float]]:
     return [(at, rate / 1e6) for at, rate in run.flow_rate("bulk", step_s)]
 
 
@@ -27,9 +29,7 @@ def label(run: Run) -> str:
     return run.label + (", window beyond 100 slots" if run.job.name == "slots" else "")
 
 
-@figure(
-    "3.6c", "goodput of one TCP stream over 10 Mbit/s", takes="1 min", clocks=("wall", "virtual")
-)
+@figure("3.6c", "goodput of one TCP stream over 10 Mbit/s", "1 min", "wall virtual")
 def goodput_over_10_mbit(stage: Stage) -> None:
     jobs = []
     for clock, model in stage.settings():
@@ -51,15 +51,9 @@ def goodput_over_10_mbit(stage: Stage) -> None:
             plot.line(label(run), goodput(run, step))
         ends = [(0.0, LIMIT_MBIT), (max(run.elapsed_s for run in runs), LIMIT_MBIT)]
         plot.line("limit: 1448 B of payload in 1538 B on the wire", ends, style="reference")
-    stage.note(
-        "Streams have the paper's default window of 64 kB, less than the queue of 100 slots: "
-        "nothing is lost. Those with a larger window fill the queue and lose packets; the receiver "
-        "waits for what was lost and then gets all at once: its goodput varies although the link "
-        "is never idle, as in the emulators that the paper compares with."
-    )
 
 
-def claims(evidence: Evidence, run: Run, runs: List[Run]) -> None:
+def claims(evidence: Evidence, run: Run, runs: list[Run]) -> None:
     if run.job.name == "slots":
         same = [other for other in runs if other.label == run.label and other.job.name == "bulk"]
         deviation, steady = settled(run, 0.1).deviation, settled(same[0], 0.1).deviation

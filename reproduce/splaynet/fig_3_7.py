@@ -1,14 +1,23 @@
 # %% [markdown]
-# # SplayNet, figure 3.7
-# Three TCP streams start one after the other, share a link of 10 Mbit/s, and end. In each phase
-# between a start or an end and the next, each stream should get an equal share.
+"""# SplayNet, figure 3.7
+Three TCP streams start one after the other, share a link of 10 Mbit/s, and end. In each phase
+between a start or an end and the next, each stream should get an equal share.
+
+Collapsed paths have their shares from the model within a round trip of each start and end. With a
+drop-tail queue (hop) shares depend on TCP: a later stream needs tens of losses until the windows of
+CUBIC are equal, which takes longer than phases of a few seconds. In the long run shares are near
+the fair ones, and rates per second vary with the windows. With fair queueing at the shared link the
+hop model has the same shares as the collapsed model: the difference is due to the queue and TCP,
+not to the emulator.
+
+Runs on the wall clock are made in parallel, those with fair queueing after the others: each
+transfers 10 Mbit/s and takes about a tenth of a core.
+"""
 
 # %%
-"""Figure 3.7: streams that come and go share a link of 10 Mbit/s."""
-
 import itertools
 import math
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from typing import NamedTuple, Optional, Sequence
 
 from netarium_papers import Job, Moments, Points, Run, Stage, Table, figure, moments
 from netarium_papers.splaynet import PAYLOAD
@@ -53,7 +62,7 @@ class Scale(NamedTuple):
         return job
 
 
-Times = Sequence[Tuple[float, float]]
+Times = Sequence[tuple[float, float]]
 FULL, SHORT = Scale(50, 5, 1, 1.0, 0.03), Scale(5, 2, 0.4, 0.5, 0.1)
 
 
@@ -62,7 +71,7 @@ class Phase(NamedTuple):
 
     start: float
     end: float
-    streams: Tuple[int, ...]
+    streams: tuple[int, ...]
 
 
 class Share(NamedTuple):
@@ -82,7 +91,7 @@ class Share(NamedTuple):
         return self.mean / self.fair - 1
 
 
-def phases(times: Times, settle_s: float, min_s: float) -> List[Phase]:
+def phases(times: Times, settle_s: float, min_s: float) -> list[Phase]:
     """The phases with any stream, from the start and end of each."""
     cuts = sorted(cut for pair in times for cut in pair)
     found = []
@@ -117,10 +126,7 @@ def wire(run: Run, stream: str, step_s: float) -> Points:
 
 
 @figure(
-    "3.7",
-    "three streams share a link of 10 Mbit/s as they come and go",
-    takes="5 min",
-    clocks=("wall", "virtual"),
+    "3.7", "three streams share a link of 10 Mbit/s as they come and go", "5 min", "wall virtual"
 )
 def shares_of_streams(stage: Stage) -> None:
     scale = stage.size(FULL, SHORT)
@@ -144,18 +150,6 @@ def shares_of_streams(stage: Stage) -> None:
         "Rates are of wire: received payload with its headers, 1538 bytes for 1448. The first "
         f"{scale.settle_s} s of each phase are omitted. {len(STREAMS)} x {scale.megabytes} MB "
         f"take {scale.min_end_s:.1f} s at 10 Mbit/s of wire; the paper's streams used less."
-    )
-    stage.note(
-        "Collapsed paths have their shares from the model within a round trip of each start and "
-        "end. With a drop-tail queue (hop) shares depend on TCP: a later stream needs tens of "
-        "losses until the windows of CUBIC are equal, which takes longer than phases of a few "
-        "seconds. In the long run shares are near the fair ones, and rates per second vary with "
-        "the windows. With fair queueing at the shared link the hop model has the same shares as "
-        "the collapsed model: the difference is due to the queue and TCP, not to the emulator."
-    )
-    stage.note(
-        "Runs on the wall clock are made in parallel, those with fair queueing after the others: "
-        "each transfers 10 Mbit/s and takes about a tenth of a core."
     )
 
 
@@ -195,7 +189,7 @@ def streams(stage: Stage, run: Run, title: str, scale: Scale, table: Table) -> N
 
 
 def shares(
-    stage: Stage, run: Run, title: str, scale: Scale, table: Table, found: List[Share]
+    stage: Stage, run: Run, title: str, scale: Scale, table: Table, found: list[Share]
 ) -> None:
     """Fills the table of a topology, and claims the shares."""
     for of in found:

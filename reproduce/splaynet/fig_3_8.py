@@ -1,12 +1,16 @@
 # %% [markdown]
-# # SplayNet, figure 3.8
-# Throughput of small messages, each in a packet of its own, over a link of 10 Mbit/s: the headers
-# of a packet limit it.
+"""# SplayNet, figure 3.8
+Throughput of small messages, each in a packet of its own, over a link of 10 Mbit/s: the headers of
+a packet limit it.
+
+TCP_NODELAY alone does not keep messages separate: writes that wait for the congestion window are
+joined into full segments. The built-in flow marks the end of each message (MSG_EOR), which the
+kernel respects. A sender without that reaches several Mbit/s at 1 B and hides the cost of packets,
+which may be why ModelNet's line in the paper is too high.
+"""
 
 # %%
-"""Figure 3.8: small messages, each in a packet of its own, over a link of 10 Mbit/s."""
-
-from typing import List
+from typing import Any
 
 from netarium_papers import Evidence, Job, Run, Stage, figure, moments
 
@@ -40,30 +44,16 @@ class Measured:
         self.off = self.rate.mean / formula(length) - 1
         self.packet_off = self.packet_bytes / (length + HEADERS) - 1
 
-    def cells(self) -> List[str]:
+    def cells(self) -> list[Any]:
         seconds = self.run.elapsed_s
         used = self.packet_bytes * self.packets * 8 / (seconds * LINK_MBIT * 1e6)
-        return [
-            self.run.label,
-            f"{self.length} B",
-            f"{formula(self.length):.4f}",
-            f"{self.rate.mean:.4f}",
-            f"{self.off * 100:+.2f} %",
-            f"{self.rate.min:.4f}",
-            f"{self.rate.max:.4f}",
-            f"{self.packet_bytes:.2f}",
-            f"{self.packets / seconds:.0f}",
-            f"{used * 100:.1f} %",
-            str(self.run.flow("messages")["retransmits"] or 0),
-        ]
+        rates = (formula(self.length), self.rate.mean, self.off * 100, *self.rate[3:])
+        resent = self.run.flow("messages")["retransmits"] or 0
+        packets = (self.packet_bytes, self.packets / seconds, used * 100, resent)
+        return [self.run.label, self.length, *rates, *packets]
 
 
-@figure(
-    "3.8",
-    "throughput of small messages over 10 Mbit/s",
-    takes="3 min",
-    clocks=("wall", "virtual"),
-)
+@figure("3.8", "throughput of small messages over 10 Mbit/s", "3 min", "wall virtual")
 def messages(stage: Stage) -> None:
     lengths = stage.size(LENGTHS, SHORT_LENGTHS)
     jobs = [
@@ -79,9 +69,9 @@ def messages(stage: Stage) -> None:
     ]
     x, y = "length of a message in bytes", "throughput at the server in Mbit/s"
     plot = stage.plot("Throughput of messages", x, y, log="x", ylim=(0, None))
-    heads = ["run", "message", "formula", "throughput", "off by", "least s", "most s"]
-    heads += ["wire B a packet", "packets/s", "link used", "resent"]
-    table = stage.table("Payload in Mbit/s, without the first second", heads)
+    heads = "run,message{} B,formula{:.4f},throughput{:.4f},off by{:+.2f} %,least s{:.4f},"
+    heads += "most s{:.4f},wire B a packet{:.2f},packets/s{:.0f},link used{:.1f} %,resent"
+    table = stage.table("Payload in Mbit/s, without the first second", heads.split(","))
     for setting in stage.settings():
         of = [one for one in found if (one.run.clock, one.run.model) == setting]
         for one in of:
@@ -95,16 +85,9 @@ def messages(stage: Stage) -> None:
         "Linux and the simulated TCP send timestamps, so that a message of m bytes takes m + "
         f"{HEADERS} bytes of wire, not m + {PAPER_HEADERS}: 2.62 instead of 2.91 Mbit/s at 32 B."
     )
-    stage.note(
-        "TCP_NODELAY alone does not keep messages separate: writes that wait for the congestion "
-        "window are joined into full segments. The built-in flow marks the end of each message "
-        "(MSG_EOR), which the kernel respects. A sender without that reaches several Mbit/s at "
-        "1 B and hides the cost of packets, which may be why ModelNet's line in the paper is too "
-        "high."
-    )
 
 
-def claims(evidence: Evidence, of: List[Measured]) -> None:
+def claims(evidence: Evidence, of: list[Measured]) -> None:
     """The claims on the runs of one clock and model, by length."""
     name = of[0].run.label
     worst = max(reversed(of), key=lambda one: abs(one.off))

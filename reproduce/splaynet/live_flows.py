@@ -6,7 +6,7 @@ import bisect
 import functools
 import itertools
 import math
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, NamedTuple, Optional, Sequence
 
 import netarium as nt
 from netarium_papers import PaperError, Points, Run
@@ -19,7 +19,7 @@ REPORT_NS = 50 * 10**6  # Interval in which senders of datagrams report their de
 MAX_PACKET_BYTES = 1600
 DATAGRAM_HEADERS = 28 + 38  # IPv4 and UDP; Ethernet.
 UNITS = {"ns": 1, "ms": 10**6, "s": 10**9, "B": 1, "kbit/s": 1000, "Mbit/s": 10**6}
-Ends = Tuple[str, str, str]
+Ends = tuple[str, str, str]
 
 
 def quantity(text: str) -> int:
@@ -69,8 +69,8 @@ class Moment(NamedTuple):
     missing: int
     draining: int
     unexpected: int
-    errors: List[float]
-    demands: List[float]
+    errors: list[float]
+    demands: list[float]
 
 
 class LiveFlows:
@@ -85,7 +85,7 @@ class LiveFlows:
         self._end_ns = quantity(lab["lab"]["duration"])
         self.flows = [self._flow(found) for found in lab["flow"]]
 
-    def _flow(self, found: Dict[str, Any]) -> Flow:
+    def _flow(self, found: dict[str, Any]) -> Flow:
         start, end, rate = quantity(found["start"]), self._end_ns, None
         if "duration" in found:
             end = min(start + quantity(found["duration"]), end)
@@ -95,10 +95,10 @@ class LiveFlows:
         kind = "stream" if rate is None else "datagram"
         return Flow(found["name"], (found["from"], found["to"], kind), start, end, rate)
 
-    def live(self, at_ns: int) -> List[Flow]:
+    def live(self, at_ns: int) -> list[Flow]:
         return [flow for flow in self.flows if flow.start_ns <= at_ns < flow.end_ns]
 
-    def changes(self) -> List[int]:
+    def changes(self) -> list[int]:
         """Times in ns of starts and ends; the end of datagrams is noticed a report later."""
         ends = {flow.end_ns + (REPORT_NS if flow.rate else 0) for flow in self.flows}
         return sorted(ends | {flow.start_ns for flow in self.flows})
@@ -110,7 +110,7 @@ class LiveFlows:
         return found[0]
 
     @functools.lru_cache(maxsize=None)
-    def _shares(self, demands: Tuple[Tuple[Ends, Optional[int]], ...]) -> List[float]:
+    def _shares(self, demands: tuple[tuple[Ends, Optional[int]], ...]) -> list[float]:
         """Fair shares in bit/s of flows with maximum rates."""
         flows = []
         for (start, end, _), rate in demands:
@@ -119,13 +119,13 @@ class LiveFlows:
             flows.append(flow if rate is None else flow._replace(cap=float(rate)))
         return max_min(self._capacities, flows)
 
-    def moments(self, samples: Sequence[Sample], settled_ns: int) -> List[Moment]:
+    def moments(self, samples: Sequence[Sample], settled_ns: int) -> list[Moment]:
         """Moments with live flows at which the last change is at least `settled_ns` ago.
 
         A new rate of datagrams is a change too: other machines are notified of it later.
         """
         changes, found, changed = self.changes(), [], 0
-        demands: Dict[Any, int] = {}
+        demands: dict[Any, int] = {}
         for at, rows in itertools.groupby(samples, lambda row: row.at):
             group = list(rows)
             before = demands
@@ -141,8 +141,8 @@ class LiveFlows:
                 found.append(self._moment(at, group))
         return found
 
-    def _moment(self, at: int, group: List[Sample]) -> Moment:
-        rows: Dict[Ends, List[Sample]] = {}
+    def _moment(self, at: int, group: list[Sample]) -> Moment:
+        rows: dict[Ends, list[Sample]] = {}
         for row in group:
             rows.setdefault(row.ends, []).append(row)
         live = self.live(at)
@@ -173,12 +173,12 @@ class LiveFlows:
             for flow in self.flows
         )
 
-    def achieved(self, samples: Sequence[Sample], run: Run) -> List[Tuple[float, float]]:
+    def achieved(self, samples: Sequence[Sample], run: Run) -> list[tuple[float, float]]:
         """Goodput of TCP flows, and payload that their mean share allows, in bit/s.
 
         Of whole seconds that begin at least 1 s after the flow.
         """
-        shares: Dict[Ends, Points] = {}
+        shares: dict[Ends, Points] = {}
         for row in samples:
             if row.share is not None:
                 shares.setdefault(row.ends, []).append((row.at / 1e9, row.share))
@@ -194,7 +194,7 @@ class LiveFlows:
         return found
 
 
-def samples(run: Run) -> List[Sample]:
+def samples(run: Run) -> list[Sample]:
     return [Sample(*row) for row in run.frame("shares").rows()]
 
 
@@ -213,7 +213,7 @@ def may_send(row: Sample) -> bool:
     return row.sent > 0 or (row.kind == "stream" and is_slow)
 
 
-def differ(before: Dict[Any, int], now: Dict[Any, int]) -> bool:
+def differ(before: dict[Any, int], now: dict[Any, int]) -> bool:
     """Whether a demand has changed by more than 2 %, of which others are notified."""
     return before.keys() != now.keys() or any(
         abs(before[key] - rate) > 0.02 * max(before[key], rate) for key, rate in now.items()

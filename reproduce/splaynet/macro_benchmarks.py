@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-from typing import Any, Dict, List, Mapping, Sequence
+from typing import Any, Mapping, Sequence
 
 from netarium_papers import Evidence, PaperError, Run, quantile
 
 
-def results(run: Run, program: str, *keys: str) -> List[Dict[str, Any]]:
+def results(run: Run, program: str, *keys: str) -> list[dict[str, Any]]:
     """The JSON objects with these keys that a program wrote, on all its nodes."""
     found = []
     for name, output in run.programs.items():

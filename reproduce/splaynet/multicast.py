@@ -1,11 +1,24 @@
 # %% [markdown]
-# # SplayNet, macro-benchmark multicast
-# A file is sent to twenty nodes over parallel trees: completion depends mainly on bandwidth.
+"""# SplayNet, macro-benchmark multicast
+A file is sent to twenty nodes over parallel trees: completion depends mainly on bandwidth.
+
+The bound is the file's wire bytes over the rate of a host's link: a host receives every stripe over
+the same link, and sends as many bytes in the other direction.
+
+The models differ in how a host's flows share its link. In hop they share one queue of 100 packets,
+0.25 s at 5 Mbit/s: all have the same queueing delay, and a distant receiver gets nearly as much as
+a near one. Collapsed weights flows by their RTTs without queues, as in the paper: stripes advance
+unevenly, and nodes below a slow one upload too little at first. With even shares (`sharing =
+"max-min"`) this does not happen; and with queues of 20 packets, where TCP favours near receivers as
+well, hop takes longer too.
+
+Collapsed also gives each flow its share at once and a queue of its own, where TCP in hop loses
+packets and backs off. It assumes that every connection can use its share, even while its parent has
+nothing to forward. Acknowledgements take no part in the sharing (`acks = true` counts them).
+"""
 
 # %%
-"""Macro-benchmark sensitive to bandwidth: a file to twenty nodes over parallel n-ary trees."""
-
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, NamedTuple
 
 from netarium_papers import Evidence, Job, Run, Stage, cdf, figure, moments, quantile
 from netarium_papers.splaynet import PAYLOAD
@@ -18,7 +31,7 @@ class Variant(NamedTuple):
     name: str
     model: str
     text: str = ""
-    settings: Tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
 
 
 VARIANTS = (
@@ -34,12 +47,7 @@ VARIANTS = (
 )
 
 
-@figure(
-    "multicast",
-    "completion of a file's multicast over parallel trees",
-    takes="1 min",
-    clocks=("wall",),
-)
+@figure("multicast", "completion of a file's multicast over parallel trees", "1 min", "wall")
 def completion(stage: Stage) -> None:
     size = stage.size('"3000000"', '"1000000"')
     jobs, variants = [], []
@@ -54,7 +62,7 @@ def completion(stage: Stage) -> None:
     plot = stage.plot("Completion of the file", "completion in s", "nodes in %", **limits)
     heads = ["run", "first", "median", "last", "capacity's bound", "busiest program"]
     table = stage.table("Completion in s", heads)
-    times: Dict[Tuple[str, bool], List[float]] = {}
+    times: dict[tuple[str, bool], list[float]] = {}
     for variant, run in zip(variants, stage.run(jobs)):
         label = run.label + variant.text
         nodes = results(run, "node", "node", "done", "bytes", "cpu", "right")
@@ -74,37 +82,17 @@ def completion(stage: Stage) -> None:
         times[variant.model, bool(variant.settings)] = took
     if len(times) == len(VARIANTS):
         compare(stage, times)
-    stage.note(
-        "The bound is the file's wire bytes over the rate of a host's link: a host receives every "
-        "stripe over the same link, and sends as many bytes in the other direction."
-    )
-    stage.note(
-        "The models differ in how a host's flows share its link. In hop they share one queue of "
-        "100 packets, 0.25 s at 5 Mbit/s: all have the same queueing delay, and a distant receiver "
-        "gets nearly as much as a near one. Collapsed weights flows by their RTTs without queues, "
-        "as in the paper: stripes advance unevenly, and nodes below a slow one upload too little "
-        'at first. With even shares (`sharing = "max-min"`) this does not happen; and with queues '
-        "of 20 packets, where TCP favours near receivers as well, hop takes longer too."
-    )
-    stage.note(
-        "Collapsed also gives each flow its share at once and a queue of its own, where TCP in hop "
-        "loses packets and backs off. It assumes that every connection can use its share, even "
-        "while its parent has nothing to forward. Acknowledgements take no part in the sharing "
-        "(`acks = true` counts them)."
-    )
 
 
-def bound(run: Run, node: Dict[str, Any]) -> float:
+def bound(run: Run, node: dict[str, Any]) -> float:
     """The minimum time in s in which the file fits through the link of a node."""
-    links = [
-        link for link in run.record["topology"]["links"] if node["node"] in link["ends"]
-    ]
+    links = [link for link in run.record["topology"]["links"] if node["node"] in link["ends"]]
     rates = [rate for rate in links[0]["rate_bit_per_s"] if rate is not None]
     return float(node["bytes"] / PAYLOAD * 8 / min(rates))
 
 
 def claims(
-    evidence: Evidence, label: str, run: Run, nodes: List[Dict[str, Any]], ratios: List[float]
+    evidence: Evidence, label: str, run: Run, nodes: list[dict[str, Any]], ratios: list[float]
 ) -> None:
     receivers = sum(name.startswith("node.") for name in run.programs)
     right = sum(node["right"] for node in nodes)
@@ -123,7 +111,7 @@ def claims(
     )
 
 
-def compare(evidence: Evidence, times: Dict[Tuple[str, bool], List[float]]) -> None:
+def compare(evidence: Evidence, times: dict[tuple[str, bool], list[float]]) -> None:
     """Claims about collapsed runs and packets in the long queues of the lab."""
     even = {"hop": times["hop", False], "collapsed": times["collapsed", True]}
     for what, share in (("median", 0.5), ("last", 1.0)):

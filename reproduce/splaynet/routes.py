@@ -4,33 +4,33 @@ from __future__ import annotations
 
 import functools
 import heapq
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, NamedTuple
 
 
 class Path(NamedTuple):
     """The directions of links that a path crosses (2 × link, or 2 × link + 1 for the second)."""
 
-    links: Tuple[int, ...]
+    links: tuple[int, ...]
     delay_ns: int
 
 
 class Network:
     """The topology of `run.json`: paths with the lowest delay, and of these with fewest hops."""
 
-    def __init__(self, topology: Dict[str, Any]) -> None:
+    def __init__(self, topology: dict[str, Any]) -> None:
         self._hosts = {node["name"] for node in topology["nodes"] if node["role"] == "host"}
-        self._links: Dict[str, List[Tuple[str, int, int]]] = {}
+        self._links: dict[str, list[tuple[str, int, int]]] = {}
         for number, link in enumerate(topology["links"]):
             for side, (start, end) in enumerate((link["ends"], reversed(link["ends"]))):
                 neighbour = (end, 2 * number + side, link["delay_ns"][side])
                 self._links.setdefault(start, []).append(neighbour)
 
     @functools.lru_cache(maxsize=None)
-    def paths(self, start: str, end: str) -> Tuple[Path, ...]:
+    def paths(self, start: str, end: str) -> tuple[Path, ...]:
         """All shortest paths between two nodes."""
-        best: Dict[str, Tuple[int, int]] = {}
+        best: dict[str, tuple[int, int]] = {}
         found = []
-        queue: List[Tuple[int, int, str, Tuple[int, ...]]] = [(0, 0, start, ())]
+        queue: list[tuple[int, int, str, tuple[int, ...]]] = [(0, 0, start, ())]
         while queue:
             delay, hops, node, links = heapq.heappop(queue)
             if best.setdefault(node, (delay, hops)) < (delay, hops):

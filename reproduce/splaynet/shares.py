@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from typing import List, NamedTuple, Optional, Sequence
+from typing import NamedTuple, Optional, Sequence
 
 MIN_ROUND_TRIP_S = 1e-6
 # Rate in bit/s of a flow that neither a link nor its cap limits.
@@ -24,7 +24,7 @@ def tcp(path: Sequence[int], round_trip_s: float, window: Optional[int] = None) 
     return Demand(path, weight, window * 8 * weight if window else UNLIMITED)
 
 
-def max_min(capacities: Sequence[float], flows: Sequence[Demand]) -> List[float]:
+def max_min(capacities: Sequence[float], flows: Sequence[Demand]) -> list[float]:
     """Rates of flows in bit/s by progressive filling.
 
     All levels (rate over weight) rise together; a full link freezes the flows that cross it. The
@@ -32,11 +32,11 @@ def max_min(capacities: Sequence[float], flows: Sequence[Demand]) -> List[float]
     """
     limits = [*capacities, *(min(flow.cap, UNLIMITED) for flow in flows)]
     paths = [(*flow.path, len(capacities) + number) for number, flow in enumerate(flows)]
-    members: List[List[int]] = [[] for _ in limits]
+    members: list[list[int]] = [[] for _ in limits]
     for number, path in enumerate(paths):
         for link in path:
             members[link].append(number)
-    rates: List[Optional[float]] = [None] * len(flows)
+    rates: list[Optional[float]] = [None] * len(flows)
 
     def level(link: int) -> Optional[float]:
         """The level at which a link is full; None if all its flows are frozen."""

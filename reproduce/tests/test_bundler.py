@@ -7,7 +7,7 @@ from pathlib import Path
 import polars
 
 from netarium_papers import Options, Stage
-from netarium_papers.bundler import cases, harm, phases, sensitivity, short_cross, timeline
+from netarium_papers.bundler import harm, phases, sensitivity, short_cross, timeline
 from netarium_papers.bundler import harm_settings, wall_check
 from netarium_papers.bundler.internet import Measured
 from netarium_papers.bundler.slowdown import ALL, LARGE, MEDIUM, SMALL, Requests
@@ -64,18 +64,6 @@ class Reading(unittest.TestCase):
 
 
 class Claims(unittest.TestCase):
-    def test_limits_are_inclusive_and_fail_for_nan(self):
-        found = stage()
-        for value in (0.9, 0.97, math.nan):
-            cases.expect(found, "goodput", "the same", value, "at least 0.97 ×")
-        for value in (8.0, 8.1, math.nan):
-            cases.expect(found, "queue", "", value, "at most 8 ms in the mean")
-        self.assertEqual(verdicts(found), [False, True, False, True, False, False])
-        self.assertEqual(found.claims[0].paper, "the same (here: at least 0.97 ×)")
-        self.assertEqual(found.claims[0].ours, "0.90 ×")
-        paper = "not in the paper (expected: at most 8 ms in the mean)"
-        self.assertEqual(found.claims[3][1:3], (paper, "8.0 ms"))
-
     def test_wall_claims_hold_in_their_range(self):
         found = stage()
         for value in (0.3, 0.8, 1.3, math.nan):
@@ -120,6 +108,8 @@ class Harm(unittest.TestCase):
         self.assertEqual(sensitivity.changed(constant, 2), 1.0)
         self.assertIsNone(sensitivity.changed({**constant, "range": [0.8, 1.0]}, 0.5))
         self.assertEqual([sensitivity.number(of) for of in (6.0, 2e-05)], ["6", "0.00002"])
+        found = [sensitivity.signed(of, 1) for of in (0.04, -0.04, 0.06, -2.0)]
+        self.assertEqual(found, ["0.0", "0.0", "+0.1", "-2.0"])
 
 
 if __name__ == "__main__":

@@ -81,6 +81,44 @@ class Statistics(unittest.TestCase):
         self.assertEqual(found, [(0.5, 0.0), (1.5, 0.0), (2.5, 8.0)])
 
 
+class Shown(Folder):
+    def test_limit_of_a_claim_is_printed_and_checked_and_fails_for_nan(self):
+        found = self.stage()
+        for value in (0.9, 0.97, math.nan):
+            found.expect("goodput", "the same", value, "at least 0.97 ×")
+        for value in (8.0, 8.1, math.nan):
+            found.expect("queue", "", value, "at most 8 ms in the mean")
+        for value in (1.9, 2.0):
+            found.expect("ratio", "", value, "below 2", "a half")
+        holds = [claim.holds for claim in found.claims]
+        self.assertEqual(holds, [False, True, False, True, False, False, True, False])
+        self.assertEqual(found.claims[0].paper, "the same (here: at least 0.97 ×)")
+        self.assertEqual([found.claims[at].ours for at in (0, 3, 6)], ["0.90 ×", "8.0 ms", "a half"])
+        paper = "not in the paper (expected: at most 8 ms in the mean)"
+        self.assertEqual(found.claims[3].paper, paper)
+
+    def test_columns_of_a_table_have_formats(self):
+        table = self.stage().table("Rates", ["flow", "rate{:.1f} Mbit/s", "resent"])
+        table.row("A", 1.25, 3)
+        table.row("B", math.nan, 0)
+        table.row("C", "none", None)
+        self.assertEqual(table.heads, ["flow", "rate", "resent"])
+        rows = [["A", "1.2 Mbit/s", "3"], ["B", "–", "0"], ["C", "none", "None"]]
+        self.assertEqual(table.rows, rows)
+
+    def test_long_titles_are_wrapped_and_the_same_numbers_give_the_same_file(self):
+        files = []
+        for _ in range(2):
+            plot = papers.Plot("goodput of each of the streams " * 3, "s", "Mbit/s", ylim=(0, 7))
+            plot.line("ours", [(0, 1), (1, 2)])
+            files.append(plot.svg())
+        self.assertEqual(files[0], files[1])
+        self.assertNotIn("\n", plot.title)
+        shown = plot.ax.get_title().splitlines()
+        self.assertEqual((len(shown), max(map(len, shown)) <= 56), (2, True))
+        self.assertIn(">ours</text>", files[0])
+
+
 class Results(Folder):
     paper = _figure.Paper("other", "A <title>", "cited", ())
 
@@ -108,7 +146,7 @@ class Results(Folder):
         def make(stage: papers.Stage) -> None:
             stage.run([Runs.job])[0].flow("other")
 
-        found = papers.figure("1", "broken", takes="1 s", clocks=("virtual",))(make)()
+        found = papers.figure("1", "broken", takes="1 s", clocks="virtual")(make)()
         self.assertEqual((found.status, found.exit_code), ("failed", 70))
         self.assertIn("has no flow other", found.error)
 
@@ -233,6 +271,14 @@ class Command(Folder):
             self.assertEqual(len(ids), len(set(ids)))
         text, _ = self.command("splaynet", "--list").communicate()
         self.assertEqual(len(text.splitlines()), len(found["splaynet"]["figures"]) + 2)
+
+    def test_output_to_a_closed_pipe_ends_quietly(self):
+        for words in (["--list"], ["splaynet", "3.6c", "--short", "--clock", "virtual"]):
+            child = self.command(*words)
+            child.stdout.close()
+            stderr = child.stderr.read()
+            child.stderr.close()
+            self.assertEqual((child.wait(), stderr), (128 + signal.SIGPIPE, ""))
 
     def test_wrong_arguments_exit_with_2(self):
         (self.folder / "mine").mkdir()
