@@ -2,6 +2,8 @@
 
 import contextlib
 import io
+import json
+import re
 import subprocess
 import tempfile
 import unittest
@@ -39,6 +41,16 @@ printf '\\ntest: all passed\\n\\ntest: time of each stage that passed:\\n'
 printf '     7 s  format\\n   300 s  tests\\n'
 """
 
+# In place of Python: two papers, of which one cannot be made.
+PAPERS = """\
+#!/bin/sh
+case "$*" in
+    *--list*) echo '{"papers": [{"name": "good"}, {"name": "bad"}]}' ;;
+    *netarium_papers\\ bad*) exit 4 ;;
+    *) echo '{"figures": [{"id": "1", "status": "holds", "claims": [{"holds": true}]}]}' ;;
+esac
+"""
+
 
 class Soak(unittest.TestCase):
     def test_reads_results_by_binary_and_test(self):
@@ -48,6 +60,28 @@ class Soak(unittest.TestCase):
             "netarium::labs gone": False,
         }
         self.assertEqual(soak.results(JUNIT), expected)
+
+    def test_figures_of_a_paper_are_one_line_and_one_for_each_that_differs(self):
+        figures = [
+            {"id": "1a", "status": "holds", "claims": [{"holds": True}]},
+            {"id": "1b", "status": "differs", "claims": [{"holds": True}, {"holds": False}]},
+        ]
+        line = soak.paper_line("slbn", 1, json.dumps({"figures": figures}), 9.4, 5.0)
+        expected = "slbn: 2 figures, 2 of 3 claims hold, 9 s CPU, 5 s\n    1b differs"
+        self.assertEqual(line, expected)
+        self.assertEqual(soak.paper_line("slbn", 4, "", 0, 0), "slbn: exit code 4")
+
+    def test_makes_each_paper_and_fails_if_one_differs(self):
+        with tempfile.TemporaryDirectory() as folder:
+            python = Path(folder, "python")
+            python.write_text(PAPERS)
+            python.chmod(0o755)
+            with contextlib.redirect_stdout(io.StringIO()) as out:
+                self.assertEqual(soak.figures(python, "short", None, Path(folder)), 1)
+                self.assertEqual(soak.figures(python, "full", ["good"], Path(folder)), 0)
+        found = [re.sub(r"\d+ s CPU, \d+ s", "times", of) for of in out.getvalue().splitlines()]
+        good = "good: 1 figures, 1 of 1 claims hold, times"
+        self.assertEqual(found, [good, "bad: exit code 4", good])
 
     def test_prints_flake_rates_highest_first(self):
         counts = {}
