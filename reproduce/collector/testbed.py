@@ -83,7 +83,8 @@ class Testbed:
             "table": {"TABLES": tables, "NETARIUM": binary},
             "speaker": {"TABLES": tables, "SCRIPT": self.script, "PREFIXES": self.prefixes},
         }
-        found = {"lab.duration": self.duration}
+        folders = json.dumps([str(tables), str(self.out)], ensure_ascii=False)
+        found = {"lab.duration": self.duration, "lab.writable": folders}
         for program, values in variables.items():
             for name, value in values.items():
                 text = json.dumps(str(value), ensure_ascii=False)

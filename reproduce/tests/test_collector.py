@@ -1,6 +1,8 @@
 """Claims of the collector's figures, and the comparison of MRT archives."""
 
+import json
 import sys
+import tempfile
 import unittest
 from ipaddress import ip_address
 from pathlib import Path
@@ -11,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "reproduce"), str(ROOT / "python")]
 
 try:
-    from netarium_papers import Evidence
+    from netarium_papers import Evidence, Options, Stage
     from netarium_papers.collector import MODES, Traffic, archive, cost
     from netarium_papers.collector import fig_7_8, fig_7_9, mrt, testbed
 except ImportError as error:
@@ -110,6 +112,19 @@ class Archives(unittest.TestCase):
         with self.assertRaises(mrt.PaperError), mock.patch.object(Path, "read_bytes") as read:
             read.return_value = bytes(8) + b"\0\0\0\1"
             mrt.read(Path("x"))
+
+
+class Labs(unittest.TestCase):
+    def test_programs_may_write_to_the_folders_of_the_figure(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            stage = Stage(("wall",), Path(folder), Options(Path(folder)))
+            daemon = testbed.Daemon("bird", "BIRD", "bird")
+            with mock.patch.dict("os.environ", {"NETARIUM_BINARY": sys.executable}):
+                bed = testbed.Testbed(stage, "a", daemon, "1 end", (40, 2, 10), "9 s")
+                settings = bed._settings()
+            for path in json.loads(settings["lab.writable"]):
+                self.assertTrue(Path(path).is_dir())
+                self.assertIn(json.dumps(path), settings.values())
 
 
 class Daemons(unittest.TestCase):
