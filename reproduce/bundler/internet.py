@@ -152,24 +152,20 @@ def internet(stage: Stage) -> None:
 
 
 def tabulate(stage: Stage, found: Sequence[Measured], place: str) -> None:
-    heads = ["path", *LABELS, "its worst 75 %", "worst above base, 50 % and 75 %"]
+    heads = ["path", *LABELS, "its worst 75 %", "worst above base, 50 % and 75 %", "Mbit/s"]
     table = stage.table(
         f"Bottleneck {place}: median of the loops' median round trips in ms, the paper's / ours; "
         "goodput beside them, status quo and Bundler",
-        [*heads, "Mbit/s", "ratio", "of peaks"],
+        [*heads, "ratio{:.3f}", "of peaks{:.3f}"],
     )
     for region, of in zip(REGIONS, found):
         medians = (quantile(quantiles(loops), 0.5) for loops in of.loops)
         above = (max(of.excess(2, share)) for share in (0.5, 0.75))
-        table.row(
-            region.label,
-            *(f"{printed:.1f} / {ours:.1f}" for printed, ours in zip(region.printed, medians)),
-            f"{region.quartile} / {max(quantiles(of.loops[2], 0.75)):.1f}",
-            ", ".join(f"{ms:.1f}" for ms in above),
-            f"{of.mean[1]:.1f}, {of.mean[2]:.1f}",
-            f"{of.mean[2] / of.mean[1]:.3f}",
-            f"{of.peak[2] / of.peak[1]:.3f}",
-        )
+        cells = [f"{printed:.1f} / {ours:.1f}" for printed, ours in zip(region.printed, medians)]
+        cells.append(f"{region.quartile} / {max(quantiles(of.loops[2], 0.75)):.1f}")
+        cells.append(", ".join(f"{ms:.1f}" for ms in above))
+        ratios = (of.mean[2] / of.mean[1], of.peak[2] / of.peak[1])
+        table.row(region.label, *cells, f"{of.mean[1]:.1f}, {of.mean[2]:.1f}", *ratios)
 
 
 def plot(stage: Stage, found: Sequence[Measured], place: str) -> None:

@@ -75,12 +75,8 @@ def show(evidence: Evidence, title: str, x: str, rows: Sequence[Row], field: str
         plot.line(name, [(x, y) for x, y in points if y > 0])
     heads = ["machines", "flows", "changes/s"]
     for name in ("notices", "claims"):
-        heads += [f"{name}: messages/s", "payload B/s", "on the wire B/s"]
+        heads += [f"{name}: messages/s{{:.0f}}", "payload B/s{:.0f}", "on the wire B/s{:.0f}"]
     table = evidence.table(title, heads)
     for row in rows:
-        costs_of = [
-            f"{value:.0f}"
-            for place in range(len(SHARINGS))
-            for value in (row.messages[place], row.payload[place], row.wire(place))
-        ]
-        table.row(*row.load, *costs_of)
+        cells = [(row.messages[at], row.payload[at], row.wire(at)) for at in range(len(SHARINGS))]
+        table.row(*row.load, *cells[0], *cells[1])

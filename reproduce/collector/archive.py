@@ -29,8 +29,8 @@ SESSIONS = 3  # Of each peer in both
 LAB = {"lab.tolerance": "10 s", **{f"link.p{peer}.rate": "20 Mbit/s" for peer in PEERS}}
 HEADS = (
     "router|UPDATEs sent|archived|dumped|peers with the same bytes in both|segments|"
-    "retransmitted B|missing B|dropped|gaps|sessions: router, collector|up apart|"
-    "regular traffic lost"
+    "retransmitted B|missing B|dropped|gaps|sessions: router, collector|up apart{:.3f} s|"
+    "regular traffic lost{:.3f} %"
 ).split("|")
 COUNTERS = ("segments", "duplicate_bytes", "missing_bytes", "kernel_drops", "gaps")
 
@@ -51,17 +51,11 @@ def archived_and_dumped(stage: Stage) -> None:
         run = testbed.run()
         sent, collected = announced(run), testbed.collected()
         compared = mrt.compare(testbed.out / "router.mrt", testbed.out / "archive")
-        table.row(
-            daemon.title,
-            sent[0],
-            compared.own_updates,
-            compared.updates,
-            f"{compared.same} of {compared.peers}",
-            *(collected[key] for key in COUNTERS),
-            f"{compared.up[0]}, {compared.up[1]}",
-            "–" if compared.apart_s is None else f"{compared.apart_s:.3f} s",
-            f"{testbed.traffic(run).loss:.3f} %",
-        )
+        updates = (sent[0], compared.own_updates, compared.updates)
+        same, up = f"{compared.same} of {compared.peers}", f"{compared.up[0]}, {compared.up[1]}"
+        counters = (collected[key] for key in COUNTERS)
+        apart_and_loss = (compared.apart_s, testbed.traffic(run).loss)
+        table.row(daemon.title, *updates, same, *counters, up, *apart_and_loss)
         claims(daemon.title, compared, collected, sent, stage)
 
 

@@ -13,13 +13,15 @@ from typing import Any, Iterable, NamedTuple, Optional, Sequence
 
 Points = Sequence[tuple[float, float]]
 SIZE_INCHES = (6.4, 4.0)
-MAX_TITLE_COLUMNS = 56  # Of a line of a title, so that it fits the width.
+MAX_TITLE_COLUMNS = 62  # Of a line of a title, so that it fits the width.
 # Text is stored as text, and the same content has the same identifiers.
 SVG: Any = {"svg.fonttype": "none", "svg.hashsalt": "netarium"}
 # Okabe and Ito's colours, distinguishable without colour vision together with the dashes.
 COLOURS = "#0072B2 #D55E00 #009E73 #CC79A7 #E69F00 #56B4E9 #000000 #999933".split()
-DASHES: Sequence[Any] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), "-")
+# Another number than that of the colours: all of the first 56 lines differ.
+DASHES: Sequence[Any] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 MARKERS = "osD^v<>P"
+PLAIN = (5e-3, 2e4)  # Logarithmic axes within these limits have plain numbers.
 STYLES = ("line", "steps", "dots", "reference", "band")
 LIMIT = re.compile(r"(at most|at least|below|within) ([\d.]+)(?: (\S+))?")
 
@@ -87,7 +89,7 @@ class Plot:
             self.ax.set_xscale("log")
         if "y" in log:
             self.ax.set_yscale("log")
-        self._looks = itertools.cycle(zip(COLOURS, DASHES, MARKERS))
+        self._looks = zip(*map(itertools.cycle, (COLOURS, DASHES, MARKERS)))
 
     def line(self, label: str, points: Points, spread: Points = (), style: str = "line") -> Plot:
         """Draws points as a `style` of STYLES; `spread` is a band from low to high at each."""
@@ -129,12 +131,28 @@ class Plot:
         (left, right), (bottom, top) = self._limits
         self.ax.set_xlim(left=left, right=right)
         self.ax.set_ylim(bottom=bottom, top=top)
+        for axis in (self.ax.xaxis, self.ax.yaxis):
+            low, high = axis.get_view_interval()
+            if axis.get_scale() == "log" and PLAIN[0] < low and high < PLAIN[1]:
+                for set_formatter in (axis.set_major_formatter, axis.set_minor_formatter):
+                    set_formatter(plain_logarithmic())
         if self.lines:
             self.ax.legend(fontsize="small")
         # No time in the file: the same numbers give the same file.
         fields: dict[str, Any] = {"svg": {"Date": None}}
         with rc_context(SVG):
             self.figure.savefig(file, format=kind, dpi=150, metadata=fields.get(kind))
+
+
+def plain_logarithmic() -> Any:
+    """A formatter of logarithmic axes with numbers as 20 instead of 2 × 10¹."""
+    from matplotlib.ticker import LogFormatter
+
+    class Plain(LogFormatter):
+        def __call__(self, x: float, pos: Optional[int] = None) -> str:
+            return f"{x:g}" if super().__call__(x, pos) else ""
+
+    return Plain(labelOnlyBase=False, minor_thresholds=(1.5, 0.5))
 
 
 class Evidence:

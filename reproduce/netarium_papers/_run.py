@@ -118,7 +118,7 @@ class Run(nt.Run):
         Steps are not shorter than the `interval` of the lab.
         """
         found = self.rows(table, **wanted)
-        columns = [found[name].fill_null(0).to_list() for name in ("time_ns", "interval_ns", column)]
+        columns = [found[of].fill_null(0).to_list() for of in ("time_ns", "interval_ns", column)]
         samples = ((time / 1e9, length / 1e9, count * 8.0) for time, length, count in zip(*columns))
         return rates(samples, step_s, self.elapsed_s)
 

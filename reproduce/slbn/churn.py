@@ -58,12 +58,12 @@ def errors_by_churn(stage: Stage) -> None:
         plot = stage.plot(f"Errors at {place}s by churn", x, f"{y} in %", log="x")
         for name, rows in found.items():
             plot.line(NAMES[name], [(of.replaced, getattr(of, place)) for of in rows])
-    heads = ["protocol", "replaced/s", "sources", "bottlenecks", "at most", "longest queue"]
+    heads = ["protocol", "replaced/s", "sources{:.2f}", "bottlenecks{:+.2f}", "at most{:+.2f}"]
+    heads.append("longest queue{:.1f} ms")
     table = stage.table("Errors during churn in %", heads)
     for name, rows in found.items():
         for of in rows:
-            cells = f"{of.source:.2f}", f"{of.bottleneck:+.2f}", f"{of.over:+.2f}"
-            table.row(NAMES[name], of.replaced, *cells, f"{of.queue_ms:.1f} ms")
+            table.row(NAMES[name], *of)
     claims(stage, found["slbn"], found["bfyz"])
     stage.note(
         f"{sessions} sessions; between 1 and 2 s of the run the same number of sessions leave and "

@@ -30,17 +30,13 @@ def path_ms(network: Network, nodes: list[str]) -> float:
 
 @figure("chord", "delay of lookups in a Chord ring", "1 min", "wall")
 def lookups(stage: Stage) -> None:
-    runs = stage.run(
-        [
-            Job("splaynet/chord.toml", "chord", clock, model).set(
-                "program.drive.env.LOOKUPS", stage.size('"30"', '"8"')
-            )
-            for clock, model in stage.settings()
-        ]
-    )
+    jobs = [Job("splaynet/chord.toml", "chord", *of) for of in stage.settings()]
+    lookups_each = stage.size('"30"', '"8"')
+    runs = stage.run([job.set("program.drive.env.LOOKUPS", lookups_each) for job in jobs])
     limits = {"xlim": (0, None), "ylim": (0, 100)}
     plot = stage.plot("Delay of lookups", "delay in ms", "lookups in %", **limits)
-    heads = ["run", "lookups", "hops", "median", "p90", "p99", "beyond the links, median"]
+    heads = ["run", "lookups", "hops{:.2f}", "median{:.1f}", "p90{:.1f}", "p99{:.1f}"]
+    heads.append("beyond the links, median{:.2f}")
     table = stage.table("Delay of lookups in ms", heads)
     times = {}
     for run in runs:
@@ -50,13 +46,8 @@ def lookups(stage: Stage) -> None:
             one["links_ms"] = path_ms(network, one["path"])
             one["beyond_ms"] = one["ms"] - one["links_ms"]
         took, least, beyond = (values(found, key) for key in ("ms", "links_ms", "beyond_ms"))
-        table.row(
-            run.label,
-            len(found),
-            f"{mean_hops(found):.2f}",
-            *(f"{quantile(took, share):.1f}" for share in (0.5, 0.9, 0.99)),
-            f"{quantile(beyond, 0.5):.2f}",
-        )
+        quantiles = [quantile(took, share) for share in (0.5, 0.9, 0.99)]
+        table.row(run.label, len(found), mean_hops(found), *quantiles, quantile(beyond, 0.5))
         claims(stage, run, found)
         if not plot.lines:
             plot.line("the links' delays alone", cdf(least), style="reference")

@@ -61,18 +61,11 @@ class Outcome:
         rates = (sink["bytes"] * 8 / sink["seconds"] / 1e6 for sink in self.sinks)
         self.mbit = moments(rates).mean
 
-    def cells(self) -> list[str]:
+    def cells(self) -> list[Any]:
         packets, useless = (sum(sink[key] for sink in self.sinks) for key in ("packets", "useless"))
-        return [
-            self.scheme.text,
-            self.run.label,
-            f"{self.seconds:.3f}",
-            f"{self.mbit:.2f}",
-            f"{self.scheme.limit_mbit:.2f}",
-            f"{useless} of {packets}",
-            str(self.repeated),
-            f"{self.busiest * 100:.0f} % of a core",
-        ]
+        rates = (self.seconds, self.mbit, self.scheme.limit_mbit)
+        counts = (f"{useless} of {packets}", self.repeated, self.busiest * 100)
+        return [self.scheme.text, self.run.label, *rates, *counts]
 
 
 @figure("coding", "network coding on the butterfly", "1 min", "wall")
@@ -87,8 +80,9 @@ def network_coding(stage: Stage) -> None:
                 job = job.set(f"program.{program}.env.SIZE", size)
             jobs.append(job)
     outcomes = [Outcome(run) for run in stage.run(jobs)]
-    heads = ["scheme", "run", "completion in s", "goodput", "limit", "useless", "repeated"]
-    table = stage.table("To each sink, in Mbit/s and packets", [*heads, "busiest"])
+    heads = "scheme,run,completion in s{:.3f},goodput{:.2f},limit{:.2f},useless,repeated,"
+    heads += "busiest{:.0f} % of a core"
+    table = stage.table("To each sink, in Mbit/s and packets", heads.split(","))
     limits = {"xlim": (0, None), "ylim": (0, None)}
     plot = stage.plot("What arrives at the sink t1", "time in s", "Mbit/s of wire", **limits)
     for one in outcomes:

@@ -130,24 +130,17 @@ def gather(stage: Stage, model: str, copies: int) -> Copies:
 
 def show(stage: Stage, model: str, found: list[Copies]) -> None:
     """Adds claims, a table, plots and notes."""
-    heads = ["at once", "trusted", "tries", "machine busy", "goodput in Mbit/s: least, mean, most"]
-    heads += ["round trip in ms: p50", "p99, worst copy", "lost datagrams"]
-    heads += ["lateness p99.9 in µs, worst copy"]
+    heads = ["at once", "trusted", "tries", "machine busy{:.0f} %"]
+    heads += ["goodput in Mbit/s: least, mean, most", "round trip in ms: p50{:.2f}"]
+    heads += ["p99, worst copy{:.2f}", "lost datagrams", "lateness p99.9 in µs, worst copy{:.0f}"]
     table = stage.table(f"What each copy sees ({model})", heads)
     alone = (found[0].measured or [Measured()])[0]
     for of in found:
-        goodput = of.moments("goodput_mbit")
-        table.row(
-            of.count,
-            f"{of.count - of.untrusted} of {of.count}",
-            of.attempts,
-            f"{of.busy * 100:.0f} %",
-            f"{goodput.min:.3f}, {goodput.mean:.3f}, {goodput.max:.3f}",
-            f"{of.moments('p50_ms').mean:.2f}",
-            f"{of.moments('p99_ms').max:.2f}",
-            sum(one.lost for one in of.measured),
-            f"{of.moments('late_us').max:.0f}",
-        )
+        goodput, lost = of.moments("goodput_mbit"), sum(one.lost for one in of.measured)
+        runs = (of.count, f"{of.count - of.untrusted} of {of.count}", of.attempts, of.busy * 100)
+        rates = f"{goodput.min:.3f}, {goodput.mean:.3f}, {goodput.max:.3f}"
+        round_trips = (of.moments("p50_ms").mean, of.moments("p99_ms").max)
+        table.row(*runs, rates, *round_trips, lost, of.moments("late_us").max)
         if of.count > 1 and not of.untrusted:
             off = of.off(alone, "goodput_mbit") / alone.goodput_mbit
             mean, p99 = of.off(alone, "mean_ms"), of.off(alone, "p99_ms")

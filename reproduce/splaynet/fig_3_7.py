@@ -140,8 +140,8 @@ def shares_of_streams(stage: Stage) -> None:
     # All of them together might be too many for two cores.
     runs = stage.run(jobs, together=True) + stage.run(fair, together=True)
     for lab, title in TOPOLOGIES.items():
-        heads = ["run", "phase", "stream", "share", "mean", "off by"]
-        heads += ["deviation of 1 s", "least", "most"]
+        heads = ["run", "phase", "stream", "share{:.2f}", "mean{:.3f}", "off by{:+.2f} %"]
+        heads += ["deviation of 1 s{:.3f}", "least{:.3f}", "most{:.3f}"]
         table = stage.table(f"{title}: Mbit/s of wire", heads)
         for run in runs:
             if run.job.name in (lab, lab + FAIR):
@@ -193,16 +193,9 @@ def shares(
 ) -> None:
     """Fills the table of a topology, and claims the shares."""
     for of in found:
-        cells = (f"{value:.3f}" if of.seconds.count else "–" for value in of.seconds[2:])
-        table.row(
-            label(run),
-            f"{of.phase.start:.1f} to {of.phase.end:.1f} s",
-            of.stream + 1,
-            f"{of.fair:.2f}",
-            f"{of.mean:.3f}",
-            f"{of.off * 100:+.2f} %",
-            *cells,
-        )
+        seconds = of.seconds[2:] if of.seconds.count else "–––"
+        span = f"{of.phase.start:.1f} to {of.phase.end:.1f} s"
+        table.row(label(run), span, of.stream + 1, of.fair, of.mean, of.off * 100, *seconds)
     off = max((abs(of.off) for of in found), default=0.0)
     long = [abs(of.off) for of in found if of.phase.end - of.phase.start >= LONG_PHASE_S]
     spread = max((of.seconds.deviation / of.fair for of in found), default=0.0)

@@ -60,8 +60,8 @@ def completion(stage: Stage) -> None:
                 variants.append(variant)
     limits = {"xlim": (0, None), "ylim": (0, 100)}
     plot = stage.plot("Completion of the file", "completion in s", "nodes in %", **limits)
-    heads = ["run", "first", "median", "last", "capacity's bound", "busiest program"]
-    table = stage.table("Completion in s", heads)
+    heads = "run,first{:.3f},median{:.3f},last{:.3f},capacity's bound{:.3f},busiest program"
+    table = stage.table("Completion in s", f"{heads}{{:.0f}} % of a core".split(","))
     times: dict[tuple[str, bool], list[float]] = {}
     for variant, run in zip(variants, stage.run(jobs)):
         label = run.label + variant.text
@@ -72,7 +72,7 @@ def completion(stage: Stage) -> None:
         claims(stage, label, run, nodes, [a / b for a, b in zip(took, bounds)])
         busy = max(node["cpu"] / s for node, s in zip(nodes, took))
         seconds = (min(took), quantile(took, 0.5), max(took), min(bounds))
-        table.row(label, *(f"{s:.3f}" for s in seconds), f"{busy * 100:.0f} % of a core")
+        table.row(label, *seconds, busy * 100)
         if not plot.lines:
             ends = [(min(bounds), 0.0), (min(bounds), 100.0)]
             plot.line("capacity's bound", ends, style="reference")

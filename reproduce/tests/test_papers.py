@@ -1,6 +1,7 @@
 """The framework of the figures: statistics, results, runs, the command."""
 
 import datetime
+import itertools
 import json
 import math
 import os
@@ -115,8 +116,18 @@ class Shown(Folder):
         self.assertEqual(files[0], files[1])
         self.assertNotIn("\n", plot.title)
         shown = plot.ax.get_title().splitlines()
-        self.assertEqual((len(shown), max(map(len, shown)) <= 56), (2, True))
+        self.assertEqual((len(shown), max(map(len, shown)) <= 62), (2, True))
         self.assertIn(">ours</text>", files[0])
+
+    def test_logarithmic_axes_of_few_decades_have_plain_numbers(self):
+        for end, expected in ((40.0, True), (4e6, False)):
+            plot = papers.Plot("rates", "Mbit/s", "share", log="x")
+            plot.line("ours", [(1.0, 1.0), (end, 2.0)])
+            self.assertEqual(">10</text>" in plot.svg(), expected)
+
+    def test_no_two_lines_look_the_same(self):
+        looks = itertools.islice(papers.Plot("rates", "s", "Mbit/s")._looks, 56)
+        self.assertEqual(len({str(look[:2]) for look in looks}), 56)
 
 
 class Results(Folder):
