@@ -131,6 +131,10 @@ class Plot:
         (left, right), (bottom, top) = self._limits
         self.ax.set_xlim(left=left, right=right)
         self.ax.set_ylim(bottom=bottom, top=top)
+        if bottom is not None and top is None and self.ax.get_yscale() == "linear":
+            # The margin of matplotlib is a share of the data's range, without the given limit.
+            highest = float(self.ax.dataLim.y1)
+            self.ax.set_ylim(top=max(self.ax.get_ylim()[1], highest + 0.05 * (highest - bottom)))
         for axis in (self.ax.xaxis, self.ax.yaxis):
             low, high = axis.get_view_interval()
             if axis.get_scale() == "log" and PLAIN[0] < low and high < PLAIN[1]:

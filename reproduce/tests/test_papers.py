@@ -118,6 +118,12 @@ class Shown(Folder):
         shown = plot.ax.get_title().splitlines()
         self.assertEqual((len(shown), max(map(len, shown)) <= 62), (2, True))
         self.assertIn(">ours</text>", files[0])
+        self.assertAlmostEqual(plot.ax.get_ylim()[1], 7)
+
+    def test_points_are_below_the_upper_end_of_the_axis(self):
+        plot = papers.Plot("rates", "s", "Mbit/s", ylim=(0, None))
+        plot.line("ours", [(0.0, 9.3), (1.0, 9.4)], style="dots").svg()
+        self.assertGreater(plot.ax.get_ylim()[1], 9.8)
 
     def test_logarithmic_axes_of_few_decades_have_plain_numbers(self):
         for end, expected in ((40.0, True), (4e6, False)):
