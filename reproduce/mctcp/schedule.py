@@ -7,7 +7,7 @@ of datagrams.
 
 # %%
 from netarium_papers import Stage, figure
-from netarium_papers.mctcp import CARRIERS, CLOCKS, WINDOW
+from netarium_papers.mctcp import CLOCKS, WINDOW
 from netarium_papers.mctcp.grid import Case, Grid, Lab, label, with_tcp
 from netarium_papers.mctcp.stream import BULK, claim, gap, goodput, mean_rates, stalled
 

@@ -22,7 +22,6 @@ COLOURS = "#0072B2 #D55E00 #009E73 #CC79A7 #E69F00 #56B4E9 #000000 #999933".spli
 DASHES: Sequence[Any] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 MARKERS = "osD^v<>P"
 PLAIN = (5e-3, 2e4)  # Logarithmic axes within these limits have plain numbers.
-STYLES = ("line", "steps", "dots", "reference", "band")
 LIMIT = re.compile(r"(at most|at least|below|within) ([\d.]+)(?: (\S+))?")
 
 
@@ -92,7 +91,10 @@ class Plot:
         self._looks = zip(*map(itertools.cycle, (COLOURS, DASHES, MARKERS)))
 
     def line(self, label: str, points: Points, spread: Points = (), style: str = "line") -> Plot:
-        """Draws points as a `style` of STYLES; `spread` is a band from low to high at each."""
+        """Draws points; `spread` is a band from low to high at each.
+
+        `style` is `line`, `steps`, `dots`, `reference` (thin and grey) or `band` (of the spread).
+        """
         points = list(points)
         self.lines.append(
             {"label": label, "style": style, "points": points, "spread": list(spread)}

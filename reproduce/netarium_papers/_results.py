@@ -45,7 +45,6 @@ class Results:
 
     def __init__(self, out: Path, paper: Paper) -> None:
         self.out, self.paper = out, paper
-        self._sections: dict[str, str] = {}
         path = out / "results.json"
         self.figures: dict[str, Any] = {}
         if path.is_file():

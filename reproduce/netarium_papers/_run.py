@@ -132,13 +132,6 @@ class Run(nt.Run):
         self.flow(flow)
         return self.rate("flows", "sent_bytes", step_s, flow=flow)
 
-    def flow_rates(self, step_s: float) -> dict[str, Points]:
-        """The rates of all flows by their names, sorted."""
-        return {
-            name: self.flow_rate(name, step_s)
-            for name in sorted(flow["name"] for flow in self.record["flows"])
-        }
-
     def link_rate(self, link: str, direction: str, step_s: float) -> Points:
         """Wire bytes that a link sent in a direction."""
         self.link(link, direction)

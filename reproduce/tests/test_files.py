@@ -5,7 +5,10 @@ import re
 import unittest
 from pathlib import Path
 
-from netarium_papers import papers
+try:
+    from netarium_papers import papers
+except ImportError as error:
+    raise unittest.SkipTest(f"{error.name} is not installed") from None
 
 REPRODUCE = Path(__file__).resolve().parent.parent
 CELL = re.compile(r"^# %%(.*)\n", re.MULTILINE)

@@ -12,7 +12,11 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.append(str(ROOT / "dev"))
 
 import paper_gallery as gallery
-from netarium_papers import papers
+
+try:
+    from netarium_papers import papers
+except ImportError as error:
+    raise unittest.SkipTest(f"{error.name} is not installed") from None
 
 # Of all pictures together.
 MAX_BYTES = 6_000_000
