@@ -157,7 +157,10 @@ def visible(points):
 
 
 def main(folders):
-    """Adds results of `netarium reproduce` to the pages; other figures stay as they are."""
+    """Adds results of `netarium reproduce` to the pages; other figures stay as they are.
+
+    A figure that could not be made is reported and omitted.
+    """
     sys.path[:0] = [str(ROOT / "reproduce"), str(ROOT / "python")]
     from netarium_papers import papers
 
@@ -169,6 +172,9 @@ def main(folders):
         figures = read(path.read_text(encoding="utf-8")) if path.exists() else {}
         images.mkdir(parents=True, exist_ok=True)
         for name, figure in results["figures"].items():
+            if figure["status"] == "failed":
+                print(f"{paper.name} {name} could not be made: {figure['error']}", file=sys.stderr)
+                continue
             figures[name] = shown(figure)
             for old in images.glob("*.svg"):
                 if re.fullmatch(rf"{re.escape(name)}-\d+", old.stem):

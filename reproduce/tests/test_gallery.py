@@ -1,5 +1,7 @@
 """Pages of the book with the figures of papers, and the script that makes them."""
 
+import contextlib
+import io
 import json
 import sys
 import tempfile
@@ -63,6 +65,7 @@ class Script(unittest.TestCase):
     figure = {
         "runs": [{"clock": "virtual"}],
         "short": True,
+        "status": "differs",
         "notes": ["Means of 1 s.", "Run a (wall) was not trusted: late."],
         "claims": [
             {
@@ -112,9 +115,13 @@ class Script(unittest.TestCase):
                 gallery.main([folder])
                 for other in ("agents-3", "agents-more-1"):
                     (folder / f"images/cluster/{other}.svg").touch()
-                results["figures"] = {"flows": {**self.figure, "plots": []}}
+                failed = {**self.figure, "status": "failed", "error": "no lab"}
+                flows = {**self.figure, "plots": []}
+                results["figures"] = {"flows": flows, "delays": failed}
                 (folder / "results.json").write_text(json.dumps(results))
-                gallery.main([folder])
+                with contextlib.redirect_stderr(io.StringIO()) as err:
+                    gallery.main([folder])
+                self.assertEqual(err.getvalue(), "cluster delays could not be made: no lab\n")
                 text = (folder / "pages/cluster.md").read_text()
                 self.assertEqual(list(gallery.read(text)), ["agents", "flows"])
                 results["figures"] = {"agents": self.figure}
