@@ -12,6 +12,7 @@ import cluster
 import collector
 import labs
 import multipath
+import package
 import peers
 import ratecontrol
 import shares
@@ -352,4 +353,5 @@ ROWS = {
     **multipath.ROWS,
     **cluster.ROWS,
     **trunk.ROWS,
+    **package.ROWS,
 }

@@ -16,6 +16,7 @@ All quantities are texts with a unit, such as `"10 ms"`. All errors are subclass
 
 import importlib.metadata
 
+from . import collector
 from ._binary import binary
 from ._errors import (
     CapabilityError,
@@ -45,8 +46,8 @@ from ._schema import (
     bulk,
 )
 from ._section import Link, Node, Section
-from ._sweep import sweep
-from ._statistics import Interval, diff, paired
+from ._statistics import Interval, diff, paired, summary
+from ._sweep import RayExecutor, sweep
 from ._table import Column, Row, Table
 from ._up import Completed, Host, Process, RunningLab, RunningLink, file, output, port, udp_port
 
@@ -83,6 +84,7 @@ __all__ = [
     "Program",
     "ProgramError",
     "ProgramResult",
+    "RayExecutor",
     "Row",
     "Run",
     "RunError",
@@ -97,11 +99,13 @@ __all__ = [
     "Verdict",
     "binary",
     "bulk",
+    "collector",
     "diff",
     "file",
     "output",
     "paired",
     "port",
+    "summary",
     "sweep",
     "udp_port",
 ]

@@ -108,7 +108,7 @@ def call(*words: str, text: Optional[str] = None) -> List[Dict[str, Any]]:
 
     `text` is the content of the lab file, for errors.
     """
-    result = wait(start([words[0], "--json", "--quiet", *words[1:]]))
+    result = wait(start(["--json", "--quiet", *words]))
     if result.exit_code:
         fail(result, text)
     return result.objects

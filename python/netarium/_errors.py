@@ -66,10 +66,19 @@ class InternalError(NetariumError):
 
 
 class ProgramError(NetariumError):
-    """A program failed. `exit_code` is its exit status, None if it has none."""
+    """A program failed. `exit_code` is its exit status, None if it has none.
 
-    def __init__(self, message: str, exit_code: Optional[int] = None, stderr: str = "") -> None:
-        self.exit_code, self.stderr = exit_code, stderr
+    `run` has the results of the run of which the program is a part; None for commands on hosts.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        exit_code: Optional[int] = None,
+        stderr: str = "",
+        run: Optional[Run] = None,
+    ) -> None:
+        self.exit_code, self.stderr, self.run = exit_code, stderr, run
         super().__init__(message + (f"\n{stderr.rstrip()}" if stderr.strip() else ""))
 
 

@@ -11,6 +11,7 @@ import re
 import threading
 from pathlib import Path
 from typing import (
+    TYPE_CHECKING,
     Any,
     Dict,
     Iterable,
@@ -21,14 +22,19 @@ from typing import (
     Optional,
     Sequence,
     Tuple,
+    TypedDict,
     Union,
     overload,
 )
 
 from . import _binary, _run, _toml, _up
 from ._errors import Diagnostic, LabError
+from ._run import PathLike, Run, RunSet
 from ._schema import Keys
 from ._section import Link, Node, Section, without_unit
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 Settings = Mapping[str, Any]
 """Values for fields of a lab, such as `{"link.core.delay": "10 ms"}`."""
@@ -42,15 +48,30 @@ def setting(field: str, value: Any) -> str:
     return f"{field}={text}"
 
 
+class RunKeys(TypedDict, total=False):
+    """Arguments of `Lab.sim` and `Lab.run`."""
+
+    flows: Iterable[Section]
+    duration: Optional[str]
+    seed: Optional[int]
+    name: Optional[str]
+    set: Optional[Settings]
+    runs: PathLike
+    check: bool
+
+
 def overrides(
-    duration: Optional[str], seed: Optional[int], name: Optional[str], settings: Optional[Settings]
+    duration: Optional[str] = None,
+    seed: Optional[int] = None,
+    name: Optional[str] = None,
+    set: Optional[Settings] = None,
 ) -> List[str]:
     """The options that override values of a lab file."""
     if duration is not None and not isinstance(duration, str):
         raise without_unit("duration", duration, "10 s")
     options = [("--duration", duration), ("--seed", seed), ("--name", name)]
     words = [word for key, value in options if value is not None for word in (key, str(value))]
-    return words + [word for pair in (settings or {}).items() for word in ("--set", setting(*pair))]
+    return words + [word for pair in (set or {}).items() for word in ("--set", setting(*pair))]
 
 
 class Lab(Keys):
@@ -183,120 +204,59 @@ class Lab(Keys):
             return list(found["plans"])
 
     @overload
-    def sim(
-        self,
-        *,
-        flows: Iterable[Section] = (),
-        duration: Optional[str] = None,
-        seed: Optional[int] = None,
-        name: Optional[str] = None,
-        set: Optional[Settings] = None,
-        seeds: None = None,
-        runs: Union[str, os.PathLike[str]] = "runs",
-        check: bool = False,
-    ) -> _run.Run: ...
+    def sim(self, *, seeds: None = None, **keys: Unpack[RunKeys]) -> Run: ...
     @overload
+    def sim(self, *, seeds: int, **keys: Unpack[RunKeys]) -> RunSet: ...
     def sim(
-        self,
-        *,
-        flows: Iterable[Section] = (),
-        duration: Optional[str] = None,
-        seed: Optional[int] = None,
-        name: Optional[str] = None,
-        set: Optional[Settings] = None,
-        seeds: int,
-        runs: Union[str, os.PathLike[str]] = "runs",
-        check: bool = False,
-    ) -> _run.RunSet: ...
-    def sim(
-        self,
-        *,
-        flows: Iterable[Section] = (),
-        duration: Optional[str] = None,
-        seed: Optional[int] = None,
-        name: Optional[str] = None,
-        set: Optional[Settings] = None,
-        seeds: Optional[int] = None,
-        runs: Union[str, os.PathLike[str]] = "runs",
-        check: bool = False,
-    ) -> Union[_run.Run, _run.RunSet]:
+        self, *, seeds: Optional[int] = None, **keys: Unpack[RunKeys]
+    ) -> Union[Run, RunSet]:
         """Runs the lab on the virtual clock.
 
         Arguments:
+            seeds: Number of consecutive seeds; the result is then a set of runs.
             flows: Flows in addition to those of the lab (also other sections).
             duration, seed, name: Override those of the lab.
             set: Overrides fields, for example `{"link.core.delay": "10 ms"}`.
-            seeds: Number of consecutive seeds; the result is then a set of runs.
-            runs: Folder for run folders.
+            runs: Folder for run folders; default: `runs`.
             check: Raise an error if the run did not pass.
 
         Raises LabError, CapabilityError, RunInterrupted (Ctrl-C: it has the results so far), and
         with `check` UntrustedRunError, ProgramError or FailedRunError.
         """
-        words = [] if seeds is None else ["--seeds", str(seeds)]
-        words += overrides(duration, seed, name, set)
-        return self._start("sim", words, seeds is not None, flows, runs, check)
+        many = [] if seeds is None else ["--seeds", str(seeds)]
+        return self._start("sim", many, **keys)
 
     @overload
-    def run(
-        self,
-        *,
-        flows: Iterable[Section] = (),
-        duration: Optional[str] = None,
-        seed: Optional[int] = None,
-        name: Optional[str] = None,
-        set: Optional[Settings] = None,
-        repeat: None = None,
-        runs: Union[str, os.PathLike[str]] = "runs",
-        check: bool = False,
-    ) -> _run.Run: ...
+    def run(self, *, repeat: None = None, **keys: Unpack[RunKeys]) -> Run: ...
     @overload
+    def run(self, *, repeat: int, **keys: Unpack[RunKeys]) -> RunSet: ...
     def run(
-        self,
-        *,
-        flows: Iterable[Section] = (),
-        duration: Optional[str] = None,
-        seed: Optional[int] = None,
-        name: Optional[str] = None,
-        set: Optional[Settings] = None,
-        repeat: int,
-        runs: Union[str, os.PathLike[str]] = "runs",
-        check: bool = False,
-    ) -> _run.RunSet: ...
-    def run(
-        self,
-        *,
-        flows: Iterable[Section] = (),
-        duration: Optional[str] = None,
-        seed: Optional[int] = None,
-        name: Optional[str] = None,
-        set: Optional[Settings] = None,
-        repeat: Optional[int] = None,
-        runs: Union[str, os.PathLike[str]] = "runs",
-        check: bool = False,
-    ) -> Union[_run.Run, _run.RunSet]:
+        self, *, repeat: Optional[int] = None, **keys: Unpack[RunKeys]
+    ) -> Union[Run, RunSet]:
         """Runs the lab on the wall clock, with its programs, until its end.
 
         `repeat` is the number of runs, one after the other; the result is then a set of runs.
         Other arguments and errors are those of `sim`.
         """
-        words = [] if repeat is None else ["--repeat", str(repeat)]
-        words += overrides(duration, seed, name, set)
-        return self._start("run", words, repeat is not None, flows, runs, check)
+        many = [] if repeat is None else ["--repeat", str(repeat)]
+        return self._start("run", many, **keys)
 
     def _start(
         self,
         subcommand: Literal["run", "sim"],
-        words: Sequence[str],
-        many: bool,
-        extra: Iterable[Section],
-        runs: Union[str, os.PathLike[str]],
-        check: bool,
-    ) -> Union[_run.Run, _run.RunSet]:
-        with self._file(list(extra)) as (path, text):
+        many: Sequence[str],
+        *,
+        flows: Iterable[Section] = (),
+        runs: PathLike = "runs",
+        check: bool = False,
+        report: bool = True,
+        **settings: Any,
+    ) -> Union[Run, RunSet]:
+        words = [*many, *([] if report else ["--no-report"]), *overrides(**settings)]
+        with self._file(list(flows)) as (path, text):
             words = [subcommand, "--json", "--quiet", "--runs", os.fspath(runs), *words, path]
             result = _binary.wait(_binary.start(words))
-        return _run.opened(result, many, check, text)
+        return _run.opened(result, bool(many), check, text)
 
     def up(
         self,
@@ -305,10 +265,12 @@ class Lab(Keys):
         seed: Optional[int] = None,
         name: Optional[str] = None,
         set: Optional[Settings] = None,
-        runs: Union[str, os.PathLike[str]] = "runs",
+        runs: PathLike = "runs",
+        keep: bool = False,
     ) -> _up.RunningLab:
         """Starts the lab on the wall clock; it stays up until the end of `with`, or `down()`.
 
+        It also ends with this Python process, even if that is killed; with `keep`, it stays up.
         Returns when all programs with a `ready` condition are ready. Other arguments are those of
         `sim`. Raises LabError, CapabilityError, ProgramError if a program was not ready in time.
         """
@@ -317,10 +279,10 @@ class Lab(Keys):
             words = ["up", "--json", "--quiet", "--runs", os.fspath(runs), *words, path]
             result = _binary.wait(_binary.start(words))
         started = [found for found in result.objects if found["schema"] == "netarium.up/1"]
-        labs = [_up.RunningLab(found) for found in started]
+        labs = [_up.RunningLab(found, keep) for found in started]
         if result.exit_code:
             # An interrupt can arrive when the lab is up already.
             for lab in labs:
                 lab.down()
-            _binary.fail(result, text)
+            _run.opened(result, False, True, text)
         return labs[0]

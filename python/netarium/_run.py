@@ -253,11 +253,12 @@ class Run:
         return self
 
     def _fail(self) -> NoReturn:
+        """Raises the error of a run that has failed."""
         failed = [found for found in self.programs.values() if not found.as_expected]
         if self.exit_code == PROGRAM:
             first = failed[0] if failed else None
             text, code = (first.stderr, first.exit_code) if first else ("", None)
-            raise ProgramError("; ".join(self.reasons), code, text)
+            raise ProgramError("; ".join(self.reasons), code, text, self)
         raise FailedRunError(self)
 
     def _heading(self) -> str:
@@ -343,6 +344,24 @@ def listed_columns(found: Dict[str, Any]) -> Dict[str, List[Column]]:
     return {table["name"]: list(map(column, table["columns"])) for table in found["tables"]}
 
 
+RunRow = Tuple[Sequence[Optional[str]], int, str, Dict[str, Metric], str]
+
+
+def run_rows(name: str, fields: Sequence[str], runs: Sequence[RunRow]) -> Table:
+    """A table with a row for each run: values of `fields`, `seed`, `outcome`, metrics, `folder`."""
+    metrics = {metric: m.unit for run in runs for metric, m in run[3].items()}
+    columns = [Column(field, "", str) for field in fields]
+    columns += [Column("seed", "", int), Column("outcome", "", str)]
+    columns += [Column(metric, metrics[metric], float) for metric in sorted(metrics)]
+    columns += [Column("folder", "", str)]
+    rows = []
+    for values, seed, outcome, measured, folder in runs:
+        found = [measured.get(metric) for metric in sorted(metrics)]
+        numbers = [None if metric is None else float(metric.value) for metric in found]
+        rows.append((*values, seed, outcome, *numbers, folder))
+    return Table.of(name, columns, rows)
+
+
 class RunSet:
     """A set of runs: `sim(seeds=…)` or `run(repeat=…)`, opened by its folder."""
 
@@ -377,6 +396,12 @@ class RunSet:
         rows = self.record["metrics"].items()
         cells = [(metric, *(found.get(name) for name in names)) for metric, found in rows]
         return Table.of("metrics", columns, cells)
+
+    @functools.cached_property
+    def table(self) -> Table:
+        """A row for each run, with the columns of `netarium.sweep`."""
+        rows = [(run.seed, run.outcome, run.metrics, str(run.folder)) for run in self.runs]
+        return run_rows("runs", [], [([], *row) for row in rows])
 
     def check(self) -> RunSet:
         """Returns the set if all runs passed; raises the error of the first other run."""

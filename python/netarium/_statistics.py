@@ -1,17 +1,20 @@
 """Comparison of runs and sets. The binary computes what it can: intervals, Welch's test.
 
-This module adds the paired comparison and the number of seeds for a wanted precision.
+This module adds summaries of sweeps, the paired comparison and the number of seeds for a wanted
+precision.
 """
 
 from __future__ import annotations
 
+import fnmatch
 import math
+import re
 import statistics
-from typing import Iterable, List, NamedTuple, Union
+from typing import Any, Dict, Iterable, List, NamedTuple, Tuple, Union
 
 from . import _binary
 from ._run import PathLike, Run, RunSet
-from ._table import Column, Table
+from ._table import Column, Row, Table
 
 # Quantiles of Student's t distribution, 97.5 %, for 1 to 4 degrees of freedom.
 FEW = (12.7062047, 4.3026527, 3.1824463, 2.7764451)
@@ -40,17 +43,25 @@ class Interval(NamedTuple):
         half = quantile(n - 1) * sd / math.sqrt(n)
         return cls(n, mean, sd, mean - half, mean + half)
 
-    def needed(self, half_width: float) -> int:
-        """The number of values, at least 2, for an interval of mean ± `half_width`, in its unit.
+    def needed(self, half_width: Union[float, str]) -> int:
+        """The number of values, at least 2, for an interval of mean ± `half_width`.
 
-        It assumes that the standard deviation stays as it is.
+        `half_width` is a number in the unit of the values, or a share of the mean such as `1 %`.
+        It assumes that mean and standard deviation stay as they are.
         """
-        if self.n < 2 or not half_width > 0:
+        wanted = self._width(half_width) if isinstance(half_width, str) else half_width
+        if self.n < 2 or not wanted > 0:
             raise ValueError("the standard deviation needs 2 values, and half_width is above 0")
-        n = max(2, math.ceil((1.96 * self.sd / half_width) ** 2))
-        while quantile(n - 1) * self.sd / math.sqrt(n) > half_width:
+        n = max(2, math.ceil((1.96 * self.sd / wanted) ** 2))
+        while quantile(n - 1) * self.sd / math.sqrt(n) > wanted:
             n += 1
         return n
+
+    def _width(self, share: str) -> float:
+        found = re.fullmatch(r"\s*([0-9.]+)\s*%\s*", share)
+        if not found:
+            raise ValueError(f'half_width={share!r} is not a share; write for example "1 %"')
+        return abs(self.mean) * float(found[1]) / 100
 
 
 def quantile(freedom: int) -> float:
@@ -66,18 +77,76 @@ def quantile(freedom: int) -> float:
     return z + g1 / v + g2 / v**2 + g3 / v**3 + g4 / v**4
 
 
-def paired(first: RunSet, second: RunSet, metric: str) -> Interval:
+Runs = Union[RunSet, Table]
+"""Replicated runs: a set, or the table of a sweep."""
+
+
+def runs_of(runs: Runs) -> Table:
+    return runs.table if isinstance(runs, RunSet) else runs
+
+
+def summary(runs: Runs, *metrics: str, precision: Union[float, str, None] = None) -> Table:
+    """Mean, standard deviation and 95 % interval over the seeds of each combination of values.
+
+    Arguments:
+        runs: A set of runs, or the table of a sweep.
+        metrics: Patterns of names of metrics, for example `flow.*.goodput.mean`; default: all.
+        precision: Wanted half width of the interval; see `Interval.needed`.
+
+    Returns a table with a row for each combination and metric: the swept values, `metric`, `unit`,
+    `n`, `mean`, `sd`, `low`, `high` and, with `precision`, the number of seeds `needed`. `needed`
+    is None with one value.
+    """
+    table = runs_of(runs)
+    names = [column.name for column in table.columns]
+    fields = names[: names.index("seed")]
+    found = table.columns[names.index("outcome") + 1 : -1]
+    chosen = [c for c in found if any(fnmatch.fnmatchcase(c.name, m) for m in metrics or ("*",))]
+    if not chosen:
+        raise ValueError(f"the runs have no metric {', '.join(metrics)}")
+    columns = [*table.columns[: len(fields)], Column("metric", "", str), Column("unit", "", str)]
+    columns += [Column("n", "runs", int)]
+    columns += [Column(name, "", float) for name in Interval._fields[1:]]
+    columns += [] if precision is None else [Column("needed", "runs", int)]
+    groups: Dict[Tuple[Any, ...], List[Row]] = {}
+    for row in table:
+        groups.setdefault(tuple(row[field] for field in fields), []).append(row)
+    rows: List[Tuple[Any, ...]] = []
+    for values, members in groups.items():
+        for name, unit, _ in chosen:
+            measured = [row[name] for row in members if row[name] is not None]
+            if not measured:
+                continue
+            of = Interval.of(measured)
+            more = [of.needed(precision) if of.n > 1 else None] if precision is not None else []
+            rows.append((*values, name, unit, *of, *more))
+    return Table.of("summary", columns, rows)
+
+
+def paired(first: Runs, second: Runs, metric: str) -> Interval:
     """The mean of the differences, second minus first, over runs with the same seed.
 
-    Variation that the seed causes in both sets cancels out. The difference is significant if 0 is
-    outside the interval. Raises ValueError if no seed has the metric in both sets.
+    Variation that the seed causes in both cancels out. The difference is significant if 0 is
+    outside the interval. Of a sweep, each argument is one combination: `table.where(…)`. Raises
+    ValueError if a seed occurs twice, or no seed has the metric in both.
     """
-    before, after = ({run.seed: run.metrics.get(metric) for run in s.runs} for s in (first, second))
-    pairs = [(before[seed], after.get(seed)) for seed in before]
-    differences = [b.value - a.value for a, b in pairs if a is not None and b is not None]
+    before, after = (values_by_seed(runs_of(runs), metric) for runs in (first, second))
+    differences = [after[seed] - value for seed, value in before.items() if seed in after]
     if not differences:
-        raise ValueError(f"no seed has the metric {metric} in both sets")
+        raise ValueError(f"no seed has the metric {metric} in both")
     return Interval.of(differences)
+
+
+def values_by_seed(table: Table, metric: str) -> Dict[int, float]:
+    found: Dict[int, float] = {}
+    for row in table:
+        if row.seed in found:
+            raise ValueError(
+                f"seed {row.seed} has several runs; select one combination with table.where(…)"
+            )
+        if row.get(metric) is not None:
+            found[row.seed] = row[metric]
+    return found
 
 
 def diff(

@@ -7,12 +7,17 @@ import hashlib
 import os
 import threading
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
 
 from . import _binary
 from ._lab import Lab, overrides
-from ._run import Metric, PathLike, Run, RunSet
-from ._table import Column, Table
+from ._run import Metric, PathLike, Run, run_rows
+from ._table import Table, extra
+
+Executor = concurrent.futures.Executor
+Futures = List[concurrent.futures.Future["Point"]]
+Progress = Callable[..., Iterable[Any]]
+"""Called as `progress(iterable, total=number)`, like `tqdm.tqdm`; it passes the items on."""
 
 
 class Task(NamedTuple):
@@ -34,6 +39,23 @@ class Point(NamedTuple):
     metrics: Dict[str, Metric]
 
 
+class RayExecutor(Executor):
+    """Tasks on the cluster of Ray to which `ray.init` connected this process.
+
+    `options` are those of a remote function, such as `num_cpus`; default: no limit of retries
+    after the death of a worker. Raises ImportError without ray.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        self._ray = extra("ray", "ray")
+        self._options = {"max_retries": -1, **options}
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> concurrent.futures.Future[Any]:
+        remote = self._ray.remote(**self._options)(fn)
+        future: concurrent.futures.Future[Any] = remote.remote(*args, **kwargs).future()
+        return future
+
+
 def finished(folder: Path) -> Optional[Run]:
     """The finished run in the folder of a task, if there is one."""
     runs = [Run(path) for path in sorted(folder.glob("*/run.json"))]
@@ -42,11 +64,12 @@ def finished(folder: Path) -> Optional[Run]:
 
 def perform(task: Task) -> Point:
     """Runs a task unless its folder has the result."""
-    run: Union[Run, RunSet, None] = finished(task.folder)
+    run = finished(task.folder)
     if run is None:
-        words = ["--no-report", *overrides(task.duration, task.seed, None, task.settings)]
-        run = task.lab._start("sim", words, False, (), task.folder, False)
-    assert isinstance(run, Run)
+        keys: Dict[str, Any] = {"duration": task.duration, "seed": task.seed, "set": task.settings}
+        found = task.lab._start("sim", [], runs=task.folder, report=False, **keys)
+        assert isinstance(found, Run)
+        run = found
     return Point(str(run.folder), run.outcome, run.metrics)
 
 
@@ -56,7 +79,8 @@ def sweep(
     *,
     seeds: Iterable[int] = (),
     duration: Optional[str] = None,
-    executor: Optional[concurrent.futures.Executor] = None,
+    executor: Optional[Executor] = None,
+    progress: Optional[Progress] = None,
     out: Optional[PathLike] = None,
 ) -> Table:
     """Runs a lab on the virtual clock for all combinations of values, and each seed.
@@ -66,9 +90,14 @@ def sweep(
         values: For each field the values: `{"link.core.delay": ["1 ms", "50 ms"]}`.
         seeds: The seeds; default: that of the lab.
         duration: Overrides that of the lab.
-        executor: Any executor of concurrent.futures; default: a process per core. A run is a
-            task that starts one process and waits for it, so that threads suffice.
-        out: Folder for the results; default: `sweeps/NAME`.
+        executor: Any executor of concurrent.futures, `client.get_executor()` of Dask, or
+            `RayExecutor()`; default: a process per core that this
+            process may use. A run is a task that starts one process
+            and waits for it, so that threads suffice.
+        progress: Shows the number of finished runs: `tqdm.tqdm`, or a function that is called as
+            `progress(iterable, total=number)` and passes the items on.
+        out: Folder for the results; default: `sweeps/NAME`. Workers on other machines need it
+            under the same path.
 
     Returns a table with a row for each run, in the order of the combinations and seeds: the swept
     values, seed, outcome, all metrics that any run has (see `Run.metrics`), and the run folder.
@@ -78,11 +107,15 @@ def sweep(
 
     A run with a result in `out` is not repeated: the key is a hash of the resolved lab (with its
     files) and the version of the binary, and the seed. After an interruption, the same call
-    performs the missing runs. Raises LabError, CapabilityError, KeyboardInterrupt.
+    performs the missing runs. Raises LabError, CapabilityError, KeyboardInterrupt, and the errors
+    of the executor, such as BrokenProcessPool.
     """
     folder = Path(out) if out is not None else Path("sweeps") / lab.name
+    # Workers can have another working directory.
+    lab = lab.copy()
+    lab.folder = lab.folder.absolute()
     swept = {field: {"sweep": list(choices)} for field, choices in values.items()}
-    words = overrides(duration, None, None, swept)
+    words = overrides(duration, set=swept)
     version = _binary.output("--version")
     tasks: List[Task] = []
     chosen = list(seeds)
@@ -94,19 +127,19 @@ def sweep(
                 # Equal runs for all seeds would have no variance.
                 jitter = min(100_000_000, int(plan["duration_s"] * 1e7))
                 settings.setdefault("lab.start_jitter", f"{jitter} ns")
-            words = ["--resolved", *overrides(duration, None, None, settings), path]
+            words = ["--resolved", *overrides(duration, set=settings), path]
             resolved = version + _binary.output("check", "--quiet", *words)
             name = hashlib.sha256(resolved.encode()).hexdigest()[:16]
             for seed in chosen or [int(plan["seed"])]:
                 place = folder.absolute() / name / str(seed)
                 tasks.append(Task(lab, values, settings, seed, duration, place))
-    return table(tasks, points(tasks, executor))
+    return table(tasks, points(tasks, executor, progress or (lambda done, total: done)))
 
 
-def points(tasks: List[Task], executor: Optional[concurrent.futures.Executor]) -> List[Point]:
+def points(tasks: List[Task], executor: Optional[Executor], progress: Progress) -> List[Point]:
     """Performs the tasks; the results are in their order."""
     if executor is not None:
-        return results([executor.submit(perform, task) for task in tasks])
+        return results([executor.submit(perform, task) for task in tasks], progress)
     stop, threads = threading.Event(), set()
 
     def unless_stopped(task: Task) -> Point:
@@ -119,9 +152,9 @@ def points(tasks: List[Task], executor: Optional[concurrent.futures.Executor]) -
             stop.set()
             raise
 
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as own:
+    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as own:
         try:
-            return results([own.submit(unless_stopped, task) for task in tasks])
+            return results([own.submit(unless_stopped, task) for task in tasks], progress)
         except BaseException:
             # Runs without their end are not results.
             stop.set()
@@ -129,9 +162,13 @@ def points(tasks: List[Task], executor: Optional[concurrent.futures.Executor]) -
             raise
 
 
-def results(futures: List[concurrent.futures.Future[Point]]) -> List[Point]:
+def results(futures: Futures, progress: Progress) -> List[Point]:
     """The results; after an error or an interrupt, tasks that have not begun are cancelled."""
     try:
+        for future in progress(concurrent.futures.as_completed(futures), total=len(futures)):
+            # The error that stopped other tasks follows.
+            if not isinstance(future.exception(), concurrent.futures.CancelledError):
+                future.result()
         return [future.result() for future in futures]
     finally:
         for future in futures:
@@ -139,16 +176,10 @@ def results(futures: List[concurrent.futures.Future[Point]]) -> List[Point]:
 
 
 def table(tasks: List[Task], found: List[Point]) -> Table:
+    """A row for each task."""
     fields = list(dict.fromkeys(field for task in tasks for field in task.values))
-    metrics = {name: m.unit for point in found for name, m in point.metrics.items()}
-    columns = [Column(field, "", str) for field in fields]
-    columns += [Column("seed", "", int), Column("outcome", "", str)]
-    columns += [Column(name, metrics[name], float) for name in sorted(metrics)]
-    columns += [Column("folder", "", str)]
-    rows = []
-    for task, point in zip(tasks, found):
-        values = [task.values.get(field) for field in fields]
-        measured = [point.metrics.get(name) for name in sorted(metrics)]
-        numbers = [None if metric is None else float(metric.value) for metric in measured]
-        rows.append((*values, task.seed, point.outcome, *numbers, point.folder))
-    return Table.of("sweep", columns, rows)
+    rows = [
+        ([task.values.get(field) for field in fields], task.seed, *point[1:], point.folder)
+        for task, point in zip(tasks, found)
+    ]
+    return run_rows("sweep", fields, rows)

@@ -114,12 +114,22 @@ class Table(Sequence[Row]):
         place = self._places[name]
         return [values[place] for values in self._rows]
 
+    def where(self, values: Mapping[str, Any]) -> Table:
+        """The rows that have these values, such as `{"link.core.queue": "codel"}`.
+
+        Raises KeyError if there is no such column.
+        """
+        wanted = [(self._places[name], value) for name, value in values.items()]
+        rows = [row for row in self._rows if all(row[i] == value for i, value in wanted)]
+        return Table.of(self.name, self.columns, rows)
+
     def to_polars(self) -> Any:
         """A polars.DataFrame. Raises ImportError without the extra `frames`."""
         polars = extra("polars", "frames")
         if self._parquet is not None and self._parquet.is_file():
             return polars.read_parquet(self._parquet)
         types = {int: polars.Int64, float: polars.Float64, bool: polars.Boolean}
+        types[list] = polars.List(polars.String)
         schema = {c.name: types.get(c.type, polars.String) for c in self.columns}
         return polars.DataFrame(self._rows, schema=schema, orient="row")
 

@@ -90,12 +90,17 @@ def kill(child: subprocess.Popen[Any]) -> None:
 
 
 class Process:
-    """A command that runs on a host. `stop()` kills it; otherwise it ends with the lab."""
+    """A command that runs on `host`. `stop()` kills it; otherwise it ends with the lab."""
 
     def __init__(
-        self, command: List[str], child: subprocess.Popen[bytes], out: IO[bytes], err: IO[bytes]
+        self,
+        host: Host,
+        command: List[str],
+        child: subprocess.Popen[bytes],
+        out: IO[bytes],
+        err: IO[bytes],
     ) -> None:
-        self.command, self._child = command, child
+        self.host, self.command, self._child = host, command, child
         self._files = {"stdout": out, "stderr": err}
         self._texts: Dict[str, str] = {}
 
@@ -143,7 +148,7 @@ class Process:
 
     def __repr__(self) -> str:
         state = "running" if self.exit_code is None else f"exit status {self.exit_code}"
-        return f"Process({shlex.join(self.command)}: {state})"
+        return f"Process({shlex.join(self.command)} on {self.host.name}: {state})"
 
 
 class Host:
@@ -228,8 +233,8 @@ class Host:
             stderr=err,
             start_new_session=True,
         )
-        process = Process(words, child, out, err)
-        self._lab._processes.append(process)
+        process = Process(self, words, child, out, err)
+        self._lab.processes.append(process)
         if kind == "time":
             time.sleep(seconds("ready", test))
             return process
@@ -274,6 +279,18 @@ class Change:
         self._link._lab.set(self._earlier)
 
 
+def guard(lab: str) -> subprocess.Popen[bytes]:
+    """A process that ends the lab when this process ends, even by SIGKILL: its input is then at
+    its end."""
+    return subprocess.Popen(
+        ["/bin/sh", "-c", 'read -r _; exec "$0" down --quiet "$1"', _binary.binary(), lab],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
 class RunningLink(LinkChanges):
     """A link of a running lab: `set` changes it."""
 
@@ -303,13 +320,15 @@ class RunningLink(LinkChanges):
 class RunningLab:
     """A lab that is up. `lab["client"]` is a host; the end of `with` ends the lab."""
 
-    def __init__(self, started: Mapping[str, Any]) -> None:
+    def __init__(self, started: Mapping[str, Any], keep: bool = False) -> None:
         self.name, self.id = str(started["name"]), str(started["id"])
         self.folder = Path(started["folder"])
         """The run folder."""
         self.hosts = {h["name"]: Host(self, h["name"], h["addresses"]) for h in started["hosts"]}
         """The hosts by name."""
-        self._processes: List[Process] = []
+        self.processes: List[Process] = []
+        """The commands that `Host.start` started, also those that have ended."""
+        self._guard = None if keep else guard(self.id)
         self._changed: Dict[str, Any] = {}
         self._result: Optional[Run] = None
 
@@ -382,8 +401,10 @@ class RunningLab:
                 # It has ended before.
                 if Run(self.folder).outcome == "running":
                     raise
-            for process in self._processes:
+            for process in self.processes:
                 process._finish()
+            if self._guard is not None:
+                kill(self._guard)
             self._result = Run(self.folder)
         return self._result
 

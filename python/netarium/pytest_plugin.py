@@ -17,7 +17,7 @@ import re
 import shlex
 import shutil
 from pathlib import Path
-from typing import Any, Callable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union, cast
+from typing import Any, Callable, Iterator, List, Mapping, Optional, Tuple, Union
 
 import pytest
 from _pytest._code.code import ExceptionRepr
@@ -116,7 +116,7 @@ class Attempt:
         """Takes the lab down, unless the test has done so."""
         if lab.result.outcome == "running":
             ends = (None, 0, KILLED_BY_STOP)
-            self.failed_processes += [p for p in lab._processes if p.exit_code not in ends]
+            self.failed_processes += [p for p in lab.processes if p.exit_code not in ends]
         self.runs.append(lab.down())
 
     @property
@@ -154,7 +154,7 @@ class Attempt:
         for process in self.failed_processes:
             words = process.command
             line = words[2] if words[:2] == ["/bin/sh", "-c"] else shlex.join(words)
-            parts += [f"command on {host_of(process)}: exit status {process.exit_code}"]
+            parts += [f"command on {process.host.name}: exit status {process.exit_code}"]
             parts += [f"  {line}", *last_lines(process.stderr)]
         return "\n".join(parts)
 
@@ -171,12 +171,6 @@ def ended(program: ProgramResult) -> str:
     if isinstance(program.end, dict):
         return ", ".join(f"{key} {value}" for key, value in program.end.items())
     return str(program.end)
-
-
-def host_of(process: Process) -> str:
-    """The host of a command: the word of `netarium exec` before `--`."""
-    words = cast("Sequence[str]", process._child.args)
-    return words[words.index("--") - 1]
 
 
 def last_lines(stderr: str) -> List[str]:

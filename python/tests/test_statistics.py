@@ -26,7 +26,47 @@ class Numbers(unittest.TestCase):
         found = nt.Interval.of([2, 4, 6, 8])
         # 2.201 · 2.582 / √12 = 1.641; with 11 values 1.735.
         self.assertEqual(found.needed(1.7), 12)
+        # 34 % of the mean of 5.
+        self.assertEqual(found.needed("34 %"), 12)
         self.assertRaises(ValueError, nt.Interval.of([1]).needed, 1)
+        with self.assertRaisesRegex(ValueError, 'for example "1 %"'):
+            found.needed("1 ms")
+
+
+class Sweeps(unittest.TestCase):
+    """Two queues, each with three seeds."""
+
+    columns = [("queue", "", str), ("seed", "", int), ("outcome", "", str)]
+    columns += [("goodput", "bit/s", float), ("rare", "s", float), ("folder", "", str)]
+    goodputs = {"short": (1.0, 2.0, 3.0), "long": (1.5, 2.5, 3.8)}
+    rows = [
+        (queue, seed, "passed", value, 7.0 if value == 3.8 else None, "")
+        for queue, values in goodputs.items()
+        for seed, value in enumerate(values)
+    ]
+    table = nt.Table.of("sweep", [nt.Column(*column) for column in columns], rows)
+
+    def test_summary_has_a_row_for_each_combination_and_metric(self):
+        found = nt.summary(self.table, "good*", precision=0.5)
+        self.assertEqual(found.column("queue"), ["short", "long"])
+        of = nt.Interval.of([1, 2, 3])
+        expected = ("short", "goodput", "bit/s", *of, of.needed(0.5))
+        self.assertEqual(tuple(found[0].values()), expected)
+        every = nt.summary(self.table, precision="1 %")
+        self.assertEqual([(row.queue, row.metric) for row in every][2:], [("long", "rare")])
+        self.assertEqual((every[2].n, every[2].needed), (1, None))
+        with self.assertRaisesRegex(ValueError, "no metric none"):
+            nt.summary(self.table, "none")
+
+    def test_combinations_are_compared_by_pairs(self):
+        short, long = (self.table.where({"queue": queue}) for queue in self.goodputs)
+        # Differences of 0.5, 0.5 and 0.8.
+        self.assertEqual(nt.paired(short, long, "goodput"), nt.Interval.of([0.5, 0.5, 3.8 - 3.0]))
+        with self.assertRaisesRegex(ValueError, "seed 0 has several runs; .*where"):
+            nt.paired(short, self.table, "goodput")
+        with self.assertRaisesRegex(ValueError, "no seed has the metric none"):
+            nt.paired(short, long, "none")
+        self.assertRaises(KeyError, self.table.where, {"none": 1})
 
 
 class Comparison(Case):
@@ -37,6 +77,10 @@ class Comparison(Case):
         second = net.sim(seeds=4, duration="1 s", set={"link.core.rate": "20 Mbit/s"})
         metric = "flow.bulk.goodput.mean"
         found = nt.paired(first, second, metric)
+        (row,) = nt.summary(first, metric)
+        (expected,) = (row for row in first.metrics if row.metric == metric)
+        for name in ("n", "mean", "sd", "low", "high"):
+            self.assertAlmostEqual(row[name] / expected[name], 1, places=5)
         self.assertEqual(found.n, 4)
         values = [[run.metrics[metric].value for run in s.runs] for s in (first, second)]
         self.assertAlmostEqual(found.mean, sum(b - a for a, b in zip(*values)) / 4, places=3)

@@ -1,7 +1,10 @@
 """Sweeps: combinations, resumption, executors."""
 
 import concurrent.futures
+import importlib.util
 import json
+import multiprocessing
+import os
 import signal
 import subprocess
 import sys
@@ -22,6 +25,14 @@ def lab() -> nt.Lab:
 
 def rows(table: nt.Table) -> list:
     return [{k: v for k, v in row.items() if k != "folder"} for row in table]
+
+
+def installed(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
+def parquet(table: nt.Table) -> list:
+    return [(Path(row.folder) / "links.parquet").read_bytes() for row in table]
 
 
 class Sweep(Case):
@@ -65,6 +76,61 @@ class Sweep(Case):
             tables.append(rows(found))
         self.assertEqual(tables[0], tables[1])
         self.assertEqual([row["seed"] for row in tables[0]], [1] * 4)
+
+    def killed_worker_changes_nothing(self, executor, pids) -> None:
+        """Compares a sweep, of which a worker is killed after the first result, with a sweep by
+        threads."""
+        keys = {"seeds": range(6), "duration": "20 s"}
+        first = set(pids())
+
+        def kill_worker(done, total):
+            self.assertEqual(total, 12)
+            for number, item in enumerate(done):
+                if number == 0:
+                    os.kill(min(first & set(pids())), signal.SIGKILL)
+                yield item
+
+        values = {"link.core.delay": VALUES["link.core.delay"]}
+        whole = nt.sweep(lab(), values, **keys, out="threads")
+        keys.update(executor=executor, progress=kill_worker, out="killed")
+        found = nt.sweep(lab(), values, **keys)
+        self.assertEqual(rows(found), rows(whole))
+        self.assertEqual(parquet(found), parquet(whole))
+        self.assertNotEqual(set(pids()), first)
+
+    @unittest.skipUnless(installed("distributed"), "distributed is not installed")
+    def test_dask_replaces_a_killed_worker(self):
+        from distributed import Client, LocalCluster
+
+        keys = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+        with LocalCluster(**keys, silence_logs=50) as cluster, Client(cluster) as client:
+            executor = client.get_executor()
+            self.killed_worker_changes_nothing(
+                executor, lambda: [worker.pid for worker in cluster.workers.values()]
+            )
+
+    def test_same_call_resumes_after_a_worker_was_killed(self):
+        keys = {"seeds": range(4), "duration": "5 s", "out": "out"}
+        seen = []
+
+        def kill_worker(done, total):
+            for item in done:
+                if not seen:
+                    for child in multiprocessing.active_children():
+                        child.kill()
+                seen.append(item)
+                yield item
+
+        with self.assertRaises(concurrent.futures.process.BrokenProcessPool):
+            with concurrent.futures.ProcessPoolExecutor(2) as executor:
+                nt.sweep(lab(), VALUES, **keys, executor=executor, progress=kill_worker)
+        states = [nt.Run(path) for path in Path("out").glob("*/*/*/run.json")]
+        before = {run.folder.absolute() for run in states if run.record["status"] == "finished"}
+        self.assertTrue(0 < len(before) < 16)
+        found = nt.sweep(lab(), VALUES, **keys)
+        self.assertLessEqual(before, set(map(Path, found.column("folder"))))
+        whole = nt.sweep(lab(), VALUES, **{**keys, "out": "whole"})
+        self.assertEqual((rows(found), parquet(found)), (rows(whole), parquet(whole)))
 
     def test_swept_values_of_the_lab_are_combined(self):
         net = lab()

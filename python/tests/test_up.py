@@ -1,10 +1,13 @@
 """Labs on the wall clock: runs with programs, labs that stay up."""
 
 import os
+import subprocess
+import sys
+import time
 import unittest
 from unittest import mock
 
-from kit import LabCase, nt, pair
+from kit import PYTHON, LabCase, nt, pair
 
 from netarium import _binary, _up
 
@@ -55,8 +58,11 @@ class Wall(LabCase):
         self.assertEqual(raised.exception.code, "lab::E0019")
         net = unique()
         net.program("a", "echo no >&2; exit 1", ready=nt.port(80))
-        with self.assertRaisesRegex(nt.ProgramError, "ready"):
+        with self.assertRaisesRegex(nt.ProgramError, "ready") as raised:
             net.up()
+        error = raised.exception
+        self.assertEqual((error.exit_code, error.stderr), (1, "no\n"))
+        self.assertEqual((error.run.outcome, list(error.run.programs)), ("failed", ["a.sh"]))
 
     def test_interrupt_of_the_start_leaves_no_lab(self):
         wait, codes = _binary.wait, iter([_binary.INTERRUPTED])
@@ -69,6 +75,25 @@ class Wall(LabCase):
             self.assertRaises(KeyboardInterrupt, unique().up)
         (path,) = self.folder.glob("runs/*/run.json")
         self.assertNotEqual(nt.Run(path).outcome, "running")
+
+    def test_lab_ends_with_a_killed_process_unless_it_is_kept(self):
+        code = (
+            "import os, sys, time; sys.path[:0] = sys.argv[1:3]\n"
+            "from test_up import unique\n"
+            "lab = unique().up(keep=sys.argv[3] == 'keep')\n"
+            "print(lab.folder, lab.id, flush=True)\n"
+            "time.sleep(600)\n"
+        )
+        for keep in ("end", "keep"):
+            words = [sys.executable, "-B", "-c", code, str(PYTHON / "tests"), str(PYTHON), keep]
+            with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as child:
+                folder, identifier = child.stdout.readline().split()
+                child.kill()
+            if keep == "keep":
+                self.assertEqual(nt.Run(folder).outcome, "running")
+                _binary.call("down", identifier)
+            while nt.Run(folder).outcome == "running":
+                time.sleep(0.05)
 
     def test_work_in_a_lab_that_is_up(self):
         with unique().up() as lab:
@@ -105,6 +130,7 @@ class Wall(LabCase):
     def processes(self, lab: nt.RunningLab) -> None:
         web = "python3 -m http.server 80"
         server = lab["b"].start(web, ready=nt.port(80))
+        self.assertEqual((lab.processes, server.host), ([server], lab["b"]))
         fetch = ["python3", "-c", "import urllib.request as u; u.urlopen('http://b/').read()"]
         lab["a"].run(fetch, check=True)
         self.assertIsNone(server.exit_code)

@@ -5,11 +5,30 @@ from __future__ import annotations
 import cmd
 import subprocess
 import sys
-from typing import Any, Dict, Optional
+from typing import Any, Callable, Dict, Optional
 
 from .log import error, output
 from .net import Mininet
 from .util import dumpNodeConnections
+
+
+def command(about: str, call: Callable[[Mininet, str], Any]) -> Callable[[CLI, str], None]:
+    """A command that prints the text of a call, if it returns one."""
+
+    def do(cli: CLI, line: str) -> None:
+        found = call(cli.mn, line)
+        output(found if isinstance(found, str) else "")
+
+    do.__doc__ = about
+    return do
+
+
+def interfaces(node: Any) -> str:
+    return f"{node}: {','.join(node.intfNames())}"
+
+
+def lines(net: Mininet, text: Callable[[Any], str]) -> str:
+    return "".join(f"{text(node)}\n" for node in net.values())
 
 
 class CLI(cmd.Cmd):
@@ -46,28 +65,24 @@ class CLI(cmd.Cmd):
     def _locals(self) -> Dict[str, Any]:
         return {**self.mn.nameToNode, **self.locals}
 
-    def do_nodes(self, _line: str) -> None:
-        """List the nodes."""
-        output(f"available nodes are: \n{' '.join(sorted(self.mn))}\n")
-
-    def do_net(self, _line: str) -> None:
-        """List the nodes with their links."""
-        dumpNodeConnections(self.mn.values())
-
-    def do_intfs(self, _line: str) -> None:
-        """List the interfaces."""
-        for node in self.mn.values():
-            output(f"{node}: {','.join(node.intfNames())}\n")
-
-    def do_dump(self, _line: str) -> None:
-        """List the nodes with their addresses."""
-        for node in self.mn.values():
-            output(f"{node!r}\n")
-
-    def do_links(self, _line: str) -> None:
-        """List the links with their states."""
-        for link in self.mn.links:
-            output(f"{link} {link.status()}\n")
+    do_nodes = command(
+        "List the nodes.", lambda net, _: f"available nodes are: \n{' '.join(sorted(net))}\n"
+    )
+    do_net = command(
+        "List the nodes with their links.", lambda net, _: dumpNodeConnections(net.values())
+    )
+    do_intfs = command("List the interfaces.", lambda net, _: lines(net, interfaces))
+    do_dump = command("List the nodes with their addresses.", lambda net, _: lines(net, repr))
+    do_links = command(
+        "List the links with their states.",
+        lambda net, _: "".join(f"{link} {link.status()}\n" for link in net.links),
+    )
+    do_pingall = command(
+        "Ping between all hosts: pingall [TIMEOUT]", lambda net, line: net.pingAll(line or None)
+    )
+    do_pingpair = command("Ping between the first two hosts.", lambda net, _: net.pingPair())
+    do_pingallfull = command("Ping all hosts, with RTTs.", lambda net, _: net.pingAllFull())
+    do_pingpairfull = command("Ping two hosts, with RTTs.", lambda net, _: net.pingPairFull())
 
     def do_link(self, line: str) -> None:
         """Change the state of a link: link NODE NODE up|down"""
@@ -76,18 +91,6 @@ class CLI(cmd.Cmd):
             error("usage: link NODE NODE up|down\n")
             return
         self.mn.configLinkStatus(*words)
-
-    def do_pingall(self, line: str) -> None:
-        """Ping between all hosts: pingall [TIMEOUT]"""
-        self.mn.pingAll(line or None)
-
-    def do_pingpair(self, _line: str) -> None:
-        """Ping between the first two hosts."""
-        self.mn.pingPair()
-
-    def do_pingallfull(self, _line: str) -> None:
-        """Ping between all hosts, with round-trip times."""
-        self.mn.pingAllFull()
 
     def _iperf(self, names: Any, **kwargs: Any) -> None:
         unknown = [name for name in names if name not in self.mn]
@@ -123,10 +126,6 @@ class CLI(cmd.Cmd):
         """Read commands from a file, up to `exit`: source FILE"""
         with open(line.strip(), encoding="utf-8") as file:
             any(self.onecmd(self.precmd(text.strip())) for text in file)
-
-    def do_pingpairfull(self, _line: str) -> None:
-        """Ping between the first two hosts, with round-trip times."""
-        self.mn.pingPairFull()
 
     def do_xterm(self, line: str) -> None:
         """Print the command that opens a shell on a host."""

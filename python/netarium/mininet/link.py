@@ -55,8 +55,8 @@ def shape(
             latency = 15.0 * 8 / bw if latency_ms is None else latency_ms
             keys["queue"] = f"{int(bw * latency * 125) + 15_000} B"
         if enable_ecn or enable_red:
-            keys["queue"] = {"kind": "red", "limit": "1000000 B", "min": "30000 B"}
-            keys["queue"].update({"max": "35000 B", "probability": "100 %", "ecn": enable_ecn})
+            red = {"kind": "red", "limit": "1000000 B", "min": "30000 B", "max": "35000 B"}
+            keys["queue"] = {**red, "probability": "100 %", "ecn": enable_ecn}
     if max_queue_size is not None:
         keys["queue"] = f"{max_queue_size} packets"
     if delay is not None:

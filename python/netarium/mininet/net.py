@@ -23,7 +23,7 @@ from .log import error, info, output
 from .node import Controller, DefaultController, Host, HostPopen, Node, OVSKernelSwitch, Switch
 from .nodelib import NAT
 from .topo import Topo
-from .util import Unsupported, fmtBps, numCores
+from .util import Unsupported, fmtBps, nothing, numCores
 
 VERSION = "2.3.0"
 PING = re.compile(r"(\d+) packets transmitted, (\d+)(?: packets)? received")
@@ -278,12 +278,7 @@ class Mininet:
         """True: switches need no controller."""
         return True
 
-    def staticArp(self) -> None:
-        """Does nothing: labs need no ARP."""
-
-    @classmethod
-    def init(cls) -> None:
-        """Does nothing."""
+    init = staticArp = staticmethod(nothing)
 
     def configLinkStatus(self, src: str, dst: str, status: str) -> None:
         """Brings all links between two nodes `up` or `down`."""

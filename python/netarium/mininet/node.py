@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, ClassVar, Dict, List, Optional, Tuple
 
 from .. import _up
 from .log import debug, info, warn
-from .util import Unsupported, numCores
+from .util import Unsupported, nothing, numCores
 
 if TYPE_CHECKING:
     from .link import Intf
@@ -39,18 +39,12 @@ RENAME = (
 )
 
 
-if TYPE_CHECKING:
-    Popen = subprocess.Popen[Any]
-else:
-    Popen = subprocess.Popen
-
-
 def line_of(args: Tuple[Any, ...]) -> str:
     words = args[0] if len(args) == 1 and isinstance(args[0], (list, tuple)) else args
     return " ".join(map(str, words))
 
 
-class HostPopen(Popen):
+class HostPopen(subprocess.Popen[Any]):
     """A command on a host; signals reach the command and its child processes."""
 
     def send_signal(self, sig: int) -> None:
@@ -80,7 +74,8 @@ class Node:
         self.ports: Dict[Intf, int] = {}
         self.nameToIntf: Dict[str, Intf] = {}
         self.waiting = False
-        self.lastCmd, self.lastPid = "", None  # type: str, Optional[int]
+        self.lastCmd = ""
+        self.lastPid: Optional[int] = None
         self._shell: Optional[subprocess.Popen[bytes]] = None
         self._output: Optional[IO[bytes]] = None
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -111,7 +106,11 @@ class Node:
     def _words(self, words: List[str]) -> List[str]:
         return self.wrap() + self.host._words(words, None)
 
-    def startShell(self) -> None:
+    @property
+    def shell(self) -> subprocess.Popen[bytes]:
+        """The shell, which starts with the first command."""
+        if self._shell is not None:
+            return self._shell
         words = self._words(["bash", "--norc", "-c", SHELL])
         master, slave = os.openpty()
         tty.setraw(slave)
@@ -123,12 +122,6 @@ class Node:
         Node.outToNode[master] = self
         for number, intf in enumerate(self.net.labIntfs(self) if self.net else []):
             self.cmd(RENAME.format(number, shlex.quote(intf.name)))
-
-    @property
-    def shell(self) -> subprocess.Popen[bytes]:
-        if self._shell is None:
-            self.startShell()
-        assert self._shell is not None
         return self._shell
 
     @property
@@ -169,8 +162,7 @@ class Node:
             data = b""
         if not data:
             # The shell has exited; the next command starts another.
-            self.waiting = False
-            self.terminate_shell()
+            Node.terminate(self)
         return self._decoder.decode(data)
 
     def waitReadable(self, timeoutms: Optional[int] = None) -> bool:
@@ -234,16 +226,13 @@ class Node:
         condition = _up.udp_port(port) if udp else _up.port(port)
         return self.host.run(_up.probe(condition)[1]).exit_code == 0
 
-    def terminate_shell(self) -> None:
+    def terminate(self) -> None:
+        """Ends the shell; called by `net.stop()`."""
         if self._shell is not None and self._output is not None:
             Node.outToNode.pop(self._output.fileno(), None)
             _up.kill(self._shell)
             self._output.close()
         self._shell = self._output = None
-
-    def terminate(self) -> None:
-        """Ends the shell; called by `net.stop()`."""
-        self.terminate_shell()
         self.waiting = False
 
     # Interfaces
@@ -285,9 +274,7 @@ class Node:
     def setIP(self, ip: str, prefixLen: int = 8, intf: Any = None, **_kwargs: Any) -> None:
         self.intf(intf).setIP(ip, prefixLen)
 
-    def setARP(self, ip: str, mac: str) -> None:
-        """Does nothing: labs need no ARP."""
-
+    setARP = staticmethod(nothing)
     def setDefaultRoute(self, intf: Any = None) -> str:
         """Sets the default route, to an interface or a text such as `via 10.0.0.1`."""
         route = intf if isinstance(intf, str) and " " in intf else f"dev {self.intf(intf)}"
@@ -333,7 +320,8 @@ class CPULimitedHost(Host):
 
     def __init__(self, name: str, sched: str = "cfs", **params: Any) -> None:
         super().__init__(name, **params)
-        self.cores, self.group = "", None  # type: str, Optional[Path]
+        self.cores = ""
+        self.group: Optional[Path] = None
         self.period_us = int(params.get("period_us", 100_000))
         self.cpu = float(params.get("cpu") or -1)
         if params.get("cores") is not None:
@@ -395,9 +383,7 @@ class Switch(Node):
         super().__init__(name, **params)
         self.dpid = dpid
 
-    @classmethod
-    def setup(cls) -> None:
-        """Does nothing."""
+    setup = staticmethod(nothing)
 
     def start(self, controllers: Any = None) -> None:
         """Brings its links up. A built network that has not started starts."""
@@ -422,11 +408,7 @@ class OVSSwitch(Switch):
     """A switch; its OpenFlow parameters have no effect."""
 
 
-class UserSwitch(Switch):
-    """A switch; its OpenFlow parameters have no effect."""
-
-
-OVSKernelSwitch = OVSBridge = IVSSwitch = OVSSwitch
+OVSKernelSwitch = OVSBridge = IVSSwitch = UserSwitch = OVSSwitch
 
 
 class Controller(Node):
@@ -442,11 +424,7 @@ class Controller(Node):
         super().__init__(name, **params)
         info(f"controller {name} has no effect: switches of labs need none\n")
 
-    def start(self) -> None:
-        """Does nothing."""
-
-    def stop(self, *_args: Any, **_kwargs: Any) -> None:
-        """Does nothing."""
+    start = stop = staticmethod(nothing)
 
 
 class OVSController(Controller):
@@ -460,5 +438,4 @@ class RemoteController(Controller):
 DefaultController = Controller
 
 
-def NullController(*_args: Any, **_kwargs: Any) -> None:
-    """No controller."""
+NullController = nothing

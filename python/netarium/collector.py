@@ -1,0 +1,259 @@
+"""Archives of the passive route collector, of RIPE RIS and of RouteViews, and captures.
+
+    archive = netarium.collector.open("archive")
+    archive.rib("193.0.0.0/21", at="2026-11-21 12:00")
+    archive.updates(prefix="193.0.0.0/21")
+
+The program reads the files, as `netarium collect show` does. Times are in UTC: a text such as
+`2026-11-21 12:00`, a `datetime` or seconds since 1970. Answers have them in seconds since 1970.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+
+from . import _binary
+from ._run import UNTRUSTED, PathLike
+from ._table import Column, Table, extra
+
+Time = Union[str, float, datetime.datetime]
+BATCH_BYTES = 8 << 20
+
+Columns = Mapping[str, Tuple[str, type]]
+SESSION: Columns = {"peer": ("", str), "peer_as": ("", int), "router": ("", str)}
+ROUTE: Columns = {
+    "prefix": ("", str),
+    "family": ("", str),
+    "path_id": ("", int),
+    "path": ("", str),
+    "next_hop": ("", str),
+    "communities": ("", list),
+    "large_communities": ("", list),
+}
+UPDATE: Columns = {
+    "time": ("s", float),
+    "type": ("", str),
+    **SESSION,
+    "mirror": ("", int),
+    **ROUTE,
+    "old": ("", str),
+    "new": ("", str),
+    "reason": ("", str),
+    "event": ("", str),
+}
+RIB: Columns = {
+    **SESSION,
+    "mirror": ("", int),
+    "mirror_name": ("", str),
+    **ROUTE,
+    "since": ("s", float),
+    "stale": ("", bool),
+    "origin_as": ("", int),
+    "origin": ("", str),
+    "med": ("", int),
+    "local_pref": ("", int),
+}
+# The fields of a line of `bgpdump -m`. Formats that end with `_AP` have a path identifier.
+BGPDUMP = {
+    "format": str,
+    "time": float,
+    "type": str,
+    "peer": str,
+    "peer_as": int,
+    "prefix": str,
+    "path_id": int,
+    "path": str,
+    "origin": str,
+    "next_hop": str,
+    "local_pref": int,
+    "med": int,
+    "communities": str,
+    "atomic_aggregate": str,
+    "aggregator": str,
+}
+CHANGE: Columns = {"change": ("", str), "version": ("", str), **RIB}
+
+
+def open(*paths: PathLike) -> Archive:
+    """An archive: a folder, or files of MRT; `updates` also takes captures (pcap, pcapng).
+
+    Raises LabError at the first query if a file cannot be read.
+    """
+    return Archive([os.fspath(path) for path in paths])
+
+
+def moment(time: Time) -> str:
+    if isinstance(time, datetime.datetime):
+        # Without a time zone it is in UTC, like texts.
+        time = time.replace(tzinfo=time.tzinfo or datetime.timezone.utc).timestamp()
+    return time if isinstance(time, str) else f"{time:.6f}"
+
+
+def options(**values: Any) -> List[str]:
+    """Options of a subcommand: `at=…` is `--at …`, and `True` an option without value."""
+    words: List[str] = []
+    for name, value in values.items():
+        if value is not None and value is not False:
+            words += [f"--{name.rstrip('_')}", *([] if value is True else [str(value)])]
+    return words
+
+
+def listed(name: str, columns: Columns, objects: List[Dict[str, Any]]) -> Table:
+    rows = [tuple(map(found.get, columns)) for found in objects]
+    return Table.of(name, [Column(key, *rest) for key, rest in columns.items()], rows)
+
+
+class Archive:
+    """An archive, whose files are read anew for each query."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self.paths = list(paths)
+
+    def rib(
+        self,
+        prefix: str = "all",
+        *,
+        at: Optional[Time] = None,
+        until: Optional[Time] = None,
+        peer: Optional[str] = None,
+        more: bool = False,
+        less: bool = False,
+        path: Optional[str] = None,
+        community: Optional[str] = None,
+    ) -> Table:
+        """The routes at a time, a row for each; with `until`, the changes from `at` until then.
+
+        Arguments:
+            prefix: A prefix, an address for its longest match, or `all`.
+            at: Default: the end of the archive.
+            until: The table then has the columns `change` (`added`, `removed`, `changed`) and
+                `version` (`old` or `new`; a changed route has a row for each).
+            peer: Only routes of the peer with this address.
+            more, less: Include more specific or less specific prefixes.
+            path: A pattern for AS paths, as on routers: `_3333$`.
+            community: Only routes with this community, such as `64500:1`.
+        """
+        given = {"at": at, "diff": until}
+        times = {key: moment(time) for key, time in given.items() if time is not None}
+        filters = {"peer": peer, "more": more, "less": less, "path": path, "community": community}
+        # The prefix is after the options, as the first of the other words.
+        (found,) = self._show("rib", *options(**times, **filters), "--", prefix)
+        if until is None:
+            return listed("rib", RIB, [flat(route) for route in found["routes"]])
+        rows = [
+            {"change": change["change"], "version": version, **flat(change[version])}
+            for change in found["changes"]
+            for version in ("old", "new")
+            if version in change
+        ]
+        return listed("changes", CHANGE, rows)
+
+    def updates(
+        self,
+        *,
+        prefix: Optional[str] = None,
+        peer: Optional[str] = None,
+        asn: Optional[int] = None,
+        since: Optional[Time] = None,
+        until: Optional[Time] = None,
+        types: Sequence[str] = (),
+    ) -> Table:
+        """Announcements, withdrawals and changes of sessions, a row for each, in their order.
+
+        Arguments:
+            prefix: Only routes to this prefix and more specific ones, or to prefixes with this
+                address.
+            peer: Only those of the peer with this address.
+            asn: Only paths with this AS, and withdrawals and states of peers in it.
+            since, until: Only from and until a time.
+            types: Only those of these types: `announce`, `withdraw`, `state`.
+        """
+        given = {"since": since, "until": until}
+        times = {key: moment(time) for key, time in given.items() if time is not None}
+        words = options(prefix=prefix, peer=peer, as_=asn, **times)
+        words += [word for kind in types for word in ("--type", kind)]
+        return listed("updates", UPDATE, self._show("updates", *words, "--"))
+
+    def batches(self) -> Iterator[Any]:
+        """All updates as objects of `pyarrow.RecordBatch`, read while the program runs.
+
+        This is the fast reader for files that do not fit into memory: it has no filters, and the
+        columns of `bgpdump -m`. `type` is `A`, `W`, or `STATE` with the numbers of the old and new
+        state as `prefix` and `path`. Raises ImportError without polars and pyarrow.
+        """
+        files = [file for path in self.paths for file in files_of(Path(path))]
+        for file in files:
+            yield from batches_of(file)
+
+    def peers(self) -> List[Dict[str, Any]]:
+        """The peers, an object for each: AS, state, numbers of messages and routes."""
+        (found,) = self._show("peers", "--")
+        return [peer for collector in found["collectors"] for peer in collector["peers"]]
+
+    def gaps(self) -> List[Dict[str, Any]]:
+        """Missing data, an object for each collector, with its peers and hours."""
+        (found,) = self._show("gaps", "--")
+        return list(found["collectors"])
+
+    def _show(self, *words: str) -> List[Dict[str, Any]]:
+        return _binary.call("collect", "show", *words, *self.paths)
+
+    def __repr__(self) -> str:
+        return f"Archive({', '.join(self.paths)})"
+
+
+def flat(route: Dict[str, Any]) -> Dict[str, Any]:
+    return {**route.pop("peering"), **route}
+
+
+def files_of(path: Path) -> List[Path]:
+    """The files with updates of an archive, in the order of their times."""
+    if not path.is_dir():
+        return [path]
+    return sorted(path.rglob("updates.*"), key=lambda file: (file.name, file))
+
+
+def batches_of(file: Path) -> Iterator[Any]:
+    extra("pyarrow", "frames")
+    words = ["--quiet", "collect", "convert", "--to", "bgpdump", "--", str(file), "-"]
+    with _binary.start(words) as child:
+        assert child.stdout is not None
+        try:
+            pipe = os.fdopen(child.stdout.fileno(), "rb", closefd=False)
+            rest = b""
+            while block := pipe.read(BATCH_BYTES):
+                lines, newline, rest = (rest + block).rpartition(b"\n")
+                if newline:
+                    yield from frame_of(lines).to_arrow().to_batches()
+        except BaseException:
+            child.kill()
+            raise
+        _, notes = child.communicate()
+    # Warnings have an exit code of their own.
+    if child.returncode not in (0, UNTRUSTED):
+        _binary.fail(_binary.Result(child.returncode, [], notes))
+
+
+def frame_of(lines: bytes) -> Any:
+    """A polars.DataFrame of lines of `bgpdump -m`."""
+    polars = extra("polars", "frames")
+    names = [*BGPDUMP, "rest"]
+    # Withdrawals and states have fewer fields; the head has all.
+    frame = polars.read_csv(
+        "|".join(names).encode() + b"\n" + lines,
+        separator="|",
+        quote_char=None,
+        schema=dict.fromkeys(names, polars.String),
+        truncate_ragged_lines=True,
+    )
+    has_id = polars.col("format").str.ends_with("_AP")
+    place = names.index("path_id")
+    moved = {"path_id": polars.when(has_id).then("path_id")}
+    for name, before in zip(names[place + 1 : -1], names[place:]):
+        moved[name] = polars.when(has_id).then(name).otherwise(before)
+    types = {str: polars.String, int: polars.Int64, float: polars.Float64}
+    columns = [moved.get(name, polars.col(name)).cast(types[of]) for name, of in BGPDUMP.items()]
+    return frame.select(**dict(zip(list(BGPDUMP)[1:], columns[1:])))
