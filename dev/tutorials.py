@@ -76,7 +76,7 @@ def page(notebook, name):
             elif output.output_type == "stream" or "text/plain" in data:
                 text = output.text if output.output_type == "stream" else data["text/plain"]
                 parts.append(f"```text\n{text.rstrip()}\n```")
-    parts.append(f"This page is the [notebook]({source}) with its output.")
+    parts.append(f"This page shows the output of the notebook\n[{name}.py]({source}).")
     return "\n\n".join(parts) + "\n", pictures
 
 

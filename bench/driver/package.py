@@ -1,6 +1,6 @@
 """Rows of the Python package."""
 
-import importlib.util
+import importlib
 import os
 import statistics
 import subprocess
@@ -8,9 +8,9 @@ import sys
 import time
 
 import bgpdata
-from machine import NETARIUM, ROOT, folder
+from machine import NETARIUM, ROOT, Failure, folder
 
-IMPORT = "import time as t; a = t.perf_counter(); import netarium; print(t.perf_counter() - a)"
+IMPORT = "import time as t; a = t.process_time(); import netarium; print(t.process_time() - a)"
 LAB = """
 [lab]
 name = "overhead"
@@ -29,7 +29,7 @@ control = "cubic"
 
 
 def overhead(table, repetitions, short):
-    """Time of `Lab.sim` beside the command line, and of the import, in ms; wall clock."""
+    """Time of `Lab.sim` beside the command line; processor time of the package, in ms."""
     netarium = package()
     with folder() as place:
         path = os.path.join(place, "lab.toml")
@@ -40,43 +40,51 @@ def overhead(table, repetitions, short):
         runs = os.path.join(place, "runs")
         words = [NETARIUM, "sim", "--json", "--quiet", "--runs", runs, path]
         for _ in range(repetitions):
-            ours, theirs = [], []
+            times = {"command line": [], "overhead": [], "processor": []}
             for _ in range(5 if short else 25):
                 begin = time.perf_counter()
                 subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
-                middle = time.perf_counter()
+                middle, processor = time.perf_counter(), time.process_time()
                 lab.sim(runs=runs)
-                theirs.append(middle - begin)
-                ours.append(time.perf_counter() - middle)
-            command, python = (1e3 * statistics.median(times) for times in (theirs, ours))
-            table.ours("python-overhead", "a run", "command line", "ms", command)
-            table.ours("python-overhead", "a run", "in Python", "ms", python)
-            difference = python - command
-            table.ours("python-overhead", "a run", "overhead", "ms", difference, at_most=20)
+                times["command line"].append(middle - begin)
+                times["overhead"].append(time.perf_counter() - 2 * middle + begin)
+                times["processor"].append(time.process_time() - processor)
+            values = {part: 1e3 * statistics.median(found) for part, found in times.items()}
             environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
             text = subprocess.check_output([sys.executable, "-c", IMPORT], env=environment)
-            table.ours("python-overhead", "a process", "import", "ms", 1e3 * float(text))
+            values["import"] = 1e3 * float(text)
+            table.ours_all("python-overhead", "a run", "ms", values, {"overhead": 20})
 
 
 def archive(table, repetitions, short):
-    """Updates per second of an archive as Arrow batches and as rows, beside bgpkit's Python."""
+    """Updates of an archive per second of processor time: Arrow batches beside bgpkit's Python."""
     netarium = package()
-    path = bgpdata.archive()
-    readers = {"Arrow batches": lambda: sum(b.num_rows for b in updates(netarium, path).batches())}
-    readers["rows"] = lambda: sum(1 for _ in updates(netarium, path).rows())
-    for module, names in {"pyarrow": ["Arrow batches"], "pybgpkit_parser": []}.items():
-        if importlib.util.find_spec(module) is None:
-            table.notes.append(f"{module}: not installed: pip install {module.replace('_', '-')}")
-            for name in names:
-                del readers[name]
+    path = bgpdata.place("part.mrt")
+    path.write_bytes(records(bgpdata.archive().read_bytes(), 2_000_000 if short else 20_000_000))
+    for name in ("polars", "pyarrow"):
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            raise Failure(f"{name} is not installed: pip install {name}") from error
     for _ in range(repetitions):
-        for part in ("elements",) if importlib.util.find_spec("pybgpkit_parser") else ():
-            value = rate(lambda: bgpkit(path))
-            table.peer("python-archive", "bgpkit-parser", part, "Melem/s", value)
-        for name, read in readers.items():
-            ratio = {"ratio": 5} if name == "Arrow batches" else {}
-            beside = ("bgpkit-parser", "elements")
-            table.ours("python-archive", name, "updates", "Melem/s", rate(read), beside, **ratio)
+        peer = table.attempt("pybgpkit-parser", lambda: rate(bgpkit, path))
+        if peer is not None:
+            table.peer("python-archive", "bgpkit-parser", "updates", "M/s", peer)
+        beside = ("bgpkit-parser", "updates")
+        value = rate(batches, netarium, path)
+        table.ours("python-archive", "netarium", "updates", "M/s", value, beside, ratio=5)
+
+
+def records(data, size):
+    """The first whole MRT records, of about this size."""
+    end = 0
+    while end < min(size, len(data)):
+        end += 12 + int.from_bytes(data[end + 8 : end + 12], "big")
+    return data[:end]
+
+
+def batches(netarium, path):
+    return sum(batch.num_rows for batch in netarium.collector.open(path).batches())
 
 
 def package():
@@ -87,21 +95,17 @@ def package():
     return netarium
 
 
-def updates(netarium, path):
-    return netarium.collector.open(path).updates(types=["announce", "withdraw"])
-
-
 def bgpkit(path):
     import pybgpkit_parser
 
     return sum(1 for _ in pybgpkit_parser.Parser(str(path)))
 
 
-def rate(read):
-    """Millions of elements per second; the reader returns their number."""
-    begin = time.perf_counter()
-    count = read()
-    return count / (time.perf_counter() - begin) / 1e6
+def rate(read, *arguments):
+    """Millions of elements per second of processor time, of this process and its children."""
+    begin = sum(os.times()[:4])
+    count = read(*arguments)
+    return count / (sum(os.times()[:4]) - begin) / 1e6
 
 
 ROWS = {"python-overhead": overhead, "python-archive": archive}

@@ -37,7 +37,7 @@ def absent(name):
     """The reason why a peer cannot be measured here, or None."""
     if name in ("ns-3", "ns-3 optimized", "simgrid"):
         return simulators.absent(name)
-    if name == "libparsebgp" or name in readers.PACKAGES:
+    if name in ("libparsebgp", "pybgpkit-parser") or name in readers.PACKAGES:
         why = readers.absent(name)
         if why or name not in ("bird",):
             return why

@@ -1,5 +1,6 @@
 """Other readers of captures and archives: their installation and commands."""
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -18,6 +19,9 @@ ORIGIN = "https://github.com/CAIDA/libparsebgp"
 
 def absent(name):
     """Why a reader cannot be measured here, or None."""
+    if name == "pybgpkit-parser":
+        here = importlib.util.find_spec("pybgpkit_parser")
+        return None if here else "not installed: pip install pybgpkit-parser"
     if name == "libparsebgp":
         if not shutil.which("gcc"):
             return "not built: apt-get install gcc"

@@ -48,7 +48,9 @@ print(f"largest smoothed RTT: {max(rtts):.0f} ms, without a queue: 40 ms")
 sizes = ["10 packets", "40 packets", "100 packets", "400 packets"]
 table = nt.sweep(net, {"link.uplink.queue": sizes}, seeds=range(5))
 goodput, latency = "flow.upload.goodput.mean", "flow.app.latency.p50"
-nt.summary(table, goodput, latency)
+for row in nt.summary(table, goodput, latency):
+    value = f"{row.mean:.4g} {row.unit}, from {row.low:.4g} to {row.high:.4g}"
+    print(f"{row['link.uplink.queue']:12} {row.metric:25} {value}")
 
 # %% [markdown]
 # The smallest buffer costs goodput, the largest one costs time: there is no right size for all
@@ -57,8 +59,8 @@ nt.summary(table, goodput, latency)
 # %% [markdown]
 # ## A queue that measures delay
 #
-# CoDel drops packets when they have waited too long for too long, independent of the buffer's
-# size. FQ-CoDel also has a queue for each flow, so that the application does not wait behind the
+# CoDel drops a packet when all packets of the last 100 ms have waited more than 5 ms, independent
+# of the buffer's size. FQ-CoDel also has a queue for each flow, so that the application does not wait behind the
 # upload.
 
 # %%

@@ -171,7 +171,7 @@ class Lab(Keys):
             return False
         path, text, data = self._original
         is_same = path.is_file() and path.read_text(encoding="utf-8") == text
-        return is_same and data == self.data and path.parent == self.folder.absolute()
+        return is_same and data == self.data and path.parent == Path(self.folder).absolute()
 
     @contextlib.contextmanager
     def _file(self, extra: Iterable[Section] = ()) -> Iterator[Tuple[str, Optional[str]]]:
@@ -186,7 +186,7 @@ class Lab(Keys):
             return
         text = lab.to_toml()
         unique = f"{os.getpid()}-{threading.get_ident()}-{next(numbers)}"
-        path = self.folder.absolute() / f".netarium-{unique}.toml"
+        path = Path(self.folder).absolute() / f".netarium-{unique}.toml"
         with open(path, "x", encoding="utf-8") as file:
             file.write(text)
         try:

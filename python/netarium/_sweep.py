@@ -113,7 +113,7 @@ def sweep(
     folder = Path(out) if out is not None else Path("sweeps") / lab.name
     # Workers can have another working directory.
     lab = lab.copy()
-    lab.folder = lab.folder.absolute()
+    lab.folder = Path(lab.folder).absolute()
     swept = {field: {"sweep": list(choices)} for field, choices in values.items()}
     words = overrides(duration, set=swept)
     version = _binary.output("--version")

@@ -178,13 +178,16 @@ def shortened(text: str, width: int = WIDTH) -> str:
 
 
 def text_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of at most `WIDTH` columns; columns on the right that do not fit are omitted."""
+    """A table of at most `WIDTH` columns; `…` stands for columns that do not fit."""
     columns, used = [], 0
     for place, head in enumerate(heads):
-        limit = WIDTH - used if place == len(heads) - 1 else CELL_WIDTH
+        is_last = place == len(heads) - 1
+        limit = WIDTH - used if is_last else CELL_WIDTH
         cells = [shortened(cell, max(limit, 1)) for cell in [head, *(row[place] for row in rows)]]
         width = max(map(len, cells))
-        if used + width > WIDTH:
+        # Other columns leave room for the sign.
+        if used + width + (0 if is_last else 3) > WIDTH:
+            columns.append(["…"] * len(cells))
             break
         columns.append([cell.ljust(width) for cell in cells])
         used += width + 2

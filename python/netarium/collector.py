@@ -240,7 +240,8 @@ def batches_of(file: Path) -> Iterator[Any]:
 def frame_of(lines: bytes) -> Any:
     """A polars.DataFrame of lines of `bgpdump -m`."""
     polars = extra("polars", "frames")
-    names = [*BGPDUMP, "rest"]
+    # Lines end with an empty field.
+    names = [*BGPDUMP, "end"]
     # Withdrawals and states have fewer fields; the head has all.
     frame = polars.read_csv(
         "|".join(names).encode() + b"\n" + lines,
@@ -249,11 +250,14 @@ def frame_of(lines: bytes) -> Any:
         schema=dict.fromkeys(names, polars.String),
         truncate_ragged_lines=True,
     )
-    has_id = polars.col("format").str.ends_with("_AP")
-    place = names.index("path_id")
-    moved = {"path_id": polars.when(has_id).then("path_id")}
-    for name, before in zip(names[place + 1 : -1], names[place:]):
-        moved[name] = polars.when(has_id).then(name).otherwise(before)
     types = {str: polars.String, int: polars.Int64, float: polars.Float64}
-    columns = [moved.get(name, polars.col(name)).cast(types[of]) for name, of in BGPDUMP.items()]
-    return frame.select(**dict(zip(list(BGPDUMP)[1:], columns[1:])))
+    has_id, place = polars.col("format").str.ends_with("_AP"), names.index("path_id")
+    some, every = frame.select(some=has_id.any(), every=has_id.all()).row(0)
+    columns = {}
+    for number, (name, of) in enumerate(BGPDUMP.items()):
+        column, before = polars.col(name), names[max(number - 1, 0)]
+        if number >= place and not every:
+            without = polars.lit(None) if number == place else polars.col(before)
+            column = polars.when(has_id).then(column).otherwise(without) if some else without
+        columns[name] = column.cast(types[of])
+    return frame.select(**columns).drop("format")

@@ -109,6 +109,22 @@ class Sweep(Case):
                 executor, lambda: [worker.pid for worker in cluster.workers.values()]
             )
 
+    @unittest.skipUnless(installed("ray"), "ray is not installed")
+    def test_ray_repeats_the_task_of_a_killed_worker(self):
+        import ray
+
+        keys = {"num_cpus": 2, "include_dashboard": False, "logging_level": 40}
+        ray.init(**keys, runtime_env={"env_vars": {"PYTHONPATH": str(PYTHON)}})
+        self.addCleanup(ray.shutdown)
+        ray.get([ray.remote(time.sleep).remote(1) for _ in range(2)])
+
+        def pids() -> list:
+            lines = {path: path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline")}
+            workers = (b"ray::IDLE", b"ray::perform")
+            return [int(path.parent.name) for path in lines if lines[path].startswith(workers)]
+
+        self.killed_worker_changes_nothing(nt.RayExecutor(num_cpus=1), pids)
+
     def test_same_call_resumes_after_a_worker_was_killed(self):
         keys = {"seeds": range(4), "duration": "5 s", "out": "out"}
         seen = []
