@@ -10,7 +10,7 @@
 import matplotlib.pyplot as plt
 import netarium as nt
 
-net = nt.Lab("bundler", duration="20 s", seed=1)
+net = nt.Lab("bundler", duration="12 s", seed=1)
 net.hosts("office", "backup", "branch")
 net.sendbox("send")
 net.receivebox("receive")
@@ -19,7 +19,7 @@ for a, b in (("office", "send"), ("backup", "send"), ("send", "r1")):
     net.link(a, b, rate="1 Gbit/s")
 for a, b in (("r2", "receive"), ("receive", "branch")):
     net.link(a, b, rate="1 Gbit/s")
-net.link("r1", "r2", name="middle", rate="96 Mbit/s", delay="25 ms", queue="2 bdp")
+net.link("r1", "r2", name="middle", rate="24 Mbit/s", delay="25 ms", queue="2 bdp")
 net.bundle("send", "receive", name="sites", scheduler="sfq")
 net.flow("backup", "branch", name="backup", control="cubic", start="1 s")
 net.flow("office", "branch", name="requests", control="cubic", think={"exponential": "20 ms"});
@@ -60,7 +60,7 @@ for axis, (mode, run) in zip(axes, runs.items()):
 # as one in the middle. The scheduler makes the difference:
 
 # %%
-table = nt.sweep(net, {"bundle.sites.scheduler": ["droptail", "sfq", "fq-codel"]}, seeds=range(3))
+table = nt.sweep(net, {"bundle.sites.scheduler": ["droptail", "sfq", "fq-codel"]}, seeds=range(2))
 for row in nt.summary(table, "flow.requests.latency.p50"):
     half = row.high - row.mean
     print(f"{row['bundle.sites.scheduler']:9} {row.mean * 1e3:.0f} ms ± {half * 1e3:.1f} ms")
@@ -71,7 +71,7 @@ for row in nt.summary(table, "flow.requests.latency.p50"):
 
 # %%
 changing = net.copy()
-changing.at("10 s", link="middle", set={"rate": "48 Mbit/s"})
+changing.at("6 s", link="middle", set={"rate": "12 Mbit/s"})
 run = changing.sim()
 figure, axis = plt.subplots()
 for column in ("rate_bps", "receive_rate_bps"):
@@ -79,4 +79,4 @@ for column in ("rate_bps", "receive_rate_bps"):
     axis.plot(*zip(*points), label=column.removesuffix("_bps"))
 axis.set(xlabel="time [s]", ylabel="rate [Mbit/s]")
 axis.legend()
-axis.set_title("Rates of the bundle, bottleneck halved at 10 s");
+axis.set_title("Rates of the bundle, bottleneck halved at 6 s");

@@ -252,6 +252,8 @@ class Lab(Keys):
         report: bool = True,
         **settings: Any,
     ) -> Union[Run, RunSet]:
+        for name in settings.keys() - RunKeys.__annotations__.keys():
+            raise TypeError(f"{subcommand}() has no argument {name!r}")
         words = [*many, *([] if report else ["--no-report"]), *overrides(**settings)]
         with self._file(list(flows)) as (path, text):
             words = [subcommand, "--json", "--quiet", "--runs", os.fspath(runs), *words, path]

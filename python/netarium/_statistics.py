@@ -6,6 +6,7 @@ precision.
 
 from __future__ import annotations
 
+import difflib
 import fnmatch
 import math
 import re
@@ -103,9 +104,10 @@ def summary(runs: Runs, *metrics: str, precision: Union[float, str, None] = None
     found = table.columns[names.index("outcome") + 1 : -1]
     chosen = [c for c in found if any(fnmatch.fnmatchcase(c.name, m) for m in metrics or ("*",))]
     if not chosen:
-        raise ValueError(f"the runs have no metric {', '.join(metrics)}")
+        close = difflib.get_close_matches(metrics[0] if metrics else "", [c.name for c in found])
+        raise ValueError(f"the runs have no metric {', '.join(metrics)}; similar: {close}")
     columns = [*table.columns[: len(fields)], Column("metric", "", str), Column("unit", "", str)]
-    columns += [Column("n", "runs", int)]
+    columns += [Column("n", "", int)]
     columns += [Column(name, "", float) for name in Interval._fields[1:]]
     columns += [] if precision is None else [Column("needed", "runs", int)]
     groups: Dict[Tuple[Any, ...], List[Row]] = {}

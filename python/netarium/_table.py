@@ -6,6 +6,7 @@ import csv
 import html
 import importlib
 import io
+import shutil
 from pathlib import Path
 from typing import (
     Any,
@@ -117,10 +118,13 @@ class Table(Sequence[Row]):
     def where(self, values: Mapping[str, Any]) -> Table:
         """The rows that have these values, such as `{"link.core.queue": "codel"}`.
 
-        Raises KeyError if there is no such column.
+        Raises KeyError if there is no such column, and ValueError if there is no such row.
         """
         wanted = [(self._places[name], value) for name, value in values.items()]
         rows = [row for row in self._rows if all(row[i] == value for i, value in wanted)]
+        if not rows:
+            known = {name: list(dict.fromkeys(self.column(name)))[:SHOWN_ROWS] for name in values}
+            raise ValueError(f"no row has {dict(values)}; values of the table: {known}")
         return Table.of(self.name, self.columns, rows)
 
     def to_polars(self) -> Any:
@@ -169,7 +173,8 @@ def head(column: Column) -> str:
 def shown(value: Any) -> str:
     if value is None:
         return "–"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    # Times since 1970 and rates need more digits.
+    return f"{value:.{12 if value > 1e6 else 6}g}" if isinstance(value, float) else str(value)
 
 
 def shortened(text: str, width: int = WIDTH) -> str:
@@ -178,15 +183,15 @@ def shortened(text: str, width: int = WIDTH) -> str:
 
 
 def text_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of at most `WIDTH` columns; `…` stands for columns that do not fit."""
-    columns, used = [], 0
+    """A table of the width of the terminal; `…` stands for columns that do not fit."""
+    columns, used, full = [], 0, max(WIDTH, shutil.get_terminal_size((WIDTH, 0)).columns)
     for place, head in enumerate(heads):
         is_last = place == len(heads) - 1
-        limit = WIDTH - used if is_last else CELL_WIDTH
+        limit = full - used if is_last else CELL_WIDTH
         cells = [shortened(cell, max(limit, 1)) for cell in [head, *(row[place] for row in rows)]]
         width = max(map(len, cells))
         # Other columns leave room for the sign.
-        if used + width + (0 if is_last else 3) > WIDTH:
+        if used + width + (0 if is_last else 3) > full:
             columns.append(["…"] * len(cells))
             break
         columns.append([cell.ljust(width) for cell in cells])

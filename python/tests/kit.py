@@ -9,6 +9,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
+# The width of tables.
+os.environ["COLUMNS"] = "80"
 PYTHON = Path(__file__).resolve().parent.parent
 ROOT = PYTHON.parent
 sys.path.insert(0, str(PYTHON))

@@ -55,8 +55,8 @@ class Sweeps(unittest.TestCase):
         every = nt.summary(self.table, precision="1 %")
         self.assertEqual([(row.queue, row.metric) for row in every][2:], [("long", "rare")])
         self.assertEqual((every[2].n, every[2].needed), (1, None))
-        with self.assertRaisesRegex(ValueError, "no metric none"):
-            nt.summary(self.table, "none")
+        with self.assertRaisesRegex(ValueError, "no metric good; similar: .'goodput'"):
+            nt.summary(self.table, "good")
 
     def test_combinations_are_compared_by_pairs(self):
         short, long = (self.table.where({"queue": queue}) for queue in self.goodputs)
@@ -67,6 +67,8 @@ class Sweeps(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "no seed has the metric none"):
             nt.paired(short, long, "none")
         self.assertRaises(KeyError, self.table.where, {"none": 1})
+        with self.assertRaisesRegex(ValueError, "no row has .*'x'.*'short', 'long'"):
+            self.table.where({"queue": "x"})
 
 
 class Comparison(Case):

@@ -151,10 +151,6 @@ class Intf:
         return f"<{type(self).__name__} {self.name}>"
 
 
-class TCIntf(Intf):
-    """The same as `Intf`: all interfaces have `bw`, `delay`, `jitter`, `loss`."""
-
-
 class Link:
     """A link between two nodes of a network."""
 
@@ -203,8 +199,6 @@ class Link:
         return f"{self.intf1}<->{self.intf2}"
 
 
-class TCLink(Link):
-    """The same as `Link`."""
-
-
-OVSIntf = Intf
+# All interfaces have `bw`, `delay`, `jitter`, `loss`.
+TCIntf = OVSIntf = Intf
+TCLink = Link

@@ -417,7 +417,7 @@ class Controller(Node):
     hasShell = False
 
     def __init__(self, name: str, **params: Any) -> None:
-        if type(self) not in (Controller, OVSController):
+        if type(self) is not Controller:
             raise Unsupported(
                 f"controller {type(self).__name__} {name}: switches of labs do not speak OpenFlow"
             )
@@ -427,15 +427,11 @@ class Controller(Node):
     start = stop = staticmethod(nothing)
 
 
-class OVSController(Controller):
-    """The same as `Controller`."""
-
-
 class RemoteController(Controller):
     """Not supported."""
 
 
-DefaultController = Controller
+DefaultController = OVSController = Controller
 
 
 NullController = nothing

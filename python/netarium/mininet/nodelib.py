@@ -8,8 +8,7 @@ from .node import Node, Switch
 from .util import Unsupported
 
 
-class LinuxBridge(Switch):
-    """A switch of the lab; without the spanning tree protocol, which it does not need."""
+LinuxBridge = Switch
 
 
 class NAT(Node):
