@@ -67,15 +67,17 @@ def page(notebook, name):
             parts.append(cell.source)
             continue
         parts.append(f"```python\n{cell.source}\n```")
+        printed = "".join(o.text for o in cell.outputs if o.output_type == "stream")
+        if printed:
+            parts.append(f"```text\n{printed.rstrip()}\n```")
         for output in cell.outputs:
             data = output.get("data", {})
             if "image/svg+xml" in data:
                 file = f"{name}-{len(pictures) + 1}.svg"
                 pictures[file] = data["image/svg+xml"]
                 parts.append(f"![{title_of(cell.source)}]({file})")
-            elif output.output_type == "stream" or "text/plain" in data:
-                text = output.text if output.output_type == "stream" else data["text/plain"]
-                parts.append(f"```text\n{text.rstrip()}\n```")
+            elif "text/plain" in data:
+                parts.append(f"```text\n{data['text/plain'].rstrip()}\n```")
     parts.append(f"This page shows the output of the notebook\n[{name}.py]({source}).")
     return "\n\n".join(parts) + "\n", pictures
 

@@ -34,7 +34,7 @@ for mode, run in runs.items():
     value = {name: metric.value for name, metric in run.metrics.items()}
     print(
         f"{mode:8} requests: median {value['flow.requests.latency.p50'] * 1e3:.0f} ms,"
-        f" p99 {value['flow.requests.latency.p99'] * 1e3:.0f} ms;"
+        f" p90 {value['flow.requests.latency.p90'] * 1e3:.0f} ms;"
         f" backup {value['flow.backup.goodput.mean'] / 1e6:.1f} Mbit/s"
     )
 

@@ -71,8 +71,8 @@ for size in sizes:
 # %% [markdown]
 # ## Different controllers on one link
 #
-# Fairness between equal controllers says nothing about different ones. Here both have nearly the
-# same RTT, and one of them uses BBR:
+# Fairness between equal controllers says nothing about different ones. Here both have the same
+# RTT, and one of them uses BBR:
 
 # %%
 figure, axes = plt.subplots(1, 2, sharey=True)

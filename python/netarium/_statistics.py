@@ -94,7 +94,7 @@ def summary(runs: Runs, *metrics: str, precision: Union[float, str, None] = None
         metrics: Patterns of names of metrics, for example `flow.*.goodput.mean`; default: all.
         precision: Wanted half width of the interval; see `Interval.needed`.
 
-    Returns a table with a row for each combination and metric: the swept values, `metric`, `unit`,
+    Returns a table with a row for each combination and metric, in the order of `metrics`: the swept values, `metric`, `unit`,
     `n`, `mean`, `sd`, `low`, `high` and, with `precision`, the number of seeds `needed`. `needed`
     is None with one value.
     """
@@ -102,7 +102,8 @@ def summary(runs: Runs, *metrics: str, precision: Union[float, str, None] = None
     names = [column.name for column in table.columns]
     fields = names[: names.index("seed")]
     found = table.columns[names.index("outcome") + 1 : -1]
-    chosen = [c for c in found if any(fnmatch.fnmatchcase(c.name, m) for m in metrics or ("*",))]
+    matching = (c for m in metrics or "*" for c in found if fnmatch.fnmatchcase(c.name, m))
+    chosen = list(dict.fromkeys(matching))
     if not chosen:
         close = difflib.get_close_matches(metrics[0] if metrics else "", [c.name for c in found])
         raise ValueError(f"the runs have no metric {', '.join(metrics)}; similar: {close}")

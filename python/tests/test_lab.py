@@ -149,6 +149,10 @@ class Sections(unittest.TestCase):
         self.assertEqual((error.code, error.line, error.file), ("lab::E0001", 3, None))
         self.assertIn("seed = = 1", str(error))
 
+    def test_unknown_argument_of_a_run_is_named(self):
+        with self.assertRaisesRegex(TypeError, r"sim\(\) has no argument 'duratio'"):
+            nt.Lab("x").sim(duratio="1 s")
+
 
 class Check(Case):
     def test_errors_of_a_file_name_its_lines(self):

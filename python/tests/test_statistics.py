@@ -52,6 +52,8 @@ class Sweeps(unittest.TestCase):
         of = nt.Interval.of([1, 2, 3])
         expected = ("short", "goodput", "bit/s", *of, of.needed(0.5))
         self.assertEqual(tuple(found[0].values()), expected)
+        long = self.table.where({"queue": "long"})
+        self.assertEqual(nt.summary(long, "rare", "*").column("metric"), ["rare", "goodput"])
         every = nt.summary(self.table, precision="1 %")
         self.assertEqual([(row.queue, row.metric) for row in every][2:], [("long", "rare")])
         self.assertEqual((every[2].n, every[2].needed), (1, None))

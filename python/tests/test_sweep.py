@@ -116,7 +116,9 @@ class Sweep(Case):
         keys = {"num_cpus": 2, "include_dashboard": False, "logging_level": 40}
         ray.init(**keys, runtime_env={"env_vars": {"PYTHONPATH": str(PYTHON)}})
         self.addCleanup(ray.shutdown)
-        ray.get([ray.remote(time.sleep).remote(1) for _ in range(2)])
+        # Starts both workers.
+        pause = ray.remote(lambda: time.sleep(1))
+        ray.get([pause.remote(), pause.remote()])
 
         def pids() -> list:
             lines = {path: path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline")}
