@@ -173,8 +173,10 @@ def head(column: Column) -> str:
 def shown(value: Any) -> str:
     if value is None:
         return "–"
-    # Times since 1970 and rates need more digits.
-    return f"{value:.{12 if value > 1e6 else 6}g}" if isinstance(value, float) else str(value)
+    if not isinstance(value, float):
+        return str(value)
+    # Times since 1970 need their seconds.
+    return f"{value:.6g}" if abs(value) < 1e6 else f"{value:.0f}"
 
 
 def shortened(text: str, width: int = WIDTH) -> str:
