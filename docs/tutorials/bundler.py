@@ -60,10 +60,9 @@ for axis, (mode, run) in zip(axes, runs.items()):
 # as one in the middle. The scheduler makes the difference:
 
 # %%
-table = nt.sweep(net, {"bundle.sites.scheduler": ["droptail", "sfq", "fq-codel"]}, seeds=range(2))
-for row in nt.summary(table, "flow.requests.latency.p50"):
-    half = row.high - row.mean
-    print(f"{row['bundle.sites.scheduler']:9} {row.mean * 1e3:.0f} ms ± {half * 1e3:.1f} ms")
+for row in nt.sweep(net, {"bundle.sites.scheduler": ["droptail", "sfq", "fq-codel"]}):
+    median, p90 = (row[f"flow.requests.latency.{name}"] * 1e3 for name in ("p50", "p90"))
+    print(f"{row['bundle.sites.scheduler']:9} median {median:.0f} ms, p90 {p90:.0f} ms")
 
 # %% [markdown]
 # The gateways measure the rate of the bottleneck; nobody configures it. Halve it while the lab
