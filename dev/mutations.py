@@ -41,6 +41,13 @@ MUTATIONS = [
         "--bins",
     ),
     Mutation(
+        "watch-token",
+        "crates/app/watch/src/access.rs",
+        "token.take_if(|token| is_equal(given, token)).is_some()",
+        "token.as_ref().is_some_and(|token| is_equal(given, token))",
+        "token_is_valid_once_and_only_with_the_host_of_the_server",
+    ),
+    Mutation(
         "client-limit",
         "crates/app/serve/src/lib.rs",
         "Slots::new(max_clients)",

@@ -23,7 +23,7 @@ KNOWN = {
     "installed by dev/setup.sh or the script that starts it": """
         cargo mmdebstrap node npm pip rustc rustup""",
     "built here": "exe netarium run",
-    "only started where it is installed": "kubectl man sudo systemctl systemd-sysusers wget",
+    "only started where it is installed": "kubectl man sudo systemctl systemd-sysusers wget xdg-open",
     "recipes that dev/examples otherwise only checks": "etcd etcdctl initdb pgbench postgres",
     "a subcommand in $( )": "pkgnames",
 }
