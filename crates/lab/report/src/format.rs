@@ -1,7 +1,7 @@
 //! Formats numbers, quantities and names.
 
 use jiff::Timestamp;
-use run::record::{ProgramEnd, ProgramSummary, Status};
+use run::record::{ProgramSummary, Status};
 
 /// Three significant digits, no exponent below 10^15, no trailing zeros after the point.
 pub(crate) fn number(value: f64) -> String {
@@ -159,10 +159,7 @@ pub(crate) fn program_exit(program: &ProgramSummary) -> String {
     match program.end {
         None if program.started_s.is_none() => "never started".to_owned(),
         None => "–".to_owned(),
-        Some(ProgramEnd::Exit(status)) => format!("exit {status}"),
-        Some(ProgramEnd::Signal(signal)) => format!("signal {signal}"),
-        Some(ProgramEnd::OutOfMemory) => "killed: out of memory".to_owned(),
-        Some(ProgramEnd::Stopped) => "stopped by the lab".to_owned(),
+        Some(end) => end.to_string(),
     }
 }
 

@@ -384,7 +384,7 @@ impl Running {
             ProgramEvent::Ended { program, end, as_expected, again } => {
                 let level = if as_expected { Level::Info } else { Level::Error };
                 let again = again.map_or_else(String::new, |at| format!(", again at {at}"));
-                log(level, program, &format!("ended: {end:?}{again}"));
+                log(level, program, &format!("ended: {end}{again}"));
                 self.notify_others(program, ProgramChange::Ended { well: as_expected }, now);
             }
             ProgramEvent::OutputLimit(id) => {

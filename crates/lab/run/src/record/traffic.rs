@@ -169,3 +169,14 @@ pub enum ProgramEnd {
     /// The lab stopped or killed it.
     Stopped,
 }
+
+impl std::fmt::Display for ProgramEnd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Exit(status) => write!(f, "exit {status}"),
+            Self::Signal(signal) => write!(f, "signal {signal}"),
+            Self::OutOfMemory => f.write_str("killed: out of memory"),
+            Self::Stopped => f.write_str("stopped by the lab"),
+        }
+    }
+}
