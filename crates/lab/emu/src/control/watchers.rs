@@ -20,10 +20,10 @@ struct Watcher {
     stream: UnixStream,
     /// Bytes of messages that the socket has not accepted yet.
     unsent: Vec<u8>,
-    /// Whether it has received the state at its start. Frames come after it.
+    /// Whether the lab has sent the state at its start. Frames come after it.
     has_state: bool,
-    /// Frames that it did not receive, as one.
-    dropped: Option<Frame>,
+    /// Changes for its next frame: the state at its start, and frames that it did not receive.
+    pending: Option<Frame>,
     is_gone: bool,
 }
 
@@ -42,18 +42,16 @@ impl Watchers {
     /// Adds a watcher, whose first message is `hello`, a line.
     pub(super) fn add(&mut self, stream: UnixStream, hello: &str) {
         let (unsent, is_gone) = (hello.as_bytes().to_vec(), false);
-        let mut watcher = Watcher { stream, unsent, has_state: false, dropped: None, is_gone };
+        let mut watcher = Watcher { stream, unsent, has_state: false, pending: None, is_gone };
         watcher.flush();
         self.0.push(watcher);
     }
 
-    /// Sends the state at the start to watchers that do not have it.
+    /// Adds the state to the first frame of watchers that do not have it.
     pub(super) fn state(&mut self, frame: &Frame) {
-        let Some(line) = line(frame) else { return };
         for watcher in self.0.iter_mut().filter(|watcher| !watcher.has_state) {
             watcher.has_state = true;
-            watcher.unsent.extend_from_slice(&line);
-            watcher.flush();
+            watcher.pending = Some(frame.clone());
         }
     }
 
@@ -78,8 +76,11 @@ impl Watchers {
     /// Sends the end of the run and closes all connections.
     pub(super) fn end(mut self, end: &str) {
         for watcher in &mut self.0 {
-            if let Some(line) = watcher.dropped.take().as_ref().and_then(line) {
-                watcher.unsent.extend_from_slice(&line);
+            // Without a frame, there is only a state.
+            if let Some(mut frame) = watcher.pending.take().filter(|frame| frame.span > 0.0) {
+                // It is sent after all.
+                frame.dropped -= 1;
+                watcher.unsent.extend(line(&frame).unwrap_or_default());
             }
             watcher.unsent.extend_from_slice(end.as_bytes());
         }
@@ -108,19 +109,18 @@ fn line(frame: &Frame) -> Option<Vec<u8>> {
 
 impl Watcher {
     fn frame(&mut self, frame: &Frame, whole: &[u8]) {
-        if !self.unsent.is_empty() {
+        let is_blocked = !self.unsent.is_empty();
+        if !is_blocked && self.pending.is_none() {
+            self.unsent.extend_from_slice(whole);
+        } else {
             let mut frame = frame.clone();
-            if let Some(earlier) = self.dropped.take() {
-                frame.replace(earlier);
+            if let Some(earlier) = self.pending.take() {
+                frame.add_earlier(earlier);
             }
-            self.dropped = Some(frame);
-            return;
-        }
-        match self.dropped.take() {
-            None => self.unsent.extend_from_slice(whole),
-            Some(earlier) => {
-                let mut frame = frame.clone();
-                frame.replace(earlier);
+            if is_blocked {
+                frame.dropped += 1;
+                self.pending = Some(frame);
+            } else {
                 self.unsent.extend(line(&frame).unwrap_or_default());
             }
         }
@@ -158,7 +158,8 @@ mod tests {
     fn frame(number: u64) -> Frame {
         let event = EventLine { at: number as f64, text: number.to_string() };
         let rows = (0..2_000).map(|link| LinkRow { link, ..LinkRow::default() });
-        Frame { t: number as f64, links: rows.collect(), events: vec![event], ..Frame::default() }
+        let (t, span, links) = (number as f64, 1.0, rows.collect());
+        Frame { t, span, links, events: vec![event], ..Frame::default() }
     }
 
     #[test]
@@ -171,7 +172,8 @@ mod tests {
             watchers.add(stream, "{\"hello\":1}\n");
         }
         watchers.frame(&frame(0));
-        watchers.state(&Frame::default());
+        let event = EventLine { at: 0.0, text: "before".to_owned() };
+        watchers.state(&Frame { events: vec![event], ..Frame::default() });
         let mut fast_client = BufReader::new(fast_client);
         let next = |client: &mut BufReader<UnixStream>| {
             let mut line = String::new();
@@ -216,7 +218,7 @@ mod tests {
             (lines[0].as_str(), lines.last().unwrap().as_str()),
             ("{\"hello\":1}\n", "{\"end\":1}\n")
         );
-        let frames_seen = lines[2..lines.len() - 1].iter().map(|line| {
+        let frames_seen = lines[1..lines.len() - 1].iter().map(|line| {
             let Ok(Message::Frame(frame)) = serde_json::from_str(line) else { panic!("{line}") };
             *frame
         });
@@ -226,7 +228,8 @@ mod tests {
         assert_eq!(dropped + frames_seen.len() as u64, frames + 1);
         let events = frames_seen.iter().flat_map(|frame| &frame.events);
         let events: Vec<u64> = events.map(|event| event.at as u64).collect();
-        assert_eq!(events, (1..=frames + 1).collect::<Vec<_>>());
+        assert_eq!(events, (0..=frames + 1).collect::<Vec<_>>());
+        assert!(frames_seen.iter().all(|frame| frame.span > 0.0));
     }
 
     #[test]

@@ -43,9 +43,10 @@ impl Outbox {
     pub(super) fn frame(&mut self, mut frame: Frame) {
         self.flush();
         if let Some(earlier) = self.dropped.take() {
-            frame.replace(earlier);
+            frame.add_earlier(earlier);
         }
         if self.is_blocked() {
+            frame.dropped += 1;
             self.dropped = Some(frame);
         } else {
             self.send(&FromLab::Frame(Box::new(frame)));
@@ -73,7 +74,9 @@ impl Outbox {
     pub(super) fn finish(mut self) {
         let waits = self.stream.set_nonblocking(false);
         let _ = waits.and_then(|()| self.stream.set_write_timeout(Some(END_TIMEOUT)));
-        if let Some(frame) = self.dropped.take() {
+        if let Some(mut frame) = self.dropped.take() {
+            // It is sent after all.
+            frame.dropped -= 1;
             self.send(&FromLab::Frame(Box::new(frame)));
         }
         let _ = self.stream.write_all(&self.unsent);

@@ -13,7 +13,7 @@ const MAX_LINES: usize = 1000;
 pub struct Frame {
     /// Lab time at the end of the interval.
     pub t: f64,
-    /// Length of the interval; 0 for a state without rates.
+    /// Length of the interval; 0 for a state, which watchers get with the next frame.
     pub span: f64,
     /// Links that sent, queued or dropped packets.
     pub links: Vec<LinkRow>,
@@ -196,9 +196,8 @@ pub struct MachineState {
 }
 
 impl Frame {
-    /// Adds the changes of an earlier frame that was not sent, and counts it as dropped. Rates of
-    /// the earlier frame are lost.
-    pub fn replace(&mut self, earlier: Self) {
+    /// Adds the changes of an earlier frame that was not sent, without its rates.
+    pub fn add_earlier(&mut self, earlier: Self) {
         let before = |list: &mut Vec<_>, mut earlier: Vec<_>| {
             earlier.append(list);
             *list = earlier;
@@ -217,7 +216,7 @@ impl Frame {
         changes.append(&mut self.changes);
         self.changes = changes;
         self.machine = self.machine.or(earlier.machine);
-        self.dropped += earlier.dropped + 1;
+        self.dropped += earlier.dropped;
         self.limit_lines();
     }
 

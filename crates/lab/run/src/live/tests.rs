@@ -182,7 +182,7 @@ fn watch_begins_with_the_state_and_the_next_frame() {
 }
 
 #[test]
-fn replaced_frame_keeps_changes_and_is_counted() {
+fn changes_of_an_earlier_frame_are_kept() {
     let event = |text: &str| EventLine { at: 0.0, text: text.to_owned() };
     let program = |program, state| ProgramRow { program, state, exit_code: None };
     let change = |link, up| LinkChange { link, values: LinkValues { up, ..Default::default() } };
@@ -200,14 +200,14 @@ fn replaced_frame_keeps_changes_and_is_counted() {
         changes: vec![change(5, true)],
         ..Frame::default()
     };
-    later.replace(earlier);
+    later.add_earlier(earlier);
     assert_eq!(later.events, [event("one"), event("two")]);
     let programs = [program(1, ProgramState::Ready), program(0, ProgramState::Exited)];
     assert_eq!(later.programs, programs);
     assert_eq!(later.changes, [change(4, false), change(5, true)]);
-    assert_eq!((later.dropped, later.links.len()), (3, 0));
+    assert_eq!((later.dropped, later.links.len()), (2, 0));
     let mut long = Frame { events: vec![event("x"); 900], ..Frame::default() };
-    long.replace(Frame { events: vec![event("old"); 300], ..Frame::default() });
+    long.add_earlier(Frame { events: vec![event("old"); 300], ..Frame::default() });
     assert_eq!((long.events.len(), &long.events[100].text[..]), (1000, "x"));
     assert!(long.log[0].text.starts_with("200 events and 0 log lines"), "{:?}", long.log);
 }
