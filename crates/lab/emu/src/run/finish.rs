@@ -85,7 +85,9 @@ impl Running {
         self.flow_samples.try_iter().for_each(|seen| self.recording.keep(seen));
         if self.tap.is_watched() {
             let frames = self.tap.with(|builder| builder.finish(ended));
-            frames.into_iter().for_each(|frame| self.outbox.frame(frame));
+            for frame in frames {
+                self.outbox.frame(frame);
+            }
         }
         self.outbox.finish();
         let (load, steal_s) = self.meter.finish(&report);

@@ -76,7 +76,9 @@ impl FinishedRun {
             last.machine = machine(&record);
         }
         let numbers = link_numbers(&plan, &record);
-        frames.iter_mut().for_each(|frame| renumber(frame, &numbers));
+        for frame in &mut frames {
+            renumber(frame, &numbers);
+        }
         let mut hello = Hello::of(&plan, &record, folder.path(), Source::Finished);
         hello.duration_s = Some(record.elapsed_s);
         hello.interval_s = span.as_secs_f64();

@@ -244,7 +244,9 @@ fn messages_have_the_documented_form_and_round_trip() {
     let end = End { t: 3.0, outcome: "passed".to_owned(), ..End::default() };
     let mut hello = hello();
     // Not all decimals round-trip.
-    hello.nodes.iter_mut().for_each(|node| (node.x, node.y) = (0.25, 0.5));
+    for node in &mut hello.nodes {
+        (node.x, node.y) = (0.25, 0.5);
+    }
     for message in [Message::Answer(answer), Message::End(end), Message::Hello(Box::new(hello))] {
         let text = serde_json::to_string(&message).unwrap();
         assert_eq!(serde_json::from_str::<Message>(&text).unwrap(), message, "{text}");
