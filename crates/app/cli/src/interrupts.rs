@@ -20,13 +20,16 @@ pub(crate) fn each_of(
     signals: &[i32],
     mut act: impl FnMut() + Send + 'static,
 ) -> Result<(), Failure> {
-    let mut signals = Signals::new(signals).map_err(failure)?;
+    let mut signals = Signals::new(signals).map_err(|e| failure(&e))?;
     let listen = move || signals.forever().for_each(|_| act());
-    std::thread::Builder::new().name("signals".to_owned()).spawn(listen).map_err(failure)?;
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(listen)
+        .map_err(|e| failure(&e))?;
     Ok(())
 }
 
-fn failure(error: std::io::Error) -> Failure {
+fn failure(error: &std::io::Error) -> Failure {
     Failure::machine(format!("cannot handle signals: {error}"))
 }
 
@@ -47,7 +50,7 @@ pub(crate) fn flag() -> Result<Arc<AtomicBool>, Failure> {
 /// The flag of [`flag`] for SIGINT and SIGTERM, and a flag that each SIGHUP sets.
 pub(crate) fn flags() -> Result<(Arc<AtomicBool>, Arc<AtomicBool>), Failure> {
     let reload = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register(SIGHUP, Arc::clone(&reload)).map_err(failure)?;
+    signal_hook::flag::register(SIGHUP, Arc::clone(&reload)).map_err(|e| failure(&e))?;
     Ok((flag_of(&[SIGINT, SIGTERM])?, reload))
 }
 
@@ -56,8 +59,8 @@ fn flag_of(signals: &[i32]) -> Result<Arc<AtomicBool>, Failure> {
     let code = i32::from(Exit::Interrupted.code());
     for signal in signals {
         signal_hook::flag::register_conditional_shutdown(*signal, code, Arc::clone(&stop))
-            .map_err(failure)?;
-        signal_hook::flag::register(*signal, Arc::clone(&stop)).map_err(failure)?;
+            .map_err(|e| failure(&e))?;
+        signal_hook::flag::register(*signal, Arc::clone(&stop)).map_err(|e| failure(&e))?;
     }
     Ok(stop)
 }

@@ -469,22 +469,25 @@ impl Reloaded {
     }
 }
 
+fn bundle_b(prefix: &str, peer: &str) -> String {
+    format!("[bundle.b]\n{prefix} = \"10.2.0.0/16\"\npeer = \"{peer}\"\n{KEY}\n")
+}
+
+fn bundle_c(prefix: &str, peer: &str) -> String {
+    format!(
+        "[bundle.c]\n{prefix} = \"10.3.0.0/16\"\npeer = \"{peer}\"\n\
+         marking = \"encapsulation\"\nkey = \"another secret of both gateways\"\n"
+    )
+}
+
 #[test]
 fn reload_changes_the_bundles_that_differ_and_keeps_the_others() {
     let test = "reload_changes_the_bundles_that_differ_and_keeps_the_others";
     let Some(sites) = Sites::new(test) else { return };
     let [send, receive] = &sites.gateways;
-    let b = |key: &str, peer: &str| {
-        format!("[bundle.b]\n{key} = \"10.2.0.0/16\"\npeer = \"{peer}\"\n{KEY}\n")
-    };
-    let c = |key: &str, peer: &str| {
-        format!(
-            "[bundle.c]\n{key} = \"10.3.0.0/16\"\npeer = \"{peer}\"\n\
-             marking = \"encapsulation\"\nkey = \"another secret of both gateways\"\n"
-        )
-    };
-    let mut receivebox = Reloaded::start(&sites, receive, "receive", &b("local", "192.0.2.1"));
-    let mut sendbox = Reloaded::start(&sites, send, "send", &b("remote", "192.0.2.2"));
+    let mut receivebox =
+        Reloaded::start(&sites, receive, "receive", &bundle_b("local", "192.0.2.1"));
+    let mut sendbox = Reloaded::start(&sites, send, "send", &bundle_b("remote", "192.0.2.2"));
     let sink = sites.python(&sites.hosts[1], "sink.py", SINK, &[]);
     until("it listens", || sites.path("listening").exists());
     let source = sites.python(&sites.hosts[0], "source.py", SOURCE, &[]);
@@ -498,7 +501,7 @@ fn reload_changes_the_bundles_that_differ_and_keeps_the_others() {
     until("packets are acknowledged", || acks() > 0);
 
     // There is no route to the new site yet.
-    let event = sendbox.reload(|text| text.to_owned() + &c("remote", "192.0.2.2"));
+    let event = sendbox.reload(|text| text.to_owned() + &bundle_c("remote", "192.0.2.2"));
     assert_eq!(event["event"], "rejected", "{event}");
     assert!(event["why"].as_str().unwrap().contains("no route to 10.3.0.0/16"), "{event}");
     assert_eq!(bundle("send", "c", "mode"), Value::Null);
@@ -510,7 +513,7 @@ fn reload_changes_the_bundles_that_differ_and_keeps_the_others() {
         [(&receivebox, "local", "192.0.2.1"), (&sendbox, "remote", "192.0.2.2")]
     {
         let event = gateway.reload(|text| {
-            let other = c(key, peer);
+            let other = bundle_c(key, peer);
             if text.contains("bundle.c") { text.to_owned() } else { text.to_owned() + &other }
         });
         assert_eq!((&event["event"], &event["added"]), (&"reloaded".into(), &json!(["c"])));

@@ -156,6 +156,16 @@ struct Bundle {
     foreign: u64,
 }
 
+impl Bundle {
+    /// Adds the bundle to the state machine.
+    fn add(config: Incoming, machine: &mut ReceiveBox, now: Time) -> Self {
+        let Incoming { id, overhead, .. } = config;
+        let settings = receivebox::Settings { id, key: config.key.clone(), overhead };
+        let index = machine.add(now, settings);
+        Self { key: config.key.digest(), config, index, foreign: 0 }
+    }
+}
+
 #[derive(Default)]
 struct Counts {
     frames: u64,
@@ -245,13 +255,10 @@ impl Receiver {
                 self.table.insert(prefix, &config.remote, place);
             }
             let known = kept.iter().position(|bundle| bundle.config == config);
-            let bundle = known.map(|known| kept.swap_remove(known)).unwrap_or_else(|| {
-                let Incoming { id, overhead, .. } = config;
-                let settings = receivebox::Settings { id, key: config.key.clone(), overhead };
-                let index = self.machine.add(now, settings);
-                Bundle { key: config.key.digest(), config, index, foreign: 0 }
+            self.bundles.push(match known {
+                Some(known) => kept.swap_remove(known),
+                None => Bundle::add(config, &mut self.machine, now),
             });
-            self.bundles.push(bundle);
         }
     }
 

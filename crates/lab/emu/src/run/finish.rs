@@ -11,6 +11,7 @@ use run::{Ledgers, RunRecord, verdict};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::lab::{Job, ROUND, Running};
+use super::live;
 use super::recording::{self, Recording};
 use super::summary;
 use crate::datapath::Report;
@@ -83,13 +84,7 @@ impl Running {
         self.requests.log_due(now, &self.recorder, &self.tap, &mut self.events);
         self.warnings.append(&mut report.warnings);
         self.flow_samples.try_iter().for_each(|seen| self.recording.keep(seen));
-        if self.tap.is_watched() {
-            let frames = self.tap.with(|builder| builder.finish(ended));
-            for frame in frames {
-                self.outbox.frame(frame);
-            }
-        }
-        self.outbox.finish();
+        live::finish(&self.tap, self.outbox, ended);
         let (load, steal_s) = self.meter.finish(&report);
         let recorded = self.recorder.finish();
         let (mut status, mut failure) = end.status_and_error();

@@ -170,9 +170,9 @@ impl Running {
         warn_all(&mut warnings, &side.notices);
         warnings.extend(privileged_programs(&job));
         let (enclosure, uplink) = enclose(&job, &mut side, &routes, &mut warnings)?;
-        let here = |node| job.is_here(node);
         let (folder, dir, users) = (&job.folder, &job.lab_dir, &job.users);
-        let supervisor = Supervisor::new(&plan, &enclosure, folder, dir, users, here)?;
+        let supervisor =
+            Supervisor::new(&plan, &enclosure, folder, dir, users, |it| job.is_here(it))?;
         message::send(&side.channel, &FromLab::Ready { hosts: entries(&plan, &enclosure) });
         let mut channel = BufReader::new(side.channel);
         let mut meter = Meter::start();
@@ -180,15 +180,14 @@ impl Running {
         meter.restart();
         let common = start.common();
         let (captures, mirror_captures, names) = captures(&plan);
-        let until = common.map_or(LEAD, Common::until);
-        let started_unix_ns = sys::clock::realtime() + until.as_nanos();
+        let started_unix_ns = unix_start(common);
         let recorder = start_recorder(&job, names, started_unix_ns)?;
         let recording = Recording::start(&job, recorder.handle(), started_unix_ns)?;
         let enclosure = Arc::new(enclosure);
-        let soon = || sys::clock::monotonic() + LEAD.as_nanos();
-        let clock = LabClock::new(common.map_or_else(soon, |common| common.origin_ns));
-        let calls = plan.record.then(|| CallWriter::start(&job.folder, &lab::resolved(&plan)));
-        let calls = calls.transpose()?;
+        let soon = sys::clock::monotonic() + LEAD.as_nanos();
+        let clock = LabClock::new(common.map_or(soon, |common| common.origin_ns));
+        let record = || CallWriter::start(&job.folder, &lab::resolved(&plan));
+        let calls = plan.record.then(record).transpose()?;
         let unrecorded = calls.as_ref().map_or_else(Arc::default, CallWriter::failure);
         let datapath = Datapath::start(Setup {
             plan: Arc::clone(&plan),
@@ -202,11 +201,9 @@ impl Running {
             shard: job.shard.clone().zip(job.sockets.take()),
         })?;
         let (flows, flow_samples) = start_flows(&job, &enclosure, &clock, datapath.waits())?;
-        channel.get_ref().set_nonblocking(true).map_err(Error::Channel)?;
-        let tap = Arc::new(live::tap(&job));
-        recorder.handle().connect(Arc::clone(&tap));
+        let (tap, outbox) = live::start(&job, channel.get_ref(), &recorder)?;
         Ok(Self {
-            outbox: Outbox::new(channel.get_ref().try_clone().map_err(Error::Channel)?),
+            outbox,
             tap,
             channel,
             schedule: Schedule::new(Arc::clone(&plan)),
@@ -623,6 +620,11 @@ fn wait_for_start(channel: &mut BufReader<UnixStream>, meter: &mut Meter) -> Sta
             Received::Message(_) | Received::Nothing => {}
         }
     }
+}
+
+/// Wall-clock time of lab time zero, nanoseconds since 1970 (UTC).
+fn unix_start(common: Option<Common>) -> u64 {
+    sys::clock::realtime() + common.map_or(LEAD, Common::until).as_nanos()
 }
 
 /// The hosts for the registry, by name.

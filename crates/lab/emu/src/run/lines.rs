@@ -9,6 +9,9 @@ use rustix::net::RecvFlags;
 
 use crate::{Error, Result};
 
+/// Maximum bytes of one read.
+const READ_BYTES: usize = 1 << 16;
+
 /// Lines of a lab that are handled before signals and other messages.
 const MAX_LINES: usize = 64;
 
@@ -27,7 +30,7 @@ impl LabLines {
     /// The lines that have arrived; `None` at the end of the stream.
     pub(super) fn read(&mut self) -> Result<Vec<Option<String>>> {
         let mut lines = Vec::new();
-        let mut bytes = [0; 1 << 16];
+        let mut bytes = vec![0; READ_BYTES];
         loop {
             match rustix::net::recv(&self.stream, &mut bytes[..], RecvFlags::DONTWAIT) {
                 // The other end was killed before it had read everything.

@@ -1,17 +1,39 @@
 //! The live view of a lab, in the lab's process.
 
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
 use base::{ProgramId, Time};
-use run::Change;
 use run::live::{FrameBuilder, ProgramState, Tap, live_span};
 use run::record::{EventRecord, ProgramEnd};
+use run::{Change, Recorder};
 
 use super::lab::{Job, Running};
 use super::message::FromLab;
+use super::outbox::Outbox;
 use crate::program::ProgramEvent;
+use crate::{Error, Result};
 
-/// The tap of a lab that has not started.
-pub(super) fn tap(job: &Job) -> Tap {
-    Tap::new(FrameBuilder::new(&job.plan, live_span(job.plan.interval)))
+/// Connects the live view of a lab to its recorder, and makes the channel one that does not block.
+pub(super) fn start(
+    job: &Job,
+    channel: &UnixStream,
+    recorder: &Recorder,
+) -> Result<(Arc<Tap>, Outbox)> {
+    let tap = Arc::new(Tap::new(FrameBuilder::new(&job.plan, live_span(job.plan.interval))));
+    recorder.handle().connect(Arc::clone(&tap));
+    channel.set_nonblocking(true).map_err(Error::Channel)?;
+    Ok((tap, Outbox::new(channel.try_clone().map_err(Error::Channel)?)))
+}
+
+/// Sends the last frames, and all other messages that are left.
+pub(super) fn finish(tap: &Tap, mut outbox: Outbox, ended: Time) {
+    if tap.is_watched() {
+        for frame in tap.with(|builder| builder.finish(ended)) {
+            outbox.frame(frame);
+        }
+    }
+    outbox.finish();
 }
 
 impl Running {

@@ -313,12 +313,11 @@ impl<'a> Supervisor<'a> {
             });
         }
         let Some(server) = &mut self.server else { return };
-        match &self.hello {
-            Some(hello) => server.watch(id, hello),
-            None => {
-                let why = "the record of the run cannot be read".to_owned();
-                server.answer(id, &Answer::Refused { why });
-            }
+        if let Some(hello) = &self.hello {
+            server.watch(id, hello);
+        } else {
+            let why = "the record of the run cannot be read".to_owned();
+            server.answer(id, &Answer::Refused { why });
         }
         if server.has_watchers() {
             self.is_watched = true;
