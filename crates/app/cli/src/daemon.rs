@@ -101,8 +101,8 @@ impl Daemon {
 /// Whether the service manager knows that this process is ready.
 static REPORTED_READY: AtomicBool = AtomicBool::new(false);
 
-/// Reports to the service manager that the daemon is ready, and reports the first SIGINT or SIGTERM,
-/// after which it stops. Does nothing without a service manager.
+/// Reports to the service manager that the daemon is ready, and the first SIGINT or SIGTERM, after
+/// which it stops. Does nothing without a service manager.
 pub(crate) fn report_ready(status: &str) {
     if !service::has_service_manager() {
         return;
