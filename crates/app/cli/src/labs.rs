@@ -21,10 +21,16 @@ impl From<RegistryError> for Failure {
 /// The registry, after removing the entries of killed runs.
 pub(crate) fn swept(terminal: &Terminal) -> Result<Registry, Failure> {
     let registry = Registry::open()?;
-    for entry in registry.sweep()? {
-        terminal.note(format!("removed: {}", mark_killed(&entry)));
-    }
+    sweep(&registry, terminal)?;
     Ok(registry)
+}
+
+fn sweep(registry: &Registry, terminal: &Terminal) -> Result<Listing, Failure> {
+    let listing = registry.sweep()?;
+    for entry in &listing.gone {
+        terminal.note(format!("removed: {}", mark_killed(entry)));
+    }
+    Ok(listing)
 }
 
 pub(crate) fn mark_killed(entry: &Entry) -> String {
@@ -63,7 +69,8 @@ pub(crate) fn note_invalid(listing: &Listing, terminal: &Terminal) {
 }
 
 pub(crate) fn ps(terminal: &Terminal) -> Verdict {
-    let listing = swept(terminal)?.list()?;
+    // One listing: a lab that ended after a separate sweep would be in neither.
+    let listing = sweep(&Registry::open()?, terminal)?;
     note_invalid(&listing, terminal);
     if terminal.json {
         let labs: Vec<Value> = listing.live.iter().map(object).collect();
@@ -152,21 +159,19 @@ fn inside(
 
 pub(crate) fn clean(args: &Clean, terminal: &Terminal) -> Verdict {
     let registry = Registry::open()?;
-    let listing = registry.list()?;
+    let listing = if args.dry_run { registry.list()? } else { registry.sweep()? };
     let mut lines = Vec::new();
     for entry in &listing.gone {
         lines.push(format!("entry of run {} of {}, which was killed", entry.id, entry.lab));
-    }
-    let removed = if args.dry_run { Vec::new() } else { registry.sweep()? };
-    for entry in &removed {
-        mark_killed(entry);
+        if !args.dry_run {
+            mark_killed(entry);
+        }
     }
     if terminal.json {
-        let entries = if args.dry_run { &listing.gone } else { &removed };
         terminal.object(&json!({
             "schema": "netarium.clean/1",
             "dry_run": args.dry_run,
-            "entries": entries.iter().map(|e| json!({"name": e.name, "id": e.id,
+            "entries": listing.gone.iter().map(|e| json!({"name": e.name, "id": e.id,
                 "folder": e.folder})).collect::<Vec<_>>(),
         }))?;
     } else {

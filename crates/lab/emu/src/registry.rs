@@ -381,17 +381,17 @@ impl Registry {
         Ok(listing)
     }
 
-    /// Removes the entries of labs that no longer run, and returns them: their runs were killed.
-    pub fn sweep(&self) -> Result<Vec<Entry>, RegistryError> {
+    /// All entries, after removing those of labs that no longer run (`gone`): their runs were killed.
+    pub fn sweep(&self) -> Result<Listing, RegistryError> {
         let _lock = self.lock()?;
-        let gone = self.list()?.gone;
-        for entry in &gone {
+        let listing = self.list()?;
+        for entry in &listing.gone {
             if entry.socket.is_some() {
                 let _ = fs::remove_file(self.socket(&entry.id));
             }
             remove(&self.file(&entry.name))?;
         }
-        Ok(gone)
+        Ok(listing)
     }
 
     /// The running lab with this name or identifier.
@@ -525,10 +525,12 @@ mod tests {
         let mut dying = entry("a", "000001", &child);
         dying.supervisor = dying.init;
         let kept = registry.register(dying).unwrap();
-        assert!(registry.sweep().unwrap().is_empty());
+        let swept = registry.sweep().unwrap();
+        assert_eq!((swept.live.len(), swept.gone.len()), (1, 0));
         end(child);
         let swept = registry.sweep().unwrap();
-        assert_eq!(swept, vec![kept.entry().clone()]);
+        assert!(swept.live.is_empty());
+        assert_eq!(swept.gone, vec![kept.entry().clone()]);
         assert!(registry.list().unwrap().gone.is_empty());
     }
 

@@ -23,8 +23,8 @@ const MAX_SEARCHED_HOSTS: usize = 64;
 /// delays are reported up to their p99.
 pub const MAX_DISTORTED_SHARE: f64 = 0.01;
 
-/// Steal above this share of the run is reported even if lateness is low.
-const REPORTED_STEAL_SHARE: f64 = 0.02;
+/// Steal of all CPUs, in parts of the run, above which it is reported even if lateness is low.
+const REPORTED_STEAL_SHARE: f64 = 0.01;
 
 /// The tolerance of the shortest path's delay. A larger error of the clocks of several hosts, or
 /// delay of the network between them, makes a run untrusted.
@@ -217,11 +217,11 @@ fn severity(machine: &MachineStats<'_>) -> (u64, u64) {
 }
 
 fn steal_remark(machine: &MachineStats<'_>, elapsed: f64) -> Option<String> {
-    let share = machine.faults.steal_s / elapsed;
-    (elapsed > 0.0 && share > REPORTED_STEAL_SHARE).then(|| {
+    let stolen = machine.faults.steal_s;
+    (elapsed > 0.0 && stolen / elapsed > REPORTED_STEAL_SHARE).then(|| {
         let of =
             if machine.name.is_empty() { String::new() } else { format!(" of {}", machine.name) };
-        format!("the hypervisor{of} gave {:.1} % of the CPU time to other guests", share * 100.0)
+        format!("the hypervisor{of} gave {stolen:.2} s of CPU time to other guests")
     })
 }
 

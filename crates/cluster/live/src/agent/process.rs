@@ -132,10 +132,9 @@ fn remove_from_registry(shard: u32) {
     let Ok(registry) = Registry::open() else { return };
     let since = Instant::now();
     while since.elapsed() < END_TIMEOUT {
-        // After an error, the next command that lists the labs repeats it.
-        let _ = registry.sweep();
         let is_shard = |entry: &Entry| entry.supervisor.pid == shard;
-        if !registry.list().is_ok_and(|listing| listing.live.iter().any(is_shard)) {
+        // After an error, the next command that lists the labs repeats it.
+        if !registry.sweep().is_ok_and(|listing| listing.live.iter().any(is_shard)) {
             return;
         }
         thread::sleep(Duration::from_millis(50));

@@ -1,11 +1,11 @@
 //! Names the limit of the host that a run reached.
 
-use super::MachineStats;
+use super::{MachineStats, REPORTED_STEAL_SHARE};
 
 /// CPU utilisation from which a host counts as fully loaded.
 pub const FULL_CPU_SHARE: f64 = 0.9;
 
-/// Steal above this share of the run explains late packets.
+/// Steal above this share of the run explains late packets, whatever else used the CPUs.
 const HIGH_STEAL_SHARE: f64 = 0.05;
 
 /// Waits for a CPU or for memory above this share of the run are reported.
@@ -48,10 +48,13 @@ pub(super) fn limit(elapsed: f64, machine: &MachineStats<'_>) -> String {
         facts.push(format!("programs waited {stall:.2} s for memory"));
     }
     let peak = load.busiest * cpus as f64 / 2.0;
+    let steal = machine.faults.steal_s / elapsed;
+    let hypervisor =
+        "the hypervisor gave the CPUs to other guests: run it when the physical host is less busy";
     let advice = if datapath >= FULL_CPU_SHARE {
         "the network carries more packets than one CPU can move: lower its rates"
-    } else if machine.faults.steal_s / elapsed > HIGH_STEAL_SHARE {
-        "the hypervisor gave the CPUs to other guests: run it when the physical host is less busy"
+    } else if steal > HIGH_STEAL_SHARE {
+        hypervisor
     } else if full && own * (f64::from(load.other_labs) + 1.0) < peak {
         // Also if every other lab uses as much as this one.
         "stop other programs on the machine"
@@ -61,8 +64,11 @@ pub(super) fn limit(elapsed: f64, machine: &MachineStats<'_>) -> String {
         "lower the lab's rates or its number of programs, or use a machine with more CPUs"
     } else if stall.is_some() {
         "give the machine more memory"
+    } else if steal > REPORTED_STEAL_SHARE {
+        hypervisor
     } else {
-        "none of this explains it: use a machine with more precise timers, or raise the tolerance"
+        "none of this explains it: a virtual machine can lose its CPUs for milliseconds and not \
+         know it. Run it again or on a physical machine, or raise the tolerance"
     };
     format!("{}; {advice}", facts.join(", "))
 }

@@ -159,6 +159,10 @@ fn names_the_measured_limit_of_the_machine() {
     let mut calm = alone;
     calm.load.busiest = 0.5;
     assert!(limit_of(&calm).contains("none of this explains it"));
+    let mut interrupted = calm.clone();
+    interrupted.faults.steal_s = 0.3;
+    let text = limit_of(&interrupted);
+    assert!(text.contains("the hypervisor gave the CPUs to other guests"), "{text}");
     calm.load.memory_stall_s = Some(3.0);
     assert!(limit_of(&calm).contains("waited 3.00 s for memory"));
 }
